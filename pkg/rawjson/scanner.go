@@ -1,0 +1,360 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rawjson reads JSON (RFC 8259) where it lies. A caller walks to the
+// few values that it needs and is told where in the text they stand; all the
+// rest is checked for well-formedness and passed over, neither decoded nor
+// copied. It accepts what encoding/json accepts and nothing else.
+package rawjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// maxDepth is encoding/json's own limit of nesting.
+const maxDepth = 10000
+
+// Kind is the kind of a value.
+type Kind byte
+
+// Kinds of values; Invalid where there is none.
+const (
+	Invalid Kind = iota
+	Object
+	Array
+	String
+	Number
+	Bool
+	Null
+)
+
+// String names the kind as an error message shows it.
+func (k Kind) String() string {
+	return [...]string{"no value", "object", "array", "string", "number", "boolean", "null"}[k]
+}
+
+// Scanner stands at a place in a JSON text and moves forward only. The zero
+// value is an empty text; set it up with New.
+type Scanner struct {
+	data  []byte
+	pos   int
+	depth int
+}
+
+// New gives a Scanner at the start of data, which must not change while what
+// the Scanner gave out is in use.
+func New(data []byte) *Scanner { return &Scanner{data: data} }
+
+// Offset is the number of bytes before the scanner's place.
+func (s *Scanner) Offset() int { return s.pos }
+
+// Since gives the text from an earlier Offset up to the scanner's place.
+func (s *Scanner) Since(offset int) []byte { return s.data[offset:s.pos] }
+
+// Kind tells what value comes next, without moving past it.
+func (s *Scanner) Kind() Kind {
+	s.space()
+	if s.pos == len(s.data) {
+		return Invalid
+	}
+	switch c := s.data[s.pos]; {
+	case c == '{':
+		return Object
+	case c == '[':
+		return Array
+	case c == '"':
+		return String
+	case c == 't' || c == 'f':
+		return Bool
+	case c == 'n':
+		return Null
+	case c == '-' || '0' <= c && c <= '9':
+		return Number
+	}
+	return Invalid
+}
+
+// Object walks through the members of the object, or of the null, that comes
+// next. The callback may read the member's value with the scanner; what it
+// leaves is passed over. The key is valid until the next call only.
+func (s *Scanner) Object(member func(key []byte) error) error {
+	if done, err := s.open(Object); done || err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		if closed, err := s.next('}', first); closed || err != nil {
+			return err
+		}
+		if s.Kind() != String {
+			return s.want("the name of a member")
+		}
+		key, err := s.String()
+		if err != nil {
+			return err
+		}
+		s.space()
+		if s.pos == len(s.data) || s.data[s.pos] != ':' {
+			return s.want(`":"`)
+		}
+		s.pos++
+		if err := s.value(func() error { return member(key) }); err != nil {
+			return err
+		}
+	}
+}
+
+// Array walks through the elements of the array, or of the null, that comes
+// next, as Object does through members.
+func (s *Scanner) Array(element func(index int) error) error {
+	if done, err := s.open(Array); done || err != nil {
+		return err
+	}
+	for i := 0; ; i++ {
+		if closed, err := s.next(']', i == 0); closed || err != nil {
+			return err
+		}
+		if err := s.value(func() error { return element(i) }); err != nil {
+			return err
+		}
+	}
+}
+
+// String reads the string that comes next, or the empty one for a null. Where
+// nothing in it is escaped, the result is a part of the text itself.
+func (s *Scanner) String() ([]byte, error) {
+	if s.Kind() == Null {
+		return nil, s.Skip()
+	}
+	if s.Kind() != String {
+		return nil, s.want("string")
+	}
+	start := s.pos
+	escaped, err := s.skipString()
+	if err != nil {
+		return nil, err
+	}
+	raw := s.data[start:s.pos]
+	if !escaped {
+		return raw[1 : len(raw)-1], nil
+	}
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return nil, fmt.Errorf("at byte %d: %w", start, err)
+	}
+	return []byte(text), nil
+}
+
+// Raw passes over the value that comes next and gives its bytes.
+func (s *Scanner) Raw() ([]byte, error) {
+	s.space()
+	start := s.pos
+	err := s.Skip()
+	return s.data[start:s.pos], err
+}
+
+// End makes sure that nothing but white space is left.
+func (s *Scanner) End() error {
+	s.space()
+	if s.pos != len(s.data) {
+		return s.want("the end")
+	}
+	return nil
+}
+
+// Skip passes over the value that comes next.
+func (s *Scanner) Skip() error {
+	switch s.Kind() {
+	case Object:
+		return s.Object(func([]byte) error { return nil })
+	case Array:
+		return s.Array(func(int) error { return nil })
+	case String:
+		_, err := s.skipString()
+		return err
+	case Number:
+		return s.skipNumber()
+	case Bool:
+		if s.data[s.pos] == 't' {
+			return s.literal("true")
+		}
+		return s.literal("false")
+	case Null:
+		return s.literal("null")
+	}
+	return s.want("a value")
+}
+
+// open enters an object or array; it is done at once for a null.
+func (s *Scanner) open(kind Kind) (done bool, err error) {
+	switch s.Kind() {
+	case Null:
+		return true, s.literal("null")
+	case kind:
+		s.pos++
+		if s.depth++; s.depth > maxDepth {
+			return true, fmt.Errorf("at byte %d: nested deeper than %d", s.pos, maxDepth)
+		}
+		return false, nil
+	}
+	return true, s.want(kind.String())
+}
+
+// next moves to the next member or element, or past the closing bracket.
+func (s *Scanner) next(closing byte, first bool) (closed bool, err error) {
+	s.space()
+	if s.pos == len(s.data) {
+		return true, s.want(fmt.Sprintf("%q", closing))
+	}
+	switch c := s.data[s.pos]; {
+	case c == closing:
+		s.pos++
+		s.depth--
+		return true, nil
+	case first:
+		return false, nil
+	case c == ',':
+		s.pos++
+		return false, nil
+	}
+	return true, s.want(fmt.Sprintf(`"," or %q`, closing))
+}
+
+// value lets read have the value that comes next, and passes over it where
+// read did not touch it.
+func (s *Scanner) value(read func() error) error {
+	s.space()
+	start := s.pos
+	if err := read(); err != nil {
+		return err
+	}
+	if s.pos == start {
+		return s.Skip()
+	}
+	return nil
+}
+
+func (s *Scanner) space() {
+	for s.pos < len(s.data) {
+		switch s.data[s.pos] {
+		case ' ', '\t', '\n', '\r':
+			s.pos++
+		default:
+			return
+		}
+	}
+}
+
+// skipString passes over a string and says whether anything in it is written
+// other than as itself: escapes, and bytes that are not UTF-8.
+func (s *Scanner) skipString() (escaped bool, err error) {
+	for i := s.pos + 1; i < len(s.data); i++ {
+		switch c := s.data[i]; {
+		case c == '"':
+			s.pos = i + 1
+			return escaped, nil
+		case c == '\\':
+			escaped = true
+			n := escapeLength(s.data[i:])
+			if n == 0 {
+				s.pos = i
+				return false, s.want("an escape sequence")
+			}
+			i += n - 1
+		case c < ' ':
+			s.pos = i
+			return false, s.want("a character that needs no escape")
+		case c >= 0x80:
+			escaped = true
+		}
+	}
+	s.pos = len(s.data)
+	return false, s.want("the end of a string")
+}
+
+// escapeLength is the length of the escape sequence at the start of data, or 0.
+func escapeLength(data []byte) int {
+	if len(data) < 2 {
+		return 0
+	}
+	if data[1] != 'u' {
+		if bytes.IndexByte([]byte(`"\/bfnrt`), data[1]) < 0 {
+			return 0
+		}
+		return 2
+	}
+	if len(data) < 6 {
+		return 0
+	}
+	for _, c := range data[2:6] {
+		if !isHex(c) {
+			return 0
+		}
+	}
+	return 6
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f'
+}
+
+func (s *Scanner) skipNumber() error {
+	if s.data[s.pos] == '-' {
+		s.pos++
+	}
+	if s.pos < len(s.data) && s.data[s.pos] == '0' {
+		s.pos++
+	} else if !s.digits() {
+		return s.want("a digit")
+	}
+	if s.pos < len(s.data) && s.data[s.pos] == '.' {
+		s.pos++
+		if !s.digits() {
+			return s.want("a digit")
+		}
+	}
+	if s.pos < len(s.data) && s.data[s.pos]|0x20 == 'e' {
+		s.pos++
+		if s.pos < len(s.data) && (s.data[s.pos] == '+' || s.data[s.pos] == '-') {
+			s.pos++
+		}
+		if !s.digits() {
+			return s.want("a digit")
+		}
+	}
+	return nil
+}
+
+// digits passes over digits and says whether there were any.
+func (s *Scanner) digits() bool {
+	start := s.pos
+	for s.pos < len(s.data) && '0' <= s.data[s.pos] && s.data[s.pos] <= '9' {
+		s.pos++
+	}
+	return s.pos > start
+}
+
+func (s *Scanner) literal(word string) error {
+	if !bytes.HasPrefix(s.data[s.pos:], []byte(word)) {
+		return s.want(word)
+	}
+	s.pos += len(word)
+	return nil
+}
+
+var errEnd = errors.New("unexpected end of JSON")
+
+// want is the error for anything but what was wanted. It shows no more of the
+// text than one character: what the text holds may be a secret.
+func (s *Scanner) want(what string) error {
+	if s.pos >= len(s.data) {
+		return fmt.Errorf("%w: want %s", errEnd, what)
+	}
+	at, c := s.pos, s.data[s.pos]
+	if kind := s.Kind(); kind != Invalid && s.pos == at {
+		return fmt.Errorf("at byte %d: got %s, want %s", at, kind, what)
+	}
+	return fmt.Errorf("at byte %d: got %q, want %s", at, c, what)
+}
