@@ -1,0 +1,352 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutate
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
+	"github.com/lanyard-dev/lanyard/pkg/reason"
+)
+
+// Names of the projected volume: the usual one, and the one it takes where the
+// pod uses the usual one for something else.
+const (
+	VolumeName         = "bound-sa-token"
+	FallbackVolumeName = "lanyard-bound-sa-token"
+)
+
+// Result is what became of a pod.
+type Result struct {
+	// Patch is a JSON Patch, nil where nothing has to be added.
+	Patch []byte
+	// Reason sums the result up in one word.
+	Reason reason.Reason
+	// Providers names those that some container has, sorted.
+	Providers []string
+	// Findings are what somebody should know, in the containers' order.
+	Findings []Finding
+}
+
+// Finding is a reason that concerns one container.
+type Finding struct {
+	Reason    reason.Reason
+	Container string
+	// Detail says what was found, for a person. It holds names, not values.
+	Detail string
+}
+
+// String is the finding as an admission warning shows it.
+func (f Finding) String() string {
+	return fmt.Sprintf("%s: container %q: %s", f.Reason, f.Container, f.Detail)
+}
+
+// ConflictError refuses a pod that cannot carry the injection although it asks
+// for it.
+type ConflictError struct {
+	Reason reason.Reason
+	Err    *field.Error
+}
+
+func (e *ConflictError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the field's error.
+func (e *ConflictError) Unwrap() error { return e.Err }
+
+// Create works out what a pod that is being created has to be given. Its error
+// is a *ConflictError.
+func Create(pod *Pod, selection *annotations.Pod, injection *provider.Injection, keys *annotations.Keys) (Result, error) {
+	m := newMutation(pod, selection, injection, keys)
+	name, exists, err := m.chooseVolume()
+	if err != nil {
+		return Result{}, err
+	}
+	m.volume = name
+	missing, err := m.missingAnnotations()
+	if err != nil {
+		return Result{}, err
+	}
+	m.findUnknownNames()
+	var plans []plan
+	for i := range pod.containers {
+		// The apiserver refuses ephemeral containers in a new pod.
+		if pod.containers[i].field != ephemeralContainers {
+			plans = m.append(plans, &pod.containers[i])
+		}
+	}
+	if len(plans) == 0 {
+		return m.result(nil), nil
+	}
+	var p patch
+	p.annotations(pod, missing)
+	if !exists {
+		p.grow("/spec/volumes", pod.volumes, m.encodedVolume())
+	}
+	m.apply(&p, plans)
+	return m.result(p.bytes()), nil
+}
+
+// AddEphemeral works out what new ephemeral containers of a running pod have
+// to be given: those that old, the pod before, does not have. A running pod's
+// volumes and annotations stay as they are, so its own volume has to hold what
+// the containers need.
+func AddEphemeral(pod, old *Pod, selection *annotations.Pod, injection *provider.Injection, keys *annotations.Keys) Result {
+	m := newMutation(pod, selection, injection, keys)
+	var plans []plan
+	name, ready := m.runningVolume()
+	m.volume = name
+	for i := range pod.containers {
+		c := &pod.containers[i]
+		if c.field != ephemeralContainers || old.hasEphemeral(c.name) {
+			continue
+		}
+		if !ready && m.selection.Selects(c.name) {
+			m.find(reason.VolumeMissing, c, "the running pod has no volume for its service account's identity of today, and cannot get one; create the pod anew to use it")
+			continue
+		}
+		plans = m.append(plans, c)
+	}
+	var p patch
+	m.apply(&p, plans)
+	return m.result(p.bytes())
+}
+
+// mutation is one pod on its way.
+type mutation struct {
+	pod       *Pod
+	selection *annotations.Pod
+	injection *provider.Injection
+	keys      *annotations.Keys
+	volume    string // the name of the token volume
+	findings  []Finding
+	used      []string // providers
+}
+
+func newMutation(pod *Pod, selection *annotations.Pod, injection *provider.Injection, keys *annotations.Keys) *mutation {
+	return &mutation{pod: pod, selection: selection, injection: injection, keys: keys}
+}
+
+// plan is what one container is given.
+type plan struct {
+	container *container
+	mount     bool
+	variables []provider.Variable
+}
+
+func (m *mutation) find(r reason.Reason, c *container, format string, args ...any) {
+	m.findings = append(m.findings, Finding{Reason: r, Container: c.name, Detail: fmt.Sprintf(format, args...)})
+}
+
+// result sums up. A container's finding speaks for the pod only where no
+// container has an identity.
+func (m *mutation) result(patch []byte) Result {
+	r := Result{Patch: patch, Providers: slices.Compact(slices.Sorted(slices.Values(m.used))), Findings: m.findings}
+	switch {
+	case patch != nil:
+		r.Reason = reason.Injected
+	case len(m.used) > 0 || len(m.findings) == 0 && len(m.pod.containers) > 0:
+		r.Reason = reason.AlreadyInjected
+	case len(m.findings) > 0:
+		r.Reason = m.findings[0].Reason
+	default:
+		r.Reason = reason.NoContainer
+	}
+	return r
+}
+
+// chooseVolume gives the name of the token volume and whether the pod has it.
+func (m *mutation) chooseVolume() (name string, exists bool, err error) {
+	for _, name := range []string{VolumeName, FallbackVolumeName} {
+		v, exists := m.pod.volumesByName[name]
+		if !exists || m.holds(v) {
+			return name, exists, nil
+		}
+	}
+	return "", false, &ConflictError{
+		Reason: reason.VolumeNameTaken,
+		Err: field.Duplicate(field.NewPath("spec", "volumes").Key(FallbackVolumeName),
+			fmt.Sprintf("%s and %s are both used for something else; rename one of the two", VolumeName, FallbackVolumeName)),
+	}
+}
+
+// runningVolume gives the volume of a running pod that was injected with the
+// identity that its account has today.
+func (m *mutation) runningVolume() (name string, ready bool) {
+	if m.pod.Annotations[m.keys.IdentityHash] != m.injection.Hash {
+		return "", false
+	}
+	for _, name := range []string{VolumeName, FallbackVolumeName} {
+		if v, exists := m.pod.volumesByName[name]; exists && m.holds(v) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// holds says whether v projects every token and file of the injection. How
+// long the tokens live is the volume's own affair.
+func (m *mutation) holds(v volume) bool {
+	for _, p := range m.injection.Providers {
+		if !slices.Contains(v.tokens, tokenSource{audience: p.Token.Audience, path: p.Token.Path}) {
+			return false
+		}
+		if p.CredentialFile.Path != "" &&
+			!slices.Contains(v.files, fileSource{fieldPath: m.credentialFieldPath(), path: p.CredentialFile.Path}) {
+			return false
+		}
+	}
+	return true
+}
+
+// credentialFieldPath is the downward API's name of the annotation that holds
+// the credential file.
+func (m *mutation) credentialFieldPath() string {
+	return "metadata.annotations['" + m.keys.GCPCredentials + "']"
+}
+
+// annotation is one that Lanyard writes.
+type annotation struct{ key, value string }
+
+// missingAnnotations gives those of Lanyard's annotations that the pod does
+// not have. One that it has must be as Lanyard would write it: a pod that was
+// copied with the marks of another identity would be taken for injected.
+func (m *mutation) missingAnnotations() ([]annotation, error) {
+	names := make([]string, len(m.injection.Providers))
+	credentials := ""
+	for i, p := range m.injection.Providers {
+		names[i] = p.Name
+		if p.CredentialFile.Path != "" {
+			credentials = p.CredentialFile.Content
+		}
+	}
+	wanted := []annotation{
+		{m.keys.Injected, strings.Join(names, ",")},
+		{m.keys.IdentityHash, m.injection.Hash},
+	}
+	if credentials != "" {
+		wanted = append(wanted, annotation{m.keys.GCPCredentials, credentials})
+	}
+	var missing []annotation
+	for _, a := range wanted {
+		switch got, exists := m.pod.Annotations[a.key]; {
+		case !exists:
+			missing = append(missing, a)
+		case got != a.value:
+			return nil, m.foreign(a, got)
+		}
+	}
+	return missing, nil
+}
+
+// foreign refuses the pod for an annotation that is not as Lanyard would write
+// it. A credential file is not shown: it would be logged.
+func (m *mutation) foreign(a annotation, got string) error {
+	const advice = "take out what was injected into the pod that this one was copied from"
+	path := field.NewPath("metadata", "annotations").Key(a.key)
+	err := field.Invalid(path, got, fmt.Sprintf("is written by Lanyard alone, and for this pod's service account it would be %q; %s", a.value, advice))
+	if a.key == m.keys.GCPCredentials {
+		err = field.Forbidden(path, "is written by Lanyard alone, and for this pod's service account it would be another; "+advice)
+	}
+	return &ConflictError{Reason: reason.ForeignInjection, Err: err}
+}
+
+// findUnknownNames tells of names in the pod's containers and skip-containers
+// annotations that no container has.
+func (m *mutation) findUnknownNames() {
+	for _, name := range slices.Concat(m.selection.Containers, m.selection.SkipContainers) {
+		if !slices.ContainsFunc(m.pod.containers, func(c container) bool { return c.name == name }) {
+			m.find(reason.ContainerNotFound, &container{name: name}, "an annotation names it, but the pod has no such container")
+		}
+	}
+}
+
+// append adds the container's plan, unless the container is left out.
+func (m *mutation) append(plans []plan, c *container) []plan {
+	if !m.selection.Selects(c.name) {
+		m.find(reason.ContainerNotSelected, c, "the pod's annotations leave it out")
+		return plans
+	}
+	var used []string
+	p := plan{container: c}
+	for i := range m.injection.Providers {
+		prov := &m.injection.Providers[i]
+		add, ok := m.variables(c, prov)
+		if !ok {
+			continue
+		}
+		used = append(used, prov.Name)
+		p.variables = append(p.variables, add...)
+	}
+	if len(used) == 0 {
+		return plans
+	}
+	at, taken := c.at(m.injection.MountPath, m.pod.Windows)
+	if taken && !(at.volume == m.volume && clean(at.path, m.pod.Windows) == m.injection.MountPath && !at.partial) {
+		m.find(reason.MountPathTaken, c, "something else is mounted at %s (volume %q); it gets no identity", at.path, at.volume)
+		return plans
+	}
+	p.mount = !taken
+	m.used = append(m.used, used...)
+	return append(plans, p)
+}
+
+// variables gives what the container lacks of a provider's variables, and
+// whether it takes part: a container that sets a credential variable to
+// something of its own does not.
+func (m *mutation) variables(c *container, p *provider.Provider) (add []provider.Variable, ok bool) {
+	var set, same []string
+	for _, v := range p.Credentials {
+		if got, exists := c.variable(v.Name); exists {
+			set = append(set, v.Name)
+			if !got.derived && string(got.value) == v.Value {
+				same = append(same, v.Name)
+			}
+		}
+	}
+	if len(set) > 0 && len(same) < len(p.Credentials) {
+		m.find(reason.EnvironmentTaken, c, "it sets %s itself and keeps its own %s credentials", strings.Join(set, ", "), p.Name)
+		return nil, false
+	}
+	if len(set) == 0 {
+		add = append(add, p.Credentials...)
+	}
+	for _, group := range p.Settings {
+		if !slices.ContainsFunc(group, func(v provider.Variable) bool { _, exists := c.variable(v.Name); return exists }) {
+			add = append(add, group...)
+		}
+	}
+	var shadows []string
+	for _, name := range p.Shadowing {
+		if _, exists := c.variable(name); exists {
+			shadows = append(shadows, name)
+		}
+	}
+	if len(shadows) > 0 {
+		m.find(reason.EnvironmentShadowed, c, "it sets %s, which SDKs prefer to the injected %s identity", strings.Join(shadows, ", "), p.Name)
+	}
+	return add, true
+}
+
+func (p *Pod) hasEphemeral(name string) bool {
+	return slices.ContainsFunc(p.containers, func(c container) bool {
+		return c.field == ephemeralContainers && c.name == name
+	})
+}
+
+// clean brings a mount path into the form of Injection.MountPath.
+func clean(p string, windows bool) string {
+	if windows {
+		p = strings.ReplaceAll(p, `\`, "/")
+		if len(p) > 1 && p[1] == ':' {
+			p = p[2:]
+		}
+	}
+	return path.Clean(p)
+}

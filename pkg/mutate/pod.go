@@ -1,0 +1,410 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mutate works out what has to be added to a pod's JSON so that it
+// carries an injection: a JSON Patch (RFC 6902) of add operations alone. It
+// reads only the fields that the decision needs and never writes back the
+// others, so a field that it does not know cannot be lost.
+package mutate
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/rawjson"
+)
+
+// Fields of a pod's spec that hold containers.
+const (
+	initContainers      = "initContainers"
+	containers          = "containers"
+	ephemeralContainers = "ephemeralContainers"
+)
+
+// Pod is what the decision needs of a pod. It refers to the JSON it was read
+// from.
+type Pod struct {
+	// Name is the pod's name, or the start of a name that is yet to be made,
+	// for messages.
+	Name string
+	// ServiceAccountName is never empty: the default is filled in.
+	ServiceAccountName string
+	// Annotations are those under Lanyard's prefix; nil where there is none.
+	Annotations map[string]string
+	// Mirror: the pod mirrors a static pod.
+	Mirror bool
+	// Windows: the pod says that it runs on Windows.
+	Windows bool
+
+	hasMetadata    bool
+	hasAnnotations bool
+	volumes        list
+	volumesByName  map[string]volume // Lanyard's two names only
+	containers     []container
+}
+
+// list is a list as it stands in the JSON. The zero value is a list that is
+// absent or null.
+type list struct {
+	present  bool
+	elements []byte // without the brackets
+	count    int
+}
+
+// volume is what is needed of a volume that has one of Lanyard's names.
+type volume struct {
+	tokens []tokenSource
+	files  []fileSource
+}
+
+type tokenSource struct{ audience, path string }
+
+type fileSource struct{ fieldPath, path string }
+
+type container struct {
+	field  string // of the spec
+	index  int
+	name   string
+	env    list
+	vars   []envVar
+	mounts list
+	places []place
+}
+
+type envVar struct {
+	name, value []byte
+	derived     bool // from valueFrom: the value is not known here
+}
+
+// place is where something is mounted, or mapped as a device.
+type place struct {
+	path    string
+	volume  string // empty for a device
+	partial bool   // a subPath
+}
+
+// ParsePod reads the JSON of a pod. Where a field that it needs has the wrong
+// JSON type, the error says where.
+func ParsePod(raw []byte, keys *annotations.Keys) (*Pod, error) {
+	r := reader{Scanner: rawjson.New(raw), keys: keys}
+	if r.Kind() != rawjson.Object {
+		return nil, fmt.Errorf("pod: got %s, want object", r.Kind())
+	}
+	var givenName, generateName string
+	err := r.Object(func(key []byte) error {
+		switch string(key) {
+		case "metadata":
+			return r.metadata(&givenName, &generateName)
+		case "spec":
+			return r.spec()
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("pod: %w", err)
+	}
+	r.pod.Name = givenName
+	if givenName == "" {
+		r.pod.Name = generateName
+	}
+	if r.pod.ServiceAccountName == "" {
+		r.pod.ServiceAccountName = "default"
+	}
+	return &r.pod, nil
+}
+
+// reader fills a Pod on its way through the JSON.
+type reader struct {
+	*rawjson.Scanner
+	keys *annotations.Keys
+	pod  Pod
+}
+
+// in says under which name an error was found.
+func in(name string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+func (r *reader) text(into *string) error {
+	text, err := r.String()
+	*into = string(text)
+	return err
+}
+
+func (r *reader) metadata(name, generateName *string) error {
+	r.pod.hasMetadata = r.Kind() == rawjson.Object
+	return in("metadata", r.Object(func(key []byte) error {
+		switch string(key) {
+		case "name":
+			return r.text(name)
+		case "generateName":
+			return r.text(generateName)
+		case "annotations":
+			return in("annotations", r.annotations())
+		}
+		return nil
+	}))
+}
+
+func (r *reader) annotations() error {
+	r.pod.hasAnnotations = r.Kind() == rawjson.Object
+	return r.Object(func(key []byte) error {
+		if string(key) == annotations.MirrorPodKey {
+			r.pod.Mirror = true
+		}
+		if !bytes.HasPrefix(key, []byte(r.keys.Prefix)) {
+			return nil
+		}
+		name := string(key)
+		value, err := r.String()
+		if r.pod.Annotations == nil {
+			r.pod.Annotations = map[string]string{}
+		}
+		r.pod.Annotations[name] = string(value)
+		return in(name, err)
+	})
+}
+
+func (r *reader) spec() error {
+	return in("spec", r.Object(func(key []byte) (err error) {
+		switch string(key) {
+		case "serviceAccountName":
+			return in("serviceAccountName", r.text(&r.pod.ServiceAccountName))
+		case "os":
+			return in("os", r.windows("name"))
+		case "nodeSelector":
+			return in("nodeSelector", r.windows("kubernetes.io/os"))
+		case "volumes":
+			r.pod.volumes, err = r.list(r.volume)
+			return in("volumes", err)
+		case initContainers:
+			return r.containers(initContainers)
+		case containers:
+			return r.containers(containers)
+		case ephemeralContainers:
+			return r.containers(ephemeralContainers)
+		}
+		return nil
+	}))
+}
+
+// windows notes whether the member of this name says "windows".
+func (r *reader) windows(member string) error {
+	return r.Object(func(key []byte) error {
+		if string(key) != member {
+			return nil
+		}
+		value, err := r.String()
+		r.pod.Windows = r.pod.Windows || string(value) == "windows"
+		return err
+	})
+}
+
+// list reads a list and keeps where its elements stand.
+func (r *reader) list(element func(index int) error) (list, error) {
+	if r.Kind() == rawjson.Null {
+		return list{}, r.Skip()
+	}
+	start, l := r.Offset(), list{present: true}
+	err := r.Array(func(i int) error {
+		l.count++
+		if err := element(i); err != nil {
+			return fmt.Errorf("[%d]: %w", i, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return list{}, err
+	}
+	raw := r.Since(start)
+	l.elements = bytes.TrimSpace(raw[1 : len(raw)-1])
+	return l, nil
+}
+
+// volume keeps the volumes that have one of Lanyard's names. The name may come
+// after the source, so the source is always read.
+func (r *reader) volume(int) error {
+	var name string
+	var v volume
+	err := r.Object(func(key []byte) error {
+		switch string(key) {
+		case "name":
+			return in("name", r.text(&name))
+		case "projected":
+			return in("projected", r.projected(&v))
+		}
+		return nil
+	})
+	if name == VolumeName || name == FallbackVolumeName {
+		if r.pod.volumesByName == nil {
+			r.pod.volumesByName = map[string]volume{}
+		}
+		r.pod.volumesByName[name] = v
+	}
+	return err
+}
+
+func (r *reader) projected(v *volume) error {
+	return r.Object(func(key []byte) error {
+		if string(key) != "sources" {
+			return nil
+		}
+		return r.Array(func(int) error { return r.source(v) })
+	})
+}
+
+func (r *reader) source(v *volume) error {
+	return r.Object(func(key []byte) error {
+		switch string(key) {
+		case "serviceAccountToken":
+			var t tokenSource
+			err := r.Object(func(key []byte) error {
+				switch string(key) {
+				case "audience":
+					return r.text(&t.audience)
+				case "path":
+					return r.text(&t.path)
+				}
+				return nil
+			})
+			v.tokens = append(v.tokens, t)
+			return in("serviceAccountToken", err)
+		case "downwardAPI":
+			return in("downwardAPI", r.downwardAPI(v))
+		}
+		return nil
+	})
+}
+
+func (r *reader) downwardAPI(v *volume) error {
+	return r.Object(func(key []byte) error {
+		if string(key) != "items" {
+			return nil
+		}
+		return r.Array(func(int) error {
+			var f fileSource
+			err := r.Object(func(key []byte) error {
+				switch string(key) {
+				case "path":
+					return r.text(&f.path)
+				case "fieldRef":
+					return r.Object(func(key []byte) error {
+						if string(key) != "fieldPath" {
+							return nil
+						}
+						return r.text(&f.fieldPath)
+					})
+				}
+				return nil
+			})
+			v.files = append(v.files, f)
+			return err
+		})
+	})
+}
+
+func (r *reader) containers(field string) error {
+	_, err := r.list(func(i int) error {
+		c := container{field: field, index: i}
+		err := r.container(&c)
+		r.pod.containers = append(r.pod.containers, c)
+		return err
+	})
+	return in(field, err)
+}
+
+func (r *reader) container(c *container) error {
+	return r.Object(func(key []byte) (err error) {
+		switch string(key) {
+		case "name":
+			return in("name", r.text(&c.name))
+		case "env":
+			c.env, err = r.list(func(int) error { return r.envVar(c) })
+			return in("env", err)
+		case "volumeMounts":
+			c.mounts, err = r.list(func(int) error { return r.mount(c) })
+			return in("volumeMounts", err)
+		case "volumeDevices":
+			_, err = r.list(func(int) error { return r.device(c) })
+			return in("volumeDevices", err)
+		}
+		return nil
+	})
+}
+
+func (r *reader) envVar(c *container) error {
+	var v envVar
+	err := r.Object(func(key []byte) (err error) {
+		switch string(key) {
+		case "name":
+			v.name, err = r.String()
+		case "value":
+			v.value, err = r.String()
+		case "valueFrom":
+			v.derived = r.Kind() == rawjson.Object
+		}
+		return err
+	})
+	c.vars = append(c.vars, v)
+	return err
+}
+
+func (r *reader) mount(c *container) error {
+	var p place
+	err := r.Object(func(key []byte) error {
+		switch string(key) {
+		case "name":
+			return r.text(&p.volume)
+		case "mountPath":
+			return r.text(&p.path)
+		case "subPath", "subPathExpr":
+			text, err := r.String()
+			p.partial = p.partial || len(text) > 0
+			return err
+		}
+		return nil
+	})
+	c.places = append(c.places, p)
+	return err
+}
+
+func (r *reader) device(c *container) error {
+	var p place
+	err := r.Object(func(key []byte) error {
+		if string(key) != "devicePath" {
+			return nil
+		}
+		return r.text(&p.path)
+	})
+	c.places = append(c.places, p)
+	return err
+}
+
+// variable finds the variable of this name. Where there are several, the last
+// is the one that the kubelet hands to the container.
+func (c *container) variable(name string) (envVar, bool) {
+	for _, v := range slices.Backward(c.vars) {
+		if string(v.name) == name {
+			return v, true
+		}
+	}
+	return envVar{}, false
+}
+
+// at finds what is mounted or mapped at path, or below it: a mount below would
+// need a directory in a volume that is read-only. windows paths may be written
+// with a drive and backslashes.
+func (c *container) at(path string, windows bool) (place, bool) {
+	for _, p := range c.places {
+		if got := clean(p.path, windows); got == path || strings.HasPrefix(got, path+"/") {
+			return p, true
+		}
+	}
+	return place{}, false
+}
