@@ -1,0 +1,69 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package certificate provides the webhook server with its serving
+// certificate.
+package certificate
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+)
+
+// Files is a certificate and its key in two PEM files. They are read anew when
+// they change, as a mounted Secret does when its certificate is renewed.
+type Files struct {
+	watcher *certwatcher.CertWatcher
+	leaf    atomic.Pointer[tls.Certificate]
+}
+
+// NewFiles reads the files. onChange is told when the certificate expires, now
+// and each time another one is read.
+func NewFiles(certFile, keyFile string, onChange func(notAfter time.Time)) (*Files, error) {
+	watcher, err := certwatcher.New(certFile, keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("read serving certificate %s and key %s: %w", certFile, keyFile, err)
+	}
+	f := &Files{watcher: watcher}
+	certificate, err := watcher.GetCertificate(nil)
+	if err != nil {
+		return nil, fmt.Errorf("serving certificate %s: %w", certFile, err)
+	}
+	changed := func(certificate tls.Certificate) {
+		f.leaf.Store(&certificate)
+		onChange(certificate.Leaf.NotAfter)
+	}
+	changed(*certificate)
+	watcher.RegisterCallback(changed)
+	return f, nil
+}
+
+// GetCertificate is for tls.Config.
+func (f *Files) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return f.watcher.GetCertificate(hello)
+}
+
+// Start watches the files until ctx ends.
+func (f *Files) Start(ctx context.Context) error { return f.watcher.Start(ctx) }
+
+// NeedLeaderElection says that every replica watches.
+func (f *Files) NeedLeaderElection() bool { return false }
+
+// Check is a health check: it fails while the certificate is outside of its
+// validity, when no client accepts it.
+func (f *Files) Check(*http.Request) error { return f.checkAt(time.Now()) }
+
+func (f *Files) checkAt(now time.Time) error {
+	leaf := f.leaf.Load().Leaf
+	if now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
+		return fmt.Errorf("serving certificate is valid from %s to %s, and now it is %s",
+			leaf.NotBefore.Format(time.RFC3339), leaf.NotAfter.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
+	return nil
+}

@@ -1,0 +1,293 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// newRecorder returns a recorder on a registry that holds collectors to what
+// they describe.
+func newRecorder(t *testing.T) (*Recorder, *prometheus.Registry) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	r, err := New(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, registry
+}
+
+func TestRecordedIsWhatIsScraped(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		record func(*Recorder)
+		metric string
+		want   string // without HELP and TYPE; empty if the metric is absent
+	}{
+		"admissions count by resource, result and reason": {
+			record: func(r *Recorder) {
+				r.RecordAdmission("pods", "allowed", "injected", time.Second)
+				r.RecordAdmission("pods", "allowed", "injected", time.Second)
+				r.RecordAdmission("pods/ephemeralcontainers", "denied", "invalid_annotation", time.Second)
+				r.RecordAdmission("serviceaccounts", "allowed", "no_identity", time.Second)
+			},
+			metric: "lanyard_admissions_total",
+			want: `
+				lanyard_admissions_total{reason="injected",resource="pods",result="allowed"} 2
+				lanyard_admissions_total{reason="invalid_annotation",resource="pods/ephemeralcontainers",result="denied"} 1
+				lanyard_admissions_total{reason="no_identity",resource="serviceaccounts",result="allowed"} 1`,
+		},
+		"resources that nobody registered the webhook for are one": {
+			record: func(r *Recorder) {
+				r.RecordAdmission("secrets", "allowed", "injected", 0)
+				r.RecordAdmission("pods/exec", "allowed", "injected", 0)
+				r.RecordAdmission("", "allowed", "injected", 0)
+			},
+			metric: "lanyard_admissions_total",
+			want:   `lanyard_admissions_total{reason="injected",resource="other",result="allowed"} 3`,
+		},
+		"admissions are timed in seconds": {
+			record: func(r *Recorder) {
+				r.RecordAdmission("pods", "allowed", "injected", 200*time.Microsecond)
+				r.RecordAdmission("pods", "denied", "internal", 6*time.Second)
+			},
+			metric: "lanyard_admission_duration_seconds",
+			want: `
+				lanyard_admission_duration_seconds_bucket{le="0.0001"} 0
+				lanyard_admission_duration_seconds_bucket{le="0.00025"} 1
+				lanyard_admission_duration_seconds_bucket{le="0.0005"} 1
+				lanyard_admission_duration_seconds_bucket{le="0.001"} 1
+				lanyard_admission_duration_seconds_bucket{le="0.0025"} 1
+				lanyard_admission_duration_seconds_bucket{le="0.005"} 1
+				lanyard_admission_duration_seconds_bucket{le="0.01"} 1
+				lanyard_admission_duration_seconds_bucket{le="0.025"} 1
+				lanyard_admission_duration_seconds_bucket{le="0.05"} 1
+				lanyard_admission_duration_seconds_bucket{le="0.1"} 1
+				lanyard_admission_duration_seconds_bucket{le="0.25"} 1
+				lanyard_admission_duration_seconds_bucket{le="0.5"} 1
+				lanyard_admission_duration_seconds_bucket{le="1"} 1
+				lanyard_admission_duration_seconds_bucket{le="2.5"} 1
+				lanyard_admission_duration_seconds_bucket{le="5"} 1
+				lanyard_admission_duration_seconds_bucket{le="+Inf"} 2
+				lanyard_admission_duration_seconds_sum 6.0002
+				lanyard_admission_duration_seconds_count 2`,
+		},
+		"injections count by provider": {
+			record: func(r *Recorder) {
+				r.RecordInjection("aws")
+				r.RecordInjection("gcp")
+				r.RecordInjection("aws")
+			},
+			metric: "lanyard_injections_total",
+			want: `
+				lanyard_injections_total{provider="aws"} 2
+				lanyard_injections_total{provider="gcp"} 1`,
+		},
+		"lookups count from zero": {
+			record: func(r *Recorder) { r.RecordLookup("live", "error") },
+			metric: "lanyard_serviceaccount_lookups_total",
+			want: `
+				lanyard_serviceaccount_lookups_total{result="error",source="live"} 1
+				lanyard_serviceaccount_lookups_total{result="found",source="cache"} 0
+				lanyard_serviceaccount_lookups_total{result="found",source="live"} 0
+				lanyard_serviceaccount_lookups_total{result="not_found",source="live"} 0`,
+		},
+		"service accounts are asked for": {
+			record: func(r *Recorder) {
+				r.WatchServiceAccounts(func() (int, int, int) { return 3, 20000, 1 })
+			},
+			metric: "lanyard_serviceaccounts",
+			want: `
+				lanyard_serviceaccounts{state="annotated"} 3
+				lanyard_serviceaccounts{state="unannotated"} 20000
+				lanyard_serviceaccounts{state="unguarded"} 1`,
+		},
+		"service accounts that nobody can ask for are not zero": {
+			record: func(*Recorder) {},
+			metric: "lanyard_serviceaccounts",
+		},
+		"the last certificate counts": {
+			record: func(r *Recorder) {
+				r.SetCertificateExpiry(time.Unix(1, 0))
+				r.SetCertificateExpiry(time.Unix(1_900_000_000, 0))
+			},
+			metric: "lanyard_certificate_expiry_timestamp_seconds",
+			want:   `lanyard_certificate_expiry_timestamp_seconds 1.9e+09`,
+		},
+		"a certificate that is not there yet has not expired": {
+			record: func(*Recorder) {},
+			metric: "lanyard_certificate_expiry_timestamp_seconds",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, registry := newRecorder(t)
+			tc.record(r)
+			if diff := cmp.Diff(lines(tc.want), scrape(t, registry, tc.metric)); diff != "" {
+				t.Errorf("metrics (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// scrape returns the series whose names start with metric.
+func scrape(t *testing.T, registry *prometheus.Registry, metric string) []string {
+	t.Helper()
+	response := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(response,
+		httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	if response.Code != http.StatusOK {
+		t.Fatalf("got status %d: %s", response.Code, response.Body)
+	}
+	return slices.DeleteFunc(lines(response.Body.String()), func(line string) bool {
+		return !strings.HasPrefix(line, metric)
+	})
+}
+
+func lines(text string) []string {
+	out := []string{}
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+func TestBuildInfoNamesWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		info *debug.BuildInfo
+		ok   bool
+		want string
+	}{
+		"a release names its version":        {&debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}, true, "v1.2.3"},
+		"a binary without a version says so": {&debug.BuildInfo{}, true, "unknown"},
+		"a binary without modules says so":   {nil, false, "unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			registry := prometheus.NewPedanticRegistry()
+			registry.MustRegister(buildInfo(tc.info, tc.ok))
+			want := []string{fmt.Sprintf("lanyard_build_info{goversion=%q,version=%q} 1", runtime.Version(), tc.want)}
+			if diff := cmp.Diff(want, scrape(t, registry, "lanyard_build_info")); diff != "" {
+				t.Errorf("metrics (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheMetricsAreTheOnesThatAreDocumented(t *testing.T) {
+	t.Parallel()
+	r, registry := newRecorder(t)
+	recordAll(r)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, family := range families {
+		got = append(got, family.GetName())
+	}
+	want := []string{ // sorted, as they are gathered
+		"lanyard_admission_duration_seconds",
+		"lanyard_admissions_total",
+		"lanyard_build_info",
+		"lanyard_certificate_expiry_timestamp_seconds",
+		"lanyard_injections_total",
+		"lanyard_serviceaccount_lookups_total",
+		"lanyard_serviceaccounts",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+	problems, err := testutil.GatherAndLint(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+func recordAll(r *Recorder) {
+	r.RecordAdmission("pods", "allowed", "injected", time.Millisecond)
+	r.RecordInjection("aws")
+	r.RecordLookup("cache", "found")
+	r.SetCertificateExpiry(time.Unix(1_900_000_000, 0))
+	r.WatchServiceAccounts(func() (int, int, int) { return 1, 2, 3 })
+}
+
+func TestASecondRecorderOnOneRegistryIsRefused(t *testing.T) {
+	t.Parallel()
+	_, registry := newRecorder(t)
+	_, err := New(registry)
+	if registered, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); !ok {
+		t.Errorf("got error %v, want %T", err, registered)
+	}
+}
+
+func TestRecordingIsSafeWhileScraped(t *testing.T) {
+	t.Parallel()
+	r, registry := newRecorder(t)
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 50 {
+				recordAll(r)
+				if _, err := registry.Gather(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	want := []string{`lanyard_injections_total{provider="aws"} 400`}
+	if diff := cmp.Diff(want, scrape(t, registry, "lanyard_injections_total")); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+}
+
+func TestRecordingDoesNotAllocate(t *testing.T) {
+	r, _ := newRecorder(t)
+	for name, record := range map[string]func(){
+		"an admission": func() { r.RecordAdmission("pods", "allowed", "injected", time.Millisecond) },
+		"an injection": func() { r.RecordInjection("aws") },
+		"a lookup":     func() { r.RecordLookup("cache", "found") },
+	} {
+		record() // the first one makes the series
+		if allocs := testing.AllocsPerRun(1000, record); allocs != 0 {
+			t.Errorf("got %v allocations for %s, want 0", allocs, name)
+		}
+	}
+}
+
+func BenchmarkRecordAdmission(b *testing.B) {
+	r, err := New(prometheus.NewRegistry())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			r.RecordAdmission("pods", "allowed", "injected", time.Millisecond)
+		}
+	})
+}
