@@ -1,0 +1,116 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+)
+
+// startTimeout is how long the program waits for the apiserver to answer.
+const startTimeout = 30 * time.Second
+
+// apiserverAudiences lists the audiences that the apiserver takes for its own,
+// as far as they can be told: the names that clusters commonly use, the issuer
+// (which --api-audiences defaults to), and those of the program's own token.
+// No injected token may have one of them.
+func apiserverAudiences(ctx context.Context, config *rest.Config, log logr.Logger) ([]string, error) {
+	audiences := []string{
+		"kubernetes", "kubernetes.default.svc", "api",
+		"https://kubernetes.default.svc", "https://kubernetes.default.svc.cluster.local", "https://kubernetes.default",
+	}
+	issuer, err := issuer(ctx, config, log)
+	if err != nil {
+		return nil, err
+	}
+	if issuer != "" {
+		audiences = append(audiences, issuer)
+	}
+	if config.BearerTokenFile != "" {
+		own, err := tokenAudiences(config.BearerTokenFile)
+		if err != nil {
+			return nil, err
+		}
+		audiences = append(audiences, own...)
+	}
+	slices.Sort(audiences)
+	return slices.Compact(audiences), nil
+}
+
+// issuer asks the apiserver's OpenID Connect discovery, which every service
+// account may read by default (ClusterRole
+// system:service-account-issuer-discovery). Where it may not, there is none.
+func issuer(ctx context.Context, config *rest.Config, log logr.Logger) (string, error) {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return "", fmt.Errorf("client of the API server: %w", err)
+	}
+	discovery, err := discovery.NewDiscoveryClientForConfigAndClient(config, client)
+	if err != nil {
+		return "", fmt.Errorf("client of the API server: %w", err)
+	}
+	var document []byte
+	err = wait.PollUntilContextTimeout(ctx, time.Second, startTimeout, true, func(ctx context.Context) (bool, error) {
+		var err error
+		document, err = discovery.RESTClient().Get().AbsPath("/.well-known/openid-configuration").DoRaw(ctx)
+		switch {
+		case err == nil:
+			return true, nil
+		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsNotFound(err):
+			log.Info("The issuer's discovery document cannot be read; an audience of the API server's own that is not a common one will not be refused", "error", err.Error())
+			return true, nil
+		}
+		log.Info("Waiting for the API server", "host", config.Host, "error", err.Error())
+		return false, nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("reach the API server at %s: %w", config.Host, err)
+	}
+	if document == nil {
+		return "", nil
+	}
+	var configuration struct {
+		Issuer string `json:"issuer"`
+	}
+	if err := json.Unmarshal(document, &configuration); err != nil {
+		return "", fmt.Errorf("read %s/.well-known/openid-configuration: %w", config.Host, err)
+	}
+	return configuration.Issuer, nil
+}
+
+// tokenAudiences reads the audiences of the service account token in a file.
+// Its signature is nobody's concern here: it is the program's own.
+func tokenAudiences(file string) ([]string, error) {
+	token, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the program's own token: %w", err)
+	}
+	parts := strings.Split(strings.TrimSpace(string(token)), ".")
+	if len(parts) != 3 {
+		return nil, nil // no JSON Web Token: no audience
+	}
+	claims, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return nil, fmt.Errorf("read the claims of the program's own token %s: %w", file, err)
+	}
+	var parsed struct {
+		Audiences []string `json:"aud"`
+	}
+	if err := json.Unmarshal(claims, &parsed); err != nil {
+		return nil, fmt.Errorf("read the claims of the program's own token %s: %w", file, err)
+	}
+	return parsed.Audiences, nil
+}

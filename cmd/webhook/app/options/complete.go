@@ -1,0 +1,152 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"path"
+	"strings"
+
+	cliflag "k8s.io/component-base/cli/flag"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
+)
+
+// Completed are settings that were found valid.
+type Completed struct {
+	*Options
+	// Keys, Defaults and Settings are for the injector.
+	Keys     annotations.Keys
+	Defaults annotations.Defaults
+	Settings provider.Settings
+	// MinVersion and CipherSuites are for tls.Config.
+	MinVersion   uint16
+	CipherSuites []uint16
+}
+
+// Complete validates the settings. All mistakes are reported at once.
+func (o *Options) Complete() (*Completed, error) {
+	c := &Completed{Options: o}
+	v := validation{}
+	v.check("annotation-prefix", func() (err error) { c.Keys, err = annotations.NewKeys(o.AnnotationPrefix); return err })
+	v.check("token-mount-path", func() error { return validMountPath(o.TokenMountPath) })
+	v.check("token-expiration-seconds", func() error { return annotations.ValidateTokenExpirationSeconds(o.TokenExpirationSeconds) })
+	v.check("bind-address", func() error { return validIP(o.BindAddress) })
+	v.check("secure-port", func() error { return validPort(o.SecurePort) })
+	v.check("shutdown-delay", func() error {
+		if o.ShutdownDelay < 0 {
+			return fmt.Errorf("got %s, want no negative duration", o.ShutdownDelay)
+		}
+		return nil
+	})
+	c.completeTLS(&v)
+	c.completeClouds(&v)
+	c.Settings.TokenMountPath = o.TokenMountPath
+	return c, errors.Join(v.errs...)
+}
+
+func (c *Completed) completeTLS(v *validation) {
+	v.check("tls-min-version", func() (err error) { c.MinVersion, err = cliflag.TLSVersion(c.TLSMinVersion); return err })
+	v.check("tls-cipher-suites", func() (err error) { c.CipherSuites, err = cliflag.TLSCipherSuites(c.TLSCipherSuites); return err })
+	v.check("tls-cipher-suites", func() error {
+		if len(c.CipherSuites) > 0 && c.MinVersion == tls.VersionTLS13 {
+			return errors.New("has no effect with --tls-min-version=VersionTLS13, whose suites cannot be chosen")
+		}
+		return nil
+	})
+	v.check("certificate-source", func() error {
+		switch c.CertificateSource {
+		case FromFiles:
+			if c.TLSCertFile == "" || c.TLSPrivateKeyFile == "" {
+				return fmt.Errorf("%s needs both --tls-cert-file and --tls-private-key-file", FromFiles)
+			}
+			return nil
+		case SelfManaged:
+			return fmt.Errorf("%s is not built into this version; set --certificate-source=%s, --tls-cert-file and --tls-private-key-file", SelfManaged, FromFiles)
+		}
+		return fmt.Errorf("got %q, want %s or %s", c.CertificateSource, SelfManaged, FromFiles)
+	})
+}
+
+func (c *Completed) completeClouds(v *validation) {
+	d := &c.Defaults
+	d.TokenExpirationSeconds = c.TokenExpirationSeconds
+	v.parse("aws-default-region", c.AWSDefaultRegion, &d.AWSRegion, annotations.ParseAWSRegion)
+	v.parse("azure-default-tenant-id", c.AzureDefaultTenantID, &d.AzureTenantID, annotations.ParseAzureTenantID)
+	v.parse("azure-authority-host", c.AzureAuthorityHost, &c.Settings.AzureAuthorityHost, annotations.ParseAzureAuthorityHost)
+	v.parse("gcp-default-workload-identity-provider", c.GCPDefaultWorkloadIdentityProvider, &d.GCPWorkloadIdentityProvider, annotations.ParseGCPWorkloadIdentityProvider)
+	audience := func(value string) (string, error) { return annotations.ParseAudience(value, nil) }
+	v.parse("aws-default-audience", c.AWSDefaultAudience, &d.AWSAudience, audience)
+	v.parse("azure-default-audience", c.AzureDefaultAudience, &d.AzureAudience, audience)
+	v.parse("gcp-default-audience", c.GCPDefaultAudience, &d.GCPAudience, audience)
+	v.check("azure-authority-host", func() error {
+		if c.AzureAuthorityHost == "" {
+			return errors.New("must not be empty")
+		}
+		return nil
+	})
+}
+
+// CheckReservedAudiences holds the default audiences to those of the apiserver,
+// which are only known once it has been asked.
+func (c *Completed) CheckReservedAudiences() error {
+	v := validation{}
+	free := func(value string) (string, error) { return annotations.ParseAudience(value, c.Defaults.ReservedAudiences) }
+	v.parse("aws-default-audience", c.AWSDefaultAudience, &c.Defaults.AWSAudience, free)
+	v.parse("azure-default-audience", c.AzureDefaultAudience, &c.Defaults.AzureAudience, free)
+	v.parse("gcp-default-audience", c.GCPDefaultAudience, &c.Defaults.GCPAudience, free)
+	return errors.Join(v.errs...)
+}
+
+// validation gathers what is wrong, by flag.
+type validation struct{ errs []error }
+
+func (v *validation) check(flag string, valid func() error) {
+	if err := valid(); err != nil {
+		v.errs = append(v.errs, fmt.Errorf("--%s: %w", flag, err))
+	}
+}
+
+// parse reads a setting with the grammar of the annotation that it stands
+// behind. An empty one is left out.
+func (v *validation) parse(flag, value string, into *string, grammar func(string) (string, error)) {
+	if value == "" {
+		return
+	}
+	v.check(flag, func() error {
+		parsed, err := grammar(value)
+		if err != nil {
+			return fmt.Errorf("got %q: %w", value, err)
+		}
+		*into = parsed
+		return nil
+	})
+}
+
+// validMountPath accepts what the API accepts for a volume mount, written in
+// its shortest form.
+func validMountPath(value string) error {
+	if !path.IsAbs(value) || path.Clean(value) != value || value == "/" || strings.Contains(value, ":") {
+		return fmt.Errorf("got %q, want an absolute path such as %s, without a closing slash and without a colon", value, provider.DefaultTokenMountPath)
+	}
+	return nil
+}
+
+func validIP(value string) error {
+	if net.ParseIP(value) == nil {
+		return fmt.Errorf("got %q, want an IP address", value)
+	}
+	return nil
+}
+
+func validPort(value int) error {
+	if value < 1 || value > 65535 {
+		return fmt.Errorf("got %d, want 1 to 65535", value)
+	}
+	return nil
+}

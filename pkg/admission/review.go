@@ -1,0 +1,214 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package admission speaks the Kubernetes admission webhook protocol,
+// admission.k8s.io/v1: it takes a review apart, has a decision made, and
+// writes the answer. What is decided is not its business.
+package admission
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/lanyard-dev/lanyard/pkg/rawjson"
+	"github.com/lanyard-dev/lanyard/pkg/reason"
+)
+
+// Operations that Lanyard is asked about.
+const (
+	Create = "CREATE"
+	Update = "UPDATE"
+)
+
+const (
+	apiVersion = "admission.k8s.io/v1"
+	kind       = "AdmissionReview"
+)
+
+// Request is what a decision needs of an AdmissionRequest.
+type Request struct {
+	// UID is handed back in the answer.
+	UID string
+	// Group, Version, Resource and SubResource say what Object is.
+	Group, Version, Resource, SubResource string
+	// Operation is Create or Update.
+	Operation string
+	// Namespace and Name are the object's. A name may be yet to be made.
+	Namespace, Name string
+	// Object and OldObject are JSON objects; OldObject is nil on Create. They
+	// are parts of the review and valid until the request is answered.
+	Object, OldObject []byte
+}
+
+// Response is a decision.
+type Response struct {
+	// Patch is a JSON Patch, nil for none.
+	Patch []byte
+	// Reason stands in the audit annotation "reason".
+	Reason reason.Reason
+	// Denial, where not nil, refuses the object.
+	Denial *Denial
+	// Warnings are shown to whoever made the request.
+	Warnings []string
+}
+
+// Denial is why an object is refused.
+type Denial struct {
+	// Code is an HTTP status: 400 and 403 are the user's to mend, a 500 is
+	// worth a second try.
+	Code int
+	// Message is for a person.
+	Message string
+}
+
+// parseReview reads an AdmissionReview with a request in it.
+func parseReview(body []byte) (*Request, error) {
+	s := rawjson.New(body)
+	if s.Kind() == rawjson.Invalid && len(body) == 0 {
+		return nil, errors.New("got an empty body, want an AdmissionReview")
+	}
+	if s.Kind() != rawjson.Object {
+		return nil, fmt.Errorf("got %s, want an AdmissionReview object", s.Kind())
+	}
+	var gotVersion, gotKind string
+	var request *Request
+	err := s.Object(func(key []byte) (err error) {
+		switch string(key) {
+		case "apiVersion":
+			gotVersion, err = text(s)
+		case "kind":
+			gotKind, err = text(s)
+		case "request":
+			if s.Kind() == rawjson.Object {
+				request, err = parseRequest(s)
+			}
+		}
+		return err
+	})
+	if err == nil {
+		err = s.End()
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("malformed AdmissionReview: %w", err)
+	case gotVersion != apiVersion || gotKind != kind:
+		return nil, fmt.Errorf("got apiVersion %q and kind %q, want %q and %q", gotVersion, gotKind, apiVersion, kind)
+	case request == nil:
+		return nil, errors.New("AdmissionReview has no request")
+	case request.UID == "":
+		return nil, errors.New("AdmissionReview has no request.uid")
+	}
+	return request, request.validate()
+}
+
+func parseRequest(s *rawjson.Scanner) (*Request, error) {
+	var r Request
+	err := s.Object(func(key []byte) (err error) {
+		switch string(key) {
+		case "uid":
+			r.UID, err = text(s)
+		case "resource":
+			err = r.parseResource(s)
+		case "subResource":
+			r.SubResource, err = text(s)
+		case "operation":
+			r.Operation, err = text(s)
+		case "namespace":
+			r.Namespace, err = text(s)
+		case "name":
+			r.Name, err = text(s)
+		case "object":
+			r.Object, err = object(s)
+		case "oldObject":
+			r.OldObject, err = object(s)
+		}
+		if err != nil {
+			return fmt.Errorf("request.%s: %w", key, err)
+		}
+		return nil
+	})
+	return &r, err
+}
+
+func (r *Request) parseResource(s *rawjson.Scanner) error {
+	return s.Object(func(key []byte) (err error) {
+		switch string(key) {
+		case "group":
+			r.Group, err = text(s)
+		case "version":
+			r.Version, err = text(s)
+		case "resource":
+			r.Resource, err = text(s)
+		}
+		return err
+	})
+}
+
+func (r *Request) validate() error {
+	switch {
+	case r.Operation != Create && r.Operation != Update:
+		return fmt.Errorf("request.operation: got %q, want %s or %s; the webhook configuration's rules ask for too much", r.Operation, Create, Update)
+	case r.Object == nil:
+		return errors.New("request.object: got none, want an object")
+	case r.Operation == Update && r.OldObject == nil:
+		return errors.New("request.oldObject: got none, want an object")
+	}
+	return nil
+}
+
+func text(s *rawjson.Scanner) (string, error) {
+	value, err := s.String()
+	return string(value), err
+}
+
+// object gives the bytes of an object, nil for a null.
+func object(s *rawjson.Scanner) ([]byte, error) {
+	switch s.Kind() {
+	case rawjson.Null:
+		return nil, s.Skip()
+	case rawjson.Object:
+		return s.Raw()
+	}
+	return nil, fmt.Errorf("got %s, want object", s.Kind())
+}
+
+// statusReasons are the metav1.StatusReason that belongs to each code.
+var statusReasons = map[int]string{400: "BadRequest", 403: "Forbidden", 500: "InternalError"}
+
+// appendReview appends the AdmissionReview that answers the request with uid.
+func appendReview(buf []byte, uid string, r *Response) []byte {
+	buf = append(buf, `{"apiVersion":"`+apiVersion+`","kind":"`+kind+`","response":{"uid":`...)
+	buf = rawjson.AppendString(buf, uid)
+	if r.Denial != nil {
+		buf = append(buf, `,"allowed":false,"status":{"status":"Failure","message":`...)
+		buf = rawjson.AppendString(buf, r.Denial.Message)
+		buf = append(buf, `,"reason":`...)
+		buf = rawjson.AppendString(buf, statusReasons[r.Denial.Code])
+		buf = append(buf, `,"code":`...)
+		buf = strconv.AppendInt(buf, int64(r.Denial.Code), 10)
+		buf = append(buf, '}')
+	} else {
+		buf = append(buf, `,"allowed":true`...)
+	}
+	if r.Patch != nil && r.Denial == nil {
+		buf = append(buf, `,"patchType":"JSONPatch","patch":"`...)
+		buf = base64.StdEncoding.AppendEncode(buf, r.Patch)
+		buf = append(buf, '"')
+	}
+	for i, warning := range r.Warnings {
+		if i == 0 {
+			buf = append(buf, `,"warnings":[`...)
+		} else {
+			buf = append(buf, ',')
+		}
+		buf = rawjson.AppendString(buf, warning)
+	}
+	if len(r.Warnings) > 0 {
+		buf = append(buf, ']')
+	}
+	buf = append(buf, `,"auditAnnotations":{"reason":`...)
+	buf = rawjson.AppendString(buf, string(r.Reason))
+	return append(buf, `}}}`...)
+}

@@ -1,0 +1,121 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package injector
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/lanyard-dev/lanyard/pkg/admission"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
+	"github.com/lanyard-dev/lanyard/pkg/reason"
+)
+
+// EphemeralContainers is the subresource that kubectl debug updates.
+const EphemeralContainers = "ephemeralcontainers"
+
+// Recorder counts injections.
+type Recorder interface {
+	// RecordInjection counts a pod that a provider's identity was added to.
+	RecordInjection(provider string)
+}
+
+// Pods decides about pods that are created, and about ephemeral containers
+// that are added to running ones.
+type Pods struct {
+	Cluster
+	// Recorder counts.
+	Recorder Recorder
+}
+
+// Decide implements admission.Decider.
+func (p *Pods) Decide(ctx context.Context, request *admission.Request) admission.Response {
+	response, refused := p.decide(ctx, request)
+	if refused != nil {
+		return refused.response()
+	}
+	return response
+}
+
+func (p *Pods) decide(ctx context.Context, request *admission.Request) (admission.Response, *refusal) {
+	if refused := expects(request, "pods", EphemeralContainers); refused != nil {
+		return admission.Response{}, refused
+	}
+	pod, err := mutate.ParsePod(request.Object, p.Keys)
+	if err != nil {
+		return admission.Response{}, &refusal{reason.InvalidReview, http.StatusBadRequest, err}
+	}
+	if pod.Mirror {
+		return admission.Response{Reason: reason.MirrorPod}, nil
+	}
+	// Malformed annotations of the pod matter only to a pod that is injected,
+	// but one that opts out is left alone before anything is looked up.
+	selection, errs := annotations.ParsePod(p.Keys, pod.Annotations)
+	if selection.OptOut {
+		return admission.Response{Reason: reason.OptedOut}, nil
+	}
+	account, refused := p.account(ctx, request.Namespace, pod.ServiceAccountName)
+	if refused != nil {
+		return admission.Response{}, refused
+	}
+	identity, refused := p.identity(ctx, request.Namespace, pod.ServiceAccountName, account.Annotations)
+	if refused != nil {
+		return admission.Response{}, refused
+	}
+	podName := request.Namespace + "/" + pod.Name
+	if identity == nil {
+		response := admission.Response{Reason: reason.NoIdentity}
+		if len(errs) > 0 {
+			response.Warnings = []string{warning("%s: %v", reason.InvalidAnnotation, errs.ToAggregate())}
+		}
+		return response, nil
+	}
+	if len(errs) > 0 {
+		return admission.Response{}, invalid("pod", podName, errs)
+	}
+	expiration, errs := annotations.Expiration(p.Keys, &selection, identity, p.Defaults)
+	if len(errs) > 0 {
+		return admission.Response{}, invalid("pod", podName, errs)
+	}
+	return p.inject(request, pod, &selection, provider.New(p.Settings, identity, &provider.Subject{
+		Namespace: request.Namespace, ServiceAccount: pod.ServiceAccountName,
+		TokenExpirationSeconds: expiration, Windows: pod.Windows,
+	}))
+}
+
+func (p *Pods) inject(request *admission.Request, pod *mutate.Pod, selection *annotations.Pod, injection *provider.Injection) (admission.Response, *refusal) {
+	result, refused := p.mutate(request, pod, selection, injection)
+	if refused != nil {
+		return admission.Response{}, refused
+	}
+	response := admission.Response{Patch: result.Patch, Reason: result.Reason}
+	for _, finding := range result.Findings {
+		response.Warnings = append(response.Warnings, warning("%v", finding))
+	}
+	if result.Patch != nil {
+		for _, name := range result.Providers {
+			p.Recorder.RecordInjection(name)
+		}
+	}
+	return response, nil
+}
+
+func (p *Pods) mutate(request *admission.Request, pod *mutate.Pod, selection *annotations.Pod, injection *provider.Injection) (mutate.Result, *refusal) {
+	if request.SubResource == EphemeralContainers {
+		old, err := mutate.ParsePod(request.OldObject, p.Keys)
+		if err != nil {
+			return mutate.Result{}, &refusal{reason.InvalidReview, http.StatusBadRequest, err}
+		}
+		return mutate.AddEphemeral(pod, old, selection, injection, p.Keys), nil
+	}
+	result, err := mutate.Create(pod, selection, injection, p.Keys)
+	var conflict *mutate.ConflictError
+	if errors.As(err, &conflict) {
+		return result, &refusal{conflict.Reason, http.StatusBadRequest, conflictOf(request.Namespace+"/"+pod.Name, conflict)}
+	}
+	return result, nil
+}
