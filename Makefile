@@ -1,0 +1,104 @@
+# Copyright The Lanyard Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+GO       ?= go
+FUZZTIME ?= 30s
+IMAGE    ?= lanyard-webhook:latest
+ENGINE   ?= $(firstword $(foreach engine,docker podman buildah,$(shell command -v $(engine))))
+
+# Every module of this repository, and those of them that hold code of their
+# own. The others only pin the versions of programs.
+MODULES      := . hack/lint test/etcd test/kubernetes
+CODE_MODULES := . $(if $(wildcard test/kubernetes/*.go test/kubernetes/*/*.go),test/kubernetes)
+
+.PHONY: help
+help: ## Print this list.
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build the static binary bin/lanyard-webhook.
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/lanyard-webhook ./cmd/webhook
+
+.PHONY: controlplane
+controlplane: ## Build etcd and kube-apiserver into bin/controlplane (minutes the first time).
+	hack/controlplane.sh
+
+.PHONY: demo
+demo: build controlplane ## Show it all on a real kube-apiserver; KEEP=1 keeps that running.
+	KEEP=$(KEEP) $(GO) run ./hack/demo
+
+# The integration tests run what stands in bin/controlplane, which Go's test
+# cache knows nothing of: -count=1 has them run each time.
+.PHONY: test
+test: c-compiler controlplane ## Run all tests, unit and integration, with the race detector.
+	@set -e; for module in $(CODE_MODULES); do \
+		echo "go test -race in $$module"; \
+		(cd $$module && CGO_ENABLED=1 $(GO) test -race -count=1 -timeout=20m ./...); \
+	done
+
+.PHONY: test-unit
+test-unit: c-compiler ## Run the unit tests alone, with the race detector.
+	CGO_ENABLED=1 $(GO) test -race ./cmd/... ./pkg/...
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME (30s).
+	@set -e; targets=$$(grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' cmd pkg | sed 's/func //'); \
+	[ -n "$$targets" ] || { echo "no fuzz target found" >&2; exit 1; }; \
+	for target in $$targets; do \
+		dir=$${target%/*}; name=$${target#*:}; \
+		echo "$$name in $$dir for $(FUZZTIME)"; \
+		$(GO) test -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) "./$$dir"; \
+	done
+
+.PHONY: update-golden
+update-golden: ## Write the golden files anew from what the code does now; read the diff.
+	$(GO) test ./pkg/mutate -count=1 -update
+
+.PHONY: vet
+vet: ## Run go vet on every module that holds code.
+	@set -e; for module in $(CODE_MODULES); do \
+		echo "go vet in $$module"; \
+		(cd $$module && $(GO) vet ./...); \
+	done
+
+.PHONY: lint
+lint: bin/golangci-lint ## Run golangci-lint on every module that holds code.
+	@bin/golangci-lint config verify
+	@set -e; for module in $(CODE_MODULES); do \
+		echo "golangci-lint in $$module"; \
+		(cd $$module && $(CURDIR)/bin/golangci-lint run --config=$(CURDIR)/.golangci.yml ./...); \
+	done
+
+bin/golangci-lint: hack/lint/go.mod hack/lint/go.sum
+	@echo "building golangci-lint (minutes the first time)"
+	cd hack/lint && CGO_ENABLED=0 $(GO) build -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+.PHONY: verify
+verify: ## Check that the code is formatted and that each go.mod is tidy.
+	@set -e; files=$$($$($(GO) env GOROOT)/bin/gofmt -l .); if [ -n "$$files" ]; then echo "not formatted:" $$files >&2; exit 1; fi
+	@set -e; for module in $(MODULES); do \
+		echo "go mod tidy -diff in $$module"; \
+		(cd $$module && $(GO) mod tidy -diff); \
+	done
+
+.PHONY: image
+image: ## Build the container image IMAGE with docker, podman or buildah.
+	@[ -n "$(ENGINE)" ] || { echo "make image needs docker, podman or buildah; none was found" >&2; exit 1; }
+	$(ENGINE) build -t $(IMAGE) .
+
+.PHONY: clean
+clean: ## Remove what was built.
+	rm -rf bin
+
+# The race detector is linked by a C compiler. Better to say so than to fail
+# with what the linker says.
+.PHONY: c-compiler
+c-compiler:
+	@echo '#include <stdlib.h>' | $$(CGO_ENABLED=1 $(GO) env CC) -x c -fsyntax-only - 2>/dev/null || { \
+		echo "The race detector needs a C compiler and the C library's headers: install gcc and" >&2; \
+		echo "libc6-dev (Debian, Ubuntu), gcc and glibc-devel (Fedora), or Xcode's command line tools (macOS)." >&2; \
+		exit 1; }
