@@ -128,9 +128,9 @@ func (h *Handler) record(request *Request, response *Response, duration time.Dur
 	case response.Denial != nil:
 		log.Info("Refused", "code", response.Denial.Code, "message", response.Denial.Message)
 	case len(response.Warnings) > 0:
-		log.Info("Allowed with warnings", "warnings", response.Warnings)
+		log.Info("Allowed with warnings", "findings", response.Findings, "warnings", response.Warnings)
 	default:
-		log.V(1).Info("Allowed", "patchBytes", len(response.Patch))
+		log.V(1).Info("Allowed", "findings", response.Findings, "patchBytes", len(response.Patch))
 	}
 }
 

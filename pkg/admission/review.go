@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/lanyard-dev/lanyard/pkg/rawjson"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
@@ -50,6 +51,9 @@ type Response struct {
 	Reason reason.Reason
 	// Denial, where not nil, refuses the object.
 	Denial *Denial
+	// Findings stand in the audit annotation "findings": what was decided about
+	// single containers.
+	Findings []string
 	// Warnings are shown to whoever made the request.
 	Warnings []string
 }
@@ -210,5 +214,9 @@ func appendReview(buf []byte, uid string, r *Response) []byte {
 	}
 	buf = append(buf, `,"auditAnnotations":{"reason":`...)
 	buf = rawjson.AppendString(buf, string(r.Reason))
+	if len(r.Findings) > 0 {
+		buf = append(buf, `,"findings":`...)
+		buf = rawjson.AppendString(buf, strings.Join(r.Findings, "; "))
+	}
 	return append(buf, `}}}`...)
 }

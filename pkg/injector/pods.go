@@ -94,7 +94,11 @@ func (p *Pods) inject(request *admission.Request, pod *mutate.Pod, selection *an
 	}
 	response := admission.Response{Patch: result.Patch, Reason: result.Reason}
 	for _, finding := range result.Findings {
-		response.Warnings = append(response.Warnings, warning("%v", finding))
+		response.Findings = append(response.Findings, finding.String())
+		// What the pod's author asked for needs no warning.
+		if finding.Reason != reason.ContainerNotSelected {
+			response.Warnings = append(response.Warnings, warning("%v", finding))
+		}
 	}
 	if result.Patch != nil {
 		for _, name := range result.Providers {

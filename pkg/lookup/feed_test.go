@@ -277,10 +277,13 @@ func eventually(t *testing.T, what string, is func() bool) {
 var modes = map[string]struct {
 	streams bool
 	want    map[string]int // the requests for 1201 objects
+	again   map[string]int // the requests for 3 objects at version 3, and again
 }{
-	"from an API server that streams lists": {true, map[string]int{"stream": 1}},
+	"from an API server that streams lists": {true, map[string]int{"stream": 1}, map[string]int{"stream": 2}},
 	"from an API server that pages them": {false, map[string]int{
 		"stream": 1, `list version="" limit=500`: 3,
+	}, map[string]int{
+		"stream": 2, `list version="" limit=500`: 1, `list version="3" limit=500`: 1,
 	}},
 }
 
@@ -342,6 +345,7 @@ func TestStartForgetsWhatWentWhileItCouldNotWatch(t *testing.T) {
 			a.sendError(expired, "ns/goes", "ns/bare")
 			want := Counts{Annotated: 1, Unguarded: 1}
 			eventually(t, fmt.Sprintf("counts are %+v", want), func() bool { return l.Counts() == want })
+			a.wantRequests(mode.again)
 			if _, _, err := l.Get(t.Context(), "ns", "goes"); !apierrors.IsNotFound(err) {
 				t.Errorf("got error %v, want not found", err)
 			}

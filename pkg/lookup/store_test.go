@@ -126,6 +126,22 @@ func TestWhatCannotBeUnderstoodLeavesTheStoreAsItWas(t *testing.T) {
 	}
 }
 
+func TestNamesThatReadAlikeAreToldApart(t *testing.T) {
+	t.Parallel()
+	l := newLookup(t, noReads(t))
+	fill(t, l, account("team", "a-app"))
+	for _, id := range []types.NamespacedName{
+		{Namespace: "team-a", Name: "-app"},
+		{Namespace: "teama", Name: "-app"},
+		{Namespace: "tea", Name: "ma-app"},
+		{Name: "teama-app"},
+	} {
+		if _, ok := l.store.get(id); ok {
+			t.Errorf("got %s, want team/a-app alone", id)
+		}
+	}
+}
+
 // TestStoreAgainstAModel feeds random events to the store and to a plain map.
 func TestStoreAgainstAModel(t *testing.T) {
 	t.Parallel()

@@ -103,6 +103,9 @@ func ParsePod(raw []byte, keys *annotations.Keys) (*Pod, error) {
 		}
 		return nil
 	})
+	if err == nil {
+		err = r.End()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("pod: %w", err)
 	}

@@ -96,7 +96,9 @@ func (c *Completed) completeClouds(v *validation) {
 // which are only known once it has been asked.
 func (c *Completed) CheckReservedAudiences() error {
 	v := validation{}
-	free := func(value string) (string, error) { return annotations.ParseAudience(value, c.Defaults.ReservedAudiences) }
+	free := func(value string) (string, error) {
+		return annotations.ParseAudience(value, c.Defaults.ReservedAudiences)
+	}
 	v.parse("aws-default-audience", c.AWSDefaultAudience, &c.Defaults.AWSAudience, free)
 	v.parse("azure-default-audience", c.AzureDefaultAudience, &c.Defaults.AzureAudience, free)
 	v.parse("gcp-default-audience", c.GCPDefaultAudience, &c.Defaults.GCPAudience, free)

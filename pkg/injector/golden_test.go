@@ -1,0 +1,115 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package injector_test
+
+import (
+	"errors"
+	"flag"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew from what the code does now")
+
+// want is the form of want.yaml: the decision, and the pod as it then is.
+type want struct {
+	Reason   string         `json:"reason"`
+	Code     int            `json:"code,omitempty"`
+	Message  string         `json:"message,omitempty"`
+	Findings []string       `json:"findings,omitempty"`
+	Warnings []string       `json:"warnings,omitempty"`
+	Pod      map[string]any `json:"pod,omitempty"`
+}
+
+// TestGolden decides about testdata/CASE/pod.yaml with the account of
+// serviceaccount.yaml and, where there is one, the namespace of
+// namespace.yaml, and holds the decision to want.yaml. A case with old.yaml,
+// the pod before, adds ephemeral containers.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	cases, err := filepath.Glob("testdata/*/pod.yaml")
+	if err != nil || len(cases) == 0 {
+		t.Fatalf("got %d cases and error %v", len(cases), err)
+	}
+	for _, file := range cases {
+		dir := filepath.Dir(file)
+		t.Run(strings.ReplaceAll(filepath.Base(dir), "-", " "), func(t *testing.T) {
+			t.Parallel()
+			golden(t, dir)
+		})
+	}
+}
+
+func golden(t *testing.T, dir string) {
+	pods, _ := newPods(t, metadataOf(t, filepath.Join(dir, "serviceaccount.yaml")))
+	pods.Namespaces = objects{"/team": metadataOf(t, filepath.Join(dir, "namespace.yaml"))}
+	pod := read(t, filepath.Join(dir, "pod.yaml"))
+	request := create(pod)
+	if old := read(t, filepath.Join(dir, "old.yaml")); old != nil {
+		request = debug(pod, old)
+	}
+	response := pods.Decide(t.Context(), request)
+	got := want{Reason: string(response.Reason), Findings: response.Findings, Warnings: response.Warnings}
+	if response.Denial != nil {
+		got.Code, got.Message = response.Denial.Code, response.Denial.Message
+	} else {
+		got.Pod = unmarshal(t, apply(t, pod, response.Patch))
+	}
+	text, err := yaml.Marshal(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "want.yaml")
+	if *update {
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	golden, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(golden), string(text)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+// read gives a YAML file as JSON, nil where there is no such file.
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return pod
+}
+
+// metadataOf gives the annotations of an object, none without the file.
+func metadataOf(t *testing.T, file string) map[string]string {
+	t.Helper()
+	text := read(t, file)
+	if text == nil {
+		return nil
+	}
+	var object metav1.PartialObjectMetadata
+	if err := yaml.Unmarshal(text, &object); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return object.Annotations
+}

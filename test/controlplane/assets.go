@@ -1,0 +1,80 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	// assetsEnv is envtest's variable for the directory of the binaries.
+	assetsEnv = "KUBEBUILDER_ASSETS"
+	// productModule is the module whose go.mod marks the repository's root.
+	productModule = "github.com/lanyard-dev/lanyard"
+)
+
+// assetsDir returns the directory that holds etcd and kube-apiserver.
+func assetsDir() (string, error) {
+	dir := os.Getenv(assetsEnv)
+	if dir == "" {
+		root, err := repositoryRoot()
+		if err != nil {
+			return "", err
+		}
+		dir = filepath.Join(root, "bin", "controlplane")
+	}
+	for _, name := range []string{"etcd", "kube-apiserver"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return "", fmt.Errorf("finding the control plane's binaries: %w; run hack/controlplane.sh to build them", err)
+		}
+	}
+	return dir, nil
+}
+
+// repositoryRoot is the nearest directory at or above the working directory
+// with the product's go.mod; the other modules of the repository lie below it.
+func repositoryRoot() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("finding the repository: %w", err)
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		found, err := declaresModule(filepath.Join(dir, "go.mod"), productModule)
+		if err != nil {
+			return "", fmt.Errorf("finding the repository: %w", err)
+		}
+		if found {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("finding the repository: no go.mod of %s at or above %s; set %s", productModule, start, assetsEnv)
+		}
+	}
+}
+
+// declaresModule reports whether path is the go.mod of the module. A file that
+// does not exist is not.
+func declaresModule(path, module string) (bool, error) {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		if name, ok := strings.CutPrefix(lines.Text(), "module "); ok {
+			return strings.TrimSpace(name) == module, nil
+		}
+	}
+	return false, lines.Err()
+}

@@ -1,0 +1,68 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+)
+
+// pollInterval is the time between two looks at something that is coming up.
+const pollInterval = 50 * time.Millisecond
+
+// WaitReady returns when a GET of the URL, the health endpoint of some server,
+// is answered with 200. Where the context ends first, the error has its reason
+// and what the last attempt came to.
+func WaitReady(ctx context.Context, url string) error {
+	client := &http.Client{Timeout: 2 * time.Second}
+	return poll(ctx, url, func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("got status %d, want %d", response.StatusCode, http.StatusOK)
+		}
+		return nil
+	})
+}
+
+// waitForNamespace returns when the namespace exists. The API answers a moment
+// before kube-apiserver has made the namespaces that it makes by itself.
+func waitForNamespace(ctx context.Context, client kubernetes.Interface, name string) error {
+	return poll(ctx, "the namespace "+name, func(ctx context.Context) error {
+		_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		return err
+	})
+}
+
+// poll calls try until it returns nil or the context ends.
+func poll(ctx context.Context, what string, try func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		if err := try(ctx); err != nil {
+			// The attempt that the context's end cut off says nothing new.
+			if ctx.Err() == nil {
+				last = err
+			}
+			return false, nil
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %s: %w (last attempt: %v)", what, err, last)
+	}
+	return nil
+}
