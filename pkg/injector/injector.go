@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -108,10 +109,8 @@ func (c *Cluster) account(ctx context.Context, namespace, name string) (lookup.O
 // expects refuses a review of something else than the path is for.
 func expects(request *admission.Request, resource string, subResources ...string) *refusal {
 	if request.Group == "" && request.Version == "v1" && request.Resource == resource {
-		for _, subResource := range append(subResources, "") {
-			if request.SubResource == subResource {
-				return nil
-			}
+		if request.SubResource == "" || slices.Contains(subResources, request.SubResource) {
+			return nil
 		}
 	}
 	return &refusal{reason.InvalidReview, http.StatusBadRequest,

@@ -117,8 +117,7 @@ func (p *Pods) mutate(request *admission.Request, pod *mutate.Pod, selection *an
 		return mutate.AddEphemeral(pod, old, selection, injection, p.Keys), nil
 	}
 	result, err := mutate.Create(pod, selection, injection, p.Keys)
-	var conflict *mutate.ConflictError
-	if errors.As(err, &conflict) {
+	if conflict, ok := errors.AsType[*mutate.ConflictError](err); ok {
 		return result, &refusal{conflict.Reason, http.StatusBadRequest, conflictOf(request.Namespace+"/"+pod.Name, conflict)}
 	}
 	return result, nil

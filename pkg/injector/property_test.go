@@ -104,7 +104,7 @@ func carriesOver(t *testing.T, pod []byte, op operation) {
 		return
 	}
 	var at any = unmarshalRaw(t, pod)
-	for _, step := range strings.Split(op.Path[1:], "/") {
+	for step := range strings.SplitSeq(op.Path[1:], "/") {
 		at = into(t, at, step)
 	}
 	former, ok := at.(json.RawMessage)

@@ -61,8 +61,11 @@ func poll(ctx context.Context, what string, try func(context.Context) error) err
 		}
 		return true, nil
 	})
-	if err != nil {
-		return fmt.Errorf("waiting for %s: %w (last attempt: %v)", what, err, last)
+	switch {
+	case err == nil:
+		return nil
+	case last == nil:
+		return fmt.Errorf("waiting for %s: %w", what, err)
 	}
-	return nil
+	return fmt.Errorf("waiting for %s: %w (last attempt: %w)", what, err, last)
 }

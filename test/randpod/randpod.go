@@ -67,10 +67,10 @@ type generator struct{ r *rand.Rand }
 
 func (g generator) maybe() bool { return g.r.IntN(2) == 0 }
 
-func times(n int, make func() any) []any {
+func times(n int, element func() any) []any {
 	list := []any{}
 	for range n {
-		list = append(list, make())
+		list = append(list, element())
 	}
 	return list
 }

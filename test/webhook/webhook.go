@@ -54,11 +54,24 @@ type Process struct {
 
 // Start runs the webhook and returns when it is ready. The caller stops it.
 func Start(ctx context.Context, o Options) (*Process, error) {
+	p, err := Launch(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.waitReady(ctx); err != nil {
+		return nil, errors.Join(err, p.Stop())
+	}
+	return p, nil
+}
+
+// Launch runs the webhook and returns at once. The caller stops it; the end of
+// ctx does not.
+func Launch(ctx context.Context, o Options) (*Process, error) {
 	cert, key, ca, err := controlplane.NewServingCertificate(o.Dir, "127.0.0.1")
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(3)
+	ports, err := freePorts(ctx, 3)
 	if err != nil {
 		return nil, err
 	}
@@ -70,12 +83,14 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 		LogFile:    filepath.Join(o.Dir, "lanyard-webhook.log"),
 		done:       make(chan struct{}),
 	}
+	// The process gets a descriptor of its own.
 	log, err := os.OpenFile(p.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("log of the webhook: %w", err)
 	}
-	defer log.Close() // the child has its own
-	p.cmd = exec.Command(o.Binary, append([]string{
+	defer log.Close()
+	// No context: the process ends with Stop, which lets it end well.
+	p.cmd = exec.Command(o.Binary, append([]string{ //nolint:noctx // see above
 		"--kubeconfig", o.Kubeconfig,
 		"--bind-address", "127.0.0.1", "--secure-port", ports[0],
 		"--metrics-bind-address", "127.0.0.1:" + ports[1],
@@ -91,9 +106,6 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 		p.err = p.cmd.Wait()
 		close(p.done)
 	}()
-	if err := p.waitReady(ctx); err != nil {
-		return nil, errors.Join(err, p.Stop())
-	}
 	return p, nil
 }
 
@@ -106,13 +118,21 @@ func (p *Process) waitReady(ctx context.Context) error {
 	select {
 	case err := <-ready:
 		if err != nil {
-			return fmt.Errorf("webhook is not ready, see %s: %w", p.LogFile, err)
+			return fmt.Errorf("webhook is not ready: %w\n%s", err, p.logTail())
 		}
 		return nil
 	case <-p.done:
-		text, err := os.ReadFile(p.LogFile)
-		return errors.Join(fmt.Errorf("webhook ended: %w\n%s", p.err, text), err)
+		return fmt.Errorf("webhook ended: %w\n%s", p.err, p.logTail())
 	}
+}
+
+// logTail gives the end of the log.
+func (p *Process) logTail() string {
+	text, err := os.ReadFile(p.LogFile)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-4096):])
 }
 
 // Signal sends the process a signal.
@@ -151,14 +171,15 @@ func (p *Process) Client() *http.Client {
 }
 
 // freePorts gives ports of the loopback interface that nobody listens on now.
-func freePorts(n int) ([]string, error) {
+func freePorts(ctx context.Context, n int) ([]string, error) {
 	var ports []string
 	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, fmt.Errorf("find a free port: %w", err)
 		}
-		defer listener.Close() // only now: the next one is to be another
+		// Only now: the next one is to be another.
+		defer listener.Close()
 		ports = append(ports, strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
 	}
 	return ports, nil

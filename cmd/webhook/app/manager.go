@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
@@ -56,7 +57,6 @@ func newManager(draining <-chan struct{}, config *rest.Config, o *options.Comple
 		Logger:                  log,
 		Metrics:                 metricsserver.Options{BindAddress: o.MetricsBindAddress},
 		HealthProbeBindAddress:  o.HealthProbeBindAddress,
-		WebhookServer:           server,
 		GracefulShutdownTimeout: &timeout,
 	})
 	if err != nil {
@@ -72,7 +72,7 @@ func newManager(draining <-chan struct{}, config *rest.Config, o *options.Comple
 	})
 	register(server, o, accounts, namespaces, recorder, log)
 	return manager, errors.Join(
-		manager.Add(files), manager.Add(accounts), manager.Add(namespaces),
+		manager.Add(files), manager.Add(accounts), manager.Add(namespaces), manager.Add(server),
 		// Alive is whoever answers; ready is who can do the work.
 		manager.AddHealthzCheck("ping", healthz.Ping),
 		manager.AddReadyzCheck("shutdown", checkDraining(draining)),
@@ -84,8 +84,14 @@ func newManager(draining <-chan struct{}, config *rest.Config, o *options.Comple
 }
 
 func newServer(o *options.Completed, files *certificate.Files) webhook.Server {
+	host := o.BindAddress
+	if net.ParseIP(host).IsUnspecified() {
+		// For Go, 0.0.0.0 means IPv4 alone, and no host means whatever the
+		// machine has.
+		host = ""
+	}
 	return webhook.NewServer(webhook.Options{
-		Host: o.BindAddress,
+		Host: host,
 		Port: o.SecurePort,
 		TLSOpts: []func(*tls.Config){func(config *tls.Config) {
 			config.MinVersion = o.MinVersion

@@ -113,7 +113,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 }
 
 func (o *Options) addServingFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "IP address to serve admission reviews on.")
+	fs.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "IP address to serve admission reviews on; 0.0.0.0 or :: for every interface and IP family.")
 	fs.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Port to serve admission reviews on, with HTTPS.")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "host:port to serve /metrics on, with HTTP; 0 to serve none.")
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "host:port to serve /healthz and /readyz on, with HTTP; 0 to serve none.")

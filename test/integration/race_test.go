@@ -1,0 +1,173 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// rounds is how often each race is run.
+const rounds = 500
+
+// The peers admit a pod without credentials when their cache is behind.
+var _ = Describe("A service account in the same instant as its pod", func() {
+	It("created: no pod misses its identity", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		before := lookups(ctx)
+		missed := race(func(i int) bool {
+			name := fmt.Sprintf("app-%d", i)
+			created := make(chan error, 1)
+			go func() {
+				_, err := cluster.client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{
+					ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"lanyard.dev/aws-role-arn": role}},
+				}, metav1.CreateOptions{})
+				created <- err
+			}()
+			// The apiserver refuses the pod until the account is there.
+			pod, err := cluster.client.CoreV1().Pods(namespace).Create(ctx, newPod(name, name, 1), metav1.CreateOptions{})
+			for apierrors.IsForbidden(err) && ctx.Err() == nil {
+				pod, err = cluster.client.CoreV1().Pods(namespace).Create(ctx, newPod(name, name, 1), metav1.CreateOptions{})
+			}
+			Expect(err).NotTo(HaveOccurred())
+			Expect(<-created).To(Succeed())
+			return value(pod.Spec.Containers[0].Env, "AWS_ROLE_ARN") != role
+		})
+		report("created in the same instant", missed, before, lookups(ctx))
+		Expect(missed).To(BeZero())
+	})
+
+	// The pod follows as soon as the write of the account was answered.
+	annotated := func(ctx SpecContext) (missed int) {
+		namespace := newNamespace(ctx)
+		annotation := []byte(fmt.Sprintf(`{"metadata":{"annotations":{"lanyard.dev/aws-role-arn":%q}}}`, role))
+		for i := range rounds {
+			newAccount(ctx, namespace, fmt.Sprintf("app-%d", i), nil)
+		}
+		return race(func(i int) bool {
+			name := fmt.Sprintf("app-%d", i)
+			_, err := cluster.client.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.MergePatchType, annotation, metav1.PatchOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			pod, err := cluster.client.CoreV1().Pods(namespace).Create(ctx, newPod(name, name, 1), metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			return value(pod.Spec.Containers[0].Env, "AWS_ROLE_ARN") != role
+		})
+	}
+
+	It("annotated: no pod misses its identity where the webhook saw the account's write", func(ctx SpecContext) {
+		before := lookups(ctx)
+		missed := annotated(ctx)
+		report("annotated just before, seen by the webhook", missed, before, lookups(ctx))
+		Expect(missed).To(BeZero())
+	})
+
+	// As it is on another replica than the one that saw the account's write.
+	// How many pods miss is a matter of how fast the watch is: it is reported,
+	// and bounded only so that a watch that stands still is noticed.
+	It("annotated: few pods miss their identity where the watch alone brings the news", func(ctx SpecContext) {
+		unregisterAccounts(ctx)
+		before := lookups(ctx)
+		missed := annotated(ctx)
+		report("annotated just before, known from the watch alone", missed, before, lookups(ctx))
+		Expect(missed).To(BeNumerically("<", rounds/2))
+	})
+})
+
+// race counts the rounds that say true.
+func race(round func(i int) bool) (missed int) {
+	GinkgoHelper()
+	for i := range rounds {
+		if round(i) {
+			missed++
+		}
+	}
+	return missed
+}
+
+// report says what was seen, also where all is well.
+func report(what string, missed int, before, after map[string]int) {
+	line := fmt.Sprintf("%s: %d of %d pods without their identity; lookups: %d from the cache, %d live",
+		what, missed, rounds, after["cache"]-before["cache"], after["live"]-before["live"])
+	AddReportEntry(line, ReportEntryVisibilityAlways)
+}
+
+// unregisterAccounts has the apiserver call no webhook for service accounts
+// until the spec ends.
+func unregisterAccounts(ctx context.Context) {
+	GinkgoHelper()
+	api := cluster.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	config, err := api.Get(ctx, "lanyard", metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	all := config.DeepCopy().Webhooks
+	config.Webhooks = all[:1]
+	Expect(all[0].Name).To(Equal("pods.lanyard.dev"))
+	config, err = api.Update(ctx, config, metav1.UpdateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	waitForLabels(ctx, BeEmpty())
+	DeferCleanup(func(ctx SpecContext) {
+		config.Webhooks = all
+		_, err := api.Update(ctx, config, metav1.UpdateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		waitForLabels(ctx, HaveKey("lanyard.dev/identity"))
+	})
+}
+
+// waitForLabels waits until a new account's labels are as they should be.
+func waitForLabels(ctx context.Context, matcher OmegaMatcher) {
+	GinkgoHelper()
+	namespace := newNamespace(ctx)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: threeClouds()}}
+	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
+		probe, err := cluster.client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, dryRun)
+		if err != nil {
+			return nil, err
+		}
+		return probe.Labels, nil
+	}).Within(startTimeout).Should(matcher)
+}
+
+var lookupLine = regexp.MustCompile(`(?m)^lanyard_serviceaccount_lookups_total\{result="[a-z_]+",source="([a-z]+)"\} (\d+)$`)
+
+// lookups counts the webhook's lookups of service accounts by their source.
+func lookups(ctx context.Context) map[string]int {
+	GinkgoHelper()
+	counts := map[string]int{}
+	for _, match := range lookupLine.FindAllStringSubmatch(get(ctx, cluster.webhook.MetricsURL), -1) {
+		n, err := strconv.Atoi(match[2])
+		Expect(err).NotTo(HaveOccurred())
+		counts[match[1]] += n
+	}
+	return counts
+}
+
+// get reads a URL that has to answer with 200.
+func get(ctx context.Context, url string) string {
+	GinkgoHelper()
+	status, body := fetch(ctx, url)
+	Expect(status).To(Equal(http.StatusOK), body)
+	return body
+}
+
+func fetch(ctx context.Context, url string) (status int, body string) {
+	GinkgoHelper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	Expect(err).NotTo(HaveOccurred())
+	response, err := http.DefaultClient.Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	Expect(err).NotTo(HaveOccurred())
+	return response.StatusCode, string(text)
+}
