@@ -95,7 +95,8 @@ func ParseAzureTenantID(value string) (string, error) {
 // slash that Microsoft's own documents show.
 func ParseAzureAuthorityHost(value string) (string, error) {
 	u, err := url.Parse(value)
-	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsAny(value, "?#") {
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
+		strings.Contains(value, "?") || strings.Contains(value, "#") || strings.ContainsFunc(value, notVisible) {
 		return "", errors.New("must be an https URL without user, query and fragment, such as https://login.microsoftonline.com/")
 	}
 	return strings.TrimRight(value, "/") + "/", nil
@@ -144,7 +145,7 @@ func ParseGCPProject(value string) (string, error) {
 	return value, nil
 }
 
-// audience is the grammar of a token's audience: at most limit visible ASCII
+// parseAudience is the grammar of a token's audience: at most limit visible ASCII
 // characters, and never one of the apiserver's own. A token for the apiserver
 // would let the cloud that receives it act in the cluster as the pod.
 func parseAudience(value string, limit int, reserved []string) (string, error) {

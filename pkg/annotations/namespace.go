@@ -26,6 +26,13 @@ func ParseNamespace(keys *Keys, annotations map[string]string) (Policy, field.Er
 		allowed, err := splitList(value)
 		if err != nil {
 			p.invalid(keys.AllowedIdentities, err)
+			allowed = []string{} // which allows nothing
+		}
+		for i, glob := range allowed {
+			// An account's client ID is given in lower case.
+			if guid.MatchString(glob) {
+				allowed[i] = strings.ToLower(glob)
+			}
 		}
 		policy.Allowed = allowed
 	}

@@ -107,14 +107,16 @@ func (i *Identity) Names() []string {
 
 // ParseServiceAccount reads the annotations of a service account. It gives nil
 // and no error for an account with none of Lanyard's keys. All mistakes are
-// reported at once, in the keys' order; with one, there is no identity.
+// reported at once, unknown keys first; with one, there is no identity.
 func ParseServiceAccount(keys *Keys, annotations map[string]string, defaults *Defaults) (*Identity, field.ErrorList) {
 	p := parser{keys: keys, annotations: annotations, defaults: defaults}
 	p.refuseUnknown(keys.serviceAccount(), serviceAccountHint)
 	identity := Identity{AWS: p.aws(), Azure: p.azure(), GCP: p.gcp()}
 	identity.TokenExpirationSeconds = p.expiration()
 	if !keys.AskForIdentity(annotations) {
-		p.needs("an identity", keys.TokenExpirationSeconds)
+		if len(p.errs) == 0 {
+			p.needs("an identity", keys.TokenExpirationSeconds)
+		}
 		return nil, p.errs
 	}
 	if audience, found := annotations[keys.Audience]; found {
@@ -130,6 +132,21 @@ func ParseServiceAccount(keys *Keys, annotations map[string]string, defaults *De
 		return nil, p.errs
 	}
 	return &identity, nil
+}
+
+// Bounds of what a message repeats: messages are logged, and the annotations of
+// an object may be 256 KiB together.
+const (
+	maxShownBytes = 1024
+	maxShownKeys  = 8
+)
+
+// shown is the value as a message repeats it.
+func shown(value string) string {
+	if len(value) <= maxShownBytes {
+		return value
+	}
+	return value[:maxShownBytes] + "..."
 }
 
 // parser reads one object's annotations and gathers what is wrong with them.
@@ -148,7 +165,7 @@ func (p *parser) invalid(key string, err error) {
 	if slices.ContainsFunc(p.errs, func(e *field.Error) bool { return e.Field == path.String() }) {
 		return
 	}
-	p.errs = append(p.errs, field.Invalid(path, p.annotations[key], err.Error()))
+	p.errs = append(p.errs, field.Invalid(path, shown(p.annotations[key]), err.Error()))
 }
 
 // parse reads the value of key with a grammar. Without the key it gives "".
@@ -165,7 +182,7 @@ func (p *parser) parse(key string, grammar func(string) (string, error)) string 
 }
 
 // audience gives one provider's audience: its own annotation, the account's,
-// the cluster's, in this order.
+// the cluster's, in this order. Not even the cluster's may be the apiserver's.
 func (p *parser) audience(key string, limit int, fallback string) string {
 	grammar := func(value string) (string, error) { return parseAudience(value, limit, p.defaults.ReservedAudiences) }
 	if _, found := p.annotations[key]; found {
@@ -173,6 +190,9 @@ func (p *parser) audience(key string, limit int, fallback string) string {
 	}
 	if _, found := p.annotations[p.keys.Audience]; found {
 		return p.parse(p.keys.Audience, grammar)
+	}
+	if _, err := grammar(fallback); err != nil {
+		p.errs = append(p.errs, field.Required(annotationsPath.Key(key), fmt.Sprintf("the cluster's default %q %v", fallback, err)))
 	}
 	return fallback
 }
@@ -182,7 +202,7 @@ func (p *parser) needs(what string, keys ...string) {
 	for _, key := range keys {
 		if _, found := p.annotations[key]; found {
 			p.errs = append(p.errs, field.Forbidden(annotationsPath.Key(key),
-				fmt.Sprintf("has value %q but no effect without %s", p.annotations[key], what)))
+				fmt.Sprintf("has value %q but no effect without %s", shown(p.annotations[key]), what)))
 		}
 	}
 }
@@ -275,8 +295,15 @@ func (p *parser) refuseUnknown(known []string, hint string) {
 		}
 	}
 	slices.Sort(unknown) // a map has no order, a message needs one
-	for _, key := range unknown {
-		p.errs = append(p.errs, field.Forbidden(annotationsPath.Key(key),
-			fmt.Sprintf("has value %q and %s; known are %s", p.annotations[key], hint, strings.Join(known, ", "))))
+	for i, key := range unknown {
+		if i == maxShownKeys {
+			p.errs = append(p.errs, field.TooMany(annotationsPath, len(unknown), 0))
+			break
+		}
+		detail := fmt.Sprintf("has value %q and %s", shown(p.annotations[key]), hint)
+		if i == 0 {
+			detail += "; known are " + strings.Join(known, ", ")
+		}
+		p.errs = append(p.errs, field.Forbidden(annotationsPath.Key(key), detail))
 	}
 }

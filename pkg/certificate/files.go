@@ -10,7 +10,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
@@ -20,7 +19,6 @@ import (
 // they change, as a mounted Secret does when its certificate is renewed.
 type Files struct {
 	watcher *certwatcher.CertWatcher
-	leaf    atomic.Pointer[tls.Certificate]
 }
 
 // NewFiles reads the files. onChange is told when the certificate expires, now
@@ -30,18 +28,9 @@ func NewFiles(certFile, keyFile string, onChange func(notAfter time.Time)) (*Fil
 	if err != nil {
 		return nil, fmt.Errorf("read serving certificate %s and key %s: %w", certFile, keyFile, err)
 	}
-	f := &Files{watcher: watcher}
-	certificate, err := watcher.GetCertificate(nil)
-	if err != nil {
-		return nil, fmt.Errorf("serving certificate %s: %w", certFile, err)
-	}
-	changed := func(certificate tls.Certificate) {
-		f.leaf.Store(&certificate)
-		onChange(certificate.Leaf.NotAfter)
-	}
-	changed(*certificate)
-	watcher.RegisterCallback(changed)
-	return f, nil
+	// It is called at once with the certificate that New has read.
+	watcher.RegisterCallback(func(certificate tls.Certificate) { onChange(certificate.Leaf.NotAfter) })
+	return &Files{watcher: watcher}, nil
 }
 
 // GetCertificate is for tls.Config.
@@ -60,7 +49,11 @@ func (f *Files) NeedLeaderElection() bool { return false }
 func (f *Files) Check(*http.Request) error { return f.checkAt(time.Now()) }
 
 func (f *Files) checkAt(now time.Time) error {
-	leaf := f.leaf.Load().Leaf
+	certificate, err := f.watcher.GetCertificate(nil)
+	if err != nil {
+		return err
+	}
+	leaf := certificate.Leaf
 	if now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
 		return fmt.Errorf("serving certificate is valid from %s to %s, and now it is %s",
 			leaf.NotBefore.Format(time.RFC3339), leaf.NotAfter.Format(time.RFC3339), now.UTC().Format(time.RFC3339))

@@ -148,7 +148,7 @@ func TestStoreAgainstAModel(t *testing.T) {
 	for seed := range uint64(50) {
 		t.Run(fmt.Sprintf("the two agree with seed %d", seed), func(t *testing.T) {
 			t.Parallel()
-			rnd := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test is to be repeatable
+			rnd := rand.New(rand.NewPCG(seed, 0))
 			l := newLookup(t, noReads(t), func(o *Options) { o.Identity = asksForIdentity })
 			model := map[types.NamespacedName]*metav1.PartialObjectMetadata{}
 			for step := range 300 {

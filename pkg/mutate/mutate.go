@@ -329,7 +329,7 @@ func (m *mutation) variables(c *container, p *provider.Provider) (add []provider
 		}
 	}
 	if len(shadows) > 0 {
-		m.find(reason.EnvironmentShadowed, c, "it sets %s, which SDKs prefer to the injected %s identity", strings.Join(shadows, ", "), p.Name)
+		m.find(reason.EnvironmentShadowed, c, "it sets %s, which SDKs may prefer to the injected %s identity", strings.Join(shadows, ", "), p.Name)
 	}
 	return add, true
 }

@@ -25,8 +25,9 @@ func (b *builder) aws(identity *annotations.AWS) Provider {
 			// that age ask the global endpoint in us-east-1 without it.
 			{variable("AWS_STS_REGIONAL_ENDPOINTS", "regional")},
 		},
-		// Static keys come first in every SDK's chain; a profile in boto3's,
-		// and JavaScript's skips to it.
+		// Static keys come first in every SDK's chain, a profile in boto3's and
+		// JavaScript's; what a container's own credential service is set up for
+		// is hardly this identity.
 		Shadowing: []string{
 			"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE",
 			"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
@@ -46,15 +47,16 @@ func (b *builder) aws(identity *annotations.AWS) Provider {
 // maxSessionName is STS's limit for RoleSessionName; the least is 2.
 const maxSessionName = 64
 
-// sessionName shows in CloudTrail whose pod it was. No "@" can be in either
-// name, so one session name is one account. A longer one is cut, and a hash of
-// the whole keeps it apart from others that begin alike.
+// sessionName shows in CloudTrail whose pod it was. Neither "@" nor "=" can be
+// in the name of an account or a namespace, so one session name is one
+// account. A longer one is cut, and a hash of the whole keeps it apart from
+// others that begin alike.
 func sessionName(namespace, serviceAccount string) string {
 	name := serviceAccount + "@" + namespace
 	if len(name) <= maxSessionName {
 		return name
 	}
 	sum := sha256.Sum256([]byte(name))
-	suffix := "-" + hex.EncodeToString(sum[:8])
+	suffix := "=" + hex.EncodeToString(sum[:8])
 	return name[:maxSessionName-len(suffix)] + suffix
 }

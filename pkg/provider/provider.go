@@ -73,7 +73,7 @@ type Provider struct {
 	// Settings are groups of further variables. A group is added whole to a
 	// container that sets none of it.
 	Settings [][]Variable
-	// Shadowing names variables that the provider's SDKs prefer to the
+	// Shadowing names variables that some of the provider's SDKs prefer to the
 	// credential.
 	Shadowing []string
 }

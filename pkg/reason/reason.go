@@ -55,8 +55,8 @@ const (
 	MountPathTaken Reason = "mount_path_taken"
 	// EnvironmentTaken: the container sets a credential variable itself.
 	EnvironmentTaken Reason = "environment_taken"
-	// EnvironmentShadowed: the container sets a variable that SDKs prefer to
-	// the injected identity.
+	// EnvironmentShadowed: the container sets a variable that SDKs may prefer
+	// to the injected identity.
 	EnvironmentShadowed Reason = "environment_shadowed"
 	// ContainerNotSelected: the pod's containers or skip-containers annotation
 	// leaves it out.

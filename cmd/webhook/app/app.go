@@ -40,10 +40,7 @@ func NewCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			log, err := o.NewLogger(os.Stderr)
-			if err != nil {
-				return err
-			}
+			log := completed.NewLogger(os.Stderr)
 			redirectLogs(log)
 			ctx, draining, stop := signals(cmd.Context(), o.ShutdownDelay, log)
 			defer stop()
@@ -78,9 +75,7 @@ func run(ctx context.Context, draining <-chan struct{}, o *options.Completed, lo
 		return err
 	}
 	o.Defaults.ReservedAudiences = audiences
-	if err := o.CheckReservedAudiences(); err != nil {
-		return err
-	}
+	warnOfReservedAudiences(&o.Defaults, log)
 	manager, err := newManager(draining, config, o, log)
 	if err != nil {
 		return err

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // startTimeout is how long the program waits for the apiserver to answer.
@@ -50,6 +52,16 @@ func apiserverAudiences(ctx context.Context, config *rest.Config, log logr.Logge
 	return slices.Compact(audiences), nil
 }
 
+// warnOfReservedAudiences tells of defaults that are the apiserver's own:
+// accounts that rely on them are refused.
+func warnOfReservedAudiences(defaults *annotations.Defaults, log logr.Logger) {
+	for _, audience := range []string{defaults.AWSAudience, defaults.AzureAudience, defaults.GCPAudience} {
+		if slices.Contains(defaults.ReservedAudiences, audience) {
+			log.Info("A default audience is one of the API server's own; accounts that name no other are refused", "audience", audience)
+		}
+	}
+}
+
 // issuer asks the apiserver's OpenID Connect discovery, which every service
 // account may read by default (ClusterRole
 // system:service-account-issuer-discovery). Where it may not, there is none.
@@ -70,6 +82,7 @@ func issuer(ctx context.Context, config *rest.Config, log logr.Logger) (string, 
 		case err == nil:
 			return true, nil
 		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsNotFound(err):
+			document = nil // it is the error's
 			log.Info("The issuer's discovery document cannot be read; an audience of the API server's own that is not a common one will not be refused", "error", err.Error())
 			return true, nil
 		}

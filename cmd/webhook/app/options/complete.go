@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"path"
+	"strconv"
 	"strings"
 
 	cliflag "k8s.io/component-base/cli/flag"
@@ -35,9 +36,23 @@ func (o *Options) Complete() (*Completed, error) {
 	v := validation{}
 	v.check("annotation-prefix", func() (err error) { c.Keys, err = annotations.NewKeys(o.AnnotationPrefix); return err })
 	v.check("token-mount-path", func() error { return validMountPath(o.TokenMountPath) })
-	v.check("token-expiration-seconds", func() error { return annotations.ValidateTokenExpirationSeconds(o.TokenExpirationSeconds) })
+	v.check("token-expiration-seconds", func() error {
+		if err := annotations.ValidateTokenExpirationSeconds(o.TokenExpirationSeconds); err != nil {
+			return fmt.Errorf("got %d: %w", o.TokenExpirationSeconds, err)
+		}
+		return nil
+	})
 	v.check("bind-address", func() error { return validIP(o.BindAddress) })
 	v.check("secure-port", func() error { return validPort(o.SecurePort) })
+	v.check("metrics-bind-address", func() error { return validAddress(o.MetricsBindAddress) })
+	v.check("health-probe-bind-address", func() error { return validAddress(o.HealthProbeBindAddress) })
+	v.check("log-format", func() error { return validLogFormat(o.LogFormat) })
+	v.check("v", func() error {
+		if o.Verbosity < 0 {
+			return fmt.Errorf("got %d, want no negative number", o.Verbosity)
+		}
+		return nil
+	})
 	v.check("shutdown-delay", func() error {
 		if o.ShutdownDelay < 0 {
 			return fmt.Errorf("got %s, want no negative duration", o.ShutdownDelay)
@@ -47,7 +62,10 @@ func (o *Options) Complete() (*Completed, error) {
 	c.completeTLS(&v)
 	c.completeClouds(&v)
 	c.Settings.TokenMountPath = o.TokenMountPath
-	return c, errors.Join(v.errs...)
+	if len(v.errs) > 0 {
+		return nil, errors.Join(v.errs...)
+	}
+	return c, nil
 }
 
 func (c *Completed) completeTLS(v *validation) {
@@ -90,19 +108,6 @@ func (c *Completed) completeClouds(v *validation) {
 		}
 		return nil
 	})
-}
-
-// CheckReservedAudiences holds the default audiences to those of the apiserver,
-// which are only known once it has been asked.
-func (c *Completed) CheckReservedAudiences() error {
-	v := validation{}
-	free := func(value string) (string, error) {
-		return annotations.ParseAudience(value, c.Defaults.ReservedAudiences)
-	}
-	v.parse("aws-default-audience", c.AWSDefaultAudience, &c.Defaults.AWSAudience, free)
-	v.parse("azure-default-audience", c.AzureDefaultAudience, &c.Defaults.AzureAudience, free)
-	v.parse("gcp-default-audience", c.GCPDefaultAudience, &c.Defaults.GCPAudience, free)
-	return errors.Join(v.errs...)
 }
 
 // validation gathers what is wrong, by flag.
@@ -149,6 +154,29 @@ func validIP(value string) error {
 func validPort(value int) error {
 	if value < 1 || value > 65535 {
 		return fmt.Errorf("got %d, want 1 to 65535", value)
+	}
+	return nil
+}
+
+// validAddress accepts host:port, the host left out or not, and "0" for none.
+func validAddress(value string) error {
+	if value == "0" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(value)
+	if err != nil {
+		return fmt.Errorf("got %q, want host:port, or 0 for none: %w", value, err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		return fmt.Errorf("got port %q, want a number", port)
+	}
+	return validPort(number)
+}
+
+func validLogFormat(value string) error {
+	if value != logText && value != logJSON {
+		return fmt.Errorf("got %q, want %s or %s", value, logText, logJSON)
 	}
 	return nil
 }

@@ -4,20 +4,26 @@
 package options
 
 import (
+	"bufio"
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 )
 
 // applyConfig sets the flags that text, a YAML mapping, has values for, except
 // those that were set before.
 func applyConfig(fs *pflag.FlagSet, text []byte) error {
-	var settings map[string]any
-	if err := yaml.UnmarshalStrict(text, &settings); err != nil {
+	settings, err := parseConfig(text)
+	if err != nil {
 		return fmt.Errorf("want a mapping of settings by the flags' names: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
@@ -25,7 +31,7 @@ func applyConfig(fs *pflag.FlagSet, text []byte) error {
 		if flag == nil || name == "config" || name == "help" {
 			return fmt.Errorf("%s: no such setting; --help lists the flags whose names are the settings", name)
 		}
-		value, err := scalar(settings[name])
+		value, err := argument(flag.Value.Type(), settings[name])
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
@@ -39,21 +45,76 @@ func applyConfig(fs *pflag.FlagSet, text []byte) error {
 	return nil
 }
 
-// scalar writes a value as it would stand on the command line.
-func scalar(value any) (string, error) {
-	switch v := value.(type) {
-	case string, bool, float64:
-		return fmt.Sprint(v), nil
-	case []any:
-		elements := make([]string, len(v))
-		for i, element := range v {
-			text, ok := element.(string)
-			if !ok {
-				return "", fmt.Errorf("element %d: got %T, want a string", i, element)
-			}
-			elements[i] = text
-		}
-		return strings.Join(elements, ","), nil
+// parseConfig reads the one document of text.
+func parseConfig(text []byte) (map[string]any, error) {
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	first, err := documents.Read()
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
 	}
-	return "", fmt.Errorf("got %T, want a string, a number or a list of strings", value)
+	if _, err := documents.Read(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("got more than one document")
+	}
+	var settings map[string]any
+	return settings, yaml.UnmarshalStrict(first, &settings)
+}
+
+// argument writes a value as it would stand on the command line, for a flag of
+// the type.
+func argument(flagType string, value any) (string, error) {
+	switch v := value.(type) {
+	case string:
+		return v, nil
+	case float64:
+		if flagType == "int" || flagType == "int64" {
+			return strconv.FormatFloat(v, 'f', -1, 64), nil
+		}
+	case []any:
+		if flagType == "stringSlice" {
+			return list(v)
+		}
+	}
+	return "", fmt.Errorf("got %s, want %s", kindOf(value), wanted(flagType))
+}
+
+// kindOf names a value's kind as its writer knows it.
+func kindOf(value any) string {
+	switch value.(type) {
+	case nil:
+		return "nothing"
+	case bool:
+		return "true or false"
+	case string:
+		return "a string"
+	case float64:
+		return "a number"
+	case []any:
+		return "a list"
+	}
+	return "a mapping"
+}
+
+// wanted names what a flag of the type takes.
+func wanted(flagType string) string {
+	switch flagType {
+	case "int", "int64":
+		return "a number"
+	case "duration":
+		return "a duration such as 10s"
+	case "stringSlice":
+		return "a list of strings"
+	}
+	return "a string"
+}
+
+func list(values []any) (string, error) {
+	elements := make([]string, len(values))
+	for i, value := range values {
+		text, ok := value.(string)
+		if !ok {
+			return "", fmt.Errorf("element %d: got %s, want a string", i, kindOf(value))
+		}
+		elements[i] = text
+	}
+	return strings.Join(elements, ","), nil
 }

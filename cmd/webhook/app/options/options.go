@@ -154,16 +154,22 @@ func (o *Options) addGeneralFlags(fs *pflag.FlagSet) {
 }
 
 // NewLogger gives the logger that the settings ask for.
-func (o *Options) NewLogger(w io.Writer) (logr.Logger, error) {
+func (c *Completed) NewLogger(w io.Writer) logr.Logger {
 	// logr's verbosity n is slog's level -n.
-	handlerOptions := &slog.HandlerOptions{Level: slog.Level(-o.Verbosity)}
-	switch o.LogFormat {
-	case logText:
-		return logr.FromSlogHandler(slog.NewTextHandler(w, handlerOptions)), nil
-	case logJSON:
-		return logr.FromSlogHandler(slog.NewJSONHandler(w, handlerOptions)), nil
+	handlerOptions := &slog.HandlerOptions{Level: slog.Level(-c.Verbosity), ReplaceAttr: plainLevel}
+	if c.LogFormat == logJSON {
+		return logr.FromSlogHandler(slog.NewJSONHandler(w, handlerOptions))
 	}
-	return logr.Logger{}, fmt.Errorf("--log-format: got %q, want %s or %s", o.LogFormat, logText, logJSON)
+	return logr.FromSlogHandler(slog.NewTextHandler(w, handlerOptions))
+}
+
+// plainLevel writes DEBUG for every verbosity above 0, where slog would write
+// DEBUG+3 for the first.
+func plainLevel(_ []string, attr slog.Attr) slog.Attr {
+	if level, ok := attr.Value.Any().(slog.Level); ok && level < slog.LevelInfo {
+		return slog.String(slog.LevelKey, slog.LevelDebug.String())
+	}
+	return attr
 }
 
 // LoadConfig sets from --config what the command line leaves out. fs holds all

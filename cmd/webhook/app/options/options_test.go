@@ -1,0 +1,525 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package options_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
+
+	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
+)
+
+// defaults of every flag: the flags are public, and these values as well.
+var defaults = map[string]string{
+	"kubeconfig":                             "",
+	"bind-address":                           "0.0.0.0",
+	"secure-port":                            "9443",
+	"tls-cert-file":                          "",
+	"tls-private-key-file":                   "",
+	"tls-min-version":                        "VersionTLS13",
+	"tls-cipher-suites":                      "[]",
+	"certificate-source":                     "self-managed",
+	"metrics-bind-address":                   ":8080",
+	"health-probe-bind-address":              ":8081",
+	"annotation-prefix":                      "lanyard.dev/",
+	"token-mount-path":                       "/var/run/secrets/lanyard.dev/serviceaccount",
+	"token-expiration-seconds":               "3600",
+	"aws-default-region":                     "",
+	"aws-default-audience":                   "sts.amazonaws.com",
+	"azure-default-tenant-id":                "",
+	"azure-default-audience":                 "api://AzureADTokenExchange",
+	"azure-authority-host":                   "https://login.microsoftonline.com/",
+	"gcp-default-workload-identity-provider": "",
+	"gcp-default-audience":                   "",
+	"shutdown-delay":                         "10s",
+	"log-format":                             "text",
+	"v":                                      "0",
+	"config":                                 "",
+}
+
+// flagSet holds all flags of o.
+func flagSet(o *options.Options) *pflag.FlagSet {
+	all := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	for _, fs := range o.Flags().FlagSets {
+		all.AddFlagSet(fs)
+	}
+	return all
+}
+
+// parsed gives the options of a command line.
+func parsed(t *testing.T, arguments ...string) (*options.Options, *pflag.FlagSet) {
+	t.Helper()
+	o := options.New()
+	fs := flagSet(o)
+	if err := fs.Parse(arguments); err != nil {
+		t.Fatal(err)
+	}
+	return o, fs
+}
+
+// files are the arguments without which nothing is complete.
+var files = []string{"--certificate-source=files", "--tls-cert-file=C", "--tls-private-key-file=P"}
+
+func TestFlagsHaveTheirDefaults(t *testing.T) {
+	t.Parallel()
+	got := map[string]string{}
+	flagSet(options.New()).VisitAll(func(flag *pflag.Flag) { got[flag.Name] = flag.Value.String() })
+	if diff := cmp.Diff(defaults, got); diff != "" {
+		t.Errorf("flags (-want +got):\n%s", diff)
+	}
+}
+
+func TestHelpExplainsEveryFlagInAGroup(t *testing.T) {
+	t.Parallel()
+	var help bytes.Buffer
+	cliflag.PrintSections(&help, options.New().Flags(), 0)
+	for name := range defaults {
+		flag := "--" + name
+		if name == "v" {
+			flag = "-v, --v"
+		}
+		if !regexp.MustCompile(`(?m)^ +` + regexp.QuoteMeta(flag) + `( \w+)?  +\S.{20,}$`).MatchString(help.String()) {
+			t.Errorf("%s: no line with an explanation in\n%s", flag, &help)
+		}
+	}
+	for _, group := range []string{"Serving", "TLS", "Injection", "Clouds", "General"} {
+		if !strings.Contains(help.String(), group+" flags:") {
+			t.Errorf("no group %s in\n%s", group, &help)
+		}
+	}
+}
+
+// The command line that installs of one's own are started with.
+func TestTheStandAloneCommandLineIsComplete(t *testing.T) {
+	t.Parallel()
+	o, fs := parsed(t, "--kubeconfig", "K", "--bind-address", "127.0.0.1", "--secure-port", "9443",
+		"--certificate-source", "files", "--tls-cert-file", "C", "--tls-private-key-file", "P",
+		"--metrics-bind-address", "127.0.0.1:8080", "--health-probe-bind-address", "127.0.0.1:8081",
+		"--azure-default-tenant-id", "contoso.onmicrosoft.com")
+	if err := o.LoadConfig(fs); err != nil {
+		t.Fatal(err)
+	}
+	completed, err := o.Complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := annotations.NewKeys("lanyard.dev/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(keys, completed.Keys); diff != "" {
+		t.Errorf("keys (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(annotations.Defaults{
+		TokenExpirationSeconds: 3600, AzureTenantID: "contoso.onmicrosoft.com",
+		AWSAudience: "sts.amazonaws.com", AzureAudience: "api://AzureADTokenExchange",
+	}, completed.Defaults); diff != "" {
+		t.Errorf("defaults (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(provider.Settings{
+		TokenMountPath: "/var/run/secrets/lanyard.dev/serviceaccount", AzureAuthorityHost: "https://login.microsoftonline.com/",
+	}, completed.Settings); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+	if completed.MinVersion != tls.VersionTLS13 || len(completed.CipherSuites) != 0 {
+		t.Errorf("TLS: got version %x and suites %x, want 1.3 and Go's own", completed.MinVersion, completed.CipherSuites)
+	}
+	if o.Kubeconfig != "K" || o.BindAddress != "127.0.0.1" || o.SecurePort != 9443 || o.TLSCertFile != "C" || o.TLSPrivateKeyFile != "P" ||
+		o.MetricsBindAddress != "127.0.0.1:8080" || o.HealthProbeBindAddress != "127.0.0.1:8081" || o.ShutdownDelay != 10*time.Second {
+		t.Errorf("got %+v", o)
+	}
+}
+
+func TestCompleteGivesEverySettingItsPlace(t *testing.T) {
+	t.Parallel()
+	const providerName = "projects/1/locations/global/workloadIdentityPools/pool/providers/k8s1"
+	o, _ := parsed(t, append([]string{
+		"--annotation-prefix=identity.example.com/", "--token-mount-path=/var/run/secrets/openshift/serviceaccount",
+		"--token-expiration-seconds=600", "--aws-default-region=eu-central-1", "--aws-default-audience=a", "--azure-default-audience=b",
+		"--azure-default-tenant-id=01234567-89AB-CDEF-0123-456789ABCDEF", "--azure-authority-host=https://login.microsoftonline.us",
+		"--gcp-default-workload-identity-provider=//iam.googleapis.com/" + providerName, "--gcp-default-audience=c",
+		"--tls-min-version=VersionTLS12", "--tls-cipher-suites=TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+	}, files...)...)
+	completed, err := o.Complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := completed.Keys.AWSRoleARN, "identity.example.com/aws-role-arn"; got != want {
+		t.Errorf("key: got %q, want %q", got, want)
+	}
+	if diff := cmp.Diff(annotations.Defaults{
+		TokenExpirationSeconds: 600, AWSRegion: "eu-central-1", AzureTenantID: "01234567-89ab-cdef-0123-456789abcdef",
+		GCPWorkloadIdentityProvider: providerName, AWSAudience: "a", AzureAudience: "b", GCPAudience: "c",
+	}, completed.Defaults); diff != "" {
+		t.Errorf("defaults (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(provider.Settings{
+		TokenMountPath: "/var/run/secrets/openshift/serviceaccount", AzureAuthorityHost: "https://login.microsoftonline.us/",
+	}, completed.Settings); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+	if completed.MinVersion != tls.VersionTLS12 {
+		t.Errorf("TLS version: got %x, want 1.2", completed.MinVersion)
+	}
+	want := []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}
+	if diff := cmp.Diff(want, completed.CipherSuites); diff != "" {
+		t.Errorf("cipher suites (-want +got):\n%s", diff)
+	}
+}
+
+func TestCompleteAcceptsTheBounds(t *testing.T) {
+	t.Parallel()
+	tests := map[string][]string{
+		"the lowest port":                           {"--secure-port=1"},
+		"the highest port":                          {"--secure-port=65535"},
+		"an IPv6 address":                           {"--bind-address=::"},
+		"no delay":                                  {"--shutdown-delay=0s"},
+		"the shortest lifetime":                     {"--token-expiration-seconds=600"},
+		"the longest lifetime":                      {"--token-expiration-seconds=86400"},
+		"a mount path of one element":               {"--token-mount-path=/tokens"},
+		"cipher suites with TLS 1.2":                {"--tls-min-version=VersionTLS12", "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"},
+		"no audiences, which means the clouds' own": {"--aws-default-audience=", "--azure-default-audience=", "--gcp-default-audience="},
+		"neither metrics nor probes":                {"--metrics-bind-address=0", "--health-probe-bind-address=0"},
+	}
+	for name, arguments := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, _ := parsed(t, append(arguments, files...)...)
+			if _, err := o.Complete(); err != nil {
+				t.Errorf("%q: %v", arguments, err)
+			}
+		})
+	}
+}
+
+func TestCompleteRefuses(t *testing.T) {
+	t.Parallel()
+	const (
+		wantMountPath = ", want an absolute path such as /var/run/secrets/lanyard.dev/serviceaccount, without a closing slash and without a colon"
+		wantAudience  = ": must be 1 to 1024 visible ASCII characters without a space"
+		wantHost      = ": must be an https URL without user, query and fragment, such as https://login.microsoftonline.com/"
+	)
+	tests := map[string]struct{ argument, want string }{
+		"a prefix without its slash": {
+			"--annotation-prefix=lanyard.dev",
+			`--annotation-prefix: annotation prefix: got "lanyard.dev", want a DNS subdomain followed by a slash, such as "lanyard.dev/"`,
+		},
+		"an empty prefix": {
+			"--annotation-prefix=",
+			`--annotation-prefix: annotation prefix: got "", want a DNS subdomain followed by a slash, such as "lanyard.dev/"`,
+		},
+		"an empty mount path":               {"--token-mount-path=", `--token-mount-path: got ""` + wantMountPath},
+		"a relative mount path":             {"--token-mount-path=var/run", `--token-mount-path: got "var/run"` + wantMountPath},
+		"a mount path with a closing slash": {"--token-mount-path=/var/run/", `--token-mount-path: got "/var/run/"` + wantMountPath},
+		"a mount path that goes up":         {"--token-mount-path=/var/../run", `--token-mount-path: got "/var/../run"` + wantMountPath},
+		"a mount path with a colon":         {"--token-mount-path=/var:/run", `--token-mount-path: got "/var:/run"` + wantMountPath},
+		"the root as the mount path":        {"--token-mount-path=/", `--token-mount-path: got "/"` + wantMountPath},
+		"two slashes in the mount path":     {"--token-mount-path=/var//run", `--token-mount-path: got "/var//run"` + wantMountPath},
+		"a host's name to bind to":          {"--bind-address=localhost", `--bind-address: got "localhost", want an IP address`},
+		"no address to bind to":             {"--bind-address=", `--bind-address: got "", want an IP address`},
+		"an address with a port":            {"--bind-address=127.0.0.1:80", `--bind-address: got "127.0.0.1:80", want an IP address`},
+		"port 0":                            {"--secure-port=0", `--secure-port: got 0, want 1 to 65535`},
+		"a negative port":                   {"--secure-port=-1", `--secure-port: got -1, want 1 to 65535`},
+		"port 65536":                        {"--secure-port=65536", `--secure-port: got 65536, want 1 to 65535`},
+		"a negative delay":                  {"--shutdown-delay=-1s", `--shutdown-delay: got -1s, want no negative duration`},
+		"an unknown TLS version":            {"--tls-min-version=1.3", `--tls-min-version: unknown tls version "1.3"`},
+		"an unknown cipher suite":           {"--tls-cipher-suites=ROT13", `--tls-cipher-suites: Cipher suite ROT13 not supported or doesn't exist`},
+		"cipher suites with TLS 1.3": {
+			"--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+			`--tls-cipher-suites: has no effect with --tls-min-version=VersionTLS13, whose suites cannot be chosen`,
+		},
+		"a certificate of an unknown source": {"--certificate-source=magic", `--certificate-source: got "magic", want self-managed or files`},
+		"a certificate of no source":         {"--certificate-source=", `--certificate-source: got "", want self-managed or files`},
+		"a source that is yet to come": {
+			"--certificate-source=self-managed",
+			`--certificate-source: self-managed is not built into this version; set --certificate-source=files, --tls-cert-file and --tls-private-key-file`,
+		},
+		"files without a certificate": {"--tls-cert-file=", `--certificate-source: files needs both --tls-cert-file and --tls-private-key-file`},
+		"files without a key":         {"--tls-private-key-file=", `--certificate-source: files needs both --tls-cert-file and --tls-private-key-file`},
+		"a malformed region":          {"--aws-default-region=EU", `--aws-default-region: got "EU": must be an AWS region, such as eu-central-1`},
+		"a tenant that stands for any": {
+			"--azure-default-tenant-id=common",
+			`--azure-default-tenant-id: got "common": must be a tenant ID (GUID) or a domain of the tenant such as contoso.onmicrosoft.com; common, organizations, consumers and adfs name no tenant`,
+		},
+		"an authority without TLS": {"--azure-authority-host=http://example.com/", `--azure-authority-host: got "http://example.com/"` + wantHost},
+		"no authority":             {"--azure-authority-host=", `--azure-authority-host: must not be empty`},
+		"a malformed provider": {
+			"--gcp-default-workload-identity-provider=my-pool",
+			`--gcp-default-workload-identity-provider: got "my-pool": must be projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER, with or without //iam.googleapis.com/ or https://iam.googleapis.com/ in front; pool and provider have 4 to 32 of a-z, 0-9 and "-" and do not begin with "gcp-"`,
+		},
+		"an AWS audience with a space":      {"--aws-default-audience=a b", `--aws-default-audience: got "a b"` + wantAudience},
+		"an Azure audience with a space":    {"--azure-default-audience=a b", `--azure-default-audience: got "a b"` + wantAudience},
+		"a Google audience with a space":    {"--gcp-default-audience=a b", `--gcp-default-audience: got "a b"` + wantAudience},
+		"the provider's word for a default": {"--aws-default-region=default", `--aws-default-region: got "default": must be an AWS region, such as eu-central-1`},
+		// What was given has to be in these messages too.
+		"a lifetime that is too short by a second": {
+			"--token-expiration-seconds=599",
+			`--token-expiration-seconds: got 599: must be a whole number of seconds from 600 to 86400, and at least 3600 where Azure takes part`,
+		},
+		"a lifetime that is too long by a second": {
+			"--token-expiration-seconds=86401",
+			`--token-expiration-seconds: got 86401: must be a whole number of seconds from 600 to 86400, and at least 3600 where Azure takes part`,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, _ := parsed(t, append(slices.Clone(files), tt.argument)...)
+			_, err := o.Complete()
+			if err == nil {
+				t.Fatalf("%s: got no error", tt.argument)
+			}
+			if got := err.Error(); got != tt.want {
+				t.Errorf("message:\n got %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestCompleteReportsAllMistakesAtOnce(t *testing.T) {
+	t.Parallel()
+	o, _ := parsed(t, "--annotation-prefix=x", "--token-mount-path=x", "--token-expiration-seconds=1", "--bind-address=x", "--secure-port=0",
+		"--shutdown-delay=-1s", "--tls-min-version=x", "--tls-cipher-suites=x", "--certificate-source=x", "--aws-default-region=x",
+		"--azure-default-tenant-id=x", "--azure-authority-host=x", "--gcp-default-workload-identity-provider=x",
+		"--aws-default-audience= ", "--azure-default-audience= ", "--gcp-default-audience= ")
+	_, err := o.Complete()
+	if err == nil {
+		t.Fatal("got no error")
+	}
+	for _, name := range []string{
+		"annotation-prefix", "token-mount-path", "token-expiration-seconds", "bind-address", "secure-port", "shutdown-delay",
+		"tls-min-version", "tls-cipher-suites", "certificate-source", "aws-default-region", "azure-default-tenant-id", "azure-authority-host",
+		"gcp-default-workload-identity-provider", "aws-default-audience", "azure-default-audience", "gcp-default-audience",
+	} {
+		if count := strings.Count("\n"+err.Error(), "\n--"+name+": "); count != 1 {
+			t.Errorf("--%s: got %d lines, want one in\n%v", name, count, err)
+		}
+	}
+}
+
+func TestCompleteRefusesAnUnknownLogFormat(t *testing.T) {
+	t.Parallel()
+	o, _ := parsed(t, append([]string{"--log-format=xml"}, files...)...)
+	_, err := o.Complete()
+	if want := `--log-format: got "xml", want text or json`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// configured gives the options of a command line and a config file.
+func configured(t *testing.T, text string, arguments ...string) (*options.Options, string, error) {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, fs := parsed(t, append(arguments, "--config", name)...)
+	return o, name, o.LoadConfig(fs)
+}
+
+func TestLoadConfigSetsTheFlags(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		text      string
+		arguments []string
+		want      func(*options.Options)
+	}{
+		"an empty file sets nothing":           {"", nil, func(*options.Options) {}},
+		"a file of comments sets nothing":      {"# nothing\n", nil, func(*options.Options) {}},
+		"an empty mapping sets nothing":        {"{}", nil, func(*options.Options) {}},
+		"a string":                             {"kubeconfig: K", nil, func(o *options.Options) { o.Kubeconfig = "K" }},
+		"a string in quotes":                   {`azure-default-tenant-id: "01"`, nil, func(o *options.Options) { o.AzureDefaultTenantID = "01" }},
+		"a number":                             {"secure-port: 8443", nil, func(o *options.Options) { o.SecurePort = 8443 }},
+		"a large number":                       {"token-expiration-seconds: 86400", nil, func(o *options.Options) { o.TokenExpirationSeconds = 86400 }},
+		"a number in quotes":                   {`secure-port: "8443"`, nil, func(o *options.Options) { o.SecurePort = 8443 }},
+		"a duration":                           {"shutdown-delay: 1m", nil, func(o *options.Options) { o.ShutdownDelay = time.Minute }},
+		"a list":                               {"tls-cipher-suites: [a, b]", nil, func(o *options.Options) { o.TLSCipherSuites = []string{"a", "b"} }},
+		"a list as the command line has it":    {"tls-cipher-suites: a,b", nil, func(o *options.Options) { o.TLSCipherSuites = []string{"a", "b"} }},
+		"the verbosity":                        {"v: 2", nil, func(o *options.Options) { o.Verbosity = 2 }},
+		"an empty string":                      {`aws-default-audience: ""`, nil, func(o *options.Options) { o.AWSDefaultAudience = "" }},
+		"JSON is YAML":                         {`{"secure-port": 8443, "kubeconfig": "K"}`, nil, func(o *options.Options) { o.SecurePort, o.Kubeconfig = 8443, "K" }},
+		"the command line wins":                {"secure-port: 8443\nkubeconfig: K", []string{"--secure-port=7443"}, func(o *options.Options) { o.SecurePort, o.Kubeconfig = 7443, "K" }},
+		"the command line wins with a default": {"secure-port: 8443", []string{"--secure-port=9443"}, func(*options.Options) {}},
+		"the command line's short flag wins":   {"v: 2", []string{"-v=4"}, func(o *options.Options) { o.Verbosity = 4 }},
+		"the command line's list wins, and is not added to": {
+			"tls-cipher-suites: [a, b]", []string{"--tls-cipher-suites=c"}, func(o *options.Options) { o.TLSCipherSuites = []string{"c"} },
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, file, err := configured(t, tt.text, tt.arguments...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := options.New()
+			want.ConfigFile = file
+			tt.want(want)
+			if diff := cmp.Diff(want, o, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("options (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Every flag can be set from the file, except the one that names it.
+func TestLoadConfigKnowsEveryFlag(t *testing.T) {
+	t.Parallel()
+	for name := range defaults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, _, err := configured(t, name+`: "7"`)
+			unknown := err != nil && strings.Contains(err.Error(), "no such setting")
+			if unknown != (name == "config") {
+				t.Errorf("%s: got error %v", name, err)
+			}
+		})
+	}
+}
+
+func TestLoadConfigRefuses(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		text string
+		want string // after the file's name
+	}{
+		"an unknown setting":      {"secure-prot: 1", `secure-prot: no such setting; --help lists the flags whose names are the settings`},
+		"another case":            {"Secure-Port: 1", `Secure-Port: no such setting; --help lists the flags whose names are the settings`},
+		"a field's name":          {"securePort: 1", `securePort: no such setting; --help lists the flags whose names are the settings`},
+		"a setting in dashes":     {"--secure-port: 1", `--secure-port: no such setting; --help lists the flags whose names are the settings`},
+		"a file that names files": {"config: other.yaml", `config: no such setting; --help lists the flags whose names are the settings`},
+		"help":                    {"help: true", `help: no such setting; --help lists the flags whose names are the settings`},
+		"text for a number":       {"secure-port: https", `secure-port: invalid argument "https" for "--secure-port" flag: strconv.ParseInt: parsing "https": invalid syntax`},
+		"a fraction for a number": {"secure-port: 1.5", `secure-port: invalid argument "1.5" for "--secure-port" flag: strconv.ParseInt: parsing "1.5": invalid syntax`},
+		"a number for a duration": {"shutdown-delay: 10", `shutdown-delay: got a number, want a duration such as 10s`},
+		"a mapping for a text":    {"kubeconfig: {a: b}", `kubeconfig: got a mapping, want a string`},
+		"nothing for a text":      {"kubeconfig:", `kubeconfig: got nothing, want a string`},
+		"a number in a list":      {"tls-cipher-suites: [a, 1]", `tls-cipher-suites: element 1: got a number, want a string`},
+		"a list in a list":        {"tls-cipher-suites: [[a]]", `tls-cipher-suites: element 0: got a list, want a string`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, file, err := configured(t, tt.text)
+			if err == nil {
+				t.Fatal("got no error")
+			}
+			if want := "--config " + file + ": " + tt.want; err.Error() != want {
+				t.Errorf("message:\n got %s\nwant %s", err, want)
+			}
+		})
+	}
+}
+
+func TestLoadConfigRefusesWhatIsNoMapping(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ text, want string }{
+		"a setting that is there twice": {"secure-port: 1\nsecure-port: 2", `"secure-port" already set in map`},
+		"a list":                        {"- secure-port", "want a mapping of settings by the flags' names: "},
+		"a text":                        {"secure-port", "want a mapping of settings by the flags' names: "},
+		"broken YAML":                   {"secure-port: [", "want a mapping of settings by the flags' names: "},
+		"a tab":                         {"\tsecure-port: 1", "want a mapping of settings by the flags' names: "},
+		"a second document":             {"secure-port: 1\n---\nsecure-port: 2", "want a mapping of settings by the flags' names: "},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, file, err := configured(t, tt.text)
+			if err == nil {
+				t.Fatal("got no error")
+			}
+			if !strings.HasPrefix(err.Error(), "--config "+file+": ") || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want the file's name and %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// A value of the wrong type is not made a text of.
+func TestLoadConfigRefusesOtherTypesForAText(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ text, name string }{
+		"a number":                   {"aws-default-audience: 1", "aws-default-audience"},
+		"a truth value":              {"aws-default-audience: true", "aws-default-audience"},
+		"a list":                     {"kubeconfig: [a, b]", "kubeconfig"},
+		"a list for a number":        {"secure-port: ['1']", "secure-port"},
+		"a truth value for a number": {"secure-port: true", "secure-port"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, file, err := configured(t, tt.text)
+			if err == nil {
+				t.Fatalf("%s: got no error", tt.text)
+			}
+			if want := "--config " + file + ": " + tt.name + ": "; !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("got %v, want it to begin with %q", err, want)
+			}
+		})
+	}
+}
+
+func TestLoadConfigNamesAFileThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "missing.yaml")
+	o, flags := parsed(t, "--config", name)
+	err := o.LoadConfig(flags)
+	if !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "--config: ") || !strings.Contains(err.Error(), name) {
+		t.Errorf("got %v, want an error with the flag and the file's name", err)
+	}
+}
+
+func TestNewLogger(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		arguments []string
+		want      []string // in the log
+		not       string
+	}{
+		"text":                       {nil, []string{"level=INFO", "msg=operator"}, "msg=each"},
+		"JSON":                       {[]string{"--log-format=json"}, []string{`"level":"INFO"`, `"msg":"operator"`}, `"msg":"each"`},
+		"what is asked for by v":     {[]string{"-v=1"}, []string{"level=INFO msg=operator", "level=DEBUG msg=each"}, "msg=debug"},
+		"what is asked for by two v": {[]string{"-v=2"}, []string{"msg=operator", "msg=each", "msg=debug"}, "msg=more"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, _ := parsed(t, append(tt.arguments, files...)...)
+			completed, err := o.Complete()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var text bytes.Buffer
+			log := completed.NewLogger(&text)
+			log.Info("operator")
+			log.V(1).Info("each")
+			log.V(2).Info("debug")
+			log.V(3).Info("more")
+			for _, want := range tt.want {
+				if !strings.Contains(text.String(), want) {
+					t.Errorf("no %q in %s", want, &text)
+				}
+			}
+			if strings.Contains(text.String(), tt.not) {
+				t.Errorf("%q in %s", tt.not, &text)
+			}
+		})
+	}
+}

@@ -1,0 +1,91 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reason_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lanyard-dev/lanyard/pkg/reason"
+)
+
+// declared reads the constants of the type Reason from the package's source.
+func declared(t *testing.T) []reason.Reason {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reasons []reason.Reason
+	ast.Inspect(file, func(node ast.Node) bool {
+		spec, ok := node.(*ast.ValueSpec)
+		if !ok || len(spec.Values) != 1 {
+			return true
+		}
+		literal, ok := spec.Values[0].(*ast.BasicLit)
+		if !ok {
+			return true
+		}
+		text, err := strconv.Unquote(literal.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reasons = append(reasons, reason.Reason(text))
+		return true
+	})
+	return reasons
+}
+
+func TestAllListsEveryReason(t *testing.T) {
+	t.Parallel()
+	if diff := cmp.Diff(declared(t), reason.All()); diff != "" {
+		t.Errorf("reasons (-declared +listed):\n%s", diff)
+	}
+}
+
+// The words are public: dashboards and alerts are written with them.
+func TestReasonsKeepTheirWords(t *testing.T) {
+	t.Parallel()
+	want := []reason.Reason{
+		"already_injected", "container_not_found", "container_not_selected", "environment_shadowed", "environment_taken",
+		"foreign_injection", "identity_not_allowed", "injected", "internal_error", "invalid_annotation", "invalid_review",
+		"labeled", "lookup_failed", "mirror_pod", "mount_path_taken", "no_container", "no_identity", "opted_out",
+		"serviceaccount_not_found", "valid", "volume_missing", "volume_name_taken",
+	}
+	got := reason.All()
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("reasons (-want +got):\n%s", diff)
+	}
+}
+
+func TestReasonsAreLabelValues(t *testing.T) {
+	t.Parallel()
+	grammar := regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
+	seen := map[reason.Reason]bool{}
+	for _, r := range reason.All() {
+		if !grammar.MatchString(string(r)) {
+			t.Errorf("%q: want words of small letters joined by underscores", r)
+		}
+		if seen[r] {
+			t.Errorf("%q is there twice", r)
+		}
+		seen[r] = true
+	}
+}
+
+func TestAllGivesACopy(t *testing.T) {
+	t.Parallel()
+	reason.All()[0] = "changed"
+	if slices.Contains(reason.All(), "changed") {
+		t.Error("a caller can change the vocabulary")
+	}
+}
