@@ -20,6 +20,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -169,6 +170,24 @@ var _ = Describe("The program, by its permissions", func() {
 		Expect(err).To(MatchError(ContainSubstring("forbidden")))
 		_, err = client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 		Expect(err).To(MatchError(ContainSubstring("forbidden")))
+	})
+})
+
+var _ = Describe("The program, by its configuration", func() {
+	It("is registered with no side effects, and for what it understands alone", func(ctx SpecContext) {
+		api := cluster.client.AdmissionregistrationV1()
+		mutating, err := api.MutatingWebhookConfigurations().Get(ctx, "lanyard", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		for _, w := range mutating.Webhooks {
+			Expect(w.SideEffects).To(HaveValue(Equal(admissionregistrationv1.SideEffectClassNone)), w.Name)
+			Expect(w.AdmissionReviewVersions).To(Equal([]string{"v1"}), w.Name)
+		}
+		validating, err := api.ValidatingWebhookConfigurations().Get(ctx, "lanyard", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		for _, w := range validating.Webhooks {
+			Expect(w.SideEffects).To(HaveValue(Equal(admissionregistrationv1.SideEffectClassNone)), w.Name)
+			Expect(w.AdmissionReviewVersions).To(Equal([]string{"v1"}), w.Name)
+		}
 	})
 })
 

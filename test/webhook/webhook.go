@@ -99,6 +99,8 @@ func Launch(ctx context.Context, o Options) (*Process, error) {
 		"--shutdown-delay", "0s",
 	}, o.Args...)...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
+	// A terminal's Ctrl-C is for the caller, who then stops the process.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", o.Binary, err)
 	}

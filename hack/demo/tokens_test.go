@@ -1,0 +1,142 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const goodClaims = `{"iss":"https://kubernetes.default.svc.cluster.local","sub":"system:serviceaccount:demo:app",
+	"aud":["sts.amazonaws.com"],"iat":1000,"exp":4600,"kubernetes.io":{"pod":{"name":"p","uid":"u"}}}`
+
+func TestVerify(t *testing.T) {
+	t.Parallel()
+	key, other := newKey(t), newKey(t)
+	keys, err := parseKeys(jwks(t, "k", key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := sign(t, key, `{"alg":"ES256","kid":"k"}`, goodClaims)
+	parts := strings.Split(good, ".")
+	tests := map[string]struct {
+		token   string
+		wantErr string
+	}{
+		"a token by a published key is good":      {token: good},
+		"a token by another key is refused":       {sign(t, other, `{"alg":"ES256","kid":"k"}`, goodClaims), "not by the key"},
+		"a token by an unknown key is refused":    {sign(t, key, `{"alg":"ES256","kid":"x"}`, goodClaims), `key "x"`},
+		"a token with no signature is refused":    {parts[0] + "." + parts[1] + ".", "not by the key"},
+		"a token that says it needs none is, too": {sign(t, key, `{"alg":"none","kid":"k"}`, goodClaims), `algorithm "none"`},
+		"changed claims are noticed": {
+			parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"aud":["mine"]}`)) + "." + parts[2], "not by the key",
+		},
+		"something else is no token": {"abc", "1 parts"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, err := keys.verify(test.token)
+			if test.wantErr == "" {
+				if err != nil || c.Subject != "system:serviceaccount:demo:app" {
+					t.Errorf("got claims %+v and error %v, want those that were signed", c, err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), test.wantErr) {
+				t.Errorf("got error %v, want one with %q", err, test.wantErr)
+			}
+		})
+	}
+}
+
+func TestClaimsCheck(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		change string // in the claims
+		to     string
+		want   []string
+	}{
+		"what the volume asks for is good": {},
+		"another audience is told": {
+			`"sts.amazonaws.com"`, `"vault"`, []string{`token aws/token: aud: got ["vault"], want ["sts.amazonaws.com"]`},
+		},
+		"an audience too many is told": {
+			`"sts.amazonaws.com"`, `"sts.amazonaws.com","api"`, []string{`token aws/token: aud: got ["sts.amazonaws.com" "api"], want ["sts.amazonaws.com"]`},
+		},
+		"another account is told": {
+			"demo:app", "demo:default", []string{"token aws/token: sub: got system:serviceaccount:demo:default, want system:serviceaccount:demo:app"},
+		},
+		"another issuer is told": {
+			"https://kubernetes.default", "https://other", []string{"token aws/token: iss: got https://other.svc.cluster.local, want https://kubernetes.default.svc.cluster.local"},
+		},
+		"another lifetime is told": {"4600", "4607", []string{"token aws/token: exp - iat: got 3607, want 3600"}},
+		"another pod is told":      {`"name":"p"`, `"name":"q"`, []string{"token aws/token: pod: got q, want p"}},
+		"another pod of the same name is told": {
+			`"uid":"u"`, `"uid":"v"`, []string{"token aws/token: uid of the pod: got v, want u"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var c claims
+			if err := json.Unmarshal([]byte(strings.Replace(goodClaims, test.change, test.to, 1)), &c); err != nil {
+				t.Fatal(err)
+			}
+			seconds := int64(3600)
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "p", UID: "u"}, Spec: corev1.PodSpec{ServiceAccountName: "app"}}
+			got := c.check(pod, &corev1.ServiceAccountTokenProjection{Audience: "sts.amazonaws.com", ExpirationSeconds: &seconds, Path: "aws/token"})
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// jwks is a key set with the key, and one of a kind that is left out.
+func jwks(t *testing.T, id string, key *ecdsa.PrivateKey) []byte {
+	t.Helper()
+	point, err := key.PublicKey.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	encode := base64.RawURLEncoding.EncodeToString
+	return fmt.Appendf(nil, `{"keys":[{"kty":"RSA","kid":"r","n":"AQ","e":"AQAB"},{"kty":"EC","crv":"P-256","kid":%q,"x":%q,"y":%q}]}`,
+		id, encode(point[1:33]), encode(point[33:]))
+}
+
+func sign(t *testing.T, key *ecdsa.PrivateKey, header, claims string) string {
+	t.Helper()
+	encode := base64.RawURLEncoding.EncodeToString
+	text := encode([]byte(header)) + "." + encode([]byte(claims))
+	sum := sha256.Sum256([]byte(text))
+	r, s, err := ecdsa.Sign(rand.Reader, key, sum[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature := make([]byte, 64)
+	r.FillBytes(signature[:32])
+	s.FillBytes(signature[32:])
+	return text + "." + encode(signature)
+}
