@@ -165,6 +165,7 @@ func requestTimeout(r *http.Request) (time.Duration, error) {
 // readBody gives the body, or the status that refuses it.
 func readBody(w http.ResponseWriter, r *http.Request) (body []byte, code int, err error) {
 	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
 		return nil, http.StatusMethodNotAllowed, fmt.Errorf("got method %s, want POST", r.Method)
 	}
 	contentType := r.Header.Get("Content-Type")

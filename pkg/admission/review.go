@@ -10,6 +10,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 
@@ -61,7 +62,7 @@ type Response struct {
 // Denial is why an object is refused.
 type Denial struct {
 	// Code is an HTTP status: 400 and 403 are the user's to mend, a 500 is
-	// worth a second try.
+	// worth a second try, and clients are told so.
 	Code int
 	// Message is for a person.
 	Message string
@@ -179,7 +180,11 @@ func object(s *rawjson.Scanner) ([]byte, error) {
 }
 
 // statusReasons are the metav1.StatusReason that belongs to each code.
-var statusReasons = map[int]string{400: "BadRequest", 403: "Forbidden", 500: "InternalError"}
+var statusReasons = map[int]string{
+	http.StatusBadRequest:          "BadRequest",
+	http.StatusForbidden:           "Forbidden",
+	http.StatusInternalServerError: "InternalError",
+}
 
 // appendReview appends the AdmissionReview that answers the request with uid.
 func appendReview(buf []byte, uid string, r *Response) []byte {
@@ -192,6 +197,11 @@ func appendReview(buf []byte, uid string, r *Response) []byte {
 		buf = rawjson.AppendString(buf, statusReasons[r.Denial.Code])
 		buf = append(buf, `,"code":`...)
 		buf = strconv.AppendInt(buf, int64(r.Denial.Code), 10)
+		if r.Denial.Code >= http.StatusInternalServerError {
+			// The apiserver hands it on as Retry-After, and client-go, so
+			// kubectl and the controllers, then tries again by itself.
+			buf = append(buf, `,"details":{"retryAfterSeconds":1}`...)
+		}
 		buf = append(buf, '}')
 	} else {
 		buf = append(buf, `,"allowed":true`...)

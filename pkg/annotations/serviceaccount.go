@@ -301,6 +301,9 @@ func (p *parser) refuseUnknown(known []string, hint string) {
 			break
 		}
 		detail := fmt.Sprintf("has value %q and %s", shown(p.annotations[key]), hint)
+		if key == p.keys.GCPCredentials {
+			detail = hint // a credential file is not repeated
+		}
 		if i == 0 {
 			detail += "; known are " + strings.Join(known, ", ")
 		}

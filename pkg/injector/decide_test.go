@@ -50,11 +50,11 @@ func TestAPodWhoseObjectsCannotBeReadIsRefusedAndNeverLetThroughBare(t *testing.
 		message              []string
 	}{
 		"the account cannot be read": {brokenAccounts: down.err,
-			want: summary{Reason: reason.LookupFailed, Code: 500}, message: []string{"connection refused", "can be created when the API server answers again"}},
+			want: summary{Reason: reason.LookupFailed, Code: 500}, message: []string{"connection refused", "try again when the API server answers"}},
 		"the account may not be read": {brokenAccounts: apierrors.NewForbidden(accounts, "app", errors.New("no rule")),
 			want: summary{Reason: reason.LookupFailed, Code: 500}, message: []string{"forbidden"}},
 		"the time is up": {brokenAccounts: context.DeadlineExceeded,
-			want: summary{Reason: reason.LookupFailed, Code: 500}, message: []string{"deadline exceeded", "answers again"}},
+			want: summary{Reason: reason.LookupFailed, Code: 500}, message: []string{"deadline exceeded", "try again"}},
 		"the account does not exist": {accounts: objects{},
 			want: summary{Reason: reason.ServiceAccountNotFound, Code: 403}, message: []string{"team/app", "not found"}},
 		"the namespace cannot be read": {brokenNamespaces: down.err,
@@ -138,12 +138,16 @@ func TestAReviewOfSomethingElseIsRefused(t *testing.T) {
 		"another group":       {Group: "example.com", Version: "v1", Resource: "pods"},
 		"another version":     {Version: "v2", Resource: "pods"},
 		"another subresource": {Version: "v1", Resource: "pods", SubResource: "status"},
+		"an update of a pod, whose volumes and containers cannot change": {Version: "v1", Resource: "pods", Operation: admission.Update, OldObject: []byte(plainPod)},
 		"ephemeral containers without the pod before": {Version: "v1", Resource: "pods", SubResource: "ephemeralcontainers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pods, injected := newPods(t, threeClouds())
-			request.Operation, request.Namespace, request.Object = admission.Create, "team", []byte(plainPod)
+			if request.Operation == "" {
+				request.Operation = admission.Create
+			}
+			request.Namespace, request.Object = "team", []byte(plainPod)
 			response := pods.Decide(t.Context(), &request)
 			if diff := cmp.Diff(summary{Reason: reason.InvalidReview, Code: 400}, summaryOf(response)); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
@@ -177,6 +181,9 @@ func TestInjectionsAreCountedWhereSomethingIsAdded(t *testing.T) {
 	counted("aws", "azure", "gcp")
 	decide(result)
 	counted()
+	// Only one provider is new to the pod as another webhook left it.
+	decide(strings.Replace(result, `"containers":[`, `"containers":[{"name":"late","env":[{"name":"AZURE_CLIENT_ID","value":"mine"},{"name":"GOOGLE_APPLICATION_CREDENTIALS","value":"mine"}]},`, 1))
+	counted("aws")
 	decide(strings.Replace(plainPod, `"main"`, `"main","env":[{"name":"AZURE_CLIENT_ID","value":"mine"}]`, 1))
 	counted("aws", "gcp")
 	decide(strings.Replace(plainPod, `"app"`, `"default"`, 1))
@@ -280,6 +287,8 @@ func TestAMountPathIsTakenHoweverItIsWritten(t *testing.T) {
 		"beside it":                     {"", "/var/run/secrets/lanyard.dev/serviceaccount2", false},
 		"with backslashes on Windows":   {windows, `\\var\\run\\secrets\\lanyard.dev\\serviceaccount`, true},
 		"with a drive on Windows":       {windows, `C:\\var\\run\\secrets\\lanyard.dev\\serviceaccount`, true},
+		"in capitals on Windows":        {windows, `C:\\VAR\\Run\\secrets\\lanyard.dev\\serviceaccount`, true},
+		"in capitals but on Linux":      {"", "/VAR/run/secrets/lanyard.dev/serviceaccount", false},
 		"with a drive and slashes":      {windows, `c:/var/run/secrets/lanyard.dev/serviceaccount/`, true},
 		"below it on Windows":           {windows, `C:\\var\\run\\secrets\\lanyard.dev\\serviceaccount\\aws`, true},
 		"beside it on Windows":          {windows, `C:\\var\\run\\secrets\\lanyard.dev`, false},

@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -79,7 +78,7 @@ func (c *Cluster) identity(ctx context.Context, namespace, name string, values m
 func (c *Cluster) checkPolicy(ctx context.Context, namespace, name string, identity *annotations.Identity) *refusal {
 	object, _, err := c.Namespaces.Get(ctx, "", namespace)
 	if err != nil {
-		return &refusal{reason.LookupFailed, http.StatusInternalServerError, err}
+		return lookupFailed(err)
 	}
 	policy, errs := annotations.ParseNamespace(c.Keys, object.Annotations)
 	if len(errs) > 0 {
@@ -100,22 +99,22 @@ func (c *Cluster) account(ctx context.Context, namespace, name string) (lookup.O
 	case apierrors.IsNotFound(err):
 		return object, &refusal{reason.ServiceAccountNotFound, http.StatusForbidden, err}
 	case err != nil:
-		return object, &refusal{reason.LookupFailed, http.StatusInternalServerError,
-			fmt.Errorf("%w; the pod can be created when the API server answers again", err)}
+		return object, lookupFailed(err)
 	}
 	return object, nil
 }
 
-// expects refuses a review of something else than the path is for.
-func expects(request *admission.Request, resource string, subResources ...string) *refusal {
-	if request.Group == "" && request.Version == "v1" && request.Resource == resource {
-		if request.SubResource == "" || slices.Contains(subResources, request.SubResource) {
-			return nil
-		}
-	}
+// lookupFailed refuses for a fault that is not the user's, and passes.
+func lookupFailed(err error) *refusal {
+	return &refusal{reason.LookupFailed, http.StatusInternalServerError,
+		fmt.Errorf("%w; try again when the API server answers lanyard-webhook again", err)}
+}
+
+// unexpected refuses a review of something else than the path is for.
+func unexpected(request *admission.Request, want string) *refusal {
 	return &refusal{reason.InvalidReview, http.StatusBadRequest,
-		fmt.Errorf("request.resource: got group %q, version %q, resource %q, subResource %q, want v1 %s; the webhook configuration's rules ask for too much",
-			request.Group, request.Version, request.Resource, request.SubResource, resource)}
+		fmt.Errorf("request: got %s of group %q, version %q, resource %q, subResource %q, want %s; the webhook configuration's rules ask for too much",
+			request.Operation, request.Group, request.Version, request.Resource, request.SubResource, want)}
 }
 
 // conflictOf says which pod cannot carry its injection, and why.

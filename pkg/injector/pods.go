@@ -41,9 +41,19 @@ func (p *Pods) Decide(ctx context.Context, request *admission.Request) admission
 	return response
 }
 
+// decidesAbout says whether the request is one of the two that pods can be
+// changed by: everything else of a pod that Lanyard adds to is immutable.
+func (p *Pods) decidesAbout(r *admission.Request) bool {
+	if r.Group != "" || r.Version != "v1" || r.Resource != "pods" {
+		return false
+	}
+	return r.SubResource == "" && r.Operation == admission.Create ||
+		r.SubResource == EphemeralContainers && r.Operation == admission.Update
+}
+
 func (p *Pods) decide(ctx context.Context, request *admission.Request) (admission.Response, *refusal) {
-	if refused := expects(request, "pods", EphemeralContainers); refused != nil {
-		return admission.Response{}, refused
+	if !p.decidesAbout(request) {
+		return admission.Response{}, unexpected(request, "CREATE of v1 pods or UPDATE of v1 pods/ephemeralcontainers")
 	}
 	pod, err := mutate.ParsePod(request.Object, p.Keys)
 	if err != nil {
@@ -70,7 +80,7 @@ func (p *Pods) decide(ctx context.Context, request *admission.Request) (admissio
 	if identity == nil {
 		response := admission.Response{Reason: reason.NoIdentity}
 		if len(errs) > 0 {
-			response.Warnings = []string{warning("%s: %v", reason.InvalidAnnotation, errs.ToAggregate())}
+			response.Warnings = []string{warning("%s: pod %q: %v", reason.InvalidAnnotation, podName, errs.ToAggregate())}
 		}
 		return response, nil
 	}

@@ -111,8 +111,8 @@ type serviceAccount struct {
 // accounts reads the account of the request, and the one before; an account
 // that is being created was empty before.
 func accounts(request *admission.Request) (account, old *serviceAccount, refused *refusal) {
-	if refused := expects(request, "serviceaccounts"); refused != nil {
-		return nil, nil, refused
+	if request.Group != "" || request.Version != "v1" || request.Resource != "serviceaccounts" || request.SubResource != "" {
+		return nil, nil, unexpected(request, "CREATE or UPDATE of v1 serviceaccounts")
 	}
 	account, old = &serviceAccount{}, &serviceAccount{}
 	err := json.Unmarshal(request.Object, account)

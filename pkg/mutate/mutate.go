@@ -5,7 +5,6 @@ package mutate
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -29,7 +28,7 @@ type Result struct {
 	Patch []byte
 	// Reason sums the result up in one word.
 	Reason reason.Reason
-	// Providers names those that some container has, sorted.
+	// Providers names those that the patch gives to some container, sorted.
 	Providers []string
 	// Findings are what somebody should know, in the containers' order.
 	Findings []Finding
@@ -82,7 +81,7 @@ func Create(pod *Pod, selection *annotations.Pod, injection *provider.Injection,
 		}
 	}
 	if len(plans) == 0 {
-		return m.result(nil), nil
+		return m.result(nil, plans), nil
 	}
 	var p patch
 	p.annotations(pod, missing)
@@ -90,7 +89,7 @@ func Create(pod *Pod, selection *annotations.Pod, injection *provider.Injection,
 		p.grow("/spec/volumes", pod.volumes, m.encodedVolume())
 	}
 	m.apply(&p, plans)
-	return m.result(p.bytes()), nil
+	return m.result(p.bytes(), plans), nil
 }
 
 // AddEphemeral works out what new ephemeral containers of a running pod have
@@ -115,7 +114,7 @@ func AddEphemeral(pod, old *Pod, selection *annotations.Pod, injection *provider
 	}
 	var p patch
 	m.apply(&p, plans)
-	return m.result(p.bytes())
+	return m.result(p.bytes(), plans)
 }
 
 // mutation is one pod on its way.
@@ -126,7 +125,7 @@ type mutation struct {
 	keys      *annotations.Keys
 	volume    string // the name of the token volume
 	findings  []Finding
-	used      []string // providers
+	added     []string // providers
 }
 
 func newMutation(pod *Pod, selection *annotations.Pod, injection *provider.Injection, keys *annotations.Keys) *mutation {
@@ -146,12 +145,12 @@ func (m *mutation) find(r reason.Reason, c *container, format string, args ...an
 
 // result sums up. A container's finding speaks for the pod only where no
 // container has an identity.
-func (m *mutation) result(patch []byte) Result {
-	r := Result{Patch: patch, Providers: slices.Compact(slices.Sorted(slices.Values(m.used))), Findings: m.findings}
+func (m *mutation) result(patch []byte, plans []plan) Result {
+	r := Result{Patch: patch, Providers: slices.Compact(slices.Sorted(slices.Values(m.added))), Findings: m.findings}
 	switch {
 	case patch != nil:
 		r.Reason = reason.Injected
-	case len(m.used) > 0 || len(m.findings) == 0 && len(m.pod.containers) > 0:
+	case len(plans) > 0:
 		r.Reason = reason.AlreadyInjected
 	case len(m.findings) > 0:
 		r.Reason = m.findings[0].Reason
@@ -273,7 +272,8 @@ func (m *mutation) append(plans []plan, c *container) []plan {
 		m.find(reason.ContainerNotSelected, c, "the pod's annotations leave it out")
 		return plans
 	}
-	var used []string
+	takesPart := false
+	var added []string
 	p := plan{container: c}
 	for i := range m.injection.Providers {
 		prov := &m.injection.Providers[i]
@@ -281,19 +281,22 @@ func (m *mutation) append(plans []plan, c *container) []plan {
 		if !ok {
 			continue
 		}
-		used = append(used, prov.Name)
+		takesPart = true
+		if len(add) > 0 {
+			added = append(added, prov.Name)
+		}
 		p.variables = append(p.variables, add...)
 	}
-	if len(used) == 0 {
+	if !takesPart {
 		return plans
 	}
-	at, taken := c.at(m.injection.MountPath, m.pod.Windows)
-	if taken && !(at.volume == m.volume && clean(at.path, m.pod.Windows) == m.injection.MountPath && !at.partial) {
-		m.find(reason.MountPathTaken, c, "something else is mounted at %s (volume %q); it gets no identity", at.path, at.volume)
+	mounted, taken := c.at(m.injection.MountPath, m.volume, m.pod.Windows)
+	if taken != nil {
+		m.find(reason.MountPathTaken, c, "the token mount path is taken by %v; it gets no identity", taken)
 		return plans
 	}
-	p.mount = !taken
-	m.used = append(m.used, used...)
+	p.mount = !mounted
+	m.added = append(m.added, added...)
 	return append(plans, p)
 }
 
@@ -338,15 +341,4 @@ func (p *Pod) hasEphemeral(name string) bool {
 	return slices.ContainsFunc(p.containers, func(c container) bool {
 		return c.field == ephemeralContainers && c.name == name
 	})
-}
-
-// clean brings a mount path into the form of Injection.MountPath.
-func clean(p string, windows bool) string {
-	if windows {
-		p = strings.ReplaceAll(p, `\`, "/")
-		if len(p) > 1 && p[1] == ':' {
-			p = p[2:]
-		}
-	}
-	return path.Clean(p)
 }

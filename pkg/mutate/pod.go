@@ -10,6 +10,7 @@ package mutate
 import (
 	"bytes"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -145,9 +146,9 @@ func (r *reader) metadata(name, generateName *string) error {
 	return in("metadata", r.Object(func(key []byte) error {
 		switch string(key) {
 		case "name":
-			return r.text(name)
+			return in("name", r.text(name))
 		case "generateName":
-			return r.text(generateName)
+			return in("generateName", r.text(generateName))
 		case "annotations":
 			return in("annotations", r.annotations())
 		}
@@ -347,8 +348,10 @@ func (r *reader) envVar(c *container) error {
 		switch string(key) {
 		case "name":
 			v.name, err = r.String()
+			return in("name", err)
 		case "value":
 			v.value, err = r.String()
+			return in("value", err)
 		case "valueFrom":
 			v.derived = r.Kind() == rawjson.Object
 		}
@@ -363,13 +366,13 @@ func (r *reader) mount(c *container) error {
 	err := r.Object(func(key []byte) error {
 		switch string(key) {
 		case "name":
-			return r.text(&p.volume)
+			return in("name", r.text(&p.volume))
 		case "mountPath":
-			return r.text(&p.path)
+			return in("mountPath", r.text(&p.path))
 		case "subPath", "subPathExpr":
 			text, err := r.String()
 			p.partial = p.partial || len(text) > 0
-			return err
+			return in(string(key), err)
 		}
 		return nil
 	})
@@ -383,7 +386,7 @@ func (r *reader) device(c *container) error {
 		if string(key) != "devicePath" {
 			return nil
 		}
-		return r.text(&p.path)
+		return in("devicePath", r.text(&p.path))
 	})
 	c.places = append(c.places, p)
 	return err
@@ -401,13 +404,38 @@ func (c *container) variable(name string) (envVar, bool) {
 }
 
 // at finds what is mounted or mapped at path, or below it: a mount below would
-// need a directory in a volume that is read-only. windows paths may be written
-// with a drive and backslashes.
-func (c *container) at(path string, windows bool) (place, bool) {
-	for _, p := range c.places {
-		if got := clean(p.path, windows); got == path || strings.HasPrefix(got, path+"/") {
-			return p, true
+// need a directory in a volume that is read-only. It is either the token
+// volume itself, or taken by something else.
+func (c *container) at(path, tokenVolume string, windows bool) (mounted bool, taken *place) {
+	path = clean(path, windows)
+	for i := range c.places {
+		p := &c.places[i]
+		switch got := clean(p.path, windows); {
+		case got == path && p.volume == tokenVolume && !p.partial:
+			mounted = true
+		case got == path || strings.HasPrefix(got, path+"/"):
+			taken = p
 		}
 	}
-	return place{}, false
+	return mounted, taken
+}
+
+// String says what is there, for a person.
+func (p *place) String() string {
+	if p.volume == "" {
+		return "a device at " + p.path
+	}
+	return fmt.Sprintf("volume %q at %s", p.volume, p.path)
+}
+
+// clean gives a path one spelling. On Windows it may be written with a drive,
+// with backslashes and in any case.
+func clean(p string, windows bool) string {
+	if windows {
+		p = strings.ToLower(strings.ReplaceAll(p, `\`, "/"))
+		if len(p) > 1 && p[1] == ':' {
+			p = p[2:]
+		}
+	}
+	return path.Clean(p)
 }

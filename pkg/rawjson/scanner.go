@@ -338,7 +338,7 @@ func (s *Scanner) digits() bool {
 
 func (s *Scanner) literal(word string) error {
 	if !bytes.HasPrefix(s.data[s.pos:], []byte(word)) {
-		return s.want(word)
+		return fmt.Errorf("at byte %d: got something like it, want %s", s.pos, word)
 	}
 	s.pos += len(word)
 	return nil

@@ -220,6 +220,7 @@ var _ = Describe("The program, when it cannot read service accounts", func() {
 		Expect(answer.Patch).To(BeNil())
 		Expect(answer.Result.Code).To(BeEquivalentTo(http.StatusInternalServerError))
 		Expect(answer.Result.Message).To(ContainSubstring("lookup_failed"))
+		Expect(answer.Result.Details.RetryAfterSeconds).To(BeEquivalentTo(1))
 	})
 })
 

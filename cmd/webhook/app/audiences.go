@@ -104,6 +104,19 @@ func issuer(ctx context.Context, config *rest.Config, log logr.Logger) (string, 
 	return configuration.Issuer, nil
 }
 
+// audiences are one string or several (RFC 7519, section 4.1.3).
+type audiences []string
+
+// UnmarshalJSON reads either form.
+func (a *audiences) UnmarshalJSON(text []byte) error {
+	var one string
+	if json.Unmarshal(text, &one) == nil {
+		*a = audiences{one}
+		return nil
+	}
+	return json.Unmarshal(text, (*[]string)(a))
+}
+
 // tokenAudiences reads the audiences of the service account token in a file.
 // Its signature is nobody's concern here: it is the program's own.
 func tokenAudiences(file string) ([]string, error) {
@@ -120,7 +133,7 @@ func tokenAudiences(file string) ([]string, error) {
 		return nil, fmt.Errorf("read the claims of the program's own token %s: %w", file, err)
 	}
 	var parsed struct {
-		Audiences []string `json:"aud"`
+		Audiences audiences `json:"aud"`
 	}
 	if err := json.Unmarshal(claims, &parsed); err != nil {
 		return nil, fmt.Errorf("read the claims of the program's own token %s: %w", file, err)

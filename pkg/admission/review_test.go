@@ -1,0 +1,106 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	kubejson "k8s.io/apimachinery/pkg/util/json"
+)
+
+// FuzzParseReview holds the parser to the API's own types: what it accepts, it
+// reads as they do, and what they cannot hold a request in, it refuses.
+func FuzzParseReview(f *testing.F) {
+	for _, body := range []string{
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","resource":{"group":"g","version":"v1","resource":"pods"},"operation":"CREATE","object":{"a":1}}}`,
+		`{"request":{"object": {"a" : [1, 2e9, "\u2028"]} ,"oldObject":{},"operation":"UPDATE","uid":"\u0041\ud83d\ude00","subResource":"s","name":"n","namespace":"ns"},"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`,
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","resource":null,"subResource":null,"name":null,"operation":"CREATE","object":{},"oldObject":null}}`,
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","UID":"other","Object":{"b":1},"operation":"CREATE","object":{"a":1}}}`,
+		"{\"apiVersion\":\"admission.k8s.io/v1\",\"kind\":\"AdmissionReview\",\"request\":{\"uid\":\"\xff\",\"operation\":\"CREATE\",\"object\":{}}}",
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"DELETE","object":{}}}`,
+		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`, `{}`, `null`, `[]`, `{"request":7}`,
+	} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		got, err := parseReview(body)
+		if !json.Valid(body) {
+			if err == nil {
+				t.Errorf("malformed JSON was accepted")
+			}
+			return
+		}
+		var review admissionv1.AdmissionReview
+		// Case-sensitive, as the apiserver reads. It fails on a field of the
+		// wrong type that Lanyard has no use for; then there is no comparison.
+		if kubejson.Unmarshal(body, &review) != nil || repeats(body) {
+			return
+		}
+		if want := wanted(&review); want == nil {
+			if err == nil {
+				t.Errorf("got %+v, want an error", got)
+			}
+		} else if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("got error %v, (-want +got):\n%s", err, diff)
+		}
+	})
+}
+
+// wanted is the request of a review, nil where it is to be refused.
+func wanted(review *admissionv1.AdmissionReview) *Request {
+	r := review.Request
+	if review.APIVersion != "admission.k8s.io/v1" || review.Kind != "AdmissionReview" || r == nil || r.UID == "" {
+		return nil
+	}
+	isObject := func(raw []byte) bool { return bytes.HasPrefix(raw, []byte("{")) }
+	switch {
+	case !isObject(r.Object.Raw), r.OldObject.Raw != nil && !isObject(r.OldObject.Raw):
+		return nil
+	case r.Operation == admissionv1.Create, r.Operation == admissionv1.Update && r.OldObject.Raw != nil:
+		return &Request{
+			UID: string(r.UID), Group: r.Resource.Group, Version: r.Resource.Version, Resource: r.Resource.Resource,
+			SubResource: r.SubResource, Operation: string(r.Operation), Namespace: r.Namespace, Name: r.Name,
+			Object: r.Object.Raw, OldObject: r.OldObject.Raw,
+		}
+	}
+	return nil
+}
+
+// repeats says whether an object in text has a member twice, which JSON leaves
+// undefined and the apiserver never sends.
+func repeats(text []byte) bool {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	return repeatsNext(decoder)
+}
+
+func repeatsNext(decoder *json.Decoder) bool {
+	token, err := decoder.Token()
+	if err != nil {
+		return true
+	}
+	delim, ok := token.(json.Delim)
+	if !ok {
+		return false
+	}
+	seen := map[string]bool{}
+	for decoder.More() {
+		if delim == '{' {
+			key, err := decoder.Token()
+			name, ok := key.(string)
+			if err != nil || !ok || seen[name] {
+				return true
+			}
+			seen[name] = true
+		}
+		if repeatsNext(decoder) {
+			return true
+		}
+	}
+	_, err = decoder.Token()
+	return err != nil
+}
