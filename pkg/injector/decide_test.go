@@ -139,7 +139,7 @@ func TestAReviewOfSomethingElseIsRefused(t *testing.T) {
 		"another version":     {Version: "v2", Resource: "pods"},
 		"another subresource": {Version: "v1", Resource: "pods", SubResource: "status"},
 		"an update of a pod, whose volumes and containers cannot change": {Version: "v1", Resource: "pods", Operation: admission.Update, OldObject: []byte(plainPod)},
-		"ephemeral containers without the pod before": {Version: "v1", Resource: "pods", SubResource: "ephemeralcontainers"},
+		"ephemeral containers without the pod before":                    {Version: "v1", Resource: "pods", SubResource: "ephemeralcontainers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

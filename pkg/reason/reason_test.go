@@ -7,9 +7,11 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -87,5 +89,19 @@ func TestAllGivesACopy(t *testing.T) {
 	reason.All()[0] = "changed"
 	if slices.Contains(reason.All(), "changed") {
 		t.Error("a caller can change the vocabulary")
+	}
+}
+
+// Whoever reads a reason in a warning or an alert looks it up there.
+func TestEveryReasonIsDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/reasons.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range reason.All() {
+		if rows := strings.Count(string(text), "\n| `"+string(r)+"` |"); rows != 1 {
+			t.Errorf("docs/reasons.md has %d rows for %s, want 1", rows, r)
+		}
 	}
 }
