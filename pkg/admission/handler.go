@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
@@ -23,6 +24,11 @@ import (
 // MaxBodyBytes is the longest review that is read. The apiserver takes objects
 // of up to 3 MiB, and an update's review holds two of them.
 const MaxBodyBytes = 7 << 20
+
+// maxInFlightBytes of reviews are decided about at one time; the others wait,
+// as long as the apiserver does. It bounds the memory, and lets through some
+// hundred usual reviews at once.
+const maxInFlightBytes = 16 << 20
 
 // Bounds of the time that one request may take.
 const (
@@ -49,14 +55,19 @@ type Recorder interface {
 	RecordAdmission(resource, result, reason string, duration time.Duration)
 }
 
-// Handler serves the admission webhook protocol over HTTP.
+// Handler serves the admission webhook protocol over HTTP. Make it with
+// NewHandler.
 type Handler struct {
-	// Decider decides.
-	Decider Decider
-	// Recorder counts.
-	Recorder Recorder
-	// Logger gets one line for every answer but an untroubled one.
-	Logger logr.Logger
+	decider  Decider
+	recorder Recorder
+	log      logr.Logger
+	inFlight *semaphore.Weighted
+}
+
+// NewHandler gives a Handler that asks decider and counts with recorder. The
+// logger gets one line for every answer but an untroubled one.
+func NewHandler(decider Decider, recorder Recorder, log logr.Logger) *Handler {
+	return &Handler{decider: decider, recorder: recorder, log: log, inFlight: semaphore.NewWeighted(maxInFlightBytes)}
 }
 
 // ServeHTTP answers one review. What is no review gets a 4xx; every review
@@ -68,6 +79,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.reject(w, start, http.StatusBadRequest, err)
 		return
 	}
+	// A body that trickles in is not waited for any longer than that. Where the
+	// connection knows no deadline, the client's end of it has to do.
+	_ = http.NewResponseController(w).SetReadDeadline(start.Add(timeout))
 	body, code, err := readBody(w, r)
 	if err != nil {
 		h.reject(w, start, code, err)
@@ -82,24 +96,31 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// that is being made is still wanted then.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timeout-timeout*answerMargin/100)
 	defer cancel()
-	response := h.decide(ctx, request)
+	response := h.decide(ctx, request, int64(len(body)))
 	h.answer(w, request, &response)
 	h.record(request, &response, time.Since(start))
 }
 
 // decide turns a panic into a denial: the net/http server would close the
 // connection, and with failurePolicy Ignore that lets the pod through.
-func (h *Handler) decide(ctx context.Context, request *Request) (response Response) {
+func (h *Handler) decide(ctx context.Context, request *Request, size int64) (response Response) {
+	if err := h.inFlight.Acquire(ctx, size); err != nil {
+		return Response{Reason: reason.Overloaded, Denial: &Denial{
+			Code:    http.StatusInternalServerError,
+			Message: "lanyard: " + string(reason.Overloaded) + ": too many other reviews at once; try again",
+		}}
+	}
+	defer h.inFlight.Release(size)
 	defer func() {
 		if p := recover(); p != nil {
-			h.Logger.Error(fmt.Errorf("panic: %T", p), "Deciding failed", "stack", string(debug.Stack()))
+			h.log.Error(fmt.Errorf("panic: %T", p), "Deciding failed", "stack", string(debug.Stack()))
 			response = Response{Reason: reason.InternalError, Denial: &Denial{
 				Code:    http.StatusInternalServerError,
 				Message: "lanyard: " + string(reason.InternalError) + ": the webhook failed on this object; its log says where",
 			}}
 		}
 	}()
-	return h.Decider.Decide(ctx, request)
+	return h.decider.Decide(ctx, request)
 }
 
 func (h *Handler) answer(w http.ResponseWriter, request *Request, response *Response) {
@@ -107,7 +128,7 @@ func (h *Handler) answer(w http.ResponseWriter, request *Request, response *Resp
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
 	if _, err := w.Write(answer); err != nil {
-		h.Logger.Error(err, "Answer could not be sent", "namespace", request.Namespace, "name", request.Name)
+		h.log.Error(err, "Answer could not be sent", "namespace", request.Namespace, "name", request.Name)
 	}
 }
 
@@ -121,8 +142,8 @@ func (h *Handler) record(request *Request, response *Response, duration time.Dur
 			result = "error"
 		}
 	}
-	h.Recorder.RecordAdmission(request.resource(), result, string(response.Reason), duration)
-	log := h.Logger.WithValues("resource", request.resource(), "namespace", request.Namespace, "name", request.Name,
+	h.recorder.RecordAdmission(request.resource(), result, string(response.Reason), duration)
+	log := h.log.WithValues("resource", request.resource(), "namespace", request.Namespace, "name", request.Name,
 		"uid", request.UID, "reason", response.Reason)
 	switch {
 	case response.Denial != nil:
@@ -144,8 +165,8 @@ func (r *Request) resource() string {
 
 // reject answers what is no review.
 func (h *Handler) reject(w http.ResponseWriter, start time.Time, code int, err error) {
-	h.Logger.Info("Rejected a request that is no admission review", "code", code, "message", err.Error())
-	h.Recorder.RecordAdmission("", "error", string(reason.InvalidReview), time.Since(start))
+	h.log.Info("Rejected a request that is no admission review", "code", code, "message", err.Error())
+	h.recorder.RecordAdmission("", "error", string(reason.InvalidReview), time.Since(start))
 	http.Error(w, "lanyard: "+err.Error(), code)
 }
 

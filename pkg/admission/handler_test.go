@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -504,4 +505,61 @@ func FuzzHandler(f *testing.F) {
 			t.Errorf("got %d records, want one", len(fixture.records))
 		}
 	})
+}
+
+// Reviews that are decided about at one time are bounded by their bytes: the
+// memory that they take is.
+func TestReviewsWaitForTheirTurnAndAreRefusedWhenItDoesNotCome(t *testing.T) {
+	t.Parallel()
+	entered, leave := make(chan struct{}), make(chan struct{})
+	f := newFixture(decide(func(context.Context, *admission.Request) admission.Response {
+		entered <- struct{}{}
+		<-leave
+		return admission.Response{Reason: reason.NoIdentity}
+	}))
+	// Two reviews of 7 MiB fit, a third of 3 MiB does not.
+	large := strings.Replace(review, `"object":{`, `"object":{"x":"`+strings.Repeat("x", admission.MaxBodyBytes-2*len(review))+`",`, 1)
+	third := strings.Replace(review, `"object":{`, `"object":{"x":"`+strings.Repeat("x", 3<<20)+`",`, 1)
+	var answered sync.WaitGroup
+	for range 2 {
+		answered.Go(func() { f.post(t, large) })
+		<-entered
+	}
+	_, answer := f.send(t, func(url string) *http.Request {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"?timeout=100ms", strings.NewReader(third))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		return request
+	})
+	if !strings.Contains(answer, `"allowed":false`) || !strings.Contains(answer, "overloaded") || !strings.Contains(answer, `"retryAfterSeconds":1`) {
+		t.Errorf("got %s, want a refusal that is worth a second try", answer)
+	}
+	close(leave)
+	answered.Wait()
+}
+
+// A peer that sends its body drop by drop is not waited for.
+func TestABodyThatTricklesIsCutOff(t *testing.T) {
+	t.Parallel()
+	f := newFixture(allow(admission.Response{Reason: reason.NoIdentity}))
+	server := httptest.NewServer(f.handler)
+	defer server.Close()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprintf(conn, "POST /?timeout=50ms HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"); err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusBadRequest {
+		t.Errorf("got %s, want 400", response.Status)
+	}
 }

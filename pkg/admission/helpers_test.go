@@ -54,15 +54,12 @@ type fixture struct {
 
 func newFixture(decider admission.Decider) *fixture {
 	f := &fixture{}
-	f.handler = &admission.Handler{
-		Decider: decider, Recorder: f,
+	f.handler = admission.NewHandler(decider, f, funcr.New(func(prefix, args string) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.log.WriteString(prefix + args + "\n")
 		// More verbose than anything that is logged.
-		Logger: funcr.New(func(prefix, args string) {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.log.WriteString(prefix + args + "\n")
-		}, funcr.Options{Verbosity: 100}),
-	}
+	}, funcr.Options{Verbosity: 100}))
 	return f
 }
 

@@ -28,8 +28,14 @@ const (
 	DefaultTokenExpirationSeconds = 3600
 )
 
-// Longest audiences that the clouds register, in bytes.
+// Longest values, in bytes. Those of audiences are what the clouds register.
 const (
+	maxRoleARN     = 2048
+	maxRegion      = 64
+	maxDomain      = 253
+	maxGCPName     = 256 // a provider's resource name, in its longest form
+	maxGCPIdentity = 320 // an e-mail, or a project ID
+
 	maxAWSAudience   = 255
 	maxAzureAudience = 600
 	maxGCPAudience   = 256
@@ -56,7 +62,7 @@ var (
 
 // ParseAWSRoleARN accepts the ARN of an IAM role in any partition.
 func ParseAWSRoleARN(value string) (string, error) {
-	if len(value) > 2048 || !awsRoleARN.MatchString(value) {
+	if len(value) > maxRoleARN || !awsRoleARN.MatchString(value) {
 		return "", errors.New("must be the ARN of an IAM role, such as arn:aws:iam::111122223333:role/name")
 	}
 	return value, nil
@@ -64,7 +70,7 @@ func ParseAWSRoleARN(value string) (string, error) {
 
 // ParseAWSRegion accepts the name of a region, known to Lanyard or not.
 func ParseAWSRegion(value string) (string, error) {
-	if len(value) > 64 || !awsRegion.MatchString(value) {
+	if len(value) > maxRegion || !awsRegion.MatchString(value) {
 		return "", errors.New("must be an AWS region, such as eu-central-1")
 	}
 	return value, nil
@@ -85,7 +91,7 @@ func ParseAzureTenantID(value string) (string, error) {
 	if guid.MatchString(value) {
 		return strings.ToLower(value), nil
 	}
-	if len(value) > 253 || !azureDomain.MatchString(value) {
+	if len(value) > maxDomain || !azureDomain.MatchString(value) {
 		return "", errors.New("must be a tenant ID (GUID) or a domain of the tenant such as contoso.onmicrosoft.com; common, organizations, consumers and adfs name no tenant")
 	}
 	return value, nil
@@ -120,7 +126,7 @@ func ParseGCPWorkloadIdentityProvider(value string) (string, error) {
 // gives with it the id of the project that it belongs to, where the e-mail
 // tells it.
 func ParseGCPServiceAccount(value string) (email, project string, err error) {
-	if match := gcpUserServiceAccount.FindStringSubmatch(value); match != nil && len(value) <= 320 {
+	if match := gcpUserServiceAccount.FindStringSubmatch(value); match != nil && len(value) <= maxGCPIdentity {
 		project, domain := match[1], strings.TrimPrefix(match[2], ".")
 		if domain != "" {
 			// sa@project.example.com.iam... belongs to example.com:project.
@@ -139,7 +145,7 @@ func ParseGCPServiceAccount(value string) (email, project string, err error) {
 
 // ParseGCPProject accepts a project id, not a number.
 func ParseGCPProject(value string) (string, error) {
-	if len(value) > 320 || !gcpProject.MatchString(value) {
+	if len(value) > maxGCPIdentity || !gcpProject.MatchString(value) {
 		return "", errors.New("must be a project ID of 6 to 30 characters, such as my-project-123")
 	}
 	return value, nil

@@ -153,6 +153,18 @@ func (k *Keys) identity() []string {
 	}
 }
 
+// MaxServiceAccountBytes is more than the annotations of any valid service
+// account have, keys and values together: what is over it is malformed, and
+// need not be kept to know that.
+func (k *Keys) MaxServiceAccountBytes() int {
+	size := 0
+	for _, key := range k.serviceAccount() {
+		size += len(key)
+	}
+	return size + maxRoleARN + maxRegion + 2*len("00000000-0000-0000-0000-000000000000") + maxDomain +
+		maxGCPName + 2*maxGCPIdentity + maxAWSAudience + maxAzureAudience + maxGCPAudience + maxAudience
+}
+
 // AskForIdentity says whether a service account with these annotations asks
 // for an identity, well formed or not. It is what decides about IdentityLabel.
 func (k *Keys) AskForIdentity(annotations map[string]string) bool {

@@ -76,6 +76,10 @@ func Expiration(keys *Keys, pod *Pod, identity *Identity, defaults *Defaults) (i
 	return seconds, nil
 }
 
+// maxNames is more than anyone has containers in a pod. Each of them is looked
+// for in the pod, so there has to be a bound.
+const maxNames = 256
+
 // names reads a comma-separated list of container names.
 func (p *parser) names(key string) []string {
 	value, found := p.annotations[key]
@@ -85,6 +89,10 @@ func (p *parser) names(key string) []string {
 	names, err := splitList(value)
 	if err != nil {
 		p.invalid(key, err)
+		return nil
+	}
+	if len(names) > maxNames {
+		p.invalid(key, fmt.Errorf("must have at most %d names", maxNames))
 		return nil
 	}
 	for _, name := range names {

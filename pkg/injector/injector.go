@@ -100,6 +100,10 @@ func (c *Cluster) account(ctx context.Context, namespace, name string) (lookup.O
 		return object, &refusal{reason.ServiceAccountNotFound, http.StatusForbidden, err}
 	case err != nil:
 		return object, lookupFailed(err)
+	case object.TooLarge > 0:
+		return object, invalid("serviceaccount", namespace+"/"+name, field.ErrorList{field.Invalid(
+			field.NewPath("metadata", "annotations"), fmt.Sprintf("%d bytes under %s", object.TooLarge, c.Keys.Prefix),
+			"is more than all of Lanyard's annotations together can have")})
 	}
 	return object, nil
 }
@@ -116,9 +120,6 @@ func unexpected(request *admission.Request, want string) *refusal {
 		fmt.Errorf("request: got %s of group %q, version %q, resource %q, subResource %q, want %s; the webhook configuration's rules ask for too much",
 			request.Operation, request.Group, request.Version, request.Resource, request.SubResource, want)}
 }
-
-// conflictOf says which pod cannot carry its injection, and why.
-func conflictOf(pod string, err error) error { return fmt.Errorf("pod %q: %w", pod, err) }
 
 // warning is one as an admission warning shows it. The apiserver cuts them off
 // when there are too many characters in them, so they are short.

@@ -6,6 +6,7 @@ package injector
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/lanyard-dev/lanyard/pkg/admission"
@@ -17,6 +18,10 @@ import (
 
 // EphemeralContainers is the subresource that kubectl debug updates.
 const EphemeralContainers = "ephemeralcontainers"
+
+// maxFindings bounds what is said about one pod's containers, of which its
+// author may write very many.
+const maxFindings = 32
 
 // Recorder counts injections.
 type Recorder interface {
@@ -55,9 +60,9 @@ func (p *Pods) decide(ctx context.Context, request *admission.Request) (admissio
 	if !p.decidesAbout(request) {
 		return admission.Response{}, unexpected(request, "CREATE of v1 pods or UPDATE of v1 pods/ephemeralcontainers")
 	}
-	pod, err := mutate.ParsePod(request.Object, p.Keys)
-	if err != nil {
-		return admission.Response{}, &refusal{reason.InvalidReview, http.StatusBadRequest, err}
+	pod, refused := p.parse(request.Object)
+	if refused != nil {
+		return admission.Response{}, refused
 	}
 	if pod.Mirror {
 		return admission.Response{Reason: reason.MirrorPod}, nil
@@ -103,7 +108,13 @@ func (p *Pods) inject(request *admission.Request, pod *mutate.Pod, selection *an
 		return admission.Response{}, refused
 	}
 	response := admission.Response{Patch: result.Patch, Reason: result.Reason}
-	for _, finding := range result.Findings {
+	for i, finding := range result.Findings {
+		if i == maxFindings {
+			more := fmt.Sprintf("and %d more", len(result.Findings)-i)
+			response.Findings = append(response.Findings, more)
+			response.Warnings = append(response.Warnings, warning("%s", more))
+			break
+		}
 		response.Findings = append(response.Findings, finding.String())
 		// What the pod's author asked for needs no warning.
 		if finding.Reason != reason.ContainerNotSelected {
@@ -118,17 +129,34 @@ func (p *Pods) inject(request *admission.Request, pod *mutate.Pod, selection *an
 	return response, nil
 }
 
-func (p *Pods) mutate(request *admission.Request, pod *mutate.Pod, selection *annotations.Pod, injection *provider.Injection) (mutate.Result, *refusal) {
+func (p *Pods) mutate(request *admission.Request, pod *mutate.Pod, selection *annotations.Pod, injection *provider.Injection) (result mutate.Result, refused *refusal) {
+	var err error
 	if request.SubResource == EphemeralContainers {
-		old, err := mutate.ParsePod(request.OldObject, p.Keys)
-		if err != nil {
-			return mutate.Result{}, &refusal{reason.InvalidReview, http.StatusBadRequest, err}
+		old, refused := p.parse(request.OldObject)
+		if refused != nil {
+			return result, refused
 		}
-		return mutate.AddEphemeral(pod, old, selection, injection, p.Keys), nil
+		result, err = mutate.AddEphemeral(pod, old, selection, injection, p.Keys)
+	} else {
+		result, err = mutate.Create(pod, selection, injection, p.Keys)
 	}
-	result, err := mutate.Create(pod, selection, injection, p.Keys)
+	if err == nil {
+		return result, nil
+	}
+	why := reason.TooLarge
 	if conflict, ok := errors.AsType[*mutate.ConflictError](err); ok {
-		return result, &refusal{conflict.Reason, http.StatusBadRequest, conflictOf(request.Namespace+"/"+pod.Name, conflict)}
+		why = conflict.Reason
 	}
-	return result, nil
+	return result, &refusal{why, http.StatusBadRequest, fmt.Errorf("pod %q: %w", request.Namespace+"/"+pod.Name, err)}
+}
+
+func (p *Pods) parse(object []byte) (*mutate.Pod, *refusal) {
+	pod, err := mutate.ParsePod(object, p.Keys)
+	switch {
+	case errors.Is(err, mutate.ErrTooLarge):
+		return nil, &refusal{reason.TooLarge, http.StatusBadRequest, err}
+	case err != nil:
+		return nil, &refusal{reason.InvalidReview, http.StatusBadRequest, err}
+	}
+	return pod, nil
 }

@@ -43,6 +43,7 @@ type extractor struct {
 	prefix string
 	label  string
 	keep   func(key string) bool
+	limit  int
 
 	mu   sync.Mutex
 	keys map[string]string
@@ -52,8 +53,8 @@ type extractor struct {
 // that Lanyard knows; the bound is for those that users may make up.
 const maxKeys = 64
 
-func newExtractor(prefix string, keep func(key string) bool) *extractor {
-	return &extractor{prefix: prefix, label: prefix + labelName, keep: keep, keys: map[string]string{}}
+func newExtractor(prefix string, keep func(key string) bool, limit int) *extractor {
+	return &extractor{prefix: prefix, label: prefix + labelName, keep: keep, limit: limit, keys: map[string]string{}}
 }
 
 // from turns what the reflector may hand over into an item. Items stay as they
@@ -81,8 +82,12 @@ func (e *extractor) item(meta *metav1.PartialObjectMetadata) *item {
 
 func (e *extractor) object(meta *metav1.PartialObjectMetadata) Object {
 	obj := Object{Labeled: meta.Labels[e.label] == labelValue}
+	if size := e.size(meta); e.limit > 0 && size > e.limit {
+		obj.Annotations, obj.TooLarge = map[string]string{}, size
+		return obj
+	}
 	for key, value := range meta.Annotations {
-		if !strings.HasPrefix(key, e.prefix) || e.keep != nil && !e.keep(key) {
+		if !e.keeps(key) {
 			continue
 		}
 		if obj.Annotations == nil {
@@ -91,6 +96,21 @@ func (e *extractor) object(meta *metav1.PartialObjectMetadata) Object {
 		obj.Annotations[e.key(key)] = strings.Clone(value)
 	}
 	return obj
+}
+
+func (e *extractor) keeps(key string) bool {
+	return strings.HasPrefix(key, e.prefix) && (e.keep == nil || e.keep(key))
+}
+
+// size counts the bytes of what would be kept.
+func (e *extractor) size(meta *metav1.PartialObjectMetadata) int {
+	size := 0
+	for key, value := range meta.Annotations {
+		if e.keeps(key) {
+			size += len(key) + len(value)
+		}
+	}
+	return size
 }
 
 // key returns the one copy of a key that all objects share.

@@ -63,6 +63,9 @@ type Object struct {
 	// Annotations are the kept annotations by their full keys, prefix included;
 	// nil when there are none. They are shared: callers must not change them.
 	Annotations map[string]string
+	// TooLarge is the size of the annotations, keys and values, where that is
+	// over Options.MaxBytes; Annotations is then empty, and not nil.
+	TooLarge int
 	// Labeled says whether the object carries the label <prefix>identity=enabled.
 	Labeled bool
 }
@@ -83,6 +86,10 @@ type Options struct {
 	// Identity says which of the kept annotations ask for an identity, so that
 	// their object should be labelled; see Counts.Unguarded. Nil means each does.
 	Identity func(key string) bool
+	// MaxBytes bounds what is kept of one object's annotations, keys and values
+	// together: users write them, and there is one memory for all. Zero means no
+	// bound. See Object.TooLarge.
+	MaxBytes int
 	// ReadTimeout bounds one live read. Zero means DefaultReadTimeout.
 	ReadTimeout time.Duration
 	// Recorder counts the lookups. Nil counts nothing.
@@ -121,7 +128,7 @@ func New(opts Options) (*Lookup, error) {
 	return &Lookup{
 		opts:     opts,
 		singular: strings.TrimSuffix(opts.Resource.Resource, "s"),
-		extract:  newExtractor(opts.Prefix, opts.Keep),
+		extract:  newExtractor(opts.Prefix, opts.Keep, opts.MaxBytes),
 		store:    newStore(opts.Identity),
 	}, nil
 }

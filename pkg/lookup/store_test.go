@@ -298,7 +298,7 @@ func wantCopy(t *testing.T, whole, part string) {
 
 func TestKeysThatUsersMakeUpAreNotKeptForEver(t *testing.T) {
 	t.Parallel()
-	e := newExtractor(prefix, nil)
+	e := newExtractor(prefix, nil, 0)
 	for i := range 10 * maxKeys {
 		key := fmt.Sprintf("%smade-up-%d", prefix, i)
 		obj := e.object(account("ns", "app", key, "x"))
@@ -363,6 +363,34 @@ func BenchmarkGet(b *testing.B) {
 					}
 				}
 			})
+		})
+	}
+}
+
+func TestAnObjectKeepsNoMoreThanItMay(t *testing.T) {
+	t.Parallel()
+	const limit = 64
+	for name, tt := range map[string]struct {
+		value string
+		want  Object
+	}{
+		"as much as it may": {strings.Repeat("x", limit-len(prefix+"a")), Object{Annotations: map[string]string{prefix + "a": strings.Repeat("x", limit-len(prefix+"a"))}}},
+		"a byte more":       {strings.Repeat("x", limit-len(prefix+"a")+1), Object{Annotations: map[string]string{}, TooLarge: limit + 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLookup(t, noReads(t), func(o *Options) { o.MaxBytes = limit })
+			fill(t, l, account("ns", "app", prefix+"a", tt.value, "example.com/other", strings.Repeat("y", 10*limit)))
+			got, source, err := l.Get(t.Context(), "ns", "app")
+			if err != nil || source != SourceCache {
+				t.Fatalf("got source %s and error %v", source, err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("object (-want +got):\n%s", diff)
+			}
+			if counts := l.Counts(); counts.Annotated != 1 {
+				t.Errorf("got %+v, want 1 annotated", counts)
+			}
 		})
 	}
 }

@@ -60,7 +60,7 @@ func (e *ConflictError) Error() string { return e.Err.Error() }
 func (e *ConflictError) Unwrap() error { return e.Err }
 
 // Create works out what a pod that is being created has to be given. Its error
-// is a *ConflictError.
+// is a *ConflictError, or wraps ErrTooLarge.
 func Create(pod *Pod, selection *annotations.Pod, injection *provider.Injection, keys *annotations.Keys) (Result, error) {
 	m := newMutation(pod, selection, injection, keys)
 	name, exists, err := m.chooseVolume()
@@ -88,15 +88,17 @@ func Create(pod *Pod, selection *annotations.Pod, injection *provider.Injection,
 	if !exists {
 		p.grow("/spec/volumes", pod.volumes, m.encodedVolume())
 	}
-	m.apply(&p, plans)
+	if err := m.apply(&p, plans); err != nil {
+		return Result{}, err
+	}
 	return m.result(p.bytes(), plans), nil
 }
 
 // AddEphemeral works out what new ephemeral containers of a running pod have
 // to be given: those that old, the pod before, does not have. A running pod's
 // volumes and annotations stay as they are, so its own volume has to hold what
-// the containers need.
-func AddEphemeral(pod, old *Pod, selection *annotations.Pod, injection *provider.Injection, keys *annotations.Keys) Result {
+// the containers need. Its error wraps ErrTooLarge.
+func AddEphemeral(pod, old *Pod, selection *annotations.Pod, injection *provider.Injection, keys *annotations.Keys) (Result, error) {
 	m := newMutation(pod, selection, injection, keys)
 	var plans []plan
 	name, ready := m.runningVolume()
@@ -113,8 +115,10 @@ func AddEphemeral(pod, old *Pod, selection *annotations.Pod, injection *provider
 		plans = m.append(plans, c)
 	}
 	var p patch
-	m.apply(&p, plans)
-	return m.result(p.bytes(), plans)
+	if err := m.apply(&p, plans); err != nil {
+		return Result{}, err
+	}
+	return m.result(p.bytes(), plans), nil
 }
 
 // mutation is one pod on its way.

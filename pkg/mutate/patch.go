@@ -4,6 +4,7 @@
 package mutate
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -112,7 +113,7 @@ func (p *patch) annotations(pod *Pod, add []annotation) {
 }
 
 // apply writes what each plan gives its container.
-func (m *mutation) apply(p *patch, plans []plan) {
+func (m *mutation) apply(p *patch, plans []plan) error {
 	mount := m.encodedMount()
 	for _, plan := range plans {
 		c := plan.container
@@ -125,7 +126,11 @@ func (m *mutation) apply(p *patch, plans []plan) {
 			variables[i] = encodedVariable(v)
 		}
 		p.grow(path+"/env", c.env, variables...)
+		if len(p.buf) > maxPatchBytes {
+			return fmt.Errorf("%w: what its containers would be given is over %d bytes", ErrTooLarge, maxPatchBytes)
+		}
 	}
+	return nil
 }
 
 // The encodings below name their members in the order of the API's own, and

@@ -9,6 +9,7 @@ package mutate
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -24,6 +25,17 @@ const (
 	containers          = "containers"
 	ephemeralContainers = "ephemeralContainers"
 )
+
+// Bounds of what is worked on. An apiserver stores objects of up to 1.5 MiB,
+// but sends larger ones to be admitted; a pod of very many tiny containers must
+// not fill the webhook's memory.
+const (
+	maxElements   = 32768   // containers, variables, mounts and volumes together
+	maxPatchBytes = 3 << 19 // 1.5 MiB
+)
+
+// ErrTooLarge is in the error for a pod that is over the bounds.
+var ErrTooLarge = errors.New("the pod is larger than an API server stores")
 
 // Pod is what the decision needs of a pod. It refers to the JSON it was read
 // from.
@@ -123,8 +135,9 @@ func ParsePod(raw []byte, keys *annotations.Keys) (*Pod, error) {
 // reader fills a Pod on its way through the JSON.
 type reader struct {
 	*rawjson.Scanner
-	keys *annotations.Keys
-	pod  Pod
+	keys     *annotations.Keys
+	pod      Pod
+	elements int
 }
 
 // in says under which name an error was found.
@@ -218,6 +231,9 @@ func (r *reader) list(element func(index int) error) (list, error) {
 	start, l := r.Offset(), list{present: true}
 	err := r.Array(func(i int) error {
 		l.count++
+		if r.elements++; r.elements > maxElements {
+			return fmt.Errorf("%w: it has more than %d containers, variables, mounts and volumes", ErrTooLarge, maxElements)
+		}
 		if err := element(i); err != nil {
 			return fmt.Errorf("[%d]: %w", i, err)
 		}

@@ -35,10 +35,15 @@ const (
 	ForeignInjection Reason = "foreign_injection"
 	// VolumeNameTaken: both names of the token volume are the user's.
 	VolumeNameTaken Reason = "volume_name_taken"
+	// TooLarge: the pod has more containers, or would get more, than an
+	// apiserver stores.
+	TooLarge Reason = "too_large"
 	// ServiceAccountNotFound: the pod's service account does not exist.
 	ServiceAccountNotFound Reason = "serviceaccount_not_found"
 	// LookupFailed: the service account or the namespace could not be read.
 	LookupFailed Reason = "lookup_failed"
+	// Overloaded: too many other reviews were being decided about.
+	Overloaded Reason = "overloaded"
 	// InvalidReview: the request is no admission review of the expected kind.
 	InvalidReview Reason = "invalid_review"
 	// InternalError: a fault of the program itself.
@@ -73,8 +78,8 @@ const (
 func All() []Reason {
 	return []Reason{
 		Injected, AlreadyInjected, NoIdentity, OptedOut, MirrorPod, NoContainer,
-		InvalidAnnotation, IdentityNotAllowed, ForeignInjection, VolumeNameTaken,
-		ServiceAccountNotFound, LookupFailed, InvalidReview, InternalError,
+		InvalidAnnotation, IdentityNotAllowed, ForeignInjection, VolumeNameTaken, TooLarge,
+		ServiceAccountNotFound, LookupFailed, Overloaded, InvalidReview, InternalError,
 		Labeled, Valid,
 		MountPathTaken, EnvironmentTaken, EnvironmentShadowed,
 		ContainerNotSelected, ContainerNotFound, VolumeMissing,

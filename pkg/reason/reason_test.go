@@ -60,7 +60,7 @@ func TestReasonsKeepTheirWords(t *testing.T) {
 		"already_injected", "container_not_found", "container_not_selected", "environment_shadowed", "environment_taken",
 		"foreign_injection", "identity_not_allowed", "injected", "internal_error", "invalid_annotation", "invalid_review",
 		"labeled", "lookup_failed", "mirror_pod", "mount_path_taken", "no_container", "no_identity", "opted_out",
-		"serviceaccount_not_found", "valid", "volume_missing", "volume_name_taken",
+		"overloaded", "serviceaccount_not_found", "too_large", "valid", "volume_missing", "volume_name_taken",
 	}
 	got := reason.All()
 	slices.Sort(got)

@@ -111,6 +111,7 @@ func newLookups(config *rest.Config, o *options.Completed, recorder *metrics.Rec
 		Client:   client,
 		Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"},
 		Prefix:   keys.Prefix,
+		MaxBytes: keys.MaxServiceAccountBytes(),
 		Identity: func(key string) bool { return keys.AskForIdentity(map[string]string{key: ""}) },
 		Recorder: recorder,
 		Logger:   log.WithName("serviceaccounts"),
@@ -138,7 +139,7 @@ func register(server webhook.Server, o *options.Completed, accounts, namespaces 
 		mutateServiceAccountPath:   &injector.Labels{Keys: &o.Keys, Expecter: accounts},
 		validateServiceAccountPath: &injector.Validator{Cluster: cluster},
 	} {
-		server.Register(path, &admission.Handler{Decider: decider, Recorder: recorder, Logger: log.WithName("admission")})
+		server.Register(path, admission.NewHandler(decider, recorder, log.WithName("admission")))
 	}
 }
 
