@@ -251,9 +251,12 @@ func (m *mutation) missingAnnotations() ([]annotation, error) {
 // foreign refuses the pod for an annotation that is not as Lanyard would write
 // it. A credential file is not shown: it would be logged.
 func (m *mutation) foreign(a annotation, got string) error {
-	const advice = "take out what was injected into the pod that this one was copied from"
+	const (
+		advice   = "take out what was injected into the pod that this one was copied from"
+		maxShown = 64 // more than Lanyard writes
+	)
 	path := field.NewPath("metadata", "annotations").Key(a.key)
-	err := field.Invalid(path, got, fmt.Sprintf("is written by Lanyard alone, and for this pod's service account it would be %q; %s", a.value, advice))
+	err := field.Invalid(path, got[:min(len(got), maxShown)], fmt.Sprintf("is written by Lanyard alone, and for this pod's service account it would be %q; %s", a.value, advice))
 	if a.key == m.keys.GCPCredentials {
 		err = field.Forbidden(path, "is written by Lanyard alone, and for this pod's service account it would be another; "+advice)
 	}
