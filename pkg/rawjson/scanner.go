@@ -9,9 +9,11 @@ package rawjson
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/bits"
 )
 
 // maxDepth is encoding/json's own limit of nesting.
@@ -60,21 +62,14 @@ func (s *Scanner) Kind() Kind {
 	if s.pos == len(s.data) {
 		return Invalid
 	}
-	switch c := s.data[s.pos]; {
-	case c == '{':
-		return Object
-	case c == '[':
-		return Array
-	case c == '"':
-		return String
-	case c == 't' || c == 'f':
-		return Bool
-	case c == 'n':
-		return Null
-	case c == '-' || '0' <= c && c <= '9':
-		return Number
-	}
-	return Invalid
+	return kinds[s.data[s.pos]]
+}
+
+// kinds tells a value by its first byte.
+var kinds = [256]Kind{
+	'{': Object, '[': Array, '"': String, 't': Bool, 'f': Bool, 'n': Null, '-': Number,
+	'0': Number, '1': Number, '2': Number, '3': Number, '4': Number,
+	'5': Number, '6': Number, '7': Number, '8': Number, '9': Number,
 }
 
 // Object walks through the members of the object, or of the null, that comes
@@ -95,13 +90,18 @@ func (s *Scanner) Object(member func(key []byte) error) error {
 		if err != nil {
 			return err
 		}
-		s.space()
-		if s.pos == len(s.data) || s.data[s.pos] != ':' {
-			return s.want(`":"`)
-		}
-		s.pos++
-		if err := s.value(func() error { return member(key) }); err != nil {
+		if err := s.colon(); err != nil {
 			return err
+		}
+		s.space()
+		start := s.pos
+		if err := member(key); err != nil {
+			return err
+		}
+		if s.pos == start {
+			if err := s.Skip(); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -116,8 +116,15 @@ func (s *Scanner) Array(element func(index int) error) error {
 		if closed, err := s.next(']', i == 0); closed || err != nil {
 			return err
 		}
-		if err := s.value(func() error { return element(i) }); err != nil {
+		s.space()
+		start := s.pos
+		if err := element(i); err != nil {
 			return err
+		}
+		if s.pos == start {
+			if err := s.Skip(); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -168,9 +175,9 @@ func (s *Scanner) End() error {
 func (s *Scanner) Skip() error {
 	switch s.Kind() {
 	case Object:
-		return s.Object(func([]byte) error { return nil })
+		return s.skipObject()
 	case Array:
-		return s.Array(func(int) error { return nil })
+		return s.skipArray()
 	case String:
 		_, err := s.skipString()
 		return err
@@ -187,19 +194,73 @@ func (s *Scanner) Skip() error {
 	return s.want("a value")
 }
 
+// skipObject and skipArray are Object and Array without a callback: most of a
+// text is passed over.
+func (s *Scanner) skipObject() error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		if closed, err := s.next('}', first); closed || err != nil {
+			return err
+		}
+		if s.Kind() != String {
+			return s.want("the name of a member")
+		}
+		if _, err := s.skipString(); err != nil {
+			return err
+		}
+		if err := s.colon(); err != nil {
+			return err
+		}
+		if err := s.Skip(); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Scanner) skipArray() error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		if closed, err := s.next(']', first); closed || err != nil {
+			return err
+		}
+		if err := s.Skip(); err != nil {
+			return err
+		}
+	}
+}
+
 // open enters an object or array; it is done at once for a null.
 func (s *Scanner) open(kind Kind) (done bool, err error) {
 	switch s.Kind() {
 	case Null:
 		return true, s.literal("null")
 	case kind:
-		s.pos++
-		if s.depth++; s.depth > maxDepth {
-			return true, fmt.Errorf("at byte %d: nested deeper than %d", s.pos, maxDepth)
-		}
-		return false, nil
+		return false, s.enter()
 	}
 	return true, s.want(kind.String())
+}
+
+// enter moves past an opening bracket.
+func (s *Scanner) enter() error {
+	s.pos++
+	if s.depth++; s.depth > maxDepth {
+		return fmt.Errorf("at byte %d: nested deeper than %d", s.pos, maxDepth)
+	}
+	return nil
+}
+
+// colon moves past the colon between a name and its value.
+func (s *Scanner) colon() error {
+	s.space()
+	if s.pos == len(s.data) || s.data[s.pos] != ':' {
+		return s.want(`":"`)
+	}
+	s.pos++
+	return nil
 }
 
 // next moves to the next member or element, or past the closing bracket.
@@ -222,35 +283,23 @@ func (s *Scanner) next(closing byte, first bool) (closed bool, err error) {
 	return true, s.want(fmt.Sprintf(`"," or %q`, closing))
 }
 
-// value lets read have the value that comes next, and passes over it where
-// read did not touch it.
-func (s *Scanner) value(read func() error) error {
-	s.space()
-	start := s.pos
-	if err := read(); err != nil {
-		return err
+func (s *Scanner) space() {
+	// An apiserver writes none.
+	for s.pos < len(s.data) && s.data[s.pos] <= ' ' && isSpace(s.data[s.pos]) {
+		s.pos++
 	}
-	if s.pos == start {
-		return s.Skip()
-	}
-	return nil
 }
 
-func (s *Scanner) space() {
-	for s.pos < len(s.data) {
-		switch s.data[s.pos] {
-		case ' ', '\t', '\n', '\r':
-			s.pos++
-		default:
-			return
-		}
-	}
-}
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
 // skipString passes over a string and says whether anything in it is written
 // other than as itself: escapes, and bytes that are not UTF-8.
 func (s *Scanner) skipString() (escaped bool, err error) {
 	for i := s.pos + 1; i < len(s.data); i++ {
+		i += plainLength(s.data[i:])
+		if i == len(s.data) {
+			break
+		}
 		switch c := s.data[i]; {
 		case c == '"':
 			s.pos = i + 1
@@ -272,6 +321,32 @@ func (s *Scanner) skipString() (escaped bool, err error) {
 	}
 	s.pos = len(s.data)
 	return false, s.want("the end of a string")
+}
+
+// plainLength is the number of bytes at the start of data that stand for
+// themselves in a string: ASCII, and no quote, backslash or control character.
+// Eight bytes are looked at in one step, each in its own lane of a word.
+func plainLength(data []byte) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	n := 0
+	for ; len(data)-n >= 8; n += 8 {
+		word := binary.LittleEndian.Uint64(data[n:])
+		quote := word ^ '"'*ones
+		backslash := word ^ '\\'*ones
+		// A lane's highest bit is set where the lane is zero (quote, backslash)
+		// or below a space. A lane above a hit may be set too, the lowest is
+		// right; a byte from 0x80 is a hit by itself.
+		hits := ((quote-ones)&^quote | (backslash-ones)&^backslash | (word-' '*ones)&^word | word) & highs
+		if hits != 0 {
+			return n + bits.TrailingZeros64(hits)/8
+		}
+	}
+	for ; n < len(data); n++ {
+		if c := data[n]; c < ' ' || c == '"' || c == '\\' || c >= 0x80 {
+			break
+		}
+	}
+	return n
 }
 
 // escapeLength is the length of the escape sequence at the start of data, or 0.
