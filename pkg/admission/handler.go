@@ -59,6 +59,7 @@ type Recorder interface {
 // NewHandler.
 type Handler struct {
 	decider  Decider
+	reader   ObjectReader // the decider, where it is one
 	recorder Recorder
 	log      logr.Logger
 	inFlight *semaphore.Weighted
@@ -67,7 +68,8 @@ type Handler struct {
 // NewHandler gives a Handler that asks decider and counts with recorder. The
 // logger gets one line for every answer but an untroubled one.
 func NewHandler(decider Decider, recorder Recorder, log logr.Logger) *Handler {
-	return &Handler{decider: decider, recorder: recorder, log: log, inFlight: semaphore.NewWeighted(maxInFlightBytes)}
+	reader, _ := decider.(ObjectReader)
+	return &Handler{decider: decider, reader: reader, recorder: recorder, log: log, inFlight: semaphore.NewWeighted(maxInFlightBytes)}
 }
 
 // ServeHTTP answers one review. What is no review gets a 4xx; every review
@@ -87,7 +89,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.reject(w, start, code, err)
 		return
 	}
-	request, err := parseReview(body)
+	request, err := parseReview(body, h.reader)
 	if err != nil {
 		h.reject(w, start, http.StatusBadRequest, err)
 		return

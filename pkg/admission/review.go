@@ -42,6 +42,18 @@ type Request struct {
 	// Object and OldObject are JSON objects; OldObject is nil on Create. They
 	// are parts of the review and valid until the request is answered.
 	Object, OldObject []byte
+	// Read is what the Decider read of Object, where it is an ObjectReader, and
+	// ReadErr why it could not.
+	Read    any
+	ReadErr error
+}
+
+// ObjectReader is a Decider that reads the request's object by itself, on the
+// one way through the review: nothing has to look at the object twice.
+type ObjectReader interface {
+	// ReadObject reads the object that the scanner stands before. If it fails,
+	// the request is decided about nevertheless.
+	ReadObject(s *rawjson.Scanner) (any, error)
 }
 
 // Response is a decision.
@@ -68,8 +80,9 @@ type Denial struct {
 	Message string
 }
 
-// parseReview reads an AdmissionReview with a request in it.
-func parseReview(body []byte) (*Request, error) {
+// parseReview reads an AdmissionReview with a request in it. reader, where
+// there is one, reads the request's object.
+func parseReview(body []byte, reader ObjectReader) (*Request, error) {
 	s := rawjson.New(body)
 	if s.Kind() == rawjson.Invalid && len(body) == 0 {
 		return nil, errors.New("got an empty body, want an AdmissionReview")
@@ -87,7 +100,7 @@ func parseReview(body []byte) (*Request, error) {
 			gotKind, err = text(s)
 		case "request":
 			if s.Kind() == rawjson.Object {
-				request, err = parseRequest(s)
+				request, err = parseRequest(s, reader)
 			}
 		}
 		return err
@@ -108,7 +121,7 @@ func parseReview(body []byte) (*Request, error) {
 	return request, request.validate()
 }
 
-func parseRequest(s *rawjson.Scanner) (*Request, error) {
+func parseRequest(s *rawjson.Scanner, reader ObjectReader) (*Request, error) {
 	var r Request
 	err := s.Object(func(key []byte) (err error) {
 		switch string(key) {
@@ -125,7 +138,7 @@ func parseRequest(s *rawjson.Scanner) (*Request, error) {
 		case "name":
 			r.Name, err = text(s)
 		case "object":
-			r.Object, err = object(s)
+			err = r.readObject(s, reader)
 		case "oldObject":
 			r.OldObject, err = object(s)
 		}
@@ -166,6 +179,21 @@ func (r *Request) validate() error {
 func text(s *rawjson.Scanner) (string, error) {
 	value, err := s.String()
 	return string(value), err
+}
+
+// readObject has the object read, and passes over what could not be.
+func (r *Request) readObject(s *rawjson.Scanner, reader ObjectReader) (err error) {
+	if reader == nil || s.Kind() != rawjson.Object {
+		r.Object, err = object(s)
+		return err
+	}
+	start, offset := s.Mark(), s.Offset()
+	if r.Read, r.ReadErr = reader.ReadObject(s); r.ReadErr != nil {
+		s.Return(start)
+		err = s.Skip()
+	}
+	r.Object = s.Since(offset)
+	return err
 }
 
 // object gives the bytes of an object, nil for a null.

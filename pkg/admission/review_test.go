@@ -28,7 +28,7 @@ func FuzzParseReview(f *testing.F) {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		got, err := parseReview(body)
+		got, err := parseReview(body, nil)
 		if !json.Valid(body) {
 			if err == nil {
 				t.Errorf("malformed JSON was accepted")

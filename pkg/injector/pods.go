@@ -13,6 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
+	"github.com/lanyard-dev/lanyard/pkg/rawjson"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
@@ -60,7 +61,7 @@ func (p *Pods) decide(ctx context.Context, request *admission.Request) (admissio
 	if !p.decidesAbout(request) {
 		return admission.Response{}, unexpected(request, "CREATE of v1 pods or UPDATE of v1 pods/ephemeralcontainers")
 	}
-	pod, refused := p.parse(request.Object)
+	pod, refused := p.pod(request)
 	if refused != nil {
 		return admission.Response{}, refused
 	}
@@ -81,7 +82,7 @@ func (p *Pods) decide(ctx context.Context, request *admission.Request) (admissio
 	if refused != nil {
 		return admission.Response{}, refused
 	}
-	podName := request.Namespace + "/" + pod.Name
+	podName := request.Namespace + "/" + pod.Name()
 	if identity == nil {
 		response := admission.Response{Reason: reason.NoIdentity}
 		if len(errs) > 0 {
@@ -132,13 +133,13 @@ func (p *Pods) inject(request *admission.Request, pod *mutate.Pod, selection *an
 func (p *Pods) mutate(request *admission.Request, pod *mutate.Pod, selection *annotations.Pod, injection *provider.Injection) (result mutate.Result, refused *refusal) {
 	var err error
 	if request.SubResource == EphemeralContainers {
-		old, refused := p.parse(request.OldObject)
+		old, refused := checked(mutate.ParsePod(request.OldObject, p.Keys))
 		if refused != nil {
 			return result, refused
 		}
-		result, err = mutate.AddEphemeral(pod, old, selection, injection, p.Keys)
+		result, err = mutate.AddEphemeral(pod, old, selection, mutate.NewAddition(injection, p.Keys))
 	} else {
-		result, err = mutate.Create(pod, selection, injection, p.Keys)
+		result, err = mutate.Create(pod, selection, mutate.NewAddition(injection, p.Keys))
 	}
 	if err == nil {
 		return result, nil
@@ -147,11 +148,25 @@ func (p *Pods) mutate(request *admission.Request, pod *mutate.Pod, selection *an
 	if conflict, ok := errors.AsType[*mutate.ConflictError](err); ok {
 		why = conflict.Reason
 	}
-	return result, &refusal{why, http.StatusBadRequest, fmt.Errorf("pod %q: %w", request.Namespace+"/"+pod.Name, err)}
+	return result, &refusal{why, http.StatusBadRequest, fmt.Errorf("pod %q: %w", request.Namespace+"/"+pod.Name(), err)}
 }
 
-func (p *Pods) parse(object []byte) (*mutate.Pod, *refusal) {
-	pod, err := mutate.ParsePod(object, p.Keys)
+// ReadObject implements admission.ObjectReader.
+func (p *Pods) ReadObject(s *rawjson.Scanner) (any, error) { return mutate.ReadPod(s, p.Keys) }
+
+// pod gives the request's pod, which is read already if it came over HTTP.
+func (p *Pods) pod(request *admission.Request) (*mutate.Pod, *refusal) {
+	if request.ReadErr != nil {
+		return checked(nil, request.ReadErr)
+	}
+	if pod, ok := request.Read.(*mutate.Pod); ok {
+		return pod, nil
+	}
+	return checked(mutate.ParsePod(request.Object, p.Keys))
+}
+
+// checked refuses what is no pod.
+func checked(pod *mutate.Pod, err error) (*mutate.Pod, *refusal) {
 	switch {
 	case errors.Is(err, mutate.ErrTooLarge):
 		return nil, &refusal{reason.TooLarge, http.StatusBadRequest, err}

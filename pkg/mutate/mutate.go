@@ -4,6 +4,7 @@
 package mutate
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,8 +62,8 @@ func (e *ConflictError) Unwrap() error { return e.Err }
 
 // Create works out what a pod that is being created has to be given. Its error
 // is a *ConflictError, or wraps ErrTooLarge.
-func Create(pod *Pod, selection *annotations.Pod, injection *provider.Injection, keys *annotations.Keys) (Result, error) {
-	m := newMutation(pod, selection, injection, keys)
+func Create(pod *Pod, selection *annotations.Pod, addition *Addition) (Result, error) {
+	m := mutation{Addition: addition, pod: pod, selection: selection}
 	name, exists, err := m.chooseVolume()
 	if err != nil {
 		return Result{}, err
@@ -73,7 +74,7 @@ func Create(pod *Pod, selection *annotations.Pod, injection *provider.Injection,
 		return Result{}, err
 	}
 	m.findUnknownNames()
-	var plans []plan
+	plans := make([]plan, 0, len(pod.containers))
 	for i := range pod.containers {
 		// The apiserver refuses ephemeral containers in a new pod.
 		if pod.containers[i].field != ephemeralContainers {
@@ -86,7 +87,7 @@ func Create(pod *Pod, selection *annotations.Pod, injection *provider.Injection,
 	var p patch
 	p.annotations(pod, missing)
 	if !exists {
-		p.grow("/spec/volumes", pod.volumes, m.encodedVolume())
+		p.grow([]byte("/spec/volumes"), pod.volumes, newElements(m.encodedVolume(name)))
 	}
 	if err := m.apply(&p, plans); err != nil {
 		return Result{}, err
@@ -98,8 +99,8 @@ func Create(pod *Pod, selection *annotations.Pod, injection *provider.Injection,
 // to be given: those that old, the pod before, does not have. A running pod's
 // volumes and annotations stay as they are, so its own volume has to hold what
 // the containers need. Its error wraps ErrTooLarge.
-func AddEphemeral(pod, old *Pod, selection *annotations.Pod, injection *provider.Injection, keys *annotations.Keys) (Result, error) {
-	m := newMutation(pod, selection, injection, keys)
+func AddEphemeral(pod, old *Pod, selection *annotations.Pod, addition *Addition) (Result, error) {
+	m := mutation{Addition: addition, pod: pod, selection: selection}
 	var plans []plan
 	name, ready := m.runningVolume()
 	m.volume = name
@@ -108,7 +109,7 @@ func AddEphemeral(pod, old *Pod, selection *annotations.Pod, injection *provider
 		if c.field != ephemeralContainers || old.hasEphemeral(c.name) {
 			continue
 		}
-		if !ready && m.selection.Selects(c.name) {
+		if !ready && m.selects(c) {
 			m.find(reason.VolumeMissing, c, "the running pod has no volume for its service account's identity of today, and cannot get one; create the pod anew to use it")
 			continue
 		}
@@ -123,34 +124,41 @@ func AddEphemeral(pod, old *Pod, selection *annotations.Pod, injection *provider
 
 // mutation is one pod on its way.
 type mutation struct {
+	*Addition
 	pod       *Pod
 	selection *annotations.Pod
-	injection *provider.Injection
-	keys      *annotations.Keys
 	volume    string // the name of the token volume
 	findings  []Finding
-	added     []string // providers
-}
-
-func newMutation(pod *Pod, selection *annotations.Pod, injection *provider.Injection, keys *annotations.Keys) *mutation {
-	return &mutation{pod: pod, selection: selection, injection: injection, keys: keys}
+	added     uint // providers, by their index, a bit for each
 }
 
 // plan is what one container is given.
 type plan struct {
-	container *container
-	mount     bool
-	variables []provider.Variable
+	container   *container
+	mount       bool
+	environment elements
+}
+
+func (m *mutation) selects(c *container) bool {
+	if len(m.selection.Containers) == 0 && len(m.selection.SkipContainers) == 0 {
+		return true
+	}
+	return m.selection.Selects(string(c.name))
 }
 
 func (m *mutation) find(r reason.Reason, c *container, format string, args ...any) {
-	m.findings = append(m.findings, Finding{Reason: r, Container: c.name, Detail: fmt.Sprintf(format, args...)})
+	m.findings = append(m.findings, Finding{Reason: r, Container: string(c.name), Detail: fmt.Sprintf(format, args...)})
 }
 
 // result sums up. A container's finding speaks for the pod only where no
 // container has an identity.
 func (m *mutation) result(patch []byte, plans []plan) Result {
-	r := Result{Patch: patch, Providers: slices.Compact(slices.Sorted(slices.Values(m.added))), Findings: m.findings}
+	r := Result{Patch: patch, Findings: m.findings}
+	for i := range m.injection.Providers {
+		if m.added&(1<<i) != 0 {
+			r.Providers = append(r.Providers, m.injection.Providers[i].Name)
+		}
+	}
 	switch {
 	case patch != nil:
 		r.Reason = reason.Injected
@@ -201,43 +209,22 @@ func (m *mutation) holds(v volume) bool {
 			return false
 		}
 		if p.CredentialFile.Path != "" &&
-			!slices.Contains(v.files, fileSource{fieldPath: m.credentialFieldPath(), path: p.CredentialFile.Path}) {
+			!slices.Contains(v.files, fileSource{fieldPath: m.credentialFieldPath, path: p.CredentialFile.Path}) {
 			return false
 		}
 	}
 	return true
 }
 
-// credentialFieldPath is the downward API's name of the annotation that holds
-// the credential file.
-func (m *mutation) credentialFieldPath() string {
-	return "metadata.annotations['" + m.keys.GCPCredentials + "']"
-}
-
-// annotation is one that Lanyard writes.
-type annotation struct{ key, value string }
-
 // missingAnnotations gives those of Lanyard's annotations that the pod does
 // not have. One that it has must be as Lanyard would write it: a pod that was
 // copied with the marks of another identity would be taken for injected.
 func (m *mutation) missingAnnotations() ([]annotation, error) {
-	names := make([]string, len(m.injection.Providers))
-	credentials := ""
-	for i, p := range m.injection.Providers {
-		names[i] = p.Name
-		if p.CredentialFile.Path != "" {
-			credentials = p.CredentialFile.Content
-		}
-	}
-	wanted := []annotation{
-		{m.keys.Injected, strings.Join(names, ",")},
-		{m.keys.IdentityHash, m.injection.Hash},
-	}
-	if credentials != "" {
-		wanted = append(wanted, annotation{m.keys.GCPCredentials, credentials})
+	if len(m.pod.Annotations) == 0 {
+		return m.annotations, nil
 	}
 	var missing []annotation
-	for _, a := range wanted {
+	for _, a := range m.annotations {
 		switch got, exists := m.pod.Annotations[a.key]; {
 		case !exists:
 			missing = append(missing, a)
@@ -267,85 +254,113 @@ func (m *mutation) foreign(a annotation, got string) error {
 // annotations that no container has.
 func (m *mutation) findUnknownNames() {
 	for _, name := range slices.Concat(m.selection.Containers, m.selection.SkipContainers) {
-		if !slices.ContainsFunc(m.pod.containers, func(c container) bool { return c.name == name }) {
-			m.find(reason.ContainerNotFound, &container{name: name}, "an annotation names it, but the pod has no such container")
+		if !slices.ContainsFunc(m.pod.containers, func(c container) bool { return string(c.name) == name }) {
+			m.find(reason.ContainerNotFound, &container{name: []byte(name)}, "an annotation names it, but the pod has no such container")
 		}
 	}
 }
 
 // append adds the container's plan, unless the container is left out.
 func (m *mutation) append(plans []plan, c *container) []plan {
-	if !m.selection.Selects(c.name) {
+	if !m.selects(c) {
 		m.find(reason.ContainerNotSelected, c, "the pod's annotations leave it out")
 		return plans
 	}
 	takesPart := false
-	var added []string
-	p := plan{container: c}
+	var groups, added uint // a bit for each
+	first := 0             // the provider's first group
 	for i := range m.injection.Providers {
-		prov := &m.injection.Providers[i]
-		add, ok := m.variables(c, prov)
-		if !ok {
-			continue
+		p := &m.injection.Providers[i]
+		add, ok := m.missingGroups(c, p, first)
+		takesPart = takesPart || ok
+		if add != 0 {
+			added |= 1 << i
 		}
-		takesPart = true
-		if len(add) > 0 {
-			added = append(added, prov.Name)
-		}
-		p.variables = append(p.variables, add...)
+		groups |= add
+		first += 1 + len(p.Settings)
 	}
 	if !takesPart {
 		return plans
 	}
-	mounted, taken := c.at(m.injection.MountPath, m.volume, m.pod.Windows)
+	mounted, taken := m.pod.at(c, m.injection.MountPath, m.volume)
 	if taken != nil {
 		m.find(reason.MountPathTaken, c, "the token mount path is taken by %v; it gets no identity", taken)
 		return plans
 	}
-	p.mount = !mounted
-	m.added = append(m.added, added...)
-	return append(plans, p)
+	m.added |= added
+	return append(plans, plan{container: c, mount: !mounted, environment: m.environmentOf(groups)})
 }
 
-// variables gives what the container lacks of a provider's variables, and
-// whether it takes part: a container that sets a credential variable to
-// something of its own does not.
-func (m *mutation) variables(c *container, p *provider.Provider) (add []provider.Variable, ok bool) {
-	var set, same []string
-	for _, v := range p.Credentials {
-		if got, exists := c.variable(v.Name); exists {
-			set = append(set, v.Name)
-			if !got.derived && string(got.value) == v.Value {
-				same = append(same, v.Name)
-			}
+// environmentOf gives the variables of groups, a bit for each.
+func (m *mutation) environmentOf(groups uint) elements {
+	if groups == 1<<len(m.groups)-1 {
+		return m.environment
+	}
+	var each [][]byte
+	for i := range m.groups {
+		if groups&(1<<i) != 0 {
+			each = append(each, m.groups[i].elements.each...)
 		}
 	}
-	if len(set) > 0 && len(same) < len(p.Credentials) {
+	return newElements(each...)
+}
+
+// missingGroups gives those of a provider's groups that the container lacks, a
+// bit for each, and whether the container takes part: one that sets a
+// credential variable to something of its own does not.
+func (m *mutation) missingGroups(c *container, p *provider.Provider, first int) (groups uint, ok bool) {
+	set, same := m.credentials(c, p)
+	if len(set) > 0 && same < len(p.Credentials) {
 		m.find(reason.EnvironmentTaken, c, "it sets %s itself and keeps its own %s credentials", strings.Join(set, ", "), p.Name)
-		return nil, false
+		return 0, false
 	}
 	if len(set) == 0 {
-		add = append(add, p.Credentials...)
+		groups |= 1 << first
 	}
-	for _, group := range p.Settings {
-		if !slices.ContainsFunc(group, func(v provider.Variable) bool { _, exists := c.variable(v.Name); return exists }) {
-			add = append(add, group...)
+	for i, variables := range p.Settings {
+		if !m.setsAny(c, variables) {
+			groups |= 1 << (first + 1 + i)
 		}
 	}
 	var shadows []string
 	for _, name := range p.Shadowing {
-		if _, exists := c.variable(name); exists {
+		if m.pod.variable(c, name) != nil {
 			shadows = append(shadows, name)
 		}
 	}
 	if len(shadows) > 0 {
 		m.find(reason.EnvironmentShadowed, c, "it sets %s, which SDKs may prefer to the injected %s identity", strings.Join(shadows, ", "), p.Name)
 	}
-	return add, true
+	return groups, true
 }
 
-func (p *Pod) hasEphemeral(name string) bool {
+// credentials names the provider's credential variables that the container
+// sets, and counts those that are as Lanyard would set them.
+func (m *mutation) credentials(c *container, p *provider.Provider) (set []string, same int) {
+	for _, v := range p.Credentials {
+		got := m.pod.variable(c, v.Name)
+		if got == nil {
+			continue
+		}
+		set = append(set, v.Name)
+		if !got.derived && string(got.value) == v.Value {
+			same++
+		}
+	}
+	return set, same
+}
+
+func (m *mutation) setsAny(c *container, variables []provider.Variable) bool {
+	for _, v := range variables {
+		if m.pod.variable(c, v.Name) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Pod) hasEphemeral(name []byte) bool {
 	return slices.ContainsFunc(p.containers, func(c container) bool {
-		return c.field == ephemeralContainers && c.name == name
+		return c.field == ephemeralContainers && bytes.Equal(c.name, name)
 	})
 }

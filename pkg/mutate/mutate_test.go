@@ -64,7 +64,7 @@ func parse(t *testing.T, pod string) *mutate.Pod {
 // add gives what Create adds to a pod.
 func add(t *testing.T, pod string, injection *provider.Injection) mutate.Result {
 	t.Helper()
-	result, err := mutate.Create(parse(t, pod), &annotations.Pod{}, injection, keysOf(t, annotations.DefaultPrefix))
+	result, err := mutate.Create(parse(t, pod), &annotations.Pod{}, mutate.NewAddition(injection, keysOf(t, annotations.DefaultPrefix)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,8 +118,8 @@ func TestAPodOfTheWrongShapeIsRefusedWithThePlace(t *testing.T) {
 		"volumes are an object":      {`{"spec":{"volumes":{}}}`, "pod: spec: volumes: at byte 19: got object, want array"},
 		"a volume is a string":       {`{"spec":{"volumes":[{},"v"]}}`, "pod: spec: volumes: [1]: at byte 23: got string, want object"},
 		"a volume's name is a list":  {`{"spec":{"volumes":[{"name":[]}]}}`, "pod: spec: volumes: [0]: name: at byte 28: got array, want string"},
-		"sources are a string":       {`{"spec":{"volumes":[{"projected":{"sources":"x"}}]}}`, "pod: spec: volumes: [0]: projected: at byte 44: got string, want array"},
-		"an audience is a number":    {`{"spec":{"volumes":[{"projected":{"sources":[{"serviceAccountToken":{"audience":1}}]}}]}}`, "pod: spec: volumes: [0]: projected: serviceAccountToken: at byte 80: got number, want string"},
+		"sources are a string":       {`{"spec":{"volumes":[{"name":"bound-sa-token","projected":{"sources":"x"}}]}}`, "pod: spec: volumes: [0]: projected: at byte 68: got string, want array"},
+		"an audience is a number":    {`{"spec":{"volumes":[{"projected":{"sources":[{"serviceAccountToken":{"audience":1}}]},"name":"bound-sa-token"}]}}`, "pod: spec: volumes: [0]: projected: serviceAccountToken: at byte 80: got number, want string"},
 		"a container is null's text": {`{"spec":{"containers":["null"]}}`, "pod: spec: containers: [0]: at byte 23: got string, want object"},
 		"env is a string":            {`{"spec":{"containers":[{},{"env":"x"}]}}`, "pod: spec: containers: [1]: env: at byte 33: got string, want array"},
 		"a value is an object":       {`{"spec":{"initContainers":[{},{"env":[{"name":"A","value":{}}]}]}}`, "pod: spec: initContainers: [1]: env: [0]: "},
@@ -207,7 +207,7 @@ func TestKeysUnderAnotherPrefixAreEscapedAndRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		result, err := mutate.Create(parsed, &annotations.Pod{}, withFile(), keys)
+		result, err := mutate.Create(parsed, &annotations.Pod{}, mutate.NewAddition(withFile(), keys))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -383,7 +383,7 @@ func TestTheVolumeIsTheUsualOneUnlessThatIsSomethingElse(t *testing.T) {
 			t.Parallel()
 			pod := `{"spec":{"volumes":[` + strings.Join(test.volumes, ",") + `],"containers":[{}]}}`
 			keys := keysOf(t, annotations.DefaultPrefix)
-			result, err := mutate.Create(parse(t, pod), &annotations.Pod{}, test.injection, keys)
+			result, err := mutate.Create(parse(t, pod), &annotations.Pod{}, mutate.NewAddition(test.injection, keys))
 			if test.mounts == "" {
 				var conflict *mutate.ConflictError
 				if !errors.As(err, &conflict) || conflict.Reason != reason.VolumeNameTaken || result.Patch != nil {
@@ -423,7 +423,7 @@ func TestMarksOfAnotherInjectionRefuseThePod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pod := parse(t, `{"metadata":{"annotations":{`+test.annotations+`}},"spec":{"containers":[{}]}}`)
-			result, err := mutate.Create(pod, &annotations.Pod{}, withFile(), keysOf(t, annotations.DefaultPrefix))
+			result, err := mutate.Create(pod, &annotations.Pod{}, mutate.NewAddition(withFile(), keysOf(t, annotations.DefaultPrefix)))
 			var conflict *mutate.ConflictError
 			if !errors.As(err, &conflict) || conflict.Reason != reason.ForeignInjection || result.Patch != nil {
 				t.Fatalf("got %v and %s, want a conflict", err, result.Patch)

@@ -5,10 +5,10 @@ package mutate
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/pkg/provider"
 	"github.com/lanyard-dev/lanyard/pkg/rawjson"
 )
 
@@ -34,45 +34,43 @@ const (
 	opOverhead = len(opStart) + len(opMiddle) + len(opEnd) + len(",")
 )
 
-// begin writes an operation up to its value.
-func (p *patch) begin(path string) {
+// begin writes an operation up to its value. Its path is put together from two.
+func (p *patch) begin(path []byte, last string) {
 	if len(p.buf) == 0 {
 		p.buf = append(p.buf, '[')
 	} else {
 		p.buf = append(p.buf, ',')
 	}
 	p.buf = append(p.buf, opStart...)
-	p.buf = append(p.buf, path...)
+	p.buf = append(append(p.buf, path...), last...)
 	p.buf = append(p.buf, opMiddle...)
 }
 
 func (p *patch) end() { p.buf = append(p.buf, opEnd...) }
 
-// grow adds elements, which are JSON, to the end of the list at path: one by
-// one, or with the list added whole, whichever is shorter.
-func (p *patch) grow(path string, l list, elements ...[]byte) {
-	if len(elements) == 0 {
+// grow adds elements to the end of the list at path: one by one, or with the
+// list added whole, whichever is shorter.
+func (p *patch) grow(path []byte, l list, add elements) {
+	n := len(add.each)
+	if n == 0 {
 		return
 	}
-	oneByOne := len(elements) * (opOverhead + len(path) + len("/-"))
-	whole := opOverhead + len(path) + len("[]") + len(l.elements) + len(elements)
+	oneByOne := n * (opOverhead + len(path) + len("/-"))
+	whole := opOverhead + len(path) + len("[]") + len(l.elements) + n
 	if l.present && oneByOne < whole {
-		for _, element := range elements {
-			p.begin(path + "/-")
+		for _, element := range add.each {
+			p.begin(path, "/-")
 			p.buf = append(p.buf, element...)
 			p.end()
 		}
 		return
 	}
-	p.begin(path)
+	p.begin(path, "")
 	p.buf = append(p.buf, '[')
-	p.buf = append(p.buf, l.elements...)
-	for i, element := range elements {
-		if i > 0 || l.count > 0 {
-			p.buf = append(p.buf, ',')
-		}
-		p.buf = append(p.buf, element...)
+	if l.count > 0 {
+		p.buf = append(append(p.buf, l.elements...), ',')
 	}
+	p.buf = append(p.buf, add.all...)
 	p.buf = append(p.buf, ']')
 	p.end()
 }
@@ -85,16 +83,16 @@ func (p *patch) annotations(pod *Pod, add []annotation) {
 	if pod.hasAnnotations {
 		for _, a := range add {
 			// "/" in a key is "~1" in a JSON Pointer (RFC 6901); a key has no "~".
-			p.begin("/metadata/annotations/" + strings.ReplaceAll(a.key, "/", "~1"))
+			p.begin([]byte("/metadata/annotations/"), strings.ReplaceAll(a.key, "/", "~1"))
 			p.buf = rawjson.AppendString(p.buf, a.value)
 			p.end()
 		}
 		return
 	}
 	if pod.hasMetadata {
-		p.begin("/metadata/annotations")
+		p.begin([]byte("/metadata/annotations"), "")
 	} else {
-		p.begin("/metadata")
+		p.begin([]byte("/metadata"), "")
 		p.buf = append(p.buf, `{"annotations":`...)
 	}
 	separator := byte('{')
@@ -114,69 +112,23 @@ func (p *patch) annotations(pod *Pod, add []annotation) {
 
 // apply writes what each plan gives its container.
 func (m *mutation) apply(p *patch, plans []plan) error {
-	mount := m.encodedMount()
-	for _, plan := range plans {
+	mount := newElements(m.encodedMount(m.volume))
+	p.buf = slices.Grow(p.buf, len(plans)*(len(m.environment.all)+len(mount.all)+4*opOverhead)+len(m.environment.all))
+	path := make([]byte, 0, 64)
+	for i := range plans {
+		plan := &plans[i]
 		c := plan.container
-		path := "/spec/" + c.field + "/" + strconv.Itoa(c.index)
+		path = append(append(append(path[:0], "/spec/"...), c.field...), '/')
+		path = strconv.AppendInt(path, int64(c.index), 10)
 		if plan.mount {
-			p.grow(path+"/volumeMounts", c.mounts, mount)
+			p.grow(append(path, "/volumeMounts"...), c.mounts, mount)
 		}
-		variables := make([][]byte, len(plan.variables))
-		for i, v := range plan.variables {
-			variables[i] = encodedVariable(v)
+		if plan.environment.all != nil {
+			p.grow(append(path, "/env"...), c.env, plan.environment)
 		}
-		p.grow(path+"/env", c.env, variables...)
 		if len(p.buf) > maxPatchBytes {
 			return fmt.Errorf("%w: what its containers would be given is over %d bytes", ErrTooLarge, maxPatchBytes)
 		}
 	}
 	return nil
-}
-
-// The encodings below name their members in the order of the API's own, and
-// hold every default that the apiserver would fill in: a pod that comes back
-// for reinvocation is then just what was sent.
-
-func encodedVariable(v provider.Variable) []byte {
-	buf := append(make([]byte, 0, len(v.Name)+len(v.Value)+24), `{"name":`...)
-	buf = rawjson.AppendString(buf, v.Name)
-	buf = append(buf, `,"value":`...)
-	buf = rawjson.AppendString(buf, v.Value)
-	return append(buf, '}')
-}
-
-func (m *mutation) encodedMount() []byte {
-	buf := append([]byte(nil), `{"name":`...)
-	buf = rawjson.AppendString(buf, m.volume)
-	buf = append(buf, `,"readOnly":true,"mountPath":`...)
-	buf = rawjson.AppendString(buf, m.injection.MountPath)
-	return append(buf, '}')
-}
-
-func (m *mutation) encodedVolume() []byte {
-	buf := append([]byte(nil), `{"name":`...)
-	buf = rawjson.AppendString(buf, m.volume)
-	buf = append(buf, `,"projected":{"sources":[`...)
-	for i, p := range m.injection.Providers {
-		if i > 0 {
-			buf = append(buf, ',')
-		}
-		buf = append(buf, `{"serviceAccountToken":{"audience":`...)
-		buf = rawjson.AppendString(buf, p.Token.Audience)
-		buf = append(buf, `,"expirationSeconds":`...)
-		buf = strconv.AppendInt(buf, p.Token.ExpirationSeconds, 10)
-		buf = append(buf, `,"path":`...)
-		buf = rawjson.AppendString(buf, p.Token.Path)
-		buf = append(buf, `}}`...)
-		if p.CredentialFile.Path == "" {
-			continue
-		}
-		buf = append(buf, `,{"downwardAPI":{"items":[{"path":`...)
-		buf = rawjson.AppendString(buf, p.CredentialFile.Path)
-		buf = append(buf, `,"fieldRef":{"apiVersion":"v1","fieldPath":`...)
-		buf = rawjson.AppendString(buf, m.credentialFieldPath())
-		buf = append(buf, `}}]}}`...)
-	}
-	// 420 is 0644, the API's default: any user of the container may read.
-	return append(buf, `],"defaultMode":420}}`...)
 }

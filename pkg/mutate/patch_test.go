@@ -47,7 +47,7 @@ func TestAListGrowsInTheShorterOfTheTwoWays(t *testing.T) {
 				elements = append(elements, []byte(texts[i]))
 			}
 			var p patch
-			p.grow(path, l, elements...)
+			p.grow([]byte(path), l, newElements(elements...))
 			got := string(p.bytes())
 			a, b := oneByOne(path, texts), whole(path, string(l.elements), texts)
 			switch {
@@ -82,7 +82,7 @@ func TestAListGrowsAtItsEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var p patch
-			p.grow("/l", test.l, []byte("1"), []byte("2"))
+			p.grow([]byte("/l"), test.l, newElements([]byte("1"), []byte("2")))
 			if carried := bytes.Contains(p.bytes(), []byte(long)); carried {
 				t.Errorf("got %s, want the long list left where it is", p.bytes())
 			}
@@ -107,7 +107,7 @@ func TestAListGrowsAtItsEnd(t *testing.T) {
 func TestNothingToAddIsNoPatch(t *testing.T) {
 	t.Parallel()
 	var p patch
-	p.grow("/l", list{})
+	p.grow([]byte("/l"), list{}, elements{})
 	p.annotations(&Pod{}, nil)
 	if got := p.bytes(); got != nil {
 		t.Errorf("got %s, want nil", got)

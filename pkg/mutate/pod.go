@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -38,11 +37,8 @@ const (
 var ErrTooLarge = errors.New("the pod is larger than an API server stores")
 
 // Pod is what the decision needs of a pod. It refers to the JSON it was read
-// from.
+// from, which must not change while the Pod is in use.
 type Pod struct {
-	// Name is the pod's name, or the start of a name that is yet to be made,
-	// for messages.
-	Name string
 	// ServiceAccountName is never empty: the default is filled in.
 	ServiceAccountName string
 	// Annotations are those under Lanyard's prefix; nil where there is none.
@@ -52,11 +48,27 @@ type Pod struct {
 	// Windows: the pod says that it runs on Windows.
 	Windows bool
 
+	name, generateName []byte
+
 	hasMetadata    bool
 	hasAnnotations bool
 	volumes        list
 	volumesByName  map[string]volume // Lanyard's two names only
-	containers     []container
+
+	// The containers' variables and mounts stand in one list each: most pods
+	// have few of them, in many containers.
+	containers []container
+	vars       []envVar
+	places     []place
+}
+
+// Name is the pod's name, or the start of a name that is yet to be made, for
+// messages.
+func (p *Pod) Name() string {
+	if len(p.name) == 0 {
+		return string(p.generateName)
+	}
+	return string(p.name)
 }
 
 // list is a list as it stands in the JSON. The zero value is a list that is
@@ -80,12 +92,15 @@ type fileSource struct{ fieldPath, path string }
 type container struct {
 	field  string // of the spec
 	index  int
-	name   string
+	name   []byte
 	env    list
-	vars   []envVar
 	mounts list
-	places []place
+	vars   span // of the pod's
+	places span // of the pod's
 }
+
+// span is a part of a list.
+type span struct{ from, to int }
 
 type envVar struct {
 	name, value []byte
@@ -94,49 +109,57 @@ type envVar struct {
 
 // place is where something is mounted, or mapped as a device.
 type place struct {
-	path    string
-	volume  string // empty for a device
+	path    []byte
+	volume  []byte // nil for a device
 	partial bool   // a subPath
 }
 
 // ParsePod reads the JSON of a pod. Where a field that it needs has the wrong
 // JSON type, the error says where.
 func ParsePod(raw []byte, keys *annotations.Keys) (*Pod, error) {
-	r := reader{Scanner: rawjson.New(raw), keys: keys}
-	if r.Kind() != rawjson.Object {
-		return nil, fmt.Errorf("pod: got %s, want object", r.Kind())
+	s := rawjson.New(raw)
+	pod, err := ReadPod(s, keys)
+	if err != nil {
+		return nil, err
 	}
-	var givenName, generateName string
+	if err := s.End(); err != nil {
+		return nil, fmt.Errorf("pod: %w", err)
+	}
+	return pod, nil
+}
+
+// ReadPod is ParsePod for a pod that is a value in a longer text: it reads the
+// value that comes next.
+func ReadPod(s *rawjson.Scanner, keys *annotations.Keys) (*Pod, error) {
+	if s.Kind() != rawjson.Object {
+		return nil, fmt.Errorf("pod: got %s, want object", s.Kind())
+	}
+	r := reader{Scanner: s, keys: keys, pod: &Pod{
+		containers: make([]container, 0, 4), vars: make([]envVar, 0, 16), places: make([]place, 0, 16),
+	}}
 	err := r.Object(func(key []byte) error {
 		switch string(key) {
 		case "metadata":
-			return r.metadata(&givenName, &generateName)
+			return r.metadata()
 		case "spec":
 			return r.spec()
 		}
 		return nil
 	})
-	if err == nil {
-		err = r.End()
-	}
 	if err != nil {
 		return nil, fmt.Errorf("pod: %w", err)
-	}
-	r.pod.Name = givenName
-	if givenName == "" {
-		r.pod.Name = generateName
 	}
 	if r.pod.ServiceAccountName == "" {
 		r.pod.ServiceAccountName = "default"
 	}
-	return &r.pod, nil
+	return r.pod, nil
 }
 
 // reader fills a Pod on its way through the JSON.
 type reader struct {
 	*rawjson.Scanner
 	keys     *annotations.Keys
-	pod      Pod
+	pod      *Pod
 	elements int
 }
 
@@ -154,14 +177,20 @@ func (r *reader) text(into *string) error {
 	return err
 }
 
-func (r *reader) metadata(name, generateName *string) error {
+// raw reads a string without copying it.
+func (r *reader) raw(into *[]byte) (err error) {
+	*into, err = r.String()
+	return err
+}
+
+func (r *reader) metadata() error {
 	r.pod.hasMetadata = r.Kind() == rawjson.Object
 	return in("metadata", r.Object(func(key []byte) error {
 		switch string(key) {
 		case "name":
-			return in("name", r.text(name))
+			return in("name", r.raw(&r.pod.name))
 		case "generateName":
-			return in("generateName", r.text(generateName))
+			return in("generateName", r.raw(&r.pod.generateName))
 		case "annotations":
 			return in("annotations", r.annotations())
 		}
@@ -248,25 +277,34 @@ func (r *reader) list(element func(index int) error) (list, error) {
 }
 
 // volume keeps the volumes that have one of Lanyard's names. The name may come
-// after the source, so the source is always read.
+// after the source, so the source is read when the name is known.
 func (r *reader) volume(int) error {
-	var name string
-	var v volume
+	var name []byte
+	var projected *rawjson.Mark
 	err := r.Object(func(key []byte) error {
 		switch string(key) {
 		case "name":
-			return in("name", r.text(&name))
+			return in("name", r.raw(&name))
 		case "projected":
-			return in("projected", r.projected(&v))
+			mark := r.Mark()
+			projected = &mark
 		}
 		return nil
 	})
-	if name == VolumeName || name == FallbackVolumeName {
-		if r.pod.volumesByName == nil {
-			r.pod.volumesByName = map[string]volume{}
-		}
-		r.pod.volumesByName[name] = v
+	if err != nil || string(name) != VolumeName && string(name) != FallbackVolumeName {
+		return err
 	}
+	var v volume
+	if projected != nil {
+		end := r.Mark()
+		r.Return(*projected)
+		err = in("projected", r.projected(&v))
+		r.Return(end)
+	}
+	if r.pod.volumesByName == nil {
+		r.pod.volumesByName = map[string]volume{}
+	}
+	r.pod.volumesByName[string(name)] = v
 	return err
 }
 
@@ -340,112 +378,120 @@ func (r *reader) containers(field string) error {
 }
 
 func (r *reader) container(c *container) error {
-	return r.Object(func(key []byte) (err error) {
+	c.vars = span{len(r.pod.vars), len(r.pod.vars)}
+	c.places = span{len(r.pod.places), len(r.pod.places)}
+	err := r.Object(func(key []byte) (err error) {
 		switch string(key) {
 		case "name":
-			return in("name", r.text(&c.name))
+			return in("name", r.raw(&c.name))
 		case "env":
-			c.env, err = r.list(func(int) error { return r.envVar(c) })
+			c.env, err = r.list(r.envVar)
 			return in("env", err)
 		case "volumeMounts":
-			c.mounts, err = r.list(func(int) error { return r.mount(c) })
+			c.mounts, err = r.list(r.mount)
 			return in("volumeMounts", err)
 		case "volumeDevices":
-			_, err = r.list(func(int) error { return r.device(c) })
+			_, err = r.list(r.device)
 			return in("volumeDevices", err)
 		}
 		return nil
 	})
+	c.vars.to, c.places.to = len(r.pod.vars), len(r.pod.places)
+	return err
 }
 
-func (r *reader) envVar(c *container) error {
-	var v envVar
-	err := r.Object(func(key []byte) (err error) {
+func (r *reader) envVar(int) error {
+	r.pod.vars = append(r.pod.vars, envVar{})
+	v := &r.pod.vars[len(r.pod.vars)-1]
+	return r.Object(func(key []byte) error {
 		switch string(key) {
 		case "name":
-			v.name, err = r.String()
-			return in("name", err)
+			return in("name", r.raw(&v.name))
 		case "value":
-			v.value, err = r.String()
-			return in("value", err)
+			return in("value", r.raw(&v.value))
 		case "valueFrom":
 			v.derived = r.Kind() == rawjson.Object
 		}
-		return err
+		return nil
 	})
-	c.vars = append(c.vars, v)
-	return err
 }
 
-func (r *reader) mount(c *container) error {
-	var p place
-	err := r.Object(func(key []byte) error {
+func (r *reader) mount(int) error {
+	r.pod.places = append(r.pod.places, place{volume: []byte{}})
+	p := &r.pod.places[len(r.pod.places)-1]
+	return r.Object(func(key []byte) error {
 		switch string(key) {
 		case "name":
-			return in("name", r.text(&p.volume))
+			return in("name", r.raw(&p.volume))
 		case "mountPath":
-			return in("mountPath", r.text(&p.path))
+			return in("mountPath", r.raw(&p.path))
 		case "subPath", "subPathExpr":
 			text, err := r.String()
 			p.partial = p.partial || len(text) > 0
-			return in(string(key), err)
+			return in("subPath", err)
 		}
 		return nil
 	})
-	c.places = append(c.places, p)
-	return err
 }
 
-func (r *reader) device(c *container) error {
-	var p place
-	err := r.Object(func(key []byte) error {
+func (r *reader) device(int) error {
+	r.pod.places = append(r.pod.places, place{})
+	p := &r.pod.places[len(r.pod.places)-1]
+	return r.Object(func(key []byte) error {
 		if string(key) != "devicePath" {
 			return nil
 		}
-		return in("devicePath", r.text(&p.path))
+		return in("devicePath", r.raw(&p.path))
 	})
-	c.places = append(c.places, p)
-	return err
 }
 
-// variable finds the variable of this name. Where there are several, the last
-// is the one that the kubelet hands to the container.
-func (c *container) variable(name string) (envVar, bool) {
-	for _, v := range slices.Backward(c.vars) {
-		if string(v.name) == name {
-			return v, true
+// variable finds the container's variable of this name. Where there are
+// several, the last is the one that the kubelet hands to the container.
+func (p *Pod) variable(c *container, name string) *envVar {
+	for i := c.vars.to - 1; i >= c.vars.from; i-- {
+		if string(p.vars[i].name) == name {
+			return &p.vars[i]
 		}
 	}
-	return envVar{}, false
+	return nil
 }
 
-// at finds what is mounted or mapped at path, or below it: a mount below would
-// need a directory in a volume that is read-only. It is either the token
-// volume itself, or taken by something else.
-func (c *container) at(path, tokenVolume string, windows bool) (mounted bool, taken *place) {
-	path = clean(path, windows)
-	for i := range c.places {
-		p := &c.places[i]
-		switch got := clean(p.path, windows); {
-		case got == path && p.volume == tokenVolume && !p.partial:
+// at finds what a container has at path, or below it: a mount below would need
+// a directory in a volume that is read-only. It is either the token volume
+// itself, or taken by something else.
+func (p *Pod) at(c *container, path, tokenVolume string) (mounted bool, taken *place) {
+	path = clean(path, p.Windows)
+	for i := c.places.from; i < c.places.to; i++ {
+		here := &p.places[i]
+		if !p.Windows && !mayBeAt(here.path, path) {
+			continue
+		}
+		switch got := clean(string(here.path), p.Windows); {
+		case got == path && string(here.volume) == tokenVolume && !here.partial:
 			mounted = true
 		case got == path || strings.HasPrefix(got, path+"/"):
-			taken = p
+			taken = here
 		}
 	}
 	return mounted, taken
 }
 
+// mayBeAt rules out, without a copy, the paths that are written as they are
+// and begin otherwise.
+func mayBeAt(got []byte, path string) bool {
+	return len(got) == 0 || got[0] != '/' || bytes.HasPrefix(got, []byte(path)) || bytes.Contains(got, []byte("//")) || bytes.Contains(got, []byte("/."))
+}
+
 // String says what is there, for a person.
 func (p *place) String() string {
-	if p.volume == "" {
-		return "a device at " + p.path
+	if p.volume == nil {
+		return fmt.Sprintf("a device at %s", p.path)
 	}
 	return fmt.Sprintf("volume %q at %s", p.volume, p.path)
 }
 
-// clean gives a path one spelling. On Windows it may be written with a drive,
-// with backslashes and in any case.
+// clean gives a path one spelling: absolute, as the kubelet makes it. On
+// Windows it may be written with a drive, with backslashes and in any case.
 func clean(p string, windows bool) string {
 	if windows {
 		p = strings.ToLower(strings.ReplaceAll(p, `\`, "/"))
@@ -453,5 +499,5 @@ func clean(p string, windows bool) string {
 			p = p[2:]
 		}
 	}
-	return path.Clean(p)
+	return path.Clean("/" + p)
 }

@@ -56,6 +56,15 @@ func (s *Scanner) Offset() int { return s.pos }
 // Since gives the text from an earlier Offset up to the scanner's place.
 func (s *Scanner) Since(offset int) []byte { return s.data[offset:s.pos] }
 
+// Mark is a place in the text to come back to.
+type Mark struct{ pos, depth int }
+
+// Mark gives the scanner's place.
+func (s *Scanner) Mark() Mark { return Mark{s.pos, s.depth} }
+
+// Return goes back to a place, as if nothing had been read since.
+func (s *Scanner) Return(m Mark) { s.pos, s.depth = m.pos, m.depth }
+
 // Kind tells what value comes next, without moving past it.
 func (s *Scanner) Kind() Kind {
 	s.space()

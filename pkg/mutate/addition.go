@@ -1,0 +1,142 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutate
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
+	"github.com/lanyard-dev/lanyard/pkg/rawjson"
+)
+
+// Addition is an injection made ready to be added to pods: what is the same in
+// each of them is encoded once. It does not change, and may be used by many at
+// a time.
+type Addition struct {
+	keys        *annotations.Keys
+	injection   *provider.Injection
+	annotations []annotation
+	// groups are all providers' variables in their order: of each provider the
+	// credentials, then its settings.
+	groups []group
+	// environment is all groups together: what a container without variables of
+	// its own is given.
+	environment elements
+
+	credentialFieldPath string
+}
+
+// annotation is one that Lanyard writes.
+type annotation struct{ key, value string }
+
+// group is variables that are added together or not at all.
+type group struct {
+	variables []provider.Variable
+	elements  elements
+}
+
+// elements are encoded elements of a list: each on its own, and all of them
+// with commas between.
+type elements struct {
+	each [][]byte
+	all  []byte
+}
+
+func newElements(each ...[]byte) elements {
+	return elements{each: each, all: bytes.Join(each, []byte(","))}
+}
+
+// NewAddition makes an injection ready. keys are those of the annotations that
+// it writes.
+func NewAddition(injection *provider.Injection, keys *annotations.Keys) *Addition {
+	a := &Addition{
+		keys: keys, injection: injection,
+		// The downward API's name of the annotation.
+		credentialFieldPath: "metadata.annotations['" + keys.GCPCredentials + "']",
+	}
+	names := make([]string, len(injection.Providers))
+	credentials := ""
+	var all [][]byte
+	for i, p := range injection.Providers {
+		names[i] = p.Name
+		if p.CredentialFile.Path != "" {
+			credentials = p.CredentialFile.Content
+		}
+		for _, variables := range append([][]provider.Variable{p.Credentials}, p.Settings...) {
+			g := newGroup(variables)
+			a.groups = append(a.groups, g)
+			all = append(all, g.elements.each...)
+		}
+	}
+	a.environment = newElements(all...)
+	a.annotations = []annotation{
+		{keys.Injected, strings.Join(names, ",")},
+		{keys.IdentityHash, injection.Hash},
+	}
+	if credentials != "" {
+		a.annotations = append(a.annotations, annotation{keys.GCPCredentials, credentials})
+	}
+	return a
+}
+
+func newGroup(variables []provider.Variable) group {
+	encoded := make([][]byte, len(variables))
+	for i, v := range variables {
+		encoded[i] = encodedVariable(v)
+	}
+	return group{variables: variables, elements: newElements(encoded...)}
+}
+
+// The encodings below name their members in the order of the API's own, and
+// hold every default that the apiserver would fill in: a pod that comes back
+// for reinvocation is then just what was sent.
+
+func encodedVariable(v provider.Variable) []byte {
+	buf := append(make([]byte, 0, len(v.Name)+len(v.Value)+24), `{"name":`...)
+	buf = rawjson.AppendString(buf, v.Name)
+	buf = append(buf, `,"value":`...)
+	buf = rawjson.AppendString(buf, v.Value)
+	return append(buf, '}')
+}
+
+// encodedMount is the mount of the volume of this name.
+func (a *Addition) encodedMount(volume string) []byte {
+	buf := append([]byte(nil), `{"name":`...)
+	buf = rawjson.AppendString(buf, volume)
+	buf = append(buf, `,"readOnly":true,"mountPath":`...)
+	buf = rawjson.AppendString(buf, a.injection.MountPath)
+	return append(buf, '}')
+}
+
+// encodedVolume is the volume under this name.
+func (a *Addition) encodedVolume(name string) []byte {
+	buf := append([]byte(nil), `{"name":`...)
+	buf = rawjson.AppendString(buf, name)
+	buf = append(buf, `,"projected":{"sources":[`...)
+	for i, p := range a.injection.Providers {
+		if i > 0 {
+			buf = append(buf, ',')
+		}
+		buf = append(buf, `{"serviceAccountToken":{"audience":`...)
+		buf = rawjson.AppendString(buf, p.Token.Audience)
+		buf = append(buf, `,"expirationSeconds":`...)
+		buf = strconv.AppendInt(buf, p.Token.ExpirationSeconds, 10)
+		buf = append(buf, `,"path":`...)
+		buf = rawjson.AppendString(buf, p.Token.Path)
+		buf = append(buf, `}}`...)
+		if p.CredentialFile.Path == "" {
+			continue
+		}
+		buf = append(buf, `,{"downwardAPI":{"items":[{"path":`...)
+		buf = rawjson.AppendString(buf, p.CredentialFile.Path)
+		buf = append(buf, `,"fieldRef":{"apiVersion":"v1","fieldPath":`...)
+		buf = rawjson.AppendString(buf, a.credentialFieldPath)
+		buf = append(buf, `}}]}}`...)
+	}
+	// 420 is 0644, the API's default: any user of the container may read.
+	return append(buf, `],"defaultMode":420}}`...)
+}
