@@ -6,6 +6,7 @@ package admission
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -24,6 +26,13 @@ import (
 // MaxBodyBytes is the longest review that is read. The apiserver takes objects
 // of up to 3 MiB, and an update's review holds two of them.
 const MaxBodyBytes = 7 << 20
+
+const (
+	// usualBodyBytes is more than nearly all reviews have.
+	usualBodyBytes = 64 << 10
+	// maxKeptBuffer is the largest buffer that is kept for the next request.
+	maxKeptBuffer = 256 << 10
+)
 
 // maxInFlightBytes of reviews are decided about at one time; the others wait,
 // as long as the apiserver does. It bounds the memory, and lets through some
@@ -63,6 +72,7 @@ type Handler struct {
 	recorder Recorder
 	log      logr.Logger
 	inFlight *semaphore.Weighted
+	buffers  sync.Pool // of *bytes.Buffer
 }
 
 // NewHandler gives a Handler that asks decider and counts with recorder. The
@@ -81,58 +91,89 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.reject(w, start, http.StatusBadRequest, err)
 		return
 	}
-	// A body that trickles in is not waited for any longer than that. Where the
-	// connection knows no deadline, the client's end of it has to do.
-	_ = http.NewResponseController(w).SetReadDeadline(start.Add(timeout))
-	body, code, err := readBody(w, r)
-	if err != nil {
-		h.reject(w, start, code, err)
-		return
+	buffer, _ := h.buffers.Get().(*bytes.Buffer)
+	if buffer == nil {
+		buffer = new(bytes.Buffer)
 	}
-	request, err := parseReview(body, h.reader)
-	if err != nil {
-		h.reject(w, start, http.StatusBadRequest, err)
+	defer h.release(buffer)
+	if code, err := readBody(buffer, w, r, start.Add(timeout)); err != nil {
+		h.reject(w, start, code, err)
 		return
 	}
 	// The server cancels its requests when it begins to shut down; an answer
 	// that is being made is still wanted then.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timeout-timeout*answerMargin/100)
 	defer cancel()
-	response := h.decide(ctx, request, int64(len(body)))
+	request, response, err := h.review(ctx, buffer.Bytes())
+	if err != nil {
+		h.reject(w, start, http.StatusBadRequest, err)
+		return
+	}
 	h.answer(w, request, &response)
 	h.record(request, &response, time.Since(start))
 }
 
-// decide turns a panic into a denial: the net/http server would close the
-// connection, and with failurePolicy Ignore that lets the pod through.
-func (h *Handler) decide(ctx context.Context, request *Request, size int64) (response Response) {
+// release keeps a buffer for the next request, unless it is a large one.
+func (h *Handler) release(buffer *bytes.Buffer) {
+	if buffer.Cap() <= maxKeptBuffer {
+		buffer.Reset()
+		h.buffers.Put(buffer)
+	}
+}
+
+// review parses a review and has it decided about, when there is room for it.
+// Its error is for a body that is no review.
+func (h *Handler) review(ctx context.Context, body []byte) (*Request, Response, error) {
+	size := int64(len(body))
 	if err := h.inFlight.Acquire(ctx, size); err != nil {
-		return Response{Reason: reason.Overloaded, Denial: &Denial{
-			Code:    http.StatusInternalServerError,
-			Message: "lanyard: " + string(reason.Overloaded) + ": too many other reviews at once; try again",
-		}}
+		// The answer needs the request's UID.
+		request, err := parseReview(body, nil)
+		return request, denial(reason.Overloaded, "too many other reviews at once; try again"), err
 	}
 	defer h.inFlight.Release(size)
+	request, err := parseReview(body, h.reader)
+	if err != nil {
+		return nil, Response{}, err
+	}
+	return request, h.decide(ctx, request), nil
+}
+
+// denial is an answer for a fault that is not the user's.
+func denial(why reason.Reason, message string) Response {
+	return Response{Reason: why, Denial: &Denial{
+		Code: http.StatusInternalServerError, Message: "lanyard: " + string(why) + ": " + message,
+	}}
+}
+
+// decide turns a panic into a denial: the net/http server would close the
+// connection, and with failurePolicy Ignore that lets the pod through.
+func (h *Handler) decide(ctx context.Context, request *Request) (response Response) {
 	defer func() {
 		if p := recover(); p != nil {
 			h.log.Error(fmt.Errorf("panic: %T", p), "Deciding failed", "stack", string(debug.Stack()))
-			response = Response{Reason: reason.InternalError, Denial: &Denial{
-				Code:    http.StatusInternalServerError,
-				Message: "lanyard: " + string(reason.InternalError) + ": the webhook failed on this object; its log says where",
-			}}
+			response = denial(reason.InternalError, "the webhook failed on this object; its log says where")
 		}
 	}()
 	return h.decider.Decide(ctx, request)
 }
 
 func (h *Handler) answer(w http.ResponseWriter, request *Request, response *Response) {
-	answer := appendReview(make([]byte, 0, 512+len(response.Patch)*4/3), request.UID, response)
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
+	buffer, _ := h.buffers.Get().(*bytes.Buffer)
+	if buffer == nil {
+		buffer = new(bytes.Buffer)
+	}
+	defer h.release(buffer)
+	buffer.Grow(512 + base64.StdEncoding.EncodedLen(len(response.Patch)))
+	answer := appendReview(buffer.AvailableBuffer(), request.UID, response)
+	header := w.Header()
+	header["Content-Type"] = jsonType
+	header["Content-Length"] = []string{strconv.Itoa(len(answer))}
 	if _, err := w.Write(answer); err != nil {
 		h.log.Error(err, "Answer could not be sent", "namespace", request.Namespace, "name", request.Name)
 	}
 }
+
+var jsonType = []string{"application/json"}
 
 // record counts the answer and logs it. Names are all that is logged of an
 // object.
@@ -145,7 +186,14 @@ func (h *Handler) record(request *Request, response *Response, duration time.Dur
 		}
 	}
 	h.recorder.RecordAdmission(request.resource(), result, string(response.Reason), duration)
-	log := h.log.WithValues("resource", request.resource(), "namespace", request.Namespace, "name", request.Name,
+	log := h.log.V(1)
+	if response.Denial != nil || len(response.Warnings) > 0 {
+		log = h.log
+	}
+	if !log.Enabled() {
+		return
+	}
+	log = log.WithValues("resource", request.resource(), "namespace", request.Namespace, "name", request.Name,
 		"uid", request.UID, "reason", response.Reason)
 	switch {
 	case response.Denial != nil:
@@ -153,7 +201,7 @@ func (h *Handler) record(request *Request, response *Response, duration time.Dur
 	case len(response.Warnings) > 0:
 		log.Info("Allowed with warnings", "findings", response.Findings, "warnings", response.Warnings)
 	default:
-		log.V(1).Info("Allowed", "findings", response.Findings, "patchBytes", len(response.Patch))
+		log.Info("Allowed", "findings", response.Findings, "patchBytes", len(response.Patch))
 	}
 }
 
@@ -185,30 +233,45 @@ func requestTimeout(r *http.Request) (time.Duration, error) {
 	return min(timeout, maxTimeout), nil
 }
 
-// readBody gives the body, or the status that refuses it.
-func readBody(w http.ResponseWriter, r *http.Request) (body []byte, code int, err error) {
+// readBody reads the body into the buffer, or gives the status that refuses it.
+func readBody(buffer *bytes.Buffer, w http.ResponseWriter, r *http.Request, deadline time.Time) (code int, err error) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return nil, http.StatusMethodNotAllowed, fmt.Errorf("got method %s, want POST", r.Method)
+		return http.StatusMethodNotAllowed, fmt.Errorf("got method %s, want POST", r.Method)
 	}
-	contentType := r.Header.Get("Content-Type")
-	if mediaType, _, err := mime.ParseMediaType(contentType); err != nil || mediaType != "application/json" {
-		return nil, http.StatusUnsupportedMediaType, fmt.Errorf("got Content-Type %q, want application/json", contentType)
+	if err := checkContentType(r.Header.Get("Content-Type")); err != nil {
+		return http.StatusUnsupportedMediaType, err
 	}
-	var buf bytes.Buffer
-	if r.ContentLength > 0 && r.ContentLength <= MaxBodyBytes {
-		// ReadFrom wants room left at the end to find that there is no more.
-		buf.Grow(int(r.ContentLength) + bytes.MinRead)
+	body := r.Body
+	if r.ContentLength < 0 || r.ContentLength > usualBodyBytes {
+		// A large body that trickles in is not waited for any longer. A usual
+		// one is there at once, and is spared what this costs; where the
+		// connection knows no deadline, the client's end of it has to do.
+		_ = http.NewResponseController(w).SetReadDeadline(deadline)
+		body = http.MaxBytesReader(w, r.Body, MaxBodyBytes)
 	}
-	if _, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, MaxBodyBytes)); err != nil {
+	// ReadFrom wants room left at the end to find that there is no more. What a
+	// peer announces is not taken for what it sends.
+	buffer.Grow(int(min(max(r.ContentLength, 0), usualBodyBytes)) + bytes.MinRead)
+	if _, err := buffer.ReadFrom(body); err != nil {
 		var tooLarge *http.MaxBytesError
 		switch {
 		case errors.As(err, &tooLarge):
-			return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("got a body of more than %d bytes", tooLarge.Limit)
+			return http.StatusRequestEntityTooLarge, fmt.Errorf("got a body of more than %d bytes", tooLarge.Limit)
 		case errors.Is(err, io.ErrUnexpectedEOF):
-			return nil, http.StatusBadRequest, errors.New("got a body that is shorter than its Content-Length")
+			return http.StatusBadRequest, errors.New("got a body that is shorter than its Content-Length")
 		}
-		return nil, http.StatusBadRequest, fmt.Errorf("read body: %w", err)
+		return http.StatusBadRequest, fmt.Errorf("read body: %w", err)
 	}
-	return buf.Bytes(), http.StatusOK, nil
+	return http.StatusOK, nil
+}
+
+func checkContentType(contentType string) error {
+	if contentType == jsonType[0] {
+		return nil
+	}
+	if mediaType, _, err := mime.ParseMediaType(contentType); err != nil || mediaType != jsonType[0] {
+		return fmt.Errorf("got Content-Type %q, want application/json", contentType)
+	}
+	return nil
 }

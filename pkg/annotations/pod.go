@@ -28,6 +28,9 @@ type Pod struct {
 
 // ParsePod reads the annotations of a pod, Lanyard's own marks aside.
 func ParsePod(keys *Keys, annotations map[string]string) (Pod, field.ErrorList) {
+	if len(annotations) == 0 {
+		return Pod{}, nil
+	}
 	p := parser{keys: keys, annotations: annotations}
 	var pod Pod
 	switch inject, found := annotations[keys.Inject]; {

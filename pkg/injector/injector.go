@@ -80,6 +80,9 @@ func (c *Cluster) checkPolicy(ctx context.Context, namespace, name string, ident
 	if err != nil {
 		return lookupFailed(err)
 	}
+	if len(object.Annotations) == 0 {
+		return nil
+	}
 	policy, errs := annotations.ParseNamespace(c.Keys, object.Annotations)
 	if len(errs) > 0 {
 		return invalid("namespace", namespace, errs)

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/lanyard-dev/lanyard/pkg/admission"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
@@ -36,6 +38,8 @@ type Pods struct {
 	Cluster
 	// Recorder counts.
 	Recorder Recorder
+
+	cache cache
 }
 
 // Decide implements admission.Decider.
@@ -78,33 +82,55 @@ func (p *Pods) decide(ctx context.Context, request *admission.Request) (admissio
 	if refused != nil {
 		return admission.Response{}, refused
 	}
-	identity, refused := p.identity(ctx, request.Namespace, pod.ServiceAccountName, account.Annotations)
-	if refused != nil {
+	if len(account.Annotations) == 0 {
+		return p.bare(request, pod, errs), nil
+	}
+	addition, refused := p.addition(ctx, request, pod, &selection, account.Annotations)
+	switch {
+	case refused != nil:
 		return admission.Response{}, refused
+	case addition == nil:
+		return p.bare(request, pod, errs), nil
+	case len(errs) > 0:
+		return admission.Response{}, invalid("pod", request.Namespace+"/"+pod.Name(), errs)
 	}
-	podName := request.Namespace + "/" + pod.Name()
-	if identity == nil {
-		response := admission.Response{Reason: reason.NoIdentity}
-		if len(errs) > 0 {
-			response.Warnings = []string{warning("%s: pod %q: %v", reason.InvalidAnnotation, podName, errs.ToAggregate())}
-		}
-		return response, nil
-	}
-	if len(errs) > 0 {
-		return admission.Response{}, invalid("pod", podName, errs)
-	}
-	expiration, errs := annotations.Expiration(p.Keys, &selection, identity, p.Defaults)
-	if len(errs) > 0 {
-		return admission.Response{}, invalid("pod", podName, errs)
-	}
-	return p.inject(request, pod, &selection, provider.New(p.Settings, identity, &provider.Subject{
-		Namespace: request.Namespace, ServiceAccount: pod.ServiceAccountName,
-		TokenExpirationSeconds: expiration, Windows: pod.Windows,
-	}))
+	return p.inject(request, pod, &selection, addition)
 }
 
-func (p *Pods) inject(request *admission.Request, pod *mutate.Pod, selection *annotations.Pod, injection *provider.Injection) (admission.Response, *refusal) {
-	result, refused := p.mutate(request, pod, selection, injection)
+// bare is the answer for a pod of an account without an identity.
+func (p *Pods) bare(request *admission.Request, pod *mutate.Pod, errs field.ErrorList) admission.Response {
+	response := admission.Response{Reason: reason.NoIdentity}
+	if len(errs) > 0 {
+		response.Warnings = []string{warning("%s: pod %q: %v", reason.InvalidAnnotation, request.Namespace+"/"+pod.Name(), errs.ToAggregate())}
+	}
+	return response
+}
+
+// addition gives what the account's annotations add to the pod, nil where they
+// ask for no identity.
+func (p *Pods) addition(ctx context.Context, request *admission.Request, pod *mutate.Pod, selection *annotations.Pod, values map[string]string) (*mutate.Addition, *refusal) {
+	key := cacheKey{request.Namespace, pod.ServiceAccountName, selection.TokenExpirationSeconds, pod.Windows}
+	if known := p.cache.get(key, values); known != nil {
+		return known.addition, p.checkPolicy(ctx, request.Namespace, pod.ServiceAccountName, known.identity)
+	}
+	identity, refused := p.identity(ctx, request.Namespace, pod.ServiceAccountName, values)
+	if refused != nil || identity == nil {
+		return nil, refused
+	}
+	expiration, errs := annotations.Expiration(p.Keys, selection, identity, p.Defaults)
+	if len(errs) > 0 {
+		return nil, invalid("pod", request.Namespace+"/"+pod.Name(), errs)
+	}
+	addition := mutate.NewAddition(provider.New(p.Settings, identity, &provider.Subject{
+		Namespace: request.Namespace, ServiceAccount: pod.ServiceAccountName,
+		TokenExpirationSeconds: expiration, Windows: pod.Windows,
+	}), p.Keys)
+	p.cache.put(key, &cached{annotations: values, identity: identity, addition: addition})
+	return addition, nil
+}
+
+func (p *Pods) inject(request *admission.Request, pod *mutate.Pod, selection *annotations.Pod, addition *mutate.Addition) (admission.Response, *refusal) {
+	result, refused := p.mutate(request, pod, selection, addition)
 	if refused != nil {
 		return admission.Response{}, refused
 	}
@@ -130,16 +156,16 @@ func (p *Pods) inject(request *admission.Request, pod *mutate.Pod, selection *an
 	return response, nil
 }
 
-func (p *Pods) mutate(request *admission.Request, pod *mutate.Pod, selection *annotations.Pod, injection *provider.Injection) (result mutate.Result, refused *refusal) {
+func (p *Pods) mutate(request *admission.Request, pod *mutate.Pod, selection *annotations.Pod, addition *mutate.Addition) (result mutate.Result, refused *refusal) {
 	var err error
 	if request.SubResource == EphemeralContainers {
 		old, refused := checked(mutate.ParsePod(request.OldObject, p.Keys))
 		if refused != nil {
 			return result, refused
 		}
-		result, err = mutate.AddEphemeral(pod, old, selection, mutate.NewAddition(injection, p.Keys))
+		result, err = mutate.AddEphemeral(pod, old, selection, addition)
 	} else {
-		result, err = mutate.Create(pod, selection, mutate.NewAddition(injection, p.Keys))
+		result, err = mutate.Create(pod, selection, addition)
 	}
 	if err == nil {
 		return result, nil

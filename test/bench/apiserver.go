@@ -1,0 +1,110 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The namespaces, each with a webhook of its own or none.
+const (
+	withoutWebhook = "without"
+	withFloor      = "with-floor"
+	withLanyard    = "with-lanyard"
+)
+
+// creation is one way to create a pod, and what it took: the median and the
+// 99th percentile in milliseconds.
+type creation struct {
+	Name               string
+	Namespace, Account string
+	Median, P99        float64
+	// Added is what the median is over the one without any webhook.
+	Added float64
+}
+
+type apiserverResult struct {
+	Stamp     stamp
+	Pods      int // created in each way
+	Creations []creation
+	// Ratio is what Lanyard adds to what the floor does.
+	Ratio float64
+}
+
+// apiserver measures what a webhook adds to the creation of a pod. The ways
+// take turns, one pod at a time, at one API server.
+func (b *bench) apiserver(ctx context.Context) (*apiserverResult, error) {
+	c, err := b.prepareWebhooks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	creations := []creation{
+		{Name: "no webhook", Namespace: withoutWebhook, Account: threeClouds},
+		{Name: "floor", Namespace: withFloor, Account: threeClouds},
+		{Name: "Lanyard, three clouds", Namespace: withLanyard, Account: threeClouds},
+		{Name: "Lanyard, AWS", Namespace: withLanyard, Account: awsAlone},
+		{Name: "Lanyard, unannotated account", Namespace: withLanyard, Account: unannotated},
+	}
+	const warmUp = 50
+	result := &apiserverResult{Stamp: b.stamp(c), Pods: either(b, 1500, 300), Creations: creations}
+	times := make([][]float64, len(creations))
+	last := time.Now()
+	for i := range warmUp + result.Pods {
+		for j := range creations {
+			way := (i + j) % len(creations) // none always follows the same one
+			start := time.Now()
+			if _, err := c.dryRun(ctx, creations[way].Namespace, newPod(creations[way].Account, 1)); err != nil {
+				return nil, fmt.Errorf("%s: %w", creations[way].Name, err)
+			}
+			if i >= warmUp {
+				times[way] = append(times[way], time.Since(start).Seconds()*1000)
+			}
+		}
+		if time.Since(last) > 5*time.Second {
+			b.printf("apiserver: %d of %d pods", i, warmUp+result.Pods)
+			last = time.Now()
+		}
+	}
+	result.summarize(times)
+	return result, nil
+}
+
+func (r *apiserverResult) summarize(times [][]float64) {
+	for i := range r.Creations {
+		c := &r.Creations[i]
+		c.Median, c.P99 = median(times[i]), quantile(times[i], 0.99)
+		c.Added = c.Median - r.Creations[0].Median
+	}
+	r.Ratio = r.Creations[2].Added / r.Creations[1].Added
+}
+
+// prepareWebhooks registers the floor and Lanyard, each in a namespace.
+func (b *bench) prepareWebhooks(ctx context.Context) (*cluster, error) {
+	c, err := b.startCluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, namespace := range []string{withoutWebhook, withFloor, withLanyard} {
+		if err := c.createNamespace(ctx, namespace); err != nil {
+			return nil, err
+		}
+	}
+	lanyard, _, _, err := b.startLanyard(ctx, c.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	floor, err := b.startFloor()
+	if err != nil {
+		return nil, err
+	}
+	injected := func(pod *corev1.Pod) bool { return pod.Annotations["lanyard.dev/injected"] != "" }
+	if err := c.register(ctx, lanyard.url+podPath, lanyard.ca, withLanyard, injected); err != nil {
+		return nil, err
+	}
+	return c, c.registerFloor(ctx, floor)
+}

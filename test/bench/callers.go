@@ -1,0 +1,140 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// client is an HTTP client with one connection of its own, which it keeps, to
+// a server that it trusts. It speaks h1 or h2.
+func (s *server) client(protocol string) *http.Client {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(s.ca)
+	var protocols http.Protocols
+	protocols.SetHTTP1(protocol == "h1")
+	protocols.SetHTTP2(protocol == "h2")
+	return &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13},
+		Protocols:       &protocols,
+		MaxConnsPerHost: 1,
+	}}
+}
+
+// post sends a review as the API server does, and gives the whole answer.
+func post(ctx context.Context, client *http.Client, url string, review []byte) ([]byte, error) {
+	response, err := send(ctx, client, url, review)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	return io.ReadAll(response.Body)
+}
+
+func send(ctx context.Context, client *http.Client, url string, review []byte) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"?timeout=10s", bytes.NewReader(review))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "application/json, */*")
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", "kube-apiserver-admission")
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		defer response.Body.Close()
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 1000))
+		return nil, fmt.Errorf("got %s from %s: %s", response.Status, url, text)
+	}
+	return response, nil
+}
+
+// callers ask one case's question, each over a connection of its own.
+type callers struct {
+	c       *loadCase
+	clients []*http.Client
+	length  int // of the answer, always the same
+}
+
+func newCallers(c *loadCase, connections int, protocol string) *callers {
+	cs := &callers{c: c}
+	for range connections {
+		cs.clients = append(cs.clients, c.server.client(protocol))
+	}
+	return cs
+}
+
+// learn asks once, for the length of the answer.
+func (cs *callers) learn(ctx context.Context) error {
+	answer, err := post(ctx, cs.clients[0], cs.c.server.url+cs.c.path, cs.c.review)
+	cs.length = len(answer)
+	return err
+}
+
+func (cs *callers) close() {
+	for _, client := range cs.clients {
+		client.CloseIdleConnections()
+	}
+}
+
+// run sends n reviews and gives their latencies: from the request to the
+// answer's last byte.
+func (cs *callers) run(ctx context.Context, n int) ([]time.Duration, error) {
+	latencies := make([]time.Duration, n)
+	var next atomic.Int64
+	group, ctx := errgroup.WithContext(ctx)
+	for _, client := range cs.clients {
+		group.Go(func() error {
+			buffer := make([]byte, 64<<10)
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return nil
+				}
+				start := time.Now()
+				if err := cs.call(ctx, client, buffer); err != nil {
+					return err
+				}
+				latencies[i] = time.Since(start)
+			}
+		})
+	}
+	return latencies, group.Wait()
+}
+
+// call sends one review and checks the length of the answer.
+func (cs *callers) call(ctx context.Context, client *http.Client, buffer []byte) error {
+	response, err := send(ctx, client, cs.c.server.url+cs.c.path, cs.c.review)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	length := 0
+	for {
+		n, err := response.Body.Read(buffer)
+		length += n
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if length != cs.length {
+		return fmt.Errorf("got an answer of %d bytes, want %d", length, cs.length)
+	}
+	return nil
+}

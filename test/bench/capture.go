@@ -1,0 +1,81 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/test/controlplane"
+)
+
+// recorder is a webhook that keeps the last review that it got.
+type recorder struct{ last []byte }
+
+// ServeHTTP allows.
+func (r *recorder) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	body, err := io.ReadAll(request.Body)
+	var review admissionv1.AdmissionReview
+	if err = errors.Join(err, json.Unmarshal(body, &review)); err != nil || review.Request == nil {
+		http.Error(w, fmt.Sprintf("not a review: %v", err), http.StatusBadRequest)
+		return
+	}
+	r.last = body
+	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
+	review.Request = nil
+	w.Header().Set("Content-Type", "application/json")
+	// Whoever does not wait for the answer counts it as missing.
+	_ = json.NewEncoder(w).Encode(review)
+}
+
+// capture gives the reviews of pods that the API server sends, byte for byte:
+// for each account, and for each number of containers.
+func (b *bench) capture(ctx context.Context, c *cluster, namespace string, accounts []string, sizes []int) (map[string]map[int][]byte, error) {
+	dir, err := b.subdir("capture")
+	if err != nil {
+		return nil, err
+	}
+	cert, key, ca, err := controlplane.NewServingCertificate(dir, "127.0.0.1")
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return nil, err
+	}
+	r := &recorder{}
+	server := httptest.NewUnstartedServer(r)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13}
+	server.StartTLS()
+	defer server.Close()
+	err = c.register(ctx, server.URL, ca, namespace, func(*corev1.Pod) bool { return r.last != nil })
+	if err != nil {
+		return nil, err
+	}
+	reviews := map[string]map[int][]byte{}
+	for _, account := range accounts {
+		reviews[account] = map[int][]byte{}
+		for _, size := range sizes {
+			r.last = nil
+			if _, err := c.dryRun(ctx, namespace, newPod(account, size)); err != nil {
+				return nil, err
+			}
+			if r.last == nil {
+				return nil, errors.New("the API server sent no review")
+			}
+			reviews[account][size] = r.last
+		}
+	}
+	return reviews, c.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, namespace, metav1.DeleteOptions{})
+}

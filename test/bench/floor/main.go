@@ -1,0 +1,116 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command floor is what the webhook's cost is measured against: the least that
+// a Go HTTPS server for admission reviews can do. It listens as
+// controller-runtime's webhook server does, reads a review whole, and answers
+// with bytes that it has ready:
+//
+//	/bare        an AdmissionReview that allows, with the review's uid
+//	/constant/N  N constant bytes, for each N of -lengths
+//
+// It prints its address, and ends when its standard input does, so that it
+// cannot outlive who started it.
+package main
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func main() {
+	cert := flag.String("tls-cert-file", "", "PEM `file` with the serving certificate")
+	key := flag.String("tls-private-key-file", "", "PEM `file` with its key")
+	lengths := flag.String("lengths", "", "comma-separated lengths of constant answers")
+	flag.Parse()
+	if err := run(*cert, *key, *lengths); err != nil {
+		fmt.Fprintln(os.Stderr, "floor:", err)
+		os.Exit(1)
+	}
+}
+
+func run(cert, key, lengths string) error {
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/bare", bare)
+	for length := range strings.SplitSeq(lengths, ",") {
+		if length == "" {
+			continue
+		}
+		n, err := strconv.Atoi(length)
+		if err != nil {
+			return fmt.Errorf("-lengths: %w", err)
+		}
+		mux.HandleFunc("/constant/"+length, constant(n))
+	}
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"},
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Println(listener.Addr())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	// The timeouts of controller-runtime's server.
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 32 * time.Second, IdleTimeout: 90 * time.Second}
+	return server.Serve(listener)
+}
+
+// bare allows. The API server takes no answer but one with its own uid, which
+// stands at the review's very beginning.
+func bare(w http.ResponseWriter, r *http.Request) {
+	body, err := read(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	_, rest, _ := bytes.Cut(body, []byte(`"uid":"`))
+	uid, _, _ := bytes.Cut(rest, []byte(`"`))
+	answer := make([]byte, 0, 256)
+	answer = append(answer, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"`...)
+	answer = append(answer, uid...)
+	write(w, append(answer, `","allowed":true}}`...))
+}
+
+// constant answers with n bytes, whatever the review.
+func constant(n int) http.HandlerFunc {
+	answer := bytes.Repeat([]byte{'x'}, n)
+	return func(w http.ResponseWriter, r *http.Request) {
+		if _, err := read(r); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		write(w, answer)
+	}
+}
+
+func read(r *http.Request) ([]byte, error) {
+	if r.ContentLength < 0 {
+		return nil, errors.New("got no Content-Length")
+	}
+	body := make([]byte, r.ContentLength)
+	_, err := io.ReadFull(r.Body, body)
+	return body, err
+}
+
+func write(w http.ResponseWriter, answer []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
+	// Whoever does not wait for the answer counts it as missing.
+	_, _ = w.Write(answer)
+}

@@ -1,0 +1,174 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command bench measures what Lanyard costs, against a floor: a bare HTTPS
+// server on the same machine in the same run. It runs in the repository's
+// root, after the programs were built (make bench); docs/performance.md
+// describes the method.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// errInterrupted ends a run that was told to end.
+var errInterrupted = errors.New("interrupted; nothing was left behind")
+
+// settings are the command line.
+type settings struct {
+	only       string
+	quick      bool
+	updateDocs bool
+	protocol   string
+}
+
+// bench is one run.
+type bench struct {
+	settings
+	out   io.Writer
+	start time.Time
+	dir   string // for logs, kubeconfigs and certificates; goes at the end
+	ends  []func() error
+}
+
+func main() {
+	var s settings
+	flag.StringVar(&s.only, "only", "", "comma-separated `parts` to run: load, memory, apiserver, micro; or none")
+	flag.BoolVar(&s.quick, "quick", false, "run each part much shorter; the figures are then rough")
+	flag.BoolVar(&s.updateDocs, "update-docs", false, "write the tables and the plot of docs/performance.md from what is in "+resultsDir)
+	flag.StringVar(&s.protocol, "protocol", "h1", "`protocol` of the load: h1, which the API server speaks to a webhook behind a Service, or h2")
+	flag.Parse()
+	// A closed pipe or terminal ends the run as Ctrl-C does: in order.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	defer stop()
+	ctrl.SetLogger(logr.Discard()) // envtest's own log
+	b := &bench{settings: s, out: os.Stdout, start: time.Now()}
+	if err := b.run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// parts are in the order of their run.
+var parts = []string{"load", "apiserver", "memory", "micro"}
+
+func (s *settings) parts() ([]string, error) {
+	if s.protocol != "h1" && s.protocol != "h2" {
+		return nil, fmt.Errorf("-protocol: got %q, want h1 or h2", s.protocol)
+	}
+	switch s.only {
+	case "":
+		return parts, nil
+	case "none":
+		return nil, nil
+	}
+	asked := strings.Split(s.only, ",")
+	for _, part := range asked {
+		if !slices.Contains(parts, part) {
+			return nil, fmt.Errorf("-only: got %q, want some of %s, or none", part, strings.Join(parts, ", "))
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(parts), func(part string) bool { return !slices.Contains(asked, part) }), nil
+}
+
+// run leaves neither a process nor a file but the results, whatever its end.
+func (b *bench) run(ctx context.Context) (err error) {
+	run, err := b.parts()
+	if err != nil {
+		return err
+	}
+	if b.dir, err = os.MkdirTemp("", "lanyard-bench-"); err != nil {
+		return fmt.Errorf("making a directory: %w", err)
+	}
+	b.ends = append(b.ends, func() error { return os.RemoveAll(b.dir) })
+	defer func() { err = errors.Join(err, b.end(0)) }()
+	for _, part := range run {
+		if err := b.part(ctx, part); err != nil {
+			if ctx.Err() != nil {
+				return errInterrupted
+			}
+			return fmt.Errorf("%s: %w", part, err)
+		}
+	}
+	var results results
+	if err := results.read(); err != nil {
+		return err
+	}
+	if len(run) > 0 {
+		b.summarize(&results, run)
+	}
+	if b.updateDocs {
+		return updateDocs(&results)
+	}
+	return nil
+}
+
+// part runs one part and stores its result. What it started is ended, so that
+// it is not in the next one's way.
+func (b *bench) part(ctx context.Context, name string) (err error) {
+	before := len(b.ends)
+	defer func() { err = errors.Join(err, b.end(before)) }()
+	b.printf("== %s", name)
+	var result any
+	switch name {
+	case "load":
+		result, err = b.load(ctx)
+	case "apiserver":
+		result, err = b.apiserver(ctx)
+	case "memory":
+		result, err = b.memory(ctx)
+	case "micro":
+		result, err = b.micro(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return store(name, result)
+}
+
+// end undoes what was started since there were n things to undo.
+func (b *bench) end(n int) error {
+	var errs []error
+	for _, end := range slices.Backward(b.ends[n:]) {
+		errs = append(errs, end())
+	}
+	b.ends = b.ends[:n]
+	return errors.Join(errs...)
+}
+
+// printf prints a line with the time since the start.
+func (b *bench) printf(format string, args ...any) {
+	elapsed := time.Since(b.start).Round(time.Second)
+	_, _ = fmt.Fprintf(b.out, "%7s  %s\n", elapsed, fmt.Sprintf(format, args...))
+}
+
+// subdir makes a directory below the run's own.
+func (b *bench) subdir(name string) (string, error) {
+	dir := filepath.Join(b.dir, name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("making a directory: %w", err)
+	}
+	return dir, nil
+}
+
+// either gives the quick value in a quick run.
+func either[T any](b *bench, full, quick T) T {
+	if b.quick {
+		return quick
+	}
+	return full
+}

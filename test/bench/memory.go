@@ -1,0 +1,172 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// settle is how long after readiness, and after the last update, memory is
+	// read: what was needed for a moment only has gone back by then.
+	settle = 10 * time.Second
+	// accountsPerNamespace is the same in every cluster, as in one that grows.
+	accountsPerNamespace = 50
+	// annotatedEvery of the accounts one has the identities of three clouds.
+	annotatedEvery = 10
+	// writers is how many requests to the API server are under way at once.
+	writers = 32
+)
+
+// memoryRow is one size of a cluster.
+type memoryRow struct {
+	Accounts, Annotated int
+	// Ready is the time in seconds from the program's start until it is ready.
+	Ready float64
+	// Idle is the memory after that; Updated after the number of Updates.
+	Idle, Updated memoryUse
+	Updates       int
+}
+
+type memoryResult struct {
+	Stamp stamp
+	Rows  []memoryRow
+}
+
+// memory measures the webhook in clusters of different sizes.
+func (b *bench) memory(ctx context.Context) (*memoryResult, error) {
+	c, err := b.startCluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	result := &memoryResult{Stamp: b.stamp(c)}
+	existing := 0
+	for _, accounts := range either(b, []int{1_000, 20_000, 100_000}, []int{1_000, 20_000}) {
+		err := b.each(ctx, accounts-existing, "accounts created", func(ctx context.Context, i int) error {
+			return c.createNumbered(ctx, existing+i)
+		})
+		if err != nil {
+			return nil, err
+		}
+		existing = accounts
+		row, err := b.memoryOf(ctx, c, accounts)
+		if err != nil {
+			return nil, err
+		}
+		result.Rows = append(result.Rows, *row)
+	}
+	return result, nil
+}
+
+// memoryOf measures a webhook that starts when the accounts exist.
+func (b *bench) memoryOf(ctx context.Context, c *cluster, accounts int) (*memoryRow, error) {
+	s, ready, end, err := b.startLanyard(ctx, c.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	row := &memoryRow{Accounts: accounts, Annotated: accounts / annotatedEvery, Ready: ready.Seconds()}
+	if row.Idle, err = b.settled(ctx, s); err != nil {
+		return nil, err
+	}
+	b.printf("memory: %d accounts: ready in %.2f s, %s resident", accounts, row.Ready, mebibytes(row.Idle.RSS))
+	row.Updates = either(b, 100_000, 20_000)
+	err = b.each(ctx, row.Updates, "updates", func(ctx context.Context, i int) error {
+		return c.update(ctx, i%accounts, i/accounts+1)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if row.Updated, err = b.settled(ctx, s); err != nil {
+		return nil, err
+	}
+	b.printf("memory: %d accounts, after %d updates: %s resident", accounts, row.Updates, mebibytes(row.Updated.RSS))
+	return row, end()
+}
+
+// settled waits, and reads the memory.
+func (b *bench) settled(ctx context.Context, s *server) (memoryUse, error) {
+	select {
+	case <-ctx.Done():
+		return memoryUse{}, ctx.Err()
+	case <-time.After(settle):
+		return readMemory(s.pid)
+	}
+}
+
+// each does n things, several at once, and says now and then how far it is.
+func (b *bench) each(ctx context.Context, n int, what string, do func(ctx context.Context, i int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
+	last := time.Now()
+	for i := range n {
+		if ctx.Err() != nil {
+			break
+		}
+		if time.Since(last) > 5*time.Second {
+			b.printf("memory: %d of %d %s", i, n, what)
+			last = time.Now()
+		}
+		group.Go(func() error { return do(ctx, i) })
+	}
+	return group.Wait()
+}
+
+// numbered gives the namespace and the name of the account with a number.
+func numbered(i int) (namespace, name string) {
+	return fmt.Sprintf("team-%05d", i/accountsPerNamespace), fmt.Sprintf("application-%06d", i)
+}
+
+// createNumbered creates an account. Whoever creates a namespace's first one
+// creates the namespace.
+func (c *cluster) createNumbered(ctx context.Context, i int) error {
+	namespace, name := numbered(i)
+	var annotations map[string]string
+	if i%annotatedEvery == 0 {
+		annotations = identity(i)
+	}
+	_, err := c.CoreV1().ServiceAccounts(namespace).Create(ctx, newAccount(name, annotations), metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("creating a service account: %w", err)
+	}
+	return nil
+}
+
+func (c *cluster) createNamespaces(ctx context.Context, i int) error {
+	namespace, _ := numbered(i * accountsPerNamespace)
+	_, err := c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("creating a namespace: %w", err)
+	}
+	return nil
+}
+
+// update changes an account: the identity of one that has any, and of another
+// something that is nothing to Lanyard.
+func (c *cluster) update(ctx context.Context, i, revision int) error {
+	namespace, name := numbered(i)
+	annotations := map[string]string{"example.com/revision": fmt.Sprint(revision)}
+	if i%annotatedEvery == 0 {
+		annotations = identity(i + revision*1_000_000)
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	if err != nil {
+		return err
+	}
+	_, err = c.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("updating a service account: %w", err)
+	}
+	return nil
+}
+
+func mebibytes(kib int) string { return fmt.Sprintf("%.1f MiB", float64(kib)/1024) }

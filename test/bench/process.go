@@ -1,0 +1,139 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/test/controlplane"
+	"github.com/lanyard-dev/lanyard/test/webhook"
+)
+
+// The programs, as make bench builds them.
+const (
+	lanyardBinary = "bin/lanyard-webhook"
+	floorBinary   = "bin/floor"
+)
+
+// server is a process that answers reviews.
+type server struct {
+	url string
+	ca  []byte
+	pid int
+}
+
+// startLanyard runs the webhook and returns when it is ready, and how long that
+// took. The run ends it, or end before that.
+func (b *bench) startLanyard(ctx context.Context, kubeconfig string) (s *server, ready time.Duration, end func() error, err error) {
+	dir, err := b.subdir(fmt.Sprintf("lanyard-%d", len(b.ends)))
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	start := time.Now()
+	process, err := webhook.Start(ctx, webhook.Options{
+		Binary: lanyardBinary, Kubeconfig: kubeconfig, Dir: dir,
+		Args: []string{"--azure-default-tenant-id=aaaabbbb-0000-cccc-1111-dddd2222eeee"},
+	})
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	ready = time.Since(start)
+	b.ends = append(b.ends, process.Stop)
+	pid, err := writerOf(process.LogFile)
+	return &server{url: process.URL, ca: process.CA, pid: pid}, ready, process.Stop, err
+}
+
+// writerOf finds the process whose standard output the file is.
+func writerOf(file string) (int, error) {
+	outputs, err := filepath.Glob("/proc/[0-9]*/fd/1")
+	if err != nil {
+		return 0, err
+	}
+	for _, output := range outputs {
+		// A process may have ended meanwhile, or be somebody else's.
+		if target, err := os.Readlink(output); err == nil && target == file {
+			return strconv.Atoi(strings.Split(output, "/")[2])
+		}
+	}
+	return 0, fmt.Errorf("no process writes to %s", file)
+}
+
+// startFloor runs the floor server with constant answers of the lengths.
+func (b *bench) startFloor(lengths ...int) (*server, error) {
+	dir, err := b.subdir(fmt.Sprintf("floor-%d", len(b.ends)))
+	if err != nil {
+		return nil, err
+	}
+	cert, key, ca, err := controlplane.NewServingCertificate(dir, "127.0.0.1")
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for _, length := range lengths {
+		list = append(list, strconv.Itoa(length))
+	}
+	// No context: it ends with its standard input.
+	cmd := exec.Command(floorBinary, //nolint:noctx // see above
+		"-tls-cert-file", cert, "-tls-private-key-file", key, "-lengths", strings.Join(list, ","))
+	cmd.Stderr = os.Stderr
+	// A terminal's Ctrl-C is for this process, which then ends the floor.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("%w; run make bench, and in the repository's root", err)
+	}
+	b.ends = append(b.ends, func() error { return errors.Join(input.Close(), cmd.Wait()) })
+	address, err := bufio.NewReader(output).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("floor: %w", err)
+	}
+	return &server{url: "https://" + strings.TrimSpace(address), ca: ca, pid: cmd.Process.Pid}, nil
+}
+
+// memoryUse is a process's memory in KiB, under the names of proc_pid_status(5).
+type memoryUse struct {
+	RSS  int // VmRSS: all that is resident
+	Anon int // RssAnon: of it, what is not pages of files such as the program's own
+	Peak int // VmHWM: the most that was ever resident
+}
+
+func readMemory(pid int) (memoryUse, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return memoryUse{}, err
+	}
+	var m memoryUse
+	fields := map[string]*int{"VmRSS:": &m.RSS, "RssAnon:": &m.Anon, "VmHWM:": &m.Peak}
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		if len(words) != 3 || fields[words[0]] == nil {
+			continue
+		}
+		if *fields[words[0]], err = strconv.Atoi(words[1]); err != nil {
+			return m, fmt.Errorf("memory of process %d: %w", pid, err)
+		}
+	}
+	if m.RSS == 0 {
+		return m, fmt.Errorf("memory of process %d: got no VmRSS", pid)
+	}
+	return m, nil
+}

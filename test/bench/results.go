@@ -1,0 +1,209 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// resultsDir is where each part's last result is.
+const resultsDir = "bench-results"
+
+// stamp says under which circumstances a part ran.
+type stamp struct {
+	Date       string
+	Quick      bool `json:",omitempty"`
+	CPU        string
+	Cores      int
+	Kernel     string
+	Go         string
+	Kubernetes string `json:",omitempty"`
+}
+
+func (b *bench) stamp(c *cluster) stamp {
+	s := stamp{
+		Date: time.Now().UTC().Format(time.DateOnly), Quick: b.quick,
+		CPU: cpuModel(), Cores: runtime.NumCPU(), Kernel: firstLine("/proc/sys/kernel/osrelease"), Go: runtime.Version(),
+	}
+	if c != nil {
+		s.Kubernetes = c.Version()
+	}
+	return s
+}
+
+// cpuModel is what the kernel calls the processor, if it does.
+func cpuModel() string {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}
+
+func firstLine(file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	return line
+}
+
+// loadKey names what trials are about.
+type loadKey struct {
+	name        string
+	containers  int
+	connections int
+}
+
+// trial is what a fixed number of reviews came to: CPU of the server a review
+// and latencies in microseconds, and reviews a second.
+type trial struct{ CPU, P50, P99, Throughput float64 }
+
+// answerSize is what one review and its answer are made of, in bytes. Patch is
+// the JSON Patch before it is encoded for sending.
+type answerSize struct {
+	Account             string
+	Containers          int
+	Review, Sent, Patch int
+}
+
+// loadRow is the median of the trials of one case.
+type loadRow struct {
+	Case                    string
+	Containers, Connections int
+	Trials                  int
+	trial
+}
+
+// loadRatio is the median, over the rounds, of what Lanyard costs to what the
+// floor does in the same round, in CPU a review, with the least and the most.
+type loadRatio struct {
+	Case, Floor             string
+	Containers, Connections int
+	Ratio, Least, Most      float64
+}
+
+type loadResult struct {
+	Stamp    stamp
+	Protocol string
+	Answers  []answerSize
+	Rows     []loadRow
+	Ratios   []loadRatio
+}
+
+func (r *loadResult) summarize(trials map[loadKey][]trial) {
+	for _, containers := range loadContainers {
+		for _, connections := range loadConnections {
+			for _, account := range loadAccounts {
+				p := loadPairs[account]
+				floor, lanyard := trials[loadKey{p.floor, containers, connections}], trials[loadKey{p.lanyard, containers, connections}]
+				r.Rows = append(r.Rows,
+					loadRow{p.floor, containers, connections, len(floor), medianTrial(floor)},
+					loadRow{p.lanyard, containers, connections, len(lanyard), medianTrial(lanyard)})
+				var ratios []float64
+				for i := range lanyard {
+					ratios = append(ratios, lanyard[i].CPU/floor[i].CPU)
+				}
+				r.Ratios = append(r.Ratios, loadRatio{
+					p.lanyard, p.floor, containers, connections, median(ratios), quantile(ratios, 0), quantile(ratios, 1),
+				})
+			}
+		}
+	}
+}
+
+func medianTrial(trials []trial) trial {
+	of := func(get func(trial) float64) float64 {
+		var values []float64
+		for _, t := range trials {
+			values = append(values, get(t))
+		}
+		return median(values)
+	}
+	return trial{
+		CPU:        of(func(t trial) float64 { return t.CPU }),
+		P50:        of(func(t trial) float64 { return t.P50 }),
+		P99:        of(func(t trial) float64 { return t.P99 }),
+		Throughput: of(func(t trial) float64 { return t.Throughput }),
+	}
+}
+
+// ratio gives the ratio at the targets' number of connections.
+func (r *loadResult) ratio(name string, containers int) (loadRatio, bool) {
+	for _, ratio := range r.Ratios {
+		if ratio.Case == name && ratio.Containers == containers && ratio.Connections == targetConnections {
+			return ratio, true
+		}
+	}
+	return loadRatio{}, false
+}
+
+// answer gives the sizes of one answer.
+func (r *loadResult) answer(account string, containers int) (answerSize, bool) {
+	for _, answer := range r.Answers {
+		if answer.Account == account && answer.Containers == containers {
+			return answer, true
+		}
+	}
+	return answerSize{}, false
+}
+
+// results are the last results of all parts; nil for one that never ran.
+type results struct {
+	Load      *loadResult
+	APIServer *apiserverResult
+	Memory    *memoryResult
+	Micro     *microResult
+}
+
+// store writes the result of a part.
+func store(part string, result any) error {
+	if err := os.MkdirAll(resultsDir, 0o755); err != nil {
+		return fmt.Errorf("storing results: %w", err)
+	}
+	text, err := json.MarshalIndent(result, "", "  ")
+	if err != nil {
+		return fmt.Errorf("storing results: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(resultsDir, part+".json"), append(text, '\n'), 0o644); err != nil {
+		return fmt.Errorf("storing results: %w", err)
+	}
+	return nil
+}
+
+// read reads what was stored.
+func (r *results) read() error {
+	return errors.Join(
+		readPart("load", &r.Load), readPart("apiserver", &r.APIServer),
+		readPart("memory", &r.Memory), readPart("micro", &r.Micro))
+}
+
+func readPart[T any](part string, into **T) error {
+	file := filepath.Join(resultsDir, part+".json")
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading results: %w", err)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("reading results: %s: %w", file, err)
+	}
+	return nil
+}
