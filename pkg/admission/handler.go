@@ -30,8 +30,8 @@ const MaxBodyBytes = 7 << 20
 const (
 	// usualBodyBytes is more than nearly all reviews have.
 	usualBodyBytes = 64 << 10
-	// maxKeptBuffer is the largest buffer that is kept for the next request.
-	maxKeptBuffer = 256 << 10
+	// maxKeptMemory is the most that is kept for the next request.
+	maxKeptMemory = 512 << 10
 )
 
 // maxInFlightBytes of reviews are decided about at one time; the others wait,
@@ -72,7 +72,7 @@ type Handler struct {
 	recorder Recorder
 	log      logr.Logger
 	inFlight *semaphore.Weighted
-	buffers  sync.Pool // of *bytes.Buffer
+	memories sync.Pool // of *memory
 }
 
 // NewHandler gives a Handler that asks decider and counts with recorder. The
@@ -91,12 +91,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.reject(w, start, http.StatusBadRequest, err)
 		return
 	}
-	buffer, _ := h.buffers.Get().(*bytes.Buffer)
-	if buffer == nil {
-		buffer = new(bytes.Buffer)
+	m, _ := h.memories.Get().(*memory)
+	if m == nil {
+		m = new(memory)
 	}
-	defer h.release(buffer)
-	if code, err := readBody(buffer, w, r, start.Add(timeout)); err != nil {
+	defer h.release(m)
+	if code, err := readBody(&m.body, w, r, start.Add(timeout)); err != nil {
 		h.reject(w, start, code, err)
 		return
 	}
@@ -104,38 +104,50 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// that is being made is still wanted then.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timeout-timeout*answerMargin/100)
 	defer cancel()
-	request, response, err := h.review(ctx, buffer.Bytes())
+	request, response, err := h.review(ctx, m)
 	if err != nil {
 		h.reject(w, start, http.StatusBadRequest, err)
 		return
 	}
-	h.answer(w, request, &response)
+	h.answer(w, &m.answer, request, &response)
 	h.record(request, &response, time.Since(start))
 }
 
-// release keeps a buffer for the next request, unless it is a large one.
-func (h *Handler) release(buffer *bytes.Buffer) {
-	if buffer.Cap() <= maxKeptBuffer {
-		buffer.Reset()
-		h.buffers.Put(buffer)
+// memory is what one request after another is read into and answered from.
+type memory struct {
+	body, answer bytes.Buffer
+	patch        []byte
+}
+
+// release keeps the memory for the next request, unless it is large.
+func (h *Handler) release(m *memory) {
+	if m.body.Cap()+m.answer.Cap()+cap(m.patch) <= maxKeptMemory {
+		m.body.Reset()
+		m.answer.Reset()
+		h.memories.Put(m)
 	}
 }
 
 // review parses a review and has it decided about, when there is room for it.
 // Its error is for a body that is no review.
-func (h *Handler) review(ctx context.Context, body []byte) (*Request, Response, error) {
-	size := int64(len(body))
+func (h *Handler) review(ctx context.Context, m *memory) (*Request, Response, error) {
+	size := int64(m.body.Len())
 	if err := h.inFlight.Acquire(ctx, size); err != nil {
 		// The answer needs the request's UID.
-		request, err := parseReview(body, nil)
+		request, err := parseReview(m.body.Bytes(), nil)
 		return request, denial(reason.Overloaded, "too many other reviews at once; try again"), err
 	}
 	defer h.inFlight.Release(size)
-	request, err := parseReview(body, h.reader)
+	request, err := parseReview(m.body.Bytes(), h.reader)
 	if err != nil {
 		return nil, Response{}, err
 	}
-	return request, h.decide(ctx, request), nil
+	request.Room = m.patch
+	response := h.decide(ctx, request)
+	if response.Patch != nil {
+		m.patch = response.Patch
+	}
+	return request, response, nil
 }
 
 // denial is an answer for a fault that is not the user's.
@@ -157,12 +169,7 @@ func (h *Handler) decide(ctx context.Context, request *Request) (response Respon
 	return h.decider.Decide(ctx, request)
 }
 
-func (h *Handler) answer(w http.ResponseWriter, request *Request, response *Response) {
-	buffer, _ := h.buffers.Get().(*bytes.Buffer)
-	if buffer == nil {
-		buffer = new(bytes.Buffer)
-	}
-	defer h.release(buffer)
+func (h *Handler) answer(w http.ResponseWriter, buffer *bytes.Buffer, request *Request, response *Response) {
 	buffer.Grow(512 + base64.StdEncoding.EncodedLen(len(response.Patch)))
 	answer := appendReview(buffer.AvailableBuffer(), request.UID, response)
 	header := w.Header()

@@ -46,6 +46,9 @@ type Request struct {
 	// ReadErr why it could not.
 	Read    any
 	ReadErr error
+	// Room is memory that a patch may be written into, so that it needs none of
+	// its own. It may be nil, and is the patch's until the request is answered.
+	Room []byte
 }
 
 // ObjectReader is a Decider that reads the request's object by itself, on the

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -40,10 +41,15 @@ type Pods struct {
 	Recorder Recorder
 
 	cache cache
+	pods  sync.Pool // of *mutate.Pod, for the memory of those that were read
 }
 
 // Decide implements admission.Decider.
 func (p *Pods) Decide(ctx context.Context, request *admission.Request) admission.Response {
+	if pod, ok := request.Read.(*mutate.Pod); ok {
+		// Nothing of the pod is in the answer: what it says was copied.
+		defer p.pods.Put(pod)
+	}
 	response, refused := p.decide(ctx, request)
 	if refused != nil {
 		return refused.response()
@@ -163,9 +169,9 @@ func (p *Pods) mutate(request *admission.Request, pod *mutate.Pod, selection *an
 		if refused != nil {
 			return result, refused
 		}
-		result, err = mutate.AddEphemeral(pod, old, selection, addition)
+		result, err = mutate.AddEphemeral(pod, old, selection, addition, request.Room)
 	} else {
-		result, err = mutate.Create(pod, selection, addition)
+		result, err = mutate.Create(pod, selection, addition, request.Room)
 	}
 	if err == nil {
 		return result, nil
@@ -178,7 +184,13 @@ func (p *Pods) mutate(request *admission.Request, pod *mutate.Pod, selection *an
 }
 
 // ReadObject implements admission.ObjectReader.
-func (p *Pods) ReadObject(s *rawjson.Scanner) (any, error) { return mutate.ReadPod(s, p.Keys) }
+func (p *Pods) ReadObject(s *rawjson.Scanner) (any, error) {
+	pod, _ := p.pods.Get().(*mutate.Pod)
+	if pod == nil {
+		pod = new(mutate.Pod)
+	}
+	return pod, pod.Read(s, p.Keys)
+}
 
 // pod gives the request's pod, which is read already if it came over HTTP.
 func (p *Pods) pod(request *admission.Request) (*mutate.Pod, *refusal) {

@@ -26,6 +26,8 @@ type Addition struct {
 	// environment is all groups together: what a container without variables of
 	// its own is given.
 	environment elements
+	// volume and mount are those with the volume's usual name.
+	volume, mount elements
 
 	credentialFieldPath string
 }
@@ -80,6 +82,7 @@ func NewAddition(injection *provider.Injection, keys *annotations.Keys) *Additio
 	if credentials != "" {
 		a.annotations = append(a.annotations, annotation{keys.GCPCredentials, credentials})
 	}
+	a.volume, a.mount = newElements(a.encodedVolume(VolumeName)), newElements(a.encodedMount(VolumeName))
 	return a
 }
 
@@ -101,6 +104,22 @@ func encodedVariable(v provider.Variable) []byte {
 	buf = append(buf, `,"value":`...)
 	buf = rawjson.AppendString(buf, v.Value)
 	return append(buf, '}')
+}
+
+// volumeElements is the volume under this name.
+func (a *Addition) volumeElements(name string) elements {
+	if name == VolumeName {
+		return a.volume
+	}
+	return newElements(a.encodedVolume(name))
+}
+
+// mountElements is the mount of the volume of this name.
+func (a *Addition) mountElements(volume string) elements {
+	if volume == VolumeName {
+		return a.mount
+	}
+	return newElements(a.encodedMount(volume))
 }
 
 // encodedMount is the mount of the volume of this name.

@@ -62,13 +62,15 @@ func (e *ConflictError) Unwrap() error { return e.Err }
 
 // Create works out what a pod that is being created has to be given. Its error
 // is a *ConflictError, or wraps ErrTooLarge.
-func Create(pod *Pod, selection *annotations.Pod, addition *Addition) (Result, error) {
-	m := mutation{Addition: addition, pod: pod, selection: selection}
+//
+// The patch is written into room, where that is large enough; room may be nil.
+func Create(pod *Pod, selection *annotations.Pod, addition *Addition, room []byte) (Result, error) {
+	m := newMutation(pod, selection, addition)
 	name, exists, err := m.chooseVolume()
 	if err != nil {
 		return Result{}, err
 	}
-	m.volume = name
+	m.tokens = name
 	missing, err := m.missingAnnotations()
 	if err != nil {
 		return Result{}, err
@@ -84,10 +86,10 @@ func Create(pod *Pod, selection *annotations.Pod, addition *Addition) (Result, e
 	if len(plans) == 0 {
 		return m.result(nil, plans), nil
 	}
-	var p patch
+	p := patch{buf: room[:0]}
 	p.annotations(pod, missing)
 	if !exists {
-		p.grow([]byte("/spec/volumes"), pod.volumes, newElements(m.encodedVolume(name)))
+		p.grow([]byte("/spec/volumes"), pod.volumes, m.volumeElements(name))
 	}
 	if err := m.apply(&p, plans); err != nil {
 		return Result{}, err
@@ -99,11 +101,11 @@ func Create(pod *Pod, selection *annotations.Pod, addition *Addition) (Result, e
 // to be given: those that old, the pod before, does not have. A running pod's
 // volumes and annotations stay as they are, so its own volume has to hold what
 // the containers need. Its error wraps ErrTooLarge.
-func AddEphemeral(pod, old *Pod, selection *annotations.Pod, addition *Addition) (Result, error) {
-	m := mutation{Addition: addition, pod: pod, selection: selection}
+func AddEphemeral(pod, old *Pod, selection *annotations.Pod, addition *Addition, room []byte) (Result, error) {
+	m := newMutation(pod, selection, addition)
 	var plans []plan
 	name, ready := m.runningVolume()
-	m.volume = name
+	m.tokens = name
 	for i := range pod.containers {
 		c := &pod.containers[i]
 		if c.field != ephemeralContainers || old.hasEphemeral(c.name) {
@@ -115,7 +117,7 @@ func AddEphemeral(pod, old *Pod, selection *annotations.Pod, addition *Addition)
 		}
 		plans = m.append(plans, c)
 	}
-	var p patch
+	p := patch{buf: room[:0]}
 	if err := m.apply(&p, plans); err != nil {
 		return Result{}, err
 	}
@@ -127,7 +129,8 @@ type mutation struct {
 	*Addition
 	pod       *Pod
 	selection *annotations.Pod
-	volume    string // the name of the token volume
+	mountPath string // clean
+	tokens    string // the name of the token volume
 	findings  []Finding
 	added     uint // providers, by their index, a bit for each
 }
@@ -137,6 +140,10 @@ type plan struct {
 	container   *container
 	mount       bool
 	environment elements
+}
+
+func newMutation(pod *Pod, selection *annotations.Pod, addition *Addition) mutation {
+	return mutation{Addition: addition, pod: pod, selection: selection, mountPath: clean(addition.injection.MountPath, pod.Windows)}
 }
 
 func (m *mutation) selects(c *container) bool {
@@ -282,7 +289,7 @@ func (m *mutation) append(plans []plan, c *container) []plan {
 	if !takesPart {
 		return plans
 	}
-	mounted, taken := m.pod.at(c, m.injection.MountPath, m.volume)
+	mounted, taken := m.pod.at(c, m.mountPath, m.tokens)
 	if taken != nil {
 		m.find(reason.MountPathTaken, c, "the token mount path is taken by %v; it gets no identity", taken)
 		return plans

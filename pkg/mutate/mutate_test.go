@@ -64,7 +64,7 @@ func parse(t *testing.T, pod string) *mutate.Pod {
 // add gives what Create adds to a pod.
 func add(t *testing.T, pod string, injection *provider.Injection) mutate.Result {
 	t.Helper()
-	result, err := mutate.Create(parse(t, pod), &annotations.Pod{}, mutate.NewAddition(injection, keysOf(t, annotations.DefaultPrefix)))
+	result, err := mutate.Create(parse(t, pod), &annotations.Pod{}, mutate.NewAddition(injection, keysOf(t, annotations.DefaultPrefix)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func TestKeysUnderAnotherPrefixAreEscapedAndRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		result, err := mutate.Create(parsed, &annotations.Pod{}, mutate.NewAddition(withFile(), keys))
+		result, err := mutate.Create(parsed, &annotations.Pod{}, mutate.NewAddition(withFile(), keys), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -383,7 +383,7 @@ func TestTheVolumeIsTheUsualOneUnlessThatIsSomethingElse(t *testing.T) {
 			t.Parallel()
 			pod := `{"spec":{"volumes":[` + strings.Join(test.volumes, ",") + `],"containers":[{}]}}`
 			keys := keysOf(t, annotations.DefaultPrefix)
-			result, err := mutate.Create(parse(t, pod), &annotations.Pod{}, mutate.NewAddition(test.injection, keys))
+			result, err := mutate.Create(parse(t, pod), &annotations.Pod{}, mutate.NewAddition(test.injection, keys), nil)
 			if test.mounts == "" {
 				var conflict *mutate.ConflictError
 				if !errors.As(err, &conflict) || conflict.Reason != reason.VolumeNameTaken || result.Patch != nil {
@@ -423,7 +423,7 @@ func TestMarksOfAnotherInjectionRefuseThePod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pod := parse(t, `{"metadata":{"annotations":{`+test.annotations+`}},"spec":{"containers":[{}]}}`)
-			result, err := mutate.Create(pod, &annotations.Pod{}, mutate.NewAddition(withFile(), keysOf(t, annotations.DefaultPrefix)))
+			result, err := mutate.Create(pod, &annotations.Pod{}, mutate.NewAddition(withFile(), keysOf(t, annotations.DefaultPrefix)), nil)
 			var conflict *mutate.ConflictError
 			if !errors.As(err, &conflict) || conflict.Reason != reason.ForeignInjection || result.Patch != nil {
 				t.Fatalf("got %v and %s, want a conflict", err, result.Patch)

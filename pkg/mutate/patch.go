@@ -112,7 +112,7 @@ func (p *patch) annotations(pod *Pod, add []annotation) {
 
 // apply writes what each plan gives its container.
 func (m *mutation) apply(p *patch, plans []plan) error {
-	mount := newElements(m.encodedMount(m.volume))
+	mount := m.mountElements(m.tokens)
 	p.buf = slices.Grow(p.buf, len(plans)*(len(m.environment.all)+len(mount.all)+4*opOverhead)+len(m.environment.all))
 	path := make([]byte, 0, 64)
 	for i := range plans {

@@ -117,9 +117,8 @@ type place struct {
 // ParsePod reads the JSON of a pod. Where a field that it needs has the wrong
 // JSON type, the error says where.
 func ParsePod(raw []byte, keys *annotations.Keys) (*Pod, error) {
-	s := rawjson.New(raw)
-	pod, err := ReadPod(s, keys)
-	if err != nil {
+	s, pod := rawjson.New(raw), new(Pod)
+	if err := pod.Read(s, keys); err != nil {
 		return nil, err
 	}
 	if err := s.End(); err != nil {
@@ -128,15 +127,14 @@ func ParsePod(raw []byte, keys *annotations.Keys) (*Pod, error) {
 	return pod, nil
 }
 
-// ReadPod is ParsePod for a pod that is a value in a longer text: it reads the
-// value that comes next.
-func ReadPod(s *rawjson.Scanner, keys *annotations.Keys) (*Pod, error) {
+// Read is ParsePod for a pod that is a value in a longer text: it reads the
+// value that comes next. What was in p before is gone, and its memory is used.
+func (p *Pod) Read(s *rawjson.Scanner, keys *annotations.Keys) error {
 	if s.Kind() != rawjson.Object {
-		return nil, fmt.Errorf("pod: got %s, want object", s.Kind())
+		return fmt.Errorf("pod: got %s, want object", s.Kind())
 	}
-	r := reader{Scanner: s, keys: keys, pod: &Pod{
-		containers: make([]container, 0, 4), vars: make([]envVar, 0, 16), places: make([]place, 0, 16),
-	}}
+	*p = Pod{containers: p.containers[:0], vars: p.vars[:0], places: p.places[:0]}
+	r := reader{Scanner: s, keys: keys, pod: p}
 	err := r.Object(func(key []byte) error {
 		switch string(key) {
 		case "metadata":
@@ -147,12 +145,12 @@ func ReadPod(s *rawjson.Scanner, keys *annotations.Keys) (*Pod, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("pod: %w", err)
+		return fmt.Errorf("pod: %w", err)
 	}
-	if r.pod.ServiceAccountName == "" {
-		r.pod.ServiceAccountName = "default"
+	if p.ServiceAccountName == "" {
+		p.ServiceAccountName = "default"
 	}
-	return r.pod, nil
+	return nil
 }
 
 // reader fills a Pod on its way through the JSON.
@@ -456,11 +454,10 @@ func (p *Pod) variable(c *container, name string) *envVar {
 	return nil
 }
 
-// at finds what a container has at path, or below it: a mount below would need
+// at finds what a container has at path, which is clean, or below it: a mount below would need
 // a directory in a volume that is read-only. It is either the token volume
 // itself, or taken by something else.
 func (p *Pod) at(c *container, path, tokenVolume string) (mounted bool, taken *place) {
-	path = clean(path, p.Windows)
 	for i := c.places.from; i < c.places.to; i++ {
 		here := &p.places[i]
 		if !p.Windows && !mayBeAt(here.path, path) {

@@ -39,7 +39,11 @@ type apiserverResult struct {
 // apiserver measures what a webhook adds to the creation of a pod. The ways
 // take turns, one pod at a time, at one API server.
 func (b *bench) apiserver(ctx context.Context) (*apiserverResult, error) {
-	c, err := b.prepareWebhooks(ctx)
+	c, floor, err := b.prepareWebhooks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	before, err := cpuTime(floor.pid)
 	if err != nil {
 		return nil, err
 	}
@@ -50,13 +54,31 @@ func (b *bench) apiserver(ctx context.Context) (*apiserverResult, error) {
 		{Name: "Lanyard, AWS", Namespace: withLanyard, Account: awsAlone},
 		{Name: "Lanyard, unannotated account", Namespace: withLanyard, Account: unannotated},
 	}
-	const warmUp = 50
 	result := &apiserverResult{Stamp: b.stamp(c), Pods: either(b, 1500, 300), Creations: creations}
+	times, err := b.takeTurns(ctx, c, creations, result.Pods)
+	if err != nil {
+		return nil, err
+	}
+	after, err := cpuTime(floor.pid)
+	if err != nil {
+		return nil, err
+	}
+	if used := after - before; used < time.Duration(result.Pods)*10*time.Microsecond {
+		return nil, fmt.Errorf("the floor used %v of CPU for %d reviews: the API server did not ask it", used, result.Pods)
+	}
+	result.summarize(times)
+	return result, nil
+}
+
+// takeTurns creates so many pods in each way, and gives the milliseconds that
+// each took.
+func (b *bench) takeTurns(ctx context.Context, c *cluster, creations []creation, pods int) ([][]float64, error) {
+	const warmUp = 50
 	times := make([][]float64, len(creations))
 	last := time.Now()
-	for i := range warmUp + result.Pods {
+	for i := range warmUp + pods {
 		for j := range creations {
-			way := (i + j) % len(creations) // none always follows the same one
+			way := (i + j) % len(creations)
 			start := time.Now()
 			if _, err := c.dryRun(ctx, creations[way].Namespace, newPod(creations[way].Account, 1)); err != nil {
 				return nil, fmt.Errorf("%s: %w", creations[way].Name, err)
@@ -66,12 +88,11 @@ func (b *bench) apiserver(ctx context.Context) (*apiserverResult, error) {
 			}
 		}
 		if time.Since(last) > 5*time.Second {
-			b.printf("apiserver: %d of %d pods", i, warmUp+result.Pods)
+			b.printf("apiserver: %d of %d pods", i, warmUp+pods)
 			last = time.Now()
 		}
 	}
-	result.summarize(times)
-	return result, nil
+	return times, nil
 }
 
 func (r *apiserverResult) summarize(times [][]float64) {
@@ -84,27 +105,29 @@ func (r *apiserverResult) summarize(times [][]float64) {
 }
 
 // prepareWebhooks registers the floor and Lanyard, each in a namespace.
-func (b *bench) prepareWebhooks(ctx context.Context) (*cluster, error) {
+func (b *bench) prepareWebhooks(ctx context.Context) (*cluster, *server, error) {
 	c, err := b.startCluster(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, namespace := range []string{withoutWebhook, withFloor, withLanyard} {
 		if err := c.createNamespace(ctx, namespace); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	lanyard, _, _, err := b.startLanyard(ctx, c.kubeconfig)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	floor, err := b.startFloor()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	// The API server learns of both in this order; no answer tells that the
+	// floor was asked.
+	if err := c.register(ctx, floor.url+"/bare", floor.ca, withFloor, nil); err != nil {
+		return nil, nil, err
 	}
 	injected := func(pod *corev1.Pod) bool { return pod.Annotations["lanyard.dev/injected"] != "" }
-	if err := c.register(ctx, lanyard.url+podPath, lanyard.ca, withLanyard, injected); err != nil {
-		return nil, err
-	}
-	return c, c.registerFloor(ctx, floor)
+	return c, floor, c.register(ctx, lanyard.url+podPath, lanyard.ca, withLanyard, injected)
 }

@@ -127,7 +127,8 @@ func newAccount(name string, annotations map[string]string) *corev1.ServiceAccou
 
 // register has the API server call url for the pods of one namespace, and for
 // no others, as deploy/ registers Lanyard, and returns when that is in effect:
-// when inEffect says so of the answer to a pod.
+// when inEffect says so of what becomes of a pod. Without inEffect it returns
+// at once.
 func (c *cluster) register(ctx context.Context, url string, ca []byte, namespace string, inEffect func(*corev1.Pod) bool) error {
 	text, err := os.ReadFile("deploy/50-mutatingwebhookconfiguration.yaml")
 	if err != nil {
@@ -145,6 +146,9 @@ func (c *cluster) register(ctx context.Context, url string, ca []byte, namespace
 	_, err = c.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(ctx, &config, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("registering %s: %w", url, err)
+	}
+	if inEffect == nil {
+		return nil
 	}
 	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
 		pod, err := c.dryRun(ctx, namespace, newPod(threeClouds, 1))

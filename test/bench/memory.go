@@ -9,11 +9,10 @@ import (
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -52,6 +51,11 @@ func (b *bench) memory(ctx context.Context) (*memoryResult, error) {
 	result := &memoryResult{Stamp: b.stamp(c)}
 	existing := 0
 	for _, accounts := range either(b, []int{1_000, 20_000, 100_000}, []int{1_000, 20_000}) {
+		if err := b.each(ctx, (accounts-existing)/accountsPerNamespace, "namespaces created", func(ctx context.Context, i int) error {
+			return c.createTeam(ctx, existing/accountsPerNamespace+i)
+		}); err != nil {
+			return nil, err
+		}
 		err := b.each(ctx, accounts-existing, "accounts created", func(ctx context.Context, i int) error {
 			return c.createNumbered(ctx, existing+i)
 		})
@@ -126,8 +130,7 @@ func numbered(i int) (namespace, name string) {
 	return fmt.Sprintf("team-%05d", i/accountsPerNamespace), fmt.Sprintf("application-%06d", i)
 }
 
-// createNumbered creates an account. Whoever creates a namespace's first one
-// creates the namespace.
+// createNumbered creates the account with a number.
 func (c *cluster) createNumbered(ctx context.Context, i int) error {
 	namespace, name := numbered(i)
 	var annotations map[string]string
@@ -141,7 +144,8 @@ func (c *cluster) createNumbered(ctx context.Context, i int) error {
 	return nil
 }
 
-func (c *cluster) createNamespaces(ctx context.Context, i int) error {
+// createTeam creates the namespace with a number.
+func (c *cluster) createTeam(ctx context.Context, i int) error {
 	namespace, _ := numbered(i * accountsPerNamespace)
 	_, err := c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	if err != nil {

@@ -1,0 +1,2 @@
+package main
+func updateDocs(*results) error { return nil }

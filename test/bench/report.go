@@ -1,0 +1,152 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+)
+
+// check is a target and what it came to.
+type check struct {
+	what       string
+	got, limit float64
+	format     string // of the two
+	detail     string
+}
+
+func (c *check) met() bool { return c.got <= c.limit }
+
+func (c *check) verdict() string {
+	if c.met() {
+		return "met"
+	}
+	return "NOT MET"
+}
+
+// checks holds the results of the parts against the targets.
+func (r *results) checks(parts []string) []check {
+	var checks []check
+	if slices.Contains(parts, "load") && r.Load != nil {
+		checks = append(checks, r.Load.checks()...)
+	}
+	if slices.Contains(parts, "memory") && r.Memory != nil {
+		checks = append(checks, r.Memory.checks()...)
+	}
+	if slices.Contains(parts, "apiserver") && r.APIServer != nil {
+		checks = append(checks, r.APIServer.checks()...)
+	}
+	return checks
+}
+
+func (r *loadResult) checks() []check {
+	var checks []check
+	add := func(name, what string, limit float64) {
+		for _, containers := range loadContainers {
+			ratio, found := r.ratio(name, containers)
+			if !found {
+				continue
+			}
+			checks = append(checks, check{
+				what: fmt.Sprintf("%s, %d containers: CPU a review, to %s", what, containers, ratio.Floor),
+				got:  ratio.Ratio, limit: limit, format: "%.2f×",
+				detail: fmt.Sprintf("%.2f to %.2f", ratio.Least, ratio.Most),
+			})
+		}
+	}
+	add(caseThree, "three clouds", 1.25)
+	add(caseAWS, "AWS alone", 1.25)
+	add(caseUnannotated, "unannotated account", 1.2)
+	return checks
+}
+
+// memoryLimits are the targets in MiB, by the number of accounts.
+var memoryLimits = map[int]float64{20_000: 29, 100_000: 45}
+
+// updatedLimit is how much more memory after all updates still counts as what
+// it was before: what the garbage collector's pace alone makes of it.
+const updatedLimit = 1.05
+
+func (r *memoryResult) checks() []check {
+	var checks []check
+	for _, row := range r.Rows {
+		if limit, found := memoryLimits[row.Accounts]; found {
+			checks = append(checks, check{
+				what: fmt.Sprintf("resident memory, %d accounts, %d annotated", row.Accounts, row.Annotated),
+				got:  float64(row.Idle.RSS) / 1024, limit: limit, format: "%.1f MiB",
+				detail: fmt.Sprintf("%s anonymous, %s at most", mebibytes(row.Idle.Anon), mebibytes(row.Idle.Peak)),
+			})
+		}
+		checks = append(checks, check{
+			what: fmt.Sprintf("the same after %d updates of %d accounts", row.Updates, row.Accounts),
+			got:  float64(row.Updated.RSS) / float64(row.Idle.RSS), limit: updatedLimit, format: "%.2f×",
+			detail: mebibytes(row.Updated.RSS),
+		})
+	}
+	return checks
+}
+
+func (r *apiserverResult) checks() []check {
+	return []check{{
+		what: "added to the median pod creation, to what the floor adds",
+		got:  r.Ratio, limit: 1.4, format: "%.2f×",
+		detail: fmt.Sprintf("%.2f ms to %.2f ms", r.Creations[2].Added, r.Creations[1].Added),
+	}}
+}
+
+// summarize prints what was measured in this run, and the targets last.
+func (b *bench) summarize(r *results, parts []string) {
+	if slices.Contains(parts, "load") {
+		b.printLoad(r.Load)
+	}
+	if slices.Contains(parts, "apiserver") {
+		b.table("\nDry-run pod creation\tmedian ms\tp99 ms\tadded ms", func(w io.Writer) {
+			for _, c := range r.APIServer.Creations {
+				_, _ = fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\n", c.Name, c.Median, c.P99, c.Added)
+			}
+		})
+	}
+	if slices.Contains(parts, "memory") {
+		b.table("\nAccounts\tannotated\tready s\tresident\tanonymous\tpeak\tupdates\tresident\tanonymous", func(w io.Writer) {
+			for _, row := range r.Memory.Rows {
+				_, _ = fmt.Fprintf(w, "%d\t%d\t%.2f\t%s\t%s\t%s\t%d\t%s\t%s\n", row.Accounts, row.Annotated, row.Ready,
+					mebibytes(row.Idle.RSS), mebibytes(row.Idle.Anon), mebibytes(row.Idle.Peak),
+					row.Updates, mebibytes(row.Updated.RSS), mebibytes(row.Updated.Anon))
+			}
+		})
+	}
+	checks := r.checks(parts)
+	if len(checks) == 0 {
+		return
+	}
+	b.table("\nTarget\tlimit\tgot\t\t", func(w io.Writer) {
+		for _, c := range checks {
+			_, _ = fmt.Fprintf(w, "%s\t"+c.format+"\t"+c.format+"\t%s\t%s\n", c.what, c.limit, c.got, c.verdict(), c.detail)
+		}
+	})
+}
+
+func (b *bench) printLoad(r *loadResult) {
+	b.table("\nReview\tcontainers\tbytes\tanswer bytes\tpatch bytes", func(w io.Writer) {
+		for _, a := range r.Answers {
+			_, _ = fmt.Fprintf(w, "%s\t%d+1\t%d\t%d\t%d\n", loadPairs[a.Account].lanyard, a.Containers, a.Review, a.Sent, a.Patch)
+		}
+	})
+	b.table("\nLoad ("+r.Protocol+")\tcontainers\tconnections\tCPU µs\tp50 µs\tp99 µs\treviews/s", func(w io.Writer) {
+		for _, row := range r.Rows {
+			_, _ = fmt.Fprintf(w, "%s\t%d+1\t%d\t%.0f\t%.0f\t%.0f\t%.0f\n",
+				row.Case, row.Containers, row.Connections, row.CPU, row.P50, row.P99, row.Throughput)
+		}
+	})
+}
+
+// table prints rows of cells that tabs end.
+func (b *bench) table(header string, rows func(io.Writer)) {
+	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, header)
+	rows(w)
+	_ = w.Flush()
+}
