@@ -37,29 +37,22 @@ func newPod(account string, n int) *corev1.Pod {
 		},
 	}
 	for i := range n {
-		pod.Spec.Containers = append(pod.Spec.Containers, newContainer(fmt.Sprintf("ingester-%d", i)))
+		pod.Spec.Containers = append(pod.Spec.Containers, newContainer(i))
 	}
 	return pod
 }
 
-func newContainer(name string) corev1.Container {
+func newContainer(i int) corev1.Container {
 	return corev1.Container{
-		Name: name, Image: "registry.example.com/logs/ingester:3.5.1",
+		Name: fmt.Sprintf("ingester-%d", i), Image: "registry.example.com/logs/ingester:3.5.1",
 		Args:  []string{"-config.file=/etc/logs/config.yaml", "-target=ingester"},
-		Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 3100}},
-		Env: []corev1.EnvVar{
-			{Name: "GOMEMLIMIT", Value: "2GiB"},
-			{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
-		},
+		Ports: []corev1.ContainerPort{{ContainerPort: int32(3100 + i)}},
+		Env:   []corev1.EnvVar{{Name: "GOMEMLIMIT", Value: "2GiB"}},
 		Resources: corev1.ResourceRequirements{
 			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")},
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("1Gi")},
 		},
-		ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/ready", Port: intstr.FromString("http")}}},
-		VolumeMounts:   []corev1.VolumeMount{{Name: "config", MountPath: "/etc/logs"}, {Name: "data", MountPath: "/data"}},
-		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
-			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-		},
+		ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/ready", Port: intstr.FromInt(3100 + i)}}},
+		VolumeMounts:   []corev1.VolumeMount{{Name: "config", MountPath: "/etc/logs"}},
 	}
 }

@@ -51,7 +51,9 @@ func newManager(draining <-chan struct{}, config *rest.Config, o *options.Comple
 	if err != nil {
 		return nil, err
 	}
-	server := newServer(o, files)
+	// A mux of our own: the server's would count each request a second time.
+	mux := http.NewServeMux()
+	server := newServer(o, files, mux)
 	timeout := shutdownTimeout
 	manager, err := ctrl.NewManager(config, ctrl.Options{
 		Logger:                  log,
@@ -70,7 +72,7 @@ func newManager(draining <-chan struct{}, config *rest.Config, o *options.Comple
 		counts := accounts.Counts()
 		return counts.Annotated, counts.Unannotated, counts.Unguarded
 	})
-	register(server, o, accounts, namespaces, recorder, log)
+	handle(mux, o, accounts, namespaces, recorder, log)
 	return manager, errors.Join(
 		manager.Add(files), manager.Add(accounts), manager.Add(namespaces), manager.Add(server),
 		// Alive is whoever answers; ready is who can do the work.
@@ -83,7 +85,7 @@ func newManager(draining <-chan struct{}, config *rest.Config, o *options.Comple
 	)
 }
 
-func newServer(o *options.Completed, files *certificate.Files) webhook.Server {
+func newServer(o *options.Completed, files *certificate.Files, mux *http.ServeMux) webhook.Server {
 	host := o.BindAddress
 	if net.ParseIP(host).IsUnspecified() {
 		// For Go, 0.0.0.0 means IPv4 alone, and no host means whatever the
@@ -91,8 +93,9 @@ func newServer(o *options.Completed, files *certificate.Files) webhook.Server {
 		host = ""
 	}
 	return webhook.NewServer(webhook.Options{
-		Host: host,
-		Port: o.SecurePort,
+		Host:       host,
+		WebhookMux: mux,
+		Port:       o.SecurePort,
 		TLSOpts: []func(*tls.Config){func(config *tls.Config) {
 			config.MinVersion = o.MinVersion
 			config.CipherSuites = o.CipherSuites
@@ -128,8 +131,8 @@ func newLookups(config *rest.Config, o *options.Completed, recorder *metrics.Rec
 	return accounts, namespaces, err
 }
 
-// register serves a path for each kind of review.
-func register(server webhook.Server, o *options.Completed, accounts, namespaces *lookup.Lookup, recorder *metrics.Recorder, log logr.Logger) {
+// handle serves a path for each kind of review.
+func handle(mux *http.ServeMux, o *options.Completed, accounts, namespaces *lookup.Lookup, recorder *metrics.Recorder, log logr.Logger) {
 	cluster := injector.Cluster{
 		Keys: &o.Keys, Defaults: &o.Defaults, Settings: &o.Settings,
 		ServiceAccounts: accounts, Namespaces: namespaces,
@@ -139,7 +142,7 @@ func register(server webhook.Server, o *options.Completed, accounts, namespaces 
 		mutateServiceAccountPath:   &injector.Labels{Keys: &o.Keys, Expecter: accounts},
 		validateServiceAccountPath: &injector.Validator{Cluster: cluster},
 	} {
-		server.Register(path, admission.NewHandler(decider, recorder, log.WithName("admission")))
+		mux.Handle(path, admission.NewHandler(decider, recorder, log.WithName("admission")))
 	}
 }
 
