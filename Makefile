@@ -35,6 +35,8 @@ demo: build controlplane ## Show it all on a real kube-apiserver; KEEP=1 keeps t
 .PHONY: test
 test: c-compiler controlplane ## Run all tests, unit and integration, with the race detector.
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout=20m ./...
+	@# What a review costs can only be told without the race detector.
+	$(GO) test -count=1 -run='^TestCost$$' -v ./pkg/injector
 
 .PHONY: test-unit
 test-unit: c-compiler ## Run the unit tests alone, with the race detector.
