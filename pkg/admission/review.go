@@ -7,7 +7,6 @@
 package admission
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -239,7 +238,7 @@ func appendReview(buf []byte, uid string, r *Response) []byte {
 	}
 	if r.Patch != nil && r.Denial == nil {
 		buf = append(buf, `,"patchType":"JSONPatch","patch":"`...)
-		buf = base64.StdEncoding.AppendEncode(buf, r.Patch)
+		buf = appendBase64(buf, r.Patch)
 		buf = append(buf, '"')
 	}
 	for i, warning := range r.Warnings {

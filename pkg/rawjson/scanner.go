@@ -264,6 +264,10 @@ func (s *Scanner) enter() error {
 
 // colon moves past the colon between a name and its value.
 func (s *Scanner) colon() error {
+	if s.pos < len(s.data) && s.data[s.pos] == ':' {
+		s.pos++
+		return nil
+	}
 	s.space()
 	if s.pos == len(s.data) || s.data[s.pos] != ':' {
 		return s.want(`":"`)
@@ -274,6 +278,10 @@ func (s *Scanner) colon() error {
 
 // next moves to the next member or element, or past the closing bracket.
 func (s *Scanner) next(closing byte, first bool) (closed bool, err error) {
+	if !first && s.pos < len(s.data) && s.data[s.pos] == ',' {
+		s.pos++
+		return false, nil
+	}
 	s.space()
 	if s.pos == len(s.data) {
 		return true, s.want(fmt.Sprintf("%q", closing))
@@ -294,7 +302,14 @@ func (s *Scanner) next(closing byte, first bool) (closed bool, err error) {
 
 func (s *Scanner) space() {
 	// An apiserver writes none.
-	for s.pos < len(s.data) && s.data[s.pos] <= ' ' && isSpace(s.data[s.pos]) {
+	if s.pos < len(s.data) && s.data[s.pos] > ' ' {
+		return
+	}
+	s.skipSpace()
+}
+
+func (s *Scanner) skipSpace() {
+	for s.pos < len(s.data) && isSpace(s.data[s.pos]) {
 		s.pos++
 	}
 }

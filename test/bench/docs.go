@@ -1,2 +1,160 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
 package main
-func updateDocs(*results) error { return nil }
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// What updateDocs writes.
+const (
+	docsFile = "docs/performance.md"
+	plotFile = "docs/performance.svg"
+)
+
+// updateDocs writes the tables and the plot of the documentation anew. The
+// tables stand between <!-- begin NAME --> and <!-- end NAME -->.
+func updateDocs(r *results) error {
+	if r.Load == nil || r.APIServer == nil || r.Memory == nil || r.Micro == nil {
+		return errors.New("-update-docs needs the results of all parts: run make bench first")
+	}
+	text, err := os.ReadFile(docsFile)
+	if err != nil {
+		return fmt.Errorf("%w; this runs in the repository's root", err)
+	}
+	doc := string(text)
+	for _, section := range []struct{ name, text string }{
+		{"machine", r.machine()},
+		{"targets", r.targetTable()},
+		{"answers", r.Load.answerTable()},
+		{"load", r.Load.table()},
+		{"memory", r.Memory.table()},
+		{"apiserver", r.APIServer.table()},
+		{"micro", r.Micro.table()},
+	} {
+		if doc, err = replaceSection(doc, section.name, section.text); err != nil {
+			return fmt.Errorf("%s: %w", docsFile, err)
+		}
+	}
+	return errors.Join(os.WriteFile(docsFile, []byte(doc), 0o644), os.WriteFile(plotFile, []byte(plot(r.Load)), 0o644))
+}
+
+// replaceSection puts text between a section's two markers.
+func replaceSection(doc, name, text string) (string, error) {
+	begin, end := "<!-- begin "+name+" -->\n", "<!-- end "+name+" -->"
+	before, rest, found := strings.Cut(doc, begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		return "", fmt.Errorf("got no section %q, want one between %q and %q", name, strings.TrimSpace(begin), end)
+	}
+	return before + begin + text + end + after, nil
+}
+
+// markdown builds a table.
+type markdown struct{ strings.Builder }
+
+func newTable(columns ...string) *markdown {
+	m := &markdown{}
+	m.row(columns...)
+	// The first column is of words, the others are of numbers.
+	m.WriteString("|---|" + strings.Repeat("---:|", len(columns)-1) + "\n")
+	return m
+}
+
+func (m *markdown) row(cells ...string) { m.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
+
+func (r *results) machine() string {
+	s := r.Load.Stamp
+	text := fmt.Sprintf("Measured on %s: %d cores of %s, Linux %s, %s, kube-apiserver %s, load over %s.\n",
+		s.Date, s.Cores, s.CPU, s.Kernel, s.Go, s.Kubernetes, protocolName(r.Load.Protocol))
+	for _, stamp := range []stamp{r.Load.Stamp, r.APIServer.Stamp, r.Memory.Stamp, r.Micro.Stamp} {
+		if stamp.Quick {
+			return text + "\n**Provisional:** a part of this is of a short run (`-quick`).\n"
+		}
+	}
+	return text
+}
+
+func protocolName(protocol string) string {
+	return map[string]string{"h1": "HTTP/1.1", "h2": "HTTP/2"}[protocol]
+}
+
+func (r *results) targetTable() string {
+	m := newTable("Target", "at most", "got", "")
+	for _, c := range r.checks(parts) {
+		m.row(c.what, fmt.Sprintf(c.format, c.limit), fmt.Sprintf("**"+c.format+"** ("+c.detail+")", c.got), c.verdict())
+	}
+	return m.String()
+}
+
+func (r *loadResult) answerTable() string {
+	m := newTable("Review", "containers", "review, bytes", "answer, bytes", "of which patch, before base64")
+	for _, a := range r.Answers {
+		m.row(loadPairs[a.Account].lanyard, fmt.Sprintf("%d+1", a.Containers), fmt.Sprint(a.Review), fmt.Sprint(a.Sent), fmt.Sprint(a.Patch))
+	}
+	m.WriteString("\n")
+	few, many := loadContainers[0], loadContainers[1]
+	for _, account := range loadAccounts {
+		first, last := r.answer(account, few), r.answer(account, many)
+		if last.Patch == 0 {
+			continue
+		}
+		fmt.Fprintf(&m.Builder, "%s: each further container takes %d bytes of the answer, %d of the patch.\n",
+			loadPairs[account].lanyard, (last.Sent-first.Sent)/(many-few), (last.Patch-first.Patch)/(many-few))
+	}
+	return m.String()
+}
+
+func (r *loadResult) table() string {
+	m := newTable("", "containers", "connections", "CPU a review, µs", "p50, µs", "p99, µs", "reviews a second")
+	for _, row := range r.Rows {
+		m.row(row.Case, fmt.Sprintf("%d+1", row.Containers), fmt.Sprint(row.Connections), fmt.Sprintf("%.0f", row.CPU),
+			fmt.Sprintf("%.0f", row.P50), fmt.Sprintf("%.0f", row.P99), fmt.Sprintf("%.0f", row.Throughput))
+	}
+	return m.String()
+}
+
+func (r *memoryResult) table() string {
+	m := newTable("Accounts", "annotated", "ready after, s", "resident", "anonymous", "of files", "peak", "after updates", "resident", "anonymous")
+	for _, row := range r.Rows {
+		m.row(row.cells()...)
+	}
+	return m.String()
+}
+
+// cells are the row as both tables have it.
+func (r *memoryRow) cells() []string {
+	cells := []string{
+		fmt.Sprint(r.Accounts), fmt.Sprint(r.Annotated), fmt.Sprintf("%.2f", r.Ready),
+		mebibytes(r.Idle.RSS), mebibytes(r.Idle.Anon), mebibytes(r.Idle.File), mebibytes(r.Idle.Peak),
+	}
+	if r.Updates == 0 {
+		return append(cells, "", "", "")
+	}
+	return append(cells, fmt.Sprint(r.Updates), mebibytes(r.Updated.RSS), mebibytes(r.Updated.Anon))
+}
+
+func (r *apiserverResult) table() string {
+	m := newTable("Webhook", "median, ms", "p99, ms", "added to the median, ms")
+	for _, c := range r.Creations {
+		m.row(c.Name, fmt.Sprintf("%.2f", c.Median), fmt.Sprintf("%.2f", c.P99), fmt.Sprintf("%.2f", c.Added))
+	}
+	return m.String()
+}
+
+func (r *microResult) table() string {
+	m := newTable("Benchmark", "µs", "bytes", "allocations", "answer, bytes")
+	for _, row := range r.Rows {
+		answer := ""
+		if length, found := row.Values["answer-bytes"]; found {
+			answer = fmt.Sprintf("%.0f", length)
+		}
+		m.row("`"+row.Name+"`", fmt.Sprintf("%.1f", row.Values["ns/op"]/1000), fmt.Sprintf("%.0f", row.Values["B/op"]),
+			fmt.Sprintf("%.0f", row.Values["allocs/op"]), answer)
+	}
+	return m.String()
+}

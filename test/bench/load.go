@@ -57,7 +57,7 @@ func (b *bench) load(ctx context.Context) (*loadResult, error) {
 		return nil, err
 	}
 	trials := map[loadKey][]trial{}
-	rounds := either(b, 7, 3)
+	rounds := either(b, 9, 3)
 	for round := range rounds {
 		for _, connections := range loadConnections {
 			if connections != targetConnections && round%2 == 1 {
@@ -123,7 +123,7 @@ func (b *bench) prepareLoad(ctx context.Context) ([]loadCase, *loadResult, error
 		lengths = append(lengths, answer.Sent)
 	}
 	slices.Sort(lengths)
-	floor, err := b.startFloor(slices.Compact(lengths)...)
+	floor, err := b.startFloor(nil, slices.Compact(lengths)...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -147,7 +147,7 @@ func askAll(ctx context.Context, lanyard *server, reviews map[string]map[int][]b
 	var answers []answerSize
 	for _, containers := range loadContainers {
 		for _, account := range loadAccounts {
-			answer, err := ask(ctx, lanyard, reviews[account][containers])
+			answer, _, err := ask(ctx, lanyard, reviews[account][containers])
 			if err != nil {
 				return nil, err
 			}
@@ -164,30 +164,30 @@ func askAll(ctx context.Context, lanyard *server, reviews map[string]map[int][]b
 // podPath is where Lanyard serves the reviews of pods.
 const podPath = "/mutate-v1-pod"
 
-// ask sends a review once, and says what the answer is made of.
-func ask(ctx context.Context, s *server, review []byte) (*answerSize, error) {
+// ask sends a review once, and gives the answer's patch and what it is made of.
+func ask(ctx context.Context, s *server, review []byte) (size *answerSize, patch []byte, err error) {
 	client := s.client("h1")
 	defer client.CloseIdleConnections()
 	body, err := post(ctx, client, s.url+podPath, review)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var decoded admissionv1.AdmissionReview
 	if err := json.Unmarshal(body, &decoded); err != nil {
-		return nil, fmt.Errorf("answer: %w", err)
+		return nil, nil, fmt.Errorf("answer: %w", err)
 	}
 	if decoded.Response == nil || !decoded.Response.Allowed {
-		return nil, fmt.Errorf("got the answer %.1000s, want one that allows", body)
+		return nil, nil, fmt.Errorf("got the answer %.1000s, want one that allows", body)
 	}
-	return &answerSize{Review: len(review), Sent: len(body), Patch: len(decoded.Response.Patch)}, nil
+	return &answerSize{Review: len(review), Sent: len(body), Patch: len(decoded.Response.Patch)}, decoded.Response.Patch, nil
 }
 
 // requests is how many reviews make a trial: about the same time for each.
 func (b *bench) requests(c *loadCase) int {
 	if c.containers > 2 {
-		return either(b, 1500, 400)
+		return either(b, 2500, 400)
 	}
-	return either(b, 3000, 800)
+	return either(b, 4000, 800)
 }
 
 // trial sends a fixed number of reviews over so many connections, each of which

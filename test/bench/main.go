@@ -30,10 +30,11 @@ var errInterrupted = errors.New("interrupted; nothing was left behind")
 
 // settings are the command line.
 type settings struct {
-	only       string
-	quick      bool
-	updateDocs bool
-	protocol   string
+	only        string
+	quick       bool
+	updateDocs  bool
+	protocol    string
+	maxAccounts int
 }
 
 // bench is one run.
@@ -51,6 +52,7 @@ func main() {
 	flag.BoolVar(&s.quick, "quick", false, "run each part much shorter; the figures are then rough")
 	flag.BoolVar(&s.updateDocs, "update-docs", false, "write the tables and the plot of docs/performance.md from what is in "+resultsDir)
 	flag.StringVar(&s.protocol, "protocol", "h1", "`protocol` of the load: h1, which the API server speaks to a webhook behind a Service, or h2")
+	flag.IntVar(&s.maxAccounts, "max-accounts", 100_000, "measure memory with no more than this `number` of accounts; -quick stops at 20,000")
 	flag.Parse()
 	// A closed pipe or terminal ends the run as Ctrl-C does: in order.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
@@ -105,7 +107,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 		}
 	}
 	var results results
-	if err := results.read(); err != nil {
+	if err := results.read(b.protocol); err != nil {
 		return err
 	}
 	if len(run) > 0 {
@@ -136,6 +138,9 @@ func (b *bench) part(ctx context.Context, name string) (err error) {
 	}
 	if err != nil {
 		return err
+	}
+	if name == "load" {
+		name += "-" + b.protocol // neither is the other's older result
 	}
 	return store(name, result)
 }

@@ -6,7 +6,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -50,7 +55,10 @@ func (b *bench) memory(ctx context.Context) (*memoryResult, error) {
 	}
 	result := &memoryResult{Stamp: b.stamp(c)}
 	existing := 0
-	for _, accounts := range either(b, []int{1_000, 20_000, 100_000}, []int{1_000, 20_000}) {
+	for _, accounts := range []int{1_000, 20_000, 100_000} {
+		if accounts > min(b.maxAccounts, either(b, 100_000, 20_000)) {
+			break
+		}
 		if err := b.each(ctx, (accounts-existing)/accountsPerNamespace, "namespaces created", func(ctx context.Context, i int) error {
 			return c.createTeam(ctx, existing/accountsPerNamespace+i)
 		}); err != nil {
@@ -83,6 +91,9 @@ func (b *bench) memoryOf(ctx context.Context, c *cluster, accounts int) (*memory
 		return nil, err
 	}
 	b.printf("memory: %d accounts: ready in %.2f s, %s resident", accounts, row.Ready, mebibytes(row.Idle.RSS))
+	if accounts < 20_000 {
+		return row, end()
+	}
 	row.Updates = either(b, 100_000, 20_000)
 	err = b.each(ctx, row.Updates, "updates", func(ctx context.Context, i int) error {
 		return c.update(ctx, i%accounts, i/accounts+1)
@@ -94,7 +105,34 @@ func (b *bench) memoryOf(ctx context.Context, c *cluster, accounts int) (*memory
 		return nil, err
 	}
 	b.printf("memory: %d accounts, after %d updates: %s resident", accounts, row.Updates, mebibytes(row.Updated.RSS))
-	return row, end()
+	return row, errors.Join(checkAnnotated(ctx, s, row.Annotated), end())
+}
+
+// checkAnnotated holds the webhook to have seen all of the annotated accounts.
+func checkAnnotated(ctx context.Context, s *server, want int) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.metrics, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("reading metrics: %w", err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return fmt.Errorf("reading metrics: %w", err)
+	}
+	const series = `lanyard_serviceaccounts{state="annotated"} `
+	for line := range strings.Lines(string(text)) {
+		if value, found := strings.CutPrefix(line, series); found {
+			if got, err := strconv.ParseFloat(strings.TrimSpace(value), 64); err != nil || int(got) != want {
+				return fmt.Errorf("the webhook knows %s annotated accounts, want %d", strings.TrimSpace(value), want)
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("the webhook's metrics lack %s", series)
 }
 
 // settled waits, and reads the memory.

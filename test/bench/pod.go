@@ -29,7 +29,7 @@ func newPod(account string, n int) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			ServiceAccountName: account,
 			SecurityContext:    &corev1.PodSecurityContext{RunAsNonRoot: new(true), FSGroup: new(int64(10001))},
-			InitContainers:     []corev1.Container{{Name: "prepare", Image: "registry.example.com/logs/prepare:3.5.1"}},
+			InitContainers:     []corev1.Container{{Name: "prepare", Image: "example.com/prepare:3.5.1"}},
 			Volumes: []corev1.Volume{
 				{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "logs"}}}},
 				{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
@@ -44,10 +44,8 @@ func newPod(account string, n int) *corev1.Pod {
 
 func newContainer(i int) corev1.Container {
 	return corev1.Container{
-		Name: fmt.Sprintf("ingester-%d", i), Image: "registry.example.com/logs/ingester:3.5.1",
-		Args:  []string{"-config.file=/etc/logs/config.yaml", "-target=ingester"},
-		Ports: []corev1.ContainerPort{{ContainerPort: int32(3100 + i)}},
-		Env:   []corev1.EnvVar{{Name: "GOMEMLIMIT", Value: "2GiB"}},
+		Name: fmt.Sprintf("ingester-%d", i), Image: "example.com/ingester:3.5.1",
+		Env: []corev1.EnvVar{{Name: "GOMEMLIMIT", Value: "2GiB"}},
 		Resources: corev1.ResourceRequirements{
 			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")},
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("1Gi")},

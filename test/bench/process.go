@@ -32,6 +32,8 @@ type server struct {
 	url string
 	ca  []byte
 	pid int
+	// metrics is the URL of Lanyard's metrics.
+	metrics string
 }
 
 // startLanyard runs the webhook and returns when it is ready, and how long that
@@ -52,7 +54,7 @@ func (b *bench) startLanyard(ctx context.Context, kubeconfig string) (s *server,
 	ready = time.Since(start)
 	b.ends = append(b.ends, process.Stop)
 	pid, err := writerOf(process.LogFile)
-	return &server{url: process.URL, ca: process.CA, pid: pid}, ready, process.Stop, err
+	return &server{url: process.URL, ca: process.CA, pid: pid, metrics: process.MetricsURL}, ready, process.Stop, err
 }
 
 // writerOf finds the process whose standard output the file is.
@@ -70,8 +72,9 @@ func writerOf(file string) (int, error) {
 	return 0, fmt.Errorf("no process writes to %s", file)
 }
 
-// startFloor runs the floor server with constant answers of the lengths.
-func (b *bench) startFloor(lengths ...int) (*server, error) {
+// startFloor runs the floor server with the patch and with constant answers of
+// the lengths.
+func (b *bench) startFloor(patch []byte, lengths ...int) (*server, error) {
 	dir, err := b.subdir(fmt.Sprintf("floor-%d", len(b.ends)))
 	if err != nil {
 		return nil, err
@@ -84,9 +87,25 @@ func (b *bench) startFloor(lengths ...int) (*server, error) {
 	for _, length := range lengths {
 		list = append(list, strconv.Itoa(length))
 	}
+	args := []string{"-tls-cert-file", cert, "-tls-private-key-file", key, "-lengths", strings.Join(list, ",")}
+	if patch != nil {
+		file := filepath.Join(dir, "patch.json")
+		if err := os.WriteFile(file, patch, 0o600); err != nil {
+			return nil, err
+		}
+		args = append(args, "-patch-file", file)
+	}
+	s, err := b.runFloor(args)
+	if err != nil {
+		return nil, err
+	}
+	s.ca = ca
+	return s, nil
+}
+
+func (b *bench) runFloor(args []string) (*server, error) {
 	// No context: it ends with its standard input.
-	cmd := exec.Command(floorBinary, //nolint:noctx // see above
-		"-tls-cert-file", cert, "-tls-private-key-file", key, "-lengths", strings.Join(list, ","))
+	cmd := exec.Command(floorBinary, args...) //nolint:noctx // see above
 	cmd.Stderr = os.Stderr
 	// A terminal's Ctrl-C is for this process, which then ends the floor.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -106,13 +125,14 @@ func (b *bench) startFloor(lengths ...int) (*server, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("floor: %w", err)
 	}
-	return &server{url: "https://" + strings.TrimSpace(address), ca: ca, pid: cmd.Process.Pid}, nil
+	return &server{url: "https://" + strings.TrimSpace(address), pid: cmd.Process.Pid}, nil
 }
 
 // memoryUse is a process's memory in KiB, under the names of proc_pid_status(5).
 type memoryUse struct {
 	RSS  int // VmRSS: all that is resident
 	Anon int // RssAnon: of it, what is not pages of files such as the program's own
+	File int // RssFile: those
 	Peak int // VmHWM: the most that was ever resident
 }
 
@@ -122,7 +142,7 @@ func readMemory(pid int) (memoryUse, error) {
 		return memoryUse{}, err
 	}
 	var m memoryUse
-	fields := map[string]*int{"VmRSS:": &m.RSS, "RssAnon:": &m.Anon, "VmHWM:": &m.Peak}
+	fields := map[string]*int{"VmRSS:": &m.RSS, "RssAnon:": &m.Anon, "RssFile:": &m.File, "VmHWM:": &m.Peak}
 	for line := range strings.Lines(string(text)) {
 		words := strings.Fields(line)
 		if len(words) != 3 || fields[words[0]] == nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -44,22 +45,22 @@ func (r *results) checks(parts []string) []check {
 
 func (r *loadResult) checks() []check {
 	var checks []check
-	add := func(name, what string, limit float64) {
+	add := func(name, what, floor string, limit float64) {
 		for _, containers := range loadContainers {
 			ratio, found := r.ratio(name, containers)
 			if !found {
 				continue
 			}
 			checks = append(checks, check{
-				what: fmt.Sprintf("%s, %d containers: CPU a review, to %s", what, containers, ratio.Floor),
+				what: fmt.Sprintf("CPU a review, %s, %d containers: to that of %s", what, containers, floor),
 				got:  ratio.Ratio, limit: limit, format: "%.2f×",
 				detail: fmt.Sprintf("%.2f to %.2f", ratio.Least, ratio.Most),
 			})
 		}
 	}
-	add(caseThree, "three clouds", 1.25)
-	add(caseAWS, "AWS alone", 1.25)
-	add(caseUnannotated, "unannotated account", 1.2)
+	add(caseThree, "three clouds", "the floor with an answer as long", 1.25)
+	add(caseAWS, "AWS alone", "the floor with an answer as long", 1.25)
+	add(caseUnannotated, "unannotated account", "the bare floor", 1.2)
 	return checks
 }
 
@@ -68,7 +69,7 @@ var memoryLimits = map[int]float64{20_000: 29, 100_000: 45}
 
 // updatedLimit is how much more memory after all updates still counts as what
 // it was before: what the garbage collector's pace alone makes of it.
-const updatedLimit = 1.05
+const updatedLimit = 1.1
 
 func (r *memoryResult) checks() []check {
 	var checks []check
@@ -77,11 +78,14 @@ func (r *memoryResult) checks() []check {
 			checks = append(checks, check{
 				what: fmt.Sprintf("resident memory, %d accounts, %d annotated", row.Accounts, row.Annotated),
 				got:  float64(row.Idle.RSS) / 1024, limit: limit, format: "%.1f MiB",
-				detail: fmt.Sprintf("%s anonymous, %s at most", mebibytes(row.Idle.Anon), mebibytes(row.Idle.Peak)),
+				detail: fmt.Sprintf("%s anonymous, %s of files; peak %s", mebibytes(row.Idle.Anon), mebibytes(row.Idle.File), mebibytes(row.Idle.Peak)),
 			})
 		}
+		if row.Updates == 0 {
+			continue
+		}
 		checks = append(checks, check{
-			what: fmt.Sprintf("the same after %d updates of %d accounts", row.Updates, row.Accounts),
+			what: fmt.Sprintf("resident memory, %d accounts: after %d updates to before", row.Accounts, row.Updates),
 			got:  float64(row.Updated.RSS) / float64(row.Idle.RSS), limit: updatedLimit, format: "%.2f×",
 			detail: mebibytes(row.Updated.RSS),
 		})
@@ -91,9 +95,13 @@ func (r *memoryResult) checks() []check {
 
 func (r *apiserverResult) checks() []check {
 	return []check{{
-		what: "added to the median pod creation, to what the floor adds",
+		what: "added to the median pod creation, three clouds: to what the bare floor adds",
 		got:  r.Ratio, limit: 1.4, format: "%.2f×",
-		detail: fmt.Sprintf("%.2f ms to %.2f ms", r.Creations[2].Added, r.Creations[1].Added),
+		detail: fmt.Sprintf("%.2f ms to %.2f ms", r.Creations[3].Added, r.Creations[1].Added),
+	}, {
+		what: "added to the median pod creation, three clouds: to what a floor with the same patch adds",
+		got:  r.PatchRatio, limit: 1.4, format: "%.2f×",
+		detail: fmt.Sprintf("%.2f ms to %.2f ms", r.Creations[3].Added, r.Creations[2].Added),
 	}}
 }
 
@@ -110,11 +118,9 @@ func (b *bench) summarize(r *results, parts []string) {
 		})
 	}
 	if slices.Contains(parts, "memory") {
-		b.table("\nAccounts\tannotated\tready s\tresident\tanonymous\tpeak\tupdates\tresident\tanonymous", func(w io.Writer) {
+		b.table("\nAccounts\tannotated\tready s\tresident\tanonymous\tof files\tpeak\tupdates\tresident\tanonymous", func(w io.Writer) {
 			for _, row := range r.Memory.Rows {
-				_, _ = fmt.Fprintf(w, "%d\t%d\t%.2f\t%s\t%s\t%s\t%d\t%s\t%s\n", row.Accounts, row.Annotated, row.Ready,
-					mebibytes(row.Idle.RSS), mebibytes(row.Idle.Anon), mebibytes(row.Idle.Peak),
-					row.Updates, mebibytes(row.Updated.RSS), mebibytes(row.Updated.Anon))
+				_, _ = fmt.Fprintln(w, strings.Join(row.cells(), "\t"))
 			}
 		})
 	}

@@ -32,7 +32,7 @@ type stamp struct {
 func (b *bench) stamp(c *cluster) stamp {
 	s := stamp{
 		Date: time.Now().UTC().Format(time.DateOnly), Quick: b.quick,
-		CPU: cpuModel(), Cores: runtime.NumCPU(), Kernel: firstLine("/proc/sys/kernel/osrelease"), Go: runtime.Version(),
+		CPU: cpuModel(), Cores: runtime.NumCPU(), Kernel: kernelVersion(), Go: runtime.Version(),
 	}
 	if c != nil {
 		s.Kubernetes = c.Version()
@@ -54,13 +54,14 @@ func cpuModel() string {
 	return runtime.GOARCH
 }
 
-func firstLine(file string) string {
-	text, err := os.ReadFile(file)
+// kernelVersion is the kernel's release without what its builder added.
+func kernelVersion() string {
+	text, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil {
 		return ""
 	}
-	line, _, _ := strings.Cut(string(text), "\n")
-	return line
+	version, _, _ := strings.Cut(strings.TrimSpace(string(text)), "-")
+	return version
 }
 
 // loadKey names what trials are about.
@@ -153,14 +154,14 @@ func (r *loadResult) ratio(name string, containers int) (loadRatio, bool) {
 	return loadRatio{}, false
 }
 
-// answer gives the sizes of one answer.
-func (r *loadResult) answer(account string, containers int) (answerSize, bool) {
+// answer gives the sizes of one answer; nothing of one that was not asked for.
+func (r *loadResult) answer(account string, containers int) answerSize {
 	for _, answer := range r.Answers {
 		if answer.Account == account && answer.Containers == containers {
-			return answer, true
+			return answer
 		}
 	}
-	return answerSize{}, false
+	return answerSize{}
 }
 
 // results are the last results of all parts; nil for one that never ran.
@@ -186,10 +187,10 @@ func store(part string, result any) error {
 	return nil
 }
 
-// read reads what was stored.
-func (r *results) read() error {
+// read reads what was stored; of the load, what the protocol came to.
+func (r *results) read(protocol string) error {
 	return errors.Join(
-		readPart("load", &r.Load), readPart("apiserver", &r.APIServer),
+		readPart("load-"+protocol, &r.Load), readPart("apiserver", &r.APIServer),
 		readPart("memory", &r.Memory), readPart("micro", &r.Micro))
 }
 

@@ -7,6 +7,7 @@
 // with bytes that it has ready:
 //
 //	/bare        an AdmissionReview that allows, with the review's uid
+//	/patch       the same, with the patch of -patch-file
 //	/constant/N  N constant bytes, for each N of -lengths
 //
 // It prints its address, and ends when its standard input does, so that it
@@ -16,6 +17,7 @@ package main
 import (
 	"bytes"
 	"crypto/tls"
+	"encoding/base64"
 	"errors"
 	"flag"
 	"fmt"
@@ -30,21 +32,29 @@ import (
 func main() {
 	cert := flag.String("tls-cert-file", "", "PEM `file` with the serving certificate")
 	key := flag.String("tls-private-key-file", "", "PEM `file` with its key")
+	patch := flag.String("patch-file", "", "`file` with a JSON Patch")
 	lengths := flag.String("lengths", "", "comma-separated lengths of constant answers")
 	flag.Parse()
-	if err := run(*cert, *key, *lengths); err != nil {
+	if err := run(*cert, *key, *patch, *lengths); err != nil {
 		fmt.Fprintln(os.Stderr, "floor:", err)
 		os.Exit(1)
 	}
 }
 
-func run(cert, key, lengths string) error {
+func run(cert, key, patchFile, lengths string) error {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/bare", bare)
+	mux.HandleFunc("/bare", allow(`","allowed":true}}`))
+	if patchFile != "" {
+		patch, err := os.ReadFile(patchFile)
+		if err != nil {
+			return err
+		}
+		mux.HandleFunc("/patch", allow(`","allowed":true,"patchType":"JSONPatch","patch":"`+base64.StdEncoding.EncodeToString(patch)+`"}}`))
+	}
 	for length := range strings.SplitSeq(lengths, ",") {
 		if length == "" {
 			continue
@@ -71,20 +81,22 @@ func run(cert, key, lengths string) error {
 	return server.Serve(listener)
 }
 
-// bare allows. The API server takes no answer but one with its own uid, which
-// stands at the review's very beginning.
-func bare(w http.ResponseWriter, r *http.Request) {
-	body, err := read(r)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+// allow answers with what follows the review's uid. The API server takes no
+// other; it stands at the review's very beginning.
+func allow(end string) http.HandlerFunc {
+	const start = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"`
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := read(r)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		_, rest, _ := bytes.Cut(body, []byte(`"uid":"`))
+		uid, _, _ := bytes.Cut(rest, []byte(`"`))
+		answer := make([]byte, 0, len(start)+len(uid)+len(end))
+		answer = append(append(append(answer, start...), uid...), end...)
+		write(w, answer)
 	}
-	_, rest, _ := bytes.Cut(body, []byte(`"uid":"`))
-	uid, _, _ := bytes.Cut(rest, []byte(`"`))
-	answer := make([]byte, 0, 256)
-	answer = append(answer, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"`...)
-	answer = append(answer, uid...)
-	write(w, append(answer, `","allowed":true}}`...))
 }
 
 // constant answers with n bytes, whatever the review.
