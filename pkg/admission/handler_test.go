@@ -526,7 +526,7 @@ func TestReviewsWaitForTheirTurnAndAreRefusedWhenItDoesNotCome(t *testing.T) {
 		<-entered
 	}
 	_, answer := f.send(t, func(url string) *http.Request {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"?timeout=100ms", strings.NewReader(third))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"?timeout=2s", strings.NewReader(third))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,6 +22,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-logr/logr"
 )
 
 // patience is how long a test waits for what has to come.
@@ -112,7 +114,7 @@ func TestNewFilesTellsWhenTheCertificateExpires(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	certFile, keyFile := mount(t, t.TempDir(), newPair(t, "first", now, now.Add(time.Hour)))
 	var told []time.Time
-	f, err := NewFiles(certFile, keyFile, func(notAfter time.Time) { told = append(told, notAfter) })
+	f, err := NewFiles(certFile, keyFile, func(notAfter time.Time) { told = append(told, notAfter) }, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,9 +128,6 @@ func TestNewFilesTellsWhenTheCertificateExpires(t *testing.T) {
 	}
 	if got := commonName(t, f); got != "first" {
 		t.Errorf("serves the certificate of %q, want first", got)
-	}
-	if f.NeedLeaderElection() {
-		t.Error("only the leader would see a renewal")
 	}
 }
 
@@ -160,7 +159,7 @@ func TestNewFilesRefusesWhatItCannotRead(t *testing.T) {
 			if tt.key != nil {
 				write(t, keyFile, tt.key)
 			}
-			f, err := NewFiles(certFile, keyFile, func(time.Time) { t.Error("told of a certificate that was refused") })
+			f, err := NewFiles(certFile, keyFile, func(time.Time) { t.Error("told of a certificate that was refused") }, logr.Discard())
 			if err == nil || f != nil {
 				t.Fatalf("got %v and error %v, want an error alone", f, err)
 			}
@@ -232,11 +231,11 @@ func TestFilesFollowARenewal(t *testing.T) {
 			directory := t.TempDir()
 			certFile, keyFile := mount(t, directory, newPair(t, "first", now, now.Add(time.Hour)))
 			told := make(chan time.Time, 100)
-			f, err := NewFiles(certFile, keyFile, func(notAfter time.Time) { told <- notAfter })
+			f, err := NewFiles(certFile, keyFile, func(notAfter time.Time) { told <- notAfter }, logr.Discard())
 			if err != nil {
 				t.Fatal(err)
 			}
-			f.watcher.WithWatchInterval(10 * time.Millisecond)
+			f.interval = 10 * time.Millisecond
 			start(t, f)
 			renew(t, directory, newPair(t, "second", now, now.Add(2*time.Hour)))
 			await(t, told, now.Add(2*time.Hour))
@@ -257,12 +256,12 @@ func TestFilesKeepTheCertificateWhenTheNextOneIsBroken(t *testing.T) {
 	directory := t.TempDir()
 	certFile, keyFile := mount(t, directory, newPair(t, "first", now, now.Add(time.Hour)))
 	told := make(chan time.Time, 100)
-	f, err := NewFiles(certFile, keyFile, func(notAfter time.Time) { told <- notAfter })
+	f, err := NewFiles(certFile, keyFile, func(notAfter time.Time) { told <- notAfter }, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
 	mount(t, directory, pair{certificate: []byte("broken"), key: []byte("broken")})
-	if err := f.watcher.ReadCertificate(); err == nil {
+	if err := f.read(); err == nil {
 		t.Fatal("the broken files were read without an error")
 	}
 	if got := commonName(t, f); got != "first" {
@@ -272,7 +271,7 @@ func TestFilesKeepTheCertificateWhenTheNextOneIsBroken(t *testing.T) {
 		t.Errorf("the first certificate is valid still: %v", err)
 	}
 	mount(t, directory, newPair(t, "second", now, now.Add(2*time.Hour)))
-	if err := f.watcher.ReadCertificate(); err != nil {
+	if err := f.read(); err != nil {
 		t.Fatal(err)
 	}
 	await(t, told, now.Add(2*time.Hour))
@@ -286,7 +285,7 @@ func TestCheckFailsOutsideOfTheValidity(t *testing.T) {
 	notBefore := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	notAfter := time.Date(2026, time.June, 1, 12, 0, 0, 0, time.UTC)
 	certFile, keyFile := mount(t, t.TempDir(), newPair(t, "first", notBefore, notAfter))
-	f, err := NewFiles(certFile, keyFile, func(time.Time) {})
+	f, err := NewFiles(certFile, keyFile, func(time.Time) {}, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -332,7 +331,7 @@ func TestCheckAsksTheClock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			certFile, keyFile := mount(t, t.TempDir(), newPair(t, "first", tt.notBefore, tt.notAfter))
-			f, err := NewFiles(certFile, keyFile, func(time.Time) {})
+			f, err := NewFiles(certFile, keyFile, func(time.Time) {}, logr.Discard())
 			if err != nil {
 				t.Fatal(err)
 			}

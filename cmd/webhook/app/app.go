@@ -16,7 +16,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/term"
 	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
 )
@@ -62,7 +62,7 @@ func NewCommand() *cobra.Command {
 // redirectLogs hands over what the libraries log.
 func redirectLogs(log logr.Logger) {
 	klog.SetLogger(log)
-	ctrl.SetLogger(log)
+	ctrllog.SetLogger(log)
 }
 
 func run(ctx context.Context, draining <-chan struct{}, o *options.Completed, log logr.Logger) error {
@@ -76,13 +76,15 @@ func run(ctx context.Context, draining <-chan struct{}, o *options.Completed, lo
 	}
 	o.Defaults.ReservedAudiences = audiences
 	warnOfReservedAudiences(&o.Defaults, log)
-	manager, err := newManager(draining, config, o, log)
+	program, err := newProgram(draining, config, o, log)
 	if err != nil {
 		return err
 	}
-	if err := manager.Start(ctx); err != nil {
-		return fmt.Errorf("run: %w", err)
+	log.Info("Serving", "reviews", program.reviews.Addr, "metrics", o.MetricsBindAddress, "health", o.HealthProbeBindAddress)
+	if err := program.run(ctx); err != nil {
+		return err
 	}
+	log.Info("Stopped")
 	return nil
 }
 

@@ -8,15 +8,15 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -70,23 +70,23 @@ func issuer(ctx context.Context, config *rest.Config, log logr.Logger) (string, 
 	if err != nil {
 		return "", fmt.Errorf("client of the API server: %w", err)
 	}
-	discovery, err := discovery.NewDiscoveryClientForConfigAndClient(config, client)
+	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
-		return "", fmt.Errorf("client of the API server: %w", err)
+		return "", fmt.Errorf("address of the API server: %w", err)
 	}
+	url := base.JoinPath("/.well-known/openid-configuration").String()
 	var document []byte
 	err = wait.PollUntilContextTimeout(ctx, time.Second, startTimeout, true, func(ctx context.Context) (bool, error) {
-		var err error
-		document, err = discovery.RESTClient().Get().AbsPath("/.well-known/openid-configuration").DoRaw(ctx)
+		status, body, err := get(ctx, client, url)
 		switch {
-		case err == nil:
+		case err == nil && status == http.StatusOK:
+			document = body
 			return true, nil
-		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsNotFound(err):
-			document = nil // it is the error's
-			log.Info("The issuer's discovery document cannot be read; an audience of the API server's own that is not a common one will not be refused", "error", err.Error())
+		case status == http.StatusForbidden, status == http.StatusUnauthorized, status == http.StatusNotFound:
+			log.Info("The issuer's discovery document cannot be read; an audience of the API server's own that is not a common one will not be refused", "status", status)
 			return true, nil
 		}
-		log.Info("Waiting for the API server", "host", config.Host, "error", err.Error())
+		log.Info("Waiting for the API server", "host", config.Host, "status", status, "error", fmt.Sprint(err))
 		return false, nil
 	})
 	if err != nil {
@@ -102,6 +102,25 @@ func issuer(ctx context.Context, config *rest.Config, log logr.Logger) (string, 
 		return "", fmt.Errorf("read %s/.well-known/openid-configuration: %w", config.Host, err)
 	}
 	return configuration.Issuer, nil
+}
+
+// maxDocument is far more than a discovery document has.
+const maxDocument = 1 << 20
+
+func get(ctx context.Context, client *http.Client, url string) (status int, body []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout/3)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer response.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(response.Body, maxDocument))
+	return response.StatusCode, body, err
 }
 
 // audiences are one string or several (RFC 7519, section 4.1.3).

@@ -1,0 +1,78 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+)
+
+// shutdownTimeout is how long requests in flight may take to finish. It is
+// longer than the apiserver waits for any of them.
+const shutdownTimeout = 35 * time.Second
+
+// newServer gives a server with bounds for peers that send nothing. With
+// tlsConfig it serves HTTPS.
+func newServer(address string, handler http.Handler, tlsConfig *tls.Config, log logr.Logger) *http.Server {
+	return &http.Server{
+		Addr: address, Handler: handler, TLSConfig: tlsConfig,
+		MaxHeaderBytes:    1 << 20,
+		ReadHeaderTimeout: 32 * time.Second,
+		IdleTimeout:       90 * time.Second,
+		// What is said here is about peers, such as probes that hang up.
+		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(log.V(1)), slog.LevelInfo),
+	}
+}
+
+// serve runs the server until ctx ends, and then until the requests in flight
+// are answered.
+func serve(ctx context.Context, server *http.Server) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", server.Addr)
+	if err != nil {
+		return err
+	}
+	stopped := make(chan error, 1)
+	go func() {
+		<-ctx.Done()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		defer cancel()
+		stopped <- server.Shutdown(ctx)
+	}()
+	if server.TLSConfig != nil {
+		err = server.ServeTLS(listener, "", "")
+	} else {
+		err = server.Serve(listener)
+	}
+	if !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve on %s: %w", server.Addr, err)
+	}
+	if err := <-stopped; err != nil {
+		return fmt.Errorf("shut down the server on %s: %w", server.Addr, err)
+	}
+	return nil
+}
+
+// checkTLS is a health check that shakes hands with the server at address.
+func checkTLS(address string) healthz.Checker {
+	// Whether the certificate is valid is another check.
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
+	return func(r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
+		defer cancel()
+		conn, err := dialer.DialContext(ctx, "tcp", address)
+		if err != nil {
+			return fmt.Errorf("reach the server: %w", err)
+		}
+		return conn.Close()
+	}
+}
