@@ -11,7 +11,7 @@ ENGINE   ?= $(firstword $(foreach engine,docker podman buildah,$(shell command -
 
 # Every module of this repository. The first holds the code; the others only
 # pin the versions of programs.
-MODULES := . hack/lint test/etcd test/kubernetes
+MODULES := . hack/benchstat hack/lint test/etcd test/kubernetes
 
 .PHONY: help
 help: ## Print this list.
