@@ -8,6 +8,7 @@ package annotations
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -175,3 +176,6 @@ func (k *Keys) AskForIdentity(annotations map[string]string) bool {
 	}
 	return false
 }
+
+// IsIdentity says whether the key asks for an identity by itself.
+func (k *Keys) IsIdentity(key string) bool { return slices.Contains(k.identity(), key) }

@@ -127,20 +127,30 @@ func BenchmarkReview(b *testing.B) {
 
 func benchmark(b *testing.B, handler http.Handler, review []byte) {
 	b.Helper()
-	body := bytes.NewReader(review)
-	request := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/mutate-v1-pod?timeout=10s", nil)
-	request.Header.Set("Content-Type", "application/json")
-	request.ContentLength = int64(len(review))
-	request.Body = io.NopCloser(body)
-	answer := discard{header: http.Header{}}
+	serve, answer := replay(b, handler, review)
 	b.SetBytes(int64(len(review)))
 	b.ReportAllocs()
 	for b.Loop() {
-		body.Reset(review)
-		handler.ServeHTTP(&answer, request)
+		serve()
 	}
 	b.ReportMetric(float64(answer.written), "answer-bytes")
 	b.ReportMetric(float64(len(review)), "review-bytes")
+}
+
+// replay gives a function that has the review answered, and what it was
+// answered with last. The function allocates nothing of its own.
+func replay(tb testing.TB, handler http.Handler, review []byte) (serve func(), answer *discard) {
+	tb.Helper()
+	body := bytes.NewReader(nil)
+	request := httptest.NewRequestWithContext(tb.Context(), http.MethodPost, "/mutate-v1-pod?timeout=10s", nil)
+	request.Header.Set("Content-Type", "application/json")
+	request.ContentLength = int64(len(review))
+	request.Body = io.NopCloser(body)
+	answer = &discard{header: http.Header{}}
+	return func() {
+		body.Reset(review)
+		handler.ServeHTTP(answer, request)
+	}, answer
 }
 
 // discard is a ResponseWriter that keeps the length alone.

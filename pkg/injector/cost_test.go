@@ -9,10 +9,7 @@
 package injector_test
 
 import (
-	"bytes"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -58,16 +55,8 @@ func TestCost(t *testing.T) {
 
 func cost(t *testing.T, handler http.Handler, review []byte) (answer int, allocations float64) {
 	t.Helper()
-	body := bytes.NewReader(nil)
-	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mutate-v1-pod?timeout=10s", nil)
-	request.Header.Set("Content-Type", "application/json")
-	request.ContentLength = int64(len(review))
-	request.Body = io.NopCloser(body)
-	writer := discard{header: http.Header{}}
-	allocations = testing.AllocsPerRun(200, func() {
-		body.Reset(review)
-		handler.ServeHTTP(&writer, request)
-	})
+	serve, writer := replay(t, handler, review)
+	allocations = testing.AllocsPerRun(200, serve)
 	if writer.written == 0 {
 		t.Fatalf("no answer to a review of %d bytes", len(review))
 	}

@@ -62,9 +62,6 @@ func invalid(kind, name string, errs field.ErrorList) *refusal {
 // identity reads what the annotations of an account ask for and holds it to
 // the policy of its namespace. Without an identity it gives nil.
 func (c *Cluster) identity(ctx context.Context, namespace, name string, values map[string]string) (*annotations.Identity, *refusal) {
-	if len(values) == 0 {
-		return nil, nil
-	}
 	identity, errs := annotations.ParseServiceAccount(c.Keys, values, c.Defaults)
 	if len(errs) > 0 {
 		return nil, invalid("serviceaccount", namespace+"/"+name, errs)

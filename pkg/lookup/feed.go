@@ -40,9 +40,6 @@ func (l *Lookup) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection says that every replica has a store of its own.
-func (l *Lookup) NeedLeaderElection() bool { return false }
-
 func (l *Lookup) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	return l.opts.Client.Resource(l.opts.Resource).Watch(ctx, opts)
 }

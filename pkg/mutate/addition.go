@@ -22,7 +22,7 @@ type Addition struct {
 	annotations []annotation
 	// groups are all providers' variables in their order: of each provider the
 	// credentials, then its settings.
-	groups []group
+	groups []elements
 	// environment is all groups together: what a container without variables of
 	// its own is given.
 	environment elements
@@ -34,12 +34,6 @@ type Addition struct {
 
 // annotation is one that Lanyard writes.
 type annotation struct{ key, value string }
-
-// group is variables that are added together or not at all.
-type group struct {
-	variables []provider.Variable
-	elements  elements
-}
 
 // elements are encoded elements of a list: each on its own, and all of them
 // with commas between.
@@ -71,7 +65,7 @@ func NewAddition(injection *provider.Injection, keys *annotations.Keys) *Additio
 		for _, variables := range append([][]provider.Variable{p.Credentials}, p.Settings...) {
 			g := newGroup(variables)
 			a.groups = append(a.groups, g)
-			all = append(all, g.elements.each...)
+			all = append(all, g.each...)
 		}
 	}
 	a.environment = newElements(all...)
@@ -86,12 +80,13 @@ func NewAddition(injection *provider.Injection, keys *annotations.Keys) *Additio
 	return a
 }
 
-func newGroup(variables []provider.Variable) group {
+// newGroup encodes variables that are added together or not at all.
+func newGroup(variables []provider.Variable) elements {
 	encoded := make([][]byte, len(variables))
 	for i, v := range variables {
 		encoded[i] = encodedVariable(v)
 	}
-	return group{variables: variables, elements: newElements(encoded...)}
+	return newElements(encoded...)
 }
 
 // The encodings below name their members in the order of the API's own, and

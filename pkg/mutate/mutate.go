@@ -306,7 +306,7 @@ func (m *mutation) environmentOf(groups uint) elements {
 	var each [][]byte
 	for i := range m.groups {
 		if groups&(1<<i) != 0 {
-			each = append(each, m.groups[i].elements.each...)
+			each = append(each, m.groups[i].each...)
 		}
 	}
 	return newElements(each...)

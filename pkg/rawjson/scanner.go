@@ -107,10 +107,8 @@ func (s *Scanner) Object(member func(key []byte) error) error {
 		if err := member(key); err != nil {
 			return err
 		}
-		if s.pos == start {
-			if err := s.Skip(); err != nil {
-				return err
-			}
+		if err := s.skipUnread(start); err != nil {
+			return err
 		}
 	}
 }
@@ -130,10 +128,8 @@ func (s *Scanner) Array(element func(index int) error) error {
 		if err := element(i); err != nil {
 			return err
 		}
-		if s.pos == start {
-			if err := s.Skip(); err != nil {
-				return err
-			}
+		if err := s.skipUnread(start); err != nil {
+			return err
 		}
 	}
 }
@@ -240,6 +236,14 @@ func (s *Scanner) skipArray() error {
 			return err
 		}
 	}
+}
+
+// skipUnread passes over the value at start, where a callback left it.
+func (s *Scanner) skipUnread(start int) error {
+	if s.pos != start {
+		return nil
+	}
+	return s.Skip()
 }
 
 // open enters an object or array; it is done at once for a null.

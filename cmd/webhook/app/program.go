@@ -152,7 +152,7 @@ func newLookups(config *rest.Config, o *options.Completed, recorder *metrics.Rec
 		Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"},
 		Prefix:   keys.Prefix,
 		MaxBytes: keys.MaxServiceAccountBytes(),
-		Identity: func(key string) bool { return keys.AskForIdentity(map[string]string{key: ""}) },
+		Identity: keys.IsIdentity,
 		Recorder: recorder,
 		Logger:   log.WithName("serviceaccounts"),
 	})
