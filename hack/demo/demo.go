@@ -93,14 +93,14 @@ func (d *demo) prepare(ctx context.Context) (examples []*example, err error) {
 		{"the service accounts of examples/", func() (string, error) {
 			return "created", d.cluster.createAccounts(ctx, examples)
 		}},
-		{"lanyard-webhook, with the rights of deploy/21-rbac.yaml", func() (how string, err error) {
+		{"lanyard-webhook, with the rights of deploy/base/21-rbac.yaml", func() (how string, err error) {
 			if d.webhook, err = startWebhook(ctx, d.cluster, d.dir); err != nil {
 				return "", err
 			}
 			d.ends = append(d.ends, d.webhook.Stop)
 			return "ready", nil
 		}},
-		{"its registration, as in deploy/50-* and deploy/60-*", func() (string, error) {
+		{"its registration, as in deploy/base/50-* and deploy/base/60-*", func() (string, error) {
 			return "in effect", d.cluster.register(ctx, d.webhook, examples[0])
 		}},
 	}

@@ -23,7 +23,7 @@ import (
 const (
 	binary       = "bin/lanyard-webhook"
 	readyTimeout = 30 * time.Second
-	// account is the webhook's own, of deploy/20-serviceaccount.yaml.
+	// account is the webhook's own, of deploy/base/20-serviceaccount.yaml.
 	accountNamespace, account = "lanyard-system", "lanyard-webhook"
 )
 
@@ -45,7 +45,7 @@ func startWebhook(ctx context.Context, c *cluster, dir string) (*webhook.Process
 // webhookKubeconfig gives the webhook the account and the role that the
 // manifests give it in a cluster, and nothing else.
 func webhookKubeconfig(ctx context.Context, c *cluster, dir string) (string, error) {
-	for _, file := range []string{"deploy/10-namespace.yaml", "deploy/20-serviceaccount.yaml", "deploy/21-rbac.yaml"} {
+	for _, file := range []string{"deploy/base/10-namespace.yaml", "deploy/base/20-serviceaccount.yaml", "deploy/base/21-rbac.yaml"} {
 		if err := c.install(ctx, file); err != nil {
 			return "", err
 		}
@@ -63,7 +63,7 @@ func webhookKubeconfig(ctx context.Context, c *cluster, dir string) (string, err
 // the way to it, and waits until that is in effect: an apiserver learns of it a
 // moment later.
 func (c *cluster) register(ctx context.Context, w *webhook.Process, probe *example) error {
-	if err := w.Register(ctx, c, "deploy"); err != nil {
+	if err := w.Register(ctx, c, "deploy/base"); err != nil {
 		return err
 	}
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {

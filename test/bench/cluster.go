@@ -62,7 +62,7 @@ func (b *bench) startCluster(ctx context.Context) (*cluster, error) {
 	return c, c.grant(ctx)
 }
 
-// grant lets a user do what deploy/21-rbac.yaml lets the webhook do.
+// grant lets a user do what deploy/base/21-rbac.yaml lets the webhook do.
 func (c *cluster) grant(ctx context.Context) error {
 	rule := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"serviceaccounts", "namespaces"}, Verbs: []string{"get", "list", "watch"}}
 	meta := metav1.ObjectMeta{Name: "lanyard-webhook"}
@@ -132,7 +132,7 @@ func newAccount(name string, annotations map[string]string) *corev1.ServiceAccou
 // when inEffect says so of what becomes of a pod. Without inEffect it returns
 // at once.
 func (c *cluster) register(ctx context.Context, url string, ca []byte, namespace string, inEffect func(*corev1.Pod) bool) error {
-	text, err := os.ReadFile("deploy/50-mutatingwebhookconfiguration.yaml")
+	text, err := os.ReadFile("deploy/base/50-mutatingwebhookconfiguration.yaml")
 	if err != nil {
 		return fmt.Errorf("%w; this runs in the repository's root", err)
 	}

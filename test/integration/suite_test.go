@@ -30,7 +30,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/webhook"
 )
 
-const deployDir = "../../deploy"
+const deployDir = "../../deploy/base"
 
 // cluster is what all specs share. It is set up once, before any of them.
 var cluster struct {
@@ -119,7 +119,7 @@ func rbac(into runtime.Object) {
 			return
 		}
 	}
-	Fail(fmt.Sprintf("deploy/21-rbac.yaml has no %T", into))
+	Fail(fmt.Sprintf("deploy/base/21-rbac.yaml has no %T", into))
 }
 
 // waitForRegistration waits until the apiserver calls the webhook: it learns
