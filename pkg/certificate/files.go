@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net/http"
 	"os"
@@ -105,8 +106,9 @@ func (f *Files) Start(ctx context.Context) error {
 // validity, when no client accepts it.
 func (f *Files) Check(*http.Request) error { return f.checkAt(time.Now()) }
 
-func (f *Files) checkAt(now time.Time) error {
-	leaf := f.current.Load().Leaf
+func (f *Files) checkAt(now time.Time) error { return checkValidity(f.current.Load().Leaf, now) }
+
+func checkValidity(leaf *x509.Certificate, now time.Time) error {
 	if now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
 		return fmt.Errorf("serving certificate is valid from %s to %s, and now it is %s",
 			leaf.NotBefore.Format(time.RFC3339), leaf.NotAfter.Format(time.RFC3339), now.UTC().Format(time.RFC3339))

@@ -19,7 +19,10 @@ import (
 // flags are those that the documentation promises, in the groups of --help.
 var flags = map[string][]string{
 	"Serving": {"bind-address", "health-probe-bind-address", "metrics-bind-address", "secure-port", "shutdown-delay"},
-	"TLS":     {"certificate-source", "tls-cert-file", "tls-cipher-suites", "tls-min-version", "tls-private-key-file"},
+	"TLS": {
+		"ca-duration", "certificate-dns-names", "certificate-duration", "certificate-secret-name", "certificate-secret-namespace", "certificate-source",
+		"tls-cert-file", "tls-cipher-suites", "tls-min-version", "tls-private-key-file", "webhook-configuration-name",
+	},
 	"Injection": {
 		"annotation-prefix", "token-expiration-seconds", "token-mount-path",
 	},

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -42,10 +43,35 @@ const (
 // program is the parts put together: what is watched, what is served, and what
 // readiness depends on.
 type program struct {
-	files                *certificate.Files
+	certificate          certificateSource
 	accounts, namespaces *lookup.Lookup
 	reviews              *http.Server
 	metrics, health      *http.Server // nil where there is none
+}
+
+// certificateSource is where the serving certificate comes from.
+type certificateSource interface {
+	GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
+	Start(ctx context.Context) error
+	Check(r *http.Request) error
+}
+
+func newCertificateSource(config *rest.Config, o *options.Completed, onChange func(notAfter time.Time), log logr.Logger) (certificateSource, error) {
+	if o.CertificateSource == options.FromFiles {
+		return certificate.NewFiles(o.TLSCertFile, o.TLSPrivateKeyFile, onChange, log)
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("client of the API server: %w", err)
+	}
+	return certificate.NewSelfManaged(certificate.SelfManagedOptions{
+		Client:          client,
+		SecretNamespace: o.CertificateSecretNamespace, SecretName: o.CertificateSecretName,
+		WebhookConfigurationName: o.WebhookConfigurationName,
+		DNSNames:                 o.CertificateDNSNames,
+		CADuration:               o.CADuration, CertificateDuration: o.CertificateDuration,
+		OnChange: onChange, Logger: log,
+	}), nil
 }
 
 func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Completed, log logr.Logger) (*program, error) {
@@ -56,7 +82,7 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 		return nil, err
 	}
 	var p program
-	if p.files, err = certificate.NewFiles(o.TLSCertFile, o.TLSPrivateKeyFile, recorder.SetCertificateExpiry, log.WithName("certificate")); err != nil {
+	if p.certificate, err = newCertificateSource(config, o, recorder.SetCertificateExpiry, log.WithName("certificate")); err != nil {
 		return nil, err
 	}
 	if p.accounts, p.namespaces, err = newLookups(config, o, recorder, log); err != nil {
@@ -68,7 +94,7 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 	})
 	address := net.JoinHostPort(host(o.BindAddress), strconv.Itoa(o.SecurePort))
 	p.reviews = newServer(address, reviewMux(o, &p, recorder, log), &tls.Config{
-		MinVersion: o.MinVersion, CipherSuites: o.CipherSuites, GetCertificate: p.files.GetCertificate,
+		MinVersion: o.MinVersion, CipherSuites: o.CipherSuites, GetCertificate: p.certificate.GetCertificate,
 	}, log.WithName("reviews"))
 	if o.MetricsBindAddress != "0" {
 		mux := http.NewServeMux()
@@ -99,7 +125,7 @@ func (p *program) healthMux(draining <-chan struct{}, address string) http.Handl
 		"/readyz": {
 			"shutdown":        checkDraining(draining),
 			"tls":             checkTLS(address),
-			"certificate":     p.files.Check,
+			"certificate":     p.certificate.Check,
 			"serviceaccounts": checkSynced(p.accounts),
 			"namespaces":      checkSynced(p.namespaces),
 		},
@@ -114,7 +140,7 @@ func (p *program) healthMux(draining <-chan struct{}, address string) http.Handl
 // run runs all parts until ctx ends, or until one of them fails.
 func (p *program) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, start := range []func(context.Context) error{p.files.Start, p.accounts.Start, p.namespaces.Start, p.freeMemory} {
+	for _, start := range []func(context.Context) error{p.certificate.Start, p.accounts.Start, p.namespaces.Start, p.freeMemory} {
 		group.Go(func() error { return start(ctx) })
 	}
 	for _, server := range []*http.Server{p.reviews, p.metrics, p.health} {

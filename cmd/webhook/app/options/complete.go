@@ -8,15 +8,21 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
+	apivalidation "k8s.io/apimachinery/pkg/util/validation"
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
+
+// namespaceFile is where a pod finds the namespace that it runs in.
+const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 // Completed are settings that were found valid.
 type Completed struct {
@@ -85,10 +91,63 @@ func (c *Completed) completeTLS(v *validation) {
 			}
 			return nil
 		case SelfManaged:
-			return fmt.Errorf("%s is not built into this version; set --certificate-source=%s, --tls-cert-file and --tls-private-key-file", SelfManaged, FromFiles)
+			c.completeSelfManaged(v)
+			if c.TLSCertFile != "" || c.TLSPrivateKeyFile != "" {
+				return fmt.Errorf("%s makes its certificate itself; --tls-cert-file and --tls-private-key-file need --certificate-source=%s", SelfManaged, FromFiles)
+			}
+			return nil
 		}
 		return fmt.Errorf("got %q, want %s or %s", c.CertificateSource, SelfManaged, FromFiles)
 	})
+}
+
+// minCertificateDuration leaves time to renew and to be seen renewed.
+const minCertificateDuration = 10 * time.Second
+
+func (c *Completed) completeSelfManaged(v *validation) {
+	v.check("certificate-secret-namespace", func() error {
+		if c.CertificateSecretNamespace == "" {
+			namespace, err := os.ReadFile(namespaceFile)
+			if err != nil {
+				return fmt.Errorf("got none, and the program does not run in a cluster: %w", err)
+			}
+			c.CertificateSecretNamespace = strings.TrimSpace(string(namespace))
+		}
+		return validName(c.CertificateSecretNamespace, apivalidation.IsDNS1123Label)
+	})
+	v.check("certificate-secret-name", func() error { return validName(c.CertificateSecretName, apivalidation.IsDNS1123Subdomain) })
+	v.check("webhook-configuration-name", func() error { return validName(c.WebhookConfigurationName, apivalidation.IsDNS1123Subdomain) })
+	if len(c.CertificateDNSNames) == 0 && len(v.errs) == 0 {
+		c.CertificateDNSNames = []string{serviceName + "." + c.CertificateSecretNamespace + ".svc"}
+	}
+	v.check("certificate-dns-names", func() error {
+		for _, name := range c.CertificateDNSNames {
+			if err := validName(name, apivalidation.IsDNS1123Subdomain); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	v.check("certificate-duration", func() error {
+		if c.CertificateDuration < minCertificateDuration {
+			return fmt.Errorf("got %s, want at least %s", c.CertificateDuration, minCertificateDuration)
+		}
+		return nil
+	})
+	v.check("ca-duration", func() error {
+		// So that a CA that is renewed has outlived what it signed.
+		if c.CADuration < 3*c.CertificateDuration {
+			return fmt.Errorf("got %s, want at least three times --certificate-duration, %s", c.CADuration, 3*c.CertificateDuration)
+		}
+		return nil
+	})
+}
+
+func validName(value string, problems func(string) []string) error {
+	if p := problems(value); len(p) > 0 {
+		return fmt.Errorf("got %q: %s", value, strings.Join(p, "; "))
+	}
+	return nil
 }
 
 func (c *Completed) completeClouds(v *validation) {

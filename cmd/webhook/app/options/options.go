@@ -30,6 +30,9 @@ const (
 	FromFiles = "files"
 )
 
+// serviceName is what the manifests and the chart name the Service.
+const serviceName = "lanyard-webhook"
+
 // Values of --log-format.
 const (
 	logText = "text"
@@ -54,6 +57,13 @@ type Options struct {
 
 	// CertificateSource is SelfManaged or FromFiles.
 	CertificateSource string
+	// CertificateSecretNamespace and CertificateSecretName are the Secret's that
+	// holds the CA, WebhookConfigurationName is what has to trust it: of
+	// SelfManaged, as are the names and durations.
+	CertificateSecretNamespace, CertificateSecretName string
+	WebhookConfigurationName                          string
+	CertificateDNSNames                               []string
+	CADuration, CertificateDuration                   time.Duration
 	// TLSCertFile and TLSPrivateKeyFile are PEM files.
 	TLSCertFile, TLSPrivateKeyFile string
 	// TLSMinVersion and TLSCipherSuites are Go's names.
@@ -90,6 +100,12 @@ func New() *Options {
 		HealthProbeBindAddress: ":8081",
 		ShutdownDelay:          10 * time.Second,
 		CertificateSource:      SelfManaged,
+
+		CertificateSecretName:    "lanyard-webhook-ca",
+		WebhookConfigurationName: "lanyard",
+		CADuration:               365 * 24 * time.Hour,
+		CertificateDuration:      24 * time.Hour,
+
 		TLSMinVersion:          "VersionTLS13",
 		AnnotationPrefix:       annotations.DefaultPrefix,
 		TokenMountPath:         provider.DefaultTokenMountPath,
@@ -122,7 +138,13 @@ func (o *Options) addServingFlags(fs *pflag.FlagSet) {
 
 func (o *Options) addTLSFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.CertificateSource, "certificate-source", o.CertificateSource, fmt.Sprintf("Where the serving certificate comes from: %s or %s.", SelfManaged, FromFiles))
-	fs.StringVar(&o.TLSCertFile, "tls-cert-file", o.TLSCertFile, "PEM file with the serving certificate, and its intermediates after it. It is read anew when it changes.")
+	fs.StringVar(&o.CertificateSecretNamespace, "certificate-secret-namespace", o.CertificateSecretNamespace, "Namespace of the Secret that holds the self-managed CA; where empty, the one that the program runs in.")
+	fs.StringVar(&o.CertificateSecretName, "certificate-secret-name", o.CertificateSecretName, "Name of the Secret that holds the self-managed CA. It is made where there is none.")
+	fs.StringSliceVar(&o.CertificateDNSNames, "certificate-dns-names", o.CertificateDNSNames, "Names that the self-managed certificate is for, separated by commas; where empty, "+serviceName+".<namespace>.svc.")
+	fs.StringVar(&o.WebhookConfigurationName, "webhook-configuration-name", o.WebhookConfigurationName, "Name of the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration that have to trust the self-managed CA: their caBundle is written.")
+	fs.DurationVar(&o.CADuration, "ca-duration", o.CADuration, "How long a certificate of the self-managed CA lives. It is renewed, with the same key, when two thirds of that are over.")
+	fs.DurationVar(&o.CertificateDuration, "certificate-duration", o.CertificateDuration, "How long a self-managed serving certificate lives. It is renewed when two thirds of that are over.")
+	fs.StringVar(&o.TLSCertFile, "tls-cert-file", o.TLSCertFile, "PEM file with the serving certificate of --certificate-source=files, and its intermediates after it. It is read anew when it changes.")
 	fs.StringVar(&o.TLSPrivateKeyFile, "tls-private-key-file", o.TLSPrivateKeyFile, "PEM file with the key of --tls-cert-file.")
 	fs.StringVar(&o.TLSMinVersion, "tls-min-version", o.TLSMinVersion, "Oldest TLS version to accept: "+strings.Join(cliflag.TLSPossibleVersions(), ", ")+".")
 	fs.StringSliceVar(&o.TLSCipherSuites, "tls-cipher-suites", o.TLSCipherSuites, "Cipher suites for TLS 1.2 and older, separated by commas; Go's defaults where empty. TLS 1.3 has its own. Values: "+strings.Join(cliflag.PreferredTLSCipherNames(), ", ")+".")

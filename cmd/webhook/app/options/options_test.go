@@ -36,6 +36,12 @@ var defaults = map[string]string{
 	"tls-min-version":                        "VersionTLS13",
 	"tls-cipher-suites":                      "[]",
 	"certificate-source":                     "self-managed",
+	"certificate-secret-namespace":           "",
+	"certificate-secret-name":                "lanyard-webhook-ca",
+	"certificate-dns-names":                  "[]",
+	"webhook-configuration-name":             "lanyard",
+	"ca-duration":                            "8760h0m0s",
+	"certificate-duration":                   "24h0m0s",
 	"metrics-bind-address":                   ":8080",
 	"health-probe-bind-address":              ":8081",
 	"annotation-prefix":                      "lanyard.dev/",
@@ -247,13 +253,9 @@ func TestCompleteRefuses(t *testing.T) {
 		},
 		"a certificate of an unknown source": {"--certificate-source=magic", `--certificate-source: got "magic", want self-managed or files`},
 		"a certificate of no source":         {"--certificate-source=", `--certificate-source: got "", want self-managed or files`},
-		"a source that is yet to come": {
-			"--certificate-source=self-managed",
-			`--certificate-source: self-managed is not built into this version; set --certificate-source=files, --tls-cert-file and --tls-private-key-file`,
-		},
-		"files without a certificate": {"--tls-cert-file=", `--certificate-source: files needs both --tls-cert-file and --tls-private-key-file`},
-		"files without a key":         {"--tls-private-key-file=", `--certificate-source: files needs both --tls-cert-file and --tls-private-key-file`},
-		"a malformed region":          {"--aws-default-region=EU", `--aws-default-region: got "EU": must be an AWS region, such as eu-central-1`},
+		"files without a certificate":        {"--tls-cert-file=", `--certificate-source: files needs both --tls-cert-file and --tls-private-key-file`},
+		"files without a key":                {"--tls-private-key-file=", `--certificate-source: files needs both --tls-cert-file and --tls-private-key-file`},
+		"a malformed region":                 {"--aws-default-region=EU", `--aws-default-region: got "EU": must be an AWS region, such as eu-central-1`},
 		"a tenant that stands for any": {
 			"--azure-default-tenant-id=common",
 			`--azure-default-tenant-id: got "common": must be a tenant ID (GUID) or a domain of the tenant such as contoso.onmicrosoft.com; common, organizations, consumers and adfs name no tenant`,
@@ -288,6 +290,56 @@ func TestCompleteRefuses(t *testing.T) {
 			}
 			if got := err.Error(); got != tt.want {
 				t.Errorf("message:\n got %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestTheSelfManagedCertificateIsForTheServiceOfItsNamespace(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		arguments []string
+		want      []string
+	}{
+		"by default":     {nil, []string{"lanyard-webhook.tools.svc"}},
+		"or as is given": {[]string{"--certificate-dns-names=a.tools.svc,a.tools.svc.cluster.local"}, []string{"a.tools.svc", "a.tools.svc.cluster.local"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, _ := parsed(t, append([]string{"--certificate-secret-namespace=tools"}, test.arguments...)...)
+			completed, err := o.Complete()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, completed.CertificateDNSNames); diff != "" {
+				t.Errorf("names (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCompleteRefusesForASelfManagedCertificate(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		arguments []string
+		want      string
+	}{
+		"files beside it":          {[]string{"--tls-cert-file=C"}, `--certificate-source: self-managed makes its certificate itself; --tls-cert-file and --tls-private-key-file need --certificate-source=files`},
+		"a key beside it":          {[]string{"--tls-private-key-file=P"}, `--certificate-source: self-managed makes its certificate itself; --tls-cert-file and --tls-private-key-file need --certificate-source=files`},
+		"no namespace":             {[]string{"--certificate-secret-namespace="}, `--certificate-secret-namespace: got none, and the program does not run in a cluster: open /var/run/secrets/kubernetes.io/serviceaccount/namespace: no such file or directory`},
+		"a malformed namespace":    {[]string{"--certificate-secret-namespace=a.b"}, `--certificate-secret-namespace: got "a.b": must not contain dots`},
+		"no Secret":                {[]string{"--certificate-secret-name="}, `--certificate-secret-name: got "": a lowercase RFC 1123 subdomain`},
+		"no configuration":         {[]string{"--webhook-configuration-name="}, `--webhook-configuration-name: got "": a lowercase RFC 1123 subdomain`},
+		"a malformed name":         {[]string{"--certificate-dns-names=a_b"}, `--certificate-dns-names: got "a_b": a lowercase RFC 1123 subdomain`},
+		"a life that is too short": {[]string{"--certificate-duration=9s"}, `--certificate-duration: got 9s, want at least 10s`},
+		"a CA that is too short":   {[]string{"--certificate-duration=1h", "--ca-duration=2h59m"}, `--ca-duration: got 2h59m0s, want at least three times --certificate-duration, 3h0m0s`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, _ := parsed(t, append([]string{"--certificate-secret-namespace=lanyard-system"}, test.arguments...)...)
+			_, err := o.Complete()
+			if err == nil || !strings.HasPrefix(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %v\nwant one mistake, %s", err, test.want)
 			}
 		})
 	}

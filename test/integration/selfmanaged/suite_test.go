@@ -1,0 +1,236 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package selfmanaged_test holds the self-managed certificate to its promises,
+// against a real kube-apiserver and with the rights of deploy/ alone.
+package selfmanaged_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/lanyard-dev/lanyard/pkg/certificate"
+	"github.com/lanyard-dev/lanyard/test/controlplane"
+)
+
+const (
+	deployDir     = "../../../deploy/base"
+	namespace     = "lanyard-system"
+	secretName    = "lanyard-webhook-ca"
+	configuration = "lanyard"
+	serverName    = "lanyard-webhook.lanyard-system.svc"
+	patience      = 30 * time.Second
+)
+
+// cluster is what all specs share.
+var cluster struct {
+	client  *kubernetes.Clientset // an administrator's
+	objects dynamic.Interface     // the same
+	webhook dynamic.Interface     // the webhook's own
+	rights  *kubernetes.Clientset // the same
+}
+
+func TestSelfManaged(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "self-managed certificate")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	plane, err := controlplane.Start(ctx, controlplane.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(plane.Stop)
+	cluster.client = kubernetes.NewForConfigOrDie(plane.Config())
+	cluster.objects = dynamic.NewForConfigOrDie(plane.Config())
+	user, err := plane.User("system:serviceaccount:lanyard-system:lanyard-webhook",
+		"system:serviceaccounts", "system:serviceaccounts:lanyard-system", "system:authenticated")
+	Expect(err).NotTo(HaveOccurred())
+	cluster.webhook = dynamic.NewForConfigOrDie(user)
+	cluster.rights = kubernetes.NewForConfigOrDie(user)
+	for _, file := range []string{"10-namespace", "20-serviceaccount", "21-rbac", "22-certificates-rbac"} {
+		apply(ctx, file)
+	}
+	waitForRights(ctx)
+})
+
+var _ = BeforeEach(func(ctx SpecContext) {
+	for _, file := range []string{"22-certificates-rbac", "50-mutatingwebhookconfiguration", "60-validatingwebhookconfiguration"} {
+		apply(ctx, file)
+	}
+	// After the spec's replicas have stopped, which come later.
+	DeferCleanup(remove)
+})
+
+// remove takes away what the specs write.
+func remove(ctx context.Context) {
+	GinkgoHelper()
+	admission := cluster.client.AdmissionregistrationV1()
+	for _, err := range []error{
+		cluster.client.CoreV1().Secrets(namespace).Delete(ctx, secretName, metav1.DeleteOptions{}),
+		admission.MutatingWebhookConfigurations().Delete(ctx, configuration, metav1.DeleteOptions{}),
+		admission.ValidatingWebhookConfigurations().Delete(ctx, configuration, metav1.DeleteOptions{}),
+	} {
+		Expect(err).To(Or(Succeed(), MatchError(apierrors.IsNotFound, "not found")))
+	}
+}
+
+// resources are the kinds in deploy/ that the specs need.
+var resources = map[string]struct {
+	schema.GroupVersionResource
+	namespaced bool
+}{
+	"Namespace":                      {corev1.SchemeGroupVersion.WithResource("namespaces"), false},
+	"ServiceAccount":                 {corev1.SchemeGroupVersion.WithResource("serviceaccounts"), true},
+	"Secret":                         {corev1.SchemeGroupVersion.WithResource("secrets"), true},
+	"Role":                           {rbacv1.SchemeGroupVersion.WithResource("roles"), true},
+	"RoleBinding":                    {rbacv1.SchemeGroupVersion.WithResource("rolebindings"), true},
+	"ClusterRole":                    {rbacv1.SchemeGroupVersion.WithResource("clusterroles"), false},
+	"ClusterRoleBinding":             {rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), false},
+	"MutatingWebhookConfiguration":   {mutating, false},
+	"ValidatingWebhookConfiguration": {validating, false},
+}
+
+var (
+	mutating   = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
+	validating = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"}
+)
+
+// apply applies a file of deploy/ as kubectl apply --server-side does.
+func apply(ctx context.Context, file string) {
+	GinkgoHelper()
+	text, err := os.Open(filepath.Join(deployDir, file+".yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	defer text.Close()
+	for decoder := utilyaml.NewYAMLOrJSONDecoder(text, 4096); ; {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(&object.Object); err != nil {
+			Expect(err).To(MatchError("EOF"))
+			return
+		}
+		if object.Object == nil {
+			continue
+		}
+		kind, known := resources[object.GetKind()]
+		Expect(known).To(BeTrue(), object.GetKind())
+		client := dynamic.ResourceInterface(cluster.objects.Resource(kind.GroupVersionResource))
+		if kind.namespaced {
+			client = cluster.objects.Resource(kind.GroupVersionResource).Namespace(object.GetNamespace())
+		}
+		_, err := client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: "kubectl", Force: true})
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// waitForRights waits until the apiserver's authorizer knows the roles.
+func waitForRights(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func() error {
+		_, err := cluster.webhook.Resource(mutating).Get(ctx, configuration, metav1.GetOptions{})
+		return err
+	}).WithTimeout(patience).Should(MatchError(apierrors.IsNotFound, "allowed, and not there"))
+	Eventually(func() error {
+		_, err := cluster.webhook.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace).Get(ctx, secretName, metav1.GetOptions{})
+		return err
+	}).WithTimeout(patience).Should(Succeed())
+}
+
+// replica is one program's certificate.
+type replica struct {
+	*certificate.SelfManaged
+	stop func()
+}
+
+// start runs a replica with the rights of deploy/, until it is stopped or the
+// spec ends.
+func start(log logr.Logger, caDuration, certificateDuration time.Duration) *replica {
+	GinkgoHelper()
+	source := certificate.NewSelfManaged(certificate.SelfManagedOptions{
+		Client:          cluster.webhook,
+		SecretNamespace: namespace, SecretName: secretName,
+		WebhookConfigurationName: configuration,
+		DNSNames:                 []string{serverName},
+		CADuration:               caDuration, CertificateDuration: certificateDuration,
+		OnChange: func(time.Time) {}, Logger: log,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- source.Start(ctx) }()
+	stopped := false
+	stop := func() {
+		if !stopped {
+			stopped = true
+			cancel()
+			Expect(<-done).To(Succeed())
+		}
+	}
+	DeferCleanup(stop)
+	return &replica{source, stop}
+}
+
+func (r *replica) ready() error { return r.Check(nil) }
+
+// leaf is what the replica serves, nil before there is one.
+func (r *replica) leaf() *x509.Certificate {
+	served, err := r.GetCertificate(&tls.ClientHelloInfo{})
+	if err != nil {
+		return nil
+	}
+	return served.Leaf
+}
+
+// bundles reads what the apiserver trusts each webhook by.
+func bundles(ctx context.Context) map[string][]byte {
+	GinkgoHelper()
+	all := map[string][]byte{}
+	m, err := cluster.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, configuration, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	for _, w := range m.Webhooks {
+		all["mutating "+w.Name] = w.ClientConfig.CABundle
+	}
+	v, err := cluster.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, configuration, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	for _, w := range v.Webhooks {
+		all["validating "+w.Name] = w.ClientConfig.CABundle
+	}
+	return all
+}
+
+// verify is what an apiserver does that calls a webhook.
+func verify(bundle []byte, leaf *x509.Certificate) error {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(bundle)
+	_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: serverName})
+	return err
+}
+
+func secret(ctx context.Context) *corev1.Secret {
+	GinkgoHelper()
+	s, err := cluster.client.CoreV1().Secrets(namespace).Get(ctx, secretName, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return s
+}
+
+// ca is the CA certificate in the Secret.
+func ca(s *corev1.Secret) *x509.Certificate {
+	GinkgoHelper()
+	pair, err := tls.X509KeyPair(s.Data["tls.crt"], s.Data["tls.key"])
+	Expect(err).NotTo(HaveOccurred())
+	return pair.Leaf
+}
