@@ -93,7 +93,7 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 		return counts.Annotated, counts.Unannotated, counts.Unguarded
 	})
 	address := net.JoinHostPort(host(o.BindAddress), strconv.Itoa(o.SecurePort))
-	p.reviews = newServer(address, reviewMux(o, &p, recorder, log), &tls.Config{
+	p.reviews = newServer(address, closing(draining, reviewMux(o, &p, recorder, log)), &tls.Config{
 		MinVersion: o.MinVersion, CipherSuites: o.CipherSuites, GetCertificate: p.certificate.GetCertificate,
 	}, log.WithName("reviews"))
 	if o.MetricsBindAddress != "0" {

@@ -62,6 +62,21 @@ func serve(ctx context.Context, server *http.Server) error {
 	return nil
 }
 
+// closing has clients open a new connection after each answer while draining:
+// the cluster brings it to another replica. Connections that are only closed at
+// the end may be just then in use, and an apiserver does not repeat a review
+// whose connection went away.
+func closing(draining <-chan struct{}, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-draining:
+			w.Header().Set("Connection", "close")
+		default:
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // checkTLS is a health check that shakes hands with the server at address.
 func checkTLS(address string) healthz.Checker {
 	// Whether the certificate is valid is another check.
