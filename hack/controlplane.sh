@@ -2,8 +2,9 @@
 # Copyright The Lanyard Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the control plane of the tests and of the demo, etcd and
-# kube-apiserver, from the Go modules in test/etcd and test/kubernetes.
+# Builds the programs of a Kubernetes cluster from the Go modules in test/etcd
+# and test/kubernetes: the ones that the arguments name, or else the control
+# plane of the tests and of the demo, etcd and kube-apiserver.
 # Needs Go and coreutils; neither root nor a download from anywhere but the Go
 # module proxy. The first run takes some minutes, a run with nothing to do none.
 #
@@ -17,6 +18,8 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 self=$root/hack/$(basename "${BASH_SOURCE[0]}")
 bin=${KUBEBUILDER_ASSETS:-$root/bin/controlplane}
+if [ $# -eq 0 ]; then set -- etcd kube-apiserver; fi
+names=("$@")
 
 # A build that means the same everywhere: nobody's flags, nobody's workspace.
 export CGO_ENABLED=0 GOFLAGS=-mod=readonly GOWORK=off
@@ -33,21 +36,53 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# key DIR: changes when anything that decides about the binary does.
+# source_of NAME: where its module is required, the module, and its package.
+source_of() {
+  case $1 in
+    etcd) echo test/etcd go.etcd.io/etcd/server/v3 go.etcd.io/etcd/server/v3 ;;
+    kube-apiserver | kube-controller-manager | kube-proxy | kube-scheduler | kubectl | kubelet)
+      echo test/kubernetes k8s.io/kubernetes "k8s.io/kubernetes/cmd/$1" ;;
+    *)
+      echo "controlplane.sh: got the name $1, want etcd or a program of Kubernetes" >&2
+      return 1 ;;
+  esac
+}
+
+# key NAME: changes when anything that decides about the binary does.
 key() {
-  cat "$root/$1/go.mod" "$root/$1/go.sum" "$self" - <<<"$toolchain" | sha256sum | cut -d ' ' -f 1
+  local dir
+  read -r dir _ <<<"$(source_of "$1")"
+  cat "$root/$dir/go.mod" "$root/$dir/go.sum" "$self" - <<<"$toolchain" | sha256sum | cut -d ' ' -f 1
 }
 
-# current NAME KEY: is the binary there, and built from what the key stands for?
+# current NAME: is the binary there, and built from what its key stands for?
 current() {
-  [ -x "$bin/$1" ] && [ -f "$bin/$1.version" ] && [ "$(tail -n 1 "$bin/$1.version")" = "$2" ]
+  [ -x "$bin/$1" ] && [ -f "$bin/$1.version" ] && [ "$(tail -n 1 "$bin/$1.version")" = "$(key "$1")" ]
 }
 
-# foreign: did something else put both binaries where the user said?
+# all_current: is there nothing to build?
+all_current() {
+  local name
+  for name in "${names[@]}"; do current "$name" || return 1; done
+}
+
+# foreign: did something else put all of the binaries where the user said?
 foreign() {
-  [ -n "${KUBEBUILDER_ASSETS-}" ] &&
-    [ -x "$bin/etcd" ] && [ ! -f "$bin/etcd.version" ] &&
-    [ -x "$bin/kube-apiserver" ] && [ ! -f "$bin/kube-apiserver.version" ]
+  local name
+  [ -n "${KUBEBUILDER_ASSETS-}" ] || return 1
+  for name in "${names[@]}"; do
+    { [ -x "$bin/$name" ] && [ ! -f "$bin/$name.version" ]; } || return 1
+  done
+}
+
+# listed: the names as prose, with their versions where those are known.
+listed() {
+  local name text=
+  for name in "${names[@]}"; do
+    text+="${text:+, }$name"
+    if [ -f "$bin/$name.version" ]; then text+=" $(head -n 1 "$bin/$name.version")"; fi
+  done
+  printf '%s\n' "$text"
 }
 
 # say LINE: on a terminal in place of the line before, else a line of its own.
@@ -82,13 +117,15 @@ follow() {
   done
 }
 
-# build NAME KEY DIR MODULE PACKAGE
+# build NAME
 build() {
-  local name=$1 key=$2 dir=$3 module=$4 package=$5 version number total stamps=() start=$SECONDS
+  local name=$1 key dir module package version number total stamps=() start=$SECONDS
+  key=$(key "$name")
+  read -r dir module package <<<"$(source_of "$name")"
   cd "$root/$dir"
   log=$(mktemp)
   version=$(go list -m -f '{{.Version}}' "$module" 2>"$log") || fail "$name"
-  if [ "$name" = kube-apiserver ]; then
+  if [ "$module" = k8s.io/kubernetes ]; then
     # Kubernetes learns its own version from the linker alone.
     number=${version#v}
     stamps=(
@@ -122,16 +159,15 @@ build() {
   if [ -t 1 ]; then printf '\n'; fi
 }
 
+for name in "${names[@]}"; do source_of "$name" >/dev/null; done
 toolchain=$(cd "$root/test/kubernetes" && go env GOVERSION GOOS GOARCH)
-etcd_key=$(key test/etcd)
-kubernetes_key=$(key test/kubernetes)
 
 if foreign; then
-  echo "using etcd and kube-apiserver in $bin as they are"
+  echo "using $(listed) in $bin as they are"
   exit 0
 fi
-if current etcd "$etcd_key" && current kube-apiserver "$kubernetes_key"; then
-  echo "etcd $(head -n 1 "$bin/etcd.version") and kube-apiserver $(head -n 1 "$bin/kube-apiserver.version") in $bin are up to date"
+if all_current; then
+  echo "$(listed) in $bin: up to date"
   exit 0
 fi
 
@@ -142,11 +178,10 @@ bin=$(cd "$bin" && pwd)
 if command -v flock >/dev/null 2>&1; then
   exec 9>"$bin/.lock"
   if ! flock -n 9; then
-    echo "waiting for another build of the control plane"
+    echo "waiting for another build of the same programs"
     flock 9
   fi
 fi
-current etcd "$etcd_key" ||
-  build etcd "$etcd_key" test/etcd go.etcd.io/etcd/server/v3 go.etcd.io/etcd/server/v3
-current kube-apiserver "$kubernetes_key" ||
-  build kube-apiserver "$kubernetes_key" test/kubernetes k8s.io/kubernetes k8s.io/kubernetes/cmd/kube-apiserver
+for name in "${names[@]}"; do
+  current "$name" || build "$name"
+done

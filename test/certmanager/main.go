@@ -1,0 +1,65 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command certmanager runs cert-manager's own controllers and its cainjector in
+// one process, for the tests of the certificate mode that builds on them: the
+// SelfSigned and CA issuers, certificates, and the CA of webhook configurations.
+// There is no leader election, no webhook and no ACME.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "cert-manager:", err)
+		os.Exit(1)
+	}
+}
+
+// run does what the arguments say until the context ends.
+func run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("cert-manager", flag.ContinueOnError)
+	kubeconfig := flags.String("kubeconfig", "", "The kubeconfig of an administrator of the cluster. Required.")
+	crds := flags.String("crds", "", "A directory of CustomResourceDefinitions to install first.")
+	klog.InitFlags(flags)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *kubeconfig == "" || flags.NArg() > 0 {
+		return fmt.Errorf("got --kubeconfig %q and arguments %q, want a kubeconfig and no argument", *kubeconfig, flags.Args())
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config.QPS = -1
+
+	logger := klog.Background()
+	ctrl.SetLogger(logger)
+	ctx = klog.NewContext(ctx, logger)
+
+	if *crds != "" {
+		if err := installCRDs(config, *crds); err != nil {
+			return err
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return runControllers(ctx, *kubeconfig) })
+	group.Go(func() error { return runCAInjector(ctx, config) })
+	return group.Wait()
+}

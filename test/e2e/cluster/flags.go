@@ -1,0 +1,108 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"path/filepath"
+
+	"github.com/lanyard-dev/lanyard/test/controlplane"
+)
+
+// frontProxy is who kube-apiserver is to an extension of its API.
+const frontProxy = "front-proxy-client"
+
+func (c *cluster) etcdFlags() []string {
+	const peerURL = "http://127.0.0.1:2380"
+	return []string{
+		"--data-dir=" + filepath.Join(c.Dir, "etcd"),
+		"--listen-client-urls=" + etcdURL,
+		"--advertise-client-urls=" + etcdURL,
+		"--listen-peer-urls=" + peerURL,
+		"--initial-advertise-peer-urls=" + peerURL,
+		"--initial-cluster=default=" + peerURL,
+		// The data does not outlive the process.
+		"--unsafe-no-fsync",
+	}
+}
+
+func (c *cluster) apiServerFlags() []string {
+	return []string{
+		"--advertise-address=" + nodeIP,
+		"--secure-port=6443",
+		"--etcd-servers=" + etcdURL,
+		"--tls-cert-file=" + c.pki("kube-apiserver.crt"),
+		"--tls-private-key-file=" + c.pki("kube-apiserver.key"),
+		"--client-ca-file=" + c.pki("ca.crt"),
+		"--kubelet-certificate-authority=" + c.pki("ca.crt"),
+		"--kubelet-client-certificate=" + c.pki("kube-apiserver-kubelet-client.crt"),
+		"--kubelet-client-key=" + c.pki("kube-apiserver-kubelet-client.key"),
+		"--kubelet-preferred-address-types=InternalIP",
+		"--service-cluster-ip-range=" + serviceCIDR,
+		"--service-account-issuer=" + controlplane.DefaultServiceAccountIssuer,
+		"--service-account-key-file=" + c.pki("service-accounts.key"),
+		"--service-account-signing-key-file=" + c.pki("service-accounts.key"),
+		"--requestheader-client-ca-file=" + c.pki("ca.crt"),
+		"--requestheader-allowed-names=" + frontProxy,
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + c.pki(frontProxy+".crt"),
+		"--proxy-client-key-file=" + c.pki(frontProxy+".key"),
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--allow-privileged=true",
+	}
+}
+
+func (c *cluster) controllerManagerFlags() []string {
+	return append(c.controllerFlags("kube-controller-manager"),
+		"--use-service-account-credentials=true",
+		"--service-account-private-key-file="+c.pki("service-accounts.key"),
+		"--root-ca-file="+c.pki("ca.crt"),
+		"--cluster-signing-cert-file="+c.pki("ca.crt"),
+		"--cluster-signing-key-file="+c.pki("ca.key"),
+		// The one node has all of the pods' addresses.
+		"--allocate-node-cidrs=true",
+		"--cluster-cidr="+podCIDR,
+		"--node-cidr-mask-size=20",
+		"--service-cluster-ip-range="+serviceCIDR,
+		"--flex-volume-plugin-dir="+filepath.Join(c.Dir, "volume-plugins"),
+	)
+}
+
+func (c *cluster) schedulerFlags() []string {
+	return c.controllerFlags("kube-scheduler")
+}
+
+// controllerFlags are what kube-controller-manager and kube-scheduler share.
+func (c *cluster) controllerFlags(name string) []string {
+	return []string{
+		"--kubeconfig=" + c.kubeconfig(name),
+		"--authentication-kubeconfig=" + c.kubeconfig(name),
+		"--authorization-kubeconfig=" + c.kubeconfig(name),
+		"--bind-address=127.0.0.1",
+		// There is one of it.
+		"--leader-elect=false",
+	}
+}
+
+func (c *cluster) kubeletFlags() []string {
+	return []string{
+		"--config=" + filepath.Join(c.Dir, "kubelet.yaml"),
+		"--kubeconfig=" + c.kubeconfig("kubelet"),
+		"--hostname-override=" + nodeName,
+		"--node-ip=" + nodeIP,
+	}
+}
+
+func (c *cluster) proxyFlags() []string {
+	return []string{
+		"--kubeconfig=" + c.kubeconfig("kube-proxy"),
+		"--hostname-override=" + nodeName,
+		"--proxy-mode=iptables",
+		"--cluster-cidr=" + podCIDR,
+		// The size of the table is the whole kernel's.
+		"--conntrack-max-per-core=0",
+	}
+}

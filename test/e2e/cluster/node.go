@@ -1,0 +1,114 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/cluster/image"
+)
+
+// serviceTimeout is how long a Service may take to answer once.
+const serviceTimeout = 500 * time.Millisecond
+
+// startContainerd starts containerd and gives it the images.
+func (c *cluster) startContainerd(ctx context.Context) error {
+	err := c.startComponent("containerd", "containerd", "--config", filepath.Join(c.Dir, "containerd.toml"))
+	if err != nil {
+		return err
+	}
+	err = waitFor(ctx, "containerd", "its version", func(ctx context.Context) error {
+		return ctr(ctx, "version")
+	})
+	if err != nil {
+		return err
+	}
+	for _, spec := range append([]imageSpec{{Tag: pauseImage, Binary: c.Pause}}, c.Images...) {
+		if err := c.importImage(ctx, spec); err != nil {
+			return &componentError{"containerd", err}
+		}
+	}
+	return nil
+}
+
+// importImage makes an image and gives it to containerd.
+func (c *cluster) importImage(ctx context.Context, spec imageSpec) error {
+	img, err := image.New(spec.Binary)
+	if err != nil {
+		return err
+	}
+	archive := filepath.Join(c.Dir, "image.tar")
+	if err := image.WriteArchive(archive, spec.Tag, img); err != nil {
+		return err
+	}
+	// The namespace of what a kubelet runs.
+	if err := ctr(ctx, "--namespace=k8s.io", "images", "import", archive); err != nil {
+		return fmt.Errorf("importing the image %s: %w", spec.Tag, err)
+	}
+	return os.Remove(archive)
+}
+
+// ctr runs containerd's client.
+func ctr(ctx context.Context, args ...string) error {
+	args = append([]string{"--address=" + containerdSocket}, args...)
+	if out, err := exec.CommandContext(ctx, "ctr", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("ctr: %w: %s", err, out)
+	}
+	return nil
+}
+
+// nodeReady says why no pod could run on the node yet.
+func (c *cluster) nodeReady(ctx context.Context) error {
+	node, err := c.client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
+			return fmt.Errorf("not ready: %s", condition.Message)
+		}
+	}
+	if len(node.Status.Conditions) == 0 {
+		return errors.New("no conditions yet")
+	}
+	if len(node.Spec.Taints) > 0 {
+		return fmt.Errorf("still tainted with %s", node.Spec.Taints[0].ToString())
+	}
+	return nil
+}
+
+// defaultNamespaceReady says why no pod could be created in the namespace
+// default yet: a pod needs its account, and starts with the cluster's CA.
+func (c *cluster) defaultNamespaceReady(ctx context.Context) error {
+	if _, err := c.client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{}); err != nil {
+		return err
+	}
+	_, err := c.client.CoreV1().ConfigMaps("default").Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+	return err
+}
+
+// serviceAnswers reaches kube-apiserver as pods do, through its Service.
+func (c *cluster) serviceAnswers(ctx context.Context) error {
+	config := rest.CopyConfig(c.admin)
+	config.Host = "https://" + kubernetesIP
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	// The address may well be a hole yet, which swallows the first packet.
+	ctx, cancel := context.WithTimeout(ctx, serviceTimeout)
+	defer cancel()
+	return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+}

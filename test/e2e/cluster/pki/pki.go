@@ -1,0 +1,124 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pki makes the throw-away certificates of a cluster.
+package pki
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"time"
+
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+)
+
+// lifetime is how long a certificate is valid: longer than a cluster lives.
+const lifetime = 30 * 24 * time.Hour
+
+// Pair is a certificate and its private key, both PEM.
+type Pair struct {
+	CertPEM, KeyPEM []byte
+}
+
+// CA issues certificates. It is safe for use by several goroutines.
+type CA struct {
+	// Pair is the CA's own.
+	Pair
+
+	cert *x509.Certificate
+	key  crypto.Signer
+}
+
+// NewCA makes a CA with a new key.
+func NewCA(name string) (*CA, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making a CA: %w", err)
+	}
+	cert, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: name}, key)
+	if err != nil {
+		return nil, fmt.Errorf("making a CA: %w", err)
+	}
+	certPEM, err := certutil.EncodeCertificates(cert)
+	if err != nil {
+		return nil, fmt.Errorf("making a CA: %w", err)
+	}
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return nil, fmt.Errorf("making a CA: %w", err)
+	}
+	return &CA{Pair: Pair{CertPEM: certPEM, KeyPEM: keyPEM}, cert: cert, key: key}, nil
+}
+
+// Client issues the certificate of a user: Kubernetes reads the common name as
+// the user's name, the organizations as the groups.
+func (ca *CA) Client(user string, groups ...string) (Pair, error) {
+	return ca.issue(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: user, Organization: groups},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+}
+
+// Server issues the certificate of a server with the names and addresses.
+func (ca *CA) Server(name string, dnsNames []string, ips ...net.IP) (Pair, error) {
+	return ca.issue(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: name},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames:    dnsNames,
+		IPAddresses: ips,
+	})
+}
+
+// issue signs the template under a key of its own.
+func (ca *CA) issue(template *x509.Certificate) (Pair, error) {
+	pair, err := ca.sign(template)
+	if err != nil {
+		return Pair{}, fmt.Errorf("issuing a certificate to %s: %w", template.Subject.CommonName, err)
+	}
+	return pair, nil
+}
+
+func (ca *CA) sign(template *x509.Certificate) (Pair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Pair{}, err
+	}
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return Pair{}, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return Pair{}, err
+	}
+	template.SerialNumber = serial
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.NotBefore = ca.cert.NotBefore
+	template.NotAfter = ca.cert.NotBefore.Add(lifetime)
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, key.Public(), ca.key)
+	if err != nil {
+		return Pair{}, err
+	}
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der})
+	return Pair{CertPEM: certPEM, KeyPEM: keyPEM}, nil
+}
+
+// NewSigningKey makes the key of service account tokens, PEM: an RSA key, as
+// in most clusters, because not every cloud accepts another.
+func NewSigningKey() ([]byte, error) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return nil, fmt.Errorf("making a signing key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: keyutil.RSAPrivateKeyBlockType, Bytes: x509.MarshalPKCS1PrivateKey(key)}), nil
+}

@@ -1,0 +1,86 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package framework is what the suites on a whole cluster share. It knows the
+// cluster by $KUBECONFIG alone, and not of what kind it is.
+package framework
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Images that the cluster has to have. hack/e2e.sh brings them there.
+const (
+	WebhookImage = "lanyard-webhook:e2e"
+	KillImage    = "lanyard-kill:e2e"
+)
+
+// Cluster is the cluster under test, as its administrator sees it.
+type Cluster struct {
+	kubernetes.Interface
+	// Config is for further clients.
+	Config *rest.Config
+	// Kubeconfig is the file, for commands.
+	Kubeconfig string
+	// Root is the repository's.
+	Root string
+}
+
+// Connect gives the cluster that $KUBECONFIG names.
+func Connect() (*Cluster, error) {
+	c := &Cluster{Kubeconfig: os.Getenv("KUBECONFIG")}
+	if c.Kubeconfig == "" {
+		return nil, errors.New("$KUBECONFIG is not set; hack/e2e.sh runs the suites on a cluster of their own")
+	}
+	var err error
+	if c.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
+		return nil, fmt.Errorf("$KUBECONFIG: %w", err)
+	}
+	// What a suite asks for at once is its own business.
+	c.Config.QPS = -1
+	c.Config.WarningHandler = rest.NoWarnings{}
+	if c.Interface, err = kubernetes.NewForConfig(c.Config); err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	c.Root, err = repositoryRoot()
+	return c, err
+}
+
+// repositoryRoot is the directory with the product's go.mod.
+func repositoryRoot() (string, error) {
+	directory, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; directory != filepath.Dir(directory); directory = filepath.Dir(directory) {
+		if _, err := os.Stat(filepath.Join(directory, "charts", "lanyard", "Chart.yaml")); err == nil {
+			return directory, nil
+		}
+	}
+	return "", errors.New("got a working directory outside of the repository")
+}
+
+// Run runs a command in the repository's root, against the cluster, and gives
+// what it printed. Its error holds all of that.
+func (c *Cluster) Run(ctx context.Context, name string, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, name, args...)
+	command.Dir = c.Root
+	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
+	var output bytes.Buffer
+	command.Stdout, command.Stderr = &output, &output
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, output.String())
+	}
+	return output.String(), nil
+}

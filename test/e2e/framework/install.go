@@ -1,0 +1,137 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package framework
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Where everything installs Lanyard.
+const (
+	Namespace     = "lanyard-system"
+	Deployment    = "lanyard-webhook"
+	Configuration = "lanyard"
+)
+
+// Install is a way to install Lanyard.
+type Install struct {
+	// Tool is Helm or Kustomize.
+	Tool string
+	// Certificates is SelfManaged or CertManager.
+	Certificates string
+	// CADuration and CertificateDuration are for SelfManaged. Zero leaves what
+	// the manifests say.
+	CADuration, CertificateDuration time.Duration
+}
+
+// Values of Install.
+const (
+	Helm        = "Helm"
+	Kustomize   = "kustomize"
+	SelfManaged = "self-managed"
+	CertManager = "cert-manager"
+)
+
+// String names the way.
+func (i *Install) String() string { return i.Tool + ", " + i.Certificates }
+
+// Up installs it, with the commands of the documentation, and waits until all
+// replicas are ready.
+func (i *Install) Up(ctx context.Context, c *Cluster) error {
+	if i.Tool == Helm {
+		_, err := c.Run(ctx, "helm", i.helmArguments()...)
+		return err
+	}
+	if err := i.kustomize(c, func(directory string) error {
+		_, err := c.Run(ctx, "kubectl", "apply", "-k", directory)
+		return err
+	}); err != nil {
+		return err
+	}
+	_, err := c.Run(ctx, "kubectl", "rollout", "status", "deployment/"+Deployment, "--namespace", Namespace, "--timeout", "3m")
+	return err
+}
+
+func (i *Install) helmArguments() []string {
+	repository, tag, _ := strings.Cut(WebhookImage, ":")
+	arguments := []string{
+		"install", "lanyard", "charts/lanyard", "--namespace", Namespace, "--create-namespace", "--wait", "--timeout", "3m",
+		"--set", "image.repository=" + repository, "--set", "image.tag=" + tag,
+	}
+	if i.Certificates == CertManager {
+		return append(arguments, "--set", "certificates.mode=certManager")
+	}
+	if i.CADuration != 0 {
+		arguments = append(arguments, "--set", "certificates.caDuration="+i.CADuration.String(),
+			"--set", "certificates.duration="+i.CertificateDuration.String())
+	}
+	return arguments
+}
+
+// Down takes it away, with the commands of the documentation.
+func (i *Install) Down(ctx context.Context, c *Cluster) error {
+	if i.Tool == Helm {
+		_, err := c.Run(ctx, "helm", "uninstall", "lanyard", "--namespace", Namespace, "--wait")
+		if err == nil {
+			_, err = c.Run(ctx, "kubectl", "delete", "namespace", Namespace)
+		}
+		return err
+	}
+	return i.kustomize(c, func(directory string) error {
+		_, err := c.Run(ctx, "kubectl", "delete", "-k", directory, "-l", "app.kubernetes.io/component=registration")
+		if err == nil {
+			_, err = c.Run(ctx, "kubectl", "delete", "-k", directory, "--ignore-not-found")
+		}
+		return err
+	})
+}
+
+// kustomize has something done with a directory in which a kustomization stands
+// as a user writes it over deploy/base.
+func (i *Install) kustomize(c *Cluster, do func(directory string) error) error {
+	if err := os.MkdirAll(filepath.Join(c.Root, "bin"), 0o755); err != nil {
+		return err
+	}
+	directory, err := os.MkdirTemp(filepath.Join(c.Root, "bin"), "kustomization-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(directory)
+	text, err := yaml.Marshal(i.kustomization())
+	if err != nil {
+		return fmt.Errorf("kustomization: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(directory, "kustomization.yaml"), text, 0o600); err != nil {
+		return err
+	}
+	return do(directory)
+}
+
+func (i *Install) kustomization() map[string]any {
+	repository, tag, _ := strings.Cut(WebhookImage, ":")
+	k := map[string]any{
+		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+		"resources": []string{"../../deploy/base"},
+		"images":    []any{map[string]any{"name": "lanyard-webhook", "newName": repository, "newTag": tag}},
+	}
+	if i.Certificates == CertManager {
+		k["components"] = []string{"../../deploy/components/cert-manager"}
+	} else if i.CADuration != 0 {
+		k["patches"] = []any{map[string]any{
+			"target": map[string]any{"kind": "Deployment", "name": Deployment},
+			"patch": fmt.Sprintf(`[
+				{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--ca-duration=%s"},
+				{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--certificate-duration=%s"}
+			]`, i.CADuration, i.CertificateDuration),
+		}}
+	}
+	return k
+}

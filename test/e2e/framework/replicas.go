@@ -1,0 +1,156 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package framework
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/cert"
+)
+
+// Replicas lists the webhook's pods, those that are on their way out included.
+func (c *Cluster) Replicas(ctx context.Context) ([]corev1.Pod, error) {
+	deployment, err := c.AppsV1().Deployments(Namespace).Get(ctx, Deployment, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	pods, err := c.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(deployment.Spec.Selector)})
+	if err != nil {
+		return nil, err
+	}
+	return pods.Items, nil
+}
+
+// WaitReady waits until as many replicas as are wanted are ready, and there is
+// no other.
+func (c *Cluster) WaitReady(ctx context.Context, timeout time.Duration) ([]corev1.Pod, error) {
+	var ready []corev1.Pod
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
+		deployment, err := c.AppsV1().Deployments(Namespace).Get(ctx, Deployment, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		if ready, err = c.Replicas(ctx); err != nil {
+			return false, err
+		}
+		return len(ready) == int(*deployment.Spec.Replicas) && !slices.ContainsFunc(ready, func(p corev1.Pod) bool { return !isReady(&p) }), nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("wait for %d ready replicas: %w", len(ready), err)
+	}
+	return ready, nil
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+	})
+}
+
+// Kill sends SIGKILL to all processes of the pods, pause processes apart, and to
+// those that come in their place for as long as duration. It returns when the
+// killing has begun; done waits for its end.
+func (c *Cluster) Kill(ctx context.Context, pods []corev1.Pod, duration time.Duration) (done func(context.Context) error, err error) {
+	arguments := []string{"-for=" + duration.String()}
+	for i := range pods {
+		uid := string(pods[i].UID)
+		// As the two cgroup drivers write it.
+		arguments = append(arguments, uid, strings.ReplaceAll(uid, "-", "_"))
+	}
+	privileged := true
+	killer := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "kill-", Namespace: metav1.NamespaceSystem},
+		Spec: corev1.PodSpec{
+			NodeName: pods[0].Spec.NodeName, HostPID: true, RestartPolicy: corev1.RestartPolicyNever,
+			Containers: []corev1.Container{{
+				Name: "kill", Image: KillImage, ImagePullPolicy: corev1.PullNever, Args: arguments,
+				SecurityContext: &corev1.SecurityContext{Privileged: &privileged, RunAsUser: new(int64)},
+			}},
+		},
+	}
+	for i := range pods {
+		if pods[i].Spec.NodeName != killer.Spec.NodeName {
+			return nil, fmt.Errorf("kill: got replicas on nodes %s and %s, want them on one", killer.Spec.NodeName, pods[i].Spec.NodeName)
+		}
+	}
+	if killer, err = c.CoreV1().Pods(killer.Namespace).Create(ctx, killer, metav1.CreateOptions{}); err != nil {
+		return nil, fmt.Errorf("kill: %w", err)
+	}
+	if err := c.waitPhase(ctx, killer, corev1.PodRunning, corev1.PodSucceeded); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		if err := c.waitPhase(ctx, killer, corev1.PodSucceeded); err != nil {
+			return err
+		}
+		return c.CoreV1().Pods(killer.Namespace).Delete(ctx, killer.Name, metav1.DeleteOptions{})
+	}, nil
+}
+
+func (c *Cluster) waitPhase(ctx context.Context, pod *corev1.Pod, phases ...corev1.PodPhase) error {
+	var phase corev1.PodPhase
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+		got, err := c.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		if phase = got.Status.Phase; phase == corev1.PodFailed {
+			return false, errors.New("it failed")
+		}
+		return slices.Contains(phases, phase), nil
+	})
+	if err != nil {
+		return fmt.Errorf("pod %s/%s: got phase %s, want one of %v: %w", pod.Namespace, pod.Name, phase, phases, err)
+	}
+	return nil
+}
+
+// ServedCertificate gives the certificate that a replica serves.
+func ServedCertificate(ctx context.Context, pod *corev1.Pod) (*x509.Certificate, error) {
+	port := 0
+	for _, p := range pod.Spec.Containers[0].Ports {
+		if p.Name == "webhook" {
+			port = int(p.ContainerPort)
+		}
+	}
+	// What it is is asked here, not whether it is trusted: the apiserver does
+	// that.
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(port)))
+	if err != nil {
+		return nil, fmt.Errorf("certificate of pod %s: %w", pod.Name, err)
+	}
+	defer conn.Close()
+	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0], nil
+}
+
+// TrustedCertificate gives the CA certificate by which the apiserver trusts the
+// webhook, nil where there is none yet.
+func (c *Cluster) TrustedCertificate(ctx context.Context) (*x509.Certificate, error) {
+	configuration, err := c.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, Configuration, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	bundle := configuration.Webhooks[0].ClientConfig.CABundle
+	if len(bundle) == 0 {
+		return nil, nil
+	}
+	certificates, err := cert.ParseCertsPEM(bundle)
+	if err != nil {
+		return nil, fmt.Errorf("caBundle of %s: %w", Configuration, err)
+	}
+	return certificates[0], nil
+}

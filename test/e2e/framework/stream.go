@@ -1,0 +1,197 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+// Counts is what became of the pods that a Stream created.
+type Counts struct {
+	// Created is how many there were of each kind: of the account with an
+	// identity, and of the one without.
+	Identity, NoIdentity Outcome
+	// Seconds is how long it took.
+	Seconds float64
+}
+
+// Outcome is what became of one kind of pod.
+type Outcome struct {
+	Created int // with what belongs to them
+	Bare    int // created, but without their identity
+	Failed  map[string]int
+}
+
+// Failures is how many were not created.
+func (o *Outcome) Failures() int {
+	n := 0
+	for _, count := range o.Failed {
+		n += count
+	}
+	return n
+}
+
+// String is for a report.
+func (o *Outcome) String() string {
+	text := fmt.Sprintf("%d created, %d bare, %d failed", o.Created, o.Bare, o.Failures())
+	for _, message := range slices.Sorted(maps.Keys(o.Failed)) {
+		text += fmt.Sprintf("\n  %d × %s", o.Failed[message], message)
+	}
+	return text
+}
+
+// Rate is how many pods were tried in a second.
+func (c *Counts) Rate() float64 {
+	tried := c.Identity.Created + c.Identity.Bare + c.Identity.Failures() + c.NoIdentity.Created + c.NoIdentity.Bare + c.NoIdentity.Failures()
+	return float64(tried) / c.Seconds
+}
+
+// Stream creates pods in dry runs, one after the other at an even pace, by turns
+// for an account with an identity and for one without. A pod that fails is not
+// tried again.
+type Stream struct {
+	client    kubernetes.Interface
+	namespace string
+	cancel    context.CancelFunc
+	creators  sync.WaitGroup
+
+	mu     sync.Mutex
+	counts Counts
+	since  time.Time
+}
+
+// The accounts of a stream's namespace.
+const (
+	accountWithIdentity = "with-identity"
+	accountWithout      = "without-identity"
+)
+
+// StartStream makes the accounts in the namespace and begins: perSecond pods a
+// second, until Stop is called.
+func StartStream(ctx context.Context, client kubernetes.Interface, namespace string, perSecond int) (*Stream, error) {
+	for name, annotations := range map[string]map[string]string{
+		accountWithIdentity: {"lanyard.dev/aws-role-arn": "arn:aws:iam::111122223333:role/stream", "lanyard.dev/audience": "stream"},
+		accountWithout:      nil,
+	} {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}
+		if err := createAccount(ctx, client.CoreV1().ServiceAccounts(namespace), account); err != nil {
+			return nil, fmt.Errorf("stream: %w", err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s := &Stream{client: client, namespace: namespace, cancel: cancel}
+	s.reset()
+	s.creators.Go(func() { s.run(ctx, time.Second/time.Duration(perSecond)) })
+	return s, nil
+}
+
+// createAccount creates the account, again and again while the guard refuses
+// it: just after an install, the Service does not lead to the replicas yet.
+func createAccount(ctx context.Context, client typedcorev1.ServiceAccountInterface, account *corev1.ServiceAccount) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		_, last = client.Create(ctx, account, metav1.CreateOptions{})
+		return !apierrors.IsForbidden(last), nil
+	})
+	return errors.Join(last, err)
+}
+
+func (s *Stream) run(ctx context.Context, every time.Duration) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		// A slow one holds up no other.
+		s.creators.Go(func() { s.create(ctx, i) })
+	}
+}
+
+func (s *Stream) create(ctx context.Context, i int) {
+	account := accountWithIdentity
+	if i%2 == 1 {
+		account = accountWithout
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("stream-%d", i)},
+		Spec:       corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "main", Image: "none"}}},
+	}
+	got, err := s.client.CoreV1().Pods(s.namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if ctx.Err() != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	outcome := &s.counts.NoIdentity
+	if account == accountWithIdentity {
+		outcome = &s.counts.Identity
+	}
+	switch {
+	case err != nil:
+		// The pod's own name is in some messages.
+		outcome.Failed[strings.ReplaceAll(err.Error(), pod.Name, "stream-N")]++
+	case account == accountWithIdentity && !HasIdentity(got):
+		outcome.Bare++
+	default:
+		outcome.Created++
+	}
+}
+
+// HasIdentity says whether each container of a pod has the token volume.
+func HasIdentity(pod *corev1.Pod) bool {
+	volume := ""
+	for _, v := range pod.Spec.Volumes {
+		if v.Projected != nil && v.Name == "bound-sa-token" {
+			volume = v.Name
+		}
+	}
+	mounts := func(c *corev1.Container) bool {
+		return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume })
+	}
+	for i := range pod.Spec.Containers {
+		if volume == "" || !mounts(&pod.Spec.Containers[i]) {
+			return false
+		}
+	}
+	return pod.Annotations["lanyard.dev/injected"] != ""
+}
+
+// Counts gives what became of the pods since it was called last, and begins
+// anew.
+func (s *Stream) Counts() Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counts := s.counts
+	counts.Seconds = time.Since(s.since).Seconds()
+	s.reset()
+	return counts
+}
+
+func (s *Stream) reset() {
+	s.counts = Counts{Identity: Outcome{Failed: map[string]int{}}, NoIdentity: Outcome{Failed: map[string]int{}}}
+	s.since = time.Now()
+}
+
+// Stop ends the stream. What it still waits for is not counted.
+func (s *Stream) Stop() {
+	s.cancel()
+	s.creators.Wait()
+}

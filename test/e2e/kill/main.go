@@ -1,0 +1,89 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// kill sends SIGKILL to the processes of containers, found by the containers'
+// ids among all processes of a node, and again to those that come in their
+// place, for as long as it is told. It runs in a pod that sees the node's
+// processes.
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+func main() {
+	duration := flag.Duration("for", 0, "how long to go on killing; 0 for once")
+	flag.Parse()
+	killed, err := run(flag.Args(), *duration)
+	fmt.Printf("killed %d\n", killed)
+	if err == nil && killed == 0 {
+		err = errors.New("got no process, want some")
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "kill: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// run kills what has one of the texts in its cgroups' names: a container's or a
+// pod's id. It gives the number of processes.
+func run(texts []string, duration time.Duration) (killed int, err error) {
+	if len(texts) == 0 {
+		return 0, errors.New("got no id, want those of containers or pods")
+	}
+	for end := time.Now().Add(duration); ; time.Sleep(20 * time.Millisecond) {
+		n, err := killAll(texts)
+		if killed += n; err != nil || !time.Now().Before(end) {
+			return killed, err
+		}
+	}
+}
+
+func killAll(texts []string) (killed int, err error) {
+	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	if err != nil {
+		return 0, err
+	}
+	for _, file := range files {
+		cgroups, err := os.ReadFile(file)
+		if err != nil || !containsAny(cgroups, texts) || isPause(filepath.Dir(file)) {
+			continue // gone meanwhile, or another's
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil {
+			return killed, err
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err == nil {
+			killed++
+		} else if !errors.Is(err, syscall.ESRCH) {
+			return killed, fmt.Errorf("kill process %d: %w", pid, err)
+		}
+	}
+	return killed, nil
+}
+
+// isPause says whether the process holds a pod's namespaces: it is not the one
+// that crashes.
+func isPause(directory string) bool {
+	name, err := os.ReadFile(filepath.Join(directory, "comm"))
+	return err == nil && string(bytes.TrimSpace(name)) == "pause"
+}
+
+func containsAny(cgroups []byte, texts []string) bool {
+	for _, text := range texts {
+		if bytes.Contains(cgroups, []byte(text)) {
+			return true
+		}
+	}
+	return false
+}

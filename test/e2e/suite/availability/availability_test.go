@@ -1,0 +1,265 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package availability_test
+
+import (
+	"context"
+	"math/big"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/framework"
+)
+
+const (
+	// perSecond is how many pods are created in a second.
+	perSecond = 60
+	// patience is how long a step may take. The slowest is the kubelet's, until
+	// it brings a renewed Secret into a pod.
+	patience = 3 * time.Minute
+)
+
+var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.Install) {
+	var namespace string
+	var stream *framework.Stream
+
+	// during gives what became of the pods while something was done, and for a
+	// moment after.
+	during := func(ctx context.Context, event string, do func()) framework.Counts {
+		GinkgoHelper()
+		stream.Counts()
+		do()
+		pause(ctx, time.Second)
+		counts := stream.Counts()
+		record(&install, event, counts)
+		Expect(counts.Rate()).To(BeNumerically(">=", 50), event)
+		return counts
+	}
+	// unharmed is during, for what nobody may notice.
+	unharmed := func(ctx context.Context, event string, do func()) {
+		GinkgoHelper()
+		counts := during(ctx, event, do)
+		Expect(counts.Identity.Failed).To(BeEmpty(), counts.Identity.String())
+		Expect(counts.NoIdentity.Failed).To(BeEmpty(), counts.NoIdentity.String())
+		Expect(counts.Identity.Bare).To(BeZero())
+		Expect(counts.Identity.Created).To(BeNumerically(">", 0))
+		Expect(counts.NoIdentity.Created).To(BeNumerically(">", 0))
+	}
+
+	BeforeAll(func(ctx SpecContext) {
+		if install.Certificates == framework.CertManager {
+			stop, err := cluster.StartCertManager(ctx, GinkgoWriter)
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(stop)
+		}
+		Expect(install.Up(ctx, cluster)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(install.Down(ctx, cluster)).To(Succeed())
+			expectNothingLeft(ctx)
+		})
+		namespace = newNamespace(ctx)
+		var err error
+		stream, err = framework.StartStream(ctx, cluster, namespace, perSecond)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(stream.Stop)
+		waitForIdentities(ctx, stream)
+	})
+
+	It("gives its identity to each pod that asks for one", func(ctx SpecContext) {
+		if install.Tool == framework.Helm {
+			_, err := cluster.Run(ctx, "helm", "test", "lanyard", "--namespace", framework.Namespace)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		unharmed(ctx, "nothing, for five seconds", func() { pause(ctx, 5*time.Second) })
+	})
+
+	It("renews its serving certificate unnoticed", func(ctx SpecContext) {
+		replicas, err := cluster.WaitReady(ctx, patience)
+		Expect(err).NotTo(HaveOccurred())
+		before := servedSerials(ctx, replicas)
+		unharmed(ctx, "the serving certificate was renewed", func() {
+			if install.Certificates == framework.CertManager {
+				Expect(cluster.RenewCertificate(ctx, "lanyard-webhook-tls")).To(Succeed())
+			}
+			Eventually(func(g Gomega) {
+				for i, now := range servedSerials(ctx, replicas) {
+					g.Expect(now).NotTo(Equal(before[i]), replicas[i].Name)
+				}
+			}).WithTimeout(patience).WithPolling(time.Second).Should(Succeed())
+		})
+	})
+
+	It("renews its CA, with the key that it has, unnoticed", func(ctx SpecContext) {
+		before, err := cluster.TrustedCertificate(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		unharmed(ctx, "the CA was renewed", func() {
+			if install.Certificates == framework.CertManager {
+				Expect(cluster.RenewCertificate(ctx, "lanyard-webhook-ca")).To(Succeed())
+			}
+			Eventually(func(g Gomega) {
+				now, err := cluster.TrustedCertificate(ctx)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(now.SerialNumber).NotTo(Equal(before.SerialNumber))
+				g.Expect(now.PublicKey).To(Equal(before.PublicKey))
+			}).WithTimeout(patience).WithPolling(time.Second).Should(Succeed())
+		})
+	})
+
+	It("loses one of two replicas unnoticed", func(ctx SpecContext) {
+		replicas, err := cluster.WaitReady(ctx, patience)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(replicas).To(HaveLen(2))
+		restarts := replicas[0].Status.ContainerStatuses[0].RestartCount
+		unharmed(ctx, "one of two replicas was killed with SIGKILL", func() {
+			done, err := cluster.Kill(ctx, replicas[:1], 0)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(done(ctx)).To(Succeed())
+			Eventually(func(g Gomega) {
+				pod, err := cluster.CoreV1().Pods(framework.Namespace).Get(ctx, replicas[0].Name, metav1.GetOptions{})
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(pod.Status.ContainerStatuses[0].RestartCount).To(Equal(restarts + 1))
+				g.Expect(pod.Status.ContainerStatuses[0].Ready).To(BeTrue())
+			}).WithTimeout(patience).WithPolling(200 * time.Millisecond).Should(Succeed())
+		})
+	})
+
+	It("is rolled unnoticed", func(ctx SpecContext) {
+		old, err := cluster.WaitReady(ctx, patience)
+		Expect(err).NotTo(HaveOccurred())
+		unharmed(ctx, "the Deployment was rolled", func() {
+			_, err := cluster.Run(ctx, "kubectl", "rollout", "restart", "deployment/"+framework.Deployment, "--namespace", framework.Namespace)
+			Expect(err).NotTo(HaveOccurred())
+			_, err = cluster.Run(ctx, "kubectl", "rollout", "status", "deployment/"+framework.Deployment, "--namespace", framework.Namespace, "--timeout", "2m")
+			Expect(err).NotTo(HaveOccurred())
+			replicas, err := cluster.WaitReady(ctx, patience)
+			Expect(err).NotTo(HaveOccurred())
+			for i := range replicas {
+				Expect(old).NotTo(ContainElement(HaveField("Name", replicas[i].Name)))
+			}
+		})
+	})
+
+	It("leaves other pods alone when every replica is dead, refuses those that would be without their identity, and comes back by itself", func(ctx SpecContext) {
+		replicas, err := cluster.WaitReady(ctx, patience)
+		Expect(err).NotTo(HaveOccurred())
+		done, err := cluster.Kill(ctx, replicas, 12*time.Second)
+		Expect(err).NotTo(HaveOccurred())
+		waitForRefusals(ctx, stream)
+
+		counts := during(ctx, "every replica was dead", func() { pause(ctx, 4*time.Second) })
+		Expect(counts.NoIdentity.Failed).To(BeEmpty(), counts.NoIdentity.String())
+		Expect(counts.NoIdentity.Created).To(BeNumerically(">", 0))
+		Expect(counts.Identity.Created).To(BeZero(), counts.Identity.String())
+		Expect(counts.Identity.Bare).To(BeZero(), counts.Identity.String())
+		Expect(counts.Identity.Failed).NotTo(BeEmpty())
+		for message := range counts.Identity.Failed {
+			Expect(message).To(And(
+				ContainSubstring("ValidatingAdmissionPolicy 'lanyard-guard-pods'"),
+				ContainSubstring("lanyard: service account "+namespace+"/with-identity asks for an identity"),
+				ContainSubstring("lanyard-webhook did not answer")))
+		}
+
+		counts = during(ctx, "the replicas came back by themselves", func() {
+			Expect(done(ctx)).To(Succeed())
+			_, err := cluster.WaitReady(ctx, patience)
+			Expect(err).NotTo(HaveOccurred())
+		})
+		Expect(counts.NoIdentity.Failed).To(BeEmpty(), counts.NoIdentity.String())
+		Expect(counts.Identity.Bare).To(BeZero(), counts.Identity.String())
+		unharmed(ctx, "nothing, after all replicas had been dead", func() { pause(ctx, 3*time.Second) })
+	})
+},
+	Entry("Helm and a self-managed certificate", framework.Install{
+		Tool: framework.Helm, Certificates: framework.SelfManaged, CertificateDuration: 12 * time.Second, CADuration: 36 * time.Second,
+	}),
+	Entry("kustomize and cert-manager", framework.Install{Tool: framework.Kustomize, Certificates: framework.CertManager}),
+	Entry("Helm and cert-manager", framework.Install{Tool: framework.Helm, Certificates: framework.CertManager}),
+	Entry("kustomize and a self-managed certificate", framework.Install{
+		Tool: framework.Kustomize, Certificates: framework.SelfManaged, CertificateDuration: 12 * time.Second, CADuration: 36 * time.Second,
+	}),
+)
+
+func newNamespace(ctx context.Context) string {
+	GinkgoHelper()
+	created, err := cluster.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "availability-"}}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx SpecContext) error {
+		return cluster.CoreV1().Namespaces().Delete(ctx, created.Name, metav1.DeleteOptions{})
+	})
+	return created.Name
+}
+
+// waitForIdentities waits until the apiserver calls the webhook: it learns of
+// one from a watch of its own.
+func waitForIdentities(ctx context.Context, stream *framework.Stream) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		counts := stream.Counts()
+		g.Expect(counts.Identity.Created).To(BeNumerically(">", 0))
+		g.Expect(counts.Identity.Failed).To(BeEmpty(), counts.Identity.String())
+		g.Expect(counts.Identity.Bare).To(BeZero())
+	}).WithContext(ctx).WithTimeout(patience).WithPolling(time.Second).Should(Succeed())
+}
+
+// waitForRefusals waits until no pod has got its identity for a moment.
+func waitForRefusals(ctx context.Context, stream *framework.Stream) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		counts := stream.Counts()
+		g.Expect(counts.Identity.Created).To(BeZero())
+		g.Expect(counts.Identity.Failures()).To(BeNumerically(">", 0))
+	}).WithContext(ctx).WithTimeout(5 * time.Second).WithPolling(200 * time.Millisecond).Should(Succeed())
+}
+
+func servedSerials(ctx context.Context, replicas []corev1.Pod) []*big.Int {
+	GinkgoHelper()
+	serials := make([]*big.Int, len(replicas))
+	for i := range replicas {
+		served, err := framework.ServedCertificate(ctx, &replicas[i])
+		Expect(err).NotTo(HaveOccurred())
+		serials[i] = served.SerialNumber
+	}
+	return serials
+}
+
+// expectNothingLeft looks for what an install leaves behind cluster-wide.
+func expectNothingLeft(ctx context.Context) {
+	GinkgoHelper()
+	admission, rbac, all := cluster.AdmissionregistrationV1(), cluster.RbacV1(), metav1.GetOptions{}
+	for what, get := range map[string]func() error{
+		"webhook configuration": func() error {
+			_, err := admission.MutatingWebhookConfigurations().Get(ctx, framework.Configuration, all)
+			return err
+		},
+		"validating webhook configuration": func() error {
+			_, err := admission.ValidatingWebhookConfigurations().Get(ctx, framework.Configuration, all)
+			return err
+		},
+		"guard": func() error {
+			_, err := admission.ValidatingAdmissionPolicies().Get(ctx, "lanyard-guard-pods", all)
+			return err
+		},
+		"cluster role": func() error { _, err := rbac.ClusterRoles().Get(ctx, framework.Deployment, all); return err },
+		"namespace": func() error {
+			_, err := cluster.CoreV1().Namespaces().Get(ctx, framework.Namespace, all)
+			return err
+		},
+	} {
+		Eventually(get).WithTimeout(patience).Should(MatchError(apierrors.IsNotFound, "not found"), what)
+	}
+}
+
+// pause lets the stream run on.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
