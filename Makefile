@@ -9,9 +9,11 @@ FUZZTIME ?= 30s
 IMAGE    ?= lanyard-webhook:latest
 ENGINE   ?= $(firstword $(foreach engine,docker podman buildah,$(shell command -v $(engine))))
 
-# Every module of this repository. The first holds the code; the others only
-# pin the versions of programs.
-MODULES := . hack/benchstat hack/lint test/etcd test/kubernetes
+# Every module of this repository. The first is the product; the next hold tests
+# whose dependencies the product is spared, the last only pin the versions of
+# programs.
+CODE_MODULES := . test/certmanager test/charts test/e2e
+MODULES := $(CODE_MODULES) hack/benchstat hack/lint test/etcd test/kubernetes
 
 .PHONY: help
 help: ## Print this list.
@@ -38,6 +40,19 @@ test: c-compiler controlplane ## Run all tests, unit and integration, with the r
 	@# What a review costs can only be told without the race detector.
 	$(GO) test -count=1 -run='^TestCost$$' -v ./pkg/injector
 
+.PHONY: test-charts
+test-charts: ## Hold the chart and deploy/ to each other, to the API's types and to an allow-list of rights.
+	cd test/charts && $(GO) test -count=1 ./...
+
+.PHONY: test-cluster
+test-cluster: controlplane ## Test what the whole cluster of "make e2e" is made of.
+	cd test/e2e && $(GO) test ./cluster/...
+	cd test/certmanager && $(GO) test -count=1 ./...
+
+.PHONY: e2e
+e2e: ## Run the suites of test/e2e on a whole cluster, built from source (root, Linux); E2E=name for one.
+	hack/e2e.sh $(E2E)
+
 .PHONY: test-unit
 test-unit: c-compiler ## Run the unit tests alone, with the race detector.
 	CGO_ENABLED=1 $(GO) test -race ./cmd/... ./pkg/...
@@ -58,12 +73,15 @@ update-golden: ## Write the golden files anew from what the code does now; read 
 
 .PHONY: vet
 vet: ## Run go vet.
-	$(GO) vet ./...
+	@set -e; for module in $(CODE_MODULES); do echo "go vet in $$module"; (cd $$module && $(GO) vet ./...); done
 
 .PHONY: lint
 lint: bin/golangci-lint ## Run golangci-lint.
 	bin/golangci-lint config verify
-	bin/golangci-lint run ./...
+	@set -e; for module in $(CODE_MODULES); do \
+		echo "golangci-lint in $$module"; \
+		(cd $$module && $(CURDIR)/bin/golangci-lint run -c $(CURDIR)/.golangci.yml ./...); \
+	done
 
 bin/golangci-lint: hack/lint/go.mod hack/lint/go.sum
 	@echo "building golangci-lint (minutes the first time)"

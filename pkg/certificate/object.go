@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
@@ -33,7 +32,7 @@ type object struct {
 
 // watchObject prepares the watch; run starts it. changed is called after each
 // change, and once all is known.
-func watchObject(client dynamic.ResourceInterface, kind schema.GroupVersionResource, title, name string, changed func(), log logr.Logger) *object {
+func watchObject(client dynamic.ResourceInterface, title, name string, changed func(), log logr.Logger) *object {
 	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	o := &object{resource: client, name: name, title: title}
 	o.store, o.controller = cache.NewInformerWithOptions(cache.InformerOptions{

@@ -91,11 +91,11 @@ func NewSelfManaged(opts SelfManagedOptions) *SelfManaged {
 		changed: make(chan struct{}, 1),
 		problem: errors.New("the CA has not been read yet"),
 	}
-	s.secret = watchObject(s.secrets, secrets, "Secret", opts.SecretName, s.wake, opts.Logger)
+	s.secret = watchObject(s.secrets, "Secret", opts.SecretName, s.wake, opts.Logger)
 	s.configurations = []*object{
-		watchObject(opts.Client.Resource(mutatingConfigurations), mutatingConfigurations,
+		watchObject(opts.Client.Resource(mutatingConfigurations),
 			"MutatingWebhookConfiguration", opts.WebhookConfigurationName, s.wake, opts.Logger),
-		watchObject(opts.Client.Resource(validatingConfigurations), validatingConfigurations,
+		watchObject(opts.Client.Resource(validatingConfigurations),
 			"ValidatingWebhookConfiguration", opts.WebhookConfigurationName, s.wake, opts.Logger),
 	}
 	return s

@@ -24,7 +24,7 @@ var certificates = schema.GroupVersionResource{Group: "cert-manager.io", Version
 // StartCertManager installs cert-manager's resources and runs its controllers
 // and its cainjector, until stop is called. They log into output.
 func (c *Cluster) StartCertManager(ctx context.Context, output io.Writer) (stop func() error, err error) {
-	command := exec.Command("bin/cert-manager", "--kubeconfig", c.Kubeconfig, "--crds", "bin/cert-manager-crds")
+	command := exec.CommandContext(context.WithoutCancel(ctx), "bin/cert-manager", "--kubeconfig", c.Kubeconfig, "--crds", "bin/cert-manager-crds")
 	command.Dir = c.Root
 	command.Stdout, command.Stderr = output, output
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
@@ -37,7 +37,7 @@ func (c *Cluster) StartCertManager(ctx context.Context, output io.Writer) (stop 
 		}
 		return command.Wait()
 	}
-	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		resources, err := c.Discovery().ServerResourcesForGroupVersion(certificates.GroupVersion().String())
 		return err == nil && len(resources.APIResources) > 0, nil
 	})

@@ -5,6 +5,7 @@ package framework
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -96,7 +97,7 @@ func (i *Install) Down(ctx context.Context, c *Cluster) error {
 
 // kustomize has something done with a directory in which a kustomization stands
 // as a user writes it over deploy/base.
-func (i *Install) kustomize(c *Cluster, do func(directory string) error) error {
+func (i *Install) kustomize(c *Cluster, do func(directory string) error) (err error) {
 	if err := os.MkdirAll(filepath.Join(c.Root, "bin"), 0o755); err != nil {
 		return err
 	}
@@ -104,7 +105,7 @@ func (i *Install) kustomize(c *Cluster, do func(directory string) error) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(directory)
+	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
 	text, err := yaml.Marshal(i.kustomization())
 	if err != nil {
 		return fmt.Errorf("kustomization: %w", err)

@@ -60,31 +60,57 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-// Kill sends SIGKILL to all processes of the pods, pause processes apart, and to
-// those that come in their place for as long as duration. It returns when the
-// killing has begun; done waits for its end.
-func (c *Cluster) Kill(ctx context.Context, pods []corev1.Pod, duration time.Duration) (done func(context.Context) error, err error) {
-	arguments := []string{"-for=" + duration.String()}
+// Container gives the status of one of a pod's containers; a zero one where
+// there is none.
+func Container(pod *corev1.Pod, name string) corev1.ContainerStatus {
+	for _, status := range pod.Status.ContainerStatuses {
+		if status.Name == name {
+			return status
+		}
+	}
+	return corev1.ContainerStatus{}
+}
+
+// KillContainer sends SIGKILL to the processes of one container. It returns when
+// that is under way; done waits for its end.
+func (c *Cluster) KillContainer(ctx context.Context, pod *corev1.Pod, name string) (done func(context.Context) error, err error) {
+	// containerd://ID
+	_, id, ok := strings.Cut(Container(pod, name).ContainerID, "://")
+	if !ok {
+		return nil, fmt.Errorf("kill: got no id of container %s of pod %s", name, pod.Name)
+	}
+	return c.kill(ctx, pod.Spec.NodeName, 0, id)
+}
+
+// KillPods sends SIGKILL to all processes of the pods, pause processes apart,
+// and to those that come in their place for as long as duration. It returns when
+// that is under way; done waits for its end.
+func (c *Cluster) KillPods(ctx context.Context, pods []corev1.Pod, duration time.Duration) (done func(context.Context) error, err error) {
+	var ids []string
 	for i := range pods {
+		if got, want := pods[i].Spec.NodeName, pods[0].Spec.NodeName; got != want {
+			return nil, fmt.Errorf("kill: got replicas on nodes %s and %s, want them on one", got, want)
+		}
 		uid := string(pods[i].UID)
 		// As the two cgroup drivers write it.
-		arguments = append(arguments, uid, strings.ReplaceAll(uid, "-", "_"))
+		ids = append(ids, uid, strings.ReplaceAll(uid, "-", "_"))
 	}
+	return c.kill(ctx, pods[0].Spec.NodeName, duration, ids...)
+}
+
+// kill runs a pod that sees the node's processes.
+func (c *Cluster) kill(ctx context.Context, node string, duration time.Duration, ids ...string) (done func(context.Context) error, err error) {
 	privileged := true
 	killer := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "kill-", Namespace: metav1.NamespaceSystem},
 		Spec: corev1.PodSpec{
-			NodeName: pods[0].Spec.NodeName, HostPID: true, RestartPolicy: corev1.RestartPolicyNever,
+			NodeName: node, HostPID: true, RestartPolicy: corev1.RestartPolicyNever,
 			Containers: []corev1.Container{{
-				Name: "kill", Image: KillImage, ImagePullPolicy: corev1.PullNever, Args: arguments,
+				Name: "kill", Image: KillImage, ImagePullPolicy: corev1.PullNever,
+				Args:            append([]string{"-for=" + duration.String()}, ids...),
 				SecurityContext: &corev1.SecurityContext{Privileged: &privileged, RunAsUser: new(int64)},
 			}},
 		},
-	}
-	for i := range pods {
-		if pods[i].Spec.NodeName != killer.Spec.NodeName {
-			return nil, fmt.Errorf("kill: got replicas on nodes %s and %s, want them on one", killer.Spec.NodeName, pods[i].Spec.NodeName)
-		}
 	}
 	if killer, err = c.CoreV1().Pods(killer.Namespace).Create(ctx, killer, metav1.CreateOptions{}); err != nil {
 		return nil, fmt.Errorf("kill: %w", err)
@@ -128,7 +154,7 @@ func ServedCertificate(ctx context.Context, pod *corev1.Pod) (*x509.Certificate,
 	}
 	// What it is is asked here, not whether it is trusted: the apiserver does
 	// that.
-	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(port)))
 	if err != nil {
 		return nil, fmt.Errorf("certificate of pod %s: %w", pod.Name, err)
@@ -137,20 +163,16 @@ func ServedCertificate(ctx context.Context, pod *corev1.Pod) (*x509.Certificate,
 	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0], nil
 }
 
-// TrustedCertificate gives the CA certificate by which the apiserver trusts the
-// webhook, nil where there is none yet.
-func (c *Cluster) TrustedCertificate(ctx context.Context) (*x509.Certificate, error) {
+// TrustedCertificates gives the CA certificates by which the apiserver trusts
+// the webhook.
+func (c *Cluster) TrustedCertificates(ctx context.Context) ([]*x509.Certificate, error) {
 	configuration, err := c.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, Configuration, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
-	bundle := configuration.Webhooks[0].ClientConfig.CABundle
-	if len(bundle) == 0 {
-		return nil, nil
-	}
-	certificates, err := cert.ParseCertsPEM(bundle)
+	certificates, err := cert.ParseCertsPEM(configuration.Webhooks[0].ClientConfig.CABundle)
 	if err != nil {
 		return nil, fmt.Errorf("caBundle of %s: %w", Configuration, err)
 	}
-	return certificates[0], nil
+	return certificates, nil
 }

@@ -48,11 +48,11 @@ func (o *Outcome) Failures() int {
 
 // String is for a report.
 func (o *Outcome) String() string {
-	text := fmt.Sprintf("%d created, %d bare, %d failed", o.Created, o.Bare, o.Failures())
+	lines := []string{fmt.Sprintf("%d created, %d bare, %d failed", o.Created, o.Bare, o.Failures())}
 	for _, message := range slices.Sorted(maps.Keys(o.Failed)) {
-		text += fmt.Sprintf("\n  %d × %s", o.Failed[message], message)
+		lines = append(lines, fmt.Sprintf("%d × %s", o.Failed[message], message))
 	}
-	return text
+	return strings.Join(lines, "\n  ")
 }
 
 // Rate is how many pods were tried in a second.
