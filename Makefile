@@ -6,7 +6,7 @@
 
 GO       ?= go
 FUZZTIME ?= 30s
-IMAGE    ?= lanyard-webhook:latest
+IMAGE    ?= lanyard-webhook:0.1.0
 ENGINE   ?= $(firstword $(foreach engine,docker podman buildah,$(shell command -v $(engine))))
 
 # Every module of this repository. The first is the product; the next hold tests
@@ -40,9 +40,14 @@ test: c-compiler controlplane ## Run all tests, unit and integration, with the r
 	@# What a review costs can only be told without the race detector.
 	$(GO) test -count=1 -run='^TestCost$$' -v ./pkg/injector
 
-.PHONY: test-charts
-test-charts: ## Hold the chart and deploy/ to each other, to the API's types and to an allow-list of rights.
+# Go's test cache knows nothing of the files outside of the module.
+.PHONY: charts
+charts: ## Test the chart and the plain manifests, and that they render the same objects.
 	cd test/charts && $(GO) test -count=1 ./...
+
+.PHONY: charts-update
+charts-update: ## Write the chart's README and its copies of deploy/ anew.
+	hack/chart-docs.sh
 
 .PHONY: test-cluster
 test-cluster: controlplane ## Test what the whole cluster of "make e2e" is made of.

@@ -1,0 +1,72 @@
+{{- /*
+Copyright The Lanyard Authors.
+SPDX-License-Identifier: Apache-2.0
+*/ -}}
+
+{{- /* Refuses values that are right each by itself and wrong together. All of them are told at once. */ -}}
+{{- define "lanyard.validate" -}}
+{{- $problems := concat
+  (include "lanyard.certificateProblems" . | fromYamlArray)
+  (include "lanyard.otherProblems" . | fromYamlArray) -}}
+{{- with $problems -}}
+{{- fail (printf "\n\nThese values cannot go together:\n- %s\n" (join "\n- " .)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "lanyard.certificateProblems" -}}
+{{- $c := .Values.certificates -}}
+{{- $mode := $c.mode -}}
+{{- if eq $mode "secret" }}
+{{- if not $c.existingSecret }}
+- "certificates.mode=secret needs certificates.existingSecret: the name of a Secret of type kubernetes.io/tls in the namespace {{ include "lanyard.namespace" . }}"
+{{- end }}
+{{- if not (contains "-----BEGIN CERTIFICATE-----" $c.caBundle) }}
+- "certificates.mode=secret needs certificates.caBundle: the CA of the certificate, in PEM (--set-file certificates.caBundle=ca.crt)"
+{{- end }}
+{{- else }}
+{{- range $key := list "existingSecret" "caBundle" }}
+{{- if get $c $key }}
+- "certificates.{{ $key }} is for certificates.mode=secret, got certificates.mode={{ $mode }}"
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if ne $mode "certManager" }}
+{{- range $key := list "issuerRef" "renewBefore" }}
+{{- if get $c $key }}
+- "certificates.{{ $key }} is for certificates.mode=certManager, got certificates.mode={{ $mode }}"
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if has $mode (list "openshift" "secret") }}
+{{- range $key := list "duration" "caDuration" }}
+{{- if get $c $key }}
+- "certificates.{{ $key }} has no effect with certificates.mode={{ $mode }}: the certificate is made by somebody else"
+{{- end }}
+{{- end }}
+{{- else if and $c.issuerRef $c.caDuration }}
+- "certificates.caDuration has no effect with certificates.issuerRef: the CA is that issuer's"
+{{- end }}
+{{- end -}}
+
+{{- define "lanyard.otherProblems" -}}
+{{- $v := .Values -}}
+{{- $needed := add $v.shutdownDelaySeconds 35 -}}
+{{- if lt (int $v.terminationGracePeriodSeconds) (int $needed) }}
+- "terminationGracePeriodSeconds has to be at least {{ $needed }}: shutdownDelaySeconds, and 35 for requests in flight; got {{ $v.terminationGracePeriodSeconds }}"
+{{- end }}
+{{- $ports := list (int $v.webhook.port) (int $v.healthProbePort) }}
+{{- if $v.metrics.enabled }}{{ $ports = append $ports (int $v.metrics.port) }}{{ end }}
+{{- if ne (len $ports) (len (uniq $ports)) }}
+- "webhook.port, healthProbePort and metrics.port have to differ; got {{ join ", " $ports }}"
+{{- end }}
+{{- if and $v.metrics.enabled (eq (int $v.metrics.port) (int $v.service.port)) }}
+- "service.port and metrics.port are ports of one Service and have to differ; got {{ $v.service.port }}"
+{{- end }}
+{{- if not $v.metrics.enabled }}
+{{- range $key := list "serviceMonitor" "prometheusRule" "grafanaDashboard" }}
+{{- if (get $v $key).enabled }}
+- "{{ $key }}.enabled needs metrics.enabled"
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,105 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package charts
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/promqltest"
+)
+
+// healthy is what Prometheus has, every minute for half an hour, where nothing
+// is wrong: users' mistakes are refused, and a certificate has eight hours left.
+const healthy = `load 1m
+  up{job="lanyard-webhook", namespace="lanyard-system", pod="a"} 1x30
+  up{job="lanyard-webhook", namespace="lanyard-system", pod="b"} 0x30
+  lanyard_certificate_expiry_timestamp_seconds{job="lanyard-webhook", namespace="lanyard-system", pod="a"} 30600x30
+  lanyard_serviceaccounts{job="lanyard-webhook", namespace="lanyard-system", state="unguarded"} 0x30
+  lanyard_serviceaccounts{job="lanyard-webhook", namespace="lanyard-system", state="annotated"} 5x30
+  lanyard_admissions_total{job="lanyard-webhook", namespace="lanyard-system", result="denied", reason="invalid_annotation"} 0+10x30
+  lanyard_admissions_total{job="lanyard-webhook", namespace="lanyard-system", result="error", reason="lookup_failed"} 7x30
+  lanyard_admission_duration_seconds_bucket{job="lanyard-webhook", namespace="lanyard-system", le="0.001"} 0+100x30
+  lanyard_admission_duration_seconds_bucket{job="lanyard-webhook", namespace="lanyard-system", le="+Inf"} 0+100x30
+  apiserver_admission_webhook_fail_open_count{name="pods.lanyard.dev", type="admit"} 3x30
+  apiserver_admission_webhook_fail_open_count{name="pods.example.com", type="admit"} 0+1x30
+  apiserver_admission_webhook_rejection_count{name="pods.lanyard.dev", type="admit", error_type="no_error"} 0+1x30
+  apiserver_validating_admission_policy_check_total{policy="lanyard-guard-pods", enforcement_action="allow"} 0+1x30
+  apiserver_validating_admission_policy_check_total{policy="others", enforcement_action="deny"} 0+1x30
+`
+
+// faults has for each alert what it is there for.
+var faults = map[string][]string{
+	"LanyardDown": {`load 1m
+  up{job="lanyard-webhook", namespace="lanyard-system", pod="a"} 0x30
+`, `load 1m
+  up{job="lanyard-webhook", namespace="elsewhere", pod="a"} 1x30
+`},
+	"LanyardWebhookFailing": {`load 1m
+  apiserver_admission_webhook_fail_open_count{name="pods.lanyard.dev", type="admit"} 0+1x30
+`, `load 1m
+  apiserver_admission_webhook_fail_open_count{name="serviceaccounts.lanyard.dev", type="validating"} 0+1x30
+`, `load 1m
+  apiserver_admission_webhook_rejection_count{name="pods.lanyard.dev", type="admit", error_type="calling_webhook_error"} 0+1x30
+`},
+	"LanyardCertificateExpiresSoon": {`load 1m
+  lanyard_certificate_expiry_timestamp_seconds{job="lanyard-webhook", namespace="lanyard-system", pod="a"} 90000x30
+  lanyard_certificate_expiry_timestamp_seconds{job="lanyard-webhook", namespace="lanyard-system", pod="b"} 9000x30
+`},
+	"LanyardUnguardedServiceAccounts": {`load 1m
+  lanyard_serviceaccounts{job="lanyard-webhook", namespace="lanyard-system", pod="a", state="unguarded"} 0x30
+  lanyard_serviceaccounts{job="lanyard-webhook", namespace="lanyard-system", pod="b", state="unguarded"} 1x30
+`},
+	"LanyardErrors": {`load 1m
+  lanyard_admissions_total{job="lanyard-webhook", namespace="lanyard-system", result="error", reason="lookup_failed"} 0+1x30
+`},
+	"LanyardSlow": {`load 1m
+  lanyard_admission_duration_seconds_bucket{job="lanyard-webhook", namespace="lanyard-system", le="0.5"} 0+90x30
+  lanyard_admission_duration_seconds_bucket{job="lanyard-webhook", namespace="lanyard-system", le="5"} 0+100x30
+  lanyard_admission_duration_seconds_bucket{job="lanyard-webhook", namespace="lanyard-system", le="+Inf"} 0+100x30
+`},
+	"LanyardPolicyDenials": {`load 1m
+  apiserver_validating_admission_policy_check_total{policy="lanyard-guard-pods", enforcement_action="deny"} 0+1x30
+`, `load 1m
+  apiserver_validating_admission_policy_check_total{policy="lanyard-guard-serviceaccounts", enforcement_action="deny"} 0+1x30
+`},
+}
+
+func TestAlertsFireForWhatTheyAreThereForAndForNothingElse(t *testing.T) {
+	for _, rule := range rules(t, render(t, defaultInstall, parseValues(t, monitoringValues)).objects) {
+		t.Run(rule.Alert, func(t *testing.T) {
+			query := rule.Expr.String()
+			if fires(t, healthy, query) {
+				t.Error("it fires where nothing is wrong")
+			}
+			if len(faults[rule.Alert]) == 0 {
+				t.Error("this test knows no fault for it")
+			}
+			for _, fault := range faults[rule.Alert] {
+				if !fires(t, fault, query) {
+					t.Errorf("it does not fire for\n%s", fault)
+				}
+			}
+		})
+	}
+}
+
+// fires tells whether an alert's query has a result after half an hour of
+// series.
+func fires(t *testing.T, series, query string) bool {
+	t.Helper()
+	storage := promqltest.LoadedStorage(t, series)
+	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
+	q, err := engine.NewInstantQuery(t.Context(), storage, nil, query, time.Unix(30*60, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	var vector promql.Vector
+	if vector, err = q.Exec(t.Context()).Vector(); err != nil {
+		t.Fatal(err)
+	}
+	return len(vector) > 0
+}

@@ -1,0 +1,130 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package charts
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+
+	"github.com/lanyard-dev/lanyard/cmd/webhook/app"
+)
+
+func TestHelmLintFindsNothing(t *testing.T) {
+	for name, set := range valueSets {
+		t.Run(name, func(t *testing.T) {
+			for _, message := range lint.RunAll(chartDir, parseValues(t, set.values), namespace).Messages {
+				if message.Severity > support.InfoSev {
+					t.Error(message)
+				}
+			}
+		})
+	}
+}
+
+func TestTheReadmeIsMadeFromTheValues(t *testing.T) {
+	command := exec.CommandContext(t.Context(), "go", "tool", "helm-docs", "--dry-run",
+		"--chart-search-root="+chartDir, "--sort-values-order=file", "--log-level=warning")
+	var stderr strings.Builder
+	command.Stderr = &stderr
+	want, err := command.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stderr.String())
+	}
+	got := readFile(t, chartDir+"/README.md")
+	if diff := cmp.Diff(strings.TrimSpace(string(want)), strings.TrimSpace(got)); diff != "" {
+		t.Errorf("run hack/chart-docs.sh: README.md (-want +got):\n%s", diff)
+	}
+	for _, path := range leaves(t) {
+		if !strings.Contains(got, "\n| `"+path+"` |") {
+			t.Errorf("README.md does not list %s", path)
+		}
+	}
+}
+
+func TestNotesWarnOfWhatIsFragile(t *testing.T) {
+	old := install{release, namespace, kubeVersionWithoutGuard}
+	for name, test := range map[string]struct {
+		in     install
+		values string
+		want   []string
+	}{
+		"the default values":       {defaultInstall, "", nil},
+		"one replica":              {defaultInstall, "replicaCount: 1", []string{"replicaCount is 1", "nodes cannot be drained"}},
+		"one replica, to be moved": {defaultInstall, "replicaCount: 1\npodDisruptionBudget: {maxUnavailable: 1}", []string{"replicaCount is 1"}},
+		"no disruption budget":     {defaultInstall, "podDisruptionBudget: {enabled: false}", []string{"draining nodes may take all replicas"}},
+		"Ignore without guard":     {defaultInstall, "guard: {enabled: false}\nwebhook: {failurePolicy: Ignore}", []string{"start without it, and stay so"}},
+		"a guard that only warns":  {defaultInstall, "guard: {validationActions: [Warn]}\nwebhook: {failurePolicy: Ignore}", []string{"start without it, and stay so"}},
+		"no guard":                 {defaultInstall, "guard: {enabled: false}", []string{"webhook.failurePolicy is Fail"}},
+		"an old cluster":           {old, "", []string{"older than Kubernetes 1.30", "webhook.failurePolicy is Fail"}},
+		"no reinvocation":          {defaultInstall, "webhook: {reinvocationPolicy: Never}", []string{"to which another webhook adds a container"}},
+		"no metrics":               {defaultInstall, "metrics: {enabled: false}", []string{"metrics.enabled is false"}},
+		"no rights":                {defaultInstall, "rbac: {create: false}", []string{"rbac.create is false: the account lanyard-webhook"}},
+		"the nodes' network":       {defaultInstall, "hostNetwork: true", []string{"hostNetwork is true"}},
+		"nothing to test":          {install{release, "default", kubeVersion}, "", []string{"there is no helm test"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			notes := render(t, test.in, parseValues(t, test.values)).notes
+			if got := strings.Count(notes, "WARNING: "); got != len(test.want) {
+				t.Errorf("got %d warnings, want %d:\n%s", got, len(test.want), notes)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(notes, want) {
+					t.Errorf("got no warning that says %q:\n%s", want, notes)
+				}
+			}
+		})
+	}
+}
+
+func TestNotesNameWhatIsThere(t *testing.T) {
+	r := render(t, install{"blue", "security", kubeVersion}, parseValues(t, "annotationPrefix: id.example/"))
+	for _, want := range []string{
+		"deployment/" + find(r.objects, "Deployment")[0].GetName() + " --namespace security",
+		"mutatingwebhookconfiguration " + find(r.objects, "MutatingWebhookConfiguration")[0].GetName() + "\n",
+		"validatingadmissionpolicybinding " + find(r.objects, "ValidatingAdmissionPolicyBinding")[0].GetName() + "\n",
+		"helm test blue --namespace security",
+		"lanyard-try id.example/audience=try",
+	} {
+		if !strings.Contains(r.notes, want) {
+			t.Errorf("the notes lack %q:\n%s", want, r.notes)
+		}
+	}
+}
+
+func TestTheTestAsksForAPodWhereThereIsInjection(t *testing.T) {
+	r := render(t, defaultInstall, parseValues(t, "annotationPrefix: id.example/\ntest: {namespace: shop}"))
+	hooks := map[string]object{}
+	for _, o := range r.objects {
+		if o.isHook() {
+			hooks[o.key()] = o
+			if o.GetAnnotations()["helm.sh/hook"] != "test" || !strings.Contains(o.GetAnnotations()["helm.sh/hook-delete-policy"], "before-hook-creation") {
+				t.Errorf("%s: got %v", o.key(), o.GetAnnotations())
+			}
+		}
+	}
+	account, pod := hooks["ServiceAccount/shop/lanyard-test"], hooks["Pod/lanyard-system/lanyard-test"]
+	if account.GetAnnotations()["id.example/audience"] != "helm-test" {
+		t.Errorf("the account asks for nothing: %v", account.GetAnnotations())
+	}
+	want := []string{"check", "--namespace=shop", "--service-account=lanyard-test", "--annotation-prefix=id.example/"}
+	if diff := cmp.Diff(want, podSpecs(t, []object{pod})[pod.key()].Containers[0].Args); diff != "" {
+		t.Errorf("arguments (-want +got):\n%s", diff)
+	}
+	if command, arguments, err := app.NewCommand().Find(want); err != nil || command.Name() != "check" || command.ParseFlags(arguments) != nil {
+		t.Errorf("the program does not take %q: %v", want, err)
+	}
+	if len(hooks) != 5 {
+		t.Errorf("got %d hooks, want 5", len(hooks))
+	}
+	for _, o := range render(t, install{release, "default", kubeVersion}, nil).objects {
+		if o.isHook() {
+			t.Errorf("%s would test a namespace that is never looked at", o.key())
+		}
+	}
+}

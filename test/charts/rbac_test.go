@@ -1,0 +1,134 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package charts
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// grant is one right: verbs on resources, held by an account.
+type grant struct {
+	Account   string
+	Namespace string // empty for the whole cluster
+	Rule      string
+}
+
+// What the webhook may do. Whatever is not here must not be rendered.
+var (
+	reads = grant{"lanyard-system/lanyard-webhook", "", "get,list,watch /serviceaccounts,namespaces"}
+
+	selfManaged = []grant{
+		{"lanyard-system/lanyard-webhook", "", "get,list,watch,patch admissionregistration.k8s.io/mutatingwebhookconfigurations,validatingwebhookconfigurations lanyard"},
+		{"lanyard-system/lanyard-webhook", "lanyard-system", "get,list,watch,create,update,patch /secrets lanyard-webhook-ca"},
+	}
+
+	// helmTest is there while a test runs. A created pod is a dry run's.
+	helmTest = grant{"lanyard-system/lanyard-test", "default", "create /pods"}
+)
+
+func TestRightsAreThoseOfTheList(t *testing.T) {
+	all := append([]grant{reads, helmTest}, selfManaged...)
+	for name, test := range map[string]struct {
+		values string
+		want   []grant
+	}{
+		"self-managed":              {"", all},
+		"self-managed, and the lot": {monitoringValues, all},
+		"cert-manager":              {"certificates: {mode: certManager}", []grant{reads, helmTest}},
+		"an issuer of one's own":    {"certificates: {mode: certManager, issuerRef: {name: corp}}", []grant{reads, helmTest}},
+		"openshift":                 {"certificates: {mode: openshift}", []grant{reads, helmTest}},
+		"secret":                    {caValues, []grant{reads, helmTest}},
+		"no rights":                 {"rbac: {create: false}", []grant{helmTest}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkGrants(t, render(t, defaultInstall, parseValues(t, test.values)).objects, test.want)
+		})
+	}
+	for name, components := range kustomizations {
+		t.Run("kustomize: "+name, func(t *testing.T) {
+			want := []grant{reads}
+			if !bringsCertificate(components) {
+				want = append(want, selfManaged...)
+			}
+			checkGrants(t, kustomize(t, ca, components...), want)
+		})
+	}
+}
+
+// bringsCertificate tells whether one of the components takes the place of the
+// self-managed certificate.
+func bringsCertificate(components []string) bool {
+	return slices.ContainsFunc(components, func(c string) bool {
+		return c == "cert-manager" || c == "openshift" || c == "secret"
+	})
+}
+
+func checkGrants(t *testing.T, objects []object, want []grant) {
+	t.Helper()
+	order := func(a, b grant) int {
+		return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Rule, b.Rule))
+	}
+	got := grants(t, objects)
+	slices.SortFunc(got, order)
+	want = slices.SortedFunc(slices.Values(want), order)
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("rights (-want +got):\n%s", diff)
+	}
+}
+
+// grants gives each rule of each role that is bound, and fails for roles that
+// are not, and bindings to what is not there.
+func grants(t *testing.T, objects []object) []grant {
+	t.Helper()
+	rules := map[string][]rbacv1.PolicyRule{}
+	for _, o := range find(objects, "Role") {
+		rules[o.key()] = decode[rbacv1.Role](t, o).Rules
+	}
+	for _, o := range find(objects, "ClusterRole") {
+		rules[o.key()] = decode[rbacv1.ClusterRole](t, o).Rules
+	}
+	var got []grant
+	used := map[string]bool{}
+	for _, o := range append(find(objects, "RoleBinding"), find(objects, "ClusterRoleBinding")...) {
+		binding := decode[rbacv1.RoleBinding](t, o)
+		key := binding.RoleRef.Kind + "/" + binding.RoleRef.Name
+		if binding.RoleRef.Kind == "Role" {
+			key = "Role/" + o.GetNamespace() + "/" + binding.RoleRef.Name
+		}
+		if len(rules[key]) == 0 {
+			t.Errorf("%s is bound to %s, which is not there", o.key(), key)
+		}
+		used[key] = true
+		for _, subject := range binding.Subjects {
+			if subject.Kind != rbacv1.ServiceAccountKind {
+				t.Errorf("%s: got a subject of the kind %s", o.key(), subject.Kind)
+			}
+			for _, rule := range rules[key] {
+				got = append(got, grant{subject.Namespace + "/" + subject.Name, o.GetNamespace(), ruleText(t, rule)})
+			}
+		}
+	}
+	if len(used) != len(rules) {
+		t.Errorf("got %d roles, of which %d are bound", len(rules), len(used))
+	}
+	return got
+}
+
+func ruleText(t *testing.T, r rbacv1.PolicyRule) string {
+	t.Helper()
+	if len(r.NonResourceURLs) > 0 {
+		t.Errorf("a rule is about URLs: %v", r.NonResourceURLs)
+	}
+	text := strings.Join(r.Verbs, ",") + " " + strings.Join(r.APIGroups, ",") + "/" + strings.Join(r.Resources, ",")
+	if len(r.ResourceNames) > 0 {
+		text += " " + strings.Join(r.ResourceNames, ",")
+	}
+	return text
+}

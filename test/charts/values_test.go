@@ -1,0 +1,295 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package charts
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+func TestDefaultsAndSchemaHaveTheSameValues(t *testing.T) {
+	var schema map[string]any
+	if err := json.Unmarshal([]byte(readFile(t, chartDir+"/values.schema.json")), &schema); err != nil {
+		t.Fatal(err)
+	}
+	properties := schema["properties"].(map[string]any)
+	// Helm gives it to charts that are a part of others.
+	if _, found := properties["global"]; !found {
+		t.Error("the schema refuses global")
+	}
+	delete(properties, "global")
+	compareKeys(t, "", schema, defaults(t))
+}
+
+// compareKeys fails where schema and values differ in their keys.
+func compareKeys(t *testing.T, at string, schema, values map[string]any) {
+	t.Helper()
+	if schema["additionalProperties"] != false {
+		t.Errorf("%s: the schema lets in what it does not know", at)
+	}
+	properties := schema["properties"].(map[string]any)
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(values)), slices.Sorted(maps.Keys(properties))); diff != "" {
+		t.Errorf("%s: keys (-values.yaml +values.schema.json):\n%s", at, diff)
+	}
+	for key, value := range values {
+		below, _ := properties[key].(map[string]any)
+		if len(below) == 0 {
+			t.Errorf("%s%s: the schema takes anything", at, key)
+		}
+		if branch, ok := isBranch(value, below); ok {
+			compareKeys(t, at+key+".", below, branch)
+		}
+	}
+}
+
+// isBranch tells whether a value is a map whose keys are values of their own,
+// rather than one that is passed on.
+func isBranch(value any, schema map[string]any) (map[string]any, bool) {
+	branch, ok := value.(map[string]any)
+	return branch, ok && len(branch) > 0 && schema["properties"] != nil
+}
+
+func defaults(t *testing.T) map[string]any {
+	t.Helper()
+	var v map[string]any
+	if err := yaml.Unmarshal([]byte(readFile(t, chartDir+"/values.yaml")), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// uses has for each value one that changes what is rendered, with what else it
+// takes for that.
+var uses = map[string]struct{ with, value string }{
+	"nameOverride":                                   {"", "nameOverride: a"},
+	"fullnameOverride":                               {"", "fullnameOverride: a"},
+	"namespaceOverride":                              {"", "namespaceOverride: a"},
+	"commonLabels":                                   {"", "commonLabels: {a: b}"},
+	"commonAnnotations":                              {"", "commonAnnotations: {a: b}"},
+	"image.registry":                                 {"", "image: {registry: a}"},
+	"image.repository":                               {"", "image: {repository: a}"},
+	"image.tag":                                      {"", "image: {tag: a}"},
+	"image.digest":                                   {"", "image: {digest: 'sha256:0123456789012345678901234567890123456789012345678901234567890123'}"},
+	"image.pullPolicy":                               {"", "image: {pullPolicy: Always}"},
+	"imagePullSecrets":                               {"", "imagePullSecrets: [{name: a}]"},
+	"config.aws.defaultRegion":                       {"", "config: {aws: {defaultRegion: a}}"},
+	"config.aws.defaultAudience":                     {"", "config: {aws: {defaultAudience: a}}"},
+	"config.azure.defaultTenantID":                   {"", "config: {azure: {defaultTenantID: a}}"},
+	"config.azure.defaultAudience":                   {"", "config: {azure: {defaultAudience: a}}"},
+	"config.azure.authorityHost":                     {"", "config: {azure: {authorityHost: https://a}}"},
+	"config.gcp.defaultWorkloadIdentityProvider":     {"", "config: {gcp: {defaultWorkloadIdentityProvider: a}}"},
+	"config.gcp.defaultAudience":                     {"", "config: {gcp: {defaultAudience: a}}"},
+	"config.tokenExpirationSeconds":                  {"", "config: {tokenExpirationSeconds: 7200}"},
+	"config.tokenMountPath":                          {"", "config: {tokenMountPath: /a}"},
+	"config.bindAddress":                             {"", "config: {bindAddress: '::'}"},
+	"config.tlsMinVersion":                           {"", "config: {tlsMinVersion: VersionTLS12}"},
+	"config.tlsCipherSuites":                         {"", "config: {tlsCipherSuites: [a]}"},
+	"annotationPrefix":                               {"", "annotationPrefix: a/"},
+	"certificates.mode":                              {"", "certificates: {mode: openshift}"},
+	"certificates.duration":                          {"", "certificates: {duration: 2h}"},
+	"certificates.caDuration":                        {"", "certificates: {caDuration: 2h}"},
+	"certificates.renewBefore":                       {"certificates: {mode: certManager}", "certificates: {renewBefore: 1h}"},
+	"certificates.issuerRef":                         {"certificates: {mode: certManager}", "certificates: {issuerRef: {name: a}}"},
+	"certificates.existingSecret":                    {caValues, "certificates: {existingSecret: a}"},
+	"certificates.caBundle":                          {caValues, "certificates: {caBundle: '-----BEGIN CERTIFICATE-----'}"},
+	"webhook.failurePolicy":                          {"", "webhook: {failurePolicy: Fail}"},
+	"webhook.timeoutSeconds":                         {"", "webhook: {timeoutSeconds: 1}"},
+	"webhook.namespaceSelector":                      {"", "webhook: {namespaceSelector: {matchLabels: {a: b}}}"},
+	"webhook.objectSelector":                         {"", "webhook: {objectSelector: {matchLabels: {a: b}}}"},
+	"webhook.matchConditions":                        {"", "webhook: {matchConditions: [{name: a, expression: 'true'}]}"},
+	"webhook.reinvocationPolicy":                     {"", "webhook: {reinvocationPolicy: Never}"},
+	"webhook.annotations":                            {"", "webhook: {annotations: {a: b}}"},
+	"webhook.port":                                   {"", "webhook: {port: 10250}"},
+	"guard.enabled":                                  {"", "guard: {enabled: false}"},
+	"guard.validationActions":                        {"", "guard: {validationActions: [Warn]}"},
+	"replicaCount":                                   {"", "replicaCount: 3"},
+	"podDisruptionBudget.enabled":                    {"", "podDisruptionBudget: {enabled: false}"},
+	"podDisruptionBudget.minAvailable":               {"", "podDisruptionBudget: {minAvailable: 50%}"},
+	"podDisruptionBudget.maxUnavailable":             {"", "podDisruptionBudget: {maxUnavailable: 0}"},
+	"podDisruptionBudget.unhealthyPodEvictionPolicy": {"", "podDisruptionBudget: {unhealthyPodEvictionPolicy: IfHealthyBudget}"},
+	"strategy":                                       {"", "strategy: {rollingUpdate: {maxSurge: 2}}"},
+	"revisionHistoryLimit":                           {"", "revisionHistoryLimit: 0"},
+	"topologySpreadConstraints":                      {"", "topologySpreadConstraints: []"},
+	"priorityClassName":                              {"", "priorityClassName: a"},
+	"shutdownDelaySeconds":                           {"", "shutdownDelaySeconds: 0"},
+	"terminationGracePeriodSeconds":                  {"", "terminationGracePeriodSeconds: 90"},
+	"readinessProbe":                                 {"", "readinessProbe: {timeoutSeconds: 2}"},
+	"livenessProbe":                                  {"", "livenessProbe: {timeoutSeconds: 2}"},
+	"startupProbe":                                   {"", "startupProbe: {failureThreshold: 2}"},
+	"lifecycle":                                      {"", "lifecycle: {preStop: {sleep: {seconds: 1}}}"},
+	"socketStore.enabled":                            {"", "socketStore: {enabled: false}"},
+	"resources":                                      {"", "resources: {requests: {cpu: 1}}"},
+	"podSecurityContext":                             {"", "podSecurityContext: {fsGroup: 1}"},
+	"securityContext":                                {"", "securityContext: {privileged: false}"},
+	"podLabels":                                      {"", "podLabels: {a: b}"},
+	"podAnnotations":                                 {"", "podAnnotations: {a: b}"},
+	"nodeSelector":                                   {"", "nodeSelector: {a: b}"},
+	"tolerations":                                    {"", "tolerations: [{operator: Exists}]"},
+	"affinity":                                       {"", "affinity: {podAffinity: {}}"},
+	"runtimeClassName":                               {"", "runtimeClassName: a"},
+	"hostNetwork":                                    {"", "hostNetwork: true"},
+	"dnsPolicy":                                      {"", "dnsPolicy: Default"},
+	"extraEnv":                                       {"", "extraEnv: [{name: a}]"},
+	"extraVolumes":                                   {"", "extraVolumes: [{name: a, emptyDir: {}}]"},
+	"extraVolumeMounts":                              {"", "extraVolumeMounts: [{name: a, mountPath: /a}]"},
+	"logLevel":                                       {"", "logLevel: 1"},
+	"logFormat":                                      {"", "logFormat: json"},
+	"healthProbePort":                                {"", "healthProbePort: 8082"},
+	"extraArgs":                                      {"", "extraArgs: [a]"},
+	"service.port":                                   {"", "service: {port: 444}"},
+	"service.annotations":                            {"", "service: {annotations: {a: b}}"},
+	"service.ipFamilyPolicy":                         {"", "service: {ipFamilyPolicy: PreferDualStack}"},
+	"service.ipFamilies":                             {"", "service: {ipFamilies: [IPv6]}"},
+	"serviceAccount.create":                          {"", "serviceAccount: {create: false}"},
+	"serviceAccount.name":                            {"", "serviceAccount: {name: a}"},
+	"serviceAccount.annotations":                     {"", "serviceAccount: {annotations: {a: b}}"},
+	"serviceAccount.labels":                          {"", "serviceAccount: {labels: {a: b}}"},
+	"serviceAccount.automountServiceAccountToken":    {"", "serviceAccount: {automountServiceAccountToken: true}"},
+	"rbac.create":                                    {"", "rbac: {create: false}"},
+	"networkPolicy.enabled":                          {"", "networkPolicy: {enabled: true}"},
+	"networkPolicy.metricsFrom":                      {"networkPolicy: {enabled: true}", "networkPolicy: {metricsFrom: [{podSelector: {}}]}"},
+	"networkPolicy.ingress":                          {"networkPolicy: {enabled: true}", "networkPolicy: {ingress: [{from: [{podSelector: {}}]}]}"},
+	"networkPolicy.egress":                           {"networkPolicy: {enabled: true}", "networkPolicy: {egress: []}"},
+	"metrics.enabled":                                {"", "metrics: {enabled: false}"},
+	"metrics.port":                                   {"", "metrics: {port: 9090}"},
+	"serviceMonitor.enabled":                         {"", "serviceMonitor: {enabled: true}"},
+	"serviceMonitor.labels":                          {"serviceMonitor: {enabled: true}", "serviceMonitor: {labels: {a: b}}"},
+	"serviceMonitor.annotations":                     {"serviceMonitor: {enabled: true}", "serviceMonitor: {annotations: {a: b}}"},
+	"serviceMonitor.interval":                        {"serviceMonitor: {enabled: true}", "serviceMonitor: {interval: 1m}"},
+	"serviceMonitor.scrapeTimeout":                   {"serviceMonitor: {enabled: true}", "serviceMonitor: {scrapeTimeout: 1m}"},
+	"serviceMonitor.relabelings":                     {"serviceMonitor: {enabled: true}", "serviceMonitor: {relabelings: [{action: drop}]}"},
+	"serviceMonitor.metricRelabelings":               {"serviceMonitor: {enabled: true}", "serviceMonitor: {metricRelabelings: [{action: drop}]}"},
+	"prometheusRule.enabled":                         {"", "prometheusRule: {enabled: true}"},
+	"prometheusRule.labels":                          {"prometheusRule: {enabled: true}", "prometheusRule: {labels: {a: b}}"},
+	"prometheusRule.annotations":                     {"prometheusRule: {enabled: true}", "prometheusRule: {annotations: {a: b}}"},
+	"prometheusRule.certificateExpiryHours":          {"prometheusRule: {enabled: true}", "prometheusRule: {certificateExpiryHours: 1}"},
+	"prometheusRule.runbookURL":                      {"prometheusRule: {enabled: true}", "prometheusRule: {runbookURL: a}"},
+	"grafanaDashboard.enabled":                       {"", "grafanaDashboard: {enabled: true}"},
+	"grafanaDashboard.labels":                        {"grafanaDashboard: {enabled: true}", "grafanaDashboard: {labels: {a: b}}"},
+	"grafanaDashboard.annotations":                   {"grafanaDashboard: {enabled: true}", "grafanaDashboard: {annotations: {a: b}}"},
+	"test.namespace":                                 {"", "test: {namespace: a}"},
+	"extraObjects":                                   {"", "extraObjects: [{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: a}}]"},
+}
+
+func TestEveryValueIsUsed(t *testing.T) {
+	paths := leaves(t)
+	if diff := cmp.Diff(paths, slices.Sorted(maps.Keys(uses))); diff != "" {
+		t.Fatalf("values (-values.yaml +this test):\n%s", diff)
+	}
+	for path, use := range uses {
+		t.Run(path, func(t *testing.T) {
+			with := parseValues(t, use.with)
+			before := textOf(render(t, defaultInstall, with).objects)
+			changed := merge(with, parseValues(t, use.value))
+			if after := textOf(render(t, defaultInstall, changed).objects); after == before {
+				t.Errorf("%s changes nothing", use.value)
+			}
+		})
+	}
+}
+
+// leaves gives the paths of all values.
+func leaves(t *testing.T) []string {
+	t.Helper()
+	var schema map[string]any
+	if err := json.Unmarshal([]byte(readFile(t, chartDir+"/values.schema.json")), &schema); err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	var walk func(at string, schema, values map[string]any)
+	walk = func(at string, schema, values map[string]any) {
+		properties, _ := schema["properties"].(map[string]any)
+		for key, value := range values {
+			below, _ := properties[key].(map[string]any)
+			if branch, ok := isBranch(value, below); ok {
+				walk(at+key+".", below, branch)
+			} else {
+				paths = append(paths, at+key)
+			}
+		}
+	}
+	walk("", schema, defaults(t))
+	slices.Sort(paths)
+	return paths
+}
+
+// merge gives a with b over it.
+func merge(a, b map[string]any) map[string]any {
+	merged := maps.Clone(a)
+	for key, value := range b {
+		below, ok := value.(map[string]any)
+		if into, both := merged[key].(map[string]any); ok && both {
+			value = merge(into, below)
+		}
+		merged[key] = value
+	}
+	return merged
+}
+
+func TestWrongValuesAreRefused(t *testing.T) {
+	for name, test := range map[string]struct{ values, want string }{
+		"a misspelt value":                     {"replicas: 2", "additional properties 'replicas' not allowed"},
+		"a misspelt value, further down":       {"webhook: {failurepolicy: Fail}", "additional properties 'failurepolicy' not allowed"},
+		"a number in quotes":                   {"replicaCount: '2'", "at '/replicaCount': got string, want integer"},
+		"an unknown mode":                      {"certificates: {mode: certmanager}", "at '/certificates/mode': value must be one of 'selfManaged', 'certManager', 'openshift', 'secret'"},
+		"an unknown failure policy":            {"webhook: {failurePolicy: Retry}", "at '/webhook/failurePolicy': value must be one of"},
+		"a timeout past the API's":             {"webhook: {timeoutSeconds: 60}", "at '/webhook/timeoutSeconds': maximum: got 60, want 30"},
+		"a port past the last":                 {"webhook: {port: 94430}", "at '/webhook/port': maximum"},
+		"a prefix without its slash":           {"annotationPrefix: lanyard.dev", "at '/annotationPrefix': 'lanyard.dev' does not match pattern"},
+		"a prefix that ends an expression":     {"annotationPrefix: \"a'/\"", "at '/annotationPrefix'"},
+		"a mount path that ends an expression": {"config: {tokenMountPath: \"/a'b\"}", "at '/config/tokenMountPath'"},
+		"a duration without its unit":          {"certificates: {duration: '24'}", "at '/certificates/duration': '24' does not match pattern"},
+		"a label that is no string":            {"podLabels: {a: 1}", "at '/podLabels/a': got number, want string"},
+		"no action":                            {"guard: {validationActions: []}", "at '/guard/validationActions': minItems"},
+		"a probe's own handler":                {"livenessProbe: {exec: {command: [a]}}", "additional properties 'exec' not allowed"},
+		"tokens that are too short-lived":      {"config: {tokenExpirationSeconds: 60}", "at '/config/tokenExpirationSeconds': minimum: got 60, want 600"},
+		"an issuer without its name":           {"certificates: {mode: certManager, issuerRef: {kind: ClusterIssuer}}", "at '/certificates/issuerRef'"},
+
+		"no secret":                         {"certificates: {mode: secret}", "needs certificates.existingSecret: the name of a Secret of type kubernetes.io/tls in the namespace lanyard-system"},
+		"no CA":                             {"certificates: {mode: secret, existingSecret: a}", "needs certificates.caBundle: the CA of the certificate, in PEM"},
+		"a CA in base64":                    {"certificates: {mode: secret, existingSecret: a, caBundle: LS0tLS1CRUdJTg==}", "in PEM (--set-file certificates.caBundle=ca.crt)"},
+		"a secret that is not asked for":    {"certificates: {existingSecret: a}", "certificates.existingSecret is for certificates.mode=secret, got certificates.mode=selfManaged"},
+		"a CA that is not asked for":        {"certificates: {mode: openshift, caBundle: a}", "certificates.caBundle is for certificates.mode=secret, got certificates.mode=openshift"},
+		"an issuer without cert-manager":    {"certificates: {issuerRef: {name: a}}", "certificates.issuerRef is for certificates.mode=certManager, got certificates.mode=selfManaged"},
+		"renewBefore without cert-manager":  {"certificates: {renewBefore: 1h}", "certificates.renewBefore is for certificates.mode=certManager"},
+		"a duration of OpenShift's":         {"certificates: {mode: openshift, duration: 1h}", "certificates.duration has no effect with certificates.mode=openshift"},
+		"the CA's duration, with an issuer": {"certificates: {mode: certManager, issuerRef: {name: a}, caDuration: 1h}", "certificates.caDuration has no effect with certificates.issuerRef"},
+		"too short a grace period":          {"shutdownDelaySeconds: 30", "terminationGracePeriodSeconds has to be at least 65: shutdownDelaySeconds, and 35 for requests in flight; got 60"},
+		"one port twice":                    {"metrics: {port: 8081}", "webhook.port, healthProbePort and metrics.port have to differ; got 9443, 8081, 8081"},
+		"one port of the Service twice":     {"service: {port: 8080}", "service.port and metrics.port are ports of one Service and have to differ"},
+		"a monitor without metrics":         {"metrics: {enabled: false}\nserviceMonitor: {enabled: true}", "serviceMonitor.enabled needs metrics.enabled"},
+		"alerts without metrics":            {"metrics: {enabled: false}\nprometheusRule: {enabled: true}", "prometheusRule.enabled needs metrics.enabled"},
+		"a dashboard without metrics":       {"metrics: {enabled: false}\ngrafanaDashboard: {enabled: true}", "grafanaDashboard.enabled needs metrics.enabled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := tryRender(t, defaultInstall, parseValues(t, test.values))
+			if err == nil {
+				t.Fatalf("%s was taken", test.values)
+			}
+			if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v\nwant it to say %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestAllMistakesAreToldAtOnce(t *testing.T) {
+	_, err := tryRender(t, defaultInstall, parseValues(t, "certificates: {mode: secret}\nmetrics: {port: 8081}\nterminationGracePeriodSeconds: 1"))
+	if err == nil {
+		t.Fatal("they were taken")
+	}
+	if got := strings.Count(err.Error(), "\n- "); got != 4 {
+		t.Errorf("got %d mistakes, want 4: %v", got, err)
+	}
+}
+
+func TestGlobalValuesOfAParentChartAreTaken(t *testing.T) {
+	render(t, defaultInstall, parseValues(t, "global: {a: b}"))
+}

@@ -1,0 +1,114 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package charts
+
+// ca is what a user gives as the CA of a certificate of their own.
+const ca = `-----BEGIN CERTIFICATE-----
+MIIBczCCARmgAwIBAgIUZzk4
+-----END CERTIFICATE-----
+`
+
+// caValues gives ca.
+const caValues = `certificates:
+  mode: secret
+  existingSecret: lanyard-webhook-tls
+  caBundle: |
+    -----BEGIN CERTIFICATE-----
+    MIIBczCCARmgAwIBAgIUZzk4
+    -----END CERTIFICATE-----
+`
+
+// everything is each feature that goes together with the default certificate
+// mode and with Pod Security "restricted".
+const everything = `
+nameOverride: strap
+namespaceOverride: elsewhere
+commonLabels: {team: platform}
+commonAnnotations: {contact: platform}
+image: {registry: registry.example, tag: v9, digest: "sha256:0123456789012345678901234567890123456789012345678901234567890123"}
+imagePullSecrets: [{name: pull}]
+annotationPrefix: identity.example.com/
+config:
+  aws: {defaultRegion: eu-central-1, defaultAudience: a}
+  azure: {defaultTenantID: contoso.example, defaultAudience: b, authorityHost: https://login.example/}
+  gcp: {defaultWorkloadIdentityProvider: projects/1/locations/global/workloadIdentityPools/pool/providers/prov, defaultAudience: c}
+  tokenExpirationSeconds: 7200
+  tokenMountPath: /var/run/secrets/openshift/serviceaccount
+  bindAddress: "::"
+  tlsMinVersion: VersionTLS12
+  tlsCipherSuites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
+certificates: {duration: 48h, caDuration: 1000h}
+webhook:
+  timeoutSeconds: 2
+  namespaceSelector: {matchLabels: {tier: a}, matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: [kube-system, elsewhere, shop]}]}
+  objectSelector: {matchLabels: {identity: "yes"}}
+  matchConditions: [{name: not-by-me, expression: "request.userInfo.username != 'me'"}]
+  port: 10250
+replicaCount: 3
+podDisruptionBudget: {maxUnavailable: 1}
+revisionHistoryLimit: 2
+priorityClassName: system-cluster-critical
+startupProbe: {failureThreshold: 30}
+lifecycle: {preStop: {sleep: {seconds: 5}}}
+podLabels: {a: b}
+podAnnotations: {c: d}
+nodeSelector: {kubernetes.io/os: linux}
+tolerations: [{operator: Exists}]
+affinity: {nodeAffinity: {}}
+runtimeClassName: gvisor
+dnsPolicy: Default
+extraEnv: [{name: GOMEMLIMIT, value: 100MiB}]
+extraVolumes: [{name: more, emptyDir: {}}]
+extraVolumeMounts: [{name: more, mountPath: /more}]
+extraArgs: [--v=3]
+logLevel: 1
+logFormat: json
+healthProbePort: 9081
+service: {port: 8443, annotations: {e: f}, ipFamilyPolicy: PreferDualStack, ipFamilies: [IPv6, IPv4]}
+serviceAccount: {name: own, annotations: {g: h}, labels: {i: j}}
+networkPolicy: {enabled: true, metricsFrom: [{namespaceSelector: {}}], ingress: [{from: [{podSelector: {}}]}]}
+metrics: {port: 9080}
+serviceMonitor: {enabled: true, interval: 30s, scrapeTimeout: 5s, labels: {k: l}, relabelings: [{action: labeldrop, regex: pod}], metricRelabelings: [{action: labeldrop, regex: le}]}
+prometheusRule: {enabled: true, labels: {m: o}, certificateExpiryHours: 2, runbookURL: https://runbooks.example}
+grafanaDashboard: {enabled: true, annotations: {folder: Security}}
+test: {namespace: shop}
+extraObjects:
+  - {apiVersion: v1, kind: ConfigMap, metadata: {name: more, namespace: "{{ .Release.Namespace }}"}}
+  - |
+    apiVersion: v1
+    kind: ConfigMap
+    metadata:
+      name: {{ .Release.Name }}
+      namespace: {{ .Release.Namespace }}
+`
+
+// valueSets are what each rule about the rendered objects is held against.
+var valueSets = map[string]struct {
+	in     install
+	values string
+}{
+	"the default values":               {in: defaultInstall},
+	"another release's name":           {in: install{"blue", "security", kubeVersion}},
+	"a very long release's name":       {in: install{"a-name-that-is-as-long-as-helm-lets-a-name-of-a-rele", "security", kubeVersion}},
+	"a cluster before Kubernetes 1.30": {in: install{release, namespace, kubeVersionWithoutGuard}},
+	"no guard":                         {in: defaultInstall, values: "guard: {enabled: false}"},
+	"a guard that only warns":          {in: defaultInstall, values: "guard: {validationActions: [Warn, Audit]}"},
+	"cert-manager":                     {in: defaultInstall, values: "certificates: {mode: certManager}"},
+	"cert-manager's other durations":   {in: defaultInstall, values: "certificates: {mode: certManager, duration: 48h, caDuration: 100h, renewBefore: 8h}"},
+	"an issuer of one's own":           {in: defaultInstall, values: "certificates: {mode: certManager, issuerRef: {name: corp, kind: ClusterIssuer}}"},
+	"openshift":                        {in: defaultInstall, values: "certificates: {mode: openshift}\nservice: {annotations: {a: b}}"},
+	"a certificate of one's own":       {in: defaultInstall, values: caValues},
+	"each feature":                     {in: defaultInstall, values: everything},
+	"no metrics":                       {in: defaultInstall, values: "metrics: {enabled: false}\nnetworkPolicy: {enabled: true}"},
+	"no rights and no account":         {in: defaultInstall, values: "rbac: {create: false}\nserviceAccount: {create: false, name: mine}"},
+	"selectors that want all":          {in: defaultInstall, values: "webhook: {namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: Exists}]}}"},
+	"monitoring and network policy":    {in: defaultInstall, values: monitoringValues},
+}
+
+const monitoringValues = `
+serviceMonitor: {enabled: true}
+prometheusRule: {enabled: true, certificateExpiryHours: 4}
+grafanaDashboard: {enabled: true}
+networkPolicy: {enabled: true}
+`
