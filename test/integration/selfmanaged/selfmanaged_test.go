@@ -211,7 +211,24 @@ var _ = Describe("The self-managed certificate", func() {
 			HaveEach(WithTransform(func(bundle []byte) error { return verify(bundle, r.leaf()) }, Succeed())))
 	})
 
-	It("is not ready where nobody lets it write the caBundle", func(ctx SpecContext) {
+	It("is not ready where it may not write the caBundle, and no apiserver would trust it", func(ctx SpecContext) {
+		role, err := cluster.client.RbacV1().ClusterRoles().Get(ctx, "lanyard-webhook-certificates", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		role.Rules[0].Verbs = []string{"get", "list", "watch"}
+		_, err = cluster.client.RbacV1().ClusterRoles().Update(ctx, role, metav1.UpdateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(func() bool { return may(ctx, "patch", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "lanyard") }).WithTimeout(patience).Should(BeFalse())
+		var log journal
+		r := start(log.logger(), time.Hour, time.Minute)
+		Eventually(r.leaf).WithTimeout(patience).ShouldNot(BeNil())
+		Consistently(r.ready).WithTimeout(time.Second).Should(MatchError(ContainSubstring(
+			"the serving certificate is not trusted by webhook pods.lanyard.dev of MutatingWebhookConfiguration lanyard")))
+		Expect(log.String()).To(ContainSubstring("write caBundle into MutatingWebhookConfiguration lanyard"))
+		apply(ctx, "22-certificates-rbac")
+		eventuallyReady(r)
+	})
+
+	It("is not ready where it may not read the configurations", func(ctx SpecContext) {
 		var log journal
 		Expect(cluster.client.RbacV1().ClusterRoleBindings().Delete(ctx, "lanyard-webhook-certificates", metav1.DeleteOptions{})).To(Succeed())
 		Eventually(func() bool {
