@@ -56,7 +56,7 @@ func NewCommand() *cobra.Command {
 		width = 0 // no terminal: lines as long as they are
 	}
 	cliflag.SetUsageAndHelpFunc(cmd, groups, width)
-	cmd.AddCommand(newCheckCommand(width))
+	cmd.AddCommand(newCheckCommand(width), newKeepSocketCommand(width))
 	return cmd
 }
 

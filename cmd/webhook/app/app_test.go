@@ -18,7 +18,7 @@ import (
 
 // flags are those that the documentation promises, in the groups of --help.
 var flags = map[string][]string{
-	"Serving": {"bind-address", "health-probe-bind-address", "metrics-bind-address", "secure-port", "shutdown-delay"},
+	"Serving": {"bind-address", "health-probe-bind-address", "metrics-bind-address", "secure-port", "shutdown-delay", "socket-store"},
 	"TLS": {
 		"ca-duration", "certificate-dns-names", "certificate-duration", "certificate-secret-name", "certificate-secret-namespace", "certificate-source",
 		"tls-cert-file", "tls-cipher-suites", "tls-min-version", "tls-private-key-file", "webhook-configuration-name",

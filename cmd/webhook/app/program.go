@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -31,6 +32,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/injector"
 	"github.com/lanyard-dev/lanyard/pkg/lookup"
 	"github.com/lanyard-dev/lanyard/pkg/metrics"
+	"github.com/lanyard-dev/lanyard/pkg/socketstore"
 )
 
 // The paths that reviews are served on.
@@ -46,7 +48,10 @@ type program struct {
 	certificate          certificateSource
 	accounts, namespaces *lookup.Lookup
 	reviews              *http.Server
+	socketStore          string       // path of its unix socket, empty where there is none
+	serving              atomic.Bool  // whether reviews accepts connections
 	metrics, health      *http.Server // nil where there is none
+	log                  logr.Logger
 }
 
 // certificateSource is where the serving certificate comes from.
@@ -81,7 +86,7 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 	if err != nil {
 		return nil, err
 	}
-	var p program
+	p := program{socketStore: o.SocketStore, log: log}
 	if p.certificate, err = newCertificateSource(config, o, recorder.SetCertificateExpiry, log.WithName("certificate")); err != nil {
 		return nil, err
 	}
@@ -96,6 +101,9 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 	p.reviews = newServer(address, closing(draining, reviewMux(o, &p, recorder, log)), &tls.Config{
 		MinVersion: o.MinVersion, CipherSuites: o.CipherSuites, GetCertificate: p.certificate.GetCertificate,
 	}, log.WithName("reviews"))
+	// Longer than the 90 seconds after which an apiserver closes a connection
+	// that it does not use: one that this side closes may be just then in use.
+	p.reviews.IdleTimeout = 3 * time.Minute
 	if o.MetricsBindAddress != "0" {
 		mux := http.NewServeMux()
 		mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
@@ -124,7 +132,7 @@ func (p *program) healthMux(draining <-chan struct{}, address string) http.Handl
 		"/healthz": {"ping": healthz.Ping},
 		"/readyz": {
 			"shutdown":        checkDraining(draining),
-			"tls":             checkTLS(address),
+			"tls":             onceServing(&p.serving, checkTLS(address)),
 			"certificate":     p.certificate.Check,
 			"serviceaccounts": checkSynced(p.accounts),
 			"namespaces":      checkSynced(p.namespaces),
@@ -143,12 +151,47 @@ func (p *program) run(ctx context.Context) error {
 	for _, start := range []func(context.Context) error{p.certificate.Start, p.accounts.Start, p.namespaces.Start, p.freeMemory} {
 		group.Go(func() error { return start(ctx) })
 	}
-	for _, server := range []*http.Server{p.reviews, p.metrics, p.health} {
+	group.Go(func() error { return p.serveReviews(ctx) })
+	for _, server := range []*http.Server{p.metrics, p.health} {
 		if server != nil {
-			group.Go(func() error { return serve(ctx, server) })
+			group.Go(func() error { return listenAndServe(ctx, server) })
 		}
 	}
 	return group.Wait()
+}
+
+// serveReviews listens at once, so that connections may wait, and accepts them
+// when they can be served.
+func (p *program) serveReviews(ctx context.Context) error {
+	listener, err := p.listen(ctx)
+	if err != nil {
+		return err
+	}
+	begun := time.Now()
+	return serveOnce(ctx, p.reviews, listener, func() bool { return p.canServe(time.Since(begun)) }, &p.serving)
+}
+
+func (p *program) listen(ctx context.Context) (net.Listener, error) {
+	if p.socketStore == "" {
+		return new(net.ListenConfig).Listen(ctx, "tcp", p.reviews.Addr)
+	}
+	return socketstore.Listen(ctx, p.socketStore, "tcp", p.reviews.Addr, p.log.WithName("socketstore"))
+}
+
+// syncPatience is how long reviews wait for the lookups. Without them each has
+// to ask the apiserver; but where they never come, as without the right to list,
+// a review should say so, within the 5 seconds that its sender waits.
+const syncPatience = 2 * time.Second
+
+// canServe says whether a review that comes now is answered: there has to be a
+// certificate, and the lookups have to be there, unless they were waited for
+// long enough.
+func (p *program) canServe(waited time.Duration) bool {
+	certificate, err := p.certificate.GetCertificate(&tls.ClientHelloInfo{})
+	if err != nil || certificate == nil {
+		return false
+	}
+	return p.accounts.HasSynced() && p.namespaces.HasSynced() || waited >= syncPatience
 }
 
 // freeMemory gives back what the first lists of all objects took, once they

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -20,6 +21,10 @@ import (
 // shutdownTimeout is how long requests in flight may take to finish. It is
 // longer than the apiserver waits for any of them.
 const shutdownTimeout = 35 * time.Second
+
+// readyInterval is how often a server that cannot serve yet looks whether it
+// can. Pods may be waiting.
+const readyInterval = 20 * time.Millisecond
 
 // newServer gives a server with bounds for peers that send nothing. With
 // tlsConfig it serves HTTPS.
@@ -34,13 +39,34 @@ func newServer(address string, handler http.Handler, tlsConfig *tls.Config, log 
 	}
 }
 
-// serve runs the server until ctx ends, and then until the requests in flight
-// are answered.
-func serve(ctx context.Context, server *http.Server) error {
+// listenAndServe is serve on the server's own address.
+func listenAndServe(ctx context.Context, server *http.Server) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", server.Addr)
 	if err != nil {
 		return err
 	}
+	return serve(ctx, server, listener)
+}
+
+// serveOnce is serve from when ready says so, which it notes in serving. Until
+// then connections wait; when ctx ends before, they are closed.
+func serveOnce(ctx context.Context, server *http.Server, listener net.Listener, ready func() bool, serving *atomic.Bool) error {
+	ticker := time.NewTicker(readyInterval)
+	defer ticker.Stop()
+	for !ready() {
+		select {
+		case <-ctx.Done():
+			return listener.Close()
+		case <-ticker.C:
+		}
+	}
+	serving.Store(true)
+	return serve(ctx, server, listener)
+}
+
+// serve runs the server until ctx ends, and then until the requests in flight
+// are answered. The listener is closed then.
+func serve(ctx context.Context, server *http.Server, listener net.Listener) error {
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
@@ -48,6 +74,7 @@ func serve(ctx context.Context, server *http.Server) error {
 		defer cancel()
 		stopped <- server.Shutdown(ctx)
 	}()
+	var err error
 	if server.TLSConfig != nil {
 		err = server.ServeTLS(listener, "", "")
 	} else {
@@ -75,6 +102,17 @@ func closing(draining <-chan struct{}, next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// onceServing fails before serving has begun, when a connection would have the
+// check wait.
+func onceServing(serving *atomic.Bool, check healthz.Checker) healthz.Checker {
+	return func(r *http.Request) error {
+		if !serving.Load() {
+			return errors.New("not serving yet")
+		}
+		return check(r)
+	}
 }
 
 // checkTLS is a health check that shakes hands with the server at address.

@@ -48,6 +48,8 @@ type Options struct {
 	// BindAddress and SecurePort are where reviews are served.
 	BindAddress string
 	SecurePort  int
+	// SocketStore is the path of a store's unix socket; empty for none.
+	SocketStore string
 	// MetricsBindAddress and HealthProbeBindAddress are host:port; "0" serves
 	// none.
 	MetricsBindAddress     string
@@ -133,6 +135,7 @@ func (o *Options) addServingFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Port to serve admission reviews on, with HTTPS.")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "host:port to serve /metrics on, with HTTP; 0 to serve none.")
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "host:port to serve /healthz and /readyz on, with HTTP; 0 to serve none.")
+	fs.StringVar(&o.SocketStore, "socket-store", o.SocketStore, "Unix socket of a keep-socket command that keeps the socket of --secure-port open while the program is started again; where empty, nothing does.")
 	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay", o.ShutdownDelay, "How long to go on serving, not ready, after SIGTERM: the time in which the cluster takes the replica out of its Service.")
 }
 

@@ -55,6 +55,7 @@ var defaults = map[string]string{
 	"gcp-default-workload-identity-provider": "",
 	"gcp-default-audience":                   "",
 	"shutdown-delay":                         "10s",
+	"socket-store":                           "",
 	"log-format":                             "text",
 	"v":                                      "0",
 	"config":                                 "",

@@ -1,0 +1,87 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package socketstore
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+)
+
+// mark is the one byte of a message. Descriptors need one to go with.
+const mark = 'L'
+
+// send sends a message, with a copy of socket unless that is none.
+func send(conn *net.UnixConn, socket int) error {
+	var rights []byte
+	if socket != none {
+		rights = syscall.UnixRights(socket)
+	}
+	if _, _, err := conn.WriteMsgUnix([]byte{mark}, rights, nil); err != nil {
+		return fmt.Errorf("send a message: %w", err)
+	}
+	return nil
+}
+
+// receive reads one message and gives the descriptor that came with it, closed
+// on exec, or none. It is the caller's to close.
+func receive(conn *net.UnixConn) (socket int, err error) {
+	message := make([]byte, 1)
+	// Longer than what is allowed, so that more than one is seen and closed.
+	control := make([]byte, syscall.CmsgSpace(8*4))
+	n, controlled, flags, _, err := conn.ReadMsgUnix(message, control)
+	// There is no message without a byte, but what is there has to be closed.
+	sockets, malformed := parseRights(control[:controlled])
+	switch {
+	case err != nil:
+		err = fmt.Errorf("receive a message: %w", err)
+	case malformed != nil:
+		err = fmt.Errorf("parse what came with a message: %w", malformed)
+	case n != 1 || message[0] != mark:
+		err = fmt.Errorf("got message %q, want %q", message[:n], mark)
+	case flags&syscall.MSG_CTRUNC != 0 || len(sockets) > 1:
+		err = errors.New("got a message with several descriptors, want one at most")
+	case len(sockets) == 1:
+		return sockets[0], nil
+	}
+	for _, socket := range sockets {
+		closeSocket(socket)
+	}
+	return none, err
+}
+
+// parseRights gives the descriptors, also where something is wrong.
+func parseRights(control []byte) ([]int, error) {
+	messages, err := syscall.ParseSocketControlMessage(control)
+	var sockets []int
+	for i := range messages {
+		got, parseErr := syscall.ParseUnixRights(&messages[i])
+		sockets = append(sockets, got...)
+		err = errors.Join(err, parseErr)
+	}
+	return sockets, err
+}
+
+// checkListening says what is wrong with a descriptor that should be that of a
+// socket that listens.
+func checkListening(socket int) error {
+	if socket == none {
+		return errors.New("got a message without a descriptor, want one with a listening socket")
+	}
+	listening, err := syscall.GetsockoptInt(socket, syscall.SOL_SOCKET, syscall.SO_ACCEPTCONN)
+	if err != nil {
+		return fmt.Errorf("got a descriptor of no socket: %w", err)
+	}
+	if listening == 0 {
+		return errors.New("got a socket that does not listen")
+	}
+	return nil
+}
+
+func closeSocket(socket int) {
+	if socket != none {
+		_ = syscall.Close(socket)
+	}
+}

@@ -1,0 +1,452 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package socketstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+)
+
+// patience is longer than anything here takes.
+const patience = time.Minute
+
+// socketPath is short: a unix socket's path is at most about 100 bytes long.
+func socketPath(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "store") //nolint:usetesting // t.TempDir is too long
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return filepath.Join(dir, "s")
+}
+
+// startStore gives what ends the store, and waits until it has ended.
+func startStore(t *testing.T, path string) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, path, logr.Discard()) }()
+	stopped := false
+	stop = func() {
+		cancel()
+		if stopped {
+			return
+		}
+		stopped = true
+		if err := <-done; err != nil {
+			t.Errorf("the store ended with %v, want no error", err)
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// server is one that listens through the store.
+type server struct {
+	net.Listener
+	cancel context.CancelFunc
+	logged chan string
+}
+
+// startServer waits for a store as Listen does, and comes back to it faster.
+func startServer(t *testing.T, path, address string, startTimeout time.Duration) *server {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &server{cancel: cancel, logged: make(chan string, 1000)}
+	log := funcr.New(func(_, args string) { s.logged <- args }, funcr.Options{})
+	c := client{path: path, log: log, startTimeout: startTimeout, retryInterval: 10 * time.Millisecond}
+	listener, err := c.listen(ctx, "tcp", address)
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	s.Listener = listener
+	t.Cleanup(s.die)
+	return s
+}
+
+// die closes all descriptors and says nothing to anybody, as a kill does.
+func (s *server) die() {
+	_ = s.Close()
+	s.cancel()
+}
+
+func (s *server) awaitLog(t *testing.T, want string) {
+	t.Helper()
+	for {
+		select {
+		case got := <-s.logged:
+			if strings.Contains(got, want) {
+				return
+			}
+		case <-time.After(patience):
+			t.Fatalf("%q was never logged", want)
+		}
+	}
+}
+
+// answer accepts one connection and writes text to it.
+func (s *server) answer(t *testing.T, text string) {
+	t.Helper()
+	if err := s.Listener.(*net.TCPListener).SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := s.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.WriteString(conn, text)
+	if err := errors.Join(err, conn.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// freeAddress gives one that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener := localListener(t)
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func localListener(t *testing.T) *net.TCPListener {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	return listener.(*net.TCPListener)
+}
+
+func dial(t *testing.T, network, address string) net.Conn {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func wantRefused(t *testing.T, address string) {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+	if err == nil {
+		_ = conn.Close()
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("connect to %s: got %v, want it refused", address, err)
+	}
+}
+
+func wantRead(t *testing.T, conn io.Reader, want string) {
+	t.Helper()
+	if got, err := io.ReadAll(conn); string(got) != want || err != nil {
+		t.Errorf("got %q and %v, want %q", got, err, want)
+	}
+}
+
+// rawClient connects by itself and takes what the store begins with.
+func rawClient(t *testing.T, path string) (conn *net.UnixConn, socket int) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		c, err := new(net.Dialer).DialContext(t.Context(), "unix", path)
+		if err != nil && time.Now().Before(deadline) {
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		conn = c.(*net.UnixConn)
+		if err := conn.SetDeadline(deadline); err != nil {
+			t.Fatal(err)
+		}
+		if socket, err = receive(conn); err != nil {
+			t.Fatal(err)
+		}
+		return conn, socket
+	}
+}
+
+// descriptor gives one of what file is, which the test closes.
+func descriptor(t *testing.T, file func() (*os.File, error)) int {
+	t.Helper()
+	f, err := file()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return int(f.Fd())
+}
+
+func portOf(t *testing.T, socket int) int {
+	t.Helper()
+	address, err := syscall.Getsockname(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inet, ok := address.(*syscall.SockaddrInet4)
+	if !ok {
+		t.Fatalf("got address %v, want one of IPv4", address)
+	}
+	return inet.Port
+}
+
+func TestConnectionsWaitForTheNextServer(t *testing.T) {
+	t.Parallel()
+	path, address := socketPath(t), freeAddress(t)
+	startStore(t, path)
+	former := startServer(t, path, address, patience)
+	conn := dial(t, "tcp", address)
+	former.answer(t, "former")
+	wantRead(t, conn, "former")
+	for round := range 3 {
+		former.die()
+		waiting := []net.Conn{dial(t, "tcp", address), dial(t, "tcp", address)}
+		next := startServer(t, path, address, patience)
+		for _, conn := range waiting {
+			text := fmt.Sprint("next ", round)
+			next.answer(t, text)
+			wantRead(t, conn, text)
+		}
+		former = next
+	}
+}
+
+func TestAStoreThatIsStartedAnewGetsACopy(t *testing.T) {
+	t.Parallel()
+	path, address := socketPath(t), freeAddress(t)
+	stop := startStore(t, path)
+	former := startServer(t, path, address, patience)
+	for range 2 {
+		stop()
+		former.awaitLog(t, "The socket store went away")
+		stop = startStore(t, path)
+		former.awaitLog(t, "The socket is in the store")
+	}
+	former.die()
+	waiting := dial(t, "tcp", address)
+	next := startServer(t, path, address, patience)
+	next.answer(t, "next")
+	wantRead(t, waiting, "next")
+}
+
+func TestAServerListensWithoutAStoreAndGoesOnTrying(t *testing.T) {
+	t.Parallel()
+	path, address := socketPath(t), freeAddress(t)
+	former := startServer(t, path, address, 50*time.Millisecond)
+	former.awaitLog(t, "There is no socket store yet; listening without")
+	conn := dial(t, "tcp", address)
+	former.answer(t, "alone")
+	wantRead(t, conn, "alone")
+	startStore(t, path)
+	former.awaitLog(t, "The socket is in the store")
+	former.die()
+	waiting := dial(t, "tcp", address)
+	next := startServer(t, path, address, patience)
+	next.answer(t, "next")
+	wantRead(t, waiting, "next")
+}
+
+func TestASocketOfAnotherPortIsReplaced(t *testing.T) {
+	t.Parallel()
+	path, address, other := socketPath(t), freeAddress(t), freeAddress(t)
+	startStore(t, path)
+	startServer(t, path, address, patience).die()
+	dial(t, "tcp", address)
+	next := startServer(t, path, other, patience)
+	wantRefused(t, address)
+	conn := dial(t, "tcp", other)
+	next.answer(t, "next")
+	wantRead(t, conn, "next")
+}
+
+func TestAServerThatClosesItsListenerKeepsNoCopy(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string]bool{"of a socket of its own": true, "of the store's socket": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path, address := socketPath(t), freeAddress(t)
+			stop := startStore(t, path)
+			server := startServer(t, path, address, patience)
+			if !first {
+				server.die()
+				server = startServer(t, path, address, patience)
+			}
+			stop()
+			dial(t, "tcp", address)
+			if err := server.Close(); err != nil { // and goes on running
+				t.Fatal(err)
+			}
+			wantRefused(t, address)
+			startStore(t, path)
+			_, socket := rawClient(t, path)
+			if socket != none {
+				t.Errorf("got a socket of port %d, want none", portOf(t, socket))
+			}
+		})
+	}
+}
+
+func TestAPortThatIsTakenIsAnError(t *testing.T) {
+	t.Parallel()
+	path := socketPath(t)
+	startStore(t, path)
+	taken := localListener(t).Addr().String()
+	if _, err := Listen(t.Context(), path, "tcp", taken, logr.Discard()); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("got %v, want that the address is in use", err)
+	}
+	// It let go of the store, which serves one client at a time.
+	if _, socket := rawClient(t, path); socket != none {
+		t.Error("got a socket, want none")
+	}
+}
+
+// malformed are clients that the store hangs up on.
+var malformed = map[string]func(t *testing.T, conn *net.UnixConn){
+	"another byte": func(t *testing.T, conn *net.UnixConn) {
+		socket := descriptor(t, localListener(t).File)
+		write(t, conn, "X", syscall.UnixRights(socket))
+	},
+	"no descriptor": func(t *testing.T, conn *net.UnixConn) { write(t, conn, "L", nil) },
+	"a lot of text": func(t *testing.T, conn *net.UnixConn) { write(t, conn, strings.Repeat("GET / HTTP/1.1\r\n", 100), nil) },
+	"two descriptors": func(t *testing.T, conn *net.UnixConn) {
+		socket := descriptor(t, localListener(t).File)
+		write(t, conn, "L", syscall.UnixRights(socket, socket))
+	},
+	"more descriptors than are read": func(t *testing.T, conn *net.UnixConn) {
+		socket := descriptor(t, localListener(t).File)
+		sockets := make([]int, 100)
+		for i := range sockets {
+			sockets[i] = socket
+		}
+		write(t, conn, "L", syscall.UnixRights(sockets...))
+	},
+	"a file": func(t *testing.T, conn *net.UnixConn) {
+		file := descriptor(t, func() (*os.File, error) { return os.Open(os.DevNull) })
+		write(t, conn, "L", syscall.UnixRights(file))
+	},
+	"a socket that does not listen": func(t *testing.T, conn *net.UnixConn) {
+		socket := descriptor(t, dial(t, "tcp", localListener(t).Addr().String()).(*net.TCPConn).File)
+		write(t, conn, "L", syscall.UnixRights(socket))
+	},
+}
+
+func write(t *testing.T, conn *net.UnixConn, text string, rights []byte) {
+	t.Helper()
+	if _, _, err := conn.WriteMsgUnix([]byte(text), rights, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAMalformedClientIsHungUpOn(t *testing.T) {
+	t.Parallel()
+	for name, misbehave := range malformed {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path, address := socketPath(t), freeAddress(t)
+			startStore(t, path)
+			startServer(t, path, address, patience).die()
+			conn, socket := rawClient(t, path)
+			closeSocket(socket)
+			misbehave(t, conn)
+			// Where it had sent more than is read, it is a reset.
+			if n, err := conn.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("got %d bytes and %v, want the connection closed", n, err)
+			}
+			waiting := dial(t, "tcp", address)
+			next := startServer(t, path, address, patience)
+			next.answer(t, "next")
+			wantRead(t, waiting, "next")
+		})
+	}
+}
+
+func TestWhatTheFormerClientSentIsThereForTheNext(t *testing.T) {
+	t.Parallel()
+	path := socketPath(t)
+	startStore(t, path)
+	for range 100 {
+		listener := localListener(t)
+		port := listener.Addr().(*net.TCPAddr).Port
+		former, socket := rawClient(t, path)
+		closeSocket(socket)
+		later := dial(t, "unix", path).(*net.UnixConn) // already waiting
+		write(t, former, "L", syscall.UnixRights(descriptor(t, listener.File)))
+		_ = former.Close()
+		socket, err := receive(later)
+		if err != nil || socket == none {
+			t.Fatalf("got descriptor %d and %v, want one", socket, err)
+		}
+		if got := portOf(t, socket); got != port {
+			t.Fatalf("got the socket of port %d, want the last one that was stored, %d", got, port)
+		}
+		closeSocket(socket)
+		_ = later.Close()
+	}
+}
+
+func TestTheStoreMakesItsSocketAnewForTheOwnUserAlone(t *testing.T) {
+	t.Parallel()
+	path := socketPath(t)
+	stale, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.(*net.UnixListener).SetUnlinkOnClose(false)
+	_ = stale.Close()
+	startStore(t, path)
+	rawClient(t, path)
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.Mode(); got != os.ModeSocket|0o600 {
+		t.Errorf("got mode %v, want a socket and 0600", got)
+	}
+}
+
+func TestTheStoreRemovesNoOtherFile(t *testing.T) {
+	t.Parallel()
+	path := socketPath(t)
+	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Serve(t.Context(), path, logr.Discard()); err == nil || !strings.Contains(err.Error(), "want a socket or nothing") {
+		t.Errorf("got %v, want that it is no socket", err)
+	}
+	if text, err := os.ReadFile(path); string(text) != "text" || err != nil {
+		t.Errorf("got %q and %v, want the file left alone", text, err)
+	}
+}
+
+func TestAStoreThatEndsClosesTheSocket(t *testing.T) {
+	t.Parallel()
+	path, address := socketPath(t), freeAddress(t)
+	stop := startStore(t, path)
+	startServer(t, path, address, patience).die()
+	dial(t, "tcp", address)
+	stop()
+	wantRefused(t, address)
+}
