@@ -82,6 +82,10 @@ func (i *Install) Down(ctx context.Context, c *Cluster) error {
 	if i.Tool == Helm {
 		_, err := c.Run(ctx, "helm", "uninstall", "lanyard", "--namespace", Namespace, "--wait")
 		if err == nil {
+			// A namespace that has to wait for pods looks again only later.
+			_, err = c.Run(ctx, "kubectl", "wait", "pods", "--all", "--namespace", Namespace, "--for", "delete", "--timeout", "2m")
+		}
+		if err == nil {
 			_, err = c.Run(ctx, "kubectl", "delete", "namespace", Namespace)
 		}
 		return err
