@@ -4,17 +4,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -80,50 +75,4 @@ func (c *cluster) publishedKeys(ctx context.Context) (keySet, error) {
 		return nil, fmt.Errorf("reading the issuer's keys: %w", err)
 	}
 	return parseKeys(document)
-}
-
-// install creates the objects of a manifest.
-func (c *cluster) install(ctx context.Context, file string) error {
-	objects, err := readManifest(file)
-	if err != nil {
-		return err
-	}
-	for _, object := range objects {
-		if err := c.objects.Create(ctx, object); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-	}
-	return nil
-}
-
-// readManifest reads the objects of a YAML file. A field that the API does not
-// have is an error.
-func readManifest(file string) ([]client.Object, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
-	documents := yaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(text)))
-	defer documents.Close()
-	var objects []client.Object
-	buffer := make([]byte, len(text)+1)
-	for {
-		n, err := documents.Read(buffer)
-		if errors.Is(err, io.EOF) {
-			return objects, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		decoded, _, err := decoder.Decode(buffer[:n], nil, nil)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		object, ok := decoded.(client.Object)
-		if !ok {
-			return nil, fmt.Errorf("%s: got a %T, want an object with metadata", file, decoded)
-		}
-		objects = append(objects, object)
-	}
 }

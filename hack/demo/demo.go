@@ -100,6 +100,9 @@ func (d *demo) prepare(ctx context.Context) (examples []*example, err error) {
 			d.ends = append(d.ends, d.webhook.Stop)
 			return "ready", nil
 		}},
+		{"the guard of deploy/base/70-guard.yaml", func() (string, error) {
+			return "in effect", d.cluster.installGuard(ctx, examples[0])
+		}},
 		{"its registration, as in deploy/base/50-* and deploy/base/60-*", func() (string, error) {
 			return "in effect", d.cluster.register(ctx, d.webhook, examples[0])
 		}},
@@ -135,6 +138,11 @@ func (d *demo) show(ctx context.Context, examples []*example) ([]*result, error)
 	r, err := d.showDebug(ctx, examples[0])
 	if err != nil {
 		return nil, fmt.Errorf("debug: %w", err)
+	}
+	results = append(results, r)
+	r, err = d.showGuard(ctx, examples[0], examples[len(examples)-1])
+	if err != nil {
+		return nil, fmt.Errorf("guard: %w", err)
 	}
 	return append(results, r), nil
 }

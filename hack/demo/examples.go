@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/lanyard-dev/lanyard/test/webhook"
 )
 
 // What the public interface promises. It is written out here, not taken from
@@ -115,7 +117,7 @@ func expectations() []*example {
 func readExamples(dir string) ([]*example, error) {
 	examples := expectations()
 	for _, e := range examples {
-		objects, err := readManifest(filepath.Join(dir, e.name+".yaml"))
+		objects, err := webhook.ReadManifest(filepath.Join(dir, e.name+".yaml"))
 		if err != nil {
 			return nil, err
 		}

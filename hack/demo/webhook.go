@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/lanyard-dev/lanyard/test/controlplane"
@@ -22,9 +21,8 @@ import (
 
 const (
 	binary       = "bin/lanyard-webhook"
+	deployDir    = "deploy/base"
 	readyTimeout = 30 * time.Second
-	// account is the webhook's own, of deploy/base/20-serviceaccount.yaml.
-	accountNamespace, account = "lanyard-system", "lanyard-webhook"
 )
 
 // startWebhook runs the webhook outside of the cluster and returns when it is
@@ -45,13 +43,7 @@ func startWebhook(ctx context.Context, c *cluster, dir string) (*webhook.Process
 // webhookKubeconfig gives the webhook the account and the role that the
 // manifests give it in a cluster, and nothing else.
 func webhookKubeconfig(ctx context.Context, c *cluster, dir string) (string, error) {
-	for _, file := range []string{"deploy/base/10-namespace.yaml", "deploy/base/20-serviceaccount.yaml", "deploy/base/21-rbac.yaml"} {
-		if err := c.install(ctx, file); err != nil {
-			return "", err
-		}
-	}
-	config, err := c.User("system:serviceaccount:"+accountNamespace+":"+account,
-		"system:serviceaccounts", "system:serviceaccounts:"+accountNamespace)
+	config, err := webhook.Grant(ctx, c.ControlPlane, deployDir)
 	if err != nil {
 		return "", err
 	}
@@ -63,7 +55,7 @@ func webhookKubeconfig(ctx context.Context, c *cluster, dir string) (string, err
 // the way to it, and waits until that is in effect: an apiserver learns of it a
 // moment later.
 func (c *cluster) register(ctx context.Context, w *webhook.Process, probe *example) error {
-	if err := w.Register(ctx, c, "deploy/base"); err != nil {
+	if err := w.Register(ctx, c, deployDir); err != nil {
 		return err
 	}
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
@@ -78,8 +70,10 @@ func (c *cluster) register(ctx context.Context, w *webhook.Process, probe *examp
 // inEffect tries the webhooks without storing anything: a pod of the example
 // has to be injected, a malformed account to be refused.
 func (c *cluster) inEffect(ctx context.Context, probe *example) (bool, error) {
-	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	pod, err := c.CoreV1().Pods(namespace).Create(ctx, probe.pod, dryRun)
+	if isGuards(err) {
+		return false, nil
+	}
 	if err != nil {
 		return false, err
 	}

@@ -6,21 +6,22 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/test/controlplane"
+	"github.com/lanyard-dev/lanyard/test/webhook"
 )
+
+// deployDir holds the manifests, as they are for a cluster.
+const deployDir = "deploy/base"
 
 // Service accounts that pods run as, by what Lanyard gives them.
 const (
@@ -62,25 +63,11 @@ func (b *bench) startCluster(ctx context.Context) (*cluster, error) {
 	return c, c.grant(ctx)
 }
 
-// grant lets a user do what deploy/base/21-rbac.yaml lets the webhook do.
+// grant lets a user do what deploy/ lets the webhook do.
 func (c *cluster) grant(ctx context.Context) error {
-	rule := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"serviceaccounts", "namespaces"}, Verbs: []string{"get", "list", "watch"}}
-	meta := metav1.ObjectMeta{Name: "lanyard-webhook"}
-	_, err := c.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
+	config, err := webhook.Grant(ctx, c.ControlPlane, deployDir)
 	if err != nil {
-		return fmt.Errorf("creating the webhook's role: %w", err)
-	}
-	_, err = c.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: meta,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: meta.Name}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("binding the webhook's role: %w", err)
-	}
-	config, err := c.User(meta.Name)
-	if err != nil {
-		return err
+		return fmt.Errorf("%w; this runs in the repository's root", err)
 	}
 	return controlplane.WriteKubeconfig(c.kubeconfig, config)
 }
@@ -132,20 +119,18 @@ func newAccount(name string, annotations map[string]string) *corev1.ServiceAccou
 // when inEffect says so of what becomes of a pod. Without inEffect it returns
 // at once.
 func (c *cluster) register(ctx context.Context, url string, ca []byte, namespace string, inEffect func(*corev1.Pod) bool) error {
-	text, err := os.ReadFile("deploy/base/50-mutatingwebhookconfiguration.yaml")
+	config, err := webhook.ReadMutating(deployDir)
 	if err != nil {
 		return fmt.Errorf("%w; this runs in the repository's root", err)
-	}
-	var config admissionregistrationv1.MutatingWebhookConfiguration
-	if err := yaml.UnmarshalStrict(text, &config); err != nil {
-		return err
 	}
 	config.Name = namespace
 	config.Webhooks = config.Webhooks[:1]
 	pods := &config.Webhooks[0]
 	pods.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: ca}
 	pods.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
-	_, err = c.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(ctx, &config, metav1.CreateOptions{})
+	// What was not answered must not pass for measured.
+	pods.FailurePolicy = new(admissionregistrationv1.Fail)
+	_, err = c.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(ctx, config, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("registering %s: %w", url, err)
 	}

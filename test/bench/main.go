@@ -48,7 +48,7 @@ type bench struct {
 
 func main() {
 	var s settings
-	flag.StringVar(&s.only, "only", "", "comma-separated `parts` to run: load, memory, apiserver, micro; or none")
+	flag.StringVar(&s.only, "only", "", "comma-separated `parts` to run: load, apiserver, guard, memory, micro; or none")
 	flag.BoolVar(&s.quick, "quick", false, "run each part much shorter; the figures are then rough")
 	flag.BoolVar(&s.updateDocs, "update-docs", false, "write the tables and the plot of docs/performance.md from what is in "+resultsDir)
 	flag.StringVar(&s.protocol, "protocol", "h1", "`protocol` of the load: h1, which the API server speaks to a webhook behind a Service, or h2")
@@ -66,7 +66,7 @@ func main() {
 }
 
 // parts are in the order of their run.
-var parts = []string{"load", "apiserver", "memory", "micro"}
+var parts = []string{"load", "apiserver", "guard", "memory", "micro"}
 
 func (s *settings) parts() ([]string, error) {
 	if s.protocol != "h1" && s.protocol != "h2" {
@@ -114,7 +114,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 		b.summarize(&results, run)
 	}
 	if b.updateDocs {
-		return updateDocs(&results)
+		return errors.Join(updateDocs(&results), results.Guard.updateDocs())
 	}
 	return nil
 }
@@ -131,6 +131,8 @@ func (b *bench) part(ctx context.Context, name string) (err error) {
 		result, err = b.load(ctx)
 	case "apiserver":
 		result, err = b.apiserver(ctx)
+	case "guard":
+		result, err = b.guard(ctx)
 	case "memory":
 		result, err = b.memory(ctx)
 	case "micro":

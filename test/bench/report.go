@@ -40,6 +40,9 @@ func (r *results) checks(parts []string) []check {
 	if slices.Contains(parts, "apiserver") && r.APIServer != nil {
 		checks = append(checks, r.APIServer.checks()...)
 	}
+	if slices.Contains(parts, "guard") && r.Guard != nil {
+		checks = append(checks, r.Guard.checks()...)
+	}
 	return checks
 }
 
@@ -116,6 +119,9 @@ func (b *bench) summarize(r *results, parts []string) {
 				_, _ = fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\n", c.Name, c.Median, c.P99, c.Added)
 			}
 		})
+	}
+	if slices.Contains(parts, "guard") {
+		r.Guard.print(b)
 	}
 	if slices.Contains(parts, "memory") {
 		b.table("\nAccounts\tannotated\tready s\tresident\tanonymous\tof files\tpeak\tupdates\tresident\tanonymous", func(w io.Writer) {

@@ -168,6 +168,7 @@ func (r *loadResult) answer(account string, containers int) answerSize {
 type results struct {
 	Load      *loadResult
 	APIServer *apiserverResult
+	Guard     *guardResult
 	Memory    *memoryResult
 	Micro     *microResult
 }
@@ -190,7 +191,7 @@ func store(part string, result any) error {
 // read reads what was stored; of the load, what the protocol came to.
 func (r *results) read(protocol string) error {
 	return errors.Join(
-		readPart("load-"+protocol, &r.Load), readPart("apiserver", &r.APIServer),
+		readPart("load-"+protocol, &r.Load), readPart("apiserver", &r.APIServer), readPart("guard", &r.Guard),
 		readPart("memory", &r.Memory), readPart("micro", &r.Micro))
 }
 

@@ -160,7 +160,9 @@ var _ = Describe("The program, by its permissions", func() {
 		Expect(err).NotTo(HaveOccurred())
 		_, err = client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		for _, rule := range clusterRole().Rules {
+		role, err := cluster.client.RbacV1().ClusterRoles().Get(ctx, "lanyard-webhook", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		for _, rule := range role.Rules {
 			Expect(rule.Verbs).To(ConsistOf("get", "list", "watch"))
 			Expect(rule.APIGroups).To(Equal([]string{""}))
 			Expect(rule.Resources).To(HaveEach(BeElementOf("serviceaccounts", "namespaces")))

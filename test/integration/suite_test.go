@@ -7,24 +7,17 @@
 package integration
 
 import (
-	"bytes"
 	"context"
-	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/test/controlplane"
 	"github.com/lanyard-dev/lanyard/test/webhook"
@@ -67,9 +60,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 
 	By("starting the webhook with the permissions of deploy/")
-	grant(ctx)
-	config, err = cluster.plane.User("system:serviceaccount:lanyard-system:lanyard-webhook",
-		"system:serviceaccounts", "system:serviceaccounts:lanyard-system", "system:authenticated")
+	config, err = webhook.Grant(ctx, cluster.plane, deployDir)
 	Expect(err).NotTo(HaveOccurred())
 	cluster.kubeconfig = filepath.Join(dir, "kubeconfig")
 	Expect(controlplane.WriteKubeconfig(cluster.kubeconfig, config)).To(Succeed())
@@ -79,55 +70,19 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return cluster.webhook.Stop() })
 
-	By("registering it with the manifests of deploy/")
+	By("registering it with the manifests of deploy/, and the guard beside it")
+	Expect(webhook.Guard(ctx, cluster.plane.Config(), deployDir)).To(Succeed())
 	Expect(cluster.webhook.Register(ctx, cluster.client, deployDir)).To(Succeed())
 	waitForRegistration(ctx)
 })
-
-// grant creates the objects of deploy/ that give the webhook its permissions.
-func grant(ctx context.Context) {
-	GinkgoHelper()
-	Expect(cluster.plane.CreateNamespace(ctx, "lanyard-system")).To(Succeed())
-	_, err := cluster.client.RbacV1().ClusterRoles().Create(ctx, clusterRole(), metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	var binding rbacv1.ClusterRoleBinding
-	rbac(&binding)
-	_, err = cluster.client.RbacV1().ClusterRoleBindings().Create(ctx, &binding, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-}
-
-func clusterRole() *rbacv1.ClusterRole {
-	GinkgoHelper()
-	var role rbacv1.ClusterRole
-	rbac(&role)
-	return &role
-}
-
-// rbac reads the object of the kind of into from deploy/. There is one role
-// and one binding in it, and nothing else.
-func rbac(into runtime.Object) {
-	GinkgoHelper()
-	text, err := os.ReadFile(filepath.Join(deployDir, "21-rbac.yaml"))
-	Expect(err).NotTo(HaveOccurred())
-	documents := bytes.Split(text, []byte("\n---\n"))
-	Expect(documents).To(HaveLen(2))
-	for _, document := range documents {
-		var kind metav1.TypeMeta
-		Expect(yaml.Unmarshal(document, &kind)).To(Succeed())
-		if reflect.TypeOf(into).Elem().Name() == kind.Kind {
-			Expect(yaml.UnmarshalStrict(document, into)).To(Succeed())
-			return
-		}
-	}
-	Fail(fmt.Sprintf("deploy/base/21-rbac.yaml has no %T", into))
-}
 
 // waitForRegistration waits until the apiserver calls the webhook: it learns
 // of a configuration from a watch of its own.
 func waitForRegistration(ctx context.Context) {
 	GinkgoHelper()
 	namespace := newNamespace(ctx)
-	newAccount(ctx, namespace, "probe", map[string]string{"lanyard.dev/audience": "probe"})
+	// Without its label the guard would not have it written yet.
+	labelledAccount(ctx, namespace, "probe", map[string]string{"lanyard.dev/audience": "probe"})
 	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
 		pod, err := cluster.client.CoreV1().Pods(namespace).Create(ctx, newPod("probe", "probe", 1), dryRun)
 		if err != nil {

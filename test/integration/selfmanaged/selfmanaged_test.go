@@ -217,7 +217,9 @@ var _ = Describe("The self-managed certificate", func() {
 		role.Rules[0].Verbs = []string{"get", "list", "watch"}
 		_, err = cluster.client.RbacV1().ClusterRoles().Update(ctx, role, metav1.UpdateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		Eventually(func() bool { return may(ctx, "patch", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "lanyard") }).WithTimeout(patience).Should(BeFalse())
+		Eventually(func() bool {
+			return may(ctx, "patch", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "lanyard")
+		}).WithTimeout(patience).Should(BeFalse())
 		var log journal
 		r := start(log.logger(), time.Hour, time.Minute)
 		Eventually(r.leaf).WithTimeout(patience).ShouldNot(BeNil())

@@ -1,0 +1,218 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/lanyard-dev/lanyard/test/webhook"
+)
+
+const (
+	// guardLimit is the target: milliseconds that the guard may add to the
+	// median creation of a pod, in the namespace withGuard.
+	guardLimit = 2.0
+
+	guardDocsFile = "docs/guard.md"
+)
+
+// The namespaces.
+const (
+	withoutGuard   = "without-guard"
+	withGuard      = "with-guard"
+	withGuardFew   = "with-guard-of-few"
+	withGuardMany  = "with-guard-of-many"
+	guardUnchecked = "unregistered" // has no webhook, so that the guard shows
+)
+
+// guardSize is how many service accounts a namespace has, and how many of them
+// are labelled.
+type guardSize struct{ accounts, labelled int }
+
+func (s guardSize) String() string { return fmt.Sprintf("%d of %d", s.labelled, s.accounts) }
+
+var guardSizes = map[string]guardSize{
+	withoutGuard: {2000, 5}, withGuard: {2000, 5}, withGuardFew: {20, 5}, withGuardMany: {2000, 50},
+}
+
+// guardPair is a pod created without the guard and with it.
+type guardPair struct{ Without, With creation }
+
+type guardResult struct {
+	Stamp stamp
+	Pods  int // created in each way
+	Pairs []guardPair
+}
+
+// guard measures what the guard adds to the creation of a pod. The ways take
+// turns, one pod at a time, at one API server; each namespace apart, since what
+// one leaves to collect is everybody's.
+func (b *bench) guard(ctx context.Context) (*guardResult, error) {
+	c, err := b.prepareGuard(ctx)
+	if err != nil {
+		return nil, err
+	}
+	result := &guardResult{Stamp: b.stamp(c), Pods: either(b, 1500, 300)}
+	for _, namespace := range []string{withGuard, withGuardFew, withGuardMany} {
+		var ways []creation
+		for _, account := range []string{unannotated, threeClouds} {
+			name := map[string]string{unannotated: "account without identity", threeClouds: "three clouds, injected"}[account]
+			ways = append(ways, creation{Name: name, Namespace: withoutGuard, Account: account}, creation{Name: name, Namespace: namespace, Account: account})
+		}
+		times, err := b.takeTurns(ctx, c, ways, result.Pods)
+		if err != nil {
+			return nil, err
+		}
+		for i := range ways {
+			ways[i].Median, ways[i].P99 = median(times[i]), quantile(times[i], 0.99)
+		}
+		for i := 0; i < len(ways); i += 2 {
+			ways[i+1].Added = ways[i+1].Median - ways[i].Median
+			result.Pairs = append(result.Pairs, guardPair{ways[i], ways[i+1]})
+		}
+	}
+	return result, nil
+}
+
+// prepareGuard registers Lanyard in all namespaces, and the guard beside it.
+func (b *bench) prepareGuard(ctx context.Context) (*cluster, error) {
+	c, err := b.startCluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.createNamespace(ctx, guardUnchecked); err != nil {
+		return nil, err
+	}
+	b.printf("creating service accounts")
+	for namespace, size := range guardSizes {
+		if err := c.createGuarded(ctx, namespace, size); err != nil {
+			return nil, err
+		}
+	}
+	lanyard, _, _, err := b.startLanyard(ctx, c.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	injected := func(pod *corev1.Pod) bool { return pod.Annotations["lanyard.dev/injected"] != "" }
+	for namespace := range guardSizes {
+		if err := c.register(ctx, lanyard.url+podPath, lanyard.ca, namespace, injected); err != nil {
+			return nil, err
+		}
+	}
+	if err := webhook.Guard(ctx, c.Config(), deployDir); err != nil {
+		return nil, err
+	}
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		_, err := c.dryRun(ctx, guardUnchecked, newPod(threeClouds, 1))
+		if apierrors.IsForbidden(err) {
+			return true, nil
+		}
+		return false, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("waiting for the guard: %w", err)
+	}
+	return c, nil
+}
+
+// createGuarded makes a namespace of a size. withoutGuard opts out, which the
+// guard goes by; the webhook is registered by the namespace's name.
+func (c *cluster) createGuarded(ctx context.Context, namespace string, size guardSize) error {
+	if err := c.createNamespace(ctx, namespace); err != nil { // with two labelled, one not, and "default"
+		return err
+	}
+	for i := range size.accounts - 4 {
+		var annotations map[string]string
+		if i < size.labelled-2 {
+			annotations = identity(i + 1)
+		}
+		if _, err := c.CoreV1().ServiceAccounts(namespace).Create(ctx, newAccount(fmt.Sprintf("other-%d", i), annotations), metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating a service account: %w", err)
+		}
+	}
+	if namespace != withoutGuard {
+		return nil
+	}
+	object, err := c.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("opting a namespace out: %w", err)
+	}
+	object.Labels["lanyard.dev/inject"] = "disabled"
+	if _, err := c.CoreV1().Namespaces().Update(ctx, object, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("opting a namespace out: %w", err)
+	}
+	return nil
+}
+
+func (r *guardResult) checks() []check {
+	var checks []check
+	for _, pair := range r.Pairs {
+		if pair.With.Namespace != withGuard {
+			continue
+		}
+		checks = append(checks, check{
+			what: fmt.Sprintf("added by the guard to the median pod creation, %s, %v accounts labelled", pair.With.Name, guardSizes[withGuard]),
+			got:  pair.With.Added, limit: guardLimit, format: "%.2f ms",
+			detail: fmt.Sprintf("%.2f ms to %.2f ms", pair.With.Median, pair.Without.Median),
+		})
+	}
+	return checks
+}
+
+// cells are the pair as both tables have it.
+func (p *guardPair) cells() []string {
+	return []string{
+		p.With.Name, guardSizes[p.With.Namespace].String(),
+		fmt.Sprintf("%.2f", p.Without.Median), fmt.Sprintf("%.2f", p.With.Median), fmt.Sprintf("%.2f", p.With.Added),
+	}
+}
+
+func (r *guardResult) print(b *bench) {
+	b.table("\nDry-run pod creation\tlabelled\tmedian without ms\twith the guard ms\tadded ms", func(w io.Writer) {
+		for _, pair := range r.Pairs {
+			_, _ = fmt.Fprintln(w, strings.Join(pair.cells(), "\t"))
+		}
+	})
+}
+
+func (r *guardResult) table() string {
+	m := newTable("Pod of", "labelled accounts", "median without the guard, ms", "with it, ms", "added, ms")
+	for _, pair := range r.Pairs {
+		m.row(pair.cells()...)
+	}
+	s := r.Stamp
+	fmt.Fprintf(&m.Builder, "\nMeasured on %s: %d cores of %s, Linux %s, kube-apiserver %s, %d pods of each kind in turn.\n",
+		s.Date, s.Cores, s.CPU, s.Kernel, s.Kubernetes, r.Pods)
+	if s.Quick {
+		m.WriteString("\n**Provisional:** of a short run (`-quick`).\n")
+	}
+	return m.String()
+}
+
+// updateDocs writes the table of the guard's own document anew.
+func (r *guardResult) updateDocs() error {
+	if r == nil {
+		return errors.New("-update-docs needs the results of all parts: run make bench first")
+	}
+	text, err := os.ReadFile(guardDocsFile)
+	if err != nil {
+		return fmt.Errorf("%w; this runs in the repository's root", err)
+	}
+	doc, err := replaceSection(string(text), "cost", r.table())
+	if err != nil {
+		return fmt.Errorf("%s: %w", guardDocsFile, err)
+	}
+	return os.WriteFile(guardDocsFile, []byte(doc), 0o644)
+}
