@@ -9,6 +9,10 @@ FUZZTIME ?= 30s
 IMAGE    ?= lanyard-webhook:0.1.0
 ENGINE   ?= $(firstword $(foreach engine,docker podman buildah,$(shell command -v $(engine))))
 
+# Everything but the race detector does without C, and so shares what was
+# compiled.
+export CGO_ENABLED := 0
+
 # Every module of this repository. The first is the product; the next hold tests
 # whose dependencies the product is spared, the last only pin the versions of
 # programs.
@@ -21,7 +25,7 @@ help: ## Print this list.
 
 .PHONY: build
 build: ## Build the static binary bin/lanyard-webhook.
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/lanyard-webhook ./cmd/webhook
+	$(GO) build -trimpath -o bin/lanyard-webhook ./cmd/webhook
 
 .PHONY: controlplane
 controlplane: ## Build etcd and kube-apiserver into bin/controlplane (minutes the first time).
@@ -90,7 +94,7 @@ lint: bin/golangci-lint ## Run golangci-lint.
 
 bin/golangci-lint: hack/lint/go.mod hack/lint/go.sum
 	@echo "building golangci-lint (minutes the first time)"
-	cd hack/lint && CGO_ENABLED=0 $(GO) build -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	cd hack/lint && $(GO) build -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	@touch $@
 
 .PHONY: verify
@@ -114,8 +118,8 @@ clean: ## Remove what was built.
 # measured is the webhook as it is shipped.
 .PHONY: bench
 bench: build controlplane ## Measure it against a bare HTTPS server (15 minutes); BENCHFLAGS=-quick for rough figures.
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/floor ./test/bench/floor
-	cd hack/benchstat && CGO_ENABLED=0 $(GO) build -o $(CURDIR)/bin/benchstat golang.org/x/perf/cmd/benchstat
+	$(GO) build -trimpath -o bin/floor ./test/bench/floor
+	cd hack/benchstat && $(GO) build -o $(CURDIR)/bin/benchstat golang.org/x/perf/cmd/benchstat
 	$(GO) build -o bin/bench ./test/bench
 	@exec bin/bench $(BENCHFLAGS)
 

@@ -24,7 +24,7 @@ new=$(mktemp -d "$bin/.cert-manager.XXXXXX")
 trap 'rm -rf "$new"' EXIT
 
 start=$SECONDS
-go build -trimpath -buildvcs=false -ldflags "-s -w" -o "$new/cert-manager" .
+go build -buildvcs=false -ldflags "-s -w" -o "$new/cert-manager" .
 module=$(go list -m -f '{{.Dir}}' github.com/cert-manager/cert-manager)
 # The files of a module are read-only; these have to be removable.
 mkdir "$new/crds"

@@ -28,7 +28,7 @@ hack/node.sh
 hack/certmanager.sh
 build bin/lanyard-webhook go build -trimpath -o bin/lanyard-webhook ./cmd/webhook
 build bin/helm env -C test/charts go build -o ../../bin/helm helm.sh/helm/v4/cmd/helm
-build "bin/cluster, bin/pause and bin/kill" env -C test/e2e go build -trimpath -o ../../bin/ ./cluster ./cluster/pause ./kill
+build "bin/cluster, bin/pause and bin/kill" env -C test/e2e go build -o ../../bin/ ./cluster ./cluster/pause ./kill
 for suite in "${suites[@]}"; do
   build "bin/$suite.test" env -C test/e2e go test -c -o "../../bin/$suite.test" "./suite/$suite"
 done
