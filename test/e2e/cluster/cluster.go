@@ -35,7 +35,7 @@ const (
 	etcdURL      = "http://127.0.0.1:2379"
 
 	containerdSocket = "/run/containerd/containerd.sock"
-	pauseImage       = "docker.io/library/pause:cluster"
+	pauseImage       = "pause:cluster"
 )
 
 //go:embed config
