@@ -26,7 +26,7 @@ export CGO_ENABLED=0
 hack/controlplane.sh
 hack/node.sh
 hack/certmanager.sh
-build bin/lanyard-webhook go build -trimpath -o bin/lanyard-webhook ./cmd/webhook
+build bin/lanyard-webhook make --no-print-directory build
 build bin/helm env -C test/charts go build -o ../../bin/helm helm.sh/helm/v4/cmd/helm
 build "bin/cluster, bin/pause and bin/kill" env -C test/e2e go build -o ../../bin/ ./cluster ./cluster/pause ./kill
 for suite in "${suites[@]}"; do

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"sync"
 	"time"
@@ -139,6 +140,19 @@ func (s *SelfManaged) Start(ctx context.Context) error {
 
 func (s *SelfManaged) objects() []*object { return append([]*object{s.secret}, s.configurations...) }
 
+// hooks are the webhooks of all configurations, each with its configuration.
+func (s *SelfManaged) hooks() iter.Seq2[*object, hook] {
+	return func(yield func(*object, hook) bool) {
+		for _, o := range s.configurations {
+			for _, h := range hooks(o.get()) {
+				if !yield(o, h) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // step does what is to be done now, and says how long nothing will be, if
 // nothing changes.
 func (s *SelfManaged) step(ctx context.Context, now time.Time) time.Duration {
@@ -243,10 +257,8 @@ func (s *SelfManaged) formerCertificates(data map[string][]byte) []*x509.Certifi
 		former = append(former, s.last.former...)
 	}
 	former = append(former, decodeBundle(data[bundleKey])...)
-	for _, o := range s.configurations {
-		for _, h := range hooks(o.get()) {
-			former = append(former, decodeBundle(h.caBundle)...)
-		}
+	for _, h := range s.hooks() {
+		former = append(former, decodeBundle(h.caBundle)...)
 	}
 	return former
 }
@@ -301,12 +313,10 @@ func (s *SelfManaged) ensureLeaf(authority *authority, now time.Time) time.Time 
 // usableAt says when a CA with another key is trusted by every apiserver: a
 // while after every configuration carries it.
 func (s *SelfManaged) usableAt(authority *authority, now time.Time) time.Time {
-	for _, o := range s.configurations {
-		for _, h := range hooks(o.get()) {
-			if !holds(h.caBundle, authority.certificate) {
-				s.trusted = trustedKey{}
-				return now.Add(maxDelay)
-			}
+	for _, h := range s.hooks() {
+		if !holds(h.caBundle, authority.certificate) {
+			s.trusted = trustedKey{}
+			return now.Add(maxDelay)
 		}
 	}
 	if !authority.certificate.Equal(s.trusted.certificate) {
@@ -322,10 +332,8 @@ func (s *SelfManaged) check(now time.Time) {
 	if leaf == nil {
 		problem = errors.New("there is no serving certificate yet")
 	} else {
-		for _, o := range s.configurations {
-			for _, h := range hooks(o.get()) {
-				problem = errors.Join(problem, verify(leaf, o, h, now))
-			}
+		for o, h := range s.hooks() {
+			problem = errors.Join(problem, verify(leaf, o, h, now))
 		}
 	}
 	s.mu.Lock()

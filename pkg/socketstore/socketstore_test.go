@@ -164,6 +164,17 @@ func wantRead(t *testing.T, conn io.Reader, want string) {
 	}
 }
 
+// wantTakenOver kills a server and wants the next one to answer a connection
+// that came in between.
+func wantTakenOver(t *testing.T, former *server, path, address string) {
+	t.Helper()
+	former.die()
+	waiting := dial(t, "tcp", address)
+	next := startServer(t, path, address, patience)
+	next.answer(t, "next")
+	wantRead(t, waiting, "next")
+}
+
 // rawClient connects by itself and takes what the store begins with.
 func rawClient(t *testing.T, path string) (conn *net.UnixConn, socket int) {
 	t.Helper()
@@ -245,11 +256,7 @@ func TestAStoreThatIsStartedAnewGetsACopy(t *testing.T) {
 		stop = startStore(t, path)
 		former.awaitLog(t, "The socket is in the store")
 	}
-	former.die()
-	waiting := dial(t, "tcp", address)
-	next := startServer(t, path, address, patience)
-	next.answer(t, "next")
-	wantRead(t, waiting, "next")
+	wantTakenOver(t, former, path, address)
 }
 
 func TestAServerListensWithoutAStoreAndGoesOnTrying(t *testing.T) {
@@ -262,11 +269,7 @@ func TestAServerListensWithoutAStoreAndGoesOnTrying(t *testing.T) {
 	wantRead(t, conn, "alone")
 	startStore(t, path)
 	former.awaitLog(t, "The socket is in the store")
-	former.die()
-	waiting := dial(t, "tcp", address)
-	next := startServer(t, path, address, patience)
-	next.answer(t, "next")
-	wantRead(t, waiting, "next")
+	wantTakenOver(t, former, path, address)
 }
 
 func TestASocketOfAnotherPortIsReplaced(t *testing.T) {

@@ -24,9 +24,9 @@ const (
 func assetsDir() (string, error) {
 	dir := os.Getenv(assetsEnv)
 	if dir == "" {
-		root, err := repositoryRoot()
+		root, err := RepositoryRoot()
 		if err != nil {
-			return "", err
+			return "", fmt.Errorf("%w; set %s", err, assetsEnv)
 		}
 		dir = filepath.Join(root, "bin", "controlplane")
 	}
@@ -38,9 +38,9 @@ func assetsDir() (string, error) {
 	return dir, nil
 }
 
-// repositoryRoot is the nearest directory at or above the working directory
+// RepositoryRoot is the nearest directory at or above the working directory
 // with the product's go.mod; the other modules of the repository lie below it.
-func repositoryRoot() (string, error) {
+func RepositoryRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("finding the repository: %w", err)
@@ -54,7 +54,7 @@ func repositoryRoot() (string, error) {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("finding the repository: no go.mod of %s at or above %s; set %s", productModule, start, assetsEnv)
+			return "", fmt.Errorf("finding the repository: no go.mod of %s at or above %s", productModule, start)
 		}
 	}
 }

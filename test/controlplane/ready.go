@@ -21,22 +21,27 @@ const pollInterval = 50 * time.Millisecond
 // is answered with 200. Where the context ends first, the error has its reason
 // and what the last attempt came to.
 func WaitReady(ctx context.Context, url string) error {
-	client := &http.Client{Timeout: 2 * time.Second}
-	return poll(ctx, url, func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("got status %d, want %d", response.StatusCode, http.StatusOK)
-		}
-		return nil
-	})
+	return poll(ctx, url, func(ctx context.Context) error { return CheckReady(ctx, url) })
+}
+
+// CheckReady is one attempt of WaitReady's: it says why the health endpoint at
+// the URL does not answer with 200.
+func CheckReady(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("got status %d, want %d", response.StatusCode, http.StatusOK)
+	}
+	return nil
 }
 
 // waitForNamespace returns when the namespace exists. The API answers a moment

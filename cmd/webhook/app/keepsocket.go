@@ -31,11 +31,10 @@ func newKeepSocketCommand(width int) *cobra.Command {
 			if path == "" {
 				return errors.New("--socket: got none, want the path of a unix socket")
 			}
-			completed := options.Completed{Options: options.New()}
 			// At once: then the pod goes, and the server drains by itself.
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
 			defer stop()
-			return socketstore.Serve(ctx, path, completed.NewLogger(cmd.ErrOrStderr()))
+			return socketstore.Serve(ctx, path, options.New().NewLogger(cmd.ErrOrStderr()))
 		},
 	}
 	var groups cliflag.NamedFlagSets

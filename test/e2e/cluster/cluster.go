@@ -8,7 +8,6 @@ import (
 	"embed"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"text/template"
@@ -86,7 +85,9 @@ func (c *cluster) startControlPlane(ctx context.Context) error {
 	if err := c.startKubernetes("etcd", c.etcdFlags()...); err != nil {
 		return err
 	}
-	if err := waitFor(ctx, "etcd", "its health", etcdHealthy); err != nil {
+	if err := waitFor(ctx, "etcd", "its health", func(ctx context.Context) error {
+		return controlplane.CheckReady(ctx, etcdURL+"/health")
+	}); err != nil {
 		return err
 	}
 	if err := c.startKubernetes("kube-apiserver", c.apiServerFlags()...); err != nil {
@@ -102,23 +103,6 @@ func (c *cluster) startControlPlane(ctx context.Context) error {
 		return err
 	}
 	return c.startKubernetes("kube-scheduler", c.schedulerFlags()...)
-}
-
-// etcdHealthy says why etcd could not be used yet.
-func etcdHealthy(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, etcdURL+"/health", nil)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("got status %d, want %d", response.StatusCode, http.StatusOK)
-	}
-	return nil
 }
 
 // startNode starts kubelet and kube-proxy and waits for what the command may

@@ -12,12 +12,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/lanyard-dev/lanyard/test/controlplane"
 )
 
 // Images that the cluster has to have. hack/e2e.sh brings them there.
@@ -53,22 +54,8 @@ func Connect() (*Cluster, error) {
 	if c.Interface, err = kubernetes.NewForConfig(c.Config); err != nil {
 		return nil, fmt.Errorf("client: %w", err)
 	}
-	c.Root, err = repositoryRoot()
+	c.Root, err = controlplane.RepositoryRoot()
 	return c, err
-}
-
-// repositoryRoot is the directory with the product's go.mod.
-func repositoryRoot() (string, error) {
-	directory, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for ; directory != filepath.Dir(directory); directory = filepath.Dir(directory) {
-		if _, err := os.Stat(filepath.Join(directory, "charts", "lanyard", "Chart.yaml")); err == nil {
-			return directory, nil
-		}
-	}
-	return "", errors.New("got a working directory outside of the repository")
 }
 
 // Run runs a command in the repository's root, against the cluster, and gives

@@ -194,7 +194,7 @@ var _ = Describe("The self-managed certificate", func() {
 			`[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`,
 			`[{"op":"replace","path":"/webhooks/0/clientConfig/caBundle","value":"` + foreign + `"}]`,
 		} {
-			_, err := cluster.objects.Resource(mutating).Patch(ctx, configuration, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+			_, err := cluster.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(ctx, configuration, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
 			Expect(err).NotTo(HaveOccurred())
 			Eventually(func() map[string][]byte { return bundles(ctx) }).WithTimeout(patience).Should(Equal(want))
 			eventuallyReady(r)
@@ -204,7 +204,7 @@ var _ = Describe("The self-managed certificate", func() {
 	It("needs no webhook configuration to be ready, and is trusted by one that comes back", func(ctx SpecContext) {
 		r := start(GinkgoLogr, time.Hour, time.Minute)
 		eventuallyReady(r)
-		Expect(cluster.objects.Resource(mutating).Delete(ctx, configuration, metav1.DeleteOptions{})).To(Succeed())
+		Expect(cluster.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, configuration, metav1.DeleteOptions{})).To(Succeed())
 		Consistently(r.ready).WithTimeout(2 * time.Second).Should(Succeed())
 		apply(ctx, "50-mutatingwebhookconfiguration")
 		Eventually(func() map[string][]byte { return bundles(ctx) }).WithTimeout(patience).Should(

@@ -9,7 +9,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -18,22 +17,23 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/pkg/certificate"
 	"github.com/lanyard-dev/lanyard/test/controlplane"
+	"github.com/lanyard-dev/lanyard/test/webhook"
 )
 
 const (
 	deployDir     = "../../../deploy/base"
-	namespace     = "lanyard-system"
+	namespace     = webhook.Namespace
 	secretName    = "lanyard-webhook-ca"
 	configuration = "lanyard"
 	serverName    = "lanyard-webhook.lanyard-system.svc"
@@ -43,7 +43,7 @@ const (
 // cluster is what all specs share.
 var cluster struct {
 	client  *kubernetes.Clientset // an administrator's
-	objects dynamic.Interface     // the same
+	objects client.Client         // the same
 	webhook dynamic.Interface     // the webhook's own
 	rights  *kubernetes.Clientset // the same
 }
@@ -58,15 +58,13 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(plane.Stop)
 	cluster.client = kubernetes.NewForConfigOrDie(plane.Config())
-	cluster.objects = dynamic.NewForConfigOrDie(plane.Config())
-	user, err := plane.User("system:serviceaccount:lanyard-system:lanyard-webhook",
-		"system:serviceaccounts", "system:serviceaccounts:lanyard-system", "system:authenticated")
+	cluster.objects, err = client.New(plane.Config(), client.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	user, err := webhook.Grant(ctx, plane, deployDir)
 	Expect(err).NotTo(HaveOccurred())
 	cluster.webhook = dynamic.NewForConfigOrDie(user)
 	cluster.rights = kubernetes.NewForConfigOrDie(user)
-	for _, file := range []string{"10-namespace", "20-serviceaccount", "21-rbac", "22-certificates-rbac"} {
-		apply(ctx, file)
-	}
+	apply(ctx, "22-certificates-rbac")
 	waitForRights(ctx)
 })
 
@@ -91,50 +89,18 @@ func remove(ctx context.Context) {
 	}
 }
 
-// resources are the kinds in deploy/ that the specs need.
-var resources = map[string]struct {
-	schema.GroupVersionResource
-	namespaced bool
-}{
-	"Namespace":                      {corev1.SchemeGroupVersion.WithResource("namespaces"), false},
-	"ServiceAccount":                 {corev1.SchemeGroupVersion.WithResource("serviceaccounts"), true},
-	"Secret":                         {corev1.SchemeGroupVersion.WithResource("secrets"), true},
-	"Role":                           {rbacv1.SchemeGroupVersion.WithResource("roles"), true},
-	"RoleBinding":                    {rbacv1.SchemeGroupVersion.WithResource("rolebindings"), true},
-	"ClusterRole":                    {rbacv1.SchemeGroupVersion.WithResource("clusterroles"), false},
-	"ClusterRoleBinding":             {rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), false},
-	"MutatingWebhookConfiguration":   {mutating, false},
-	"ValidatingWebhookConfiguration": {validating, false},
-}
-
-var (
-	mutating   = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
-	validating = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"}
-)
+var mutating = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
 
 // apply applies a file of deploy/ as kubectl apply --server-side does.
 func apply(ctx context.Context, file string) {
 	GinkgoHelper()
-	text, err := os.Open(filepath.Join(deployDir, file+".yaml"))
+	objects, err := webhook.ReadManifest(filepath.Join(deployDir, file+".yaml"))
 	Expect(err).NotTo(HaveOccurred())
-	defer text.Close()
-	for decoder := utilyaml.NewYAMLOrJSONDecoder(text, 4096); ; {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(&object.Object); err != nil {
-			Expect(err).To(MatchError("EOF"))
-			return
-		}
-		if object.Object == nil {
-			continue
-		}
-		kind, known := resources[object.GetKind()]
-		Expect(known).To(BeTrue(), object.GetKind())
-		client := dynamic.ResourceInterface(cluster.objects.Resource(kind.GroupVersionResource))
-		if kind.namespaced {
-			client = cluster.objects.Resource(kind.GroupVersionResource).Namespace(object.GetNamespace())
-		}
-		_, err := client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: "kubectl", Force: true})
+	for _, object := range objects {
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 		Expect(err).NotTo(HaveOccurred())
+		applied := client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: fields})
+		Expect(cluster.objects.Apply(ctx, applied, client.FieldOwner("kubectl"), client.ForceOwnership)).To(Succeed())
 	}
 }
 
@@ -152,13 +118,9 @@ func waitForRights(ctx context.Context) {
 }
 
 // replica is one program's certificate.
-type replica struct {
-	*certificate.SelfManaged
-	stop func()
-}
+type replica struct{ *certificate.SelfManaged }
 
-// start runs a replica with the rights of deploy/, until it is stopped or the
-// spec ends.
+// start runs a replica with the rights of deploy/, until the spec ends.
 func start(log logr.Logger, caDuration, certificateDuration time.Duration) *replica {
 	GinkgoHelper()
 	source := certificate.NewSelfManaged(certificate.SelfManagedOptions{
@@ -172,16 +134,11 @@ func start(log logr.Logger, caDuration, certificateDuration time.Duration) *repl
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- source.Start(ctx) }()
-	stopped := false
-	stop := func() {
-		if !stopped {
-			stopped = true
-			cancel()
-			Expect(<-done).To(Succeed())
-		}
-	}
-	DeferCleanup(stop)
-	return &replica{source, stop}
+	DeferCleanup(func() {
+		cancel()
+		Expect(<-done).To(Succeed())
+	})
+	return &replica{source}
 }
 
 func (r *replica) ready() error { return r.Check(nil) }

@@ -179,10 +179,10 @@ func (o *Options) addGeneralFlags(fs *pflag.FlagSet) {
 }
 
 // NewLogger gives the logger that the settings ask for.
-func (c *Completed) NewLogger(w io.Writer) logr.Logger {
+func (o *Options) NewLogger(w io.Writer) logr.Logger {
 	// logr's verbosity n is slog's level -n.
-	handlerOptions := &slog.HandlerOptions{Level: slog.Level(-c.Verbosity), ReplaceAttr: plainLevel}
-	if c.LogFormat == logJSON {
+	handlerOptions := &slog.HandlerOptions{Level: slog.Level(-o.Verbosity), ReplaceAttr: plainLevel}
+	if o.LogFormat == logJSON {
 		return logr.FromSlogHandler(slog.NewJSONHandler(w, handlerOptions))
 	}
 	return logr.FromSlogHandler(slog.NewTextHandler(w, handlerOptions))
