@@ -25,11 +25,13 @@ func (b *builder) aws(identity *annotations.AWS) Provider {
 			// that age ask the global endpoint in us-east-1 without it.
 			{variable("AWS_STS_REGIONAL_ENDPOINTS", "regional")},
 		},
-		// Static keys come first in every SDK's chain, a profile in boto3's and
-		// JavaScript's; what a container's own credential service is set up for
-		// is hardly this identity.
+		// Static keys come first in every SDK's chain, a profile and the files
+		// that it stands in in JavaScript's, a profile in boto3's; what a
+		// container's own credential service is set up for is hardly this
+		// identity.
 		Shadowing: []string{
 			"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE",
+			"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE",
 			"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
 		},
 	}

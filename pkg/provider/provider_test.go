@@ -61,6 +61,7 @@ func TestNewGivesEachProviderItsTokensFilesAndVariables(t *testing.T) {
 		`"credential_source":{"file":"` + mountPath + `/gcp/token","format":{"type":"text"}}}`
 	awsShadowing := []string{
 		"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE",
+		"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE",
 		"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
 	}
 	tests := map[string]struct {
