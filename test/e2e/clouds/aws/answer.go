@@ -1,0 +1,106 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package aws
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/xml"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
+)
+
+// namespace is that of the answers' XML.
+const namespace = "https://sts.amazonaws.com/doc/2011-06-15/"
+
+// session is what a granted call returns.
+type session struct {
+	SubjectFromWebIdentityToken string
+	Audience                    string
+	Provider                    string
+	AssumedRoleUser             struct {
+		Arn           string
+		AssumedRoleID string `xml:"AssumedRoleId"`
+	}
+	Credentials struct {
+		AccessKeyID     string `xml:"AccessKeyId"`
+		SecretAccessKey string
+		SessionToken    string
+		Expiration      string
+	}
+}
+
+func newSession(r request, provider trust.OpenIDConnectProvider, subject, audience string, now time.Time) session {
+	s := session{SubjectFromWebIdentityToken: subject, Audience: audience, Provider: provider.ARN}
+	s.AssumedRoleUser.Arn = fmt.Sprintf("arn:%s:sts::%s:assumed-role/%s/%s", r.partition, r.account, r.roleName, r.sessionName)
+	// A role's unique id stays the same. The real ones have these 21 characters.
+	id := sha256.Sum256([]byte(r.roleARN))
+	s.AssumedRoleUser.AssumedRoleID = "AROA" + base32.StdEncoding.EncodeToString(id[:])[:17] + ":" + r.sessionName
+	s.Credentials.AccessKeyID = "ASIA" + rand.Text()[:16]
+	s.Credentials.SecretAccessKey = random(30)
+	s.Credentials.SessionToken = random(300)
+	s.Credentials.Expiration = now.Add(time.Duration(r.duration) * time.Second).UTC().Format(time.RFC3339)
+	return s
+}
+
+// random is base64 of that many random bytes.
+func random(bytes int) string {
+	raw := make([]byte, bytes)
+	_, _ = rand.Read(raw) // never fails
+	return base64.StdEncoding.EncodeToString(raw)
+}
+
+// granted is the answer with a session.
+func granted(entry journal.Entry, s session) journal.Answer {
+	entry.Status = http.StatusOK
+	entry.Credential = journal.Digest(s.Credentials.SessionToken)
+	requestID := string(uuid.NewUUID())
+	return answer(entry, requestID, struct {
+		XMLName   xml.Name `xml:"AssumeRoleWithWebIdentityResponse"`
+		Namespace string   `xml:"xmlns,attr"`
+		Result    session  `xml:"AssumeRoleWithWebIdentityResult"`
+		RequestID string   `xml:"ResponseMetadata>RequestId"`
+	}{Namespace: namespace, Result: s, RequestID: requestID})
+}
+
+// failed is the answer with an error.
+func failed(entry journal.Entry, f *failure) journal.Answer {
+	entry.Status, entry.Code, entry.Message = f.status, f.code, f.message
+	requestID := string(uuid.NewUUID())
+	a := answer(entry, requestID, struct {
+		XMLName   xml.Name `xml:"ErrorResponse"`
+		Namespace string   `xml:"xmlns,attr"`
+		Type      string   `xml:"Error>Type"`
+		Code      string   `xml:"Error>Code"`
+		Message   string   `xml:"Error>Message"`
+		RequestID string   `xml:"RequestId"`
+	}{Namespace: namespace, Type: "Sender", Code: f.code, Message: f.message, RequestID: requestID})
+	a.Err = f.err
+	return a
+}
+
+func answer(entry journal.Entry, requestID string, body any) journal.Answer {
+	entry.Cloud, entry.Operation = journal.AWS, journal.AssumeRoleWithWebIdentity
+	text, err := xml.MarshalIndent(body, "", "  ")
+	if err != nil {
+		entry.Status = http.StatusInternalServerError
+	}
+	return journal.Answer{
+		Entry: entry,
+		Header: http.Header{
+			"Content-Type":     {"text/xml"},
+			"X-Amzn-Requestid": {requestID},
+		},
+		Body: append(text, '\n'),
+		Err:  err,
+	}
+}

@@ -1,0 +1,187 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package aws emulates what AWS STS does with a Kubernetes token: the action
+// AssumeRoleWithWebIdentity, with the real service's checks and answers.
+//
+// API: https://docs.aws.amazon.com/STS/latest/APIReference/API_AssumeRoleWithWebIdentity.html
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer"
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
+)
+
+// version is the API's.
+const version = "2011-06-15"
+
+// defaultMaxSession is the MaxSessionDuration of a role that has none.
+const defaultMaxSession = 3600
+
+// roleARN has the partition, the account, and the path with the name.
+var roleARN = regexp.MustCompile(`^arn:(aws[a-z-]*):iam::([0-9]{12}):role/([\x21-\x7e]+)$`)
+
+// STS is the service, in every region.
+type STS struct {
+	tokens    *issuer.Issuer
+	journal   *journal.Journal
+	providers []trust.OpenIDConnectProvider
+	roles     map[string]role
+}
+
+// role is what somebody may become.
+type role struct {
+	maxSession int
+	policy     policy
+}
+
+// New returns an STS that trusts as configured. It fails on a trust policy that
+// it would not evaluate as IAM does.
+func New(config trust.AWS, tokens *issuer.Issuer, log *journal.Journal) (*STS, error) {
+	sts := &STS{tokens: tokens, journal: log, providers: config.OpenIDConnectProviders, roles: map[string]role{}}
+	for _, provider := range config.OpenIDConnectProviders {
+		if !strings.HasPrefix(provider.ARN, "arn:aws:iam::") || !strings.HasSuffix(provider.ARN, ":oidc-provider/"+provider.URL) {
+			return nil, fmt.Errorf("aws: got OIDC provider %q of url %q, want arn:aws:iam::ACCOUNT:oidc-provider/URL, the URL without https://", provider.ARN, provider.URL)
+		}
+	}
+	for _, configured := range config.Roles {
+		if _, twice := sts.roles[configured.ARN]; twice || !roleARN.MatchString(configured.ARN) {
+			return nil, fmt.Errorf("aws: got role %q, want arn:aws:iam::ACCOUNT:role/NAME, each once", configured.ARN)
+		}
+		compiled, err := compile(configured.AssumeRolePolicyDocument, config.OpenIDConnectProviders)
+		if err != nil {
+			return nil, fmt.Errorf("aws: role %s: %w", configured.ARN, err)
+		}
+		maxSession := configured.MaxSessionDuration
+		if maxSession == 0 {
+			maxSession = defaultMaxSession
+		}
+		sts.roles[configured.ARN] = role{maxSession: maxSession, policy: compiled}
+	}
+	return sts, nil
+}
+
+// ServeHTTP answers one call of the API.
+func (s *STS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost || r.URL.Path != "/" {
+		http.NotFound(w, r)
+		return
+	}
+	if err := r.ParseForm(); err != nil {
+		s.journal.Send(w, r, failed(journal.Entry{}, &failure{http.StatusBadRequest, "MalformedQueryString", "The query string is malformed", nil}))
+		return
+	}
+	form := r.PostForm
+	entry := journal.Entry{Identity: form.Get("RoleArn")}
+	session, failure := s.assumeRole(r.Context(), form, &entry)
+	if failure != nil {
+		s.journal.Send(w, r, failed(entry, failure))
+		return
+	}
+	s.journal.Send(w, r, granted(entry, session))
+}
+
+// failure is an error of the API.
+type failure struct {
+	status        int
+	code, message string
+	// err is the emulator's own trouble, if it is that.
+	err error
+}
+
+func invalidToken(message string) *failure {
+	return &failure{http.StatusBadRequest, "InvalidIdentityToken", message, nil}
+}
+
+// assumeRole makes the decision, and completes the entry with what it is about.
+func (s *STS) assumeRole(ctx context.Context, form url.Values, entry *journal.Entry) (session, *failure) {
+	if action := form.Get("Action"); action != journal.AssumeRoleWithWebIdentity || form.Get("Version") != version {
+		return session{}, &failure{http.StatusBadRequest, "InvalidAction",
+			fmt.Sprintf("Could not find operation %s for version %s", action, form.Get("Version")), nil}
+	}
+	request, failure := parse(form)
+	if failure != nil {
+		return session{}, failure
+	}
+	now := time.Now()
+	token, err := s.tokens.Verify(ctx, request.token, now)
+	entry.Describe(token)
+	if errors.Is(err, issuer.ErrMalformed) {
+		return session{}, invalidToken("The ID Token provided is not a valid JWT. (You may see this error if you sent an Access Token)")
+	}
+	provider, found := s.provider(request.account, token.Issuer)
+	if !found {
+		return session{}, invalidToken("No OpenIDConnect provider found in your account for " + token.Issuer)
+	}
+	if err != nil {
+		return session{}, refused(err, token, now)
+	}
+	audience, ok := firstOf(token.Audience, provider.ClientIDList)
+	if !ok {
+		return session{}, invalidToken("Incorrect token audience")
+	}
+	// A role that does not exist is refused as one that may not be assumed.
+	role, ok := s.roles[request.roleARN]
+	if !ok || !role.policy.allows(asked(provider, token.Subject, audience)) {
+		return session{}, accessDenied()
+	}
+	if request.duration > role.maxSession {
+		return session{}, invalid("The requested DurationSeconds exceeds the MaxSessionDuration set for this role.")
+	}
+	return newSession(request, provider, token.Subject, audience, now), nil
+}
+
+func accessDenied() *failure {
+	return &failure{http.StatusForbidden, "AccessDenied", "Not authorized to perform sts:AssumeRoleWithWebIdentity", nil}
+}
+
+// provider is the one of that issuer in the role's account.
+func (s *STS) provider(account, issuerURL string) (trust.OpenIDConnectProvider, bool) {
+	for _, provider := range s.providers {
+		if "https://"+provider.URL == issuerURL && strings.HasPrefix(provider.ARN, "arn:aws:iam::"+account+":") {
+			return provider, true
+		}
+	}
+	return trust.OpenIDConnectProvider{}, false
+}
+
+// refused is the failure for a token that did not verify.
+func refused(err error, token issuer.Token, now time.Time) *failure {
+	switch {
+	case errors.Is(err, issuer.ErrExpired):
+		return &failure{http.StatusBadRequest, "ExpiredTokenException",
+			fmt.Sprintf("Token expired: current date/time %d must be before the expiration date/time %d", now.Unix(), token.Expires.Unix()), nil}
+	case errors.Is(err, issuer.ErrUnavailable):
+		return &failure{http.StatusBadRequest, "IDPCommunicationError",
+			"An error occurred while communicating with the identity provider", err}
+	case errors.Is(err, issuer.ErrUnknownKey), errors.Is(err, issuer.ErrUnknownIssuer):
+		// Registered with the account, yet not where the keys are.
+		return invalidToken("Couldn't retrieve verification key from your identity provider,  please reference AssumeRoleWithWebIdentity documentation for requirements")
+	case errors.Is(err, issuer.ErrNotYetValid):
+		// No public source has the real service's words for this and the next.
+		return invalidToken("The ID Token provided is not valid yet")
+	default:
+		return invalidToken("The signature of the ID Token provided is not valid")
+	}
+}
+
+// firstOf is the first of the values that is among the allowed ones.
+func firstOf(values, allowed []string) (string, bool) {
+	for _, value := range values {
+		if slices.Contains(allowed, value) {
+			return value, true
+		}
+	}
+	return "", false
+}

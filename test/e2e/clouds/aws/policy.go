@@ -1,0 +1,188 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package aws
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
+)
+
+// action is what a trust policy is asked about.
+const action = "sts:" + journal.AssumeRoleWithWebIdentity
+
+// question is what a policy is asked.
+type question struct {
+	// provider is the ARN of the principal.
+	provider string
+	// values are the condition keys', by key in lower case.
+	values map[string]string
+}
+
+func asked(provider trust.OpenIDConnectProvider, subject, audience string) question {
+	url := strings.ToLower(provider.URL)
+	return question{provider: provider.ARN, values: map[string]string{url + ":sub": subject, url + ":aud": audience}}
+}
+
+// policy is a trust policy, ready to be asked.
+type policy []statement
+
+type statement struct {
+	allow      bool
+	providers  []string
+	actions    []*regexp.Regexp
+	conditions []condition
+}
+
+// allows says whether a statement allows and none denies.
+func (p policy) allows(q question) bool {
+	allowed := false
+	for _, s := range p {
+		if !s.applies(q) {
+			continue
+		}
+		if !s.allow {
+			return false
+		}
+		allowed = true
+	}
+	return allowed
+}
+
+func (s statement) applies(q question) bool {
+	return slices.Contains(s.providers, q.provider) &&
+		slices.ContainsFunc(s.actions, func(pattern *regexp.Regexp) bool { return pattern.MatchString(action) }) &&
+		!slices.ContainsFunc(s.conditions, func(c condition) bool { return !c.holds(q) })
+}
+
+// compile refuses what it would not evaluate as IAM does.
+func compile(document trust.Policy, providers []trust.OpenIDConnectProvider) (policy, error) {
+	if document.Version != "2012-10-17" && document.Version != "2008-10-17" {
+		return nil, fmt.Errorf("trust policy: got Version %q, want 2012-10-17 or 2008-10-17", document.Version)
+	}
+	if len(document.Statement) == 0 {
+		return nil, errors.New("trust policy: got no Statement, want one or more")
+	}
+	var compiled policy
+	for n, s := range document.Statement {
+		next, err := compileStatement(s, providers)
+		if err != nil {
+			return nil, fmt.Errorf("trust policy: statement %d (Sid %q): %w", n, s.Sid, err)
+		}
+		compiled = append(compiled, next)
+	}
+	return compiled, nil
+}
+
+func compileStatement(s trust.Statement, providers []trust.OpenIDConnectProvider) (statement, error) {
+	if s.Effect != "Allow" && s.Effect != "Deny" {
+		return statement{}, fmt.Errorf("got Effect %q, want Allow or Deny", s.Effect)
+	}
+	compiled := statement{allow: s.Effect == "Allow", providers: s.Principal.Federated}
+	for _, federated := range s.Principal.Federated {
+		if !slices.ContainsFunc(providers, func(p trust.OpenIDConnectProvider) bool { return p.ARN == federated }) {
+			return statement{}, fmt.Errorf("got Principal.Federated %q, want the ARN of a configured OIDC provider", federated)
+		}
+	}
+	for _, pattern := range s.Action {
+		if !strings.HasPrefix(strings.ToLower(pattern), "sts:") && pattern != "*" {
+			return statement{}, fmt.Errorf("got Action %q, want one of sts", pattern)
+		}
+		compiled.actions = append(compiled.actions, wildcards("(?i)", pattern))
+	}
+	if len(compiled.providers) == 0 || len(compiled.actions) == 0 {
+		return statement{}, errors.New("got no Principal.Federated or no Action, want both")
+	}
+	for _, operator := range slices.Sorted(maps.Keys(s.Condition)) {
+		keys := s.Condition[operator]
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			next, err := compileCondition(operator, key, keys[key], providers)
+			if err != nil {
+				return statement{}, fmt.Errorf("condition %s on %q: %w", operator, key, err)
+			}
+			compiled.conditions = append(compiled.conditions, next)
+		}
+	}
+	return compiled, nil
+}
+
+// condition is one key of one operator.
+type condition struct {
+	key string
+	// whenAbsent is the answer where the token's provider has not that key.
+	whenAbsent bool
+	// negated operators hold if no value matches, the others if one does.
+	negated bool
+	matches []func(string) bool
+}
+
+func (c condition) holds(q question) bool {
+	value, present := q.values[c.key]
+	if !present {
+		return c.whenAbsent
+	}
+	matched := slices.ContainsFunc(c.matches, func(match func(string) bool) bool { return match(value) })
+	return matched != c.negated
+}
+
+// operators are what a value of the policy is compared with, by the operator's
+// name without Not.
+var operators = map[string]func(value string) func(string) bool{
+	"StringEquals": func(value string) func(string) bool {
+		return func(got string) bool { return got == value }
+	},
+	"StringEqualsIgnoreCase": func(value string) func(string) bool {
+		return func(got string) bool { return strings.EqualFold(got, value) }
+	},
+	"StringLike": func(value string) func(string) bool {
+		return wildcards("", value).MatchString
+	},
+}
+
+// compileCondition follows
+// https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_condition_operators.html
+// for keys that have at most one value: with those, ForAnyValue and
+// ForAllValues differ only where the key is absent.
+func compileCondition(operator, key string, values trust.Strings, providers []trust.OpenIDConnectProvider) (condition, error) {
+	rest, anyValue := strings.CutPrefix(operator, "ForAnyValue:")
+	rest, allValues := strings.CutPrefix(rest, "ForAllValues:")
+	rest, ifExists := strings.CutSuffix(rest, "IfExists")
+	positive := strings.Replace(rest, "StringNot", "String", 1)
+	compare, known := operators[positive]
+	if !known || anyValue && allValues {
+		return condition{}, errors.New("the operator is not supported")
+	}
+	if !slices.ContainsFunc(providers, func(p trust.OpenIDConnectProvider) bool {
+		return strings.EqualFold(key, p.URL+":sub") || strings.EqualFold(key, p.URL+":aud")
+	}) {
+		return condition{}, errors.New("the key is not supported, want a configured provider's URL with :sub or :aud")
+	}
+	if len(values) == 0 {
+		return condition{}, errors.New("got no value")
+	}
+	compiled := condition{key: strings.ToLower(key), negated: positive != rest}
+	compiled.whenAbsent = ifExists || allValues || compiled.negated && !anyValue
+	for _, value := range values {
+		if strings.Contains(value, "${") {
+			return condition{}, fmt.Errorf("got %q: policy variables are not supported", value)
+		}
+		compiled.matches = append(compiled.matches, compare(value))
+	}
+	return compiled, nil
+}
+
+// wildcards is the pattern for a whole text in which * stands for any
+// characters and ? for one.
+func wildcards(flags, pattern string) *regexp.Regexp {
+	quoted := regexp.QuoteMeta(pattern)
+	quoted = strings.ReplaceAll(quoted, `\*`, `.*`)
+	quoted = strings.ReplaceAll(quoted, `\?`, `.`)
+	return regexp.MustCompile(flags + `(?s)^` + quoted + `$`)
+}

@@ -1,0 +1,108 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package aws
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// The bounds of DurationSeconds, and what it is where none is given.
+const (
+	minDuration     = 900
+	maxDuration     = 43200
+	defaultDuration = 3600
+)
+
+// sessionName is what a RoleSessionName is made of.
+var sessionName = regexp.MustCompile(`^[\w+=,.@-]*$`)
+
+// request is a call of AssumeRoleWithWebIdentity that is well formed.
+type request struct {
+	roleARN string
+	// partition, account and roleName are the ARN's.
+	partition, account, roleName string
+	sessionName                  string
+	token                        string
+	duration                     int
+}
+
+// parse holds a call against the API's constraints, all of them: the real
+// service's answer has every one that is violated.
+func parse(form url.Values) (request, *failure) {
+	parsed := request{
+		roleARN:     form.Get("RoleArn"),
+		sessionName: form.Get("RoleSessionName"),
+		token:       form.Get("WebIdentityToken"),
+		duration:    defaultDuration,
+	}
+	violations := lengthViolations(form, "RoleArn", 20, 2048)
+	violations = append(violations, lengthViolations(form, "RoleSessionName", 2, 64)...)
+	if !sessionName.MatchString(parsed.sessionName) {
+		violations = append(violations, violation("RoleSessionName", quoted(parsed.sessionName), `Member must satisfy regular expression pattern: [\w+=,.@-]*`))
+	}
+	violations = append(violations, lengthViolations(form, "WebIdentityToken", 4, 20000)...)
+	if given := form.Get("DurationSeconds"); given != "" {
+		duration, err := strconv.Atoi(given)
+		switch {
+		case err != nil:
+			return request{}, &failure{http.StatusBadRequest, "MalformedInput", "DurationSeconds is not an integer", nil}
+		case duration < minDuration:
+			violations = append(violations, violation("DurationSeconds", quoted(given), fmt.Sprintf("Member must have value greater than or equal to %d", minDuration)))
+		case duration > maxDuration:
+			violations = append(violations, violation("DurationSeconds", quoted(given), fmt.Sprintf("Member must have value less than or equal to %d", maxDuration)))
+		}
+		parsed.duration = duration
+	}
+	if count := len(violations); count == 1 {
+		return request{}, invalid("1 validation error detected: " + violations[0])
+	} else if count > 1 {
+		return request{}, invalid(fmt.Sprintf("%d validation errors detected: %s", count, strings.Join(violations, "; ")))
+	}
+	parts := roleARN.FindStringSubmatch(parsed.roleARN)
+	if parts == nil {
+		return request{}, invalid("Request ARN is invalid")
+	}
+	parsed.partition, parsed.account = parts[1], parts[2]
+	parsed.roleName = parts[3][strings.LastIndexByte(parts[3], '/')+1:]
+	return parsed, nil
+}
+
+func invalid(message string) *failure {
+	return &failure{http.StatusBadRequest, "ValidationError", message, nil}
+}
+
+// lengthViolations has at most one violation, with the value unless it is a
+// token.
+func lengthViolations(form url.Values, name string, shortest, longest int) []string {
+	value := form.Get(name)
+	length := utf8.RuneCountInString(value)
+	shown := quoted(value)
+	if name == "WebIdentityToken" {
+		shown = ""
+	}
+	switch {
+	case !form.Has(name):
+		return []string{violation(name, " null", "Member must not be null")}
+	case length < shortest:
+		return []string{violation(name, shown, fmt.Sprintf("Member must have length greater than or equal to %d", shortest))}
+	case length > longest:
+		return []string{violation(name, shown, fmt.Sprintf("Member must have length less than or equal to %d", longest))}
+	}
+	return nil
+}
+
+// violation is the text for one. The members are named with a small letter.
+func violation(name, shown, constraint string) string {
+	return fmt.Sprintf("Value%s at '%s' failed to satisfy constraint: %s", shown, strings.ToLower(name[:1])+name[1:], constraint)
+}
+
+func quoted(value string) string {
+	return " '" + value + "'"
+}

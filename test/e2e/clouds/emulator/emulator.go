@@ -1,0 +1,101 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package emulator is the emulated clouds under the names of the real ones.
+package emulator
+
+import (
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/aws"
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/entra"
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/google"
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer"
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
+)
+
+// maxBody is how long a request's body may be, in bytes. A token has at most
+// 20000 characters.
+const maxBody = 64 << 10
+
+// awsHosts, entraHosts and the three of Google are the production names.
+var (
+	awsHosts = []string{
+		"sts.amazonaws.com",
+		"sts.ap-southeast-2.amazonaws.com",
+		"sts.eu-central-1.amazonaws.com",
+		"sts.eu-west-1.amazonaws.com",
+		"sts.us-east-1.amazonaws.com",
+		"sts.us-west-2.amazonaws.com",
+	}
+	entraHosts = []string{entra.Host, "login.microsoft.com"}
+)
+
+const (
+	stsHost             = "sts.googleapis.com"
+	credentialsHost     = "iamcredentials.googleapis.com"
+	resourceManagerHost = "cloudresourcemanager.googleapis.com"
+)
+
+// Hosts are the names that the emulator answers to, sorted: for its certificate
+// and for the pods' hostAliases.
+func Hosts() []string {
+	return slices.Sorted(maps.Keys(route(nil, nil, nil, nil, nil)))
+}
+
+// New returns the clouds, which trust as configured. Each decision goes into
+// the journal.
+func New(config trust.Trust, tokens *issuer.Issuer, log *journal.Journal) (http.Handler, error) {
+	sts, err := aws.New(config.AWS, tokens, log)
+	if err != nil {
+		return nil, err
+	}
+	login, err := entra.New(config.Entra, tokens, log)
+	if err != nil {
+		return nil, err
+	}
+	cloud, err := google.New(config.Google, tokens, log)
+	if err != nil {
+		return nil, err
+	}
+	routes := route(sts, login, cloud.STS(), cloud.Credentials(), cloud.ResourceManager())
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler, found := routes[host(r)]
+		if !found {
+			http.Error(w, "none of the emulated clouds has that name", http.StatusMisdirectedRequest)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		handler.ServeHTTP(w, r)
+	}), nil
+}
+
+// route has the handlers by host name.
+func route(awsSTS, login, googleSTS, credentials, resourceManager http.Handler) map[string]http.Handler {
+	routes := map[string]http.Handler{
+		stsHost:             googleSTS,
+		credentialsHost:     credentials,
+		resourceManagerHost: resourceManager,
+	}
+	for _, name := range awsHosts {
+		routes[name] = awsSTS
+	}
+	for _, name := range entraHosts {
+		routes[name] = login
+	}
+	return routes
+}
+
+// host is the name that the request is for, in lower case and without a port.
+func host(r *http.Request) string {
+	name, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		name = r.Host
+	}
+	return strings.ToLower(name)
+}

@@ -1,0 +1,83 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package entra
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
+)
+
+// failure is an error of the service. The codes and their texts:
+// https://learn.microsoft.com/entra/identity-platform/reference-error-codes
+type failure struct {
+	status int
+	// name is OAuth's, as in invalid_client.
+	name    string
+	code    int
+	message string
+	// err is the emulator's own trouble, if it is that.
+	err error
+}
+
+// text is the message with its code.
+func (f failure) text() string {
+	return fmt.Sprintf("AADSTS%d: %s", f.code, f.message)
+}
+
+func (f failure) body() map[string]any {
+	trace, correlation := string(uuid.NewUUID()), string(uuid.NewUUID())
+	timestamp := time.Now().UTC().Format("2006-01-02 15:04:05Z")
+	return map[string]any{
+		"error":             f.name,
+		"error_description": fmt.Sprintf("%s Trace ID: %s Correlation ID: %s Timestamp: %s", f.text(), trace, correlation, timestamp),
+		"error_codes":       []int{f.code},
+		"timestamp":         timestamp,
+		"trace_id":          trace,
+		"correlation_id":    correlation,
+		"error_uri":         fmt.Sprintf("https://%s/error?code=%d", Host, f.code),
+	}
+}
+
+// granted is the answer with an access token.
+func granted(entry journal.Entry, accessToken string) journal.Answer {
+	entry.Status = http.StatusOK
+	entry.Credential = journal.Digest(accessToken)
+	return answer(entry, map[string]any{
+		"token_type":     "Bearer",
+		"expires_in":     lifetime,
+		"ext_expires_in": lifetime,
+		"access_token":   accessToken,
+	})
+}
+
+// failed is the answer with an error.
+func failed(entry journal.Entry, f *failure) journal.Answer {
+	entry.Status, entry.Code, entry.Message = f.status, fmt.Sprintf("AADSTS%d", f.code), f.message
+	a := answer(entry, f.body())
+	a.Err = f.err
+	return a
+}
+
+func answer(entry journal.Entry, body map[string]any) journal.Answer {
+	text, err := json.Marshal(body)
+	if err != nil {
+		entry.Status = http.StatusInternalServerError
+	}
+	return journal.Answer{
+		Entry: entry,
+		Header: http.Header{
+			"Content-Type":  {"application/json; charset=utf-8"},
+			"Cache-Control": {"no-store, no-cache"},
+			"Pragma":        {"no-cache"},
+		},
+		Body: text,
+		Err:  err,
+	}
+}

@@ -1,0 +1,145 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package google
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
+)
+
+// maxAccountLifetime is that of a service account's access token, without an
+// organization's policy that allows more.
+const maxAccountLifetime = time.Hour
+
+// Credentials serves iamcredentials.googleapis.com.
+func (g *Google) Credentials() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/projects/-/serviceAccounts/{call}", g.generateAccessToken)
+	return mux
+}
+
+// ResourceManager serves cloudresourcemanager.googleapis.com, which nobody has
+// a right to: a library that asks for the project has not been told it.
+func (g *Google) ResourceManager() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		a := answer(journal.Entry{}, denied("resourcemanager.projects.get", "The caller does not have permission").body())
+		w.Header().Set("Content-Type", a.Header.Get("Content-Type"))
+		w.WriteHeader(http.StatusForbidden)
+		// A caller that has gone away is no failure of the emulator's.
+		_, _ = w.Write(a.Body)
+	})
+}
+
+// apiFailure is an error in the form of Google's APIs.
+type apiFailure struct {
+	status int
+	// code is the canonical one, as in PERMISSION_DENIED.
+	code, message string
+	// permission is the missing one, if any.
+	permission string
+}
+
+func (f apiFailure) body() any {
+	body := map[string]any{"code": f.status, "message": f.message, "status": f.code}
+	if f.permission != "" {
+		body["details"] = []map[string]any{{
+			"@type":    "type.googleapis.com/google.rpc.ErrorInfo",
+			"reason":   "IAM_PERMISSION_DENIED",
+			"domain":   "iam.googleapis.com",
+			"metadata": map[string]string{"permission": f.permission},
+		}}
+	}
+	return map[string]any{"error": body}
+}
+
+func denied(permission, message string) *apiFailure {
+	return &apiFailure{http.StatusForbidden, "PERMISSION_DENIED", message, permission}
+}
+
+func invalidArgument(message string) *apiFailure {
+	return &apiFailure{http.StatusBadRequest, "INVALID_ARGUMENT", message, ""}
+}
+
+func unauthenticated(what string) *apiFailure {
+	return &apiFailure{http.StatusUnauthorized, "UNAUTHENTICATED", what + " Expected OAuth 2 access token, login cookie or other valid authentication credential. See https://developers.google.com/identity/sign-in/web/devconsole-project.", ""}
+}
+
+func (g *Google) generateAccessToken(w http.ResponseWriter, r *http.Request) {
+	email, ok := strings.CutSuffix(r.PathValue("call"), ":"+journal.GenerateAccessToken)
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	entry := journal.Entry{Cloud: journal.GCP, Operation: journal.GenerateAccessToken, Identity: email}
+	now := time.Now()
+	lifetime, failure := g.impersonate(r, email, &entry, now)
+	if failure != nil {
+		entry.Status, entry.Code, entry.Message = failure.status, failure.code, failure.message
+		g.journal.Send(w, r, answer(entry, failure.body()))
+		return
+	}
+	token := accessToken()
+	entry.Status, entry.Credential = http.StatusOK, journal.Digest(token)
+	g.journal.Send(w, r, answer(entry, map[string]string{
+		"accessToken": token,
+		// Python's library reads no fraction and no other zone.
+		"expireTime": now.Add(lifetime).UTC().Format(time.RFC3339),
+	}))
+}
+
+// impersonate makes the decision, for a token of that lifetime, and completes
+// the entry with what it is about.
+func (g *Google) impersonate(r *http.Request, email string, entry *journal.Entry, now time.Time) (time.Duration, *apiFailure) {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return 0, unauthenticated("Request is missing required authentication credential.")
+	}
+	federated, ok := g.find(token, now)
+	if !ok {
+		return 0, unauthenticated("Request had invalid authentication credentials.")
+	}
+	entry.Describe(federated.token)
+	if !slices.Contains(federated.scopes, cloudPlatform) && !slices.Contains(federated.scopes, iamScope) {
+		return 0, denied("", "Request had insufficient authentication scopes.")
+	}
+	var request struct {
+		Delegates []string `json:"delegates"`
+		Scope     []string `json:"scope"`
+		Lifetime  string   `json:"lifetime"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+		return 0, invalidArgument("Invalid JSON payload received.")
+	}
+	members := g.accounts[email]
+	// With delegates, the right would have to be the last of these accounts'.
+	if len(request.Delegates) > 0 || !slices.Contains(members, federated.principal()) && !slices.Contains(members, federated.set()) {
+		return 0, denied("iam.serviceAccounts.getAccessToken", "Permission 'iam.serviceAccounts.getAccessToken' denied on resource (or it may not exist).")
+	}
+	if len(request.Scope) == 0 {
+		return 0, invalidArgument("Scope required.")
+	}
+	return parseLifetime(request.Lifetime)
+}
+
+// parseLifetime reads a duration in seconds, as in 3600s.
+func parseLifetime(text string) (time.Duration, *apiFailure) {
+	if text == "" {
+		return maxAccountLifetime, nil
+	}
+	lifetime, err := time.ParseDuration(text)
+	switch {
+	case err != nil, strings.Trim(text, "-.0123456789") != "s":
+		return 0, invalidArgument("Invalid value at 'lifetime' (type.googleapis.com/google.protobuf.Duration)")
+	case lifetime <= 0:
+		return 0, invalidArgument("Lifetime of access token must be larger then zero.")
+	case lifetime > maxAccountLifetime:
+		return 0, invalidArgument("Service accounts can not have lifetimes of more than 1 hour. Use the Org Policy Constraint constraints/iam.allowServiceAccountCredentialLifetimeExtension to allow up to 12 hours.")
+	}
+	return lifetime, nil
+}

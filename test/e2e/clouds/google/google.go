@@ -1,0 +1,191 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package google emulates what Google Cloud does with a Kubernetes token: its
+// Security Token Service exchanges one for a federated access token, and the
+// IAM Service Account Credentials API gives a service account's access token
+// for that.
+//
+// APIs: https://cloud.google.com/iam/docs/reference/sts/rest/v1/TopLevel/token
+// and https://cloud.google.com/iam/docs/reference/credentials/rest/v1/projects.serviceAccounts/generateAccessToken
+package google
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer"
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
+)
+
+const (
+	// iam is the prefix of full resource names.
+	iam = "//iam.googleapis.com/"
+	// cloudPlatform is the scope of everything; iamScope is enough for the IAM
+	// APIs.
+	cloudPlatform = "https://www.googleapis.com/auth/cloud-platform"
+	iamScope      = "https://www.googleapis.com/auth/iam"
+	// workloadIdentityUser is the role that lets members act as an account.
+	workloadIdentityUser = "roles/iam.workloadIdentityUser"
+)
+
+var (
+	providerName = regexp.MustCompile(`^(projects/[0-9]+/locations/global/workloadIdentityPools/[a-z0-9-]+)/providers/[a-z0-9-]+$`)
+	member       = regexp.MustCompile(`^(principal:` + iam + `projects/[0-9]+/locations/global/workloadIdentityPools/[a-z0-9-]+/subject/.+|principalSet:` + iam + `projects/[0-9]+/locations/global/workloadIdentityPools/[a-z0-9-]+/\*)$`)
+)
+
+// Google is the three services that a library talks to.
+type Google struct {
+	tokens  *issuer.Issuer
+	journal *journal.Journal
+	// providers are by name, accounts the members by e-mail address.
+	providers map[string]provider
+	accounts  map[string][]string
+
+	mu sync.Mutex
+	// grants are by the digest of the federated token.
+	grants map[string]grant
+}
+
+// provider is a workload identity pool's.
+type provider struct {
+	pool      string
+	issuer    string
+	audiences []string
+	// subjectClaim is the one that google.subject is mapped from.
+	subjectClaim string
+}
+
+// grant is what a federated token stands for.
+type grant struct {
+	pool    string
+	subject string
+	scopes  []string
+	expires time.Time
+	// token is the one that was exchanged.
+	token issuer.Token
+}
+
+// New returns a Google that trusts as configured. It fails on what it would not
+// evaluate as the real one does.
+func New(config trust.Google, tokens *issuer.Issuer, log *journal.Journal) (*Google, error) {
+	g := &Google{
+		tokens: tokens, journal: log,
+		providers: map[string]provider{}, accounts: map[string][]string{}, grants: map[string]grant{},
+	}
+	for _, p := range config.WorkloadIdentityPoolProviders {
+		compiled, err := compile(p)
+		if err != nil {
+			return nil, fmt.Errorf("google: provider %q: %w", p.Name, err)
+		}
+		g.providers[p.Name] = compiled
+	}
+	for _, account := range config.ServiceAccounts {
+		members, err := users(account.Policy)
+		if err != nil {
+			return nil, fmt.Errorf("google: service account %q: %w", account.Email, err)
+		}
+		g.accounts[account.Email] = members
+	}
+	if len(g.providers) != len(config.WorkloadIdentityPoolProviders) || len(g.accounts) != len(config.ServiceAccounts) {
+		return nil, errors.New("google: got a provider or a service account twice, want each once")
+	}
+	return g, nil
+}
+
+func compile(p trust.WorkloadIdentityPoolProvider) (provider, error) {
+	parts := providerName.FindStringSubmatch(p.Name)
+	if parts == nil {
+		return provider{}, errors.New("got that name, want projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER")
+	}
+	if !strings.HasPrefix(p.OIDC.IssuerURI, "https://") {
+		return provider{}, fmt.Errorf("got issuerUri %q, want one with https://", p.OIDC.IssuerURI)
+	}
+	if p.AttributeCondition != "" {
+		return provider{}, fmt.Errorf("attributeCondition %q: conditions are not supported", p.AttributeCondition)
+	}
+	claim, ok := strings.CutPrefix(p.AttributeMapping["google.subject"], "assertion.")
+	if others := slices.Collect(maps.Keys(p.AttributeMapping)); len(others) != 1 || !ok || !regexp.MustCompile(`^\w+$`).MatchString(claim) {
+		return provider{}, fmt.Errorf("got attributeMapping %v, want google.subject alone, as assertion.CLAIM: other attributes and expressions are not supported", p.AttributeMapping)
+	}
+	audiences := p.OIDC.AllowedAudiences
+	if len(audiences) == 0 {
+		audiences = []string{iam + p.Name, "https:" + iam + p.Name}
+	}
+	return provider{pool: parts[1], issuer: p.OIDC.IssuerURI, audiences: audiences, subjectClaim: claim}, nil
+}
+
+// users are the members that may act as the account with the policy.
+func users(policy trust.IAMPolicy) ([]string, error) {
+	var members []string
+	for _, binding := range policy.Bindings {
+		if binding.Role != workloadIdentityUser {
+			return nil, fmt.Errorf("got role %q, want %s: others are not supported", binding.Role, workloadIdentityUser)
+		}
+		for _, m := range binding.Members {
+			if !member.MatchString(m) {
+				return nil, fmt.Errorf("got member %q, want a principal:// with a subject or a principalSet:// of a whole pool: others are not supported", m)
+			}
+		}
+		members = append(members, binding.Members...)
+	}
+	return members, nil
+}
+
+// principal is how IAM names whom a federated token stands for.
+func (g grant) principal() string {
+	return "principal:" + iam + g.pool + "/subject/" + g.subject
+}
+
+// set is how IAM names all of the pool.
+func (g grant) set() string {
+	return "principalSet:" + iam + g.pool + "/*"
+}
+
+// accessToken is a new one, opaque as the real ones are.
+func accessToken() string {
+	return "ya29." + rand.Text() + rand.Text() + rand.Text() + rand.Text()
+}
+
+// keep remembers what a federated token stands for, until it expires.
+func (g *Google) keep(federated string, granted grant, now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	maps.DeleteFunc(g.grants, func(_ string, old grant) bool { return !now.Before(old.expires) })
+	g.grants[journal.Digest(federated)] = granted
+}
+
+// find is what a federated token stands for.
+func (g *Google) find(federated string, now time.Time) (grant, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	found, ok := g.grants[journal.Digest(federated)]
+	return found, ok && now.Before(found.expires)
+}
+
+// answer is a JSON answer.
+func answer(entry journal.Entry, body any) journal.Answer {
+	text, err := json.MarshalIndent(body, "", "  ")
+	if err != nil {
+		entry.Status = http.StatusInternalServerError
+	}
+	return journal.Answer{
+		Entry: entry,
+		Header: http.Header{
+			"Content-Type":  {"application/json; charset=UTF-8"},
+			"Cache-Control": {"private"},
+		},
+		Body: append(text, '\n'),
+		Err:  err,
+	}
+}

@@ -1,0 +1,176 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package google
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer"
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
+)
+
+// The values of RFC 8693 that the exchange takes.
+const (
+	grantType        = "urn:ietf:params:oauth:grant-type:token-exchange"
+	accessTokenType  = "urn:ietf:params:oauth:token-type:access_token"
+	jwtTokenType     = "urn:ietf:params:oauth:token-type:jwt"
+	idTokenTokenType = "urn:ietf:params:oauth:token-type:id_token"
+)
+
+const (
+	// maxLifetime is that of a federated token. It ends no later than the token
+	// that it was exchanged for.
+	maxLifetime = time.Hour
+	// maxAssertionLifetime is how long after its iat a token may end:
+	// https://cloud.google.com/iam/docs/workload-identity-federation-with-other-providers
+	maxAssertionLifetime = 48 * time.Hour
+	// maxSubject is the bound on google.subject, in bytes. The name of a service
+	// account can be longer.
+	maxSubject = 127
+)
+
+// STS serves sts.googleapis.com.
+func (g *Google) STS() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/token", g.exchange)
+	return mux
+}
+
+// stsFailure is an error of the exchange; all of them have the status 400.
+type stsFailure struct {
+	code, message string
+	// err is the emulator's own trouble, if it is that.
+	err error
+}
+
+func invalidGrant(format string, args ...any) *stsFailure {
+	return &stsFailure{"invalid_grant", fmt.Sprintf(format, args...), nil}
+}
+
+func invalidRequest(format string, args ...any) *stsFailure {
+	return &stsFailure{"invalid_request", fmt.Sprintf(format, args...), nil}
+}
+
+func (g *Google) exchange(w http.ResponseWriter, r *http.Request) {
+	entry := journal.Entry{Cloud: journal.GCP, Operation: journal.TokenExchange}
+	failure := invalidRequest("The request body is malformed.")
+	var granted grant
+	now := time.Now()
+	if err := r.ParseForm(); err == nil {
+		granted, failure = g.federate(r.Context(), r.PostForm, &entry, now)
+	}
+	if failure != nil {
+		entry.Status, entry.Code, entry.Message = http.StatusBadRequest, failure.code, failure.message
+		a := answer(entry, map[string]string{"error": failure.code, "error_description": failure.message})
+		a.Err = failure.err
+		g.journal.Send(w, r, a)
+		return
+	}
+	federated := accessToken()
+	g.keep(federated, granted, now)
+	entry.Status, entry.Credential = http.StatusOK, journal.Digest(federated)
+	g.journal.Send(w, r, answer(entry, map[string]any{
+		"access_token":      federated,
+		"issued_token_type": accessTokenType,
+		"token_type":        "Bearer",
+		// A library takes 0 for an answer without it.
+		"expires_in": max(1, int(granted.expires.Sub(now).Seconds())),
+	}))
+}
+
+// federate makes the decision, and completes the entry with what it is about.
+func (g *Google) federate(ctx context.Context, form url.Values, entry *journal.Entry, now time.Time) (grant, *stsFailure) {
+	entry.Identity = form.Get("audience")
+	if f := checkForm(form); f != nil {
+		return grant{}, f
+	}
+	name, ok := strings.CutPrefix(form.Get("audience"), iam)
+	if !ok || !providerName.MatchString(name) {
+		return grant{}, invalidRequest(`Invalid value for "audience". This value should be the full resource name of the Identity Provider. See https://cloud.google.com/iam/docs/reference/sts/rest/v1/TopLevel/token for the list of possible formats.`)
+	}
+	p, ok := g.providers[name]
+	if !ok {
+		return grant{}, &stsFailure{"invalid_target", `The target service indicated by the "audience" parameters is invalid. This might either be because the pool or provider is disabled or deleted or because it doesn't exist.`, nil}
+	}
+	token, err := g.tokens.Verify(ctx, form.Get("subject_token"), now)
+	entry.Describe(token)
+	if f := p.refuses(token, err); f != nil {
+		return grant{}, f
+	}
+	subject, _ := token.Claims[p.subjectClaim].(string)
+	granted := grant{pool: p.pool, subject: subject, scopes: strings.Fields(form.Get("scope")), token: token, expires: now.Add(maxLifetime)}
+	if token.Expires.Before(granted.expires) {
+		granted.expires = token.Expires
+	}
+	entry.Identity = granted.principal()
+	if subject == "" {
+		return grant{}, invalidGrant("Could not obtain a value for google.subject from the given credential.")
+	}
+	if len(subject) > maxSubject {
+		return grant{}, invalidGrant("The size of mapped attribute google.subject exceeds the %d bytes limit. Either modify your attribute mapping or the incoming assertion to produce a mapped attribute that is less than %d bytes.", maxSubject, maxSubject)
+	}
+	return granted, nil
+}
+
+// checkForm is about the fields that do not depend on the provider.
+func checkForm(form url.Values) *stsFailure {
+	if got := form.Get("grant_type"); got != grantType {
+		return &stsFailure{"unsupported_grant_type", fmt.Sprintf("Unsupported grant type: %s", got), nil}
+	}
+	for _, field := range []string{"audience", "subject_token", "subject_token_type", "requested_token_type"} {
+		if form.Get(field) == "" {
+			return invalidRequest("Missing required field %q.", field)
+		}
+	}
+	if got := form.Get("requested_token_type"); got != accessTokenType {
+		return invalidRequest("Unsupported requested token type: %s", got)
+	}
+	if got := form.Get("subject_token_type"); got != jwtTokenType && got != idTokenTokenType {
+		return invalidRequest("Invalid subject token type: %s", got)
+	}
+	scopes := strings.Fields(form.Get("scope"))
+	if len(scopes) == 0 || slices.ContainsFunc(scopes, func(s string) bool { return !strings.HasPrefix(s, "https://www.googleapis.com/auth/") }) {
+		return &stsFailure{"invalid_scope", "Some requested scopes are missing or invalid.", nil}
+	}
+	return nil
+}
+
+// refuses says what is wrong with a token for this provider; err is what the
+// cluster's keys say of it. The words are what the real service has been seen
+// to answer.
+func (p provider) refuses(token issuer.Token, err error) *stsFailure {
+	switch {
+	case errors.Is(err, issuer.ErrMalformed):
+		return invalidGrant("Unable to parse the ID Token.")
+	case token.Issuer != p.issuer:
+		return invalidGrant("The issuer in ID Token %s does not match the expected one in config: %s.", token.Issuer, p.issuer)
+	case token.KeyID == "", token.Algorithm != "RS256" && token.Algorithm != "ES256",
+		errors.Is(err, issuer.ErrUnknownKey), errors.Is(err, issuer.ErrUnknownIssuer):
+		// No key of the issuer's fits such a token.
+		return invalidGrant("Error connecting to the given credential's issuer.")
+	case errors.Is(err, issuer.ErrUnavailable):
+		return &stsFailure{"invalid_grant", "Error connecting to the given credential's issuer.", err}
+	case errors.Is(err, issuer.ErrBadSignature):
+		return invalidGrant("Unable to verify the ID Token signature.")
+	case err != nil, token.IssuedAt.IsZero(), token.Expires.Sub(token.IssuedAt) > maxAssertionLifetime:
+		return invalidGrant("ID Token issued at %s is stale to sign-in.", seconds(token.IssuedAt))
+	case !slices.ContainsFunc(token.Audience, func(a string) bool { return slices.Contains(p.audiences, a) }):
+		return invalidGrant("The audience in ID Token [%s] does not match the expected audience.", strings.Join(token.Audience, ", "))
+	}
+	return nil
+}
+
+func seconds(t time.Time) string {
+	if t.IsZero() {
+		return "null"
+	}
+	return fmt.Sprint(t.Unix())
+}

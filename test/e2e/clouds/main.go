@@ -1,0 +1,172 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command clouds is AWS STS, Microsoft Entra ID and Google's STS and IAM
+// credentials in one program, as far as a Kubernetes token is exchanged for a
+// credential of theirs. It verifies the token against the cluster's OIDC
+// discovery and keys, holds it against a trust file in the clouds' own forms,
+// and answers as the real services do. Each decision is a JSON line on standard
+// output. It needs no right in the cluster but what every service account has.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/emulator"
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer"
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
+)
+
+// timeout bounds a request, and the requests that go on when the program is
+// told to end.
+const timeout = 30 * time.Second
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "clouds:", err)
+		os.Exit(1)
+	}
+}
+
+// options is what the command line says.
+type options struct {
+	trust, certificate, key   string
+	bindAddress, probeAddress string
+	kubeconfig                string
+}
+
+func parse(args []string, usage io.Writer) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("clouds", flag.ContinueOnError)
+	flags.SetOutput(usage)
+	flags.StringVar(&o.trust, "trust", "", "The `file` that says whom the clouds trust. Required.")
+	flags.StringVar(&o.certificate, "tls-cert-file", "", "The `file` with the certificate of all the clouds' names. Required.")
+	flags.StringVar(&o.key, "tls-private-key-file", "", "The `file` with the certificate's key. Required.")
+	flags.StringVar(&o.bindAddress, "bind-address", ":8443", "The `address` of the clouds, with HTTPS.")
+	flags.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "The `address` of /readyz, with HTTP.")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "The `file` with how to reach the cluster. Empty means from inside of it.")
+	if err := flags.Parse(args); err != nil {
+		return options{}, err
+	}
+	if o.trust == "" || o.certificate == "" || o.key == "" || flags.NArg() > 0 {
+		return options{}, fmt.Errorf("got --trust %q, --tls-cert-file %q, --tls-private-key-file %q and arguments %q, want three files and no argument",
+			o.trust, o.certificate, o.key, flags.Args())
+	}
+	return o, nil
+}
+
+// run serves until the context ends. The journal goes to stdout, what goes wrong
+// to stderr.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	opts, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	file, err := os.ReadFile(opts.trust)
+	if err != nil {
+		return fmt.Errorf("trust file: %w", err)
+	}
+	trusted, err := trust.Parse(file)
+	if err != nil {
+		return err
+	}
+	config, err := clusterConfig(opts.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("configuration of the cluster: %w", err)
+	}
+	tokens, err := issuer.New(config)
+	if err != nil {
+		return err
+	}
+	logger := slog.New(slog.NewTextHandler(stderr, nil))
+	clouds, err := emulator.New(trusted, tokens, journal.New(stdout, logger))
+	if err != nil {
+		return err
+	}
+	certificate, err := tls.LoadX509KeyPair(opts.certificate, opts.key)
+	if err != nil {
+		return fmt.Errorf("certificate: %w", err)
+	}
+	secure := server(clouds, logger)
+	secure.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return serve(ctx, secure, opts.bindAddress) })
+	group.Go(func() error { return serve(ctx, server(probes(tokens), logger), opts.probeAddress) })
+	return group.Wait()
+}
+
+func clusterConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		return rest.InClusterConfig()
+	}
+	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+}
+
+// probes are ready as soon as the cluster's discovery and keys could be read.
+func probes(tokens *issuer.Issuer) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if _, err := tokens.URL(r.Context()); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = fmt.Fprintln(w, "ok")
+	})
+	return mux
+}
+
+func server(handler http.Handler, logger *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       timeout,
+		WriteTimeout:      timeout,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+	}
+}
+
+// serve listens until the context ends, and then until the requests are done.
+func serve(ctx context.Context, server *http.Server, address string) error {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+		defer cancel()
+		done <- server.Shutdown(ending)
+	})
+	if server.TLSConfig != nil {
+		err = server.ServeTLS(listener, "", "")
+	} else {
+		err = server.Serve(listener)
+	}
+	if !stop() {
+		// Told to end: Shutdown says whether that went well.
+		return <-done
+	}
+	return fmt.Errorf("serving %s: %w", address, err)
+}
