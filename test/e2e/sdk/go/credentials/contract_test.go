@@ -1,0 +1,190 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// programVariable names the program whose contract is tested, with arguments
+// that come before its own, as in "python3 ../../python/credentials.py". It is
+// this package's where it is empty.
+const programVariable = "CREDENTIALS_PROGRAM"
+
+// asProgramVariable makes the test binary the program.
+const asProgramVariable = "TEST_AS_CREDENTIALS"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgramVariable) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// program gives the command, with nothing in its environment but what is given.
+func program(t *testing.T, environment []string, args ...string) *exec.Cmd {
+	t.Helper()
+	words := strings.Fields(os.Getenv(programVariable))
+	if len(words) == 0 {
+		words = []string{os.Args[0]}
+		environment = append(environment, asProgramVariable+"=1")
+	}
+	//nolint:gosec // G702: whoever runs the test says what it tests
+	command := exec.CommandContext(t.Context(), words[0], append(words[1:], args...)...)
+	command.Env = append([]string{"HOME=/nonexistent", "PATH=" + os.Getenv("PATH")}, environment...)
+	return command
+}
+
+// Keys that the AWS SDKs take as they are. They ask nobody for them.
+func keys() []string {
+	return []string{"AWS_ACCESS_KEY_ID=id", "AWS_SECRET_ACCESS_KEY=key", "AWS_SESSION_TOKEN=abc"}
+}
+
+// What the AWS and Google SDKs fail over without asking anybody.
+func missingFiles() []string {
+	return []string{
+		"AWS_EC2_METADATA_DISABLED=true",
+		"AWS_REGION=eu-central-1",
+		"AWS_DEFAULT_REGION=eu-central-1",
+		"AWS_ROLE_ARN=arn:aws:iam::123456789012:role/reader",
+		"AWS_WEB_IDENTITY_TOKEN_FILE=/nonexistent/aws/token",
+		"GOOGLE_APPLICATION_CREDENTIALS=/nonexistent/gcp/credentials.json",
+		"GOOGLE_CLOUD_PROJECT=project",
+	}
+}
+
+const keysLine = `{"cloud":"aws","credential":"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"}`
+
+func TestContract(t *testing.T) {
+	cases := map[string]struct {
+		environment []string
+		args        []string
+		code        int
+		lines       []string // how each begins
+	}{
+		"no cloud is wrong usage":               {nil, nil, 2, nil},
+		"an unknown cloud is wrong usage":       {keys(), []string{"aws", "oracle"}, 2, nil},
+		"an unknown flag is wrong usage":        {keys(), []string{"--all", "aws"}, 2, nil},
+		"a pause of nothing is wrong usage":     {keys(), []string{"--every", "0s", "aws"}, 2, nil},
+		"a pause without unit is wrong usage":   {keys(), []string{"--every", "5", "aws"}, 2, nil},
+		"a malformed pause is wrong usage":      {keys(), []string{"--every", "1..5s", "aws"}, 2, nil},
+		"both ways to go on are wrong usage":    {keys(), []string{"--every", "5s", "--forever", "aws"}, 2, nil},
+		"a credential is a line with its hash":  {keys(), []string{"aws"}, 0, []string{keysLine}},
+		"each cloud has a line, in that order":  {missingFiles(), []string{"gcp", "aws"}, 1, []string{`{"cloud":"gcp","error":"`, `{"cloud":"aws","error":"`}},
+		"what comes after a failure is tried":   {append(missingFiles(), keys()...), []string{"gcp", "aws"}, 1, []string{`{"cloud":"gcp","error":"`, keysLine}},
+		"a failure ends the repeating":          {missingFiles(), []string{"--every", "1h", "aws"}, 1, []string{`{"cloud":"aws","error":"`}},
+		"after a failure nothing is waited for": {missingFiles(), []string{"--forever", "aws"}, 1, []string{`{"cloud":"aws","error":"`}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			command := program(t, c.environment, c.args...)
+			command.Stdout, command.Stderr = &stdout, &stderr
+			if code := exitCode(t, command.Run()); code != c.code {
+				t.Errorf("exit code: got %d, want %d\n%s", code, c.code, &stderr)
+			}
+			if c.code == 2 && stderr.Len() == 0 {
+				t.Error("got nothing on standard error, want what is wrong")
+			}
+			got := strings.Fields(plain(stdout.String()))
+			if len(got) != len(c.lines) {
+				t.Fatalf("got %d lines, want %d:\n%s", len(got), len(c.lines), &stdout)
+			}
+			for i, want := range c.lines {
+				if !strings.HasPrefix(got[i], want) {
+					t.Errorf("got line %s, want one that begins with %s", got[i], want)
+				}
+			}
+		})
+	}
+}
+
+// plain takes the blanks out of the lines: JSON means the same without, and the
+// languages' encoders differ in them.
+func plain(lines string) string {
+	return strings.ReplaceAll(lines, " ", "")
+}
+
+func TestTheFilesThatAreMissingAreNamed(t *testing.T) {
+	out, err := program(t, missingFiles(), "aws", "gcp").Output()
+	if code := exitCode(t, err); code != 1 {
+		t.Errorf("exit code: got %d, want 1", code)
+	}
+	for _, file := range []string{"/nonexistent/aws/token", "/nonexistent/gcp/credentials.json"} {
+		if !bytes.Contains(out, []byte(file)) {
+			t.Errorf("got %s, want %s in it", out, file)
+		}
+	}
+}
+
+func TestGoingOnEndsWithSIGTERM(t *testing.T) {
+	cases := map[string]struct {
+		args  []string
+		lines int
+	}{
+		"repeating":     {[]string{"--every", "10ms", "aws"}, 3},
+		"between two":   {[]string{"--every", "1h", "aws"}, 1},
+		"after the one": {[]string{"--forever", "aws"}, 1},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			command := program(t, keys(), c.args...)
+			stdout, err := command.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := command.Start(); err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewScanner(stdout)
+			for range c.lines {
+				if !lines.Scan() {
+					t.Fatalf("got the end (%v), want a line", lines.Err())
+				}
+				if diff := cmp.Diff(keysLine, plain(lines.Text())); diff != "" {
+					t.Errorf("line (-want +got):\n%s", diff)
+				}
+			}
+			if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			started := time.Now()
+			for lines.Scan() {
+				if c.lines == 1 {
+					t.Errorf("got another line %q, want the end", lines.Text())
+				}
+			}
+			if code := exitCode(t, command.Wait()); code != 0 {
+				t.Errorf("exit code: got %d, want 0", code)
+			}
+			if took := time.Since(started); took > 10*time.Second {
+				t.Errorf("ended after %s, want at once", took)
+			}
+		})
+	}
+}
+
+// exitCode gives the code of a program that ended by itself.
+func exitCode(t *testing.T, err error) int {
+	t.Helper()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit) && exit.Exited():
+		return exit.ExitCode()
+	}
+	t.Fatalf("got %v, want a program that ends by itself", err)
+	return -1
+}

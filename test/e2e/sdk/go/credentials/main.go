@@ -1,0 +1,66 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// credentials asks the official Go SDKs of the clouds for credentials, through
+// their default chains alone, and prints a JSON line for each. The contract is
+// that of all SDK programs: see the README beside this module.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/sdk/go/internal/rounds"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	options, sources, err := parse(args)
+	if err != nil {
+		_, _ = fmt.Fprintf(stderr, "credentials: %v\nusage: credentials [--every DURATION] [--forever] CLOUD...\n", err)
+		return rounds.Usage
+	}
+	return rounds.Run(ctx, stdout, options, sources)
+}
+
+func parse(args []string) (options rounds.Options, sources []rounds.Source, err error) {
+	flags := flag.NewFlagSet("credentials", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // run prints the error
+	options.Bind(flags)
+	if err := flags.Parse(args); err != nil {
+		return options, nil, err
+	}
+	if err := options.Validate(flags); err != nil {
+		return options, nil, err
+	}
+	if flags.NArg() == 0 {
+		return options, nil, errors.New("got no cloud, want some of aws, azure, gcp")
+	}
+	for _, cloud := range flags.Args() {
+		source := rounds.Source{Cloud: cloud}
+		switch cloud {
+		case "aws":
+			source.Get = aws
+		case "azure":
+			source.Get = azure
+		case "gcp":
+			source.Get = gcp
+		default:
+			return options, nil, fmt.Errorf("got the cloud %q, want aws, azure or gcp", cloud)
+		}
+		sources = append(sources, source)
+	}
+	return options, sources, nil
+}

@@ -1,0 +1,65 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+)
+
+// answer is a credential that always answers the same.
+type answer struct {
+	token string
+	err   error
+}
+
+// GetToken answers, where it is asked for what the forwarder needs.
+func (a answer) GetToken(_ context.Context, options policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	if len(options.Scopes) != 1 || options.Scopes[0] != "https://monitor.azure.com/.default" {
+		return azcore.AccessToken{}, errors.New("got another scope, want Azure Monitor's")
+	}
+	return azcore.AccessToken{Token: a.token}, a.err
+}
+
+func TestTheFirstMethodThatGivesATokenIsUsed(t *testing.T) {
+	gives := func(token string, err error) func() (azcore.TokenCredential, error) {
+		return func() (azcore.TokenCredential, error) { return answer{token, err}, nil }
+	}
+	cannotBeOpened := func() (azcore.TokenCredential, error) { return nil, errors.New("no token file") }
+
+	cases := map[string]struct {
+		first, second func() (azcore.TokenCredential, error)
+		token, method string
+		errors        []string
+	}{
+		"the first, although the second would too":           {gives("1", nil), gives("2", nil), "1", "first", nil},
+		"the second where the first was refused":             {gives("", &azidentity.AuthenticationFailedError{}), gives("2", nil), "2", "second", nil},
+		"the second where the first has no token file":       {gives("", errors.New("no such file")), gives("2", nil), "2", "second", nil},
+		"the second where the first lacks its settings":      {cannotBeOpened, gives("2", nil), "2", "second", nil},
+		"the second where the first says it is unavailable":  {gives("", azidentity.NewCredentialUnavailableError("no")), gives("2", nil), "2", "second", nil},
+		"none where both were refused, and both say why not": {gives("", errors.New("refused one")), gives("", errors.New("refused two")), "", "", []string{"first: refused one", "second: refused two"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := getToken(t.Context(), []method{{"first", c.first}, {"second", c.second}})
+			if (err != nil) != (c.errors != nil) {
+				t.Fatalf("got error %v, want one with %q", err, c.errors)
+			}
+			for _, text := range c.errors {
+				if !strings.Contains(err.Error(), text) {
+					t.Errorf("got error %q, want %q in it", err, text)
+				}
+			}
+			if got.Secret != c.token || got.Method != c.method {
+				t.Errorf("got token %q by %q, want %q by %q", got.Secret, got.Method, c.token, c.method)
+			}
+		})
+	}
+}

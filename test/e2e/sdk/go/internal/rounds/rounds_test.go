@@ -1,0 +1,148 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rounds
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestRun(t *testing.T) {
+	granted := Source{Cloud: "aws", Get: func(context.Context) (Credential, error) {
+		return Credential{
+			Secret:  "abc",
+			Expires: time.Date(2026, 11, 21, 15, 4, 5, 600, time.FixedZone("", 3600)),
+		}, nil
+	}}
+	const grantedLine = `{"cloud":"aws","credential":"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad","expires":"2026-11-21T14:04:05Z"}` + "\n"
+	fallback := Source{Cloud: "azure", Target: "audit", Get: func(context.Context) (Credential, error) {
+		return Credential{Secret: "abc", Method: "client-secret"}, nil
+	}}
+	const fallbackLine = `{"cloud":"azure","target":"audit","method":"client-secret","credential":"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"}` + "\n"
+	refused := Source{Cloud: "gcp", Get: func(context.Context) (Credential, error) {
+		return Credential{Secret: "abc"}, errors.New("refused:\n\t\"no\"")
+	}}
+	const refusedLine = `{"cloud":"gcp","error":"refused:\n\t\"no\""}` + "\n"
+	empty := Source{Cloud: "gcp", Get: func(context.Context) (Credential, error) {
+		return Credential{}, nil
+	}}
+	const emptyLine = `{"cloud":"gcp","error":"got a credential without a token, want one with it"}` + "\n"
+
+	cases := map[string]struct {
+		options Options
+		sources []Source
+		want    string
+		code    int
+	}{
+		"each credential is a line, in the order given":   {Options{}, []Source{fallback, granted}, fallbackLine + grantedLine, OK},
+		"the others are tried after one failed":           {Options{}, []Source{refused, granted}, refusedLine + grantedLine, Failed},
+		"a credential without a token failed":             {Options{}, []Source{empty}, emptyLine, Failed},
+		"a round that failed is not repeated":             {Options{Every: time.Hour}, []Source{refused, granted}, refusedLine + grantedLine, Failed},
+		"nothing is waited for after a round that failed": {Options{Forever: true}, []Source{refused}, refusedLine, Failed},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			code := Run(t.Context(), &out, c.options, c.sources)
+			if diff := cmp.Diff(c.want, out.String()); diff != "" {
+				t.Errorf("lines (-want +got):\n%s", diff)
+			}
+			if code != c.code {
+				t.Errorf("exit code: got %d, want %d", code, c.code)
+			}
+		})
+	}
+}
+
+func TestRunUntilTheEnd(t *testing.T) {
+	cases := map[string]struct {
+		options Options
+		// last is the attempt that the end comes in.
+		last int
+		// cut has that attempt fail of it.
+		cut   bool
+		lines int
+		code  int
+	}{
+		"rounds are repeated":                             {Options{Every: time.Nanosecond}, 3, true, 2, OK},
+		"the wait between rounds ends":                    {Options{Every: time.Hour}, 1, true, 0, OK},
+		"the wait after the only round ends":              {Options{Forever: true}, 1, true, 0, OK},
+		"a round that is all there is was not successful": {Options{}, 1, true, 0, Failed},
+		"nor is it where the attempt heeds no end":        {Options{}, 1, false, 0, Failed},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			ctx, end := context.WithCancel(t.Context())
+			attempts := 0
+			source := Source{Cloud: "aws", Get: func(ctx context.Context) (Credential, error) {
+				if attempts++; attempts == c.last {
+					end()
+					if c.cut {
+						return Credential{}, ctx.Err()
+					}
+				}
+				return Credential{Secret: "abc"}, nil
+			}}
+			var out bytes.Buffer
+			code := Run(ctx, &out, c.options, []Source{source})
+			if got := strings.Count(out.String(), "\n"); got != c.lines {
+				t.Errorf("lines: got %d, want %d:\n%s", got, c.lines, &out)
+			}
+			if code != c.code {
+				t.Errorf("exit code: got %d, want %d", code, c.code)
+			}
+		})
+	}
+}
+
+func TestEachAttemptHasItsTime(t *testing.T) {
+	source := Source{Get: func(ctx context.Context) (Credential, error) {
+		deadline, ok := ctx.Deadline()
+		if left := time.Until(deadline); !ok || left > Timeout || left < Timeout-10*time.Second {
+			t.Errorf("time left: got %s (bounded: %t), want %s", left, ok, Timeout)
+		}
+		return Credential{Secret: "abc"}, nil
+	}}
+	if code := Run(t.Context(), &bytes.Buffer{}, Options{}, []Source{source, source}); code != OK {
+		t.Errorf("exit code: got %d, want %d", code, OK)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	cases := map[string]struct {
+		args []string
+		want string
+	}{
+		"none":            {nil, ""},
+		"a pause":         {[]string{"--every", "5s"}, ""},
+		"for ever":        {[]string{"--forever"}, ""},
+		"no pause":        {[]string{"--every", "0s"}, "--every: got 0s, want more than 0s"},
+		"a pause below 0": {[]string{"--every=-1s"}, "--every: got -1s, want more than 0s"},
+		"both":            {[]string{"--every", "5s", "--forever"}, "got both --every and --forever, want one of them"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var options Options
+			flags := flag.NewFlagSet("", flag.ContinueOnError)
+			options.Bind(flags)
+			if err := flags.Parse(c.args); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if err := options.Validate(flags); err != nil {
+				got = err.Error()
+			}
+			if got != c.want {
+				t.Errorf("got error %q, want %q", got, c.want)
+			}
+		})
+	}
+}
