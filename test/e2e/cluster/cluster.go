@@ -34,7 +34,10 @@ const (
 	etcdURL      = "http://127.0.0.1:2379"
 
 	containerdSocket = "/run/containerd/containerd.sock"
-	pauseImage       = "pause:cluster"
+	// pauseImage is what hack/images.sh names it.
+	pauseImage = "pause:cluster"
+	// staticPods is where kubeadm, too, has the kubelet look for them.
+	staticPods = "/etc/kubernetes/manifests"
 )
 
 //go:embed config
@@ -135,8 +138,8 @@ func (c *cluster) writeConfigs() error {
 	if err != nil {
 		return fmt.Errorf("reading the configurations: %w", err)
 	}
-	values := struct{ Dir, Cgroup, ContainerdSocket, PauseImage, CNIPlugins, PodCIDR string }{
-		c.Dir, c.Cgroup, containerdSocket, pauseImage, cniPlugins, podCIDR,
+	values := struct{ Dir, Cgroup, ContainerdSocket, PauseImage, CNIPlugins, PodCIDR, StaticPods string }{
+		c.Dir, c.Cgroup, containerdSocket, pauseImage, cniPlugins, podCIDR, staticPods,
 	}
 	for _, name := range []string{"containerd.toml", "kubelet.yaml", "cni/cni.conflist"} {
 		path := filepath.Join(c.Dir, name)

@@ -11,28 +11,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/google/go-containerregistry/pkg/name"
 )
 
 // cniPlugins is where Debian's containernetworking-plugins are.
 const cniPlugins = "/usr/lib/cni"
-
-// parseImage reads NAME=BINARY. The path becomes absolute.
-func parseImage(value string) (imageSpec, error) {
-	tag, binary, ok := strings.Cut(value, "=")
-	if !ok || binary == "" {
-		return imageSpec{}, fmt.Errorf("got %q, want NAME=BINARY", value)
-	}
-	if _, err := name.NewTag(tag); err != nil {
-		return imageSpec{}, fmt.Errorf("got the image name %q, want one like lanyard-webhook:e2e: %w", tag, err)
-	}
-	path, err := filepath.Abs(binary)
-	if err != nil {
-		return imageSpec{}, err
-	}
-	return imageSpec{Tag: tag, Binary: path}, nil
-}
 
 // requirements are files that have to be there, by Debian's package. A name
 // without a slash is looked for in PATH.
@@ -84,12 +66,12 @@ func missing(there func(file string) bool) (files, packages []string) {
 type binaries struct {
 	// Kubernetes is the directory of etcd and the components of Kubernetes.
 	Kubernetes string
-	// Pause is the program of the pause image.
+	// Pause is the archive of the pause image.
 	Pause string
 }
 
-// findBinaries looks where the repository's build puts them: beside this
-// program, and in controlplane or $KUBEBUILDER_ASSETS.
+// findBinaries looks where the repository's build puts them, beside this
+// program: in images, and in controlplane or $KUBEBUILDER_ASSETS.
 func findBinaries() (binaries, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -97,7 +79,7 @@ func findBinaries() (binaries, error) {
 	}
 	found := binaries{
 		Kubernetes: filepath.Join(filepath.Dir(self), "controlplane"),
-		Pause:      filepath.Join(filepath.Dir(self), "pause"),
+		Pause:      filepath.Join(filepath.Dir(self), "images", "pause.tar"),
 	}
 	if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" {
 		if found.Kubernetes, err = filepath.Abs(dir); err != nil {
@@ -105,7 +87,7 @@ func findBinaries() (binaries, error) {
 		}
 	}
 	if _, err := os.Stat(found.Pause); err != nil {
-		return binaries{}, fmt.Errorf("finding the program of the pause image: %w; build it from test/e2e/cluster/pause with CGO_ENABLED=0", err)
+		return binaries{}, fmt.Errorf("finding the pause image: %w; run \"hack/images.sh pause\" to make it", err)
 	}
 	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet"} {
 		if _, err := os.Stat(filepath.Join(found.Kubernetes, name)); err != nil {

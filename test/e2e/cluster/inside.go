@@ -118,9 +118,10 @@ func environment(dir string) []string {
 type bind struct{ source, target string }
 
 // mounts are the directories that components insist on, whatever they are told,
-// and that are the cluster's own instead of the machine's.
+// or that pods count on, and that are the cluster's own instead of the machine's.
 func (p *plan) mounts() []bind {
 	return []bind{
+		{filepath.Join(p.Dir, "static-pods"), staticPods},
 		{filepath.Join(p.Dir, "lib-cni"), "/var/lib/cni"},
 		{filepath.Join(p.Dir, "lib-kubelet"), "/var/lib/kubelet"},
 		{filepath.Join(p.Dir, "log-containers"), "/var/log/containers"},

@@ -4,20 +4,22 @@
 // Command cluster runs a command against a whole Kubernetes cluster of one
 // node, which it starts before and removes after:
 //
-//	cluster [--keep-logs DIR] [--image NAME=BINARY]... -- COMMAND [ARG...]
+//	cluster [--keep-logs DIR] [--image ARCHIVE]... -- COMMAND [ARG...]
 //
 // It needs root on Debian, a few packages, which it names where they are
-// missing, and what hack/controlplane.sh and hack/node.sh built. It needs no
-// network, no registry and no container engine. Beside it stands the program
-// pause, built from test/e2e/cluster/pause.
+// missing, and what hack/controlplane.sh, hack/node.sh and "hack/images.sh
+// pause" built. It needs no network, no registry and no container engine.
 //
 // etcd, the components of Kubernetes, containerd and every container live in a
 // process, a mount and a network namespace of their own, and so does COMMAND.
 // They end together with the first process in there, whatever became of them.
-// Nothing inside reaches the network outside, nor the other way round.
+// Nothing inside reaches the network outside, nor the other way round. Several
+// clusters may run at the same time.
 //
-// Each --image wraps a static binary into an image of that name, which pods run
-// with imagePullPolicy Never or IfNotPresent.
+// Each --image is the archive of an image, in the format of docker save. Pods
+// run it with imagePullPolicy Never or IfNotPresent. The kubelet takes static
+// pods from /etc/kubernetes/manifests, as kubeadm's does: the cluster's own
+// directory, empty at first.
 //
 // COMMAND finds KUBECONFIG (an administrator), kubectl and the other binaries
 // in PATH, and CONTAINERD_ADDRESS for ctr. Its exit code is the program's own;
@@ -70,20 +72,13 @@ func run(args []string) int {
 	return code
 }
 
-// imageSpec is an image that is made of a binary.
-type imageSpec struct {
-	// Tag is the image's name, as in lanyard-webhook:e2e.
-	Tag string
-	// Binary is the absolute path of a static binary.
-	Binary string
-}
-
 // options is what the command line says.
 type options struct {
 	// LogDir is the absolute path of the directory that keeps the logs, or
 	// empty.
-	LogDir  string
-	Images  []imageSpec
+	LogDir string
+	// Images are the absolute paths of archives.
+	Images  []string
 	Command []string
 }
 
@@ -94,16 +89,16 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
 	flags.SetOutput(out)
 	flags.Usage = func() {
-		_, _ = fmt.Fprintln(out, "usage: cluster [--keep-logs DIR] [--image NAME=BINARY]... -- COMMAND [ARG...]")
+		_, _ = fmt.Fprintln(out, "usage: cluster [--keep-logs DIR] [--image ARCHIVE]... -- COMMAND [ARG...]")
 		flags.PrintDefaults()
 	}
 	flags.Func("keep-logs", "keep the logs of components and pods in `DIR`", func(value string) (err error) {
 		opts.LogDir, err = filepath.Abs(value)
 		return err
 	})
-	flags.Func("image", "have the image `NAME=BINARY`, made of a static binary; may be given several times", func(value string) error {
-		spec, err := parseImage(value)
-		opts.Images = append(opts.Images, spec)
+	flags.Func("image", "have the image of this `ARCHIVE`; may be given several times", func(value string) error {
+		path, err := filepath.Abs(value)
+		opts.Images = append(opts.Images, path)
 		return err
 	})
 	if err := flags.Parse(args); err != nil {

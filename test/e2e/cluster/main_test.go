@@ -21,19 +21,16 @@ func TestParseOptions(t *testing.T) {
 		wantErr string
 	}{
 		"everything after the two dashes is the command": {
-			args: []string{"--keep-logs", "/tmp/logs", "--image", "a:e2e=/bin/a", "--image", "registry.test/b:1=/bin/b", "--", "kubectl", "get", "--image", "x"},
+			args: []string{"--keep-logs", "/tmp/logs", "--image", "/images/a.tar", "--image", "/images/b.tar", "--", "kubectl", "get", "--image", "x"},
 			want: options{
 				LogDir:  "/tmp/logs",
-				Images:  []imageSpec{{Tag: "a:e2e", Binary: "/bin/a"}, {Tag: "registry.test/b:1", Binary: "/bin/b"}},
+				Images:  []string{"/images/a.tar", "/images/b.tar"},
 				Command: []string{"kubectl", "get", "--image", "x"},
 			},
 		},
-		"logs and images may be left out":         {args: []string{"--", "true"}, want: options{Command: []string{"true"}}},
-		"a command is needed":                     {args: []string{"--keep-logs", "/tmp/logs", "--"}, wantErr: "no command"},
-		"an image needs a binary":                 {args: []string{"--image", "a:e2e", "--", "true"}, wantErr: "want NAME=BINARY"},
-		"an image needs a binary that is named":   {args: []string{"--image", "a:e2e=", "--", "true"}, wantErr: "want NAME=BINARY"},
-		"an image needs a name that an image has": {args: []string{"--image", "A B=/bin/a", "--", "true"}, wantErr: `got the image name "A B"`},
-		"a flag that does not exist is an error":  {args: []string{"--logs", "/tmp/logs", "--", "true"}, wantErr: "not defined"},
+		"logs and images may be left out":        {args: []string{"--", "true"}, want: options{Command: []string{"true"}}},
+		"a command is needed":                    {args: []string{"--keep-logs", "/tmp/logs", "--"}, wantErr: "no command"},
+		"a flag that does not exist is an error": {args: []string{"--logs", "/tmp/logs", "--", "true"}, wantErr: "not defined"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

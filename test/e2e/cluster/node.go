@@ -7,17 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-
-	"github.com/lanyard-dev/lanyard/test/e2e/cluster/image"
 )
 
 // serviceTimeout is how long a Service may take to answer once.
@@ -35,29 +33,17 @@ func (c *cluster) startContainerd(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, spec := range append([]imageSpec{{Tag: pauseImage, Binary: c.Pause}}, c.Images...) {
-		if err := c.importImage(ctx, spec); err != nil {
-			return &componentError{"containerd", err}
-		}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, archive := range append([]string{c.Pause}, c.Images...) {
+		group.Go(func() error {
+			// The namespace of what a kubelet runs.
+			if err := ctr(ctx, "--namespace=k8s.io", "images", "import", archive); err != nil {
+				return &componentError{"containerd", fmt.Errorf("importing the image %s: %w", archive, err)}
+			}
+			return nil
+		})
 	}
-	return nil
-}
-
-// importImage makes an image and gives it to containerd.
-func (c *cluster) importImage(ctx context.Context, spec imageSpec) error {
-	img, err := image.New(spec.Binary)
-	if err != nil {
-		return err
-	}
-	archive := filepath.Join(c.Dir, "image.tar")
-	if err := image.WriteArchive(archive, spec.Tag, img); err != nil {
-		return err
-	}
-	// The namespace of what a kubelet runs.
-	if err := ctr(ctx, "--namespace=k8s.io", "images", "import", archive); err != nil {
-		return fmt.Errorf("importing the image %s: %w", spec.Tag, err)
-	}
-	return os.Remove(archive)
+	return group.Wait()
 }
 
 // ctr runs containerd's client.

@@ -1,0 +1,231 @@
+#!/usr/bin/env bash
+# Copyright The Lanyard Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# Makes the images that the suites of test/e2e and their cluster need, without a
+# container engine: bin/images/NAME.tar for each, in the format of docker save.
+# The arguments are images' names, all where there are none.
+#
+# The images of the clouds' SDKs for Node.js and Python are made of npm packages
+# (test/e2e/sdk/node/package-lock.json) and of Debian 13's (test/e2e/sdk/*/packages,
+# whatever this machine runs). Those come from the mirror that this machine's own
+# apt uses, or from $DEBIAN_MIRROR. A run with nothing to do takes seconds.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+all=(pause lanyard-webhook lanyard-kill lanyard-clouds lanyard-sdk-go lanyard-sdk-node lanyard-sdk-python lanyard-forwarder)
+suite=trixie
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+images=$PWD/bin/images
+work=$images/work # what is kept between runs; a directory for each image
+sdk=$PWD/test/e2e/sdk
+
+export CGO_ENABLED=0
+
+main() {
+  local name names=("$@")
+  if [ $# -eq 0 ]; then names=("${all[@]}"); fi
+  mkdir -p "$work"
+  # One run at a time.
+  exec 9>"$work/.lock"
+  flock 9
+  go_build test/e2e ../../bin/ ./image
+  for name in "${names[@]}"; do make_image "$name"; done
+}
+
+make_image() {
+  local start=$SECONDS made=
+  case $1 in
+    pause) go_build test/e2e ../../bin/ ./cluster/pause; archive "$1" pause:cluster bin/pause ;;
+    lanyard-webhook) make --no-print-directory build; archive "$1" "$1:e2e" bin/lanyard-webhook ;;
+    lanyard-kill) go_build test/e2e ../../bin/ ./kill; archive "$1" "$1:e2e" bin/kill ;;
+    lanyard-clouds) go_build test/e2e ../../bin/ ./clouds; archive "$1" "$1:e2e" bin/clouds ;;
+    lanyard-sdk-go) sdk_go "$1" credentials ;;
+    lanyard-forwarder) sdk_go "$1" forwarder ;;
+    lanyard-sdk-node) sdk_node ;;
+    lanyard-sdk-python) sdk_python ;;
+    *) die "got the image $1, want one of ${all[*]}" ;;
+  esac
+  echo "bin/images/$1.tar: ${made:-made in $((SECONDS - start)) s}"
+}
+
+die() {
+  echo "images.sh: $*" >&2
+  exit 1
+}
+
+# go_build MODULE OUTPUT PACKAGE...: the output is relative to the module.
+go_build() {
+  (cd "$1" && go build -o "${@:2}")
+}
+
+# archive NAME TAG ARGUMENT...: the arguments are those of bin/image.
+archive() {
+  bin/image --tag "$2" --output "$images/$1.tar" "${@:3}"
+}
+
+# sdk_go NAME PROGRAM
+sdk_go() {
+  mkdir -p "$work/sdk-go"
+  go_build test/e2e/sdk/go "$work/sdk-go/" "./$2"
+  archive "$1" "$1:e2e" "$work/sdk-go/$2"
+}
+
+sdk_node() {
+  local base=$work/sdk-node program=$sdk/node/credentials.mjs
+  stamped "$base" node_base "$sdk/node/package.json" "$sdk/node/package-lock.json" "$sdk/node/packages"
+  sdk_archive lanyard-sdk-node "$base" "$program" /usr/bin/node
+}
+
+sdk_python() {
+  local base=$work/sdk-python program=$sdk/python/credentials.py
+  stamped "$base" python_base "$sdk/python/packages"
+  sdk_archive lanyard-sdk-python "$base" "$program" /usr/bin/python3
+}
+
+# sdk_archive NAME BASE PROGRAM INTERPRETER: two layers, so that a change of the
+# program leaves the base alone.
+sdk_archive() {
+  local app
+  app=$work/app/$(basename "$3")
+  if [ "$(cat "$images/$1.key" 2>/dev/null)" = "$(key "$2.key" "$3" bin/image)" ] && [ -f "$images/$1.tar" ]; then
+    made="up to date"
+    return
+  fi
+  rm -rf "$app" "$images/$1.key"
+  mkdir -p "$app/app"
+  cp "$3" "$app/app/"
+  archive "$1" "$1:e2e" --entrypoint "$4" --entrypoint "/app/$(basename "$3")" "$2" "$app"
+  key "$2.key" "$3" bin/image >"$images/$1.key"
+}
+
+# key FILE...: changes when one of them, this script or the machine does.
+key() {
+  (uname -m && cat "$PWD/hack/images.sh" "$@") | sha256sum | cut -d ' ' -f 1
+}
+
+# stamped DIR FUNCTION FILE...: has the function fill the directory, unless that
+# was done before with the same files. The directory is whole or not there.
+stamped() {
+  local key
+  key=$(key "${@:3}")
+  if [ "$(cat "$1.key" 2>/dev/null)" = "$key" ]; then return; fi
+  rm -rf "$1" "$1.key" "$1.new"
+  mkdir "$1.new"
+  "$2" "$1.new"
+  mv "$1.new" "$1"
+  echo "$key" >"$1.key"
+}
+
+node_base() {
+  need npm npm
+  debian_tree "$1" "$sdk/node/packages"
+  echo "npm packages of the SDKs for Node.js"
+  mkdir "$1/app"
+  cp "$sdk"/node/package*.json "$1/app/"
+  (cd "$1/app" && npm ci --ignore-scripts --omit=dev --no-audit --no-fund --loglevel=error)
+  # Node.js is a package, too, of which the program alone is needed.
+  cp "$1"/app/node_modules/node-linux-*/bin/node "$1/usr/bin/node"
+  rm -r "$1"/app/node_modules/node-linux-*
+  # What no program reads is three files of four, and each costs the node time.
+  find "$1/app/node_modules" -type f '(' -name '*.map' -o -name '*.ts' -o -name '*.mts' -o -name '*.cts' -o -name '*.md' ')' -delete
+  run_in "$1" usr/bin/node --version
+}
+
+python_base() {
+  local packages=$1/usr/lib/python3/dist-packages
+  debian_tree "$1" "$sdk/python/packages"
+  # The description of each service of AWS, a hundred megabytes.
+  find "$packages/botocore/data" -mindepth 1 -maxdepth 1 -type d ! -name sts -exec rm -r {} +
+  # What the packages' own scripts do after installation.
+  mkdir -p "$1/etc/ssl/certs"
+  cat "$1"/usr/share/ca-certificates/mozilla/*.crt >"$1/etc/ssl/certs/ca-certificates.crt"
+  PYTHONHOME=$1/usr run_in "$1" usr/bin/python3 -m compileall -q --invalidation-mode unchecked-hash \
+    -s "$1" "$1/usr/lib/python3.13" "$packages"
+  PYTHONHOME=$1/usr run_in "$1" usr/bin/python3 -c \
+    'import boto3, azure.identity as a, google.auth as g; print("boto3", boto3.__version__, "azure-identity", a.__version__, "google-auth", g.__version__)'
+}
+
+# run_in TREE PROGRAM ARGUMENT...: runs a program of the tree with its libraries.
+run_in() {
+  local loader
+  loader=$(find "$1/usr/lib" "$1/usr/lib64" -maxdepth 1 -name 'ld-linux*.so.*' -print -quit)
+  "$loader" --library-path "$(echo "$1"/usr/lib/*-linux-gnu)" "$1/$2" "${@:3}"
+}
+
+# debian_tree TREE LIST: unpacks the packages of the list. None of their scripts
+# is run.
+debian_tree() {
+  local debs=$work/debs package paths
+  need apt-get apt
+  need dpkg-deb dpkg
+  rm -rf "$debs"
+  mkdir -p "$debs"
+  echo "Debian packages of $2"
+  apt_update
+  (cd "$debs" && apt_get download -qq $(list "$2" | cut -d ' ' -f 1))
+  # As base-files has them.
+  mkdir -p "$1/usr/bin" "$1/usr/lib" "$1/usr/lib64"
+  ln -s usr/bin usr/lib usr/lib64 "$1/"
+  while read -r package paths; do
+    # shellcheck disable=SC2086 # several paths
+    dpkg-deb --fsys-tarfile "$debs/$package"_*.deb | tar --extract --directory "$1" --no-same-owner \
+      --exclude ./usr/share/doc --exclude ./usr/share/man ${paths:+$(printf './%s ' $paths)}
+  done < <(list "$2")
+  rm -rf "$debs"
+}
+
+# list FILE: without comments and empty lines.
+list() {
+  sed -e '/^#/d' -e '/^$/d' "$1"
+}
+
+# apt_update reads what there is in Debian's suite, once a run.
+apt_update() {
+  local apt=$work/apt mirror
+  if [ -f "$apt/updated.$$" ]; then return; fi
+  [ -f "$keyring" ] || die "$keyring is missing; on Debian and Ubuntu: apt-get install --no-install-recommends debian-archive-keyring"
+  mirror=$(mirror)
+  [ -n "$mirror" ] || die "apt on this machine has no mirror of Debian; name one in DEBIAN_MIRROR"
+  rm -rf "$apt"
+  mkdir -p "$apt"/{state/lists/partial,cache/archives/partial}
+  : >"$apt/status"
+  echo "deb [target=Packages signed-by=$keyring] $mirror $suite main" >"$apt/sources.list"
+  # Its own state and sources, and from the machine's configuration alone how it
+  # gets at its mirror.
+  cat - <(apt-config dump | grep '^Acquire::') >"$apt/apt.conf" <<EOF
+Dir::Etc::main "/dev/null";
+Dir::Etc::parts "/dev/null";
+Dir::Etc::preferences "/dev/null";
+Dir::Etc::preferencesparts "/dev/null";
+Dir::Etc::sourcelist "$apt/sources.list";
+Dir::Etc::sourceparts "/dev/null";
+Dir::State "$apt/state";
+Dir::State::status "$apt/status";
+Dir::Cache "$apt/cache";
+APT::Sandbox::User "";
+EOF
+  apt_get update -qq
+  touch "$apt/updated.$$"
+}
+
+apt_get() {
+  APT_CONFIG=$work/apt/apt.conf apt-get "$@"
+}
+
+# mirror prints where this machine's apt has Debian from.
+mirror() {
+  if [ -n "${DEBIAN_MIRROR-}" ]; then
+    echo "$DEBIAN_MIRROR"
+    return
+  fi
+  apt-get --no-release-info indextargets --format '$(REPO_URI)' \
+    'Created-By: Packages' 'Component: main' "Release: $(. /etc/os-release && echo "${VERSION_CODENAME-}")" | sed -n 1p
+}
+
+# need COMMAND PACKAGE
+need() {
+  command -v "$1" >/dev/null || die "$1 is missing; on Debian: apt-get install --no-install-recommends $2"
+}
+
+main "$@"
