@@ -16,8 +16,8 @@ export CGO_ENABLED := 0
 # Every module of this repository. The first is the product; the next hold tests
 # whose dependencies the product is spared, the last only pin the versions of
 # programs.
-CODE_MODULES := . test/certmanager test/charts test/e2e
-MODULES := $(CODE_MODULES) hack/benchstat hack/lint test/etcd test/kubernetes
+CODE_MODULES := . test/certmanager test/charts test/e2e test/e2e/sdk/go
+MODULES := $(CODE_MODULES) hack/benchstat hack/kind hack/lint test/etcd test/kubernetes
 
 .PHONY: help
 help: ## Print this list.
@@ -54,12 +54,13 @@ charts-update: ## Write the chart's README and its copies of deploy/ anew.
 	hack/chart-docs.sh
 
 .PHONY: test-cluster
-test-cluster: controlplane ## Test what the whole cluster of "make e2e" is made of.
-	cd test/e2e && $(GO) test ./cluster/...
+test-cluster: controlplane ## Test what "make e2e" is made of: the cluster, the emulated clouds, the SDK programs.
+	cd test/e2e && $(GO) test ./cluster/... ./clouds/... ./image/...
+	cd test/e2e/sdk/go && $(GO) test ./...
 	cd test/certmanager && $(GO) test -count=1 ./...
 
 .PHONY: e2e
-e2e: ## Run the suites of test/e2e on a whole cluster, built from source (root, Linux); E2E=name for one.
+e2e: ## Run the suites of test/e2e on a cluster (root, Linux; or E2E_CLUSTER=kind); E2E=name for one.
 	hack/e2e.sh $(E2E)
 
 .PHONY: test-unit

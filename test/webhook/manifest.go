@@ -25,6 +25,11 @@ func ReadManifest(file string) ([]client.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
+	return DecodeManifest(file, text)
+}
+
+// DecodeManifest is ReadManifest for a text; name is for errors.
+func DecodeManifest(name string, text []byte) ([]client.Object, error) {
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	documents := yaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(text)))
 	defer documents.Close()
@@ -36,15 +41,15 @@ func ReadManifest(file string) ([]client.Object, error) {
 			return objects, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("manifest %s: %w", file, err)
+			return nil, fmt.Errorf("manifest %s: %w", name, err)
 		}
 		decoded, _, err := decoder.Decode(buffer[:n], nil, nil)
 		if err != nil {
-			return nil, fmt.Errorf("manifest %s: %w", file, err)
+			return nil, fmt.Errorf("manifest %s: %w", name, err)
 		}
 		object, ok := decoded.(client.Object)
 		if !ok {
-			return nil, fmt.Errorf("manifest %s: got a %T, want an object with metadata", file, decoded)
+			return nil, fmt.Errorf("manifest %s: got a %T, want an object with metadata", name, decoded)
 		}
 		objects = append(objects, object)
 	}

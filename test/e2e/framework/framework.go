@@ -14,17 +14,22 @@ import (
 	"os/exec"
 	"strings"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/lanyard-dev/lanyard/test/controlplane"
 )
 
 // Images that the cluster has to have. hack/e2e.sh brings them there.
 const (
-	WebhookImage = "lanyard-webhook:e2e"
-	KillImage    = "lanyard-kill:e2e"
+	WebhookImage   = "lanyard-webhook:e2e"
+	KillImage      = "lanyard-kill:e2e"
+	SDKGoImage     = "lanyard-sdk-go:e2e"
+	SDKNodeImage   = "lanyard-sdk-node:e2e"
+	SDKPythonImage = "lanyard-sdk-python:e2e"
 )
 
 // Cluster is the cluster under test, as its administrator sees it.
@@ -54,6 +59,8 @@ func Connect() (*Cluster, error) {
 	if c.Interface, err = kubernetes.NewForConfig(c.Config); err != nil {
 		return nil, fmt.Errorf("client: %w", err)
 	}
+	// What controller-runtime's client has to say is in its errors.
+	ctrllog.SetLogger(logr.Discard())
 	c.Root, err = controlplane.RepositoryRoot()
 	return c, err
 }

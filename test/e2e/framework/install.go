@@ -31,6 +31,8 @@ type Install struct {
 	// CADuration and CertificateDuration are for SelfManaged. Zero leaves what
 	// the manifests say.
 	CADuration, CertificateDuration time.Duration
+	// Values are further ones of the chart, as in guard.enabled=false: for Helm.
+	Values []string
 }
 
 // Values of Install.
@@ -66,6 +68,9 @@ func (i *Install) helmArguments() []string {
 	arguments := []string{
 		"install", "lanyard", "charts/lanyard", "--namespace", Namespace, "--create-namespace", "--wait", "--timeout", "3m",
 		"--set", "image.repository=" + repository, "--set", "image.tag=" + tag,
+	}
+	for _, value := range i.Values {
+		arguments = append(arguments, "--set", value)
 	}
 	if i.Certificates == CertManager {
 		return append(arguments, "--set", "certificates.mode=certManager")

@@ -1,0 +1,83 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package framework
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/test/webhook"
+)
+
+// Create creates what the manifests of a file, or of a directory with a
+// kustomization, say, as they stand in the repository but for one thing: their
+// pods are redirected to the clouds. It returns the objects as they were
+// created, also where not all were.
+func (c *Cluster) Create(ctx context.Context, clouds *Clouds, path string) (created []client.Object, err error) {
+	objects, err := c.readManifests(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	writer, err := client.New(c.Config, client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	for i, object := range objects {
+		if spec := PodSpec(object); spec != nil {
+			clouds.Redirect(spec)
+		}
+		namespace, ok := object.(*corev1.Namespace)
+		if !ok {
+			err = writer.Create(ctx, object)
+		} else if err = c.retryWhileDeleted(ctx, namespace.Name, func() error { return writer.Create(ctx, object) }); err == nil {
+			err = clouds.trustIn(ctx, namespace.Name)
+		}
+		if err != nil {
+			return objects[:i], err
+		}
+	}
+	return objects, nil
+}
+
+// readManifests gives the objects in the order in which they can be created.
+func (c *Cluster) readManifests(ctx context.Context, path string) ([]client.Object, error) {
+	file := filepath.Join(c.Root, path)
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return webhook.ReadManifest(file)
+	}
+	text, err := c.Run(ctx, "kubectl", "kustomize", path)
+	if err != nil {
+		return nil, err
+	}
+	return webhook.DecodeManifest(path, []byte(text))
+}
+
+// PodSpec gives the pods that the object describes, nil where it describes
+// none.
+func PodSpec(object client.Object) *corev1.PodSpec {
+	switch o := object.(type) {
+	case *appsv1.Deployment:
+		return &o.Spec.Template.Spec
+	case *appsv1.StatefulSet:
+		return &o.Spec.Template.Spec
+	case *appsv1.DaemonSet:
+		return &o.Spec.Template.Spec
+	case *batchv1.Job:
+		return &o.Spec.Template.Spec
+	default:
+		return nil
+	}
+}

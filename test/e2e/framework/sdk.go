@@ -1,0 +1,245 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package framework
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
+)
+
+// Languages of the SDK programs.
+const (
+	Go     = "Go"
+	Node   = "Node.js"
+	Python = "Python"
+)
+
+// Languages lists them in the order of a report.
+func Languages() []string { return []string{Go, Node, Python} }
+
+// Clouds' names, as the SDK programs and the journal have them.
+const (
+	AWS   = journal.AWS
+	Azure = journal.Azure
+	GCP   = journal.GCP
+)
+
+// AllClouds lists them in the order of a report.
+func AllClouds() []string { return []string{AWS, Azure, GCP} }
+
+// SDKContainer is the name of an SDK program's container.
+const SDKContainer = "credentials"
+
+// Result is what an SDK program reports of one cloud.
+type Result struct {
+	Cloud string
+	// Credential is the SHA-256 of what the cloud handed out, in hexadecimal.
+	Credential string
+	Expires    time.Time
+	// Error is the SDK's own.
+	Error string
+	// Target and Method are the log forwarder's.
+	Target, Method string
+}
+
+// sdkImage is the language's image.
+func sdkImage(language string) string {
+	switch language {
+	case Node:
+		return SDKNodeImage
+	case Python:
+		return SDKPythonImage
+	default:
+		return SDKGoImage
+	}
+}
+
+// SDK gives a container that gets a credential from each of the clouds, by the
+// default chain of the language's SDKs alone. Pod Security's level restricted
+// lets it through.
+func SDK(language string, args ...string) corev1.Container {
+	return corev1.Container{
+		Name: SDKContainer, Image: sdkImage(language), ImagePullPolicy: corev1.PullNever, Args: args,
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false), RunAsNonRoot: new(true), ReadOnlyRootFilesystem: new(true),
+			Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+	}
+}
+
+// SDKPod gives a pod of one such container, which runs once. Its name begins
+// with the account's.
+func SDKPod(account, language string, args ...string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: account + "-"},
+		Spec: corev1.PodSpec{
+			ServiceAccountName: account, RestartPolicy: corev1.RestartPolicyNever,
+			TerminationGracePeriodSeconds: new(int64(1)),
+			Containers:                    []corev1.Container{SDK(language, args...)},
+		},
+	}
+}
+
+// Results gives what the SDK program in a pod's container reported so far.
+func (c *Cluster) Results(ctx context.Context, pod *corev1.Pod, container string) ([]Result, error) {
+	return readLines[Result](ctx, c, pod, container)
+}
+
+// DebugOptions is the file for kubectl debug --custom: what an ephemeral
+// container needs to be redirected like the pod's other containers.
+func (c *Clouds) DebugOptions() ([]byte, error) {
+	return json.Marshal(corev1.Container{Env: redirectEnv(), VolumeMounts: []corev1.VolumeMount{redirectMount()}})
+}
+
+// WaitContainer waits until the pod's container has come as far as done says.
+// It gives the pod as it is then.
+func (c *Cluster) WaitContainer(ctx context.Context, pod *corev1.Pod, container string, timeout time.Duration, done func(*corev1.ContainerState) bool) (*corev1.Pod, error) {
+	var last *corev1.Pod
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
+		var err error
+		if last, err = c.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); err != nil {
+			return false, err
+		}
+		state := containerState(last, container)
+		if state.Waiting != nil && state.Waiting.Reason == "CreateContainerError" {
+			return false, errors.New(state.Waiting.Message)
+		}
+		return done(state), nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("container %s of pod %s/%s: got %s, waited for another state: %w", container, pod.Namespace, pod.Name, describe(last, container), err)
+	}
+	return last, nil
+}
+
+// Terminated is for WaitContainer.
+func Terminated(state *corev1.ContainerState) bool { return state.Terminated != nil }
+
+// Started is for WaitContainer: it runs, or has run.
+func Started(state *corev1.ContainerState) bool {
+	return state.Running != nil || state.Terminated != nil
+}
+
+// containerState finds a container of any kind.
+func containerState(pod *corev1.Pod, name string) *corev1.ContainerState {
+	for _, statuses := range [][]corev1.ContainerStatus{
+		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses,
+	} {
+		for i := range statuses {
+			if statuses[i].Name == name {
+				return &statuses[i].State
+			}
+		}
+	}
+	return &corev1.ContainerState{}
+}
+
+// describe says how far a container has come.
+func describe(pod *corev1.Pod, name string) string {
+	if pod == nil {
+		return "no pod"
+	}
+	switch state := containerState(pod, name); {
+	case state.Waiting != nil:
+		return fmt.Sprintf("waiting (%s: %s)", state.Waiting.Reason, state.Waiting.Message)
+	case state.Running != nil:
+		return "running"
+	case state.Terminated != nil:
+		return fmt.Sprintf("ended with exit code %d", state.Terminated.ExitCode)
+	default:
+		return "no state, pod " + string(pod.Status.Phase)
+	}
+}
+
+// CreateNamespace creates a namespace in which Pod Security's level restricted
+// is enforced. It waits for one of the same name to be gone that was deleted.
+func (c *Cluster) CreateNamespace(ctx context.Context, name string, labels map[string]string) error {
+	all := map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
+	maps.Copy(all, labels)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: all}}
+	return c.retryWhileDeleted(ctx, name, func() error {
+		_, err := c.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+		return err
+	})
+}
+
+// retryWhileDeleted creates a namespace, again and again for as long as one of
+// that name is being deleted.
+func (c *Cluster) retryWhileDeleted(ctx context.Context, name string, create func() error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
+		if last = create(); !apierrors.IsAlreadyExists(last) {
+			return true, last
+		}
+		old, err := c.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		if err == nil && old.DeletionTimestamp == nil {
+			return false, last
+		}
+		return false, err
+	})
+	if wait.Interrupted(err) {
+		return errors.Join(err, last)
+	}
+	return err
+}
+
+// SetUp creates a namespace with the accounts of a list in YAML, whose pods may
+// be redirected to the clouds.
+func (c *Cluster) SetUp(ctx context.Context, clouds *Clouds, namespace string, labels map[string]string, accounts []byte) error {
+	if err := c.CreateNamespace(ctx, namespace, labels); err != nil {
+		return err
+	}
+	if err := clouds.trustIn(ctx, namespace); err != nil {
+		return err
+	}
+	var list corev1.ServiceAccountList
+	if err := yaml.UnmarshalStrict(accounts, &list); err != nil {
+		return fmt.Errorf("accounts: %w", err)
+	}
+	for i := range list.Items {
+		if err := createAccount(ctx, c.CoreV1().ServiceAccounts(namespace), &list.Items[i]); err != nil {
+			return fmt.Errorf("account %s/%s: %w", namespace, list.Items[i].Name, err)
+		}
+	}
+	return nil
+}
+
+// DeleteNamespace has a namespace deleted, with all that is in it. That goes on
+// when it returns.
+func (c *Cluster) DeleteNamespace(ctx context.Context, name string) error {
+	return c.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
+}
+
+// WaitInjected waits until a new pod of the account gets its identity: just
+// after an install, the apiserver and the Service need a moment to know of the
+// webhook.
+func (c *Cluster) WaitInjected(ctx context.Context, namespace, account string) error {
+	probe := SDKPod(account, Go, AWS)
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		var pod *corev1.Pod
+		pod, last = c.CoreV1().Pods(namespace).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return last == nil && HasIdentity(pod), nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for a pod of account %s/%s to get its identity: %w", namespace, account, errors.Join(err, last))
+	}
+	return nil
+}

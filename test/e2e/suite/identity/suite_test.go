@@ -1,0 +1,61 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package identity_test holds Lanyard to what it is for: unmodified SDKs of
+// three clouds in three languages, in real containers, get credentials from
+// nothing but what was injected, each the credentials of its own account.
+package identity_test
+
+import (
+	_ "embed"
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/expect"
+	"github.com/lanyard-dev/lanyard/test/e2e/framework"
+)
+
+const namespace = "identity"
+
+// What all specs share.
+var (
+	cluster *framework.Cluster
+	checker expect.Checker
+	// It is taken away and put back; how it drains is the availability suite's.
+	install = framework.Install{Tool: framework.Helm, Certificates: framework.SelfManaged, Values: []string{"shutdownDelaySeconds=0"}}
+)
+
+// What the clouds trust, and who asks them.
+var (
+	//go:embed testdata/trust.yaml
+	trust string
+	//go:embed testdata/accounts.yaml
+	accounts []byte
+)
+
+func TestIdentity(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "identity")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	var err error
+	cluster, err = framework.Connect()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(install.Up(ctx, cluster)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) error { return install.Down(ctx, cluster) })
+	checker.Cluster = cluster
+	checker.Clouds, err = cluster.StartClouds(ctx, trust)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx SpecContext) error { return checker.Clouds.Stop(ctx) })
+	Expect(cluster.SetUp(ctx, checker.Clouds, namespace, nil, accounts)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) error { return cluster.DeleteNamespace(ctx, namespace) })
+	Expect(cluster.WaitInjected(ctx, namespace, "three-clouds")).To(Succeed())
+})
+
+var _ = AfterSuite(func() {
+	fmt.Printf("\n%s\n", checker.Table.String())
+})

@@ -1,0 +1,157 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scenarios_test
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/expect"
+	"github.com/lanyard-dev/lanyard/test/e2e/framework"
+)
+
+const (
+	tenant      = "@aaaabbbb-0000-cccc-1111-dddd2222eeee"
+	otherTenant = "@bbbbcccc-1111-dddd-2222-eeee3333ffff"
+	projectMail = "@example-project.iam.gserviceaccount.com"
+)
+
+func role(name string) expect.Outcome {
+	return expect.Granted("arn:aws:iam::123456789012:role/" + name)
+}
+
+func application(id string) expect.Outcome { return expect.Granted(id + tenant) }
+
+func serviceAccount(name string) expect.Outcome { return expect.Granted(name + projectMail) }
+
+var _ = Describe("On an install as it comes", Ordered, func() {
+	installed()
+
+	It("leaves a log store alone whose operator brings the tokens", func(ctx SpecContext) {
+		for directory, namespace := range map[string]string{"log-store/operator": "log-store-operator", "log-store/operator-annotated": "log-store-annotated"} {
+			s := begin(ctx, directory)
+			s.untouched(ctx, "log store", namespace+"/logstore-s3-ingester", framework.AWS, role("log-store"))
+			s.untouched(ctx, "log store", namespace+"/logstore-azure-ingester", framework.Azure, application("11112222-bbbb-3333-cccc-4444dddd5555"))
+			s.untouched(ctx, "log store", namespace+"/logstore-gcs-ingester", framework.GCP, serviceAccount("log-store"))
+		}
+	})
+
+	It("gives a log store its tokens where nobody else does", func(ctx SpecContext) {
+		s := begin(ctx, "log-store/lanyard")
+		s.injected(ctx, "log store", "log-store/logstore-s3-ingester", framework.AWS, role("log-store"), "aws")
+		s.injected(ctx, "log store", "log-store/logstore-azure-ingester", framework.Azure, application("11112222-bbbb-3333-cccc-4444dddd5555"), "azure")
+		s.injected(ctx, "log store", "log-store/logstore-gcs-ingester", framework.GCP, serviceAccount("log-store"), "gcp")
+		s.injected(ctx, "log store", "log-store/logstore-gcs-key-file-ingester", framework.GCP, serviceAccount("log-store"), "token")
+	})
+
+	It("gives each operator and operand the identity of its own account, tenant by tenant", func(ctx SpecContext) {
+		s := begin(ctx, "day2-operators")
+		s.injected(ctx, "day-2 operators", "backup-blue/backup-operator-controller-manager", framework.AWS, role("blue-backup-operator"), "aws")
+		s.injected(ctx, "day-2 operators", "backup-blue/backup-server", framework.AWS, role("blue-backup-server"), "aws")
+		s.injected(ctx, "day-2 operators", "backup-green/backup-operator-controller-manager", framework.Azure, application("22223333-cccc-4444-dddd-5555eeee6666"), "azure")
+		s.injected(ctx, "day-2 operators", "backup-green/backup-server", framework.GCP, serviceAccount("backup-green"), "gcp")
+
+		By("a neighbour asking for another tenant's role")
+		_, err := cluster.Create(ctx, checker.Clouds, "examples/scenarios/day2-operators/neighbour/account.yaml")
+		Expect(err).To(MatchError(And(ContainSubstring("backup-green/borrower"), ContainSubstring("allowed-identities"))))
+		Expect(apierrors.IsForbidden(err)).To(BeTrue())
+
+		By("a neighbour going round Lanyard")
+		byHand := begin(ctx, "day2-operators/neighbour/by-hand.yaml")
+		byHand.untouched(ctx, "day-2 operators", "backup-green/by-hand", framework.AWS, expect.Refused("AccessDenied"))
+
+		By("another account of the same tenant asking for the operator's role")
+		colleague := begin(ctx, "day2-operators/neighbour/colleague.yaml")
+		colleague.injected(ctx, "day-2 operators", "backup-blue/colleague", framework.AWS, expect.Refused("AccessDenied"), "aws")
+	})
+
+	It("gives a log forwarder a token for each of its targets, and leaves it its fallback", func(ctx SpecContext) {
+		s := begin(ctx, "log-forwarder")
+		pod := s.pod(ctx, "log-forwarder/collector")
+		Expect(pod.Annotations).To(HaveKeyWithValue("lanyard.dev/injected", "azure"))
+		checkTargets(ctx, s, pod)
+
+		By("another account with the same configuration")
+		other := begin(ctx, "log-forwarder/other-account.yaml")
+		other.injected(ctx, "log forwarder", "log-forwarder/other-account", framework.Azure, expect.Refused("AADSTS700213"), "azure")
+	})
+
+	It("leaves core operators alone that mount their token by hand", func(ctx SpecContext) {
+		checkCoreOperators(ctx, "core-operators/operators", "core-operators")
+	})
+
+	It("adds to core operators no more than their annotated accounts ask for, and they go on with their own token", func(ctx SpecContext) {
+		s := begin(ctx, "core-operators/annotated-audience")
+		s.injected(ctx, "core operators", "core-operators-audience/ingress-operator", framework.AWS, role("example-ingress-cloud-credentials"), "token")
+		s.injected(ctx, "core operators", "core-operators-audience/machine-operator", framework.Azure, application("77778888-bbbb-9999-cccc-0000dddd1111"), "token")
+		s.injected(ctx, "core operators", "core-operators-audience/storage-operator", framework.GCP, serviceAccount("example-storage"), "token")
+	})
+
+	It("leaves components alone that have short-term credentials and mount their token by hand", func(ctx SpecContext) {
+		checkComponents(begin(ctx, "short-term-credentials/by-hand"), "manual-mode-by-hand", func(s scenario, workload, cloud string, want expect.Outcome) {
+			s.untouched(ctx, "short-term credentials", workload, cloud, want)
+		})
+	})
+})
+
+var _ = Describe("On an install with OpenShift's token path", Ordered, func() {
+	installed("config.tokenMountPath=/var/run/secrets/openshift/serviceaccount")
+
+	It("gives components with short-term credentials the token that these name", func(ctx SpecContext) {
+		checkComponents(begin(ctx, "short-term-credentials/lanyard"), "manual-mode", func(s scenario, workload, cloud string, want expect.Outcome) {
+			s.injected(ctx, "short-term credentials", workload, cloud, want, "token")
+		})
+	})
+
+	It("leaves core operators alone that mount their token by hand, also where their accounts are annotated", func(ctx SpecContext) {
+		checkCoreOperators(ctx, "core-operators/operators", "core-operators")
+		checkCoreOperators(ctx, "core-operators/annotated-identity", "core-operators-identity")
+	})
+})
+
+// checkComponents checks the components of the short-term credentials.
+func checkComponents(s scenario, namespace string, check func(s scenario, workload, cloud string, want expect.Outcome)) {
+	GinkgoHelper()
+	check(s, namespace+"/image-registry", framework.AWS, role("example-image-registry-cloud-credentials"))
+	check(s, namespace+"/disk-driver", framework.Azure, application("55556666-ffff-7777-aaaa-8888bbbb9999"))
+	check(s, namespace+"/network-config", framework.GCP, serviceAccount("example-network-config"))
+}
+
+func checkCoreOperators(ctx context.Context, path, namespace string) {
+	GinkgoHelper()
+	s := begin(ctx, path)
+	s.untouched(ctx, "core operators", namespace+"/ingress-operator", framework.AWS, role("example-ingress-cloud-credentials"))
+	s.untouched(ctx, "core operators", namespace+"/machine-operator", framework.Azure, application("77778888-bbbb-9999-cccc-0000dddd1111"))
+	s.untouched(ctx, "core operators", namespace+"/storage-operator", framework.GCP, serviceAccount("example-storage"))
+}
+
+// checkTargets checks what the log forwarder has for each of its targets, and by
+// which way.
+func checkTargets(ctx context.Context, s scenario, pod *corev1.Pod) {
+	GinkgoHelper()
+	const byToken, bySecret = "workload-identity", "client-secret"
+	targets := []struct{ name, identity, method string }{
+		{"platform", "00001111-aaaa-2222-bbbb-3333cccc4444" + tenant, byToken},
+		{"audit", "33334444-dddd-5555-eeee-6666ffff7777" + tenant, byToken},
+		{"partner", "44445555-eeee-6666-ffff-7777aaaa8888" + otherTenant, byToken},
+		{"legacy", "66667777-aaaa-8888-bbbb-9999cccc0000" + otherTenant, bySecret},
+	}
+	results := checker.Reports(ctx, pod, s.template("log-forwarder/collector").Containers[0].Name, len(targets))
+	entries, err := checker.Clouds.Journal(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	for i, want := range targets {
+		row := fmt.Sprintf("log forwarder: target %s, by %s", want.name, want.method)
+		checker.Begin(row, framework.Go, expect.Outcomes{framework.Azure: expect.None()})
+		Expect(results[i].Target).To(Equal(want.name))
+		Expect(results[i].Error).To(BeEmpty(), want.name)
+		Expect(results[i].Method).To(Equal(want.method), want.name)
+		Expect(entries).To(ContainElement(And(HaveField("Credential", results[i].Credential), HaveField("Identity", want.identity))), want.name)
+		checker.Table.Granted(row, framework.Go, framework.Azure)
+	}
+}
