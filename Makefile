@@ -9,9 +9,10 @@ FUZZTIME ?= 30s
 IMAGE    ?= lanyard-webhook:0.1.0
 ENGINE   ?= $(firstword $(foreach engine,docker podman buildah,$(shell command -v $(engine))))
 
-# Everything but the race detector does without C, and so shares what was
-# compiled.
+# Everything but the race detector does without C, and everything leaves out the
+# paths of this machine: so it all shares what was compiled.
 export CGO_ENABLED := 0
+export GOFLAGS := -trimpath $(shell $(GO) env GOFLAGS)
 
 # Every module of this repository. The first is the product; the next hold tests
 # whose dependencies the product is spared, the last only pin the versions of
@@ -25,7 +26,7 @@ help: ## Print this list.
 
 .PHONY: build
 build: ## Build the static binary bin/lanyard-webhook.
-	$(GO) build -trimpath -o bin/lanyard-webhook ./cmd/webhook
+	$(GO) build -o bin/lanyard-webhook ./cmd/webhook
 
 .PHONY: controlplane
 controlplane: ## Build etcd and kube-apiserver into bin/controlplane (minutes the first time).
@@ -119,7 +120,7 @@ clean: ## Remove what was built.
 # measured is the webhook as it is shipped.
 .PHONY: bench
 bench: build controlplane ## Measure it against a bare HTTPS server (15 minutes); BENCHFLAGS=-quick for rough figures.
-	$(GO) build -trimpath -o bin/floor ./test/bench/floor
+	$(GO) build -o bin/floor ./test/bench/floor
 	cd hack/benchstat && $(GO) build -o $(CURDIR)/bin/benchstat golang.org/x/perf/cmd/benchstat
 	$(GO) build -o bin/bench ./test/bench
 	@exec bin/bench $(BENCHFLAGS)

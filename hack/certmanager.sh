@@ -16,7 +16,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 bin=$root/bin
 
 # A build that means the same everywhere: nobody's flags, nobody's workspace.
-export CGO_ENABLED=0 GOFLAGS=-mod=readonly GOWORK=off
+export CGO_ENABLED=0 GOFLAGS="-mod=readonly -trimpath" GOWORK=off
 
 cd "$root/test/certmanager"
 mkdir -p "$bin"

@@ -22,7 +22,7 @@ if [ $# -eq 0 ]; then set -- etcd kube-apiserver; fi
 names=("$@")
 
 # A build that means the same everywhere: nobody's flags, nobody's workspace.
-export CGO_ENABLED=0 GOFLAGS=-mod=readonly GOWORK=off
+export CGO_ENABLED=0 GOFLAGS="-mod=readonly -trimpath" GOWORK=off
 
 build_pid=
 log=
@@ -140,7 +140,7 @@ build() {
 
   : >"$log"
   # Descriptor 9 is the lock: not for a helper that Go may leave running.
-  go build -v -trimpath -buildvcs=false -ldflags "-s -w ${stamps[*]-}" \
+  go build -v -buildvcs=false -ldflags "-s -w ${stamps[*]-}" \
     -o "$bin/$name.new.$$" "$package" >"$log" 2>&1 9>&- &
   build_pid=$!
   follow "$name $version" "$((total))"

@@ -29,7 +29,8 @@ slow_log=bin/$slow.log
 kind_name=lanyard-e2e-$$ # nobody else's: it is deleted in the end
 images=(lanyard-webhook lanyard-kill lanyard-clouds lanyard-sdk-go lanyard-sdk-node lanyard-sdk-python lanyard-forwarder)
 
-export CGO_ENABLED=0
+# As the Makefile has it, to share what was compiled.
+export CGO_ENABLED=0 GOFLAGS="-trimpath $(go env GOFLAGS)"
 export GINKGO_FLAGS=${GINKGO_FLAGS-}
 cluster=${E2E_CLUSTER:-${KUBECONFIG:+existing}}
 cluster=${cluster:-own}

@@ -20,7 +20,8 @@ images=$PWD/bin/images
 work=$images/work # what is kept between runs; a directory for each image
 sdk=$PWD/test/e2e/sdk
 
-export CGO_ENABLED=0
+# As the Makefile has it, to share what was compiled.
+export CGO_ENABLED=0 GOFLAGS="-trimpath $(go env GOFLAGS)"
 
 main() {
   local name names=("$@")
