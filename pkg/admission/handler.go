@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -229,7 +230,11 @@ func (h *Handler) reject(w http.ResponseWriter, start time.Time, code int, err e
 
 // requestTimeout is what the apiserver says it will wait, in ?timeout=.
 func requestTimeout(r *http.Request) (time.Duration, error) {
-	value := r.URL.Query().Get("timeout")
+	// The apiserver's whole query is this: it needs no map.
+	value, alone := strings.CutPrefix(r.URL.RawQuery, "timeout=")
+	if !alone || strings.ContainsAny(value, "&%+;") {
+		value = r.URL.Query().Get("timeout")
+	}
 	if value == "" {
 		return defaultTimeout, nil
 	}

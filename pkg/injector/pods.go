@@ -163,6 +163,9 @@ func (p *Pods) inject(request *admission.Request, pod *mutate.Pod, selection *an
 }
 
 func (p *Pods) mutate(request *admission.Request, pod *mutate.Pod, selection *annotations.Pod, addition *mutate.Addition) (result mutate.Result, refused *refusal) {
+	if _, refused := checked(pod, pod.ReadDetails(p.Keys)); refused != nil {
+		return result, refused
+	}
 	var err error
 	if request.SubResource == EphemeralContainers {
 		old, refused := checked(mutate.ParsePod(request.OldObject, p.Keys))

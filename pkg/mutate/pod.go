@@ -55,9 +55,13 @@ type Pod struct {
 	volumes        list
 	volumesByName  map[string]volume // Lanyard's two names only
 
+	text     rawjson.Scanner // what the pod was read from
+	elements int             // how many were read
+
 	// The containers' variables and mounts stand in one list each: most pods
 	// have few of them, in many containers.
 	containers []container
+	detailed   bool // vars and places are read
 	vars       []envVar
 	places     []place
 }
@@ -90,9 +94,12 @@ type tokenSource struct{ audience, path string }
 type fileSource struct{ fieldPath, path string }
 
 type container struct {
-	field  string // of the spec
-	index  int
-	name   []byte
+	field string // of the spec
+	index int
+	name  []byte
+	// Where its lists stand in the text, the zero Mark for one that it has not.
+	envAt, mountsAt, devicesAt rawjson.Mark
+
 	env    list
 	mounts list
 	vars   span // of the pod's
@@ -114,8 +121,8 @@ type place struct {
 	partial bool   // a subPath
 }
 
-// ParsePod reads the JSON of a pod. Where a field that it needs has the wrong
-// JSON type, the error says where.
+// ParsePod reads the JSON of a pod, in all detail. Where a field that it needs
+// has the wrong JSON type, the error says where.
 func ParsePod(raw []byte, keys *annotations.Keys) (*Pod, error) {
 	s, pod := rawjson.New(raw), new(Pod)
 	if err := pod.Read(s, keys); err != nil {
@@ -124,16 +131,17 @@ func ParsePod(raw []byte, keys *annotations.Keys) (*Pod, error) {
 	if err := s.End(); err != nil {
 		return nil, fmt.Errorf("pod: %w", err)
 	}
-	return pod, nil
+	return pod, pod.ReadDetails(keys)
 }
 
 // Read is ParsePod for a pod that is a value in a longer text: it reads the
-// value that comes next. What was in p before is gone, and its memory is used.
+// value that comes next, without the details. What was in p before is gone, and
+// its memory is used.
 func (p *Pod) Read(s *rawjson.Scanner, keys *annotations.Keys) error {
 	if s.Kind() != rawjson.Object {
 		return fmt.Errorf("pod: got %s, want object", s.Kind())
 	}
-	*p = Pod{containers: p.containers[:0], vars: p.vars[:0], places: p.places[:0]}
+	*p = Pod{text: *s, containers: p.containers[:0], vars: p.vars[:0], places: p.places[:0]}
 	r := reader{Scanner: s, keys: keys, pod: p}
 	err := r.Object(func(key []byte) error {
 		switch string(key) {
@@ -153,12 +161,29 @@ func (p *Pod) Read(s *rawjson.Scanner, keys *annotations.Keys) error {
 	return nil
 }
 
+// ReadDetails reads the variables and the mounts of the containers, if that was
+// not done yet. Create and AddEphemeral need them; the pods of accounts without
+// an identity, which are most, do not.
+func (p *Pod) ReadDetails(keys *annotations.Keys) error {
+	if p.detailed {
+		return nil
+	}
+	p.detailed = true
+	r := reader{Scanner: &p.text, keys: keys, pod: p}
+	for i := range p.containers {
+		c := &p.containers[i]
+		if err := r.details(c); err != nil {
+			return fmt.Errorf("pod: spec: %s: [%d]: %w", c.field, c.index, err)
+		}
+	}
+	return nil
+}
+
 // reader fills a Pod on its way through the JSON.
 type reader struct {
 	*rawjson.Scanner
-	keys     *annotations.Keys
-	pod      *Pod
-	elements int
+	keys *annotations.Keys
+	pod  *Pod
 }
 
 // in says under which name an error was found.
@@ -258,7 +283,7 @@ func (r *reader) list(element func(index int) error) (list, error) {
 	start, l := r.Offset(), list{present: true}
 	err := r.Array(func(i int) error {
 		l.count++
-		if r.elements++; r.elements > maxElements {
+		if r.pod.elements++; r.pod.elements > maxElements {
 			return fmt.Errorf("%w: it has more than %d containers, variables, mounts and volumes", ErrTooLarge, maxElements)
 		}
 		if err := element(i); err != nil {
@@ -375,27 +400,47 @@ func (r *reader) containers(field string) error {
 	return in(field, err)
 }
 
+// container reads a container, and of its lists where they stand.
 func (r *reader) container(c *container) error {
-	c.vars = span{len(r.pod.vars), len(r.pod.vars)}
-	c.places = span{len(r.pod.places), len(r.pod.places)}
-	err := r.Object(func(key []byte) (err error) {
+	return r.Object(func(key []byte) error {
 		switch string(key) {
 		case "name":
 			return in("name", r.raw(&c.name))
 		case "env":
-			c.env, err = r.list(r.envVar)
-			return in("env", err)
+			c.envAt = r.Mark()
 		case "volumeMounts":
-			c.mounts, err = r.list(r.mount)
-			return in("volumeMounts", err)
+			c.mountsAt = r.Mark()
 		case "volumeDevices":
-			_, err = r.list(r.device)
-			return in("volumeDevices", err)
+			c.devicesAt = r.Mark()
 		}
 		return nil
 	})
+}
+
+// details reads the lists of a container.
+func (r *reader) details(c *container) (err error) {
+	c.vars = span{len(r.pod.vars), len(r.pod.vars)}
+	c.places = span{len(r.pod.places), len(r.pod.places)}
+	if c.env, err = r.listAt(c.envAt, r.envVar); err != nil {
+		return in("env", err)
+	}
+	if c.mounts, err = r.listAt(c.mountsAt, r.mount); err != nil {
+		return in("volumeMounts", err)
+	}
+	if _, err = r.listAt(c.devicesAt, r.device); err != nil {
+		return in("volumeDevices", err)
+	}
 	c.vars.to, c.places.to = len(r.pod.vars), len(r.pod.places)
-	return err
+	return nil
+}
+
+// listAt reads the list that stands there, if one does.
+func (r *reader) listAt(at rawjson.Mark, element func(index int) error) (list, error) {
+	if at == (rawjson.Mark{}) {
+		return list{}, nil
+	}
+	r.Return(at)
+	return r.list(element)
 }
 
 func (r *reader) envVar(int) error {

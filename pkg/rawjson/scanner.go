@@ -178,6 +178,19 @@ func (s *Scanner) End() error {
 
 // Skip passes over the value that comes next.
 func (s *Scanner) Skip() error {
+	s.space()
+	if s.depth < maxDepth-compactDepth {
+		if end := compactEnd(s.data, s.pos); end != 0 {
+			s.pos = end
+			return nil
+		}
+	}
+	return s.skipWithCare()
+}
+
+// skipWithCare is Skip for every value that there is, and says what is wrong
+// with the others.
+func (s *Scanner) skipWithCare() error {
 	switch s.Kind() {
 	case Object:
 		return s.skipObject()
@@ -199,8 +212,8 @@ func (s *Scanner) Skip() error {
 	return s.want("a value")
 }
 
-// skipObject and skipArray are Object and Array without a callback: most of a
-// text is passed over.
+// skipObject and skipArray are Object and Array without a callback. What is in
+// them gets the same care, so that no text is gone through more than twice.
 func (s *Scanner) skipObject() error {
 	if err := s.enter(); err != nil {
 		return err
@@ -218,7 +231,7 @@ func (s *Scanner) skipObject() error {
 		if err := s.colon(); err != nil {
 			return err
 		}
-		if err := s.Skip(); err != nil {
+		if err := s.skipWithCare(); err != nil {
 			return err
 		}
 	}
@@ -232,7 +245,7 @@ func (s *Scanner) skipArray() error {
 		if closed, err := s.next(']', first); closed || err != nil {
 			return err
 		}
-		if err := s.Skip(); err != nil {
+		if err := s.skipWithCare(); err != nil {
 			return err
 		}
 	}
@@ -355,17 +368,11 @@ func (s *Scanner) skipString() (escaped bool, err error) {
 // themselves in a string: ASCII, and no quote, backslash or control character.
 // Eight bytes are looked at in one step, each in its own lane of a word.
 func plainLength(data []byte) int {
-	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	n := 0
 	for ; len(data)-n >= 8; n += 8 {
 		word := binary.LittleEndian.Uint64(data[n:])
-		quote := word ^ '"'*ones
-		backslash := word ^ '\\'*ones
-		// A lane's highest bit is set where the lane is zero (quote, backslash)
-		// or below a space. A lane above a hit may be set too, the lowest is
-		// right; a byte from 0x80 is a hit by itself.
-		hits := ((quote-ones)&^quote | (backslash-ones)&^backslash | (word-' '*ones)&^word | word) & highs
-		if hits != 0 {
+		// A byte from 0x80 is a hit by itself.
+		if hits := stringHits(word) | word&highs; hits != 0 {
 			return n + bits.TrailingZeros64(hits)/8
 		}
 	}
@@ -377,9 +384,22 @@ func plainLength(data []byte) int {
 	return n
 }
 
+// The lowest and the highest bit of each lane of a word.
+const ones, highs = 0x0101010101010101, 0x8080808080808080
+
+// stringHits sets the highest bit of a lane that holds a quote, a backslash or a
+// control character. A lane above a hit may be set too; the lowest is right.
+func stringHits(word uint64) uint64 {
+	quote := word ^ '"'*ones
+	backslash := word ^ '\\'*ones
+	// A lane's highest bit is set where the lane is zero (quote, backslash) or
+	// below a space.
+	return ((quote-ones)&^quote | (backslash-ones)&^backslash | (word-' '*ones)&^word) & highs
+}
+
 // escapeLength is the length of the escape sequence at the start of data, or 0.
 func escapeLength(data []byte) int {
-	if len(data) < 2 {
+	if len(data) < 2 || data[0] != '\\' {
 		return 0
 	}
 	if data[1] != 'u' {

@@ -1,0 +1,140 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rawjson
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// compactDepth is how deep compactEnd looks into a value: a bit of a word for
+// each level.
+const compactDepth = 64
+
+// compactEnd gives the place after the value at data[i] where that is
+// well-formed and written as an apiserver writes it: without white space and
+// without fractions. It gives 0 for everything else, whatever is the matter with
+// it: Skip then goes through the value with care, and knows what to say.
+//
+// Most of a review is passed over, and this is most of what that costs: so it is
+// one loop.
+func compactEnd(data []byte, i int) int {
+	var objects uint64 // a bit for each level, set for an object
+	for depth := 0; ; {
+		if objects&1 == 1 {
+			if i >= len(data) || data[i] != '"' {
+				return 0
+			}
+			if i = compactString(data, i+1); i == 0 || i >= len(data) || data[i] != ':' {
+				return 0
+			}
+			i++
+		}
+		if i >= len(data) {
+			return 0
+		}
+		switch c := data[i]; c {
+		case '"':
+			i = compactString(data, i+1)
+		case '{', '[':
+			if depth++; depth > compactDepth {
+				return 0
+			}
+			// The two differ in this bit alone, and stand two before what closes
+			// them.
+			objects = objects<<1 | uint64(c>>5&1)
+			if i++; i < len(data) && data[i] != c+2 {
+				continue
+			}
+		default:
+			i = compactScalar(data, i)
+		}
+		if i == 0 {
+			return 0
+		}
+		for ; ; i++ {
+			if depth == 0 {
+				return i
+			}
+			if i >= len(data) {
+				return 0
+			}
+			if data[i] == ',' {
+				break
+			}
+			if data[i] != ']'+byte(objects&1)<<5 {
+				return 0
+			}
+			depth--
+			objects >>= 1
+		}
+		i++
+	}
+}
+
+// compactString gives the place after the string whose first character is at
+// data[i], or 0. It is plainLength, but for that it passes over everything that
+// may stand in a string.
+func compactString(data []byte, i int) int {
+	for len(data)-i >= 8 {
+		hits := stringHits(binary.LittleEndian.Uint64(data[i:]))
+		if hits == 0 {
+			i += 8
+			continue
+		}
+		i += bits.TrailingZeros64(hits) / 8
+		if data[i] == '"' {
+			return i + 1
+		}
+		n := escapeLength(data[i:])
+		if n == 0 {
+			return 0
+		}
+		i += n
+	}
+	for i < len(data) {
+		switch c := data[i]; {
+		case c == '"':
+			return i + 1
+		case c == '\\':
+			n := escapeLength(data[i:])
+			if n == 0 {
+				return 0
+			}
+			i += n
+		case c < ' ':
+			return 0
+		default:
+			i++
+		}
+	}
+	return 0
+}
+
+// compactScalar gives the place after the literal or the whole number at
+// data[i], or 0.
+func compactScalar(data []byte, i int) int {
+	for _, word := range [...]string{"true", "false", "null"} {
+		if data[i] == word[0] {
+			if len(data)-i < len(word) || string(data[i:i+len(word)]) != word {
+				return 0
+			}
+			return i + len(word)
+		}
+	}
+	if data[i] == '-' {
+		i++
+	}
+	first := i
+	for i < len(data) && '0' <= data[i] && data[i] <= '9' {
+		i++
+	}
+	switch {
+	case i == first, data[first] == '0' && i > first+1:
+		return 0
+	case i < len(data) && (data[i] == '.' || data[i]|0x20 == 'e'):
+		return 0
+	}
+	return i
+}
