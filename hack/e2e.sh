@@ -10,8 +10,8 @@
 # goes to each of them (-ginkgo.focus=...). --build builds everything, and runs
 # nothing. $E2E_CLUSTER says which cluster:
 #
-#   own       one built from source, the default: as root, on Linux, with a few
-#             packages and no container engine
+#   own       one built from source, the default: as root, on Debian, without a
+#             container engine; packages that are missing are installed
 #   kind      one of kind's, on docker, of the node image $KIND_IMAGE or kind's own
 #   existing  the one of $KUBECONFIG, the default where that is set; its nodes need
 #             the images of bin/images, and a kubelet with the settings in
@@ -68,7 +68,7 @@ slow_last() {
 # check says early what a cluster cannot do without.
 check() {
   case $cluster in
-    own) ;;
+    own) hack/packages.sh ;;
     existing) [ -n "${KUBECONFIG-}" ] || die "E2E_CLUSTER=existing needs KUBECONFIG" ;;
     kind)
       command -v docker >/dev/null || die "E2E_CLUSTER=kind needs docker, which is not installed; E2E_CLUSTER=own does without"

@@ -47,6 +47,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(install.Up(ctx, cluster)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) error { return install.Down(ctx, cluster) })
+	Expect(cluster.WaitReady(ctx, expect.Patience)).To(HaveLen(2))
 	checker.Cluster = cluster
 	checker.Clouds, err = cluster.StartClouds(ctx, trust)
 	Expect(err).NotTo(HaveOccurred())
