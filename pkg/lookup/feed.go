@@ -82,6 +82,7 @@ func (f feed) Update(obj any) error {
 	if err != nil {
 		return err
 	}
+	f.received.Add(1)
 	f.store.put(it)
 	return nil
 }
@@ -100,6 +101,7 @@ func (f feed) Delete(obj any) error {
 	if err != nil {
 		return err
 	}
+	f.received.Add(1)
 	f.store.delete(it.id)
 	return nil
 }
@@ -115,6 +117,7 @@ func (f feed) Replace(objs []any, _ string) error {
 		}
 		items[i] = it
 	}
+	f.received.Add(uint64(len(items)))
 	f.store.replace(items)
 	f.synced.Store(true)
 	return nil

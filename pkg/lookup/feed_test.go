@@ -328,6 +328,9 @@ func TestStartFollowsTheAPIServer(t *testing.T) {
 			if _, source, err := l.Get(t.Context(), "ns", "app"); source != SourceLive || !apierrors.IsNotFound(err) {
 				t.Errorf("got error %v from %q for a deleted account, want not found from %q", err, source, SourceLive)
 			}
+			if got, want := l.Received(), uint64(len(metas)+4); got != want {
+				t.Errorf("got %d objects received, want %d: all once, and four changes", got, want)
+			}
 		})
 	}
 }

@@ -108,6 +108,7 @@ type Lookup struct {
 	expected expectations
 	reads    singleflight.Group
 	synced   atomic.Bool
+	received atomic.Uint64
 }
 
 // New returns a Lookup that knows nothing yet: until Start has listed the
@@ -138,6 +139,10 @@ func (l *Lookup) HasSynced() bool { return l.synced.Load() }
 
 // Counts returns how many objects of each kind the store holds.
 func (l *Lookup) Counts() Counts { return l.store.counts() }
+
+// Received returns how many objects the API server has sent so far, changes of
+// the same one included. Each leaves garbage behind.
+func (l *Lookup) Received() uint64 { return l.received.Load() }
 
 // Expect tells that the object is just being written, as an admission webhook
 // for it sees before the write is stored. The watch lags behind the write, so

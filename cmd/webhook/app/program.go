@@ -191,24 +191,39 @@ func (p *program) canServe(waited time.Duration) bool {
 	if err != nil || certificate == nil {
 		return false
 	}
-	return p.accounts.HasSynced() && p.namespaces.HasSynced() || waited >= syncPatience
+	return p.synced() || waited >= syncPatience
 }
 
+const (
+	// freeInterval is how often freeMemory looks whether there is something to
+	// give back.
+	freeInterval = 2 * time.Second
+	// freeAfter is how many objects leave garbage behind that is worth a
+	// collection, of some milliseconds: a few megabytes.
+	freeAfter = 10_000
+)
+
 // freeMemory gives back what the first lists of all objects took, once they
-// have come: of it, little is kept, and nothing so large comes again.
+// have come, and what many changes took later. Left to itself, the collector
+// waits until there is as much garbage as there is of everything else.
 func (p *program) freeMemory(ctx context.Context) error {
-	ticker := time.NewTicker(100 * time.Millisecond)
+	ticker := time.NewTicker(freeInterval)
 	defer ticker.Stop()
-	for !p.accounts.HasSynced() || !p.namespaces.HasSynced() {
+	for due := uint64(0); ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 		}
+		if received := p.accounts.Received() + p.namespaces.Received(); p.synced() && received >= due {
+			debug.FreeOSMemory()
+			due = received + freeAfter
+		}
 	}
-	debug.FreeOSMemory()
-	return nil
 }
+
+// synced says whether all accounts and namespaces have come once.
+func (p *program) synced() bool { return p.accounts.HasSynced() && p.namespaces.HasSynced() }
 
 func newLookups(config *rest.Config, o *options.Completed, recorder *metrics.Recorder, log logr.Logger) (accounts, namespaces *lookup.Lookup, err error) {
 	client, err := metadata.NewForConfig(config)
