@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lanyard-dev/lanyard/pkg/base64parts"
 	"github.com/lanyard-dev/lanyard/pkg/rawjson"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
@@ -62,6 +63,8 @@ type ObjectReader interface {
 type Response struct {
 	// Patch is a JSON Patch, nil for none.
 	Patch []byte
+	// PatchParts are those of the patch that are encoded already.
+	PatchParts []base64parts.Part
 	// Reason stands in the audit annotation "reason".
 	Reason reason.Reason
 	// Denial, where not nil, refuses the object.
@@ -238,7 +241,7 @@ func appendReview(buf []byte, uid string, r *Response) []byte {
 	}
 	if r.Patch != nil && r.Denial == nil {
 		buf = append(buf, `,"patchType":"JSONPatch","patch":"`...)
-		buf = appendBase64(buf, r.Patch)
+		buf = base64parts.Append(buf, r.Patch, r.PatchParts)
 		buf = append(buf, '"')
 	}
 	for i, warning := range r.Warnings {

@@ -1,15 +1,63 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package admission
+// Package base64parts encodes texts in base64 (RFC 4648, section 4) of which
+// long parts are the same again and again: those are encoded once.
+package base64parts
 
 import (
 	"encoding/base64"
 	"encoding/binary"
 )
 
-// pairs holds, for each 12 bits, the two characters that stand for them in
-// base64 (RFC 4648, section 4), as they lie in memory.
+// Constant is a part that stands in many texts. It does not change, and may be
+// used by many at a time.
+type Constant struct {
+	length int
+	// encoded has, for each number of bytes that go to the group of three before,
+	// the encoding of the whole groups after them.
+	encoded [3][]byte
+}
+
+// NewConstant encodes a part.
+func NewConstant(text []byte) *Constant {
+	c := &Constant{length: len(text)}
+	for skip := range c.encoded {
+		if whole := c.whole(skip); whole > 0 {
+			c.encoded[skip] = appendAll(nil, text[skip:skip+whole])
+		}
+	}
+	return c
+}
+
+// whole is the length of the whole groups after the first bytes.
+func (c *Constant) whole(skip int) int { return max(c.length-skip, 0) / 3 * 3 }
+
+// Part says that a constant stands at a place of a text.
+type Part struct {
+	At       int
+	Constant *Constant
+}
+
+// Append appends the encoding of the text. Each of the parts has to stand in the
+// text as it says; they are in the order of the text, and none overlaps another.
+func Append(dst, text []byte, parts []Part) []byte {
+	done := 0 // always whole groups
+	for _, p := range parts {
+		skip := (3 - p.At%3) % 3
+		encoded := p.Constant.encoded[skip]
+		if encoded == nil {
+			continue
+		}
+		dst = appendAll(dst, text[done:p.At+skip])
+		dst = append(dst, encoded...)
+		done = p.At + skip + p.Constant.whole(skip)
+	}
+	return appendAll(dst, text[done:])
+}
+
+// pairs holds, for each 12 bits, the two characters that stand for them, as they
+// lie in memory.
 var pairs = newPairs()
 
 func newPairs() *[1 << 12]uint16 {
@@ -21,9 +69,8 @@ func newPairs() *[1 << 12]uint16 {
 	return &pairs
 }
 
-// appendBase64 is base64.StdEncoding.AppendEncode, six bytes at a time: of the
-// work for a large answer, a third was this.
-func appendBase64(dst, src []byte) []byte {
+// appendAll is base64.StdEncoding.AppendEncode, six bytes at a time.
+func appendAll(dst, src []byte) []byte {
 	for len(src) >= 8 { // six of them are taken
 		word := binary.BigEndian.Uint64(src)
 		dst = binary.LittleEndian.AppendUint64(dst,

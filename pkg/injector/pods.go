@@ -140,7 +140,7 @@ func (p *Pods) inject(request *admission.Request, pod *mutate.Pod, selection *an
 	if refused != nil {
 		return admission.Response{}, refused
 	}
-	response := admission.Response{Patch: result.Patch, Reason: result.Reason}
+	response := admission.Response{Patch: result.Patch, PatchParts: result.PatchParts, Reason: result.Reason}
 	for i, finding := range result.Findings {
 		if i == maxFindings {
 			more := fmt.Sprintf("and %d more", len(result.Findings)-i)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/base64parts"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 	"github.com/lanyard-dev/lanyard/pkg/rawjson"
 )
@@ -40,6 +41,8 @@ type annotation struct{ key, value string }
 type elements struct {
 	each [][]byte
 	all  []byte
+	// constant is all, where that is long and in many patches.
+	constant *base64parts.Constant
 }
 
 func newElements(each ...[]byte) elements {
@@ -69,6 +72,7 @@ func NewAddition(injection *provider.Injection, keys *annotations.Keys) *Additio
 		}
 	}
 	a.environment = newElements(all...)
+	a.environment.constant = base64parts.NewConstant(a.environment.all)
 	a.annotations = []annotation{
 		{keys.Injected, strings.Join(names, ",")},
 		{keys.IdentityHash, injection.Hash},

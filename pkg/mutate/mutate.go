@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/base64parts"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
@@ -27,6 +28,8 @@ const (
 type Result struct {
 	// Patch is a JSON Patch, nil where nothing has to be added.
 	Patch []byte
+	// PatchParts are those of the patch that are the same in others.
+	PatchParts []base64parts.Part
 	// Reason sums the result up in one word.
 	Reason reason.Reason
 	// Providers names those that the patch gives to some container, sorted.
@@ -84,7 +87,7 @@ func Create(pod *Pod, selection *annotations.Pod, addition *Addition, room []byt
 		}
 	}
 	if len(plans) == 0 {
-		return m.result(nil, plans), nil
+		return m.result(patch{}, plans), nil
 	}
 	p := patch{buf: room[:0]}
 	p.annotations(pod, missing)
@@ -94,7 +97,7 @@ func Create(pod *Pod, selection *annotations.Pod, addition *Addition, room []byt
 	if err := m.apply(&p, plans); err != nil {
 		return Result{}, err
 	}
-	return m.result(p.bytes(), plans), nil
+	return m.result(p, plans), nil
 }
 
 // AddEphemeral works out what new ephemeral containers of a running pod have
@@ -121,7 +124,7 @@ func AddEphemeral(pod, old *Pod, selection *annotations.Pod, addition *Addition,
 	if err := m.apply(&p, plans); err != nil {
 		return Result{}, err
 	}
-	return m.result(p.bytes(), plans), nil
+	return m.result(p, plans), nil
 }
 
 // mutation is one pod on its way.
@@ -159,15 +162,15 @@ func (m *mutation) find(r reason.Reason, c *container, format string, args ...an
 
 // result sums up. A container's finding speaks for the pod only where no
 // container has an identity.
-func (m *mutation) result(patch []byte, plans []plan) Result {
-	r := Result{Patch: patch, Findings: m.findings}
+func (m *mutation) result(p patch, plans []plan) Result {
+	r := Result{Patch: p.bytes(), PatchParts: p.parts, Findings: m.findings}
 	for i := range m.injection.Providers {
 		if m.added&(1<<i) != 0 {
 			r.Providers = append(r.Providers, m.injection.Providers[i].Name)
 		}
 	}
 	switch {
-	case patch != nil:
+	case r.Patch != nil:
 		r.Reason = reason.Injected
 	case len(plans) > 0:
 		r.Reason = reason.AlreadyInjected

@@ -9,12 +9,14 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lanyard-dev/lanyard/pkg/base64parts"
 	"github.com/lanyard-dev/lanyard/pkg/rawjson"
 )
 
 // patch is a JSON Patch as it is written.
 type patch struct {
-	buf []byte
+	buf   []byte
+	parts []base64parts.Part
 }
 
 // bytes gives the patch, nil where it has no operation.
@@ -70,6 +72,9 @@ func (p *patch) grow(path []byte, l list, add elements) {
 	if l.count > 0 {
 		p.buf = append(append(p.buf, l.elements...), ',')
 	}
+	if add.constant != nil {
+		p.parts = append(p.parts, base64parts.Part{At: len(p.buf), Constant: add.constant})
+	}
 	p.buf = append(p.buf, add.all...)
 	p.buf = append(p.buf, ']')
 	p.end()
@@ -114,6 +119,7 @@ func (p *patch) annotations(pod *Pod, add []annotation) {
 func (m *mutation) apply(p *patch, plans []plan) error {
 	mount := m.mountElements(m.tokens)
 	p.buf = slices.Grow(p.buf, len(plans)*(len(m.environment.all)+len(mount.all)+4*opOverhead)+len(m.environment.all))
+	p.parts = make([]base64parts.Part, 0, len(plans))
 	path := make([]byte, 0, 64)
 	for i := range plans {
 		plan := &plans[i]
