@@ -19,6 +19,8 @@ const compactDepth = 64
 //
 // Most of a review is passed over, and this is most of what that costs: so it is
 // one loop.
+//
+//nolint:gocognit // taken apart, it would be calls in the hottest place that there is
 func compactEnd(data []byte, i int) int {
 	var objects uint64 // a bit for each level, set for an object
 	for depth := 0; ; {
