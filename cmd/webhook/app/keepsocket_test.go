@@ -242,12 +242,13 @@ func TestKeepSocketEndsAtOnceOnSIGTERM(t *testing.T) {
 }
 
 func TestKeepSocketSaysWhatIsWrong(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing", "socket")
 	for name, test := range map[string]struct {
 		args []string
 		want string
 	}{
 		"no path":                    {nil, "--socket: got none, want the path of a unix socket"},
-		"a folder that is not there": {[]string{"--socket=/nonexistent/socket"}, "listen on /nonexistent/socket: "},
+		"a folder that is not there": {[]string{"--socket=" + missing}, "listen on " + missing + ": "},
 		"an argument":                {[]string{"/run/socket"}, `unknown command "/run/socket"`},
 	} {
 		t.Run(name, func(t *testing.T) {
