@@ -3,10 +3,7 @@
 
 package rawjson
 
-import (
-	"encoding/binary"
-	"math/bits"
-)
+import "math/bits"
 
 // compactDepth is how deep compactEnd looks into a value: a bit of a word for
 // each level.
@@ -40,47 +37,51 @@ func compactEnd(data []byte, i int) int {
 		case '"':
 			i = compactString(data, i+1)
 		case '{', '[':
+			i++
+			// What closes them stands two behind.
+			if i < len(data) && data[i] == c+2 {
+				i++
+				break
+			}
 			if depth++; depth > compactDepth {
 				return 0
 			}
-			// The two differ in this bit alone, and stand two before what closes
-			// them.
+			// The two differ in this bit alone.
 			objects = objects<<1 | uint64(c>>5&1)
-			if i++; i < len(data) && data[i] != c+2 {
-				continue
-			}
+			continue
 		default:
 			i = compactScalar(data, i)
 		}
 		if i == 0 {
 			return 0
 		}
-		for ; ; i++ {
-			if depth == 0 {
-				return i
-			}
+		for depth > 0 {
 			if i >= len(data) {
 				return 0
 			}
-			if data[i] == ',' {
+			c := data[i]
+			i++
+			if c == ',' {
 				break
 			}
-			if data[i] != ']'+byte(objects&1)<<5 {
+			if c != ']'+byte(objects&1)<<5 {
 				return 0
 			}
 			depth--
 			objects >>= 1
 		}
-		i++
+		if depth == 0 {
+			return i
+		}
 	}
 }
 
 // compactString gives the place after the string whose first character is at
-// data[i], or 0. It is plainLength, but for that it passes over everything that
-// may stand in a string.
+// data[i], or 0. It is plainEnd, but for that it passes over everything that may
+// stand in a string.
 func compactString(data []byte, i int) int {
-	for len(data)-i >= 8 {
-		hits := stringHits(binary.LittleEndian.Uint64(data[i:]))
+	for i >= 0 && i < len(data)-7 {
+		hits := stringHits(wordAt(data, i))
 		if hits == 0 {
 			i += 8
 			continue
@@ -95,6 +96,11 @@ func compactString(data []byte, i int) int {
 		}
 		i += n
 	}
+	return lastString(data, i)
+}
+
+// lastString is compactString for the last few bytes.
+func lastString(data []byte, i int) int {
 	for i < len(data) {
 		switch c := data[i]; {
 		case c == '"':
@@ -117,15 +123,14 @@ func compactString(data []byte, i int) int {
 // compactScalar gives the place after the literal or the whole number at
 // data[i], or 0.
 func compactScalar(data []byte, i int) int {
-	for _, word := range [...]string{"true", "false", "null"} {
-		if data[i] == word[0] {
-			if len(data)-i < len(word) || string(data[i:i+len(word)]) != word {
-				return 0
-			}
-			return i + len(word)
-		}
-	}
-	if data[i] == '-' {
+	switch data[i] {
+	case 't':
+		return compactLiteral(data, i, "true")
+	case 'f':
+		return compactLiteral(data, i, "false")
+	case 'n':
+		return compactLiteral(data, i, "null")
+	case '-':
 		i++
 	}
 	first := i
@@ -139,4 +144,11 @@ func compactScalar(data []byte, i int) int {
 		return 0
 	}
 	return i
+}
+
+func compactLiteral(data []byte, i int, word string) int {
+	if len(data)-i < len(word) || string(data[i:i+len(word)]) != word {
+		return 0
+	}
+	return i + len(word)
 }

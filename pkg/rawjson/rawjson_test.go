@@ -28,6 +28,7 @@ var texts = []string{
 	``, ` `, `null`, `nul`, `true`, `truex`, `false`, `0`, `-0`, `01`, `-`, `1.`, `1.5`, `.5`, `1e9`, `1E+9`, `1e`, `1e+`, `-12.50e-3`,
 	`""`, `"a`, `"a\nb"`, `"\q"`, `"\u12"`, `"\u12g4"`, `"\ud83d\ude00"`, `"\ud83d"`, "\"\x01\"", "\"\xff\"", "\"\t", `"é"`, `"\`,
 	`[]`, `[1]`, `[1,]`, `[,1]`, `[1 2]`, `[`, `]`, `[1`, `[[[]]]`, `{}`, `{"a":1}`, `{"a":1,}`, `{"a"}`, `{"a":}`, `{a:1}`, `{1:1}`, `{"a":1 "b":2}`, `{"a":1`, `{"a":{"b":[null,true,"x"]}}`,
+	`[}`, `{]`, `[1}`, `{"a":1]`, `{"a":[1}]`, `[{"a":1]}`, `[[]}`, `{"a":{}]`,
 	` { "a" : [ 1 , 2 ] } `, `{} {}`, `null null`, `{"":{}}`, `{null:1}`,
 }
 
@@ -47,6 +48,18 @@ func TestScannerBoundsNesting(t *testing.T) {
 		text := []byte(strings.Repeat("[", depth) + strings.Repeat("]", depth))
 		if got, want := skip(text) == nil, json.Valid(text); got != want {
 			t.Errorf("%s: accepted %t, encoding/json %t", name, got, want)
+		}
+	}
+}
+
+func TestScannerKnowsWhatIsOpenHoweverDeepItIs(t *testing.T) {
+	t.Parallel()
+	for depth := range 130 {
+		within := strings.Repeat("[", depth) + strings.Repeat("]", depth)
+		for _, text := range []string{`{"a":` + within + `}`, `{"a":` + within + `]`, `[` + within + `]`, `[` + within + `}`} {
+			if got, want := skip([]byte(text)) == nil, json.Valid([]byte(text)); got != want {
+				t.Errorf("%s: accepted %t, encoding/json %t", text, got, want)
+			}
 		}
 	}
 }
@@ -163,7 +176,7 @@ func TestScannerSaysWhatItGotAndWanted(t *testing.T) {
 }
 
 func FuzzAppendString(f *testing.F) {
-	for _, text := range []string{"", "plain", "quote\" and \\", "\n\r\t\x00\x1f", "é\u2028", "bad \xff utf-8", "<&>"} {
+	for _, text := range []string{"", "plain", "quote\" and \\", "\n\r\t\b\f\x00\x1f", "é\u2028", "bad \xff utf-8", "<&>"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
