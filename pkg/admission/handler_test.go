@@ -536,7 +536,14 @@ func TestReviewsWaitForTheirTurnAndAreRefusedWhenItDoesNotCome(t *testing.T) {
 	if !strings.Contains(answer, `"allowed":false`) || !strings.Contains(answer, "overloaded") || !strings.Contains(answer, `"retryAfterSeconds":1`) {
 		t.Errorf("got %s, want a refusal that is worth a second try", answer)
 	}
+	answered.Go(func() {
+		if _, answer := f.post(t, third); !strings.Contains(answer, `"allowed":true`) {
+			t.Errorf("got %s for the review that waited, want it allowed", answer)
+		}
+	})
+	time.Sleep(50 * time.Millisecond) // it waits, or would have been refused
 	close(leave)
+	<-entered
 	answered.Wait()
 }
 

@@ -78,5 +78,13 @@ func appendAll(dst, src []byte) []byte {
 				uint64(pairs[word>>28&0xfff])<<32|uint64(pairs[word>>16&0xfff])<<48)
 		src = src[6:]
 	}
+	for len(src) >= 3 {
+		group := uint(src[0])<<16 | uint(src[1])<<8 | uint(src[2])
+		dst = binary.LittleEndian.AppendUint32(dst, uint32(pairs[group>>12])|uint32(pairs[group&0xfff])<<16)
+		src = src[3:]
+	}
+	if len(src) == 0 {
+		return dst
+	}
 	return base64.StdEncoding.AppendEncode(dst, src)
 }

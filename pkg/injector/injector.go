@@ -96,16 +96,17 @@ func (c *Cluster) checkPolicy(ctx context.Context, namespace, name string, ident
 func (c *Cluster) account(ctx context.Context, namespace, name string) (lookup.Object, *refusal) {
 	object, _, err := c.ServiceAccounts.Get(ctx, namespace, name)
 	switch {
+	case err == nil && object.TooLarge == 0:
+		return object, nil
 	case apierrors.IsNotFound(err):
 		return object, &refusal{reason.ServiceAccountNotFound, http.StatusForbidden, err}
 	case err != nil:
 		return object, lookupFailed(err)
-	case object.TooLarge > 0:
+	default:
 		return object, invalid("serviceaccount", namespace+"/"+name, field.ErrorList{field.Invalid(
 			field.NewPath("metadata", "annotations"), fmt.Sprintf("%d bytes under %s", object.TooLarge, c.Keys.Prefix),
 			"is more than all of Lanyard's annotations together can have")})
 	}
-	return object, nil
 }
 
 // lookupFailed refuses for a fault that is not the user's, and passes.

@@ -20,6 +20,8 @@ import (
 type Addition struct {
 	keys        *annotations.Keys
 	injection   *provider.Injection
+	names       []string        // the providers'
+	cleanPath   map[bool]string // the mount path, by whether the pod runs on Windows
 	annotations []annotation
 	// groups are all providers' variables in their order: of each provider the
 	// credentials, then its settings.
@@ -29,6 +31,11 @@ type Addition struct {
 	environment elements
 	// volume and mount are those with the volume's usual name.
 	volume, mount elements
+	// annotated begins the patch of a pod that has none of the annotations, by
+	// whether it has others.
+	annotated map[bool]elements
+	// known are the variables that the providers have something to say about.
+	known map[string]struct{}
 
 	credentialFieldPath string
 }
@@ -49,6 +56,12 @@ func newElements(each ...[]byte) elements {
 	return elements{each: each, all: bytes.Join(each, []byte(","))}
 }
 
+// prepared is for elements that will be in many patches.
+func (e elements) prepared() elements {
+	e.constant = base64parts.NewConstant(e.all)
+	return e
+}
+
 // NewAddition makes an injection ready. keys are those of the annotations that
 // it writes.
 func NewAddition(injection *provider.Injection, keys *annotations.Keys) *Addition {
@@ -56,12 +69,16 @@ func NewAddition(injection *provider.Injection, keys *annotations.Keys) *Additio
 		keys: keys, injection: injection,
 		// The downward API's name of the annotation.
 		credentialFieldPath: "metadata.annotations['" + keys.GCPCredentials + "']",
+		cleanPath:           map[bool]string{},
+		annotated:           map[bool]elements{},
 	}
-	names := make([]string, len(injection.Providers))
+	for _, windows := range []bool{false, true} {
+		a.cleanPath[windows] = clean(injection.MountPath, windows)
+	}
 	credentials := ""
 	var all [][]byte
-	for i, p := range injection.Providers {
-		names[i] = p.Name
+	for _, p := range injection.Providers {
+		a.names = append(a.names, p.Name)
 		if p.CredentialFile.Path != "" {
 			credentials = p.CredentialFile.Content
 		}
@@ -71,17 +88,38 @@ func NewAddition(injection *provider.Injection, keys *annotations.Keys) *Additio
 			all = append(all, g.each...)
 		}
 	}
-	a.environment = newElements(all...)
-	a.environment.constant = base64parts.NewConstant(a.environment.all)
+	a.environment = newElements(all...).prepared()
 	a.annotations = []annotation{
-		{keys.Injected, strings.Join(names, ",")},
+		{keys.Injected, strings.Join(a.names, ",")},
 		{keys.IdentityHash, injection.Hash},
 	}
 	if credentials != "" {
 		a.annotations = append(a.annotations, annotation{keys.GCPCredentials, credentials})
 	}
-	a.volume, a.mount = newElements(a.encodedVolume(VolumeName)), newElements(a.encodedMount(VolumeName))
+	a.volume = newElements(a.encodedVolume(VolumeName)).prepared()
+	a.mount = newElements(a.encodedMount(VolumeName)).prepared()
+	for _, others := range []bool{false, true} {
+		var p patch
+		p.annotations(&Pod{hasMetadata: true, hasAnnotations: others}, a.annotations)
+		a.annotated[others] = newElements(p.buf).prepared()
+	}
+	a.known = known(injection)
 	return a
+}
+
+func known(injection *provider.Injection) map[string]struct{} {
+	names := map[string]struct{}{}
+	for _, p := range injection.Providers {
+		for _, variables := range append([][]provider.Variable{p.Credentials}, p.Settings...) {
+			for _, v := range variables {
+				names[v.Name] = struct{}{}
+			}
+		}
+		for _, name := range p.Shadowing {
+			names[name] = struct{}{}
+		}
+	}
+	return names
 }
 
 // newGroup encodes variables that are added together or not at all.

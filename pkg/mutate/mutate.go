@@ -79,18 +79,19 @@ func Create(pod *Pod, selection *annotations.Pod, addition *Addition, room []byt
 		return Result{}, err
 	}
 	m.findUnknownNames()
-	plans := make([]plan, 0, len(pod.containers))
+	plans := pod.plans[:0]
 	for i := range pod.containers {
 		// The apiserver refuses ephemeral containers in a new pod.
 		if pod.containers[i].field != ephemeralContainers {
 			plans = m.append(plans, &pod.containers[i])
 		}
 	}
+	pod.plans = plans
 	if len(plans) == 0 {
 		return m.result(patch{}, plans), nil
 	}
-	p := patch{buf: room[:0]}
-	p.annotations(pod, missing)
+	p := patch{buf: room[:0], parts: make([]base64parts.Part, 0, 2+2*len(plans))}
+	m.annotate(&p, missing)
 	if !exists {
 		p.grow([]byte("/spec/volumes"), pod.volumes, m.volumeElements(name))
 	}
@@ -146,7 +147,7 @@ type plan struct {
 }
 
 func newMutation(pod *Pod, selection *annotations.Pod, addition *Addition) mutation {
-	return mutation{Addition: addition, pod: pod, selection: selection, mountPath: clean(addition.injection.MountPath, pod.Windows)}
+	return mutation{Addition: addition, pod: pod, selection: selection, mountPath: addition.cleanPath[pod.Windows]}
 }
 
 func (m *mutation) selects(c *container) bool {
@@ -163,12 +164,7 @@ func (m *mutation) find(r reason.Reason, c *container, format string, args ...an
 // result sums up. A container's finding speaks for the pod only where no
 // container has an identity.
 func (m *mutation) result(p patch, plans []plan) Result {
-	r := Result{Patch: p.bytes(), PatchParts: p.parts, Findings: m.findings}
-	for i := range m.injection.Providers {
-		if m.added&(1<<i) != 0 {
-			r.Providers = append(r.Providers, m.injection.Providers[i].Name)
-		}
-	}
+	r := Result{Patch: p.bytes(), PatchParts: p.parts, Findings: m.findings, Providers: m.providersOf(m.added)}
 	switch {
 	case r.Patch != nil:
 		r.Reason = reason.Injected
@@ -181,6 +177,22 @@ func (m *mutation) result(p patch, plans []plan) Result {
 	}
 	return r
 }
+
+// providersOf names the providers, a bit for each.
+func (m *mutation) providersOf(added uint) []string {
+	if added == m.allProviders() {
+		return m.names
+	}
+	var names []string
+	for i, name := range m.names {
+		if added&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (m *mutation) allProviders() uint { return 1<<len(m.names) - 1 }
 
 // chooseVolume gives the name of the token volume and whether the pod has it.
 func (m *mutation) chooseVolume() (name string, exists bool, err error) {
@@ -276,19 +288,7 @@ func (m *mutation) append(plans []plan, c *container) []plan {
 		m.find(reason.ContainerNotSelected, c, "the pod's annotations leave it out")
 		return plans
 	}
-	takesPart := false
-	var groups, added uint // a bit for each
-	first := 0             // the provider's first group
-	for i := range m.injection.Providers {
-		p := &m.injection.Providers[i]
-		add, ok := m.missingGroups(c, p, first)
-		takesPart = takesPart || ok
-		if add != 0 {
-			added |= 1 << i
-		}
-		groups |= add
-		first += 1 + len(p.Settings)
-	}
+	groups, added, takesPart := m.missing(c)
 	if !takesPart {
 		return plans
 	}
@@ -301,9 +301,41 @@ func (m *mutation) append(plans []plan, c *container) []plan {
 	return append(plans, plan{container: c, mount: !mounted, environment: m.environmentOf(groups)})
 }
 
+// missing gives the groups that the container lacks and the providers of which
+// it lacks any, a bit for each, and whether the container takes part.
+func (m *mutation) missing(c *container) (groups, added uint, takesPart bool) {
+	if !m.setsAnyKnown(c) {
+		return m.allGroups(), m.allProviders(), len(m.names) > 0
+	}
+	first := 0 // the provider's first group
+	for i := range m.injection.Providers {
+		p := &m.injection.Providers[i]
+		add, ok := m.missingGroups(c, p, first)
+		takesPart = takesPart || ok
+		if add != 0 {
+			added |= 1 << i
+		}
+		groups |= add
+		first += 1 + len(p.Settings)
+	}
+	return groups, added, takesPart
+}
+
+func (m *mutation) allGroups() uint { return 1<<len(m.groups) - 1 }
+
+// setsAnyKnown is false for most containers: nothing that they set matters.
+func (m *mutation) setsAnyKnown(c *container) bool {
+	for i := c.vars.from; i < c.vars.to; i++ {
+		if _, known := m.known[string(m.pod.vars[i].name)]; known {
+			return true
+		}
+	}
+	return false
+}
+
 // environmentOf gives the variables of groups, a bit for each.
 func (m *mutation) environmentOf(groups uint) elements {
-	if groups == 1<<len(m.groups)-1 {
+	if groups == m.allGroups() {
 		return m.environment
 	}
 	var each [][]byte

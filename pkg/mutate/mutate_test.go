@@ -174,6 +174,8 @@ func TestAPatchMakesWhatIsMissing(t *testing.T) {
 		"all is empty": {`{"metadata":{"annotations":{}},"spec":{"volumes":[],"containers":[{"env":[],"volumeMounts":[]}]}}`,
 			[]string{"/metadata/annotations/lanyard.dev~1injected", "/metadata/annotations/lanyard.dev~1identity-hash",
 				"/spec/volumes/-", "/spec/containers/0/volumeMounts/-", "/spec/containers/0/env"}},
+		"one of the annotations is there": {`{"metadata":{"annotations":{"lanyard.dev/injected":"aws"}},"spec":{"containers":[{}]}}`,
+			[]string{"/metadata/annotations/lanyard.dev~1identity-hash", "/spec/volumes", "/spec/containers/0/volumeMounts", "/spec/containers/0/env"}},
 		"the init containers are absent": {`{"metadata":{"annotations":{}},"spec":{"initContainers":null,"containers":[{"name":"a"},{"name":"b"}]}}`,
 			[]string{"/metadata/annotations/lanyard.dev~1injected", "/metadata/annotations/lanyard.dev~1identity-hash", "/spec/volumes",
 				"/spec/containers/0/volumeMounts", "/spec/containers/0/env", "/spec/containers/1/volumeMounts", "/spec/containers/1/env"}},

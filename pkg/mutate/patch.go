@@ -62,7 +62,11 @@ func (p *patch) grow(path []byte, l list, add elements) {
 	if l.present && oneByOne < whole {
 		for _, element := range add.each {
 			p.begin(path, "/-")
-			p.buf = append(p.buf, element...)
+			if n == 1 {
+				p.append(add)
+			} else {
+				p.buf = append(p.buf, element...)
+			}
 			p.end()
 		}
 		return
@@ -72,12 +76,26 @@ func (p *patch) grow(path []byte, l list, add elements) {
 	if l.count > 0 {
 		p.buf = append(append(p.buf, l.elements...), ',')
 	}
+	p.append(add)
+	p.buf = append(p.buf, ']')
+	p.end()
+}
+
+// append writes all elements.
+func (p *patch) append(add elements) {
 	if add.constant != nil {
 		p.parts = append(p.parts, base64parts.Part{At: len(p.buf), Constant: add.constant})
 	}
 	p.buf = append(p.buf, add.all...)
-	p.buf = append(p.buf, ']')
-	p.end()
+}
+
+// annotate begins the patch with the annotations that the pod lacks.
+func (m *mutation) annotate(p *patch, missing []annotation) {
+	if m.pod.hasMetadata && len(missing) == len(m.annotations) {
+		p.append(m.annotated[m.pod.hasAnnotations])
+		return
+	}
+	p.annotations(m.pod, missing)
 }
 
 // annotations adds annotations to the pod.
@@ -119,7 +137,6 @@ func (p *patch) annotations(pod *Pod, add []annotation) {
 func (m *mutation) apply(p *patch, plans []plan) error {
 	mount := m.mountElements(m.tokens)
 	p.buf = slices.Grow(p.buf, len(plans)*(len(m.environment.all)+len(mount.all)+4*opOverhead)+len(m.environment.all))
-	p.parts = make([]base64parts.Part, 0, len(plans))
 	path := make([]byte, 0, 64)
 	for i := range plans {
 		plan := &plans[i]

@@ -64,6 +64,8 @@ type Pod struct {
 	detailed   bool // vars and places are read
 	vars       []envVar
 	places     []place
+
+	plans []plan // of Create, for their memory
 }
 
 // Name is the pod's name, or the start of a name that is yet to be made, for
@@ -141,7 +143,7 @@ func (p *Pod) Read(s *rawjson.Scanner, keys *annotations.Keys) error {
 	if s.Kind() != rawjson.Object {
 		return fmt.Errorf("pod: got %s, want object", s.Kind())
 	}
-	*p = Pod{text: *s, containers: p.containers[:0], vars: p.vars[:0], places: p.places[:0]}
+	*p = Pod{text: *s, containers: p.containers[:0], vars: p.vars[:0], places: p.places[:0], plans: p.plans[:0]}
 	r := reader{Scanner: s, keys: keys, pod: p}
 	err := r.Object(func(key []byte) error {
 		switch string(key) {
@@ -446,6 +448,11 @@ func (r *reader) listAt(at rawjson.Mark, element func(index int) error) (list, e
 func (r *reader) envVar(int) error {
 	r.pod.vars = append(r.pod.vars, envVar{})
 	v := &r.pod.vars[len(r.pod.vars)-1]
+	start := r.Mark()
+	if r.usualEnvVar(v) {
+		return nil
+	}
+	r.Return(start)
 	return r.Object(func(key []byte) error {
 		switch string(key) {
 		case "name":
@@ -462,6 +469,11 @@ func (r *reader) envVar(int) error {
 func (r *reader) mount(int) error {
 	r.pod.places = append(r.pod.places, place{volume: []byte{}})
 	p := &r.pod.places[len(r.pod.places)-1]
+	start := r.Mark()
+	if r.usualMount(p) {
+		return nil
+	}
+	r.Return(start)
 	return r.Object(func(key []byte) error {
 		switch string(key) {
 		case "name":
@@ -475,6 +487,28 @@ func (r *reader) mount(int) error {
 		}
 		return nil
 	})
+}
+
+// usualEnvVar reads a variable that is written as an apiserver writes most, and
+// so does usualMount: without a walk through the members. Where they give false
+// the scanner is anywhere.
+func (r *reader) usualEnvVar(v *envVar) bool {
+	if !r.Consume(`{"name":`) || r.raw(&v.name) != nil {
+		return false
+	}
+	if r.Consume(`,"value":`) {
+		return r.raw(&v.value) == nil && r.Consume(`}`)
+	}
+	v.derived = r.Consume(`,"valueFrom":`) && r.Kind() == rawjson.Object
+	return v.derived && r.Skip() == nil && r.Consume(`}`)
+}
+
+func (r *reader) usualMount(p *place) bool {
+	if !r.Consume(`{"name":`) || r.raw(&p.volume) != nil {
+		return false
+	}
+	r.Consume(`,"readOnly":true`)
+	return r.Consume(`,"mountPath":`) && r.raw(&p.path) == nil && r.Consume(`}`)
 }
 
 func (r *reader) device(int) error {
