@@ -32,6 +32,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/injector"
 	"github.com/lanyard-dev/lanyard/pkg/lookup"
 	"github.com/lanyard-dev/lanyard/pkg/metrics"
+	"github.com/lanyard-dev/lanyard/pkg/onewrite"
 	"github.com/lanyard-dev/lanyard/pkg/socketstore"
 )
 
@@ -167,6 +168,7 @@ func (p *program) serveReviews(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	listener = onewrite.Use(p.reviews, listener)
 	begun := time.Now()
 	return serveOnce(ctx, p.reviews, listener, func() bool { return p.canServe(time.Since(begun)) }, &p.serving)
 }
