@@ -211,16 +211,25 @@ const (
 func (p *program) freeMemory(ctx context.Context) error {
 	ticker := time.NewTicker(freeInterval)
 	defer ticker.Stop()
-	for due := uint64(0); ; {
+	due, again := uint64(0), false
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 		}
-		if received := p.accounts.Received() + p.namespaces.Received(); p.synced() && received >= due {
-			debug.FreeOSMemory()
+		if !p.synced() {
+			continue
+		}
+		received := p.accounts.Received() + p.namespaces.Received()
+		if received < due && !again {
+			continue
+		}
+		// What was received last may be let go only now: it takes a second time.
+		if again = received >= due; again {
 			due = received + freeAfter
 		}
+		debug.FreeOSMemory()
 	}
 }
 
