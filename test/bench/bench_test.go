@@ -59,7 +59,7 @@ func TestARatioComparesWhatRanInTheSameRound(t *testing.T) {
 	}
 	var result loadResult
 	result.summarize(trials)
-	got, found := result.ratio(caseThree, 20)
+	got, found := result.ratio(loadPairs[threeClouds], 20)
 	want := loadRatio{caseThree, caseThreeFloor, 20, targetConnections, 1.1, 1.1, 1.3}
 	if !found {
 		t.Fatal("got no ratio")
@@ -67,8 +67,8 @@ func TestARatioComparesWhatRanInTheSameRound(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("ratio (-want +got):\n%s", diff)
 	}
-	if got, want := len(result.Rows), 2*len(result.Ratios); got != want {
-		t.Errorf("got %d rows, want %d: a floor and a case of Lanyard for each ratio", got, want)
+	if got, want := len(result.Rows), 2*len(loadPairs)*len(loadContainers)*len(loadConnections); got != want {
+		t.Errorf("got %d rows, want %d: a floor and a case of Lanyard for each pair", got, want)
 	}
 	for _, c := range result.checks() {
 		if want := c.limit > 1.1; c.met() != want {

@@ -20,7 +20,8 @@ const (
 	plotRight    = 110 // for the figures after the longest bar
 )
 
-// plot draws the CPU a review of each case beside its floor's, as SVG.
+// plot draws the CPU a review of each case beside its floor's, as SVG: Lanyard in
+// colour with its ratio, a floor in grey.
 func plot(r *loadResult) string {
 	var longest float64
 	rows := map[loadKey]loadRow{}
@@ -40,7 +41,11 @@ func plot(r *loadResult) string {
 			p := loadPairs[account]
 			for _, name := range []string{p.floor, p.lanyard} {
 				row := rows[loadKey{name, containers, targetConnections}]
-				bar(&bars, r, row, y, row.CPU*scale)
+				colour, figure := "#afb8c1", fmt.Sprintf("%.0f", row.CPU)
+				if ratio, found := r.ratio(p, containers); found && name == p.lanyard {
+					colour, figure = "#0969da", fmt.Sprintf("%.0f (%.2f×)", row.CPU, ratio.Ratio)
+				}
+				bar(&bars, row, y, row.CPU*scale, colour, figure)
 				y += plotBar + plotGap
 			}
 			y += plotPairGap - plotGap
@@ -56,12 +61,8 @@ func plot(r *loadResult) string {
 `, plotWidth, height, plotWidth-24, targetConnections, bars.String())
 }
 
-// bar draws one case: Lanyard in colour with its ratio, a floor in grey.
-func bar(w *strings.Builder, r *loadResult, row loadRow, y int, length float64) {
-	colour, figure := "#afb8c1", fmt.Sprintf("%.0f", row.CPU)
-	if ratio, found := r.ratio(row.Case, row.Containers); found {
-		colour, figure = "#0969da", fmt.Sprintf("%.0f (%.2f×)", row.CPU, ratio.Ratio)
-	}
+// bar draws one case, with a figure behind it.
+func bar(w *strings.Builder, row loadRow, y int, length float64, colour, figure string) {
 	text := y + plotBar - 6
 	fmt.Fprintf(w, "  <text x=\"%d\" y=\"%d\" text-anchor=\"end\" font-size=\"13\">%s</text>\n", plotLabels-10, text, row.Case)
 	fmt.Fprintf(w, "  <rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"2\" fill=\"%s\"/>\n", plotLabels, y, length, plotBar, colour)

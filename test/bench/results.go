@@ -116,16 +116,20 @@ func (r *loadResult) summarize(trials map[loadKey][]trial) {
 				r.Rows = append(r.Rows,
 					loadRow{p.floor, containers, connections, len(floor), medianTrial(floor)},
 					loadRow{p.lanyard, containers, connections, len(lanyard), medianTrial(lanyard)})
-				var ratios []float64
-				for i := range lanyard {
-					ratios = append(ratios, lanyard[i].CPU/floor[i].CPU)
-				}
-				r.Ratios = append(r.Ratios, loadRatio{
-					p.lanyard, p.floor, containers, connections, median(ratios), quantile(ratios, 0), quantile(ratios, 1),
-				})
+				r.Ratios = append(r.Ratios, ratioOf(trials, p, containers, connections))
 			}
+			r.Ratios = append(r.Ratios, ratioOf(trials, pair{caseAWS, caseBare}, containers, connections))
 		}
 	}
+}
+
+func ratioOf(trials map[loadKey][]trial, p pair, containers, connections int) loadRatio {
+	var ratios []float64
+	floor := trials[loadKey{p.floor, containers, connections}]
+	for i, lanyard := range trials[loadKey{p.lanyard, containers, connections}] {
+		ratios = append(ratios, lanyard.CPU/floor[i].CPU)
+	}
+	return loadRatio{p.lanyard, p.floor, containers, connections, median(ratios), quantile(ratios, 0), quantile(ratios, 1)}
 }
 
 func medianTrial(trials []trial) trial {
@@ -145,9 +149,9 @@ func medianTrial(trials []trial) trial {
 }
 
 // ratio gives the ratio at the targets' number of connections.
-func (r *loadResult) ratio(name string, containers int) (loadRatio, bool) {
+func (r *loadResult) ratio(p pair, containers int) (loadRatio, bool) {
 	for _, ratio := range r.Ratios {
-		if ratio.Case == name && ratio.Containers == containers && ratio.Connections == targetConnections {
+		if ratio.Case == p.lanyard && ratio.Floor == p.floor && ratio.Containers == containers && ratio.Connections == targetConnections {
 			return ratio, true
 		}
 	}
