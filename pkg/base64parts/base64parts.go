@@ -8,30 +8,37 @@ package base64parts
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"sync"
 )
 
-// Constant is a part that stands in many texts. It does not change, and may be
-// used by many at a time.
+// Constant is a part that stands in many texts. It may be used by many at a time.
 type Constant struct {
-	length int
-	// encoded has, for each number of bytes that go to the group of three before,
-	// the encoding of the whole groups after them.
-	encoded [3][]byte
+	text []byte
+	// encodings has, for each number of bytes that go to the group of three
+	// before, the whole groups after them. Many parts only ever stand at places of
+	// one kind, so each is made when it is first needed.
+	encodings [3]struct {
+		once sync.Once
+		text []byte
+	}
 }
 
-// NewConstant encodes a part.
-func NewConstant(text []byte) *Constant {
-	c := &Constant{length: len(text)}
-	for skip := range c.encoded {
+// NewConstant takes a part, which must not change any more.
+func NewConstant(text []byte) *Constant { return &Constant{text: text} }
+
+// encoded gives the encoding of the whole groups after the first bytes.
+func (c *Constant) encoded(skip int) []byte {
+	e := &c.encodings[skip]
+	e.once.Do(func() {
 		if whole := c.whole(skip); whole > 0 {
-			c.encoded[skip] = appendAll(nil, text[skip:skip+whole])
+			e.text = appendAll(make([]byte, 0, base64.StdEncoding.EncodedLen(whole)), c.text[skip:skip+whole])
 		}
-	}
-	return c
+	})
+	return e.text
 }
 
 // whole is the length of the whole groups after the first bytes.
-func (c *Constant) whole(skip int) int { return max(c.length-skip, 0) / 3 * 3 }
+func (c *Constant) whole(skip int) int { return max(len(c.text)-skip, 0) / 3 * 3 }
 
 // Part says that a constant stands at a place of a text.
 type Part struct {
@@ -45,7 +52,7 @@ func Append(dst, text []byte, parts []Part) []byte {
 	done := 0 // always whole groups
 	for _, p := range parts {
 		skip := (3 - p.At%3) % 3
-		encoded := p.Constant.encoded[skip]
+		encoded := p.Constant.encoded(skip)
 		if encoded == nil {
 			continue
 		}

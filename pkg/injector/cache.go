@@ -11,8 +11,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 )
 
-// maxCached bounds the cache's memory, of some kilobytes each.
-const maxCached = 1024
+// maxCached bounds the cache's memory: a value for three clouds takes some 15 kB.
+const maxCached = 512
 
 // cache keeps what was made of the annotations of the accounts that pods are
 // created for: most pods are one of many. The zero value is ready to use.

@@ -32,7 +32,8 @@ type Result struct {
 	PatchParts []base64parts.Part
 	// Reason sums the result up in one word.
 	Reason reason.Reason
-	// Providers names those that the patch gives to some container, sorted.
+	// Providers names those that the patch gives to some container, sorted. The
+	// list may be one that others have too.
 	Providers []string
 	// Findings are what somebody should know, in the containers' order.
 	Findings []Finding
