@@ -36,6 +36,21 @@ func (it *item) DeepCopyObject() runtime.Object {
 	return &out
 }
 
+// clone copies an item into memory of its own. What came in a long list lies
+// between what was needed to decode the list, a little in each page of memory,
+// and would keep all of those pages.
+func (it *item) clone() *item {
+	out := *it
+	out.id = types.NamespacedName{Namespace: strings.Clone(it.id.Namespace), Name: strings.Clone(it.id.Name)}
+	if it.Annotations != nil {
+		out.Annotations = make(map[string]string, len(it.Annotations))
+		for key, value := range it.Annotations {
+			out.Annotations[key] = strings.Clone(value)
+		}
+	}
+	return &out
+}
+
 // extractor takes what is kept from an object's metadata. All strings that it
 // returns are copies: none keeps a decoded object, or the response it came in,
 // in memory.

@@ -90,7 +90,7 @@ func (s *store) replace(items []*item) {
 	next := newContents()
 	for _, it := range items {
 		s.remove(&next, it.id) // a list may name an object twice; its last state counts
-		s.insert(&next, it)
+		s.insert(&next, it.clone())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
