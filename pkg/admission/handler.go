@@ -9,12 +9,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
-	"mime"
 	"net/http"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,33 +21,13 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
-// MaxBodyBytes is the longest review that is read. The apiserver takes objects
-// of up to 3 MiB, and an update's review holds two of them.
-const MaxBodyBytes = 7 << 20
+// maxKeptMemory is the most that is kept for the next request.
+const maxKeptMemory = 512 << 10
 
-const (
-	// usualBodyBytes is more than nearly all reviews have.
-	usualBodyBytes = 64 << 10
-	// maxKeptMemory is the most that is kept for the next request.
-	maxKeptMemory = 512 << 10
-)
-
-// maxInFlightBytes of reviews are decided about at one time; the others wait,
-// as long as the apiserver does. It bounds the memory, and lets through some
-// hundred usual reviews at once.
-const maxInFlightBytes = 16 << 20
-
-// Bounds of the time that one request may take.
-const (
-	// defaultTimeout is the apiserver's own for a webhook that sets none.
-	defaultTimeout = 10 * time.Second
-	// maxTimeout is the longest that a webhook configuration can set.
-	maxTimeout = 30 * time.Second
-	// answerMargin of the apiserver's timeout is kept for the way back: an
-	// answer that comes too late is none, and with failurePolicy Ignore would
-	// let the pod through.
-	answerMargin = 10 // per cent
-)
+// answerMargin of the apiserver's timeout is kept for the way back: an answer
+// that comes too late is none, and with failurePolicy Ignore would let the pod
+// through.
+const answerMargin = 10 // per cent
 
 // Decider makes the decision about a request. The context ends shortly before
 // the apiserver stops waiting.
@@ -72,24 +49,24 @@ type Handler struct {
 	reader   ObjectReader // the decider, where it is one
 	recorder Recorder
 	log      logr.Logger
-	inFlight *semaphore.Weighted
-	memories sync.Pool // of *memory
+	large    *semaphore.Weighted // of bytes, see maxLargeBytes
+	memories sync.Pool           // of *memory
 }
 
 // NewHandler gives a Handler that asks decider and counts with recorder. The
 // logger gets one line for every answer but an untroubled one.
 func NewHandler(decider Decider, recorder Recorder, log logr.Logger) *Handler {
 	reader, _ := decider.(ObjectReader)
-	return &Handler{decider: decider, reader: reader, recorder: recorder, log: log, inFlight: semaphore.NewWeighted(maxInFlightBytes)}
+	return &Handler{decider: decider, reader: reader, recorder: recorder, log: log, large: semaphore.NewWeighted(maxLargeBytes)}
 }
 
 // ServeHTTP answers one review. What is no review gets a 4xx; every review
 // gets an answer, a denial if all else fails.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	timeout, err := requestTimeout(r)
+	timeout, code, err := checkRequest(w, r)
 	if err != nil {
-		h.reject(w, start, http.StatusBadRequest, err)
+		h.reject(w, start, code, err)
 		return
 	}
 	m, _ := h.memories.Get().(*memory)
@@ -97,15 +74,17 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m = new(memory)
 	}
 	defer h.release(m)
-	if code, err := readBody(&m.body, w, r, start.Add(timeout)); err != nil {
-		h.reject(w, start, code, err)
-		return
-	}
 	// The server cancels its requests when it begins to shut down; an answer
 	// that is being made is still wanted then.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timeout-timeout*answerMargin/100)
 	defer cancel()
-	request, response, err := h.review(ctx, m)
+	done, code, err := h.read(ctx, &m.body, w, r, start.Add(timeout))
+	defer done()
+	if err != nil && !errors.Is(err, errNoRoom) {
+		h.reject(w, start, code, err)
+		return
+	}
+	request, response, err := h.review(ctx, m, err)
 	if err != nil {
 		h.reject(w, start, http.StatusBadRequest, err)
 		return
@@ -129,17 +108,13 @@ func (h *Handler) release(m *memory) {
 	}
 }
 
-// review parses a review and has it decided about, when there is room for it.
-// Its error is for a body that is no review.
-func (h *Handler) review(ctx context.Context, m *memory) (*Request, Response, error) {
-	size := int64(m.body.Len())
-	// To wait costs something even where there is nothing to wait for.
-	if !h.inFlight.TryAcquire(size) && h.inFlight.Acquire(ctx, size) != nil {
-		// The answer needs the request's UID.
-		request, err := parseReview(m.body.Bytes(), nil)
-		return request, denial(reason.Overloaded, "too many other reviews at once; try again"), err
+// review parses a review and has it decided about, or, where there was no room
+// for all of it, refuses it. Its error is for a body that is no review.
+func (h *Handler) review(ctx context.Context, m *memory, noRoom error) (*Request, Response, error) {
+	if noRoom != nil {
+		request, err := parseBeginning(m.body.Bytes())
+		return request, denial(reason.Overloaded, "too many other large reviews at once; try again"), err
 	}
-	defer h.inFlight.Release(size)
 	request, err := parseReview(m.body.Bytes(), h.reader)
 	if err != nil {
 		return nil, Response{}, err
@@ -227,64 +202,4 @@ func (h *Handler) reject(w http.ResponseWriter, start time.Time, code int, err e
 	h.log.Info("Rejected a request that is no admission review", "code", code, "message", err.Error())
 	h.recorder.RecordAdmission("", "error", string(reason.InvalidReview), time.Since(start))
 	http.Error(w, "lanyard: "+err.Error(), code)
-}
-
-// requestTimeout is what the apiserver says it will wait, in ?timeout=.
-func requestTimeout(r *http.Request) (time.Duration, error) {
-	// The apiserver's whole query is this: it needs no map.
-	value, alone := strings.CutPrefix(r.URL.RawQuery, "timeout=")
-	if !alone || strings.ContainsAny(value, "&%+;") {
-		value = r.URL.Query().Get("timeout")
-	}
-	if value == "" {
-		return defaultTimeout, nil
-	}
-	timeout, err := time.ParseDuration(value)
-	if err != nil || timeout <= 0 {
-		return 0, fmt.Errorf("query parameter timeout: got %q, want a positive duration such as 10s", value)
-	}
-	return min(timeout, maxTimeout), nil
-}
-
-// readBody reads the body into the buffer, or gives the status that refuses it.
-func readBody(buffer *bytes.Buffer, w http.ResponseWriter, r *http.Request, deadline time.Time) (code int, err error) {
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		return http.StatusMethodNotAllowed, fmt.Errorf("got method %s, want POST", r.Method)
-	}
-	if err := checkContentType(r.Header.Get("Content-Type")); err != nil {
-		return http.StatusUnsupportedMediaType, err
-	}
-	body := r.Body
-	if r.ContentLength < 0 || r.ContentLength > usualBodyBytes {
-		// A large body that trickles in is not waited for any longer. A usual
-		// one is there at once, and is spared what this costs; where the
-		// connection knows no deadline, the client's end of it has to do.
-		_ = http.NewResponseController(w).SetReadDeadline(deadline)
-		body = http.MaxBytesReader(w, r.Body, MaxBodyBytes)
-	}
-	// ReadFrom wants room left at the end to find that there is no more. What a
-	// peer announces is not taken for what it sends.
-	buffer.Grow(int(min(max(r.ContentLength, 0), usualBodyBytes)) + bytes.MinRead)
-	if _, err := buffer.ReadFrom(body); err != nil {
-		var tooLarge *http.MaxBytesError
-		switch {
-		case errors.As(err, &tooLarge):
-			return http.StatusRequestEntityTooLarge, fmt.Errorf("got a body of more than %d bytes", tooLarge.Limit)
-		case errors.Is(err, io.ErrUnexpectedEOF):
-			return http.StatusBadRequest, errors.New("got a body that is shorter than its Content-Length")
-		}
-		return http.StatusBadRequest, fmt.Errorf("read body: %w", err)
-	}
-	return http.StatusOK, nil
-}
-
-func checkContentType(contentType string) error {
-	if contentType == jsonType[0] {
-		return nil
-	}
-	if mediaType, _, err := mime.ParseMediaType(contentType); err != nil || mediaType != jsonType[0] {
-		return fmt.Errorf("got Content-Type %q, want application/json", contentType)
-	}
-	return nil
 }

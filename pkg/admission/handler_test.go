@@ -12,6 +12,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -509,7 +511,7 @@ func FuzzHandler(f *testing.F) {
 
 // Reviews that are decided about at one time are bounded by their bytes: the
 // memory that they take is.
-func TestReviewsWaitForTheirTurnAndAreRefusedWhenItDoesNotCome(t *testing.T) {
+func TestLargeReviewsWaitForRoomAndAreRefusedWhenThereIsNone(t *testing.T) {
 	t.Parallel()
 	entered, leave := make(chan struct{}), make(chan struct{})
 	f := newFixture(decide(func(context.Context, *admission.Request) admission.Response {
@@ -525,14 +527,22 @@ func TestReviewsWaitForTheirTurnAndAreRefusedWhenItDoesNotCome(t *testing.T) {
 		answered.Go(func() { f.post(t, large) })
 		<-entered
 	}
-	_, answer := f.send(t, func(url string) *http.Request {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"?timeout=2s", strings.NewReader(third))
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Header.Set("Content-Type", "application/json")
-		return request
-	})
+	answered.Go(func() { f.post(t, review) })
+	<-entered // one of the usual length needs no room
+	impatient := func(body string) (*http.Response, string) {
+		return f.send(t, func(url string) *http.Request {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"?timeout=1s", strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header.Set("Content-Type", "application/json")
+			return request
+		})
+	}
+	if response, answer := impatient(`{"request":{"kind":{},"object":"` + third); response.StatusCode != http.StatusBadRequest {
+		t.Errorf("got %s and %s for what is no review, want a 400", response.Status, answer)
+	}
+	_, answer := impatient(third)
 	if !strings.Contains(answer, `"allowed":false`) || !strings.Contains(answer, "overloaded") || !strings.Contains(answer, `"retryAfterSeconds":1`) {
 		t.Errorf("got %s, want a refusal that is worth a second try", answer)
 	}
@@ -545,6 +555,80 @@ func TestReviewsWaitForTheirTurnAndAreRefusedWhenItDoesNotCome(t *testing.T) {
 	close(leave)
 	<-entered
 	answered.Wait()
+}
+
+func TestAConnectionOutlivesTheTimeOfALargeReview(t *testing.T) {
+	t.Parallel()
+	f := newFixture(allow(untroubled))
+	server := httptest.NewServer(f.handler)
+	defer server.Close()
+	large := strings.Replace(review, `"object":{`, `"object":{"x":"`+strings.Repeat("x", 1<<20)+`",`, 1)
+	var first string
+	for _, body := range []string{large, review} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"?timeout=500ms", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.GetBody = nil // it is not sent again over another connection
+		request.Header.Set("Content-Type", "application/json")
+		var connection string
+		request = request.WithContext(httptrace.WithClientTrace(request.Context(), &httptrace.ClientTrace{
+			GotConn: func(info httptrace.GotConnInfo) { connection = info.Conn.LocalAddr().String() },
+		}))
+		response, err := server.Client().Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || !strings.Contains(string(answer), `"allowed":true`) {
+			t.Fatalf("got %s and error %v, want the review allowed", answer, err)
+		}
+		if first == "" {
+			first = connection
+		}
+		if connection != first {
+			t.Errorf("got connection %s for the second review, want %s, the first one's", connection, first)
+		}
+		time.Sleep(600 * time.Millisecond)
+	}
+}
+
+// A neighbour in the cluster can send as much as it likes. This runs beside no
+// other test: what they allocate would count.
+//
+//nolint:paralleltest // see above
+func TestLargeReviewsThatDoNotEndFillNoMemory(t *testing.T) {
+	f := newFixture(allow(untroubled))
+	server := httptest.NewServer(f.handler)
+	defer server.Close()
+	chunk := []byte(strings.Repeat("x", 64<<10))
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for range 40 {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := fmt.Fprintf(conn, "POST /?timeout=5s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", admission.MaxBodyBytes); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for range admission.MaxBodyBytes/len(chunk) - 1 {
+				if _, err := conn.Write(chunk); err != nil {
+					return
+				}
+			}
+		}()
+	}
+	time.Sleep(2 * time.Second)
+	runtime.ReadMemStats(&after)
+	// 16 MiB for those that are read, and the beginnings of the others.
+	if got := int64(after.HeapAlloc-before.HeapAlloc) >> 20; got > 32 {
+		t.Errorf("got %d MiB for 40 reviews of 7 MiB, want 32 at most", got)
+	}
 }
 
 // A peer that sends its body drop by drop is not waited for.

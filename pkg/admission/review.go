@@ -88,6 +88,26 @@ type Denial struct {
 // parseReview reads an AdmissionReview with a request in it. reader, where
 // there is one, reads the request's object.
 func parseReview(body []byte, reader ObjectReader) (*Request, error) {
+	request, err := readReview(body, reader)
+	if err != nil {
+		return nil, err
+	}
+	return request, request.validate()
+}
+
+// parseBeginning gives what the beginning of a review says of its request, if
+// that is at least its UID. An apiserver writes all but the objects there.
+func parseBeginning(body []byte) (*Request, error) {
+	request, err := readReview(body, nil)
+	if request == nil || request.UID == "" {
+		return nil, err
+	}
+	return request, nil
+}
+
+// readReview reads an AdmissionReview. With an error it gives what it had read
+// of the request until then, or nil.
+func readReview(body []byte, reader ObjectReader) (*Request, error) {
 	s := rawjson.New(body)
 	if s.Kind() == rawjson.Invalid && len(body) == 0 {
 		return nil, errors.New("got an empty body, want an AdmissionReview")
@@ -115,7 +135,7 @@ func parseReview(body []byte, reader ObjectReader) (*Request, error) {
 	}
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("malformed AdmissionReview: %w", err)
+		return request, fmt.Errorf("malformed AdmissionReview: %w", err)
 	case gotVersion != apiVersion || gotKind != kind:
 		return nil, fmt.Errorf("got apiVersion %q and kind %q, want %q and %q", gotVersion, gotKind, apiVersion, kind)
 	case request == nil:
@@ -123,7 +143,7 @@ func parseReview(body []byte, reader ObjectReader) (*Request, error) {
 	case request.UID == "":
 		return nil, errors.New("AdmissionReview has no request.uid")
 	}
-	return request, request.validate()
+	return request, nil
 }
 
 func parseRequest(s *rawjson.Scanner, reader ObjectReader) (*Request, error) {

@@ -42,7 +42,7 @@ const (
 	ServiceAccountNotFound Reason = "serviceaccount_not_found"
 	// LookupFailed: the service account or the namespace could not be read.
 	LookupFailed Reason = "lookup_failed"
-	// Overloaded: too many other reviews were being decided about.
+	// Overloaded: there was no room for a large review beside other large ones.
 	Overloaded Reason = "overloaded"
 	// InvalidReview: the request is no admission review of the expected kind.
 	InvalidReview Reason = "invalid_review"
