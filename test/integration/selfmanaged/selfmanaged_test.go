@@ -223,8 +223,11 @@ var _ = Describe("The self-managed certificate", func() {
 		var log journal
 		r := start(log.logger(), time.Hour, time.Minute)
 		Eventually(r.leaf).WithTimeout(patience).ShouldNot(BeNil())
-		Consistently(r.ready).WithTimeout(time.Second).Should(MatchError(ContainSubstring(
-			"the serving certificate is not trusted by webhook pods.lanyard.dev of MutatingWebhookConfiguration lanyard")))
+		// It has its certificate a little before it sees its own CA again.
+		untrusted := MatchError(ContainSubstring(
+			"the serving certificate is not trusted by webhook pods.lanyard.dev of MutatingWebhookConfiguration lanyard"))
+		Eventually(r.ready).WithTimeout(patience).Should(untrusted)
+		Consistently(r.ready).WithTimeout(time.Second).Should(untrusted)
 		Expect(log.String()).To(ContainSubstring("write caBundle into MutatingWebhookConfiguration lanyard"))
 		apply(ctx, "22-certificates-rbac")
 		eventuallyReady(r)
