@@ -29,7 +29,7 @@ const usualBodyBytes = 64 << 10
 const maxLargeBytes = 16 << 20
 
 // errNoRoom is for a large review for which there was no room in time. Its
-// beginning was read.
+// beginning was read, and the status is for one that is no review's.
 var errNoRoom = errors.New("too many other large reviews at once")
 
 // Bounds of the time that one request may take.
@@ -116,7 +116,9 @@ func (h *Handler) readLarge(ctx context.Context, buffer *bytes.Buffer, body io.R
 		length = MaxBodyBytes
 	}
 	if h.large.Acquire(ctx, length) != nil {
-		return release, http.StatusServiceUnavailable, errNoRoom
+		// A client that is still sending may miss an answer that comes before.
+		_, _ = io.Copy(io.Discard, body)
+		return release, http.StatusBadRequest, errNoRoom
 	}
 	code, err = readInto(buffer, body, int(length)-buffer.Len())
 	return func() { h.large.Release(length) }, code, err

@@ -80,13 +80,18 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	done, code, err := h.read(ctx, &m.body, w, r, start.Add(timeout))
 	defer done()
-	if err != nil && !errors.Is(err, errNoRoom) {
-		h.reject(w, start, code, err)
-		return
+	var request *Request
+	var response Response
+	switch {
+	case err == nil:
+		code = http.StatusBadRequest
+		request, response, err = h.review(ctx, m)
+	case errors.Is(err, errNoRoom):
+		request, err = parseBeginning(m.body.Bytes())
+		response = denial(reason.Overloaded, "too many other large reviews at once; try again")
 	}
-	request, response, err := h.review(ctx, m, err)
 	if err != nil {
-		h.reject(w, start, http.StatusBadRequest, err)
+		h.reject(w, start, code, err)
 		return
 	}
 	h.answer(w, &m.answer, request, &response)
@@ -108,13 +113,9 @@ func (h *Handler) release(m *memory) {
 	}
 }
 
-// review parses a review and has it decided about, or, where there was no room
-// for all of it, refuses it. Its error is for a body that is no review.
-func (h *Handler) review(ctx context.Context, m *memory, noRoom error) (*Request, Response, error) {
-	if noRoom != nil {
-		request, err := parseBeginning(m.body.Bytes())
-		return request, denial(reason.Overloaded, "too many other large reviews at once; try again"), err
-	}
+// review parses a review and has it decided about. Its error is for a body that
+// is no review.
+func (h *Handler) review(ctx context.Context, m *memory) (*Request, Response, error) {
 	request, err := parseReview(m.body.Bytes(), h.reader)
 	if err != nil {
 		return nil, Response{}, err

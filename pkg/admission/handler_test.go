@@ -530,14 +530,7 @@ func TestLargeReviewsWaitForRoomAndAreRefusedWhenThereIsNone(t *testing.T) {
 	answered.Go(func() { f.post(t, review) })
 	<-entered // one of the usual length needs no room
 	impatient := func(body string) (*http.Response, string) {
-		return f.send(t, func(url string) *http.Request {
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"?timeout=1s", strings.NewReader(body))
-			if err != nil {
-				t.Fatal(err)
-			}
-			request.Header.Set("Content-Type", "application/json")
-			return request
-		})
+		return f.send(t, func(url string) *http.Request { return newRequest(t, url+"?timeout=1s", body) })
 	}
 	if response, answer := impatient(`{"request":{"kind":{},"object":"` + third); response.StatusCode != http.StatusBadRequest {
 		t.Errorf("got %s and %s for what is no review, want a 400", response.Status, answer)
@@ -565,12 +558,8 @@ func TestAConnectionOutlivesTheTimeOfALargeReview(t *testing.T) {
 	large := strings.Replace(review, `"object":{`, `"object":{"x":"`+strings.Repeat("x", 1<<20)+`",`, 1)
 	var first string
 	for _, body := range []string{large, review} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"?timeout=500ms", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := newRequest(t, server.URL+"?timeout=1s", body)
 		request.GetBody = nil // it is not sent again over another connection
-		request.Header.Set("Content-Type", "application/json")
 		var connection string
 		request = request.WithContext(httptrace.WithClientTrace(request.Context(), &httptrace.ClientTrace{
 			GotConn: func(info httptrace.GotConnInfo) { connection = info.Conn.LocalAddr().String() },
@@ -590,7 +579,7 @@ func TestAConnectionOutlivesTheTimeOfALargeReview(t *testing.T) {
 		if connection != first {
 			t.Errorf("got connection %s for the second review, want %s, the first one's", connection, first)
 		}
-		time.Sleep(600 * time.Millisecond)
+		time.Sleep(1100 * time.Millisecond)
 	}
 }
 

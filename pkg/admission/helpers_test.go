@@ -75,13 +75,19 @@ func (f *fixture) RecordAdmission(resource, result, reason string, duration time
 func (f *fixture) post(t *testing.T, body string) (*http.Response, string) {
 	t.Helper()
 	return f.send(t, func(url string) *http.Request {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Header.Set("Content-Type", "application/json")
-		return request
+		return newRequest(t, url, body)
 	})
+}
+
+// newRequest is as an apiserver sends one.
+func newRequest(t *testing.T, url, body string) *http.Request {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	return request
 }
 
 func (f *fixture) send(t *testing.T, newRequest func(url string) *http.Request) (*http.Response, string) {

@@ -43,19 +43,22 @@ func Use(server *http.Server, l net.Listener) net.Listener {
 		}
 		return context.WithValue(ctx, connKey{}, c)
 	}
-	return listener{l}
+	return listener{l, &sync.Pool{New: func() any { return new([]byte) }}}
 }
 
 type connKey struct{}
 
-type listener struct{ net.Listener }
+type listener struct {
+	net.Listener
+	buffers *sync.Pool // of *[]byte, for what its connections hold
+}
 
 func (l listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return &conn{Conn: c}, nil
+	return &conn{Conn: c, buffers: l.buffers}, nil
 }
 
 type handler struct{ next http.Handler }
@@ -94,17 +97,15 @@ func (w *writer) Write(p []byte) (int, error) {
 // conn is a connection that can be held: then it keeps what is written.
 type conn struct {
 	net.Conn
-	mu   sync.Mutex
-	held *[]byte // nil while it is not
+	buffers *sync.Pool // the listener's
+	mu      sync.Mutex
+	held    *[]byte // nil while it is not
 }
-
-// buffers are for what is held.
-var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 func (c *conn) hold() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.held = buffers.Get().(*[]byte)
+	c.held = c.buffers.Get().(*[]byte)
 }
 
 // release sends what was kept.
@@ -112,7 +113,7 @@ func (c *conn) release() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	err := c.flush()
-	buffers.Put(c.held)
+	c.buffers.Put(c.held)
 	c.held = nil
 	return err
 }

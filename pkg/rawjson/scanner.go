@@ -168,31 +168,27 @@ func (s *Scanner) Array(element func(index int) error) error {
 // String reads the string that comes next, or the empty one for a null. Where
 // nothing in it is escaped, the result is a part of the text itself.
 func (s *Scanner) String() ([]byte, error) {
-	if s.pos < len(s.data) && s.data[s.pos] == '"' {
-		start := s.pos + 1
-		end := plainEnd(s.data, start)
+	s.space()
+	start := s.pos
+	if start < len(s.data) && s.data[start] == '"' {
+		end := plainEnd(s.data, start+1)
 		if end < len(s.data) && s.data[end] == '"' {
 			s.pos = end + 1
-			return s.data[start:end], nil
+			return s.data[start+1 : end], nil
 		}
 	}
-	if s.Kind() == Null {
+	switch s.Kind() {
+	case Null:
 		return nil, s.Skip()
-	}
-	if s.Kind() != String {
+	case String:
+	default:
 		return nil, s.want("string")
 	}
-	start := s.pos
-	escaped, err := s.skipString()
-	if err != nil {
+	if err := s.skipString(); err != nil {
 		return nil, err
 	}
-	raw := s.data[start:s.pos]
-	if !escaped {
-		return raw[1 : len(raw)-1], nil
-	}
 	var text string
-	if err := json.Unmarshal(raw, &text); err != nil {
+	if err := json.Unmarshal(s.data[start:s.pos], &text); err != nil {
 		return nil, fmt.Errorf("at byte %d: %w", start, err)
 	}
 	return []byte(text), nil
@@ -247,8 +243,7 @@ func (s *Scanner) skipWithCare() error {
 	case Array:
 		return s.skipArray()
 	case String:
-		_, err := s.skipString()
-		return err
+		return s.skipString()
 	case Number:
 		return s.skipNumber()
 	case Bool:
@@ -275,7 +270,7 @@ func (s *Scanner) skipObject() error {
 		if s.Kind() != String {
 			return s.want("the name of a member")
 		}
-		if _, err := s.skipString(); err != nil {
+		if err := s.skipString(); err != nil {
 			return err
 		}
 		if err := s.colon(); err != nil {
@@ -383,9 +378,8 @@ func (s *Scanner) skipSpace() {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
-// skipString passes over a string and says whether anything in it is written
-// other than as itself: escapes, and bytes that are not UTF-8.
-func (s *Scanner) skipString() (escaped bool, err error) {
+// skipString passes over a string.
+func (s *Scanner) skipString() error {
 	for i := s.pos + 1; i < len(s.data); i++ {
 		i = plainEnd(s.data, i)
 		if i == len(s.data) {
@@ -394,24 +388,21 @@ func (s *Scanner) skipString() (escaped bool, err error) {
 		switch c := s.data[i]; {
 		case c == '"':
 			s.pos = i + 1
-			return escaped, nil
+			return nil
 		case c == '\\':
-			escaped = true
 			n := escapeLength(s.data[i:])
 			if n == 0 {
 				s.pos = i
-				return false, s.want("an escape sequence")
+				return s.want("an escape sequence")
 			}
 			i += n - 1
 		case c < ' ':
 			s.pos = i
-			return false, s.want("a character that needs no escape")
-		case c >= 0x80:
-			escaped = true
+			return s.want("a character that needs no escape")
 		}
 	}
 	s.pos = len(s.data)
-	return false, s.want("the end of a string")
+	return s.want("the end of a string")
 }
 
 // plainEnd is the place after the bytes from data[i] on that stand for themselves
@@ -521,10 +512,9 @@ func (s *Scanner) digits() bool {
 }
 
 func (s *Scanner) literal(word string) error {
-	if !bytes.HasPrefix(s.data[s.pos:], []byte(word)) {
+	if !s.Consume(word) {
 		return fmt.Errorf("at byte %d: got something like it, want %s", s.pos, word)
 	}
-	s.pos += len(word)
 	return nil
 }
 
