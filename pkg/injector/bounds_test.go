@@ -6,6 +6,7 @@ package injector_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -32,8 +33,7 @@ func TestAPodThatNoAPIServerStoresIsRefusedBeforeItCostsMuch(t *testing.T) {
 		want summary
 	}{
 		"as many containers as will do":      {podOf(500, "", ""), summary{Reason: reason.Injected, Patch: true}},
-		"what they would get is too much":    {podOf(5000, "", ""), summary{Reason: reason.TooLarge, Code: 400}},
-		"too many containers":                {podOf(32769, "", ""), summary{Reason: reason.TooLarge, Code: 400}},
+		"too many containers":                {podOf(513, "", ""), summary{Reason: reason.TooLarge, Code: 400}},
 		"too many variables":                 {podOf(1, "", `,"env":[`+strings.Repeat(`{"name":"A"},`, 40000)+`{}]`), summary{Reason: reason.TooLarge, Code: 400}},
 		"a list of too many container names": {podOf(1, `"lanyard.dev/skip-containers":"`+strings.Repeat("a,", 256)+`a"`, ""), summary{Reason: reason.InvalidAnnotation, Code: 400}},
 	} {
@@ -63,6 +63,40 @@ func TestWhatIsSaidOfAPodIsBounded(t *testing.T) {
 	}
 	if got, want := response.Findings[32], "and 68 more"; got != want {
 		t.Errorf("got last finding %q, want %q", got, want)
+	}
+}
+
+// longestThreeClouds is the ServiceAccount whose pods get the longest patch: the
+// values are the longest that are valid, and each $ of the role is doubled.
+func longestThreeClouds() map[string]string {
+	values := threeClouds()
+	values["lanyard.dev/aws-role-arn"] = "arn:aws:iam::111122223333:role/" + strings.Repeat("$", 510) + "/" + strings.Repeat("r", 64)
+	values["lanyard.dev/azure-tenant-id"] = strings.Repeat("a", 251) + ".b"
+	values["lanyard.dev/gcp-project"] = strings.Repeat("a", 285) + ".a:aaaaaaaaaa"
+	return values
+}
+
+// One dry run of a pod of 32,000 tiny containers must not take a replica's
+// memory (128 MiB). This test runs next to no other: it counts what the process
+// allocates.
+//
+//nolint:paralleltest // see above
+func TestAPodOfVeryManyContainersAllocatesLittle(t *testing.T) {
+	for name, containers := range map[string]int{"as many as are allowed": 512, "one more": 513, "32,000": 32000} {
+		t.Run(name, func(t *testing.T) {
+			pods, _ := newPods(t, longestThreeClouds())
+			request := create(podOf(containers, "", ""))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			response := pods.Decide(t.Context(), request)
+			runtime.ReadMemStats(&after)
+			if response.Reason != reason.TooLarge || response.Denial == nil || response.Denial.Code != 400 {
+				t.Errorf("got %+v, want it denied as too large", response)
+			}
+			if got := (after.TotalAlloc - before.TotalAlloc) >> 20; got > 4 {
+				t.Errorf("got %d MiB allocated, want at most 4", got)
+			}
+		})
 	}
 }
 

@@ -136,7 +136,11 @@ func (p *patch) annotations(pod *Pod, add []annotation) {
 // apply writes what each plan gives its container.
 func (m *mutation) apply(p *patch, plans []plan) error {
 	mount := m.mountElements(m.tokens)
-	p.buf = slices.Grow(p.buf, len(plans)*(len(m.environment.all)+len(mount.all)+4*opOverhead)+len(m.environment.all))
+	need := len(plans) * (len(m.environment.all) + len(mount.all) + 4*opOverhead)
+	if need > maxPatchBytes {
+		return fmt.Errorf("%w: the patch for its %d containers needs more than %d bytes", ErrTooLarge, len(plans), maxPatchBytes)
+	}
+	p.buf = slices.Grow(p.buf, need+len(m.environment.all))
 	path := make([]byte, 0, 64)
 	for i := range plans {
 		plan := &plans[i]

@@ -29,6 +29,7 @@ const (
 // but sends larger ones to be admitted; a pod of very many tiny containers must
 // not fill the webhook's memory.
 const (
+	maxContainers = 512     // of all kinds together
 	maxElements   = 32768   // containers, variables, mounts and volumes together
 	maxPatchBytes = 3 << 19 // 1.5 MiB
 )
@@ -394,6 +395,9 @@ func (r *reader) downwardAPI(v *volume) error {
 
 func (r *reader) containers(field string) error {
 	_, err := r.list(func(i int) error {
+		if len(r.pod.containers) == maxContainers {
+			return fmt.Errorf("%w: it has more than %d containers", ErrTooLarge, maxContainers)
+		}
 		c := container{field: field, index: i}
 		err := r.container(&c)
 		r.pod.containers = append(r.pod.containers, c)
