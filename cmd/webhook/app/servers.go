@@ -26,13 +26,32 @@ const shutdownTimeout = 35 * time.Second
 // can. Pods may be waiting.
 const readyInterval = 20 * time.Millisecond
 
-// newServer gives a server with bounds for peers that send nothing. With
-// tlsConfig it serves HTTPS.
+// Limits of one connection: any pod in the cluster may open one. An API server
+// and a kubelet stay far below them.
+const (
+	// maxHeaderBytes limits the header of a request. net/http keeps about 200
+	// bytes for each line of it, however short the line is.
+	maxHeaderBytes = 8 << 10
+	// readHeaderTimeout also limits the TLS handshake.
+	readHeaderTimeout = 5 * time.Second
+	// requestTimeout limits reading a request, and answering it. The API server
+	// waits at most 30 seconds.
+	requestTimeout = 35 * time.Second
+)
+
+// newServer returns a server that a peer can neither fill nor hold. If tlsConfig
+// is set, it serves HTTPS. It speaks HTTP/1.1 only, as the API server does to a
+// webhook behind a Service: a connection of HTTP/2 carries 250 requests at a time.
 func newServer(address string, handler http.Handler, tlsConfig *tls.Config, log logr.Logger) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
 	return &http.Server{
 		Addr: address, Handler: handler, TLSConfig: tlsConfig,
-		MaxHeaderBytes:    1 << 20,
-		ReadHeaderTimeout: 32 * time.Second,
+		Protocols:         protocols,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       requestTimeout,
+		WriteTimeout:      requestTimeout,
 		IdleTimeout:       90 * time.Second,
 		// What is said here is about peers, such as probes that hang up.
 		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(log.V(1)), slog.LevelInfo),
