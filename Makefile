@@ -17,8 +17,8 @@ export GOFLAGS := -trimpath $(shell $(GO) env GOFLAGS)
 # Every module of this repository. The first is the product; the next hold tests
 # whose dependencies the product is spared, the last only pin the versions of
 # programs.
-CODE_MODULES := . test/certmanager test/charts test/e2e test/e2e/sdk/go
-MODULES := $(CODE_MODULES) hack/benchstat hack/kind hack/lint test/etcd test/kubernetes
+CODE_MODULES := . test/charts test/e2e test/e2e/sdk/go test/support/certmanager
+MODULES := $(CODE_MODULES) $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod))
 
 .PHONY: help
 help: ## Print this list.
@@ -34,7 +34,7 @@ controlplane: ## Build etcd and kube-apiserver into bin/controlplane (minutes th
 
 .PHONY: demo
 demo: build controlplane ## Show it all on a real kube-apiserver; KEEP=1 keeps that running.
-	$(GO) build -o bin/demo ./hack/demo
+	$(GO) build -o bin/demo ./test/demo
 	@KEEP=$(KEEP) exec bin/demo
 
 # The integration tests run what stands in bin/controlplane, which Go's test
@@ -43,7 +43,7 @@ demo: build controlplane ## Show it all on a real kube-apiserver; KEEP=1 keeps t
 test: c-compiler controlplane ## Run all tests, unit and integration, with the race detector.
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout=20m ./...
 	@# What a review costs can only be told without the race detector.
-	$(GO) test -count=1 -run='^TestCost$$' -v ./pkg/injector
+	$(GO) test -count=1 -run='^TestCost$$' -v ./internal/injector
 
 # Go's test cache knows nothing of the files outside of the module.
 .PHONY: charts
@@ -58,7 +58,7 @@ charts-update: ## Write the chart's README and its copies of deploy/ anew.
 test-cluster: controlplane ## Test what "make e2e" is made of: the cluster, the emulated clouds, the SDK programs.
 	cd test/e2e && $(GO) test ./cluster/... ./clouds/... ./image/...
 	cd test/e2e/sdk/go && $(GO) test ./...
-	cd test/certmanager && $(GO) test -count=1 ./...
+	cd test/support/certmanager && $(GO) test -count=1 ./...
 
 .PHONY: e2e
 e2e: ## Run the suites of test/e2e on a cluster (root, Linux; or E2E_CLUSTER=kind); E2E=name for one.
@@ -66,11 +66,11 @@ e2e: ## Run the suites of test/e2e on a cluster (root, Linux; or E2E_CLUSTER=kin
 
 .PHONY: test-unit
 test-unit: c-compiler ## Run the unit tests alone, with the race detector.
-	CGO_ENABLED=1 $(GO) test -race ./cmd/... ./pkg/...
+	CGO_ENABLED=1 $(GO) test -race ./cmd/... ./internal/... ./pkg/...
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (30s).
-	@set -e; targets=$$(grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' cmd pkg | sed 's/func //'); \
+	@set -e; targets=$$(grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' cmd internal pkg | sed 's/func //'); \
 	[ -n "$$targets" ] || { echo "no fuzz target found" >&2; exit 1; }; \
 	for target in $$targets; do \
 		dir=$${target%/*}; name=$${target#*:}; \
@@ -80,7 +80,7 @@ fuzz: ## Run each fuzz target for FUZZTIME (30s).
 
 .PHONY: update-golden
 update-golden: ## Write the golden files anew from what the code does now; read the diff.
-	$(GO) test ./pkg/injector -count=1 -update
+	$(GO) test ./internal/injector -count=1 -update
 
 .PHONY: vet
 vet: ## Run go vet.
@@ -94,9 +94,9 @@ lint: bin/golangci-lint ## Run golangci-lint.
 		(cd $$module && $(CURDIR)/bin/golangci-lint run -c $(CURDIR)/.golangci.yml ./...); \
 	done
 
-bin/golangci-lint: hack/lint/go.mod hack/lint/go.sum
+bin/golangci-lint: hack/tools/golangci-lint/go.mod hack/tools/golangci-lint/go.sum
 	@echo "building golangci-lint (minutes the first time)"
-	cd hack/lint && $(GO) build -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	cd hack/tools/golangci-lint && $(GO) build -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	@touch $@
 
 .PHONY: verify
@@ -121,7 +121,7 @@ clean: ## Remove what was built.
 .PHONY: bench
 bench: build controlplane ## Measure it against a bare HTTPS server (15 minutes); BENCHFLAGS=-quick for rough figures.
 	$(GO) build -o bin/floor ./test/bench/floor
-	cd hack/benchstat && $(GO) build -o $(CURDIR)/bin/benchstat golang.org/x/perf/cmd/benchstat
+	cd hack/tools/benchstat && $(GO) build -o $(CURDIR)/bin/benchstat golang.org/x/perf/cmd/benchstat
 	$(GO) build -o bin/bench ./test/bench
 	@exec bin/bench $(BENCHFLAGS)
 

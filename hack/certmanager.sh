@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Builds cert-manager's controllers and cainjector into bin/cert-manager, from
-# the Go module in test/certmanager, and copies its CustomResourceDefinitions to
+# the Go module in test/support/certmanager, and copies its CustomResourceDefinitions to
 # bin/cert-manager-crds. Needs Go and coreutils, and no download from anywhere
 # but the Go module proxy. The first run takes some minutes, a run with nothing
 # to do seconds.
@@ -18,7 +18,7 @@ bin=$root/bin
 # A build that means the same everywhere: nobody's flags, nobody's workspace.
 export CGO_ENABLED=0 GOFLAGS="-mod=readonly -trimpath" GOWORK=off
 
-cd "$root/test/certmanager"
+cd "$root/test/support/certmanager"
 mkdir -p "$bin"
 new=$(mktemp -d "$bin/.cert-manager.XXXXXX")
 trap 'rm -rf "$new"' EXIT

@@ -2,8 +2,8 @@
 # Copyright The Lanyard Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the programs of a Kubernetes cluster from the Go modules in test/etcd
-# and test/kubernetes: the ones that the arguments name, or else the control
+# Builds the programs of a Kubernetes cluster from the Go modules in hack/tools/etcd
+# and hack/tools/kubernetes: the ones that the arguments name, or else the control
 # plane of the tests and of the demo, etcd and kube-apiserver.
 # Needs Go and coreutils; neither root nor a download from anywhere but the Go
 # module proxy. The first run takes some minutes, a run with nothing to do none.
@@ -39,9 +39,9 @@ trap 'exit 143' TERM
 # source_of NAME: where its module is required, the module, and its package.
 source_of() {
   case $1 in
-    etcd) echo test/etcd go.etcd.io/etcd/server/v3 go.etcd.io/etcd/server/v3 ;;
+    etcd) echo hack/tools/etcd go.etcd.io/etcd/server/v3 go.etcd.io/etcd/server/v3 ;;
     kube-apiserver | kube-controller-manager | kube-proxy | kube-scheduler | kubectl | kubelet)
-      echo test/kubernetes k8s.io/kubernetes "k8s.io/kubernetes/cmd/$1" ;;
+      echo hack/tools/kubernetes k8s.io/kubernetes "k8s.io/kubernetes/cmd/$1" ;;
     *)
       echo "controlplane.sh: got the name $1, want etcd or a program of Kubernetes" >&2
       return 1 ;;
@@ -160,7 +160,7 @@ build() {
 }
 
 for name in "${names[@]}"; do source_of "$name" >/dev/null; done
-toolchain=$(cd "$root/test/kubernetes" && go env GOVERSION GOOS GOARCH)
+toolchain=$(cd "$root/hack/tools/kubernetes" && go env GOVERSION GOOS GOARCH)
 
 if foreign; then
   echo "using $(listed) in $bin as they are"

@@ -114,7 +114,7 @@ build_all() {
   else
     run hack/controlplane.sh kubectl
   fi
-  if [ "$cluster" = kind ]; then build bin/kind env -C hack/kind go build -o ../../bin/ sigs.k8s.io/kind; fi
+  if [ "$cluster" = kind ]; then build bin/kind env -C hack/tools/kind go build -o ../../../bin/ sigs.k8s.io/kind; fi
   run hack/certmanager.sh
   build bin/helm env -C test/charts go build -o ../../bin/helm helm.sh/helm/v4/cmd/helm
   for suite in "${suites[@]}"; do

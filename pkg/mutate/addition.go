@@ -8,10 +8,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lanyard-dev/lanyard/internal/base64parts"
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/base64parts"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
-	"github.com/lanyard-dev/lanyard/pkg/rawjson"
 )
 
 // Addition is an injection made ready to be added to pods: what is the same in
@@ -137,9 +137,9 @@ func newGroup(variables []provider.Variable) elements {
 
 func encodedVariable(v provider.Variable) []byte {
 	buf := append(make([]byte, 0, len(v.Name)+len(v.Value)+24), `{"name":`...)
-	buf = rawjson.AppendString(buf, v.Name)
+	buf = jsonscan.AppendString(buf, v.Name)
 	buf = append(buf, `,"value":`...)
-	buf = rawjson.AppendString(buf, v.Value)
+	buf = jsonscan.AppendString(buf, v.Value)
 	return append(buf, '}')
 }
 
@@ -162,35 +162,35 @@ func (a *Addition) mountElements(volume string) elements {
 // encodedMount is the mount of the volume of this name.
 func (a *Addition) encodedMount(volume string) []byte {
 	buf := append([]byte(nil), `{"name":`...)
-	buf = rawjson.AppendString(buf, volume)
+	buf = jsonscan.AppendString(buf, volume)
 	buf = append(buf, `,"readOnly":true,"mountPath":`...)
-	buf = rawjson.AppendString(buf, a.injection.MountPath)
+	buf = jsonscan.AppendString(buf, a.injection.MountPath)
 	return append(buf, '}')
 }
 
 // encodedVolume is the volume under this name.
 func (a *Addition) encodedVolume(name string) []byte {
 	buf := append([]byte(nil), `{"name":`...)
-	buf = rawjson.AppendString(buf, name)
+	buf = jsonscan.AppendString(buf, name)
 	buf = append(buf, `,"projected":{"sources":[`...)
 	for i, p := range a.injection.Providers {
 		if i > 0 {
 			buf = append(buf, ',')
 		}
 		buf = append(buf, `{"serviceAccountToken":{"audience":`...)
-		buf = rawjson.AppendString(buf, p.Token.Audience)
+		buf = jsonscan.AppendString(buf, p.Token.Audience)
 		buf = append(buf, `,"expirationSeconds":`...)
 		buf = strconv.AppendInt(buf, p.Token.ExpirationSeconds, 10)
 		buf = append(buf, `,"path":`...)
-		buf = rawjson.AppendString(buf, p.Token.Path)
+		buf = jsonscan.AppendString(buf, p.Token.Path)
 		buf = append(buf, `}}`...)
 		if p.CredentialFile.Path == "" {
 			continue
 		}
 		buf = append(buf, `,{"downwardAPI":{"items":[{"path":`...)
-		buf = rawjson.AppendString(buf, p.CredentialFile.Path)
+		buf = jsonscan.AppendString(buf, p.CredentialFile.Path)
 		buf = append(buf, `,"fieldRef":{"apiVersion":"v1","fieldPath":`...)
-		buf = rawjson.AppendString(buf, a.credentialFieldPath)
+		buf = jsonscan.AppendString(buf, a.credentialFieldPath)
 		buf = append(buf, `}}]}}`...)
 	}
 	// 420 is 0644, the API's default: any user of the container may read.

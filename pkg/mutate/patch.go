@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/pkg/base64parts"
-	"github.com/lanyard-dev/lanyard/pkg/rawjson"
+	"github.com/lanyard-dev/lanyard/internal/base64parts"
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 )
 
 // patch is a JSON Patch as it is written.
@@ -107,7 +107,7 @@ func (p *patch) annotations(pod *Pod, add []annotation) {
 		for _, a := range add {
 			// "/" in a key is "~1" in a JSON Pointer (RFC 6901); a key has no "~".
 			p.begin([]byte("/metadata/annotations/"), strings.ReplaceAll(a.key, "/", "~1"))
-			p.buf = rawjson.AppendString(p.buf, a.value)
+			p.buf = jsonscan.AppendString(p.buf, a.value)
 			p.end()
 		}
 		return
@@ -121,9 +121,9 @@ func (p *patch) annotations(pod *Pod, add []annotation) {
 	separator := byte('{')
 	for _, a := range add {
 		p.buf = append(p.buf, separator)
-		p.buf = rawjson.AppendString(p.buf, a.key)
+		p.buf = jsonscan.AppendString(p.buf, a.key)
 		p.buf = append(p.buf, ':')
-		p.buf = rawjson.AppendString(p.buf, a.value)
+		p.buf = jsonscan.AppendString(p.buf, a.value)
 		separator = ','
 	}
 	p.buf = append(p.buf, '}')

@@ -14,8 +14,8 @@ import (
 	"path"
 	"strings"
 
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/rawjson"
 )
 
 // Fields of a pod's spec that hold containers.
@@ -56,8 +56,8 @@ type Pod struct {
 	volumes        list
 	volumesByName  map[string]volume // Lanyard's two names only
 
-	text     rawjson.Scanner // what the pod was read from
-	elements int             // how many were read
+	text     jsonscan.Scanner // what the pod was read from
+	elements int              // how many were read
 
 	// The containers' variables and mounts stand in one list each: most pods
 	// have few of them, in many containers.
@@ -101,7 +101,7 @@ type container struct {
 	index int
 	name  []byte
 	// Where its lists stand in the text, the zero Mark for one that it has not.
-	envAt, mountsAt, devicesAt rawjson.Mark
+	envAt, mountsAt, devicesAt jsonscan.Mark
 
 	env    list
 	mounts list
@@ -127,7 +127,7 @@ type place struct {
 // ParsePod reads the JSON of a pod, in all detail. Where a field that it needs
 // has the wrong JSON type, the error says where.
 func ParsePod(raw []byte, keys *annotations.Keys) (*Pod, error) {
-	s, pod := rawjson.New(raw), new(Pod)
+	s, pod := jsonscan.New(raw), new(Pod)
 	if err := pod.Read(s, keys); err != nil {
 		return nil, err
 	}
@@ -140,8 +140,8 @@ func ParsePod(raw []byte, keys *annotations.Keys) (*Pod, error) {
 // Read is ParsePod for a pod that is a value in a longer text: it reads the
 // value that comes next, without the details. What was in p before is gone, and
 // its memory is used.
-func (p *Pod) Read(s *rawjson.Scanner, keys *annotations.Keys) error {
-	if s.Kind() != rawjson.Object {
+func (p *Pod) Read(s *jsonscan.Scanner, keys *annotations.Keys) error {
+	if s.Kind() != jsonscan.Object {
 		return fmt.Errorf("pod: got %s, want object", s.Kind())
 	}
 	*p = Pod{text: *s, containers: p.containers[:0], vars: p.vars[:0], places: p.places[:0], plans: p.plans[:0]}
@@ -184,7 +184,7 @@ func (p *Pod) ReadDetails(keys *annotations.Keys) error {
 
 // reader fills a Pod on its way through the JSON.
 type reader struct {
-	*rawjson.Scanner
+	*jsonscan.Scanner
 	keys *annotations.Keys
 	pod  *Pod
 }
@@ -210,7 +210,7 @@ func (r *reader) raw(into *[]byte) (err error) {
 }
 
 func (r *reader) metadata() error {
-	r.pod.hasMetadata = r.Kind() == rawjson.Object
+	r.pod.hasMetadata = r.Kind() == jsonscan.Object
 	return in("metadata", r.Object(func(key []byte) error {
 		switch string(key) {
 		case "name":
@@ -225,7 +225,7 @@ func (r *reader) metadata() error {
 }
 
 func (r *reader) annotations() error {
-	r.pod.hasAnnotations = r.Kind() == rawjson.Object
+	r.pod.hasAnnotations = r.Kind() == jsonscan.Object
 	return r.Object(func(key []byte) error {
 		if string(key) == annotations.MirrorPodKey {
 			r.pod.Mirror = true
@@ -280,7 +280,7 @@ func (r *reader) windows(member string) error {
 
 // list reads a list and keeps where its elements stand.
 func (r *reader) list(element func(index int) error) (list, error) {
-	if r.Kind() == rawjson.Null {
+	if r.Kind() == jsonscan.Null {
 		return list{}, r.Skip()
 	}
 	start, l := r.Offset(), list{present: true}
@@ -306,7 +306,7 @@ func (r *reader) list(element func(index int) error) (list, error) {
 // after the source, so the source is read when the name is known.
 func (r *reader) volume(int) error {
 	var name []byte
-	var projected *rawjson.Mark
+	var projected *jsonscan.Mark
 	err := r.Object(func(key []byte) error {
 		switch string(key) {
 		case "name":
@@ -441,8 +441,8 @@ func (r *reader) details(c *container) (err error) {
 }
 
 // listAt reads the list that stands there, if one does.
-func (r *reader) listAt(at rawjson.Mark, element func(index int) error) (list, error) {
-	if at == (rawjson.Mark{}) {
+func (r *reader) listAt(at jsonscan.Mark, element func(index int) error) (list, error) {
+	if at == (jsonscan.Mark{}) {
 		return list{}, nil
 	}
 	r.Return(at)
@@ -464,7 +464,7 @@ func (r *reader) envVar(int) error {
 		case "value":
 			return in("value", r.raw(&v.value))
 		case "valueFrom":
-			v.derived = r.Kind() == rawjson.Object
+			v.derived = r.Kind() == jsonscan.Object
 		}
 		return nil
 	})
@@ -503,7 +503,7 @@ func (r *reader) usualEnvVar(v *envVar) bool {
 	if r.Consume(`,"value":`) {
 		return r.raw(&v.value) == nil && r.Consume(`}`)
 	}
-	v.derived = r.Consume(`,"valueFrom":`) && r.Kind() == rawjson.Object
+	v.derived = r.Consume(`,"valueFrom":`) && r.Kind() == jsonscan.Object
 	return v.derived && r.Skip() == nil && r.Consume(`}`)
 }
 

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/lanyard-dev/lanyard/test/controlplane"
-	"github.com/lanyard-dev/lanyard/test/webhook"
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
 // deployDir holds the manifests, as they are for a cluster.

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	microPackage    = "./pkg/injector"
+	microPackage    = "./internal/injector"
 	benchstatBinary = "bin/benchstat"
 )
 

@@ -17,8 +17,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/test/controlplane"
-	"github.com/lanyard-dev/lanyard/test/webhook"
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
 // The programs, as make bench builds them.

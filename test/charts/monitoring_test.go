@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/lanyard-dev/lanyard/pkg/metrics"
+	"github.com/lanyard-dev/lanyard/internal/metrics"
 )
 
 // apiserverMetrics are read from k8s.io/apiserver v0.36.3: pkg/admission/metrics

@@ -17,12 +17,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/test/webhook"
+	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
 // Places of the golden cases, and how a refusal of the guard begins.
 const (
-	goldenDir     = "../../pkg/injector/testdata"
+	goldenDir     = "../../internal/injector/testdata"
 	guardsPods    = "ValidatingAdmissionPolicy 'lanyard-guard-pods' with binding 'lanyard-guard-pods' denied request: lanyard: "
 	guardsAccount = "ValidatingAdmissionPolicy 'lanyard-guard-serviceaccounts' with binding 'lanyard-guard-serviceaccounts' denied request: lanyard: "
 )

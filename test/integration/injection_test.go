@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/lanyard-dev/lanyard/test/randpod"
+	"github.com/lanyard-dev/lanyard/test/support/randpod"
 )
 
 var _ = Describe("A pod that the apiserver stores", func() {

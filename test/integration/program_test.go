@@ -27,8 +27,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/lanyard-dev/lanyard/test/controlplane"
-	"github.com/lanyard-dev/lanyard/test/webhook"
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
 // review asks the webhook about a pod, as the apiserver would.

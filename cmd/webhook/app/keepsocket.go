@@ -13,7 +13,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
-	"github.com/lanyard-dev/lanyard/pkg/socketstore"
+	"github.com/lanyard-dev/lanyard/internal/socketstore"
 )
 
 // newKeepSocketCommand gives the command that holds the server's socket while

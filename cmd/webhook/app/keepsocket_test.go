@@ -23,7 +23,7 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/lanyard-dev/lanyard/pkg/socketstore"
+	"github.com/lanyard-dev/lanyard/internal/socketstore"
 )
 
 // roleVariable has the tests' binary be another program.

@@ -27,13 +27,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
-	"github.com/lanyard-dev/lanyard/pkg/admission"
-	"github.com/lanyard-dev/lanyard/pkg/certificate"
-	"github.com/lanyard-dev/lanyard/pkg/injector"
-	"github.com/lanyard-dev/lanyard/pkg/lookup"
-	"github.com/lanyard-dev/lanyard/pkg/metrics"
-	"github.com/lanyard-dev/lanyard/pkg/onewrite"
-	"github.com/lanyard-dev/lanyard/pkg/socketstore"
+	"github.com/lanyard-dev/lanyard/internal/admission"
+	"github.com/lanyard-dev/lanyard/internal/injector"
+	"github.com/lanyard-dev/lanyard/internal/metadatacache"
+	"github.com/lanyard-dev/lanyard/internal/metrics"
+	"github.com/lanyard-dev/lanyard/internal/onewrite"
+	"github.com/lanyard-dev/lanyard/internal/servingcert"
+	"github.com/lanyard-dev/lanyard/internal/socketstore"
 )
 
 // The paths that reviews are served on.
@@ -47,7 +47,7 @@ const (
 // readiness depends on.
 type program struct {
 	certificate          certificateSource
-	accounts, namespaces *lookup.Lookup
+	accounts, namespaces *metadatacache.Lookup
 	reviews              *http.Server
 	socketStore          string       // path of its unix socket, empty where there is none
 	serving              atomic.Bool  // whether reviews accepts connections
@@ -64,13 +64,13 @@ type certificateSource interface {
 
 func newCertificateSource(config *rest.Config, o *options.Completed, onChange func(notAfter time.Time), log logr.Logger) (certificateSource, error) {
 	if o.CertificateSource == options.FromFiles {
-		return certificate.NewFiles(o.TLSCertFile, o.TLSPrivateKeyFile, onChange, log)
+		return servingcert.NewFiles(o.TLSCertFile, o.TLSPrivateKeyFile, onChange, log)
 	}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("client of the API server: %w", err)
 	}
-	return certificate.NewSelfManaged(certificate.SelfManagedOptions{
+	return servingcert.NewSelfManaged(servingcert.SelfManagedOptions{
 		Client:          client,
 		SecretNamespace: o.CertificateSecretNamespace, SecretName: o.CertificateSecretName,
 		WebhookConfigurationName: o.WebhookConfigurationName,
@@ -236,13 +236,13 @@ func (p *program) freeMemory(ctx context.Context) error {
 // synced says whether all accounts and namespaces have come once.
 func (p *program) synced() bool { return p.accounts.HasSynced() && p.namespaces.HasSynced() }
 
-func newLookups(config *rest.Config, o *options.Completed, recorder *metrics.Recorder, log logr.Logger) (accounts, namespaces *lookup.Lookup, err error) {
+func newLookups(config *rest.Config, o *options.Completed, recorder *metrics.Recorder, log logr.Logger) (accounts, namespaces *metadatacache.Lookup, err error) {
 	client, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("client of the API server: %w", err)
 	}
 	keys := o.Keys
-	accounts, err = lookup.New(lookup.Options{
+	accounts, err = metadatacache.New(metadatacache.Options{
 		Client:   client,
 		Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"},
 		Prefix:   keys.Prefix,
@@ -254,7 +254,7 @@ func newLookups(config *rest.Config, o *options.Completed, recorder *metrics.Rec
 	if err != nil {
 		return nil, nil, err
 	}
-	namespaces, err = lookup.New(lookup.Options{
+	namespaces, err = metadatacache.New(metadatacache.Options{
 		Client:   client,
 		Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"},
 		Prefix:   keys.Prefix,
@@ -280,7 +280,7 @@ func reviewMux(o *options.Completed, p *program, recorder *metrics.Recorder, log
 	return mux
 }
 
-func checkSynced(l *lookup.Lookup) healthz.Checker {
+func checkSynced(l *metadatacache.Lookup) healthz.Checker {
 	return func(*http.Request) error {
 		if !l.HasSynced() {
 			return errors.New("not all are known yet")

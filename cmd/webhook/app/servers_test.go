@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	metadatafake "k8s.io/client-go/metadata/fake"
 
-	"github.com/lanyard-dev/lanyard/pkg/lookup"
+	"github.com/lanyard-dev/lanyard/internal/metadatacache"
 )
 
 func TestConnectionsMoveToOtherReplicasWhileDraining(t *testing.T) {
@@ -144,13 +144,13 @@ func (c certificateOf) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, e
 }
 
 // newTestLookup gives one of an empty cluster, started or not.
-func newTestLookup(t *testing.T, started bool) *lookup.Lookup {
+func newTestLookup(t *testing.T, started bool) *metadatacache.Lookup {
 	t.Helper()
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	l, err := lookup.New(lookup.Options{
+	l, err := metadatacache.New(metadatacache.Options{
 		Client:   metadatafake.NewSimpleMetadataClient(scheme),
 		Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"},
 		Prefix:   "lanyard.dev/",

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/lanyard-dev/lanyard/test/controlplane"
 	"github.com/lanyard-dev/lanyard/test/e2e/cluster/pki"
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
 
 // All addresses are from 198.18.0.0/15, which RFC 2544 set aside for

@@ -6,7 +6,7 @@ package main
 import (
 	"path/filepath"
 
-	"github.com/lanyard-dev/lanyard/test/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
 
 // frontProxy is who kube-apiserver is to an extension of its API.

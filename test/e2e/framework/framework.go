@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/lanyard-dev/lanyard/test/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
 
 // Images that the cluster has to have. hack/e2e.sh brings them there.

@@ -23,7 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/cert"
 
-	"github.com/lanyard-dev/lanyard/test/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
 
 // journal keeps what is logged.

@@ -26,9 +26,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/lanyard-dev/lanyard/pkg/certificate"
-	"github.com/lanyard-dev/lanyard/test/controlplane"
-	"github.com/lanyard-dev/lanyard/test/webhook"
+	"github.com/lanyard-dev/lanyard/internal/servingcert"
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
 const (
@@ -118,12 +118,12 @@ func waitForRights(ctx context.Context) {
 }
 
 // replica is one program's certificate.
-type replica struct{ *certificate.SelfManaged }
+type replica struct{ *servingcert.SelfManaged }
 
 // start runs a replica with the rights of deploy/, until the spec ends.
 func start(log logr.Logger, caDuration, certificateDuration time.Duration) *replica {
 	GinkgoHelper()
-	source := certificate.NewSelfManaged(certificate.SelfManagedOptions{
+	source := servingcert.NewSelfManaged(servingcert.SelfManagedOptions{
 		Client:          cluster.webhook,
 		SecretNamespace: namespace, SecretName: secretName,
 		WebhookConfigurationName: configuration,

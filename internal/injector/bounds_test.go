@@ -1,0 +1,136 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package injector_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lanyard-dev/lanyard/internal/metadatacache"
+	"github.com/lanyard-dev/lanyard/pkg/reason"
+)
+
+// podOf gives a pod with n containers, each with these members besides a name.
+func podOf(n int, annotations, members string) []byte {
+	containers := make([]string, n)
+	for i := range containers {
+		containers[i] = fmt.Sprintf(`{"name":"c%d"%s}`, i, members)
+	}
+	return []byte(`{"metadata":{"name":"pod","annotations":{` + annotations + `}},"spec":{"serviceAccountName":"app","containers":[` + strings.Join(containers, ",") + `]}}`)
+}
+
+// A pod's author must not be able to fill the memory that all pods share.
+func TestAPodThatNoAPIServerStoresIsRefusedBeforeItCostsMuch(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		pod  []byte
+		want summary
+	}{
+		"as many containers as will do":      {podOf(500, "", ""), summary{Reason: reason.Injected, Patch: true}},
+		"too many containers":                {podOf(513, "", ""), summary{Reason: reason.TooLarge, Code: 400}},
+		"too many variables":                 {podOf(1, "", `,"env":[`+strings.Repeat(`{"name":"A"},`, 40000)+`{}]`), summary{Reason: reason.TooLarge, Code: 400}},
+		"a list of too many container names": {podOf(1, `"lanyard.dev/skip-containers":"`+strings.Repeat("a,", 256)+`a"`, ""), summary{Reason: reason.InvalidAnnotation, Code: 400}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pods, _ := newPods(t, threeClouds())
+			response := pods.Decide(t.Context(), create(test.pod))
+			if diff := cmp.Diff(test.want, summaryOf(response)); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
+			}
+			if response.Denial != nil && len(response.Denial.Message) > 2000 {
+				t.Errorf("got a message of %d bytes", len(response.Denial.Message))
+			}
+		})
+	}
+}
+
+func TestWhatIsSaidOfAPodIsBounded(t *testing.T) {
+	t.Parallel()
+	pods, _ := newPods(t, threeClouds())
+	response := pods.Decide(t.Context(), create(podOf(100, "", `,"env":[{"name":"AWS_ROLE_ARN","value":"mine"}]`)))
+	if got := len(response.Warnings); got != 33 {
+		t.Errorf("got %d warnings, want 32 and one more", got)
+	}
+	if got, want := response.Warnings[32], "lanyard: and 68 more"; got != want {
+		t.Errorf("got last warning %q, want %q", got, want)
+	}
+	if got, want := response.Findings[32], "and 68 more"; got != want {
+		t.Errorf("got last finding %q, want %q", got, want)
+	}
+}
+
+// longestThreeClouds is the ServiceAccount whose pods get the longest patch: the
+// values are the longest that are valid, and each $ of the role is doubled.
+func longestThreeClouds() map[string]string {
+	values := threeClouds()
+	values["lanyard.dev/aws-role-arn"] = "arn:aws:iam::111122223333:role/" + strings.Repeat("$", 510) + "/" + strings.Repeat("r", 64)
+	values["lanyard.dev/azure-tenant-id"] = strings.Repeat("a", 251) + ".b"
+	values["lanyard.dev/gcp-project"] = strings.Repeat("a", 285) + ".a:aaaaaaaaaa"
+	return values
+}
+
+// One dry run of a pod of 32,000 tiny containers must not take a replica's
+// memory (128 MiB). This test runs next to no other: it counts what the process
+// allocates.
+//
+//nolint:paralleltest // see above
+func TestAPodOfVeryManyContainersAllocatesLittle(t *testing.T) {
+	for name, containers := range map[string]int{"as many as are allowed": 512, "one more": 513, "32,000": 32000} {
+		t.Run(name, func(t *testing.T) {
+			pods, _ := newPods(t, longestThreeClouds())
+			request := create(podOf(containers, "", ""))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			response := pods.Decide(t.Context(), request)
+			runtime.ReadMemStats(&after)
+			if response.Reason != reason.TooLarge || response.Denial == nil || response.Denial.Code != 400 {
+				t.Errorf("got %+v, want it denied as too large", response)
+			}
+			if got := (after.TotalAlloc - before.TotalAlloc) >> 20; got > 4 {
+				t.Errorf("got %d MiB allocated, want at most 4", got)
+			}
+		})
+	}
+}
+
+// tooLarge is an account whose annotations were not kept.
+type tooLarge struct{}
+
+func (tooLarge) Get(context.Context, string, string) (metadatacache.Object, metadatacache.Source, error) {
+	return metadatacache.Object{Annotations: map[string]string{}, TooLarge: 200000}, metadatacache.SourceCache, nil
+}
+
+func TestAnAccountWhoseAnnotationsWereNotKeptHasNoPods(t *testing.T) {
+	t.Parallel()
+	pods, _ := newPods(t, nil)
+	pods.ServiceAccounts = tooLarge{}
+	response := pods.Decide(t.Context(), create([]byte(plainPod)))
+	if diff := cmp.Diff(summary{Reason: reason.InvalidAnnotation, Code: 400}, summaryOf(response)); diff != "" {
+		t.Fatalf("decision (-want +got):\n%s", diff)
+	}
+	want := `lanyard: invalid_annotation: serviceaccount "team/app": metadata.annotations: Invalid value: "200000 bytes under lanyard.dev/": is more than all of Lanyard's annotations together can have`
+	if response.Denial.Message != want {
+		t.Errorf("message:\n got %s\nwant %s", response.Denial.Message, want)
+	}
+}
+
+// The largest account that is valid must be kept.
+func TestTheLargestValidAccountIsWithinTheBound(t *testing.T) {
+	t.Parallel()
+	pods, _ := newPods(t, nil)
+	size := 0
+	for key, value := range threeClouds() {
+		size += len(key) + len(value)
+	}
+	size += len("lanyard.dev/aws-audiencelanyard.dev/azure-audiencelanyard.dev/gcp-audiencelanyard.dev/audience") + 255 + 600 + 256 + 1024
+	if limit := pods.Keys.MaxServiceAccountBytes(); size > limit || limit > 8192 {
+		t.Errorf("a valid account has %d bytes, the bound is %d", size, limit)
+	}
+}

@@ -1,0 +1,205 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package jsonscan_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+)
+
+// skip reads the whole of text without looking at it.
+func skip(text []byte) error {
+	s := jsonscan.New(text)
+	if err := s.Skip(); err != nil {
+		return err
+	}
+	return s.End()
+}
+
+var texts = []string{
+	``, ` `, `null`, `nul`, `true`, `truex`, `false`, `0`, `-0`, `01`, `-`, `1.`, `1.5`, `.5`, `1e9`, `1E+9`, `1e`, `1e+`, `-12.50e-3`,
+	`""`, `"a`, `"a\nb"`, `"\q"`, `"\u12"`, `"\u12g4"`, `"\ud83d\ude00"`, `"\ud83d"`, "\"\x01\"", "\"\xff\"", "\"\t", `"é"`, `"\`,
+	`[]`, `[1]`, `[1,]`, `[,1]`, `[1 2]`, `[`, `]`, `[1`, `[[[]]]`, `{}`, `{"a":1}`, `{"a":1,}`, `{"a"}`, `{"a":}`, `{a:1}`, `{1:1}`, `{"a":1 "b":2}`, `{"a":1`, `{"a":{"b":[null,true,"x"]}}`,
+	`[}`, `{]`, `[1}`, `{"a":1]`, `{"a":[1}]`, `[{"a":1]}`, `[[]}`, `{"a":{}]`,
+	` { "a" : [ 1 , 2 ] } `, `{} {}`, `null null`, `{"":{}}`, `{null:1}`,
+}
+
+func TestScannerAcceptsWhatEncodingJSONAccepts(t *testing.T) {
+	t.Parallel()
+	for _, text := range texts {
+		got, want := skip([]byte(text)) == nil, json.Valid([]byte(text))
+		if got != want {
+			t.Errorf("%q: accepted %t, encoding/json %t", text, got, want)
+		}
+	}
+}
+
+func TestScannerBoundsNesting(t *testing.T) {
+	t.Parallel()
+	for name, depth := range map[string]int{"as deep as encoding/json goes": 10000, "one deeper": 10001} {
+		text := []byte(strings.Repeat("[", depth) + strings.Repeat("]", depth))
+		if got, want := skip(text) == nil, json.Valid(text); got != want {
+			t.Errorf("%s: accepted %t, encoding/json %t", name, got, want)
+		}
+	}
+}
+
+func TestScannerKnowsWhatIsOpenHoweverDeepItIs(t *testing.T) {
+	t.Parallel()
+	for depth := range 130 {
+		within := strings.Repeat("[", depth) + strings.Repeat("]", depth)
+		for _, text := range []string{`{"a":` + within + `}`, `{"a":` + within + `]`, `[` + within + `]`, `[` + within + `}`} {
+			if got, want := skip([]byte(text)) == nil, json.Valid([]byte(text)); got != want {
+				t.Errorf("%s: accepted %t, encoding/json %t", text, got, want)
+			}
+		}
+	}
+}
+
+func FuzzSkip(f *testing.F) {
+	for _, text := range texts {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if got, want := skip(text) == nil, json.Valid(text); got != want {
+			t.Errorf("%q: accepted %t, encoding/json %t", text, got, want)
+		}
+	})
+}
+
+// decode builds with the scanner what encoding/json builds.
+func decode(s *jsonscan.Scanner) (any, error) {
+	switch s.Kind() {
+	case jsonscan.Object:
+		object := map[string]any{}
+		err := s.Object(func(key []byte) (err error) {
+			name := string(key)
+			object[name], err = decode(s)
+			return err
+		})
+		return object, err
+	case jsonscan.Array:
+		array := []any{}
+		err := s.Array(func(int) error {
+			element, err := decode(s)
+			array = append(array, element)
+			return err
+		})
+		return array, err
+	case jsonscan.String:
+		text, err := s.String()
+		return string(text), err
+	default:
+		raw, err := s.Raw()
+		if err != nil {
+			return nil, err
+		}
+		var value any
+		return value, json.Unmarshal(raw, &value)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, text := range texts {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var want any
+		if json.Unmarshal(text, &want) != nil {
+			return
+		}
+		got, err := decode(jsonscan.New(text))
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%q (-encoding/json +scanner):\n%s", text, diff)
+		}
+	})
+}
+
+func TestScannerPassesOverWhatTheCallbackLeaves(t *testing.T) {
+	t.Parallel()
+	s := jsonscan.New([]byte(`{"skipped":{"b":[1,2]},"read":"x","n":null,"list":[{"a":1},7,"z"]}`))
+	var got []string
+	err := s.Object(func(key []byte) error {
+		switch string(key) {
+		case "read":
+			text, err := s.String()
+			got = append(got, string(text))
+			return err
+		case "n":
+			return s.Object(func([]byte) error { return errors.New("a null has no members") })
+		case "list":
+			return s.Array(func(i int) error {
+				if i != 1 {
+					return nil
+				}
+				raw, err := s.Raw()
+				got = append(got, string(raw))
+				return err
+			})
+		}
+		return nil
+	})
+	if err != nil || s.End() != nil {
+		t.Fatalf("got error %v", err)
+	}
+	if diff := cmp.Diff([]string{"x", "7"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestScannerSaysWhatItGotAndWanted(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`"x"`:      `at byte 0: got string, want object`,
+		`{"a":1 2`: `at byte 7: got number, want "," or '}'`,
+		`{"a" 1}`:  `at byte 5: got number, want ":"`,
+		`{`:        `unexpected end of JSON: want '}'`,
+		`%`:        `at byte 0: got '%', want object`,
+	} {
+		s := jsonscan.New([]byte(text))
+		err := s.Object(func([]byte) error { return nil })
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: got error %v, want %s", text, err, want)
+		}
+	}
+}
+
+func FuzzAppendString(f *testing.F) {
+	for _, text := range []string{"", "plain", "quote\" and \\", "\n\r\t\b\f\x00\x1f", "é\u2028", "bad \xff utf-8", "<&>"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		encoded := jsonscan.AppendString(nil, text)
+		var got, want string
+		if err := json.Unmarshal(encoded, &got); err != nil {
+			t.Fatalf("%q: %s: %v", text, encoded, err)
+		}
+		standard, err := json.Marshal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(standard, &want); err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+		if len(encoded) > len(standard) {
+			t.Errorf("%q: %d bytes, encoding/json needs %d", text, len(encoded), len(standard))
+		}
+		if !bytes.Equal(encoded, jsonscan.AppendString([]byte{}, text)) {
+			t.Error("not deterministic")
+		}
+	})
+}

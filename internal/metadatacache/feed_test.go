@@ -1,0 +1,386 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metadatacache
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+)
+
+// api is as much of an API server as serves the metadata of service accounts.
+type api struct {
+	streams bool // it knows sendInitialEvents (KEP-3157)
+	t       *testing.T
+
+	mu       sync.Mutex
+	objects  map[string]*metav1.PartialObjectMetadata
+	version  int
+	events   []metav1.WatchEvent // the one at i made version i+1
+	changed  chan struct{}       // closed with each event
+	requests map[string]int
+	broken   bool
+}
+
+func newAPI(t *testing.T, streams bool, metas ...*metav1.PartialObjectMetadata) (*api, metadata.Interface) {
+	t.Helper()
+	a := &api{
+		t: t, streams: streams,
+		objects:  map[string]*metav1.PartialObjectMetadata{},
+		changed:  make(chan struct{}),
+		requests: map[string]int{},
+	}
+	for _, meta := range metas {
+		a.send(watch.Added, meta)
+	}
+	server := httptest.NewServer(a)
+	t.Cleanup(server.Close)
+	client, err := metadata.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, client
+}
+
+// send makes the change and tells the watches.
+func (a *api) send(kind watch.EventType, meta *metav1.PartialObjectMetadata) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.version++
+	meta = meta.DeepCopy()
+	meta.TypeMeta = metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}
+	meta.ResourceVersion = strconv.Itoa(a.version)
+	key := meta.Namespace + "/" + meta.Name
+	if kind == watch.Deleted {
+		delete(a.objects, key)
+	} else {
+		a.objects[key] = meta
+	}
+	a.events = append(a.events, metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Object: meta}})
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// sendError ends all watches, as the API server does when it has forgotten the
+// version that they are at. forget are the objects whose deletion they missed.
+func (a *api) sendError(status metav1.Status, forget ...string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.version++
+	for _, key := range forget {
+		delete(a.objects, key)
+	}
+	a.events = append(a.events, metav1.WatchEvent{Type: string(watch.Error), Object: runtime.RawExtension{Object: &status}})
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+func (a *api) setBroken(broken bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.broken = broken
+}
+
+// wantRequests compares the requests so far, watches at a version aside.
+func (a *api) wantRequests(want map[string]int) {
+	a.t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	got := maps.Clone(a.requests)
+	delete(got, "watch")
+	if diff := cmp.Diff(want, got); diff != "" {
+		a.t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	name, single := strings.CutPrefix(r.URL.Path, "/api/v1/namespaces/")
+	if !strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
+		a.t.Errorf("got Accept %q, want metadata alone", r.Header.Get("Accept"))
+	}
+	switch {
+	case single:
+		a.get(w, strings.Replace(name, "/serviceaccounts/", "/", 1))
+	case r.URL.Path != "/api/v1/serviceaccounts":
+		a.t.Errorf("got path %q", r.URL.Path)
+	case query.Get("sendInitialEvents") == "true":
+		a.count("stream")
+		if !a.streams {
+			reply(w, http.StatusUnprocessableEntity, metav1.Status{Reason: metav1.StatusReasonInvalid, Message: "sendInitialEvents: Forbidden"})
+			return
+		}
+		a.follow(w, r, a.stream(w))
+	case query.Get("watch") == "true":
+		a.count("watch")
+		version, err := strconv.Atoi(query.Get("resourceVersion"))
+		if err != nil {
+			a.t.Errorf("got a watch at version %q: %v", query.Get("resourceVersion"), err)
+		}
+		a.follow(w, r, version)
+	default:
+		a.list(w, query.Get("resourceVersion"), query.Get("limit"), query.Get("continue"))
+	}
+}
+
+func (a *api) count(request string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.requests[request]++
+}
+
+func (a *api) get(w http.ResponseWriter, key string) {
+	a.count("get " + key)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, name, _ := strings.Cut(key, "/")
+	switch meta, ok := a.objects[key]; {
+	case a.broken:
+		reply(w, http.StatusInternalServerError, apierrors.NewInternalError(fmt.Errorf("etcd is down")).Status())
+	case !ok:
+		reply(w, http.StatusNotFound, notFound(name).(apierrors.APIStatus).Status())
+	default:
+		reply(w, http.StatusOK, meta)
+	}
+}
+
+func (a *api) list(w http.ResponseWriter, version, limit, from string) {
+	a.count(fmt.Sprintf("list version=%q limit=%s", version, limit))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	page := metav1.PartialObjectMetadataList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"},
+		ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(a.version)},
+	}
+	size, err := strconv.Atoi(limit)
+	if err != nil {
+		size = len(a.objects)
+	}
+	for _, key := range slices.Sorted(maps.Keys(a.objects)) {
+		if key < from {
+			continue
+		}
+		if len(page.Items) == size {
+			page.Continue = key
+			break
+		}
+		page.Items = append(page.Items, *a.objects[key])
+	}
+	reply(w, http.StatusOK, page)
+}
+
+// stream sends all objects and the bookmark that ends them.
+func (a *api) stream(w http.ResponseWriter) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, meta := range a.objects {
+		reply(w, http.StatusOK, metav1.WatchEvent{Type: string(watch.Added), Object: runtime.RawExtension{Object: meta}})
+	}
+	end := account("", "", metav1.InitialEventsAnnotationKey, "true")
+	end.TypeMeta = metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}
+	end.ResourceVersion = strconv.Itoa(a.version)
+	reply(w, http.StatusOK, metav1.WatchEvent{Type: string(watch.Bookmark), Object: runtime.RawExtension{Object: end}})
+	return a.version
+}
+
+// follow sends the events after version until the client leaves.
+func (a *api) follow(w http.ResponseWriter, r *http.Request, version int) {
+	for {
+		a.mu.Lock()
+		events, changed := a.events[version:], a.changed
+		version += len(events)
+		a.mu.Unlock()
+		for _, event := range events {
+			reply(w, http.StatusOK, event)
+			if event.Type == string(watch.Error) {
+				return
+			}
+		}
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			return
+		}
+		select {
+		case <-changed:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func reply(w http.ResponseWriter, code int, body any) {
+	if status, ok := body.(metav1.Status); ok {
+		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+		status.Status, status.Code = metav1.StatusFailure, int32(code)
+		body = status
+	}
+	if code != http.StatusOK {
+		w.WriteHeader(code)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(body) // the client may have gone, which is no failure here
+}
+
+// run starts the lookup and waits until it has synced.
+func run(t *testing.T, client metadata.Interface) *Lookup {
+	t.Helper()
+	l, err := New(Options{Client: client, Resource: serviceAccounts, Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.HasSynced() {
+		t.Fatal("got synced before it was started")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- l.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("got error %v from Start, want none", err)
+		}
+	})
+	eventually(t, "the lookup has synced", l.HasSynced)
+	return l
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for !is() {
+		select {
+		case <-deadline:
+			t.Fatalf("not in 20s: %s", what)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// modes are the two ways to come by the objects.
+var modes = map[string]struct {
+	streams bool
+	want    map[string]int // the requests for 1201 objects
+	again   map[string]int // the requests for 3 objects at version 3, and again
+}{
+	"from an API server that streams lists": {true, map[string]int{"stream": 1}, map[string]int{"stream": 2}},
+	"from an API server that pages them": {false, map[string]int{
+		"stream": 1, `list version="" limit=500`: 3,
+	}, map[string]int{
+		"stream": 2, `list version="" limit=500`: 1, `list version="3" limit=500`: 1,
+	}},
+}
+
+func TestStartFollowsTheAPIServer(t *testing.T) {
+	t.Parallel()
+	for name, mode := range modes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			metas := []*metav1.PartialObjectMetadata{account("ns", "app", roleARN, "old", label, "enabled")}
+			for i := range 1200 {
+				metas = append(metas, account("many", fmt.Sprintf("account-%d", i)))
+			}
+			a, client := newAPI(t, mode.streams, metas...)
+			l := run(t, client)
+			wantCounts := func(want Counts) {
+				t.Helper()
+				eventually(t, fmt.Sprintf("counts are %+v", want), func() bool { return l.Counts() == want })
+			}
+			wantRole := func(want string) {
+				t.Helper()
+				obj, source, err := l.Get(t.Context(), "ns", "app")
+				if err != nil || source != SourceCache || obj.Annotations[roleARN] != want {
+					t.Errorf("got %v from %q, error %v; want role %q from %q", obj, source, err, want, SourceCache)
+				}
+			}
+			wantCounts(Counts{Annotated: 1, Unannotated: 1200})
+			wantRole("old")
+			a.wantRequests(mode.want)
+
+			a.send(watch.Modified, account("ns", "app", roleARN, "new"))
+			wantCounts(Counts{Annotated: 1, Unannotated: 1200, Unguarded: 1})
+			wantRole("new")
+			a.send(watch.Modified, account("ns", "app"))
+			wantCounts(Counts{Unannotated: 1201})
+			wantRole("")
+			a.send(watch.Added, account("ns", "second", roleARN, "r"))
+			wantCounts(Counts{Annotated: 1, Unannotated: 1201, Unguarded: 1})
+			a.wantRequests(mode.want)
+
+			a.send(watch.Deleted, account("ns", "app"))
+			wantCounts(Counts{Annotated: 1, Unannotated: 1200, Unguarded: 1})
+			if _, source, err := l.Get(t.Context(), "ns", "app"); source != SourceLive || !apierrors.IsNotFound(err) {
+				t.Errorf("got error %v from %q for a deleted account, want not found from %q", err, source, SourceLive)
+			}
+			if got, want := l.Received(), uint64(len(metas)+4); got != want {
+				t.Errorf("got %d objects received, want %d: all once, and four changes", got, want)
+			}
+		})
+	}
+}
+
+func TestStartForgetsWhatWentWhileItCouldNotWatch(t *testing.T) {
+	t.Parallel()
+	for name, mode := range modes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, client := newAPI(t, mode.streams,
+				account("ns", "stays", roleARN, "r"), account("ns", "goes", roleARN, "r"), account("ns", "bare"))
+			l := run(t, client)
+			expired := apierrors.NewResourceExpired("too old resource version").Status()
+			expired.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+			a.sendError(expired, "ns/goes", "ns/bare")
+			want := Counts{Annotated: 1, Unguarded: 1}
+			eventually(t, fmt.Sprintf("counts are %+v", want), func() bool { return l.Counts() == want })
+			a.wantRequests(mode.again)
+			if _, _, err := l.Get(t.Context(), "ns", "goes"); !apierrors.IsNotFound(err) {
+				t.Errorf("got error %v, want not found", err)
+			}
+		})
+	}
+}
+
+// The metadata client is as in production, and so are its errors.
+func TestGetReadsLiveThroughTheClient(t *testing.T) {
+	t.Parallel()
+	a, client := newAPI(t, true, account("ns", "app", roleARN, "r", "other", "x"))
+	l, err := New(Options{Client: client, Resource: serviceAccounts, Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	obj, source, err := l.Get(t.Context(), "ns", "app")
+	if err != nil || source != SourceLive {
+		t.Fatalf("got source %q, error %v; want %q", source, err, SourceLive)
+	}
+	if diff := cmp.Diff(Object{Annotations: map[string]string{roleARN: "r"}}, obj); diff != "" {
+		t.Errorf("object (-want +got):\n%s", diff)
+	}
+	if _, _, err := l.Get(t.Context(), "ns", "none"); !apierrors.IsNotFound(err) {
+		t.Errorf("got error %v, want not found", err)
+	}
+	a.setBroken(true)
+	if _, _, err := l.Get(t.Context(), "ns", "app"); !apierrors.IsInternalError(err) || !strings.HasPrefix(err.Error(), "read serviceaccount ns/app: ") {
+		t.Errorf("got error %v, want an internal error that names the account", err)
+	}
+	a.setBroken(false)
+	if _, _, err := l.Get(t.Context(), "ns", "app"); err != nil {
+		t.Errorf("got error %v once the server is back, want none", err)
+	}
+	a.wantRequests(map[string]int{"get ns/app": 3, "get ns/none": 1})
+}

@@ -1,0 +1,239 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package servingcert
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const serverName = "lanyard-webhook.lanyard-system.svc"
+
+// noon is when these tests are.
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+func mustAuthority(t *testing.T, now time.Time, lifetime time.Duration, former ...*x509.Certificate) *authority {
+	t.Helper()
+	a, err := newAuthority(now, lifetime, former)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func mustLeaf(t *testing.T, a *authority, now time.Time, lifetime time.Duration) *x509.Certificate {
+	t.Helper()
+	leaf, err := a.leaf(now, lifetime, []string{serverName})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leaf.Leaf
+}
+
+// trusts says what an apiserver with the authority's bundle says to the leaf.
+func trusts(t *testing.T, a *authority, leaf *x509.Certificate, now time.Time) error {
+	t.Helper()
+	bundle, err := a.bundle()
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(bundle)
+	_, err = leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: serverName, CurrentTime: now})
+	return err
+}
+
+func TestRenewalNeverBreaksTrust(t *testing.T) {
+	t.Parallel()
+	old := mustAuthority(t, noon, 90*time.Minute)
+	oldLeaf := mustLeaf(t, old, noon, 2*time.Hour)
+	later := noon.Add(time.Hour)
+	renewed, err := old.renewed(later, 90*time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := mustAuthority(t, later, 90*time.Minute, old.certificate)
+	stranger := mustAuthority(t, later, 90*time.Minute)
+	for name, test := range map[string]struct {
+		bundle *authority
+		leaf   *x509.Certificate
+		want   bool
+	}{
+		"a leaf under its own CA":                               {old, oldLeaf, true},
+		"a leaf from before, where the CA was renewed":          {renewed, oldLeaf, true},
+		"a leaf of the renewed CA, where that is not known yet": {old, mustLeaf(t, renewed, later, time.Hour), true},
+		"a leaf of the renewed CA":                              {renewed, mustLeaf(t, renewed, later, time.Hour), true},
+		"a leaf of the CA before, whose key is another":         {other, oldLeaf, true},
+		"a leaf of a new key":                                   {other, mustLeaf(t, other, later, time.Hour), true},
+		"a leaf of a new key that is not known yet":             {old, mustLeaf(t, other, later, time.Hour), false},
+		"a leaf of a former CA that is forgotten":               {other.withoutFormer(), oldLeaf, false},
+		"a leaf of another CA of the same name":                 {stranger, oldLeaf, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if err := trusts(t, test.bundle, test.leaf, later.Add(time.Minute)); (err == nil) != test.want {
+				t.Errorf("got %v, want trust: %t", err, test.want)
+			}
+		})
+	}
+	if !renewed.certificate.NotAfter.Equal(later.Add(90*time.Minute)) || renewed.certificate.SerialNumber.Cmp(old.certificate.SerialNumber) == 0 {
+		t.Errorf("got serial %d until %s, want another one, and a whole life", renewed.certificate.SerialNumber, renewed.certificate.NotAfter)
+	}
+}
+
+func TestCertificatesAreRenewedAfterTwoThirdsOfTheirLife(t *testing.T) {
+	t.Parallel()
+	a := mustAuthority(t, noon, 90*time.Minute)
+	if got, want := renewAt(a.certificate), noon.Add(time.Hour); !got.Equal(want) {
+		t.Errorf("the CA is due at %s, want %s", got, want)
+	}
+	leaf := mustLeaf(t, a, noon, 30*time.Minute)
+	if got, want := renewAt(leaf), noon.Add(20*time.Minute); !got.Equal(want) {
+		t.Errorf("the leaf is due at %s, want %s", got, want)
+	}
+	if leaf := mustLeaf(t, a, noon.Add(80*time.Minute), 30*time.Minute); leaf.NotAfter.After(a.certificate.NotAfter) {
+		t.Errorf("the leaf ends at %s, after its CA", leaf.NotAfter)
+	}
+	if leaf.NotBefore.After(noon.Add(-backdate)) || a.certificate.NotBefore.After(noon.Add(-backdate)) {
+		t.Errorf("got %s and %s, want both valid for clocks that are behind", leaf.NotBefore, a.certificate.NotBefore)
+	}
+}
+
+func TestALeafCanOnlyServe(t *testing.T) {
+	t.Parallel()
+	leaf := mustLeaf(t, mustAuthority(t, noon, time.Hour), noon, time.Hour)
+	if leaf.IsCA || leaf.KeyUsage != x509.KeyUsageDigitalSignature || !cmp.Equal(leaf.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}) ||
+		!cmp.Equal(leaf.DNSNames, []string{serverName}) {
+		t.Errorf("got CA %t, usages %v and %v, names %v", leaf.IsCA, leaf.KeyUsage, leaf.ExtKeyUsage, leaf.DNSNames)
+	}
+}
+
+func TestOfTheFormerOnlyThoseOfUseAreTrusted(t *testing.T) {
+	t.Parallel()
+	former := mustAuthority(t, noon, time.Hour)
+	expired := mustAuthority(t, noon.Add(-2*time.Hour), time.Hour)
+	current := mustAuthority(t, noon, time.Hour, former.certificate, expired.certificate, former.certificate, mustLeaf(t, former, noon, time.Hour))
+	if diff := cmp.Diff([]*x509.Certificate{former.certificate}, current.former); diff != "" {
+		t.Errorf("former (-want +got):\n%s", diff)
+	}
+	renewed, err := current.renewed(noon, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(renewed.former) != 1 {
+		t.Errorf("got %d former ones after the renewal, want the 1 of before", len(renewed.former))
+	}
+	again, err := certify(current.key, noon, time.Hour, []*x509.Certificate{current.certificate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(again.former) != 0 {
+		t.Errorf("got %d former ones, want none of the key that is current", len(again.former))
+	}
+	many := make([]*x509.Certificate, 0, 2*maxFormer)
+	for range 2 * maxFormer {
+		many = append(many, mustAuthority(t, noon, time.Hour).certificate)
+	}
+	if got := len(mustAuthority(t, noon, time.Hour, many...).former); got != maxFormer {
+		t.Errorf("got %d former ones, want no more than %d", got, maxFormer)
+	}
+}
+
+func TestTheSecretHoldsAllThatAReplicaNeeds(t *testing.T) {
+	t.Parallel()
+	former := mustAuthority(t, noon, time.Hour)
+	want := mustAuthority(t, noon, time.Hour, former.certificate)
+	data, err := want.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := decodeAuthority(data, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gotBundle, _ := got.bundle()
+	if !got.certificate.Equal(want.certificate) || !bytes.Equal(gotBundle, data[bundleKey]) || !got.signed(mustLeaf(t, want, noon, time.Hour)) {
+		t.Error("the authority that was read is another one than was written")
+	}
+	// What is trusted beside the CA is no part of it: without it, it stands alone.
+	delete(data, bundleKey)
+	if got, err := decodeAuthority(data, noon); err != nil || len(got.former) != 0 {
+		t.Errorf("got %v without a bundle, want the authority alone", err)
+	}
+}
+
+func TestADamagedSecretSaysWhatIsWrongWithIt(t *testing.T) {
+	t.Parallel()
+	good, err := mustAuthority(t, noon, time.Hour).encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := mustAuthority(t, noon, time.Hour).encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: mustLeaf(t, mustAuthority(t, noon, time.Hour), noon, time.Hour).Raw})
+	_, edwards, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(edwards)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		key, value string
+		now        time.Time
+		want       string
+	}{
+		"no key":                      {privateKeyKey, "", noon, "tls.key: it is not there"},
+		"a key that is none":          {privateKeyKey, "s3cr3t", noon, "tls.key: it is not a private key in PEM"},
+		"a key of another kind":       {privateKeyKey, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), noon, "tls.key: got a ed25519.PrivateKey, want an ECDSA or RSA key"},
+		"a key of another CA":         {privateKeyKey, string(other[privateKeyKey]), noon, "tls.crt: it is not the certificate of tls.key"},
+		"no certificate":              {certificateKey, "", noon, "tls.crt: "},
+		"a certificate that is none":  {certificateKey, "s3cr3t", noon, "tls.crt: "},
+		"a certificate of another CA": {certificateKey, string(other[certificateKey]), noon, "tls.crt: it is not the certificate of tls.key"},
+		"a certificate of a leaf":     {certificateKey, string(leaf), noon, "tls.crt: it is not the certificate of tls.key"},
+		"a certificate that expired":  {"", "", noon.Add(2 * time.Hour), "tls.crt: it expired at 2026-01-02T13:00:00Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data := maps.Clone(good)
+			data[test.key] = []byte(test.value)
+			_, err := decodeAuthority(data, test.now)
+			if err == nil || !strings.HasPrefix(err.Error(), test.want) || strings.Contains(err.Error(), "s3cr3t") {
+				t.Errorf("got %v, want %q, and nothing of the data", err, test.want)
+			}
+		})
+	}
+}
+
+func TestACertificateThatIsNoCAsCannotSign(t *testing.T) {
+	t.Parallel()
+	a := mustAuthority(t, noon, time.Hour)
+	leaf, err := a.leaf(noon, time.Hour, []string{serverName})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(leaf.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = decodeAuthority(map[string][]byte{
+		certificateKey: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.Leaf.Raw}),
+		privateKeyKey:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+	}, noon)
+	if err == nil || err.Error() != "tls.crt: it is not the certificate of a CA" {
+		t.Errorf("got %v, want that it is not a CA's", err)
+	}
+}

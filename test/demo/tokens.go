@@ -1,0 +1,152 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+)
+
+// keySet holds public keys by their ID.
+type keySet map[string]*ecdsa.PublicKey
+
+// parseKeys reads a JWK set (RFC 7517). Keys of another kind than the control
+// plane's, for ES256, are left out.
+func parseKeys(document []byte) (keySet, error) {
+	var parsed struct {
+		Keys []struct{ Crv, Kid, X, Y string }
+	}
+	if err := json.Unmarshal(document, &parsed); err != nil {
+		return nil, fmt.Errorf("reading the issuer's keys: %w", err)
+	}
+	keys := keySet{}
+	for _, key := range parsed.Keys {
+		if key.Crv != "P-256" {
+			continue
+		}
+		x, errX := base64.RawURLEncoding.DecodeString(key.X)
+		y, errY := base64.RawURLEncoding.DecodeString(key.Y)
+		if err := errors.Join(errX, errY); err != nil {
+			return nil, fmt.Errorf("reading the issuer's key %q: %w", key.Kid, err)
+		}
+		// An uncompressed point: 4, and both coordinates at their full length.
+		public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), slices.Concat([]byte{4}, x, y))
+		if err != nil {
+			return nil, fmt.Errorf("reading the issuer's key %q: %w", key.Kid, err)
+		}
+		keys[key.Kid] = public
+	}
+	return keys, nil
+}
+
+// claims are what the receiver of a token goes by.
+type claims struct {
+	Issuer     string   `json:"iss"`
+	Subject    string   `json:"sub"`
+	Audience   []string `json:"aud"`
+	IssuedAt   int64    `json:"iat"`
+	Expires    int64    `json:"exp"`
+	Kubernetes struct {
+		Pod struct {
+			Name string `json:"name"`
+			UID  string `json:"uid"`
+		} `json:"pod"`
+	} `json:"kubernetes.io"`
+}
+
+// verify gives the claims of a JSON Web Token (RFC 7519) that one of the keys signed.
+// No error holds a part of the token.
+func (keys keySet) verify(token string) (claims, error) {
+	var c claims
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return c, fmt.Errorf("got a token of %d parts, want 3", len(parts))
+	}
+	var header struct{ Alg, Kid string }
+	if err := decodePart(parts[0], &header); err != nil {
+		return c, fmt.Errorf("header of the token: %w", err)
+	}
+	key, found := keys[header.Kid]
+	if header.Alg != "ES256" || !found {
+		return c, fmt.Errorf("got algorithm %q and key %q, want ES256 and a key that the issuer publishes", header.Alg, header.Kid)
+	}
+	signature, err := base64.RawURLEncoding.DecodeString(parts[2])
+	if err != nil {
+		return c, fmt.Errorf("signature of the token: %w", err)
+	}
+	sum := sha256.Sum256([]byte(parts[0] + "." + parts[1]))
+	// Two numbers of 32 bytes (RFC 7518, section 3.4).
+	if len(signature) != 64 || !ecdsa.Verify(key, sum[:], new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:])) {
+		return c, errors.New("signature of the token: not by the key that it names")
+	}
+	if err := decodePart(parts[1], &c); err != nil {
+		return c, fmt.Errorf("claims of the token: %w", err)
+	}
+	return c, nil
+}
+
+func decodePart(part string, into any) error {
+	text, err := base64.RawURLEncoding.DecodeString(part)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
+// check compares the claims with what the pod's volume asks for, and gives
+// what differs.
+func (c *claims) check(pod *corev1.Pod, projection *corev1.ServiceAccountTokenProjection) (problems []string) {
+	differs := func(claim string, got, want any) {
+		if got != want {
+			problems = append(problems, fmt.Sprintf("token %s: %s: got %v, want %v", projection.Path, claim, got, want))
+		}
+	}
+	differs("iss", c.Issuer, controlplane.DefaultServiceAccountIssuer)
+	differs("sub", c.Subject, "system:serviceaccount:"+pod.Namespace+":"+pod.Spec.ServiceAccountName)
+	if !slices.Equal(c.Audience, []string{projection.Audience}) {
+		differs("aud", fmt.Sprintf("%q", c.Audience), fmt.Sprintf("%q", []string{projection.Audience}))
+	}
+	differs("exp - iat", c.Expires-c.IssuedAt, *projection.ExpirationSeconds)
+	differs("pod", c.Kubernetes.Pod.Name, pod.Name)
+	differs("uid of the pod", c.Kubernetes.Pod.UID, string(pod.UID))
+	return problems
+}
+
+// expires shows when, and how long that is from the moment of issue.
+func (c *claims) expires() string {
+	lifetime := time.Duration(c.Expires-c.IssuedAt) * time.Second
+	return fmt.Sprintf("%s (in %s)", time.Unix(c.Expires, 0).UTC().Format(time.RFC3339), lifetime)
+}
+
+// requestToken does what a kubelet does for a projected token, and verifies
+// the answer.
+func (d *demo) requestToken(ctx context.Context, pod *corev1.Pod, projection *corev1.ServiceAccountTokenProjection) (claims, error) {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		Audiences:         []string{projection.Audience},
+		ExpirationSeconds: projection.ExpirationSeconds,
+		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
+	}}
+	response, err := d.cluster.CoreV1().ServiceAccounts(pod.Namespace).
+		CreateToken(ctx, pod.Spec.ServiceAccountName, request, metav1.CreateOptions{})
+	if err != nil {
+		return claims{}, fmt.Errorf("requesting the token %s: %w", projection.Path, err)
+	}
+	return d.keys.verify(response.Status.Token)
+}

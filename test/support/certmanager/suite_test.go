@@ -1,0 +1,80 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+)
+
+// namespace is the one that the certificates live in.
+const namespace = "lanyard-system"
+
+// kube is a client of the cluster that all specs share, as an administrator.
+var kube client.Client
+
+func TestCertManager(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "cert-manager")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	By("starting etcd and kube-apiserver")
+	plane, err := controlplane.Start(ctx, controlplane.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error { return plane.Stop() })
+	Expect(plane.CreateNamespace(ctx, namespace)).To(Succeed())
+
+	scheme := runtime.NewScheme()
+	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	Expect(certmanagerv1.AddToScheme(scheme)).To(Succeed())
+	kube, err = client.New(plane.Config(), client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+
+	By("starting cert-manager")
+	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(plane.Kubeconfig(kubeconfig)).To(Succeed())
+	start("--kubeconfig", kubeconfig, "--crds", crdDirectory(ctx))
+	Eventually(func() error {
+		return kube.List(ctx, &certmanagerv1.CertificateList{})
+	}, "30s", "100ms").Should(Succeed(), "the CustomResourceDefinitions are not served")
+})
+
+// start runs the program in this process until the suite ends, and holds it to
+// an end without an error.
+func start(args ...string) {
+	GinkgoHelper()
+	running, stop := context.WithCancel(context.Background()) // the node's own context ends with BeforeSuite
+	ended := make(chan error, 1)
+	go func() { ended <- run(running, args) }()
+	DeferCleanup(func() {
+		stop()
+		Eventually(ended, "20s").Should(Receive(BeNil()))
+	})
+}
+
+// crdDirectory is where Go keeps the CustomResourceDefinitions of the
+// cert-manager that this module requires.
+func crdDirectory(ctx context.Context) string {
+	GinkgoHelper()
+	var problems bytes.Buffer
+	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/cert-manager/cert-manager")
+	list.Stderr = &problems
+	dir, err := list.Output()
+	Expect(err).NotTo(HaveOccurred(), problems.String())
+	return filepath.Join(strings.TrimSpace(string(dir)), "deploy", "crds")
+}

@@ -1,0 +1,88 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestAssetsDir(t *testing.T) {
+	const rootModule = "// A comment.\nmodule " + productModule + "\n"
+	tests := map[string]struct {
+		files   map[string]string // content by path; binaries have none
+		workDir string
+		env     string // under the test's directory
+		want    string // under the test's directory
+		wantErr string
+	}{
+		"the repository's root is found from a directory below it": {
+			files:   map[string]string{"go.mod": rootModule, "pkg/mutate/x": "", "bin/controlplane/etcd": "", "bin/controlplane/kube-apiserver": ""},
+			workDir: "pkg/mutate",
+			want:    "bin/controlplane",
+		},
+		"another module of the repository is not taken for its root": {
+			files: map[string]string{
+				"go.mod": rootModule, "hack/tools/kubernetes/go.mod": "module " + productModule + "/hack/tools/kubernetes\n",
+				"bin/controlplane/etcd": "", "bin/controlplane/kube-apiserver": "",
+			},
+			workDir: "hack/tools/kubernetes",
+			want:    "bin/controlplane",
+		},
+		"the variable wins over the repository": {
+			files:   map[string]string{"go.mod": rootModule, "elsewhere/etcd": "", "elsewhere/kube-apiserver": ""},
+			workDir: ".",
+			env:     "elsewhere",
+			want:    "elsewhere",
+		},
+		"a missing binary is an error that says how to build it": {
+			files:   map[string]string{"go.mod": rootModule, "bin/controlplane/etcd": ""},
+			workDir: ".",
+			wantErr: "run hack/controlplane.sh",
+		},
+		"outside of the repository the error names the variable": {
+			files:   map[string]string{"go.mod": "module example.com/other\n"},
+			workDir: ".",
+			wantErr: "set KUBEBUILDER_ASSETS",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			for path, content := range test.files {
+				writeFile(t, filepath.Join(root, path), content)
+			}
+			t.Chdir(filepath.Join(root, test.workDir))
+			t.Setenv(assetsEnv, "")
+			if test.env != "" {
+				t.Setenv(assetsEnv, filepath.Join(root, test.env))
+			}
+			got, err := assetsDir()
+			if test.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), test.wantErr) {
+					t.Fatalf("got %q and error %v, want an error with %q", got, err, test.wantErr)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := filepath.Join(root, test.want); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func writeFile(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
