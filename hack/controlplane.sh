@@ -2,17 +2,17 @@
 # Copyright The Lanyard Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the programs of a Kubernetes cluster from the Go modules in hack/tools/etcd
-# and hack/tools/kubernetes: the ones that the arguments name, or else the control
-# plane of the tests and of the demo, etcd and kube-apiserver.
-# Needs Go and coreutils; neither root nor a download from anywhere but the Go
-# module proxy. The first run takes some minutes, a run with nothing to do none.
+# Builds Kubernetes programs from the Go modules in hack/tools/etcd and
+# hack/tools/kubernetes. The arguments name the programs; the default is etcd and
+# kube-apiserver, the control plane for the tests and the demo. Needs Go, coreutils
+# and the Go module proxy, but not root. The first run takes some minutes; later
+# runs return at once if nothing has changed.
 #
-# The binaries go to bin/controlplane, or to $KUBEBUILDER_ASSETS where that is
-# set. Binaries that something else put there (setup-envtest) are left alone.
+# The binaries go to bin/controlplane, or to $KUBEBUILDER_ASSETS if set. Binaries
+# that another tool put there (setup-envtest) are left alone.
 #
-# Beside each binary stands NAME.version: the module's version, and on the
-# second line the key of what it was built from.
+# NAME.version next to each binary holds the module's version and, on the second
+# line, the key of its build inputs.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -21,13 +21,13 @@ bin=${KUBEBUILDER_ASSETS:-$root/bin/controlplane}
 if [ $# -eq 0 ]; then set -- etcd kube-apiserver; fi
 names=("$@")
 
-# A build that means the same everywhere: nobody's flags, nobody's workspace.
+# Build the same way everywhere: ignore the user's flags and workspace.
 export CGO_ENABLED=0 GOFLAGS="-mod=readonly -trimpath" GOWORK=off
 
 build_pid=
 log=
 cleanup() {
-  # go cleans up after itself on an interrupt alone.
+  # Go removes its temporary files only on an interrupt.
   if [ -n "$build_pid" ]; then kill -INT "$build_pid" 2>/dev/null && wait "$build_pid" || true; fi
   if [ -n "$log" ]; then rm -f "$log"; fi
   rm -f "$bin"/*.new.$$
@@ -36,37 +36,38 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# source_of NAME: where its module is required, the module, and its package.
+# source_of NAME prints the directory that requires the module, the module and the
+# package.
 source_of() {
   case $1 in
     etcd) echo hack/tools/etcd go.etcd.io/etcd/server/v3 go.etcd.io/etcd/server/v3 ;;
     kube-apiserver | kube-controller-manager | kube-proxy | kube-scheduler | kubectl | kubelet)
       echo hack/tools/kubernetes k8s.io/kubernetes "k8s.io/kubernetes/cmd/$1" ;;
     *)
-      echo "controlplane.sh: got the name $1, want etcd or a program of Kubernetes" >&2
+      echo "controlplane.sh: unknown program $1, want etcd or a Kubernetes program" >&2
       return 1 ;;
   esac
 }
 
-# key NAME: changes when anything that decides about the binary does.
+# key NAME prints a hash of all build inputs of the binary.
 key() {
   local dir
   read -r dir _ <<<"$(source_of "$1")"
   cat "$root/$dir/go.mod" "$root/$dir/go.sum" "$self" - <<<"$toolchain" | sha256sum | cut -d ' ' -f 1
 }
 
-# current NAME: is the binary there, and built from what its key stands for?
+# current NAME reports whether the binary exists and matches its build inputs.
 current() {
   [ -x "$bin/$1" ] && [ -f "$bin/$1.version" ] && [ "$(tail -n 1 "$bin/$1.version")" = "$(key "$1")" ]
 }
 
-# all_current: is there nothing to build?
+# all_current reports whether nothing must be built.
 all_current() {
   local name
   for name in "${names[@]}"; do current "$name" || return 1; done
 }
 
-# foreign: did something else put all of the binaries where the user said?
+# foreign reports whether another tool put all binaries into $KUBEBUILDER_ASSETS.
 foreign() {
   local name
   [ -n "${KUBEBUILDER_ASSETS-}" ] || return 1
@@ -75,7 +76,7 @@ foreign() {
   done
 }
 
-# listed: the names as prose, with their versions where those are known.
+# listed prints the names with their versions, if known.
 listed() {
   local name text=
   for name in "${names[@]}"; do
@@ -85,13 +86,14 @@ listed() {
   printf '%s\n' "$text"
 }
 
-# say LINE: on a terminal in place of the line before, else a line of its own.
+# say LINE replaces the previous line on a terminal, and prints a new line
+# elsewhere.
 say() {
   if [ -t 1 ]; then printf '\r\033[K%s' "$1"; else printf '%s\n' "$1"; fi
 }
 
-# fail NAME: what Go said, without the packages that it only listed (-v). Those
-# are the lines with neither a blank nor a colon.
+# fail NAME prints Go's errors without the package names that -v lists. Those are
+# the lines with neither a blank nor a colon.
 fail() {
   if [ -t 1 ]; then printf '\n'; fi
   while IFS= read -r line; do
@@ -101,9 +103,9 @@ fail() {
   exit 1
 }
 
-# follow TITLE TOTAL: shows how far the build is, until it ends. Packages that
-# the build cache already holds are not compiled and so not counted: with a
-# warm cache the count stays low and the end comes early.
+# follow TITLE TOTAL shows the progress of the build until it ends. Packages from
+# the build cache are not compiled, so they are not counted: with a warm cache the
+# build ends at a low count.
 follow() {
   local every=15 next=15 start=$SECONDS count
   if [ -t 1 ]; then every=1 next=1; fi
@@ -126,7 +128,7 @@ build() {
   log=$(mktemp)
   version=$(go list -m -f '{{.Version}}' "$module" 2>"$log") || fail "$name"
   if [ "$module" = k8s.io/kubernetes ]; then
-    # Kubernetes learns its own version from the linker alone.
+    # Kubernetes takes its version only from linker flags.
     number=${version#v}
     stamps=(
       -X "k8s.io/component-base/version.gitVersion=$version"
@@ -135,11 +137,12 @@ build() {
     )
   fi
 
-  say "$name $version: loading its packages (the first time downloads their modules)"
+  say "$name $version: loading packages (the first run downloads their modules)"
   total=$(go list -deps "$package" 2>"$log" | wc -l) || fail "$name"
 
   : >"$log"
-  # Descriptor 9 is the lock: not for a helper that Go may leave running.
+  # Close descriptor 9, the lock, so that a helper process that Go leaves running
+  # does not hold it.
   go build -v -buildvcs=false -ldflags "-s -w ${stamps[*]-}" \
     -o "$bin/$name.new.$$" "$package" >"$log" 2>&1 9>&- &
   build_pid=$!
@@ -147,8 +150,9 @@ build() {
   wait "$build_pid" || fail "$name"
   build_pid=
 
-  # A binary without its stamp is built again; a stamp without its binary would
-  # never be. So the stamp goes first and comes back last.
+  # Remove the version file first and write it last: a binary without a version file
+  # is built again, but a version file without its binary would suggest that it
+  # exists.
   rm -f "$bin/$name.version"
   mv -f "$bin/$name.new.$$" "$bin/$name"
   printf '%s\n%s\n' "$version" "$key" >"$bin/$name.version.new.$$"
@@ -163,7 +167,7 @@ for name in "${names[@]}"; do source_of "$name" >/dev/null; done
 toolchain=$(cd "$root/hack/tools/kubernetes" && go env GOVERSION GOOS GOARCH)
 
 if foreign; then
-  echo "using $(listed) in $bin as they are"
+  echo "using $(listed) in $bin without changes"
   exit 0
 fi
 if all_current; then
@@ -173,8 +177,8 @@ fi
 
 mkdir -p "$bin"
 bin=$(cd "$bin" && pwd)
-# One build at a time. Without flock two would do the work twice and the later
-# one win: each builds to a name of its own and moves it into place.
+# One build at a time. Without flock, two builds do the work twice and the later one
+# wins: each builds to its own name and moves the result into place.
 if command -v flock >/dev/null 2>&1; then
   exec 9>"$bin/.lock"
   if ! flock -n 9; then

@@ -2,43 +2,44 @@
 # Copyright The Lanyard Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs the suites of test/e2e on a whole cluster:
+# Runs the test/e2e suites on a real cluster:
 #
 #   hack/e2e.sh [--build] [SUITE...]
 #
-# The arguments are the suites' names, all where there are none; $GINKGO_FLAGS
-# goes to each of them (-ginkgo.focus=...), and leaves out two of the four ways to
-# install where it is not set. --build builds everything, and runs
-# nothing. $E2E_CLUSTER says which cluster:
+# The arguments are suite names; the default is all suites. $GINKGO_FLAGS is passed
+# to each suite (-ginkgo.focus=...); if it is not set, two of the four install
+# methods are skipped. --build builds everything and runs nothing. $E2E_CLUSTER
+# selects the cluster:
 #
-#   own       one built from source, the default: as root, on Debian, without a
-#             container engine; packages that are missing are installed
-#   kind      one of kind's, on docker, of the node image $KIND_IMAGE or kind's own
-#   existing  the one of $KUBECONFIG, the default where that is set; its nodes need
-#             the images of bin/images, and a kubelet with the settings in
+#   own       a cluster built from source (the default): needs root on Debian, but no
+#             container engine; missing packages are installed
+#   kind      a kind cluster on docker, with the node image $KIND_IMAGE or kind's default
+#   existing  the cluster of $KUBECONFIG (the default if KUBECONFIG is set); its nodes
+#             need the images in bin/images and the kubelet settings in
 #             test/e2e/kind.yaml
 #
-# Whatever ends this script, all that it started ends with it.
+# Everything that this script starts ends with it, however it ends.
 set -euo pipefail
-# Each command in the background is a process group, which ends as a whole.
+# Job control puts each background command into its own process group, which can be
+# killed as a whole.
 set -m
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# slow mostly waits: on a cluster of its own it does so beside the other suites.
+# The slow suite mostly waits, so on own clusters it runs next to the other suites.
 slow=rotation
 slow_log=bin/$slow.log
-kind_name=lanyard-e2e-$$ # nobody else's: it is deleted in the end
+kind_name=lanyard-e2e-$$ # unique, because it is deleted at the end
 images=(lanyard-webhook lanyard-kill lanyard-clouds lanyard-sdk-go lanyard-sdk-node lanyard-sdk-python lanyard-forwarder)
 
-# As the Makefile has it, to share what was compiled.
+# The same flags as in the Makefile, to share the build cache.
 export CGO_ENABLED=0 GOFLAGS="-trimpath $(go env GOFLAGS)"
-# Of the ways to install, those that have nothing in common; "make charts" holds
-# the others to the same objects.
+# Skip the install methods that have much in common with another; "make charts"
+# checks that they render the same objects.
 export GINKGO_FLAGS=${GINKGO_FLAGS--ginkgo.label-filter=!every-install}
 cluster=${E2E_CLUSTER:-${KUBECONFIG:+existing}}
 cluster=${cluster:-own}
 suites=()
-directory= # of kind's kubeconfig
+directory= # for kind's kubeconfig
 
 main() {
   local build_only=
@@ -59,7 +60,7 @@ main() {
   "on_$cluster" "${suites[@]}"
 }
 
-# slow_last puts the slow suite at the end.
+# slow_last moves the slow suite to the end.
 slow_last() {
   local suite others=() last=()
   for suite in "${suites[@]}"; do
@@ -68,14 +69,14 @@ slow_last() {
   suites=("${others[@]}" "${last[@]}")
 }
 
-# check says early what a cluster cannot do without.
+# check fails early if the cluster lacks something that it needs.
 check() {
   case $cluster in
     own) hack/packages.sh ;;
     existing) [ -n "${KUBECONFIG-}" ] || die "E2E_CLUSTER=existing needs KUBECONFIG" ;;
     kind)
-      command -v docker >/dev/null || die "E2E_CLUSTER=kind needs docker, which is not installed; E2E_CLUSTER=own does without"
-      docker info >/dev/null 2>&1 || die "E2E_CLUSTER=kind needs docker, and \"docker info\" fails; E2E_CLUSTER=own does without" ;;
+      command -v docker >/dev/null || die "E2E_CLUSTER=kind needs docker, which is not installed; E2E_CLUSTER=own does not need it"
+      docker info >/dev/null 2>&1 || die "E2E_CLUSTER=kind needs docker, and \"docker info\" fails; E2E_CLUSTER=own does not need it" ;;
     *) die "got E2E_CLUSTER=$cluster, want own, kind or existing" ;;
   esac
 }
@@ -85,14 +86,15 @@ die() {
   exit 1
 }
 
-# run COMMAND ARGUMENT...: in the background, so that a signal is seen at once.
+# run COMMAND ARGUMENT... runs it in the background, so that signals are handled at
+# once.
 run() {
   "$@" &
   wait $!
 }
 
-# finish ends what still runs and removes kind's cluster. Its exit code is the
-# script's.
+# finish ends everything that still runs, deletes kind's cluster and keeps the
+# script's exit code.
 finish() {
   local status=$? left
   trap '' INT TERM HUP
@@ -129,7 +131,8 @@ build() {
   run "${@:2}"
 }
 
-# run_suites SUITE...: on the cluster of $KUBECONFIG. The first that fails ends it.
+# run_suites SUITE... runs the suites on the cluster of $KUBECONFIG and stops at the
+# first failure.
 run_suites() {
   local suite
   for suite; do
@@ -156,14 +159,14 @@ on_kind() {
 on_own() {
   local beside= status=0
   if [ $# -gt 1 ] && [ "${!#}" = "$slow" ]; then
-    echo "suite $slow: on a second cluster, its output follows (meanwhile in $slow_log)"
+    echo "suite $slow: runs on a second cluster; output is in $slow_log and shown at the end"
     own_cluster "$slow" >"$slow_log" 2>&1 &
     beside=$!
     set -- "${@:1:$#-1}"
   fi
   run own_cluster "$@" || status=$?
   if [ -n "$beside" ]; then
-    echo "suite $slow: waiting for its end"
+    echo "suite $slow: waiting for it to finish"
     wait "$beside" || status=$?
     cat "$slow_log"
   fi

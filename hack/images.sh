@@ -2,14 +2,15 @@
 # Copyright The Lanyard Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes the images that the suites of test/e2e and their cluster need, without a
-# container engine: bin/images/NAME.tar for each, in the format of docker save.
-# The arguments are images' names, all where there are none.
+# Builds the images for the test/e2e suites and their cluster without a container
+# engine: bin/images/NAME.tar in the format of docker save. The arguments are image
+# names; the default is all images.
 #
-# The images of the clouds' SDKs for Node.js and Python are made of npm packages
-# (test/e2e/sdk/node/package-lock.json) and of Debian 13's (test/e2e/sdk/*/packages,
-# whatever this machine runs). Those come from the mirror that this machine's own
-# apt uses, or from $DEBIAN_MIRROR. A run with nothing to do takes seconds.
+# The SDK images for Node.js and Python are built from npm packages
+# (test/e2e/sdk/node/package-lock.json) and Debian 13 packages
+# (test/e2e/sdk/*/packages), whatever the host runs. Debian packages come from
+# $DEBIAN_MIRROR or else from the mirror that the host's apt uses. A run takes
+# seconds if nothing has changed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -17,10 +18,10 @@ all=(pause lanyard-webhook lanyard-kill lanyard-clouds lanyard-sdk-go lanyard-sd
 suite=trixie
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 images=$PWD/bin/images
-work=$images/work # what is kept between runs; a directory for each image
+work=$images/work # kept between runs; one directory per image
 sdk=$PWD/test/e2e/sdk
 
-# As the Makefile has it, to share what was compiled.
+# The same flags as in the Makefile, to share the build cache.
 export CGO_ENABLED=0 GOFLAGS="-trimpath $(go env GOFLAGS)"
 
 main() {
@@ -45,7 +46,7 @@ make_image() {
     lanyard-forwarder) sdk_go "$1" forwarder ;;
     lanyard-sdk-node) sdk_node ;;
     lanyard-sdk-python) sdk_python ;;
-    *) die "got the image $1, want one of ${all[*]}" ;;
+    *) die "unknown image $1, want one of ${all[*]}" ;;
   esac
   echo "bin/images/$1.tar: ${made:-made in $((SECONDS - start)) s}"
 }
@@ -55,12 +56,13 @@ die() {
   exit 1
 }
 
-# go_build MODULE OUTPUT PACKAGE...: the output is relative to the module.
+# go_build MODULE OUTPUT PACKAGE... builds the packages; OUTPUT is relative to the
+# module.
 go_build() {
   (cd "$1" && go build -o "${@:2}")
 }
 
-# archive NAME TAG ARGUMENT...: the arguments are those of bin/image.
+# archive NAME TAG ARGUMENT... passes the arguments on to bin/image.
 archive() {
   bin/image --tag "$2" --output "$images/$1.tar" "${@:3}"
 }
@@ -84,8 +86,8 @@ sdk_python() {
   sdk_archive lanyard-sdk-python "$base" "$program" /usr/bin/python3
 }
 
-# sdk_archive NAME BASE PROGRAM INTERPRETER: two layers, so that a change of the
-# program leaves the base alone.
+# sdk_archive NAME BASE PROGRAM INTERPRETER writes two layers, so that a changed
+# program does not change the base layer.
 sdk_archive() {
   local app
   app=$work/app/$(basename "$3")
@@ -100,13 +102,14 @@ sdk_archive() {
   key "$2.key" "$3" bin/image >"$images/$1.key"
 }
 
-# key FILE...: changes when one of them, this script or the machine does.
+# key FILE... prints a hash of the files, this script and the machine type.
 key() {
   (uname -m && cat "$PWD/hack/images.sh" "$@") | sha256sum | cut -d ' ' -f 1
 }
 
-# stamped DIR FUNCTION FILE...: has the function fill the directory, unless that
-# was done before with the same files. The directory is whole or not there.
+# stamped DIR FUNCTION FILE... lets the function fill the directory, unless the
+# files are unchanged since the last time. The directory is either complete or
+# missing.
 stamped() {
   local key
   key=$(key "${@:3}")
@@ -121,14 +124,15 @@ stamped() {
 node_base() {
   need npm npm
   debian_tree "$1" "$sdk/node/packages"
-  echo "npm packages of the SDKs for Node.js"
+  echo "downloading the npm packages of the SDKs for Node.js"
   mkdir "$1/app"
   cp "$sdk"/node/package*.json "$1/app/"
   (cd "$1/app" && npm ci --ignore-scripts --omit=dev --no-audit --no-fund --loglevel=error)
-  # Node.js is a package, too, of which the program alone is needed.
+  # Node.js itself is an npm package; only its program is needed.
   cp "$1"/app/node_modules/node-linux-*/bin/node "$1/usr/bin/node"
   rm -r "$1"/app/node_modules/node-linux-*
-  # What no program reads is three files of four, and each costs the node time.
+  # Three of four files are never read at run time, and each one slows down the
+  # node.
   find "$1/app/node_modules" -type f '(' -name '*.map' -o -name '*.ts' -o -name '*.mts' -o -name '*.cts' -o -name '*.md' ')' -delete
   run_in "$1" usr/bin/node --version
 }
@@ -136,9 +140,9 @@ node_base() {
 python_base() {
   local packages=$1/usr/lib/python3/dist-packages
   debian_tree "$1" "$sdk/python/packages"
-  # The description of each service of AWS, a hundred megabytes.
+  # The descriptions of all AWS services: a hundred megabytes.
   find "$packages/botocore/data" -mindepth 1 -maxdepth 1 -type d ! -name sts -exec rm -r {} +
-  # What the packages' own scripts do after installation.
+  # What the packages' scripts do after installation.
   mkdir -p "$1/etc/ssl/certs"
   cat "$1"/usr/share/ca-certificates/mozilla/*.crt >"$1/etc/ssl/certs/ca-certificates.crt"
   PYTHONHOME=$1/usr run_in "$1" usr/bin/python3 -m compileall -q --invalidation-mode unchecked-hash \
@@ -154,18 +158,17 @@ run_in() {
   "$loader" --library-path "$(echo "$1"/usr/lib/*-linux-gnu)" "$1/$2" "${@:3}"
 }
 
-# debian_tree TREE LIST: unpacks the packages of the list. None of their scripts
-# is run.
+# debian_tree TREE LIST unpacks the listed packages without running their scripts.
 debian_tree() {
   local debs=$work/debs package paths
   need apt-get apt
   need dpkg-deb dpkg
   rm -rf "$debs"
   mkdir -p "$debs"
-  echo "Debian packages of $2"
+  echo "downloading the Debian packages in $2"
   apt_update
   (cd "$debs" && apt_get download -qq $(list "$2" | cut -d ' ' -f 1))
-  # As base-files has them.
+  # The directory layout of base-files.
   mkdir -p "$1/usr/bin" "$1/usr/lib" "$1/usr/lib64"
   ln -s usr/bin usr/lib usr/lib64 "$1/"
   while read -r package paths; do
@@ -176,24 +179,24 @@ debian_tree() {
   rm -rf "$debs"
 }
 
-# list FILE: without comments and empty lines.
+# list FILE prints it without comments and empty lines.
 list() {
   sed -e '/^#/d' -e '/^$/d' "$1"
 }
 
-# apt_update reads what there is in Debian's suite, once a run.
+# apt_update reads the package index of the Debian release, once per run.
 apt_update() {
   local apt=$work/apt mirror
   if [ -f "$apt/updated.$$" ]; then return; fi
   [ -f "$keyring" ] || die "$keyring is missing; on Debian and Ubuntu: apt-get install --no-install-recommends debian-archive-keyring"
   mirror=$(mirror)
-  [ -n "$mirror" ] || die "apt on this machine has no mirror of Debian; name one in DEBIAN_MIRROR"
+  [ -n "$mirror" ] || die "apt on this machine has no Debian mirror; set DEBIAN_MIRROR"
   rm -rf "$apt"
   mkdir -p "$apt"/{state/lists/partial,cache/archives/partial}
   : >"$apt/status"
   echo "deb [target=Packages signed-by=$keyring] $mirror $suite main" >"$apt/sources.list"
-  # Its own state and sources, and from the machine's configuration alone how it
-  # gets at its mirror.
+  # Use separate state and sources; from the host's configuration take only how to
+  # reach its mirror.
   cat - <(apt-config dump | grep '^Acquire::') >"$apt/apt.conf" <<EOF
 Dir::Etc::main "/dev/null";
 Dir::Etc::parts "/dev/null";
@@ -214,7 +217,7 @@ apt_get() {
   APT_CONFIG=$work/apt/apt.conf apt-get "$@"
 }
 
-# mirror prints where this machine's apt has Debian from.
+# mirror prints the Debian mirror that the host's apt uses.
 mirror() {
   if [ -n "${DEBIAN_MIRROR-}" ]; then
     echo "$DEBIAN_MIRROR"

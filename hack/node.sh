@@ -2,8 +2,8 @@
 # Copyright The Lanyard Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds what a whole cluster needs beyond the control plane of the tests, the
-# same way and to the same place: see controlplane.sh.
+# Builds the programs that a whole cluster needs in addition to the tests' control
+# plane, with controlplane.sh and into the same directory.
 set -euo pipefail
 
 exec "$(dirname "${BASH_SOURCE[0]}")/controlplane.sh" \

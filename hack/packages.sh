@@ -2,9 +2,9 @@
 # Copyright The Lanyard Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs the Debian packages that "make e2e" needs for a cluster of its own,
-# those of them that are missing: a node's programs, and npm for the SDKs for
-# Node.js. It changes nothing where all are there.
+# Installs the missing Debian packages that "make e2e" needs for its own cluster:
+# the node's programs, and npm for the Node.js SDKs. It changes nothing if all are
+# installed.
 set -euo pipefail
 
 missing=()
@@ -23,7 +23,7 @@ need npm npm
 
 if [ ${#missing[@]} -eq 0 ]; then exit 0; fi
 if [ "$EUID" -ne 0 ] || ! command -v apt-get >/dev/null; then
-  echo "packages.sh: missing: ${missing[*]} (Debian's names); as root on Debian they would be installed" >&2
+  echo "packages.sh: missing packages: ${missing[*]} (Debian names); run as root on Debian to install them" >&2
   exit 1
 fi
 echo "installing ${missing[*]}"

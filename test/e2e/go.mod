@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// The tests on a whole cluster, and the cluster that they run on: apart from
-// the product's dependencies.
+// The tests on a whole cluster and the program that starts that cluster. They have
+// their own go.mod, so that their dependencies do not influence the product's.
 module github.com/lanyard-dev/lanyard/test/e2e
 
 go 1.26.0

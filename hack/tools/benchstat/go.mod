@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// benchstat has a go.mod of its own: none of its modules may take part in
-// choosing the versions that the product is built with.
+// benchstat has its own go.mod, so that its dependencies do not influence the
+// versions that the product is built with.
 module github.com/lanyard-dev/lanyard/hack/tools/benchstat
 
 go 1.26.0

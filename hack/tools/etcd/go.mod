@@ -1,8 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// etcd, apart from the product's dependencies: the server is built from here
-// (hack/controlplane.sh) for the control plane of tests and of the demo.
+// The etcd server for the control plane of the tests and the demo, built by
+// hack/controlplane.sh. It has its own go.mod, so that its dependencies do not
+// influence the versions that the product is built with.
 module github.com/lanyard-dev/lanyard/hack/tools/etcd
 
 go 1.26.0

@@ -1,9 +1,10 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Kubernetes itself, apart from the product's dependencies: kube-apiserver is
-// built from here (hack/controlplane.sh). Kubernetes requires its own staging
-// modules at v0.0.0, so each one is replaced by its release of the same day.
+// The Kubernetes programs, built by hack/controlplane.sh. They have their own
+// go.mod, so that their dependencies do not influence the versions that the product
+// is built with. Kubernetes requires its staging modules at v0.0.0, so each one is
+// replaced by its release of the same day.
 module github.com/lanyard-dev/lanyard/hack/tools/kubernetes
 
 go 1.26.0

@@ -1,10 +1,10 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// cert-manager's controllers, apart from the product's dependencies, for the
-// tests of that certificate mode. cert-manager's own commands are modules that
-// cannot be required from here, so its packages are run by a main of ours
-// (hack/certmanager.sh builds it).
+// cert-manager's controllers, for the tests of the cert-manager certificate mode.
+// They have their own go.mod, so that their dependencies do not influence the
+// product's. cert-manager's commands are modules that cannot be required from here,
+// so main.go runs its packages (hack/certmanager.sh builds it).
 module github.com/lanyard-dev/lanyard/test/support/certmanager
 
 go 1.26.0

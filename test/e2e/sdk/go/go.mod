@@ -1,7 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// The clouds' SDKs for Go, apart from every other module's dependencies.
+// The test programs that use the clouds' Go SDKs. They have their own go.mod, so
+// that the SDKs do not influence the versions of any other module.
 module github.com/lanyard-dev/lanyard/test/e2e/sdk/go
 
 go 1.26.0
