@@ -1,8 +1,8 @@
 # Copyright The Lanyard Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Compiled on the builder's own platform for whatever platform is asked for:
-# the binary is static, so nothing needs to be emulated.
+# Cross-compiled on the builder's platform: the binary is static, so no
+# emulation is needed.
 FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 ARG TARGETOS
 ARG TARGETARCH
@@ -10,7 +10,7 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod \
     go mod download
-# With .git, from which Go stamps the version into the binary.
+# Includes .git, from which Go takes the version for the binary.
 COPY . .
 RUN --mount=type=cache,target=/go/pkg/mod \
     --mount=type=cache,target=/root/.cache/go-build \
@@ -19,11 +19,11 @@ RUN --mount=type=cache,target=/go/pkg/mod \
 
 FROM scratch
 LABEL org.opencontainers.image.title="lanyard-webhook" \
-      org.opencontainers.image.description="Gives each Kubernetes pod the short-lived cloud identity that its ServiceAccount asks for" \
+      org.opencontainers.image.description="Kubernetes admission webhook that injects short-lived cloud credentials into pods" \
       org.opencontainers.image.source="https://github.com/lanyard-dev/lanyard" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /lanyard-webhook /lanyard-webhook
-# By number, so that runAsNonRoot can be checked with no /etc/passwd to read.
+# A numeric ID, so that runAsNonRoot can be checked without /etc/passwd.
 USER 65532:65532
 # Webhook, metrics, probes.
 EXPOSE 9443 8080 8081

@@ -9,20 +9,20 @@ FUZZTIME ?= 30s
 IMAGE    ?= lanyard-webhook:0.1.0
 ENGINE   ?= $(firstword $(foreach engine,docker podman buildah,$(shell command -v $(engine))))
 
-# Everything but the race detector does without C, and everything leaves out the
-# paths of this machine: so it all shares what was compiled.
+# Only the race detector needs C. -trimpath keeps local paths out of the
+# binaries. All targets use the same flags, so they share the build cache.
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath $(shell $(GO) env GOFLAGS)
 
-# Every module of this repository. The first is the product; the next hold tests
-# whose dependencies the product is spared, the last only pin the versions of
-# programs.
+# All modules of this repository. The first is the product. The next hold tests
+# and test programs, so that their dependencies stay out of the product. Those
+# in hack/tools only pin the versions of programs.
 CODE_MODULES := . test/charts test/e2e test/e2e/sdk/go test/support/certmanager
 MODULES := $(CODE_MODULES) $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod))
 
 .PHONY: help
-help: ## Print this list.
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+help: ## List the targets.
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build the static binary bin/lanyard-webhook.
@@ -33,21 +33,21 @@ controlplane: ## Build etcd and kube-apiserver into bin/controlplane (minutes th
 	hack/controlplane.sh
 
 .PHONY: demo
-demo: build controlplane ## Show it all on a real kube-apiserver; KEEP=1 keeps that running.
+demo: build controlplane ## Run the demo on a real kube-apiserver; KEEP=1 keeps it running.
 	$(GO) build -o bin/demo ./test/demo
 	@KEEP=$(KEEP) exec bin/demo
 
-# The integration tests run what stands in bin/controlplane, which Go's test
-# cache knows nothing of: -count=1 has them run each time.
+# The integration tests run the binaries in bin/controlplane. Go's test cache
+# does not know them, so -count=1 disables it.
 .PHONY: test
 test: c-compiler controlplane ## Run all tests, unit and integration, with the race detector.
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout=20m ./...
-	@# What a review costs can only be told without the race detector.
+	@# The race detector distorts the cost of a request, so TestCost runs without it.
 	$(GO) test -count=1 -run='^TestCost$$' -v ./internal/injector
 
-# Go's test cache knows nothing of the files outside of the module.
+# Go's test cache does not know the files outside of the module.
 .PHONY: charts
-charts: ## Test the chart and the plain manifests, and that they render the same objects.
+charts: ## Test the chart and the plain manifests, and that both render the same objects.
 	cd test/charts && $(GO) test -count=1 ./...
 
 .PHONY: charts-update
@@ -55,21 +55,21 @@ charts-update: ## Write the chart's README and its copies of deploy/ anew.
 	hack/chart-docs.sh
 
 .PHONY: test-cluster
-test-cluster: controlplane ## Test what "make e2e" is made of: the cluster, the emulated clouds, the SDK programs.
+test-cluster: controlplane ## Test the parts of "make e2e": the cluster, the emulated clouds, the SDK programs.
 	cd test/e2e && $(GO) test ./cluster/... ./clouds/... ./image/...
 	cd test/e2e/sdk/go && $(GO) test ./...
 	cd test/support/certmanager && $(GO) test -count=1 ./...
 
 .PHONY: e2e
-e2e: ## Run the suites of test/e2e on a cluster (root, Linux; or E2E_CLUSTER=kind); E2E=name for one.
+e2e: ## Run the end-to-end suites (as root on Debian; or E2E_CLUSTER=kind); E2E=NAME runs one.
 	hack/e2e.sh $(E2E)
 
 .PHONY: test-unit
-test-unit: c-compiler ## Run the unit tests alone, with the race detector.
+test-unit: c-compiler ## Run the unit tests with the race detector.
 	CGO_ENABLED=1 $(GO) test -race ./cmd/... ./internal/... ./pkg/...
 
 .PHONY: fuzz
-fuzz: ## Run each fuzz target for FUZZTIME (30s).
+fuzz: ## Run each fuzz target for FUZZTIME (default 30s).
 	@set -e; targets=$$(grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' cmd internal pkg | sed 's/func //'); \
 	[ -n "$$targets" ] || { echo "no fuzz target found" >&2; exit 1; }; \
 	for target in $$targets; do \
@@ -79,7 +79,7 @@ fuzz: ## Run each fuzz target for FUZZTIME (30s).
 	done
 
 .PHONY: update-golden
-update-golden: ## Write the golden files anew from what the code does now; read the diff.
+update-golden: ## Regenerate the golden files from the current output; read the diff.
 	$(GO) test ./internal/injector -count=1 -update
 
 .PHONY: vet
@@ -113,20 +113,20 @@ image: ## Build the container image IMAGE with docker, podman or buildah.
 	$(ENGINE) build -t $(IMAGE) .
 
 .PHONY: clean
-clean: ## Remove what was built.
+clean: ## Remove all build output.
 	rm -rf bin
 
-# The floor, the load and benchstat are programs of their own, so that what is
-# measured is the webhook as it is shipped.
+# The load generator and the bare HTTPS server are separate programs, so that
+# the measured webhook is the one that is shipped.
 .PHONY: bench
-bench: build controlplane ## Measure it against a bare HTTPS server (15 minutes); BENCHFLAGS=-quick for rough figures.
+bench: build controlplane ## Compare with a bare HTTPS server (15 minutes); BENCHFLAGS=-quick gives rough figures.
 	$(GO) build -o bin/floor ./test/bench/floor
 	cd hack/tools/benchstat && $(GO) build -o $(CURDIR)/bin/benchstat golang.org/x/perf/cmd/benchstat
 	$(GO) build -o bin/bench ./test/bench
 	@exec bin/bench $(BENCHFLAGS)
 
-# The race detector is linked by a C compiler. Better to say so than to fail
-# with what the linker says.
+# The race detector needs a C compiler. Without this check, the linker's error
+# would not say so.
 .PHONY: c-compiler
 c-compiler:
 	@echo '#include <stdlib.h>' | $$(CGO_ENABLED=1 $(GO) env CC) -x c -fsyntax-only - 2>/dev/null || { \
