@@ -17,10 +17,10 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
 
-// namespace is the one of examples/.
+// namespace is the namespace of all objects in examples/.
 const namespace = "lanyard-demo"
 
-// cluster is a control plane with an administrator's clients.
+// cluster is a control plane and clients with administrator rights.
 type cluster struct {
 	*controlplane.ControlPlane
 	kubernetes.Interface
@@ -28,8 +28,8 @@ type cluster struct {
 	kubeconfig string
 }
 
-// startCluster starts the control plane, with its logs in dir. Where it fails,
-// it leaves nothing running.
+// startCluster starts the control plane, with its logs in dir. If it fails, it
+// leaves nothing running.
 func startCluster(ctx context.Context, dir string) (*cluster, error) {
 	plane, err := controlplane.Start(ctx, controlplane.Options{LogDir: dir})
 	if err != nil {
@@ -52,9 +52,10 @@ func (c *cluster) connect(ctx context.Context) (err error) {
 	return errors.Join(c.Kubeconfig(c.kubeconfig), c.CreateNamespace(ctx, namespace))
 }
 
-// createAccounts creates the examples' accounts, and learns what becomes of
-// their pods without Lanyard: the apiserver has defaults of its own.
-func (c *cluster) createAccounts(ctx context.Context, examples []*example) error {
+// createServiceAccounts creates the examples' ServiceAccounts and records how
+// their pods look without Lanyard, because the API server sets defaults of its
+// own.
+func (c *cluster) createServiceAccounts(ctx context.Context, examples []*example) error {
 	for _, e := range examples {
 		if err := c.objects.Create(ctx, e.account.DeepCopy()); err != nil {
 			return fmt.Errorf("serviceaccount %s: %w", e.account.Name, err)
@@ -68,11 +69,11 @@ func (c *cluster) createAccounts(ctx context.Context, examples []*example) error
 	return nil
 }
 
-// publishedKeys reads the keys that the cloud's side would check a token with.
+// publishedKeys reads the keys with which a cloud would verify a token.
 func (c *cluster) publishedKeys(ctx context.Context) (keySet, error) {
 	document, err := c.Discovery().RESTClient().Get().AbsPath("/openid/v1/jwks").DoRaw(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("reading the issuer's keys: %w", err)
+		return nil, fmt.Errorf("read the issuer's keys: %w", err)
 	}
 	return parseKeys(document)
 }

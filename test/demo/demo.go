@@ -15,21 +15,21 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
-// errInterrupted ends a demo that was told to end.
-var errInterrupted = errors.New("interrupted; nothing was left behind")
+// errInterrupted is the error of a demo that was interrupted by a signal.
+var errInterrupted = errors.New("interrupted; all processes and files were removed")
 
-// demo is what the steps share.
+// demo is the state that the steps share.
 type demo struct {
 	*printer
 	dir     string // for logs, kubeconfigs and the certificate
 	cluster *cluster
 	webhook *webhook.Process
 	keys    keySet
-	ends    []func() error // what has to be ended, in the order of its start
+	ends    []func() error // cleanup functions in start order
 }
 
-// run is the whole demo. Whatever its end, a panic among them, it leaves
-// neither a process nor a file.
+// run runs the whole demo. It leaves no processes and no files, even after a
+// panic.
 func run(ctx context.Context, p *printer, keep string) (err error) {
 	d := &demo{printer: p}
 	defer func() {
@@ -48,34 +48,35 @@ func run(ctx context.Context, p *printer, keep string) (err error) {
 	}
 	err = d.explain(ctx, err)
 	if err == nil {
-		d.printf("\n%s\n", d.green("Everything held."))
+		d.printf("\n%s\n", d.green("All checks passed."))
 	}
 	d.keep(ctx, keep)
 	return err
 }
 
-// explain shows what the webhook had to say before the demo failed. An
-// interrupted demo did not fail, whatever error that led to.
+// explain prints the end of the webhook's log if the demo failed. An
+// interrupted demo has not failed, whatever error it caused.
 func (d *demo) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return errInterrupted
 	}
 	log := filepath.Join(d.dir, "lanyard-webhook.log")
 	if text := tail(log, 20); err != nil && text != "" {
-		d.printf("\nthe webhook's log ends with:\n%s\n", text)
+		d.printf("\nend of the webhook's log:\n%s\n", text)
 	}
 	return err
 }
 
-// prepare takes the steps up to an installed webhook. The accounts are older
-// than the installation, and the pods are tried without it.
+// prepare runs all steps up to an installed webhook. It creates the
+// ServiceAccounts before the installation and tries the pods without the
+// webhook.
 func (d *demo) prepare(ctx context.Context) (examples []*example, err error) {
-	d.printf("Lanyard on a real Kubernetes API server. Of each example: what its service account says,\nwhat its pod was given (+), and the claims of real tokens.\n\n")
+	d.printf("Lanyard on a real Kubernetes API server. For each example: the annotations of its\nServiceAccount, what Lanyard added to its pod (+), and the claims of real tokens.\n\n")
 	if examples, err = readExamples("examples"); err != nil {
-		return nil, fmt.Errorf("%w; the demo runs in the repository's root", err)
+		return nil, fmt.Errorf("%w; run the demo in the root of the repository", err)
 	}
 	if d.dir, err = os.MkdirTemp("", "lanyard-demo-"); err != nil {
-		return nil, fmt.Errorf("making a directory: %w", err)
+		return nil, fmt.Errorf("create a directory: %w", err)
 	}
 	d.ends = append(d.ends, func() error { return os.RemoveAll(d.dir) })
 	steps := []struct {
@@ -90,20 +91,20 @@ func (d *demo) prepare(ctx context.Context) (examples []*example, err error) {
 			d.keys, err = d.cluster.publishedKeys(ctx)
 			return d.cluster.Version() + " ready", err
 		}},
-		{"the service accounts of examples/", func() (string, error) {
-			return "created", d.cluster.createAccounts(ctx, examples)
+		{"ServiceAccounts of examples/", func() (string, error) {
+			return "created", d.cluster.createServiceAccounts(ctx, examples)
 		}},
-		{"lanyard-webhook, with the rights of deploy/base/21-rbac.yaml", func() (how string, err error) {
+		{"lanyard-webhook with the RBAC rules of deploy/base/21-rbac.yaml", func() (how string, err error) {
 			if d.webhook, err = startWebhook(ctx, d.cluster, d.dir); err != nil {
 				return "", err
 			}
 			d.ends = append(d.ends, d.webhook.Stop)
 			return "ready", nil
 		}},
-		{"the guard of deploy/base/70-guard.yaml", func() (string, error) {
+		{"guard of deploy/base/70-guard.yaml", func() (string, error) {
 			return "in effect", d.cluster.installGuard(ctx, examples[0])
 		}},
-		{"its registration, as in deploy/base/50-* and deploy/base/60-*", func() (string, error) {
+		{"webhook configurations of deploy/base/50-* and deploy/base/60-*", func() (string, error) {
 			return "in effect", d.cluster.register(ctx, d.webhook, examples[0])
 		}},
 	}
@@ -115,8 +116,8 @@ func (d *demo) prepare(ctx context.Context) (examples []*example, err error) {
 	return examples, nil
 }
 
-// show creates the pods one after another. Its error is about the demo; what
-// is wrong with a pod stands in the results.
+// show creates the pods one after another. It returns errors of the demo
+// itself; what is wrong with a pod is in the results.
 func (d *demo) show(ctx context.Context, examples []*example) ([]*result, error) {
 	var results []*result
 	for _, e := range examples {
@@ -127,8 +128,8 @@ func (d *demo) show(ctx context.Context, examples []*example) ([]*result, error)
 			d.printf("  %s: %s\n", d.bold(key), quote(value))
 		}
 		showPod := d.showPod
-		if e.refused {
-			showPod = d.showRefusal
+		if e.denied {
+			showPod = d.showDenial
 		}
 		if err := showPod(ctx, e, r); err != nil {
 			return nil, fmt.Errorf("%s: %w", e.name, err)
@@ -147,35 +148,35 @@ func (d *demo) show(ctx context.Context, examples []*example) ([]*result, error)
 	return append(results, r), nil
 }
 
-// keep waits for Ctrl-C where KEEP asks for it.
+// keep waits for Ctrl-C if KEEP is set.
 func (d *demo) keep(ctx context.Context, keep string) {
 	if ctx.Err() != nil {
 		return
 	}
 	if keep == "" || keep == "0" {
-		d.printf("The cluster ends now. To keep it, and try it with kubectl: make demo KEEP=1\n")
+		d.printf("Stopping the cluster. To keep it running and use it with kubectl: make demo KEEP=1\n")
 		return
 	}
 	d.printf(`
 %s
   export KUBECONFIG=%s
 
-  # Create an example anew.
+  # Create an example again.
   kubectl replace --force -f examples/aws.yaml
-  # Look at what a pod was given.
+  # See the variables that Lanyard added to a pod.
   kubectl get pod three-clouds -n %[3]s -o yaml | grep -A 3 -E 'AWS_|AZURE_|GOOGLE_'
-  # Annotate an account yourself, and try a pod of it.
+  # Annotate a ServiceAccount and create a pod that uses it.
   kubectl annotate serviceaccount none -n %[3]s %[4]saudience=mine
   kubectl run try -n %[3]s --image=busybox --overrides='{"spec":{"serviceAccountName":"none"}}' --dry-run=server -o yaml
 
-  The webhook logs each admission to %[5]s
-  There is no node: no pod ever runs.
-`, d.bold("The cluster is up until Ctrl-C."), d.cluster.kubeconfig, namespace, prefix, d.webhook.LogFile)
+  The webhook logs each request to %[5]s
+  There are no nodes, so pods never run.
+`, d.bold("The cluster runs until Ctrl-C."), d.cluster.kubeconfig, namespace, prefix, d.webhook.LogFile)
 	<-ctx.Done()
 	d.printf("\nstopping\n")
 }
 
-// step says what is being done, and how it went.
+// step prints what a step does and its result.
 func (p *printer) step(what string, do func() (string, error)) error {
 	p.printf("%s %s ... ", p.bold("•"), what)
 	start := time.Now()

@@ -19,22 +19,22 @@ import (
 )
 
 const (
-	// maxWidth is where a line of the view ends.
+	// maxWidth is the maximum length of a printed line.
 	maxWidth = 124
-	// maxString is the length of the longest string that is shown whole.
+	// maxString is the length up to which a string is shown in full.
 	maxString = 100
 )
 
-// line is one of a view of a pod.
+// line is a line of the printed difference.
 type line struct {
 	added bool
-	// A heading has the path of what was added to.
+	// A heading holds the path of the object or list that grew.
 	heading bool
 	path    string
 	text    string
 }
 
-// String is the line as it is shown, but for the mark of an added one.
+// String returns the printed form without the marker of an added line.
 func (l line) String() string {
 	if l.heading {
 		return strings.TrimPrefix(l.path, ".") + ":" + l.text
@@ -42,17 +42,18 @@ func (l line) String() string {
 	return l.text
 }
 
-// comparison is what an object holds over another: YAML under the path that it
-// was added to.
+// comparison holds what was added to an object, as YAML under the path of each
+// addition.
 type comparison struct {
 	lines []line
-	// violations are changes other than an addition.
+	// violations lists changes other than additions.
 	violations []string
-	// seen gives for the additions to a list's element the element's name.
+	// seen maps the additions to a list element to the name of the first
+	// element with these additions.
 	seen map[string]string
 }
 
-// compare compares two objects as JSON has them.
+// compare compares two JSON objects.
 func compare(before, after map[string]any) comparison {
 	c := comparison{seen: map[string]string{}}
 	c.compareMaps("", before, after)
@@ -81,7 +82,7 @@ func (c *comparison) compareMaps(path string, before, after map[string]any) {
 	}
 }
 
-// compareValues compares two that differ.
+// compareValues compares two values that differ.
 func (c *comparison) compareValues(path string, before, after any) {
 	oldMap, wasMap := before.(map[string]any)
 	newMap, isMap := after.(map[string]any)
@@ -97,10 +98,11 @@ func (c *comparison) compareValues(path string, before, after any) {
 	}
 }
 
-// compareLists compares element by element: lists only ever grow at their end.
+// compareLists compares lists element by element. A list may only grow at its
+// end.
 func (c *comparison) compareLists(path string, before, after []any) {
 	if len(after) < len(before) {
-		c.violate(path, fmt.Sprintf("got %d elements, want no fewer than the %d before", len(after), len(before)))
+		c.violate(path, fmt.Sprintf("got %d elements, want at least the previous %d", len(after), len(before)))
 		return
 	}
 	for i, old := range before {
@@ -115,8 +117,8 @@ func (c *comparison) compareLists(path string, before, after []any) {
 	c.add(path, added)
 }
 
-// compareElements compares two elements of lists that differ. Where what was
-// added is what another element before was given, its name is enough.
+// compareElements compares two list elements that differ. If the additions
+// equal those of an earlier element, it only refers to that element.
 func (c *comparison) compareElements(path string, index int, before, after any) {
 	name := strconv.Itoa(index)
 	if object, ok := after.(map[string]any); ok && object["name"] != nil {
@@ -130,7 +132,7 @@ func (c *comparison) compareElements(path string, index int, before, after any) 
 	}
 	content := fmt.Sprint(inner.lines)
 	if first, found := c.seen[content]; found {
-		c.lines = append(c.lines, line{added: true, heading: true, path: path, text: " # the same as " + first})
+		c.lines = append(c.lines, line{added: true, heading: true, path: path, text: " # same as " + first})
 		return
 	}
 	c.seen[content] = name
@@ -140,7 +142,7 @@ func (c *comparison) compareElements(path string, index int, before, after any) 
 	}
 }
 
-// add puts what was added to an object or a list under its path.
+// add appends the lines under the path to which they were added.
 func (c *comparison) add(path string, lines []string) {
 	if len(lines) == 0 {
 		return
@@ -155,8 +157,8 @@ func (c *comparison) violate(path, what string) {
 	c.violations = append(c.violations, path+" "+what)
 }
 
-// entry is a map's key with its value: on one line where it is simple and
-// short enough, else in a block below. Lines are relative to indent.
+// entry formats a map key with its value: on one line if it fits, else as a
+// block. Lines are relative to indent.
 func entry(indent int, key string, value any) []string {
 	if short, ok := flow(value); ok && indent+len(key)+1+len(short) <= maxWidth {
 		return []string{key + " " + short}
@@ -177,7 +179,7 @@ func entry(indent int, key string, value any) []string {
 	return lines
 }
 
-// item is an element of a list.
+// item formats a list element.
 func item(indent int, value any) []string {
 	if short, ok := flow(value); ok && indent+2+len(short) <= maxWidth {
 		return []string{"- " + short}
@@ -201,7 +203,7 @@ func block(indent int, object map[string]any) (lines []string) {
 	return lines
 }
 
-// flow writes a scalar, or an object of scalars alone, for one line.
+// flow formats a scalar, or an object that holds only scalars, for one line.
 func flow(value any) (string, bool) {
 	object, isMap := value.(map[string]any)
 	if !isMap {
@@ -219,8 +221,7 @@ func flow(value any) (string, bool) {
 	return "{" + strings.Join(parts, ", ") + "}", true
 }
 
-// scalar writes a value as quote does, but leaves out the middle of a very long
-// string.
+// scalar formats a value like quote, but cuts the middle of very long strings.
 func scalar(value any) string {
 	if s, ok := value.(string); ok && len(s) > maxString {
 		value = strings.ToValidUTF8(s[:maxString/5]+"…"+s[len(s)-maxString/6:], "")
@@ -228,7 +229,7 @@ func scalar(value any) string {
 	return quote(value)
 }
 
-// quote writes a value so that it is good in both of YAML's styles.
+// quote formats a value so that it is valid in YAML's block and flow styles.
 func quote(value any) string {
 	text, err := yaml.Marshal(value)
 	plain := strings.TrimSpace(string(text))
@@ -238,12 +239,12 @@ func quote(value any) string {
 	return plain
 }
 
-// sorted goes through a map in the order of its keys.
+// sorted iterates over a map in the order of its keys.
 func sorted[V any](m map[string]V) iter.Seq2[string, V] {
 	return ordered(m, slices.Sorted(maps.Keys(m)))
 }
 
-// nameFirst is sorted, with the key "name" in front: it is what people look for.
+// nameFirst is like sorted, but starts with the key "name".
 func nameFirst(m map[string]any) iter.Seq2[string, any] {
 	keys := slices.Sorted(maps.Keys(m))
 	if i := slices.Index(keys, "name"); i > 0 {
@@ -262,10 +263,10 @@ func ordered[V any](m map[string]V, keys []string) iter.Seq2[string, V] {
 	}
 }
 
-// apiAccess is the name of the volume that the apiserver itself adds.
+// apiAccess matches the name of the volume that the API server adds.
 var apiAccess = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}`)
 
-// scrub gives a pod without what differs each time that it is created.
+// scrub returns a pod without the fields that differ for each creation.
 func scrub(pod *corev1.Pod) (map[string]any, error) {
 	pod = pod.DeepCopy()
 	pod.UID, pod.ResourceVersion, pod.Generation, pod.ManagedFields = "", "", 0, nil

@@ -17,14 +17,14 @@ func TestCompare(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		before, after string
-		want          string // as it is shown
+		want          string // as printed
 		violations    []string
 	}{
-		"equal objects differ by nothing": {
+		"equal objects have no difference": {
 			before: `{spec: {containers: [{name: app}]}}`,
 			after:  `{spec: {containers: [{name: app}]}}`,
 		},
-		"what was added stands where it belongs": {
+		"additions are shown under their path": {
 			before: `{metadata: {name: p}, spec: {containers: [{name: app, volumeMounts: [{name: old}]}]}}`,
 			after: `{metadata: {name: p, annotations: {a: "1"}}, spec: {containers: [{name: app, env: [{value: x, name: A}],
 				volumeMounts: [{name: old}, {name: new, readOnly: true}]}]}}`,
@@ -37,7 +37,7 @@ func TestCompare(t *testing.T) {
   spec.containers[app].volumeMounts:
 +   - {name: new, readOnly: true}`,
 		},
-		"a container with the additions of another refers to it": {
+		"a container with the same additions as another refers to it": {
 			before: `{containers: [{name: app}, {name: exporter}, {name: other}]}`,
 			after: `{containers: [{name: app, env: [{name: A, value: x}]}, {name: exporter, env: [{name: A, value: x}]},
 				{name: other, env: [{name: A, value: z}]}]}`,
@@ -45,12 +45,12 @@ func TestCompare(t *testing.T) {
   containers[app]:
 +   env:
 +   - {name: A, value: x}
-+ containers[exporter]: # the same as app
++ containers[exporter]: # same as app
   containers[other]:
 +   env:
 +   - {name: A, value: z}`,
 		},
-		"objects within objects are written in blocks": {
+		"objects within objects are printed as blocks": {
 			before: `{volumes: []}`,
 			after:  `{volumes: [{projected: {sources: [{token: {path: p, audience: a}}, {api: {items: [{path: q, ref: {x: z}}]}}]}, name: v}]}`,
 			want: `
@@ -69,7 +69,7 @@ func TestCompare(t *testing.T) {
 		"a changed element is a violation": {before: `{a: [x]}`, after: `{a: ["y"]}`, violations: []string{"a[0] was changed from x to y"}},
 		"a shorter list is a violation": {
 			before: `{a: [x, z]}`, after: `{a: [x]}`,
-			violations: []string{"a got 1 elements, want no fewer than the 2 before"},
+			violations: []string{"a got 1 elements, want at least the previous 2"},
 		},
 		"a change within an element is a violation": {
 			before: `{a: [{name: app, b: 1}]}`, after: `{a: [{name: app, b: 2}]}`,
@@ -104,12 +104,12 @@ func TestScalar(t *testing.T) {
 		value any
 		want  string
 	}{
-		"a plain string is plain":                              {"sts.amazonaws.com", "sts.amazonaws.com"},
-		"a string that looks like a number is quoted":          {"7200", `"7200"`},
-		"a string that would end an item is quoted":            {"aws,azure", `"aws,azure"`},
-		"a string of several lines is one":                     {"a\nb", `"a\nb"`},
-		"a number is plain":                                    {float64(420), "420"},
-		"a very long string is shown by its beginning and end": {strings.Repeat("a", 100) + strings.Repeat("b", 100), strings.Repeat("a", 20) + "…" + strings.Repeat("b", 16)},
+		"a plain string is not quoted":                {"sts.amazonaws.com", "sts.amazonaws.com"},
+		"a string that looks like a number is quoted": {"7200", `"7200"`},
+		"a string that would end an item is quoted":   {"aws,azure", `"aws,azure"`},
+		"a string of several lines is quoted":         {"a\nb", `"a\nb"`},
+		"a number is not quoted":                      {float64(420), "420"},
+		"a very long string is cut in the middle":     {strings.Repeat("a", 100) + strings.Repeat("b", 100), strings.Repeat("a", 20) + "…" + strings.Repeat("b", 16)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestScalar(t *testing.T) {
 	}
 }
 
-func TestScrubLeavesOutWhatDiffersByChance(t *testing.T) {
+func TestScrub(t *testing.T) {
 	t.Parallel()
 	pod := func(uid, volume string) *corev1.Pod {
 		return &corev1.Pod{
@@ -142,7 +142,7 @@ func TestScrubLeavesOutWhatDiffersByChance(t *testing.T) {
 		t.Errorf("two creations of one pod (-one +other):\n%s", diff)
 	}
 	if one["spec"].(map[string]any)["serviceAccountName"] != "s" {
-		t.Errorf("got %v, want the account's name in it", one)
+		t.Errorf("got %v, want the ServiceAccount's name in it", one)
 	}
 }
 

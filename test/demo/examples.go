@@ -13,9 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
-// What the public interface promises. It is written out here, not taken from
-// the product's packages: a demo that asks the product what to expect would
-// hold whatever it does for right.
+// The public interface, written out again. If the demo took these values from
+// the product's packages, it would accept whatever the product does.
 const (
 	prefix      = "lanyard.dev/"
 	roleARNKey  = prefix + "aws-role-arn"
@@ -26,29 +25,30 @@ const (
 	defaultLifetime = 3600 // seconds
 )
 
-// example is a file of examples/, and what has to come of it.
+// example is a file of examples/ and its expected result.
 type example struct {
 	name, title string
-	grants      []grant // none: the pod stays as it is
+	grants      []grant // none: the pod is not changed
 	lifetime    int64   // of the tokens, in seconds
-	refused     bool
+	denied      bool
 
 	account *corev1.ServiceAccount
 	pod     *corev1.Pod
-	without *corev1.Pod // what the apiserver makes of the pod without Lanyard
+	without *corev1.Pod // how the API server stores the pod without Lanyard
 }
 
-// grant is what a pod has to have from one provider.
+// grant is what a pod must get from one provider.
 type grant struct {
 	provider  string
-	path      string // of the token in the volume
+	path      string // of the token, in the volume
 	audience  string
 	variables map[string]string
 }
 
 func (e *example) file() string { return "examples/" + e.name + ".yaml" }
 
-// providers is the annotation that Lanyard has to leave on the pod.
+// providers returns the value of the annotation that Lanyard must set on the
+// pod.
 func (e *example) providers() string {
 	var names []string
 	for _, g := range e.grants {
@@ -97,7 +97,7 @@ func expectations() []*example {
 			grants: []grant{gcpGrant()},
 		},
 		{
-			name: "three-clouds", title: "all at once, in every container", lifetime: defaultLifetime,
+			name: "three-clouds", title: "all three clouds, in every container", lifetime: defaultLifetime,
 			grants: []grant{
 				awsGrant("arn:aws:iam::111122223333:role/sync"),
 				azureGrant("55556666-cccc-7777-dddd-8888eeee9999", "aaaabbbb-0000-cccc-1111-dddd2222eeee"),
@@ -105,15 +105,15 @@ func expectations() []*example {
 			},
 		},
 		{
-			name: "audience", title: "a token for anything else that trusts the cluster", lifetime: 7200,
+			name: "audience", title: "a token for any other service that trusts the cluster", lifetime: 7200,
 			grants: []grant{plainGrant("vault")},
 		},
-		{name: "malformed", title: "a role ARN with a digit too few", refused: true},
-		{name: "none", title: "an account that asks for nothing"},
+		{name: "malformed", title: "a role ARN with a missing digit", denied: true},
+		{name: "none", title: "a ServiceAccount without annotations"},
 	}
 }
 
-// readExamples reads the files of the expectations from a directory.
+// readExamples reads the expected examples from a directory.
 func readExamples(dir string) ([]*example, error) {
 	examples := expectations()
 	for _, e := range examples {

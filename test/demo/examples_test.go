@@ -29,7 +29,7 @@ func TestEveryExampleIsShown(t *testing.T) {
 			}
 		}
 		if got := e.pod.Spec.ServiceAccountName; got != e.account.Name || got != e.name {
-			t.Errorf("%s: got a pod of the account %q, want %q", e.file(), got, e.name)
+			t.Errorf("%s: got a pod of the ServiceAccount %q, want %q", e.file(), got, e.name)
 		}
 	}
 	slices.Sort(shown)
@@ -41,7 +41,7 @@ func TestEveryExampleIsShown(t *testing.T) {
 		files[i] = filepath.Base(files[i])
 	}
 	if diff := cmp.Diff(files, shown); diff != "" {
-		t.Errorf("files of examples/ (-there +shown):\n%s", diff)
+		t.Errorf("files of examples/ (-existing +shown):\n%s", diff)
 	}
 }
 
@@ -54,12 +54,12 @@ func TestContainerProblems(t *testing.T) {
 		container corev1.Container
 		want      []string
 	}{
-		"a container with all of it has none": {container: corev1.Container{VolumeMounts: mounts, Env: variables}},
+		"a complete container has no problems": {container: corev1.Container{VolumeMounts: mounts, Env: variables}},
 		"a container without the volume": {
 			corev1.Container{Name: "c", Env: variables},
 			[]string{"container c: want the volume bound-sa-token, read-only, at " + mountPath},
 		},
-		"a container that may write to the volume": {
+		"a container that can write to the volume": {
 			corev1.Container{Name: "c", Env: variables, VolumeMounts: []corev1.VolumeMount{{Name: volumeName, MountPath: mountPath}}},
 			[]string{"container c: want the volume bound-sa-token, read-only, at " + mountPath},
 		},
@@ -88,7 +88,7 @@ func TestFailuresAndTable(t *testing.T) {
 		t.Errorf("got error %v, want none", err)
 	}
 	err := failures([]*result{good, bad})
-	if want := "not everything held:\ngcp: got 1, want 2"; err == nil || err.Error() != want {
+	if want := "checks failed:\ngcp: got 1, want 2"; err == nil || err.Error() != want {
 		t.Errorf("got error %v, want %q", err, want)
 	}
 	var text strings.Builder
@@ -103,24 +103,24 @@ gcp       -           -            -            FAILED, see above
 	}
 }
 
-func TestStepTellsAFailure(t *testing.T) {
+func TestStepFailure(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
 	err := (&printer{w: &text}).step("etcd", func() (string, error) { return "", errors.New("no") })
 	if err == nil || err.Error() != "etcd: no" || text.String() != "• etcd ... failed\n" {
-		t.Errorf("got %q and error %v, want it to say failed", text.String(), err)
+		t.Errorf("got %q and error %v, want the word failed", text.String(), err)
 	}
 }
 
-func TestNewPrinterUsesColoursWhereTheyAreWanted(t *testing.T) {
+func TestNewPrinter(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		env  map[string]string
 		want bool
 	}{
-		"not in a file":                    {want: false},
-		"in a file if forced":              {env: map[string]string{"FORCE_COLOR": "1"}, want: true},
-		"not if forced is said to be zero": {env: map[string]string{"FORCE_COLOR": "0"}, want: false},
+		"not in a file":                     {want: false},
+		"in a file if forced":               {env: map[string]string{"FORCE_COLOR": "1"}, want: true},
+		"not in a file if FORCE_COLOR is 0": {env: map[string]string{"FORCE_COLOR": "0"}, want: false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -22,8 +22,8 @@ const guardName = "lanyard-guard-pods"
 
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
-// installGuard installs the guard, and waits until it is in effect. There is no
-// webhook yet to label the account of the probe.
+// installGuard installs the guard and waits until it is in effect. It labels
+// the probe's ServiceAccount itself, because the webhook is not registered yet.
 func (c *cluster) installGuard(ctx context.Context, probe *example) error {
 	if err := webhook.Guard(ctx, c.Config(), deployDir); err != nil {
 		return err
@@ -38,44 +38,44 @@ func (c *cluster) installGuard(ctx context.Context, probe *example) error {
 		return isGuards(err), ctx.Err()
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for the guard to refuse a pod: %w", err)
+		return fmt.Errorf("wait for the guard to deny a pod: %w", err)
 	}
 	return nil
 }
 
 func isGuards(err error) bool { return err != nil && strings.Contains(err.Error(), guardName) }
 
-// showGuard has the webhook hang, and tries a pod that asks for an identity,
-// which the API server has to refuse, and one that does not, which it has to
-// create. Each waits for the webhook's timeout.
-func (d *demo) showGuard(ctx context.Context, asks, other *example) (*result, error) {
-	r := &result{example: "guard", containers: "refused", outcome: "(others pass)"}
-	d.headline(r.example, "the webhook hangs, and the API server decides by itself")
+// showGuard stops the webhook's process and creates two pods: one with an
+// annotated ServiceAccount, which the API server must deny, and one without,
+// which it must create. Each request waits for the webhook's timeout.
+func (d *demo) showGuard(ctx context.Context, annotated, other *example) (*result, error) {
+	r := &result{example: "guard", containers: "denied", outcome: "(others created)"}
+	d.headline(r.example, "the webhook hangs, and the API server decides without it")
 	defer d.problems(r)
 	if err := d.webhook.Signal(syscall.SIGSTOP); err != nil {
 		return nil, err
 	}
-	refused, passed := make(chan error, 1), make(chan error, 1)
+	denied, created := make(chan error, 1), make(chan error, 1)
 	try := func(e *example, to chan<- error) {
 		pod := e.pod.DeepCopy()
-		pod.Name += "-2" // the first is there already
+		pod.Name += "-2" // the first one exists already
 		_, err := d.cluster.CoreV1().Pods(namespace).Create(ctx, pod, dryRun)
 		to <- err
 	}
-	go try(asks, refused)
-	go try(other, passed)
-	no, yes := <-refused, <-passed
+	go try(annotated, denied)
+	go try(other, created)
+	deniedErr, createdErr := <-denied, <-created
 	if err := errors.Join(d.webhook.Signal(syscall.SIGCONT), ctx.Err()); err != nil {
 		return nil, err
 	}
-	if r.check(isGuards(no), "the pod of %s: got %v, want a refusal of the guard", asks.name, no); no != nil {
-		d.printf("  a pod of the account %s %s\n", asks.name, d.red("was refused:"))
-		for text := range wrap(no.Error(), maxWidth-4) {
+	if r.check(isGuards(deniedErr), "the pod of %s: got %v, want a denial by the guard", annotated.name, deniedErr); deniedErr != nil {
+		d.printf("  a pod of the ServiceAccount %s %s\n", annotated.name, d.red("was denied:"))
+		for text := range wrap(deniedErr.Error(), maxWidth-4) {
 			d.printf("    %s\n", text)
 		}
 	}
-	if r.check(yes == nil, "the pod of %s: got %v, want none", other.name, yes); yes == nil {
-		d.printf("  a pod of the account %s %s\n", other.name, d.green("was created as ever"))
+	if r.check(createdErr == nil, "the pod of %s: got %v, want no error", other.name, createdErr); createdErr == nil {
+		d.printf("  a pod of the ServiceAccount %s %s\n", other.name, d.green("was created as usual"))
 	}
 	return r, nil
 }

@@ -1,11 +1,11 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows Lanyard at work on a real kube-apiserver: it creates the
-// pods of examples/, shows what they were given and checks it. It runs in the
-// repository's root, after the webhook and the control plane were built.
+// Command demo shows Lanyard on a real kube-apiserver. It creates the pods of
+// examples/, prints what Lanyard added to them and checks it. Run it in the
+// root of the repository, after building the webhook and the control plane.
 //
-// With KEEP=1 in the environment it leaves everything running until Ctrl-C.
+// With KEEP=1 in the environment it keeps everything running until Ctrl-C.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 )
 
 func main() {
-	// A closed pipe or terminal ends the demo as Ctrl-C does: in order.
+	// A closed pipe or terminal stops the demo in the same way as Ctrl-C.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	defer stop()
 	ctrl.SetLogger(logr.Discard()) // envtest's own log

@@ -15,11 +15,11 @@ import (
 	"k8s.io/component-base/term"
 )
 
-// result is a row of the table in the end.
+// result is a row of the final table.
 type result struct {
 	example, providers, containers string
 	tokens                         int
-	outcome                        string // what "ok" stands for; empty where the columns say it
+	outcome                        string // a note next to "ok"; empty if the columns suffice
 	failures                       []string
 }
 
@@ -33,7 +33,7 @@ func (r *result) check(holds bool, format string, args ...any) {
 	}
 }
 
-// failures is an error where a result has one.
+// failures returns an error if any result has a failure.
 func failures(results []*result) error {
 	var errs []error
 	for _, r := range results {
@@ -44,17 +44,17 @@ func failures(results []*result) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return fmt.Errorf("not everything held:\n%w", errors.Join(errs...))
+	return fmt.Errorf("checks failed:\n%w", errors.Join(errs...))
 }
 
-// printer writes for a person.
+// printer prints the demo's output.
 type printer struct {
 	w      io.Writer
 	colour bool
 }
 
-// newPrinter uses colours on a terminal alone, and not with NO_COLOR
-// (https://no-color.org); FORCE_COLOR wants them anyway.
+// newPrinter uses colours only on a terminal. NO_COLOR (https://no-color.org)
+// disables them; FORCE_COLOR enables them everywhere.
 func newPrinter(w io.Writer, getenv func(string) string) *printer {
 	_, _, err := term.TerminalSize(w)
 	terminal := err == nil
@@ -62,8 +62,8 @@ func newPrinter(w io.Writer, getenv func(string) string) *printer {
 	return &printer{w: w, colour: forced != "" && forced != "0" || terminal && getenv("NO_COLOR") == ""}
 }
 
-// printf writes. A reader who is gone is noticed by the signal that comes with
-// it, not here.
+// printf ignores write errors: a closed terminal or pipe causes a signal, which
+// stops the demo.
 func (p *printer) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.w, format, args...)
 }
@@ -84,19 +84,19 @@ func (p *printer) headline(what, title string) {
 	p.printf("\n%s  %s\n", p.paint("1;36", "── "+what), title)
 }
 
-// problems shows what did not hold, where one is looking at the moment.
+// problems prints the failures of a result below its example.
 func (p *printer) problems(r *result) {
 	for _, failure := range r.failures {
 		p.printf("  %s %s\n", p.red("FAILED:"), failure)
 	}
 }
 
-// table shows all results on one screen. The verdict comes last, so that
-// colours move no column.
+// table prints all results. The verdict is the last column, because colour
+// codes would shift the columns after it.
 func (p *printer) table(results []*result) {
 	p.printf("\n")
 	t := tabwriter.NewWriter(p.w, 0, 0, 3, ' ', 0)
-	// Flush reports what went wrong, and printf says why nobody needs to know.
+	// Write errors are ignored for the reason given at printf.
 	_, _ = fmt.Fprintln(t, "EXAMPLE\tPROVIDERS\tCONTAINERS\tTOKENS\tVERDICT")
 	for _, r := range results {
 		tokens, verdict := "-", p.green(strings.TrimSpace("ok "+r.outcome))
@@ -111,8 +111,8 @@ func (p *printer) table(results []*result) {
 	_ = t.Flush()
 }
 
-// wrap breaks a text into lines of at most width bytes, at its blanks. A longer
-// word has a line of its own.
+// wrap splits a text at blanks into lines of at most width bytes. A longer word
+// gets its own line.
 func wrap(text string, width int) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		current := ""

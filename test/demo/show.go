@@ -14,12 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// showPod creates an example's pod, shows what it was given, and holds it to
-// what it has to have.
+// showPod creates an example's pod, prints what was added and compares it with
+// the expected result.
 func (d *demo) showPod(ctx context.Context, e *example, r *result) error {
 	pod, err := d.cluster.CoreV1().Pods(namespace).Create(ctx, e.pod, metav1.CreateOptions{})
 	if err != nil {
-		r.fail("the pod was refused: %v", err)
+		r.fail("the pod was denied: %v", err)
 		return ctx.Err()
 	}
 	difference, err := d.showAdditions(e.without, pod, r)
@@ -29,16 +29,17 @@ func (d *demo) showPod(ctx context.Context, e *example, r *result) error {
 	r.providers = pod.Annotations[injectedKey]
 	r.check(r.providers == e.providers(), "annotation %s: got %q, want %q", injectedKey, r.providers, e.providers())
 	if len(e.grants) == 0 {
-		r.check(len(difference) == 0, "got a pod with additions, want none")
+		r.check(len(difference) == 0, "got additions to the pod, want none")
 		d.printf("  nothing was added\n")
-		r.containers, r.outcome = "left alone", "(nothing added)"
+		r.containers, r.outcome = "unchanged", "(nothing added)"
 		return nil
 	}
 	checkContainers(pod, e.grants, r)
 	return d.showTokens(ctx, pod, e, r)
 }
 
-// showAdditions shows what one pod has over the other, and gives it.
+// showAdditions prints and returns what the second pod has in addition to the
+// first.
 func (d *demo) showAdditions(before, after *corev1.Pod, r *result) ([]line, error) {
 	old, err := scrub(before)
 	if err != nil {
@@ -60,7 +61,7 @@ func (d *demo) showAdditions(before, after *corev1.Pod, r *result) ([]line, erro
 	return c.lines, nil
 }
 
-// checkContainers holds every container to the grants.
+// checkContainers compares every container with the grants.
 func checkContainers(pod *corev1.Pod, grants []grant, r *result) {
 	all := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
 	good := 0
@@ -74,7 +75,7 @@ func checkContainers(pod *corev1.Pod, grants []grant, r *result) {
 	r.containers = fmt.Sprintf("%d of %d", good, len(all))
 }
 
-// containerProblems says what a container lacks of the grants.
+// containerProblems returns what a container lacks of the grants.
 func containerProblems(c *corev1.Container, grants []grant) (problems []string) {
 	mounted := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
 		return m.Name == volumeName && m.MountPath == mountPath && m.ReadOnly && m.SubPath == ""
@@ -96,7 +97,7 @@ func containerProblems(c *corev1.Container, grants []grant) (problems []string) 
 	return problems
 }
 
-// projections are the tokens that Lanyard's volume projects.
+// projections returns the token sources of Lanyard's volume.
 func projections(pod *corev1.Pod) (tokens []*corev1.ServiceAccountTokenProjection) {
 	for _, volume := range pod.Spec.Volumes {
 		if volume.Name != volumeName || volume.Projected == nil {
@@ -112,13 +113,13 @@ func projections(pod *corev1.Pod) (tokens []*corev1.ServiceAccountTokenProjectio
 }
 
 // showTokens requests every token of the pod's volume as a kubelet would, and
-// shows and checks who it says that the pod is.
+// prints and checks its claims.
 func (d *demo) showTokens(ctx context.Context, pod *corev1.Pod, e *example, r *result) error {
 	tokens := projections(pod)
 	r.check(len(tokens) == len(e.grants), "got %d tokens, want %d", len(tokens), len(e.grants))
 	for i, token := range tokens {
 		wanted := slices.ContainsFunc(e.grants, func(g grant) bool { return g.path == token.Path && g.audience == token.Audience })
-		r.check(wanted, "got a token %s for the audience %q, want none such", token.Path, token.Audience)
+		r.check(wanted, "got an unexpected token %s for the audience %q", token.Path, token.Audience)
 		r.check(*token.ExpirationSeconds == e.lifetime, "token %s: got a lifetime of %d s, want %d s", token.Path, *token.ExpirationSeconds, e.lifetime)
 		c, err := d.requestToken(ctx, pod, token)
 		if err != nil {
@@ -127,7 +128,7 @@ func (d *demo) showTokens(ctx context.Context, pod *corev1.Pod, e *example, r *r
 		}
 		r.tokens++
 		r.failures = append(r.failures, c.check(pod, token)...)
-		if i == 0 { // the rest have the same, or fail the check
+		if i == 0 { // equal in all tokens, or the check fails
 			d.printf("  %s iss %s, sub %s, pod %s\n", d.bold("real tokens:"), c.Issuer, c.Subject, c.Kubernetes.Pod.Name)
 		}
 		d.printf("    %s: exp %s, aud %s\n", d.bold(token.Path), c.expires(), strings.Join(c.Audience, ", "))
@@ -135,9 +136,9 @@ func (d *demo) showTokens(ctx context.Context, pod *corev1.Pod, e *example, r *r
 	return ctx.Err()
 }
 
-// showRefusal creates a pod that has to be refused, and writes its account,
-// which has to be refused as well. Each message has to name the mistake.
-func (d *demo) showRefusal(ctx context.Context, e *example, r *result) error {
+// showDenial creates a pod and updates its ServiceAccount. Both must be denied,
+// with messages that name the mistake.
+func (d *demo) showDenial(ctx context.Context, e *example, r *result) error {
 	value := e.account.Annotations[roleARNKey]
 	_, err := d.cluster.CoreV1().Pods(namespace).Create(ctx, e.pod, metav1.CreateOptions{})
 	d.showMessage("creating the pod", err, value, r)
@@ -146,34 +147,35 @@ func (d *demo) showRefusal(ctx context.Context, e *example, r *result) error {
 	if err != nil {
 		return err
 	}
-	value += "s" // another role, in the same account that does not exist
+	value += "s" // another role, which is malformed too
 	account.Annotations[roleARNKey] = value
 	_, err = d.cluster.CoreV1().ServiceAccounts(namespace).Update(ctx, account, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
-	d.showMessage("writing the account with another malformed role", err, value, r)
-	r.containers, r.outcome = "refused", "(mistake named)"
+	d.showMessage("updating the ServiceAccount with another malformed role", err, value, r)
+	r.containers, r.outcome = "denied", "(mistake named)"
 	return ctx.Err()
 }
 
-// showMessage shows a refusal. It has to name account, key and value.
+// showMessage prints a denial. It must name the ServiceAccount, the key and the
+// value.
 func (d *demo) showMessage(what string, err error, value string, r *result) {
 	if err == nil {
-		r.fail("%s: got no refusal, want one", what)
+		r.fail("%s: got no error, want a denial", what)
 		return
 	}
-	d.printf("  %s %s\n", what, d.red("was refused:"))
+	d.printf("  %s %s\n", what, d.red("was denied:"))
 	for text := range wrap(err.Error(), maxWidth-4) {
 		d.printf("    %s\n", text)
 	}
 	for _, part := range []string{namespace + "/malformed", roleARNKey, value} {
-		r.check(strings.Contains(err.Error(), part), "%s: want a refusal that names %s", what, part)
+		r.check(strings.Contains(err.Error(), part), "%s: want an error that names %s", what, part)
 	}
 }
 
-// showDebug adds a container to a pod that exists, as kubectl debug does. It
-// has to have the identity of the pod's own.
+// showDebug adds a container to an existing pod, as kubectl debug does. It must
+// get the same identity as the pod's own containers.
 func (d *demo) showDebug(ctx context.Context, e *example) (*result, error) {
 	r := &result{example: "kubectl debug " + e.name}
-	d.headline(r.example, "a container that joins later gets the same identity")
+	d.headline(r.example, "a container that is added later gets the same identity")
 	defer d.problems(r)
 	pod, err := d.cluster.CoreV1().Pods(namespace).Get(ctx, e.pod.Name, metav1.GetOptions{})
 	if err != nil {
@@ -184,17 +186,17 @@ func (d *demo) showDebug(ctx context.Context, e *example) (*result, error) {
 	})
 	stored, err := d.cluster.CoreV1().Pods(namespace).UpdateEphemeralContainers(ctx, pod.Name, pod, metav1.UpdateOptions{})
 	if err != nil {
-		r.fail("the container was refused: %v", err)
+		r.fail("the container was denied: %v", err)
 		return r, ctx.Err()
 	}
 	container := corev1.Container(stored.Spec.EphemeralContainers[0].EphemeralContainerCommon)
 	app := stored.Spec.Containers[0]
 	problems := containerProblems(&container, e.grants)
 	r.failures = append(r.failures, problems...)
-	r.check(reflect.DeepEqual(container.Env, app.Env), "got another environment than the container %s has, want the same", app.Name)
+	r.check(reflect.DeepEqual(container.Env, app.Env), "got an environment that differs from container %s, want the same", app.Name)
 	if len(r.failures) == 0 {
 		d.printf("%s\n", d.green(fmt.Sprintf("+ container %s: the %d variables and the tokens of container %s", container.Name, len(container.Env), app.Name)))
 	}
-	r.providers, r.containers, r.outcome = stored.Annotations[injectedKey], fmt.Sprintf("%d of 1", 1-min(1, len(problems))), "(as the pod's own)"
+	r.providers, r.containers, r.outcome = stored.Annotations[injectedKey], fmt.Sprintf("%d of 1", 1-min(1, len(problems))), "(same as the app's)"
 	return r, nil
 }

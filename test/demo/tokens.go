@@ -24,17 +24,17 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
 
-// keySet holds public keys by their ID.
+// keySet maps key IDs to public keys.
 type keySet map[string]*ecdsa.PublicKey
 
-// parseKeys reads a JWK set (RFC 7517). Keys of another kind than the control
-// plane's, for ES256, are left out.
+// parseKeys reads a JWK set (RFC 7517). It skips keys other than ES256 keys,
+// which the control plane uses.
 func parseKeys(document []byte) (keySet, error) {
 	var parsed struct {
 		Keys []struct{ Crv, Kid, X, Y string }
 	}
 	if err := json.Unmarshal(document, &parsed); err != nil {
-		return nil, fmt.Errorf("reading the issuer's keys: %w", err)
+		return nil, fmt.Errorf("read the issuer's keys: %w", err)
 	}
 	keys := keySet{}
 	for _, key := range parsed.Keys {
@@ -44,19 +44,19 @@ func parseKeys(document []byte) (keySet, error) {
 		x, errX := base64.RawURLEncoding.DecodeString(key.X)
 		y, errY := base64.RawURLEncoding.DecodeString(key.Y)
 		if err := errors.Join(errX, errY); err != nil {
-			return nil, fmt.Errorf("reading the issuer's key %q: %w", key.Kid, err)
+			return nil, fmt.Errorf("read the issuer's key %q: %w", key.Kid, err)
 		}
-		// An uncompressed point: 4, and both coordinates at their full length.
+		// An uncompressed point: the byte 4 and both coordinates.
 		public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), slices.Concat([]byte{4}, x, y))
 		if err != nil {
-			return nil, fmt.Errorf("reading the issuer's key %q: %w", key.Kid, err)
+			return nil, fmt.Errorf("read the issuer's key %q: %w", key.Kid, err)
 		}
 		keys[key.Kid] = public
 	}
 	return keys, nil
 }
 
-// claims are what the receiver of a token goes by.
+// claims are the claims that a cloud checks.
 type claims struct {
 	Issuer     string   `json:"iss"`
 	Subject    string   `json:"sub"`
@@ -71,17 +71,17 @@ type claims struct {
 	} `json:"kubernetes.io"`
 }
 
-// verify gives the claims of a JSON Web Token (RFC 7519) that one of the keys signed.
-// No error holds a part of the token.
+// verify returns the claims of a JSON Web Token (RFC 7519) if one of the keys
+// signed it. Errors never contain a part of the token.
 func (keys keySet) verify(token string) (claims, error) {
 	var c claims
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return c, fmt.Errorf("got a token of %d parts, want 3", len(parts))
+		return c, fmt.Errorf("got a token with %d parts, want 3", len(parts))
 	}
 	var header struct{ Alg, Kid string }
 	if err := decodePart(parts[0], &header); err != nil {
-		return c, fmt.Errorf("header of the token: %w", err)
+		return c, fmt.Errorf("decode the token's header: %w", err)
 	}
 	key, found := keys[header.Kid]
 	if header.Alg != "ES256" || !found {
@@ -89,15 +89,15 @@ func (keys keySet) verify(token string) (claims, error) {
 	}
 	signature, err := base64.RawURLEncoding.DecodeString(parts[2])
 	if err != nil {
-		return c, fmt.Errorf("signature of the token: %w", err)
+		return c, fmt.Errorf("decode the token's signature: %w", err)
 	}
 	sum := sha256.Sum256([]byte(parts[0] + "." + parts[1]))
 	// Two numbers of 32 bytes (RFC 7518, section 3.4).
 	if len(signature) != 64 || !ecdsa.Verify(key, sum[:], new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:])) {
-		return c, errors.New("signature of the token: not by the key that it names")
+		return c, errors.New("the token's signature does not match its key")
 	}
 	if err := decodePart(parts[1], &c); err != nil {
-		return c, fmt.Errorf("claims of the token: %w", err)
+		return c, fmt.Errorf("decode the token's claims: %w", err)
 	}
 	return c, nil
 }
@@ -110,8 +110,7 @@ func decodePart(part string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// check compares the claims with what the pod's volume asks for, and gives
-// what differs.
+// check compares the claims with the pod's volume and returns the differences.
 func (c *claims) check(pod *corev1.Pod, projection *corev1.ServiceAccountTokenProjection) (problems []string) {
 	differs := func(claim string, got, want any) {
 		if got != want {
@@ -125,18 +124,17 @@ func (c *claims) check(pod *corev1.Pod, projection *corev1.ServiceAccountTokenPr
 	}
 	differs("exp - iat", c.Expires-c.IssuedAt, *projection.ExpirationSeconds)
 	differs("pod", c.Kubernetes.Pod.Name, pod.Name)
-	differs("uid of the pod", c.Kubernetes.Pod.UID, string(pod.UID))
+	differs("pod uid", c.Kubernetes.Pod.UID, string(pod.UID))
 	return problems
 }
 
-// expires shows when, and how long that is from the moment of issue.
+// expires formats the expiry time and the lifetime.
 func (c *claims) expires() string {
 	lifetime := time.Duration(c.Expires-c.IssuedAt) * time.Second
 	return fmt.Sprintf("%s (in %s)", time.Unix(c.Expires, 0).UTC().Format(time.RFC3339), lifetime)
 }
 
-// requestToken does what a kubelet does for a projected token, and verifies
-// the answer.
+// requestToken requests a projected token as a kubelet does, and verifies it.
 func (d *demo) requestToken(ctx context.Context, pod *corev1.Pod, projection *corev1.ServiceAccountTokenProjection) (claims, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		Audiences:         []string{projection.Audience},
@@ -146,7 +144,7 @@ func (d *demo) requestToken(ctx context.Context, pod *corev1.Pod, projection *co
 	response, err := d.cluster.CoreV1().ServiceAccounts(pod.Namespace).
 		CreateToken(ctx, pod.Spec.ServiceAccountName, request, metav1.CreateOptions{})
 	if err != nil {
-		return claims{}, fmt.Errorf("requesting the token %s: %w", projection.Path, err)
+		return claims{}, fmt.Errorf("request the token %s: %w", projection.Path, err)
 	}
 	return d.keys.verify(response.Status.Token)
 }

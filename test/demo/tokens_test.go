@@ -35,15 +35,15 @@ func TestVerify(t *testing.T) {
 		token   string
 		wantErr string
 	}{
-		"a token by a published key is good":      {token: good},
-		"a token by another key is refused":       {sign(t, other, `{"alg":"ES256","kid":"k"}`, goodClaims), "not by the key"},
-		"a token by an unknown key is refused":    {sign(t, key, `{"alg":"ES256","kid":"x"}`, goodClaims), `key "x"`},
-		"a token with no signature is refused":    {parts[0] + "." + parts[1] + ".", "not by the key"},
-		"a token that says it needs none is, too": {sign(t, key, `{"alg":"none","kid":"k"}`, goodClaims), `algorithm "none"`},
-		"changed claims are noticed": {
-			parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"aud":["mine"]}`)) + "." + parts[2], "not by the key",
+		"a token of a published key is valid":     {token: good},
+		"a token of another key is rejected":      {sign(t, other, `{"alg":"ES256","kid":"k"}`, goodClaims), "does not match"},
+		"a token of an unknown key is rejected":   {sign(t, key, `{"alg":"ES256","kid":"x"}`, goodClaims), `key "x"`},
+		"a token without a signature is rejected": {parts[0] + "." + parts[1] + ".", "does not match"},
+		"a token with alg none is rejected":       {sign(t, key, `{"alg":"none","kid":"k"}`, goodClaims), `algorithm "none"`},
+		"changed claims are rejected": {
+			parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"aud":["mine"]}`)) + "." + parts[2], "does not match",
 		},
-		"something else is no token": {"abc", "1 parts"},
+		"a string without dots is rejected": {"abc", "1 parts"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestVerify(t *testing.T) {
 			c, err := keys.verify(test.token)
 			if test.wantErr == "" {
 				if err != nil || c.Subject != "system:serviceaccount:demo:app" {
-					t.Errorf("got claims %+v and error %v, want those that were signed", c, err)
+					t.Errorf("got claims %+v and error %v, want the signed claims", c, err)
 				}
 				return
 			}
@@ -65,27 +65,27 @@ func TestVerify(t *testing.T) {
 func TestClaimsCheck(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		change string // in the claims
+		change string // to the claims
 		to     string
 		want   []string
 	}{
-		"what the volume asks for is good": {},
-		"another audience is told": {
+		"the claims that the volume requests are valid": {},
+		"another audience is reported": {
 			`"sts.amazonaws.com"`, `"vault"`, []string{`token aws/token: aud: got ["vault"], want ["sts.amazonaws.com"]`},
 		},
-		"an audience too many is told": {
+		"an additional audience is reported": {
 			`"sts.amazonaws.com"`, `"sts.amazonaws.com","api"`, []string{`token aws/token: aud: got ["sts.amazonaws.com" "api"], want ["sts.amazonaws.com"]`},
 		},
-		"another account is told": {
+		"another ServiceAccount is reported": {
 			"demo:app", "demo:default", []string{"token aws/token: sub: got system:serviceaccount:demo:default, want system:serviceaccount:demo:app"},
 		},
-		"another issuer is told": {
+		"another issuer is reported": {
 			"https://kubernetes.default", "https://other", []string{"token aws/token: iss: got https://other.svc.cluster.local, want https://kubernetes.default.svc.cluster.local"},
 		},
-		"another lifetime is told": {"4600", "4607", []string{"token aws/token: exp - iat: got 3607, want 3600"}},
-		"another pod is told":      {`"name":"p"`, `"name":"q"`, []string{"token aws/token: pod: got q, want p"}},
-		"another pod of the same name is told": {
-			`"uid":"u"`, `"uid":"v"`, []string{"token aws/token: uid of the pod: got v, want u"},
+		"another lifetime is reported": {"4600", "4607", []string{"token aws/token: exp - iat: got 3607, want 3600"}},
+		"another pod is reported":      {`"name":"p"`, `"name":"q"`, []string{"token aws/token: pod: got q, want p"}},
+		"another pod of the same name is reported": {
+			`"uid":"u"`, `"uid":"v"`, []string{"token aws/token: pod uid: got v, want u"},
 		},
 	}
 	for name, test := range tests {
@@ -114,7 +114,8 @@ func newKey(t *testing.T) *ecdsa.PrivateKey {
 	return key
 }
 
-// jwks is a key set with the key, and one of a kind that is left out.
+// jwks returns a key set with the key, and with another key that parseKeys
+// skips.
 func jwks(t *testing.T, id string, key *ecdsa.PrivateKey) []byte {
 	t.Helper()
 	point, err := key.PublicKey.Bytes()

@@ -26,22 +26,22 @@ const (
 )
 
 // startWebhook runs the webhook outside of the cluster and returns when it is
-// ready. Where it fails, it leaves nothing running.
+// ready. If it fails, it leaves nothing running.
 func startWebhook(ctx context.Context, c *cluster, dir string) (*webhook.Process, error) {
 	kubeconfig, err := webhookKubeconfig(ctx, c, dir)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := os.Stat(binary); err != nil {
-		return nil, fmt.Errorf("%w; run make build, and the demo in the repository's root", err)
+		return nil, fmt.Errorf("%w; run make build first, and run the demo in the root of the repository", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	return webhook.Start(ctx, webhook.Options{Binary: binary, Kubeconfig: kubeconfig, Dir: dir, Args: []string{"--v=1"}})
 }
 
-// webhookKubeconfig gives the webhook the account and the role that the
-// manifests give it in a cluster, and nothing else.
+// webhookKubeconfig writes a kubeconfig with the ServiceAccount and the RBAC
+// rules of the manifests, and nothing more.
 func webhookKubeconfig(ctx context.Context, c *cluster, dir string) (string, error) {
 	config, err := webhook.Grant(ctx, c.ControlPlane, deployDir)
 	if err != nil {
@@ -51,9 +51,9 @@ func webhookKubeconfig(ctx context.Context, c *cluster, dir string) (string, err
 	return path, controlplane.WriteKubeconfig(path, config)
 }
 
-// register registers the webhook as the manifests do, with nothing changed but
-// the way to it, and waits until that is in effect: an apiserver learns of it a
-// moment later.
+// register creates the manifests' webhook configurations, with the process
+// instead of the Service, and waits until they are in effect: the API server
+// picks them up after a moment.
 func (c *cluster) register(ctx context.Context, w *webhook.Process, probe *example) error {
 	if err := w.Register(ctx, c, deployDir); err != nil {
 		return err
@@ -62,13 +62,13 @@ func (c *cluster) register(ctx context.Context, w *webhook.Process, probe *examp
 		return c.inEffect(ctx, probe)
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for a pod to be injected and a malformed account to be refused: %w", err)
+		return fmt.Errorf("wait for a pod to be injected and a malformed ServiceAccount to be denied: %w", err)
 	}
 	return nil
 }
 
-// inEffect tries the webhooks without storing anything: a pod of the example
-// has to be injected, a malformed account to be refused.
+// inEffect tries the webhooks without storing anything: the example's pod must
+// be injected, and a malformed ServiceAccount must be denied.
 func (c *cluster) inEffect(ctx context.Context, probe *example) (bool, error) {
 	pod, err := c.CoreV1().Pods(namespace).Create(ctx, probe.pod, dryRun)
 	if isGuards(err) {
@@ -84,7 +84,7 @@ func (c *cluster) inEffect(ctx context.Context, probe *example) (bool, error) {
 	return pod.Annotations[injectedKey] != "" && err != nil, nil
 }
 
-// tail returns the last lines of a file, nothing where it does not exist.
+// tail returns the last lines of a file, or nothing if it does not exist.
 func tail(file string, lines int) string {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
