@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The namespaces, each with a webhook of its own or none.
+// The namespaces. Each has its own webhook or none.
 const (
 	withoutWebhook = "without"
 	withFloor      = "with-floor"
@@ -20,7 +20,7 @@ const (
 	withLanyard    = "with-lanyard"
 )
 
-// Places in apiserverResult.Creations.
+// Indexes of apiserverResult.Creations.
 const (
 	createdWithout = iota
 	createdWithFloor
@@ -29,32 +29,32 @@ const (
 	createdWithLanyard
 )
 
-// annotationPatch is about as short as a patch of a pod can be.
+// annotationPatch is nearly the shortest possible patch of a pod.
 const annotationPatch = `[{"op":"add","path":"/metadata/annotations","value":{"measured":"1"}}]`
 
-// creation is one way to create a pod, and what it took: the median and the
-// 99th percentile in milliseconds.
+// creation is one way to create a pod. Median and P99 are in milliseconds.
 type creation struct {
 	Name               string
 	Namespace, Account string
 	Median, P99        float64
-	// Added is what the median is over the one without any webhook.
+	// Added is the difference from the median without a webhook.
 	Added float64
 }
 
 type apiserverResult struct {
 	Stamp     stamp
-	Pods      int // created in each way
+	Pods      int // created per way
 	Creations []creation
 }
 
-// ratio is what Lanyard adds for three clouds to what another way adds.
+// ratio returns what Lanyard adds for three clouds, relative to what another
+// way adds.
 func (r *apiserverResult) ratio(to int) float64 {
 	return r.Creations[createdWithLanyard].Added / r.Creations[to].Added
 }
 
 // apiserver measures what a webhook adds to the creation of a pod. The ways
-// take turns, one pod at a time, at one API server.
+// take turns, one pod at a time, on one API server.
 func (b *bench) apiserver(ctx context.Context) (*apiserverResult, error) {
 	c, floor, err := b.prepareWebhooks(ctx)
 	if err != nil {
@@ -66,12 +66,12 @@ func (b *bench) apiserver(ctx context.Context) (*apiserverResult, error) {
 	}
 	creations := []creation{
 		createdWithout:        {Name: "no webhook", Namespace: withoutWebhook, Account: threeClouds},
-		createdWithFloor:      {Name: "floor, bare", Namespace: withFloor, Account: threeClouds},
-		createdWithAnnotation: {Name: "floor, sending a patch of one annotation", Namespace: withAnnotation, Account: threeClouds},
-		createdWithPatch:      {Name: "floor, sending Lanyard's patch for three clouds", Namespace: withPatch, Account: threeClouds},
+		createdWithFloor:      {Name: "floor, minimal", Namespace: withFloor, Account: threeClouds},
+		createdWithAnnotation: {Name: "floor, with a patch of one annotation", Namespace: withAnnotation, Account: threeClouds},
+		createdWithPatch:      {Name: "floor, with Lanyard's patch for three clouds", Namespace: withPatch, Account: threeClouds},
 		createdWithLanyard:    {Name: "Lanyard, three clouds", Namespace: withLanyard, Account: threeClouds},
 		{Name: "Lanyard, AWS", Namespace: withLanyard, Account: awsAlone},
-		{Name: "Lanyard, unannotated account", Namespace: withLanyard, Account: unannotated},
+		{Name: "Lanyard, unannotated ServiceAccount", Namespace: withLanyard, Account: unannotated},
 	}
 	result := &apiserverResult{Stamp: b.stamp(c), Pods: either(b, 1500, 300), Creations: creations}
 	times, err := b.takeTurns(ctx, c, creations, result.Pods)
@@ -83,14 +83,14 @@ func (b *bench) apiserver(ctx context.Context) (*apiserverResult, error) {
 		return nil, err
 	}
 	if used := after - before; used < time.Duration(result.Pods)*10*time.Microsecond {
-		return nil, fmt.Errorf("the floor used %v of CPU for %d reviews: the API server did not ask it", used, result.Pods)
+		return nil, fmt.Errorf("the floor used %v of CPU for %d requests: the API server did not call it", used, result.Pods)
 	}
 	result.summarize(times)
 	return result, nil
 }
 
-// takeTurns creates so many pods in each way, and gives the milliseconds that
-// each took.
+// takeTurns creates the given number of pods in each way and returns the
+// duration of each creation in milliseconds.
 func (b *bench) takeTurns(ctx context.Context, c *cluster, creations []creation, pods int) ([][]float64, error) {
 	const warmUp = 50
 	times := make([][]float64, len(creations))
@@ -122,7 +122,7 @@ func (r *apiserverResult) summarize(times [][]float64) {
 	}
 }
 
-// prepareWebhooks registers the floor and Lanyard, each in a namespace.
+// prepareWebhooks registers the floor and Lanyard, each for one namespace.
 func (b *bench) prepareWebhooks(ctx context.Context) (*cluster, *server, error) {
 	c, err := b.startCluster(ctx)
 	if err != nil {
@@ -153,8 +153,8 @@ func (b *bench) prepareWebhooks(ctx context.Context) (*cluster, *server, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	// The API server learns of all in this order; no answer tells that the bare
-	// floor was asked.
+	// The API server picks up the configurations in this order. A response of
+	// the minimal floor would not show that the floor was called.
 	if err := c.register(ctx, floor.url+"/bare", floor.ca, withFloor, nil); err != nil {
 		return nil, nil, err
 	}

@@ -20,10 +20,10 @@ func TestQuantiles(t *testing.T) {
 		q      float64
 		want   int
 	}{
-		"the median of an odd number is the middle one": {[]int{5, 1, 3}, 0.5, 3},
-		"the median of an even number is the upper one": {[]int{4, 1, 3, 2}, 0.5, 3},
-		"the least":                   {[]int{5, 1, 3}, 0, 1},
-		"the greatest":                {[]int{5, 1, 3}, 1, 5},
+		"the median of an odd number of values is the middle one": {[]int{5, 1, 3}, 0.5, 3},
+		"the median of an even number of values is the upper one": {[]int{4, 1, 3, 2}, 0.5, 3},
+		"the minimum":                 {[]int{5, 1, 3}, 0, 1},
+		"the maximum":                 {[]int{5, 1, 3}, 1, 5},
 		"one value is every quantile": {[]int{7}, 0.99, 7},
 		"of a hundred, one is above the 99th percentile's 99": {numbers(100), 0.98, 99},
 	} {
@@ -36,7 +36,7 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
-// numbers are 1 to n.
+// numbers returns 1 to n.
 func numbers(n int) []int {
 	var all []int
 	for i := range n {
@@ -45,7 +45,7 @@ func numbers(n int) []int {
 	return all
 }
 
-func TestARatioComparesWhatRanInTheSameRound(t *testing.T) {
+func TestRatioOfRound(t *testing.T) {
 	t.Parallel()
 	trials := map[loadKey][]trial{}
 	for _, containers := range loadContainers {
@@ -68,7 +68,7 @@ func TestARatioComparesWhatRanInTheSameRound(t *testing.T) {
 		t.Errorf("ratio (-want +got):\n%s", diff)
 	}
 	if got, want := len(result.Rows), 2*len(loadPairs)*len(loadContainers)*len(loadConnections); got != want {
-		t.Errorf("got %d rows, want %d: a floor and a case of Lanyard for each pair", got, want)
+		t.Errorf("got %d rows, want %d: a floor and a Lanyard case for each pair", got, want)
 	}
 	for _, c := range result.checks() {
 		if want := c.limit > 1.1; c.met() != want {
@@ -77,7 +77,7 @@ func TestARatioComparesWhatRanInTheSameRound(t *testing.T) {
 	}
 }
 
-func TestBenchmarksAreReadAsGoPrintsThem(t *testing.T) {
+func TestParseBenchmarks(t *testing.T) {
 	t.Parallel()
 	got := parseBenchmarks([]byte(`goos: linux
 pkg: example.com/x
@@ -97,13 +97,13 @@ ok  	example.com/x	1.2s
 	}
 }
 
-func TestASectionIsReplacedAndNothingElse(t *testing.T) {
+func TestReplaceSection(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ doc, want, err string }{
-		"one that is empty":          {"a\n<!-- begin x -->\n<!-- end x -->\nb", "a\n<!-- begin x -->\nnew\n<!-- end x -->\nb", ""},
-		"one that has text":          {"<!-- begin x -->\nold\n<!-- end x -->", "<!-- begin x -->\nnew\n<!-- end x -->", ""},
-		"one that is not there":      {"a", "", `got no section "x"`},
-		"one that is never finished": {"<!-- begin x -->\n", "", `got no section "x"`},
+		"an empty section":          {"a\n<!-- begin x -->\n<!-- end x -->\nb", "a\n<!-- begin x -->\nnew\n<!-- end x -->\nb", ""},
+		"a section with text":       {"<!-- begin x -->\nold\n<!-- end x -->", "<!-- begin x -->\nnew\n<!-- end x -->", ""},
+		"a section that is missing": {"a", "", `section "x" not found`},
+		"a section without an end":  {"<!-- begin x -->\n", "", `section "x" not found`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -118,7 +118,7 @@ func TestASectionIsReplacedAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestTheDocumentationHasEverySection(t *testing.T) {
+func TestDocumentationHasEverySection(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../" + docsFile)
 	if err != nil {
@@ -131,17 +131,17 @@ func TestTheDocumentationHasEverySection(t *testing.T) {
 	}
 }
 
-func TestPartsRunInTheirOrder(t *testing.T) {
+func TestParts(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		only string
 		want []string
 		err  string
 	}{
-		"all of them where none is named": {"", parts, ""},
-		"none":                            {"none", nil, ""},
-		"two, whatever order they are in": {"micro,load", []string{"load", "micro"}, ""},
-		"one that does not exist":         {"load,disk", nil, `got "disk"`},
+		"all parts by default": {"", parts, ""},
+		"none":                 {"none", nil, ""},
+		"two parts, in the order in which they run": {"micro,load", []string{"load", "micro"}, ""},
+		"a part that does not exist":                {"load,disk", nil, `got "disk"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -156,12 +156,12 @@ func TestPartsRunInTheirOrder(t *testing.T) {
 	}
 }
 
-// TestTheCPUClockIsThatOfTheOtherProcess reads that of a child which spins, from the
-// outside and, when it has ended, from what the kernel accounted for it.
-func TestTheCPUClockIsThatOfTheOtherProcess(t *testing.T) {
+// TestCPUTime measures a child that spins, and compares the result with what
+// the kernel accounted for it after its end.
+func TestCPUTime(t *testing.T) {
 	t.Parallel()
-	// It spins until its input ends, and then waits for its end: by then its
-	// CPU clock stands still.
+	// The child spins, then waits for its input to end. Its CPU clock does not
+	// advance while it waits.
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", `i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo done; read x`)
 	input, err := cmd.StdinPipe()
 	if err != nil {
@@ -188,12 +188,12 @@ func TestTheCPUClockIsThatOfTheOtherProcess(t *testing.T) {
 	if err := input.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // read found no line
+	_ = cmd.Wait() // read reached the end of its input
 	want := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	if difference := (want - got).Abs(); got <= 0 || difference > want/4+20*time.Millisecond {
 		t.Errorf("got %v of CPU time, want about %v", got, want)
 	}
 	if memory.RSS <= 0 || memory.Anon <= 0 || memory.RSS < memory.Anon || memory.Peak < memory.RSS {
-		t.Errorf("got memory %+v, want all of it, and no part larger than the whole", memory)
+		t.Errorf("got memory %+v, want all fields, and no part larger than the whole", memory)
 	}
 }

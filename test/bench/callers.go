@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// client is an HTTP client with one connection of its own, which it keeps, to
-// a server that it trusts. It speaks h1 or h2.
+// client returns an HTTP client that trusts the server and keeps one connection
+// to it. The protocol is h1 or h2.
 func (s *server) client(protocol string) *http.Client {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(s.ca)
@@ -32,7 +32,7 @@ func (s *server) client(protocol string) *http.Client {
 	}}
 }
 
-// post sends a review as the API server does, and gives the whole answer.
+// post sends a request as the API server does and returns the response body.
 func post(ctx context.Context, client *http.Client, url string, review []byte) ([]byte, error) {
 	response, err := send(ctx, client, url, review)
 	if err != nil {
@@ -62,11 +62,11 @@ func send(ctx context.Context, client *http.Client, url string, review []byte) (
 	return response, nil
 }
 
-// callers ask one case's question, each over a connection of its own.
+// callers send the request of one case, each over its own connection.
 type callers struct {
 	c       *loadCase
 	clients []*http.Client
-	length  int // of the answer, always the same
+	length  int // of the response, which is always the same
 }
 
 func newCallers(c *loadCase, connections int, protocol string) *callers {
@@ -77,7 +77,7 @@ func newCallers(c *loadCase, connections int, protocol string) *callers {
 	return cs
 }
 
-// learn asks once, for the length of the answer.
+// learn sends one request to learn the length of the response.
 func (cs *callers) learn(ctx context.Context) error {
 	answer, err := post(ctx, cs.clients[0], cs.c.server.url+cs.c.path, cs.c.review)
 	cs.length = len(answer)
@@ -90,8 +90,8 @@ func (cs *callers) close() {
 	}
 }
 
-// run sends n reviews and gives their latencies: from the request to the
-// answer's last byte.
+// run sends n requests and returns their latencies, each up to the last byte of
+// the response.
 func (cs *callers) run(ctx context.Context, n int) ([]time.Duration, error) {
 	latencies := make([]time.Duration, n)
 	var next atomic.Int64
@@ -115,7 +115,7 @@ func (cs *callers) run(ctx context.Context, n int) ([]time.Duration, error) {
 	return latencies, group.Wait()
 }
 
-// call sends one review and checks the length of the answer.
+// call sends one request and checks the length of the response.
 func (cs *callers) call(ctx context.Context, client *http.Client, buffer []byte) error {
 	response, err := send(ctx, client, cs.c.server.url+cs.c.path, cs.c.review)
 	if err != nil {
@@ -134,7 +134,7 @@ func (cs *callers) call(ctx context.Context, client *http.Client, buffer []byte)
 		}
 	}
 	if length != cs.length {
-		return fmt.Errorf("got an answer of %d bytes, want %d", length, cs.length)
+		return fmt.Errorf("got a response of %d bytes, want %d", length, cs.length)
 	}
 	return nil
 }

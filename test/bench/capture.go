@@ -20,27 +20,27 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
 
-// recorder is a webhook that keeps the last review that it got.
+// recorder is a webhook that keeps the last request.
 type recorder struct{ last []byte }
 
-// ServeHTTP allows.
+// ServeHTTP allows every request.
 func (r *recorder) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	body, err := io.ReadAll(request.Body)
 	var review admissionv1.AdmissionReview
 	if err = errors.Join(err, json.Unmarshal(body, &review)); err != nil || review.Request == nil {
-		http.Error(w, fmt.Sprintf("not a review: %v", err), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("not an AdmissionReview: %v", err), http.StatusBadRequest)
 		return
 	}
 	r.last = body
 	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
 	review.Request = nil
 	w.Header().Set("Content-Type", "application/json")
-	// Whoever does not wait for the answer counts it as missing.
+	// A client that does not read the response reports an error itself.
 	_ = json.NewEncoder(w).Encode(review)
 }
 
-// capture gives the reviews of pods that the API server sends, byte for byte:
-// for each account, and for each number of containers.
+// capture returns the requests that the API server sends for pods, byte for
+// byte, by ServiceAccount and by number of containers.
 func (b *bench) capture(ctx context.Context, c *cluster, namespace string, accounts []string, sizes []int) (map[string]map[int][]byte, error) {
 	dir, err := b.subdir("capture")
 	if err != nil {
@@ -72,7 +72,7 @@ func (b *bench) capture(ctx context.Context, c *cluster, namespace string, accou
 				return nil, err
 			}
 			if r.last == nil {
-				return nil, errors.New("the API server sent no review")
+				return nil, errors.New("the API server sent no request")
 			}
 			reviews[account][size] = r.last
 		}

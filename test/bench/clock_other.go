@@ -11,5 +11,5 @@ import (
 )
 
 func cpuTime(int) (time.Duration, error) {
-	return 0, errors.New("the CPU time and the memory of another process are read as Linux gives them")
+	return 0, errors.New("reading the CPU time of another process is only supported on Linux")
 }

@@ -20,10 +20,10 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
-// deployDir holds the manifests, as they are for a cluster.
+// deployDir holds the manifests that are used in a cluster.
 const deployDir = "deploy/base"
 
-// Service accounts that pods run as, by what Lanyard gives them.
+// ServiceAccounts of the pods, named by their number of clouds.
 const (
 	threeClouds = "app-of-3"
 	awsAlone    = "app-of-1"
@@ -34,10 +34,10 @@ const (
 type cluster struct {
 	*controlplane.ControlPlane
 	kubernetes.Interface
-	kubeconfig string // of the webhook, with the rights that it has in a cluster
+	kubeconfig string // for the webhook, with its RBAC rules
 }
 
-// startCluster starts a control plane, which the run ends.
+// startCluster starts a control plane. The run stops it.
 func (b *bench) startCluster(ctx context.Context) (*cluster, error) {
 	b.printf("starting etcd and kube-apiserver")
 	plane, err := controlplane.Start(ctx, controlplane.Options{})
@@ -48,7 +48,7 @@ func (b *bench) startCluster(ctx context.Context) (*cluster, error) {
 	config := plane.Config()
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = config.ContentType + ",application/json"
-	config.UserAgent = "kube-controller-manager/" + plane.Version() // as pods come
+	config.UserAgent = "kube-controller-manager/" + plane.Version() // the client that creates most pods
 	config.WarningHandler = rest.NoWarnings{}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -63,16 +63,16 @@ func (b *bench) startCluster(ctx context.Context) (*cluster, error) {
 	return c, c.grant(ctx)
 }
 
-// grant lets a user do what deploy/ lets the webhook do.
+// grant creates the manifests' RBAC rules and writes the webhook's kubeconfig.
 func (c *cluster) grant(ctx context.Context) error {
 	config, err := webhook.Grant(ctx, c.ControlPlane, deployDir)
 	if err != nil {
-		return fmt.Errorf("%w; this runs in the repository's root", err)
+		return fmt.Errorf("%w; run this in the root of the repository", err)
 	}
 	return controlplane.WriteKubeconfig(c.kubeconfig, config)
 }
 
-// createNamespace makes a namespace with the accounts above.
+// createNamespace creates a namespace with the ServiceAccounts above.
 func (c *cluster) createNamespace(ctx context.Context, name string) error {
 	if err := c.CreateNamespace(ctx, name); err != nil {
 		return err
@@ -85,14 +85,14 @@ func (c *cluster) createNamespace(ctx context.Context, name string) error {
 	for account, annotations := range map[string]map[string]string{threeClouds: all, awsAlone: aws, unannotated: nil} {
 		_, err := c.CoreV1().ServiceAccounts(name).Create(ctx, newAccount(account, annotations), metav1.CreateOptions{})
 		if err != nil {
-			return fmt.Errorf("creating a service account: %w", err)
+			return fmt.Errorf("create a ServiceAccount: %w", err)
 		}
 	}
 	return nil
 }
 
-// identity gives the annotations of three clouds. Any two numbers give
-// different ones, as different applications have.
+// identity returns annotations for three clouds. Each number results in
+// different values, as for different applications.
 func identity(number int) map[string]string {
 	return map[string]string{
 		"lanyard.dev/aws-role-arn":                   fmt.Sprintf("arn:aws:iam::111122223333:role/production/application-%06d", number),
@@ -109,30 +109,29 @@ func newAccount(name string, annotations map[string]string) *corev1.ServiceAccou
 		Name: name, Annotations: annotations, Labels: map[string]string{"app.kubernetes.io/name": name},
 	}}
 	if annotations != nil {
-		account.Labels["lanyard.dev/identity"] = "enabled" // as Lanyard's own webhook for accounts sets it
+		account.Labels["lanyard.dev/identity"] = "enabled" // set by Lanyard's webhook for ServiceAccounts
 	}
 	return account
 }
 
-// register has the API server call url for the pods of one namespace, and for
-// no others, as deploy/ registers Lanyard, and returns when that is in effect:
-// when inEffect says so of what becomes of a pod. Without inEffect it returns
-// at once.
+// register makes the API server call url for the pods of one namespace, with
+// the manifests' configuration. It returns when inEffect reports true for a
+// created pod, or at once if inEffect is nil.
 func (c *cluster) register(ctx context.Context, url string, ca []byte, namespace string, inEffect func(*corev1.Pod) bool) error {
 	config, err := webhook.ReadMutating(deployDir)
 	if err != nil {
-		return fmt.Errorf("%w; this runs in the repository's root", err)
+		return fmt.Errorf("%w; run this in the root of the repository", err)
 	}
 	config.Name = namespace
 	config.Webhooks = config.Webhooks[:1]
 	pods := &config.Webhooks[0]
 	pods.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: ca}
 	pods.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
-	// What was not answered must not pass for measured.
+	// A pod that was created without the webhook must not be measured.
 	pods.FailurePolicy = new(admissionregistrationv1.Fail)
 	_, err = c.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(ctx, config, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("registering %s: %w", url, err)
+		return fmt.Errorf("register %s: %w", url, err)
 	}
 	if inEffect == nil {
 		return nil
@@ -142,12 +141,12 @@ func (c *cluster) register(ctx context.Context, url string, ca []byte, namespace
 		return err == nil && inEffect(pod), err
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for the API server to call %s: %w", url, err)
+		return fmt.Errorf("wait for the API server to call %s: %w", url, err)
 	}
 	return nil
 }
 
-// dryRun creates a pod without storing it, and gives what would be stored.
+// dryRun creates a pod without storing it and returns the result.
 func (c *cluster) dryRun(ctx context.Context, namespace string, pod *corev1.Pod) (*corev1.Pod, error) {
 	return c.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }

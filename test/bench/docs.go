@@ -10,21 +10,21 @@ import (
 	"strings"
 )
 
-// What updateDocs writes.
+// Files that updateDocs writes.
 const (
 	docsFile = "docs/performance.md"
 	plotFile = "docs/performance.svg"
 )
 
-// updateDocs writes the tables and the plot of the documentation anew. The
-// tables stand between <!-- begin NAME --> and <!-- end NAME -->.
+// updateDocs updates the tables and the plot of the documentation. The tables
+// are between <!-- begin NAME --> and <!-- end NAME -->.
 func updateDocs(r *results) error {
 	if r.Load == nil || r.APIServer == nil || r.Memory == nil || r.Micro == nil {
-		return errors.New("-update-docs needs the results of all parts: run make bench first")
+		return errors.New("-update-docs needs the results of all parts; run make bench first")
 	}
 	text, err := os.ReadFile(docsFile)
 	if err != nil {
-		return fmt.Errorf("%w; this runs in the repository's root", err)
+		return fmt.Errorf("%w; run this in the root of the repository", err)
 	}
 	doc := string(text)
 	for _, section := range []struct{ name, text string }{
@@ -43,24 +43,24 @@ func updateDocs(r *results) error {
 	return errors.Join(os.WriteFile(docsFile, []byte(doc), 0o644), os.WriteFile(plotFile, []byte(plot(r.Load)), 0o644))
 }
 
-// replaceSection puts text between a section's two markers.
+// replaceSection replaces the text between the two markers of a section.
 func replaceSection(doc, name, text string) (string, error) {
 	begin, end := "<!-- begin "+name+" -->\n", "<!-- end "+name+" -->"
 	before, rest, found := strings.Cut(doc, begin)
 	_, after, closed := strings.Cut(rest, end)
 	if !found || !closed {
-		return "", fmt.Errorf("got no section %q, want one between %q and %q", name, strings.TrimSpace(begin), end)
+		return "", fmt.Errorf("section %q not found, want it between %q and %q", name, strings.TrimSpace(begin), end)
 	}
 	return before + begin + text + end + after, nil
 }
 
-// markdown builds a table.
+// markdown builds a Markdown table.
 type markdown struct{ strings.Builder }
 
 func newTable(columns ...string) *markdown {
 	m := &markdown{}
 	m.row(columns...)
-	// The first column is of words, the others are of numbers.
+	// The first column holds words, the others hold numbers.
 	m.WriteString("|---|" + strings.Repeat("---:|", len(columns)-1) + "\n")
 	return m
 }
@@ -73,7 +73,7 @@ func (r *results) machine() string {
 		s.Date, s.Cores, s.CPU, s.Kernel, s.Go, s.Kubernetes, protocolName(r.Load.Protocol))
 	for _, stamp := range []stamp{r.Load.Stamp, r.APIServer.Stamp, r.Memory.Stamp, r.Micro.Stamp} {
 		if stamp.Quick {
-			return text + "\n**Provisional:** a part of this is of a short run (`-quick`).\n"
+			return text + "\n**Provisional:** some of these results are from a short run (`-quick`).\n"
 		}
 	}
 	return text
@@ -84,7 +84,7 @@ func protocolName(protocol string) string {
 }
 
 func (r *results) targetTable() string {
-	m := newTable("Target", "at most", "got", "")
+	m := newTable("Target", "limit", "result", "")
 	for _, c := range r.checks(parts) {
 		m.row(c.what, fmt.Sprintf(c.format, c.limit), fmt.Sprintf("**"+c.format+"** ("+c.detail+")", c.got), c.verdict())
 	}
@@ -92,7 +92,7 @@ func (r *results) targetTable() string {
 }
 
 func (r *loadResult) answerTable() string {
-	m := newTable("Review", "containers", "review, bytes", "answer, bytes", "of which patch, before base64")
+	m := newTable("Request", "containers", "request, bytes", "response, bytes", "patch before base64, bytes")
 	for _, a := range r.Answers {
 		m.row(loadPairs[a.Account].lanyard, fmt.Sprintf("%d+1", a.Containers), fmt.Sprint(a.Review), fmt.Sprint(a.Sent), fmt.Sprint(a.Patch))
 	}
@@ -103,14 +103,14 @@ func (r *loadResult) answerTable() string {
 		if last.Patch == 0 {
 			continue
 		}
-		fmt.Fprintf(&m.Builder, "%s: each further container takes %d bytes of the answer, %d of the patch.\n",
+		fmt.Fprintf(&m.Builder, "%s: each additional container adds %d bytes to the response and %d to the patch.\n",
 			loadPairs[account].lanyard, (last.Sent-first.Sent)/(many-few), (last.Patch-first.Patch)/(many-few))
 	}
 	return m.String()
 }
 
 func (r *loadResult) table() string {
-	m := newTable("", "containers", "connections", "CPU a review, µs", "p50, µs", "p99, µs", "reviews a second")
+	m := newTable("", "containers", "connections", "CPU per request, µs", "p50, µs", "p99, µs", "requests per second")
 	for _, row := range r.Rows {
 		m.row(row.Case, fmt.Sprintf("%d+1", row.Containers), fmt.Sprint(row.Connections), fmt.Sprintf("%.0f", row.CPU),
 			fmt.Sprintf("%.0f", row.P50), fmt.Sprintf("%.0f", row.P99), fmt.Sprintf("%.0f", row.Throughput))
@@ -119,14 +119,14 @@ func (r *loadResult) table() string {
 }
 
 func (r *memoryResult) table() string {
-	m := newTable("Accounts", "annotated", "ready after, s", "resident", "anonymous", "of files", "peak", "after updates", "resident", "anonymous")
+	m := newTable("ServiceAccounts", "annotated", "ready after, s", "resident", "anonymous", "file-backed", "peak", "after updates", "resident", "anonymous")
 	for _, row := range r.Rows {
 		m.row(row.cells()...)
 	}
 	return m.String()
 }
 
-// cells are the row as both tables have it.
+// cells returns the row for the printed table and for the documentation.
 func (r *memoryRow) cells() []string {
 	cells := []string{
 		fmt.Sprint(r.Accounts), fmt.Sprint(r.Annotated), fmt.Sprintf("%.2f", r.Ready),
@@ -147,7 +147,7 @@ func (r *apiserverResult) table() string {
 }
 
 func (r *microResult) table() string {
-	m := newTable("Benchmark", "µs", "bytes", "allocations", "answer, bytes")
+	m := newTable("Benchmark", "µs", "bytes", "allocations", "response, bytes")
 	for _, row := range r.Rows {
 		answer := ""
 		if length, found := row.Values["answer-bytes"]; found {

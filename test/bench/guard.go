@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// guardLimit is the target: milliseconds that the guard may add to the
-	// median creation of a pod, in the namespace withGuard.
+	// guardLimit is the target: how many milliseconds the guard may add to the
+	// median creation of a pod in the namespace withGuard.
 	guardLimit = 2.0
 
 	guardDocsFile = "docs/guard.md"
@@ -34,11 +34,11 @@ const (
 	withGuard      = "with-guard"
 	withGuardFew   = "with-guard-of-few"
 	withGuardMany  = "with-guard-of-many"
-	guardUnchecked = "unregistered" // has no webhook, so that the guard shows
+	guardUnchecked = "unregistered" // has no webhook, so pods are not injected and the guard denies them
 )
 
-// guardSize is how many service accounts a namespace has, and how many of them
-// are labelled.
+// guardSize is the number of ServiceAccounts in a namespace, and how many of
+// them are labelled.
 type guardSize struct{ accounts, labelled int }
 
 func (s guardSize) String() string { return fmt.Sprintf("%d of %d", s.labelled, s.accounts) }
@@ -47,18 +47,18 @@ var guardSizes = map[string]guardSize{
 	withoutGuard: {2000, 5}, withGuard: {2000, 5}, withGuardFew: {20, 5}, withGuardMany: {2000, 50},
 }
 
-// guardPair is a pod created without the guard and with it.
+// guardPair is a pod creation without and with the guard.
 type guardPair struct{ Without, With creation }
 
 type guardResult struct {
 	Stamp stamp
-	Pods  int // created in each way
+	Pods  int // created per way
 	Pairs []guardPair
 }
 
 // guard measures what the guard adds to the creation of a pod. The ways take
-// turns, one pod at a time, at one API server; each namespace apart, since what
-// one leaves to collect is everybody's.
+// turns, one pod at a time, on one API server. Each namespace is measured
+// separately, because the API server's garbage collector works for all of them.
 func (b *bench) guard(ctx context.Context) (*guardResult, error) {
 	c, err := b.prepareGuard(ctx)
 	if err != nil {
@@ -68,7 +68,7 @@ func (b *bench) guard(ctx context.Context) (*guardResult, error) {
 	for _, namespace := range []string{withGuard, withGuardFew, withGuardMany} {
 		var ways []creation
 		for _, account := range []string{unannotated, threeClouds} {
-			name := map[string]string{unannotated: "account without identity", threeClouds: "three clouds, injected"}[account]
+			name := map[string]string{unannotated: "ServiceAccount without identity", threeClouds: "three clouds, injected"}[account]
 			ways = append(ways, creation{Name: name, Namespace: withoutGuard, Account: account}, creation{Name: name, Namespace: namespace, Account: account})
 		}
 		times, err := b.takeTurns(ctx, c, ways, result.Pods)
@@ -86,7 +86,7 @@ func (b *bench) guard(ctx context.Context) (*guardResult, error) {
 	return result, nil
 }
 
-// prepareGuard registers Lanyard in all namespaces, and the guard beside it.
+// prepareGuard registers Lanyard for all namespaces and installs the guard.
 func (b *bench) prepareGuard(ctx context.Context) (*cluster, error) {
 	c, err := b.startCluster(ctx)
 	if err != nil {
@@ -95,7 +95,7 @@ func (b *bench) prepareGuard(ctx context.Context) (*cluster, error) {
 	if err := c.createNamespace(ctx, guardUnchecked); err != nil {
 		return nil, err
 	}
-	b.printf("creating service accounts")
+	b.printf("creating ServiceAccounts")
 	for namespace, size := range guardSizes {
 		if err := c.createGuarded(ctx, namespace, size); err != nil {
 			return nil, err
@@ -122,15 +122,15 @@ func (b *bench) prepareGuard(ctx context.Context) (*cluster, error) {
 		return false, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("waiting for the guard: %w", err)
+		return nil, fmt.Errorf("wait for the guard: %w", err)
 	}
 	return c, nil
 }
 
-// createGuarded makes a namespace of a size. withoutGuard opts out, which the
-// guard goes by; the webhook is registered by the namespace's name.
+// createGuarded creates a namespace of the given size. withoutGuard opts out of
+// the guard with a label; the webhook is registered by the namespace's name.
 func (c *cluster) createGuarded(ctx context.Context, namespace string, size guardSize) error {
-	if err := c.createNamespace(ctx, namespace); err != nil { // with two labelled, one not, and "default"
+	if err := c.createNamespace(ctx, namespace); err != nil { // with three ServiceAccounts, two of them labelled, and "default"
 		return err
 	}
 	for i := range size.accounts - 4 {
@@ -139,7 +139,7 @@ func (c *cluster) createGuarded(ctx context.Context, namespace string, size guar
 			annotations = identity(i + 1)
 		}
 		if _, err := c.CoreV1().ServiceAccounts(namespace).Create(ctx, newAccount(fmt.Sprintf("other-%d", i), annotations), metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("creating a service account: %w", err)
+			return fmt.Errorf("create a ServiceAccount: %w", err)
 		}
 	}
 	if namespace != withoutGuard {
@@ -147,11 +147,11 @@ func (c *cluster) createGuarded(ctx context.Context, namespace string, size guar
 	}
 	object, err := c.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("opting a namespace out: %w", err)
+		return fmt.Errorf("opt a namespace out: %w", err)
 	}
 	object.Labels["lanyard.dev/inject"] = "disabled"
 	if _, err := c.CoreV1().Namespaces().Update(ctx, object, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("opting a namespace out: %w", err)
+		return fmt.Errorf("opt a namespace out: %w", err)
 	}
 	return nil
 }
@@ -163,15 +163,15 @@ func (r *guardResult) checks() []check {
 			continue
 		}
 		checks = append(checks, check{
-			what: fmt.Sprintf("added by the guard to the median pod creation, %s, %v accounts labelled", pair.With.Name, guardSizes[withGuard]),
+			what: fmt.Sprintf("median pod creation, %s, %v ServiceAccounts labelled: added by the guard", pair.With.Name, guardSizes[withGuard]),
 			got:  pair.With.Added, limit: guardLimit, format: "%.2f ms",
-			detail: fmt.Sprintf("%.2f ms to %.2f ms", pair.With.Median, pair.Without.Median),
+			detail: fmt.Sprintf("%.2f ms with, %.2f ms without the guard", pair.With.Median, pair.Without.Median),
 		})
 	}
 	return checks
 }
 
-// cells are the pair as both tables have it.
+// cells returns the row for the printed table and for the documentation.
 func (p *guardPair) cells() []string {
 	return []string{
 		p.With.Name, guardSizes[p.With.Namespace].String(),
@@ -180,7 +180,7 @@ func (p *guardPair) cells() []string {
 }
 
 func (r *guardResult) print(b *bench) {
-	b.table("\nDry-run pod creation\tlabelled\tmedian without ms\twith the guard ms\tadded ms", func(w io.Writer) {
+	b.table("\nDry-run pod creation\tlabelled\tmedian without ms\tmedian with ms\tadded ms", func(w io.Writer) {
 		for _, pair := range r.Pairs {
 			_, _ = fmt.Fprintln(w, strings.Join(pair.cells(), "\t"))
 		}
@@ -188,27 +188,27 @@ func (r *guardResult) print(b *bench) {
 }
 
 func (r *guardResult) table() string {
-	m := newTable("Pod of", "labelled accounts", "median without the guard, ms", "with it, ms", "added, ms")
+	m := newTable("Pod", "labelled ServiceAccounts", "median without the guard, ms", "median with the guard, ms", "added, ms")
 	for _, pair := range r.Pairs {
 		m.row(pair.cells()...)
 	}
 	s := r.Stamp
-	fmt.Fprintf(&m.Builder, "\nMeasured on %s: %d cores of %s, Linux %s, kube-apiserver %s, %d pods of each kind in turn.\n",
+	fmt.Fprintf(&m.Builder, "\nMeasured on %s: %d cores of %s, Linux %s, kube-apiserver %s, %d pods of each kind, taking turns.\n",
 		s.Date, s.Cores, s.CPU, s.Kernel, s.Kubernetes, r.Pods)
 	if s.Quick {
-		m.WriteString("\n**Provisional:** of a short run (`-quick`).\n")
+		m.WriteString("\n**Provisional:** from a short run (`-quick`).\n")
 	}
 	return m.String()
 }
 
-// updateDocs writes the table of the guard's own document anew.
+// updateDocs updates the table in the guard's documentation.
 func (r *guardResult) updateDocs() error {
 	if r == nil {
-		return errors.New("-update-docs needs the results of all parts: run make bench first")
+		return errors.New("-update-docs needs the results of all parts; run make bench first")
 	}
 	text, err := os.ReadFile(guardDocsFile)
 	if err != nil {
-		return fmt.Errorf("%w; this runs in the repository's root", err)
+		return fmt.Errorf("%w; run this in the root of the repository", err)
 	}
 	doc, err := replaceSection(string(text), "cost", r.table())
 	if err != nil {

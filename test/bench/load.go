@@ -14,16 +14,16 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
-// The cases of the load, each for each number of containers.
+// The cases of the load test. Each runs for each number of containers.
 const (
-	caseBare        = "floor, bare"
-	caseUnannotated = "Lanyard, unannotated account"
-	caseAWSFloor    = "floor, answer as long as AWS"
+	caseBare        = "floor, minimal"
+	caseUnannotated = "Lanyard, unannotated ServiceAccount"
+	caseAWSFloor    = "floor, same length as AWS"
 	caseAWS         = "Lanyard, AWS"
-	caseThreeFloor  = "floor, answer as long as three clouds"
+	caseThreeFloor  = "floor, same length as three clouds"
 	caseThree       = "Lanyard, three clouds"
 
-	// targetConnections is how many the targets are about.
+	// targetConnections is the number of connections that the targets apply to.
 	targetConnections = 8
 )
 
@@ -38,10 +38,10 @@ var (
 	}
 )
 
-// pair is a case of Lanyard and the floor that it is held against.
+// pair is a Lanyard case and the floor that it is compared with.
 type pair struct{ lanyard, floor string }
 
-// loadCase is what one trial asks for.
+// loadCase is the request of one trial.
 type loadCase struct {
 	name       string
 	containers int
@@ -50,15 +50,15 @@ type loadCase struct {
 	review     []byte
 }
 
-// load measures CPU, latency and throughput of reviews over HTTPS.
+// load measures CPU, latency and throughput of requests over HTTPS.
 func (b *bench) load(ctx context.Context) (*loadResult, error) {
 	cases, result, err := b.prepareLoad(ctx)
 	if err != nil {
 		return nil, err
 	}
 	trials := map[loadKey][]trial{}
-	// Many short rounds: what else the machine is at changes within seconds, and a
-	// ratio should be of two trials that saw the same of it.
+	// Many short rounds: the load of other processes changes within seconds,
+	// and both trials of a ratio should see the same load.
 	rounds := either(b, 36, 6)
 	for round := range rounds {
 		for _, connections := range loadConnections {
@@ -66,8 +66,8 @@ func (b *bench) load(ctx context.Context) (*loadResult, error) {
 				continue // no target depends on these
 			}
 			for i := range cases {
-				// Each round begins with another case, so that none always
-				// follows the same one.
+				// Each round begins with another case, so that a case does not
+				// always follow the same one.
 				c := &cases[(i+round)%len(cases)]
 				t, err := b.trial(ctx, c, connections)
 				if err != nil {
@@ -83,7 +83,7 @@ func (b *bench) load(ctx context.Context) (*loadResult, error) {
 	return result, nil
 }
 
-// roundLine says how the last round went where the targets are.
+// roundLine formats the last round's results for the targets.
 func roundLine(trials map[loadKey][]trial) string {
 	var line bytes.Buffer
 	for _, containers := range loadContainers {
@@ -98,7 +98,7 @@ func roundLine(trials map[loadKey][]trial) string {
 	return "µs of CPU" + line.String()
 }
 
-// prepareLoad starts the servers and has the real API server make the reviews.
+// prepareLoad starts the servers and captures requests of the real API server.
 func (b *bench) prepareLoad(ctx context.Context) ([]loadCase, *loadResult, error) {
 	const namespace = "team"
 	c, err := b.startCluster(ctx)
@@ -144,7 +144,7 @@ func (b *bench) prepareLoad(ctx context.Context) ([]loadCase, *loadResult, error
 	return cases, result, nil
 }
 
-// askAll asks Lanyard each question once.
+// askAll sends each request to Lanyard once.
 func askAll(ctx context.Context, lanyard *server, reviews map[string]map[int][]byte) ([]answerSize, error) {
 	var answers []answerSize
 	for _, containers := range loadContainers {
@@ -154,7 +154,7 @@ func askAll(ctx context.Context, lanyard *server, reviews map[string]map[int][]b
 				return nil, err
 			}
 			if injected := answer.Patch > 0; injected != (account != unannotated) {
-				return nil, fmt.Errorf("account %s, %d containers: got a patch of %d bytes", account, containers, answer.Patch)
+				return nil, fmt.Errorf("ServiceAccount %s, %d containers: got an unexpected patch of %d bytes", account, containers, answer.Patch)
 			}
 			answer.Account, answer.Containers = account, containers
 			answers = append(answers, *answer)
@@ -163,10 +163,10 @@ func askAll(ctx context.Context, lanyard *server, reviews map[string]map[int][]b
 	return answers, nil
 }
 
-// podPath is where Lanyard serves the reviews of pods.
+// podPath is the path of Lanyard's webhook for pods.
 const podPath = "/mutate-v1-pod"
 
-// ask sends a review once, and gives the answer's patch and what it is made of.
+// ask sends a request once and returns the patch and the sizes.
 func ask(ctx context.Context, s *server, review []byte) (size *answerSize, patch []byte, err error) {
 	client := s.client("h1")
 	defer client.CloseIdleConnections()
@@ -176,15 +176,16 @@ func ask(ctx context.Context, s *server, review []byte) (size *answerSize, patch
 	}
 	var decoded admissionv1.AdmissionReview
 	if err := json.Unmarshal(body, &decoded); err != nil {
-		return nil, nil, fmt.Errorf("answer: %w", err)
+		return nil, nil, fmt.Errorf("decode the response: %w", err)
 	}
 	if decoded.Response == nil || !decoded.Response.Allowed {
-		return nil, nil, fmt.Errorf("got the answer %.1000s, want one that allows", body)
+		return nil, nil, fmt.Errorf("got the response %.1000s, want an allowed request", body)
 	}
 	return &answerSize{Review: len(review), Sent: len(body), Patch: len(decoded.Response.Patch)}, decoded.Response.Patch, nil
 }
 
-// requests is how many reviews make a trial: about the same time for each.
+// requests returns the number of requests in a trial. Trials take about the
+// same time for all cases.
 func (b *bench) requests(c *loadCase) int {
 	if c.containers > 2 {
 		return either(b, 700, 250)
@@ -192,15 +193,15 @@ func (b *bench) requests(c *loadCase) int {
 	return either(b, 1200, 500)
 }
 
-// trial sends a fixed number of reviews over so many connections, each of which
-// has one review at a time under way.
+// trial sends a fixed number of requests over the given number of connections.
+// Each connection has one request in flight.
 func (b *bench) trial(ctx context.Context, c *loadCase, connections int) (trial, error) {
 	callers := newCallers(c, connections, b.protocol)
 	defer callers.close()
 	if err := callers.learn(ctx); err != nil {
 		return trial{}, err
 	}
-	// Connections, buffers and the heap are as they are in the long run.
+	// Warm up connections, buffers and the heap.
 	if _, err := callers.run(ctx, max(connections*4, 100)); err != nil {
 		return trial{}, err
 	}

@@ -1,9 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures what Lanyard costs, against a floor: a bare HTTPS
-// server on the same machine in the same run. It runs in the repository's
-// root, after the programs were built (make bench); docs/performance.md
+// Command bench measures the cost of Lanyard relative to a floor: a minimal
+// HTTPS server on the same machine in the same run. Run it in the root of the
+// repository, after building the programs (make bench). docs/performance.md
 // describes the method.
 package main
 
@@ -25,10 +25,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// errInterrupted ends a run that was told to end.
-var errInterrupted = errors.New("interrupted; nothing was left behind")
+// errInterrupted is the error of a run that was interrupted by a signal.
+var errInterrupted = errors.New("interrupted; all processes and temporary files were removed")
 
-// settings are the command line.
+// settings holds the command-line flags.
 type settings struct {
 	only        string
 	quick       bool
@@ -42,19 +42,19 @@ type bench struct {
 	settings
 	out   io.Writer
 	start time.Time
-	dir   string // for logs, kubeconfigs and certificates; goes at the end
+	dir   string // for logs, kubeconfigs and certificates; removed at the end
 	ends  []func() error
 }
 
 func main() {
 	var s settings
 	flag.StringVar(&s.only, "only", "", "comma-separated `parts` to run: load, apiserver, guard, memory, micro; or none")
-	flag.BoolVar(&s.quick, "quick", false, "run each part much shorter; the figures are then rough")
-	flag.BoolVar(&s.updateDocs, "update-docs", false, "write the tables and the plot of docs/performance.md from what is in "+resultsDir)
-	flag.StringVar(&s.protocol, "protocol", "h1", "`protocol` of the load: h1, which the API server speaks to a webhook behind a Service, or h2")
-	flag.IntVar(&s.maxAccounts, "max-accounts", 100_000, "measure memory with no more than this `number` of accounts; -quick stops at 20,000")
+	flag.BoolVar(&s.quick, "quick", false, "run shorter measurements with rough results")
+	flag.BoolVar(&s.updateDocs, "update-docs", false, "update the tables and the plot of docs/performance.md from the results in "+resultsDir)
+	flag.StringVar(&s.protocol, "protocol", "h1", "`protocol` of the load test: h1, which the API server uses for a webhook behind a Service, or h2")
+	flag.IntVar(&s.maxAccounts, "max-accounts", 100_000, "measure memory with at most this `number` of ServiceAccounts; -quick stops at 20,000")
 	flag.Parse()
-	// A closed pipe or terminal ends the run as Ctrl-C does: in order.
+	// A closed pipe or terminal stops the run in the same way as Ctrl-C.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	defer stop()
 	ctrl.SetLogger(logr.Discard()) // envtest's own log
@@ -65,7 +65,7 @@ func main() {
 	}
 }
 
-// parts are in the order of their run.
+// parts lists the parts in the order in which they run.
 var parts = []string{"load", "apiserver", "guard", "memory", "micro"}
 
 func (s *settings) parts() ([]string, error) {
@@ -81,20 +81,21 @@ func (s *settings) parts() ([]string, error) {
 	asked := strings.Split(s.only, ",")
 	for _, part := range asked {
 		if !slices.Contains(parts, part) {
-			return nil, fmt.Errorf("-only: got %q, want some of %s, or none", part, strings.Join(parts, ", "))
+			return nil, fmt.Errorf("-only: got %q, want any of %s, or none", part, strings.Join(parts, ", "))
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(parts), func(part string) bool { return !slices.Contains(asked, part) }), nil
 }
 
-// run leaves neither a process nor a file but the results, whatever its end.
+// run runs the parts. It leaves no processes, and no files except for the
+// results.
 func (b *bench) run(ctx context.Context) (err error) {
 	run, err := b.parts()
 	if err != nil {
 		return err
 	}
 	if b.dir, err = os.MkdirTemp("", "lanyard-bench-"); err != nil {
-		return fmt.Errorf("making a directory: %w", err)
+		return fmt.Errorf("create a directory: %w", err)
 	}
 	b.ends = append(b.ends, func() error { return os.RemoveAll(b.dir) })
 	defer func() { err = errors.Join(err, b.end(0)) }()
@@ -119,8 +120,8 @@ func (b *bench) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// part runs one part and stores its result. What it started is ended, so that
-// it is not in the next one's way.
+// part runs one part and stores its result. It stops everything that the part
+// started, so that it does not disturb the next part.
 func (b *bench) part(ctx context.Context, name string) (err error) {
 	before := len(b.ends)
 	defer func() { err = errors.Join(err, b.end(before)) }()
@@ -142,12 +143,12 @@ func (b *bench) part(ctx context.Context, name string) (err error) {
 		return err
 	}
 	if name == "load" {
-		name += "-" + b.protocol // neither is the other's older result
+		name += "-" + b.protocol // so that the results of both protocols are kept
 	}
 	return store(name, result)
 }
 
-// end undoes what was started since there were n things to undo.
+// end runs the cleanup functions after the first n, in reverse order.
 func (b *bench) end(n int) error {
 	var errs []error
 	for _, end := range slices.Backward(b.ends[n:]) {
@@ -163,16 +164,16 @@ func (b *bench) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(b.out, "%7s  %s\n", elapsed, fmt.Sprintf(format, args...))
 }
 
-// subdir makes a directory below the run's own.
+// subdir creates a directory in the run's temporary directory.
 func (b *bench) subdir(name string) (string, error) {
 	dir := filepath.Join(b.dir, name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("making a directory: %w", err)
+		return "", fmt.Errorf("create a directory: %w", err)
 	}
 	return dir, nil
 }
 
-// either gives the quick value in a quick run.
+// either returns quick in a quick run, and full in all others.
 func either[T any](b *bench, full, quick T) T {
 	if b.quick {
 		return quick

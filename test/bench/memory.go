@@ -21,23 +21,26 @@ import (
 )
 
 const (
-	// settle is how long after readiness, and after the last update, memory is
-	// read: what was needed for a moment only has gone back by then.
+	// settle is the time between readiness, or the last update, and the memory
+	// reading. Temporary memory is released by then.
 	settle = 10 * time.Second
-	// accountsPerNamespace is the same in every cluster, as in one that grows.
+	// accountsPerNamespace is the same for all sizes, as in a growing cluster.
 	accountsPerNamespace = 50
-	// annotatedEvery of the accounts one has the identities of three clouds.
+	// annotatedEvery is the interval of ServiceAccounts with annotations for
+	// three clouds.
 	annotatedEvery = 10
-	// writers is how many requests to the API server are under way at once.
+	// writers is the number of concurrent requests to the API server.
 	writers = 32
 )
 
-// memoryRow is one size of a cluster.
+// memoryRow is the result for one cluster size.
 type memoryRow struct {
 	Accounts, Annotated int
-	// Ready is the time in seconds from the program's start until it is ready.
+	// Ready is the time in seconds from the start of the program until it is
+	// ready.
 	Ready float64
-	// Idle is the memory after that; Updated after the number of Updates.
+	// Idle is the memory after readiness; Updated is the memory after all
+	// Updates.
 	Idle, Updated memoryUse
 	Updates       int
 }
@@ -47,7 +50,7 @@ type memoryResult struct {
 	Rows  []memoryRow
 }
 
-// memory measures the webhook in clusters of different sizes.
+// memory measures the webhook's memory in clusters of different sizes.
 func (b *bench) memory(ctx context.Context) (*memoryResult, error) {
 	c, err := b.startCluster(ctx)
 	if err != nil {
@@ -64,7 +67,7 @@ func (b *bench) memory(ctx context.Context) (*memoryResult, error) {
 		}); err != nil {
 			return nil, err
 		}
-		err := b.each(ctx, accounts-existing, "accounts created", func(ctx context.Context, i int) error {
+		err := b.each(ctx, accounts-existing, "ServiceAccounts created", func(ctx context.Context, i int) error {
 			return c.createNumbered(ctx, existing+i)
 		})
 		if err != nil {
@@ -80,7 +83,8 @@ func (b *bench) memory(ctx context.Context) (*memoryResult, error) {
 	return result, nil
 }
 
-// memoryOf measures a webhook that starts when the accounts exist.
+// memoryOf measures a webhook that starts after the ServiceAccounts were
+// created.
 func (b *bench) memoryOf(ctx context.Context, c *cluster, accounts int) (*memoryRow, error) {
 	s, ready, end, err := b.startLanyard(ctx, c.kubeconfig)
 	if err != nil {
@@ -90,7 +94,7 @@ func (b *bench) memoryOf(ctx context.Context, c *cluster, accounts int) (*memory
 	if row.Idle, err = b.settled(ctx, s); err != nil {
 		return nil, err
 	}
-	b.printf("memory: %d accounts: ready in %.2f s, %s resident", accounts, row.Ready, mebibytes(row.Idle.RSS))
+	b.printf("memory: %d ServiceAccounts: ready in %.2f s, %s resident", accounts, row.Ready, mebibytes(row.Idle.RSS))
 	if accounts < 20_000 {
 		return row, end()
 	}
@@ -104,11 +108,11 @@ func (b *bench) memoryOf(ctx context.Context, c *cluster, accounts int) (*memory
 	if row.Updated, err = b.settled(ctx, s); err != nil {
 		return nil, err
 	}
-	b.printf("memory: %d accounts, after %d updates: %s resident", accounts, row.Updates, mebibytes(row.Updated.RSS))
+	b.printf("memory: %d ServiceAccounts, after %d updates: %s resident", accounts, row.Updates, mebibytes(row.Updated.RSS))
 	return row, errors.Join(checkAnnotated(ctx, s, row.Annotated), end())
 }
 
-// checkAnnotated holds the webhook to have seen all of the annotated accounts.
+// checkAnnotated checks that the webhook knows all annotated ServiceAccounts.
 func checkAnnotated(ctx context.Context, s *server, want int) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.metrics, nil)
 	if err != nil {
@@ -116,18 +120,18 @@ func checkAnnotated(ctx context.Context, s *server, want int) error {
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return fmt.Errorf("reading metrics: %w", err)
+		return fmt.Errorf("read metrics: %w", err)
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
-		return fmt.Errorf("reading metrics: %w", err)
+		return fmt.Errorf("read metrics: %w", err)
 	}
 	const series = `lanyard_serviceaccounts{state="annotated"} `
 	for line := range strings.Lines(string(text)) {
 		if value, found := strings.CutPrefix(line, series); found {
 			if got, err := strconv.ParseFloat(strings.TrimSpace(value), 64); err != nil || int(got) != want {
-				return fmt.Errorf("the webhook knows %s annotated accounts, want %d", strings.TrimSpace(value), want)
+				return fmt.Errorf("got %s annotated ServiceAccounts in the webhook's cache, want %d", strings.TrimSpace(value), want)
 			}
 			return nil
 		}
@@ -135,7 +139,7 @@ func checkAnnotated(ctx context.Context, s *server, want int) error {
 	return fmt.Errorf("the webhook's metrics lack %s", series)
 }
 
-// settled waits, and reads the memory.
+// settled waits and then reads the memory.
 func (b *bench) settled(ctx context.Context, s *server) (memoryUse, error) {
 	select {
 	case <-ctx.Done():
@@ -145,7 +149,7 @@ func (b *bench) settled(ctx context.Context, s *server) (memoryUse, error) {
 	}
 }
 
-// each does n things, several at once, and says now and then how far it is.
+// each calls do n times, several at once, and prints the progress.
 func (b *bench) each(ctx context.Context, n int, what string, do func(ctx context.Context, i int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writers)
@@ -163,12 +167,13 @@ func (b *bench) each(ctx context.Context, n int, what string, do func(ctx contex
 	return group.Wait()
 }
 
-// numbered gives the namespace and the name of the account with a number.
+// numbered returns the namespace and the name of the ServiceAccount with a
+// number.
 func numbered(i int) (namespace, name string) {
 	return fmt.Sprintf("team-%05d", i/accountsPerNamespace), fmt.Sprintf("application-%06d", i)
 }
 
-// createNumbered creates the account with a number.
+// createNumbered creates the ServiceAccount with a number.
 func (c *cluster) createNumbered(ctx context.Context, i int) error {
 	namespace, name := numbered(i)
 	var annotations map[string]string
@@ -177,7 +182,7 @@ func (c *cluster) createNumbered(ctx context.Context, i int) error {
 	}
 	_, err := c.CoreV1().ServiceAccounts(namespace).Create(ctx, newAccount(name, annotations), metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("creating a service account: %w", err)
+		return fmt.Errorf("create a ServiceAccount: %w", err)
 	}
 	return nil
 }
@@ -187,13 +192,13 @@ func (c *cluster) createTeam(ctx context.Context, i int) error {
 	namespace, _ := numbered(i * accountsPerNamespace)
 	_, err := c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("creating a namespace: %w", err)
+		return fmt.Errorf("create a namespace: %w", err)
 	}
 	return nil
 }
 
-// update changes an account: the identity of one that has any, and of another
-// something that is nothing to Lanyard.
+// update changes a ServiceAccount: the identity of an annotated one, and an
+// unrelated annotation of all others.
 func (c *cluster) update(ctx context.Context, i, revision int) error {
 	namespace, name := numbered(i)
 	annotations := map[string]string{"example.com/revision": fmt.Sprint(revision)}
@@ -206,7 +211,7 @@ func (c *cluster) update(ctx context.Context, i, revision int) error {
 	}
 	_, err = c.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
-		return fmt.Errorf("updating a service account: %w", err)
+		return fmt.Errorf("update a ServiceAccount: %w", err)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ const (
 	benchstatBinary = "bin/benchstat"
 )
 
-// microRow is the median of one Go benchmark's runs, by unit.
+// microRow holds the medians of one Go benchmark, by unit.
 type microRow struct {
 	Name   string
 	Values map[string]float64
@@ -34,8 +34,8 @@ type microResult struct {
 	Rows  []microRow
 }
 
-// micro runs the Go benchmarks of the path that a review takes, without a
-// network, and gives them to benchstat.
+// micro runs the Go benchmarks of the request path, without a network, and
+// passes the output to benchstat.
 func (b *bench) micro(ctx context.Context) (*microResult, error) {
 	result := &microResult{Stamp: b.stamp(nil), Runs: either(b, 6, 3)}
 	args := []string{"test", "-run=^$", "-bench=.", "-benchmem", "-count=" + strconv.Itoa(result.Runs), "-timeout=30m"}
@@ -48,28 +48,29 @@ func (b *bench) micro(ctx context.Context) (*microResult, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(resultsDir, 0o755); err != nil {
-		return nil, fmt.Errorf("storing results: %w", err)
+		return nil, fmt.Errorf("store results: %w", err)
 	}
 	raw := filepath.Join(resultsDir, "micro.txt")
 	if err := os.WriteFile(raw, output, 0o644); err != nil {
-		return nil, fmt.Errorf("storing results: %w", err)
+		return nil, fmt.Errorf("store results: %w", err)
 	}
 	table, err := b.tool(ctx, benchstatBinary, raw)
 	if err != nil {
 		return nil, err
 	}
 	if err := os.WriteFile(filepath.Join(resultsDir, "benchstat.txt"), table, 0o644); err != nil {
-		return nil, fmt.Errorf("storing results: %w", err)
+		return nil, fmt.Errorf("store results: %w", err)
 	}
 	_, _ = b.out.Write(table)
 	result.Rows = parseBenchmarks(output)
 	if len(result.Rows) == 0 {
-		return nil, fmt.Errorf("go test printed no benchmark:\n%s", output)
+		return nil, fmt.Errorf("go test printed no benchmarks:\n%s", output)
 	}
 	return result, nil
 }
 
-// tool runs a program and gives its output. It is ended with its children.
+// tool runs a program and returns its output. Cancelling ctx also stops the
+// program's children.
 func (b *bench) tool(ctx context.Context, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var output bytes.Buffer
@@ -83,7 +84,7 @@ func (b *bench) tool(ctx context.Context, name string, args ...string) ([]byte, 
 	return output.Bytes(), nil
 }
 
-// parseBenchmarks reads the format that is written up at
+// parseBenchmarks reads the format of
 // https://go.dev/design/14313-benchmark-format: a name, the iterations, and
 // pairs of a value and a unit.
 func parseBenchmarks(output []byte) []microRow {

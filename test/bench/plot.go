@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// Measures of the plot, in pixels.
+// Dimensions of the plot in pixels.
 const (
 	plotWidth    = 960
-	plotLabels   = 280 // where the bars begin
+	plotLabels   = 280 // left edge of the bars
 	plotBar      = 22
 	plotGap      = 6
 	plotPairGap  = 14
 	plotGroupGap = 46
 	plotTop      = 74
-	plotRight    = 110 // for the figures after the longest bar
+	plotRight    = 110 // space for the figures after the longest bar
 )
 
-// plot draws the CPU a review of each case beside its floor's, as SVG: Lanyard in
-// colour with its ratio, a floor in grey.
+// plot draws the CPU time per request as SVG: each Lanyard case in colour with
+// its ratio, and its floor in grey.
 func plot(r *loadResult) string {
 	var longest float64
 	rows := map[loadKey]loadRow{}
@@ -35,7 +35,7 @@ func plot(r *loadResult) string {
 	var bars strings.Builder
 	y := plotTop
 	for _, containers := range loadContainers {
-		fmt.Fprintf(&bars, "  <text x=\"24\" y=\"%d\" font-weight=\"600\">Pod of %d containers and an init container</text>\n", y, containers)
+		fmt.Fprintf(&bars, "  <text x=\"24\" y=\"%d\" font-weight=\"600\">Pod with %d containers and an init container</text>\n", y, containers)
 		y += 14
 		for _, account := range loadAccounts {
 			p := loadPairs[account]
@@ -53,15 +53,15 @@ func plot(r *loadResult) string {
 		y += plotGroupGap - plotPairGap
 	}
 	height := y - plotGroupGap + 30
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d %[2]d" font-family="ui-sans-serif, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif" font-size="14" fill="#1f2328" role="img" aria-label="CPU a review of Lanyard and of the floor server, as in the table below.">
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d %[2]d" font-family="ui-sans-serif, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif" font-size="14" fill="#1f2328" role="img" aria-label="CPU per request of Lanyard and of the floor server, as in the table below.">
   <rect width="%[1]d" height="%[2]d" fill="#ffffff"/>
-  <text x="24" y="34" font-size="18" font-weight="600">CPU of the server a review, in microseconds</text>
+  <text x="24" y="34" font-size="18" font-weight="600">CPU time of the server per request, in microseconds</text>
   <text x="%[3]d" y="34" text-anchor="end" fill="#57606a">%[4]d connections; shorter is better</text>
 %[5]s</svg>
 `, plotWidth, height, plotWidth-24, targetConnections, bars.String())
 }
 
-// bar draws one case, with a figure behind it.
+// bar draws one case and its figure.
 func bar(w *strings.Builder, row loadRow, y int, length float64, colour, figure string) {
 	text := y + plotBar - 6
 	fmt.Fprintf(w, "  <text x=\"%d\" y=\"%d\" text-anchor=\"end\" font-size=\"13\">%s</text>\n", plotLabels-10, text, row.Case)

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// newPod is a pod as a Deployment makes it, of one init container and n
-// containers. The API server adds its defaults, the volume of its own token,
-// and managedFields before a webhook sees it.
+// newPod returns a pod as a Deployment creates it, with one init container and
+// n containers. The API server adds defaults, its own token volume and
+// managedFields before it calls a webhook.
 func newPod(account string, n int) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

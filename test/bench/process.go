@@ -21,13 +21,13 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
-// The programs, as make bench builds them.
+// The programs that make bench builds.
 const (
 	lanyardBinary = "bin/lanyard-webhook"
 	floorBinary   = "bin/floor"
 )
 
-// server is a process that answers reviews.
+// server is a process that serves admission requests.
 type server struct {
 	url string
 	ca  []byte
@@ -36,8 +36,8 @@ type server struct {
 	metrics string
 }
 
-// startLanyard runs the webhook and returns when it is ready, and how long that
-// took. The run ends it, or end before that.
+// startLanyard runs the webhook and returns when it is ready, with the time
+// until then. The run stops it, unless the caller does so earlier with end.
 func (b *bench) startLanyard(ctx context.Context, kubeconfig string) (s *server, ready time.Duration, end func() error, err error) {
 	dir, err := b.subdir(fmt.Sprintf("lanyard-%d", len(b.ends)))
 	if err != nil {
@@ -57,14 +57,14 @@ func (b *bench) startLanyard(ctx context.Context, kubeconfig string) (s *server,
 	return &server{url: process.URL, ca: process.CA, pid: pid, metrics: process.MetricsURL}, ready, process.Stop, err
 }
 
-// writerOf finds the process whose standard output the file is.
+// writerOf returns the process whose standard output is the file.
 func writerOf(file string) (int, error) {
 	outputs, err := filepath.Glob("/proc/[0-9]*/fd/1")
 	if err != nil {
 		return 0, err
 	}
 	for _, output := range outputs {
-		// A process may have ended meanwhile, or be somebody else's.
+		// A process may have ended in the meantime or belong to another user.
 		if target, err := os.Readlink(output); err == nil && target == file {
 			return strconv.Atoi(strings.Split(output, "/")[2])
 		}
@@ -72,8 +72,8 @@ func writerOf(file string) (int, error) {
 	return 0, fmt.Errorf("no process writes to %s", file)
 }
 
-// startFloor runs the floor server with the patch and with constant answers of
-// the lengths.
+// startFloor runs the floor server with the patch and with constant responses
+// of the given lengths.
 func (b *bench) startFloor(patch []byte, lengths ...int) (*server, error) {
 	dir, err := b.subdir(fmt.Sprintf("floor-%d", len(b.ends)))
 	if err != nil {
@@ -104,10 +104,11 @@ func (b *bench) startFloor(patch []byte, lengths ...int) (*server, error) {
 }
 
 func (b *bench) runFloor(args []string) (*server, error) {
-	// No context: it ends with its standard input.
+	// No context: the process ends with its standard input.
 	cmd := exec.Command(floorBinary, args...) //nolint:noctx // see above
 	cmd.Stderr = os.Stderr
-	// A terminal's Ctrl-C is for this process, which then ends the floor.
+	// A terminal's Ctrl-C must reach only this process, which then stops the
+	// floor.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	input, err := cmd.StdinPipe()
 	if err != nil {
@@ -118,7 +119,7 @@ func (b *bench) runFloor(args []string) (*server, error) {
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("%w; run make bench, and in the repository's root", err)
+		return nil, fmt.Errorf("%w; run make bench, in the root of the repository", err)
 	}
 	b.ends = append(b.ends, func() error { return errors.Join(input.Close(), cmd.Wait()) })
 	address, err := bufio.NewReader(output).ReadString('\n')
@@ -128,12 +129,13 @@ func (b *bench) runFloor(args []string) (*server, error) {
 	return &server{url: "https://" + strings.TrimSpace(address), pid: cmd.Process.Pid}, nil
 }
 
-// memoryUse is a process's memory in KiB, under the names of proc_pid_status(5).
+// memoryUse is a process's memory in KiB, with the fields of
+// proc_pid_status(5).
 type memoryUse struct {
-	RSS  int // VmRSS: all that is resident
-	Anon int // RssAnon: of it, what is not pages of files such as the program's own
-	File int // RssFile: those
-	Peak int // VmHWM: the most that was ever resident
+	RSS  int // VmRSS: all resident memory
+	Anon int // RssAnon: the part that is not backed by files
+	File int // RssFile: the part that is backed by files such as the program itself
+	Peak int // VmHWM: the maximum of VmRSS
 }
 
 func readMemory(pid int) (memoryUse, error) {
@@ -149,11 +151,11 @@ func readMemory(pid int) (memoryUse, error) {
 			continue
 		}
 		if *fields[words[0]], err = strconv.Atoi(words[1]); err != nil {
-			return m, fmt.Errorf("memory of process %d: %w", pid, err)
+			return m, fmt.Errorf("read the memory of process %d: %w", pid, err)
 		}
 	}
 	if m.RSS == 0 {
-		return m, fmt.Errorf("memory of process %d: got no VmRSS", pid)
+		return m, fmt.Errorf("read the memory of process %d: VmRSS not found", pid)
 	}
 	return m, nil
 }

@@ -11,11 +11,11 @@ import (
 	"text/tabwriter"
 )
 
-// check is a target and what it came to.
+// check is a target and its result.
 type check struct {
 	what       string
 	got, limit float64
-	format     string // of the two
+	format     string // of got and limit
 	detail     string
 }
 
@@ -28,7 +28,7 @@ func (c *check) verdict() string {
 	return "NOT MET"
 }
 
-// checks holds the results of the parts against the targets.
+// checks compares the results of the parts with the targets.
 func (r *results) checks(parts []string) []check {
 	var checks []check
 	if slices.Contains(parts, "load") && r.Load != nil {
@@ -55,25 +55,25 @@ func (r *loadResult) checks() []check {
 				continue
 			}
 			checks = append(checks, check{
-				what: fmt.Sprintf("CPU a review, %s, %d containers: to that of %s", what, containers, floor),
+				what: fmt.Sprintf("CPU per request, %s, %d containers: relative to %s", what, containers, floor),
 				got:  ratio.Ratio, limit: limits[i], format: "%.2f×",
 				detail: fmt.Sprintf("%.2f to %.2f", ratio.Least, ratio.Most),
 			})
 		}
 	}
-	add(loadPairs[threeClouds], "three clouds", "the floor with an answer as long", 1.25, 1.25)
-	// The cheapest webhook for a single cloud costs 4.3 and 10 times this floor;
-	// the target is 0.35 of that.
-	add(pair{caseAWS, caseBare}, "AWS alone", "the bare floor", 1.5, 3.5)
-	add(loadPairs[unannotated], "unannotated account", "the bare floor", 1.2, 1.2)
+	add(loadPairs[threeClouds], "three clouds", "the floor with the same length", 1.25, 1.25)
+	// The cheapest webhook for a single cloud costs 4.3 and 10 times this
+	// floor; the target is 0.35 of that.
+	add(pair{caseAWS, caseBare}, "AWS only", "the minimal floor", 1.5, 3.5)
+	add(loadPairs[unannotated], "unannotated ServiceAccount", "the minimal floor", 1.2, 1.2)
 	return checks
 }
 
-// memoryLimits are the targets in MiB, by the number of accounts.
+// memoryLimits are the targets in MiB by the number of ServiceAccounts.
 var memoryLimits = map[int]float64{20_000: 29, 100_000: 45}
 
-// updatedLimit is how much more memory after all updates still counts as what
-// it was before: what the garbage collector's pace alone makes of it.
+// updatedLimit is the target for the memory after all updates, relative to the
+// memory before. It allows for the variance of the garbage collector.
 const updatedLimit = 1.1
 
 func (r *memoryResult) checks() []check {
@@ -81,16 +81,16 @@ func (r *memoryResult) checks() []check {
 	for _, row := range r.Rows {
 		if limit, found := memoryLimits[row.Accounts]; found {
 			checks = append(checks, check{
-				what: fmt.Sprintf("resident memory, %d accounts, %d annotated", row.Accounts, row.Annotated),
+				what: fmt.Sprintf("resident memory, %d ServiceAccounts, %d annotated", row.Accounts, row.Annotated),
 				got:  float64(row.Idle.RSS) / 1024, limit: limit, format: "%.1f MiB",
-				detail: fmt.Sprintf("%s anonymous, %s of files; peak %s", mebibytes(row.Idle.Anon), mebibytes(row.Idle.File), mebibytes(row.Idle.Peak)),
+				detail: fmt.Sprintf("%s anonymous, %s file-backed; peak %s", mebibytes(row.Idle.Anon), mebibytes(row.Idle.File), mebibytes(row.Idle.Peak)),
 			})
 		}
 		if row.Updates == 0 {
 			continue
 		}
 		checks = append(checks, check{
-			what: fmt.Sprintf("resident memory, %d accounts: after %d updates to before", row.Accounts, row.Updates),
+			what: fmt.Sprintf("resident memory, %d ServiceAccounts: after %d updates, relative to before", row.Accounts, row.Updates),
 			got:  float64(row.Updated.RSS) / float64(row.Idle.RSS), limit: updatedLimit, format: "%.2f×",
 			detail: mebibytes(row.Updated.RSS),
 		})
@@ -104,20 +104,20 @@ func (r *apiserverResult) checks() []check {
 		way  int
 		what string
 	}{
-		{createdWithFloor, "the bare floor"},
-		{createdWithAnnotation, "a floor with a patch of one annotation"},
-		{createdWithPatch, "a floor with the same patch"},
+		{createdWithFloor, "the minimal floor"},
+		{createdWithAnnotation, "the floor with a patch of one annotation"},
+		{createdWithPatch, "the floor with the same patch"},
 	} {
 		checks = append(checks, check{
-			what: "added to the median pod creation, three clouds: to what " + to.what + " adds",
+			what: "added to the median pod creation, three clouds: relative to " + to.what,
 			got:  r.ratio(to.way), limit: 1.4, format: "%.2f×",
-			detail: fmt.Sprintf("%.2f ms to %.2f ms", r.Creations[createdWithLanyard].Added, r.Creations[to.way].Added),
+			detail: fmt.Sprintf("%.2f ms and %.2f ms", r.Creations[createdWithLanyard].Added, r.Creations[to.way].Added),
 		})
 	}
 	return checks
 }
 
-// summarize prints what was measured in this run, and the targets last.
+// summarize prints the results of this run, followed by the targets.
 func (b *bench) summarize(r *results, parts []string) {
 	if slices.Contains(parts, "load") {
 		b.printLoad(r.Load)
@@ -133,7 +133,7 @@ func (b *bench) summarize(r *results, parts []string) {
 		r.Guard.print(b)
 	}
 	if slices.Contains(parts, "memory") {
-		b.table("\nAccounts\tannotated\tready s\tresident\tanonymous\tof files\tpeak\tupdates\tresident\tanonymous", func(w io.Writer) {
+		b.table("\nServiceAccounts\tannotated\tready s\tresident\tanonymous\tfile-backed\tpeak\tupdates\tresident\tanonymous", func(w io.Writer) {
 			for _, row := range r.Memory.Rows {
 				_, _ = fmt.Fprintln(w, strings.Join(row.cells(), "\t"))
 			}
@@ -143,7 +143,7 @@ func (b *bench) summarize(r *results, parts []string) {
 	if len(checks) == 0 {
 		return
 	}
-	b.table("\nTarget\tlimit\tgot\t\t", func(w io.Writer) {
+	b.table("\nTarget\tlimit\tresult\t\t", func(w io.Writer) {
 		for _, c := range checks {
 			_, _ = fmt.Fprintf(w, "%s\t"+c.format+"\t"+c.format+"\t%s\t%s\n", c.what, c.limit, c.got, c.verdict(), c.detail)
 		}
@@ -151,12 +151,12 @@ func (b *bench) summarize(r *results, parts []string) {
 }
 
 func (b *bench) printLoad(r *loadResult) {
-	b.table("\nReview\tcontainers\tbytes\tanswer bytes\tpatch bytes", func(w io.Writer) {
+	b.table("\nRequest\tcontainers\tbytes\tresponse bytes\tpatch bytes", func(w io.Writer) {
 		for _, a := range r.Answers {
 			_, _ = fmt.Fprintf(w, "%s\t%d+1\t%d\t%d\t%d\n", loadPairs[a.Account].lanyard, a.Containers, a.Review, a.Sent, a.Patch)
 		}
 	})
-	b.table("\nLoad ("+r.Protocol+")\tcontainers\tconnections\tCPU µs\tp50 µs\tp99 µs\treviews/s", func(w io.Writer) {
+	b.table("\nLoad ("+r.Protocol+")\tcontainers\tconnections\tCPU µs\tp50 µs\tp99 µs\trequests/s", func(w io.Writer) {
 		for _, row := range r.Rows {
 			_, _ = fmt.Fprintf(w, "%s\t%d+1\t%d\t%.0f\t%.0f\t%.0f\t%.0f\n",
 				row.Case, row.Containers, row.Connections, row.CPU, row.P50, row.P99, row.Throughput)
@@ -164,7 +164,7 @@ func (b *bench) printLoad(r *loadResult) {
 	})
 }
 
-// table prints rows of cells that tabs end.
+// table prints rows of tab-separated cells.
 func (b *bench) table(header string, rows func(io.Writer)) {
 	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, header)

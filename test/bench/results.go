@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// resultsDir is where each part's last result is.
+// resultsDir holds the last result of each part.
 const resultsDir = "bench-results"
 
-// stamp says under which circumstances a part ran.
+// stamp describes the environment of a run.
 type stamp struct {
 	Date       string
 	Quick      bool `json:",omitempty"`
@@ -40,7 +40,7 @@ func (b *bench) stamp(c *cluster) stamp {
 	return s
 }
 
-// cpuModel is what the kernel calls the processor, if it does.
+// cpuModel returns the kernel's name of the processor, if any.
 func cpuModel() string {
 	text, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -54,7 +54,7 @@ func cpuModel() string {
 	return runtime.GOARCH
 }
 
-// kernelVersion is the kernel's release without what its builder added.
+// kernelVersion returns the kernel's release without the suffix of its builder.
 func kernelVersion() string {
 	text, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil {
@@ -64,26 +64,26 @@ func kernelVersion() string {
 	return version
 }
 
-// loadKey names what trials are about.
+// loadKey identifies the trials of a case.
 type loadKey struct {
 	name        string
 	containers  int
 	connections int
 }
 
-// trial is what a fixed number of reviews came to: CPU of the server a review
-// and latencies in microseconds, and reviews a second.
+// trial is the result of a fixed number of requests: the server's CPU time per
+// request and the latencies in microseconds, and the requests per second.
 type trial struct{ CPU, P50, P99, Throughput float64 }
 
-// answerSize is what one review and its answer are made of, in bytes. Patch is
-// the JSON Patch before it is encoded for sending.
+// answerSize holds the sizes of one request and its response in bytes. Patch is
+// the JSON Patch before base64.
 type answerSize struct {
 	Account             string
 	Containers          int
 	Review, Sent, Patch int
 }
 
-// loadRow is the median of the trials of one case.
+// loadRow is the median of all trials of a case.
 type loadRow struct {
 	Case                    string
 	Containers, Connections int
@@ -91,8 +91,8 @@ type loadRow struct {
 	trial
 }
 
-// loadRatio is the median, over the rounds, of what Lanyard costs to what the
-// floor does in the same round, in CPU a review, with the least and the most.
+// loadRatio is the CPU time per request of Lanyard relative to the floor in the
+// same round: the median of all rounds, the minimum and the maximum.
 type loadRatio struct {
 	Case, Floor             string
 	Containers, Connections int
@@ -148,7 +148,8 @@ func medianTrial(trials []trial) trial {
 	}
 }
 
-// ratio gives the ratio at the targets' number of connections.
+// ratio returns the ratio at the number of connections that the targets apply
+// to.
 func (r *loadResult) ratio(p pair, containers int) (loadRatio, bool) {
 	for _, ratio := range r.Ratios {
 		if ratio.Case == p.lanyard && ratio.Floor == p.floor && ratio.Containers == containers && ratio.Connections == targetConnections {
@@ -158,7 +159,7 @@ func (r *loadResult) ratio(p pair, containers int) (loadRatio, bool) {
 	return loadRatio{}, false
 }
 
-// answer gives the sizes of one answer; nothing of one that was not asked for.
+// answer returns the sizes of one response, or zero if there is none.
 func (r *loadResult) answer(account string, containers int) answerSize {
 	for _, answer := range r.Answers {
 		if answer.Account == account && answer.Containers == containers {
@@ -168,7 +169,7 @@ func (r *loadResult) answer(account string, containers int) answerSize {
 	return answerSize{}
 }
 
-// results are the last results of all parts; nil for one that never ran.
+// results holds the last results of all parts; nil if a part never ran.
 type results struct {
 	Load      *loadResult
 	APIServer *apiserverResult
@@ -180,19 +181,19 @@ type results struct {
 // store writes the result of a part.
 func store(part string, result any) error {
 	if err := os.MkdirAll(resultsDir, 0o755); err != nil {
-		return fmt.Errorf("storing results: %w", err)
+		return fmt.Errorf("store results: %w", err)
 	}
 	text, err := json.MarshalIndent(result, "", "  ")
 	if err != nil {
-		return fmt.Errorf("storing results: %w", err)
+		return fmt.Errorf("store results: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(resultsDir, part+".json"), append(text, '\n'), 0o644); err != nil {
-		return fmt.Errorf("storing results: %w", err)
+		return fmt.Errorf("store results: %w", err)
 	}
 	return nil
 }
 
-// read reads what was stored; of the load, what the protocol came to.
+// read reads the stored results, those of the load test for the protocol.
 func (r *results) read(protocol string) error {
 	return errors.Join(
 		readPart("load-"+protocol, &r.Load), readPart("apiserver", &r.APIServer), readPart("guard", &r.Guard),
@@ -206,10 +207,10 @@ func readPart[T any](part string, into **T) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading results: %w", err)
+		return fmt.Errorf("read results: %w", err)
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("reading results: %s: %w", file, err)
+		return fmt.Errorf("read results: %s: %w", file, err)
 	}
 	return nil
 }

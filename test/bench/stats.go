@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// quantile gives the smallest value that at least the share q of the values is
-// not above. There must be values.
+// quantile returns the smallest value such that at least the share q of all
+// values is less than or equal to it. values must not be empty.
 func quantile[T cmp.Ordered](values []T, q float64) T {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// median gives the middle value, of an even number of values the upper one.
+// median returns the middle value, or the upper one of two.
 func median[T cmp.Ordered](values []T) T { return quantile(values, 0.5) }

@@ -1,17 +1,16 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command floor is what the webhook's cost is measured against: the least that
-// a Go HTTPS server for admission reviews can do. It listens as
-// controller-runtime's webhook server does, reads a review whole, and answers
-// with bytes that it has ready:
+// Command floor is the baseline for the webhook's cost: a Go HTTPS server that
+// does the minimum for admission requests. It listens like controller-runtime's
+// webhook server, reads each request completely and sends a prepared response:
 //
-//	/bare        an AdmissionReview that allows, with the review's uid
-//	/patch       the same, with the patch of -patch-file
-//	/constant/N  N constant bytes, for each N of -lengths
+// /bare        an AdmissionReview that allows the request, with its uid
+// /patch       the same with the patch of -patch-file
+// /constant/N  N constant bytes, for each N of -lengths
 //
-// It prints its address, and ends when its standard input does, so that it
-// cannot outlive who started it.
+// It prints its address and ends when its standard input ends, so that it
+// cannot outlive its parent process.
 package main
 
 import (
@@ -31,9 +30,9 @@ import (
 
 func main() {
 	cert := flag.String("tls-cert-file", "", "PEM `file` with the serving certificate")
-	key := flag.String("tls-private-key-file", "", "PEM `file` with its key")
+	key := flag.String("tls-private-key-file", "", "PEM `file` with the private key")
 	patch := flag.String("patch-file", "", "`file` with a JSON Patch")
-	lengths := flag.String("lengths", "", "comma-separated lengths of constant answers")
+	lengths := flag.String("lengths", "", "comma-separated lengths of constant responses")
 	flag.Parse()
 	if err := run(*cert, *key, *patch, *lengths); err != nil {
 		fmt.Fprintln(os.Stderr, "floor:", err)
@@ -81,8 +80,8 @@ func run(cert, key, patchFile, lengths string) error {
 	return server.Serve(listener)
 }
 
-// allow answers with what follows the review's uid. The API server takes no
-// other; it stands at the review's very beginning.
+// allow sends a response that ends with the given text after the request's uid,
+// which the API server checks. The uid is at the beginning of the request.
 func allow(end string) http.HandlerFunc {
 	const start = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"`
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -99,7 +98,7 @@ func allow(end string) http.HandlerFunc {
 	}
 }
 
-// constant answers with n bytes, whatever the review.
+// constant sends n bytes for every request.
 func constant(n int) http.HandlerFunc {
 	answer := bytes.Repeat([]byte{'x'}, n)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -123,6 +122,6 @@ func read(r *http.Request) ([]byte, error) {
 func write(w http.ResponseWriter, answer []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
-	// Whoever does not wait for the answer counts it as missing.
+	// A client that does not read the response reports an error itself.
 	_, _ = w.Write(answer)
 }
