@@ -5,9 +5,9 @@
 // does the minimum for admission requests. It listens like controller-runtime's
 // webhook server, reads each request completely and sends a prepared response:
 //
-// /bare        an AdmissionReview that allows the request, with its uid
-// /patch       the same with the patch of -patch-file
-// /constant/N  N constant bytes, for each N of -lengths
+//	/bare        an AdmissionReview that allows the request, with its uid
+//	/patch       the same with the patch of -patch-file
+//	/constant/N  N constant bytes, for each N of -lengths
 //
 // It prints its address and ends when its standard input ends, so that it
 // cannot outlive its parent process.

@@ -22,32 +22,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// installCRDs creates or updates the CustomResourceDefinitions in a directory
-// and returns when the apiserver serves them.
+// installCRDs creates or updates the CustomResourceDefinitions of a directory
+// and returns when the API server serves them.
 func installCRDs(config *rest.Config, dir string) error {
 	_, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{dir}, ErrorIfPathMissing: true})
 	if err != nil {
-		return fmt.Errorf("installing the CustomResourceDefinitions in %s: %w", dir, err)
+		return fmt.Errorf("install the CustomResourceDefinitions in %s: %w", dir, err)
 	}
 	return nil
 }
 
-// runCAInjector writes the CA of annotated webhook configurations until the
-// context ends.
+// runCAInjector injects the CA into annotated webhook configurations until ctx
+// ends.
 func runCAInjector(ctx context.Context, config *rest.Config) error {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), api.AddToScheme(scheme)); err != nil {
-		return fmt.Errorf("preparing cainjector: %w", err)
+		return fmt.Errorf("set up cainjector: %w", err)
 	}
 	manager, err := ctrl.NewManager(util.RestConfigWithUserAgent(config, "cainjector"), ctrl.Options{
 		Scheme:  scheme,
 		Metrics: server.Options{BindAddress: "0"},
 		Cache:   cache.Options{ReaderFailOnMissingInformer: true},
-		// cainjector watches the metadata of Secrets and reads the few it needs.
+		// cainjector watches only the metadata of Secrets and reads the few
+		// that it needs.
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 	})
 	if err != nil {
-		return fmt.Errorf("preparing cainjector: %w", err)
+		return fmt.Errorf("set up cainjector: %w", err)
 	}
 	err = cainjector.RegisterAllInjectors(ctx, manager, cainjector.SetupOptions{
 		EnableCertificatesDataSource: true,
@@ -57,10 +58,10 @@ func runCAInjector(ctx context.Context, config *rest.Config) error {
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("preparing cainjector: %w", err)
+		return fmt.Errorf("set up cainjector: %w", err)
 	}
 	if err := manager.Start(ctx); err != nil {
-		return fmt.Errorf("running cainjector: %w", err)
+		return fmt.Errorf("run cainjector: %w", err)
 	}
 	return nil
 }

@@ -26,14 +26,14 @@ const (
 	caSecret  = "lanyard-webhook-cert-manager-ca"
 	leafName  = "lanyard-webhook-tls"
 	serverDNS = "lanyard-webhook.lanyard-system.svc"
-	// patience is for a machine whose cores are all busy; each step takes about
-	// a second.
+	// patience allows for a machine under full load. Each step usually takes
+	// about a second.
 	patience = "30s"
 	poll     = "50ms"
 )
 
 var _ = Describe("The chain of a self-signed CA and a leaf under it", Ordered, func() {
-	// What the specs before left: each renewal is held against it.
+	// The results of the previous specs, to compare each renewal with.
 	var ca, leaf *x509.Certificate
 	var bundle []byte
 
@@ -43,7 +43,7 @@ var _ = Describe("The chain of a self-signed CA and a leaf under it", Ordered, f
 		}
 	})
 
-	It("is issued, and its CA comes into the caBundle", func(ctx SpecContext) {
+	It("is issued, and its CA is injected into the caBundle", func(ctx SpecContext) {
 		ca = issued(ctx, caSecret, nil)
 		leaf = issued(ctx, leafName, nil)
 		bundle = injected(ctx, nil)
@@ -51,7 +51,7 @@ var _ = Describe("The chain of a self-signed CA and a leaf under it", Ordered, f
 		Expect(verify(leaf, bundle)).To(Succeed())
 	})
 
-	It("gets a new leaf with a new key under the same CA when the leaf is renewed", func(ctx SpecContext) {
+	It("has a new leaf with a new key under the same CA after the leaf is renewed", func(ctx SpecContext) {
 		renew(ctx, leafName)
 		renewed := issued(ctx, leafName, leaf)
 		Expect(renewed.RawSubjectPublicKeyInfo).NotTo(Equal(leaf.RawSubjectPublicKeyInfo))
@@ -60,22 +60,22 @@ var _ = Describe("The chain of a self-signed CA and a leaf under it", Ordered, f
 		leaf = renewed
 	})
 
-	It("keeps its key when the CA is renewed, so that old and new go with each other", func(ctx SpecContext) {
+	It("keeps the CA's key when the CA is renewed, so that old and new certificates verify against each other", func(ctx SpecContext) {
 		renew(ctx, caName)
 		renewedCA := issued(ctx, caSecret, ca)
 		Expect(renewedCA.RawSubjectPublicKeyInfo).To(Equal(ca.RawSubjectPublicKeyInfo))
-		// cainjector keeps the CA certificates of before until they expire.
+		// cainjector keeps previous CA certificates until they expire.
 		Expect(serials(injected(ctx, bundle))).To(Equal([]string{serial(ca), serial(renewedCA)}))
-		Expect(verify(leaf, encode(renewedCA))).To(Succeed(), "a leaf from before, and the new CA alone")
+		Expect(verify(leaf, encode(renewedCA))).To(Succeed(), "the old leaf with only the new CA")
 
 		renew(ctx, leafName)
 		renewedLeaf := issued(ctx, leafName, leaf)
 		Expect(verify(renewedLeaf, encode(renewedCA))).To(Succeed())
-		Expect(verify(renewedLeaf, encode(ca))).To(Succeed(), "a leaf from afterwards, and the old CA alone")
+		Expect(verify(renewedLeaf, encode(ca))).To(Succeed(), "the new leaf with only the old CA")
 	})
 })
 
-// chain is the certificate mode's: issuer, CA, issuer, leaf.
+// chain returns the objects of the certificate mode: issuer, CA, issuer, leaf.
 func chain() []client.Object {
 	return []client.Object{
 		&certmanagerv1.Issuer{
@@ -116,7 +116,7 @@ func privateKey(rotation certmanagerv1.PrivateKeyRotationPolicy) *certmanagerv1.
 	}
 }
 
-// webhookConfiguration asks cainjector for the CA. No request matches it.
+// webhookConfiguration requests the CA from cainjector. It matches no requests.
 func webhookConfiguration() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{
@@ -132,7 +132,7 @@ func webhookConfiguration() *admissionregistrationv1.ValidatingWebhookConfigurat
 	}
 }
 
-// renew asks for a new certificate as "cmctl renew" does.
+// renew requests a new certificate as "cmctl renew" does.
 func renew(ctx context.Context, name string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -140,11 +140,12 @@ func renew(ctx context.Context, name string) {
 		g.Expect(kube.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &certificate)).To(Succeed())
 		util.SetCertificateCondition(&certificate, certificate.Generation, certmanagerv1.CertificateConditionIssuing,
 			cmmeta.ConditionTrue, "ManuallyTriggered", "Certificate re-issuance manually triggered")
-		g.Expect(kube.Status().Update(ctx, &certificate)).To(Succeed()) // may conflict with a controller's
+		g.Expect(kube.Status().Update(ctx, &certificate)).To(Succeed()) // may conflict with an update of a controller
 	}, patience, poll).Should(Succeed())
 }
 
-// issued waits for a certificate in the Secret other than the one before.
+// issued waits until the Secret holds a certificate that differs from the
+// previous one.
 func issued(ctx context.Context, secretName string, before *x509.Certificate) *x509.Certificate {
 	GinkgoHelper()
 	var found *x509.Certificate
@@ -154,19 +155,19 @@ func issued(ctx context.Context, secretName string, before *x509.Certificate) *x
 		chain, err := certutil.ParseCertsPEM(secret.Data[corev1.TLSCertKey])
 		g.Expect(err).NotTo(HaveOccurred())
 		found = chain[0]
-		g.Expect(before != nil && found.Equal(before)).To(BeFalse(), "still the certificate from before")
+		g.Expect(before != nil && found.Equal(before)).To(BeFalse(), "still the previous certificate")
 	}, patience, poll).Should(Succeed())
 	return found
 }
 
-// injected waits for a caBundle other than the one before.
+// injected waits until the caBundle differs from the previous one.
 func injected(ctx context.Context, before []byte) []byte {
 	GinkgoHelper()
 	var found []byte
 	Eventually(func() bool {
 		found = caBundle(ctx)
 		return bytes.Equal(found, before)
-	}, patience, poll).Should(BeFalse(), "still the caBundle from before")
+	}, patience, poll).Should(BeFalse(), "still the previous caBundle")
 	return found
 }
 
@@ -177,7 +178,8 @@ func caBundle(ctx context.Context) []byte {
 	return configuration.Webhooks[0].ClientConfig.CABundle
 }
 
-// serials are the serial numbers of the certificates in a bundle, in its order.
+// serials returns the serial numbers of the certificates in a bundle, in its
+// order.
 func serials(bundle []byte) []string {
 	GinkgoHelper()
 	certificates, err := certutil.ParseCertsPEM(bundle)
@@ -200,7 +202,7 @@ func encode(certificate *x509.Certificate) []byte {
 	return text
 }
 
-// verify looks at the leaf as the apiserver does that trusts the bundle.
+// verify verifies the leaf as an API server that trusts the bundle does.
 func verify(leaf *x509.Certificate, bundle []byte) error {
 	GinkgoHelper()
 	roots := x509.NewCertPool()

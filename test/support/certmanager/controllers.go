@@ -26,12 +26,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// workers is how many items each controller works on at once: few, since the
-// tests have few.
+// workers is the number of items that each controller processes at once. The
+// tests need few.
 const workers = 2
 
-// controllerNames are the controllers to run, of those that cert-manager
-// registers when their packages are imported.
+// controllerNames lists the controllers to run. cert-manager registers them
+// when their packages are imported.
 var controllerNames = []string{
 	issuers.ControllerName,
 	clusterissuers.ControllerName,
@@ -46,8 +46,8 @@ var controllerNames = []string{
 	crselfsigned.CRControllerName,
 }
 
-// runControllers runs cert-manager's controllers, with the settings that its
-// own command has by default, until the context ends.
+// runControllers runs cert-manager's controllers with the default settings of
+// its own command until ctx ends.
 func runControllers(ctx context.Context, kubeconfig string) error {
 	factory, err := controller.NewContextFactory(ctx, controller.ContextOptions{
 		Kubeconfig:    kubeconfig,
@@ -58,23 +58,23 @@ func runControllers(ctx context.Context, kubeconfig string) error {
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("preparing the controllers: %w", err)
+		return fmt.Errorf("set up the controllers: %w", err)
 	}
 	controllers := map[string]controller.Interface{}
 	for _, name := range controllerNames {
 		build, ok := controller.Known()[name]
 		if !ok {
-			return fmt.Errorf("cert-manager registers no controller %q", name)
+			return fmt.Errorf("cert-manager has no controller %q", name)
 		}
 		if controllers[name], err = build(factory); err != nil {
-			return fmt.Errorf("preparing the controller %q: %w", name, err)
+			return fmt.Errorf("set up the controller %q: %w", name, err)
 		}
 	}
-	// Building them asked for the informers that they need. All that the factory
-	// builds share those.
+	// Building the controllers registered the informers that they need.
+	// Everything that the factory builds shares these informers.
 	shared, err := factory.Build()
 	if err != nil {
-		return fmt.Errorf("preparing the informers: %w", err)
+		return fmt.Errorf("set up the informers: %w", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	shared.SharedInformerFactory.Start(ctx.Done())
@@ -82,7 +82,7 @@ func runControllers(ctx context.Context, kubeconfig string) error {
 	for name, running := range controllers {
 		group.Go(func() error {
 			if err := running.Run(workers, ctx); err != nil {
-				return fmt.Errorf("running the controller %q: %w", name, err)
+				return fmt.Errorf("run the controller %q: %w", name, err)
 			}
 			return nil
 		})

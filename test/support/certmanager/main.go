@@ -1,10 +1,10 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command certmanager runs cert-manager's own controllers and its cainjector in
-// one process, for the tests of the certificate mode that builds on them: the
-// SelfSigned and CA issuers, certificates, and the CA of webhook configurations.
-// There is no leader election, no webhook and no ACME.
+// Command certmanager runs cert-manager's controllers and cainjector in one
+// process, for the tests of the cert-manager certificate mode: SelfSigned and
+// CA issuers, Certificates, and the caBundle of webhook configurations. It has
+// no leader election, no webhook and no ACME.
 package main
 
 import (
@@ -31,21 +31,21 @@ func main() {
 	}
 }
 
-// run does what the arguments say until the context ends.
+// run runs the program until ctx ends.
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("cert-manager", flag.ContinueOnError)
-	kubeconfig := flags.String("kubeconfig", "", "The kubeconfig of an administrator of the cluster. Required.")
-	crds := flags.String("crds", "", "A directory of CustomResourceDefinitions to install first.")
+	kubeconfig := flags.String("kubeconfig", "", "Kubeconfig of a cluster administrator. Required.")
+	crds := flags.String("crds", "", "Directory of CustomResourceDefinitions to install at start.")
 	klog.InitFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *kubeconfig == "" || flags.NArg() > 0 {
-		return fmt.Errorf("got --kubeconfig %q and arguments %q, want a kubeconfig and no argument", *kubeconfig, flags.Args())
+		return fmt.Errorf("got --kubeconfig %q and arguments %q, want a kubeconfig and no arguments", *kubeconfig, flags.Args())
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
 	if err != nil {
-		return fmt.Errorf("reading the kubeconfig: %w", err)
+		return fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	config.QPS = -1
 

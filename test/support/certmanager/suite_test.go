@@ -21,10 +21,10 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
 
-// namespace is the one that the certificates live in.
+// namespace is the namespace of the certificates.
 const namespace = "lanyard-system"
 
-// kube is a client of the cluster that all specs share, as an administrator.
+// kube is a client with administrator rights. All specs share it.
 var kube client.Client
 
 func TestCertManager(t *testing.T) {
@@ -54,11 +54,11 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}, "30s", "100ms").Should(Succeed(), "the CustomResourceDefinitions are not served")
 })
 
-// start runs the program in this process until the suite ends, and holds it to
-// an end without an error.
+// start runs the program in this process until the suite ends, and checks that
+// it ends without an error.
 func start(args ...string) {
 	GinkgoHelper()
-	running, stop := context.WithCancel(context.Background()) // the node's own context ends with BeforeSuite
+	running, stop := context.WithCancel(context.Background()) // the node's context ends with BeforeSuite
 	ended := make(chan error, 1)
 	go func() { ended <- run(running, args) }()
 	DeferCleanup(func() {
@@ -67,8 +67,8 @@ func start(args ...string) {
 	})
 }
 
-// crdDirectory is where Go keeps the CustomResourceDefinitions of the
-// cert-manager that this module requires.
+// crdDirectory returns the directory in the module cache with the
+// CustomResourceDefinitions of the required cert-manager version.
 func crdDirectory(ctx context.Context) string {
 	GinkgoHelper()
 	var problems bytes.Buffer

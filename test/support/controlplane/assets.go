@@ -26,41 +26,42 @@ func assetsDir() (string, error) {
 	if dir == "" {
 		root, err := RepositoryRoot()
 		if err != nil {
-			return "", fmt.Errorf("%w; set %s", err, assetsEnv)
+			return "", fmt.Errorf("%w; set %s instead", err, assetsEnv)
 		}
 		dir = filepath.Join(root, "bin", "controlplane")
 	}
 	for _, name := range []string{"etcd", "kube-apiserver"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			return "", fmt.Errorf("finding the control plane's binaries: %w; run hack/controlplane.sh to build them", err)
+			return "", fmt.Errorf("find the control plane's binaries: %w; run hack/controlplane.sh to build them", err)
 		}
 	}
 	return dir, nil
 }
 
-// RepositoryRoot is the nearest directory at or above the working directory
-// with the product's go.mod; the other modules of the repository lie below it.
+// RepositoryRoot returns the nearest directory at or above the working
+// directory that holds the product's go.mod. All other modules of the
+// repository are below it.
 func RepositoryRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
-		return "", fmt.Errorf("finding the repository: %w", err)
+		return "", fmt.Errorf("find the repository: %w", err)
 	}
 	for dir := start; ; dir = filepath.Dir(dir) {
 		found, err := declaresModule(filepath.Join(dir, "go.mod"), productModule)
 		if err != nil {
-			return "", fmt.Errorf("finding the repository: %w", err)
+			return "", fmt.Errorf("find the repository: %w", err)
 		}
 		if found {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("finding the repository: no go.mod of %s at or above %s", productModule, start)
+			return "", fmt.Errorf("find the repository: no go.mod of %s at or above %s", productModule, start)
 		}
 	}
 }
 
-// declaresModule reports whether path is the go.mod of the module. A file that
-// does not exist is not.
+// declaresModule reports whether path is the go.mod of the module. It reports
+// false if the file does not exist.
 func declaresModule(path, module string) (bool, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

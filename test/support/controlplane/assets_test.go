@@ -15,16 +15,16 @@ func TestAssetsDir(t *testing.T) {
 	tests := map[string]struct {
 		files   map[string]string // content by path; binaries have none
 		workDir string
-		env     string // under the test's directory
-		want    string // under the test's directory
+		env     string // in the test's directory
+		want    string // in the test's directory
 		wantErr string
 	}{
-		"the repository's root is found from a directory below it": {
+		"the root is found from a directory below it": {
 			files:   map[string]string{"go.mod": rootModule, "pkg/mutate/x": "", "bin/controlplane/etcd": "", "bin/controlplane/kube-apiserver": ""},
 			workDir: "pkg/mutate",
 			want:    "bin/controlplane",
 		},
-		"another module of the repository is not taken for its root": {
+		"another module of the repository is not the root": {
 			files: map[string]string{
 				"go.mod": rootModule, "hack/tools/kubernetes/go.mod": "module " + productModule + "/hack/tools/kubernetes\n",
 				"bin/controlplane/etcd": "", "bin/controlplane/kube-apiserver": "",
@@ -32,18 +32,18 @@ func TestAssetsDir(t *testing.T) {
 			workDir: "hack/tools/kubernetes",
 			want:    "bin/controlplane",
 		},
-		"the variable wins over the repository": {
+		"the variable takes precedence over the repository": {
 			files:   map[string]string{"go.mod": rootModule, "elsewhere/etcd": "", "elsewhere/kube-apiserver": ""},
 			workDir: ".",
 			env:     "elsewhere",
 			want:    "elsewhere",
 		},
-		"a missing binary is an error that says how to build it": {
+		"the error for a missing binary says how to build it": {
 			files:   map[string]string{"go.mod": rootModule, "bin/controlplane/etcd": ""},
 			workDir: ".",
 			wantErr: "run hack/controlplane.sh",
 		},
-		"outside of the repository the error names the variable": {
+		"the error outside of the repository names the variable": {
 			files:   map[string]string{"go.mod": "module example.com/other\n"},
 			workDir: ".",
 			wantErr: "set KUBEBUILDER_ASSETS",

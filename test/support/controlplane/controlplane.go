@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package controlplane runs a real Kubernetes control plane, etcd and
-// kube-apiserver, on the loopback interface for tests and for the demo.
+// kube-apiserver, on the loopback interface for tests and the demo.
 //
-// It runs what hack/controlplane.sh built, through controller-runtime's
-// envtest, but closer to a cluster than envtest's defaults are: the
-// ServiceAccount admission plugin is on, and tokens carry the issuer of a
-// cluster. There is no kube-controller-manager, no scheduler and no node, so
-// nothing reacts to what is created, and no pod ever runs.
+// It runs the binaries of hack/controlplane.sh through controller-runtime's
+// envtest, with settings that are closer to a real cluster than envtest's
+// defaults: the ServiceAccount admission plugin is enabled, and tokens have the
+// issuer of a cluster. There is no kube-controller-manager, no scheduler and no
+// node, so no controller acts on objects, and pods never run.
 package controlplane
 
 import (
@@ -29,37 +29,37 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// DefaultServiceAccountIssuer is the issuer of the service account tokens
-// where Options names none: what kubeadm and most distributions set.
+// DefaultServiceAccountIssuer is the default issuer of ServiceAccount tokens.
+// kubeadm and most distributions use the same value.
 const DefaultServiceAccountIssuer = "https://kubernetes.default.svc.cluster.local"
 
 const (
-	// startTimeout bounds the start of each of the two processes. A start takes
-	// seconds; this is for a machine whose cores are all busy.
+	// startTimeout limits the start of each process. A start usually takes
+	// seconds, but minutes on a machine under full load.
 	startTimeout = 2 * time.Minute
-	// stopTimeout is how long a process has between SIGTERM and SIGKILL.
+	// stopTimeout is the time between SIGTERM and SIGKILL.
 	stopTimeout = 30 * time.Second
 )
 
-// Options says how a control plane differs from the default one. The zero
-// value is good.
+// Options configures a control plane. The zero value is usable.
 type Options struct {
-	// ServiceAccountIssuer is the iss claim of the service account tokens, and
-	// their audience where a request names none. Empty means
+	// ServiceAccountIssuer is the iss claim of ServiceAccount tokens, and their
+	// audience if a request names none. The default is
 	// DefaultServiceAccountIssuer.
 	ServiceAccountIssuer string
 
-	// APIServerFlags are flags of kube-apiserver by name, without the dashes
-	// (audit-policy-file, feature-gates, ...), over the ones set here.
+	// APIServerFlags are kube-apiserver flags by name without dashes
+	// (audit-policy-file, feature-gates, ...). They override the flags that
+	// Start sets.
 	APIServerFlags map[string]string
 
-	// LogDir is an existing directory for etcd.log and kube-apiserver.log, which
-	// stay there. Empty means that the logs go when the control plane does.
+	// LogDir is an existing directory for etcd.log and kube-apiserver.log. If
+	// it is empty, the logs are removed with the control plane.
 	LogDir string
 }
 
-// ControlPlane is a running etcd and kube-apiserver. Its methods may be called
-// from several goroutines.
+// ControlPlane is a running etcd and kube-apiserver. Its methods are safe for
+// concurrent use.
 type ControlPlane struct {
 	plane   *envtest.ControlPlane
 	dir     string
@@ -70,14 +70,14 @@ type ControlPlane struct {
 	stop func() error
 }
 
-// Start runs etcd and kube-apiserver and returns when the API answers. The
-// binaries are the ones in $KUBEBUILDER_ASSETS or else in bin/controlplane of
-// the repository that the working directory is in.
+// Start runs etcd and kube-apiserver and returns when the API is ready. The
+// binaries are those in $KUBEBUILDER_ASSETS, or else in bin/controlplane of the
+// repository that contains the working directory.
 //
-// A context that ends meanwhile makes Start fail, but no sooner than envtest's
-// own wait for a process ends. Where Start fails, it leaves no process and no
-// directory. The caller stops a control plane with Stop: the context's end
-// does not, and neither does the end of the calling process.
+// If ctx ends, Start fails, but only after envtest's own wait for a process has
+// ended. If Start fails, it leaves no processes and no directory. The caller
+// must stop the control plane with Stop. Cancelling ctx does not stop it, and
+// neither does the end of the calling process.
 func Start(ctx context.Context, opts Options) (*ControlPlane, error) {
 	assets, err := assetsDir()
 	if err != nil {
@@ -85,13 +85,13 @@ func Start(ctx context.Context, opts Options) (*ControlPlane, error) {
 	}
 	dir, err := os.MkdirTemp("", "lanyard-controlplane-")
 	if err != nil {
-		return nil, fmt.Errorf("making the control plane's directory: %w", err)
+		return nil, fmt.Errorf("create the control plane's directory: %w", err)
 	}
 	c := &ControlPlane{dir: dir}
 	c.stop = sync.OnceValue(c.shutdown)
 	if err := c.start(ctx, assets, opts); err != nil {
-		// The end of the logs is read before the directory goes.
-		err = fmt.Errorf("starting the control plane: %w%s", err, c.logTails())
+		// Read the end of the logs before the directory is removed.
+		err = fmt.Errorf("start the control plane: %w%s", err, c.logTails())
 		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
@@ -111,24 +111,24 @@ func (c *ControlPlane) start(ctx context.Context, assets string, opts Options) e
 	c.admin = admin
 	client, err := kubernetes.NewForConfig(admin)
 	if err != nil {
-		return fmt.Errorf("making the administrator's client: %w", err)
+		return fmt.Errorf("create the administrator's client: %w", err)
 	}
 	info, err := client.Discovery().ServerVersion()
 	if err != nil {
-		return fmt.Errorf("reading the version of kube-apiserver: %w", err)
+		return fmt.Errorf("read the version of kube-apiserver: %w", err)
 	}
 	c.version = info.GitVersion
 	return waitForNamespace(ctx, client, metav1.NamespaceDefault)
 }
 
-// configure prepares the two processes: everything up to running them.
+// configure prepares both processes without starting them.
 func (c *ControlPlane) configure(ctx context.Context, assets string, opts Options) error {
 	timeout := startTimeout
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, time.Until(deadline))
 	}
-	// The directories are given, not left to envtest, which forgets to remove
-	// its own where a start fails.
+	// Set the directories explicitly: envtest does not remove its own if a
+	// start fails.
 	etcd := &envtest.Etcd{
 		Path:         filepath.Join(assets, "etcd"),
 		DataDir:      filepath.Join(c.dir, "etcd"),
@@ -143,7 +143,7 @@ func (c *ControlPlane) configure(ctx context.Context, assets string, opts Option
 	}
 	for _, dir := range []string{etcd.DataDir, server.CertDir} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
-			return fmt.Errorf("making the control plane's directory: %w", err)
+			return fmt.Errorf("create the control plane's directory: %w", err)
 		}
 	}
 	var err error
@@ -158,8 +158,8 @@ func (c *ControlPlane) configure(ctx context.Context, assets string, opts Option
 
 	etcd.Configure().Set("unsafe-no-fsync", "true")
 	setAPIServerFlags(server.Configure(), opts)
-	// envtest.Environment would add retries that lose sight of the process
-	// before, and follow USE_EXISTING_CLUSTER to a cluster that is not ours.
+	// Not envtest.Environment: its retries lose track of the first process, and
+	// USE_EXISTING_CLUSTER would make it use another cluster.
 	c.plane = &envtest.ControlPlane{Etcd: etcd, APIServer: server}
 	return ctx.Err()
 }
@@ -170,13 +170,13 @@ func setAPIServerFlags(flags *envtest.Arguments, opts Options) {
 		issuer = DefaultServiceAccountIssuer
 	}
 	flags.
-		// envtest turns the ServiceAccount admission plugin off.
+		// envtest disables the ServiceAccount admission plugin.
 		Disable("disable-admission-plugins").
 		Set("authorization-mode", "RBAC").
 		Set("service-account-issuer", issuer).
-		// Otherwise the server wants an address of the machine's own and
-		// publishes it as the endpoint of the kubernetes Service, which may not
-		// be a loopback address. Nothing here goes through that Service.
+		// By default, the server publishes an address of the machine as the
+		// endpoint of the kubernetes Service, which must not be a loopback
+		// address. Nothing here uses that Service.
 		Set("advertise-address", "127.0.0.1").
 		Set("endpoint-reconciler-type", "none")
 	for name, value := range opts.APIServerFlags {
@@ -184,30 +184,30 @@ func setAPIServerFlags(flags *envtest.Arguments, opts Options) {
 	}
 }
 
-// Config returns a client configuration of an administrator (system:masters),
-// without a rate limit of the client's own. Each call returns a copy.
+// Config returns a client configuration of an administrator (system:masters)
+// without a client-side rate limit. Each call returns a copy.
 func (c *ControlPlane) Config() *rest.Config {
 	return rest.CopyConfig(c.admin)
 }
 
 // User returns a client configuration of the user, who authenticates with a
-// client certificate and may do what RBAC says about the name and the groups.
+// client certificate. RBAC applies to the name and the groups.
 func (c *ControlPlane) User(name string, groups ...string) (*rest.Config, error) {
 	user, err := c.plane.AddUser(envtest.User{Name: name, Groups: groups}, &rest.Config{QPS: -1})
 	if err != nil {
-		return nil, fmt.Errorf("adding the user %q: %w", name, err)
+		return nil, fmt.Errorf("add the user %q: %w", name, err)
 	}
 	return user.Config(), nil
 }
 
-// Kubeconfig writes a kubeconfig of an administrator to path, with mode 0600
-// and everything embedded.
+// Kubeconfig writes a self-contained kubeconfig of an administrator to path,
+// with mode 0600.
 func (c *ControlPlane) Kubeconfig(path string) error {
 	return WriteKubeconfig(path, c.admin)
 }
 
-// WriteKubeconfig writes a configuration that Config or User returned as a
-// kubeconfig to path, with mode 0600 and everything embedded.
+// WriteKubeconfig writes a configuration of Config or User to path as a
+// self-contained kubeconfig, with mode 0600.
 func WriteKubeconfig(path string, config *rest.Config) error {
 	const name = "lanyard"
 	kubeconfig := clientcmdapi.NewConfig()
@@ -222,41 +222,41 @@ func WriteKubeconfig(path string, config *rest.Config) error {
 	kubeconfig.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	kubeconfig.CurrentContext = name
 	if err := clientcmd.WriteToFile(*kubeconfig, path); err != nil {
-		return fmt.Errorf("writing a kubeconfig: %w", err)
+		return fmt.Errorf("write the kubeconfig: %w", err)
 	}
-	// A file that was there before kept the mode that it had.
+	// WriteToFile does not change the mode of an existing file.
 	if err := os.Chmod(path, 0o600); err != nil {
-		return fmt.Errorf("writing a kubeconfig: %w", err)
+		return fmt.Errorf("write the kubeconfig: %w", err)
 	}
 	return nil
 }
 
-// Version is the version that kube-apiserver reports, as in v1.36.3.
+// Version returns the version of kube-apiserver, such as v1.36.3.
 func (c *ControlPlane) Version() string {
 	return c.version
 }
 
-// CreateNamespace makes a namespace and its service account default. In a
-// cluster kube-controller-manager makes that account; without it, a pod that
-// names no account would be refused for want of one.
+// CreateNamespace creates a namespace and its ServiceAccount default. In a
+// cluster, kube-controller-manager creates that ServiceAccount; without it,
+// pods that name no ServiceAccount would be denied.
 func (c *ControlPlane) CreateNamespace(ctx context.Context, name string) error {
 	client, err := kubernetes.NewForConfig(c.admin)
 	if err != nil {
-		return fmt.Errorf("making the administrator's client: %w", err)
+		return fmt.Errorf("create the administrator's client: %w", err)
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("creating the namespace %q: %w", name, err)
+		return fmt.Errorf("create the namespace %q: %w", name, err)
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 	if _, err := client.CoreV1().ServiceAccounts(name).Create(ctx, account, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("creating the service account default of the namespace %q: %w", name, err)
+		return fmt.Errorf("create the ServiceAccount default in the namespace %q: %w", name, err)
 	}
 	return nil
 }
 
-// Stop ends both processes, waits for their end and removes their files. Every
-// call after the first returns what the first did.
+// Stop stops both processes, waits for them and removes their files. All calls
+// return the result of the first.
 func (c *ControlPlane) Stop() error {
 	return c.stop()
 }
@@ -271,7 +271,7 @@ func (c *ControlPlane) shutdown() error {
 	}
 	errs = append(errs, os.RemoveAll(c.dir))
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("stopping the control plane: %w", err)
+		return fmt.Errorf("stop the control plane: %w", err)
 	}
 	return nil
 }

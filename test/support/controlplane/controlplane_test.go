@@ -26,8 +26,8 @@ import (
 
 const testNamespace = "payments"
 
-// TestControlPlane shares one control plane between its subtests and then
-// stops it: a start is most of what they all cost.
+// TestControlPlane shares one control plane between its subtests, because a
+// start takes most of their time.
 func TestControlPlane(t *testing.T) {
 	c, err := Start(t.Context(), Options{})
 	if err != nil {
@@ -44,10 +44,10 @@ func TestControlPlane(t *testing.T) {
 	client := clientFor(t, c.Config())
 
 	t.Run("it reports the version of the binary", func(t *testing.T) { testVersion(t, c) })
-	t.Run("it issues the tokens that a cluster issues", func(t *testing.T) { testToken(t, client) })
-	t.Run("it holds pods to an existing service account", func(t *testing.T) { testServiceAccountPlugin(t, client) })
-	t.Run("its kubeconfig is private and an administrator's", func(t *testing.T) { testKubeconfig(t, c) })
-	t.Run("its users may do nothing by themselves", func(t *testing.T) { testUser(t, c) })
+	t.Run("it issues the same tokens as a cluster", func(t *testing.T) { testToken(t, client) })
+	t.Run("it denies pods without an existing ServiceAccount", func(t *testing.T) { testServiceAccountPlugin(t, client) })
+	t.Run("its kubeconfig is private and has administrator rights", func(t *testing.T) { testKubeconfig(t, c) })
+	t.Run("its users have no rights by default", func(t *testing.T) { testUser(t, c) })
 	t.Run("it leaves nothing behind", func(t *testing.T) { testStop(t, c) })
 }
 
@@ -64,7 +64,7 @@ func testVersion(t *testing.T, c *ControlPlane) {
 	if got := c.Version(); got != want {
 		t.Errorf("got version %q, want %q", got, want)
 	}
-	// What the server says where the linker was told no version.
+	// The version of a binary that was built without a version.
 	if strings.HasPrefix(c.Version(), "v0.0.0") {
 		t.Errorf("got version %q, want a release", c.Version())
 	}
@@ -101,17 +101,17 @@ func testToken(t *testing.T, client kubernetes.Interface) {
 		t.Errorf("claims (-want +got):\n%s", diff)
 	}
 	if age := time.Since(time.Unix(got.IssuedAt, 0)).Abs(); age > time.Minute {
-		t.Errorf("got a token issued %v from now, want one issued now", age)
+		t.Errorf("got a token issued %v from now, want it issued now", age)
 	}
 }
 
-// decodeClaims reads the second part of a JWT (RFC 7519, section 3). The
-// signature is the server's own business here.
+// decodeClaims reads the second part of a JWT (RFC 7519, section 3) without
+// verifying the signature.
 func decodeClaims(t *testing.T, token string, claims any) {
 	t.Helper()
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		t.Fatalf("got a token of %d parts, want 3", len(parts))
+		t.Fatalf("got a token with %d parts, want 3", len(parts))
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
@@ -133,16 +133,16 @@ func testServiceAccountPlugin(t *testing.T, client kubernetes.Interface) {
 	}
 	_, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `"absent" not found`) {
-		t.Errorf("creating a pod of an absent service account: got error %v, want a refusal for that account", err)
+		t.Errorf("create a pod with a missing ServiceAccount: got error %v, want it forbidden for that reason", err)
 	}
 
 	pod.Spec.ServiceAccountName = ""
 	created, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
 	if err != nil {
-		t.Fatalf("creating a pod that names no service account: %v", err)
+		t.Fatalf("create a pod without a ServiceAccount: %v", err)
 	}
 	if got, want := created.Spec.ServiceAccountName, "default"; got != want {
-		t.Errorf("got service account %q, want %q", got, want)
+		t.Errorf("got ServiceAccount %q, want %q", got, want)
 	}
 }
 
@@ -166,7 +166,7 @@ func testKubeconfig(t *testing.T, c *ControlPlane) {
 		t.Fatal(err)
 	}
 	if _, err := clientFor(t, config).CoreV1().Secrets(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Errorf("listing all secrets as the administrator: %v", err)
+		t.Errorf("list all Secrets as the administrator: %v", err)
 	}
 }
 
@@ -187,7 +187,7 @@ func testUser(t *testing.T, c *ControlPlane) {
 	}
 	_, err = client.CoreV1().Pods(testNamespace).List(t.Context(), metav1.ListOptions{})
 	if !apierrors.IsForbidden(err) {
-		t.Errorf("listing pods without a role: got error %v, want a refusal", err)
+		t.Errorf("list pods without a role: got error %v, want it forbidden", err)
 	}
 }
 
@@ -204,16 +204,16 @@ func testStop(t *testing.T, c *ControlPlane) {
 		t.Errorf("after Stop: got %d processes, want %d", got, want)
 	}
 	if _, err := os.Stat(c.dir); !os.IsNotExist(err) {
-		t.Errorf("after Stop: looking at the directory: got error %v, want that it does not exist", err)
+		t.Errorf("after Stop: stat the directory: got error %v, want it not to exist", err)
 	}
 }
 
-func TestStartLeavesNothingBehindWhereItFails(t *testing.T) {
+func TestStartFailureLeavesNothing(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	_, err := Start(t.Context(), Options{APIServerFlags: map[string]string{"no-such-flag": "true"}})
 	if err == nil {
-		t.Fatal("got no error, want one about the flag that does not exist")
+		t.Fatal("got no error, want one about the unknown flag")
 	}
 	if want := "unknown flag: --no-such-flag"; !strings.Contains(err.Error(), want) {
 		t.Errorf("got error %q, want one with %q", err, want)
@@ -226,11 +226,11 @@ func TestStartLeavesNothingBehindWhereItFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(left) != 0 {
-		t.Errorf("got %v left in the directory for temporary files, want nothing", left)
+		t.Errorf("got %v left in the temporary directory, want nothing", left)
 	}
 }
 
-func TestStartFailsWhereTheContextHasEnded(t *testing.T) {
+func TestStartWithCancelledContext(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -243,7 +243,7 @@ func TestStartFailsWhereTheContextHasEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(left) != 0 {
-		t.Errorf("got %v left in the directory for temporary files, want nothing", left)
+		t.Errorf("got %v left in the temporary directory, want nothing", left)
 	}
 }
 
@@ -256,8 +256,7 @@ func clientFor(t *testing.T, config *rest.Config) kubernetes.Interface {
 	return client
 }
 
-// processesIn counts the processes with the directory on their command line,
-// which is how they know where their files are.
+// processesIn counts the processes with the directory on their command line.
 func processesIn(t *testing.T, dir string) int {
 	t.Helper()
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -266,7 +265,7 @@ func processesIn(t *testing.T, dir string) int {
 	}
 	count := 0
 	for _, path := range paths {
-		// A process may end between the listing and the look at it.
+		// A process may end before its command line is read.
 		if line, err := os.ReadFile(path); err == nil && strings.Contains(string(line), dir) {
 			count++
 		}

@@ -14,18 +14,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// pollInterval is the time between two looks at something that is coming up.
+// pollInterval is the time between two attempts.
 const pollInterval = 50 * time.Millisecond
 
-// WaitReady returns when a GET of the URL, the health endpoint of some server,
-// is answered with 200. Where the context ends first, the error has its reason
-// and what the last attempt came to.
+// WaitReady returns when a GET of the URL, a health endpoint, returns 200. If
+// ctx ends first, the error contains the last attempt's error.
 func WaitReady(ctx context.Context, url string) error {
 	return poll(ctx, url, func(ctx context.Context) error { return CheckReady(ctx, url) })
 }
 
-// CheckReady is one attempt of WaitReady's: it says why the health endpoint at
-// the URL does not answer with 200.
+// CheckReady is a single attempt of WaitReady. It returns an error if the
+// health endpoint does not return 200.
 func CheckReady(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -44,8 +43,8 @@ func CheckReady(ctx context.Context, url string) error {
 	return nil
 }
 
-// waitForNamespace returns when the namespace exists. The API answers a moment
-// before kube-apiserver has made the namespaces that it makes by itself.
+// waitForNamespace returns when the namespace exists. kube-apiserver serves
+// requests a moment before it has created its own namespaces.
 func waitForNamespace(ctx context.Context, client kubernetes.Interface, name string) error {
 	return poll(ctx, "the namespace "+name, func(ctx context.Context) error {
 		_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-func TestWaitReadyReturnsAtTheFirst200(t *testing.T) {
+func TestWaitReady(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -32,7 +32,7 @@ func TestWaitReadyReturnsAtTheFirst200(t *testing.T) {
 	}
 }
 
-func TestWaitReadySaysWhatItLastSawWhenTheContextEnds(t *testing.T) {
+func TestWaitReadyReportsLastAttempt(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	var requests atomic.Int32
@@ -61,11 +61,11 @@ func TestNewServingCertificate(t *testing.T) {
 		valid []string
 		wrong string
 	}{
-		"without a host it is for the loopback address and localhost": {
+		"the default hosts are the loopback address and localhost": {
 			valid: []string{"127.0.0.1", "localhost"},
 			wrong: "lanyard.lanyard-system.svc",
 		},
-		"with hosts it is for those alone": {
+		"the certificate is valid only for the given hosts": {
 			hosts: []string{"lanyard.lanyard-system.svc", "127.0.0.2", "webhook.test"},
 			valid: []string{"lanyard.lanyard-system.svc", "127.0.0.2", "webhook.test"},
 			wrong: "localhost",
@@ -84,29 +84,29 @@ func TestNewServingCertificate(t *testing.T) {
 			}
 			roots := x509.NewCertPool()
 			if !roots.AppendCertsFromPEM(caPEM) {
-				t.Fatal("got a CA bundle without a certificate")
+				t.Fatal("got a CA bundle without certificates")
 			}
 			for _, host := range test.valid {
 				if err := handshake(t, certificate, roots, host); err != nil {
-					t.Errorf("connecting to %s: %v", host, err)
+					t.Errorf("connect to %s: %v", host, err)
 				}
 			}
 			if err := handshake(t, certificate, roots, test.wrong); err == nil {
-				t.Errorf("connecting to %s: got no error, want one", test.wrong)
+				t.Errorf("connect to %s: got no error, want one", test.wrong)
 			}
 		})
 	}
 }
 
-// handshake connects a client that trusts the roots and wants the host to a
-// server with the certificate.
+// handshake connects a client, which trusts the roots and expects the host, to
+// a server with the certificate.
 func handshake(t *testing.T, certificate tls.Certificate, roots *x509.CertPool, host string) error {
 	t.Helper()
 	clientConn, serverConn := net.Pipe()
 	defer clientConn.Close()
 	defer serverConn.Close()
 	server := tls.Server(serverConn, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13})
-	// Its error is the client's: the certificate was refused.
+	// The server only repeats the client's error: the certificate was rejected.
 	go func() { _ = server.HandshakeContext(t.Context()) }()
 	client := tls.Client(clientConn, &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS13})
 	return client.HandshakeContext(t.Context())

@@ -1,9 +1,10 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package randpod makes random pods for tests: valid ones, as the apiserver
-// hands them to a webhook, with everything in them that Lanyard's rules are
-// about, and with fields that no version of Kubernetes knows.
+// Package randpod generates random pods for tests. The pods are valid, have the
+// form in which the API server sends them to a webhook, and contain everything
+// that Lanyard's rules depend on, as well as fields that no Kubernetes version
+// has.
 package randpod
 
 import (
@@ -11,11 +12,10 @@ import (
 	"math/rand/v2"
 )
 
-// MountPath is the token mount path that some containers have something
-// mounted at.
+// MountPath is the token mount path. Some containers have a mount there.
 const MountPath = "/var/run/secrets/lanyard.dev/serviceaccount"
 
-// Variables are names that the rules are about, and some others.
+// variables are names that the rules depend on, and some others.
 var variables = []string{
 	"AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_ROLE_SESSION_NAME",
 	"AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_CLIENT_SECRET", "AZURE_AUTHORITY_HOST",
@@ -23,7 +23,8 @@ var variables = []string{
 	"HOME", "PATH_TO", "LOG_LEVEL",
 }
 
-// New gives the JSON object of a pod. The same source gives the same pod.
+// New returns a pod as a JSON object. The same source always results in the
+// same pod.
 func New(r *rand.Rand) map[string]any {
 	g := generator{r}
 	pod := map[string]any{
@@ -91,8 +92,8 @@ func (g generator) metadata() map[string]any {
 	return metadata
 }
 
-// volumes are the apiserver's own, the user's, and now and then one with
-// Lanyard's name.
+// volumes returns the API server's volume, the user's, and sometimes one with
+// Lanyard's volume name.
 func (g generator) volumes() []any {
 	volumes := []any{}
 	add := func(name, source string, value any) {
@@ -149,7 +150,7 @@ func (g generator) variable() any {
 	switch g.r.IntN(4) {
 	case 0:
 		v["valueFrom"] = map[string]any{"fieldRef": map[string]any{"apiVersion": "v1", "fieldPath": "metadata.name"}}
-	case 1: // no value is the empty one
+	case 1: // a missing value means an empty one
 	default:
 		v["value"] = "the user's"
 	}

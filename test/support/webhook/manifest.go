@@ -18,17 +18,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ReadManifest reads the objects of a YAML file. A field that the API does not
-// have is an error.
+// ReadManifest reads the objects of a YAML file. Unknown fields are errors.
 func ReadManifest(file string) ([]client.Object, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("manifest: %w", err)
+		return nil, fmt.Errorf("read manifest: %w", err)
 	}
 	return DecodeManifest(file, text)
 }
 
-// DecodeManifest is ReadManifest for a text; name is for errors.
+// DecodeManifest is like ReadManifest for text. The name is used in errors.
 func DecodeManifest(name string, text []byte) ([]client.Object, error) {
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	documents := yaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(text)))
@@ -55,7 +54,7 @@ func DecodeManifest(name string, text []byte) ([]client.Object, error) {
 	}
 }
 
-// readOne reads the object of a manifest that has one, of the type of T.
+// readOne reads a manifest that holds one object of type T.
 func readOne[T client.Object](file string) (object T, err error) {
 	objects, err := ReadManifest(file)
 	if err != nil {
@@ -66,10 +65,10 @@ func readOne[T client.Object](file string) (object T, err error) {
 			return object, nil
 		}
 	}
-	return object, fmt.Errorf("manifest %s: got %d objects, want one %T", file, len(objects), object)
+	return object, fmt.Errorf("manifest %s: got %d objects, want one object of type %T", file, len(objects), object)
 }
 
-// create creates the objects of manifests as the user of config.
+// create creates the objects of manifests with the user of config.
 func create(ctx context.Context, config *rest.Config, files ...string) error {
 	c, err := client.New(config, client.Options{Scheme: scheme.Scheme})
 	if err != nil {

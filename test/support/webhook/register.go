@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Register creates the webhook configurations of deployDir with the process in
-// the place of the Service. It is only effective a moment later.
+// Register creates the webhook configurations of deployDir with the process's
+// URL instead of the Service. They take effect a moment later.
 func (p *Process) Register(ctx context.Context, client kubernetes.Interface, deployDir string) error {
 	mutating, err := ReadMutating(deployDir)
 	if err != nil {
@@ -33,28 +33,28 @@ func (p *Process) Register(ctx context.Context, client kubernetes.Interface, dep
 	}
 	api := client.AdmissionregistrationV1()
 	if _, err := api.MutatingWebhookConfigurations().Create(ctx, mutating, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("register: %w", err)
+		return fmt.Errorf("create the mutating webhook configuration: %w", err)
 	}
 	if _, err := api.ValidatingWebhookConfigurations().Create(ctx, validating, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("register: %w", err)
+		return fmt.Errorf("create the validating webhook configuration: %w", err)
 	}
 	return nil
 }
 
-// redirect puts a URL in the place of a Service, with the same path.
+// redirect replaces the Service with a URL of the same path.
 func (p *Process) redirect(config *admissionregistrationv1.WebhookClientConfig) {
 	url := p.URL + *config.Service.Path
 	*config = admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: p.CA}
 }
 
-// ReadMutating reads the configuration of deployDir, whose first webhook is the
-// one for pods.
+// ReadMutating reads the mutating webhook configuration of deployDir. Its first
+// webhook is the one for pods.
 func ReadMutating(deployDir string) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	return readOne[*admissionregistrationv1.MutatingWebhookConfiguration](filepath.Join(deployDir, "50-mutatingwebhookconfiguration.yaml"))
 }
 
-// Guard creates the policies of deployDir that stand beside the webhook, as the
-// user of config. They are only effective a moment later.
+// Guard creates the guard's policies of deployDir with the user of config. They
+// take effect a moment later.
 func Guard(ctx context.Context, config *rest.Config, deployDir string) error {
 	return create(ctx, config, filepath.Join(deployDir, "70-guard.yaml"))
 }

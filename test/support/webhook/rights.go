@@ -12,14 +12,14 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
 
-// The webhook's own service account in deploy/.
+// The webhook's ServiceAccount in deploy/.
 const (
 	Namespace = "lanyard-system"
 	Account   = "lanyard-webhook"
 )
 
-// Grant creates the manifests of deployDir that give the webhook its account
-// and its rights, and gives a configuration that acts as this account.
+// Grant creates the webhook's ServiceAccount and RBAC rules of deployDir, and
+// returns a configuration that acts as this ServiceAccount.
 func Grant(ctx context.Context, plane *controlplane.ControlPlane, deployDir string) (*rest.Config, error) {
 	var files []string
 	for _, name := range []string{"10-namespace.yaml", "20-serviceaccount.yaml", "21-rbac.yaml"} {

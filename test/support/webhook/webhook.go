@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook runs lanyard-webhook as a process of its own against a
-// control plane, and registers it there as deploy/ does.
+// Package webhook runs lanyard-webhook as a process against a control plane and
+// registers it with the manifests of deploy/.
 package webhook
 
 import (
@@ -23,28 +23,29 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
 
-// Options say what to run and how.
+// Options configures the process.
 type Options struct {
-	// Binary is the program, built.
+	// Binary is the path of the compiled program.
 	Binary string
-	// Kubeconfig is a file.
+	// Kubeconfig is a file for the webhook's client.
 	Kubeconfig string
 	// Dir is an existing directory for the certificate and the log.
 	Dir string
-	// Args are added to those that every stand-alone webhook needs; the last
-	// of two that contradict each other counts.
+	// Args are appended to the arguments that every stand-alone webhook needs.
+	// They take precedence over these.
 	Args []string
 }
 
 // Process is a running webhook.
 type Process struct {
-	// URL is where reviews are served: https://127.0.0.1:PORT.
+	// URL is the address of the webhook server: https://127.0.0.1:PORT.
 	URL string
-	// CA is the PEM of the certificate authority behind URL.
+	// CA is the PEM certificate of the CA that signed the serving certificate.
 	CA []byte
-	// MetricsURL and HealthURL are where metrics and health are served.
+	// MetricsURL and HealthURL are the addresses of the metrics and of the
+	// health endpoints.
 	MetricsURL, HealthURL string
-	// LogFile holds what the program logs.
+	// LogFile holds the program's log.
 	LogFile string
 
 	cmd  *exec.Cmd
@@ -52,7 +53,7 @@ type Process struct {
 	err  error
 }
 
-// Start runs the webhook and returns when it is ready. The caller stops it.
+// Start runs the webhook and returns when it is ready. The caller must stop it.
 func Start(ctx context.Context, o Options) (*Process, error) {
 	p, err := Launch(ctx, o)
 	if err != nil {
@@ -64,8 +65,8 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 	return p, nil
 }
 
-// Launch runs the webhook and returns at once. The caller stops it; the end of
-// ctx does not.
+// Launch runs the webhook and returns at once. The caller must stop it;
+// cancelling ctx does not.
 func Launch(ctx context.Context, o Options) (*Process, error) {
 	cert, key, ca, err := controlplane.NewServingCertificate(o.Dir, "127.0.0.1")
 	if err != nil {
@@ -128,7 +129,7 @@ func (p *Process) waitReady(ctx context.Context) error {
 	}
 }
 
-// logTail gives the end of the log.
+// logTail returns the end of the log.
 func (p *Process) logTail() string {
 	text, err := os.ReadFile(p.LogFile)
 	if err != nil {
@@ -137,10 +138,10 @@ func (p *Process) logTail() string {
 	return string(text[max(0, len(text)-4096):])
 }
 
-// Signal sends the process a signal.
+// Signal sends a signal to the process.
 func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 
-// Done is closed when the process has ended.
+// Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Stop ends the process with SIGTERM, waits for it, and gives an error if it
@@ -162,7 +163,7 @@ func (p *Process) Stop() error {
 	}
 }
 
-// Client is an HTTP client that trusts the webhook.
+// Client returns an HTTP client that trusts the webhook.
 func (p *Process) Client() *http.Client {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(p.CA)
@@ -172,7 +173,8 @@ func (p *Process) Client() *http.Client {
 	}}
 }
 
-// freePorts gives ports of the loopback interface that nobody listens on now.
+// freePorts returns ports of the loopback interface that are free at the
+// moment.
 func freePorts(ctx context.Context, n int) ([]string, error) {
 	var ports []string
 	for range n {
@@ -180,7 +182,7 @@ func freePorts(ctx context.Context, n int) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("find a free port: %w", err)
 		}
-		// Only now: the next one is to be another.
+		// Close the listeners only at the end, so that each port is different.
 		defer listener.Close()
 		ports = append(ports, strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
 	}
