@@ -137,7 +137,7 @@ func (b *bench) prepareWebhooks(ctx context.Context) (*cluster, *server, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	reviews, err := b.capture(ctx, c, "capture", []string{threeClouds}, []int{1})
+	reviews, err := capture(ctx, c, "capture", []string{threeClouds}, []int{1})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -41,16 +41,12 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 
 // capture returns the requests that the API server sends for pods, byte for
 // byte, by ServiceAccount and by number of containers.
-func (b *bench) capture(ctx context.Context, c *cluster, namespace string, accounts []string, sizes []int) (map[string]map[int][]byte, error) {
-	dir, err := b.subdir("capture")
+func capture(ctx context.Context, c *cluster, namespace string, accounts []string, sizes []int) (map[string]map[int][]byte, error) {
+	serving, err := controlplane.NewServingPEM("127.0.0.1")
 	if err != nil {
 		return nil, err
 	}
-	cert, key, ca, err := controlplane.NewServingCertificate(dir, "127.0.0.1")
-	if err != nil {
-		return nil, err
-	}
-	pair, err := tls.LoadX509KeyPair(cert, key)
+	pair, err := tls.X509KeyPair(serving.Cert, serving.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +55,7 @@ func (b *bench) capture(ctx context.Context, c *cluster, namespace string, accou
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13}
 	server.StartTLS()
 	defer server.Close()
-	err = c.register(ctx, server.URL, ca, namespace, func(*corev1.Pod) bool { return r.last != nil })
+	err = c.register(ctx, server.URL, serving.CA, namespace, func(*corev1.Pod) bool { return r.last != nil })
 	if err != nil {
 		return nil, err
 	}

@@ -108,7 +108,7 @@ func (b *bench) prepareLoad(ctx context.Context) ([]loadCase, *loadResult, error
 	if err := c.createNamespace(ctx, namespace); err != nil {
 		return nil, nil, err
 	}
-	reviews, err := b.capture(ctx, c, namespace, loadAccounts, loadContainers)
+	reviews, err := capture(ctx, c, namespace, loadAccounts, loadContainers)
 	if err != nil {
 		return nil, nil, err
 	}

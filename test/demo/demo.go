@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lanyard-dev/lanyard/test/support/process"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
@@ -60,9 +61,8 @@ func (d *demo) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return errInterrupted
 	}
-	log := filepath.Join(d.dir, "lanyard-webhook.log")
-	if text := tail(log, 20); err != nil && text != "" {
-		d.printf("\nend of the webhook's log:\n%s\n", text)
+	if log := process.Tail(filepath.Join(d.dir, "lanyard-webhook.log")); err != nil && log != "" {
+		d.printf("%s\n", log)
 	}
 	return err
 }

@@ -5,12 +5,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -82,17 +79,4 @@ func (c *cluster) inEffect(ctx context.Context, probe *example) (bool, error) {
 	account.Annotations = map[string]string{roleARNKey: "malformed"}
 	_, err = c.CoreV1().ServiceAccounts(namespace).Create(ctx, account, dryRun)
 	return pod.Annotations[injectedKey] != "" && err != nil, nil
-}
-
-// tail returns the last lines of a file, or nothing if it does not exist.
-func tail(file string, lines int) string {
-	text, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return ""
-	}
-	if err != nil {
-		return err.Error()
-	}
-	all := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }

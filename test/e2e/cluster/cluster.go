@@ -20,33 +20,34 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
 
-// All addresses are from 198.18.0.0/15, which RFC 2544 set aside for
-// benchmarks: no machine's own network is there.
+// All addresses are in 198.18.0.0/15, which RFC 2544 reserves for benchmarks.
+// The host's networks do not use it.
 const (
 	nodeName    = "node"
 	nodeIP      = "198.18.0.1"
 	networkBits = "/15"
 	podCIDR     = "198.18.16.0/20"
 	serviceCIDR = "198.19.0.0/16"
-	// kubernetesIP is the address of the Service kubernetes: the first one.
+	// kubernetesIP is the address of the Service kubernetes: the first in
+	// serviceCIDR.
 	kubernetesIP = "198.19.0.1"
 	apiServer    = "https://" + nodeIP + ":6443"
 	etcdURL      = "http://127.0.0.1:2379"
 
 	containerdSocket = "/run/containerd/containerd.sock"
-	// pauseImage is what hack/images.sh names it.
+	// pauseImage is the name that hack/images.sh uses.
 	pauseImage = "pause:cluster"
-	// staticPods is where kubeadm, too, has the kubelet look for them.
+	// staticPods is the same directory that kubeadm uses.
 	staticPods = "/etc/kubernetes/manifests"
 )
 
 //go:embed config
 var configs embed.FS
 
-// cluster is what runs inside of the namespaces.
+// cluster is the part that runs inside of the namespaces.
 type cluster struct {
 	*plan
-	ctx    context.Context // ends where a component does
+	ctx    context.Context // cancelled when a component ends
 	cancel context.CancelCauseFunc
 	admin  *rest.Config
 	client kubernetes.Interface
@@ -57,7 +58,7 @@ func newCluster(ctx context.Context, p *plan) *cluster {
 	return &cluster{plan: p, ctx: ctx, cancel: cancel}
 }
 
-// start brings the cluster up. It returns when the node is ready for pods.
+// start starts the cluster and returns when the node is ready for pods.
 func (c *cluster) start(ctx context.Context) error {
 	for _, prepare := range []func() error{
 		c.mountAll,
@@ -82,13 +83,13 @@ func (c *cluster) start(ctx context.Context) error {
 	return c.startNode(ctx)
 }
 
-// startControlPlane starts etcd and kube-apiserver, and when that answers, what
-// works through it.
+// startControlPlane starts etcd, then kube-apiserver, and then the components
+// that depend on it.
 func (c *cluster) startControlPlane(ctx context.Context) error {
 	if err := c.startKubernetes("etcd", c.etcdFlags()...); err != nil {
 		return err
 	}
-	if err := waitFor(ctx, "etcd", "its health", func(ctx context.Context) error {
+	if err := waitFor(ctx, "etcd", "its health endpoint", func(ctx context.Context) error {
 		return controlplane.CheckReady(ctx, etcdURL+"/health")
 	}); err != nil {
 		return err
@@ -96,7 +97,7 @@ func (c *cluster) startControlPlane(ctx context.Context) error {
 	if err := c.startKubernetes("kube-apiserver", c.apiServerFlags()...); err != nil {
 		return err
 	}
-	err := waitFor(ctx, "kube-apiserver", "its readiness", func(ctx context.Context) error {
+	err := waitFor(ctx, "kube-apiserver", "its readiness endpoint", func(ctx context.Context) error {
 		return c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	})
 	if err != nil {
@@ -108,8 +109,8 @@ func (c *cluster) startControlPlane(ctx context.Context) error {
 	return c.startKubernetes("kube-scheduler", c.schedulerFlags()...)
 }
 
-// startNode starts kubelet and kube-proxy and waits for what the command may
-// count on.
+// startNode starts kubelet and kube-proxy and waits for everything that the
+// command may depend on.
 func (c *cluster) startNode(ctx context.Context) error {
 	if err := c.startKubernetes("kubelet", c.kubeletFlags()...); err != nil {
 		return err
@@ -136,7 +137,7 @@ func (c *cluster) startNode(ctx context.Context) error {
 func (c *cluster) writeConfigs() error {
 	templates, err := template.ParseFS(configs, "config/*")
 	if err != nil {
-		return fmt.Errorf("reading the configurations: %w", err)
+		return fmt.Errorf("read the configuration templates: %w", err)
 	}
 	values := struct{ Dir, Cgroup, ContainerdSocket, PauseImage, CNIPlugins, PodCIDR, StaticPods string }{
 		c.Dir, c.Cgroup, containerdSocket, pauseImage, cniPlugins, podCIDR, staticPods,
@@ -144,29 +145,29 @@ func (c *cluster) writeConfigs() error {
 	for _, name := range []string{"containerd.toml", "kubelet.yaml", "cni/cni.conflist"} {
 		path := filepath.Join(c.Dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return fmt.Errorf("writing the configurations: %w", err)
+			return fmt.Errorf("write the configuration files: %w", err)
 		}
 		file, err := os.Create(path)
 		if err != nil {
-			return fmt.Errorf("writing the configurations: %w", err)
+			return fmt.Errorf("write the configuration files: %w", err)
 		}
 		defer file.Close()
 		if err := templates.ExecuteTemplate(file, filepath.Base(name), values); err != nil {
-			return fmt.Errorf("writing the configurations: %w", err)
+			return fmt.Errorf("write the configuration files: %w", err)
 		}
 	}
 	return nil
 }
 
-// writeCertificates makes the CA, the certificates of the servers and the
-// kubeconfig of each client.
+// writeCertificates creates the CA, the servers' certificates and the clients'
+// kubeconfigs.
 func (c *cluster) writeCertificates() error {
 	ca, err := pki.NewCA("kubernetes")
 	if err != nil {
 		return err
 	}
 	if err := os.Mkdir(filepath.Join(c.Dir, "pki"), 0o700); err != nil {
-		return fmt.Errorf("writing the certificates: %w", err)
+		return fmt.Errorf("write the certificates: %w", err)
 	}
 	if err := c.writePair("ca", ca.Pair); err != nil {
 		return err
@@ -176,7 +177,7 @@ func (c *cluster) writeCertificates() error {
 		return err
 	}
 	if err := os.WriteFile(c.pki("service-accounts.key"), signingKey, 0o600); err != nil {
-		return fmt.Errorf("writing the signing key: %w", err)
+		return fmt.Errorf("write the signing key: %w", err)
 	}
 	node, loopback := net.ParseIP(nodeIP), net.IPv4(127, 0, 0, 1)
 	names := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
@@ -196,7 +197,7 @@ func (c *cluster) writeCertificates() error {
 	return c.writeClients(ca)
 }
 
-// writeClients makes the certificates of the cluster's users, as kubeadm does.
+// writeClients creates the certificates of the same users as kubeadm.
 func (c *cluster) writeClients(ca *pki.CA) error {
 	users := []struct {
 		file, name string
@@ -220,7 +221,7 @@ func (c *cluster) writeClients(ca *pki.CA) error {
 		}
 		config := &rest.Config{
 			Host:            apiServer,
-			QPS:             -1, // no limit of the client's own
+			QPS:             -1, // no client-side rate limit
 			TLSClientConfig: rest.TLSClientConfig{CAData: ca.CertPEM, CertData: pair.CertPEM, KeyData: pair.KeyPEM},
 		}
 		if err := controlplane.WriteKubeconfig(c.kubeconfig(user.file), config); err != nil {
@@ -232,18 +233,18 @@ func (c *cluster) writeClients(ca *pki.CA) error {
 	}
 	var err error
 	if c.client, err = kubernetes.NewForConfig(c.admin); err != nil {
-		return fmt.Errorf("making the administrator's client: %w", err)
+		return fmt.Errorf("create the administrator's client: %w", err)
 	}
 	return nil
 }
 
-// writePair writes a certificate as NAME.crt and its key as NAME.key.
+// writePair writes a certificate to NAME.crt and its key to NAME.key.
 func (c *cluster) writePair(name string, pair pki.Pair) error {
 	if err := os.WriteFile(c.pki(name+".crt"), pair.CertPEM, 0o600); err != nil {
-		return fmt.Errorf("writing a certificate: %w", err)
+		return fmt.Errorf("write a certificate: %w", err)
 	}
 	if err := os.WriteFile(c.pki(name+".key"), pair.KeyPEM, 0o600); err != nil {
-		return fmt.Errorf("writing a key: %w", err)
+		return fmt.Errorf("write a key: %w", err)
 	}
 	return nil
 }

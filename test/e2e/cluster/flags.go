@@ -9,7 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
 
-// frontProxy is who kube-apiserver is to an extension of its API.
+// frontProxy is the user name of kube-apiserver in requests to extension API
+// servers.
 const frontProxy = "front-proxy-client"
 
 func (c *cluster) etcdFlags() []string {
@@ -21,7 +22,7 @@ func (c *cluster) etcdFlags() []string {
 		"--listen-peer-urls=" + peerURL,
 		"--initial-advertise-peer-urls=" + peerURL,
 		"--initial-cluster=default=" + peerURL,
-		// The data does not outlive the process.
+		// The data is removed with the process.
 		"--unsafe-no-fsync",
 	}
 }
@@ -62,7 +63,7 @@ func (c *cluster) controllerManagerFlags() []string {
 		"--root-ca-file="+c.pki("ca.crt"),
 		"--cluster-signing-cert-file="+c.pki("ca.crt"),
 		"--cluster-signing-key-file="+c.pki("ca.key"),
-		// The one node has all of the pods' addresses.
+		// The one node gets all pod addresses.
 		"--allocate-node-cidrs=true",
 		"--cluster-cidr="+podCIDR,
 		"--node-cidr-mask-size=20",
@@ -75,14 +76,15 @@ func (c *cluster) schedulerFlags() []string {
 	return c.controllerFlags("kube-scheduler")
 }
 
-// controllerFlags are what kube-controller-manager and kube-scheduler share.
+// controllerFlags returns the flags that kube-controller-manager and
+// kube-scheduler share.
 func (c *cluster) controllerFlags(name string) []string {
 	return []string{
 		"--kubeconfig=" + c.kubeconfig(name),
 		"--authentication-kubeconfig=" + c.kubeconfig(name),
 		"--authorization-kubeconfig=" + c.kubeconfig(name),
 		"--bind-address=127.0.0.1",
-		// There is one of it.
+		// Only one instance runs.
 		"--leader-elect=false",
 	}
 }
@@ -102,7 +104,8 @@ func (c *cluster) proxyFlags() []string {
 		"--hostname-override=" + nodeName,
 		"--proxy-mode=iptables",
 		"--cluster-cidr=" + podCIDR,
-		// The size of the table is the whole kernel's.
+		// The conntrack table belongs to the whole kernel, so leave its size
+		// unchanged.
 		"--conntrack-max-per-core=0",
 	}
 }

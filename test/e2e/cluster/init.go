@@ -12,30 +12,30 @@ import (
 )
 
 // runInit is the first process of the process namespace. It starts the part
-// that runs the cluster, reaps whatever else is left without a parent (the
-// containers' shims are), and ends with the exit code of that part.
+// that runs the cluster, reaps all orphaned processes such as containerd's
+// shims, and ends with the exit code of that part.
 func runInit(args []string) (int, error) {
-	// A first process gets only the signals that it handles.
+	// The first process of a namespace receives only signals that it handles.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM)
-	// The terminal sends this to the part that runs the cluster, too.
+	// The terminal also sends these to the part that runs the cluster.
 	signal.Ignore(syscall.SIGINT, syscall.SIGHUP)
 
 	self, err := os.Executable()
 	if err != nil {
-		return 0, fmt.Errorf("finding this program: %w", err)
+		return 0, fmt.Errorf("find this program: %w", err)
 	}
-	//nolint:gosec // It runs itself, and the arguments are its own.
+	// The program runs itself with its own arguments.
 	pid, err := syscall.ForkExec(self, append([]string{nameInside}, args...), &syscall.ProcAttr{
 		Env:   os.Environ(),
 		Files: []uintptr{0, 1, 2},
 	})
 	if err != nil {
-		return 0, fmt.Errorf("starting the part inside of the namespaces: %w", err)
+		return 0, fmt.Errorf("start the part inside of the namespaces: %w", err)
 	}
 	go func() {
 		for range signals {
-			_ = syscall.Kill(pid, syscall.SIGTERM) // it may have ended
+			_ = syscall.Kill(pid, syscall.SIGTERM) // the process may have ended
 		}
 	}()
 	for {
@@ -45,7 +45,7 @@ func runInit(args []string) (int, error) {
 			continue
 		}
 		if err != nil {
-			return 0, fmt.Errorf("waiting for the part inside of the namespaces: %w", err)
+			return 0, fmt.Errorf("wait for the part inside of the namespaces: %w", err)
 		}
 		if ended == pid {
 			return exitCode(status), nil

@@ -13,11 +13,11 @@ import (
 	"strings"
 )
 
-// cniPlugins is where Debian's containernetworking-plugins are.
+// cniPlugins is the directory of Debian's package containernetworking-plugins.
 const cniPlugins = "/usr/lib/cni"
 
-// requirements are files that have to be there, by Debian's package. A name
-// without a slash is looked for in PATH.
+// requirements are the required files and their Debian packages. A name without
+// a slash is looked up in PATH.
 var requirements = []struct{ file, debianPackage string }{
 	{"containerd", "containerd"},
 	{"containerd-shim-runc-v2", "containerd"},
@@ -30,25 +30,25 @@ var requirements = []struct{ file, debianPackage string }{
 	{"ip", "iproute2"},
 }
 
-// checkMachine says what this machine lacks: root, or packages.
+// checkMachine returns an error if the user is not root or if packages are
+// missing.
 func checkMachine() error {
 	if os.Geteuid() != 0 {
-		return errors.New("got a user without root's rights; a node needs those")
+		return errors.New("must run as root")
 	}
-	// A name with a slash is not looked for, only looked at.
+	// LookPath only checks a name with a slash; it does not search for it.
 	files, packages := missing(func(file string) bool {
 		_, err := exec.LookPath(file)
 		return err == nil
 	})
 	if len(files) > 0 {
-		return fmt.Errorf("missing %s; on Debian: apt-get install --no-install-recommends %s",
+		return fmt.Errorf("missing files: %s; on Debian: apt-get install --no-install-recommends %s",
 			strings.Join(files, ", "), strings.Join(packages, " "))
 	}
 	return nil
 }
 
-// missing returns the required files that are not there, and the packages that
-// they are in.
+// missing returns the required files that do not exist, and their packages.
 func missing(there func(file string) bool) (files, packages []string) {
 	for _, required := range requirements {
 		if there(required.file) {
@@ -62,20 +62,20 @@ func missing(there func(file string) bool) (files, packages []string) {
 	return files, packages
 }
 
-// binaries is where the things are that were built for the cluster.
+// binaries holds the locations of the cluster's binaries.
 type binaries struct {
-	// Kubernetes is the directory of etcd and the components of Kubernetes.
+	// Kubernetes is the directory of etcd and the Kubernetes components.
 	Kubernetes string
 	// Pause is the archive of the pause image.
 	Pause string
 }
 
-// findBinaries looks where the repository's build puts them, beside this
+// findBinaries looks in the directories of the repository's build next to this
 // program: in images, and in controlplane or $KUBEBUILDER_ASSETS.
 func findBinaries() (binaries, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return binaries{}, fmt.Errorf("finding this program: %w", err)
+		return binaries{}, fmt.Errorf("find this program: %w", err)
 	}
 	found := binaries{
 		Kubernetes: filepath.Join(filepath.Dir(self), "controlplane"),
@@ -87,11 +87,11 @@ func findBinaries() (binaries, error) {
 		}
 	}
 	if _, err := os.Stat(found.Pause); err != nil {
-		return binaries{}, fmt.Errorf("finding the pause image: %w; run \"hack/images.sh pause\" to make it", err)
+		return binaries{}, fmt.Errorf("find the pause image: %w; run \"hack/images.sh pause\" to build it", err)
 	}
 	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet"} {
 		if _, err := os.Stat(filepath.Join(found.Kubernetes, name)); err != nil {
-			return binaries{}, fmt.Errorf("finding the cluster's binaries: %w; run hack/controlplane.sh and hack/node.sh to build them", err)
+			return binaries{}, fmt.Errorf("find the cluster's binaries: %w; run hack/controlplane.sh and hack/node.sh to build them", err)
 		}
 	}
 	return found, nil

@@ -18,22 +18,22 @@ import (
 )
 
 const (
-	// startTimeout bounds the start of the cluster. It takes seconds; this is
-	// for a machine whose cores are all busy.
+	// startTimeout limits the start of the cluster. A start usually takes
+	// seconds, but minutes on a machine under full load.
 	startTimeout = 5 * time.Minute
-	// commandTimeout is how long the command has between a signal and its end.
+	// commandTimeout is the time that the command has to end after a signal.
 	commandTimeout = 30 * time.Second
 )
 
-// runInside runs the cluster and the command. It stops nothing: all that it
-// started ends with the namespaces.
+// runInside runs the cluster and the command. It does not stop the components:
+// they end with the namespaces.
 func runInside(args []string) (int, error) {
 	p := &plan{}
 	if len(args) != 1 {
-		return 0, fmt.Errorf("got %d arguments inside of the namespaces, want the plan", len(args))
+		return 0, fmt.Errorf("got %d arguments inside of the namespaces, want 1 (the plan)", len(args))
 	}
 	if err := json.Unmarshal([]byte(args[0]), p); err != nil {
-		return 0, fmt.Errorf("reading the plan: %w", err)
+		return 0, fmt.Errorf("read the plan: %w", err)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -41,7 +41,7 @@ func runInside(args []string) (int, error) {
 	c := newCluster(ctx, p)
 	code, err := c.run()
 	if err != nil && ctx.Err() != nil {
-		// The rest of the error is about what the signal cut short.
+		// Further errors are only consequences of the signal.
 		return 0, context.Cause(ctx)
 	}
 	if err != nil {
@@ -50,7 +50,7 @@ func runInside(args []string) (int, error) {
 	return code, nil
 }
 
-// run starts the cluster and runs the command against it.
+// run starts the cluster and runs the command.
 func (c *cluster) run() (int, error) {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, startTimeout, fmt.Errorf("not ready after %v", startTimeout))
 	defer cancel()
@@ -60,13 +60,13 @@ func (c *cluster) run() (int, error) {
 	return c.runCommand()
 }
 
-// runCommand runs the command to its end and returns its exit code.
+// runCommand runs the command and returns its exit code.
 func (c *cluster) runCommand() (int, error) {
 	env := append(environment(c.Kubernetes), "KUBECONFIG="+c.kubeconfig("admin"), "CONTAINERD_ADDRESS="+containerdSocket)
-	// The name is looked up where the command itself would look.
+	// Look the name up in the command's own PATH.
 	path, err := lookPath(c.Command[0], c.Kubernetes)
 	if err != nil {
-		return 0, fmt.Errorf("finding the command: %w", err)
+		return 0, fmt.Errorf("find the command: %w", err)
 	}
 	cmd := exec.CommandContext(c.ctx, path, c.Command[1:]...)
 	cmd.Env = env
@@ -76,22 +76,22 @@ func (c *cluster) runCommand() (int, error) {
 	err = step(c.Started, "command ended", func() error {
 		err := cmd.Run()
 		if cmd.ProcessState != nil {
-			// It ran, and how it ended is its own affair.
+			// The command ran; its exit code is returned below.
 			return nil
 		}
 		return err
 	})
-	// A component that ended by itself took the command with it.
+	// The command failed because a component ended by itself.
 	if component, ok := errors.AsType[*componentError](context.Cause(c.ctx)); ok {
 		return 0, component
 	}
 	if err != nil {
-		return 0, fmt.Errorf("running the command: %w", err)
+		return 0, fmt.Errorf("run the command: %w", err)
 	}
 	return exitCode(cmd.ProcessState.Sys().(syscall.WaitStatus)), nil
 }
 
-// lookPath finds a program in dir or else in PATH.
+// lookPath finds a program in dir, or else in PATH.
 func lookPath(name, dir string) (string, error) {
 	if !strings.Contains(name, "/") {
 		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
@@ -101,8 +101,9 @@ func lookPath(name, dir string) (string, error) {
 	return exec.LookPath(name)
 }
 
-// environment is this program's with dir first in PATH and without a proxy,
-// which nothing in here could reach.
+// environment returns this process's environment with dir first in PATH and
+// without proxy settings, because no proxy can be reached inside of the
+// namespaces.
 func environment(dir string) []string {
 	env := []string{"PATH=" + dir + ":" + os.Getenv("PATH") + ":/usr/sbin:/sbin"}
 	for _, variable := range os.Environ() {
@@ -114,11 +115,12 @@ func environment(dir string) []string {
 	return env
 }
 
-// bind is a directory that is mounted over another one.
+// bind is a bind mount.
 type bind struct{ source, target string }
 
-// mounts are the directories that components insist on, whatever they are told,
-// or that pods count on, and that are the cluster's own instead of the machine's.
+// mounts returns the bind mounts that replace the host's directories with the
+// cluster's: those that components use regardless of their configuration, and
+// those that pods depend on.
 func (p *plan) mounts() []bind {
 	return []bind{
 		{filepath.Join(p.Dir, "static-pods"), staticPods},
@@ -129,37 +131,37 @@ func (p *plan) mounts() []bind {
 	}
 }
 
-// mountAll makes the mount namespace the cluster's own: no mount in here is
-// seen outside, and it has the processes, /run and directories of its own.
+// mountAll separates the mount namespace from the host: mounts inside are not
+// visible outside, and the namespace has its own /proc, /run and directories.
 func (p *plan) mountAll() error {
-	// First cut off from outside, then shared, for the mounts of containers.
+	// First make the mounts private, then shared, for the mounts of containers.
 	for _, propagation := range []uintptr{syscall.MS_PRIVATE, syscall.MS_SHARED} {
 		if err := syscall.Mount("", "/", "", syscall.MS_REC|propagation, ""); err != nil {
-			return fmt.Errorf("cutting off the mounts: %w", err)
+			return fmt.Errorf("isolate the mounts: %w", err)
 		}
 	}
 	if err := syscall.Mount("proc", "/proc", "proc", 0, ""); err != nil {
-		return fmt.Errorf("mounting /proc: %w", err)
+		return fmt.Errorf("mount /proc: %w", err)
 	}
 	if err := syscall.Mount("tmpfs", "/run", "tmpfs", 0, "mode=0755"); err != nil {
-		return fmt.Errorf("mounting /run: %w", err)
+		return fmt.Errorf("mount /run: %w", err)
 	}
 	for _, mount := range p.mounts() {
 		if err := syscall.Mount(mount.source, mount.target, "", syscall.MS_BIND, ""); err != nil {
-			return fmt.Errorf("mounting over %s: %w", mount.target, err)
+			return fmt.Errorf("mount over %s: %w", mount.target, err)
 		}
 	}
 	return shieldKernelSettings(p.Dir)
 }
 
-// setUpNetwork gives the network namespace the node's address and a route to
-// the addresses of Services, which kube-proxy turns into those of pods. There
-// is no route to anywhere else.
+// setUpNetwork adds the node's address and a route for the Service addresses,
+// which kube-proxy translates to pod addresses. There is no route to any other
+// network.
 func setUpNetwork(ctx context.Context) error {
 	commands := [][]string{
 		{"link", "set", "lo", "up"},
-		// A bridge without ports: not each kernel has dummy devices, and none
-		// that runs containers lacks bridges.
+		// A bridge without ports: some kernels have no dummy devices, but all
+		// that run containers have bridges.
 		{"link", "add", "node0", "type", "bridge"},
 		{"addr", "add", nodeIP + networkBits, "dev", "node0"},
 		{"link", "set", "node0", "up"},
@@ -170,7 +172,7 @@ func setUpNetwork(ctx context.Context) error {
 		}
 	}
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
-		return fmt.Errorf("forwarding the pods' packets: %w", err)
+		return fmt.Errorf("enable IP forwarding: %w", err)
 	}
 	return nil
 }

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// cgroupMount is where control groups are mounted, of either version.
+	// cgroupMount is the mount point of control groups, for both versions.
 	cgroupMount = "/sys/fs/cgroup"
-	// cgroupTimeout is how long the removal of a control group may take. The
-	// kernel refuses it for a moment after the last process in it ended.
+	// cgroupTimeout limits the removal of a control group. For a moment after
+	// its last process has ended, the kernel returns an error.
 	cgroupTimeout = 10 * time.Second
 )
 
-// kubeletSettings are the settings of the whole kernel that a kubelet changes
+// kubeletSettings are the system-wide kernel settings that a kubelet changes
 // (setupKernelTunables of its container manager).
 var kubeletSettings = []string{
 	"/proc/sys/vm/overcommit_memory",
@@ -35,26 +35,26 @@ var kubeletSettings = []string{
 	"/proc/sys/kernel/keys/root_maxbytes",
 }
 
-// shieldKernelSettings puts a copy in dir in the place of each of the kernel's
-// settings, so that what a kubelet writes there changes nothing outside.
+// shieldKernelSettings replaces each kernel setting with a copy in dir, so that
+// the kubelet changes nothing outside of the namespaces.
 func shieldKernelSettings(dir string) error {
 	for _, path := range kubeletSettings {
 		value, err := os.ReadFile(path)
 		if err != nil {
-			return fmt.Errorf("shielding the kernel's settings: %w", err)
+			return fmt.Errorf("shield the kernel settings: %w", err)
 		}
 		replacement := filepath.Join(dir, strings.ReplaceAll(path[1:], "/", "-"))
 		if err := os.WriteFile(replacement, value, 0o600); err != nil {
-			return fmt.Errorf("shielding the kernel's settings: %w", err)
+			return fmt.Errorf("shield the kernel settings: %w", err)
 		}
 		if err := syscall.Mount(replacement, path, "", syscall.MS_BIND, ""); err != nil {
-			return fmt.Errorf("shielding the kernel's setting %s: %w", path, err)
+			return fmt.Errorf("shield the kernel setting %s: %w", path, err)
 		}
 	}
 	return nil
 }
 
-// makeCgroup makes the control group in each hierarchy.
+// makeCgroup creates the control group in each hierarchy.
 func makeCgroup(name string) error {
 	if err := enableControllers(); err != nil {
 		return err
@@ -65,21 +65,21 @@ func makeCgroup(name string) error {
 	}
 	for _, root := range roots {
 		if err := os.Mkdir(filepath.Join(root, name), 0o755); err != nil {
-			return fmt.Errorf("making the control group of the pods: %w", err)
+			return fmt.Errorf("create the pods' control group: %w", err)
 		}
 	}
 	return nil
 }
 
-// enableControllers sees to it that under version 2 a child of the root can
-// limit what a kubelet wants to. Under version 1 there is nothing to do.
+// enableControllers enables the controllers that a kubelet needs in children of
+// the root control group. This is only necessary for version 2.
 func enableControllers() error {
 	available, err := os.ReadFile(filepath.Join(cgroupMount, "cgroup.controllers"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading the controllers of control groups: %w", err)
+		return fmt.Errorf("read the cgroup controllers: %w", err)
 	}
 	wanted := []string{"cpu", "cpuset", "hugetlb", "memory", "pids"}
 	for controller := range strings.FieldsSeq(string(available)) {
@@ -88,18 +88,18 @@ func enableControllers() error {
 		}
 		file := filepath.Join(cgroupMount, "cgroup.subtree_control")
 		if err := os.WriteFile(file, []byte("+"+controller), 0); err != nil {
-			return fmt.Errorf("enabling the controller %s of control groups: %w", controller, err)
+			return fmt.Errorf("enable the cgroup controller %s: %w", controller, err)
 		}
 	}
 	return nil
 }
 
-// cgroupRoots returns where control groups are mounted: once for each hierarchy
-// of version 1, once for version 2, or both where a machine has both.
+// cgroupRoots returns the mount points of control groups: one for each
+// hierarchy of version 1, one for version 2, or both.
 func cgroupRoots() ([]string, error) {
 	file, err := os.Open("/proc/self/mounts")
 	if err != nil {
-		return nil, fmt.Errorf("reading the control groups: %w", err)
+		return nil, fmt.Errorf("read the cgroup mounts: %w", err)
 	}
 	defer file.Close()
 	var roots []string
@@ -112,15 +112,15 @@ func cgroupRoots() ([]string, error) {
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("reading the control groups: %w", err)
+		return nil, fmt.Errorf("read the cgroup mounts: %w", err)
 	}
 	if len(roots) == 0 {
-		return nil, fmt.Errorf("got no control groups below %s, want those of version 1 or 2", cgroupMount)
+		return nil, fmt.Errorf("no cgroup mounts found below %s, want version 1 or 2", cgroupMount)
 	}
 	return roots, nil
 }
 
-// removeCgroup removes what makeCgroup made and all that is below it.
+// removeCgroup removes the control group of makeCgroup and its children.
 func removeCgroup(name string) error {
 	roots, err := cgroupRoots()
 	if err != nil {
@@ -138,13 +138,13 @@ func removeCgroup(name string) error {
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("removing the control group of the pods: %w", err)
+		return fmt.Errorf("remove the pods' control group: %w", err)
 	}
 	return nil
 }
 
-// removeTree removes a directory of a control group. Its files are no obstacle
-// and cannot be removed.
+// removeTree removes a control group's directory. Only directories are removed:
+// the files in it are virtual and disappear with them.
 func removeTree(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

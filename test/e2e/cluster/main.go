@@ -1,29 +1,28 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command cluster runs a command against a whole Kubernetes cluster of one
-// node, which it starts before and removes after:
+// Command cluster starts a Kubernetes cluster with one node, runs a command
+// against it, and removes the cluster:
 //
 //	cluster [--keep-logs DIR] [--image ARCHIVE]... -- COMMAND [ARG...]
 //
-// It needs root on Debian, a few packages, which it names where they are
-// missing, and what hack/controlplane.sh, hack/node.sh and "hack/images.sh
-// pause" built. It needs no network, no registry and no container engine.
+// It needs root on Debian, a few packages (it lists missing ones), and the
+// output of hack/controlplane.sh, hack/node.sh and "hack/images.sh pause". It
+// needs no network, no registry and no container engine.
 //
-// etcd, the components of Kubernetes, containerd and every container live in a
-// process, a mount and a network namespace of their own, and so does COMMAND.
-// They end together with the first process in there, whatever became of them.
-// Nothing inside reaches the network outside, nor the other way round. Several
-// clusters may run at the same time.
+// etcd, the Kubernetes components, containerd, all containers and COMMAND run
+// in their own process, mount and network namespaces. They all end with the
+// first process of these namespaces. There is no network connection between
+// inside and outside. Several clusters can run at the same time.
 //
-// Each --image is the archive of an image, in the format of docker save. Pods
-// run it with imagePullPolicy Never or IfNotPresent. The kubelet takes static
-// pods from /etc/kubernetes/manifests, as kubeadm's does: the cluster's own
-// directory, empty at first.
+// Each --image is an image archive in the format of docker save. Pods use the
+// image with imagePullPolicy Never or IfNotPresent. As with kubeadm, the
+// kubelet reads static pods from /etc/kubernetes/manifests; inside of the
+// namespaces, this directory belongs to the cluster and is initially empty.
 //
-// COMMAND finds KUBECONFIG (an administrator), kubectl and the other binaries
-// in PATH, and CONTAINERD_ADDRESS for ctr. Its exit code is the program's own;
-// 125 means that the cluster failed, not COMMAND.
+// COMMAND gets KUBECONFIG (with administrator rights), kubectl and the other
+// binaries in PATH, and CONTAINERD_ADDRESS for ctr. The exit code is that of
+// COMMAND; 125 means that the cluster itself failed.
 package main
 
 import (
@@ -35,12 +34,12 @@ import (
 	"path/filepath"
 )
 
-// exitFailed is the exit code of a failure that is not the command's, the one
-// that docker run has for it.
+// exitFailed is the exit code for failures other than the command's. docker run
+// uses the same code.
 const exitFailed = 125
 
-// The program runs itself again inside of the namespaces it makes. What it is
-// there for is in its name, which no caller gives it by chance.
+// The program runs itself again inside of the namespaces. Its name selects the
+// part to run; callers do not use these names by accident.
 const (
 	nameInit   = "lanyard-cluster-init"
 	nameInside = "lanyard-cluster-inside"
@@ -50,7 +49,7 @@ func main() {
 	os.Exit(run(os.Args))
 }
 
-// run returns the exit code.
+// run runs the program and returns its exit code.
 func run(args []string) int {
 	var code int
 	var err error
@@ -72,18 +71,18 @@ func run(args []string) int {
 	return code
 }
 
-// options is what the command line says.
+// options holds the command line.
 type options struct {
-	// LogDir is the absolute path of the directory that keeps the logs, or
-	// empty.
+	// LogDir is the absolute path of the directory for logs, or empty if the
+	// logs are not kept.
 	LogDir string
-	// Images are the absolute paths of archives.
+	// Images are the absolute paths of image archives.
 	Images  []string
 	Command []string
 }
 
-// parseOptions reads a command line without the program's name. What is wrong
-// with it, and the usage, goes to out.
+// parseOptions parses the arguments after the program's name. It writes errors
+// and the usage to out.
 func parseOptions(args []string, out io.Writer) (options, error) {
 	var opts options
 	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
@@ -96,7 +95,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 		opts.LogDir, err = filepath.Abs(value)
 		return err
 	})
-	flags.Func("image", "have the image of this `ARCHIVE`; may be given several times", func(value string) error {
+	flags.Func("image", "import the image `ARCHIVE`; can be repeated", func(value string) error {
 		path, err := filepath.Abs(value)
 		opts.Images = append(opts.Images, path)
 		return err
@@ -107,7 +106,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	opts.Command = flags.Args()
 	if len(opts.Command) == 0 {
 		flags.Usage()
-		return options{}, errors.New("got no command to run")
+		return options{}, errors.New("no command given")
 	}
 	return opts, nil
 }

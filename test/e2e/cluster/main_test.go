@@ -28,9 +28,9 @@ func TestParseOptions(t *testing.T) {
 				Command: []string{"kubectl", "get", "--image", "x"},
 			},
 		},
-		"logs and images may be left out":        {args: []string{"--", "true"}, want: options{Command: []string{"true"}}},
-		"a command is needed":                    {args: []string{"--keep-logs", "/tmp/logs", "--"}, wantErr: "no command"},
-		"a flag that does not exist is an error": {args: []string{"--logs", "/tmp/logs", "--", "true"}, wantErr: "not defined"},
+		"logs and images are optional": {args: []string{"--", "true"}, want: options{Command: []string{"true"}}},
+		"a command is required":        {args: []string{"--keep-logs", "/tmp/logs", "--"}, wantErr: "no command"},
+		"an unknown flag is an error":  {args: []string{"--logs", "/tmp/logs", "--", "true"}, wantErr: "not defined"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestParseOptions(t *testing.T) {
 	}
 }
 
-func TestMissingNamesEachPackageOnce(t *testing.T) {
+func TestMissing(t *testing.T) {
 	t.Parallel()
 	files, packages := missing(func(file string) bool {
 		return file != "containerd" && file != "ctr" && file != cniPlugins+"/ptp"
@@ -65,19 +65,19 @@ func TestMissingNamesEachPackageOnce(t *testing.T) {
 	}
 }
 
-func TestWaitForSaysWhatWasWrong(t *testing.T) {
+func TestWaitFor(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		cause         error
 		wantComponent string
 		wantErr       string
 	}{
-		"the end of the context is the component's failure": {
+		"a timeout is the component's failure": {
 			cause:         errors.New("too late"),
 			wantComponent: "kubelet",
-			wantErr:       "kubelet: waiting for the node: too late (last attempt: not yet)",
+			wantErr:       "kubelet: wait for the node: too late (last attempt: not yet)",
 		},
-		"another component's failure is that component's": {
+		"another component's failure is reported instead": {
 			cause:         &componentError{"etcd", errors.New("ended by itself")},
 			wantComponent: "etcd",
 			wantErr:       "etcd: ended by itself",

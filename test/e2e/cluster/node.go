@@ -18,10 +18,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// serviceTimeout is how long a Service may take to answer once.
+// serviceTimeout limits one request through a Service.
 const serviceTimeout = 500 * time.Millisecond
 
-// startContainerd starts containerd and gives it the images.
+// startContainerd starts containerd and imports the images.
 func (c *cluster) startContainerd(ctx context.Context) error {
 	err := c.startComponent("containerd", "containerd", "--config", filepath.Join(c.Dir, "containerd.toml"))
 	if err != nil {
@@ -36,9 +36,9 @@ func (c *cluster) startContainerd(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, archive := range append([]string{c.Pause}, c.Images...) {
 		group.Go(func() error {
-			// The namespace of what a kubelet runs.
+			// The namespace that the kubelet uses.
 			if err := ctr(ctx, "--namespace=k8s.io", "images", "import", archive); err != nil {
-				return &componentError{"containerd", fmt.Errorf("importing the image %s: %w", archive, err)}
+				return &componentError{"containerd", fmt.Errorf("import the image %s: %w", archive, err)}
 			}
 			return nil
 		})
@@ -55,7 +55,7 @@ func ctr(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// nodeReady says why no pod could run on the node yet.
+// nodeReady returns an error while the node cannot run pods.
 func (c *cluster) nodeReady(ctx context.Context) error {
 	node, err := c.client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
 	if err != nil {
@@ -75,8 +75,8 @@ func (c *cluster) nodeReady(ctx context.Context) error {
 	return nil
 }
 
-// defaultNamespaceReady says why no pod could be created in the namespace
-// default yet: a pod needs its account, and starts with the cluster's CA.
+// defaultNamespaceReady returns an error while pods cannot be created in the
+// namespace default: a pod needs its ServiceAccount and the cluster's CA.
 func (c *cluster) defaultNamespaceReady(ctx context.Context) error {
 	if _, err := c.client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{}); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (c *cluster) defaultNamespaceReady(ctx context.Context) error {
 	return err
 }
 
-// serviceAnswers reaches kube-apiserver as pods do, through its Service.
+// serviceAnswers connects to kube-apiserver through its Service, as pods do.
 func (c *cluster) serviceAnswers(ctx context.Context) error {
 	config := rest.CopyConfig(c.admin)
 	config.Host = "https://" + kubernetesIP
@@ -93,7 +93,7 @@ func (c *cluster) serviceAnswers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The address may well be a hole yet, which swallows the first packet.
+	// Until kube-proxy has written its rules, packets to this address are lost.
 	ctx, cancel := context.WithTimeout(ctx, serviceTimeout)
 	defer cancel()
 	return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()

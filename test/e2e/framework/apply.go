@@ -18,10 +18,9 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
-// Create creates what the manifests of a file, or of a directory with a
-// kustomization, say, as they stand in the repository but for one thing: their
-// pods are redirected to the clouds. It returns the objects as they were
-// created, also where not all were.
+// Create creates the objects of a manifest file or of a directory with a
+// kustomization. The objects are not changed, except that pods are redirected
+// to the emulators. It returns all created objects, also in case of an error.
 func (c *Cluster) Create(ctx context.Context, clouds *Clouds, path string) (created []client.Object, err error) {
 	objects, err := c.readManifests(ctx, path)
 	if err != nil {
@@ -29,7 +28,7 @@ func (c *Cluster) Create(ctx context.Context, clouds *Clouds, path string) (crea
 	}
 	writer, err := client.New(c.Config, client.Options{Scheme: scheme.Scheme})
 	if err != nil {
-		return nil, fmt.Errorf("client: %w", err)
+		return nil, fmt.Errorf("create the client: %w", err)
 	}
 	for i, object := range objects {
 		if spec := PodSpec(object); spec != nil {
@@ -48,7 +47,7 @@ func (c *Cluster) Create(ctx context.Context, clouds *Clouds, path string) (crea
 	return objects, nil
 }
 
-// readManifests gives the objects in the order in which they can be created.
+// readManifests returns the objects in the order in which they can be created.
 func (c *Cluster) readManifests(ctx context.Context, path string) ([]client.Object, error) {
 	file := filepath.Join(c.Root, path)
 	info, err := os.Stat(file)
@@ -65,8 +64,7 @@ func (c *Cluster) readManifests(ctx context.Context, path string) ([]client.Obje
 	return webhook.DecodeManifest(path, []byte(text))
 }
 
-// PodSpec gives the pods that the object describes, nil where it describes
-// none.
+// PodSpec returns the pod template of a workload, or nil for other objects.
 func PodSpec(object client.Object) *corev1.PodSpec {
 	switch o := object.(type) {
 	case *appsv1.Deployment:

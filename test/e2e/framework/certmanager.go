@@ -22,18 +22,18 @@ import (
 var certificates = schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "certificates"}
 
 // StartCertManager installs cert-manager's resources and runs its controllers
-// and its cainjector, until stop is called. They log into output.
+// and cainjector until stop is called. They log to output.
 func (c *Cluster) StartCertManager(ctx context.Context, output io.Writer) (stop func() error, err error) {
 	command := exec.CommandContext(context.WithoutCancel(ctx), "bin/cert-manager", "--kubeconfig", c.Kubeconfig, "--crds", "bin/cert-manager-crds")
 	command.Dir = c.Root
 	command.Stdout, command.Stderr = output, output
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if err := command.Start(); err != nil {
-		return nil, fmt.Errorf("cert-manager: %w", err)
+		return nil, fmt.Errorf("start cert-manager: %w", err)
 	}
 	stop = func() error {
 		if err := command.Process.Signal(syscall.SIGTERM); err != nil {
-			return fmt.Errorf("cert-manager: %w", err)
+			return fmt.Errorf("stop cert-manager: %w", err)
 		}
 		return command.Wait()
 	}
@@ -42,13 +42,13 @@ func (c *Cluster) StartCertManager(ctx context.Context, output io.Writer) (stop 
 		return err == nil && len(resources.APIResources) > 0, nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("cert-manager: wait for its resources: %w", err)
+		return nil, fmt.Errorf("wait for cert-manager's resources: %w", err)
 	}
 	return stop, nil
 }
 
-// RenewCertificate has cert-manager issue a Certificate of Lanyard's anew, as
-// "cmctl renew" does: by its condition Issuing.
+// RenewCertificate makes cert-manager renew one of Lanyard's Certificates with
+// the condition Issuing, as "cmctl renew" does.
 func (c *Cluster) RenewCertificate(ctx context.Context, name string) error {
 	client, err := dynamic.NewForConfig(c.Config)
 	if err != nil {
@@ -66,7 +66,7 @@ func (c *Cluster) RenewCertificate(ctx context.Context, name string) error {
 		}
 		conditions = append(conditions, map[string]any{
 			"type": "Issuing", "status": "True", "reason": "ManuallyTriggered",
-			"message": "the suite asked for it", "lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
+			"message": "requested by the test suite", "lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
 		})
 		if err := unstructured.SetNestedSlice(certificate.Object, conditions, "status", "conditions"); err != nil {
 			return err

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"text/template"
 
@@ -25,22 +24,23 @@ import (
 
 const (
 	cloudsName = "clouds"
-	// caVolume brings the emulators' CA into a pod, from a ConfigMap of the same
-	// name.
+	// caVolume is the name of the volume and of the ConfigMap with the
+	// emulators' CA.
 	caVolume    = "clouds-ca"
 	caDirectory = "/etc/clouds-ca"
 )
 
-// Clouds are the emulated clouds in the cluster: AWS STS, Microsoft Entra ID,
-// Google STS and IAM Credentials, under their own names.
+// Clouds are the cloud emulators in the cluster: AWS STS, Microsoft Entra ID,
+// Google STS and IAM Credentials. Pods reach them under the clouds' real host
+// names.
 type Clouds struct {
 	cluster *Cluster
 	address string // of the Service
 	caPEM   []byte
 }
 
-// StartClouds starts the emulators. trustTemplate is the template of their trust
-// file: it may use {{.Issuer}}, the cluster's, and {{.IssuerName}}, the same
+// StartClouds starts the emulators. trustTemplate is a template of their trust
+// file with {{.Issuer}}, the cluster's issuer, and {{.IssuerName}}, the issuer
 // without https://, as AWS writes it.
 func (c *Cluster) StartClouds(ctx context.Context, trustTemplate string) (*Clouds, error) {
 	trust, err := c.renderTrust(ctx, trustTemplate)
@@ -50,11 +50,11 @@ func (c *Cluster) StartClouds(ctx context.Context, trustTemplate string) (*Cloud
 	if err := c.CreateNamespace(ctx, cloudsName, nil); err != nil {
 		return nil, err
 	}
-	clouds := &Clouds{cluster: c}
-	certificate, key, err := clouds.makeCertificate()
+	serving, err := controlplane.NewServingPEM(emulator.Hosts()...)
 	if err != nil {
 		return nil, err
 	}
+	clouds := &Clouds{cluster: c, caPEM: serving.CA}
 	_, err = c.CoreV1().ConfigMaps(cloudsName).Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "clouds-trust"}, Data: map[string]string{"trust.yaml": trust},
 	}, metav1.CreateOptions{})
@@ -63,7 +63,7 @@ func (c *Cluster) StartClouds(ctx context.Context, trustTemplate string) (*Cloud
 	}
 	_, err = c.CoreV1().Secrets(cloudsName).Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "clouds-tls"}, Type: corev1.SecretTypeTLS,
-		Data: map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key},
+		Data: map[string][]byte{corev1.TLSCertKey: serving.Cert, corev1.TLSPrivateKeyKey: serving.Key},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (c *Clouds) Stop(ctx context.Context) error {
 	return c.cluster.DeleteNamespace(ctx, cloudsName)
 }
 
-// renderTrust fills in the cluster's issuer.
+// renderTrust inserts the cluster's issuer into the trust file.
 func (c *Cluster) renderTrust(ctx context.Context, text string) (string, error) {
 	keys, err := issuer.New(c.Config)
 	if err != nil {
@@ -99,38 +99,19 @@ func (c *Cluster) renderTrust(ctx context.Context, text string) (string, error) 
 	}
 	trust, err := template.New("trust").Option("missingkey=error").Parse(text)
 	if err != nil {
-		return "", fmt.Errorf("trust: %w", err)
+		return "", fmt.Errorf("parse the trust template: %w", err)
 	}
 	var out strings.Builder
 	err = trust.Execute(&out, map[string]string{
 		"Issuer": url, "IssuerName": strings.TrimPrefix(url, "https://"),
 	})
 	if err != nil {
-		return "", fmt.Errorf("trust: %w", err)
+		return "", fmt.Errorf("render the trust template: %w", err)
 	}
 	return out.String(), nil
 }
 
-// makeCertificate makes a CA, and a certificate of it for the clouds' names.
-func (c *Clouds) makeCertificate() (certificate, key []byte, err error) {
-	directory, err := os.MkdirTemp("", "lanyard-clouds-")
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
-	certificateFile, keyFile, caPEM, err := controlplane.NewServingCertificate(directory, emulator.Hosts()...)
-	if err != nil {
-		return nil, nil, fmt.Errorf("the clouds' certificate: %w", err)
-	}
-	c.caPEM = caPEM
-	if certificate, err = os.ReadFile(certificateFile); err != nil {
-		return nil, nil, err
-	}
-	key, err = os.ReadFile(keyFile)
-	return certificate, key, err
-}
-
-// trustIn has the namespace's pods find the emulators' CA.
+// trustIn adds the emulators' CA to a namespace, for its pods.
 func (c *Clouds) trustIn(ctx context.Context, namespace string) error {
 	_, err := c.cluster.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: caVolume}, Data: map[string]string{"ca.crt": string(c.caPEM)},
@@ -138,15 +119,17 @@ func (c *Clouds) trustIn(ctx context.Context, namespace string) error {
 	return err
 }
 
-// Redirect leads the pod to the emulators instead of to the clouds: by their
-// own names, and by a CA that its SDKs trust. It says nothing of identities,
-// and closes the ways to get one from anywhere but the pod.
+// Redirect directs a pod to the emulators instead of the clouds: it maps the
+// clouds' host names to the emulators and adds a CA that the SDKs trust. It
+// sets nothing about identities, and disables all credential sources outside of
+// the pod.
 func (c *Clouds) Redirect(spec *corev1.PodSpec) {
 	spec.HostAliases = append(spec.HostAliases, corev1.HostAlias{IP: c.address, Hostnames: emulator.Hosts()})
 	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: caVolume, VolumeSource: corev1.VolumeSource{
 		ConfigMap: &corev1.ConfigMapVolumeSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: caVolume},
-			// Written out, so that what was asked for can be compared with what came.
+			// Set explicitly, so that the created pod can be compared with the
+			// requested one.
 			DefaultMode: new(int32(0o644)),
 		},
 	}})
@@ -158,13 +141,13 @@ func (c *Clouds) Redirect(spec *corev1.PodSpec) {
 	}
 }
 
-// redirectMount is what a container of a redirected pod mounts.
+// redirectMount returns the mount of the CA.
 func redirectMount() corev1.VolumeMount {
 	return corev1.VolumeMount{Name: caVolume, MountPath: caDirectory, ReadOnly: true}
 }
 
-// redirectEnv names the CA to each language's TLS, and says that there is no
-// metadata server and no home directory.
+// redirectEnv returns the variables that make each language trust the CA, and
+// that disable metadata servers and credential files in the home directory.
 func redirectEnv() []corev1.EnvVar {
 	file := caDirectory + "/ca.crt"
 	return []corev1.EnvVar{
@@ -179,33 +162,33 @@ func redirectEnv() []corev1.EnvVar {
 	}
 }
 
-// Journal gives what the emulators decided so far.
+// Journal returns all decisions of the emulators so far.
 func (c *Clouds) Journal(ctx context.Context) ([]journal.Entry, error) {
 	pods, err := c.cluster.CoreV1().Pods(cloudsName).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=clouds"})
 	if err != nil {
 		return nil, err
 	}
 	if got := len(pods.Items); got != 1 {
-		return nil, fmt.Errorf("journal: got %d pods of the emulators, want 1", got)
+		return nil, fmt.Errorf("read the journal: got %d emulator pods, want 1", got)
 	}
 	return readLines[journal.Entry](ctx, c.cluster, &pods.Items[0], cloudsName)
 }
 
-// lastWords is what the emulators logged, as an error.
+// lastWords returns an error with the end of the emulators' log.
 func (c *Clouds) lastWords(ctx context.Context) error {
 	text, err := c.cluster.Run(ctx, "kubectl", "logs", "--namespace", cloudsName, "deployment/clouds", "--tail", "20")
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("the emulators' log: %s", text)
+	return fmt.Errorf("end of the emulators' log: %s", text)
 }
 
-// readLines gives the JSON lines that a container printed. Other lines, which
-// SDKs write as warnings, are left out.
+// readLines returns the JSON lines that a container printed. It skips other
+// lines, such as warnings of SDKs.
 func readLines[T any](ctx context.Context, c *Cluster, pod *corev1.Pod, container string) ([]T, error) {
 	text, err := c.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container}).Do(ctx).Raw()
 	if err != nil {
-		return nil, fmt.Errorf("log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return nil, fmt.Errorf("read the log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	var lines []T
 	scanner := bufio.NewScanner(bytes.NewReader(text))
@@ -216,7 +199,7 @@ func readLines[T any](ctx context.Context, c *Cluster, pod *corev1.Pod, containe
 		}
 		var line T
 		if err := json.Unmarshal(scanner.Bytes(), &line); err != nil {
-			return nil, fmt.Errorf("log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			return nil, fmt.Errorf("decode the log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 		lines = append(lines, line)
 	}

@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package framework is what the suites on a whole cluster share. It knows the
-// cluster by $KUBECONFIG alone, and not of what kind it is.
+// Package framework is shared by the end-to-end suites. It only uses
+// $KUBECONFIG and does not depend on the kind of cluster.
 package framework
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
 
-// Images that the cluster has to have. hack/e2e.sh brings them there.
+// Images that the cluster must have. hack/e2e.sh loads them.
 const (
 	WebhookImage   = "lanyard-webhook:e2e"
 	KillImage      = "lanyard-kill:e2e"
@@ -32,41 +32,41 @@ const (
 	SDKPythonImage = "lanyard-sdk-python:e2e"
 )
 
-// Cluster is the cluster under test, as its administrator sees it.
+// Cluster is a client of the cluster under test, with administrator rights.
 type Cluster struct {
 	kubernetes.Interface
-	// Config is for further clients.
+	// Config is the configuration for other clients.
 	Config *rest.Config
-	// Kubeconfig is the file, for commands.
+	// Kubeconfig is the path of the kubeconfig file, for commands.
 	Kubeconfig string
-	// Root is the repository's.
+	// Root is the root directory of the repository.
 	Root string
 }
 
-// Connect gives the cluster that $KUBECONFIG names.
+// Connect returns the cluster of $KUBECONFIG.
 func Connect() (*Cluster, error) {
 	c := &Cluster{Kubeconfig: os.Getenv("KUBECONFIG")}
 	if c.Kubeconfig == "" {
-		return nil, errors.New("$KUBECONFIG is not set; hack/e2e.sh runs the suites on a cluster of their own")
+		return nil, errors.New("$KUBECONFIG is not set; run the suites with hack/e2e.sh")
 	}
 	var err error
 	if c.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
 		return nil, fmt.Errorf("$KUBECONFIG: %w", err)
 	}
-	// What a suite asks for at once is its own business.
+	// Do not limit the suites' requests.
 	c.Config.QPS = -1
 	c.Config.WarningHandler = rest.NoWarnings{}
 	if c.Interface, err = kubernetes.NewForConfig(c.Config); err != nil {
-		return nil, fmt.Errorf("client: %w", err)
+		return nil, fmt.Errorf("create the client: %w", err)
 	}
-	// What controller-runtime's client has to say is in its errors.
+	// controller-runtime's client reports everything in its errors.
 	ctrllog.SetLogger(logr.Discard())
 	c.Root, err = controlplane.RepositoryRoot()
 	return c, err
 }
 
-// Run runs a command in the repository's root, against the cluster, and gives
-// what it printed. Its error holds all of that.
+// Run runs a command against the cluster in the root of the repository and
+// returns its output. Errors contain the complete output.
 func (c *Cluster) Run(ctx context.Context, name string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, name, args...)
 	command.Dir = c.Root

@@ -15,23 +15,23 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Where everything installs Lanyard.
+// Names that all install methods use.
 const (
 	Namespace     = "lanyard-system"
 	Deployment    = "lanyard-webhook"
 	Configuration = "lanyard"
 )
 
-// Install is a way to install Lanyard.
+// Install is a method to install Lanyard.
 type Install struct {
 	// Tool is Helm or Kustomize.
 	Tool string
 	// Certificates is SelfManaged or CertManager.
 	Certificates string
-	// CADuration and CertificateDuration are for SelfManaged. Zero leaves what
-	// the manifests say.
+	// CADuration and CertificateDuration apply to SelfManaged. Zero keeps the
+	// manifests' values.
 	CADuration, CertificateDuration time.Duration
-	// Values are further ones of the chart, as in guard.enabled=false: for Helm.
+	// Values are additional chart values for Helm, such as guard.enabled=false.
 	Values []string
 }
 
@@ -43,11 +43,11 @@ const (
 	CertManager = "cert-manager"
 )
 
-// String names the way.
+// String returns the name of the method.
 func (i *Install) String() string { return i.Tool + ", " + i.Certificates }
 
-// Up installs it, with the commands of the documentation, and waits until all
-// replicas are ready.
+// Up installs Lanyard with the documented commands and waits until all replicas
+// are ready.
 func (i *Install) Up(ctx context.Context, c *Cluster) error {
 	if i.Tool == Helm {
 		_, err := c.Run(ctx, "helm", i.helmArguments()...)
@@ -82,12 +82,13 @@ func (i *Install) helmArguments() []string {
 	return arguments
 }
 
-// Down takes it away, with the commands of the documentation.
+// Down uninstalls Lanyard with the documented commands.
 func (i *Install) Down(ctx context.Context, c *Cluster) error {
 	if i.Tool == Helm {
 		_, err := c.Run(ctx, "helm", "uninstall", "lanyard", "--namespace", Namespace, "--wait")
 		if err == nil {
-			// A namespace that has to wait for pods looks again only later.
+			// Wait for the pods first: a namespace that still contains pods is
+			// only checked again after a long interval.
 			_, err = c.Run(ctx, "kubectl", "wait", "pods", "--all", "--namespace", Namespace, "--for", "delete", "--timeout", "2m")
 		}
 		if err == nil {
@@ -104,8 +105,8 @@ func (i *Install) Down(ctx context.Context, c *Cluster) error {
 	})
 }
 
-// kustomize has something done with a directory in which a kustomization stands
-// as a user writes it over deploy/base.
+// kustomize calls do with a directory that contains a kustomization of
+// deploy/base as a user would write it.
 func (i *Install) kustomize(c *Cluster, do func(directory string) error) (err error) {
 	if err := os.MkdirAll(filepath.Join(c.Root, "bin"), 0o755); err != nil {
 		return err
@@ -117,7 +118,7 @@ func (i *Install) kustomize(c *Cluster, do func(directory string) error) (err er
 	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
 	text, err := yaml.Marshal(i.kustomization())
 	if err != nil {
-		return fmt.Errorf("kustomization: %w", err)
+		return fmt.Errorf("encode the kustomization: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(directory, "kustomization.yaml"), text, 0o600); err != nil {
 		return err

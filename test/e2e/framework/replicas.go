@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// Replicas lists the webhook's pods, those that are on their way out included.
+// Replicas lists the webhook's pods, including those that are being deleted.
 func (c *Cluster) Replicas(ctx context.Context) ([]corev1.Pod, error) {
 	deployment, err := c.AppsV1().Deployments(Namespace).Get(ctx, Deployment, metav1.GetOptions{})
 	if err != nil {
@@ -34,8 +34,8 @@ func (c *Cluster) Replicas(ctx context.Context) ([]corev1.Pod, error) {
 	return pods.Items, nil
 }
 
-// WaitReady waits until as many replicas as are wanted are ready, and there is
-// no other.
+// WaitReady waits until the desired number of replicas is ready and no other
+// replica exists.
 func (c *Cluster) WaitReady(ctx context.Context, timeout time.Duration) ([]corev1.Pod, error) {
 	var ready []corev1.Pod
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
@@ -60,8 +60,8 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-// Container gives the status of one of a pod's containers; a zero one where
-// there is none.
+// Container returns the status of a pod's container, or a zero value if it is
+// missing.
 func Container(pod *corev1.Pod, name string) corev1.ContainerStatus {
 	for _, status := range pod.Status.ContainerStatuses {
 		if status.Name == name {
@@ -71,34 +71,34 @@ func Container(pod *corev1.Pod, name string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{}
 }
 
-// KillContainer sends SIGKILL to the processes of one container. It returns when
-// that is under way; done waits for its end.
+// KillContainer starts to send SIGKILL to the processes of a container. done
+// waits until that has finished.
 func (c *Cluster) KillContainer(ctx context.Context, pod *corev1.Pod, name string) (done func(context.Context) error, err error) {
 	// containerd://ID
 	_, id, ok := strings.Cut(Container(pod, name).ContainerID, "://")
 	if !ok {
-		return nil, fmt.Errorf("kill: got no id of container %s of pod %s", name, pod.Name)
+		return nil, fmt.Errorf("kill: container %s of pod %s has no ID", name, pod.Name)
 	}
 	return c.kill(ctx, pod.Spec.NodeName, 0, id)
 }
 
-// KillPods sends SIGKILL to all processes of the pods, pause processes apart,
-// and to those that come in their place for as long as duration. It returns when
-// that is under way; done waits for its end.
+// KillPods starts to send SIGKILL to all processes of the pods except the pause
+// processes, and to their replacements for the given duration. done waits until
+// that has finished.
 func (c *Cluster) KillPods(ctx context.Context, pods []corev1.Pod, duration time.Duration) (done func(context.Context) error, err error) {
 	var ids []string
 	for i := range pods {
 		if got, want := pods[i].Spec.NodeName, pods[0].Spec.NodeName; got != want {
-			return nil, fmt.Errorf("kill: got replicas on nodes %s and %s, want them on one", got, want)
+			return nil, fmt.Errorf("kill: got replicas on nodes %s and %s, want one node", got, want)
 		}
 		uid := string(pods[i].UID)
-		// As the two cgroup drivers write it.
+		// The two cgroup drivers write the UID differently.
 		ids = append(ids, uid, strings.ReplaceAll(uid, "-", "_"))
 	}
 	return c.kill(ctx, pods[0].Spec.NodeName, duration, ids...)
 }
 
-// kill runs a pod that sees the node's processes.
+// kill runs a pod that shares the node's process namespace.
 func (c *Cluster) kill(ctx context.Context, node string, duration time.Duration, ids ...string) (done func(context.Context) error, err error) {
 	privileged := true
 	killer := &corev1.Pod{
@@ -134,17 +134,17 @@ func (c *Cluster) waitPhase(ctx context.Context, pod *corev1.Pod, phases ...core
 			return false, err
 		}
 		if phase = got.Status.Phase; phase == corev1.PodFailed {
-			return false, errors.New("it failed")
+			return false, errors.New("pod failed")
 		}
 		return slices.Contains(phases, phase), nil
 	})
 	if err != nil {
-		return fmt.Errorf("pod %s/%s: got phase %s, want one of %v: %w", pod.Namespace, pod.Name, phase, phases, err)
+		return fmt.Errorf("pod %s/%s: got phase %s, want any of %v: %w", pod.Namespace, pod.Name, phase, phases, err)
 	}
 	return nil
 }
 
-// ServedCertificate gives the certificate that a replica serves.
+// ServedCertificate returns the certificate that a replica serves.
 func ServedCertificate(ctx context.Context, pod *corev1.Pod) (*x509.Certificate, error) {
 	port := 0
 	for _, p := range pod.Spec.Containers[0].Ports {
@@ -152,19 +152,19 @@ func ServedCertificate(ctx context.Context, pod *corev1.Pod) (*x509.Certificate,
 			port = int(p.ContainerPort)
 		}
 	}
-	// What it is is asked here, not whether it is trusted: the apiserver does
-	// that.
+	// This only reads the certificate. The API server checks whether it is
+	// trusted.
 	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(port)))
 	if err != nil {
-		return nil, fmt.Errorf("certificate of pod %s: %w", pod.Name, err)
+		return nil, fmt.Errorf("read the certificate of pod %s: %w", pod.Name, err)
 	}
 	defer conn.Close()
 	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0], nil
 }
 
-// TrustedCertificates gives the CA certificates by which the apiserver trusts
-// the webhook.
+// TrustedCertificates returns the CA certificates in the caBundle of the
+// webhook configuration.
 func (c *Cluster) TrustedCertificates(ctx context.Context) ([]*x509.Certificate, error) {
 	configuration, err := c.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, Configuration, metav1.GetOptions{})
 	if err != nil {
@@ -172,7 +172,7 @@ func (c *Cluster) TrustedCertificates(ctx context.Context) ([]*x509.Certificate,
 	}
 	certificates, err := cert.ParseCertsPEM(configuration.Webhooks[0].ClientConfig.CABundle)
 	if err != nil {
-		return nil, fmt.Errorf("caBundle of %s: %w", Configuration, err)
+		return nil, fmt.Errorf("parse the caBundle of %s: %w", Configuration, err)
 	}
 	return certificates, nil
 }

@@ -3,10 +3,10 @@
 
 //go:build linux
 
-// kill sends SIGKILL to the processes of containers, found by the containers'
-// ids among all processes of a node, and again to those that come in their
-// place, for as long as it is told. It runs in a pod that sees the node's
-// processes.
+// Command kill sends SIGKILL to the processes of containers. It finds them by
+// the container or pod ID among all processes of a node, and keeps killing
+// their replacements for the given duration. It runs in a pod that shares the
+// node's process namespace.
 package main
 
 import (
@@ -22,12 +22,12 @@ import (
 )
 
 func main() {
-	duration := flag.Duration("for", 0, "how long to go on killing; 0 for once")
+	duration := flag.Duration("for", 0, "how long to keep killing; 0 kills once")
 	flag.Parse()
 	killed, err := run(flag.Args(), *duration)
 	fmt.Printf("killed %d\n", killed)
 	if err == nil && killed == 0 {
-		err = errors.New("got no process, want some")
+		err = errors.New("no process found")
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "kill: %v\n", err)
@@ -35,11 +35,11 @@ func main() {
 	}
 }
 
-// run kills what has one of the texts in its cgroups' names: a container's or a
-// pod's id. It gives the number of processes.
+// run kills all processes whose cgroup names contain one of the IDs of
+// containers or pods. It returns the number of killed processes.
 func run(texts []string, duration time.Duration) (killed int, err error) {
 	if len(texts) == 0 {
-		return 0, errors.New("got no id, want those of containers or pods")
+		return 0, errors.New("no IDs given, want IDs of containers or pods")
 	}
 	for end := time.Now().Add(duration); ; time.Sleep(20 * time.Millisecond) {
 		n, err := killAll(texts)
@@ -57,7 +57,7 @@ func killAll(texts []string) (killed int, err error) {
 	for _, file := range files {
 		cgroups, err := os.ReadFile(file)
 		if err != nil || !containsAny(cgroups, texts) || isPause(filepath.Dir(file)) {
-			continue // gone meanwhile, or another's
+			continue // ended in the meantime, or not selected
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		if err != nil {
@@ -72,8 +72,8 @@ func killAll(texts []string) (killed int, err error) {
 	return killed, nil
 }
 
-// isPause says whether the process holds a pod's namespaces: it is not the one
-// that crashes.
+// isPause reports whether the process is a pause process. These are not killed,
+// because they do not crash in practice.
 func isPause(directory string) bool {
 	name, err := os.ReadFile(filepath.Join(directory, "comm"))
 	return err == nil && string(bytes.TrimSpace(name)) == "pause"

@@ -13,13 +13,18 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// NewServingCertificate makes a throw-away CA and under it a certificate for
-// the hosts, names or addresses, in the existing directory dir. Without a host
-// it is for 127.0.0.1 and localhost. It is valid for a year.
-//
-// certFile (tls.crt, the leaf and then the CA) and keyFile (tls.key, mode 0600)
-// are what a server takes, caPEM is the caBundle of a webhook's clientConfig.
-func NewServingCertificate(dir string, hosts ...string) (certFile, keyFile string, caPEM []byte, err error) {
+// ServingPEM is a serving certificate and its CA, PEM-encoded.
+type ServingPEM struct {
+	// Cert holds the leaf followed by the CA; Key is the leaf's private key.
+	Cert, Key []byte
+	// CA is the caBundle for a webhook's clientConfig.
+	CA []byte
+}
+
+// NewServingPEM creates a temporary CA and a certificate for the hosts, which
+// are names or addresses. The default hosts are 127.0.0.1 and localhost. The
+// certificate is valid for a year.
+func NewServingPEM(hosts ...string) (*ServingPEM, error) {
 	if len(hosts) == 0 {
 		hosts = []string{"127.0.0.1", "localhost"}
 	}
@@ -34,19 +39,28 @@ func NewServingCertificate(dir string, hosts ...string) (certFile, keyFile strin
 	}
 	certPEM, keyPEM, err := certutil.GenerateSelfSignedCertKey(hosts[0], ips, names)
 	if err != nil {
-		return "", "", nil, fmt.Errorf("making a serving certificate: %w", err)
+		return nil, fmt.Errorf("create a serving certificate: %w", err)
 	}
-	caPEM, err = issuerOf(certPEM)
+	caPEM, err := issuerOf(certPEM)
 	if err != nil {
-		return "", "", nil, fmt.Errorf("making a serving certificate: %w", err)
+		return nil, fmt.Errorf("create a serving certificate: %w", err)
 	}
+	return &ServingPEM{Cert: certPEM, Key: keyPEM, CA: caPEM}, nil
+}
 
-	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	err = errors.Join(os.WriteFile(certFile, certPEM, 0o644), os.WriteFile(keyFile, keyPEM, 0o600))
+// NewServingCertificate writes the certificate and the key of NewServingPEM to
+// tls.crt and tls.key (mode 0600) in the existing directory dir.
+func NewServingCertificate(dir string, hosts ...string) (certFile, keyFile string, caPEM []byte, err error) {
+	serving, err := NewServingPEM(hosts...)
 	if err != nil {
-		return "", "", nil, fmt.Errorf("writing a serving certificate: %w", err)
+		return "", "", nil, err
 	}
-	return certFile, keyFile, caPEM, nil
+	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	err = errors.Join(os.WriteFile(certFile, serving.Cert, 0o644), os.WriteFile(keyFile, serving.Key, 0o600))
+	if err != nil {
+		return "", "", nil, fmt.Errorf("write a serving certificate: %w", err)
+	}
+	return certFile, keyFile, serving.CA, nil
 }
 
 // issuerOf returns the second certificate of a chain: the leaf's issuer.

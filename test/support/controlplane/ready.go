@@ -10,17 +10,15 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-)
 
-// pollInterval is the time between two attempts.
-const pollInterval = 50 * time.Millisecond
+	"github.com/lanyard-dev/lanyard/test/support/process"
+)
 
 // WaitReady returns when a GET of the URL, a health endpoint, returns 200. If
 // ctx ends first, the error contains the last attempt's error.
 func WaitReady(ctx context.Context, url string) error {
-	return poll(ctx, url, func(ctx context.Context) error { return CheckReady(ctx, url) })
+	return process.Poll(ctx, url, func(ctx context.Context) error { return CheckReady(ctx, url) })
 }
 
 // CheckReady is a single attempt of WaitReady. It returns an error if the
@@ -46,30 +44,8 @@ func CheckReady(ctx context.Context, url string) error {
 // waitForNamespace returns when the namespace exists. kube-apiserver serves
 // requests a moment before it has created its own namespaces.
 func waitForNamespace(ctx context.Context, client kubernetes.Interface, name string) error {
-	return poll(ctx, "the namespace "+name, func(ctx context.Context) error {
+	return process.Poll(ctx, "the namespace "+name, func(ctx context.Context) error {
 		_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		return err
 	})
-}
-
-// poll calls try until it returns nil or the context ends.
-func poll(ctx context.Context, what string, try func(context.Context) error) error {
-	var last error
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		if err := try(ctx); err != nil {
-			// The attempt that the context's end cut off says nothing new.
-			if ctx.Err() == nil {
-				last = err
-			}
-			return false, nil
-		}
-		return true, nil
-	})
-	switch {
-	case err == nil:
-		return nil
-	case last == nil:
-		return fmt.Errorf("waiting for %s: %w", what, err)
-	}
-	return fmt.Errorf("waiting for %s: %w (last attempt: %w)", what, err, last)
 }

@@ -13,14 +13,13 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
 // Options configures the process.
@@ -45,12 +44,9 @@ type Process struct {
 	// MetricsURL and HealthURL are the addresses of the metrics and of the
 	// health endpoints.
 	MetricsURL, HealthURL string
-	// LogFile holds the program's log.
-	LogFile string
 
-	cmd  *exec.Cmd
-	done chan struct{}
-	err  error
+	// Process is the running program; its LogFile holds the program's log.
+	*process.Process
 }
 
 // Start runs the webhook and returns when it is ready. The caller must stop it.
@@ -76,22 +72,8 @@ func Launch(ctx context.Context, o Options) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{
-		URL:        "https://127.0.0.1:" + ports[0],
-		CA:         ca,
-		MetricsURL: "http://127.0.0.1:" + ports[1] + "/metrics",
-		HealthURL:  "http://127.0.0.1:" + ports[2],
-		LogFile:    filepath.Join(o.Dir, "lanyard-webhook.log"),
-		done:       make(chan struct{}),
-	}
-	// The process gets a descriptor of its own.
-	log, err := os.OpenFile(p.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("log of the webhook: %w", err)
-	}
-	defer log.Close()
-	// No context: the process ends with Stop, which lets it end well.
-	p.cmd = exec.Command(o.Binary, append([]string{ //nolint:noctx // see above
+	// No context: Stop ends the process, so that it can shut down gracefully.
+	cmd := exec.Command(o.Binary, append([]string{ //nolint:noctx // see above
 		"--kubeconfig", o.Kubeconfig,
 		"--bind-address", "127.0.0.1", "--secure-port", ports[0],
 		"--metrics-bind-address", "127.0.0.1:" + ports[1],
@@ -99,20 +81,20 @@ func Launch(ctx context.Context, o Options) (*Process, error) {
 		"--certificate-source", "files", "--tls-cert-file", cert, "--tls-private-key-file", key,
 		"--shutdown-delay", "0s",
 	}, o.Args...)...)
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	// A terminal's Ctrl-C is for the caller, who then stops the process.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", o.Binary, err)
+	running, err := process.Start(cmd, filepath.Join(o.Dir, "lanyard-webhook.log"))
+	if err != nil {
+		return nil, err
 	}
-	go func() {
-		p.err = p.cmd.Wait()
-		close(p.done)
-	}()
-	return p, nil
+	return &Process{
+		URL:        "https://127.0.0.1:" + ports[0],
+		CA:         ca,
+		MetricsURL: "http://127.0.0.1:" + ports[1] + "/metrics",
+		HealthURL:  "http://127.0.0.1:" + ports[2],
+		Process:    running,
+	}, nil
 }
 
-// waitReady waits for readiness, but not for a process that has ended.
+// waitReady returns when the webhook is ready, or an error if it ends first.
 func (p *Process) waitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -121,45 +103,11 @@ func (p *Process) waitReady(ctx context.Context) error {
 	select {
 	case err := <-ready:
 		if err != nil {
-			return fmt.Errorf("webhook is not ready: %w\n%s", err, p.logTail())
+			return fmt.Errorf("webhook is not ready: %w%s", err, process.Tail(p.LogFile))
 		}
 		return nil
-	case <-p.done:
-		return fmt.Errorf("webhook ended: %w\n%s", p.err, p.logTail())
-	}
-}
-
-// logTail returns the end of the log.
-func (p *Process) logTail() string {
-	text, err := os.ReadFile(p.LogFile)
-	if err != nil {
-		return err.Error()
-	}
-	return string(text[max(0, len(text)-4096):])
-}
-
-// Signal sends a signal to the process.
-func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
-
-// Done returns a channel that is closed when the process has ended.
-func (p *Process) Done() <-chan struct{} { return p.done }
-
-// Stop ends the process with SIGTERM, waits for it, and gives an error if it
-// did not end well.
-func (p *Process) Stop() error {
-	select {
-	case <-p.done:
-		return p.err
-	default:
-	}
-	if err := p.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("stop the webhook: %w", err)
-	}
-	select {
-	case <-p.done:
-		return p.err
-	case <-time.After(time.Minute):
-		return errors.Join(errors.New("webhook did not end within a minute of SIGTERM"), p.cmd.Process.Kill())
+	case <-p.Done():
+		return fmt.Errorf("webhook ended: %w%s", p.Err(), process.Tail(p.LogFile))
 	}
 }
 

@@ -1,9 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command pause holds a pod's namespaces open: it does nothing until it is told
-// to end. It reaps nothing, because the pods that it is for do not share their
-// process namespace.
+// Command pause keeps a pod's namespaces open: it does nothing until it
+// receives SIGINT or SIGTERM. It does not reap processes, because the pods do
+// not share their process namespace.
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, syscall.SIGINT, syscall.SIGTERM)
-	<-told
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM)
+	<-stop
 }

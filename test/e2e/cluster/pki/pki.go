@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki makes the throw-away certificates of a cluster.
+// Package pki creates the temporary certificates of a cluster.
 package pki
 
 import (
@@ -22,46 +22,47 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// lifetime is how long a certificate is valid: longer than a cluster lives.
+// lifetime is the validity of a certificate. It is longer than any cluster
+// runs.
 const lifetime = 30 * 24 * time.Hour
 
-// Pair is a certificate and its private key, both PEM.
+// Pair is a PEM certificate and its PEM private key.
 type Pair struct {
 	CertPEM, KeyPEM []byte
 }
 
-// CA issues certificates. It is safe for use by several goroutines.
+// CA issues certificates. It is safe for concurrent use.
 type CA struct {
-	// Pair is the CA's own.
+	// Pair is the CA's own certificate and key.
 	Pair
 
 	cert *x509.Certificate
 	key  crypto.Signer
 }
 
-// NewCA makes a CA with a new key.
+// NewCA creates a CA with a new key.
 func NewCA(name string) (*CA, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("making a CA: %w", err)
+		return nil, fmt.Errorf("create a CA: %w", err)
 	}
 	cert, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: name}, key)
 	if err != nil {
-		return nil, fmt.Errorf("making a CA: %w", err)
+		return nil, fmt.Errorf("create a CA: %w", err)
 	}
 	certPEM, err := certutil.EncodeCertificates(cert)
 	if err != nil {
-		return nil, fmt.Errorf("making a CA: %w", err)
+		return nil, fmt.Errorf("create a CA: %w", err)
 	}
 	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
-		return nil, fmt.Errorf("making a CA: %w", err)
+		return nil, fmt.Errorf("create a CA: %w", err)
 	}
 	return &CA{Pair: Pair{CertPEM: certPEM, KeyPEM: keyPEM}, cert: cert, key: key}, nil
 }
 
-// Client issues the certificate of a user: Kubernetes reads the common name as
-// the user's name, the organizations as the groups.
+// Client issues a user's certificate. Kubernetes uses the common name as the
+// user name and the organizations as groups.
 func (ca *CA) Client(user string, groups ...string) (Pair, error) {
 	return ca.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
@@ -69,7 +70,7 @@ func (ca *CA) Client(user string, groups ...string) (Pair, error) {
 	})
 }
 
-// Server issues the certificate of a server with the names and addresses.
+// Server issues a server certificate for the names and addresses.
 func (ca *CA) Server(name string, dnsNames []string, ips ...net.IP) (Pair, error) {
 	return ca.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},
@@ -79,11 +80,11 @@ func (ca *CA) Server(name string, dnsNames []string, ips ...net.IP) (Pair, error
 	})
 }
 
-// issue signs the template under a key of its own.
+// issue signs the template for a new key.
 func (ca *CA) issue(template *x509.Certificate) (Pair, error) {
 	pair, err := ca.sign(template)
 	if err != nil {
-		return Pair{}, fmt.Errorf("issuing a certificate to %s: %w", template.Subject.CommonName, err)
+		return Pair{}, fmt.Errorf("issue a certificate to %s: %w", template.Subject.CommonName, err)
 	}
 	return pair, nil
 }
@@ -113,12 +114,12 @@ func (ca *CA) sign(template *x509.Certificate) (Pair, error) {
 	return Pair{CertPEM: certPEM, KeyPEM: keyPEM}, nil
 }
 
-// NewSigningKey makes the key of service account tokens, PEM: an RSA key, as
-// in most clusters, because not every cloud accepts another.
+// NewSigningKey creates the PEM key that signs ServiceAccount tokens. It is an
+// RSA key, as in most clusters, because some clouds accept no other.
 func NewSigningKey() ([]byte, error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
-		return nil, fmt.Errorf("making a signing key: %w", err)
+		return nil, fmt.Errorf("create a signing key: %w", err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: keyutil.RSAPrivateKeyBlockType, Bytes: x509.MarshalPKCS1PrivateKey(key)}), nil
 }

@@ -1,0 +1,75 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestProcess(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		script  string
+		wantErr string
+	}{
+		"a process that ends at SIGTERM is stopped":     {script: `trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done`},
+		"the exit code of a failed process is an error": {script: `echo ready; exit 3`, wantErr: "exit status 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, err := Start(exec.CommandContext(context.Background(), "sh", "-c", test.script), filepath.Join(t.TempDir(), "program.log")) //nolint:usetesting // Stop ends the process
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if err := Poll(ctx, "the output", func(context.Context) error {
+				if Tail(p.LogFile) == "" {
+					return errors.New("no output")
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			err = p.Stop()
+			if got := errorText(err); got != test.wantErr {
+				t.Errorf("got error %q, want %q", got, test.wantErr)
+			}
+			if want := "\nend of program.log:\nready"; !strings.HasPrefix(Tail(p.LogFile), want) {
+				t.Errorf("got log %q, want a log that begins with %q", Tail(p.LogFile), want)
+			}
+		})
+	}
+}
+
+func TestPoll(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	attempts := 0
+	err := Poll(ctx, "the node", func(context.Context) error {
+		if attempts++; attempts == 3 {
+			cancel(errors.New("too late"))
+		}
+		return errors.New("not ready")
+	})
+	if got, want := errorText(err), "wait for the node: too late (last attempt: not ready)"; got != want {
+		t.Errorf("got error %q, want %q", got, want)
+	}
+	if err := Poll(t.Context(), "nothing", func(context.Context) error { return nil }); err != nil {
+		t.Errorf("got error %v, want none", err)
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
