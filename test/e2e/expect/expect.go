@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package expect holds what the SDKs in a pod report against what the clouds
-// themselves know of it.
+// Package expect compares what the SDKs in a pod report with what the cloud
+// emulators have recorded about it.
 package expect
 
 import (
@@ -21,28 +21,28 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
 
-// Patience is how long a program may take until it has reported: SDKs try a
-// refused request again for a while.
+// Patience is the time that a program has to report. SDKs retry a refused
+// request for some time.
 const Patience = 2 * time.Minute
 
-// Outcome is what is wanted of a cloud: the credential of an identity, a refusal
-// with a code of the cloud's, or neither, where an SDK is to find nothing to ask
-// the cloud with.
+// Outcome is the expected result for a cloud: a credential for an identity, a
+// refusal with a code of the cloud, or neither if the SDK must not find any
+// credentials to use.
 type Outcome struct{ identity, code string }
 
-// Granted wants a credential of the identity, as the journal names it.
+// Granted expects a credential for the identity, as named in the journal.
 func Granted(identity string) Outcome { return Outcome{identity: identity} }
 
-// Refused wants a refusal with the cloud's own code.
+// Refused expects a refusal with the cloud's code.
 func Refused(code string) Outcome { return Outcome{code: code} }
 
-// None wants that the SDK found nothing, and that the cloud was not asked.
+// None expects that the SDK found no credentials and did not call the cloud.
 func None() Outcome { return Outcome{} }
 
-// Outcomes are those of several clouds.
+// Outcomes are the expected results by cloud.
 type Outcomes map[string]Outcome
 
-// Clouds lists them in the order of a report.
+// Clouds returns the clouds in the order of a report.
 func (o Outcomes) Clouds() []string {
 	return slices.DeleteFunc(framework.AllClouds(), func(cloud string) bool {
 		_, ok := o[cloud]
@@ -50,23 +50,22 @@ func (o Outcomes) Clouds() []string {
 	})
 }
 
-// Checker checks pods and notes what it found in a table.
+// Checker checks pods and records the results in a table.
 type Checker struct {
 	Cluster *framework.Cluster
 	Clouds  *framework.Clouds
 	Table   framework.Table
 }
 
-// Begin has the table say that the case failed, until Check finds that it did
-// not.
+// Begin marks the case as failed until Check succeeds.
 func (c *Checker) Begin(name, language string, want Outcomes) {
 	for _, cloud := range want.Clouds() {
 		c.Table.Begin(name, language, cloud)
 	}
 }
 
-// Check waits for the reports of a pod's container and holds them against what
-// is wanted. A failure is the spec's.
+// Check waits for the reports of a pod's container and compares them with the
+// expected results. It fails the spec if they differ.
 func (c *Checker) Check(ctx context.Context, name, language string, pod *corev1.Pod, container string, want Outcomes) {
 	GinkgoHelper()
 	results := c.Reports(ctx, pod, container, len(want))
@@ -74,13 +73,13 @@ func (c *Checker) Check(ctx context.Context, name, language string, pod *corev1.
 	Expect(err).NotTo(HaveOccurred())
 	All(want.Clouds(), func(cloud string) {
 		index := slices.IndexFunc(results, func(r framework.Result) bool { return r.Cloud == cloud })
-		Expect(index).To(BeNumerically(">=", 0), "a report of %s", cloud)
+		Expect(index).To(BeNumerically(">=", 0), "a report about %s", cloud)
 		c.CheckResult(name, language, pod, &results[index], want[cloud], entries)
 	})
 }
 
-// All checks each of the things, also after one failed, so that the table tells
-// them apart. The failures, in one, are the spec's.
+// All calls check for every item, even after a failure, so that the table shows
+// the result of each. It fails the spec with all failures together.
 func All[T any](things []T, check func(T)) {
 	GinkgoHelper()
 	var failures error
@@ -90,7 +89,7 @@ func All[T any](things []T, check func(T)) {
 	Expect(failures).NotTo(HaveOccurred())
 }
 
-// Reports waits for the first reports of a pod's container, as many as n.
+// Reports waits for the first n reports of a pod's container.
 func (c *Checker) Reports(ctx context.Context, pod *corev1.Pod, container string, n int) []framework.Result {
 	GinkgoHelper()
 	var results []framework.Result
@@ -104,8 +103,8 @@ func (c *Checker) Reports(ctx context.Context, pod *corev1.Pod, container string
 	return results[:n]
 }
 
-// CheckResult is Check for one report, and what the clouds' journal was when it
-// was made.
+// CheckResult is like Check for one report, with the journal from the time of
+// the report.
 func (c *Checker) CheckResult(name, language string, pod *corev1.Pod, got *framework.Result, want Outcome, entries []journal.Entry) {
 	GinkgoHelper()
 	ofPod := OfPod(entries, pod, got.Cloud)
@@ -115,7 +114,7 @@ func (c *Checker) CheckResult(name, language string, pod *corev1.Pod, got *frame
 	case want.identity != "":
 		Expect(got.Error).To(BeEmpty(), what)
 		Expect(got.Credential).To(HaveLen(64), what)
-		// The cloud handed out this credential, for this pod's own token.
+		// The cloud issued this credential for this pod's token.
 		Expect(ofPod).To(ContainElement(And(
 			HaveField("Credential", got.Credential), HaveField("Status", 200),
 			HaveField("Identity", want.identity), HaveField("Subject", account), HaveField("Pod", pod.Name))), what)
@@ -123,11 +122,12 @@ func (c *Checker) CheckResult(name, language string, pod *corev1.Pod, got *frame
 	case want.code != "":
 		Expect(got.Credential).To(BeEmpty(), what)
 		index := slices.IndexFunc(entries, func(e journal.Entry) bool {
-			// Where the cloud did not look at the token, it does not know whose it is.
+			// A cloud that rejects a request before it checks the token does
+			// not know the pod.
 			return e.Cloud == got.Cloud && e.Code == want.code && (e.PodUID == string(pod.UID) || e.PodUID == "")
 		})
 		Expect(index).To(BeNumerically(">=", 0), "%s: got %v", what, ofPod)
-		// Some SDKs show a cloud's code, some its message.
+		// Some SDKs show the cloud's code, others its message.
 		Expect(got.Error).To(Or(ContainSubstring(want.code), ContainSubstring(entries[index].Message)), what)
 		c.Table.Refused(name, language, got.Cloud, want.code)
 	default:
@@ -138,16 +138,16 @@ func (c *Checker) CheckResult(name, language string, pod *corev1.Pod, got *frame
 	}
 }
 
-// OfPod gives what a cloud decided of a pod, in the order of time.
+// OfPod returns a cloud's decisions about a pod, in order of time.
 func OfPod(entries []journal.Entry, pod *corev1.Pod, cloud string) []journal.Entry {
 	return slices.DeleteFunc(slices.Clone(entries), func(e journal.Entry) bool {
 		return e.Cloud != cloud || e.PodUID != string(pod.UID)
 	})
 }
 
-// Untouched holds a pod as it was created against what was asked for: it has
-// nothing more than what Kubernetes itself adds. want is as the API server has
-// it, with its defaults.
+// Untouched checks that a created pod has only the additions that Kubernetes
+// itself makes. want is the pod spec as the API server stores it, with its
+// defaults.
 func Untouched(want *corev1.PodSpec, pod *corev1.Pod) {
 	GinkgoHelper()
 	for key := range pod.Annotations {
@@ -164,6 +164,6 @@ func Untouched(want *corev1.PodSpec, pod *corev1.Pod) {
 	}
 }
 
-// ofKubernetes says whether the volume is the one that the ServiceAccount plugin
-// adds.
+// ofKubernetes reports whether the volume is the one that the ServiceAccount
+// admission plugin adds.
 func ofKubernetes(volume string) bool { return strings.HasPrefix(volume, "kube-api-access-") }

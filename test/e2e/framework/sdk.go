@@ -20,42 +20,42 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 )
 
-// Languages of the SDK programs.
+// The languages of the SDK programs.
 const (
 	Go     = "Go"
 	Node   = "Node.js"
 	Python = "Python"
 )
 
-// Languages lists them in the order of a report.
+// Languages returns all languages in the order of a report.
 func Languages() []string { return []string{Go, Node, Python} }
 
-// Clouds' names, as the SDK programs and the journal have them.
+// The names of the clouds in the journal and in the SDK programs' output.
 const (
 	AWS   = journal.AWS
 	Azure = journal.Azure
 	GCP   = journal.GCP
 )
 
-// AllClouds lists them in the order of a report.
+// AllClouds returns all clouds in the order of a report.
 func AllClouds() []string { return []string{AWS, Azure, GCP} }
 
-// SDKContainer is the name of an SDK program's container.
+// SDKContainer is the name of the container with an SDK program.
 const SDKContainer = "credentials"
 
-// Result is what an SDK program reports of one cloud.
+// Result is the report of an SDK program about one cloud.
 type Result struct {
 	Cloud string
-	// Credential is the SHA-256 of what the cloud handed out, in hexadecimal.
+	// Credential is the SHA-256 of the credential, in hexadecimal.
 	Credential string
 	Expires    time.Time
-	// Error is the SDK's own.
+	// Error is the SDK's error.
 	Error string
-	// Target and Method are the log forwarder's.
+	// Target and Method are set by the log forwarder only.
 	Target, Method string
 }
 
-// sdkImage is the language's image.
+// sdkImage returns the image of a language.
 func sdkImage(language string) string {
 	switch language {
 	case Node:
@@ -67,9 +67,9 @@ func sdkImage(language string) string {
 	}
 }
 
-// SDK gives a container that gets a credential from each of the clouds, by the
-// default chain of the language's SDKs alone. Pod Security's level restricted
-// lets it through.
+// SDK returns a container that gets a credential from each of the clouds with
+// the default credential chain of the language's SDKs. It meets the Pod
+// Security level restricted.
 func SDK(language string, args ...string) corev1.Container {
 	return corev1.Container{
 		Name: SDKContainer, Image: sdkImage(language), ImagePullPolicy: corev1.PullNever, Args: args,
@@ -81,8 +81,8 @@ func SDK(language string, args ...string) corev1.Container {
 	}
 }
 
-// SDKPod gives a pod of one such container, which runs once. Its name begins
-// with the account's.
+// SDKPod returns a pod with one such container, which runs once. The pod's name
+// begins with the ServiceAccount's name.
 func SDKPod(account, language string, args ...string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: account + "-"},
@@ -94,19 +94,19 @@ func SDKPod(account, language string, args ...string) *corev1.Pod {
 	}
 }
 
-// Results gives what the SDK program in a pod's container reported so far.
+// Results returns everything that the SDK program has reported so far.
 func (c *Cluster) Results(ctx context.Context, pod *corev1.Pod, container string) ([]Result, error) {
 	return readLines[Result](ctx, c, pod, container)
 }
 
-// DebugOptions is the file for kubectl debug --custom: what an ephemeral
-// container needs to be redirected like the pod's other containers.
+// DebugOptions returns the file for kubectl debug --custom that redirects an
+// ephemeral container like the pod's other containers.
 func (c *Clouds) DebugOptions() ([]byte, error) {
 	return json.Marshal(corev1.Container{Env: redirectEnv(), VolumeMounts: []corev1.VolumeMount{redirectMount()}})
 }
 
-// WaitContainer waits until the pod's container has come as far as done says.
-// It gives the pod as it is then.
+// WaitContainer waits until done reports true for the state of a container, and
+// returns the pod.
 func (c *Cluster) WaitContainer(ctx context.Context, pod *corev1.Pod, container string, timeout time.Duration, done func(*corev1.ContainerState) bool) (*corev1.Pod, error) {
 	var last *corev1.Pod
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
@@ -121,20 +121,21 @@ func (c *Cluster) WaitContainer(ctx context.Context, pod *corev1.Pod, container 
 		return done(state), nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("container %s of pod %s/%s: got %s, waited for another state: %w", container, pod.Namespace, pod.Name, describe(last, container), err)
+		return nil, fmt.Errorf("container %s of pod %s/%s: got %s, want another state: %w", container, pod.Namespace, pod.Name, describe(last, container), err)
 	}
 	return last, nil
 }
 
-// Terminated is for WaitContainer.
+// Terminated reports whether the container has ended, for WaitContainer.
 func Terminated(state *corev1.ContainerState) bool { return state.Terminated != nil }
 
-// Started is for WaitContainer: it runs, or has run.
+// Started reports whether the container is running or has ended, for
+// WaitContainer.
 func Started(state *corev1.ContainerState) bool {
 	return state.Running != nil || state.Terminated != nil
 }
 
-// containerState finds a container of any kind.
+// containerState returns the state of a container of any kind.
 func containerState(pod *corev1.Pod, name string) *corev1.ContainerState {
 	for _, statuses := range [][]corev1.ContainerStatus{
 		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses,
@@ -148,7 +149,7 @@ func containerState(pod *corev1.Pod, name string) *corev1.ContainerState {
 	return &corev1.ContainerState{}
 }
 
-// describe says how far a container has come.
+// describe formats the state of a container.
 func describe(pod *corev1.Pod, name string) string {
 	if pod == nil {
 		return "no pod"
@@ -165,8 +166,9 @@ func describe(pod *corev1.Pod, name string) string {
 	}
 }
 
-// CreateNamespace creates a namespace in which Pod Security's level restricted
-// is enforced. It waits for one of the same name to be gone that was deleted.
+// CreateNamespace creates a namespace that enforces the Pod Security level
+// restricted. If a namespace of that name is being deleted, it waits for that
+// to finish.
 func (c *Cluster) CreateNamespace(ctx context.Context, name string, labels map[string]string) error {
 	all := map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
 	maps.Copy(all, labels)
@@ -177,7 +179,7 @@ func (c *Cluster) CreateNamespace(ctx context.Context, name string, labels map[s
 	})
 }
 
-// retryWhileDeleted creates a namespace, again and again for as long as one of
+// retryWhileDeleted retries the creation of a namespace while another one of
 // that name is being deleted.
 func (c *Cluster) retryWhileDeleted(ctx context.Context, name string, create func() error) error {
 	var last error
@@ -200,8 +202,8 @@ func (c *Cluster) retryWhileDeleted(ctx context.Context, name string, create fun
 	return err
 }
 
-// SetUp creates a namespace with the accounts of a list in YAML, whose pods may
-// be redirected to the clouds.
+// SetUp creates a namespace with the ServiceAccounts of a YAML list, and with
+// the emulators' CA for redirected pods.
 func (c *Cluster) SetUp(ctx context.Context, clouds *Clouds, namespace string, labels map[string]string, accounts []byte) error {
 	if err := c.CreateNamespace(ctx, namespace, labels); err != nil {
 		return err
@@ -211,25 +213,25 @@ func (c *Cluster) SetUp(ctx context.Context, clouds *Clouds, namespace string, l
 	}
 	var list corev1.ServiceAccountList
 	if err := yaml.UnmarshalStrict(accounts, &list); err != nil {
-		return fmt.Errorf("accounts: %w", err)
+		return fmt.Errorf("decode the ServiceAccounts: %w", err)
 	}
 	for i := range list.Items {
 		if err := createAccount(ctx, c.CoreV1().ServiceAccounts(namespace), &list.Items[i]); err != nil {
-			return fmt.Errorf("account %s/%s: %w", namespace, list.Items[i].Name, err)
+			return fmt.Errorf("create the ServiceAccount %s/%s: %w", namespace, list.Items[i].Name, err)
 		}
 	}
 	return nil
 }
 
-// DeleteNamespace has a namespace deleted, with all that is in it. That goes on
-// when it returns.
+// DeleteNamespace deletes a namespace with its contents. It does not wait until
+// the deletion has finished.
 func (c *Cluster) DeleteNamespace(ctx context.Context, name string) error {
 	return c.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
 }
 
-// WaitInjected waits until a new pod of the account gets its identity: just
-// after an install, the apiserver and the Service need a moment to know of the
-// webhook.
+// WaitInjected waits until a new pod of the ServiceAccount is injected. After
+// an install, it takes a moment until the API server calls the webhook through
+// the Service.
 func (c *Cluster) WaitInjected(ctx context.Context, namespace, account string) error {
 	probe := SDKPod(account, Go, AWS)
 	var last error
@@ -239,7 +241,7 @@ func (c *Cluster) WaitInjected(ctx context.Context, namespace, account string) e
 		return last == nil && HasIdentity(pod), nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for a pod of account %s/%s to get its identity: %w", namespace, account, errors.Join(err, last))
+		return fmt.Errorf("wait for a pod of the ServiceAccount %s/%s to be injected: %w", namespace, account, errors.Join(err, last))
 	}
 	return nil
 }

@@ -21,23 +21,23 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// Counts is what became of the pods that a Stream created.
+// Counts holds the results of the pods that a Stream created.
 type Counts struct {
-	// Created is how many there were of each kind: of the account with an
-	// identity, and of the one without.
+	// Identity is for pods whose ServiceAccount has an identity, NoIdentity for
+	// all others.
 	Identity, NoIdentity Outcome
-	// Seconds is how long it took.
+	// Seconds is the duration.
 	Seconds float64
 }
 
-// Outcome is what became of one kind of pod.
+// Outcome holds the results for one kind of pod.
 type Outcome struct {
-	Created int // with what belongs to them
-	Bare    int // created, but without their identity
+	Created int // created as expected
+	Bare    int // created without the requested credentials
 	Failed  map[string]int
 }
 
-// Failures is how many were not created.
+// Failures returns the number of pods that were not created.
 func (o *Outcome) Failures() int {
 	n := 0
 	for _, count := range o.Failed {
@@ -46,24 +46,24 @@ func (o *Outcome) Failures() int {
 	return n
 }
 
-// String is for a report.
+// String formats the outcome for a report.
 func (o *Outcome) String() string {
-	lines := []string{fmt.Sprintf("%d created, %d bare, %d failed", o.Created, o.Bare, o.Failures())}
+	lines := []string{fmt.Sprintf("%d created, %d without credentials, %d failed", o.Created, o.Bare, o.Failures())}
 	for _, message := range slices.Sorted(maps.Keys(o.Failed)) {
 		lines = append(lines, fmt.Sprintf("%d × %s", o.Failed[message], message))
 	}
 	return strings.Join(lines, "\n  ")
 }
 
-// Rate is how many pods were tried in a second.
+// Rate returns the number of requests per second.
 func (c *Counts) Rate() float64 {
 	tried := c.Identity.Created + c.Identity.Bare + c.Identity.Failures() + c.NoIdentity.Created + c.NoIdentity.Bare + c.NoIdentity.Failures()
 	return float64(tried) / c.Seconds
 }
 
-// Stream creates pods in dry runs, one after the other at an even pace, by turns
-// for an account with an identity and for one without. A pod that fails is not
-// tried again.
+// Stream creates pods in dry runs at a constant rate, alternating between a
+// ServiceAccount with an identity and one without. It does not retry failed
+// pods.
 type Stream struct {
 	client    kubernetes.Interface
 	namespace string
@@ -75,14 +75,14 @@ type Stream struct {
 	since  time.Time
 }
 
-// The accounts of a stream's namespace.
+// The ServiceAccounts in a stream's namespace.
 const (
 	accountWithIdentity = "with-identity"
 	accountWithout      = "without-identity"
 )
 
-// StartStream makes the accounts in the namespace and begins: perSecond pods a
-// second, until Stop is called.
+// StartStream creates the ServiceAccounts in the namespace and starts to create
+// perSecond pods per second, until Stop is called.
 func StartStream(ctx context.Context, client kubernetes.Interface, namespace string, perSecond int) (*Stream, error) {
 	for name, annotations := range map[string]map[string]string{
 		accountWithIdentity: {"lanyard.dev/aws-role-arn": "arn:aws:iam::111122223333:role/stream", "lanyard.dev/audience": "stream"},
@@ -90,7 +90,7 @@ func StartStream(ctx context.Context, client kubernetes.Interface, namespace str
 	} {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}
 		if err := createAccount(ctx, client.CoreV1().ServiceAccounts(namespace), account); err != nil {
-			return nil, fmt.Errorf("stream: %w", err)
+			return nil, fmt.Errorf("start the stream: %w", err)
 		}
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -100,8 +100,8 @@ func StartStream(ctx context.Context, client kubernetes.Interface, namespace str
 	return s, nil
 }
 
-// createAccount creates the account, again and again while the guard refuses
-// it: just after an install, the Service does not lead to the replicas yet.
+// createAccount creates the ServiceAccount and retries while it is denied:
+// after an install, the Service needs a moment to reach the replicas.
 func createAccount(ctx context.Context, client typedcorev1.ServiceAccountInterface, account *corev1.ServiceAccount) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
@@ -120,7 +120,7 @@ func (s *Stream) run(ctx context.Context, every time.Duration) {
 			return
 		case <-ticker.C:
 		}
-		// A slow one holds up no other.
+		// A slow request must not delay the next one.
 		s.creators.Go(func() { s.create(ctx, i) })
 	}
 }
@@ -146,7 +146,7 @@ func (s *Stream) create(ctx context.Context, i int) {
 	}
 	switch {
 	case err != nil:
-		// The pod's own name is in some messages.
+		// Some messages contain the pod's own name.
 		outcome.Failed[strings.ReplaceAll(err.Error(), pod.Name, "stream-N")]++
 	case account == accountWithIdentity && !HasIdentity(got):
 		outcome.Bare++
@@ -155,7 +155,7 @@ func (s *Stream) create(ctx context.Context, i int) {
 	}
 }
 
-// HasIdentity says whether each container of a pod has the token volume.
+// HasIdentity reports whether every container of a pod mounts the token volume.
 func HasIdentity(pod *corev1.Pod) bool {
 	volume := ""
 	for _, v := range pod.Spec.Volumes {
@@ -174,8 +174,7 @@ func HasIdentity(pod *corev1.Pod) bool {
 	return pod.Annotations["lanyard.dev/injected"] != ""
 }
 
-// Counts gives what became of the pods since it was called last, and begins
-// anew.
+// Counts returns the results since the last call and resets them.
 func (s *Stream) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +189,7 @@ func (s *Stream) reset() {
 	s.since = time.Now()
 }
 
-// Stop ends the stream. What it still waits for is not counted.
+// Stop ends the stream. Requests in flight are not counted.
 func (s *Stream) Stop() {
 	s.cancel()
 	s.creators.Wait()

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Table is what a suite ends with: case by language by cloud.
+// Table is the final report of a suite: case by language by cloud.
 type Table struct {
 	cases []string
 	cells map[cell]string
@@ -17,19 +17,18 @@ type Table struct {
 
 type cell struct{ name, language, cloud string }
 
-// Begin notes that a case has something to say about the language and the cloud.
-// Until it does, it failed.
+// Begin marks a cell as failed until the case reports a result.
 func (t *Table) Begin(name, language, cloud string) { t.set(name, language, cloud, "**FAILED**") }
 
-// Granted notes a credential.
+// Granted records a credential.
 func (t *Table) Granted(name, language, cloud string) { t.set(name, language, cloud, "yes") }
 
-// Refused notes with what code the cloud refused.
+// Refused records the code with which the cloud refused.
 func (t *Table) Refused(name, language, cloud, code string) {
 	t.set(name, language, cloud, "refused: "+code)
 }
 
-// None notes that the SDK found nothing to ask the cloud with.
+// None records that the SDK found no credentials to use.
 func (t *Table) None(name, language, cloud string) { t.set(name, language, cloud, "none") }
 
 func (t *Table) set(name, language, cloud, text string) {
@@ -42,10 +41,11 @@ func (t *Table) set(name, language, cloud, text string) {
 	t.cells[cell{name, language, cloud}] = text
 }
 
-// titles are the clouds' names as people write them.
+// titles are the display names of the clouds.
 var titles = map[string]string{AWS: "AWS", Azure: "Azure", GCP: "GCP"}
 
-// String gives it in Markdown, the cases in the order in which they began.
+// String formats the table as Markdown, with the cases in the order in which
+// they began.
 func (t *Table) String() string {
 	var out strings.Builder
 	out.WriteString("| case |")

@@ -16,13 +16,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// user is the user and group that the image's process runs as: the one of the
-// Dockerfile.
+// user is the user and group of the image's process. The Dockerfile uses the
+// same.
 const user = "65532:65532"
 
-// fromBinary returns an image with the one file /NAME, NAME being the base name
-// of the static binary at path, which is its entrypoint. It is what the
-// Dockerfile's final stage makes of lanyard-webhook.
+// fromBinary returns an image with a static binary as its only file and
+// entrypoint, as the final stage of the Dockerfile does for lanyard-webhook.
 func fromBinary(path string) (v1.Image, error) {
 	file := filepath.Base(path)
 	layer, err := fileLayer(path, file)
@@ -32,7 +31,7 @@ func fromBinary(path string) (v1.Image, error) {
 	return fromLayers([]string{"/" + file}, layer)
 }
 
-// fromTrees returns an image with a layer for each directory.
+// fromTrees returns an image with one layer for each directory.
 func fromTrees(entrypoint []string, dirs ...string) (v1.Image, error) {
 	layers := make([]v1.Layer, 0, len(dirs))
 	for _, dir := range dirs {
@@ -45,7 +44,7 @@ func fromTrees(entrypoint []string, dirs ...string) (v1.Image, error) {
 	return fromLayers(entrypoint, layers...)
 }
 
-// fromLayers returns an image for the platform that this runs on.
+// fromLayers returns an image for the host's architecture.
 func fromLayers(entrypoint []string, layers ...v1.Layer) (v1.Image, error) {
 	img, err := mutate.AppendLayers(empty.Image, layers...)
 	if err != nil {
@@ -61,8 +60,8 @@ func fromLayers(entrypoint []string, layers ...v1.Layer) (v1.Image, error) {
 	return mutate.ConfigFile(img, config)
 }
 
-// writeArchive writes the image under the tag to path, in the format of docker
-// save. What is there is replaced as a whole or not at all.
+// writeArchive writes the image with the tag to path, in the format of docker
+// save. It replaces an existing file atomically.
 func writeArchive(path, tag string, img v1.Image) error {
 	ref, err := name.NewTag(tag)
 	if err != nil {

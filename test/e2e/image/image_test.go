@@ -24,9 +24,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// TestImageIsTheDockerfiles holds the image to the Dockerfile's final stage,
-// which is what users run.
-func TestImageIsTheDockerfiles(t *testing.T) {
+// TestImageEqualsDockerfile compares the image with the final stage of the
+// Dockerfile, which users run.
+func TestImageEqualsDockerfile(t *testing.T) {
 	t.Parallel()
 	img, err := fromBinary(binary(t))
 	if err != nil {
@@ -43,9 +43,9 @@ func TestImageIsTheDockerfiles(t *testing.T) {
 		switch instruction {
 		case "FROM":
 			if arguments != "scratch" {
-				t.Errorf("got the base image %s, want scratch", arguments)
+				t.Errorf("got base image %s, want scratch", arguments)
 			}
-		case "LABEL", "EXPOSE": // They say something to people and change nothing.
+		case "LABEL", "EXPOSE": // They are only metadata.
 		case "USER":
 			wantConfig.User = arguments
 		case "ENTRYPOINT":
@@ -56,7 +56,7 @@ func TestImageIsTheDockerfiles(t *testing.T) {
 			fields := strings.Fields(arguments)
 			wantFiles[fields[len(fields)-1]] = file{Mode: 0o755, Content: "program"}
 		default:
-			t.Errorf("got the instruction %q in the Dockerfile, which the image does not follow", line)
+			t.Errorf("got the instruction %q in the Dockerfile, which this test does not know", line)
 		}
 	}
 	if diff := cmp.Diff(wantConfig, config.Config); diff != "" {
@@ -73,9 +73,9 @@ func TestImageIsTheDockerfiles(t *testing.T) {
 func TestWriteArchive(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ tag, want, wantErr string }{
-		"a name without a registry stays as it is":  {tag: "lanyard-webhook:e2e", want: "lanyard-webhook:e2e"},
-		"a name with a registry stays as it is":     {tag: "registry.test/lanyard:1", want: "registry.test/lanyard:1"},
-		"a name that no image can have is an error": {tag: "Lanyard Webhook", wantErr: "want one like lanyard-webhook:e2e"},
+		"a name without a registry is not changed": {tag: "lanyard-webhook:e2e", want: "lanyard-webhook:e2e"},
+		"a name with a registry is not changed":    {tag: "registry.test/lanyard:1", want: "registry.test/lanyard:1"},
+		"an invalid name is an error":              {tag: "Lanyard Webhook", wantErr: "want one like lanyard-webhook:e2e"},
 	}
 	img, err := fromBinary(binary(t))
 	if err != nil {
@@ -109,14 +109,14 @@ func TestWriteArchive(t *testing.T) {
 	}
 }
 
-func TestAnImageNeedsABinary(t *testing.T) {
+func TestImageOfMissingBinary(t *testing.T) {
 	t.Parallel()
 	if _, err := fromBinary(filepath.Join(t.TempDir(), "nothing")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("got error %v, want one of a file that does not exist", err)
+		t.Errorf("got error %v, want one about a missing file", err)
 	}
 }
 
-func TestAnImageOfDirectories(t *testing.T) {
+func TestImageOfDirectories(t *testing.T) {
 	t.Parallel()
 	img, err := fromTrees([]string{"/usr/bin/program", "/app/script"}, tree(t, 0o700), t.TempDir())
 	if err != nil {
@@ -147,9 +147,9 @@ func TestAnImageOfDirectories(t *testing.T) {
 	}
 }
 
-// TestTheSameFilesMakeTheSameArchive writes the files twice, by users with
-// different masks, and so at different times.
-func TestTheSameFilesMakeTheSameArchive(t *testing.T) {
+// TestArchiveIsReproducible writes the files twice, with different
+// umasks and at different times.
+func TestArchiveIsReproducible(t *testing.T) {
 	t.Parallel()
 	var archives [][]byte
 	for _, mask := range []fs.FileMode{0o700, 0o755} {
@@ -164,11 +164,11 @@ func TestTheSameFilesMakeTheSameArchive(t *testing.T) {
 		archives = append(archives, archive)
 	}
 	if !bytes.Equal(archives[0], archives[1]) {
-		t.Error("got two archives of the same files, want one")
+		t.Error("got different archives for the same files")
 	}
 }
 
-func TestAnImageHasFilesAlone(t *testing.T) {
+func TestImageWithPipe(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
@@ -191,14 +191,14 @@ func TestParseOptions(t *testing.T) {
 			args: []string{"--tag", "a:e2e", "--output", "a.tar", "bin/a"},
 			want: options{Tag: "a:e2e", Output: "a.tar", Paths: []string{"bin/a"}},
 		},
-		"directories with a command of two words": {
+		"directories with an entrypoint of two words": {
 			args: []string{"--tag", "a:e2e", "--output", "a.tar", "--entrypoint", "/node", "--entrypoint", "/a.mjs", "base", "app"},
 			want: options{Tag: "a:e2e", Output: "a.tar", Entrypoint: []string{"/node", "/a.mjs"}, Paths: []string{"base", "app"}},
 		},
-		"a name is needed":                     {args: []string{"--output", "a.tar", "bin/a"}, wantErr: "want both"},
-		"an archive is needed":                 {args: []string{"--tag", "a:e2e", "bin/a"}, wantErr: "want both"},
-		"a path is needed":                     {args: []string{"--tag", "a:e2e", "--output", "a.tar"}, wantErr: "got no path"},
-		"one binary makes an image, never two": {args: []string{"--tag", "a:e2e", "--output", "a.tar", "bin/a", "bin/b"}, wantErr: "want one binary"},
+		"a tag is required":         {args: []string{"--output", "a.tar", "bin/a"}, wantErr: "want both"},
+		"an archive is required":    {args: []string{"--tag", "a:e2e", "bin/a"}, wantErr: "want both"},
+		"a path is required":        {args: []string{"--tag", "a:e2e", "--output", "a.tar"}, wantErr: "no path given"},
+		"two binaries are an error": {args: []string{"--tag", "a:e2e", "--output", "a.tar", "bin/a", "bin/b"}, wantErr: "want one binary"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -220,8 +220,8 @@ func TestParseOptions(t *testing.T) {
 	}
 }
 
-// tree writes a directory with a little of everything, the permissions cut to
-// the mask.
+// tree writes a directory with all kinds of entries, with permissions reduced
+// by the mask.
 func tree(t *testing.T, mask fs.FileMode) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -236,7 +236,7 @@ func tree(t *testing.T, mask fs.FileMode) string {
 			t.Fatal(err)
 		}
 	}
-	// After writing, which takes that bit away.
+	// Set the mode after writing, because writing clears this bit.
 	if err := os.Chmod(program, fs.ModeSetuid|(0o777&mask)); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func tree(t *testing.T, mask fs.FileMode) string {
 	return dir
 }
 
-// binary writes what stands for the program.
+// binary writes a file that stands in for the program.
 func binary(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "lanyard-webhook")
@@ -261,7 +261,7 @@ func binary(t *testing.T) string {
 	return path
 }
 
-// finalStage returns the instructions from the last FROM on, each in one line.
+// finalStage returns the instructions from the last FROM on, one per line.
 func finalStage(t *testing.T, dockerfile string) []string {
 	t.Helper()
 	text, err := os.ReadFile(dockerfile)
@@ -281,15 +281,15 @@ func finalStage(t *testing.T, dockerfile string) []string {
 	return stage
 }
 
-// file is a file of an image.
+// file is a file in an image.
 type file struct {
 	Mode    int64
 	Content string
-	// Target is a symbolic link's.
+	// Target is the target of a symbolic link.
 	Target string
 }
 
-// files returns the files of an image by path.
+// files returns the files in an image by path.
 func files(t *testing.T, img v1.Image) map[string]file {
 	t.Helper()
 	content := mutate.Extract(img)

@@ -16,15 +16,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// The permissions that files have in an image: like git, a layer knows only
-// whether a file may be executed. The umask of who builds is not in there, and
-// no setuid bit.
+// The permissions of files in an image. As in git, only the executable bit of a
+// file counts; the umask of the build and setuid bits do not.
 const (
 	modeFile       = 0o644
 	modeExecutable = 0o755
 )
 
-// fileLayer returns a layer that holds the file at path, executable, as name.
+// fileLayer returns a layer with the file at path as the executable name.
 func fileLayer(path, name string) (v1.Layer, error) {
 	var content bytes.Buffer
 	archive := tar.NewWriter(&content)
@@ -34,12 +33,12 @@ func fileLayer(path, name string) (v1.Layer, error) {
 	return finish(archive, &content)
 }
 
-// treeLayer returns a layer that holds what is in the directory, its symbolic
-// links as they are. A file that is none of those is an error.
+// treeLayer returns a layer with the files, directories and symbolic links in
+// the directory. Other kinds of files are an error.
 func treeLayer(dir string) (v1.Layer, error) {
 	var content bytes.Buffer
 	archive := tar.NewWriter(&content)
-	// WalkDir goes by name, so the order is always the same.
+	// WalkDir walks in the order of names, so the order is always the same.
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || path == dir {
 			return err
@@ -56,7 +55,7 @@ func treeLayer(dir string) (v1.Layer, error) {
 	return finish(archive, &content)
 }
 
-// addEntry adds what a walk found, without what is below it.
+// addEntry adds one directory entry without its children.
 func addEntry(archive *tar.Writer, path, name string, entry fs.DirEntry) error {
 	switch entry.Type() {
 	case fs.ModeDir:
@@ -77,7 +76,7 @@ func addEntry(archive *tar.Writer, path, name string, entry fs.DirEntry) error {
 		}
 		return addFile(archive, path, name, modeFile)
 	default:
-		return fmt.Errorf("got %s of the type %v, want files, directories and symbolic links", path, entry.Type())
+		return fmt.Errorf("unsupported type %[2]v of %[1]s, want files, directories and symbolic links", path, entry.Type())
 	}
 }
 
@@ -95,8 +94,8 @@ func addFile(archive *tar.Writer, path, name string, mode int64) error {
 	return err
 }
 
-// finish makes the layer. It is not compressed: the archive goes no further
-// than the machine's own disk.
+// finish returns the layer. It is not compressed, because the archive never
+// leaves the host.
 func finish(archive *tar.Writer, content *bytes.Buffer) (v1.Layer, error) {
 	if err := archive.Close(); err != nil {
 		return nil, err

@@ -1,21 +1,20 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command image makes a container image without a container engine and without
-// a registry:
+// Command image writes a container image without a container engine or
+// registry:
 //
 //	image --tag NAME:TAG --output ARCHIVE BINARY
 //	image --tag NAME:TAG --output ARCHIVE --entrypoint ARG... DIR...
 //
-// The first form wraps a static binary, as the Dockerfile's final stage does.
-// The second makes a layer of what is in each DIR, in their order; --entrypoint
-// is given once for each word of the command.
+// The first form packs a static binary, as the final stage of the Dockerfile
+// does. The second form creates one layer for each DIR, in the given order;
+// repeat --entrypoint for each word of the command.
 //
-// The archive is in the format of docker save, which docker, podman, kind and
-// containerd read. Its bytes depend on the files' names and content, and on
-// whether each may be executed, on nothing else: two runs write the same. The
-// image is for this machine's architecture, and its process is user and group
-// 65532.
+// The archive has the format of docker save, which docker, podman, kind and
+// containerd can read. It is reproducible: its bytes depend only on the names
+// and contents of the files and on their executable bits. The image is for the
+// host's architecture, and its process runs as user and group 65532.
 package main
 
 import (
@@ -28,11 +27,11 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// options is what the command line says.
+// options holds the command line.
 type options struct {
 	Tag, Output string
 	Entrypoint  []string
-	// Paths is one binary, or the directories where there is an entrypoint.
+	// Paths is one binary, or the directories if there is an entrypoint.
 	Paths []string
 }
 
@@ -50,8 +49,8 @@ func main() {
 	}
 }
 
-// parseOptions reads a command line without the program's name. The usage goes
-// to out.
+// parseOptions parses the arguments after the program's name. It writes the
+// usage to out.
 func parseOptions(args []string, out io.Writer) (options, error) {
 	var opts options
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
@@ -60,9 +59,9 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 		_, _ = fmt.Fprintln(out, "usage: image --tag NAME:TAG --output ARCHIVE [--entrypoint ARG]... BINARY | DIR...")
 		flags.PrintDefaults()
 	}
-	flags.StringVar(&opts.Tag, "tag", "", "the image's `name`, as in lanyard-webhook:e2e")
-	flags.StringVar(&opts.Output, "output", "", "the `file` to write")
-	flags.Func("entrypoint", "a `word` of the command in the directories; may be given several times", func(word string) error {
+	flags.StringVar(&opts.Tag, "tag", "", "image `name`, such as lanyard-webhook:e2e")
+	flags.StringVar(&opts.Output, "output", "", "output `file`")
+	flags.Func("entrypoint", "`word` of the command to run; can be repeated", func(word string) error {
 		opts.Entrypoint = append(opts.Entrypoint, word)
 		return nil
 	})
@@ -72,16 +71,16 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	opts.Paths = flags.Args()
 	switch {
 	case opts.Tag == "" || opts.Output == "":
-		return options{}, errors.New("got no --tag or no --output, want both")
+		return options{}, errors.New("--tag or --output is missing, want both")
 	case len(opts.Paths) == 0:
-		return options{}, errors.New("got no path, want a binary or directories")
+		return options{}, errors.New("no path given, want a binary or directories")
 	case len(opts.Entrypoint) == 0 && len(opts.Paths) > 1:
 		return options{}, fmt.Errorf("got %d paths without an --entrypoint, want one binary", len(opts.Paths))
 	}
 	return opts, nil
 }
 
-// run makes the image.
+// run writes the image.
 func run(opts options) error {
 	var img v1.Image
 	var err error
@@ -91,10 +90,10 @@ func run(opts options) error {
 		img, err = fromTrees(opts.Entrypoint, opts.Paths...)
 	}
 	if err != nil {
-		return fmt.Errorf("making the image %s: %w", opts.Tag, err)
+		return fmt.Errorf("create the image %s: %w", opts.Tag, err)
 	}
 	if err := writeArchive(opts.Output, opts.Tag, img); err != nil {
-		return fmt.Errorf("writing the image %s: %w", opts.Tag, err)
+		return fmt.Errorf("write the image %s: %w", opts.Tag, err)
 	}
 	return nil
 }
