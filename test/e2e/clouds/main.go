@@ -1,12 +1,12 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command clouds is AWS STS, Microsoft Entra ID and Google's STS and IAM
-// credentials in one program, as far as a Kubernetes token is exchanged for a
-// credential of theirs. It verifies the token against the cluster's OIDC
-// discovery and keys, holds it against a trust file in the clouds' own forms,
-// and answers as the real services do. Each decision is a JSON line on standard
-// output. It needs no right in the cluster but what every service account has.
+// Command clouds emulates AWS STS, Microsoft Entra ID, and Google's STS and IAM
+// Service Account Credentials in one program, for the exchange of Kubernetes
+// tokens. It verifies each token against the cluster's OIDC discovery and keys,
+// compares it with a trust file in the clouds' own formats, and responds as the
+// real services do. It writes each decision as a JSON line to standard output.
+// In the cluster it needs only the rights that every ServiceAccount has.
 package main
 
 import (
@@ -34,8 +34,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
 )
 
-// timeout bounds a request, and the requests that go on when the program is
-// told to end.
+// timeout limits a request, and the time for open requests during shutdown.
 const timeout = 30 * time.Second
 
 func main() {
@@ -47,7 +46,7 @@ func main() {
 	}
 }
 
-// options is what the command line says.
+// options holds the command line.
 type options struct {
 	trust, certificate, key   string
 	bindAddress, probeAddress string
@@ -58,24 +57,23 @@ func parse(args []string, usage io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("clouds", flag.ContinueOnError)
 	flags.SetOutput(usage)
-	flags.StringVar(&o.trust, "trust", "", "The `file` that says whom the clouds trust. Required.")
-	flags.StringVar(&o.certificate, "tls-cert-file", "", "The `file` with the certificate of all the clouds' names. Required.")
-	flags.StringVar(&o.key, "tls-private-key-file", "", "The `file` with the certificate's key. Required.")
-	flags.StringVar(&o.bindAddress, "bind-address", ":8443", "The `address` of the clouds, with HTTPS.")
-	flags.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "The `address` of /readyz, with HTTP.")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "The `file` with how to reach the cluster. Empty means from inside of it.")
+	flags.StringVar(&o.trust, "trust", "", "Trust `file` of the clouds. Required.")
+	flags.StringVar(&o.certificate, "tls-cert-file", "", "Certificate `file` for the clouds' host names. Required.")
+	flags.StringVar(&o.key, "tls-private-key-file", "", "Private key `file` of the certificate. Required.")
+	flags.StringVar(&o.bindAddress, "bind-address", ":8443", "HTTPS `address` of the clouds.")
+	flags.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "HTTP `address` of /readyz.")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "Kubeconfig `file`. The default is the in-cluster configuration.")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
 	if o.trust == "" || o.certificate == "" || o.key == "" || flags.NArg() > 0 {
-		return options{}, fmt.Errorf("got --trust %q, --tls-cert-file %q, --tls-private-key-file %q and arguments %q, want three files and no argument",
+		return options{}, fmt.Errorf("got --trust %q, --tls-cert-file %q, --tls-private-key-file %q and arguments %q, want three files and no arguments",
 			o.trust, o.certificate, o.key, flags.Args())
 	}
 	return o, nil
 }
 
-// run serves until the context ends. The journal goes to stdout, what goes wrong
-// to stderr.
+// run serves until ctx ends. The journal goes to stdout, errors go to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	opts, err := parse(args, stderr)
 	if err != nil {
@@ -83,7 +81,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	file, err := os.ReadFile(opts.trust)
 	if err != nil {
-		return fmt.Errorf("trust file: %w", err)
+		return fmt.Errorf("read the trust file: %w", err)
 	}
 	trusted, err := trust.Parse(file)
 	if err != nil {
@@ -91,7 +89,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	config, err := clusterConfig(opts.kubeconfig)
 	if err != nil {
-		return fmt.Errorf("configuration of the cluster: %w", err)
+		return fmt.Errorf("load the cluster's configuration: %w", err)
 	}
 	tokens, err := issuer.New(config)
 	if err != nil {
@@ -104,7 +102,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	certificate, err := tls.LoadX509KeyPair(opts.certificate, opts.key)
 	if err != nil {
-		return fmt.Errorf("certificate: %w", err)
+		return fmt.Errorf("load the certificate: %w", err)
 	}
 	secure := server(clouds, logger)
 	secure.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
@@ -121,7 +119,8 @@ func clusterConfig(kubeconfig string) (*rest.Config, error) {
 	return clientcmd.BuildConfigFromFlags("", kubeconfig)
 }
 
-// probes are ready as soon as the cluster's discovery and keys could be read.
+// probes returns a handler that is ready when the cluster's discovery and keys
+// have been read.
 func probes(tokens *issuer.Issuer) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
@@ -146,7 +145,7 @@ func server(handler http.Handler, logger *slog.Logger) *http.Server {
 	}
 }
 
-// serve listens until the context ends, and then until the requests are done.
+// serve serves until ctx ends and then waits for open requests.
 func serve(ctx context.Context, server *http.Server, address string) error {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", address)
@@ -165,8 +164,8 @@ func serve(ctx context.Context, server *http.Server, address string) error {
 		err = server.Serve(listener)
 	}
 	if !stop() {
-		// Told to end: Shutdown says whether that went well.
+		// After a shutdown, return the result of Shutdown.
 		return <-done
 	}
-	return fmt.Errorf("serving %s: %w", address, err)
+	return fmt.Errorf("serve %s: %w", address, err)
 }

@@ -27,19 +27,19 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/cluster/pki"
 )
 
-func TestTheCommandLine(t *testing.T) {
+func TestParse(t *testing.T) {
 	t.Parallel()
 	files := []string{"--trust", "t", "--tls-cert-file", "c", "--tls-private-key-file", "k"}
 	tests := map[string]struct {
 		args    []string
 		wantErr string
 	}{
-		"three files are enough":        {args: files},
+		"only the three files":          {args: files},
 		"with addresses and kubeconfig": {args: append(files[:6:6], "--bind-address", ":1", "--health-probe-bind-address", ":2", "--kubeconfig", "x")},
 		"nothing":                       {wantErr: "--trust"},
 		"no key":                        {args: files[:4], wantErr: "--tls-private-key-file"},
-		"an argument":                   {args: append(files[:6:6], "x"), wantErr: "no argument"},
-		"another flag":                  {args: append(files[:6:6], "--x"), wantErr: "not defined"},
+		"an argument":                   {args: append(files[:6:6], "x"), wantErr: "no arguments"},
+		"an unknown flag":               {args: append(files[:6:6], "--x"), wantErr: "not defined"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestTheCommandLine(t *testing.T) {
 	}
 }
 
-// program is one that runs, from a directory with all of its files.
+// program is a running program; dir holds all of its files.
 type program struct {
 	clouds, probes string
 	client         *http.Client
@@ -90,7 +90,8 @@ func start(t *testing.T, cluster *issuertest.Cluster) program {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca.CertPEM)
-	// As with hostAliases: the names are real, the address is the program's.
+	// As with hostAliases: the host names are real, the address is the
+	// program's.
 	p.client = &http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -104,7 +105,7 @@ func start(t *testing.T, cluster *issuertest.Cluster) program {
 	return p
 }
 
-// freeAddress is one of this machine where nothing listens.
+// freeAddress returns an unused local address.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -115,7 +116,7 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// waitReady waits for an answer of /readyz with the status.
+// waitReady waits until /readyz returns the status.
 func (p program) waitReady(t *testing.T, want int) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)
@@ -137,7 +138,7 @@ func (p program) waitReady(t *testing.T, want int) {
 	}
 }
 
-func TestTheProgramServesUntilItIsToldToEnd(t *testing.T) {
+func TestRun(t *testing.T) {
 	t.Parallel()
 	cluster := issuertest.Start(t, issuertest.RSA(t, "key-1"))
 	cluster.SetDown(true)
@@ -159,7 +160,7 @@ func TestTheProgramServesUntilItIsToldToEnd(t *testing.T) {
 	_ = response.Body.Close()
 	var entry journal.Entry
 	if err := json.Unmarshal([]byte(p.stdout.String()), &entry); err != nil || entry.Code != "AADSTS900144" {
-		t.Errorf("got %q and error %v, want the one decision", p.stdout, err)
+		t.Errorf("got %q and error %v, want one entry", p.stdout, err)
 	}
 	if p.stderr.String() != "" {
 		t.Errorf("got %q on standard error, want nothing", p.stderr)
@@ -168,14 +169,14 @@ func TestTheProgramServesUntilItIsToldToEnd(t *testing.T) {
 	select {
 	case err := <-p.ended:
 		if err != nil {
-			t.Errorf("got %v, want an end without error", err)
+			t.Errorf("got error %v, want none", err)
 		}
 	case <-time.After(20 * time.Second):
-		t.Error("the program did not end")
+		t.Error("the program did not stop")
 	}
 }
 
-func TestAnAddressInUseIsAnError(t *testing.T) {
+func TestRunWithAddressInUse(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -184,11 +185,11 @@ func TestAnAddressInUseIsAnError(t *testing.T) {
 	defer listener.Close()
 	err = serve(t.Context(), server(http.NotFoundHandler(), slog.Default()), listener.Addr().String())
 	if err == nil || !strings.Contains(err.Error(), "address already in use") {
-		t.Errorf("got %v, want that it is in use", err)
+		t.Errorf("got error %v, want that the address is in use", err)
 	}
 }
 
-// output may be read while it is written.
+// output can be read while it is being written.
 type output struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -19,10 +19,10 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
 )
 
-// namespace is that of the answers' XML.
+// namespace is the XML namespace of the responses.
 const namespace = "https://sts.amazonaws.com/doc/2011-06-15/"
 
-// session is what a granted call returns.
+// session is the result of a successful call.
 type session struct {
 	SubjectFromWebIdentityToken string
 	Audience                    string
@@ -42,7 +42,7 @@ type session struct {
 func newSession(r request, provider trust.OpenIDConnectProvider, subject, audience string, now time.Time) session {
 	s := session{SubjectFromWebIdentityToken: subject, Audience: audience, Provider: provider.ARN}
 	s.AssumedRoleUser.Arn = fmt.Sprintf("arn:%s:sts::%s:assumed-role/%s/%s", r.partition, r.account, r.roleName, r.sessionName)
-	// A role's unique id stays the same. The real ones have these 21 characters.
+	// The ID of a role never changes. Real IDs have 21 characters.
 	id := sha256.Sum256([]byte(r.roleARN))
 	s.AssumedRoleUser.AssumedRoleID = "AROA" + base32.StdEncoding.EncodeToString(id[:])[:17] + ":" + r.sessionName
 	s.Credentials.AccessKeyID = "ASIA" + rand.Text()[:16]
@@ -52,14 +52,14 @@ func newSession(r request, provider trust.OpenIDConnectProvider, subject, audien
 	return s
 }
 
-// random is base64 of that many random bytes.
+// random returns the given number of random bytes in base64.
 func random(bytes int) string {
 	raw := make([]byte, bytes)
 	_, _ = rand.Read(raw) // never fails
 	return base64.StdEncoding.EncodeToString(raw)
 }
 
-// granted is the answer with a session.
+// granted returns the response with a session.
 func granted(entry journal.Entry, s session) journal.Answer {
 	entry.Status = http.StatusOK
 	entry.Credential = journal.Digest(s.Credentials.SessionToken)
@@ -72,7 +72,7 @@ func granted(entry journal.Entry, s session) journal.Answer {
 	}{Namespace: namespace, Result: s, RequestID: requestID})
 }
 
-// failed is the answer with an error.
+// failed returns the response with an error.
 func failed(entry journal.Entry, f *failure) journal.Answer {
 	entry.Status, entry.Code, entry.Message = f.status, f.code, f.message
 	requestID := string(uuid.NewUUID())

@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package aws emulates what AWS STS does with a Kubernetes token: the action
-// AssumeRoleWithWebIdentity, with the real service's checks and answers.
+// Package aws emulates the action AssumeRoleWithWebIdentity of AWS STS for
+// Kubernetes tokens, with the checks and responses of the real service.
 //
 // API: https://docs.aws.amazon.com/STS/latest/APIReference/API_AssumeRoleWithWebIdentity.html
 package aws
@@ -23,16 +23,16 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
 )
 
-// version is the API's.
+// version is the version of the API.
 const version = "2011-06-15"
 
-// defaultMaxSession is the MaxSessionDuration of a role that has none.
+// defaultMaxSession is used for roles without MaxSessionDuration.
 const defaultMaxSession = 3600
 
-// roleARN has the partition, the account, and the path with the name.
+// roleARN captures the partition, the account, and the path with the name.
 var roleARN = regexp.MustCompile(`^arn:(aws[a-z-]*):iam::([0-9]{12}):role/([\x21-\x7e]+)$`)
 
-// STS is the service, in every region.
+// STS is the service in all regions.
 type STS struct {
 	tokens    *issuer.Issuer
 	journal   *journal.Journal
@@ -40,24 +40,24 @@ type STS struct {
 	roles     map[string]role
 }
 
-// role is what somebody may become.
+// role is a role that can be assumed.
 type role struct {
 	maxSession int
 	policy     policy
 }
 
-// New returns an STS that trusts as configured. It fails on a trust policy that
-// it would not evaluate as IAM does.
+// New returns an STS with the configured trust. It returns an error if it
+// cannot evaluate a trust policy exactly as IAM does.
 func New(config trust.AWS, tokens *issuer.Issuer, log *journal.Journal) (*STS, error) {
 	sts := &STS{tokens: tokens, journal: log, providers: config.OpenIDConnectProviders, roles: map[string]role{}}
 	for _, provider := range config.OpenIDConnectProviders {
 		if !strings.HasPrefix(provider.ARN, "arn:aws:iam::") || !strings.HasSuffix(provider.ARN, ":oidc-provider/"+provider.URL) {
-			return nil, fmt.Errorf("aws: got OIDC provider %q of url %q, want arn:aws:iam::ACCOUNT:oidc-provider/URL, the URL without https://", provider.ARN, provider.URL)
+			return nil, fmt.Errorf("aws: got OIDC provider %q with url %q, want arn:aws:iam::ACCOUNT:oidc-provider/URL with the URL without https://", provider.ARN, provider.URL)
 		}
 	}
 	for _, configured := range config.Roles {
 		if _, twice := sts.roles[configured.ARN]; twice || !roleARN.MatchString(configured.ARN) {
-			return nil, fmt.Errorf("aws: got role %q, want arn:aws:iam::ACCOUNT:role/NAME, each once", configured.ARN)
+			return nil, fmt.Errorf("aws: got role %q, want arn:aws:iam::ACCOUNT:role/NAME without duplicates", configured.ARN)
 		}
 		compiled, err := compile(configured.AssumeRolePolicyDocument, config.OpenIDConnectProviders)
 		if err != nil {
@@ -72,7 +72,7 @@ func New(config trust.AWS, tokens *issuer.Issuer, log *journal.Journal) (*STS, e
 	return sts, nil
 }
 
-// ServeHTTP answers one call of the API.
+// ServeHTTP handles one call of the API.
 func (s *STS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost || r.URL.Path != "/" {
 		http.NotFound(w, r)
@@ -92,11 +92,11 @@ func (s *STS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.journal.Send(w, r, granted(entry, session))
 }
 
-// failure is an error of the API.
+// failure is an error response of the API.
 type failure struct {
 	status        int
 	code, message string
-	// err is the emulator's own trouble, if it is that.
+	// err is set for errors of the emulator itself.
 	err error
 }
 
@@ -104,7 +104,7 @@ func invalidToken(message string) *failure {
 	return &failure{http.StatusBadRequest, "InvalidIdentityToken", message, nil}
 }
 
-// assumeRole makes the decision, and completes the entry with what it is about.
+// assumeRole decides about a call and completes the journal entry.
 func (s *STS) assumeRole(ctx context.Context, form url.Values, entry *journal.Entry) (session, *failure) {
 	if action := form.Get("Action"); action != journal.AssumeRoleWithWebIdentity || form.Get("Version") != version {
 		return session{}, &failure{http.StatusBadRequest, "InvalidAction",
@@ -131,7 +131,8 @@ func (s *STS) assumeRole(ctx context.Context, form url.Values, entry *journal.En
 	if !ok {
 		return session{}, invalidToken("Incorrect token audience")
 	}
-	// A role that does not exist is refused as one that may not be assumed.
+	// The response for a missing role is the same as for one that denies the
+	// call.
 	role, ok := s.roles[request.roleARN]
 	if !ok || !role.policy.allows(asked(provider, token.Subject, audience)) {
 		return session{}, accessDenied()
@@ -146,7 +147,7 @@ func accessDenied() *failure {
 	return &failure{http.StatusForbidden, "AccessDenied", "Not authorized to perform sts:AssumeRoleWithWebIdentity", nil}
 }
 
-// provider is the one of that issuer in the role's account.
+// provider returns the provider of the issuer in the role's account.
 func (s *STS) provider(account, issuerURL string) (trust.OpenIDConnectProvider, bool) {
 	for _, provider := range s.providers {
 		if "https://"+provider.URL == issuerURL && strings.HasPrefix(provider.ARN, "arn:aws:iam::"+account+":") {
@@ -156,7 +157,7 @@ func (s *STS) provider(account, issuerURL string) (trust.OpenIDConnectProvider, 
 	return trust.OpenIDConnectProvider{}, false
 }
 
-// refused is the failure for a token that did not verify.
+// refused returns the failure for a token that was not verified.
 func refused(err error, token issuer.Token, now time.Time) *failure {
 	switch {
 	case errors.Is(err, issuer.ErrExpired):
@@ -166,17 +167,18 @@ func refused(err error, token issuer.Token, now time.Time) *failure {
 		return &failure{http.StatusBadRequest, "IDPCommunicationError",
 			"An error occurred while communicating with the identity provider", err}
 	case errors.Is(err, issuer.ErrUnknownKey), errors.Is(err, issuer.ErrUnknownIssuer):
-		// Registered with the account, yet not where the keys are.
+		// The provider is configured, but the emulator has only the cluster's
+		// keys.
 		return invalidToken("Couldn't retrieve verification key from your identity provider,  please reference AssumeRoleWithWebIdentity documentation for requirements")
 	case errors.Is(err, issuer.ErrNotYetValid):
-		// No public source has the real service's words for this and the next.
+		// The real messages of this case and the next are not public.
 		return invalidToken("The ID Token provided is not valid yet")
 	default:
 		return invalidToken("The signature of the ID Token provided is not valid")
 	}
 }
 
-// firstOf is the first of the values that is among the allowed ones.
+// firstOf returns the first value that is allowed.
 func firstOf(values, allowed []string) (string, bool) {
 	for _, value := range values {
 		if slices.Contains(allowed, value) {

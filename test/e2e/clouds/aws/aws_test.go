@@ -31,7 +31,7 @@ const (
 	long        = "arn:aws:iam::123456789012:role/long"
 )
 
-// config trusts the cart's service account, and has a second provider.
+// config trusts the ServiceAccount cart and has a second provider.
 func config() trust.AWS {
 	policy := trust.Policy{Version: "2012-10-17", Statement: []trust.Statement{{
 		Effect:    "Allow",
@@ -72,14 +72,15 @@ func newFixture(t testing.TB) fixture {
 	return f
 }
 
-// token is signed by the cluster, with other claims than usual.
+// token returns a token signed by the cluster; the other claims replace the
+// usual ones.
 func (f fixture) token(t testing.TB, others map[string]any) string {
 	t.Helper()
 	return f.key.Sign(t, issuertest.Claims("sts.amazonaws.com", others))
 }
 
-// form is a call that is granted, with other fields than usual. Empty ones are
-// left out.
+// form returns a valid call; the other fields replace the usual ones. Empty
+// fields are removed.
 func form(token string, others map[string]string) url.Values {
 	values := url.Values{
 		"Action": {"AssumeRoleWithWebIdentity"}, "Version": {"2011-06-15"},
@@ -103,7 +104,7 @@ func (f fixture) call(t testing.TB, values url.Values) *httptest.ResponseRecorde
 	return w
 }
 
-// granted is a granted answer, as the SDKs read it.
+// granted is a successful response as the SDKs parse it.
 type granted struct {
 	XMLName xml.Name `xml:"https://sts.amazonaws.com/doc/2011-06-15/ AssumeRoleWithWebIdentityResponse"`
 	Result  struct {
@@ -129,11 +130,11 @@ func TestAssumeRoleIsGranted(t *testing.T) {
 		role     string
 		duration time.Duration
 	}{
-		"for an hour":                                {role: "reader", duration: time.Hour},
-		"for as long as was asked":                   {form: map[string]string{"DurationSeconds": "900"}, role: "reader", duration: 15 * time.Minute},
-		"for as long as the role allows":             {form: map[string]string{"DurationSeconds": "43200", "RoleArn": long}, role: "long", duration: 12 * time.Hour},
-		"to a token that has other audiences too":    {claims: map[string]any{"aud": []string{"x", "sts.amazonaws.com"}}, role: "reader", duration: time.Hour},
-		"to a token whose audience is not in a list": {claims: map[string]any{"aud": "sts.amazonaws.com"}, role: "reader", duration: time.Hour},
+		"for the default of an hour":            {role: "reader", duration: time.Hour},
+		"for the requested duration":            {form: map[string]string{"DurationSeconds": "900"}, role: "reader", duration: 15 * time.Minute},
+		"for the role's maximum duration":       {form: map[string]string{"DurationSeconds": "43200", "RoleArn": long}, role: "long", duration: 12 * time.Hour},
+		"to a token with several audiences":     {claims: map[string]any{"aud": []string{"x", "sts.amazonaws.com"}}, role: "reader", duration: time.Hour},
+		"to a token whose audience is a string": {claims: map[string]any{"aud": "sts.amazonaws.com"}, role: "reader", duration: time.Hour},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -175,7 +176,7 @@ func TestAssumeRoleIsRefused(t *testing.T) {
 	stranger := issuertest.RSA(t, "key-9").Sign(t, issuertest.Claims("sts.amazonaws.com", nil))
 	const noKey = "Couldn't retrieve verification key from your identity provider,  please reference AssumeRoleWithWebIdentity documentation for requirements"
 	tests := map[string]struct {
-		token   string // the claims' otherwise
+		token   string // default: a token with the claims
 		claims  map[string]any
 		form    map[string]string
 		status  int
@@ -186,33 +187,33 @@ func TestAssumeRoleIsRefused(t *testing.T) {
 			status: 400, code: "InvalidIdentityToken", message: "Incorrect token audience"},
 		"no audience": {claims: map[string]any{"aud": nil},
 			status: 400, code: "InvalidIdentityToken", message: "Incorrect token audience"},
-		"an issuer that is not registered": {claims: map[string]any{"iss": "https://nobody.test"},
+		"an unknown issuer": {claims: map[string]any{"iss": "https://nobody.test"},
 			status: 400, code: "InvalidIdentityToken", message: "No OpenIDConnect provider found in your account for https://nobody.test"},
-		"an issuer that is registered in another account": {form: map[string]string{"RoleArn": "arn:aws:iam::999999999999:role/reader"},
+		"an issuer of another account": {form: map[string]string{"RoleArn": "arn:aws:iam::999999999999:role/reader"},
 			status: 400, code: "InvalidIdentityToken", message: "No OpenIDConnect provider found in your account for " + issuertest.URL},
-		"an issuer that is registered but is not the cluster": {claims: map[string]any{"iss": "https://" + otherURL},
+		"a configured issuer that is not the cluster": {claims: map[string]any{"iss": "https://" + otherURL},
 			status: 400, code: "InvalidIdentityToken", message: noKey},
-		"a key that is not the cluster's": {token: stranger, status: 400, code: "InvalidIdentityToken", message: noKey},
-		"another's signature":             {token: impostor, status: 400, code: "InvalidIdentityToken", message: "The signature of the ID Token provided is not valid"},
+		"a key that the cluster does not have": {token: stranger, status: 400, code: "InvalidIdentityToken", message: noKey},
+		"the signature of another key":         {token: impostor, status: 400, code: "InvalidIdentityToken", message: "The signature of the ID Token provided is not valid"},
 		"not a JWT": {token: "abcdef",
 			status: 400, code: "InvalidIdentityToken", message: "The ID Token provided is not a valid JWT. (You may see this error if you sent an Access Token)"},
 		"an expired token": {claims: map[string]any{"exp": now.Add(-time.Hour).Unix()},
 			status: 400, code: "ExpiredTokenException", message: "Token expired: current date/time * must be before the expiration date/time *"},
-		"a token of the future": {claims: map[string]any{"nbf": now.Add(time.Hour).Unix()},
+		"a token that is not valid yet": {claims: map[string]any{"nbf": now.Add(time.Hour).Unix()},
 			status: 400, code: "InvalidIdentityToken", message: "The ID Token provided is not valid yet"},
-		"another account's pod": {claims: map[string]any{"sub": "system:serviceaccount:shop:default"},
+		"a pod of another ServiceAccount": {claims: map[string]any{"sub": "system:serviceaccount:shop:default"},
 			status: 403, code: "AccessDenied", message: "Not authorized to perform sts:AssumeRoleWithWebIdentity"},
-		"an audience that the provider has and the role has not": {claims: map[string]any{"aud": []string{"second"}},
+		"an audience that the provider allows and the role does not": {claims: map[string]any{"aud": []string{"second"}},
 			status: 403, code: "AccessDenied", message: "Not authorized to perform sts:AssumeRoleWithWebIdentity"},
 		"a role that does not exist": {form: map[string]string{"RoleArn": "arn:aws:iam::123456789012:role/nobody"},
 			status: 403, code: "AccessDenied", message: "Not authorized to perform sts:AssumeRoleWithWebIdentity"},
-		"a longer session than the role's": {form: map[string]string{"DurationSeconds": "3601"},
+		"a session longer than the role's maximum": {form: map[string]string{"DurationSeconds": "3601"},
 			status: 400, code: "ValidationError", message: "The requested DurationSeconds exceeds the MaxSessionDuration set for this role."},
 		"a session that is too short": {form: map[string]string{"DurationSeconds": "899"},
 			status: 400, code: "ValidationError", message: "1 validation error detected: Value '899' at 'durationSeconds' failed to satisfy constraint: Member must have value greater than or equal to 900"},
 		"a session that is too long": {form: map[string]string{"DurationSeconds": "43201"},
 			status: 400, code: "ValidationError", message: "1 validation error detected: Value '43201' at 'durationSeconds' failed to satisfy constraint: Member must have value less than or equal to 43200"},
-		"a duration that is no number": {form: map[string]string{"DurationSeconds": "1h"},
+		"a duration that is not a number": {form: map[string]string{"DurationSeconds": "1h"},
 			status: 400, code: "MalformedInput", message: "DurationSeconds is not an integer"},
 		"no token and no role": {form: map[string]string{"WebIdentityToken": "", "RoleArn": ""},
 			status: 400, code: "ValidationError", message: "2 validation errors detected: Value null at 'roleArn' failed to satisfy constraint: Member must not be null; Value null at 'webIdentityToken' failed to satisfy constraint: Member must not be null"},
@@ -224,7 +225,7 @@ func TestAssumeRoleIsRefused(t *testing.T) {
 			status: 400, code: "ValidationError", message: "1 validation error detected: Value 'a' at 'roleSessionName' failed to satisfy constraint: Member must have length greater than or equal to 2"},
 		"a session name with a slash": {form: map[string]string{"RoleSessionName": "shop/cart"},
 			status: 400, code: "ValidationError", message: `1 validation error detected: Value 'shop/cart' at 'roleSessionName' failed to satisfy constraint: Member must satisfy regular expression pattern: [\w+=,.@-]*`},
-		"something that is no role": {form: map[string]string{"RoleArn": "arn:aws:iam::123456789012:user/reader"},
+		"an ARN that is not a role": {form: map[string]string{"RoleArn": "arn:aws:iam::123456789012:user/reader"},
 			status: 400, code: "ValidationError", message: "Request ARN is invalid"},
 		"another action": {form: map[string]string{"Action": "GetCallerIdentity"},
 			status: 400, code: "InvalidAction", message: "Could not find operation GetCallerIdentity for version 2011-06-15"},
@@ -254,13 +255,13 @@ func TestAssumeRoleIsRefused(t *testing.T) {
 				t.Errorf("got entry %+v", entry)
 			}
 			if strings.Contains(f.journal.Text(), token) || strings.Contains(w.Body.String(), token) {
-				t.Error("got the token in the journal or in the answer")
+				t.Error("got the token in the journal or in the response")
 			}
 		})
 	}
 }
 
-func TestTheClusterCannotBeReached(t *testing.T) {
+func TestClusterUnavailable(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.cluster.SetDown(true)
@@ -269,7 +270,7 @@ func TestTheClusterCannotBeReached(t *testing.T) {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
 	if f.journal.Errors() == "" {
-		t.Error("got no line about it in the log")
+		t.Error("got no error in the log")
 	}
 }
 

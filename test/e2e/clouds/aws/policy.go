@@ -15,14 +15,14 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
 )
 
-// action is what a trust policy is asked about.
+// action is the action that trust policies are evaluated for.
 const action = "sts:" + journal.AssumeRoleWithWebIdentity
 
-// question is what a policy is asked.
+// question is the request that a policy is evaluated for.
 type question struct {
 	// provider is the ARN of the principal.
 	provider string
-	// values are the condition keys', by key in lower case.
+	// values holds the condition keys in lower case with their values.
 	values map[string]string
 }
 
@@ -31,7 +31,7 @@ func asked(provider trust.OpenIDConnectProvider, subject, audience string) quest
 	return question{provider: provider.ARN, values: map[string]string{url + ":sub": subject, url + ":aud": audience}}
 }
 
-// policy is a trust policy, ready to be asked.
+// policy is a compiled trust policy.
 type policy []statement
 
 type statement struct {
@@ -41,7 +41,8 @@ type statement struct {
 	conditions []condition
 }
 
-// allows says whether a statement allows and none denies.
+// allows reports whether at least one statement allows the request and none
+// denies it.
 func (p policy) allows(q question) bool {
 	allowed := false
 	for _, s := range p {
@@ -62,13 +63,13 @@ func (s statement) applies(q question) bool {
 		!slices.ContainsFunc(s.conditions, func(c condition) bool { return !c.holds(q) })
 }
 
-// compile refuses what it would not evaluate as IAM does.
+// compile returns an error for everything that it cannot evaluate as IAM does.
 func compile(document trust.Policy, providers []trust.OpenIDConnectProvider) (policy, error) {
 	if document.Version != "2012-10-17" && document.Version != "2008-10-17" {
 		return nil, fmt.Errorf("trust policy: got Version %q, want 2012-10-17 or 2008-10-17", document.Version)
 	}
 	if len(document.Statement) == 0 {
-		return nil, errors.New("trust policy: got no Statement, want one or more")
+		return nil, errors.New("trust policy: no Statement found, want at least one")
 	}
 	var compiled policy
 	for n, s := range document.Statement {
@@ -93,12 +94,12 @@ func compileStatement(s trust.Statement, providers []trust.OpenIDConnectProvider
 	}
 	for _, pattern := range s.Action {
 		if !strings.HasPrefix(strings.ToLower(pattern), "sts:") && pattern != "*" {
-			return statement{}, fmt.Errorf("got Action %q, want one of sts", pattern)
+			return statement{}, fmt.Errorf("got Action %q, want an action of sts", pattern)
 		}
 		compiled.actions = append(compiled.actions, wildcards("(?i)", pattern))
 	}
 	if len(compiled.providers) == 0 || len(compiled.actions) == 0 {
-		return statement{}, errors.New("got no Principal.Federated or no Action, want both")
+		return statement{}, errors.New("Principal.Federated or Action is missing, want both")
 	}
 	for _, operator := range slices.Sorted(maps.Keys(s.Condition)) {
 		keys := s.Condition[operator]
@@ -116,9 +117,9 @@ func compileStatement(s trust.Statement, providers []trust.OpenIDConnectProvider
 // condition is one key of one operator.
 type condition struct {
 	key string
-	// whenAbsent is the answer where the token's provider has not that key.
+	// whenAbsent is the result if the request does not have the key.
 	whenAbsent bool
-	// negated operators hold if no value matches, the others if one does.
+	// negated conditions hold if no value matches, others if any value matches.
 	negated bool
 	matches []func(string) bool
 }
@@ -132,8 +133,7 @@ func (c condition) holds(q question) bool {
 	return matched != c.negated
 }
 
-// operators are what a value of the policy is compared with, by the operator's
-// name without Not.
+// operators maps an operator's name without Not to its comparison.
 var operators = map[string]func(value string) func(string) bool{
 	"StringEquals": func(value string) func(string) bool {
 		return func(got string) bool { return got == value }
@@ -148,8 +148,8 @@ var operators = map[string]func(value string) func(string) bool{
 
 // compileCondition follows
 // https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_condition_operators.html
-// for keys that have at most one value: with those, ForAnyValue and
-// ForAllValues differ only where the key is absent.
+// for keys with at most one value. For these, ForAnyValue and ForAllValues
+// differ only if the key is absent.
 func compileCondition(operator, key string, values trust.Strings, providers []trust.OpenIDConnectProvider) (condition, error) {
 	rest, anyValue := strings.CutPrefix(operator, "ForAnyValue:")
 	rest, allValues := strings.CutPrefix(rest, "ForAllValues:")
@@ -165,7 +165,7 @@ func compileCondition(operator, key string, values trust.Strings, providers []tr
 		return condition{}, errors.New("the key is not supported, want a configured provider's URL with :sub or :aud")
 	}
 	if len(values) == 0 {
-		return condition{}, errors.New("got no value")
+		return condition{}, errors.New("no value given")
 	}
 	compiled := condition{key: strings.ToLower(key), negated: positive != rest}
 	compiled.whenAbsent = ifExists || allValues || compiled.negated && !anyValue
@@ -178,7 +178,7 @@ func compileCondition(operator, key string, values trust.Strings, providers []tr
 	return compiled, nil
 }
 
-// wildcards is the pattern for a whole text in which * stands for any
+// wildcards returns a pattern for a complete text, with * for any number of
 // characters and ? for one.
 func wildcards(flags, pattern string) *regexp.Regexp {
 	quoted := regexp.QuoteMeta(pattern)

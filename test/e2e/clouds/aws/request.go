@@ -13,28 +13,28 @@ import (
 	"unicode/utf8"
 )
 
-// The bounds of DurationSeconds, and what it is where none is given.
+// The limits and the default of DurationSeconds.
 const (
 	minDuration     = 900
 	maxDuration     = 43200
 	defaultDuration = 3600
 )
 
-// sessionName is what a RoleSessionName is made of.
+// sessionName is the pattern of RoleSessionName.
 var sessionName = regexp.MustCompile(`^[\w+=,.@-]*$`)
 
-// request is a call of AssumeRoleWithWebIdentity that is well formed.
+// request is a valid call of AssumeRoleWithWebIdentity.
 type request struct {
 	roleARN string
-	// partition, account and roleName are the ARN's.
+	// partition, account and roleName are parts of the ARN.
 	partition, account, roleName string
 	sessionName                  string
 	token                        string
 	duration                     int
 }
 
-// parse holds a call against the API's constraints, all of them: the real
-// service's answer has every one that is violated.
+// parse checks all constraints of the API, because the real service reports all
+// violations together.
 func parse(form url.Values) (request, *failure) {
 	parsed := request{
 		roleARN:     form.Get("RoleArn"),
@@ -78,8 +78,8 @@ func invalid(message string) *failure {
 	return &failure{http.StatusBadRequest, "ValidationError", message, nil}
 }
 
-// lengthViolations has at most one violation, with the value unless it is a
-// token.
+// lengthViolations returns at most one violation. Its text does not contain
+// tokens.
 func lengthViolations(form url.Values, name string, shortest, longest int) []string {
 	value := form.Get(name)
 	length := utf8.RuneCountInString(value)
@@ -98,7 +98,8 @@ func lengthViolations(form url.Values, name string, shortest, longest int) []str
 	return nil
 }
 
-// violation is the text for one. The members are named with a small letter.
+// violation returns the text of one violation. Member names begin with a
+// lower-case letter.
 func violation(name, shown, constraint string) string {
 	return fmt.Sprintf("Value%s at '%s' failed to satisfy constraint: %s", shown, strings.ToLower(name[:1])+name[1:], constraint)
 }

@@ -1,7 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package emulator is the emulated clouds under the names of the real ones.
+// Package emulator serves the emulated clouds under the host names of the real
+// ones.
 package emulator
 
 import (
@@ -19,11 +20,11 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
 )
 
-// maxBody is how long a request's body may be, in bytes. A token has at most
-// 20000 characters.
+// maxBody limits the size of a request body in bytes. A token has at most 20000
+// characters.
 const maxBody = 64 << 10
 
-// awsHosts, entraHosts and the three of Google are the production names.
+// The production host names.
 var (
 	awsHosts = []string{
 		"sts.amazonaws.com",
@@ -42,14 +43,14 @@ const (
 	resourceManagerHost = "cloudresourcemanager.googleapis.com"
 )
 
-// Hosts are the names that the emulator answers to, sorted: for its certificate
-// and for the pods' hostAliases.
+// Hosts returns all host names, sorted, for the certificate and the pods'
+// hostAliases.
 func Hosts() []string {
 	return slices.Sorted(maps.Keys(route(nil, nil, nil, nil, nil)))
 }
 
-// New returns the clouds, which trust as configured. Each decision goes into
-// the journal.
+// New returns a handler for all clouds with the configured trust. Each decision
+// is written to the journal.
 func New(config trust.Trust, tokens *issuer.Issuer, log *journal.Journal) (http.Handler, error) {
 	sts, err := aws.New(config.AWS, tokens, log)
 	if err != nil {
@@ -67,7 +68,7 @@ func New(config trust.Trust, tokens *issuer.Issuer, log *journal.Journal) (http.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler, found := routes[host(r)]
 		if !found {
-			http.Error(w, "none of the emulated clouds has that name", http.StatusMisdirectedRequest)
+			http.Error(w, "not a host name of an emulated cloud", http.StatusMisdirectedRequest)
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
@@ -75,7 +76,7 @@ func New(config trust.Trust, tokens *issuer.Issuer, log *journal.Journal) (http.
 	}), nil
 }
 
-// route has the handlers by host name.
+// route returns the handlers by host name.
 func route(awsSTS, login, googleSTS, credentials, resourceManager http.Handler) map[string]http.Handler {
 	routes := map[string]http.Handler{
 		stsHost:             googleSTS,
@@ -91,7 +92,7 @@ func route(awsSTS, login, googleSTS, credentials, resourceManager http.Handler) 
 	return routes
 }
 
-// host is the name that the request is for, in lower case and without a port.
+// host returns the request's host name in lower case and without the port.
 func host(r *http.Request) string {
 	name, _, err := net.SplitHostPort(r.Host)
 	if err != nil {

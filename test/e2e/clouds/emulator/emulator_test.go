@@ -25,15 +25,15 @@ func TestHostsAreTheProductionNames(t *testing.T) {
 		"sts.googleapis.com", "iamcredentials.googleapis.com", "cloudresourcemanager.googleapis.com",
 	} {
 		if !slices.Contains(hosts, want) {
-			t.Errorf("got %v, want %s among them", hosts, want)
+			t.Errorf("got %v, want it to contain %s", hosts, want)
 		}
 	}
 	if !slices.IsSorted(hosts) || len(slices.Compact(slices.Clone(hosts))) != len(hosts) {
-		t.Errorf("got %v, want them sorted, each once", hosts)
+		t.Errorf("got %v, want a sorted list without duplicates", hosts)
 	}
 }
 
-func TestEachHostIsItsCloud(t *testing.T) {
+func TestRouting(t *testing.T) {
 	t.Parallel()
 	cluster, recorder := issuertest.Start(t, issuertest.RSA(t, "key-1")), journaltest.New()
 	clouds, err := emulator.New(trust.Trust{}, cluster.Issuer, recorder.Journal)
@@ -46,21 +46,21 @@ func TestEachHostIsItsCloud(t *testing.T) {
 		status             int
 		want               string
 	}{
-		"AWS":                        {http.MethodPost, "sts.amazonaws.com", "/", 400, "<Code>InvalidAction</Code>"},
-		"AWS of a region":            {http.MethodPost, "sts.eu-central-1.amazonaws.com", "/", 400, "<Code>InvalidAction</Code>"},
-		"AWS with a port":            {http.MethodPost, "sts.amazonaws.com:443", "/", 400, "<Code>InvalidAction</Code>"},
-		"AWS in capitals":            {http.MethodPost, "STS.amazonaws.com", "/", 400, "<Code>InvalidAction</Code>"},
-		"Entra":                      {http.MethodPost, "login.microsoftonline.com", "/x/oauth2/v2.0/token", 400, "AADSTS900144"},
-		"Google's STS":               {http.MethodPost, "sts.googleapis.com", token, 400, "unsupported_grant_type"},
-		"Google's credentials":       {http.MethodPost, "iamcredentials.googleapis.com", "/v1/projects/-/serviceAccounts/x:generateAccessToken", 401, "UNAUTHENTICATED"},
-		"Google's projects":          {http.MethodGet, "cloudresourcemanager.googleapis.com", "/v1/projects/1", 403, "PERMISSION_DENIED"},
-		"a path of another's":        {http.MethodPost, "iamcredentials.googleapis.com", token, 404, ""},
-		"another method":             {http.MethodPost, "iamcredentials.googleapis.com", "/v1/projects/-/serviceAccounts/x:signJwt", 404, ""},
-		"another host":               {http.MethodPost, "example.test", token, 421, ""},
-		"a host below":               {http.MethodPost, "x.sts.googleapis.com", token, 421, ""},
-		"an address":                 {http.MethodPost, "[::1]:8443", token, 421, ""},
-		"the metadata server":        {http.MethodGet, "169.254.169.254", "/latest/meta-data", 421, ""},
-		"a region that is not there": {http.MethodPost, "sts.moon-1.amazonaws.com", "/", 421, ""},
+		"AWS":                    {http.MethodPost, "sts.amazonaws.com", "/", 400, "<Code>InvalidAction</Code>"},
+		"AWS in a region":        {http.MethodPost, "sts.eu-central-1.amazonaws.com", "/", 400, "<Code>InvalidAction</Code>"},
+		"AWS with a port":        {http.MethodPost, "sts.amazonaws.com:443", "/", 400, "<Code>InvalidAction</Code>"},
+		"AWS in upper case":      {http.MethodPost, "STS.amazonaws.com", "/", 400, "<Code>InvalidAction</Code>"},
+		"Entra":                  {http.MethodPost, "login.microsoftonline.com", "/x/oauth2/v2.0/token", 400, "AADSTS900144"},
+		"Google's STS":           {http.MethodPost, "sts.googleapis.com", token, 400, "unsupported_grant_type"},
+		"Google's credentials":   {http.MethodPost, "iamcredentials.googleapis.com", "/v1/projects/-/serviceAccounts/x:generateAccessToken", 401, "UNAUTHENTICATED"},
+		"Google's projects":      {http.MethodGet, "cloudresourcemanager.googleapis.com", "/v1/projects/1", 403, "PERMISSION_DENIED"},
+		"a path of another host": {http.MethodPost, "iamcredentials.googleapis.com", token, 404, ""},
+		"another operation":      {http.MethodPost, "iamcredentials.googleapis.com", "/v1/projects/-/serviceAccounts/x:signJwt", 404, ""},
+		"another host":           {http.MethodPost, "example.test", token, 421, ""},
+		"a subdomain":            {http.MethodPost, "x.sts.googleapis.com", token, 421, ""},
+		"an address":             {http.MethodPost, "[::1]:8443", token, 421, ""},
+		"the metadata server":    {http.MethodGet, "169.254.169.254", "/latest/meta-data", 421, ""},
+		"an unknown region":      {http.MethodPost, "sts.moon-1.amazonaws.com", "/", 421, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestEachHostIsItsCloud(t *testing.T) {
 	}
 }
 
-func TestBodiesHaveABound(t *testing.T) {
+func TestBodyLimit(t *testing.T) {
 	t.Parallel()
 	cluster, recorder := issuertest.Start(t, issuertest.RSA(t, "key-1")), journaltest.New()
 	clouds, err := emulator.New(trust.Trust{}, cluster.Issuer, recorder.Journal)
@@ -90,15 +90,15 @@ func TestBodiesHaveABound(t *testing.T) {
 		w := httptest.NewRecorder()
 		clouds.ServeHTTP(w, r)
 		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "malformed") {
-			t.Errorf("%s: got %d %s, want it refused unread", target, w.Code, w.Body)
+			t.Errorf("%s: got %d %s, want the request rejected", target, w.Code, w.Body)
 		}
 	}
 	if got := len(recorder.Entries(t)); got != 3 {
-		t.Errorf("got %d entries, want one for each", got)
+		t.Errorf("got %d entries, want one for each request", got)
 	}
 }
 
-func TestWhatOneCloudRefusesIsRefused(t *testing.T) {
+func TestConfigurationErrors(t *testing.T) {
 	t.Parallel()
 	tests := map[string]trust.Trust{
 		"aws":    {AWS: trust.AWS{Roles: []trust.Role{{ARN: "x"}}}},
@@ -109,7 +109,7 @@ func TestWhatOneCloudRefusesIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if _, err := emulator.New(config, nil, nil); err == nil || !strings.HasPrefix(err.Error(), name+": ") {
-				t.Errorf("got %v, want an error of %s", err, name)
+				t.Errorf("got error %v, want an error about %s", err, name)
 			}
 		})
 	}

@@ -14,19 +14,19 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 )
 
-// failure is an error of the service. The codes and their texts:
+// failure is an error response of the service. Codes and messages:
 // https://learn.microsoft.com/entra/identity-platform/reference-error-codes
 type failure struct {
 	status int
-	// name is OAuth's, as in invalid_client.
+	// name is the OAuth error, such as invalid_client.
 	name    string
 	code    int
 	message string
-	// err is the emulator's own trouble, if it is that.
+	// err is set for errors of the emulator itself.
 	err error
 }
 
-// text is the message with its code.
+// text returns the message with its code.
 func (f failure) text() string {
 	return fmt.Sprintf("AADSTS%d: %s", f.code, f.message)
 }
@@ -45,7 +45,7 @@ func (f failure) body() map[string]any {
 	}
 }
 
-// granted is the answer with an access token.
+// granted returns the response with an access token.
 func granted(entry journal.Entry, accessToken string) journal.Answer {
 	entry.Status = http.StatusOK
 	entry.Credential = journal.Digest(accessToken)
@@ -57,7 +57,7 @@ func granted(entry journal.Entry, accessToken string) journal.Answer {
 	})
 }
 
-// failed is the answer with an error.
+// failed returns the response with an error.
 func failed(entry journal.Entry, f *failure) journal.Answer {
 	entry.Status, entry.Code, entry.Message = f.status, fmt.Sprintf("AADSTS%d", f.code), f.message
 	a := answer(entry, f.body())

@@ -25,7 +25,7 @@ const (
 	tenant   = "11111111-2222-4333-8444-555555555555"
 	client   = "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee"
 	elsewhat = "aaaaaaaa-bbbb-4ccc-8ddd-000000000000" // trusts another issuer
-	nobody   = "aaaaaaaa-bbbb-4ccc-8ddd-111111111111" // trusts none
+	nobody   = "aaaaaaaa-bbbb-4ccc-8ddd-111111111111" // trusts no issuer
 	audience = "api://AzureADTokenExchange"
 	secret   = "a~secret&more"
 )
@@ -67,8 +67,8 @@ func newFixture(t testing.TB) fixture {
 	return f
 }
 
-// form is a call that is granted, with other fields than usual. Empty ones are
-// left out.
+// form returns a valid request; the other fields replace the usual ones. Empty
+// fields are removed.
 func form(assertion string, others map[string]string) url.Values {
 	values := url.Values{
 		"grant_type": {"client_credentials"}, "client_id": {client}, "scope": {"https://management.azure.com/.default"},
@@ -101,16 +101,16 @@ func TestTokenIsGranted(t *testing.T) {
 	tests := map[string]struct {
 		path string
 		form map[string]string
-		// subject is empty where no Kubernetes token was shown.
+		// subject is empty if no Kubernetes token was sent.
 		subject string
 	}{
-		"to a federated identity":          {path: tokenPath, subject: issuertest.Subject},
-		"with a slash at the end":          {path: tokenPath + "/", subject: issuertest.Subject},
-		"with a query":                     {path: tokenPath + "?client-request-id=1&x-client-SKU=msal", subject: issuertest.Subject},
-		"with OpenID scopes beside":        {path: tokenPath, form: map[string]string{"scope": "https://vault.azure.net/.default openid offline_access profile", "client_info": "1"}, subject: issuertest.Subject},
-		"to ids in capitals":               {path: strings.ToUpper(tokenPath[:37]) + tokenPath[37:], form: map[string]string{"client_id": strings.ToUpper(client)}, subject: issuertest.Subject},
-		"to a client secret":               {path: tokenPath, form: noAssertion},
-		"to a secret, without a token too": {path: tokenPath + "/", form: noAssertion},
+		"to a federated identity":                   {path: tokenPath, subject: issuertest.Subject},
+		"with a trailing slash":                     {path: tokenPath + "/", subject: issuertest.Subject},
+		"with a query":                              {path: tokenPath + "?client-request-id=1&x-client-SKU=msal", subject: issuertest.Subject},
+		"with additional OpenID scopes":             {path: tokenPath, form: map[string]string{"scope": "https://vault.azure.net/.default openid offline_access profile", "client_info": "1"}, subject: issuertest.Subject},
+		"to IDs in upper case":                      {path: strings.ToUpper(tokenPath[:37]) + tokenPath[37:], form: map[string]string{"client_id": strings.ToUpper(client)}, subject: issuertest.Subject},
+		"to a client secret":                        {path: tokenPath, form: noAssertion},
+		"to a client secret, with a trailing slash": {path: tokenPath + "/", form: noAssertion},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -145,8 +145,8 @@ func TestTokenIsRefused(t *testing.T) {
 	now := time.Now()
 	const record = "No matching federated identity record found for presented assertion "
 	tests := map[string]struct {
-		path    string // tokenPath otherwise
-		token   string // the claims' otherwise
+		path    string // default: tokenPath
+		token   string // default: a token with the claims
 		claims  map[string]any
 		form    map[string]string
 		status  int
@@ -154,25 +154,25 @@ func TestTokenIsRefused(t *testing.T) {
 		code    int
 		message string
 	}{
-		"another issuer, known of another's": {form: map[string]string{"client_id": elsewhat},
+		"an issuer that another application trusts": {form: map[string]string{"client_id": elsewhat},
 			status: 401, name: "invalid_client", code: 700211, message: record + "issuer '" + issuertest.URL + "'."},
 		"another issuer": {claims: map[string]any{"iss": "https://else.test"},
 			status: 401, name: "invalid_client", code: 700211, message: record + "issuer 'https://else.test'."},
-		"the issuer with a slash": {claims: map[string]any{"iss": issuertest.URL + "/"},
+		"the issuer with a trailing slash": {claims: map[string]any{"iss": issuertest.URL + "/"},
 			status: 401, name: "invalid_client", code: 700211, message: record + "issuer '" + issuertest.URL + "/'."},
-		"an issuer that is trusted and is not the cluster": {claims: map[string]any{"iss": "https://nobody.test"},
+		"a trusted issuer that is not the cluster": {claims: map[string]any{"iss": "https://nobody.test"},
 			status: 400, name: "invalid_request", code: 90061, message: "Request to External OIDC endpoint failed."},
-		"another account's pod": {claims: map[string]any{"sub": "system:serviceaccount:shop:default"},
+		"a pod of another ServiceAccount": {claims: map[string]any{"sub": "system:serviceaccount:shop:default"},
 			status: 401, name: "invalid_client", code: 700213, message: record + "subject 'system:serviceaccount:shop:default'."},
-		"a subject of another issuer's record": {claims: map[string]any{"sub": "system:serviceaccount:shop:from-nobody"},
+		"a subject that is trusted for another issuer": {claims: map[string]any{"sub": "system:serviceaccount:shop:from-nobody"},
 			status: 401, name: "invalid_client", code: 700213, message: record + "subject 'system:serviceaccount:shop:from-nobody'."},
-		"the subject in capitals": {claims: map[string]any{"sub": "system:serviceaccount:shop:CART"},
+		"the subject in upper case": {claims: map[string]any{"sub": "system:serviceaccount:shop:CART"},
 			status: 401, name: "invalid_client", code: 7002138, message: record + "subject 'system:serviceaccount:shop:CART'. The subject matches with case-insensitive comparison, but not with case-sensitive comparison."},
 		"another audience": {claims: map[string]any{"aud": []string{"sts.amazonaws.com"}},
 			status: 401, name: "invalid_client", code: 700212, message: record + "audience 'sts.amazonaws.com'."},
-		"the audience in small letters": {claims: map[string]any{"aud": []string{strings.ToLower(audience)}},
+		"the audience in lower case": {claims: map[string]any{"aud": []string{strings.ToLower(audience)}},
 			status: 401, name: "invalid_client", code: 700212, message: record + "audience 'api://azureadtokenexchange'."},
-		"an audience of another subject's record": {claims: map[string]any{"aud": []string{"other"}},
+		"an audience that is trusted for another subject": {claims: map[string]any{"aud": []string{"other"}},
 			status: 401, name: "invalid_client", code: 700212, message: record + "audience 'other'."},
 		"two audiences": {claims: map[string]any{"aud": []string{audience, "x"}},
 			status: 401, name: "invalid_client", code: 700212, message: record + "audience '" + audience + ",x'."},
@@ -180,15 +180,15 @@ func TestTokenIsRefused(t *testing.T) {
 			status: 401, name: "invalid_client", code: 70025, message: "The client '" + nobody + "'(lonely) has no configured federated identity credentials."},
 		"an expired token": {claims: map[string]any{"nbf": 1000, "exp": 2000},
 			status: 401, name: "invalid_client", code: 700024, message: "assertion valid from 1970-01-01T00:16:40.0000000Z, expiry time of assertion 1970-01-01T00:33:20.0000000Z."},
-		"a token of the future": {claims: map[string]any{"nbf": now.Add(time.Hour).Unix()},
+		"a token that is not valid yet": {claims: map[string]any{"nbf": now.Add(time.Hour).Unix()},
 			status: 401, name: "invalid_client", code: 700024, message: "Client assertion is not within its valid time range."},
-		"another's signature": {token: issuertest.RSA(t, "key-1").Sign(t, issuertest.Claims(audience, nil)),
+		"the signature of another key": {token: issuertest.RSA(t, "key-1").Sign(t, issuertest.Claims(audience, nil)),
 			status: 401, name: "invalid_client", code: 700027, message: "Client assertion contains an invalid signature."},
-		"a key that is not the cluster's": {token: issuertest.RSA(t, "key-9").Sign(t, issuertest.Claims(audience, nil)),
+		"a key that the cluster does not have": {token: issuertest.RSA(t, "key-9").Sign(t, issuertest.Claims(audience, nil)),
 			status: 401, name: "invalid_client", code: 7000272, message: "The certificate with identifier key-9"},
 		"another algorithm": {token: f.es256.Sign(t, issuertest.Claims(audience, nil)),
 			status: 400, name: "invalid_request", code: 5002738, message: "Invalid JWT token. 'ES256' is not a supported signature algorithm."},
-		"no JWT": {token: "abc",
+		"not a JWT": {token: "abc",
 			status: 400, name: "invalid_request", code: 50027, message: "JWT token is invalid or malformed."},
 		"another tenant": {path: "/22222222-2222-4333-8444-555555555555/oauth2/v2.0/token",
 			status: 400, name: "invalid_request", code: 90002, message: "Tenant '22222222-2222-4333-8444-555555555555' not found."},
@@ -198,9 +198,9 @@ func TestTokenIsRefused(t *testing.T) {
 			status: 400, name: "unauthorized_client", code: 700016, message: "Application with identifier '" + client + "' was not found in the directory 'contoso.example'."},
 		"another secret": {form: map[string]string{"client_assertion": "", "client_secret": "guess"},
 			status: 401, name: "invalid_client", code: 7000215, message: "Invalid client secret provided."},
-		"a secret, of a client that has none": {form: map[string]string{"client_assertion": "", "client_secret": secret, "client_id": nobody},
+		"a secret for a client without secrets": {form: map[string]string{"client_assertion": "", "client_secret": secret, "client_id": nobody},
 			status: 401, name: "invalid_client", code: 7000215, message: "for a secret added to app '" + nobody + "'."},
-		"a wrong assertion beside the right secret": {token: "abc", form: map[string]string{"client_secret": secret},
+		"a malformed assertion with the right secret": {token: "abc", form: map[string]string{"client_secret": secret},
 			status: 400, name: "invalid_request", code: 50027, message: "JWT token"},
 		"neither assertion nor secret": {form: map[string]string{"client_assertion": ""},
 			status: 401, name: "invalid_client", code: 7000218, message: "'client_assertion' or 'client_secret'"},
@@ -216,13 +216,13 @@ func TestTokenIsRefused(t *testing.T) {
 			status: 400, name: "invalid_request", code: 900144, message: "'scope'"},
 		"another grant": {form: map[string]string{"grant_type": "password"},
 			status: 400, name: "unsupported_grant_type", code: 70003, message: "'password'"},
-		"a scope of one right": {form: map[string]string{"scope": "https://management.azure.com/user_impersonation"},
+		"a scope of a single permission": {form: map[string]string{"scope": "https://management.azure.com/user_impersonation"},
 			status: 400, name: "invalid_scope", code: 1002012, message: "The provided value for scope https://management.azure.com/user_impersonation is not valid."},
-		"a scope of no resource": {form: map[string]string{"scope": "/.default"},
+		"a scope without a resource": {form: map[string]string{"scope": "/.default"},
 			status: 400, name: "invalid_scope", code: 1002012, message: "not valid"},
 		"scopes of two resources": {form: map[string]string{"scope": "https://a.test/.default https://b.test/.default"},
 			status: 400, name: "invalid_scope", code: 70011, message: "not valid"},
-		"scopes of no resource": {form: map[string]string{"scope": "openid profile"},
+		"only OpenID scopes": {form: map[string]string{"scope": "openid profile"},
 			status: 400, name: "invalid_scope", code: 70011, message: "not valid"},
 	}
 	for name, test := range tests {
@@ -260,7 +260,7 @@ func TestTokenIsRefused(t *testing.T) {
 				t.Errorf("got entry %+v", entry)
 			}
 			if len(token) > 10 && (strings.Contains(f.journal.Text(), token) || strings.Contains(w.Body.String(), token)) {
-				t.Error("got the token in the journal or in the answer")
+				t.Error("got the token in the journal or in the response")
 			}
 		})
 	}
@@ -278,7 +278,7 @@ func TestMetadata(t *testing.T) {
 		"of the instance": {
 			path:   "/common/discovery/instance?api-version=1.1&authorization_endpoint=https%3A%2F%2Flogin.microsoftonline.com%2F" + tenant + "%2Foauth2%2Fv2.0%2Fauthorize",
 			status: 200, want: map[string]string{"tenant_discovery_endpoint": base + "/v2.0/.well-known/openid-configuration"}},
-		"of no instance": {path: "/common/discovery/instance", status: 400, want: map[string]string{"error": "invalid_request"}},
+		"of the instance, without a parameter": {path: "/common/discovery/instance", status: 400, want: map[string]string{"error": "invalid_request"}},
 		"of the tenant": {path: "/" + tenant + "/v2.0/.well-known/openid-configuration?", status: 200, want: map[string]string{
 			"issuer": base + "/v2.0", "token_endpoint": base + "/oauth2/v2.0/token", "authorization_endpoint": base + "/oauth2/v2.0/authorize"}},
 		"of another tenant": {path: "/x/v2.0/.well-known/openid-configuration", status: 400, want: map[string]string{"error": "invalid_tenant"}},
@@ -301,7 +301,7 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-func TestTheClusterCannotBeReached(t *testing.T) {
+func TestClusterUnavailable(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.cluster.SetDown(true)
@@ -311,17 +311,17 @@ func TestTheClusterCannotBeReached(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeIsRefused(t *testing.T) {
+func TestConfigurationErrors(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(*trust.Tenant){
-		"a tenant without id":       func(c *trust.Tenant) { c.TenantID = "" },
-		"a tenant twice":            func(c *trust.Tenant) { c.TenantID = "CONTOSO.example" },
-		"an application without id": func(c *trust.Tenant) { c.Applications[0].AppID = "" },
+		"a tenant without an ID":       func(c *trust.Tenant) { c.TenantID = "" },
+		"a duplicate tenant":           func(c *trust.Tenant) { c.TenantID = "CONTOSO.example" },
+		"an application without an ID": func(c *trust.Tenant) { c.Applications[0].AppID = "" },
 		"a credential with two audiences": func(c *trust.Tenant) {
 			c.Applications[0].FederatedIdentityCredentials[0].Audiences = []string{"a", "b"}
 		},
-		"a credential without subject": func(c *trust.Tenant) { c.Applications[0].FederatedIdentityCredentials[0].Subject = "" },
-		"an empty secret":              func(c *trust.Tenant) { c.Applications[0].PasswordCredentials[0].SecretText = "" },
+		"a credential without a subject": func(c *trust.Tenant) { c.Applications[0].FederatedIdentityCredentials[0].Subject = "" },
+		"an empty secret":                func(c *trust.Tenant) { c.Applications[0].PasswordCredentials[0].SecretText = "" },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -329,7 +329,7 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 			c := config()
 			change(&c.Tenants[0])
 			if _, err := entra.New(c, nil, nil); err == nil {
-				t.Error("got no error")
+				t.Error("got no error, want one")
 			}
 		})
 	}

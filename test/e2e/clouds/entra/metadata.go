@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// discoverInstance tells a library which names one and the same service has.
+// discoverInstance returns all host names of the service.
 func (e *Entra) discoverInstance(w http.ResponseWriter, r *http.Request) {
 	authorize, err := url.Parse(r.URL.Query().Get("authorization_endpoint"))
 	if err != nil || authorize.Scheme != "https" {
@@ -31,12 +31,12 @@ func (e *Entra) discoverInstance(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// describeTenant is a tenant's OpenID configuration.
+// describeTenant returns a tenant's OpenID configuration.
 func (e *Entra) describeTenant(w http.ResponseWriter, r *http.Request) {
 	tenant := r.PathValue("tenant")
 	if _, found := e.tenants[strings.ToLower(tenant)]; !found {
 		f := noTenant(tenant)
-		f.name = "invalid_tenant" // the token endpoint has another name for it
+		f.name = "invalid_tenant" // the token endpoint uses another name
 		e.refuseDocument(w, *f)
 		return
 	}
@@ -58,8 +58,8 @@ func (e *Entra) describeTenant(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// refuseDocument answers with an error. No credential was asked for, so there
-// is nothing for the journal.
+// refuseDocument sends an error. It is not in the journal, because no
+// credential was requested.
 func (e *Entra) refuseDocument(w http.ResponseWriter, f failure) {
 	writeDocument(w, f.status, f.body())
 }
@@ -67,6 +67,6 @@ func (e *Entra) refuseDocument(w http.ResponseWriter, f failure) {
 func writeDocument(w http.ResponseWriter, status int, document any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	// A caller that has gone away is no failure of the emulator's.
+	// Ignore the error: the client may have closed the connection.
 	_ = json.NewEncoder(w).Encode(document)
 }

@@ -19,16 +19,17 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
 )
 
-// assertionType is that of a JWT, RFC 7523.
+// assertionType is the type of a JWT assertion (RFC 7523).
 const assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
-// lifetime of an access token, in seconds: the shortest of the real ones.
+// lifetime is the lifetime of an access token in seconds. Real lifetimes start
+// at this value.
 const lifetime = 3599
 
-// openIDScopes are those that every application has, beside a resource's.
+// openIDScopes can be requested in addition to a resource's scope.
 var openIDScopes = []string{"openid", "profile", "email", "offline_access"}
 
-// token is the token endpoint.
+// token handles the token endpoint.
 func (e *Entra) token(w http.ResponseWriter, r *http.Request) {
 	entry := journal.Entry{Cloud: journal.Azure, Operation: journal.ClientCredentials}
 	if err := r.ParseForm(); err != nil {
@@ -39,12 +40,12 @@ func (e *Entra) token(w http.ResponseWriter, r *http.Request) {
 		e.journal.Send(w, r, failed(entry, f))
 		return
 	}
-	// Nobody but the resource is to read it, so it need not be a JWT.
+	// Only the resource reads the token, so it does not have to be a JWT.
 	e.journal.Send(w, r, granted(entry, rand.Text()+rand.Text()+rand.Text()+rand.Text()))
 }
 
-// grant makes the decision: nil means that a token is granted. It completes the
-// entry with what the decision is about.
+// grant decides about a request and completes the journal entry. It returns nil
+// if the token is granted.
 func (e *Entra) grant(ctx context.Context, tenant string, form url.Values, entry *journal.Entry) *failure {
 	clientID := form.Get("client_id")
 	entry.Identity = clientID + "@" + tenant
@@ -76,7 +77,7 @@ func (e *Entra) grant(ctx context.Context, tenant string, form url.Values, entry
 	return &failure{http.StatusUnauthorized, "invalid_client", 7000218, "The request body must contain the following parameter: 'client_assertion' or 'client_secret'.", nil}
 }
 
-// missing is about the first of the fields that the form has not.
+// missing returns a failure for the first missing field.
 func missing(form url.Values, fields ...string) *failure {
 	for _, field := range fields {
 		if form.Get(field) == "" {
@@ -92,8 +93,7 @@ func noTenant(tenant string) *failure {
 		tenant), nil}
 }
 
-// checkScope wants all that one resource has granted, and nothing else of a
-// resource.
+// checkScope requires exactly one resource with the suffix /.default.
 func checkScope(scope string) *failure {
 	resources := slices.DeleteFunc(strings.Fields(scope), func(s string) bool { return slices.Contains(openIDScopes, s) })
 	for _, resource := range resources {
@@ -117,9 +117,9 @@ func checkSecret(app trust.Application, secret string) *failure {
 		"Invalid client secret provided. Ensure the secret being sent in the request is the client secret value, not the client secret ID, for a secret added to app '%s'.", app.AppID), nil}
 }
 
-// checkAssertion holds a Kubernetes token against the application's federated
-// identity credentials: one must have its issuer, its subject and its audience,
-// to the letter.
+// checkAssertion compares a Kubernetes token with the application's federated
+// identity credentials. The issuer, the subject and the audience of one of them
+// must match exactly.
 func (e *Entra) checkAssertion(ctx context.Context, app trust.Application, form url.Values, entry *journal.Entry) *failure {
 	if f := missing(form, "client_assertion_type"); f != nil {
 		return f
@@ -152,7 +152,8 @@ func (e *Entra) checkAssertion(ctx context.Context, app trust.Application, form 
 	return match(records, token)
 }
 
-// match looks for the subject and the audience among the records of the issuer.
+// match checks the subject and the audience of the credentials with a matching
+// issuer.
 func match(records []trust.FederatedIdentityCredential, token issuer.Token) *failure {
 	ofSubject := matching(records, func(c trust.FederatedIdentityCredential) bool { return c.Subject == token.Subject })
 	if len(ofSubject) == 0 {
@@ -177,9 +178,9 @@ func noRecord(code int, what, value, more string) *failure {
 		what, value, more), nil}
 }
 
-// refused is the failure for an assertion that did not verify.
+// refused returns the failure for an assertion that was not verified.
 func refused(err error, token issuer.Token, now time.Time) *failure {
-	// With seven digits after the point, as the real service writes times.
+	// The real service writes times with seven fractional digits.
 	const format = "2006-01-02T15:04:05.0000000Z"
 	switch {
 	case errors.Is(err, issuer.ErrExpired), errors.Is(err, issuer.ErrNotYetValid):

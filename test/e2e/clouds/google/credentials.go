@@ -13,35 +13,35 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 )
 
-// maxAccountLifetime is that of a service account's access token, without an
-// organization's policy that allows more.
+// maxAccountLifetime is the maximum lifetime of a service account's access
+// token, unless an organization's policy allows more.
 const maxAccountLifetime = time.Hour
 
-// Credentials serves iamcredentials.googleapis.com.
+// Credentials returns the handler for iamcredentials.googleapis.com.
 func (g *Google) Credentials() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/projects/-/serviceAccounts/{call}", g.generateAccessToken)
 	return mux
 }
 
-// ResourceManager serves cloudresourcemanager.googleapis.com, which nobody has
-// a right to: a library that asks for the project has not been told it.
+// ResourceManager returns the handler for cloudresourcemanager.googleapis.com.
+// It denies all requests: a library calls it only if it has no project setting.
 func (g *Google) ResourceManager() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		a := answer(journal.Entry{}, denied("resourcemanager.projects.get", "The caller does not have permission").body())
 		w.Header().Set("Content-Type", a.Header.Get("Content-Type"))
 		w.WriteHeader(http.StatusForbidden)
-		// A caller that has gone away is no failure of the emulator's.
+		// Ignore the error: the client may have closed the connection.
 		_, _ = w.Write(a.Body)
 	})
 }
 
-// apiFailure is an error in the form of Google's APIs.
+// apiFailure is an error in the format of Google's APIs.
 type apiFailure struct {
 	status int
-	// code is the canonical one, as in PERMISSION_DENIED.
+	// code is the canonical code, such as PERMISSION_DENIED.
 	code, message string
-	// permission is the missing one, if any.
+	// permission is the missing permission, if any.
 	permission string
 }
 
@@ -88,13 +88,13 @@ func (g *Google) generateAccessToken(w http.ResponseWriter, r *http.Request) {
 	entry.Status, entry.Credential = http.StatusOK, journal.Digest(token)
 	g.journal.Send(w, r, answer(entry, map[string]string{
 		"accessToken": token,
-		// Python's library reads no fraction and no other zone.
+		// Python's library cannot read fractions or other time zones.
 		"expireTime": now.Add(lifetime).UTC().Format(time.RFC3339),
 	}))
 }
 
-// impersonate makes the decision, for a token of that lifetime, and completes
-// the entry with what it is about.
+// impersonate decides about a request and completes the journal entry. It
+// returns the lifetime of the token.
 func (g *Google) impersonate(r *http.Request, email string, entry *journal.Entry, now time.Time) (time.Duration, *apiFailure) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
@@ -117,7 +117,7 @@ func (g *Google) impersonate(r *http.Request, email string, entry *journal.Entry
 		return 0, invalidArgument("Invalid JSON payload received.")
 	}
 	members := g.accounts[email]
-	// With delegates, the right would have to be the last of these accounts'.
+	// Delegates would need rights that the trust file cannot express.
 	if len(request.Delegates) > 0 || !slices.Contains(members, federated.principal()) && !slices.Contains(members, federated.set()) {
 		return 0, denied("iam.serviceAccounts.getAccessToken", "Permission 'iam.serviceAccounts.getAccessToken' denied on resource (or it may not exist).")
 	}
@@ -127,7 +127,7 @@ func (g *Google) impersonate(r *http.Request, email string, entry *journal.Entry
 	return parseLifetime(request.Lifetime)
 }
 
-// parseLifetime reads a duration in seconds, as in 3600s.
+// parseLifetime parses a duration in seconds, such as 3600s.
 func parseLifetime(text string) (time.Duration, *apiFailure) {
 	if text == "" {
 		return maxAccountLifetime, nil

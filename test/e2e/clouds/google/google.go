@@ -1,10 +1,10 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package google emulates what Google Cloud does with a Kubernetes token: its
-// Security Token Service exchanges one for a federated access token, and the
-// IAM Service Account Credentials API gives a service account's access token
-// for that.
+// Package google emulates Google Cloud for Kubernetes tokens: the Security
+// Token Service exchanges a Kubernetes token for a federated access token, and
+// the IAM Service Account Credentials API exchanges that for a service
+// account's access token.
 //
 // APIs: https://cloud.google.com/iam/docs/reference/sts/rest/v1/TopLevel/token
 // and https://cloud.google.com/iam/docs/reference/credentials/rest/v1/projects.serviceAccounts/generateAccessToken
@@ -31,11 +31,12 @@ import (
 const (
 	// iam is the prefix of full resource names.
 	iam = "//iam.googleapis.com/"
-	// cloudPlatform is the scope of everything; iamScope is enough for the IAM
-	// APIs.
+	// cloudPlatform is the scope for all APIs; iamScope is sufficient for the
+	// IAM APIs.
 	cloudPlatform = "https://www.googleapis.com/auth/cloud-platform"
 	iamScope      = "https://www.googleapis.com/auth/iam"
-	// workloadIdentityUser is the role that lets members act as an account.
+	// workloadIdentityUser is the role that lets members impersonate a service
+	// account.
 	workloadIdentityUser = "roles/iam.workloadIdentityUser"
 )
 
@@ -44,11 +45,12 @@ var (
 	member       = regexp.MustCompile(`^(principal:` + iam + `projects/[0-9]+/locations/global/workloadIdentityPools/[a-z0-9-]+/subject/.+|principalSet:` + iam + `projects/[0-9]+/locations/global/workloadIdentityPools/[a-z0-9-]+/\*)$`)
 )
 
-// Google is the three services that a library talks to.
+// Google serves the three APIs that the libraries use.
 type Google struct {
 	tokens  *issuer.Issuer
 	journal *journal.Journal
-	// providers are by name, accounts the members by e-mail address.
+	// providers are by name; accounts are members by the service account's
+	// e-mail address.
 	providers map[string]provider
 	accounts  map[string][]string
 
@@ -57,27 +59,27 @@ type Google struct {
 	grants map[string]grant
 }
 
-// provider is a workload identity pool's.
+// provider is a compiled workload identity pool provider.
 type provider struct {
 	pool      string
 	issuer    string
 	audiences []string
-	// subjectClaim is the one that google.subject is mapped from.
+	// subjectClaim is the claim that google.subject is mapped from.
 	subjectClaim string
 }
 
-// grant is what a federated token stands for.
+// grant describes a federated token.
 type grant struct {
 	pool    string
 	subject string
 	scopes  []string
 	expires time.Time
-	// token is the one that was exchanged.
+	// token is the exchanged Kubernetes token.
 	token issuer.Token
 }
 
-// New returns a Google that trusts as configured. It fails on what it would not
-// evaluate as the real one does.
+// New returns a Google with the configured trust. It returns an error if it
+// cannot evaluate the configuration exactly as the real service does.
 func New(config trust.Google, tokens *issuer.Issuer, log *journal.Journal) (*Google, error) {
 	g := &Google{
 		tokens: tokens, journal: log,
@@ -98,7 +100,7 @@ func New(config trust.Google, tokens *issuer.Issuer, log *journal.Journal) (*Goo
 		g.accounts[account.Email] = members
 	}
 	if len(g.providers) != len(config.WorkloadIdentityPoolProviders) || len(g.accounts) != len(config.ServiceAccounts) {
-		return nil, errors.New("google: got a provider or a service account twice, want each once")
+		return nil, errors.New("google: got a provider or a service account twice, want no duplicates")
 	}
 	return g, nil
 }
@@ -106,17 +108,17 @@ func New(config trust.Google, tokens *issuer.Issuer, log *journal.Journal) (*Goo
 func compile(p trust.WorkloadIdentityPoolProvider) (provider, error) {
 	parts := providerName.FindStringSubmatch(p.Name)
 	if parts == nil {
-		return provider{}, errors.New("got that name, want projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER")
+		return provider{}, errors.New("invalid name, want projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER")
 	}
 	if !strings.HasPrefix(p.OIDC.IssuerURI, "https://") {
-		return provider{}, fmt.Errorf("got issuerUri %q, want one with https://", p.OIDC.IssuerURI)
+		return provider{}, fmt.Errorf("got issuerUri %q, want a URL with https://", p.OIDC.IssuerURI)
 	}
 	if p.AttributeCondition != "" {
 		return provider{}, fmt.Errorf("attributeCondition %q: conditions are not supported", p.AttributeCondition)
 	}
 	claim, ok := strings.CutPrefix(p.AttributeMapping["google.subject"], "assertion.")
 	if others := slices.Collect(maps.Keys(p.AttributeMapping)); len(others) != 1 || !ok || !regexp.MustCompile(`^\w+$`).MatchString(claim) {
-		return provider{}, fmt.Errorf("got attributeMapping %v, want google.subject alone, as assertion.CLAIM: other attributes and expressions are not supported", p.AttributeMapping)
+		return provider{}, fmt.Errorf("got attributeMapping %v, want only google.subject with the value assertion.CLAIM: other attributes and expressions are not supported", p.AttributeMapping)
 	}
 	audiences := p.OIDC.AllowedAudiences
 	if len(audiences) == 0 {
@@ -125,16 +127,17 @@ func compile(p trust.WorkloadIdentityPoolProvider) (provider, error) {
 	return provider{pool: parts[1], issuer: p.OIDC.IssuerURI, audiences: audiences, subjectClaim: claim}, nil
 }
 
-// users are the members that may act as the account with the policy.
+// users returns the members that may impersonate the service account with the
+// policy.
 func users(policy trust.IAMPolicy) ([]string, error) {
 	var members []string
 	for _, binding := range policy.Bindings {
 		if binding.Role != workloadIdentityUser {
-			return nil, fmt.Errorf("got role %q, want %s: others are not supported", binding.Role, workloadIdentityUser)
+			return nil, fmt.Errorf("got role %q, want %s: other roles are not supported", binding.Role, workloadIdentityUser)
 		}
 		for _, m := range binding.Members {
 			if !member.MatchString(m) {
-				return nil, fmt.Errorf("got member %q, want a principal:// with a subject or a principalSet:// of a whole pool: others are not supported", m)
+				return nil, fmt.Errorf("got member %q, want a principal:// with a subject or a principalSet:// of a whole pool: other members are not supported", m)
 			}
 		}
 		members = append(members, binding.Members...)
@@ -142,22 +145,22 @@ func users(policy trust.IAMPolicy) ([]string, error) {
 	return members, nil
 }
 
-// principal is how IAM names whom a federated token stands for.
+// principal returns IAM's name for the identity of a federated token.
 func (g grant) principal() string {
 	return "principal:" + iam + g.pool + "/subject/" + g.subject
 }
 
-// set is how IAM names all of the pool.
+// set returns IAM's name for all identities of the pool.
 func (g grant) set() string {
 	return "principalSet:" + iam + g.pool + "/*"
 }
 
-// accessToken is a new one, opaque as the real ones are.
+// accessToken returns a new opaque token.
 func accessToken() string {
 	return "ya29." + rand.Text() + rand.Text() + rand.Text() + rand.Text()
 }
 
-// keep remembers what a federated token stands for, until it expires.
+// keep stores a federated token until it expires.
 func (g *Google) keep(federated string, granted grant, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -165,7 +168,7 @@ func (g *Google) keep(federated string, granted grant, now time.Time) {
 	g.grants[journal.Digest(federated)] = granted
 }
 
-// find is what a federated token stands for.
+// find returns the grant of a federated token.
 func (g *Google) find(federated string, now time.Time) (grant, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -173,7 +176,7 @@ func (g *Google) find(federated string, now time.Time) (grant, bool) {
 	return found, ok && now.Before(found.expires)
 }
 
-// answer is a JSON answer.
+// answer returns a JSON response.
 func answer(entry journal.Entry, body any) journal.Answer {
 	text, err := json.MarshalIndent(body, "", "  ")
 	if err != nil {

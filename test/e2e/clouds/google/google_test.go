@@ -25,8 +25,8 @@ import (
 const (
 	pool      = "projects/123456789/locations/global/workloadIdentityPools/pool"
 	provider  = pool + "/providers/cluster"
-	narrow    = pool + "/providers/narrow"    // with audiences of its own
-	elsewhere = pool + "/providers/elsewhere" // of another issuer
+	narrow    = pool + "/providers/narrow"    // with its own audiences
+	elsewhere = pool + "/providers/elsewhere" // with another issuer
 	byPod     = pool + "/providers/by-jti"    // maps another claim
 	other     = "projects/123456789/locations/global/workloadIdentityPools/other/providers/cluster"
 	name      = "//iam.googleapis.com/" + provider
@@ -79,8 +79,8 @@ func newFixture(t testing.TB) fixture {
 	return f
 }
 
-// form is a call that is granted, with other fields than usual. Empty ones are
-// left out.
+// form returns a valid request; the other fields replace the usual ones. Empty
+// fields are removed.
 func form(token string, others map[string]string) url.Values {
 	values := url.Values{
 		"grant_type": {"urn:ietf:params:oauth:grant-type:token-exchange"}, "audience": {name}, "scope": {platform},
@@ -105,7 +105,7 @@ func (f fixture) exchange(t testing.TB, values url.Values) *httptest.ResponseRec
 	return w
 }
 
-// federated is a granted federated token.
+// federated returns a federated token.
 func (f fixture) federated(t testing.TB, claims map[string]any, others map[string]string) (token string, expiresIn int) {
 	t.Helper()
 	w := f.exchange(t, form(f.key.Sign(t, issuertest.Claims("https:"+name, claims)), others))
@@ -141,13 +141,13 @@ func TestExchangeIsGranted(t *testing.T) {
 		identity string
 		expires  int
 	}{
-		"to the provider's name":              {audience: name, expires: 600},
-		"to the provider's name with https":   {audience: "https:" + name, expires: 600},
-		"to an audience of the provider's":    {audience: "vault", form: map[string]string{"audience": "//iam.googleapis.com/" + narrow}, expires: 600},
-		"to an ES256 token":                   {audience: name, key: f.es256, expires: 600},
-		"as an ID token":                      {audience: name, form: map[string]string{"subject_token_type": "urn:ietf:params:oauth:token-type:id_token"}, expires: 600},
-		"for the IAM scope":                   {audience: name, form: map[string]string{"scope": "https://www.googleapis.com/auth/iam"}, expires: 600},
-		"for an hour, to a token that has 24": {audience: name, claims: map[string]any{"exp": now.Add(24 * time.Hour).Unix()}, expires: 3600},
+		"to the provider's name":                    {audience: name, expires: 600},
+		"to the provider's name with https":         {audience: "https:" + name, expires: 600},
+		"to an allowed audience of the provider":    {audience: "vault", form: map[string]string{"audience": "//iam.googleapis.com/" + narrow}, expires: 600},
+		"to an ES256 token":                         {audience: name, key: f.es256, expires: 600},
+		"as an ID token":                            {audience: name, form: map[string]string{"subject_token_type": "urn:ietf:params:oauth:token-type:id_token"}, expires: 600},
+		"for the IAM scope":                         {audience: name, form: map[string]string{"scope": "https://www.googleapis.com/auth/iam"}, expires: 600},
+		"for an hour to a token valid for 24 hours": {audience: name, claims: map[string]any{"exp": now.Add(24 * time.Hour).Unix()}, expires: 3600},
 		"by another claim": {
 			audience: "https://iam.googleapis.com/" + byPod, form: map[string]string{"audience": "//iam.googleapis.com/" + byPod},
 			identity: "principal://iam.googleapis.com/" + pool + "/subject/a-token", expires: 600},
@@ -185,7 +185,7 @@ func TestExchangeIsRefused(t *testing.T) {
 	const noKey = "Error connecting to the given credential's issuer."
 	stale := fmt.Sprintf("ID Token issued at %d is stale to sign-in.", now.Add(-3*24*time.Hour).Unix())
 	tests := map[string]struct {
-		token   string // the claims' otherwise
+		token   string // default: a token with the claims
 		claims  map[string]any
 		form    map[string]string
 		code    string
@@ -195,38 +195,38 @@ func TestExchangeIsRefused(t *testing.T) {
 			code: "invalid_grant", message: "The audience in ID Token [sts.amazonaws.com] does not match the expected audience."},
 		"no audience": {claims: map[string]any{"aud": nil},
 			code: "invalid_grant", message: "The audience in ID Token [] does not match the expected audience."},
-		"the default audience where others are allowed": {form: map[string]string{"audience": "//iam.googleapis.com/" + narrow},
+		"the default audience of a provider with allowed audiences": {form: map[string]string{"audience": "//iam.googleapis.com/" + narrow},
 			code: "invalid_grant", message: "The audience in ID Token [https:" + name + "] does not match the expected audience."},
 		"the audience of another pool's provider": {form: map[string]string{"audience": "//iam.googleapis.com/" + other},
 			code: "invalid_grant", message: "The audience in ID Token [https:" + name + "] does not match the expected audience."},
 		"another issuer": {claims: map[string]any{"iss": "https://else.test"},
 			code: "invalid_grant", message: "The issuer in ID Token https://else.test does not match the expected one in config: " + issuertest.URL + "."},
-		"the cluster, where another is trusted": {form: map[string]string{"audience": "//iam.googleapis.com/" + elsewhere},
+		"the cluster at a provider with another issuer": {form: map[string]string{"audience": "//iam.googleapis.com/" + elsewhere},
 			code: "invalid_grant", message: "The issuer in ID Token " + issuertest.URL + " does not match the expected one in config: https://nobody.test."},
-		"an issuer that is trusted and is not the cluster": {claims: map[string]any{"iss": "https://nobody.test"}, form: map[string]string{"audience": "//iam.googleapis.com/" + elsewhere},
+		"a trusted issuer that is not the cluster": {claims: map[string]any{"iss": "https://nobody.test"}, form: map[string]string{"audience": "//iam.googleapis.com/" + elsewhere},
 			code: "invalid_grant", message: noKey},
-		"a key that is not the cluster's": {token: issuertest.RSA(t, "key-9").Sign(t, issuertest.Claims(name, nil)), code: "invalid_grant", message: noKey},
-		"no key id":                       {token: issuertest.Key{Algorithm: jose.RS256, Private: f.key.Private}.Sign(t, issuertest.Claims(name, nil)), code: "invalid_grant", message: noKey},
-		"another algorithm":               {token: issuertest.Key{ID: "key-3", Algorithm: jose.RS512, Private: f.key.Private}.Sign(t, issuertest.Claims(name, nil)), code: "invalid_grant", message: noKey},
-		"another's signature":             {token: issuertest.RSA(t, "key-1").Sign(t, issuertest.Claims(name, nil)), code: "invalid_grant", message: "Unable to verify the ID Token signature."},
-		"no JWT":                          {token: "abc", code: "invalid_grant", message: "Unable to parse the ID Token."},
-		"an expired token":                {claims: map[string]any{"iat": now.Add(-3 * 24 * time.Hour).Unix(), "exp": now.Add(-time.Hour).Unix()}, code: "invalid_grant", message: stale},
-		"a token that lasts too long":     {claims: map[string]any{"iat": now.Add(-3 * 24 * time.Hour).Unix()}, code: "invalid_grant", message: stale},
-		"a token without an age":          {claims: map[string]any{"iat": nil}, code: "invalid_grant", message: "ID Token issued at null is stale to sign-in."},
-		"no subject":                      {claims: map[string]any{"sub": nil}, code: "invalid_grant", message: "google.subject"},
+		"a key that the cluster does not have":     {token: issuertest.RSA(t, "key-9").Sign(t, issuertest.Claims(name, nil)), code: "invalid_grant", message: noKey},
+		"no key ID":                                {token: issuertest.Key{Algorithm: jose.RS256, Private: f.key.Private}.Sign(t, issuertest.Claims(name, nil)), code: "invalid_grant", message: noKey},
+		"another algorithm":                        {token: issuertest.Key{ID: "key-3", Algorithm: jose.RS512, Private: f.key.Private}.Sign(t, issuertest.Claims(name, nil)), code: "invalid_grant", message: noKey},
+		"the signature of another key":             {token: issuertest.RSA(t, "key-1").Sign(t, issuertest.Claims(name, nil)), code: "invalid_grant", message: "Unable to verify the ID Token signature."},
+		"not a JWT":                                {token: "abc", code: "invalid_grant", message: "Unable to parse the ID Token."},
+		"an expired token":                         {claims: map[string]any{"iat": now.Add(-3 * 24 * time.Hour).Unix(), "exp": now.Add(-time.Hour).Unix()}, code: "invalid_grant", message: stale},
+		"a token with a lifetime that is too long": {claims: map[string]any{"iat": now.Add(-3 * 24 * time.Hour).Unix()}, code: "invalid_grant", message: stale},
+		"a token without an issue time":            {claims: map[string]any{"iat": nil}, code: "invalid_grant", message: "ID Token issued at null is stale to sign-in."},
+		"no subject":                               {claims: map[string]any{"sub": nil}, code: "invalid_grant", message: "google.subject"},
 		"a subject that is too long": {claims: map[string]any{"sub": strings.Repeat("s", 128)}, code: "invalid_grant",
 			message: "The size of mapped attribute google.subject exceeds the 127 bytes limit. Either modify your attribute mapping or the incoming assertion to produce a mapped attribute that is less than 127 bytes."},
 		"a provider that does not exist": {form: map[string]string{"audience": name + "2"}, code: "invalid_target",
 			message: `The target service indicated by the "audience" parameters is invalid. This might either be because the pool or provider is disabled or deleted or because it doesn't exist.`},
 		"a provider's name with https": {form: map[string]string{"audience": "https:" + name}, code: "invalid_request",
 			message: `Invalid value for "audience". This value should be the full resource name of the Identity Provider. See https://cloud.google.com/iam/docs/reference/sts/rest/v1/TopLevel/token for the list of possible formats.`},
-		"no provider":                {form: map[string]string{"audience": ""}, code: "invalid_request", message: `"audience"`},
-		"no token":                   {form: map[string]string{"subject_token": ""}, code: "invalid_request", message: `"subject_token"`},
-		"another grant":              {form: map[string]string{"grant_type": "client_credentials"}, code: "unsupported_grant_type", message: "client_credentials"},
-		"another token type":         {form: map[string]string{"subject_token_type": "urn:ietf:params:oauth:token-type:saml2"}, code: "invalid_request", message: "saml2"},
-		"another token type in turn": {form: map[string]string{"requested_token_type": "urn:ietf:params:oauth:token-type:jwt"}, code: "invalid_request", message: "jwt"},
-		"no scope":                   {form: map[string]string{"scope": ""}, code: "invalid_scope", message: "scopes"},
-		"a scope that is not one":    {form: map[string]string{"scope": platform + " x"}, code: "invalid_scope", message: "scopes"},
+		"no provider":                  {form: map[string]string{"audience": ""}, code: "invalid_request", message: `"audience"`},
+		"no token":                     {form: map[string]string{"subject_token": ""}, code: "invalid_request", message: `"subject_token"`},
+		"another grant":                {form: map[string]string{"grant_type": "client_credentials"}, code: "unsupported_grant_type", message: "client_credentials"},
+		"another token type":           {form: map[string]string{"subject_token_type": "urn:ietf:params:oauth:token-type:saml2"}, code: "invalid_request", message: "saml2"},
+		"another requested token type": {form: map[string]string{"requested_token_type": "urn:ietf:params:oauth:token-type:jwt"}, code: "invalid_request", message: "jwt"},
+		"no scope":                     {form: map[string]string{"scope": ""}, code: "invalid_scope", message: "scopes"},
+		"an invalid scope":             {form: map[string]string{"scope": platform + " x"}, code: "invalid_scope", message: "scopes"},
 	}
 	for testName, test := range tests {
 		t.Run(testName, func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestExchangeIsRefused(t *testing.T) {
 				t.Errorf("got entry %+v", entry)
 			}
 			if len(token) > 10 && (strings.Contains(f.journal.Text(), token) || strings.Contains(w.Body.String(), token)) {
-				t.Error("got the token in the journal or in the answer")
+				t.Error("got the token in the journal or in the response")
 			}
 		})
 	}
@@ -279,12 +279,12 @@ func TestImpersonationIsGranted(t *testing.T) {
 		email, authorization, body string
 		lifetime                   time.Duration
 	}{
-		"to the subject":                 {email: cart, authorization: "Bearer " + federated, body: usual, lifetime: time.Hour},
-		"to all of the pool":             {email: everyone, authorization: "Bearer " + federated, body: usual, lifetime: time.Hour},
-		"with the IAM scope":             {email: cart, authorization: "Bearer " + forIAM, body: usual, lifetime: time.Hour},
-		"without delegates":              {email: cart, authorization: "bearer " + federated, body: `{"delegates": null, "scope": ["x"], "lifetime": "600s"}`, lifetime: 10 * time.Minute},
-		"without a lifetime":             {email: cart, authorization: "Bearer " + federated, body: `{"scope": ["x"]}`, lifetime: time.Hour},
-		"for a lifetime with a fraction": {email: cart, authorization: "Bearer " + federated, body: `{"scope": ["x"], "lifetime": "60.5s"}`, lifetime: time.Minute},
+		"to the subject":                     {email: cart, authorization: "Bearer " + federated, body: usual, lifetime: time.Hour},
+		"to a member that is the whole pool": {email: everyone, authorization: "Bearer " + federated, body: usual, lifetime: time.Hour},
+		"with the IAM scope":                 {email: cart, authorization: "Bearer " + forIAM, body: usual, lifetime: time.Hour},
+		"without delegates":                  {email: cart, authorization: "bearer " + federated, body: `{"delegates": null, "scope": ["x"], "lifetime": "600s"}`, lifetime: 10 * time.Minute},
+		"without a lifetime":                 {email: cart, authorization: "Bearer " + federated, body: `{"scope": ["x"]}`, lifetime: time.Hour},
+		"for a lifetime with a fraction":     {email: cart, authorization: "Bearer " + federated, body: `{"scope": ["x"], "lifetime": "60.5s"}`, lifetime: time.Minute},
 	}
 	for testName, test := range tests {
 		t.Run(testName, func(t *testing.T) {
@@ -322,23 +322,23 @@ func TestImpersonationIsRefused(t *testing.T) {
 		status                     int
 		code, message              string
 	}{
-		"nobody":                         {email: cart, body: usual, status: 401, code: "UNAUTHENTICATED", message: "Request is missing required authentication credential."},
-		"another scheme":                 {email: cart, authorization: "Basic " + federated, body: usual, status: 401, code: "UNAUTHENTICATED", message: "missing required"},
-		"a token that nobody gave":       {email: cart, authorization: "Bearer ya29.x", body: usual, status: 401, code: "UNAUTHENTICATED", message: "Request had invalid authentication credentials."},
-		"another account's pod":          {email: cart, authorization: "Bearer " + otherSubject, body: usual, status: 403, code: "PERMISSION_DENIED", message: deniedText},
-		"another account":                {email: someone, authorization: "Bearer " + federated, body: usual, status: 403, code: "PERMISSION_DENIED", message: deniedText},
-		"another pool":                   {email: everyone, authorization: "Bearer " + otherPool, body: usual, status: 403, code: "PERMISSION_DENIED", message: deniedText},
-		"the same subject, another pool": {email: cart, authorization: "Bearer " + otherPool, body: usual, status: 403, code: "PERMISSION_DENIED", message: deniedText},
-		"an account without members":     {email: "nobody@proj.iam.gserviceaccount.com", authorization: "Bearer " + federated, body: usual, status: 403, code: "PERMISSION_DENIED", message: deniedText},
-		"an account that is not there":   {email: "x@proj.iam.gserviceaccount.com", authorization: "Bearer " + federated, body: usual, status: 403, code: "PERMISSION_DENIED", message: deniedText},
-		"a delegate":                     {email: cart, authorization: "Bearer " + federated, body: `{"delegates": ["x"], "scope": ["x"]}`, status: 403, code: "PERMISSION_DENIED", message: deniedText},
-		"a token for storage alone":      {email: cart, authorization: "Bearer " + storage, body: usual, status: 403, code: "PERMISSION_DENIED", message: "Request had insufficient authentication scopes."},
-		"no JSON":                        {email: cart, authorization: "Bearer " + federated, body: "x", status: 400, code: "INVALID_ARGUMENT", message: "Invalid JSON payload received."},
-		"no scope":                       {email: cart, authorization: "Bearer " + federated, body: "{}", status: 400, code: "INVALID_ARGUMENT", message: "Scope required."},
-		"more than an hour":              {email: cart, authorization: "Bearer " + federated, body: `{"scope": ["x"], "lifetime": "3601s"}`, status: 400, code: "INVALID_ARGUMENT", message: "lifetimes of more than 1 hour"},
-		"no time at all":                 {email: cart, authorization: "Bearer " + federated, body: `{"scope": ["x"], "lifetime": "0s"}`, status: 400, code: "INVALID_ARGUMENT", message: "larger then zero"},
-		"a lifetime in minutes":          {email: cart, authorization: "Bearer " + federated, body: `{"scope": ["x"], "lifetime": "10m"}`, status: 400, code: "INVALID_ARGUMENT", message: "'lifetime'"},
-		"a lifetime in minutes too":      {email: cart, authorization: "Bearer " + federated, body: `{"scope": ["x"], "lifetime": "10m0s"}`, status: 400, code: "INVALID_ARGUMENT", message: "'lifetime'"},
+		"no authorization":                  {email: cart, body: usual, status: 401, code: "UNAUTHENTICATED", message: "Request is missing required authentication credential."},
+		"another scheme":                    {email: cart, authorization: "Basic " + federated, body: usual, status: 401, code: "UNAUTHENTICATED", message: "missing required"},
+		"an unknown token":                  {email: cart, authorization: "Bearer ya29.x", body: usual, status: 401, code: "UNAUTHENTICATED", message: "Request had invalid authentication credentials."},
+		"a pod of another ServiceAccount":   {email: cart, authorization: "Bearer " + otherSubject, body: usual, status: 403, code: "PERMISSION_DENIED", message: deniedText},
+		"another service account":           {email: someone, authorization: "Bearer " + federated, body: usual, status: 403, code: "PERMISSION_DENIED", message: deniedText},
+		"another pool":                      {email: everyone, authorization: "Bearer " + otherPool, body: usual, status: 403, code: "PERMISSION_DENIED", message: deniedText},
+		"the same subject, another pool":    {email: cart, authorization: "Bearer " + otherPool, body: usual, status: 403, code: "PERMISSION_DENIED", message: deniedText},
+		"a service account without members": {email: "nobody@proj.iam.gserviceaccount.com", authorization: "Bearer " + federated, body: usual, status: 403, code: "PERMISSION_DENIED", message: deniedText},
+		"an unknown service account":        {email: "x@proj.iam.gserviceaccount.com", authorization: "Bearer " + federated, body: usual, status: 403, code: "PERMISSION_DENIED", message: deniedText},
+		"a delegate":                        {email: cart, authorization: "Bearer " + federated, body: `{"delegates": ["x"], "scope": ["x"]}`, status: 403, code: "PERMISSION_DENIED", message: deniedText},
+		"a token with only a storage scope": {email: cart, authorization: "Bearer " + storage, body: usual, status: 403, code: "PERMISSION_DENIED", message: "Request had insufficient authentication scopes."},
+		"invalid JSON":                      {email: cart, authorization: "Bearer " + federated, body: "x", status: 400, code: "INVALID_ARGUMENT", message: "Invalid JSON payload received."},
+		"no scope":                          {email: cart, authorization: "Bearer " + federated, body: "{}", status: 400, code: "INVALID_ARGUMENT", message: "Scope required."},
+		"more than an hour":                 {email: cart, authorization: "Bearer " + federated, body: `{"scope": ["x"], "lifetime": "3601s"}`, status: 400, code: "INVALID_ARGUMENT", message: "lifetimes of more than 1 hour"},
+		"a lifetime of zero":                {email: cart, authorization: "Bearer " + federated, body: `{"scope": ["x"], "lifetime": "0s"}`, status: 400, code: "INVALID_ARGUMENT", message: "larger then zero"},
+		"a lifetime in minutes":             {email: cart, authorization: "Bearer " + federated, body: `{"scope": ["x"], "lifetime": "10m"}`, status: 400, code: "INVALID_ARGUMENT", message: "'lifetime'"},
+		"a lifetime in minutes and seconds": {email: cart, authorization: "Bearer " + federated, body: `{"scope": ["x"], "lifetime": "10m0s"}`, status: 400, code: "INVALID_ARGUMENT", message: "'lifetime'"},
 	}
 	for testName, test := range tests {
 		t.Run(testName, func(t *testing.T) {
@@ -366,7 +366,7 @@ func TestImpersonationIsRefused(t *testing.T) {
 	}
 }
 
-func TestAFederatedTokenEndsWithTheKubernetesToken(t *testing.T) {
+func TestFederatedTokenExpiry(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	end := time.Now().Truncate(time.Second).Add(2 * time.Second)
@@ -378,13 +378,13 @@ func TestAFederatedTokenEndsWithTheKubernetesToken(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("got %d %s after the end", w.Code, w.Body)
+			t.Fatalf("got %d %s after the expiry", w.Code, w.Body)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 }
 
-func TestNobodyMaySeeAProject(t *testing.T) {
+func TestResourceManager(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	w := httptest.NewRecorder()
@@ -394,7 +394,7 @@ func TestNobodyMaySeeAProject(t *testing.T) {
 	}
 }
 
-func TestTheClusterCannotBeReached(t *testing.T) {
+func TestClusterUnavailable(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.cluster.SetDown(true)
@@ -404,7 +404,7 @@ func TestTheClusterCannotBeReached(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotEvaluatedAsTheRealOneIsRefused(t *testing.T) {
+func TestUnsupportedConfiguration(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		change func(*trust.Google)
@@ -417,19 +417,19 @@ func TestWhatIsNotEvaluatedAsTheRealOneIsRefused(t *testing.T) {
 		"another attribute": {func(c *trust.Google) {
 			c.WorkloadIdentityPoolProviders[0].AttributeMapping["attribute.x"] = "assertion.sub"
 		}, "attributeMapping"},
-		"no mapping":              {func(c *trust.Google) { c.WorkloadIdentityPoolProviders[0].AttributeMapping = nil }, "attributeMapping"},
-		"a name that is none":     {func(c *trust.Google) { c.WorkloadIdentityPoolProviders[0].Name = "//iam.googleapis.com/" + provider }, "want projects/NUMBER"},
-		"an issuer without https": {func(c *trust.Google) { c.WorkloadIdentityPoolProviders[0].OIDC.IssuerURI = "http://x" }, "issuerUri"},
-		"a provider twice":        {func(c *trust.Google) { c.WorkloadIdentityPoolProviders[0].Name = other }, "twice"},
-		"an account twice":        {func(c *trust.Google) { c.ServiceAccounts[0].Email = someone }, "twice"},
-		"another role":            {func(c *trust.Google) { c.ServiceAccounts[0].Policy.Bindings[0].Role = "roles/owner" }, "roles/owner"},
+		"no mapping":                  {func(c *trust.Google) { c.WorkloadIdentityPoolProviders[0].AttributeMapping = nil }, "attributeMapping"},
+		"an invalid name":             {func(c *trust.Google) { c.WorkloadIdentityPoolProviders[0].Name = "//iam.googleapis.com/" + provider }, "want projects/NUMBER"},
+		"an issuer without https":     {func(c *trust.Google) { c.WorkloadIdentityPoolProviders[0].OIDC.IssuerURI = "http://x" }, "issuerUri"},
+		"a duplicate provider":        {func(c *trust.Google) { c.WorkloadIdentityPoolProviders[0].Name = other }, "twice"},
+		"a duplicate service account": {func(c *trust.Google) { c.ServiceAccounts[0].Email = someone }, "twice"},
+		"another role":                {func(c *trust.Google) { c.ServiceAccounts[0].Policy.Bindings[0].Role = "roles/owner" }, "roles/owner"},
 		"a set by an attribute": {func(c *trust.Google) {
 			c.ServiceAccounts[0].Policy.Bindings[0].Members[0] = "principalSet://iam.googleapis.com/" + pool + "/attribute.x/y"
 		}, "attribute.x"},
-		"a service account's name": {func(c *trust.Google) {
+		"a member that is a service account": {func(c *trust.Google) {
 			c.ServiceAccounts[0].Policy.Bindings[0].Members[0] = "serviceAccount:" + someone
 		}, "serviceAccount:"},
-		"the provider as a set": {func(c *trust.Google) {
+		"a set of a provider": {func(c *trust.Google) {
 			c.ServiceAccounts[0].Policy.Bindings[0].Members[0] = "principalSet:" + name + "/*"
 		}, "principalSet:"},
 	}
@@ -437,7 +437,7 @@ func TestWhatIsNotEvaluatedAsTheRealOneIsRefused(t *testing.T) {
 		t.Run(testName, func(t *testing.T) {
 			t.Parallel()
 			c := config()
-			// The providers share one.
+			// The providers share one map.
 			c.WorkloadIdentityPoolProviders[0].AttributeMapping = map[string]string{"google.subject": "assertion.sub"}
 			test.change(&c)
 			if _, err := google.New(c, nil, nil); err == nil || !strings.Contains(err.Error(), test.want) {

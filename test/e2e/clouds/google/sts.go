@@ -17,7 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 )
 
-// The values of RFC 8693 that the exchange takes.
+// The RFC 8693 values that the exchange supports.
 const (
 	grantType        = "urn:ietf:params:oauth:grant-type:token-exchange"
 	accessTokenType  = "urn:ietf:params:oauth:token-type:access_token"
@@ -26,28 +26,28 @@ const (
 )
 
 const (
-	// maxLifetime is that of a federated token. It ends no later than the token
-	// that it was exchanged for.
+	// maxLifetime is the maximum lifetime of a federated token. The token also
+	// expires with the token that it was exchanged for.
 	maxLifetime = time.Hour
-	// maxAssertionLifetime is how long after its iat a token may end:
+	// maxAssertionLifetime is the maximum time between a token's iat and exp:
 	// https://cloud.google.com/iam/docs/workload-identity-federation-with-other-providers
 	maxAssertionLifetime = 48 * time.Hour
-	// maxSubject is the bound on google.subject, in bytes. The name of a service
-	// account can be longer.
+	// maxSubject is the maximum length of google.subject in bytes.
+	// ServiceAccount names can be longer.
 	maxSubject = 127
 )
 
-// STS serves sts.googleapis.com.
+// STS returns the handler for sts.googleapis.com.
 func (g *Google) STS() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/token", g.exchange)
 	return mux
 }
 
-// stsFailure is an error of the exchange; all of them have the status 400.
+// stsFailure is an error of the exchange. The status is always 400.
 type stsFailure struct {
 	code, message string
-	// err is the emulator's own trouble, if it is that.
+	// err is set for errors of the emulator itself.
 	err error
 }
 
@@ -81,12 +81,12 @@ func (g *Google) exchange(w http.ResponseWriter, r *http.Request) {
 		"access_token":      federated,
 		"issued_token_type": accessTokenType,
 		"token_type":        "Bearer",
-		// A library takes 0 for an answer without it.
+		// The libraries treat 0 as a missing value.
 		"expires_in": max(1, int(granted.expires.Sub(now).Seconds())),
 	}))
 }
 
-// federate makes the decision, and completes the entry with what it is about.
+// federate decides about a request and completes the journal entry.
 func (g *Google) federate(ctx context.Context, form url.Values, entry *journal.Entry, now time.Time) (grant, *stsFailure) {
 	entry.Identity = form.Get("audience")
 	if f := checkForm(form); f != nil {
@@ -120,7 +120,7 @@ func (g *Google) federate(ctx context.Context, form url.Values, entry *journal.E
 	return granted, nil
 }
 
-// checkForm is about the fields that do not depend on the provider.
+// checkForm checks the fields that do not depend on the provider.
 func checkForm(form url.Values) *stsFailure {
 	if got := form.Get("grant_type"); got != grantType {
 		return &stsFailure{"unsupported_grant_type", fmt.Sprintf("Unsupported grant type: %s", got), nil}
@@ -143,9 +143,9 @@ func checkForm(form url.Values) *stsFailure {
 	return nil
 }
 
-// refuses says what is wrong with a token for this provider; err is what the
-// cluster's keys say of it. The words are what the real service has been seen
-// to answer.
+// refuses returns a failure if the provider does not accept the token; err is
+// the result of its verification. The messages are those that were observed
+// from the real service.
 func (p provider) refuses(token issuer.Token, err error) *stsFailure {
 	switch {
 	case errors.Is(err, issuer.ErrMalformed):
@@ -154,7 +154,7 @@ func (p provider) refuses(token issuer.Token, err error) *stsFailure {
 		return invalidGrant("The issuer in ID Token %s does not match the expected one in config: %s.", token.Issuer, p.issuer)
 	case token.KeyID == "", token.Algorithm != "RS256" && token.Algorithm != "ES256",
 		errors.Is(err, issuer.ErrUnknownKey), errors.Is(err, issuer.ErrUnknownIssuer):
-		// No key of the issuer's fits such a token.
+		// No key of the issuer can match such a token.
 		return invalidGrant("Error connecting to the given credential's issuer.")
 	case errors.Is(err, issuer.ErrUnavailable):
 		return &stsFailure{"invalid_grant", "Error connecting to the given credential's issuer.", err}

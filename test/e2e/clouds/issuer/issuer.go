@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package issuer verifies the service account tokens of one cluster as a cloud
-// does: with nothing but the cluster's OIDC discovery and its public keys.
+// Package issuer verifies the ServiceAccount tokens of one cluster as a cloud
+// does: using only the cluster's OIDC discovery and public keys.
 package issuer
 
 import (
@@ -19,11 +19,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// discoveryPath is where kube-apiserver serves its OIDC discovery document.
+// discoveryPath is the path of kube-apiserver's OIDC discovery document.
 const discoveryPath = "/.well-known/openid-configuration"
 
-// Issuer is a cluster that issues service account tokens. Its keys are looked
-// up when first needed, and again for a token with a key that is not known.
+// Issuer is a cluster that issues ServiceAccount tokens. It reads the keys on
+// first use, and again for a token with an unknown key.
 type Issuer struct {
 	get func(ctx context.Context, path string) ([]byte, error)
 
@@ -32,21 +32,21 @@ type Issuer struct {
 	keys jose.JSONWebKeySet
 }
 
-// New returns the issuer that the API server behind the config is. The config's
-// user may have no other right than those of system:service-account-issuer-discovery,
-// which every service account has.
+// New returns the issuer behind the config's API server. The config's user only
+// needs the rights of system:service-account-issuer-discovery, which every
+// ServiceAccount has.
 func New(config *rest.Config) (*Issuer, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("client of the cluster's OIDC discovery: %w", err)
+		return nil, fmt.Errorf("create the client for the cluster's OIDC discovery: %w", err)
 	}
 	return &Issuer{get: func(ctx context.Context, path string) ([]byte, error) {
 		return client.RESTClient().Get().AbsPath(path).DoRaw(ctx)
 	}}, nil
 }
 
-// URL is the issuer's name, the iss claim of its tokens. It fails where the
-// cluster's OIDC discovery has not been read yet and cannot be.
+// URL returns the issuer, which is the iss claim of its tokens. It returns an
+// error if the cluster's OIDC discovery cannot be read.
 func (i *Issuer) URL(ctx context.Context) (string, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -58,8 +58,8 @@ func (i *Issuer) URL(ctx context.Context) (string, error) {
 	return i.url, nil
 }
 
-// key returns the public key with that id: a cached one, or else one that the
-// cluster has added since.
+// key returns the public key with the ID. It reads the keys again if the ID is
+// unknown.
 func (i *Issuer) key(ctx context.Context, id string) (*jose.JSONWebKey, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -72,12 +72,13 @@ func (i *Issuer) key(ctx context.Context, id string) (*jose.JSONWebKey, error) {
 	if found := i.keys.Key(id); len(found) > 0 {
 		return &found[0], nil
 	}
-	return nil, fmt.Errorf("%w: got key id %q, want one of the %d keys of %s", ErrUnknownKey, id, len(i.keys.Keys), i.url)
+	return nil, fmt.Errorf("%w: got key ID %q, want one of the %d keys of %s", ErrUnknownKey, id, len(i.keys.Keys), i.url)
 }
 
-// fetch reads the discovery document and the keys. The caller holds the lock.
+// fetch reads the discovery document and the keys. The caller must hold the
+// lock.
 func (i *Issuer) fetch(ctx context.Context) error {
-	// One slow answer must not hold up those who wait for the lock for longer.
+	// Limit the time for which other callers wait for the lock.
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var document struct {
@@ -88,10 +89,10 @@ func (i *Issuer) fetch(ctx context.Context) error {
 		return err
 	}
 	if document.Issuer == "" {
-		return fmt.Errorf("%w: got no issuer in %s, want one", ErrUnavailable, discoveryPath)
+		return fmt.Errorf("%w: no issuer in %s", ErrUnavailable, discoveryPath)
 	}
-	// The host is the one by which the cluster is known outside, which need not
-	// be reachable from a pod: the API server has the keys too.
+	// Ignore the host: it may only be reachable from outside of the cluster,
+	// and the API server serves the keys too.
 	keysURL, err := url.Parse(document.JWKSURI)
 	if err != nil || keysURL.Path == "" {
 		return fmt.Errorf("%w: got jwks_uri %q in %s, want a URL with a path", ErrUnavailable, document.JWKSURI, discoveryPath)
@@ -110,26 +111,27 @@ func (i *Issuer) read(ctx context.Context, path string, into any) error {
 		err = json.Unmarshal(body, into)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: reading %s: %w", ErrUnavailable, path, err)
+		return fmt.Errorf("%w: read %s: %w", ErrUnavailable, path, err)
 	}
 	return nil
 }
 
-// What can be wrong with a token. Each cloud has an error of its own for each.
+// The reasons why a token is not valid. The clouds have different errors for
+// each.
 var (
-	// ErrMalformed: not a JWT in compact form, signed with RS256, RS384, RS512,
-	// ES256, ES384 or ES512, whose claims have the types that they should.
+	// ErrMalformed is for anything but a compact JWT that is signed with RS256,
+	// RS384, RS512, ES256, ES384 or ES512 and has claims of the expected types.
 	ErrMalformed = errors.New("malformed token")
-	// ErrUnknownIssuer: issued by someone else than the cluster.
+	// ErrUnknownIssuer is for tokens of another issuer.
 	ErrUnknownIssuer = errors.New("unknown issuer")
-	// ErrUnavailable: the cluster's discovery or keys could not be read.
+	// ErrUnavailable is for a cluster whose discovery or keys cannot be read.
 	ErrUnavailable = errors.New("issuer's keys are unavailable")
-	// ErrUnknownKey: signed with a key that the cluster does not have.
+	// ErrUnknownKey is for tokens with a key that the cluster does not publish.
 	ErrUnknownKey = errors.New("unknown key")
-	// ErrBadSignature: not signed with the key that it names.
+	// ErrBadSignature is for tokens that were not signed with the named key.
 	ErrBadSignature = errors.New("bad signature")
-	// ErrExpired: its time has passed.
+	// ErrExpired is for tokens that have expired.
 	ErrExpired = errors.New("expired token")
-	// ErrNotYetValid: its time has not come.
+	// ErrNotYetValid is for tokens that are not valid yet.
 	ErrNotYetValid = errors.New("token that is not valid yet")
 )

@@ -18,7 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer/issuertest"
 )
 
-func TestVerifyReadsTheToken(t *testing.T) {
+func TestVerify(t *testing.T) {
 	t.Parallel()
 	key := issuertest.RSA(t, "key-1")
 	cluster := issuertest.Start(t, key)
@@ -40,11 +40,11 @@ func TestVerifyReadsTheToken(t *testing.T) {
 		t.Errorf("token (-want +got):\n%s", diff)
 	}
 	if got.Claims["sub"] != issuertest.Subject {
-		t.Errorf("got claims %v, want them all", got.Claims)
+		t.Errorf("got claims %v, want all claims", got.Claims)
 	}
 }
 
-func TestVerifyRefuses(t *testing.T) {
+func TestVerifyErrors(t *testing.T) {
 	t.Parallel()
 	key, elliptic := issuertest.RSA(t, "key-1"), issuertest.ECDSA(t, "key-2")
 	cluster := issuertest.Start(t, key, elliptic)
@@ -63,26 +63,26 @@ func TestVerifyRefuses(t *testing.T) {
 		token string
 		want  error
 	}{
-		"a good one, not":                      {token: good},
-		"a good one of another algorithm, not": {token: elliptic.Sign(t, issuertest.Claims("a", nil))},
-		"no token":                             {token: "", want: issuer.ErrMalformed},
-		"no JWT":                               {token: "abc", want: issuer.ErrMalformed},
-		"no signature":                         {token: "eyJhbGciOiJub25lIn0." + rest[:strings.IndexByte(rest, '.')] + ".", want: issuer.ErrMalformed},
-		"a shared secret for a key":            {token: hmac(t, shared.ID, issuertest.Claims("a", nil)), want: issuer.ErrMalformed},
-		"claims of the wrong types":            {token: sign(map[string]any{"sub": 7}), want: issuer.ErrMalformed},
-		"a newline after it":                   {token: good + "\n\n.", want: issuer.ErrMalformed},
-		"another issuer":                       {token: sign(map[string]any{"iss": "https://example.test"}), want: issuer.ErrUnknownIssuer},
-		"the issuer with a slash":              {token: sign(map[string]any{"iss": issuertest.URL + "/"}), want: issuer.ErrUnknownIssuer},
-		"no issuer":                            {token: sign(map[string]any{"iss": nil}), want: issuer.ErrUnknownIssuer},
-		"a key that nobody knows":              {token: issuertest.RSA(t, "key-3").Sign(t, issuertest.Claims("a", nil)), want: issuer.ErrUnknownKey},
-		"no key id":                            {token: issuertest.Key{Algorithm: key.Algorithm, Private: key.Private}.Sign(t, issuertest.Claims("a", nil)), want: issuer.ErrUnknownKey},
-		"another key under a known id":         {token: impostor.Sign(t, issuertest.Claims("a", nil)), want: issuer.ErrBadSignature},
-		"another's claims":                     {token: header + "." + otherPayload + "." + signature, want: issuer.ErrBadSignature},
-		"one that has just expired":            {token: sign(map[string]any{"exp": now.Unix()}), want: issuer.ErrExpired},
-		"one without an end":                   {token: sign(map[string]any{"exp": nil}), want: issuer.ErrExpired},
-		"one of the future":                    {token: sign(map[string]any{"nbf": now.Add(2 * time.Minute).Unix()}), want: issuer.ErrNotYetValid},
-		"one issued in the future":             {token: sign(map[string]any{"iat": now.Add(2 * time.Minute).Unix()}), want: issuer.ErrNotYetValid},
-		"one of a clock that is fast, not":     {token: sign(map[string]any{"iat": now.Add(30 * time.Second).Unix()})},
+		"a valid token":                            {token: good},
+		"a valid token with another algorithm":     {token: elliptic.Sign(t, issuertest.Claims("a", nil))},
+		"an empty token":                           {token: "", want: issuer.ErrMalformed},
+		"not a JWT":                                {token: "abc", want: issuer.ErrMalformed},
+		"no signature":                             {token: "eyJhbGciOiJub25lIn0." + rest[:strings.IndexByte(rest, '.')] + ".", want: issuer.ErrMalformed},
+		"a token signed with a shared secret":      {token: hmac(t, shared.ID, issuertest.Claims("a", nil)), want: issuer.ErrMalformed},
+		"claims of the wrong types":                {token: sign(map[string]any{"sub": 7}), want: issuer.ErrMalformed},
+		"a trailing newline":                       {token: good + "\n\n.", want: issuer.ErrMalformed},
+		"another issuer":                           {token: sign(map[string]any{"iss": "https://example.test"}), want: issuer.ErrUnknownIssuer},
+		"the issuer with a trailing slash":         {token: sign(map[string]any{"iss": issuertest.URL + "/"}), want: issuer.ErrUnknownIssuer},
+		"no issuer":                                {token: sign(map[string]any{"iss": nil}), want: issuer.ErrUnknownIssuer},
+		"an unknown key":                           {token: issuertest.RSA(t, "key-3").Sign(t, issuertest.Claims("a", nil)), want: issuer.ErrUnknownKey},
+		"no key ID":                                {token: issuertest.Key{Algorithm: key.Algorithm, Private: key.Private}.Sign(t, issuertest.Claims("a", nil)), want: issuer.ErrUnknownKey},
+		"another key with a known ID":              {token: impostor.Sign(t, issuertest.Claims("a", nil)), want: issuer.ErrBadSignature},
+		"the claims of another token":              {token: header + "." + otherPayload + "." + signature, want: issuer.ErrBadSignature},
+		"a token that has just expired":            {token: sign(map[string]any{"exp": now.Unix()}), want: issuer.ErrExpired},
+		"a token without an expiry":                {token: sign(map[string]any{"exp": nil}), want: issuer.ErrExpired},
+		"a token that becomes valid in the future": {token: sign(map[string]any{"nbf": now.Add(2 * time.Minute).Unix()}), want: issuer.ErrNotYetValid},
+		"a token issued in the future":             {token: sign(map[string]any{"iat": now.Add(2 * time.Minute).Unix()}), want: issuer.ErrNotYetValid},
+		"a token of a clock that is slightly fast": {token: sign(map[string]any{"iat": now.Add(30 * time.Second).Unix()})},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -92,10 +92,10 @@ func TestVerifyRefuses(t *testing.T) {
 				t.Errorf("got error %v, want %v", err, test.want)
 			}
 			if (errors.Is(err, issuer.ErrExpired) || errors.Is(err, issuer.ErrNotYetValid)) && token.Subject != issuertest.Subject {
-				t.Errorf("got token %+v, want to know whose it is", token)
+				t.Errorf("got token %+v, want the subject", token)
 			}
 			if err != nil && test.token != "" && strings.Contains(err.Error(), test.token) {
-				t.Errorf("got error %v, want none that has the token", err)
+				t.Errorf("got error %v, want no token in it", err)
 			}
 		})
 	}
@@ -110,7 +110,7 @@ func hmac(t *testing.T, id string, claims map[string]any) string {
 	return issuertest.Serialize(t, signer, claims)
 }
 
-func TestKeysAreReadAgainForANewOne(t *testing.T) {
+func TestNewKeyIsRead(t *testing.T) {
 	t.Parallel()
 	first, second := issuertest.RSA(t, "key-1"), issuertest.RSA(t, "key-2")
 	cluster := issuertest.Start(t, first)
@@ -121,18 +121,18 @@ func TestKeysAreReadAgainForANewOne(t *testing.T) {
 		}
 	}
 	if got := cluster.KeyReads(); got != 1 {
-		t.Errorf("got %d reads of the keys, want 1 for a key that is known", got)
+		t.Errorf("got %d reads of the keys, want 1 for a known key", got)
 	}
 	cluster.Publish(second)
 	if _, err := cluster.Verify(t.Context(), tokens[1], time.Now()); err != nil {
-		t.Errorf("got %v for a token of the new key, want none", err)
+		t.Errorf("got error %v for a token of the new key, want none", err)
 	}
 	if got := cluster.KeyReads(); got != 2 {
 		t.Errorf("got %d reads of the keys, want 2", got)
 	}
 }
 
-func TestAnIssuerThatIsDownIsAskedAgain(t *testing.T) {
+func TestUnavailableIssuerIsRetried(t *testing.T) {
 	t.Parallel()
 	key := issuertest.RSA(t, "key-1")
 	cluster := issuertest.Start(t, key)

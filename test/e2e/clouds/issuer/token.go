@@ -12,52 +12,51 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// Leeway is how far in the future a token may have been issued: the clocks of
-// the API server and of this process need not agree. An expired token is given
-// none, so that a test need not wait for it.
+// Leeway is the tolerated clock difference for the start of a token's validity.
+// There is no leeway for its end, so that tests do not have to wait for it.
 const Leeway = time.Minute
 
-// algorithms are those that a service account's key may have.
+// algorithms are the possible algorithms of a cluster's signing key.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512,
 }
 
-// Token is what a service account token says.
+// Token holds the contents of a ServiceAccount token.
 type Token struct {
 	Issuer   string
 	Subject  string
 	Audience []string
 	// ID is the claim jti.
 	ID string
-	// IssuedAt, NotBefore and Expires are zero where the token has none.
+	// IssuedAt, NotBefore and Expires are zero if the token does not have them.
 	IssuedAt, NotBefore, Expires time.Time
-	// Namespace, ServiceAccount and Pod are whom the token is bound to. A token
-	// need not be bound to a pod.
+	// Namespace, ServiceAccount and Pod are the objects that the token is bound
+	// to. Pod is empty if the token is not bound to one.
 	Namespace      string
 	ServiceAccount Object
 	Pod            Object
 
-	// Algorithm and KeyID are the header's alg and kid.
+	// Algorithm and KeyID are alg and kid of the header.
 	Algorithm string
 	KeyID     string
-	// Claims has every claim.
+	// Claims holds all claims.
 	Claims map[string]any
 }
 
-// Object names an object of the token's namespace.
+// Object identifies an object in the token's namespace.
 type Object struct {
 	Name string `json:"name"`
 	UID  string `json:"uid"`
 }
 
-// Verify returns what the token says if the cluster has signed it and if it is
-// valid now, and otherwise an error that wraps one of this package's. Then the
-// token says as much as could be read, of which nothing is certain but after
-// ErrExpired and ErrNotYetValid.
+// Verify returns the contents of a token that the cluster has signed and that
+// is valid now. Otherwise it returns an error that wraps one of this package's
+// errors, and everything that could be read; that is only verified in the case
+// of ErrExpired and ErrNotYetValid.
 func (i *Issuer) Verify(ctx context.Context, raw string, now time.Time) (Token, error) {
 	parsed, err := jwt.ParseSigned(raw, algorithms)
 	if err != nil {
-		// The library's text may quote parts of the token.
+		// The library's error may contain parts of the token.
 		return Token{}, ErrMalformed
 	}
 	token, err := read(parsed)
@@ -82,18 +81,18 @@ func (i *Issuer) Verify(ctx context.Context, raw string, now time.Time) (Token, 
 }
 
 func checkTime(token Token, now time.Time) error {
-	// Without an end, a token is no service account token.
+	// A token without an expiry is not a ServiceAccount token.
 	if !now.Before(token.Expires) {
-		return fmt.Errorf("%w: got the end %v, want one after %v", ErrExpired, token.Expires, now)
+		return fmt.Errorf("%w: got expiry %v, want a time after %v", ErrExpired, token.Expires, now)
 	}
 	latest := now.Add(Leeway)
 	if token.NotBefore.After(latest) || token.IssuedAt.After(latest) {
-		return fmt.Errorf("%w: got the start %v, issued %v, want both before %v", ErrNotYetValid, token.NotBefore, token.IssuedAt, latest)
+		return fmt.Errorf("%w: got start %v and issue time %v, want both before %v", ErrNotYetValid, token.NotBefore, token.IssuedAt, latest)
 	}
 	return nil
 }
 
-// read takes the token apart without verifying it.
+// read decodes the token without verifying it.
 func read(parsed *jwt.JSONWebToken) (Token, error) {
 	var standard jwt.Claims
 	var bound struct {

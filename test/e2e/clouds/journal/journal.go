@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package journal writes down what the emulated clouds decided: one JSON line
-// for each request of a credential, granted or refused.
+// Package journal records the decisions of the emulated clouds: one JSON line
+// for each request for a credential.
 package journal
 
 import (
@@ -27,7 +27,7 @@ const (
 	GCP   = "gcp"
 )
 
-// The operations, as each cloud names its own.
+// The operations, with the clouds' own names.
 const (
 	AssumeRoleWithWebIdentity = "AssumeRoleWithWebIdentity"
 	ClientCredentials         = "client_credentials"
@@ -35,41 +35,43 @@ const (
 	GenerateAccessToken       = "generateAccessToken"
 )
 
-// Entry is one decision. It holds no token and no secret, and what it says of
-// the asker is what the token claimed, which is certain only if it was granted.
+// Entry is one decision. It contains no tokens and no secrets. The values of
+// the Kubernetes token are only verified if the credential was granted.
 type Entry struct {
 	Time      time.Time `json:"time"`
 	Cloud     string    `json:"cloud"`
 	Operation string    `json:"operation"`
-	// Status is the answer's HTTP status.
+	// Status is the HTTP status of the response.
 	Status int `json:"status"`
-	// Code is the cloud's own code of the refusal, as AccessDenied,
-	// AADSTS700212, invalid_grant or PERMISSION_DENIED; empty when granted.
+	// Code is the cloud's error code, such as AccessDenied, AADSTS700212,
+	// invalid_grant or PERMISSION_DENIED. It is empty if the credential was
+	// granted.
 	Code string `json:"code"`
-	// Message is the text that went with the code.
+	// Message is the text of the error.
 	Message string `json:"message,omitempty"`
-	// Identity is who was asked for: a role's ARN, appId@tenantId, a
-	// principal:// or a service account's e-mail address.
+	// Identity is the requested identity: a role ARN, appId@tenantId, a
+	// principal:// or the e-mail address of a service account.
 	Identity string `json:"identity,omitempty"`
 
-	// The rest is from the Kubernetes token: for generateAccessToken, from the
-	// one that was exchanged for the federated token.
+	// The following fields are from the Kubernetes token. For
+	// generateAccessToken, that is the token that was exchanged for the
+	// federated token.
 	Subject  string   `json:"subject,omitempty"`
 	Audience []string `json:"audience,omitempty"`
 	Pod      string   `json:"pod,omitempty"`
 	PodUID   string   `json:"podUID,omitempty"`
 	TokenID  string   `json:"tokenID,omitempty"`
-	// IssuedAt and Expires are in seconds since 1970.
+	// IssuedAt and Expires are Unix times in seconds.
 	IssuedAt int64 `json:"issuedAt,omitempty"`
 	Expires  int64 `json:"expires,omitempty"`
 
 	UserAgent string `json:"userAgent,omitempty"`
-	// Credential is the Digest of the credential that was handed out: AWS's
-	// session token, or the access token.
+	// Credential is the Digest of the issued credential: the session token for
+	// AWS, else the access token.
 	Credential string `json:"credential,omitempty"`
 }
 
-// Describe sets what the entry says of the Kubernetes token.
+// Describe sets the fields of the Kubernetes token.
 func (e *Entry) Describe(token issuer.Token) {
 	e.Subject = token.Subject
 	e.Audience = token.Audience
@@ -87,39 +89,39 @@ func seconds(t time.Time) int64 {
 	return t.Unix()
 }
 
-// Digest is how a credential is named where it must not be seen: the SHA-256 of
-// its bytes, in lower case hexadecimal.
+// Digest returns the SHA-256 of a credential in lower-case hexadecimal. It
+// identifies the credential without revealing it.
 func Digest(credential string) string {
 	sum := sha256.Sum256([]byte(credential))
 	return hex.EncodeToString(sum[:])
 }
 
-// Answer is what a cloud answers, and the entry for it.
+// Answer is a cloud's response with its journal entry.
 type Answer struct {
-	// Entry needs neither Time nor UserAgent.
+	// Entry is sent without Time and UserAgent set; Send sets them.
 	Entry
-	// Header is the answer's.
+	// Header is the header of the response.
 	Header http.Header
 	Body   []byte
-	// Err is what went wrong on the emulator's own side.
+	// Err is an error of the emulator itself.
 	Err error
 }
 
-// Journal writes entries. It may be used by several goroutines at once.
+// Journal writes entries. It is safe for concurrent use.
 type Journal struct {
 	mu     sync.Mutex
 	out    io.Writer
 	errors *slog.Logger
 }
 
-// New returns a journal that writes to out, each entry in one call. What goes
-// wrong in the emulator itself goes to errors.
+// New returns a journal that writes each entry to out with a single Write.
+// Errors of the emulator itself go to errors.
 func New(out io.Writer, errors *slog.Logger) *Journal {
 	return &Journal{out: out, errors: errors}
 }
 
-// Send writes an answer's entry, and then the answer: nobody has a credential
-// that is not written down.
+// Send writes the entry before the response, so that every issued credential is
+// in the journal.
 func (j *Journal) Send(w http.ResponseWriter, r *http.Request, answer Answer) {
 	answer.Time = time.Now().UTC()
 	answer.UserAgent = r.UserAgent()
@@ -128,25 +130,25 @@ func (j *Journal) Send(w http.ResponseWriter, r *http.Request, answer Answer) {
 	}
 	if err := j.record(answer.Entry); err != nil {
 		j.errors.ErrorContext(r.Context(), "request failed", "cloud", answer.Cloud, "operation", answer.Operation, "error", err)
-		http.Error(w, "the journal cannot be written", http.StatusInternalServerError)
+		http.Error(w, "failed to write the journal", http.StatusInternalServerError)
 		return
 	}
 	maps.Copy(w.Header(), answer.Header)
 	w.WriteHeader(answer.Status)
-	// A caller that has gone away is no failure of the emulator's.
+	// Ignore the error: the client may have closed the connection.
 	_, _ = w.Write(answer.Body)
 }
 
-// record writes an entry, as a line.
+// record writes an entry as one line.
 func (j *Journal) record(entry Entry) error {
 	line, err := json.Marshal(entry)
 	if err != nil {
-		return fmt.Errorf("journal entry: %w", err)
+		return fmt.Errorf("encode the journal entry: %w", err)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if _, err := j.out.Write(append(line, '\n')); err != nil {
-		return fmt.Errorf("writing the journal: %w", err)
+		return fmt.Errorf("write the journal: %w", err)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func request() *http.Request {
 	return r
 }
 
-func TestALineHasTheNamesThatWereAgreedOn(t *testing.T) {
+func TestFieldNames(t *testing.T) {
 	t.Parallel()
 	recorder := journaltest.New()
 	entry := journal.Entry{
@@ -65,7 +65,7 @@ func TestALineHasTheNamesThatWereAgreedOn(t *testing.T) {
 	}
 }
 
-func TestEachEntryIsOneWrite(t *testing.T) {
+func TestEntryIsOneWrite(t *testing.T) {
 	t.Parallel()
 	out := &writes{}
 	log := journal.New(out, slog.New(slog.DiscardHandler))
@@ -86,8 +86,8 @@ func TestEachEntryIsOneWrite(t *testing.T) {
 	}
 }
 
-// writes keeps each write. It fails where it is called twice at once, for which
-// it gives the others much opportunity.
+// writes keeps each write and returns an error for concurrent calls. It yields
+// to other goroutines to make these likely.
 type writes struct {
 	busy sync.Mutex
 	all  []string
@@ -109,7 +109,7 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
-func TestNoAnswerWithoutALine(t *testing.T) {
+func TestNoResponseWithoutEntry(t *testing.T) {
 	t.Parallel()
 	var errorLog bytes.Buffer
 	log := journal.New(broken{}, slog.New(slog.NewTextHandler(&errorLog, nil)))
@@ -119,15 +119,15 @@ func TestNoAnswerWithoutALine(t *testing.T) {
 		t.Errorf("got %d %q, want no credential", w.Code, w.Body)
 	}
 	if got := strings.Count(errorLog.String(), "disk full"); got != 1 {
-		t.Errorf("got %d lines about it, want 1: %s", got, &errorLog)
+		t.Errorf("got %d lines about the error, want 1: %s", got, &errorLog)
 	}
 }
 
-func TestTheEmulatorsOwnTroubleIsLogged(t *testing.T) {
+func TestEmulatorErrorIsLogged(t *testing.T) {
 	t.Parallel()
 	recorder := journaltest.New()
 	recorder.Send(httptest.NewRecorder(), request(), journal.Answer{Entry: journal.Entry{Status: 400}, Err: errors.New("no keys")})
 	if !strings.Contains(recorder.Errors(), "no keys") || strings.Contains(recorder.Text(), "no keys") {
-		t.Errorf("got log %q and journal %q, want it in the log alone", recorder.Errors(), recorder.Text())
+		t.Errorf("got log %q and journal %q, want the error only in the log", recorder.Errors(), recorder.Text())
 	}
 }

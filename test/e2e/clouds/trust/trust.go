@@ -1,9 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trust is whom the emulated clouds trust: a file with the parts of
-// each cloud's configuration in the form that the cloud itself shows them in.
-// What the parts mean is the clouds' business.
+// Package trust reads the emulated clouds' trust file. It contains parts of
+// each cloud's configuration in the format of that cloud; the cloud packages
+// interpret them.
 package trust
 
 import (
@@ -15,54 +15,54 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Trust is the whole file.
+// Trust is the complete file.
 type Trust struct {
 	AWS    AWS    `json:"aws,omitzero"`
 	Entra  Entra  `json:"entra,omitzero"`
 	Google Google `json:"google,omitzero"`
 }
 
-// Parse reads a trust file. It refuses what it does not know.
+// Parse reads a trust file. Unknown fields are errors.
 func Parse(file []byte) (Trust, error) {
 	var trust Trust
 	if err := yaml.UnmarshalStrict(file, &trust); err != nil {
-		return Trust{}, fmt.Errorf("trust file: %w", err)
+		return Trust{}, fmt.Errorf("parse the trust file: %w", err)
 	}
 	return trust, nil
 }
 
-// AWS is the part of Amazon Web Services.
+// AWS is the configuration of AWS.
 type AWS struct {
 	OpenIDConnectProviders []OpenIDConnectProvider `json:"openIDConnectProviders,omitempty"`
 	Roles                  []Role                  `json:"roles,omitempty"`
 }
 
-// OpenIDConnectProvider is an IAM OIDC identity provider, as
-// get-open-id-connect-provider shows one.
+// OpenIDConnectProvider is an IAM OIDC identity provider in the format of
+// get-open-id-connect-provider.
 type OpenIDConnectProvider struct {
-	// ARN ends in the URL, as in arn:aws:iam::123456789012:oidc-provider/HOST/PATH.
+	// ARN ends with the URL: arn:aws:iam::123456789012:oidc-provider/HOST/PATH.
 	ARN string `json:"arn"`
 	// URL is the issuer without https://.
 	URL string `json:"url"`
-	// ClientIDList are the audiences.
+	// ClientIDList holds the audiences.
 	ClientIDList []string `json:"clientIDList"`
 }
 
-// Role is an IAM role, as get-role shows one.
+// Role is an IAM role in the format of get-role.
 type Role struct {
 	ARN string `json:"arn"`
-	// MaxSessionDuration is in seconds. 0 means AWS's default, one hour.
+	// MaxSessionDuration is in seconds. 0 means AWS's default of one hour.
 	MaxSessionDuration int `json:"maxSessionDuration,omitempty"`
 	// AssumeRolePolicyDocument is the trust policy.
 	AssumeRolePolicyDocument Policy `json:"assumeRolePolicyDocument"`
 }
 
-// UnmarshalJSON names the role in its errors.
+// UnmarshalJSON decodes a role and adds its ARN to errors.
 func (r *Role) UnmarshalJSON(data []byte) error {
 	type plain Role // without this method
 	var role plain
 	if err := strict(data, &role); err != nil {
-		// Where it is readable at all, the error names it.
+		// Add the ARN to the error if it can be read.
 		var named struct {
 			ARN string `json:"arn"`
 		}
@@ -73,14 +73,14 @@ func (r *Role) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Policy is a role's trust policy, in the IAM policy language.
+// Policy is a role's trust policy in the IAM policy language.
 type Policy struct {
 	Version   string
 	ID        string `json:"Id,omitempty"`
 	Statement []Statement
 }
 
-// UnmarshalJSON names the statement in its errors.
+// UnmarshalJSON decodes a policy and adds the index of the statement to errors.
 func (p *Policy) UnmarshalJSON(data []byte) error {
 	var policy struct {
 		Version   string
@@ -101,27 +101,27 @@ func (p *Policy) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Statement allows or denies.
+// Statement is a statement of a policy.
 type Statement struct {
 	Sid string `json:",omitempty"`
 	// Effect is Allow or Deny.
 	Effect    string
 	Principal Principal
 	Action    Strings
-	// Condition has values by key by operator.
+	// Condition maps operators to keys to values.
 	Condition map[string]map[string]Strings `json:",omitempty"`
 }
 
-// Principal is whom a statement is about.
+// Principal identifies the principals of a statement.
 type Principal struct {
-	// Federated are ARNs of identity providers.
+	// Federated holds the ARNs of identity providers.
 	Federated Strings
 }
 
 // Strings is a string or a list of strings.
 type Strings []string
 
-// UnmarshalJSON reads either form.
+// UnmarshalJSON accepts both forms.
 func (s *Strings) UnmarshalJSON(data []byte) error {
 	var one string
 	if err := json.Unmarshal(data, &one); err == nil {
@@ -130,13 +130,13 @@ func (s *Strings) UnmarshalJSON(data []byte) error {
 	}
 	var list []string
 	if err := json.Unmarshal(data, &list); err != nil {
-		return errors.New("got neither a string nor a list of strings")
+		return errors.New("want a string or a list of strings")
 	}
 	*s = list
 	return nil
 }
 
-// Entra is the part of Microsoft Entra ID.
+// Entra is the configuration of Microsoft Entra ID.
 type Entra struct {
 	Tenants []Tenant `json:"tenants,omitempty"`
 }
@@ -147,21 +147,21 @@ type Tenant struct {
 	Applications []Application `json:"applications,omitempty"`
 }
 
-// Application is an app registration, as Microsoft Graph shows one.
+// Application is an app registration in the format of Microsoft Graph.
 type Application struct {
-	// AppID is the client id.
+	// AppID is the client ID.
 	AppID                        string                        `json:"appId"`
 	DisplayName                  string                        `json:"displayName,omitempty"`
 	FederatedIdentityCredentials []FederatedIdentityCredential `json:"federatedIdentityCredentials,omitempty"`
 	PasswordCredentials          []PasswordCredential          `json:"passwordCredentials,omitempty"`
 }
 
-// FederatedIdentityCredential is whose tokens stand for an application.
+// FederatedIdentityCredential identifies tokens that an application trusts.
 type FederatedIdentityCredential struct {
 	Name    string `json:"name"`
 	Issuer  string `json:"issuer"`
 	Subject string `json:"subject"`
-	// Audiences holds exactly one.
+	// Audiences holds exactly one audience.
 	Audiences []string `json:"audiences"`
 }
 
@@ -170,32 +170,32 @@ type PasswordCredential struct {
 	SecretText string `json:"secretText"`
 }
 
-// Google is the part of Google Cloud.
+// Google is the configuration of Google Cloud.
 type Google struct {
 	WorkloadIdentityPoolProviders []WorkloadIdentityPoolProvider `json:"workloadIdentityPoolProviders,omitempty"`
 	ServiceAccounts               []ServiceAccount               `json:"serviceAccounts,omitempty"`
 }
 
-// WorkloadIdentityPoolProvider is a provider, as the IAM API shows one.
+// WorkloadIdentityPoolProvider is a provider in the format of the IAM API.
 type WorkloadIdentityPoolProvider struct {
 	// Name is projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER.
 	Name string `json:"name"`
 	OIDC OIDC   `json:"oidc"`
-	// AttributeMapping has expressions by attribute.
+	// AttributeMapping maps attributes to expressions.
 	AttributeMapping map[string]string `json:"attributeMapping"`
 	// AttributeCondition is not supported.
 	AttributeCondition string `json:"attributeCondition,omitempty"`
 }
 
-// OIDC is a provider's identity provider.
+// OIDC is the identity provider of a WorkloadIdentityPoolProvider.
 type OIDC struct {
 	IssuerURI string `json:"issuerUri"`
-	// AllowedAudiences empty means the provider's full name, with or without
+	// AllowedAudiences defaults to the provider's full name, with and without
 	// https:.
 	AllowedAudiences []string `json:"allowedAudiences,omitempty"`
 }
 
-// ServiceAccount is a Google service account and its IAM policy.
+// ServiceAccount is a Google service account with its IAM policy.
 type ServiceAccount struct {
 	Email  string    `json:"email"`
 	Policy IAMPolicy `json:"policy,omitzero"`
@@ -206,14 +206,14 @@ type IAMPolicy struct {
 	Bindings []Binding `json:"bindings,omitempty"`
 }
 
-// Binding gives a role to members.
+// Binding grants a role to members.
 type Binding struct {
 	Role    string   `json:"role"`
 	Members []string `json:"members"`
 }
 
-// strict decodes JSON and refuses unknown fields, as the decoder around it does:
-// a method of a type does not get to know how that is set.
+// strict decodes JSON and rejects unknown fields. An UnmarshalJSON method does
+// not inherit this setting from the outer decoder.
 func strict(data []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()

@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
 )
 
-// want is what testdata/trust.yaml says.
+// want returns the contents of testdata/trust.yaml.
 func want() trust.Trust {
 	const (
 		host     = "oidc.example.test/cluster"
@@ -70,9 +70,9 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestRoundTrip(t *testing.T) {
 	t.Parallel()
-	for name, written := range map[string]trust.Trust{"a whole file": want(), "an empty one": {}} {
+	for name, written := range map[string]trust.Trust{"a whole file": want(), "an empty file": {}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			file, err := yaml.Marshal(written)
@@ -90,21 +90,21 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	}
 }
 
-func TestParseRefusesWhatItDoesNotKnow(t *testing.T) {
+func TestParseRejectsUnknownFields(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ file, want string }{
-		"no YAML":                      {"{", "trust file"},
-		"another cloud":                {"alibaba: {}", "alibaba"},
-		"a field of a provider":        {"aws: {openIDConnectProviders: [{thumbprintList: []}]}", "thumbprintList"},
-		"a field of a role":            {"aws: {roles: [{arn: the-role, path: /}]}", `role "the-role": json: unknown field "path"`},
-		"a field of a trust policy":    {"aws: {roles: [{arn: the-role, assumeRolePolicyDocument: {Statements: []}}]}", `role "the-role": trust policy: json: unknown field "Statements"`},
-		"a field of a statement":       {"aws: {roles: [{arn: the-role, assumeRolePolicyDocument: {Statement: [{}, {NotAction: x}]}}]}", `role "the-role": trust policy: statement 1: json: unknown field "NotAction"`},
-		"a field of a principal":       {"aws: {roles: [{arn: the-role, assumeRolePolicyDocument: {Statement: [{Principal: {AWS: x}}]}}]}", `statement 0: json: unknown field "AWS"`},
-		"an action that is a map":      {"aws: {roles: [{arn: the-role, assumeRolePolicyDocument: {Statement: [{Action: {}}]}}]}", "neither a string nor a list of strings"},
-		"a field of a credential":      {"entra: {tenants: [{applications: [{federatedIdentityCredentials: [{claimsMatchingExpression: x}]}]}]}", "claimsMatchingExpression"},
-		"a field of a binding":         {"google: {serviceAccounts: [{policy: {bindings: [{condition: {}}]}}]}", "condition"},
-		"a field of a google provider": {"google: {workloadIdentityPoolProviders: [{oidc: {jwksJson: x}}]}", "jwksJson"},
-		"a key twice":                  {"aws: {}\naws: {}", "aws"},
+		"invalid YAML":                          {"{", "trust file"},
+		"an unknown cloud":                      {"alibaba: {}", "alibaba"},
+		"an unknown field of a provider":        {"aws: {openIDConnectProviders: [{thumbprintList: []}]}", "thumbprintList"},
+		"an unknown field of a role":            {"aws: {roles: [{arn: the-role, path: /}]}", `role "the-role": json: unknown field "path"`},
+		"an unknown field of a trust policy":    {"aws: {roles: [{arn: the-role, assumeRolePolicyDocument: {Statements: []}}]}", `role "the-role": trust policy: json: unknown field "Statements"`},
+		"an unknown field of a statement":       {"aws: {roles: [{arn: the-role, assumeRolePolicyDocument: {Statement: [{}, {NotAction: x}]}}]}", `role "the-role": trust policy: statement 1: json: unknown field "NotAction"`},
+		"an unknown field of a principal":       {"aws: {roles: [{arn: the-role, assumeRolePolicyDocument: {Statement: [{Principal: {AWS: x}}]}}]}", `statement 0: json: unknown field "AWS"`},
+		"an action that is a map":               {"aws: {roles: [{arn: the-role, assumeRolePolicyDocument: {Statement: [{Action: {}}]}}]}", "want a string or a list of strings"},
+		"an unknown field of a credential":      {"entra: {tenants: [{applications: [{federatedIdentityCredentials: [{claimsMatchingExpression: x}]}]}]}", "claimsMatchingExpression"},
+		"an unknown field of a binding":         {"google: {serviceAccounts: [{policy: {bindings: [{condition: {}}]}}]}", "condition"},
+		"an unknown field of a Google provider": {"google: {workloadIdentityPoolProviders: [{oidc: {jwksJson: x}}]}", "jwksJson"},
+		"a duplicate key":                       {"aws: {}\naws: {}", "aws"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

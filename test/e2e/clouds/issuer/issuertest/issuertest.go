@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package issuertest has a cluster's token issuer for tests, without the
-// cluster: OIDC discovery and keys as kube-apiserver serves them.
+// Package issuertest provides a token issuer for tests, with OIDC discovery and
+// keys as kube-apiserver serves them.
 package issuertest
 
 import (
@@ -26,10 +26,10 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer"
 )
 
-// URL is the issuer's name. Nothing is there, as in many a cluster.
+// URL is the issuer. As in many clusters, nothing serves this URL.
 const URL = "https://kubernetes.default.svc.cluster.local"
 
-// What Claims says of the asker.
+// The identity in Claims.
 const (
 	Subject = "system:serviceaccount:shop:cart"
 	Pod     = "cart-0"
@@ -50,13 +50,14 @@ type Cluster struct {
 
 // Key signs tokens.
 type Key struct {
-	// ID is the kid. An empty one is left out.
+	// ID is the kid. If it is empty, the header has no kid.
 	ID        string
 	Algorithm jose.SignatureAlgorithm
 	Private   crypto.Signer
 }
 
-// Start returns a cluster that has published the keys. It ends with the test.
+// Start returns a cluster with the published keys. It is stopped at the end of
+// the test.
 func Start(t testing.TB, keys ...Key) *Cluster {
 	t.Helper()
 	c := &Cluster{}
@@ -67,7 +68,7 @@ func Start(t testing.TB, keys ...Key) *Cluster {
 	mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 		c.serve(w, map[string]string{
 			"issuer": URL,
-			// As in a cluster, the host is not the one that was asked.
+			// As in a cluster, this is not the host that received the request.
 			"jwks_uri": "https://198.51.100.1:6443/openid/v1/jwks",
 		})
 	})
@@ -98,33 +99,33 @@ func (c *Cluster) serve(w http.ResponseWriter, document any) {
 	_ = json.NewEncoder(w).Encode(document)
 }
 
-// Server is the URL of its API server.
+// Server returns the URL of the cluster's API server.
 func (c *Cluster) Server() string {
 	return c.server.URL
 }
 
-// Publish adds a key to those that the cluster tells of.
+// Publish adds a key to the published keys.
 func (c *Cluster) Publish(key Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.published = append(c.published, jose.JSONWebKey{Key: key.Private.Public(), KeyID: key.ID, Algorithm: string(key.Algorithm), Use: "sig"})
 }
 
-// SetDown says whether the cluster refuses to tell anything.
+// SetDown sets whether the cluster denies all requests.
 func (c *Cluster) SetDown(down bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.down = down
 }
 
-// KeyReads is how often the keys were read.
+// KeyReads returns how often the keys were read.
 func (c *Cluster) KeyReads() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.keyReads
 }
 
-// RSA is a new key for RS256, with that id.
+// RSA returns a new RS256 key with the ID.
 func RSA(t testing.TB, id string) Key {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -134,7 +135,7 @@ func RSA(t testing.TB, id string) Key {
 	return Key{ID: id, Algorithm: jose.RS256, Private: key}
 }
 
-// ECDSA is a new key for ES256, with that id.
+// ECDSA returns a new ES256 key with the ID.
 func ECDSA(t testing.TB, id string) Key {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -144,9 +145,8 @@ func ECDSA(t testing.TB, id string) Key {
 	return Key{ID: id, Algorithm: jose.ES256, Private: key}
 }
 
-// Claims are those of a token that a kubelet has just asked for, valid for ten
-// minutes, with the other claims in place of theirs. One that is nil is left
-// out.
+// Claims returns the claims of a new token of a pod, valid for ten minutes. The
+// other claims replace these; a nil value removes a claim.
 func Claims(audience string, others map[string]any) map[string]any {
 	now := time.Now()
 	claims := map[string]any{
@@ -168,7 +168,7 @@ func Claims(audience string, others map[string]any) map[string]any {
 	return claims
 }
 
-// Sign is a token with the claims.
+// Sign returns a token with the claims.
 func (k Key) Sign(t testing.TB, claims map[string]any) string {
 	t.Helper()
 	options := &jose.SignerOptions{}
@@ -182,7 +182,7 @@ func (k Key) Sign(t testing.TB, claims map[string]any) string {
 	return Serialize(t, signer, claims)
 }
 
-// Serialize is a token with the claims, of any signer.
+// Serialize returns a token with the claims, signed by any signer.
 func Serialize(t testing.TB, signer jose.Signer, claims map[string]any) string {
 	t.Helper()
 	token, err := jwt.Signed(signer).Claims(claims).Serialize()

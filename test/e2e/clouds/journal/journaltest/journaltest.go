@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package journaltest has a journal that tests can read.
+// Package journaltest provides a journal that tests can read.
 package journaltest
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 )
 
-// Recorder is a journal and what was written to it.
+// Recorder is a journal that keeps its entries.
 type Recorder struct {
 	*journal.Journal
 
@@ -29,17 +29,17 @@ func New() *Recorder {
 	return r
 }
 
-// Text is everything that was written, as it was.
+// Text returns the written lines unchanged.
 func (r *Recorder) Text() string {
 	return r.lines.String()
 }
 
-// Errors is what went wrong in the emulator itself.
+// Errors returns the logged errors of the emulator itself.
 func (r *Recorder) Errors() string {
 	return r.errors.String()
 }
 
-// Entries are what was written.
+// Entries returns the written entries.
 func (r *Recorder) Entries(t testing.TB) []journal.Entry {
 	t.Helper()
 	var entries []journal.Entry
@@ -53,17 +53,17 @@ func (r *Recorder) Entries(t testing.TB) []journal.Entry {
 	return entries
 }
 
-// Last is the latest entry.
+// Last returns the last entry.
 func (r *Recorder) Last(t testing.TB) journal.Entry {
 	t.Helper()
 	entries := r.Entries(t)
 	if len(entries) == 0 {
-		t.Fatal("got no entry, want one")
+		t.Fatal("got no entries, want at least one")
 	}
 	return entries[len(entries)-1]
 }
 
-// buffer is one that may be read while it is written.
+// buffer can be read while it is being written.
 type buffer struct {
 	mu      sync.Mutex
 	content bytes.Buffer
