@@ -32,9 +32,9 @@ type Counts struct {
 
 // Outcome holds the results for one kind of pod.
 type Outcome struct {
-	Created int // created as expected
-	Bare    int // created without the requested credentials
-	Failed  map[string]int
+	Created     int // created as expected
+	NotInjected int // created without the requested credentials
+	Failed      map[string]int
 }
 
 // Failures returns the number of pods that were not created.
@@ -48,7 +48,7 @@ func (o *Outcome) Failures() int {
 
 // String formats the outcome for a report.
 func (o *Outcome) String() string {
-	lines := []string{fmt.Sprintf("%d created, %d without credentials, %d failed", o.Created, o.Bare, o.Failures())}
+	lines := []string{fmt.Sprintf("%d created, %d without credentials, %d failed", o.Created, o.NotInjected, o.Failures())}
 	for _, message := range slices.Sorted(maps.Keys(o.Failed)) {
 		lines = append(lines, fmt.Sprintf("%d × %s", o.Failed[message], message))
 	}
@@ -57,7 +57,7 @@ func (o *Outcome) String() string {
 
 // Rate returns the number of requests per second.
 func (c *Counts) Rate() float64 {
-	tried := c.Identity.Created + c.Identity.Bare + c.Identity.Failures() + c.NoIdentity.Created + c.NoIdentity.Bare + c.NoIdentity.Failures()
+	tried := c.Identity.Created + c.Identity.NotInjected + c.Identity.Failures() + c.NoIdentity.Created + c.NoIdentity.NotInjected + c.NoIdentity.Failures()
 	return float64(tried) / c.Seconds
 }
 
@@ -149,7 +149,7 @@ func (s *Stream) create(ctx context.Context, i int) {
 		// Some messages contain the pod's own name.
 		outcome.Failed[strings.ReplaceAll(err.Error(), pod.Name, "stream-N")]++
 	case account == accountWithIdentity && !HasIdentity(got):
-		outcome.Bare++
+		outcome.NotInjected++
 	default:
 		outcome.Created++
 	}

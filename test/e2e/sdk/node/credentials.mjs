@@ -1,20 +1,20 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// credentials asks the official JavaScript SDKs of the clouds for credentials,
-// through their default chains alone, and prints a JSON line for each. The
-// contract is that of all SDK programs: see the README beside this directory.
+// credentials gets credentials with the official JavaScript SDKs of the clouds,
+// using only their default credential chains, and prints a JSON line for each.
+// The contract of all SDK programs is in ../README.md.
 
 import { createHash } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 
-// What bounds each attempt, the SDK's own retries included.
+// Limits each attempt, including the SDK's own retries.
 const TIMEOUT_SECONDS = 60;
 
 const OK = 0, FAILED = 1, USAGE = 2;
 
-// Each SDK is loaded when it is asked: the others' loading costs nothing then.
+// Each SDK is loaded on first use, because loading takes time.
 const CLOUDS = {
   async aws() {
     const { fromNodeProviderChain } = await import("@aws-sdk/credential-providers");
@@ -36,7 +36,7 @@ const CLOUDS = {
   },
 };
 
-// parse gives the clouds and options; what it throws is wrong usage.
+// parse returns the clouds and the options; it throws an error for wrong usage.
 function parse(args) {
   const { values, positionals } = parseArgs({
     args,
@@ -45,20 +45,20 @@ function parse(args) {
   });
   const every = values.every === undefined ? 0 : milliseconds(values.every);
   if (every && values.forever) {
-    throw new Error("got both --every and --forever, want one of them");
+    throw new Error("--every and --forever are mutually exclusive");
   }
   if (positionals.length === 0) {
-    throw new Error(`got no cloud, want some of ${Object.keys(CLOUDS).join(", ")}`);
+    throw new Error(`no cloud given, want any of ${Object.keys(CLOUDS).join(", ")}`);
   }
   for (const cloud of positionals) {
     if (!Object.hasOwn(CLOUDS, cloud)) {
-      throw new Error(`got the cloud "${cloud}", want one of ${Object.keys(CLOUDS).join(", ")}`);
+      throw new Error(`unknown cloud "${cloud}", want one of ${Object.keys(CLOUDS).join(", ")}`);
     }
   }
   return { every, forever: values.forever, clouds: positionals };
 }
 
-// milliseconds reads a duration as Go writes it, like 5s or 1m30s.
+// milliseconds parses a duration in Go's format, such as 5s or 1m30s.
 function milliseconds(duration) {
   const units = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
   let sum = 0;
@@ -68,21 +68,21 @@ function milliseconds(duration) {
     }
   }
   if (!(sum > 0)) {
-    throw new Error(`--every: got "${duration}", want a duration above zero like 5s`);
+    throw new Error(`--every: got "${duration}", want a positive duration such as 5s`);
   }
   return sum;
 }
 
-// attempt gives the line of one cloud.
+// attempt returns the line for one cloud.
 async function attempt(cloud) {
   const timer = new AbortController();
   const timeout = sleep(TIMEOUT_SECONDS * 1000, undefined, { signal: timer.signal }).then(() => {
-    throw new Error(`got no answer within ${TIMEOUT_SECONDS} s`);
+    throw new Error(`no response within ${TIMEOUT_SECONDS} s`);
   });
   try {
     const { secret, expires } = await Promise.race([CLOUDS[cloud](), timeout]);
     if (!secret) {
-      throw new Error("got a credential without a token, want one with it");
+      throw new Error("got a credential without a token");
     }
     return {
       cloud,
@@ -93,12 +93,12 @@ async function attempt(cloud) {
     return { cloud, error: textOf(error) };
   } finally {
     timer.abort();
-    timeout.catch(() => {}); // aborted: nobody waits for it
+    timeout.catch(() => {}); // aborted: ignore the error
   }
 }
 
-// textOf is the error's text with those of its causes, which fetch hides what
-// happened in.
+// textOf returns the messages of an error and its causes, because fetch reports
+// the actual error only as a cause.
 function textOf(error) {
   const texts = [String(error)];
   for (let e = error?.cause; e instanceof Error && texts.length < 10; e = e.cause) {
@@ -140,5 +140,5 @@ async function main(args) {
   return FAILED;
 }
 
-// Whatever an SDK left open does not keep the process.
+// Exit even if an SDK left something open.
 process.exit(await main(process.argv.slice(2)));

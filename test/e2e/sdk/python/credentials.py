@@ -2,10 +2,10 @@
 # Copyright The Lanyard Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-"""Asks the official Python SDKs of the clouds for credentials.
+"""Gets credentials with the official Python SDKs of the clouds.
 
-It does so through their default chains alone, and prints a JSON line for each.
-The contract is that of all SDK programs: see the README beside this directory.
+It uses only their default credential chains and prints a JSON line for each.
+The contract of all SDK programs is in ../README.md.
 """
 
 import argparse
@@ -18,13 +18,13 @@ import signal
 import sys
 import time
 
-# What bounds each attempt, the SDK's own retries included.
+# Limits each attempt, including the SDK's own retries.
 TIMEOUT_SECONDS = 60
 
 OK, FAILED, USAGE = 0, 1, 2
 
 
-# Each SDK is loaded when it is asked: the others' loading costs nothing then.
+# Each SDK is loaded on first use, because loading takes time.
 
 
 def aws():
@@ -33,9 +33,9 @@ def aws():
 
     credentials = boto3.Session().get_credentials()
     if credentials is None:
-        raise botocore.exceptions.NoCredentialsError()  # as the clients say it
+        raise botocore.exceptions.NoCredentialsError()  # the same error as the AWS clients'
     token = credentials.get_frozen_credentials().token
-    # botocore tells nobody when its credentials expire.
+    # botocore has no public attribute for the expiry.
     return token, getattr(credentials, "_expiry_time", None)
 
 
@@ -52,7 +52,7 @@ def gcp():
 
     credentials, _ = google.auth.default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
     credentials.refresh(google.auth.transport.requests.Request())
-    expires = credentials.expiry  # UTC, without saying so
+    expires = credentials.expiry  # UTC, but without a time zone
     return credentials.token, expires and expires.replace(tzinfo=datetime.timezone.utc)
 
 
@@ -60,22 +60,22 @@ CLOUDS = {"aws": aws, "azure": azure, "gcp": gcp}
 
 
 class TimedOut(BaseException):
-    """Not an Exception, lest an SDK take it for a failure to go on after."""
+    """Not an Exception, so that SDKs do not catch it and continue."""
 
 
 def timed_out(*_):
-    raise TimedOut(f"got no answer within {TIMEOUT_SECONDS} s")
+    raise TimedOut(f"no response within {TIMEOUT_SECONDS} s")
 
 
 def seconds(duration):
-    """Reads a duration as Go writes it, like 5s or 1m30s."""
+    """Parses a duration in Go's format, such as 5s or 1m30s."""
     units = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
     total = 0.0
     if re.fullmatch(r"([\d.]+(ms|s|m|h))+", duration):
         for number, unit in re.findall(r"([\d.]+)(ms|s|m|h)", duration):
             total += float(number) * units[unit]
     if total <= 0:
-        raise ValueError("want a duration above zero like 5s")
+        raise ValueError("want a positive duration such as 5s")
     return total
 
 
@@ -85,16 +85,16 @@ def parse(args):
     group.add_argument("--every", metavar="DURATION", type=seconds, default=0)
     group.add_argument("--forever", action="store_true")
     parser.add_argument("clouds", metavar="CLOUD", nargs="+", choices=CLOUDS)
-    return parser.parse_args(args)  # ends with 2, and a message on stderr
+    return parser.parse_args(args)  # exits with code 2 and a message on stderr
 
 
 def attempt(cloud):
-    """Gives the line of one cloud."""
+    """Returns the line for one cloud."""
     signal.setitimer(signal.ITIMER_REAL, TIMEOUT_SECONDS)
     try:
         token, expires = CLOUDS[cloud]()
         if not token:
-            raise ValueError("got a credential without a token, want one with it")
+            raise ValueError("got a credential without a token")
     except (Exception, TimedOut) as error:
         return {"cloud": cloud, "error": f"{type(error).__name__}: {error}"}
     finally:

@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// perSecond is how many pods are created in a second.
+	// perSecond is the number of pods per second.
 	perSecond = 60
-	// patience is how long a step may take. The slowest is the kubelet's, until
-	// it brings a renewed Secret into a pod.
+	// patience limits each step. The slowest one is the kubelet's update of a
+	// renewed Secret in a pod.
 	patience = 3 * time.Minute
 )
 
-// everyInstall labels the ways to install that differ from the others in what
-// the tests of the chart compare already.
+// everyInstall labels the install methods that have much in common with
+// another. The chart's tests compare these.
 var everyInstall = Label("every-install")
 
 var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.Install) {
 	var namespace string
 	var stream *framework.Stream
 
-	// during gives what became of the pods while something was done, and for a
-	// moment after.
+	// during returns the results of the pods that were created while do ran and
+	// for a second afterwards.
 	during := func(ctx context.Context, event string, do func()) framework.Counts {
 		GinkgoHelper()
 		stream.Counts()
@@ -45,13 +45,13 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		Expect(counts.Rate()).To(BeNumerically(">=", 50), event)
 		return counts
 	}
-	// unharmed is during, for what nobody may notice.
+	// unharmed is like during for events that must not affect any pod.
 	unharmed := func(ctx context.Context, event string, do func()) {
 		GinkgoHelper()
 		counts := during(ctx, event, do)
 		Expect(counts.Identity.Failed).To(BeEmpty(), counts.Identity.String())
 		Expect(counts.NoIdentity.Failed).To(BeEmpty(), counts.NoIdentity.String())
-		Expect(counts.Identity.Bare).To(BeZero())
+		Expect(counts.Identity.NotInjected).To(BeZero())
 		Expect(counts.Identity.Created).To(BeNumerically(">", 0))
 		Expect(counts.NoIdentity.Created).To(BeNumerically(">", 0))
 	}
@@ -75,7 +75,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		waitForIdentities(ctx, stream)
 	})
 
-	It("gives its identity to each pod that asks for one", func(ctx SpecContext) {
+	It("injects every pod with an annotated ServiceAccount", func(ctx SpecContext) {
 		if install.Tool == framework.Helm {
 			_, err := cluster.Run(ctx, "helm", "test", "lanyard", "--namespace", framework.Namespace)
 			Expect(err).NotTo(HaveOccurred())
@@ -83,7 +83,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		unharmed(ctx, "nothing, for five seconds", func() { pause(ctx, 5*time.Second) })
 	})
 
-	It("renews its serving certificate unnoticed", func(ctx SpecContext) {
+	It("renews its serving certificate without an outage", func(ctx SpecContext) {
 		replicas, err := cluster.WaitReady(ctx, patience)
 		Expect(err).NotTo(HaveOccurred())
 		before := servedSerials(ctx, replicas)
@@ -99,7 +99,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		})
 	})
 
-	It("renews its CA, with the key that it has, unnoticed", func(ctx SpecContext) {
+	It("renews its CA with the same key without an outage", func(ctx SpecContext) {
 		before, err := cluster.TrustedCertificates(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		unharmed(ctx, "the CA was renewed", func() {
@@ -109,14 +109,15 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 			Eventually(func(g Gomega) {
 				now, err := cluster.TrustedCertificates(ctx)
 				g.Expect(err).NotTo(HaveOccurred())
-				// cainjector keeps the certificate of before beside the new one.
+				// cainjector keeps the previous certificate next to the new
+				// one.
 				g.Expect(now).To(ContainElement(And(
 					HaveField("SerialNumber", Not(Equal(before[0].SerialNumber))), HaveField("PublicKey", Equal(before[0].PublicKey)))))
 			}).WithTimeout(patience).WithPolling(time.Second).Should(Succeed())
 		})
 	})
 
-	It("loses one of two replicas, and nothing but what that was working on", func(ctx SpecContext) {
+	It("loses at most one request when one of two replicas is killed", func(ctx SpecContext) {
 		replicas, err := cluster.WaitReady(ctx, patience)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(replicas).To(HaveLen(2))
@@ -134,14 +135,14 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 			}).WithTimeout(patience).WithPolling(200 * time.Millisecond).Should(Succeed())
 		})
 		Expect(counts.NoIdentity.Failed).To(BeEmpty(), counts.NoIdentity.String())
-		Expect(counts.Identity.Bare).To(BeZero())
+		Expect(counts.Identity.NotInjected).To(BeZero())
 		Expect(counts.Identity.Created).To(BeNumerically(">", 0))
-		// The process takes along what it is working on at that instant, which
-		// nobody can answer any more: seldom a pod, and at this pace never two.
+		// Requests that the process was handling are lost. At this rate, that
+		// is at most one.
 		Expect(counts.Identity.Failures()).To(BeNumerically("<=", 1), counts.Identity.String())
 	})
 
-	It("is rolled unnoticed", func(ctx SpecContext) {
+	It("is rolled out without an outage", func(ctx SpecContext) {
 		old, err := cluster.WaitReady(ctx, patience)
 		Expect(err).NotTo(HaveOccurred())
 		unharmed(ctx, "the Deployment was rolled", func() {
@@ -157,7 +158,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		})
 	})
 
-	It("leaves other pods alone when every replica is dead, refuses those that would be without their identity, and comes back by itself", func(ctx SpecContext) {
+	It("denies only pods that need credentials while all replicas are dead, and recovers by itself", func(ctx SpecContext) {
 		replicas, err := cluster.WaitReady(ctx, patience)
 		Expect(err).NotTo(HaveOccurred())
 		done, err := cluster.KillPods(ctx, replicas, 6*time.Second)
@@ -168,7 +169,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		Expect(counts.NoIdentity.Failed).To(BeEmpty(), counts.NoIdentity.String())
 		Expect(counts.NoIdentity.Created).To(BeNumerically(">", 0))
 		Expect(counts.Identity.Created).To(BeZero(), counts.Identity.String())
-		Expect(counts.Identity.Bare).To(BeZero(), counts.Identity.String())
+		Expect(counts.Identity.NotInjected).To(BeZero(), counts.Identity.String())
 		Expect(counts.Identity.Failed).NotTo(BeEmpty())
 		for message := range counts.Identity.Failed {
 			Expect(message).To(And(
@@ -183,7 +184,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 			Expect(err).NotTo(HaveOccurred())
 		})
 		Expect(counts.NoIdentity.Failed).To(BeEmpty(), counts.NoIdentity.String())
-		Expect(counts.Identity.Bare).To(BeZero(), counts.Identity.String())
+		Expect(counts.Identity.NotInjected).To(BeZero(), counts.Identity.String())
 		unharmed(ctx, "nothing, after all replicas had been dead", func() { pause(ctx, 3*time.Second) })
 	})
 },
@@ -208,19 +209,20 @@ func newNamespace(ctx context.Context) string {
 	return created.Name
 }
 
-// waitForIdentities waits until the apiserver calls the webhook: it learns of
-// one from a watch of its own.
+// waitForIdentities waits until the API server calls the webhook, which it
+// learns about from a watch.
 func waitForIdentities(ctx context.Context, stream *framework.Stream) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		counts := stream.Counts()
 		g.Expect(counts.Identity.Created).To(BeNumerically(">", 0))
 		g.Expect(counts.Identity.Failed).To(BeEmpty(), counts.Identity.String())
-		g.Expect(counts.Identity.Bare).To(BeZero())
+		g.Expect(counts.Identity.NotInjected).To(BeZero())
 	}).WithContext(ctx).WithTimeout(patience).WithPolling(time.Second).Should(Succeed())
 }
 
-// waitForRefusals waits until no pod has got its identity for a moment.
+// waitForRefusals waits until no pod has been created with an identity for a
+// moment.
 func waitForRefusals(ctx context.Context, stream *framework.Stream) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -241,7 +243,8 @@ func servedSerials(ctx context.Context, replicas []corev1.Pod) []*big.Int {
 	return serials
 }
 
-// expectNothingLeft looks for what an install leaves behind cluster-wide.
+// expectNothingLeft checks that no cluster-scoped object of the install is
+// left.
 func expectNothingLeft(ctx context.Context) {
 	GinkgoHelper()
 	admission, rbac, all := cluster.AdmissionregistrationV1(), cluster.RbacV1(), metav1.GetOptions{}
@@ -268,7 +271,7 @@ func expectNothingLeft(ctx context.Context) {
 	}
 }
 
-// pause lets the stream run on.
+// pause lets the stream continue for some time.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

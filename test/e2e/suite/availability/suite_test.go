@@ -1,9 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package availability_test holds Lanyard to its promise never to go dark: pods
-// are created all the time, with an identity and without, while certificates
-// are renewed, the Deployment is rolled, and replicas are killed.
+// Package availability_test checks that pods can always be created, with and
+// without an identity, while certificates are renewed, the Deployment is rolled
+// out, and replicas are killed.
 package availability_test
 
 import (
@@ -18,10 +18,10 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
 
-// cluster is what all specs share.
+// cluster is shared by all specs.
 var cluster *framework.Cluster
 
-// results are the rows of the table that the suite ends with.
+// results are the rows of the suite's final table.
 var results []string
 
 func TestAvailability(t *testing.T) {
@@ -36,7 +36,7 @@ var _ = BeforeSuite(func() {
 })
 
 var _ = AfterSuite(func() {
-	table := "| install | what happened | pods a second | with an identity | without |\n|---|---|---|---|---|\n" + strings.Join(results, "")
+	table := "| install | what happened | pods per second | with an identity | without |\n|---|---|---|---|---|\n" + strings.Join(results, "")
 	fmt.Printf("\n%s\n", table)
 	if file := os.Getenv("E2E_REPORT"); file != "" {
 		Expect(os.WriteFile(file, []byte(table), 0o644)).To(Succeed())
@@ -46,7 +46,7 @@ var _ = AfterSuite(func() {
 // record adds a row.
 func record(install *framework.Install, event string, counts framework.Counts) {
 	cell := func(o *framework.Outcome) string {
-		return fmt.Sprintf("%d created, %d bare, %d refused or failed", o.Created, o.Bare, o.Failures())
+		return fmt.Sprintf("%d created, %d without credentials, %d denied or failed", o.Created, o.NotInjected, o.Failures())
 	}
 	results = append(results, fmt.Sprintf("| %v | %s | %.0f | %s | %s |\n", install, event, counts.Rate(), cell(&counts.Identity), cell(&counts.NoIdentity)))
 }

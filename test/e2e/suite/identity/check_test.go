@@ -15,7 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
 
-// What trust.yaml grants.
+// The identities in trust.yaml.
 const (
 	role         = "arn:aws:iam::123456789012:role/reader"
 	application  = "55556666-cccc-7777-dddd-8888eeee9999@aaaabbbb-0000-cccc-1111-dddd2222eeee"
@@ -23,19 +23,19 @@ const (
 	impersonated = "reporter@example-project.iam.gserviceaccount.com"
 )
 
-// threeClouds is what the account three-clouds may have.
+// threeClouds returns what the ServiceAccount three-clouds must get.
 func threeClouds() expect.Outcomes {
 	return expect.Outcomes{
 		framework.AWS: expect.Granted(role), framework.Azure: expect.Granted(application), framework.GCP: expect.Granted(impersonated),
 	}
 }
 
-// nothing is what a pod without an identity gets.
+// nothing returns what a pod without credentials gets.
 func nothing() expect.Outcomes {
 	return expect.Outcomes{framework.AWS: expect.None(), framework.Azure: expect.None(), framework.GCP: expect.None()}
 }
 
-// create creates a redirected pod.
+// create creates a pod that is redirected to the emulators.
 func create(ctx context.Context, namespace string, pod *corev1.Pod) *corev1.Pod {
 	GinkgoHelper()
 	checker.Clouds.Redirect(&pod.Spec)
@@ -47,7 +47,8 @@ func create(ctx context.Context, namespace string, pod *corev1.Pod) *corev1.Pod 
 	return created
 }
 
-// inEachLanguage runs a pod of the account in each language, and checks it.
+// inEachLanguage runs a pod of the ServiceAccount in each language and checks
+// it.
 func inEachLanguage(ctx context.Context, name, account string, want expect.Outcomes) {
 	GinkgoHelper()
 	pods := map[string]*corev1.Pod{}
@@ -56,7 +57,7 @@ func inEachLanguage(ctx context.Context, name, account string, want expect.Outco
 		pods[language] = create(ctx, namespace, framework.SDKPod(account, language, want.Clouds()...))
 	}
 	expect.All(framework.Languages(), func(language string) {
-		By("checking what " + language + " got")
+		By("checking the credentials of " + language)
 		checker.Check(ctx, name, language, pods[language], framework.SDKContainer, want)
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
 
-var _ = It("gives each of 100 pods its identity while its replicas are killed", func(ctx SpecContext) {
+var _ = It("injects each of 100 pods while the replicas are killed", func(ctx SpecContext) {
 	const name, replicas = "100 pods, replicas killed", 100
 	want := expect.Outcomes{framework.AWS: expect.Granted(role)}
 	checker.Begin(name, framework.Go, want)
@@ -61,8 +61,7 @@ func newDeployment(name string, replicas int32) *appsv1.Deployment {
 	}
 }
 
-// killAll kills every replica, and what the kubelet starts in their place for
-// two seconds.
+// killAll kills all replicas, and for two seconds all their replacements.
 func killAll(ctx context.Context) {
 	GinkgoHelper()
 	pods, err := cluster.WaitReady(ctx, expect.Patience)
@@ -72,8 +71,8 @@ func killAll(ctx context.Context) {
 	DeferCleanup(done)
 }
 
-// killUntilCreated kills one replica after the other, for as long as there are
-// pods to come. It returns how many it killed, when all pods run.
+// killUntilCreated kills one replica after another until all pods are created.
+// It returns the number of kills when all pods are available.
 func killUntilCreated(ctx context.Context, deployment *appsv1.Deployment) (killed int) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

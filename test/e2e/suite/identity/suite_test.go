@@ -1,9 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package identity_test holds Lanyard to what it is for: unmodified SDKs of
-// three clouds in three languages, in real containers, get credentials from
-// nothing but what was injected, each the credentials of its own account.
+// Package identity_test checks Lanyard's purpose: unmodified SDKs of three
+// clouds in three languages, in real containers, get the credentials of their
+// own ServiceAccount, using only what was injected.
 package identity_test
 
 import (
@@ -20,15 +20,16 @@ import (
 
 const namespace = "identity"
 
-// What all specs share.
+// Shared by all specs.
 var (
 	cluster *framework.Cluster
 	checker expect.Checker
-	// It is taken away and put back; how it drains is the availability suite's.
+	// No shutdown delay: the suite reinstalls Lanyard, and the availability
+	// suite tests the shutdown.
 	install = framework.Install{Tool: framework.Helm, Certificates: framework.SelfManaged, Values: []string{"shutdownDelaySeconds=0"}}
 )
 
-// What the clouds trust, and who asks them.
+// The clouds' trust configuration and the ServiceAccounts.
 var (
 	//go:embed testdata/trust.yaml
 	trust string

@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
 
-var _ = Describe("Lanyard leaves alone", func() {
-	It("a pod that opted out", func(ctx SpecContext) {
+var _ = Describe("Lanyard does not change", func() {
+	It("a pod that opts out", func(ctx SpecContext) {
 		const name = "pod opted out"
 		checker.Begin(name, framework.Go, nothing())
 		pod := framework.SDKPod("three-clouds", framework.Go, framework.AllClouds()...)
@@ -27,7 +27,7 @@ var _ = Describe("Lanyard leaves alone", func() {
 		checker.Check(ctx, name, framework.Go, created, framework.SDKContainer, nothing())
 	})
 
-	It("a container that is skipped, and no other", func(ctx SpecContext) {
+	It("a skipped container, but all others", func(ctx SpecContext) {
 		const name = "container skipped"
 		checker.Begin(name, framework.Go, nothing())
 		pod := framework.SDKPod("three-clouds", framework.Go, framework.AllClouds()...)
@@ -42,7 +42,7 @@ var _ = Describe("Lanyard leaves alone", func() {
 		}
 	})
 
-	It("the pods of a namespace that opted out", func(ctx SpecContext) {
+	It("the pods of a namespace that opts out", func(ctx SpecContext) {
 		const name, optedOut = "namespace opted out", "identity-opted-out"
 		checker.Begin(name, framework.Go, nothing())
 		Expect(cluster.SetUp(ctx, checker.Clouds, optedOut, map[string]string{"lanyard.dev/inject": "disabled"}, accounts)).To(Succeed())
@@ -66,11 +66,11 @@ var _ = Describe("Lanyard leaves alone", func() {
 		expect.Untouched(&pod.Spec, created)
 	})
 
-	It("the mirror of a static pod", func(ctx SpecContext) {
+	It("the mirror pod of a static pod", func(ctx SpecContext) {
 		const mirrored = "identity-mirror"
 		Expect(cluster.CreateNamespace(ctx, mirrored, nil)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) error { return cluster.DeleteNamespace(ctx, mirrored) })
-		// The account of pods that name none asks for an identity.
+		// Annotate the ServiceAccount of pods that name none.
 		_, err := cluster.Run(ctx, "kubectl", "annotate", "serviceaccount", "default", "--namespace", mirrored, "lanyard.dev/aws-role-arn="+role)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cluster.WaitInjected(ctx, mirrored, "default")).To(Succeed())
@@ -90,10 +90,10 @@ var _ = Describe("Lanyard leaves alone", func() {
 	})
 })
 
-// staticPods is where kubeadm, and kind with it, has the kubelet look.
+// staticPods is the directory that the kubelet reads with kubeadm and kind.
 const staticPods = "/etc/kubernetes/manifests"
 
-// putStaticPod gives the pod to a node's kubelet, and names the node.
+// putStaticPod adds the static pod to a node and returns the node's name.
 func putStaticPod(ctx context.Context, pod *corev1.Pod) (node string) {
 	GinkgoHelper()
 	nodes, err := cluster.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -110,7 +110,8 @@ func putStaticPod(ctx context.Context, pod *corev1.Pod) (node string) {
 	return node
 }
 
-// runOnNode runs a Python program that sees the node's directory of static pods.
+// runOnNode runs a Python program with access to the node's directory of static
+// pods.
 func runOnNode(ctx context.Context, node, program string, args ...string) {
 	GinkgoHelper()
 	container := framework.SDK(framework.Python, args...)

@@ -11,8 +11,9 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
 
-// Without these the suite could pass by accident: the same pods, of the same
-// accounts, in the same cluster, get nothing where Lanyard gives them nothing.
+// These specs show that the others do not pass by accident: without Lanyard,
+// the same pods with the same ServiceAccounts in the same cluster get no
+// credentials.
 var _ = Describe("Without Lanyard", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		Expect(install.Down(ctx, cluster)).To(Succeed())
@@ -26,8 +27,9 @@ var _ = Describe("Without Lanyard", Ordered, func() {
 		inEachLanguage(ctx, "Lanyard uninstalled", "three-clouds", nothing())
 	})
 
-	It("the pods that a webhook lets through empty while it is down find none for their whole lives", func(ctx SpecContext) {
-		// As Lanyard's peers are installed: no guard, and failures are ignored.
+	It("pods that are created while the webhook is down never find credentials", func(ctx SpecContext) {
+		// The usual configuration of other webhooks: no guard, and failures are
+		// ignored.
 		peer := framework.Install{
 			Tool: framework.Helm, Certificates: framework.SelfManaged, Values: []string{"guard.enabled=false", "webhook.failurePolicy=Ignore", "shutdownDelaySeconds=0"},
 		}

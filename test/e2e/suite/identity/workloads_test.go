@@ -19,10 +19,10 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
 
-// always is the policy of a native sidecar.
+// always is the restart policy of a native sidecar.
 var always = corev1.ContainerRestartPolicyAlways
 
-var _ = DescribeTable("Each kind of container gets its identity:", func(ctx SpecContext, name string, change func(*corev1.PodSpec), containers ...string) {
+var _ = DescribeTable("Each kind of container gets credentials:", func(ctx SpecContext, name string, change func(*corev1.PodSpec), containers ...string) {
 	checker.Begin(name, framework.Go, threeClouds())
 	pod := framework.SDKPod("three-clouds", framework.Go, framework.AllClouds()...)
 	change(&pod.Spec)
@@ -40,13 +40,13 @@ var _ = DescribeTable("Each kind of container gets its identity:", func(ctx Spec
 		sidecar.RestartPolicy = &always
 		spec.InitContainers = []corev1.Container{sidecar}
 	}, "sidecar", framework.SDKContainer),
-	Entry("one of a user that is not root, without fsGroup", "user 1000", func(spec *corev1.PodSpec) {
+	Entry("a container of a non-root user, without fsGroup", "user 1000", func(spec *corev1.PodSpec) {
 		spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(1000)), RunAsGroup: new(int64(1000))}
 	}, framework.SDKContainer),
-	Entry("one of a user that is not root, with fsGroup", "user 1000, fsGroup 2000", func(spec *corev1.PodSpec) {
+	Entry("a container of a non-root user, with fsGroup", "user 1000, fsGroup 2000", func(spec *corev1.PodSpec) {
 		spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(1000)), RunAsGroup: new(int64(1000)), FSGroup: new(int64(2000))}
 	}, framework.SDKContainer),
-	Entry("two, of two users", "users 1000 and 2000", func(spec *corev1.PodSpec) {
+	Entry("two containers of two users", "users 1000 and 2000", func(spec *corev1.PodSpec) {
 		second := named("second", spec.Containers[0])
 		second.SecurityContext = second.SecurityContext.DeepCopy()
 		spec.Containers[0].SecurityContext.RunAsUser = new(int64(1000))
@@ -60,7 +60,7 @@ func named(name string, container corev1.Container) corev1.Container {
 	return container
 }
 
-var _ = DescribeTable("Each kind of workload gets its identity:", func(ctx SpecContext, name string, start func(context.Context, metav1.ObjectMeta, corev1.PodTemplateSpec) error) {
+var _ = DescribeTable("Each kind of workload gets credentials:", func(ctx SpecContext, name string, start func(context.Context, metav1.ObjectMeta, corev1.PodTemplateSpec) error) {
 	checker.Begin(name, framework.Go, threeClouds())
 	labels := map[string]string{"workload": name}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: framework.SDKPod("three-clouds", framework.Go).Spec}
@@ -127,14 +127,14 @@ var _ = Describe("kubectl debug", func() {
 		Expect(err).NotTo(HaveOccurred())
 	}
 
-	It("gives an ephemeral container the identity of its pod", func(ctx SpecContext) {
+	It("injects an ephemeral container like its pod", func(ctx SpecContext) {
 		const name = "kubectl debug"
 		checker.Begin(name, framework.Go, threeClouds())
 		debug(ctx)
 		checker.Check(ctx, name, framework.Go, pod, "debugger", threeClouds())
 	})
 
-	It("gives a copy of a pod, and the container in it, an identity of its own", func(ctx SpecContext) {
+	It("injects a copy of a pod with its own credentials", func(ctx SpecContext) {
 		const name = "kubectl debug --copy-to"
 		checker.Begin(name, framework.Go, threeClouds())
 		debug(ctx, "--copy-to", pod.Name+"-copy")

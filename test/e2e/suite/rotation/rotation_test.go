@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rotation_test waits for the kubelet to rotate the tokens of running
-// pods, and holds the SDKs in them to using the new ones.
+// Package rotation_test waits until the kubelet rotates the tokens of running
+// pods, and checks that the SDKs use the new ones.
 package rotation_test
 
 import (
@@ -25,12 +25,12 @@ import (
 
 const (
 	namespace = "rotation"
-	// lifetime of the tokens: the kubelet renews them after some 80 % of it, a few
-	// seconds sooner or later, so that not all pods ask at once.
+	// lifetime is the lifetime of the tokens. The kubelet renews them after
+	// about 80 % of it, with some jitter.
 	lifetime = 600 * time.Second
 )
 
-// What the clouds trust, and who asks them.
+// The clouds' trust configuration and the ServiceAccounts.
 var (
 	//go:embed testdata/trust.yaml
 	trust string
@@ -43,7 +43,7 @@ func TestRotation(t *testing.T) {
 	RunSpecs(t, "rotation")
 }
 
-var _ = It("A token that the kubelet rotated is used from then on, by each SDK, in a pod that has not been restarted", Label("slow"), func(ctx SpecContext) {
+var _ = It("Each SDK uses a rotated token without a restart of its pod", Label("slow"), func(ctx SpecContext) {
 	cluster, err := framework.Connect()
 	Expect(err).NotTo(HaveOccurred())
 	install := framework.Install{Tool: framework.Helm, Certificates: framework.SelfManaged}
@@ -78,11 +78,11 @@ var _ = It("A token that the kubelet rotated is used from then on, by each SDK, 
 	}
 
 	started := time.Now()
-	By("uninstalling Lanyard: pods that have their identity do not need it any more")
+	By("uninstalling Lanyard, which running pods do not need")
 	Expect(uninstall(ctx)).To(Succeed())
 	for language, pod := range pods {
 		for _, cloud := range []string{framework.AWS, framework.GCP} {
-			By(fmt.Sprintf("waiting for %s to show another token to %s, %.0f s in", language, cloud, time.Since(started).Seconds()))
+			By(fmt.Sprintf("waiting for %s to send another token to %s, %.0f s after the start", language, cloud, time.Since(started).Seconds()))
 			Eventually(func(g Gomega) {
 				now, err := cluster.CoreV1().Pods(namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 				g.Expect(err).NotTo(HaveOccurred())
@@ -100,8 +100,8 @@ var _ = It("A token that the kubelet rotated is used from then on, by each SDK, 
 	}
 })
 
-// expectRotated holds that a later token was used after the first, and that
-// each was accepted.
+// expectRotated checks that a later token was used after the first, and that
+// all tokens were accepted.
 func expectRotated(g Gomega, entries []journal.Entry) {
 	g.Expect(entries).NotTo(BeEmpty())
 	g.Expect(entries).To(HaveEach(HaveField("Status", 200)))

@@ -30,10 +30,10 @@ func application(id string) expect.Outcome { return expect.Granted(id + tenant) 
 
 func serviceAccount(name string) expect.Outcome { return expect.Granted(name + projectMail) }
 
-var _ = Describe("On an install as it comes", Ordered, func() {
+var _ = Describe("With the default settings", Ordered, func() {
 	installed()
 
-	It("leaves a log store alone whose operator brings the tokens", func(ctx SpecContext) {
+	It("does not change a log store whose operator mounts the tokens", func(ctx SpecContext) {
 		for directory, namespace := range map[string]string{"log-store/operator": "log-store-operator", "log-store/operator-annotated": "log-store-annotated"} {
 			s := begin(ctx, directory)
 			s.untouched(ctx, "log store", namespace+"/logstore-s3-ingester", framework.AWS, role("log-store"))
@@ -42,7 +42,7 @@ var _ = Describe("On an install as it comes", Ordered, func() {
 		}
 	})
 
-	It("gives a log store its tokens where nobody else does", func(ctx SpecContext) {
+	It("injects a log store without its own tokens", func(ctx SpecContext) {
 		s := begin(ctx, "log-store/lanyard")
 		s.injected(ctx, "log store", "log-store/logstore-s3-ingester", framework.AWS, role("log-store"), "aws")
 		s.injected(ctx, "log store", "log-store/logstore-azure-ingester", framework.Azure, application("11112222-bbbb-3333-cccc-4444dddd5555"), "azure")
@@ -50,72 +50,72 @@ var _ = Describe("On an install as it comes", Ordered, func() {
 		s.injected(ctx, "log store", "log-store/logstore-gcs-key-file-ingester", framework.GCP, serviceAccount("log-store"), "token")
 	})
 
-	It("gives each operator and operand the identity of its own account, tenant by tenant", func(ctx SpecContext) {
+	It("gives each operator and operand of each tenant the identity of its own ServiceAccount", func(ctx SpecContext) {
 		s := begin(ctx, "day2-operators")
 		s.injected(ctx, "day-2 operators", "backup-blue/backup-operator-controller-manager", framework.AWS, role("blue-backup-operator"), "aws")
 		s.injected(ctx, "day-2 operators", "backup-blue/backup-server", framework.AWS, role("blue-backup-server"), "aws")
 		s.injected(ctx, "day-2 operators", "backup-green/backup-operator-controller-manager", framework.Azure, application("22223333-cccc-4444-dddd-5555eeee6666"), "azure")
 		s.injected(ctx, "day-2 operators", "backup-green/backup-server", framework.GCP, serviceAccount("backup-green"), "gcp")
 
-		By("a neighbour asking for another tenant's role")
+		By("a neighbour requests another tenant's role")
 		_, err := cluster.Create(ctx, checker.Clouds, "examples/scenarios/day2-operators/neighbour/account.yaml")
 		Expect(err).To(MatchError(And(ContainSubstring("backup-green/borrower"), ContainSubstring("allowed-identities"))))
 		Expect(apierrors.IsForbidden(err)).To(BeTrue())
 
-		By("a neighbour going round Lanyard")
+		By("a neighbour bypasses Lanyard")
 		byHand := begin(ctx, "day2-operators/neighbour/by-hand.yaml")
 		byHand.untouched(ctx, "day-2 operators", "backup-green/by-hand", framework.AWS, expect.Refused("AccessDenied"))
 
-		By("another account of the same tenant asking for the operator's role")
+		By("another ServiceAccount of the same tenant requests the operator's role")
 		colleague := begin(ctx, "day2-operators/neighbour/colleague.yaml")
 		colleague.injected(ctx, "day-2 operators", "backup-blue/colleague", framework.AWS, expect.Refused("AccessDenied"), "aws")
 	})
 
-	It("gives a log forwarder a token for each of its targets, and leaves it its fallback", func(ctx SpecContext) {
+	It("gives a log forwarder a token for each of its targets and keeps its fallback", func(ctx SpecContext) {
 		s := begin(ctx, "log-forwarder")
 		pod := s.pod(ctx, "log-forwarder/collector")
 		Expect(pod.Annotations).To(HaveKeyWithValue("lanyard.dev/injected", "azure"))
 		checkTargets(ctx, s, pod)
 
-		By("another account with the same configuration")
+		By("another ServiceAccount with the same configuration")
 		other := begin(ctx, "log-forwarder/other-account.yaml")
 		other.injected(ctx, "log forwarder", "log-forwarder/other-account", framework.Azure, expect.Refused("AADSTS700213"), "azure")
 	})
 
-	It("leaves core operators alone that mount their token by hand", func(ctx SpecContext) {
+	It("does not change core operators that mount their token by hand", func(ctx SpecContext) {
 		checkCoreOperators(ctx, "core-operators/operators", "core-operators")
 	})
 
-	It("adds to core operators no more than their annotated accounts ask for, and they go on with their own token", func(ctx SpecContext) {
+	It("adds to core operators only what their annotated ServiceAccounts request, and they keep using their own token", func(ctx SpecContext) {
 		s := begin(ctx, "core-operators/annotated-audience")
 		s.injected(ctx, "core operators", "core-operators-audience/ingress-operator", framework.AWS, role("example-ingress-cloud-credentials"), "token")
 		s.injected(ctx, "core operators", "core-operators-audience/machine-operator", framework.Azure, application("77778888-bbbb-9999-cccc-0000dddd1111"), "token")
 		s.injected(ctx, "core operators", "core-operators-audience/storage-operator", framework.GCP, serviceAccount("example-storage"), "token")
 	})
 
-	It("leaves components alone that have short-term credentials and mount their token by hand", func(ctx SpecContext) {
+	It("does not change components with short-term credentials that mount their token by hand", func(ctx SpecContext) {
 		checkComponents(begin(ctx, "short-term-credentials/by-hand"), "manual-mode-by-hand", func(s scenario, workload, cloud string, want expect.Outcome) {
 			s.untouched(ctx, "short-term credentials", workload, cloud, want)
 		})
 	})
 })
 
-var _ = Describe("On an install with OpenShift's token path", Ordered, func() {
+var _ = Describe("With OpenShift's token path", Ordered, func() {
 	installed("config.tokenMountPath=/var/run/secrets/openshift/serviceaccount")
 
-	It("gives components with short-term credentials the token that these name", func(ctx SpecContext) {
+	It("mounts the token that the short-term credentials of components refer to", func(ctx SpecContext) {
 		checkComponents(begin(ctx, "short-term-credentials/lanyard"), "manual-mode", func(s scenario, workload, cloud string, want expect.Outcome) {
 			s.injected(ctx, "short-term credentials", workload, cloud, want, "token")
 		})
 	})
 
-	It("leaves core operators alone that mount their token by hand, also where their accounts are annotated", func(ctx SpecContext) {
+	It("does not change core operators that mount their token by hand, even if their ServiceAccounts are annotated", func(ctx SpecContext) {
 		checkCoreOperators(ctx, "core-operators/operators", "core-operators")
 		checkCoreOperators(ctx, "core-operators/annotated-identity", "core-operators-identity")
 	})
 })
 
-// checkComponents checks the components of the short-term credentials.
+// checkComponents checks the components with short-term credentials.
 func checkComponents(s scenario, namespace string, check func(s scenario, workload, cloud string, want expect.Outcome)) {
 	GinkgoHelper()
 	check(s, namespace+"/image-registry", framework.AWS, role("example-image-registry-cloud-credentials"))
@@ -131,8 +131,8 @@ func checkCoreOperators(ctx context.Context, path, namespace string) {
 	s.untouched(ctx, "core operators", namespace+"/storage-operator", framework.GCP, serviceAccount("example-storage"))
 }
 
-// checkTargets checks what the log forwarder has for each of its targets, and by
-// which way.
+// checkTargets checks the credential of each target of the log forwarder, and
+// its method.
 func checkTargets(ctx context.Context, s scenario, pod *corev1.Pod) {
 	GinkgoHelper()
 	const byToken, bySecret = "workload-identity", "client-secret"

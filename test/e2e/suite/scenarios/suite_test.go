@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scenarios_test holds Lanyard to the systems of docs/scenarios: their
-// manifests of examples/scenarios work as they stand.
+// Package scenarios_test checks that the manifests in examples/scenarios, which
+// docs/scenarios describes, work without changes.
 package scenarios_test
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
 
-// What all specs share.
+// Shared by all specs.
 var (
 	cluster *framework.Cluster
 	checker expect.Checker
@@ -52,12 +52,12 @@ var _ = AfterSuite(func() {
 	fmt.Printf("\n%s\n", checker.Table.String())
 })
 
-// installed has Lanyard installed, with further values of the chart, for the
-// specs of an ordered container.
+// installed installs Lanyard with additional chart values for the specs of an
+// ordered container.
 func installed(values ...string) {
 	install := framework.Install{
 		Tool: framework.Helm, Certificates: framework.SelfManaged,
-		// How it drains is the availability suite's.
+		// No shutdown delay: the availability suite tests the shutdown.
 		Values: append(values, "shutdownDelaySeconds=0"),
 	}
 	BeforeAll(func(ctx SpecContext) {
@@ -70,10 +70,10 @@ func installed(values ...string) {
 	})
 }
 
-// scenario is what manifests of examples/scenarios created.
+// scenario holds the objects of a directory in examples/scenarios.
 type scenario []client.Object
 
-// begin creates a scenario for the time of a spec.
+// begin creates a scenario and deletes it at the end of the spec.
 func begin(ctx context.Context, path string) scenario {
 	GinkgoHelper()
 	created, err := cluster.Create(ctx, checker.Clouds, "examples/scenarios/"+path)
@@ -88,8 +88,8 @@ func begin(ctx context.Context, path string) scenario {
 	return created
 }
 
-// template gives the pods that a workload of the scenario, named as in
-// backup-blue/backup-server, describes.
+// template returns the pod template of a workload such as
+// backup-blue/backup-server.
 func (s scenario) template(workload string) *corev1.PodSpec {
 	GinkgoHelper()
 	for _, object := range s {
@@ -97,11 +97,11 @@ func (s scenario) template(workload string) *corev1.PodSpec {
 			return spec
 		}
 	}
-	Fail("got no workload " + workload)
+	Fail("unknown workload " + workload)
 	return nil
 }
 
-// pod gives the first pod of a workload.
+// pod returns the first pod of a workload.
 func (s scenario) pod(ctx context.Context, workload string) *corev1.Pod {
 	GinkgoHelper()
 	namespace, name, _ := strings.Cut(workload, "/")
@@ -119,7 +119,7 @@ func (s scenario) pod(ctx context.Context, workload string) *corev1.Pod {
 	return pod
 }
 
-// check holds the pod of a workload to an outcome for one cloud.
+// check compares the pod of a workload with an expected result for one cloud.
 func (s scenario) check(ctx context.Context, title, workload, cloud string, want expect.Outcome) *corev1.Pod {
 	GinkgoHelper()
 	By("checking " + workload)
@@ -131,13 +131,14 @@ func (s scenario) check(ctx context.Context, title, workload, cloud string, want
 	return pod
 }
 
-// untouched is check for a pod that Lanyard has to leave as it is.
+// untouched is like check for a pod that Lanyard must not change.
 func (s scenario) untouched(ctx context.Context, title, workload, cloud string, want expect.Outcome) {
 	GinkgoHelper()
 	expect.Untouched(s.template(workload), s.check(ctx, title, workload, cloud, want))
 }
 
-// injected is check for a pod in which Lanyard noted these providers.
+// injected is like check for a pod that Lanyard must inject with these
+// providers.
 func (s scenario) injected(ctx context.Context, title, workload, cloud string, want expect.Outcome, providers string) *corev1.Pod {
 	GinkgoHelper()
 	pod := s.check(ctx, title, workload, cloud, want)

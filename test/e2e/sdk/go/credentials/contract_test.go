@@ -17,12 +17,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// programVariable names the program whose contract is tested, with arguments
-// that come before its own, as in "python3 ../../python/credentials.py". It is
-// this package's where it is empty.
+// programVariable names the program to test, with its first arguments, such as
+// "python3 ../../python/credentials.py". The default is the program of this
+// package.
 const programVariable = "CREDENTIALS_PROGRAM"
 
-// asProgramVariable makes the test binary the program.
+// asProgramVariable makes the test binary run as the program.
 const asProgramVariable = "TEST_AS_CREDENTIALS"
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program gives the command, with nothing in its environment but what is given.
+// program returns the command, with only the given environment.
 func program(t *testing.T, environment []string, args ...string) *exec.Cmd {
 	t.Helper()
 	words := strings.Fields(os.Getenv(programVariable))
@@ -40,18 +40,18 @@ func program(t *testing.T, environment []string, args ...string) *exec.Cmd {
 		words = []string{os.Args[0]}
 		environment = append(environment, asProgramVariable+"=1")
 	}
-	//nolint:gosec // G702: whoever runs the test says what it tests
+	// G702: the user who runs the test selects the program.
 	command := exec.CommandContext(t.Context(), words[0], append(words[1:], args...)...)
 	command.Env = append([]string{"HOME=/nonexistent", "PATH=" + os.Getenv("PATH")}, environment...)
 	return command
 }
 
-// Keys that the AWS SDKs take as they are. They ask nobody for them.
+// Keys that the AWS SDKs use without a request.
 func keys() []string {
 	return []string{"AWS_ACCESS_KEY_ID=id", "AWS_SECRET_ACCESS_KEY=key", "AWS_SESSION_TOKEN=abc"}
 }
 
-// What the AWS and Google SDKs fail over without asking anybody.
+// Files that make the AWS and Google SDKs fail without a request.
 func missingFiles() []string {
 	return []string{
 		"AWS_EC2_METADATA_DISABLED=true",
@@ -71,20 +71,20 @@ func TestContract(t *testing.T) {
 		environment []string
 		args        []string
 		code        int
-		lines       []string // how each begins
+		lines       []string // prefixes
 	}{
 		"no cloud is wrong usage":               {nil, nil, 2, nil},
 		"an unknown cloud is wrong usage":       {keys(), []string{"aws", "oracle"}, 2, nil},
 		"an unknown flag is wrong usage":        {keys(), []string{"--all", "aws"}, 2, nil},
-		"a pause of nothing is wrong usage":     {keys(), []string{"--every", "0s", "aws"}, 2, nil},
-		"a pause without unit is wrong usage":   {keys(), []string{"--every", "5", "aws"}, 2, nil},
+		"a pause of zero is wrong usage":        {keys(), []string{"--every", "0s", "aws"}, 2, nil},
+		"a pause without a unit is wrong usage": {keys(), []string{"--every", "5", "aws"}, 2, nil},
 		"a malformed pause is wrong usage":      {keys(), []string{"--every", "1..5s", "aws"}, 2, nil},
-		"both ways to go on are wrong usage":    {keys(), []string{"--every", "5s", "--forever", "aws"}, 2, nil},
+		"--every with --forever is wrong usage": {keys(), []string{"--every", "5s", "--forever", "aws"}, 2, nil},
 		"a credential is a line with its hash":  {keys(), []string{"aws"}, 0, []string{keysLine}},
-		"each cloud has a line, in that order":  {missingFiles(), []string{"gcp", "aws"}, 1, []string{`{"cloud":"gcp","error":"`, `{"cloud":"aws","error":"`}},
-		"what comes after a failure is tried":   {append(missingFiles(), keys()...), []string{"gcp", "aws"}, 1, []string{`{"cloud":"gcp","error":"`, keysLine}},
-		"a failure ends the repeating":          {missingFiles(), []string{"--every", "1h", "aws"}, 1, []string{`{"cloud":"aws","error":"`}},
-		"after a failure nothing is waited for": {missingFiles(), []string{"--forever", "aws"}, 1, []string{`{"cloud":"aws","error":"`}},
+		"each cloud has a line, in order":       {missingFiles(), []string{"gcp", "aws"}, 1, []string{`{"cloud":"gcp","error":"`, `{"cloud":"aws","error":"`}},
+		"clouds after a failure are tried":      {append(missingFiles(), keys()...), []string{"gcp", "aws"}, 1, []string{`{"cloud":"gcp","error":"`, keysLine}},
+		"a failure ends --every":                {missingFiles(), []string{"--every", "1h", "aws"}, 1, []string{`{"cloud":"aws","error":"`}},
+		"a failure ends --forever":              {missingFiles(), []string{"--forever", "aws"}, 1, []string{`{"cloud":"aws","error":"`}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestContract(t *testing.T) {
 				t.Errorf("exit code: got %d, want %d\n%s", code, c.code, &stderr)
 			}
 			if c.code == 2 && stderr.Len() == 0 {
-				t.Error("got nothing on standard error, want what is wrong")
+				t.Error("got nothing on standard error, want an error")
 			}
 			got := strings.Fields(plain(stdout.String()))
 			if len(got) != len(c.lines) {
@@ -110,32 +110,32 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// plain takes the blanks out of the lines: JSON means the same without, and the
-// languages' encoders differ in them.
+// plain removes the blanks from the lines, because the JSON encoders of the
+// languages differ in them.
 func plain(lines string) string {
 	return strings.ReplaceAll(lines, " ", "")
 }
 
-func TestTheFilesThatAreMissingAreNamed(t *testing.T) {
+func TestMissingFilesAreNamed(t *testing.T) {
 	out, err := program(t, missingFiles(), "aws", "gcp").Output()
 	if code := exitCode(t, err); code != 1 {
 		t.Errorf("exit code: got %d, want 1", code)
 	}
 	for _, file := range []string{"/nonexistent/aws/token", "/nonexistent/gcp/credentials.json"} {
 		if !bytes.Contains(out, []byte(file)) {
-			t.Errorf("got %s, want %s in it", out, file)
+			t.Errorf("got %s, want it to contain %s", out, file)
 		}
 	}
 }
 
-func TestGoingOnEndsWithSIGTERM(t *testing.T) {
+func TestSIGTERM(t *testing.T) {
 	cases := map[string]struct {
 		args  []string
 		lines int
 	}{
-		"repeating":     {[]string{"--every", "10ms", "aws"}, 3},
-		"between two":   {[]string{"--every", "1h", "aws"}, 1},
-		"after the one": {[]string{"--forever", "aws"}, 1},
+		"repeating":            {[]string{"--every", "10ms", "aws"}, 3},
+		"between two rounds":   {[]string{"--every", "1h", "aws"}, 1},
+		"after the only round": {[]string{"--forever", "aws"}, 1},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestGoingOnEndsWithSIGTERM(t *testing.T) {
 			lines := bufio.NewScanner(stdout)
 			for range c.lines {
 				if !lines.Scan() {
-					t.Fatalf("got the end (%v), want a line", lines.Err())
+					t.Fatalf("got the end of the output (%v), want a line", lines.Err())
 				}
 				if diff := cmp.Diff(keysLine, plain(lines.Text())); diff != "" {
 					t.Errorf("line (-want +got):\n%s", diff)
@@ -162,20 +162,20 @@ func TestGoingOnEndsWithSIGTERM(t *testing.T) {
 			started := time.Now()
 			for lines.Scan() {
 				if c.lines == 1 {
-					t.Errorf("got another line %q, want the end", lines.Text())
+					t.Errorf("got another line %q, want the end of the output", lines.Text())
 				}
 			}
 			if code := exitCode(t, command.Wait()); code != 0 {
 				t.Errorf("exit code: got %d, want 0", code)
 			}
 			if took := time.Since(started); took > 10*time.Second {
-				t.Errorf("ended after %s, want at once", took)
+				t.Errorf("ended after %s, want it at once", took)
 			}
 		})
 	}
 }
 
-// exitCode gives the code of a program that ended by itself.
+// exitCode returns the exit code of a program that ended by itself.
 func exitCode(t *testing.T, err error) int {
 	t.Helper()
 	var exit *exec.ExitError
@@ -185,6 +185,6 @@ func exitCode(t *testing.T, err error) int {
 	case errors.As(err, &exit) && exit.Exited():
 		return exit.ExitCode()
 	}
-	t.Fatalf("got %v, want a program that ends by itself", err)
+	t.Fatalf("got error %v, want a program that ends by itself", err)
 	return -1
 }

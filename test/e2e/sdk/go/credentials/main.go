@@ -1,9 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// credentials asks the official Go SDKs of the clouds for credentials, through
-// their default chains alone, and prints a JSON line for each. The contract is
-// that of all SDK programs: see the README beside this module.
+// Command credentials gets credentials with the official Go SDKs of the clouds,
+// using only their default credential chains, and prints a JSON line for each.
+// The contract of all SDK programs is in ../../README.md.
 package main
 
 import (
@@ -46,7 +46,7 @@ func parse(args []string) (options rounds.Options, sources []rounds.Source, err 
 		return options, nil, err
 	}
 	if flags.NArg() == 0 {
-		return options, nil, errors.New("got no cloud, want some of aws, azure, gcp")
+		return options, nil, errors.New("no cloud given, want any of aws, azure, gcp")
 	}
 	for _, cloud := range flags.Args() {
 		source := rounds.Source{Cloud: cloud}
@@ -58,7 +58,7 @@ func parse(args []string) (options rounds.Options, sources []rounds.Source, err 
 		case "gcp":
 			source.Get = gcp
 		default:
-			return options, nil, fmt.Errorf("got the cloud %q, want aws, azure or gcp", cloud)
+			return options, nil, fmt.Errorf("unknown cloud %q, want aws, azure or gcp", cloud)
 		}
 		sources = append(sources, source)
 	}

@@ -13,16 +13,16 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/sdk/go/internal/rounds"
 )
 
-// scope is that of Azure Monitor's Logs Ingestion API in the public cloud.
+// scope is the scope of Azure Monitor's Logs Ingestion API in the public cloud.
 const scope = "https://monitor.azure.com/.default"
 
-// method is one way to a token.
+// method is one way to get a token.
 type method struct {
 	name string
 	open func() (azcore.TokenCredential, error)
 }
 
-// getToken tries the methods in their order, in the SDK's own chain.
+// getToken tries the methods in order, with the SDK's chain.
 func getToken(ctx context.Context, methods []method) (rounds.Credential, error) {
 	used := ""
 	links := make([]azcore.TokenCredential, 0, len(methods))
@@ -40,17 +40,17 @@ func getToken(ctx context.Context, methods []method) (rounds.Credential, error) 
 	return rounds.Credential{Secret: token.Token, Expires: token.ExpiresOn, Method: used}, nil
 }
 
-// link is a method in a chain that goes on after every failure. The chain of the
-// Go SDK goes on only where a credential was unavailable, and ends where one was
-// refused; that of the Rust SDK, which Vector is built on, tries the next after
-// whatever error. So each error is called unavailable here.
+// link is a method in a chain that continues after every error. The Go SDK's
+// chain continues only if a credential is unavailable, and ends if it was
+// refused. The chain of the Rust SDK, which Vector uses, continues after any
+// error. So link reports every error as unavailable.
 type link struct {
 	method
 
 	used *string
 }
 
-// GetToken has the method's token, and notes that it was the one.
+// GetToken gets a token with the method and records the method's name.
 func (l link) GetToken(ctx context.Context, options policy.TokenRequestOptions) (azcore.AccessToken, error) {
 	credential, err := l.open()
 	if err != nil {

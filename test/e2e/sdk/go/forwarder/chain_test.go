@@ -14,21 +14,21 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 )
 
-// answer is a credential that always answers the same.
+// answer is a credential with a constant result.
 type answer struct {
 	token string
 	err   error
 }
 
-// GetToken answers, where it is asked for what the forwarder needs.
+// GetToken returns the result if the scope is Azure Monitor's.
 func (a answer) GetToken(_ context.Context, options policy.TokenRequestOptions) (azcore.AccessToken, error) {
 	if len(options.Scopes) != 1 || options.Scopes[0] != "https://monitor.azure.com/.default" {
-		return azcore.AccessToken{}, errors.New("got another scope, want Azure Monitor's")
+		return azcore.AccessToken{}, errors.New("unexpected scope, want Azure Monitor's")
 	}
 	return azcore.AccessToken{Token: a.token}, a.err
 }
 
-func TestTheFirstMethodThatGivesATokenIsUsed(t *testing.T) {
+func TestGetToken(t *testing.T) {
 	gives := func(token string, err error) func() (azcore.TokenCredential, error) {
 		return func() (azcore.TokenCredential, error) { return answer{token, err}, nil }
 	}
@@ -39,12 +39,12 @@ func TestTheFirstMethodThatGivesATokenIsUsed(t *testing.T) {
 		token, method string
 		errors        []string
 	}{
-		"the first, although the second would too":           {gives("1", nil), gives("2", nil), "1", "first", nil},
-		"the second where the first was refused":             {gives("", &azidentity.AuthenticationFailedError{}), gives("2", nil), "2", "second", nil},
-		"the second where the first has no token file":       {gives("", errors.New("no such file")), gives("2", nil), "2", "second", nil},
-		"the second where the first lacks its settings":      {cannotBeOpened, gives("2", nil), "2", "second", nil},
-		"the second where the first says it is unavailable":  {gives("", azidentity.NewCredentialUnavailableError("no")), gives("2", nil), "2", "second", nil},
-		"none where both were refused, and both say why not": {gives("", errors.New("refused one")), gives("", errors.New("refused two")), "", "", []string{"first: refused one", "second: refused two"}},
+		"the first, even if the second would succeed": {gives("1", nil), gives("2", nil), "1", "first", nil},
+		"the second if the first is refused":          {gives("", &azidentity.AuthenticationFailedError{}), gives("2", nil), "2", "second", nil},
+		"the second if the first has no token file":   {gives("", errors.New("no such file")), gives("2", nil), "2", "second", nil},
+		"the second if the first lacks its settings":  {cannotBeOpened, gives("2", nil), "2", "second", nil},
+		"the second if the first is unavailable":      {gives("", azidentity.NewCredentialUnavailableError("no")), gives("2", nil), "2", "second", nil},
+		"none if both are refused, with both errors":  {gives("", errors.New("refused one")), gives("", errors.New("refused two")), "", "", []string{"first: refused one", "second: refused two"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestTheFirstMethodThatGivesATokenIsUsed(t *testing.T) {
 			}
 			for _, text := range c.errors {
 				if !strings.Contains(err.Error(), text) {
-					t.Errorf("got error %q, want %q in it", err, text)
+					t.Errorf("got error %q, want it to contain %q", err, text)
 				}
 			}
 			if got.Secret != c.token || got.Method != c.method {

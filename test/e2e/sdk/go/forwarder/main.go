@@ -1,11 +1,11 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// forwarder stands for a log forwarder that writes to Azure Monitor, as Vector
-// does: it has several targets with clients and tenants of their own, and gets a
-// token for each, by workload identity where that works and by a client secret
-// where it does not. It forwards nothing; what it prints and how it ends is what
-// all SDK programs do: see the README beside this module.
+// Command forwarder stands in for a log forwarder that writes to Azure Monitor,
+// such as Vector. It has several targets with their own clients and tenants and
+// gets a token for each: with workload identity, or else with a client secret.
+// It does not forward anything. Its output and exit codes follow the contract
+// of all SDK programs in ../../README.md.
 package main
 
 import (
@@ -45,7 +45,7 @@ func parse(args []string) (options rounds.Options, targets []target, err error) 
 	flags := flag.NewFlagSet("forwarder", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // run prints the error
 	options.Bind(flags)
-	config := flags.String("config", "", "the file with the targets")
+	config := flags.String("config", "", "`file` with the targets")
 	if err := flags.Parse(args); err != nil {
 		return options, nil, err
 	}
@@ -53,10 +53,10 @@ func parse(args []string) (options rounds.Options, targets []target, err error) 
 		return options, nil, err
 	}
 	if *config == "" {
-		return options, nil, errors.New("got no --config, want the file with the targets")
+		return options, nil, errors.New("--config is missing, want the file with the targets")
 	}
 	if flags.NArg() > 0 {
-		return options, nil, fmt.Errorf("got the argument %q, want none", flags.Arg(0))
+		return options, nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	content, err := os.ReadFile(*config)
 	if err != nil {

@@ -18,39 +18,39 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/sdk/go/internal/rounds"
 )
 
-// target is where logs go, and who the forwarder is there. A client or tenant
-// that is left empty is the environment's.
+// target is a destination for logs with its client and tenant. Empty values are
+// taken from the environment.
 type target struct {
 	Name     string `json:"name"`
 	ClientID string `json:"clientID,omitempty"`
 	TenantID string `json:"tenantID,omitempty"`
-	// ClientSecretFile holds the secret to fall back on; empty for none.
+	// ClientSecretFile is the file with the fallback secret, if any.
 	ClientSecretFile string `json:"clientSecretFile,omitempty"`
 }
 
-// parseTargets reads the list of targets, in YAML or JSON.
+// parseTargets reads the list of targets in YAML or JSON.
 func parseTargets(content []byte) ([]target, error) {
 	var targets []target
 	if err := yaml.UnmarshalStrict(content, &targets); err != nil {
 		return nil, err
 	}
 	if len(targets) == 0 {
-		return nil, errors.New("got no target, want some")
+		return nil, errors.New("no targets given")
 	}
 	names := map[string]bool{}
 	for i, t := range targets {
 		switch {
 		case t.Name == "":
-			return nil, fmt.Errorf("target %d: got no name, want one", i)
+			return nil, fmt.Errorf("target %d: name is missing", i)
 		case names[t.Name]:
-			return nil, fmt.Errorf("target %d: got the name %q again, want another", i, t.Name)
+			return nil, fmt.Errorf("target %d: duplicate name %q", i, t.Name)
 		}
 		names[t.Name] = true
 	}
 	return targets, nil
 }
 
-// credential gets a token for the target, by the first method that gives one.
+// credential gets a token for the target with the first method that succeeds.
 func (t target) credential(ctx context.Context) (rounds.Credential, error) {
 	methods := []method{{"workload-identity", t.workloadIdentity}}
 	if t.ClientSecretFile != "" {
@@ -61,7 +61,7 @@ func (t target) credential(ctx context.Context) (rounds.Credential, error) {
 
 func (t target) workloadIdentity() (azcore.TokenCredential, error) {
 	return azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
-		ClientID: t.ClientID, // this and the next are the environment's where empty
+		ClientID: t.ClientID, // empty values are taken from the environment
 		TenantID: t.TenantID,
 	})
 }
@@ -73,7 +73,7 @@ func (t target) clientSecret() (azcore.TokenCredential, error) {
 	}
 	clientID := cmp.Or(t.ClientID, os.Getenv("AZURE_CLIENT_ID"))
 	if clientID == "" {
-		return nil, errors.New("got no client, want clientID or AZURE_CLIENT_ID")
+		return nil, errors.New("no client given, want clientID or AZURE_CLIENT_ID")
 	}
 	tenantID := cmp.Or(t.TenantID, os.Getenv("AZURE_TENANT_ID"))
 	return azidentity.NewClientSecretCredential(tenantID, clientID, strings.TrimSpace(string(secret)), nil)

@@ -23,13 +23,13 @@ func TestParseTargets(t *testing.T) {
 		want    []target
 		err     string
 	}{
-		"YAML":             {"- {name: audit, clientID: c, tenantID: t, clientSecretFile: /secret}\n- name: infrastructure\n", whole, ""},
-		"JSON":             {`[{"name":"audit","clientID":"c","tenantID":"t","clientSecretFile":"/secret"},{"name":"infrastructure"}]`, whole, ""},
-		"no target":        {"", nil, "got no target, want some"},
-		"a target unnamed": {"- clientID: c\n", nil, "target 0: got no name, want one"},
-		"a name twice":     {"- name: a\n- name: a\n", nil, `target 1: got the name "a" again, want another`},
-		"an unknown field": {"- {name: a, client: c}\n", nil, `unknown field "client"`},
-		"not a list":       {"name: a\n", nil, "cannot unmarshal object"},
+		"YAML":                    {"- {name: audit, clientID: c, tenantID: t, clientSecretFile: /secret}\n- name: infrastructure\n", whole, ""},
+		"JSON":                    {`[{"name":"audit","clientID":"c","tenantID":"t","clientSecretFile":"/secret"},{"name":"infrastructure"}]`, whole, ""},
+		"no targets":              {"", nil, "no targets given"},
+		"a target without a name": {"- clientID: c\n", nil, "target 0: name is missing"},
+		"a duplicate name":        {"- name: a\n- name: a\n", nil, `target 1: duplicate name "a"`},
+		"an unknown field":        {"- {name: a, client: c}\n", nil, `unknown field "client"`},
+		"not a list":              {"name: a\n", nil, "cannot unmarshal object"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestParseTargets(t *testing.T) {
 
 func TestRun(t *testing.T) {
 	for _, name := range []string{"AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE"} {
-		t.Setenv(name, "") // has the test put back what was there
+		t.Setenv(name, "") // the test restores the previous value
 		if err := os.Unsetenv(name); err != nil {
 			t.Fatal(err)
 		}
@@ -66,14 +66,14 @@ func TestRun(t *testing.T) {
 	cases := map[string]struct {
 		args           []string
 		code           int
-		stdout, stderr []string // one text for each line
+		stdout, stderr []string // one substring for each line
 	}{
-		"without a file":     {nil, 2, nil, []string{"forwarder: got no --config", "usage: "}},
-		"no such file":       {[]string{"--config", good + "x"}, 2, nil, []string{"no such file", "usage: "}},
-		"a malformed file":   {[]string{"--config", bad}, 2, nil, []string{bad + ": ", "usage: "}},
-		"an argument":        {[]string{"--config", good, "x"}, 2, nil, []string{`got the argument "x"`, "usage: "}},
-		"a wrong pause":      {[]string{"--config", good, "--every", "0s"}, 2, nil, []string{"--every: got 0s", "usage: "}},
-		"nothing to go with": {[]string{"--config", good, "--forever"}, 1, []string{`{"cloud":"azure","target":"a","error":`, `{"cloud":"azure","target":"b","error":`}, nil},
+		"without a file":   {nil, 2, nil, []string{"forwarder: --config is missing", "usage: "}},
+		"no such file":     {[]string{"--config", good + "x"}, 2, nil, []string{"no such file", "usage: "}},
+		"a malformed file": {[]string{"--config", bad}, 2, nil, []string{bad + ": ", "usage: "}},
+		"an argument":      {[]string{"--config", good, "x"}, 2, nil, []string{`unexpected argument "x"`, "usage: "}},
+		"an invalid pause": {[]string{"--config", good, "--every", "0s"}, 2, nil, []string{"--every: got 0s", "usage: "}},
+		"no credentials":   {[]string{"--config", good, "--forever"}, 1, []string{`{"cloud":"azure","target":"a","error":`, `{"cloud":"azure","target":"b","error":`}, nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestRun(t *testing.T) {
 			contains(t, "stdout", stdout.String(), c.stdout)
 			contains(t, "stderr", stderr.String(), c.stderr)
 			if strings.Contains(stdout.String()+stderr.String(), "s3cret") {
-				t.Error("got the secret printed, want it nowhere")
+				t.Error("got the secret in the output")
 			}
 		})
 	}
@@ -101,7 +101,7 @@ func contains(t *testing.T, stream, got string, want []string) {
 	}
 	for i := range want {
 		if !strings.Contains(lines[i], want[i]) {
-			t.Errorf("%s: got line %q, want %q in it", stream, lines[i], want[i])
+			t.Errorf("%s: got line %q, want it to contain %q", stream, lines[i], want[i])
 		}
 	}
 }

@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rounds is what the SDK programs have in common: it gets credentials
-// in rounds, prints one JSON line for each, and says how the program ends.
+// Package rounds is shared by the SDK programs. It gets credentials in rounds,
+// prints a JSON line for each, and returns the exit code.
 package rounds
 
 import (
@@ -17,55 +17,56 @@ import (
 	"time"
 )
 
-// Timeout bounds each attempt at a credential, the SDK's own retries included.
+// Timeout limits each attempt to get a credential, including the SDK's own
+// retries.
 const Timeout = 60 * time.Second
 
-// The exit codes of every SDK program.
+// Exit codes of all SDK programs.
 const (
-	OK     = 0 // every credential was had, or SIGTERM ended --every or --forever
-	Failed = 1 // one was not had, or SIGTERM cut the only round short
-	Usage  = 2 // wrong usage, or a file of settings that cannot be read
+	OK     = 0 // all credentials succeeded, or SIGTERM ended --every or --forever
+	Failed = 1 // a credential failed, or SIGTERM interrupted the only round
+	Usage  = 2 // wrong usage, or an unreadable settings file
 )
 
 // A Source is one line of each round.
 type Source struct {
 	// Cloud is aws, azure or gcp.
 	Cloud string
-	// Target is the name of what the credential is for, where a program has
-	// several for one cloud.
+	// Target is the name of the credential's use, if a program has several for
+	// one cloud.
 	Target string
-	// Get asks for a credential with a new chain, so that nothing is left over
-	// from the round before.
+	// Get gets a credential with a new chain, so that nothing is cached from
+	// the previous round.
 	Get func(context.Context) (Credential, error)
 }
 
-// A Credential is what an SDK handed out.
+// A Credential is a credential from an SDK.
 type Credential struct {
-	// Secret is the session token (AWS) or the access token. It is never
-	// printed: its hash is.
+	// Secret is the session token (AWS) or the access token. Only its hash is
+	// printed.
 	Secret string
-	// Expires is zero for a credential that does not expire.
+	// Expires is zero if the credential does not expire.
 	Expires time.Time
-	// Method is the way it was had, where a program knows several.
+	// Method is the method that succeeded, if a program knows several.
 	Method string
 }
 
-// Options are the flags that every SDK program has.
+// Options are the flags of all SDK programs.
 type Options struct {
-	// Every is the pause between two rounds; 0 for a single round.
+	// Every is the pause between two rounds, or 0 for a single round.
 	Every time.Duration
-	// Forever waits for SIGTERM after the round.
+	// Forever waits for SIGTERM after one round.
 	Forever bool
 }
 
-// Bind defines the flags on the set.
+// Bind defines the flags.
 func (o *Options) Bind(flags *flag.FlagSet) {
 	flags.DurationVar(&o.Every, "every", 0, "repeat the round after this pause, until SIGTERM")
 	flags.BoolVar(&o.Forever, "forever", false, "after one round, wait for SIGTERM")
 }
 
-// Validate tells of values that make no sense. The flags are those that Bind
-// was given, after they were parsed.
+// Validate returns an error for invalid combinations. The flags are those of
+// Bind, after parsing.
 func (o *Options) Validate(flags *flag.FlagSet) error {
 	every := false
 	flags.Visit(func(f *flag.Flag) { every = every || f.Name == "every" })
@@ -73,14 +74,14 @@ func (o *Options) Validate(flags *flag.FlagSet) error {
 	case every && o.Every <= 0:
 		return fmt.Errorf("--every: got %s, want more than 0s", o.Every)
 	case every && o.Forever:
-		return errors.New("got both --every and --forever, want one of them")
+		return errors.New("--every and --forever are mutually exclusive")
 	}
 	return nil
 }
 
-// Run makes the rounds, prints to out and gives the exit code. The context ends
-// with SIGTERM: a round that it cuts short prints nothing more. A round in which
-// a source failed is the last one, and is finished.
+// Run runs the rounds, prints to out and returns the exit code. ctx ends with
+// SIGTERM; an interrupted round prints nothing more. A round with a failed
+// source is completed and is the last one.
 func Run(ctx context.Context, out io.Writer, options Options, sources []Source) int {
 	for {
 		ok, err := round(ctx, out, sources)
@@ -88,7 +89,7 @@ func Run(ctx context.Context, out io.Writer, options Options, sources []Source) 
 		case err != nil && ctx.Err() != nil:
 			return options.cutShort()
 		case err != nil:
-			return Failed // standard output is gone, and with it who would read of it
+			return Failed // standard output is closed, so nobody would see further lines
 		case !ok:
 			return Failed
 		case options.Forever:
@@ -112,8 +113,8 @@ func (o Options) cutShort() int {
 	return Failed
 }
 
-// round tells whether every source gave a credential. An error means that it was
-// not finished: the context ended, or out cannot be written to.
+// round reports whether all sources succeeded. It returns an error if the round
+// was not completed because ctx ended or out cannot be written.
 func round(ctx context.Context, out io.Writer, sources []Source) (ok bool, err error) {
 	ok = true
 	for _, source := range sources {
@@ -134,19 +135,20 @@ func (s Source) get(ctx context.Context) (Credential, error) {
 	defer cancel()
 	credential, err := s.Get(ctx)
 	if err == nil && credential.Secret == "" {
-		return Credential{}, errors.New("got a credential without a token, want one with it")
+		return Credential{}, errors.New("got a credential without a token")
 	}
 	return credential, err
 }
 
-// line is what is printed of an attempt: Error, or what comes before it.
+// line is the output of one attempt: either Error or the fields between it and
+// Cloud.
 type line struct {
 	Cloud      string `json:"cloud"`
 	Target     string `json:"target,omitempty"`
 	Method     string `json:"method,omitempty"`
 	Credential string `json:"credential,omitempty"` // SHA-256 of the secret, in hex
 	Expires    string `json:"expires,omitempty"`    // RFC 3339, UTC, whole seconds
-	Error      string `json:"error,omitempty"`      // as the SDK has it, whole
+	Error      string `json:"error,omitempty"`      // the SDK's complete error
 }
 
 func lineOf(source Source, credential Credential, err error) line {

@@ -34,7 +34,7 @@ func TestRun(t *testing.T) {
 	empty := Source{Cloud: "gcp", Get: func(context.Context) (Credential, error) {
 		return Credential{}, nil
 	}}
-	const emptyLine = `{"cloud":"gcp","error":"got a credential without a token, want one with it"}` + "\n"
+	const emptyLine = `{"cloud":"gcp","error":"got a credential without a token"}` + "\n"
 
 	cases := map[string]struct {
 		options Options
@@ -42,11 +42,11 @@ func TestRun(t *testing.T) {
 		want    string
 		code    int
 	}{
-		"each credential is a line, in the order given":   {Options{}, []Source{fallback, granted}, fallbackLine + grantedLine, OK},
-		"the others are tried after one failed":           {Options{}, []Source{refused, granted}, refusedLine + grantedLine, Failed},
-		"a credential without a token failed":             {Options{}, []Source{empty}, emptyLine, Failed},
-		"a round that failed is not repeated":             {Options{Every: time.Hour}, []Source{refused, granted}, refusedLine + grantedLine, Failed},
-		"nothing is waited for after a round that failed": {Options{Forever: true}, []Source{refused}, refusedLine, Failed},
+		"each credential is a line, in the given order": {Options{}, []Source{fallback, granted}, fallbackLine + grantedLine, OK},
+		"the other sources are tried after a failure":   {Options{}, []Source{refused, granted}, refusedLine + grantedLine, Failed},
+		"a credential without a token is a failure":     {Options{}, []Source{empty}, emptyLine, Failed},
+		"a failed round is not repeated":                {Options{Every: time.Hour}, []Source{refused, granted}, refusedLine + grantedLine, Failed},
+		"a failed round ends at once with --forever":    {Options{Forever: true}, []Source{refused}, refusedLine, Failed},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -65,18 +65,18 @@ func TestRun(t *testing.T) {
 func TestRunUntilTheEnd(t *testing.T) {
 	cases := map[string]struct {
 		options Options
-		// last is the attempt that the end comes in.
+		// last is the attempt during which ctx ends.
 		last int
-		// cut has that attempt fail of it.
+		// cut makes that attempt fail.
 		cut   bool
 		lines int
 		code  int
 	}{
-		"rounds are repeated":                             {Options{Every: time.Nanosecond}, 3, true, 2, OK},
-		"the wait between rounds ends":                    {Options{Every: time.Hour}, 1, true, 0, OK},
-		"the wait after the only round ends":              {Options{Forever: true}, 1, true, 0, OK},
-		"a round that is all there is was not successful": {Options{}, 1, true, 0, Failed},
-		"nor is it where the attempt heeds no end":        {Options{}, 1, false, 0, Failed},
+		"rounds are repeated":                                                 {Options{Every: time.Nanosecond}, 3, true, 2, OK},
+		"the wait between rounds ends":                                        {Options{Every: time.Hour}, 1, true, 0, OK},
+		"the wait after the only round ends":                                  {Options{Forever: true}, 1, true, 0, OK},
+		"an interrupted single round is a failure":                            {Options{}, 1, true, 0, Failed},
+		"an interrupted single round is a failure if the attempt ignores ctx": {Options{}, 1, false, 0, Failed},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -103,11 +103,11 @@ func TestRunUntilTheEnd(t *testing.T) {
 	}
 }
 
-func TestEachAttemptHasItsTime(t *testing.T) {
+func TestTimeout(t *testing.T) {
 	source := Source{Get: func(ctx context.Context) (Credential, error) {
 		deadline, ok := ctx.Deadline()
 		if left := time.Until(deadline); !ok || left > Timeout || left < Timeout-10*time.Second {
-			t.Errorf("time left: got %s (bounded: %t), want %s", left, ok, Timeout)
+			t.Errorf("time left: got %s (deadline: %t), want %s", left, ok, Timeout)
 		}
 		return Credential{Secret: "abc"}, nil
 	}}
@@ -121,12 +121,12 @@ func TestOptions(t *testing.T) {
 		args []string
 		want string
 	}{
-		"none":            {nil, ""},
-		"a pause":         {[]string{"--every", "5s"}, ""},
-		"for ever":        {[]string{"--forever"}, ""},
-		"no pause":        {[]string{"--every", "0s"}, "--every: got 0s, want more than 0s"},
-		"a pause below 0": {[]string{"--every=-1s"}, "--every: got -1s, want more than 0s"},
-		"both":            {[]string{"--every", "5s", "--forever"}, "got both --every and --forever, want one of them"},
+		"none":             {nil, ""},
+		"a pause":          {[]string{"--every", "5s"}, ""},
+		"forever":          {[]string{"--forever"}, ""},
+		"a pause of zero":  {[]string{"--every", "0s"}, "--every: got 0s, want more than 0s"},
+		"a negative pause": {[]string{"--every=-1s"}, "--every: got -1s, want more than 0s"},
+		"both":             {[]string{"--every", "5s", "--forever"}, "--every and --forever are mutually exclusive"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
