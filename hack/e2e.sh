@@ -157,17 +157,17 @@ on_kind() {
 }
 
 on_own() {
-  local beside= status=0
+  local second= status=0
   if [ $# -gt 1 ] && [ "${!#}" = "$slow" ]; then
     echo "suite $slow: runs on a second cluster; output is in $slow_log and shown at the end"
     own_cluster "$slow" >"$slow_log" 2>&1 &
-    beside=$!
+    second=$!
     set -- "${@:1:$#-1}"
   fi
   run own_cluster "$@" || status=$?
-  if [ -n "$beside" ]; then
+  if [ -n "$second" ]; then
     echo "suite $slow: waiting for it to finish"
-    wait "$beside" || status=$?
+    wait "$second" || status=$?
     cat "$slow_log"
   fi
   return "$status"

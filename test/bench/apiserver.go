@@ -155,7 +155,7 @@ func (b *bench) prepareWebhooks(ctx context.Context) (*cluster, *server, error) 
 	}
 	// The API server picks up the configurations in this order. A response of
 	// the minimal floor would not show that the floor was called.
-	if err := c.register(ctx, floor.url+"/bare", floor.ca, withFloor, nil); err != nil {
+	if err := c.register(ctx, floor.url+"/minimal", floor.ca, withFloor, nil); err != nil {
 		return nil, nil, err
 	}
 	annotated := func(pod *corev1.Pod) bool { return pod.Annotations["measured"] != "" }

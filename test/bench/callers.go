@@ -79,8 +79,8 @@ func newCallers(c *loadCase, connections int, protocol string) *callers {
 
 // learn sends one request to learn the length of the response.
 func (cs *callers) learn(ctx context.Context) error {
-	answer, err := post(ctx, cs.clients[0], cs.c.server.url+cs.c.path, cs.c.review)
-	cs.length = len(answer)
+	response, err := post(ctx, cs.clients[0], cs.c.server.url+cs.c.path, cs.c.review)
+	cs.length = len(response)
 	return err
 }
 

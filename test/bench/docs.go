@@ -30,7 +30,7 @@ func updateDocs(r *results) error {
 	for _, section := range []struct{ name, text string }{
 		{"machine", r.machine()},
 		{"targets", r.targetTable()},
-		{"answers", r.Load.answerTable()},
+		{"answers", r.Load.responseTable()},
 		{"load", r.Load.table()},
 		{"memory", r.Memory.table()},
 		{"apiserver", r.APIServer.table()},
@@ -91,15 +91,15 @@ func (r *results) targetTable() string {
 	return m.String()
 }
 
-func (r *loadResult) answerTable() string {
+func (r *loadResult) responseTable() string {
 	m := newTable("Request", "containers", "request, bytes", "response, bytes", "patch before base64, bytes")
-	for _, a := range r.Answers {
+	for _, a := range r.Responses {
 		m.row(loadPairs[a.Account].lanyard, fmt.Sprintf("%d+1", a.Containers), fmt.Sprint(a.Review), fmt.Sprint(a.Sent), fmt.Sprint(a.Patch))
 	}
 	m.WriteString("\n")
 	few, many := loadContainers[0], loadContainers[1]
 	for _, account := range loadAccounts {
-		first, last := r.answer(account, few), r.answer(account, many)
+		first, last := r.response(account, few), r.response(account, many)
 		if last.Patch == 0 {
 			continue
 		}
@@ -149,12 +149,12 @@ func (r *apiserverResult) table() string {
 func (r *microResult) table() string {
 	m := newTable("Benchmark", "µs", "bytes", "allocations", "response, bytes")
 	for _, row := range r.Rows {
-		answer := ""
+		response := ""
 		if length, found := row.Values["answer-bytes"]; found {
-			answer = fmt.Sprintf("%.0f", length)
+			response = fmt.Sprintf("%.0f", length)
 		}
 		m.row("`"+row.Name+"`", fmt.Sprintf("%.1f", row.Values["ns/op"]/1000), fmt.Sprintf("%.0f", row.Values["B/op"]),
-			fmt.Sprintf("%.0f", row.Values["allocs/op"]), answer)
+			fmt.Sprintf("%.0f", row.Values["allocs/op"]), response)
 	}
 	return m.String()
 }

@@ -16,7 +16,7 @@ import (
 
 // The cases of the load test. Each runs for each number of containers.
 const (
-	caseBare        = "floor, minimal"
+	caseMinimal     = "floor, minimal"
 	caseUnannotated = "Lanyard, unannotated ServiceAccount"
 	caseAWSFloor    = "floor, same length as AWS"
 	caseAWS         = "Lanyard, AWS"
@@ -32,7 +32,7 @@ var (
 	loadConnections = []int{1, targetConnections, 64}
 	loadAccounts    = []string{unannotated, awsAlone, threeClouds}
 	loadPairs       = map[string]pair{
-		unannotated: {caseUnannotated, caseBare},
+		unannotated: {caseUnannotated, caseMinimal},
 		awsAlone:    {caseAWS, caseAWSFloor},
 		threeClouds: {caseThree, caseThreeFloor},
 	}
@@ -117,12 +117,12 @@ func (b *bench) prepareLoad(ctx context.Context) ([]loadCase, *loadResult, error
 		return nil, nil, err
 	}
 	result := &loadResult{Stamp: b.stamp(c), Protocol: b.protocol}
-	if result.Answers, err = askAll(ctx, lanyard, reviews); err != nil {
+	if result.Responses, err = askAll(ctx, lanyard, reviews); err != nil {
 		return nil, nil, err
 	}
 	var lengths []int
-	for _, answer := range result.Answers {
-		lengths = append(lengths, answer.Sent)
+	for _, response := range result.Responses {
+		lengths = append(lengths, response.Sent)
 	}
 	slices.Sort(lengths)
 	floor, err := b.startFloor(nil, slices.Compact(lengths)...)
@@ -130,44 +130,44 @@ func (b *bench) prepareLoad(ctx context.Context) ([]loadCase, *loadResult, error
 		return nil, nil, err
 	}
 	var cases []loadCase
-	for _, answer := range result.Answers {
-		review := reviews[answer.Account][answer.Containers]
-		p := loadPairs[answer.Account]
-		path := fmt.Sprintf("/constant/%d", answer.Sent)
-		if answer.Patch == 0 {
-			path = "/bare"
+	for _, response := range result.Responses {
+		review := reviews[response.Account][response.Containers]
+		p := loadPairs[response.Account]
+		path := fmt.Sprintf("/constant/%d", response.Sent)
+		if response.Patch == 0 {
+			path = "/minimal"
 		}
 		cases = append(cases,
-			loadCase{p.floor, answer.Containers, floor, path, review},
-			loadCase{p.lanyard, answer.Containers, lanyard, podPath, review})
+			loadCase{p.floor, response.Containers, floor, path, review},
+			loadCase{p.lanyard, response.Containers, lanyard, podPath, review})
 	}
 	return cases, result, nil
 }
 
 // askAll sends each request to Lanyard once.
-func askAll(ctx context.Context, lanyard *server, reviews map[string]map[int][]byte) ([]answerSize, error) {
-	var answers []answerSize
+func askAll(ctx context.Context, lanyard *server, reviews map[string]map[int][]byte) ([]responseSize, error) {
+	var responses []responseSize
 	for _, containers := range loadContainers {
 		for _, account := range loadAccounts {
-			answer, _, err := ask(ctx, lanyard, reviews[account][containers])
+			response, _, err := ask(ctx, lanyard, reviews[account][containers])
 			if err != nil {
 				return nil, err
 			}
-			if injected := answer.Patch > 0; injected != (account != unannotated) {
-				return nil, fmt.Errorf("ServiceAccount %s, %d containers: got an unexpected patch of %d bytes", account, containers, answer.Patch)
+			if injected := response.Patch > 0; injected != (account != unannotated) {
+				return nil, fmt.Errorf("ServiceAccount %s, %d containers: got an unexpected patch of %d bytes", account, containers, response.Patch)
 			}
-			answer.Account, answer.Containers = account, containers
-			answers = append(answers, *answer)
+			response.Account, response.Containers = account, containers
+			responses = append(responses, *response)
 		}
 	}
-	return answers, nil
+	return responses, nil
 }
 
 // podPath is the path of Lanyard's webhook for pods.
 const podPath = "/mutate-v1-pod"
 
 // ask sends a request once and returns the patch and the sizes.
-func ask(ctx context.Context, s *server, review []byte) (size *answerSize, patch []byte, err error) {
+func ask(ctx context.Context, s *server, review []byte) (size *responseSize, patch []byte, err error) {
 	client := s.client("h1")
 	defer client.CloseIdleConnections()
 	body, err := post(ctx, client, s.url+podPath, review)
@@ -181,7 +181,7 @@ func ask(ctx context.Context, s *server, review []byte) (size *answerSize, patch
 	if decoded.Response == nil || !decoded.Response.Allowed {
 		return nil, nil, fmt.Errorf("got the response %.1000s, want an allowed request", body)
 	}
-	return &answerSize{Review: len(review), Sent: len(body), Patch: len(decoded.Response.Patch)}, decoded.Response.Patch, nil
+	return &responseSize{Review: len(review), Sent: len(body), Patch: len(decoded.Response.Patch)}, decoded.Response.Patch, nil
 }
 
 // requests returns the number of requests in a trial. Trials take about the

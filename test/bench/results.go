@@ -75,9 +75,9 @@ type loadKey struct {
 // request and the latencies in microseconds, and the requests per second.
 type trial struct{ CPU, P50, P99, Throughput float64 }
 
-// answerSize holds the sizes of one request and its response in bytes. Patch is
+// responseSize holds the sizes of one request and its response in bytes. Patch is
 // the JSON Patch before base64.
-type answerSize struct {
+type responseSize struct {
 	Account             string
 	Containers          int
 	Review, Sent, Patch int
@@ -100,11 +100,11 @@ type loadRatio struct {
 }
 
 type loadResult struct {
-	Stamp    stamp
-	Protocol string
-	Answers  []answerSize
-	Rows     []loadRow
-	Ratios   []loadRatio
+	Stamp     stamp
+	Protocol  string
+	Responses []responseSize
+	Rows      []loadRow
+	Ratios    []loadRatio
 }
 
 func (r *loadResult) summarize(trials map[loadKey][]trial) {
@@ -118,7 +118,7 @@ func (r *loadResult) summarize(trials map[loadKey][]trial) {
 					loadRow{p.lanyard, containers, connections, len(lanyard), medianTrial(lanyard)})
 				r.Ratios = append(r.Ratios, ratioOf(trials, p, containers, connections))
 			}
-			r.Ratios = append(r.Ratios, ratioOf(trials, pair{caseAWS, caseBare}, containers, connections))
+			r.Ratios = append(r.Ratios, ratioOf(trials, pair{caseAWS, caseMinimal}, containers, connections))
 		}
 	}
 }
@@ -159,14 +159,14 @@ func (r *loadResult) ratio(p pair, containers int) (loadRatio, bool) {
 	return loadRatio{}, false
 }
 
-// answer returns the sizes of one response, or zero if there is none.
-func (r *loadResult) answer(account string, containers int) answerSize {
-	for _, answer := range r.Answers {
-		if answer.Account == account && answer.Containers == containers {
-			return answer
+// response returns the sizes of one response, or zero if there is none.
+func (r *loadResult) response(account string, containers int) responseSize {
+	for _, response := range r.Responses {
+		if response.Account == account && response.Containers == containers {
+			return response
 		}
 	}
-	return answerSize{}
+	return responseSize{}
 }
 
 // results holds the last results of all parts; nil if a part never ran.

@@ -5,7 +5,7 @@
 // does the minimum for admission requests. It listens like controller-runtime's
 // webhook server, reads each request completely and sends a prepared response:
 //
-//	/bare        an AdmissionReview that allows the request, with its uid
+//	/minimal     an AdmissionReview that allows the request, with its uid
 //	/patch       the same with the patch of -patch-file
 //	/constant/N  N constant bytes, for each N of -lengths
 //
@@ -46,7 +46,7 @@ func run(cert, key, patchFile, lengths string) error {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/bare", allow(`","allowed":true}}`))
+	mux.HandleFunc("/minimal", allow(`","allowed":true}}`))
 	if patchFile != "" {
 		patch, err := os.ReadFile(patchFile)
 		if err != nil {
@@ -92,21 +92,21 @@ func allow(end string) http.HandlerFunc {
 		}
 		_, rest, _ := bytes.Cut(body, []byte(`"uid":"`))
 		uid, _, _ := bytes.Cut(rest, []byte(`"`))
-		answer := make([]byte, 0, len(start)+len(uid)+len(end))
-		answer = append(append(append(answer, start...), uid...), end...)
-		write(w, answer)
+		response := make([]byte, 0, len(start)+len(uid)+len(end))
+		response = append(append(append(response, start...), uid...), end...)
+		write(w, response)
 	}
 }
 
 // constant sends n bytes for every request.
 func constant(n int) http.HandlerFunc {
-	answer := bytes.Repeat([]byte{'x'}, n)
+	response := bytes.Repeat([]byte{'x'}, n)
 	return func(w http.ResponseWriter, r *http.Request) {
 		if _, err := read(r); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		write(w, answer)
+		write(w, response)
 	}
 }
 
@@ -119,9 +119,9 @@ func read(r *http.Request) ([]byte, error) {
 	return body, err
 }
 
-func write(w http.ResponseWriter, answer []byte) {
+func write(w http.ResponseWriter, response []byte) {
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
+	w.Header().Set("Content-Length", strconv.Itoa(len(response)))
 	// A client that does not read the response reports an error itself.
-	_, _ = w.Write(answer)
+	_, _ = w.Write(response)
 }

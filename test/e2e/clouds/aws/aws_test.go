@@ -248,7 +248,7 @@ func TestAssumeRoleIsRefused(t *testing.T) {
 			}
 			message := regexp.MustCompile(`\b\d{10}\b`).ReplaceAllString(got.Error.Message, "*")
 			if diff := cmp.Diff([]any{test.status, "Sender", test.code, test.message}, []any{w.Code, got.Error.Type, got.Error.Code, message}); diff != "" {
-				t.Errorf("answer (-want +got):\n%s", diff)
+				t.Errorf("response (-want +got):\n%s", diff)
 			}
 			entry := f.journal.Last(t)
 			if entry.Status != test.status || entry.Code != test.code || entry.Message != got.Error.Message || entry.Credential != "" {

@@ -28,7 +28,7 @@ func (g *Google) Credentials() http.Handler {
 // It denies all requests: a library calls it only if it has no project setting.
 func (g *Google) ResourceManager() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		a := answer(journal.Entry{}, denied("resourcemanager.projects.get", "The caller does not have permission").body())
+		a := response(journal.Entry{}, denied("resourcemanager.projects.get", "The caller does not have permission").body())
 		w.Header().Set("Content-Type", a.Header.Get("Content-Type"))
 		w.WriteHeader(http.StatusForbidden)
 		// Ignore the error: the client may have closed the connection.
@@ -81,12 +81,12 @@ func (g *Google) generateAccessToken(w http.ResponseWriter, r *http.Request) {
 	lifetime, failure := g.impersonate(r, email, &entry, now)
 	if failure != nil {
 		entry.Status, entry.Code, entry.Message = failure.status, failure.code, failure.message
-		g.journal.Send(w, r, answer(entry, failure.body()))
+		g.journal.Send(w, r, response(entry, failure.body()))
 		return
 	}
 	token := accessToken()
 	entry.Status, entry.Credential = http.StatusOK, journal.Digest(token)
-	g.journal.Send(w, r, answer(entry, map[string]string{
+	g.journal.Send(w, r, response(entry, map[string]string{
 		"accessToken": token,
 		// Python's library cannot read fractions or other time zones.
 		"expireTime": now.Add(lifetime).UTC().Format(time.RFC3339),

@@ -176,13 +176,13 @@ func (g *Google) find(federated string, now time.Time) (grant, bool) {
 	return found, ok && now.Before(found.expires)
 }
 
-// answer returns a JSON response.
-func answer(entry journal.Entry, body any) journal.Answer {
+// response returns a JSON response.
+func response(entry journal.Entry, body any) journal.Response {
 	text, err := json.MarshalIndent(body, "", "  ")
 	if err != nil {
 		entry.Status = http.StatusInternalServerError
 	}
-	return journal.Answer{
+	return journal.Response{
 		Entry: entry,
 		Header: http.Header{
 			"Content-Type":  {"application/json; charset=UTF-8"},

@@ -69,7 +69,7 @@ func (g *Google) exchange(w http.ResponseWriter, r *http.Request) {
 	}
 	if failure != nil {
 		entry.Status, entry.Code, entry.Message = http.StatusBadRequest, failure.code, failure.message
-		a := answer(entry, map[string]string{"error": failure.code, "error_description": failure.message})
+		a := response(entry, map[string]string{"error": failure.code, "error_description": failure.message})
 		a.Err = failure.err
 		g.journal.Send(w, r, a)
 		return
@@ -77,7 +77,7 @@ func (g *Google) exchange(w http.ResponseWriter, r *http.Request) {
 	federated := accessToken()
 	g.keep(federated, granted, now)
 	entry.Status, entry.Credential = http.StatusOK, journal.Digest(federated)
-	g.journal.Send(w, r, answer(entry, map[string]any{
+	g.journal.Send(w, r, response(entry, map[string]any{
 		"access_token":      federated,
 		"issued_token_type": accessTokenType,
 		"token_type":        "Bearer",

@@ -96,8 +96,8 @@ func Digest(credential string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Answer is a cloud's response with its journal entry.
-type Answer struct {
+// Response is a cloud's response with its journal entry.
+type Response struct {
 	// Entry is sent without Time and UserAgent set; Send sets them.
 	Entry
 	// Header is the header of the response.
@@ -122,21 +122,21 @@ func New(out io.Writer, errors *slog.Logger) *Journal {
 
 // Send writes the entry before the response, so that every issued credential is
 // in the journal.
-func (j *Journal) Send(w http.ResponseWriter, r *http.Request, answer Answer) {
-	answer.Time = time.Now().UTC()
-	answer.UserAgent = r.UserAgent()
-	if answer.Err != nil {
-		j.errors.ErrorContext(r.Context(), "request failed", "cloud", answer.Cloud, "operation", answer.Operation, "error", answer.Err)
+func (j *Journal) Send(w http.ResponseWriter, r *http.Request, response Response) {
+	response.Time = time.Now().UTC()
+	response.UserAgent = r.UserAgent()
+	if response.Err != nil {
+		j.errors.ErrorContext(r.Context(), "request failed", "cloud", response.Cloud, "operation", response.Operation, "error", response.Err)
 	}
-	if err := j.record(answer.Entry); err != nil {
-		j.errors.ErrorContext(r.Context(), "request failed", "cloud", answer.Cloud, "operation", answer.Operation, "error", err)
+	if err := j.record(response.Entry); err != nil {
+		j.errors.ErrorContext(r.Context(), "request failed", "cloud", response.Cloud, "operation", response.Operation, "error", err)
 		http.Error(w, "failed to write the journal", http.StatusInternalServerError)
 		return
 	}
-	maps.Copy(w.Header(), answer.Header)
-	w.WriteHeader(answer.Status)
+	maps.Copy(w.Header(), response.Header)
+	w.WriteHeader(response.Status)
 	// Ignore the error: the client may have closed the connection.
-	_, _ = w.Write(answer.Body)
+	_, _ = w.Write(response.Body)
 }
 
 // record writes an entry as one line.

@@ -41,9 +41,9 @@ func TestFieldNames(t *testing.T) {
 		IssuedAt: time.Unix(100, 0), Expires: time.Unix(200, 0), Pod: issuer.Object{Name: "p", UID: "u"},
 	})
 	w := httptest.NewRecorder()
-	recorder.Send(w, request(), journal.Answer{Entry: entry, Header: http.Header{"Content-Type": {"text/xml"}}, Body: []byte("body")})
+	recorder.Send(w, request(), journal.Response{Entry: entry, Header: http.Header{"Content-Type": {"text/xml"}}, Body: []byte("body")})
 	if w.Code != 403 || w.Body.String() != "body" || w.Header().Get("Content-Type") != "text/xml" {
-		t.Errorf("got answer %d %v %q", w.Code, w.Header(), w.Body)
+		t.Errorf("got response %d %v %q", w.Code, w.Header(), w.Body)
 	}
 	var got map[string]any
 	if err := json.Unmarshal([]byte(recorder.Text()), &got); err != nil {
@@ -72,7 +72,7 @@ func TestEntryIsOneWrite(t *testing.T) {
 	var group sync.WaitGroup
 	for range 50 {
 		group.Go(func() {
-			log.Send(httptest.NewRecorder(), request(), journal.Answer{Entry: journal.Entry{Message: "with\na line", Status: 200}})
+			log.Send(httptest.NewRecorder(), request(), journal.Response{Entry: journal.Entry{Message: "with\na line", Status: 200}})
 		})
 	}
 	group.Wait()
@@ -114,7 +114,7 @@ func TestNoResponseWithoutEntry(t *testing.T) {
 	var errorLog bytes.Buffer
 	log := journal.New(broken{}, slog.New(slog.NewTextHandler(&errorLog, nil)))
 	w := httptest.NewRecorder()
-	log.Send(w, request(), journal.Answer{Entry: journal.Entry{Status: 200}, Body: []byte("credential")})
+	log.Send(w, request(), journal.Response{Entry: journal.Entry{Status: 200}, Body: []byte("credential")})
 	if w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "credential") {
 		t.Errorf("got %d %q, want no credential", w.Code, w.Body)
 	}
@@ -126,7 +126,7 @@ func TestNoResponseWithoutEntry(t *testing.T) {
 func TestEmulatorErrorIsLogged(t *testing.T) {
 	t.Parallel()
 	recorder := journaltest.New()
-	recorder.Send(httptest.NewRecorder(), request(), journal.Answer{Entry: journal.Entry{Status: 400}, Err: errors.New("no keys")})
+	recorder.Send(httptest.NewRecorder(), request(), journal.Response{Entry: journal.Entry{Status: 400}, Err: errors.New("no keys")})
 	if !strings.Contains(recorder.Errors(), "no keys") || strings.Contains(recorder.Text(), "no keys") {
 		t.Errorf("got log %q and journal %q, want the error only in the log", recorder.Errors(), recorder.Text())
 	}

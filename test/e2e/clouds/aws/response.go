@@ -60,11 +60,11 @@ func random(bytes int) string {
 }
 
 // granted returns the response with a session.
-func granted(entry journal.Entry, s session) journal.Answer {
+func granted(entry journal.Entry, s session) journal.Response {
 	entry.Status = http.StatusOK
 	entry.Credential = journal.Digest(s.Credentials.SessionToken)
 	requestID := string(uuid.NewUUID())
-	return answer(entry, requestID, struct {
+	return response(entry, requestID, struct {
 		XMLName   xml.Name `xml:"AssumeRoleWithWebIdentityResponse"`
 		Namespace string   `xml:"xmlns,attr"`
 		Result    session  `xml:"AssumeRoleWithWebIdentityResult"`
@@ -73,10 +73,10 @@ func granted(entry journal.Entry, s session) journal.Answer {
 }
 
 // failed returns the response with an error.
-func failed(entry journal.Entry, f *failure) journal.Answer {
+func failed(entry journal.Entry, f *failure) journal.Response {
 	entry.Status, entry.Code, entry.Message = f.status, f.code, f.message
 	requestID := string(uuid.NewUUID())
-	a := answer(entry, requestID, struct {
+	a := response(entry, requestID, struct {
 		XMLName   xml.Name `xml:"ErrorResponse"`
 		Namespace string   `xml:"xmlns,attr"`
 		Type      string   `xml:"Error>Type"`
@@ -88,13 +88,13 @@ func failed(entry journal.Entry, f *failure) journal.Answer {
 	return a
 }
 
-func answer(entry journal.Entry, requestID string, body any) journal.Answer {
+func response(entry journal.Entry, requestID string, body any) journal.Response {
 	entry.Cloud, entry.Operation = journal.AWS, journal.AssumeRoleWithWebIdentity
 	text, err := xml.MarshalIndent(body, "", "  ")
 	if err != nil {
 		entry.Status = http.StatusInternalServerError
 	}
-	return journal.Answer{
+	return journal.Response{
 		Entry: entry,
 		Header: http.Header{
 			"Content-Type":     {"text/xml"},

@@ -46,10 +46,10 @@ func (f failure) body() map[string]any {
 }
 
 // granted returns the response with an access token.
-func granted(entry journal.Entry, accessToken string) journal.Answer {
+func granted(entry journal.Entry, accessToken string) journal.Response {
 	entry.Status = http.StatusOK
 	entry.Credential = journal.Digest(accessToken)
-	return answer(entry, map[string]any{
+	return response(entry, map[string]any{
 		"token_type":     "Bearer",
 		"expires_in":     lifetime,
 		"ext_expires_in": lifetime,
@@ -58,19 +58,19 @@ func granted(entry journal.Entry, accessToken string) journal.Answer {
 }
 
 // failed returns the response with an error.
-func failed(entry journal.Entry, f *failure) journal.Answer {
+func failed(entry journal.Entry, f *failure) journal.Response {
 	entry.Status, entry.Code, entry.Message = f.status, fmt.Sprintf("AADSTS%d", f.code), f.message
-	a := answer(entry, f.body())
+	a := response(entry, f.body())
 	a.Err = f.err
 	return a
 }
 
-func answer(entry journal.Entry, body map[string]any) journal.Answer {
+func response(entry journal.Entry, body map[string]any) journal.Response {
 	text, err := json.Marshal(body)
 	if err != nil {
 		entry.Status = http.StatusInternalServerError
 	}
-	return journal.Answer{
+	return journal.Response{
 		Entry: entry,
 		Header: http.Header{
 			"Content-Type":  {"application/json; charset=utf-8"},
