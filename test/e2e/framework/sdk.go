@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
+	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
 // The languages of the SDK programs.
@@ -234,14 +235,13 @@ func (c *Cluster) DeleteNamespace(ctx context.Context, name string) error {
 // the Service.
 func (c *Cluster) WaitInjected(ctx context.Context, namespace, account string) error {
 	probe := SDKPod(account, Go, AWS)
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		var pod *corev1.Pod
-		pod, last = c.CoreV1().Pods(namespace).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return last == nil && HasIdentity(pod), nil
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return process.Poll(ctx, "a pod of the ServiceAccount "+namespace+"/"+account+" to be injected", func(ctx context.Context) error {
+		pod, err := c.CoreV1().Pods(namespace).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && !HasIdentity(pod) {
+			err = errors.New("the pod was not injected")
+		}
+		return err
 	})
-	if err != nil {
-		return fmt.Errorf("wait for a pod of the ServiceAccount %s/%s to be injected: %w", namespace, account, errors.Join(err, last))
-	}
-	return nil
 }
