@@ -98,7 +98,7 @@ func Digest(credential string) string {
 
 // Response is a cloud's response with its journal entry.
 type Response struct {
-	// Entry is sent without Time and UserAgent set; Send sets them.
+	// Entry is the journal entry. Send sets its Time and UserAgent.
 	Entry
 	// Header is the header of the response.
 	Header http.Header

@@ -163,7 +163,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		Expect(err).NotTo(HaveOccurred())
 		done, err := cluster.KillPods(ctx, replicas, 6*time.Second)
 		Expect(err).NotTo(HaveOccurred())
-		waitForRefusals(ctx, stream)
+		waitForDenials(ctx, stream)
 
 		counts := during(ctx, "every replica was dead", func() { pause(ctx, 4*time.Second) })
 		Expect(counts.NoIdentity.Failed).To(BeEmpty(), counts.NoIdentity.String())
@@ -221,9 +221,9 @@ func waitForIdentities(ctx context.Context, stream *framework.Stream) {
 	}).WithContext(ctx).WithTimeout(patience).WithPolling(time.Second).Should(Succeed())
 }
 
-// waitForRefusals waits until no pod has been created with an identity for a
+// waitForDenials waits until no pod has been created with an identity for a
 // moment.
-func waitForRefusals(ctx context.Context, stream *framework.Stream) {
+func waitForDenials(ctx context.Context, stream *framework.Stream) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		counts := stream.Counts()
