@@ -96,8 +96,8 @@ func TestTrustPolicies(t *testing.T) {
 		"an action with a star in upper case":  {policy: every + `{"Effect": "Allow", "Principal": {"Federated": "PROVIDER"}, "Action": "STS:assume*identity"}]}`, want: true},
 		"all actions":                          {policy: every + `{"Effect": "Allow", "Principal": {"Federated": "PROVIDER"}, "Action": "*"}]}`, want: true},
 		"the second statement allows":          {policy: every + statement("Allow", `{"StringEquals": {"SUB": "x"}}`) + "," + statement("Allow", `{"StringLike": {"SUB": "*:cart"}}`) + `]}`, want: true},
-		"deny wins after allow":                {policy: every + statement("Allow", `{"StringLike": {"SUB": "*"}}`) + "," + statement("Deny", `{"StringLike": {"SUB": "*:cart"}}`) + `]}`},
-		"deny wins before allow":               {policy: every + statement("Deny", `{"StringLike": {"SUB": "*:cart"}}`) + "," + statement("Allow", `{"StringLike": {"SUB": "*"}}`) + `]}`},
+		"deny takes precedence after allow":    {policy: every + statement("Allow", `{"StringLike": {"SUB": "*"}}`) + "," + statement("Deny", `{"StringLike": {"SUB": "*:cart"}}`) + `]}`},
+		"deny takes precedence before allow":   {policy: every + statement("Deny", `{"StringLike": {"SUB": "*:cart"}}`) + "," + statement("Allow", `{"StringLike": {"SUB": "*"}}`) + `]}`},
 		"a deny statement for another subject": {policy: every + statement("Deny", `{"StringLike": {"SUB": "*:car"}}`) + "," + statement("Allow", `{"StringLike": {"SUB": "*"}}`) + `]}`, want: true},
 		"a deny statement that does not apply": {policy: every + statement("Deny", `{"StringEquals": {"SUB": "x"}}`) + `]}`},
 	}
