@@ -19,12 +19,12 @@ import (
 
 const serverName = "lanyard-webhook.lanyard-system.svc"
 
-// noon is when these tests are.
+// noon is the time of these tests.
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-func mustAuthority(t *testing.T, now time.Time, lifetime time.Duration, former ...*x509.Certificate) *authority {
+func mustAuthority(t *testing.T, now time.Time, lifetime time.Duration, previous ...*x509.Certificate) *authority {
 	t.Helper()
-	a, err := newAuthority(now, lifetime, former)
+	a, err := newAuthority(now, lifetime, previous)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func mustLeaf(t *testing.T, a *authority, now time.Time, lifetime time.Duration)
 	return leaf.Leaf
 }
 
-// trusts says what an apiserver with the authority's bundle says to the leaf.
+// trusts verifies the leaf as an API server with the authority's bundle does.
 func trusts(t *testing.T, a *authority, leaf *x509.Certificate, now time.Time) error {
 	t.Helper()
 	bundle, err := a.bundle()
@@ -69,15 +69,15 @@ func TestRenewalNeverBreaksTrust(t *testing.T) {
 		leaf   *x509.Certificate
 		want   bool
 	}{
-		"a leaf under its own CA":                               {old, oldLeaf, true},
-		"a leaf from before, where the CA was renewed":          {renewed, oldLeaf, true},
-		"a leaf of the renewed CA, where that is not known yet": {old, mustLeaf(t, renewed, later, time.Hour), true},
-		"a leaf of the renewed CA":                              {renewed, mustLeaf(t, renewed, later, time.Hour), true},
-		"a leaf of the CA before, whose key is another":         {other, oldLeaf, true},
-		"a leaf of a new key":                                   {other, mustLeaf(t, other, later, time.Hour), true},
-		"a leaf of a new key that is not known yet":             {old, mustLeaf(t, other, later, time.Hour), false},
-		"a leaf of a former CA that is forgotten":               {other.withoutFormer(), oldLeaf, false},
-		"a leaf of another CA of the same name":                 {stranger, oldLeaf, false},
+		"a leaf under its own CA":                              {old, oldLeaf, true},
+		"a leaf of before the renewal of the CA":               {renewed, oldLeaf, true},
+		"a leaf of the renewed CA, before it is in the bundle": {old, mustLeaf(t, renewed, later, time.Hour), true},
+		"a leaf of the renewed CA":                             {renewed, mustLeaf(t, renewed, later, time.Hour), true},
+		"a leaf of the previous CA with another key":           {other, oldLeaf, true},
+		"a leaf of a new key":                                  {other, mustLeaf(t, other, later, time.Hour), true},
+		"a leaf of a new key, before it is in the bundle":      {old, mustLeaf(t, other, later, time.Hour), false},
+		"a leaf of a previous CA that was forgotten":           {other.withoutPrevious(), oldLeaf, false},
+		"a leaf of another CA of the same name":                {stranger, oldLeaf, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -87,11 +87,11 @@ func TestRenewalNeverBreaksTrust(t *testing.T) {
 		})
 	}
 	if !renewed.certificate.NotAfter.Equal(later.Add(90*time.Minute)) || renewed.certificate.SerialNumber.Cmp(old.certificate.SerialNumber) == 0 {
-		t.Errorf("got serial %d until %s, want another one, and a whole life", renewed.certificate.SerialNumber, renewed.certificate.NotAfter)
+		t.Errorf("got serial %d until %s, want another serial and a whole lifetime", renewed.certificate.SerialNumber, renewed.certificate.NotAfter)
 	}
 }
 
-func TestCertificatesAreRenewedAfterTwoThirdsOfTheirLife(t *testing.T) {
+func TestCertificatesAreRenewedAfterTwoThirdsOfTheirLifetime(t *testing.T) {
 	t.Parallel()
 	a := mustAuthority(t, noon, 90*time.Minute)
 	if got, want := renewAt(a.certificate), noon.Add(time.Hour); !got.Equal(want) {
@@ -118,41 +118,41 @@ func TestALeafCanOnlyServe(t *testing.T) {
 	}
 }
 
-func TestOfTheFormerOnlyThoseOfUseAreTrusted(t *testing.T) {
+func TestOnlyUsefulPreviousCAsAreRetained(t *testing.T) {
 	t.Parallel()
-	former := mustAuthority(t, noon, time.Hour)
+	previous := mustAuthority(t, noon, time.Hour)
 	expired := mustAuthority(t, noon.Add(-2*time.Hour), time.Hour)
-	current := mustAuthority(t, noon, time.Hour, former.certificate, expired.certificate, former.certificate, mustLeaf(t, former, noon, time.Hour))
-	if diff := cmp.Diff([]*x509.Certificate{former.certificate}, current.former); diff != "" {
-		t.Errorf("former (-want +got):\n%s", diff)
+	current := mustAuthority(t, noon, time.Hour, previous.certificate, expired.certificate, previous.certificate, mustLeaf(t, previous, noon, time.Hour))
+	if diff := cmp.Diff([]*x509.Certificate{previous.certificate}, current.previous); diff != "" {
+		t.Errorf("previous (-want +got):\n%s", diff)
 	}
 	renewed, err := current.renewed(noon, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(renewed.former) != 1 {
-		t.Errorf("got %d former ones after the renewal, want the 1 of before", len(renewed.former))
+	if len(renewed.previous) != 1 {
+		t.Errorf("got %d previous ones after the renewal, want 1 as before", len(renewed.previous))
 	}
 	again, err := certify(current.key, noon, time.Hour, []*x509.Certificate{current.certificate})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(again.former) != 0 {
-		t.Errorf("got %d former ones, want none of the key that is current", len(again.former))
+	if len(again.previous) != 0 {
+		t.Errorf("got %d previous ones, want none with the current key", len(again.previous))
 	}
-	many := make([]*x509.Certificate, 0, 2*maxFormer)
-	for range 2 * maxFormer {
+	many := make([]*x509.Certificate, 0, 2*maxPrevious)
+	for range 2 * maxPrevious {
 		many = append(many, mustAuthority(t, noon, time.Hour).certificate)
 	}
-	if got := len(mustAuthority(t, noon, time.Hour, many...).former); got != maxFormer {
-		t.Errorf("got %d former ones, want no more than %d", got, maxFormer)
+	if got := len(mustAuthority(t, noon, time.Hour, many...).previous); got != maxPrevious {
+		t.Errorf("got %d previous ones, want at most %d", got, maxPrevious)
 	}
 }
 
 func TestTheSecretHoldsAllThatAReplicaNeeds(t *testing.T) {
 	t.Parallel()
-	former := mustAuthority(t, noon, time.Hour)
-	want := mustAuthority(t, noon, time.Hour, former.certificate)
+	previous := mustAuthority(t, noon, time.Hour)
+	want := mustAuthority(t, noon, time.Hour, previous.certificate)
 	data, err := want.encode()
 	if err != nil {
 		t.Fatal(err)
@@ -163,16 +163,16 @@ func TestTheSecretHoldsAllThatAReplicaNeeds(t *testing.T) {
 	}
 	gotBundle, _ := got.bundle()
 	if !got.certificate.Equal(want.certificate) || !bytes.Equal(gotBundle, data[bundleKey]) || !got.signed(mustLeaf(t, want, noon, time.Hour)) {
-		t.Error("the authority that was read is another one than was written")
+		t.Error("the decoded authority differs from the encoded one")
 	}
-	// What is trusted beside the CA is no part of it: without it, it stands alone.
+	// The previous CAs are optional.
 	delete(data, bundleKey)
-	if got, err := decodeAuthority(data, noon); err != nil || len(got.former) != 0 {
-		t.Errorf("got %v without a bundle, want the authority alone", err)
+	if got, err := decodeAuthority(data, noon); err != nil || len(got.previous) != 0 {
+		t.Errorf("got %v without a bundle, want only the authority", err)
 	}
 }
 
-func TestADamagedSecretSaysWhatIsWrongWithIt(t *testing.T) {
+func TestErrorsOfADamagedSecret(t *testing.T) {
 	t.Parallel()
 	good, err := mustAuthority(t, noon, time.Hour).encode()
 	if err != nil {
@@ -196,15 +196,15 @@ func TestADamagedSecretSaysWhatIsWrongWithIt(t *testing.T) {
 		now        time.Time
 		want       string
 	}{
-		"no key":                      {privateKeyKey, "", noon, "tls.key: it is not there"},
-		"a key that is none":          {privateKeyKey, "s3cr3t", noon, "tls.key: it is not a private key in PEM"},
-		"a key of another kind":       {privateKeyKey, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), noon, "tls.key: got a ed25519.PrivateKey, want an ECDSA or RSA key"},
-		"a key of another CA":         {privateKeyKey, string(other[privateKeyKey]), noon, "tls.crt: it is not the certificate of tls.key"},
-		"no certificate":              {certificateKey, "", noon, "tls.crt: "},
-		"a certificate that is none":  {certificateKey, "s3cr3t", noon, "tls.crt: "},
-		"a certificate of another CA": {certificateKey, string(other[certificateKey]), noon, "tls.crt: it is not the certificate of tls.key"},
-		"a certificate of a leaf":     {certificateKey, string(leaf), noon, "tls.crt: it is not the certificate of tls.key"},
-		"a certificate that expired":  {"", "", noon.Add(2 * time.Hour), "tls.crt: it expired at 2026-01-02T13:00:00Z"},
+		"no key":                        {privateKeyKey, "", noon, "tls.key: missing"},
+		"a key that is not PEM":         {privateKeyKey, "s3cr3t", noon, "tls.key: not a private key in PEM"},
+		"a key of another kind":         {privateKeyKey, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), noon, "tls.key: got a ed25519.PrivateKey, want an ECDSA or RSA key"},
+		"a key of another CA":           {privateKeyKey, string(other[privateKeyKey]), noon, "tls.crt: not the certificate of tls.key"},
+		"no certificate":                {certificateKey, "", noon, "tls.crt: "},
+		"a certificate that is not PEM": {certificateKey, "s3cr3t", noon, "tls.crt: "},
+		"a certificate of another CA":   {certificateKey, string(other[certificateKey]), noon, "tls.crt: not the certificate of tls.key"},
+		"a certificate of a leaf":       {certificateKey, string(leaf), noon, "tls.crt: not the certificate of tls.key"},
+		"a certificate that expired":    {"", "", noon.Add(2 * time.Hour), "tls.crt: expired at 2026-01-02T13:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -212,13 +212,13 @@ func TestADamagedSecretSaysWhatIsWrongWithIt(t *testing.T) {
 			data[test.key] = []byte(test.value)
 			_, err := decodeAuthority(data, test.now)
 			if err == nil || !strings.HasPrefix(err.Error(), test.want) || strings.Contains(err.Error(), "s3cr3t") {
-				t.Errorf("got %v, want %q, and nothing of the data", err, test.want)
+				t.Errorf("got %v, want %q, and no data", err, test.want)
 			}
 		})
 	}
 }
 
-func TestACertificateThatIsNoCAsCannotSign(t *testing.T) {
+func TestACertificateThatIsNotACACannotSign(t *testing.T) {
 	t.Parallel()
 	a := mustAuthority(t, noon, time.Hour)
 	leaf, err := a.leaf(noon, time.Hour, []string{serverName})
@@ -233,7 +233,7 @@ func TestACertificateThatIsNoCAsCannotSign(t *testing.T) {
 		certificateKey: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.Leaf.Raw}),
 		privateKeyKey:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
 	}, noon)
-	if err == nil || err.Error() != "tls.crt: it is not the certificate of a CA" {
-		t.Errorf("got %v, want that it is not a CA's", err)
+	if err == nil || err.Error() != "tls.crt: not the certificate of a CA" {
+		t.Errorf("got %v, want that it is not a CA", err)
 	}
 }

@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certificate provides the webhook server with its serving
-// certificate.
+// Package servingcert provides the serving certificate of the webhook server:
+// from files, or from a CA that the replicas share and manage themselves.
 package servingcert
 
 import (
@@ -19,42 +19,46 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// readInterval is how often the files are looked at. A kubelet brings a changed
-// Secret within a minute or two; ten seconds more do not matter.
+// readInterval is how often the files are read. A kubelet updates a mounted Secret
+// within a minute or two; ten seconds more do not matter.
 const readInterval = 10 * time.Second
 
-// Files is a certificate and its key in two PEM files. They are read anew when
-// they change, as a mounted Secret does when its certificate is renewed.
+// Files is a certificate and its key in two PEM files, such as those of a mounted
+// Secret. Changed files are loaded without a restart.
+//
+// controller-runtime's certwatcher is not used: it ignores a change of the
+// intermediate certificates, logs broken files every ten seconds, stops the
+// program if the node has no inotify watches left, and adds metrics to a global
+// registry.
 type Files struct {
 	certFile, keyFile string
 	onChange          func(notAfter time.Time)
 	log               logr.Logger
 	interval          time.Duration
 
-	certPEM, keyPEM []byte // as they were read last
+	certPEM, keyPEM []byte // as last loaded
 	current         atomic.Pointer[tls.Certificate]
 }
 
-// NewFiles reads the files. onChange is told when the certificate expires, now
-// and each time another one is read.
+// NewFiles loads the files. It calls onChange with the expiry of the certificate,
+// as Start does for each certificate that it loads.
 func NewFiles(certFile, keyFile string, onChange func(notAfter time.Time), log logr.Logger) (*Files, error) {
 	f := &Files{certFile: certFile, keyFile: keyFile, onChange: onChange, log: log, interval: readInterval}
-	if err := f.read(); err != nil {
+	if err := f.load(); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-// read takes over what the files hold, if it is a certificate with its key, and
-// another one than before.
-func (f *Files) read() error {
-	if err := f.tryRead(); err != nil {
+// load loads the files if they changed. If it fails, the current certificate stays.
+func (f *Files) load() error {
+	if err := f.tryLoad(); err != nil {
 		return fmt.Errorf("read serving certificate %s and key %s: %w", f.certFile, f.keyFile, err)
 	}
 	return nil
 }
 
-func (f *Files) tryRead() error {
+func (f *Files) tryLoad() error {
 	certPEM, err := os.ReadFile(f.certFile)
 	if err != nil {
 		return err
@@ -73,17 +77,20 @@ func (f *Files) tryRead() error {
 	f.certPEM, f.keyPEM = certPEM, keyPEM
 	f.current.Store(&certificate)
 	f.onChange(certificate.Leaf.NotAfter)
-	f.log.Info("Serving certificate read", "subject", certificate.Leaf.Subject.String(), "notAfter", certificate.Leaf.NotAfter)
+	f.log.Info("Loaded the serving certificate", "subject", certificate.Leaf.Subject.String(), "notAfter", certificate.Leaf.NotAfter)
 	return nil
 }
+
+// Ready reports whether there is a certificate, which NewFiles ensures.
+func (f *Files) Ready() bool { return f.current.Load() != nil }
 
 // GetCertificate is for tls.Config.
 func (f *Files) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return f.current.Load(), nil
 }
 
-// Start looks for changed files until ctx ends. Files that cannot be used leave
-// the certificate as it is: the next ones may be better.
+// Start loads changed files until ctx is done. If they are invalid, the current
+// certificate stays.
 func (f *Files) Start(ctx context.Context) error {
 	ticker := time.NewTicker(f.interval)
 	defer ticker.Stop()
@@ -94,23 +101,23 @@ func (f *Files) Start(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		err := f.read()
+		err := f.load()
 		if err != nil && err.Error() != last {
-			f.log.Error(err, "Serving certificate stays as it is")
+			f.log.Error(err, "Failed to reload the serving certificate, keeping the current one")
 		}
 		last = fmt.Sprint(err)
 	}
 }
 
-// Check is a health check: it fails while the certificate is outside of its
-// validity, when no client accepts it.
+// Check is a health check. It fails while the certificate is not valid yet or has
+// expired.
 func (f *Files) Check(*http.Request) error { return f.checkAt(time.Now()) }
 
 func (f *Files) checkAt(now time.Time) error { return checkValidity(f.current.Load().Leaf, now) }
 
 func checkValidity(leaf *x509.Certificate, now time.Time) error {
 	if now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
-		return fmt.Errorf("serving certificate is valid from %s to %s, and now it is %s",
+		return fmt.Errorf("serving certificate is valid from %s to %s, but the time is %s",
 			leaf.NotBefore.Format(time.RFC3339), leaf.NotAfter.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}
 	return nil

@@ -26,7 +26,7 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// patience is how long a test waits for what has to come.
+// patience is how long a test waits for an event.
 const patience = 30 * time.Second
 
 // pair is a certificate and its key, in PEM.
@@ -56,8 +56,8 @@ func newPair(t *testing.T, name string, notBefore, notAfter time.Time) pair {
 	}
 }
 
-// mount lays a directory out as the kubelet does with a Secret: the files are
-// links through ..data, which is exchanged as a whole.
+// mount writes a directory as the kubelet does for a Secret: the files are links
+// through ..data, which is replaced atomically.
 func mount(t *testing.T, directory string, p pair) (certFile, keyFile string) {
 	t.Helper()
 	digest := sha256.Sum256(p.certificate)
@@ -109,7 +109,7 @@ func commonName(t *testing.T, f *Files) string {
 	return certificate.Leaf.Subject.CommonName
 }
 
-func TestNewFilesTellsWhenTheCertificateExpires(t *testing.T) {
+func TestNewFilesReportsWhenTheCertificateExpires(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Second)
 	certFile, keyFile := mount(t, t.TempDir(), newPair(t, "first", now, now.Add(time.Hour)))
@@ -119,19 +119,19 @@ func TestNewFilesTellsWhenTheCertificateExpires(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(told) == 0 {
-		t.Fatal("nobody was told")
+		t.Fatal("onChange was not called")
 	}
 	for _, notAfter := range told {
 		if !notAfter.Equal(now.Add(time.Hour)) {
 			t.Errorf("told %s, want %s", notAfter, now.Add(time.Hour))
 		}
 	}
-	if got := commonName(t, f); got != "first" {
-		t.Errorf("serves the certificate of %q, want first", got)
+	if got := commonName(t, f); got != "first" || !f.Ready() {
+		t.Errorf("serves the certificate of %q and is ready: %t, want first and true", got, f.Ready())
 	}
 }
 
-func TestNewFilesRefusesWhatItCannotRead(t *testing.T) {
+func TestNewFilesRejectsInvalidFiles(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	good, other := newPair(t, "good", now, now.Add(time.Hour)), newPair(t, "other", now, now.Add(time.Hour))
@@ -159,12 +159,12 @@ func TestNewFilesRefusesWhatItCannotRead(t *testing.T) {
 			if tt.key != nil {
 				write(t, keyFile, tt.key)
 			}
-			f, err := NewFiles(certFile, keyFile, func(time.Time) { t.Error("told of a certificate that was refused") }, logr.Discard())
+			f, err := NewFiles(certFile, keyFile, func(time.Time) { t.Error("onChange was called for a rejected certificate") }, logr.Discard())
 			if err == nil || f != nil {
-				t.Fatalf("got %v and error %v, want an error alone", f, err)
+				t.Fatalf("got %v and error %v, want only an error", f, err)
 			}
 			if want := "read serving certificate " + certFile + " and key " + keyFile + ": "; !strings.HasPrefix(err.Error(), want) {
-				t.Errorf("message: got %q, want it to begin with %q", err, want)
+				t.Errorf("message: got %q, want the prefix %q", err, want)
 			}
 			if tt.is != nil && !errors.Is(err, tt.is) {
 				t.Errorf("got %v, want %v in it", err, tt.is)
@@ -195,7 +195,7 @@ func start(t *testing.T, f *Files) {
 	})
 }
 
-// await takes what onChange tells until it is want.
+// await receives calls of onChange until one has the expiry want.
 func await(t *testing.T, told <-chan time.Time, want time.Time) {
 	t.Helper()
 	timeout := time.After(patience)
@@ -206,7 +206,7 @@ func await(t *testing.T, told <-chan time.Time, want time.Time) {
 				return
 			}
 		case <-timeout:
-			t.Fatalf("was not told of %s", want)
+			t.Fatalf("onChange was not called with %s", want)
 		}
 	}
 }
@@ -215,11 +215,11 @@ func TestFilesFollowARenewal(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Second)
 	tests := map[string]func(t *testing.T, directory string, renewed pair){
-		"of a Secret that is mounted": func(t *testing.T, directory string, renewed pair) {
+		"a mounted Secret": func(t *testing.T, directory string, renewed pair) {
 			t.Helper()
 			mount(t, directory, renewed)
 		},
-		"of files that are written in place": func(t *testing.T, directory string, renewed pair) {
+		"files that are written in place": func(t *testing.T, directory string, renewed pair) {
 			t.Helper()
 			write(t, filepath.Join(directory, "tls.crt"), renewed.certificate)
 			write(t, filepath.Join(directory, "tls.key"), renewed.key)
@@ -249,7 +249,7 @@ func TestFilesFollowARenewal(t *testing.T) {
 	}
 }
 
-// A renewal that went wrong is no reason to stop serving.
+// A renewal that failed must not stop serving.
 func TestFilesKeepTheCertificateWhenTheNextOneIsBroken(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Second)
@@ -261,17 +261,17 @@ func TestFilesKeepTheCertificateWhenTheNextOneIsBroken(t *testing.T) {
 		t.Fatal(err)
 	}
 	mount(t, directory, pair{certificate: []byte("broken"), key: []byte("broken")})
-	if err := f.read(); err == nil {
-		t.Fatal("the broken files were read without an error")
+	if err := f.load(); err == nil {
+		t.Fatal("the broken files were loaded without an error")
 	}
 	if got := commonName(t, f); got != "first" {
 		t.Errorf("serves the certificate of %q, want first", got)
 	}
 	if err := f.Check(nil); err != nil {
-		t.Errorf("the first certificate is valid still: %v", err)
+		t.Errorf("the first certificate is still valid: %v", err)
 	}
 	mount(t, directory, newPair(t, "second", now, now.Add(2*time.Hour)))
-	if err := f.read(); err != nil {
+	if err := f.load(); err != nil {
 		t.Fatal(err)
 	}
 	await(t, told, now.Add(2*time.Hour))
@@ -280,7 +280,7 @@ func TestFilesKeepTheCertificateWhenTheNextOneIsBroken(t *testing.T) {
 	}
 }
 
-func TestCheckFailsOutsideOfTheValidity(t *testing.T) {
+func TestCheckFailsOutsideTheValidity(t *testing.T) {
 	t.Parallel()
 	notBefore := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	notAfter := time.Date(2026, time.June, 1, 12, 0, 0, 0, time.UTC)
@@ -289,18 +289,18 @@ func TestCheckFailsOutsideOfTheValidity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const front = "serving certificate is valid from 2026-03-01T12:00:00Z to 2026-06-01T12:00:00Z, and now it is "
+	const front = "serving certificate is valid from 2026-03-01T12:00:00Z to 2026-06-01T12:00:00Z, but the time is "
 	tests := map[string]struct {
 		now  time.Time
 		want string // the error
 	}{
-		"a second before it begins":      {notBefore.Add(-time.Second), front + "2026-03-01T11:59:59Z"},
-		"when it begins":                 {notBefore, ""},
-		"in the middle":                  {notBefore.AddDate(0, 1, 0), ""},
-		"when it ends":                   {notAfter, ""},
-		"a second after it ended":        {notAfter.Add(time.Second), front + "2026-06-01T12:00:01Z"},
-		"long after, in another zone":    {notAfter.AddDate(1, 0, 0).In(time.FixedZone("", 3600)), front + "2027-06-01T12:00:00Z"},
-		"at the beginning of all clocks": {time.Time{}, front + "0001-01-01T00:00:00Z"},
+		"a second before it begins":   {notBefore.Add(-time.Second), front + "2026-03-01T11:59:59Z"},
+		"when it begins":              {notBefore, ""},
+		"in the middle":               {notBefore.AddDate(0, 1, 0), ""},
+		"when it ends":                {notAfter, ""},
+		"a second after it ended":     {notAfter.Add(time.Second), front + "2026-06-01T12:00:01Z"},
+		"long after, in another zone": {notAfter.AddDate(1, 0, 0).In(time.FixedZone("", 3600)), front + "2027-06-01T12:00:00Z"},
+		"at the zero time":            {time.Time{}, front + "0001-01-01T00:00:00Z"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -316,7 +316,7 @@ func TestCheckFailsOutsideOfTheValidity(t *testing.T) {
 	}
 }
 
-func TestCheckAsksTheClock(t *testing.T) {
+func TestCheckUsesTheClock(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	tests := map[string]struct {

@@ -16,11 +16,11 @@ import (
 
 var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 
-// fieldManager owns what the program writes.
+// fieldManager is the owner of the fields that the program writes.
 const fieldManager = "lanyard-webhook"
 
-// secretData gives the data of a Secret, nil where it cannot be read or where
-// there is no Secret.
+// secretData returns the data of a Secret, nil if there is no Secret or its data
+// is malformed.
 func secretData(secret *unstructured.Unstructured) map[string][]byte {
 	if secret == nil {
 		return nil
@@ -40,23 +40,22 @@ func secretData(secret *unstructured.Unstructured) map[string][]byte {
 	return data
 }
 
-// writeSecret puts data into the Secret as it was read. It fails with a
-// conflict where somebody else has written since: what that was has to be seen
-// first. Other data of the Secret stays.
+// writeSecret adds data to the Secret, which it changes only from the given state:
+// if it was written since, writeSecret returns a conflict. Other data stays.
 func writeSecret(ctx context.Context, client dynamic.ResourceInterface, secret *unstructured.Unstructured, data map[string][]byte) error {
 	secret = secret.DeepCopy()
 	for key, value := range data {
 		if err := unstructured.SetNestedField(secret.Object, base64.StdEncoding.EncodeToString(value), "data", key); err != nil {
-			return fmt.Errorf("data of the Secret: %w", err)
+			return fmt.Errorf("set data of the Secret: %w", err)
 		}
 	}
 	_, err := client.Update(ctx, secret, metav1.UpdateOptions{FieldManager: fieldManager})
 	return err
 }
 
-// createSecret makes an empty Secret, unless there is one: the same for all
-// replicas, so that it does not matter which of them is first. It is applied and
-// not created because RBAC can allow that for one name.
+// createSecret applies an empty Secret. All replicas apply the same, so it does
+// not matter which of them is first. RBAC can allow apply, unlike create, for one
+// name.
 func createSecret(ctx context.Context, client dynamic.ResourceInterface, namespace, name string) (*unstructured.Unstructured, error) {
 	return client.Apply(ctx, name, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": "Opaque",

@@ -22,78 +22,75 @@ import (
 )
 
 const (
-	// trustDelay is how long a new key waits after the webhook configurations
-	// carry it: each apiserver learns of them by a watch of its own.
+	// trustDelay is how long a new CA is not used after the webhook configurations
+	// trust it: each API server sees them by a watch of its own.
 	trustDelay = 5 * time.Second
-	// retryDelay is between two tries of what failed.
+	// retryDelay is the time between two attempts.
 	retryDelay = 2 * time.Second
-	// maxDelay is the longest wait. Timers stand still while a machine sleeps.
+	// maxDelay is the longest wait. Timers do not run while a machine is suspended.
 	maxDelay = time.Minute
 )
 
-// SelfManagedOptions say what a SelfManaged keeps and where. All are required.
+// SelfManagedOptions configure a SelfManaged. All are required.
 type SelfManagedOptions struct {
 	// Client may get, list, watch, apply and update the Secret, and get, list,
 	// watch and patch the webhook configurations.
 	Client dynamic.Interface
-	// SecretNamespace and SecretName are the Secret's that holds the CA.
+	// SecretNamespace and SecretName name the Secret of the CA.
 	SecretNamespace, SecretName string
-	// WebhookConfigurationName is the name of the MutatingWebhookConfiguration
-	// and of the ValidatingWebhookConfiguration that have to trust the CA.
+	// WebhookConfigurationName is the name of the MutatingWebhookConfiguration and of
+	// the ValidatingWebhookConfiguration that must trust the CA.
 	WebhookConfigurationName string
-	// DNSNames are what the serving certificate is for.
+	// DNSNames are the names of the serving certificate.
 	DNSNames []string
-	// CADuration and CertificateDuration are how long a CA certificate and a
-	// serving certificate live. Each is renewed when two thirds of it are over.
+	// CADuration and CertificateDuration are the lifetimes of a CA certificate and of
+	// a serving certificate. Each is renewed after two thirds of it.
 	CADuration, CertificateDuration time.Duration
-	// OnChange is told when the serving certificate expires, each time there is
-	// another one.
+	// OnChange is called with the expiry of each new serving certificate.
 	OnChange func(notAfter time.Time)
-	// Logger gets what changes, and what fails.
+	// Logger gets changes and failures.
 	Logger logr.Logger
 }
 
-// SelfManaged is a serving certificate that nobody has to provide: its CA is in
-// one Secret, which all replicas share, and in the webhook configurations, so
-// that the apiserver trusts it. The certificate itself is each replica's own,
-// and only in memory.
+// SelfManaged issues its own serving certificate. All replicas share one CA: it is
+// in a Secret, and in the caBundle of the webhook configurations, so that the API
+// server trusts it. Each replica has its own serving certificate, only in memory.
 //
-// Nothing that is renewed ever breaks trust. A CA certificate is renewed with
-// the key that it has. Where the key is another, because the Secret was deleted
-// or damaged, the former CA stays trusted for as long as a certificate of its
-// may live, and a replica serves one of the new CA only when the configurations
-// carry that.
+// A renewal never breaks trust. A CA certificate is renewed with the same key. If
+// the key changes, because the Secret was deleted or damaged, the old CA stays in
+// the bundle until its last leaf has expired, and replicas switch to the new CA
+// only after every webhook configuration trusts it.
 type SelfManaged struct {
 	opts           SelfManagedOptions
 	secrets        dynamic.ResourceInterface
-	secret         *object
-	configurations []*object
-	changed        chan struct{} // holds one: something is to be looked at
+	secret         *watchedObject
+	configurations []*watchedObject
+	changed        chan struct{} // of capacity 1: an object has changed
 
-	last    *authority // the one of the last step
-	trusted trustedKey
+	last    *authority // of the last step
+	trusted trustedCA
 
 	mu      sync.RWMutex
 	current *tls.Certificate
-	problem error // why the certificate is of no use, nil where it is
+	problem error // why the certificate cannot be used; nil if it can
 }
 
-// trustedKey is since when every configuration carries a CA's certificate.
-type trustedKey struct {
+// trustedCA is a CA certificate that every configuration trusts, and since when.
+type trustedCA struct {
 	certificate *x509.Certificate
 	since       time.Time
 }
 
-// NewSelfManaged prepares; Start makes the certificate.
+// NewSelfManaged returns a SelfManaged without a certificate; Start issues it.
 func NewSelfManaged(opts SelfManagedOptions) *SelfManaged {
 	s := &SelfManaged{
 		opts:    opts,
 		secrets: opts.Client.Resource(secrets).Namespace(opts.SecretNamespace),
 		changed: make(chan struct{}, 1),
-		problem: errors.New("the CA has not been read yet"),
+		problem: errors.New("the CA is not loaded yet"),
 	}
 	s.secret = watchObject(s.secrets, "Secret", opts.SecretName, s.wake, opts.Logger)
-	s.configurations = []*object{
+	s.configurations = []*watchedObject{
 		watchObject(opts.Client.Resource(mutatingConfigurations),
 			"MutatingWebhookConfiguration", opts.WebhookConfigurationName, s.wake, opts.Logger),
 		watchObject(opts.Client.Resource(validatingConfigurations),
@@ -105,24 +102,24 @@ func NewSelfManaged(opts SelfManagedOptions) *SelfManaged {
 func (s *SelfManaged) wake() {
 	select {
 	case s.changed <- struct{}{}:
-	default: // it is going to look anyway
+	default: // the next step is already due
 	}
 }
 
-// Start makes the certificate, and keeps it and the trust in it, until ctx
-// ends. What fails is tried again.
+// Start issues the certificate and renews it, the CA and the caBundles until ctx is
+// done. It retries after a failure.
 func (s *SelfManaged) Start(ctx context.Context) error {
 	var watches sync.WaitGroup
 	defer watches.Wait()
 	synced := []cache.InformerSynced{}
-	for _, o := range s.objects() {
-		watches.Go(func() { o.run(ctx) })
-		synced = append(synced, o.synced)
+	for _, object := range s.objects() {
+		watches.Go(func() { object.run(ctx) })
+		synced = append(synced, object.synced)
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil
 	}
-	// Somebody else may write the same fields again and again.
+	// Another client may keep overwriting the same fields.
 	steps := rate.NewLimiter(rate.Every(time.Second), 10)
 	for steps.Wait(ctx) == nil {
 		timer := time.NewTimer(s.step(ctx, time.Now()))
@@ -138,14 +135,16 @@ func (s *SelfManaged) Start(ctx context.Context) error {
 	return nil
 }
 
-func (s *SelfManaged) objects() []*object { return append([]*object{s.secret}, s.configurations...) }
+func (s *SelfManaged) objects() []*watchedObject {
+	return append([]*watchedObject{s.secret}, s.configurations...)
+}
 
-// hooks are the webhooks of all configurations, each with its configuration.
-func (s *SelfManaged) hooks() iter.Seq2[*object, hook] {
-	return func(yield func(*object, hook) bool) {
-		for _, o := range s.configurations {
-			for _, h := range hooks(o.get()) {
-				if !yield(o, h) {
+// webhooks returns the webhooks of all configurations, with their configurations.
+func (s *SelfManaged) webhooks() iter.Seq2[*watchedObject, webhook] {
+	return func(yield func(*watchedObject, webhook) bool) {
+		for _, configuration := range s.configurations {
+			for _, w := range webhooksOf(configuration.get()) {
+				if !yield(configuration, w) {
 					return
 				}
 			}
@@ -153,51 +152,51 @@ func (s *SelfManaged) hooks() iter.Seq2[*object, hook] {
 	}
 }
 
-// step does what is to be done now, and says how long nothing will be, if
-// nothing changes.
+// step does what is due, and returns the time until something else is due if no
+// object changes.
 func (s *SelfManaged) step(ctx context.Context, now time.Time) time.Duration {
 	next := now.Add(maxDelay)
-	before := func(t time.Time) {
+	wakeAt := func(t time.Time) {
 		if t.Before(next) {
 			next = t
 		}
 	}
-	authority, err := s.ensureAuthority(ctx, now)
+	ca, err := s.ensureAuthority(ctx, now)
 	if err == nil {
-		s.last = authority
-		before(renewAt(authority.certificate))
-		if len(authority.former) > 0 {
-			before(authority.forgetAt(s.opts.CertificateDuration))
+		s.last = ca
+		wakeAt(renewAt(ca.certificate))
+		if len(ca.previous) > 0 {
+			wakeAt(ca.forgetAt(s.opts.CertificateDuration))
 		}
-		err = s.ensureTrust(ctx, authority)
+		err = s.ensureCABundles(ctx, ca)
 	}
 	if err != nil && ctx.Err() == nil {
 		s.report(err)
-		before(now.Add(retryDelay))
+		wakeAt(now.Add(retryDelay))
 	}
-	// A CA that cannot be written any more is still trusted, and can sign.
+	// If the CA cannot be read or written, the last one is still trusted.
 	if s.last != nil {
-		before(s.ensureLeaf(s.last, now))
+		wakeAt(s.ensureLeaf(s.last, now))
 	}
 	s.check(now)
 	return max(next.Sub(now), 0)
 }
 
-// report logs a failure, but not that another replica was faster: the watch
-// brings what it did.
+// report logs a failure, except that another replica wrote first: the watch shows
+// what it wrote.
 func (s *SelfManaged) report(err error) {
 	if !apierrors.IsConflict(err) {
-		s.opts.Logger.Error(err, "The serving certificate stays as it is; trying again", "after", retryDelay.String())
+		s.opts.Logger.Error(err, "Failed to renew, keeping the current certificate", "retryAfter", retryDelay.String())
 	}
 }
 
-// ensureAuthority gives the CA of the Secret, which it makes or renews where
-// that is due.
+// ensureAuthority returns the CA of the Secret. It creates or renews it if
+// necessary.
 func (s *SelfManaged) ensureAuthority(ctx context.Context, now time.Time) (*authority, error) {
 	secret := s.secret.get()
 	if secret == nil {
 		var err error
-		s.opts.Logger.Info("The Secret of the CA is not there; making it", "namespace", s.opts.SecretNamespace, "name", s.opts.SecretName)
+		s.opts.Logger.Info("CA Secret not found, creating it", "namespace", s.opts.SecretNamespace, "name", s.opts.SecretName)
 		if secret, err = createSecret(ctx, s.secrets, s.opts.SecretNamespace, s.opts.SecretName); err != nil {
 			return nil, fmt.Errorf("create Secret %s/%s: %w", s.opts.SecretNamespace, s.opts.SecretName, err)
 		}
@@ -214,90 +213,92 @@ func (s *SelfManaged) ensureAuthority(ctx context.Context, now time.Time) (*auth
 		return nil, fmt.Errorf("write the CA into Secret %s/%s: %w", s.opts.SecretNamespace, s.opts.SecretName, err)
 	}
 	s.opts.Logger.Info("CA written", "subject", wanted.certificate.Subject.String(), "notAfter", wanted.certificate.NotAfter,
-		"sameKey", current != nil && sameKey(current.certificate, wanted.certificate), "formerTrusted", len(wanted.former))
+		"sameKey", current != nil && sameKey(current.certificate, wanted.certificate), "previousTrusted", len(wanted.previous))
 	return wanted, nil
 }
 
-// wantedAuthority reads the CA and says which it should be: itself, or another
-// one to be written.
+// wantedAuthority returns the CA of the Secret's data, and the CA that the Secret
+// should have: the same one, or one that must be written. current is nil if the
+// data is invalid.
 func (s *SelfManaged) wantedAuthority(data map[string][]byte, now time.Time) (current, wanted *authority, err error) {
 	current, err = decodeAuthority(data, now)
 	switch {
 	case err != nil:
-		wanted, err = s.madeAnew(data, now, err)
+		wanted, err = s.regenerated(data, now, err)
 		return nil, wanted, err
 	case !now.Before(renewAt(current.certificate)):
 		wanted, err = current.renewed(now, s.opts.CADuration)
 		return current, wanted, err
-	case len(current.former) > 0 && !now.Before(current.forgetAt(s.opts.CertificateDuration)):
-		return current, current.withoutFormer(), nil
+	case len(current.previous) > 0 && !now.Before(current.forgetAt(s.opts.CertificateDuration)):
+		return current, current.withoutPrevious(), nil
 	}
 	return current, current, nil
 }
 
-// madeAnew gives a CA in the place of one that cannot be used: with the same
-// key, if that can be read, or else with the former ones trusted beside it.
-func (s *SelfManaged) madeAnew(data map[string][]byte, now time.Time, cause error) (*authority, error) {
+// regenerated returns a CA to replace an invalid one: with the same key if that is
+// valid, and otherwise with a new key. The previous CAs stay trusted.
+func (s *SelfManaged) regenerated(data map[string][]byte, now time.Time, cause error) (*authority, error) {
 	if len(data) > 0 {
-		s.opts.Logger.Error(cause, "The Secret of the CA is damaged; making the CA anew", "namespace", s.opts.SecretNamespace, "name", s.opts.SecretName)
+		s.opts.Logger.Error(cause, "CA Secret is invalid, regenerating the CA", "namespace", s.opts.SecretNamespace, "name", s.opts.SecretName)
 	}
-	former := s.formerCertificates(data)
+	previous := s.previousCertificates(data)
 	if key, err := decodeKey(data[privateKeyKey]); err == nil {
-		return certify(key, now, s.opts.CADuration, former)
+		return certify(key, now, s.opts.CADuration, previous)
 	}
-	return newAuthority(now, s.opts.CADuration, former)
+	return newAuthority(now, s.opts.CADuration, previous)
 }
 
-// formerCertificates are those that a replica may still serve a leaf of: its
-// own of before, and what the Secret and the configurations have trusted.
-func (s *SelfManaged) formerCertificates(data map[string][]byte) []*x509.Certificate {
-	var former []*x509.Certificate
+// previousCertificates returns the CA certificates that a replica may still serve
+// a leaf of: those of this replica's last CA, of the Secret and of the
+// configurations.
+func (s *SelfManaged) previousCertificates(data map[string][]byte) []*x509.Certificate {
+	var previous []*x509.Certificate
 	if s.last != nil {
-		former = append(former, s.last.certificate)
-		former = append(former, s.last.former...)
+		previous = append(previous, s.last.certificate)
+		previous = append(previous, s.last.previous...)
 	}
-	former = append(former, decodeBundle(data[bundleKey])...)
-	for _, h := range s.hooks() {
-		former = append(former, decodeBundle(h.caBundle)...)
+	previous = append(previous, decodeBundle(data[bundleKey])...)
+	for _, w := range s.webhooks() {
+		previous = append(previous, decodeBundle(w.caBundle)...)
 	}
-	return former
+	return previous
 }
 
-// ensureTrust has the webhook configurations trust the CA. One that is not
-// there, as after an emergency, needs nothing.
-func (s *SelfManaged) ensureTrust(ctx context.Context, authority *authority) error {
-	bundle, err := authority.bundle()
+// ensureCABundles writes the CA into the webhook configurations. One that does not
+// exist is skipped: an operator may have deleted it in an emergency.
+func (s *SelfManaged) ensureCABundles(ctx context.Context, ca *authority) error {
+	bundle, err := ca.bundle()
 	if err != nil {
 		return fmt.Errorf("encode the CA: %w", err)
 	}
 	var errs []error
-	for _, o := range s.configurations {
-		written, err := trust(ctx, o.resource, o.get(), bundle)
+	for _, configuration := range s.configurations {
+		changed, err := patchCABundle(ctx, configuration.resource, configuration.get(), bundle)
 		switch {
 		case err != nil && !apierrors.IsNotFound(err):
-			errs = append(errs, fmt.Errorf("write caBundle into %v: %w", o, err))
-		case written:
-			s.opts.Logger.Info("CA written into the webhook configuration", "configuration", o.String())
+			errs = append(errs, fmt.Errorf("write caBundle into %v: %w", configuration, err))
+		case changed:
+			s.opts.Logger.Info("CA written into the webhook configuration", "configuration", configuration.String())
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// ensureLeaf makes a serving certificate where another one is due, and says when
-// to come back.
-func (s *SelfManaged) ensureLeaf(authority *authority, now time.Time) time.Time {
+// ensureLeaf issues a serving certificate if one is due, and returns when the next
+// one is.
+func (s *SelfManaged) ensureLeaf(ca *authority, now time.Time) time.Time {
 	leaf := s.leaf()
 	switch {
 	case leaf == nil || now.After(leaf.NotAfter):
-		// Nothing that could be gone on with.
-	case !authority.signed(leaf):
-		if usable := s.usableAt(authority, now); now.Before(usable) {
+		// There is no certificate that could be kept.
+	case !ca.signed(leaf):
+		if usable := s.usableAt(ca, now); now.Before(usable) {
 			return usable
 		}
 	case now.Before(renewAt(leaf)):
 		return renewAt(leaf)
 	}
-	certificate, err := authority.leaf(now, s.opts.CertificateDuration, s.opts.DNSNames)
+	certificate, err := ca.leaf(now, s.opts.CertificateDuration, s.opts.DNSNames)
 	if err != nil {
 		s.report(err)
 		return now.Add(retryDelay)
@@ -306,34 +307,34 @@ func (s *SelfManaged) ensureLeaf(authority *authority, now time.Time) time.Time 
 	s.current = certificate
 	s.mu.Unlock()
 	s.opts.OnChange(certificate.Leaf.NotAfter)
-	s.opts.Logger.Info("Serving certificate made", "notAfter", certificate.Leaf.NotAfter)
+	s.opts.Logger.Info("Serving certificate issued", "notAfter", certificate.Leaf.NotAfter)
 	return renewAt(certificate.Leaf)
 }
 
-// usableAt says when a CA with another key is trusted by every apiserver: a
-// while after every configuration carries it.
-func (s *SelfManaged) usableAt(authority *authority, now time.Time) time.Time {
-	for _, h := range s.hooks() {
-		if !holds(h.caBundle, authority.certificate) {
-			s.trusted = trustedKey{}
+// usableAt returns when every API server trusts a CA with a new key: trustDelay
+// after every configuration has it.
+func (s *SelfManaged) usableAt(ca *authority, now time.Time) time.Time {
+	for _, w := range s.webhooks() {
+		if !contains(w.caBundle, ca.certificate) {
+			s.trusted = trustedCA{}
 			return now.Add(maxDelay)
 		}
 	}
-	if !authority.certificate.Equal(s.trusted.certificate) {
-		s.trusted = trustedKey{authority.certificate, now}
+	if !ca.certificate.Equal(s.trusted.certificate) {
+		s.trusted = trustedCA{ca.certificate, now}
 	}
 	return s.trusted.since.Add(trustDelay)
 }
 
-// check looks whether the configurations trust the certificate.
+// check records whether all configurations trust the certificate.
 func (s *SelfManaged) check(now time.Time) {
 	leaf := s.leaf()
 	var problem error
 	if leaf == nil {
-		problem = errors.New("there is no serving certificate yet")
+		problem = errors.New("no serving certificate yet")
 	} else {
-		for o, h := range s.hooks() {
-			problem = errors.Join(problem, verify(leaf, o, h, now))
+		for configuration, w := range s.webhooks() {
+			problem = errors.Join(problem, verify(leaf, configuration, w, now))
 		}
 	}
 	s.mu.Lock()
@@ -341,13 +342,13 @@ func (s *SelfManaged) check(now time.Time) {
 	s.mu.Unlock()
 }
 
-func verify(leaf *x509.Certificate, o *object, h hook, now time.Time) error {
+func verify(leaf *x509.Certificate, configuration *watchedObject, w webhook, now time.Time) error {
 	roots := x509.NewCertPool()
-	for _, c := range decodeBundle(h.caBundle) {
+	for _, c := range decodeBundle(w.caBundle) {
 		roots.AddCert(c)
 	}
 	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now}); err != nil {
-		return fmt.Errorf("the serving certificate is not trusted by webhook %s of %v: %w", h.name, o, err)
+		return fmt.Errorf("webhook %s of %v does not trust the serving certificate: %w", w.name, configuration, err)
 	}
 	return nil
 }
@@ -361,6 +362,9 @@ func (s *SelfManaged) leaf() *x509.Certificate {
 	return s.current.Leaf
 }
 
+// Ready reports whether there is a certificate.
+func (s *SelfManaged) Ready() bool { return s.leaf() != nil }
+
 // GetCertificate is for tls.Config.
 func (s *SelfManaged) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s.mu.RLock()
@@ -371,8 +375,8 @@ func (s *SelfManaged) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, er
 	return s.current, nil
 }
 
-// Check is a health check: it fails while there is no certificate, while it is
-// outside of its validity, and while a webhook configuration does not trust it.
+// Check is a health check. It fails while there is no certificate, while it is not
+// valid yet or has expired, and while a webhook configuration does not trust it.
 func (s *SelfManaged) Check(*http.Request) error {
 	s.mu.RLock()
 	problem := s.problem

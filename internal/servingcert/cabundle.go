@@ -22,16 +22,16 @@ var (
 	validatingConfigurations = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"}
 )
 
-// hook is one webhook of a configuration.
-type hook struct {
+// webhook is one webhook of a configuration.
+type webhook struct {
 	name     string
 	caBundle []byte
 }
 
-// hooks reads the webhooks of a configuration; where there is no configuration
-// there are none. What cannot be read of one, which the apiserver would not
-// store, counts as not there.
-func hooks(configuration *unstructured.Unstructured) []hook {
+// webhooksOf returns the webhooks of a configuration, nil if there is no
+// configuration. Fields that cannot be read are empty; the API server does not
+// store such objects.
+func webhooksOf(configuration *unstructured.Unstructured) []webhook {
 	if configuration == nil {
 		return nil
 	}
@@ -39,51 +39,51 @@ func hooks(configuration *unstructured.Unstructured) []hook {
 	if err != nil {
 		return nil
 	}
-	all := make([]hook, len(list))
+	webhooks := make([]webhook, len(list))
 	for i, element := range list {
 		fields, ok := element.(map[string]any)
 		if !ok {
 			continue
 		}
-		all[i].name, _, _ = unstructured.NestedString(fields, "name")
+		webhooks[i].name, _, _ = unstructured.NestedString(fields, "name")
 		encoded, _, _ := unstructured.NestedString(fields, "clientConfig", "caBundle")
 		if bundle, err := base64.StdEncoding.DecodeString(encoded); err == nil {
-			all[i].caBundle = bundle
+			webhooks[i].caBundle = bundle
 		}
 	}
-	return all
+	return webhooks
 }
 
-// operation is one of JSON Patch (RFC 6902).
+// operation is an operation of a JSON Patch (RFC 6902).
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value string `json:"value"`
 }
 
-// trustPatch gives the JSON Patch that has every webhook trust the bundle, nil
-// where they do. Webhooks have to be as they were seen for it to apply.
-func trustPatch(all []hook, bundle []byte) ([]byte, error) {
-	var patch []operation
-	for i, h := range all {
-		if bytes.Equal(h.caBundle, bundle) {
+// caBundlePatch returns the JSON Patch that sets the caBundle of every webhook, nil
+// if they all have it. It only applies if the webhooks are still in this order.
+func caBundlePatch(webhooks []webhook, bundle []byte) ([]byte, error) {
+	var operations []operation
+	for i, w := range webhooks {
+		if bytes.Equal(w.caBundle, bundle) {
 			continue
 		}
 		path := fmt.Sprintf("/webhooks/%d", i)
-		patch = append(patch,
-			operation{"test", path + "/name", h.name},
+		operations = append(operations,
+			operation{"test", path + "/name", w.name},
 			operation{"add", path + "/clientConfig/caBundle", base64.StdEncoding.EncodeToString(bundle)})
 	}
-	if patch == nil {
+	if operations == nil {
 		return nil, nil
 	}
-	return json.Marshal(patch)
+	return json.Marshal(operations)
 }
 
-// trust writes the bundle into every webhook of the configuration, where
-// another is there, and says whether it had to.
-func trust(ctx context.Context, client dynamic.ResourceInterface, configuration *unstructured.Unstructured, bundle []byte) (written bool, err error) {
-	patch, err := trustPatch(hooks(configuration), bundle)
+// patchCABundle sets the caBundle of every webhook of the configuration, and
+// reports whether it had to be changed.
+func patchCABundle(ctx context.Context, client dynamic.ResourceInterface, configuration *unstructured.Unstructured, bundle []byte) (changed bool, err error) {
+	patch, err := caBundlePatch(webhooksOf(configuration), bundle)
 	if err != nil || patch == nil {
 		return false, err
 	}

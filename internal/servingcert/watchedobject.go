@@ -17,24 +17,24 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// object is one API object, known by a watch of it alone: the right to it can
-// be given by its name.
+// watchedObject is one API object, kept current by a watch of only its name, so
+// that RBAC can limit the rights to that name.
 //
-// It is untyped. The types of all of Kubernetes' objects would take more memory
-// than everything else that the program holds.
-type object struct {
+// It is unstructured: the types of all Kubernetes objects would take more memory
+// than everything else in the program.
+type watchedObject struct {
 	resource   dynamic.ResourceInterface
 	store      cache.Store
 	controller cache.Controller
 	name       string
-	title      string // for messages
+	kind       string // for messages
 }
 
-// watchObject prepares the watch; run starts it. changed is called after each
-// change, and once all is known.
-func watchObject(client dynamic.ResourceInterface, title, name string, changed func(), log logr.Logger) *object {
+// watchObject returns an object that run watches. changed is called after each
+// change.
+func watchObject(client dynamic.ResourceInterface, kind, name string, changed func(), log logr.Logger) *watchedObject {
 	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-	o := &object{resource: client, name: name, title: title}
+	o := &watchedObject{resource: client, name: name, kind: kind}
 	o.store, o.controller = cache.NewInformerWithOptions(cache.InformerOptions{
 		Logger: &log,
 		ListerWatcher: &cache.ListWatch{
@@ -57,21 +57,21 @@ func watchObject(client dynamic.ResourceInterface, title, name string, changed f
 	return o
 }
 
-// run watches until ctx ends.
-func (o *object) run(ctx context.Context) { o.controller.RunWithContext(ctx) }
+// run watches until ctx is done.
+func (o *watchedObject) run(ctx context.Context) { o.controller.RunWithContext(ctx) }
 
-// synced says whether it is known what the object is, or that it is not there.
-func (o *object) synced() bool { return o.controller.HasSynced() }
+// synced reports whether it is known if the object exists.
+func (o *watchedObject) synced() bool { return o.controller.HasSynced() }
 
-// get gives the object as the watch last brought it, nil where there is none.
-// It must not be changed.
-func (o *object) get() *unstructured.Unstructured {
-	for _, got := range o.store.List() {
-		if u, ok := got.(*unstructured.Unstructured); ok {
-			return u
+// get returns the last known state of the object, nil if it does not exist. The
+// caller must not change it.
+func (o *watchedObject) get() *unstructured.Unstructured {
+	for _, item := range o.store.List() {
+		if object, ok := item.(*unstructured.Unstructured); ok {
+			return object
 		}
 	}
 	return nil
 }
 
-func (o *object) String() string { return fmt.Sprintf("%s %s", o.title, o.name) }
+func (o *watchedObject) String() string { return fmt.Sprintf("%s %s", o.kind, o.name) }
