@@ -103,8 +103,8 @@ func TestAPodOfVeryManyContainersAllocatesLittle(t *testing.T) {
 // tooLarge is an account whose annotations were not kept.
 type tooLarge struct{}
 
-func (tooLarge) Get(context.Context, string, string) (metadatacache.Object, metadatacache.Source, error) {
-	return metadatacache.Object{Annotations: map[string]string{}, TooLarge: 200000}, metadatacache.SourceCache, nil
+func (tooLarge) Get(context.Context, string, string) (metadatacache.Object, error) {
+	return metadatacache.Object{TooLarge: 200000}, nil
 }
 
 func TestAnAccountWhoseAnnotationsWereNotKeptHasNoPods(t *testing.T) {

@@ -100,7 +100,7 @@ type counting struct {
 	asked []string
 }
 
-func (c *counting) Get(ctx context.Context, namespace, name string) (metadatacache.Object, metadatacache.Source, error) {
+func (c *counting) Get(ctx context.Context, namespace, name string) (metadatacache.Object, error) {
 	c.asked = append(c.asked, namespace+"/"+name)
 	return c.objects.Get(ctx, namespace, name)
 }

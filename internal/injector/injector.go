@@ -25,7 +25,7 @@ import (
 // with its name alone. An object that does not exist is an error for which
 // apierrors.IsNotFound holds.
 type Getter interface {
-	Get(ctx context.Context, namespace, name string) (metadatacache.Object, metadatacache.Source, error)
+	Get(ctx context.Context, namespace, name string) (metadatacache.Object, error)
 }
 
 // Cluster is what every decision rests on.
@@ -73,7 +73,7 @@ func (c *Cluster) identity(ctx context.Context, namespace, name string, values m
 }
 
 func (c *Cluster) checkPolicy(ctx context.Context, namespace, name string, identity *annotations.Identity) *refusal {
-	object, _, err := c.Namespaces.Get(ctx, "", namespace)
+	object, err := c.Namespaces.Get(ctx, "", namespace)
 	if err != nil {
 		return lookupFailed(err)
 	}
@@ -94,7 +94,7 @@ func (c *Cluster) checkPolicy(ctx context.Context, namespace, name string, ident
 
 // account looks a service account up.
 func (c *Cluster) account(ctx context.Context, namespace, name string) (metadatacache.Object, *refusal) {
-	object, _, err := c.ServiceAccounts.Get(ctx, namespace, name)
+	object, err := c.ServiceAccounts.Get(ctx, namespace, name)
 	switch {
 	case err == nil && object.TooLarge == 0:
 		return object, nil

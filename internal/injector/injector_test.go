@@ -40,20 +40,20 @@ func threeClouds() map[string]string {
 // objects are a cluster's annotations by namespace/name.
 type objects map[string]map[string]string
 
-func (o objects) Get(_ context.Context, namespace, name string) (metadatacache.Object, metadatacache.Source, error) {
+func (o objects) Get(_ context.Context, namespace, name string) (metadatacache.Object, error) {
 	values, found := o[namespace+"/"+name]
 	if !found {
 		err := apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, name)
-		return metadatacache.Object{}, metadatacache.SourceLive, fmt.Errorf("read serviceaccount %s/%s: %w", namespace, name, err)
+		return metadatacache.Object{}, fmt.Errorf("read serviceaccount %s/%s: %w", namespace, name, err)
 	}
-	return metadatacache.Object{Annotations: values}, metadatacache.SourceCache, nil
+	return metadatacache.Object{Annotations: values}, nil
 }
 
 // broken answers nothing.
 type broken struct{ err error }
 
-func (b broken) Get(context.Context, string, string) (metadatacache.Object, metadatacache.Source, error) {
-	return metadatacache.Object{}, metadatacache.SourceLive, b.err
+func (b broken) Get(context.Context, string, string) (metadatacache.Object, error) {
+	return metadatacache.Object{}, b.err
 }
 
 type decider interface {

@@ -16,18 +16,18 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
-// Expecter is told of service accounts that are being written, so that it does
+// Invalidator is told of service accounts that are being written, so that it does
 // not trust what it knew of them.
-type Expecter interface {
-	Expect(namespace, name string)
+type Invalidator interface {
+	Invalidate(namespace, name string)
 }
 
 // Labels puts the identity label on the service accounts that ask for an
 // identity, and takes it off the others.
 type Labels struct {
 	Keys *annotations.Keys
-	// Expecter hears of each account whose annotations change.
-	Expecter Expecter
+	// Invalidator hears of each account whose annotations change.
+	Invalidator Invalidator
 }
 
 // Decide implements admission.Decider.
@@ -37,7 +37,7 @@ func (l *Labels) Decide(_ context.Context, request *admission.Request) admission
 		return refused.response()
 	}
 	if name := account.Metadata.Name; name != "" && !maps.Equal(l.lanyards(account), l.lanyards(old)) {
-		l.Expecter.Expect(request.Namespace, name)
+		l.Invalidator.Invalidate(request.Namespace, name)
 	}
 	value, labeled := account.Metadata.Labels[l.Keys.IdentityLabel]
 	wanted := l.Keys.AskForIdentity(account.Metadata.Annotations)

@@ -15,10 +15,10 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
-// expected records what an Expecter was told.
+// expected records what an Invalidator was told.
 type expected []string
 
-func (e *expected) Expect(namespace, name string) { *e = append(*e, namespace+"/"+name) }
+func (e *expected) Invalidate(namespace, name string) { *e = append(*e, namespace+"/"+name) }
 
 // account is the JSON of a service account with this metadata.
 func account(metadata string) []byte {
@@ -78,7 +78,7 @@ func TestTheLabelFollowsTheIdentityKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pods, _ := newPods(t, nil)
-			labels := &injector.Labels{Keys: pods.Keys, Expecter: &expected{}}
+			labels := &injector.Labels{Keys: pods.Keys, Invalidator: &expected{}}
 			object := account(test.account)
 			var old []byte
 			if test.old != "" {
@@ -128,7 +128,7 @@ func TestAnAccountIsExpectedWhenItsLanyardAnnotationsChange(t *testing.T) {
 			t.Parallel()
 			var got expected
 			pods, _ := newPods(t, nil)
-			labels := &injector.Labels{Keys: pods.Keys, Expecter: &got}
+			labels := &injector.Labels{Keys: pods.Keys, Invalidator: &got}
 			var old []byte
 			if test.old != "" {
 				old = account(test.old)
@@ -231,7 +231,7 @@ func TestAReviewOfNoAccountIsRefusedByBoth(t *testing.T) {
 			t.Parallel()
 			pods, _ := newPods(t, nil)
 			var told expected
-			for _, d := range []decider{&injector.Labels{Keys: pods.Keys, Expecter: &told}, &injector.Validator{Cluster: pods.Cluster}} {
+			for _, d := range []decider{&injector.Labels{Keys: pods.Keys, Invalidator: &told}, &injector.Validator{Cluster: pods.Cluster}} {
 				request := write(account(withRole), account(withRole))
 				test.change(request)
 				response := d.Decide(t.Context(), request)

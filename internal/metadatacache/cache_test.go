@@ -30,8 +30,8 @@ const (
 
 var serviceAccounts = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
 
-// account returns what the API server says of a service account; pairs are
-// annotation keys and values, but for the label, which becomes one.
+// account returns the metadata of a ServiceAccount. pairs are annotation keys and
+// values; the label key sets the label.
 func account(namespace, name string, pairs ...string) *metav1.PartialObjectMetadata {
 	meta := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	for i := 0; i < len(pairs); i += 2 {
@@ -44,7 +44,7 @@ func account(namespace, name string, pairs ...string) *metav1.PartialObjectMetad
 	return meta
 }
 
-// reader is a client that can only get, with the function that it is.
+// reader is a client that can only get, by calling the function.
 type reader func(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error)
 
 type getter struct {
@@ -92,42 +92,42 @@ func (r *recorder) RecordLookup(source, result string) {
 	r.seen[source+" "+result]++
 }
 
-func newLookup(t *testing.T, read reader, change ...func(*Options)) *Lookup {
+func newCache(t *testing.T, read reader, change ...func(*Options)) *Cache {
 	t.Helper()
-	opts := Options{Client: read, Resource: serviceAccounts, Prefix: prefix}
-	for _, c := range change {
-		c(&opts)
+	opts := Options{Client: read, Resource: serviceAccounts, Prefix: prefix, Label: label}
+	for _, set := range change {
+		set(&opts)
 	}
-	l, err := New(opts)
+	c, err := New(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l
+	return c
 }
 
-// fill makes the objects the whole content of the store.
-func fill(t *testing.T, l *Lookup, metas ...*metav1.PartialObjectMetadata) {
+// fill replaces the content of the cache with the objects.
+func fill(t *testing.T, c *Cache, metas ...*metav1.PartialObjectMetadata) {
 	t.Helper()
 	objs := make([]any, len(metas))
 	for i := range metas {
 		objs[i] = metas[i]
 	}
-	if err := (feed{l}).Replace(objs, "1"); err != nil {
+	if err := (reflectorStore{c}).Replace(objs, "1"); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestNewRefusesOptionsThatCannotWork(t *testing.T) {
+func TestNewRejectsInvalidOptions(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		change func(*Options)
 		want   string
 	}{
-		"there must be a client":                    {func(o *Options) { o.Client = nil }, "no client"},
-		"there must be a resource":                  {func(o *Options) { o.Resource = schema.GroupVersionResource{} }, "no resource"},
-		"an empty prefix would keep every key":      {func(o *Options) { o.Prefix = "" }, `prefix ""`},
-		"a prefix without slash would keep others'": {func(o *Options) { o.Prefix = "lanyard.dev" }, `prefix "lanyard.dev"`},
-		"a negative timeout would fail every read":  {func(o *Options) { o.ReadTimeout = -1 }, "read timeout -1ns"},
+		"a client is required":                                   {func(o *Options) { o.Client = nil }, "no client"},
+		"a resource is required":                                 {func(o *Options) { o.Resource = schema.GroupVersionResource{} }, "no resource"},
+		"an empty prefix would keep every key":                   {func(o *Options) { o.Prefix = "" }, `prefix: got ""`},
+		"a prefix without a slash would keep the keys of others": {func(o *Options) { o.Prefix = "lanyard.dev" }, `prefix: got "lanyard.dev"`},
+		"a negative timeout would fail every read":               {func(o *Options) { o.ReadTimeout = -1 }, "read timeout: got -1ns"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -143,11 +143,10 @@ func TestNewRefusesOptionsThatCannotWork(t *testing.T) {
 func TestGetFromTheCache(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		keep func(string) bool
 		meta *metav1.PartialObjectMetadata
 		want Object
 	}{
-		"an account without annotations is known": {
+		"a ServiceAccount without annotations is known": {
 			meta: account("ns", "app"),
 		},
 		"annotations of others are not kept": {
@@ -157,26 +156,22 @@ func TestGetFromTheCache(t *testing.T) {
 			meta: account("ns", "app", roleARN, "r", "other", "x"),
 			want: Object{Annotations: map[string]string{roleARN: "r"}},
 		},
-		"annotations that the caller does not want are not kept": {
-			keep: func(key string) bool { return key == roleARN },
-			meta: account("ns", "app", roleARN, "r", prefix+"made-up", "x"),
-			want: Object{Annotations: map[string]string{roleARN: "r"}},
-		},
 		"an empty value is a value": {
 			meta: account("ns", "app", roleARN, ""),
 			want: Object{Annotations: map[string]string{roleARN: ""}},
 		},
-		"the label is told": {
+		"the value of the label is kept": {
 			meta: account("ns", "app", roleARN, "r", label, "enabled"),
-			want: Object{Annotations: map[string]string{roleARN: "r"}, Labeled: true},
+			want: Object{Annotations: map[string]string{roleARN: "r"}, Label: "enabled"},
 		},
-		"the label is told also where there is no annotation": {
+		"the label is kept without an annotation": {
 			meta: account("ns", "app", label, "enabled"),
-			want: Object{Labeled: true},
+			want: Object{Label: "enabled"},
 		},
-		"another value of the label does not count": {
-			meta: account("ns", "app", roleARN, "r", label, "true"),
-			want: Object{Annotations: map[string]string{roleARN: "r"}},
+		"another label is not kept": {
+			meta: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: "app", Labels: map[string]string{prefix + "inject": "disabled"},
+			}},
 		},
 		"a cluster-scoped object has no namespace": {
 			meta: account("", "app", prefix+"allowed-identities", "*"),
@@ -186,11 +181,11 @@ func TestGetFromTheCache(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var rec recorder
-			l := newLookup(t, noReads(t), func(o *Options) { o.Keep, o.Recorder = tc.keep, &rec })
-			fill(t, l, account("ns", "neighbour"), tc.meta)
-			got, source, err := l.Get(t.Context(), tc.meta.Namespace, "app")
-			if err != nil || source != SourceCache {
-				t.Fatalf("got source %q, error %v; want %q, none", source, err, SourceCache)
+			c := newCache(t, noReads(t), func(o *Options) { o.Recorder = &rec })
+			fill(t, c, account("ns", "neighbour"), tc.meta)
+			got, err := c.Get(t.Context(), tc.meta.Namespace, "app")
+			if err != nil {
+				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("object (-want +got):\n%s", diff)
@@ -203,11 +198,11 @@ func TestGetFromTheCache(t *testing.T) {
 }
 
 func TestGetFromTheCacheDoesNotAllocate(t *testing.T) {
-	l := newLookup(t, noReads(t))
-	fill(t, l, account("ns", "annotated", roleARN, "r"), account("ns", "bare"))
+	c := newCache(t, noReads(t))
+	fill(t, c, account("ns", "annotated", roleARN, "r"), account("ns", "bare"))
 	for _, name := range []string{"annotated", "bare"} {
 		allocs := testing.AllocsPerRun(1000, func() {
-			if _, _, err := l.Get(t.Context(), "ns", name); err != nil {
+			if _, err := c.Get(t.Context(), "ns", name); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -228,18 +223,18 @@ func TestGetOnAMissReadsLive(t *testing.T) {
 		wantNotFound bool
 		wantRecorded string
 	}{
-		"an account that is there is returned as from the cache": {
+		"a ServiceAccount that exists is returned as from the cache": {
 			meta:         account("ns", "app", roleARN, "r", "other", "x", label, "enabled"),
-			want:         Object{Annotations: map[string]string{roleARN: "r"}, Labeled: true},
+			want:         Object{Annotations: map[string]string{roleARN: "r"}, Label: "enabled"},
 			wantRecorded: "live found",
 		},
-		"an account that is not there is a not-found error": {
+		"a ServiceAccount that does not exist is a not-found error": {
 			err:          notFound("app"),
 			wantErr:      `read serviceaccount ns/app: serviceaccounts "app" not found`,
 			wantNotFound: true,
 			wantRecorded: "live not_found",
 		},
-		"a failure of the server is no answer": {
+		"a failure of the server is an error": {
 			err:          down,
 			wantErr:      "read serviceaccount ns/app: " + down.Error(),
 			wantRecorded: "live error",
@@ -249,19 +244,16 @@ func TestGetOnAMissReadsLive(t *testing.T) {
 			t.Parallel()
 			var rec recorder
 			reads := 0
-			l := newLookup(t, func(_ context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+			c := newCache(t, func(_ context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
 				reads++
 				if namespace != "ns" || name != "app" {
 					t.Errorf("got a read of %s/%s, want ns/app", namespace, name)
 				}
 				return tc.meta, tc.err
 			}, func(o *Options) { o.Recorder = &rec })
-			// Twice, as neither an object nor an error that was read is kept.
+			// Twice: neither the object nor the error of a live read is kept.
 			for range 2 {
-				got, source, err := l.Get(t.Context(), "ns", "app")
-				if source != SourceLive {
-					t.Errorf("got source %q, want %q", source, SourceLive)
-				}
+				got, err := c.Get(t.Context(), "ns", "app")
 				if msg := fmt.Sprint(err); err != nil && msg != tc.wantErr || err == nil && tc.wantErr != "" {
 					t.Errorf("got error %q, want %q", msg, tc.wantErr)
 				}
@@ -285,18 +277,18 @@ func TestGetOnAMissReadsLive(t *testing.T) {
 	}
 }
 
-func TestGetOfANameThatCannotBeNeverReachesTheClient(t *testing.T) {
+func TestAnInvalidNameDoesNotReachTheClient(t *testing.T) {
 	t.Parallel()
 	for name, id := range map[string]types.NamespacedName{
-		"a name may not climb to another namespace":   {Namespace: "ns", Name: "../../other/serviceaccounts/admin"},
-		"a name may not be the namespace itself":      {Namespace: "ns", Name: ".."},
-		"a name may not be the list":                  {Namespace: "ns", Name: "."},
-		"a name may not be escaped":                   {Namespace: "ns", Name: "%2e%2e"},
-		"a namespace may not climb to another either": {Namespace: "../x", Name: "app"},
+		"a name may not lead to another namespace":   {Namespace: "ns", Name: "../../other/serviceaccounts/admin"},
+		"a name may not be the namespace itself":     {Namespace: "ns", Name: ".."},
+		"a name may not be the list":                 {Namespace: "ns", Name: "."},
+		"a name may not be escaped":                  {Namespace: "ns", Name: "%2e%2e"},
+		"a namespace may not lead to another either": {Namespace: "../x", Name: "app"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, _, err := newLookup(t, noReads(t)).Get(t.Context(), id.Namespace, id.Name)
+			_, err := newCache(t, noReads(t)).Get(t.Context(), id.Namespace, id.Name)
 			if !apierrors.IsNotFound(err) {
 				t.Errorf("got error %v, want not found", err)
 			}
@@ -304,7 +296,7 @@ func TestGetOfANameThatCannotBeNeverReachesTheClient(t *testing.T) {
 	}
 }
 
-// gate is a client each of whose reads waits for an answer.
+// gate is a client whose reads each wait for an answer.
 type gate struct {
 	answers chan answer
 	mu      sync.Mutex
@@ -339,55 +331,55 @@ func (g *gate) wantReads(t *testing.T, want int) {
 	}
 }
 
-// start gets ns/app and returns where the answer will be. It returns once that
-// caller waits.
-func start(ctx context.Context, l *Lookup) <-chan lookupResult {
-	results := make(chan lookupResult, 1)
+// start calls Get for ns/app and returns the channel of its result, as soon as the
+// call waits.
+func start(ctx context.Context, c *Cache) <-chan getResult {
+	results := make(chan getResult, 1)
 	go func() {
-		obj, _, err := l.Get(ctx, "ns", "app")
-		results <- lookupResult{obj, err}
+		obj, err := c.Get(ctx, "ns", "app")
+		results <- getResult{obj, err}
 	}()
 	synctest.Wait()
 	return results
 }
 
-type lookupResult struct {
+type getResult struct {
 	obj Object
 	err error
 }
 
-func (r lookupResult) wantRole(t *testing.T, want string) {
+func (r getResult) wantRole(t *testing.T, want string) {
 	t.Helper()
 	if r.err != nil || r.obj.Annotations[roleARN] != want {
 		t.Errorf("got role %q, error %v; want role %q", r.obj.Annotations[roleARN], r.err, want)
 	}
 }
 
-func TestCallersOfTheSameAccountShareOneRead(t *testing.T) {
+func TestCallersOfTheSameObjectShareOneRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
-		l := newLookup(t, g.read)
-		var callers []<-chan lookupResult
+		c := newCache(t, g.read)
+		var callers []<-chan getResult
 		for range 100 {
-			callers = append(callers, start(t.Context(), l))
+			callers = append(callers, start(t.Context(), c))
 		}
 		g.answers <- answer{meta: account("ns", "app", roleARN, "r")}
-		for _, c := range callers {
-			(<-c).wantRole(t, "r")
+		for _, caller := range callers {
+			(<-caller).wantRole(t, "r")
 		}
 		g.wantReads(t, 1)
 	})
 }
 
-func TestACallersCancellationEndsItsOwnWaitAlone(t *testing.T) {
+func TestACanceledCallerStopsOnlyItsOwnWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
-		l := newLookup(t, g.read)
+		c := newCache(t, g.read)
 		ctx, cancel := context.WithCancel(t.Context())
-		first := start(ctx, l) // its context is the one that the read came from
-		second := start(t.Context(), l)
+		first := start(ctx, c) // the read is made with its context
+		second := start(t.Context(), c)
 		cancel()
 		if r := <-first; !errors.Is(r.err, context.Canceled) {
 			t.Errorf("got error %v for the caller that left, want %v", r.err, context.Canceled)
@@ -402,9 +394,9 @@ func TestAReadEndsByItsOwnDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
-		l := newLookup(t, g.read, func(o *Options) { o.ReadTimeout = 3 * time.Second })
+		c := newCache(t, g.read, func(o *Options) { o.ReadTimeout = 3 * time.Second })
 		began := time.Now()
-		r := <-start(t.Context(), l)
+		r := <-start(t.Context(), c)
 		if !errors.Is(r.err, context.DeadlineExceeded) || apierrors.IsNotFound(r.err) {
 			t.Errorf("got error %v, want %v", r.err, context.DeadlineExceeded)
 		}
@@ -414,66 +406,66 @@ func TestAReadEndsByItsOwnDeadline(t *testing.T) {
 	})
 }
 
-// Callers that come while a read is under way may know of a write that it
-// does not show.
-func TestCallersThatJoinedAReadReadAgainWhereItMatters(t *testing.T) {
+// Callers that come while a read is in progress may know of a write that it does
+// not show.
+func TestCallersThatJoinedAReadReadAgainIfNeeded(t *testing.T) {
 	t.Parallel()
 	stale, fresh := account("ns", "app", roleARN, "old"), account("ns", "app", roleARN, "new")
 	for name, tc := range map[string]struct {
-		expect      bool
+		invalid     bool
 		first       answer
-		again       bool // a second read is to be made, which sees fresh
+		again       bool // a second read is wanted, which returns fresh
 		wantLate    string
 		wantEarlier string // "" is not found
 	}{
-		"an account that was created meanwhile is found":     {first: answer{err: notFound("app")}, again: true, wantLate: "new"},
-		"an account that was expected to change is re-read":  {expect: true, first: answer{meta: stale}, again: true, wantLate: "new", wantEarlier: "old"},
-		"an account that nobody is writing is read but once": {first: answer{meta: stale}, wantLate: "old", wantEarlier: "old"},
+		"a ServiceAccount that was created meanwhile is found": {first: answer{err: notFound("app")}, again: true, wantLate: "new"},
+		"a ServiceAccount that was invalidated is read again":  {invalid: true, first: answer{meta: stale}, again: true, wantLate: "new", wantEarlier: "old"},
+		"a ServiceAccount that is not written is read once":    {first: answer{meta: stale}, wantLate: "old", wantEarlier: "old"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				g := newGate()
-				l := newLookup(t, g.read)
-				early := start(t.Context(), l)
-				if tc.expect {
-					l.Expect("ns", "app")
+				c := newCache(t, g.read)
+				early := start(t.Context(), c)
+				if tc.invalid {
+					c.Invalidate("ns", "app")
 				}
-				late := []<-chan lookupResult{start(t.Context(), l), start(t.Context(), l)}
+				late := []<-chan getResult{start(t.Context(), c), start(t.Context(), c)}
 				g.answers <- tc.first
 				wantReads := 1
 				if tc.again {
-					synctest.Wait() // the late ones share the second read too
+					synctest.Wait() // the late callers share the second read too
 					g.answers <- answer{meta: fresh}
 					wantReads = 2
 				}
-				for _, c := range late {
-					(<-c).wantRole(t, tc.wantLate)
+				for _, caller := range late {
+					(<-caller).wantRole(t, tc.wantLate)
 				}
 				g.wantReads(t, wantReads)
 				r := <-early
 				if tc.wantEarlier != "" {
 					r.wantRole(t, tc.wantEarlier)
 				} else if !apierrors.IsNotFound(r.err) {
-					t.Errorf("got error %v for the caller whose read it was, want not found", r.err)
+					t.Errorf("got error %v for the caller that started the read, want not found", r.err)
 				}
 			})
 		})
 	}
 }
 
-func TestAnAccountThatIsNotThereEndsAfterTwoReads(t *testing.T) {
+func TestAnObjectThatDoesNotExistIsReadTwice(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
-		l := newLookup(t, g.read)
-		callers := []<-chan lookupResult{start(t.Context(), l), start(t.Context(), l), start(t.Context(), l)}
+		c := newCache(t, g.read)
+		callers := []<-chan getResult{start(t.Context(), c), start(t.Context(), c), start(t.Context(), c)}
 		for range 2 {
 			g.answers <- answer{err: notFound("app")}
 			synctest.Wait()
 		}
-		for _, c := range callers {
-			if r := <-c; !apierrors.IsNotFound(r.err) {
+		for _, caller := range callers {
+			if r := <-caller; !apierrors.IsNotFound(r.err) {
 				t.Errorf("got error %v, want not found", r.err)
 			}
 		}
@@ -481,67 +473,71 @@ func TestAnAccountThatIsNotThereEndsAfterTwoReads(t *testing.T) {
 	})
 }
 
-func TestExpectForcesALiveReadUntilItExpires(t *testing.T) {
+func TestInvalidateForcesALiveReadUntilItExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var reads int
 		var failure error
-		l := newLookup(t, func(context.Context, string, string) (*metav1.PartialObjectMetadata, error) {
+		c := newCache(t, func(context.Context, string, string) (*metav1.PartialObjectMetadata, error) {
 			reads++
 			return account("ns", "app", roleARN, "new"), failure
 		})
-		fill(t, l, account("ns", "app", roleARN, "old"), account("ns", "other"))
+		fill(t, c, account("ns", "app", roleARN, "old"), account("ns", "other"))
 		get := func(wantRole string, wantReads int) {
 			t.Helper()
-			obj, _, err := l.Get(t.Context(), "ns", "app")
-			lookupResult{obj, err}.wantRole(t, wantRole)
+			obj, err := c.Get(t.Context(), "ns", "app")
+			getResult{obj, err}.wantRole(t, wantRole)
 			if reads != wantReads {
 				t.Errorf("got %d reads, want %d", reads, wantReads)
 			}
 		}
 		get("old", 0)
-		l.Expect("ns", "app")
+		c.Invalidate("ns", "app")
 		get("new", 1)
-		if _, source, err := l.Get(t.Context(), "ns", "other"); err != nil || source != SourceCache {
-			t.Errorf("got source %q, error %v for another account; want %q", source, err, SourceCache)
+		if _, err := c.Get(t.Context(), "ns", "other"); err != nil || reads != 1 {
+			t.Errorf("got error %v and %d reads after another ServiceAccount, want it from the cache", err, reads)
 		}
 
 		failure = apierrors.NewServiceUnavailable("down")
-		if _, _, err := l.Get(t.Context(), "ns", "app"); !errors.Is(err, failure) {
-			t.Errorf("got error %v, want %v and never what the cache holds", err, failure)
+		if _, err := c.Get(t.Context(), "ns", "app"); !errors.Is(err, failure) {
+			t.Errorf("got error %v, want %v and never the cached object", err, failure)
 		}
 		failure = nil
 
-		time.Sleep(expectFor - time.Nanosecond)
+		time.Sleep(invalidFor - time.Nanosecond)
 		get("new", 3)
-		l.Expect("ns", "app") // a second write begins anew
-		time.Sleep(expectFor - time.Nanosecond)
+		c.Invalidate("ns", "app") // a second write starts the time again
+		time.Sleep(invalidFor - time.Nanosecond)
 		get("new", 4)
-		time.Sleep(time.Nanosecond)
+		time.Sleep(2 * time.Nanosecond)
 		get("old", 4)
-		if n := l.expected.size.Load(); n != 0 {
-			t.Errorf("got %d expectations left, want 0: each Get would take the lock", n)
-		}
 	})
 }
 
-func TestExpectForgetsTheOldestPastItsBound(t *testing.T) {
+func TestInvalidateForgetsTheLeastRecentlyUsedAboveItsLimit(t *testing.T) {
 	t.Parallel()
-	var e expectations
-	id := func(i int) types.NamespacedName {
-		return types.NamespacedName{Namespace: "ns", Name: fmt.Sprint(i)}
+	reads := map[string]int{}
+	c := newCache(t, func(_ context.Context, _, name string) (*metav1.PartialObjectMetadata, error) {
+		reads[name]++
+		return account("ns", name), nil
+	})
+	metas := make([]*metav1.PartialObjectMetadata, maxInvalid+1)
+	for i := range metas {
+		metas[i] = account("ns", fmt.Sprint(i))
 	}
-	for i := range maxExpected {
-		e.add(id(i))
+	fill(t, c, metas...)
+	for i := range maxInvalid {
+		c.Invalidate("ns", fmt.Sprint(i))
 	}
-	e.add(id(0)) // now the youngest
-	e.add(id(maxExpected))
-	for i, want := range map[int]bool{0: true, 1: false, 2: true, maxExpected: true} {
-		if got := e.has(id(i)); got != want {
-			t.Errorf("got %t for number %d, want %t", got, i, want)
+	c.Invalidate("ns", "0") // now the most recent one
+	c.Invalidate("ns", fmt.Sprint(maxInvalid))
+	for _, name := range []string{"0", "1", "2", fmt.Sprint(maxInvalid)} {
+		if _, err := c.Get(t.Context(), "ns", name); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if got := len(e.byName); got != maxExpected || e.byAge.Len() != got || e.size.Load() != int64(got) {
-		t.Errorf("got %d names, %d by age, size %d; want %d of each", got, e.byAge.Len(), e.size.Load(), maxExpected)
+	want := map[string]int{"0": 1, "2": 1, fmt.Sprint(maxInvalid): 1}
+	if diff := cmp.Diff(want, reads); diff != "" {
+		t.Errorf("live reads (-want +got):\n%s", diff)
 	}
 }

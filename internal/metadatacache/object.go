@@ -6,7 +6,7 @@ package metadatacache
 import (
 	"fmt"
 	"strings"
-	"sync"
+	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,130 +14,85 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-const (
-	labelName  = "identity"
-	labelValue = "enabled"
-)
+// Object is what the cache keeps of one API object.
+type Object struct {
+	// Annotations are the annotations under Options.Prefix, by their full keys;
+	// nil if there are none. They are shared: callers must not change them.
+	Annotations map[string]string
+	// TooLarge is the size of these annotations, keys and values, if it is above
+	// Options.MaxBytes. Annotations is then nil. Otherwise it is 0.
+	TooLarge int
+	// Label is the value of the label Options.Label; empty if there is none.
+	Label string
+}
 
-// item is an object on its way from the API server into the store. It is a
-// runtime.Object since a list's elements have to be.
+// HasAnnotations reports whether the object has annotations under the prefix,
+// kept or too large to be kept.
+func (o Object) HasAnnotations() bool { return len(o.Annotations) > 0 || o.TooLarge != 0 }
+
+// value returns the object that a pointer in Cache.objects stands for.
+func (o *Object) value() Object {
+	if o == nil {
+		return Object{}
+	}
+	return *o
+}
+
+// object returns what is kept of the metadata, nil if that is nothing. Strings
+// are copied: none keeps the response that it was decoded from in memory.
+func (o *Options) object(meta *metav1.PartialObjectMetadata) *Object {
+	object := Object{Label: strings.Clone(meta.Labels[o.Label])}
+	size := 0
+	for key, value := range meta.Annotations {
+		if !strings.HasPrefix(key, o.Prefix) {
+			continue
+		}
+		size += len(key) + len(value)
+		if object.Annotations == nil {
+			object.Annotations = map[string]string{}
+		}
+		object.Annotations[unique.Make(key).Value()] = strings.Clone(value)
+	}
+	if o.MaxBytes > 0 && size > o.MaxBytes {
+		object.Annotations, object.TooLarge = nil, size
+	}
+	if !object.HasAnnotations() && object.Label == "" {
+		return nil
+	}
+	return &object
+}
+
+// item is an object on its way from the API server into the cache. It is a
+// runtime.Object because the elements of a list must be.
 type item struct {
-	id types.NamespacedName
-	Object
+	id     types.NamespacedName
+	object *Object
 }
 
 // GetObjectKind implements runtime.Object.
 func (it *item) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
 // DeepCopyObject implements runtime.Object. An item is never changed, so a
-// shallow copy does.
+// shallow copy is enough.
 func (it *item) DeepCopyObject() runtime.Object {
 	out := *it
 	return &out
 }
 
-// clone copies an item into memory of its own. What came in a long list lies
-// between what was needed to decode the list, a little in each page of memory,
-// and would keep all of those pages.
-func (it *item) clone() *item {
-	out := *it
-	out.id = types.NamespacedName{Namespace: strings.Clone(it.id.Namespace), Name: strings.Clone(it.id.Name)}
-	if it.Annotations != nil {
-		out.Annotations = make(map[string]string, len(it.Annotations))
-		for key, value := range it.Annotations {
-			out.Annotations[key] = strings.Clone(value)
-		}
-	}
-	return &out
+func (o *Options) item(meta *metav1.PartialObjectMetadata) *item {
+	id := types.NamespacedName{Namespace: strings.Clone(meta.Namespace), Name: strings.Clone(meta.Name)}
+	return &item{id: id, object: o.object(meta)}
 }
 
-// extractor takes what is kept from an object's metadata. All strings that it
-// returns are copies: none keeps a decoded object, or the response it came in,
-// in memory.
-type extractor struct {
-	prefix string
-	label  string
-	keep   func(key string) bool
-	limit  int
-
-	mu   sync.Mutex
-	keys map[string]string
-}
-
-// maxKeys bounds the keys that are shared between objects. There are far fewer
-// that Lanyard knows; the bound is for those that users may make up.
-const maxKeys = 64
-
-func newExtractor(prefix string, keep func(key string) bool, limit int) *extractor {
-	return &extractor{prefix: prefix, label: prefix + labelName, keep: keep, limit: limit, keys: map[string]string{}}
-}
-
-// from turns what the reflector may hand over into an item. Items stay as they
-// are, as a cache.TransformFunc has to be idempotent.
-func (e *extractor) from(obj any) (*item, error) {
+// itemOf converts what the reflector may pass to a store. It returns an item as
+// it is: a cache.TransformFunc must be idempotent.
+func (o *Options) itemOf(obj any) (*item, error) {
 	switch obj := obj.(type) {
 	case *item:
 		return obj, nil
 	case *metav1.PartialObjectMetadata:
-		return e.item(obj), nil
+		return o.item(obj), nil
 	default:
-		return nil, fmt.Errorf("lookup of %T: want *v1.PartialObjectMetadata", obj)
+		return nil, fmt.Errorf("metadata cache: got %T, want *v1.PartialObjectMetadata", obj)
 	}
-}
-
-func (e *extractor) item(meta *metav1.PartialObjectMetadata) *item {
-	return &item{
-		id: types.NamespacedName{
-			Namespace: strings.Clone(meta.Namespace),
-			Name:      strings.Clone(meta.Name),
-		},
-		Object: e.object(meta),
-	}
-}
-
-func (e *extractor) object(meta *metav1.PartialObjectMetadata) Object {
-	obj := Object{Labeled: meta.Labels[e.label] == labelValue}
-	if size := e.size(meta); e.limit > 0 && size > e.limit {
-		obj.Annotations, obj.TooLarge = map[string]string{}, size
-		return obj
-	}
-	for key, value := range meta.Annotations {
-		if !e.keeps(key) {
-			continue
-		}
-		if obj.Annotations == nil {
-			obj.Annotations = map[string]string{}
-		}
-		obj.Annotations[e.key(key)] = strings.Clone(value)
-	}
-	return obj
-}
-
-func (e *extractor) keeps(key string) bool {
-	return strings.HasPrefix(key, e.prefix) && (e.keep == nil || e.keep(key))
-}
-
-// size counts the bytes of what would be kept.
-func (e *extractor) size(meta *metav1.PartialObjectMetadata) int {
-	size := 0
-	for key, value := range meta.Annotations {
-		if e.keeps(key) {
-			size += len(key) + len(value)
-		}
-	}
-	return size
-}
-
-// key returns the one copy of a key that all objects share.
-func (e *extractor) key(key string) string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if shared, ok := e.keys[key]; ok {
-		return shared
-	}
-	key = strings.Clone(key)
-	if len(e.keys) < maxKeys {
-		e.keys[key] = key
-	}
-	return key
 }

@@ -11,117 +11,131 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 )
 
-// pageSize is how many objects are decoded at once where the API server cannot
-// stream the list; it is client-go's own default.
+// pageSize is how many objects are decoded at a time if the API server cannot
+// stream the list. It is client-go's default.
 const pageSize = 500
 
-// Start lists and watches the objects until ctx is done. It retries by itself
-// whatever fails, and returns nil. It must be called once.
-func (l *Lookup) Start(ctx context.Context) error {
+// Start lists and watches the objects until ctx is done. It retries after each
+// failure and always returns nil. It must be called once.
+func (c *Cache) Start(ctx context.Context) error {
 	reflector := cache.NewReflectorWithOptions(
 		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-			ListWithContextFunc:  l.list,
-			WatchFuncWithContext: l.watch,
-		}, l.opts.Client),
+			ListWithContextFunc:  c.list,
+			WatchFuncWithContext: c.watch,
+		}, c.opts.Client),
 		&metav1.PartialObjectMetadata{},
-		feed{l},
+		reflectorStore{c},
 		cache.ReflectorOptions{
-			Name:            "lookup",
-			TypeDescription: l.opts.Resource.String(),
-			Logger:          &l.opts.Logger,
+			Name:            "metadatacache",
+			TypeDescription: c.opts.Resource.String(),
+			Logger:          &c.opts.Logger,
 		},
 	)
 	reflector.WatchListPageSize = pageSize
-	reflector.RunWithContext(logr.NewContext(ctx, l.opts.Logger))
+	reflector.RunWithContext(logr.NewContext(ctx, c.opts.Logger))
 	return nil
 }
 
-func (l *Lookup) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	return l.opts.Client.Resource(l.opts.Resource).Watch(ctx, opts)
+func (c *Cache) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	return c.opts.Client.Resource(c.opts.Resource).Watch(ctx, opts)
 }
 
-// list returns one page, already cut down to items, so that what is held until
-// the last page came is small.
-func (l *Lookup) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+// list returns one page as items, so that little memory is held until the last
+// page has arrived.
+func (c *Cache) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	if opts.ResourceVersion == "0" {
-		// The reflector's first list takes whatever the API server's cache has,
-		// which may be old, and comes in one piece: that cache heeds no limit.
+		// The reflector's first list asks for the state of the API server's watch
+		// cache, which may be old and ignores the limit.
 		opts.ResourceVersion = ""
 	}
-	page, err := l.opts.Client.Resource(l.opts.Resource).List(ctx, opts)
+	page, err := c.opts.Client.Resource(c.opts.Resource).List(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
 	list := &internalversion.List{ListMeta: page.ListMeta, Items: make([]runtime.Object, len(page.Items))}
 	for i := range page.Items {
-		list.Items[i] = l.extract.item(&page.Items[i])
+		list.Items[i] = c.opts.item(&page.Items[i])
 	}
 	return list, nil
 }
 
-// feed is the side of a Lookup that the reflector writes to.
-type feed struct{ *Lookup }
+// reflectorStore is the side of a Cache that the reflector writes to.
+type reflectorStore struct{ *Cache }
 
-var _ cache.TransformingStore = feed{}
+var _ cache.TransformingStore = reflectorStore{}
 
 // Transformer makes the reflector collect a streamed list as items.
-func (f feed) Transformer() cache.TransformFunc {
-	return func(obj any) (any, error) { return f.extract.from(obj) }
+func (s reflectorStore) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) { return s.opts.itemOf(obj) }
 }
 
 // Add implements cache.ReflectorStore.
-func (f feed) Add(obj any) error { return f.Update(obj) }
+func (s reflectorStore) Add(obj any) error { return s.Update(obj) }
 
 // Update implements cache.ReflectorStore.
-func (f feed) Update(obj any) error {
-	it, err := f.extract.from(obj)
+func (s reflectorStore) Update(obj any) error {
+	it, err := s.opts.itemOf(obj)
 	if err != nil {
 		return err
 	}
-	f.received.Add(1)
-	f.store.put(it)
+	s.received.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.objects[it.id] = it.object
 	return nil
 }
 
 // Delete implements cache.ReflectorStore.
-func (f feed) Delete(obj any) error {
-	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		name, err := cache.ParseObjectName(gone.Key)
-		if err != nil {
-			return fmt.Errorf("delete from lookup: %w", err)
-		}
-		f.store.delete(name.AsNamespacedName())
-		return nil
-	}
-	it, err := f.extract.from(obj)
+func (s reflectorStore) Delete(obj any) error {
+	id, err := s.deletedName(obj)
 	if err != nil {
 		return err
 	}
-	f.received.Add(1)
-	f.store.delete(it.id)
+	s.received.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.objects, id)
 	return nil
 }
 
-// Replace implements cache.ReflectorStore. If one object is none that can be
-// understood the store stays as it was.
-func (f feed) Replace(objs []any, _ string) error {
-	items := make([]*item, len(objs))
-	for i, obj := range objs {
-		it, err := f.extract.from(obj)
+func (s reflectorStore) deletedName(obj any) (types.NamespacedName, error) {
+	if deleted, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		name, err := cache.ParseObjectName(deleted.Key)
+		if err != nil {
+			return types.NamespacedName{}, fmt.Errorf("metadata cache: deleted object: %w", err)
+		}
+		return name.AsNamespacedName(), nil
+	}
+	it, err := s.opts.itemOf(obj)
+	if err != nil {
+		return types.NamespacedName{}, err
+	}
+	return it.id, nil
+}
+
+// Replace implements cache.ReflectorStore. If one element is not an object, the
+// cache is not changed.
+func (s reflectorStore) Replace(objs []any, _ string) error {
+	objects := make(map[types.NamespacedName]*Object, len(objs))
+	for _, obj := range objs {
+		it, err := s.opts.itemOf(obj)
 		if err != nil {
 			return err
 		}
-		items[i] = it
+		objects[it.id] = it.object
 	}
-	f.received.Add(uint64(len(items)))
-	f.store.replace(items)
-	f.synced.Store(true)
+	s.received.Add(uint64(len(objs)))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.objects = objects
+	s.synced.Store(true)
 	return nil
 }
 
-// Resync implements cache.ReflectorStore. There is nobody to tell again.
-func (f feed) Resync() error { return nil }
+// Resync implements cache.ReflectorStore. Nothing has to be notified again.
+func (s reflectorStore) Resync() error { return nil }

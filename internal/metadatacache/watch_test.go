@@ -26,7 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// api is as much of an API server as serves the metadata of service accounts.
+// api is a small API server that serves the metadata of ServiceAccounts.
 type api struct {
 	streams bool // it knows sendInitialEvents (KEP-3157)
 	t       *testing.T
@@ -60,7 +60,7 @@ func newAPI(t *testing.T, streams bool, metas ...*metav1.PartialObjectMetadata) 
 	return a, client
 }
 
-// send makes the change and tells the watches.
+// send makes the change and sends it to the watches.
 func (a *api) send(kind watch.EventType, meta *metav1.PartialObjectMetadata) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -79,8 +79,8 @@ func (a *api) send(kind watch.EventType, meta *metav1.PartialObjectMetadata) {
 	a.changed = make(chan struct{})
 }
 
-// sendError ends all watches, as the API server does when it has forgotten the
-// version that they are at. forget are the objects whose deletion they missed.
+// sendError ends all watches, as the API server does when it no longer has their
+// version. forget are the objects whose deletion they miss.
 func (a *api) sendError(status metav1.Status, forget ...string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -99,7 +99,7 @@ func (a *api) setBroken(broken bool) {
 	a.broken = broken
 }
 
-// wantRequests compares the requests so far, watches at a version aside.
+// wantRequests compares the requests so far, except watches from a version.
 func (a *api) wantRequests(want map[string]int) {
 	a.t.Helper()
 	a.mu.Lock()
@@ -115,7 +115,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	name, single := strings.CutPrefix(r.URL.Path, "/api/v1/namespaces/")
 	if !strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
-		a.t.Errorf("got Accept %q, want metadata alone", r.Header.Get("Accept"))
+		a.t.Errorf("got Accept %q, want only metadata", r.Header.Get("Accept"))
 	}
 	switch {
 	case single:
@@ -235,30 +235,30 @@ func reply(w http.ResponseWriter, code int, body any) {
 		w.WriteHeader(code)
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(body) // the client may have gone, which is no failure here
+	_ = json.NewEncoder(w).Encode(body) // the client may have left, which is not a failure here
 }
 
-// run starts the lookup and waits until it has synced.
-func run(t *testing.T, client metadata.Interface) *Lookup {
+// run starts a cache and waits until it has synced.
+func run(t *testing.T, client metadata.Interface) *Cache {
 	t.Helper()
-	l, err := New(Options{Client: client, Resource: serviceAccounts, Prefix: prefix})
+	c, err := New(Options{Client: client, Resource: serviceAccounts, Prefix: prefix, Label: label})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l.HasSynced() {
+	if c.HasSynced() {
 		t.Fatal("got synced before it was started")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- l.Start(ctx) }()
+	go func() { ended <- c.Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("got error %v from Start, want none", err)
 		}
 	})
-	eventually(t, "the lookup has synced", l.HasSynced)
-	return l
+	eventually(t, "the cache has synced", c.HasSynced)
+	return c
 }
 
 func eventually(t *testing.T, what string, is func() bool) {
@@ -273,14 +273,14 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// modes are the two ways to come by the objects.
+// modes are the two ways to get the objects.
 var modes = map[string]struct {
 	streams bool
 	want    map[string]int // the requests for 1201 objects
 	again   map[string]int // the requests for 3 objects at version 3, and again
 }{
-	"from an API server that streams lists": {true, map[string]int{"stream": 1}, map[string]int{"stream": 2}},
-	"from an API server that pages them": {false, map[string]int{
+	"the API server streams lists": {true, map[string]int{"stream": 1}, map[string]int{"stream": 2}},
+	"the API server pages lists": {false, map[string]int{
 		"stream": 1, `list version="" limit=500`: 3,
 	}, map[string]int{
 		"stream": 2, `list version="" limit=500`: 1, `list version="3" limit=500`: 1,
@@ -297,89 +297,89 @@ func TestStartFollowsTheAPIServer(t *testing.T) {
 				metas = append(metas, account("many", fmt.Sprintf("account-%d", i)))
 			}
 			a, client := newAPI(t, mode.streams, metas...)
-			l := run(t, client)
-			wantCounts := func(want Counts) {
+			c := run(t, client)
+			wantCounts := func(want counts) {
 				t.Helper()
-				eventually(t, fmt.Sprintf("counts are %+v", want), func() bool { return l.Counts() == want })
+				eventually(t, fmt.Sprintf("counts are %+v", want), func() bool { return countsOf(c) == want })
 			}
 			wantRole := func(want string) {
 				t.Helper()
-				obj, source, err := l.Get(t.Context(), "ns", "app")
-				if err != nil || source != SourceCache || obj.Annotations[roleARN] != want {
-					t.Errorf("got %v from %q, error %v; want role %q from %q", obj, source, err, want, SourceCache)
+				obj, err := c.Get(t.Context(), "ns", "app")
+				if err != nil || obj.Annotations[roleARN] != want {
+					t.Errorf("got %v, error %v; want role %q", obj, err, want)
 				}
 			}
-			wantCounts(Counts{Annotated: 1, Unannotated: 1200})
+			wantCounts(counts{annotated: 1, labeled: 1, all: 1201})
 			wantRole("old")
 			a.wantRequests(mode.want)
 
 			a.send(watch.Modified, account("ns", "app", roleARN, "new"))
-			wantCounts(Counts{Annotated: 1, Unannotated: 1200, Unguarded: 1})
+			wantCounts(counts{annotated: 1, all: 1201})
 			wantRole("new")
 			a.send(watch.Modified, account("ns", "app"))
-			wantCounts(Counts{Unannotated: 1201})
+			wantCounts(counts{all: 1201})
 			wantRole("")
 			a.send(watch.Added, account("ns", "second", roleARN, "r"))
-			wantCounts(Counts{Annotated: 1, Unannotated: 1201, Unguarded: 1})
+			wantCounts(counts{annotated: 1, all: 1202})
 			a.wantRequests(mode.want)
 
 			a.send(watch.Deleted, account("ns", "app"))
-			wantCounts(Counts{Annotated: 1, Unannotated: 1200, Unguarded: 1})
-			if _, source, err := l.Get(t.Context(), "ns", "app"); source != SourceLive || !apierrors.IsNotFound(err) {
-				t.Errorf("got error %v from %q for a deleted account, want not found from %q", err, source, SourceLive)
+			wantCounts(counts{annotated: 1, all: 1201})
+			if _, err := c.Get(t.Context(), "ns", "app"); !apierrors.IsNotFound(err) {
+				t.Errorf("got error %v for a deleted ServiceAccount, want not found", err)
 			}
-			if got, want := l.Received(), uint64(len(metas)+4); got != want {
+			if got, want := c.received.Load(), uint64(len(metas)+4); got != want {
 				t.Errorf("got %d objects received, want %d: all once, and four changes", got, want)
 			}
 		})
 	}
 }
 
-func TestStartForgetsWhatWentWhileItCouldNotWatch(t *testing.T) {
+func TestObjectsThatWereDeletedBetweenWatchesAreForgotten(t *testing.T) {
 	t.Parallel()
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a, client := newAPI(t, mode.streams,
-				account("ns", "stays", roleARN, "r"), account("ns", "goes", roleARN, "r"), account("ns", "bare"))
-			l := run(t, client)
+				account("ns", "stays", roleARN, "r"), account("ns", "goes", roleARN, "r"), account("ns", "unannotated"))
+			c := run(t, client)
 			expired := apierrors.NewResourceExpired("too old resource version").Status()
 			expired.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-			a.sendError(expired, "ns/goes", "ns/bare")
-			want := Counts{Annotated: 1, Unguarded: 1}
-			eventually(t, fmt.Sprintf("counts are %+v", want), func() bool { return l.Counts() == want })
+			a.sendError(expired, "ns/goes", "ns/unannotated")
+			want := counts{annotated: 1, all: 1}
+			eventually(t, fmt.Sprintf("counts are %+v", want), func() bool { return countsOf(c) == want })
 			a.wantRequests(mode.again)
-			if _, _, err := l.Get(t.Context(), "ns", "goes"); !apierrors.IsNotFound(err) {
+			if _, err := c.Get(t.Context(), "ns", "goes"); !apierrors.IsNotFound(err) {
 				t.Errorf("got error %v, want not found", err)
 			}
 		})
 	}
 }
 
-// The metadata client is as in production, and so are its errors.
+// The metadata client and its errors are those of production.
 func TestGetReadsLiveThroughTheClient(t *testing.T) {
 	t.Parallel()
 	a, client := newAPI(t, true, account("ns", "app", roleARN, "r", "other", "x"))
-	l, err := New(Options{Client: client, Resource: serviceAccounts, Prefix: prefix})
+	c, err := New(Options{Client: client, Resource: serviceAccounts, Prefix: prefix, Label: label})
 	if err != nil {
 		t.Fatal(err)
 	}
-	obj, source, err := l.Get(t.Context(), "ns", "app")
-	if err != nil || source != SourceLive {
-		t.Fatalf("got source %q, error %v; want %q", source, err, SourceLive)
+	obj, err := c.Get(t.Context(), "ns", "app")
+	if err != nil {
+		t.Fatal(err)
 	}
 	if diff := cmp.Diff(Object{Annotations: map[string]string{roleARN: "r"}}, obj); diff != "" {
 		t.Errorf("object (-want +got):\n%s", diff)
 	}
-	if _, _, err := l.Get(t.Context(), "ns", "none"); !apierrors.IsNotFound(err) {
+	if _, err := c.Get(t.Context(), "ns", "none"); !apierrors.IsNotFound(err) {
 		t.Errorf("got error %v, want not found", err)
 	}
 	a.setBroken(true)
-	if _, _, err := l.Get(t.Context(), "ns", "app"); !apierrors.IsInternalError(err) || !strings.HasPrefix(err.Error(), "read serviceaccount ns/app: ") {
-		t.Errorf("got error %v, want an internal error that names the account", err)
+	if _, err := c.Get(t.Context(), "ns", "app"); !apierrors.IsInternalError(err) || !strings.HasPrefix(err.Error(), "read serviceaccount ns/app: ") {
+		t.Errorf("got error %v, want an internal error that names the ServiceAccount", err)
 	}
 	a.setBroken(false)
-	if _, _, err := l.Get(t.Context(), "ns", "app"); err != nil {
+	if _, err := c.Get(t.Context(), "ns", "app"); err != nil {
 		t.Errorf("got error %v once the server is back, want none", err)
 	}
 	a.wantRequests(map[string]int{"get ns/app": 3, "get ns/none": 1})

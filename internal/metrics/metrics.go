@@ -3,9 +3,9 @@
 
 // Package metrics holds the Prometheus metrics of the webhook.
 //
-// No label has a value that a user of the cluster can make up: resources are
-// from a list here, all other values are the callers' constants or, for
-// providers, names from the program's own configuration.
+// Users of the cluster cannot choose the value of a label: resources are from a
+// list in this package; all other values are constants of the callers or, for
+// providers, names from the program's configuration.
 package metrics
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// OtherResource is the label's value for each resource that this package does
-// not know.
+// OtherResource is the label value for every resource that this package does not
+// know.
 const OtherResource = "other"
 
 // Recorder keeps the metrics. Its methods may be called concurrently.
@@ -29,11 +29,11 @@ type Recorder struct {
 	injections *prometheus.CounterVec
 	lookups    *prometheus.CounterVec
 	duration   prometheus.Histogram
-	accounts   *accounts
+	objects    *serviceAccounts
 	expiry     *expiry
 }
 
-// New registers the metrics. It fails where one of them is registered already.
+// New registers the metrics. It fails if one of them is already registered.
 func New(registerer prometheus.Registerer) (*Recorder, error) {
 	r := &Recorder{
 		admissions: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -46,41 +46,41 @@ func New(registerer prometheus.Registerer) (*Recorder, error) {
 		}, []string{"provider"}),
 		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "lanyard_serviceaccount_lookups_total",
-			Help: "Service accounts looked up, by source (cache or live) and result (found, not_found or error).",
+			Help: "ServiceAccounts looked up, by source (cache or live) and result (found, not_found or error).",
 		}, []string{"source", "result"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "lanyard_admission_duration_seconds",
-			Help: "Time from an admission request to its answer.",
-			// From a hit in the cache to half of the 10 seconds which the API
-			// server gives a webhook by default.
+			Help: "Time from an admission request to its response.",
+			// From a hit in the cache to half of the 10 seconds that the API server
+			// gives a webhook by default.
 			Buckets: []float64{
 				0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
 				0.05, 0.1, 0.25, 0.5, 1, 2.5, 5,
 			},
 		}),
-		accounts: newAccounts(),
-		expiry:   newExpiry(),
+		objects: newServiceAccounts(),
+		expiry:  newExpiry(),
 	}
 	var errs []error
 	for _, c := range []prometheus.Collector{
-		r.admissions, r.injections, r.lookups, r.duration, r.accounts, r.expiry, buildInfo(debug.ReadBuildInfo()),
+		r.admissions, r.injections, r.lookups, r.duration, r.objects, r.expiry, buildInfo(Version()),
 	} {
 		errs = append(errs, registerer.Register(c))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	// A series that is there from the start shows its first increment: rate()
-	// and increase() do not see one that begins at 1.
+	// rate() and increase() do not see the first increment of a series that begins
+	// at 1, so these begin at 0.
 	for _, labels := range [][]string{{"cache", "found"}, {"live", "found"}, {"live", "not_found"}, {"live", "error"}} {
 		r.lookups.WithLabelValues(labels...)
 	}
 	return r, nil
 }
 
-// RecordAdmission counts an answered admission request and the time d that it
-// took. Subresources follow a slash, as in "pods/ephemeralcontainers"; a
-// resource that the webhook is not for counts as OtherResource.
+// RecordAdmission counts an admission response and the time d that it took. A
+// subresource follows a slash, as in "pods/ephemeralcontainers". Resources that
+// the webhook does not handle count as OtherResource.
 func (r *Recorder) RecordAdmission(resource, result, reason string, d time.Duration) {
 	switch resource {
 	case "pods", "pods/ephemeralcontainers", "serviceaccounts":
@@ -96,52 +96,68 @@ func (r *Recorder) RecordInjection(provider string) {
 	r.injections.WithLabelValues(provider).Inc()
 }
 
-// RecordLookup counts one lookup of a service account.
+// RecordLookup counts one lookup of a ServiceAccount.
 func (r *Recorder) RecordLookup(source, result string) {
 	r.lookups.WithLabelValues(source, result).Inc()
 }
 
-// SetCertificateExpiry tells until when the serving certificate is valid. Until
-// the first call the metric is absent, rather than one that expired in 1970.
+// SetCertificateExpiry sets when the serving certificate expires. The metric is
+// absent until the first call; 0 would be a certificate that expired in 1970.
 func (r *Recorder) SetCertificateExpiry(notAfter time.Time) {
 	r.expiry.notAfter.Store(&notAfter)
 }
 
-// WatchServiceAccounts has count called for each scrape, concurrently where
-// scrapes are. Unguarded accounts are those among the annotated ones that lack
-// the label which the guard selects by. Until the first call the metric is
-// absent.
-func (r *Recorder) WatchServiceAccounts(count func() (annotated, unannotated, unguarded int)) {
-	r.accounts.count.Store(&count)
+// ServiceAccounts are the numbers of known ServiceAccounts by state.
+type ServiceAccounts struct {
+	// Annotated ServiceAccounts have an annotation under the prefix.
+	Annotated int
+	// Unannotated ServiceAccounts have none.
+	Unannotated int
+	// Unguarded ServiceAccounts are annotated and ask for an identity, but lack the
+	// label that the guard selects by.
+	Unguarded int
+	// Excluded ServiceAccounts are annotated and ask for an identity in a namespace
+	// that the webhook is not called for. They are not counted as unguarded.
+	Excluded int
 }
 
-// accounts asks for its values when it is scraped.
-type accounts struct {
+// WatchServiceAccounts sets the function that counts the ServiceAccounts. Each
+// scrape calls it; scrapes may be concurrent. The metric is absent until the
+// first call.
+func (r *Recorder) WatchServiceAccounts(count func() ServiceAccounts) {
+	r.objects.count.Store(&count)
+}
+
+// serviceAccounts is a gauge that is computed when it is scraped.
+type serviceAccounts struct {
 	desc  *prometheus.Desc
-	count atomic.Pointer[func() (annotated, unannotated, unguarded int)]
+	count atomic.Pointer[func() ServiceAccounts]
 }
 
-func newAccounts() *accounts {
-	return &accounts{desc: prometheus.NewDesc("lanyard_serviceaccounts",
-		"Service accounts known, by state. Unguarded ones are annotated too, but lack the label that the guard selects by.",
+func newServiceAccounts() *serviceAccounts {
+	return &serviceAccounts{desc: prometheus.NewDesc("lanyard_serviceaccounts",
+		"ServiceAccounts by state: annotated or unannotated; of the annotated ones that ask for an identity, "+
+			"unguarded (without the label that the guard selects by) and excluded (in a namespace that the webhook is not called for).",
 		[]string{"state"}, nil)}
 }
 
 // Describe implements prometheus.Collector.
-func (a *accounts) Describe(descs chan<- *prometheus.Desc) { descs <- a.desc }
+func (s *serviceAccounts) Describe(descs chan<- *prometheus.Desc) { descs <- s.desc }
 
 // Collect implements prometheus.Collector.
-func (a *accounts) Collect(metrics chan<- prometheus.Metric) {
-	count := a.count.Load()
+func (s *serviceAccounts) Collect(metrics chan<- prometheus.Metric) {
+	count := s.count.Load()
 	if count == nil {
 		return
 	}
-	annotated, unannotated, unguarded := (*count)()
-	for _, s := range []struct {
-		state string
-		n     int
-	}{{"annotated", annotated}, {"unannotated", unannotated}, {"unguarded", unguarded}} {
-		metrics <- prometheus.MustNewConstMetric(a.desc, prometheus.GaugeValue, float64(s.n), s.state)
+	numbers := (*count)()
+	for state, n := range map[string]int{
+		"annotated":   numbers.Annotated,
+		"unannotated": numbers.Unannotated,
+		"unguarded":   numbers.Unguarded,
+		"excluded":    numbers.Excluded,
+	} {
+		metrics <- prometheus.MustNewConstMetric(s.desc, prometheus.GaugeValue, float64(n), state)
 	}
 }
 
@@ -166,16 +182,23 @@ func (e *expiry) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// buildInfo takes what debug.ReadBuildInfo returns.
-func buildInfo(info *debug.BuildInfo, ok bool) prometheus.Collector {
-	version, goVersion := "unknown", runtime.Version()
-	if ok && info.Main.Version != "" {
-		version = info.Main.Version
+// Version returns the version of the program's module, "unknown" if it was built
+// without one.
+func Version() string { return version(debug.ReadBuildInfo()) }
+
+// version takes what debug.ReadBuildInfo returns.
+func version(info *debug.BuildInfo, ok bool) string {
+	if !ok || info.Main.Version == "" {
+		return "unknown"
 	}
+	return info.Main.Version
+}
+
+func buildInfo(version string) prometheus.Collector {
 	gauge := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "lanyard_build_info",
-		Help:        "What this binary was built from and with. Always 1.",
-		ConstLabels: prometheus.Labels{"version": version, "goversion": goVersion},
+		Help:        "The version of this program, and of the Go that it was built with. Always 1.",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
 	})
 	gauge.Set(1)
 	return gauge

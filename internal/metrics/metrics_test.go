@@ -22,8 +22,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// newRecorder returns a recorder on a registry that holds collectors to what
-// they describe.
+// newRecorder returns a recorder on a registry that checks collectors against
+// what they describe.
 func newRecorder(t *testing.T) (*Recorder, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -34,7 +34,7 @@ func newRecorder(t *testing.T) (*Recorder, *prometheus.Registry) {
 	return r, registry
 }
 
-func TestRecordedIsWhatIsScraped(t *testing.T) {
+func TestScrapedMetrics(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		record func(*Recorder)
@@ -54,7 +54,7 @@ func TestRecordedIsWhatIsScraped(t *testing.T) {
 				lanyard_admissions_total{reason="invalid_annotation",resource="pods/ephemeralcontainers",result="denied"} 1
 				lanyard_admissions_total{reason="no_identity",resource="serviceaccounts",result="allowed"} 1`,
 		},
-		"resources that nobody registered the webhook for are one": {
+		"resources that the webhook does not handle are one": {
 			record: func(r *Recorder) {
 				r.RecordAdmission("secrets", "allowed", "injected", 0)
 				r.RecordAdmission("pods/exec", "allowed", "injected", 0)
@@ -109,21 +109,24 @@ func TestRecordedIsWhatIsScraped(t *testing.T) {
 				lanyard_serviceaccount_lookups_total{result="found",source="live"} 0
 				lanyard_serviceaccount_lookups_total{result="not_found",source="live"} 0`,
 		},
-		"service accounts are asked for": {
+		"ServiceAccounts are counted by state": {
 			record: func(r *Recorder) {
-				r.WatchServiceAccounts(func() (int, int, int) { return 3, 20000, 1 })
+				r.WatchServiceAccounts(func() ServiceAccounts {
+					return ServiceAccounts{Annotated: 5, Unannotated: 20000, Unguarded: 1, Excluded: 2}
+				})
 			},
 			metric: "lanyard_serviceaccounts",
 			want: `
-				lanyard_serviceaccounts{state="annotated"} 3
+				lanyard_serviceaccounts{state="annotated"} 5
+				lanyard_serviceaccounts{state="excluded"} 2
 				lanyard_serviceaccounts{state="unannotated"} 20000
 				lanyard_serviceaccounts{state="unguarded"} 1`,
 		},
-		"service accounts that nobody can ask for are not zero": {
+		"ServiceAccounts that are not counted yet are absent, not zero": {
 			record: func(*Recorder) {},
 			metric: "lanyard_serviceaccounts",
 		},
-		"the last certificate counts": {
+		"the last certificate replaces the ones before": {
 			record: func(r *Recorder) {
 				r.SetCertificateExpiry(time.Unix(1, 0))
 				r.SetCertificateExpiry(time.Unix(1_900_000_000, 0))
@@ -131,7 +134,7 @@ func TestRecordedIsWhatIsScraped(t *testing.T) {
 			metric: "lanyard_certificate_expiry_timestamp_seconds",
 			want:   `lanyard_certificate_expiry_timestamp_seconds 1.9e+09`,
 		},
-		"a certificate that is not there yet has not expired": {
+		"a certificate that does not exist yet is absent, not expired": {
 			record: func(*Recorder) {},
 			metric: "lanyard_certificate_expiry_timestamp_seconds",
 		},
@@ -171,21 +174,21 @@ func lines(text string) []string {
 	return out
 }
 
-func TestBuildInfoNamesWhatIsKnown(t *testing.T) {
+func TestBuildInfo(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		info *debug.BuildInfo
 		ok   bool
 		want string
 	}{
-		"a release names its version":        {&debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}, true, "v1.2.3"},
-		"a binary without a version says so": {&debug.BuildInfo{}, true, "unknown"},
-		"a binary without modules says so":   {nil, false, "unknown"},
+		"a release has its version":             {&debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}, true, "v1.2.3"},
+		"a binary without a version is unknown": {&debug.BuildInfo{}, true, "unknown"},
+		"a binary without modules is unknown":   {nil, false, "unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			registry := prometheus.NewPedanticRegistry()
-			registry.MustRegister(buildInfo(tc.info, tc.ok))
+			registry.MustRegister(buildInfo(version(tc.info, tc.ok)))
 			want := []string{fmt.Sprintf("lanyard_build_info{goversion=%q,version=%q} 1", runtime.Version(), tc.want)}
 			if diff := cmp.Diff(want, scrape(t, registry, "lanyard_build_info")); diff != "" {
 				t.Errorf("metrics (-want +got):\n%s", diff)
@@ -194,7 +197,7 @@ func TestBuildInfoNamesWhatIsKnown(t *testing.T) {
 	}
 }
 
-func TestTheMetricsAreTheOnesThatAreDocumented(t *testing.T) {
+func TestTheMetricsAreThoseThatAreDocumented(t *testing.T) {
 	t.Parallel()
 	r, registry := newRecorder(t)
 	recordAll(r)
@@ -206,7 +209,7 @@ func TestTheMetricsAreTheOnesThatAreDocumented(t *testing.T) {
 	for _, family := range families {
 		got = append(got, family.GetName())
 	}
-	want := []string{ // sorted, as they are gathered
+	want := []string{ // sorted, as Gather returns them
 		"lanyard_admission_duration_seconds",
 		"lanyard_admissions_total",
 		"lanyard_build_info",
@@ -232,10 +235,12 @@ func recordAll(r *Recorder) {
 	r.RecordInjection("aws")
 	r.RecordLookup("cache", "found")
 	r.SetCertificateExpiry(time.Unix(1_900_000_000, 0))
-	r.WatchServiceAccounts(func() (int, int, int) { return 1, 2, 3 })
+	r.WatchServiceAccounts(func() ServiceAccounts {
+		return ServiceAccounts{Annotated: 1, Unannotated: 2, Unguarded: 3, Excluded: 4}
+	})
 }
 
-func TestASecondRecorderOnOneRegistryIsRefused(t *testing.T) {
+func TestASecondRecorderOnOneRegistryIsAnError(t *testing.T) {
 	t.Parallel()
 	_, registry := newRecorder(t)
 	_, err := New(registry)
@@ -272,7 +277,7 @@ func TestRecordingDoesNotAllocate(t *testing.T) {
 		"an injection": func() { r.RecordInjection("aws") },
 		"a lookup":     func() { r.RecordLookup("cache", "found") },
 	} {
-		record() // the first one makes the series
+		record() // the first call creates the series
 		if allocs := testing.AllocsPerRun(1000, record); allocs != 0 {
 			t.Errorf("got %v allocations for %s, want 0", allocs, name)
 		}

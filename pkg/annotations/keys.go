@@ -91,6 +91,10 @@ type Keys struct {
 
 	// IdentityLabel is the label on a ServiceAccount that asks for an identity.
 	IdentityLabel string
+
+	// Probe is a label: "true" on the pod of a dry run that must fail if the webhook
+	// cannot be called.
+	Probe string
 }
 
 // NewKeys makes the keys under prefix: a DNS subdomain and a slash, as
@@ -126,6 +130,7 @@ func NewKeys(prefix string) (Keys, error) {
 
 		AllowedIdentities: prefix + "allowed-identities",
 		IdentityLabel:     prefix + "identity",
+		Probe:             prefix + "probe",
 	}, nil
 }
 

@@ -46,6 +46,7 @@ func TestNewKeysMakesThePublicKeys(t *testing.T) {
 		GCPCredentials:              "lanyard.dev/gcp-credentials",
 		AllowedIdentities:           "lanyard.dev/allowed-identities",
 		IdentityLabel:               "lanyard.dev/identity",
+		Probe:                       "lanyard.dev/probe",
 	}
 	if diff := cmp.Diff(want, *newKeys(t)); diff != "" {
 		t.Errorf("keys (-want +got):\n%s", diff)

@@ -1,13 +1,14 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package app puts lanyard-webhook together and runs it.
+// Package app holds the commands of lanyard-webhook and connects its parts.
 package app
 
 import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -19,16 +20,18 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
+	"github.com/lanyard-dev/lanyard/internal/metrics"
 )
 
-// NewCommand gives the command with its flags. Its error is for the caller to
-// print.
+// NewCommand returns the command with its flags and subcommands. The caller must
+// print the error that it returns.
 func NewCommand() *cobra.Command {
 	o := options.New()
 	cmd := &cobra.Command{
 		Use:           "lanyard-webhook",
-		Short:         "Give pods short-lived cloud identities.",
-		Long:          "lanyard-webhook is a mutating admission webhook. It gives the pods of annotated service accounts\nrotating tokens and the environment that the AWS, Azure and Google SDKs look for.",
+		Short:         "Give pods short-lived cloud credentials.",
+		Long:          "lanyard-webhook is a mutating admission webhook. It gives the pods of annotated ServiceAccounts rotating\ntokens and the environment variables that the AWS, Azure and Google SDKs read.",
+		Version:       versionLine(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -47,20 +50,27 @@ func NewCommand() *cobra.Command {
 			return run(ctx, draining, completed, log)
 		},
 	}
+	cmd.SetVersionTemplate("{{.Version}}\n")
 	groups := o.Flags()
+	groups.FlagSet("General").Bool("version", false, "Print the version and exit.") // read by cobra
 	for _, fs := range groups.FlagSets {
 		cmd.Flags().AddFlagSet(fs)
 	}
 	width, _, err := term.TerminalSize(cmd.OutOrStdout())
 	if err != nil {
-		width = 0 // no terminal: lines as long as they are
+		width = 0 // not a terminal: lines are not wrapped
 	}
 	cliflag.SetUsageAndHelpFunc(cmd, groups, width)
 	cmd.AddCommand(newCheckCommand(width), newKeepSocketCommand(width))
 	return cmd
 }
 
-// redirectLogs hands over what the libraries log.
+// versionLine describes the binary: its version, Go and platform.
+func versionLine() string {
+	return fmt.Sprintf("lanyard-webhook %s (%s, %s/%s)", metrics.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// redirectLogs makes the libraries use log.
 func redirectLogs(log logr.Logger) {
 	klog.SetLogger(log)
 	ctrllog.SetLogger(log)
@@ -93,7 +103,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		config, err := rest.InClusterConfig()
 		if err != nil {
-			return nil, fmt.Errorf("no --kubeconfig given, and not inside of a cluster: %w", err)
+			return nil, fmt.Errorf("--kubeconfig: got none, and the program does not run in a cluster: %w", err)
 		}
 		return tuned(config), nil
 	}
@@ -104,8 +114,8 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return tuned(config), nil
 }
 
-// tuned leaves it to the apiserver's priority and fairness to slow the client
-// down: a queue on this side would hold up pods.
+// tuned turns the client's rate limit off: it would delay pods. The API server
+// limits requests by priority and fairness.
 func tuned(config *rest.Config) *rest.Config {
 	config.QPS = -1
 	config.UserAgent = "lanyard-webhook"

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +17,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flags are those that the documentation promises, in the groups of --help.
+// flags are the documented flags, in the groups of --help.
 var flags = map[string][]string{
 	"Serving": {"bind-address", "health-probe-bind-address", "metrics-bind-address", "secure-port", "shutdown-delay", "socket-store"},
 	"TLS": {
@@ -24,13 +25,13 @@ var flags = map[string][]string{
 		"tls-cert-file", "tls-cipher-suites", "tls-min-version", "tls-private-key-file", "webhook-configuration-name",
 	},
 	"Injection": {
-		"annotation-prefix", "token-expiration-seconds", "token-mount-path",
+		"annotation-prefix", "excluded-namespaces", "token-expiration-seconds", "token-mount-path",
 	},
 	"Clouds": {
 		"aws-default-audience", "aws-default-region", "azure-authority-host", "azure-default-audience", "azure-default-tenant-id",
 		"gcp-default-audience", "gcp-default-workload-identity-provider",
 	},
-	"General": {"config", "kubeconfig", "log-format", "v"},
+	"General": {"config", "kubeconfig", "log-format", "v", "version"},
 }
 
 func TestHelpListsEveryFlagInItsGroup(t *testing.T) {
@@ -59,7 +60,7 @@ func TestHelpListsEveryFlagInItsGroup(t *testing.T) {
 	}
 }
 
-func TestTheCommandTakesTheFlagsThatHelpLists(t *testing.T) {
+func TestTheCommandHasTheFlagsThatHelpLists(t *testing.T) {
 	t.Parallel()
 	var want []string
 	for _, names := range flags {
@@ -73,9 +74,9 @@ func TestTheCommandTakesTheFlagsThatHelpLists(t *testing.T) {
 	}
 }
 
-// Not in parallel: what gets as far as the kubeconfig sets the loggers of the
-// libraries, which are the process's.
-func TestSettingsThatAreWrongStopTheProgramAtOnce(t *testing.T) {
+// Not parallel: settings that are valid up to the kubeconfig set the loggers of the
+// libraries, which are global.
+func TestInvalidSettingsStopTheProgramAtOnce(t *testing.T) {
 	file := func(text string) string {
 		name := filepath.Join(t.TempDir(), "config.yaml")
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -90,26 +91,26 @@ func TestSettingsThatAreWrongStopTheProgramAtOnce(t *testing.T) {
 	}{
 		"every mistake is listed": {
 			[]string{"--bind-address=host", "--secure-port=0", "--shutdown-delay=-1s", "--tls-min-version=1.3", "--tls-cipher-suites=X", "--certificate-source=none",
-				"--annotation-prefix=Lanyard", "--token-mount-path=relative", "--token-expiration-seconds=1", "--aws-default-region=?", "--aws-default-audience= ",
+				"--annotation-prefix=Lanyard", "--token-mount-path=relative", "--token-expiration-seconds=1", "--excluded-namespaces=kube-system,A_b", "--aws-default-region=?", "--aws-default-audience= ",
 				"--azure-default-tenant-id=?", "--azure-authority-host=http://x", "--azure-default-audience= ", "--gcp-default-workload-identity-provider=p", "--gcp-default-audience= "},
 			[]string{`--bind-address: got "host"`, "--secure-port: got 0", "--shutdown-delay: got -1s", "--tls-min-version: ", "--tls-cipher-suites: ", `--certificate-source: got "none"`,
-				"--annotation-prefix: ", `--token-mount-path: got "relative"`, "--token-expiration-seconds: ", `--aws-default-region: got "?"`, `--aws-default-audience: got " "`,
+				"--annotation-prefix: ", `--token-mount-path: got "relative"`, "--token-expiration-seconds: ", `--excluded-namespaces: got "A_b": `, `--aws-default-region: got "?"`, `--aws-default-audience: got " "`,
 				`--azure-default-tenant-id: got "?"`, `--azure-authority-host: got "http://x"`, `--azure-default-audience: got " "`,
 				`--gcp-default-workload-identity-provider: got "p"`, `--gcp-default-audience: got " "`},
 		},
-		"a file's mistakes too": {
+		"mistakes in a file are listed too": {
 			append(files, "--config="+file("secure-port: 70000\nbind-address: host\n")),
 			[]string{"--secure-port: got 70000", `--bind-address: got "host"`},
 		},
 		"a certificate without files": {
 			[]string{"--certificate-source=files", "--tls-cert-file=c"}, []string{"needs both --tls-cert-file and --tls-private-key-file"},
 		},
-		"a file that is not there":         {[]string{"--config=/nonexistent/config.yaml"}, []string{"--config: ", "no such file"}},
+		"a file that does not exist":       {[]string{"--config=/nonexistent/config.yaml"}, []string{"--config: ", "no such file"}},
 		"a setting that does not exist":    {[]string{"--config=" + file("port: 1")}, []string{"--config ", "port: no such setting"}},
 		"a flag that does not exist":       {[]string{"--port=1"}, []string{"unknown flag: --port"}},
 		"an argument":                      {[]string{"run"}, []string{`unknown command "run"`}},
 		"a log format that does not exist": {append(files, "--log-format=xml"), []string{`--log-format: got "xml", want text or json`}},
-		"a kubeconfig that is not there":   {append(files, "--kubeconfig=/nonexistent/kubeconfig"), []string{"--kubeconfig: ", "/nonexistent/kubeconfig", "no such file"}},
+		"a kubeconfig that does not exist": {append(files, "--kubeconfig=/nonexistent/kubeconfig"), []string{"--kubeconfig: ", "/nonexistent/kubeconfig", "no such file"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -128,9 +129,24 @@ func TestSettingsThatAreWrongStopTheProgramAtOnce(t *testing.T) {
 				}
 			}
 			if out.Len() > 0 {
-				t.Errorf("got output %q, want the error for main to print and nothing else", out.String())
+				t.Errorf("got output %q, want nothing: main prints the error", out.String())
 			}
 		})
+	}
+}
+
+func TestVersionIsOneLine(t *testing.T) {
+	t.Parallel()
+	cmd := NewCommand()
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetArgs([]string{"--version"})
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := regexp.MustCompile(`^lanyard-webhook \S+ \(go1\.\S+, ` + runtime.GOOS + "/" + runtime.GOARCH + `\)\n$`)
+	if !want.MatchString(out.String()) {
+		t.Errorf("got %q, want %s", out.String(), want)
 	}
 }
 
@@ -142,8 +158,8 @@ users: [{name: u, user: {token: t}}]
 contexts: [{name: c, context: {cluster: c, user: u}}]
 `
 
-func TestTheClientTakesItsConfigurationFromTheFileOrTheCluster(t *testing.T) {
-	// Outside of a cluster, whatever the tests themselves run in.
+func TestTheClientIsConfiguredByTheFileOrTheCluster(t *testing.T) {
+	// As outside a cluster, even if the tests run in one.
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("KUBERNETES_SERVICE_PORT", "")
 	write := func(name, text string) string {
@@ -157,11 +173,11 @@ func TestTheClientTakesItsConfigurationFromTheFileOrTheCluster(t *testing.T) {
 		file string
 		want []string
 	}{
-		"no file, and no cluster":   {"", []string{"no --kubeconfig given, and not inside of a cluster", "KUBERNETES_SERVICE_HOST"}},
-		"a file that is not there":  {"/nonexistent/kubeconfig", []string{"--kubeconfig: ", "/nonexistent/kubeconfig", "no such file"}},
-		"a file that is empty":      {write("empty", ""), []string{"--kubeconfig: ", "no configuration"}},
-		"a file that is no YAML":    {write("malformed", "{"), []string{"--kubeconfig: ", "malformed"}},
-		"a context that is missing": {write("context", strings.Replace(kubeconfig, "current-context: c", "current-context: d", 1)), []string{"--kubeconfig: ", "specified context: d"}},
+		"no file, and no cluster":    {"", []string{"--kubeconfig: got none, and the program does not run in a cluster", "KUBERNETES_SERVICE_HOST"}},
+		"a file that does not exist": {"/nonexistent/kubeconfig", []string{"--kubeconfig: ", "/nonexistent/kubeconfig", "no such file"}},
+		"a file that is empty":       {write("empty", ""), []string{"--kubeconfig: ", "no configuration"}},
+		"a file that is not YAML":    {write("malformed", "{"), []string{"--kubeconfig: ", "malformed"}},
+		"a context that is missing":  {write("context", strings.Replace(kubeconfig, "current-context: c", "current-context: d", 1)), []string{"--kubeconfig: ", "specified context: d"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, err := restConfig(test.file)

@@ -8,27 +8,28 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// startTimeout is how long the program waits for the apiserver to answer.
+// startTimeout is how long the program waits for the API server to answer.
 const startTimeout = 30 * time.Second
 
-// apiserverAudiences lists the audiences that the apiserver takes for its own,
-// as far as they can be told: the names that clusters commonly use, the issuer
-// (which --api-audiences defaults to), and those of the program's own token.
-// No injected token may have one of them.
+// apiserverAudiences returns the audiences of the API server, as far as they are
+// known: the names that clusters commonly use, the issuer, which is the default
+// of --api-audiences, and those of the program's own token. No injected token may
+// have one of them.
 func apiserverAudiences(ctx context.Context, config *rest.Config, log logr.Logger) ([]string, error) {
 	audiences := []string{
 		"kubernetes", "kubernetes.default.svc", "api",
@@ -52,81 +53,70 @@ func apiserverAudiences(ctx context.Context, config *rest.Config, log logr.Logge
 	return slices.Compact(audiences), nil
 }
 
-// warnOfReservedAudiences tells of defaults that are the apiserver's own:
-// accounts that rely on them are refused.
+// warnOfReservedAudiences logs default audiences that belong to the API server:
+// ServiceAccounts that use them are denied.
 func warnOfReservedAudiences(defaults *annotations.Defaults, log logr.Logger) {
 	for _, audience := range []string{defaults.AWSAudience, defaults.AzureAudience, defaults.GCPAudience} {
 		if slices.Contains(defaults.ReservedAudiences, audience) {
-			log.Info("A default audience is one of the API server's own; accounts that name no other are refused", "audience", audience)
+			log.Info("A default audience belongs to the API server; ServiceAccounts without an audience of their own are denied", "audience", audience)
 		}
 	}
 }
 
-// issuer asks the apiserver's OpenID Connect discovery, which every service
-// account may read by default (ClusterRole
-// system:service-account-issuer-discovery). Where it may not, there is none.
+const discoveryPath = "/.well-known/openid-configuration"
+
+// issuer reads the issuer from the OpenID Connect discovery document of the API
+// server. By default every ServiceAccount may read it, by the ClusterRole
+// system:service-account-issuer-discovery; without that right issuer returns "".
 func issuer(ctx context.Context, config *rest.Config, log logr.Logger) (string, error) {
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return "", fmt.Errorf("client of the API server: %w", err)
-	}
-	base, _, err := rest.DefaultServerUrlFor(config)
-	if err != nil {
-		return "", fmt.Errorf("address of the API server: %w", err)
-	}
-	url := base.JoinPath("/.well-known/openid-configuration").String()
-	var document []byte
-	err = wait.PollUntilContextTimeout(ctx, time.Second, startTimeout, true, func(ctx context.Context) (bool, error) {
-		status, body, err := get(ctx, client, url)
-		switch {
-		case err == nil && status == http.StatusOK:
-			document = body
-			return true, nil
-		case status == http.StatusForbidden, status == http.StatusUnauthorized, status == http.StatusNotFound:
-			log.Info("The issuer's discovery document cannot be read; an audience of the API server's own that is not a common one will not be refused", "status", status)
-			return true, nil
-		}
-		log.Info("Waiting for the API server", "host", config.Host, "status", status, "error", fmt.Sprint(err))
-		return false, nil
-	})
-	if err != nil {
-		return "", fmt.Errorf("reach the API server at %s: %w", config.Host, err)
-	}
-	if document == nil {
-		return "", nil
+	document, err := discoveryDocument(ctx, config, log)
+	if err != nil || document == nil {
+		return "", err
 	}
 	var configuration struct {
 		Issuer string `json:"issuer"`
 	}
 	if err := json.Unmarshal(document, &configuration); err != nil {
-		return "", fmt.Errorf("read %s/.well-known/openid-configuration: %w", config.Host, err)
+		return "", fmt.Errorf("read %s%s: %w", config.Host, discoveryPath, err)
 	}
 	return configuration.Issuer, nil
 }
 
-// maxDocument is far more than a discovery document has.
-const maxDocument = 1 << 20
-
-func get(ctx context.Context, client *http.Client, url string) (status int, body []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout/3)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+// discoveryDocument waits for the API server. It returns nil if the document
+// cannot be read.
+func discoveryDocument(ctx context.Context, config *rest.Config, log logr.Logger) ([]byte, error) {
+	config = rest.CopyConfig(config)
+	config.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
+	client, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
-		return 0, nil, err
+		return nil, fmt.Errorf("create Kubernetes client: %w", err)
 	}
-	response, err := client.Do(request)
+	var document []byte
+	err = wait.PollUntilContextTimeout(ctx, time.Second, startTimeout, true, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, startTimeout/3)
+		defer cancel()
+		body, err := client.Get().AbsPath(discoveryPath).DoRaw(ctx)
+		switch {
+		case err == nil:
+			document = body
+			return true, nil
+		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsNotFound(err):
+			log.Info("Cannot read the issuer's discovery document; only the common audiences of API servers are reserved", "error", err.Error())
+			return true, nil
+		}
+		log.Info("Waiting for the API server", "host", config.Host, "error", err.Error())
+		return false, nil
+	})
 	if err != nil {
-		return 0, nil, err
+		return nil, fmt.Errorf("connect to the API server at %s: %w", config.Host, err)
 	}
-	defer response.Body.Close()
-	body, err = io.ReadAll(io.LimitReader(response.Body, maxDocument))
-	return response.StatusCode, body, err
+	return document, nil
 }
 
-// audiences are one string or several (RFC 7519, section 4.1.3).
+// audiences is the aud claim: one string or several (RFC 7519, section 4.1.3).
 type audiences []string
 
-// UnmarshalJSON reads either form.
+// UnmarshalJSON reads both forms.
 func (a *audiences) UnmarshalJSON(text []byte) error {
 	var one string
 	if json.Unmarshal(text, &one) == nil {
@@ -136,8 +126,8 @@ func (a *audiences) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*[]string)(a))
 }
 
-// tokenAudiences reads the audiences of the service account token in a file.
-// Its signature is nobody's concern here: it is the program's own.
+// tokenAudiences returns the audiences of the ServiceAccount token in a file. It
+// does not verify the signature: the token is the program's own.
 func tokenAudiences(file string) ([]string, error) {
 	token, err := os.ReadFile(file)
 	if err != nil {
@@ -145,7 +135,7 @@ func tokenAudiences(file string) ([]string, error) {
 	}
 	parts := strings.Split(strings.TrimSpace(string(token)), ".")
 	if len(parts) != 3 {
-		return nil, nil // no JSON Web Token: no audience
+		return nil, nil // not a JSON Web Token
 	}
 	claims, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {

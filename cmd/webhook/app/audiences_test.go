@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// token writes a file with a JSON Web Token that has these claims.
+// token writes a JSON Web Token with the claims to a file.
 func token(t *testing.T, claims string) string {
 	t.Helper()
 	return tokenFile(t, "e30."+base64.RawURLEncoding.EncodeToString([]byte(claims))+".c2lnbmF0dXJl\n")
@@ -43,13 +43,13 @@ func TestAudiencesOfTheProgramsOwnToken(t *testing.T) {
 		want  []string
 		error string
 	}{
-		"of a bound token":            {token(t, `{"aud":["https://issuer","k3s"],"sub":"x"}`), []string{"https://issuer", "k3s"}, ""},
-		"of a token without any":      {token(t, `{"sub":"x"}`), nil, ""},
-		"of an opaque token":          {tokenFile(t, "opaque"), nil, ""},
-		"of an empty file":            {tokenFile(t, ""), nil, ""},
-		"of a file that is not there": {filepath.Join(t.TempDir(), "none"), nil, "no such file"},
-		"of claims that are no JSON":  {token(t, `{`), nil, "claims of the program's own token"},
-		"of claims in another coding": {tokenFile(t, "e30.!s3cr3t!.c2ln"), nil, "claims of the program's own token"},
+		"of a bound token":              {token(t, `{"aud":["https://issuer","k3s"],"sub":"x"}`), []string{"https://issuer", "k3s"}, ""},
+		"of a token without any":        {token(t, `{"sub":"x"}`), nil, ""},
+		"of an opaque token":            {tokenFile(t, "opaque"), nil, ""},
+		"of an empty file":              {tokenFile(t, ""), nil, ""},
+		"of a missing file":             {filepath.Join(t.TempDir(), "none"), nil, "no such file"},
+		"of claims that are not JSON":   {token(t, `{`), nil, "claims of the program's own token"},
+		"of claims that are not base64": {tokenFile(t, "e30.!s3cr3t!.c2ln"), nil, "claims of the program's own token"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -61,20 +61,20 @@ func TestAudiencesOfTheProgramsOwnToken(t *testing.T) {
 			case (err != nil) != (test.error != ""):
 				t.Errorf("got error %v, want %q", err, test.error)
 			case err != nil && (!strings.Contains(err.Error(), test.error) || strings.Contains(err.Error(), "s3cr3t")):
-				t.Errorf("got error %q, want %q in it, and nothing of the token", err, test.error)
+				t.Errorf("got error %q, want %q in it, and no part of the token", err, test.error)
 			}
 		})
 	}
 }
 
-// answers serves one answer after the other, the last one for ever.
+// answers serves one answer after the other, and then repeats the last one.
 func answers(t *testing.T, answers ...http.HandlerFunc) (*rest.Config, *atomic.Int32) {
 	t.Helper()
 	var asked atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i := int(asked.Add(1)) - 1
 		if r.URL.Path != "/.well-known/openid-configuration" {
-			t.Errorf("asked for %s", r.URL.Path)
+			t.Errorf("got a request for %s", r.URL.Path)
 		}
 		answers[min(i, len(answers)-1)](w, r)
 	}))
@@ -93,7 +93,7 @@ func status(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 }
 
-func TestTheIssuerIsAskedOfTheAPIServer(t *testing.T) {
+func TestTheIssuerComesFromTheAPIServer(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		answers []http.HandlerFunc
@@ -102,12 +102,12 @@ func TestTheIssuerIsAskedOfTheAPIServer(t *testing.T) {
 		asked   int32
 		logs    string
 	}{
-		"one that tells":              {[]http.HandlerFunc{text(`{"issuer":"https://issuer","jwks_uri":"x"}`)}, "https://issuer", "", 1, ""},
-		"one that forbids it":         {[]http.HandlerFunc{status(403)}, "", "", 1, "cannot be read"},
-		"one that does not know us":   {[]http.HandlerFunc{status(401)}, "", "", 1, "cannot be read"},
-		"one without discovery":       {[]http.HandlerFunc{status(404)}, "", "", 1, "cannot be read"},
-		"one that is not up yet":      {[]http.HandlerFunc{status(503), text(`{"issuer":"https://issuer"}`)}, "https://issuer", "", 2, "Waiting for the API server"},
-		"one that answers in riddles": {[]http.HandlerFunc{text(`<html>`)}, "", "openid-configuration", 1, ""},
+		"a document with an issuer":               {[]http.HandlerFunc{text(`{"issuer":"https://issuer","jwks_uri":"x"}`)}, "https://issuer", "", 1, ""},
+		"a server that forbids it":                {[]http.HandlerFunc{status(403)}, "", "", 1, "Cannot read the issuer's discovery document"},
+		"a server that does not know the program": {[]http.HandlerFunc{status(401)}, "", "", 1, "Cannot read the issuer's discovery document"},
+		"a server without discovery":              {[]http.HandlerFunc{status(404)}, "", "", 1, "Cannot read the issuer's discovery document"},
+		"a server that is not ready yet":          {[]http.HandlerFunc{status(503), text(`{"issuer":"https://issuer"}`)}, "https://issuer", "", 2, "Waiting for the API server"},
+		"a document that is not JSON":             {[]http.HandlerFunc{text(`<html>`)}, "", "openid-configuration", 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -118,7 +118,7 @@ func TestTheIssuerIsAskedOfTheAPIServer(t *testing.T) {
 				t.Errorf("got %q and error %v, want %q and error %q", got, err, test.want, test.error)
 			}
 			if asked.Load() != test.asked {
-				t.Errorf("asked %d times, want %d", asked.Load(), test.asked)
+				t.Errorf("got %d requests, want %d", asked.Load(), test.asked)
 			}
 			if !strings.Contains(log.String(), test.logs) || (test.logs == "") != (log.Len() == 0) {
 				t.Errorf("got log %q, want %q in it", log.String(), test.logs)
@@ -127,7 +127,7 @@ func TestTheIssuerIsAskedOfTheAPIServer(t *testing.T) {
 	}
 }
 
-func TestAnAPIServerThatIsAwayIsAskedAgainUntilTheProgramStops(t *testing.T) {
+func TestTheProgramWaitsForTheAPIServerUntilItStops(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
@@ -135,22 +135,22 @@ func TestAnAPIServerThatIsAwayIsAskedAgainUntilTheProgramStops(t *testing.T) {
 	tries := 0
 	log := funcr.New(func(_, args string) {
 		if !strings.Contains(args, "Waiting for the API server") || !strings.Contains(args, server.URL) {
-			t.Errorf("got log %q, want what is waited for", args)
+			t.Errorf("got log %q, want that the program waits", args)
 		}
 		if tries++; tries == 2 {
 			cancel()
 		}
 	}, funcr.Options{})
 	_, err := issuer(ctx, &rest.Config{Host: server.URL}, log)
-	if err == nil || !strings.Contains(err.Error(), "reach the API server at "+server.URL) {
-		t.Errorf("got error %v, want that the API server was not reached", err)
+	if err == nil || !strings.Contains(err.Error(), "connect to the API server at "+server.URL) {
+		t.Errorf("got error %v, want that it could not connect", err)
 	}
 	if tries != 2 {
-		t.Errorf("tried %d times, want 2", tries)
+		t.Errorf("got %d attempts, want 2", tries)
 	}
 }
 
-func TestTheAPIServersAudiencesAreAllThatCanBeTold(t *testing.T) {
+func TestTheAPIServersAudiences(t *testing.T) {
 	t.Parallel()
 	config, _ := answers(t, text(`{"issuer":"https://issuer"}`))
 	config.BearerTokenFile = token(t, `{"aud":["https://issuer","own","https://kubernetes.default.svc"]}`)
@@ -167,7 +167,7 @@ func TestTheAPIServersAudiencesAreAllThatCanBeTold(t *testing.T) {
 		}
 	}
 	if slices.Contains(got, "") || !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != len(got) {
-		t.Errorf("got %q, want each once, sorted, and none empty", got)
+		t.Errorf("got %q, want them distinct, sorted and not empty", got)
 	}
 }
 
@@ -176,7 +176,7 @@ func TestWithoutAnIssuerOrATokenTheCommonAudiencesRemain(t *testing.T) {
 	config, _ := answers(t, status(403))
 	got, err := apiserverAudiences(t.Context(), config, logr.Discard())
 	if err != nil || !slices.Contains(got, "https://kubernetes.default.svc") || slices.Contains(got, "") {
-		t.Errorf("got %q and error %v, want the common ones and no empty one", got, err)
+		t.Errorf("got %q and error %v, want the common ones and none that is empty", got, err)
 	}
 	config.BearerTokenFile = filepath.Join(t.TempDir(), "none")
 	if _, err := apiserverAudiences(t.Context(), config, logr.Discard()); err == nil {

@@ -22,49 +22,58 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 )
 
-// checkOptions say whose pod is tried.
+// checkOptions select the ServiceAccount to check.
 type checkOptions struct {
 	kubeconfig, namespace, serviceAccount, annotationPrefix string
 	timeout                                                 time.Duration
 }
 
-// newCheckCommand gives the command that says whether an account's pods get
-// their identity.
+const checkHelp = `check sends the API server a dry run of a pod that uses the ServiceAccount, and reports
+whether the pod would get its token volume. Nothing is created. It needs the right to create
+pods in the namespace.
+
+The pod has the label lanyard.dev/probe=true. For such pods the webhook configuration has an
+entry of its own, probe.lanyard.dev, with failurePolicy Fail. If the API server cannot call the
+webhook (x509: certificate signed by unknown authority, timeout, connection refused), check
+therefore prints the error of the API server. Other pods are not affected.`
+
+// newCheckCommand returns the command that reports whether the pods of a
+// ServiceAccount get credentials.
 func newCheckCommand(width int) *cobra.Command {
 	o := checkOptions{annotationPrefix: annotations.DefaultPrefix, timeout: 30 * time.Second}
 	cmd := &cobra.Command{
 		Use:           "check",
-		Short:         "Try whether the pods of a service account get their identity.",
-		Long:          "check sends the apiserver a pod of the service account in a dry run, which creates nothing, and looks\nwhether it comes back with its identity. It has to be allowed to create pods in the namespace.",
+		Short:         "Check that the pods of a ServiceAccount get credentials.",
+		Long:          checkHelp,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			got, err := o.run(cmd.Context())
 			if err != nil {
-				return fmt.Errorf("check pods of service account %s/%s: %w", o.namespace, o.serviceAccount, err)
+				return fmt.Errorf("check pods of ServiceAccount %s/%s: %w", o.namespace, o.serviceAccount, err)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "pods of service account %s/%s get their identity: %s\n", o.namespace, o.serviceAccount, got)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "pods of ServiceAccount %s/%s get credentials: %s\n", o.namespace, o.serviceAccount, got)
 			return err
 		},
 	}
 	var groups cliflag.NamedFlagSets
 	fs := groups.FlagSet("Check")
-	fs.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "Kubeconfig file; not needed inside of a cluster.")
-	fs.StringVar(&o.namespace, "namespace", o.namespace, "Namespace of the service account.")
-	fs.StringVar(&o.serviceAccount, "service-account", o.serviceAccount, "Name of the service account.")
+	fs.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "Kubeconfig file; not needed in a cluster.")
+	fs.StringVar(&o.namespace, "namespace", o.namespace, "Namespace of the ServiceAccount.")
+	fs.StringVar(&o.serviceAccount, "service-account", o.serviceAccount, "Name of the ServiceAccount.")
 	fs.StringVar(&o.annotationPrefix, "annotation-prefix", o.annotationPrefix, "Prefix of every annotation and label, with its slash.")
-	fs.DurationVar(&o.timeout, "timeout", o.timeout, "How long to try again what fails: an apiserver learns of a new webhook a moment later.")
+	fs.DurationVar(&o.timeout, "timeout", o.timeout, "How long to retry. An API server calls a new webhook only after a moment.")
 	cmd.Flags().AddFlagSet(fs)
 	cliflag.SetUsageAndHelpFunc(cmd, groups, width)
 	return cmd
 }
 
-// run tries until the pod has its identity, and gives what was injected; or
-// says, when the time is over, why the last one did not.
+// run retries until a pod is injected, and returns what was injected. When the
+// time is over, it returns why the last pod was not.
 func (o *checkOptions) run(ctx context.Context) (injected string, err error) {
 	if o.namespace == "" || o.serviceAccount == "" {
-		return "", errors.New("needs both --namespace and --service-account")
+		return "", errors.New("--namespace and --service-account are required")
 	}
 	keys, err := annotations.NewKeys(o.annotationPrefix)
 	if err != nil {
@@ -76,14 +85,14 @@ func (o *checkOptions) run(ctx context.Context) (injected string, err error) {
 	}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return "", fmt.Errorf("client of the API server: %w", err)
+		return "", fmt.Errorf("create Kubernetes client: %w", err)
 	}
 	pods := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace(o.namespace)
-	var last error // why the last one has none
+	var last error // of the last pod
 	err = wait.PollUntilContextTimeout(ctx, time.Second, o.timeout, true, func(ctx context.Context) (bool, error) {
-		got, err := pods.Create(ctx, o.pod(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		got, err := pods.Create(ctx, o.pod(&keys), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil {
-			injected, err = identityOf(got, &keys)
+			injected, err = injectedInto(got, &keys)
 		}
 		if err != nil && (last == nil || ctx.Err() == nil) {
 			last = err
@@ -96,11 +105,12 @@ func (o *checkOptions) run(ctx context.Context) (injected string, err error) {
 	return injected, nil
 }
 
-// pod gives a pod that every Pod Security Standard allows.
-func (o *checkOptions) pod() *unstructured.Unstructured {
+// pod returns a pod that every Pod Security Standard allows. Its label selects the
+// entry of the webhook configuration whose failurePolicy is Fail.
+func (o *checkOptions) pod(keys *annotations.Keys) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Pod",
-		"metadata": map[string]any{"generateName": "lanyard-check-"},
+		"metadata": map[string]any{"generateName": "lanyard-check-", "labels": map[string]any{keys.Probe: "true"}},
 		"spec": map[string]any{
 			"serviceAccountName": o.serviceAccount,
 			"securityContext":    map[string]any{"runAsNonRoot": true, "seccompProfile": map[string]any{"type": "RuntimeDefault"}},
@@ -112,15 +122,15 @@ func (o *checkOptions) pod() *unstructured.Unstructured {
 	}}
 }
 
-// identityOf says what was injected into a pod.
-func identityOf(pod *unstructured.Unstructured, keys *annotations.Keys) (string, error) {
+// injectedInto describes what was injected into a pod.
+func injectedInto(pod *unstructured.Unstructured, keys *annotations.Keys) (string, error) {
 	injected := pod.GetAnnotations()[keys.Injected]
 	if injected == "" {
-		return "", fmt.Errorf("annotation %s is not on the pod: either the service account has no identity annotation, or lanyard-webhook was not called", keys.Injected)
+		return "", fmt.Errorf("the pod has no annotation %s: the ServiceAccount has no identity annotation, or lanyard-webhook was not called", keys.Injected)
 	}
 	volumes, _, err := unstructured.NestedSlice(pod.Object, "spec", "volumes")
 	if err != nil {
-		return "", fmt.Errorf("the pod's volumes: %w", err)
+		return "", fmt.Errorf("volumes of the pod: %w", err)
 	}
 	for _, volume := range volumes {
 		fields, ok := volume.(map[string]any)
@@ -131,5 +141,5 @@ func identityOf(pod *unstructured.Unstructured, keys *annotations.Keys) (string,
 			return fmt.Sprintf("%s, from volume %s", strings.ReplaceAll(injected, ",", ", "), name), nil
 		}
 	}
-	return "", fmt.Errorf("volume %s is not in the pod, although it is annotated %s=%s", mutate.VolumeName, keys.Injected, injected)
+	return "", fmt.Errorf("the pod has no volume %s, but annotation %s=%s", mutate.VolumeName, keys.Injected, injected)
 }

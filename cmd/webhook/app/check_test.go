@@ -27,16 +27,16 @@ func TestWhatMakesAPodInjected(t *testing.T) {
 		pod         map[string]any
 		want, error string
 	}{
-		"the marks and the volume":           {map[string]any{"metadata": marked, "spec": volume("bound-sa-token")}, "aws, gcp, from volume bound-sa-token", ""},
-		"the volume under its other name":    {map[string]any{"metadata": marked, "spec": volume("lanyard-bound-sa-token")}, "aws, gcp, from volume lanyard-bound-sa-token", ""},
-		"nothing is not enough":              {map[string]any{}, "", "annotation lanyard.dev/injected is not on the pod"},
-		"a volume alone is not enough":       {map[string]any{"spec": volume("bound-sa-token")}, "", "annotation lanyard.dev/injected is not on the pod"},
-		"the marks alone are not enough":     {map[string]any{"metadata": marked, "spec": volume("other")}, "", "volume bound-sa-token is not in the pod"},
-		"a pod without volumes has got none": {map[string]any{"metadata": marked}, "", "volume bound-sa-token is not in the pod"},
+		"the annotation and the volume":      {map[string]any{"metadata": marked, "spec": volume("bound-sa-token")}, "aws, gcp, from volume bound-sa-token", ""},
+		"the volume under its fallback name": {map[string]any{"metadata": marked, "spec": volume("lanyard-bound-sa-token")}, "aws, gcp, from volume lanyard-bound-sa-token", ""},
+		"a pod without both":                 {map[string]any{}, "", "the pod has no annotation lanyard.dev/injected: "},
+		"a pod with only the volume":         {map[string]any{"spec": volume("bound-sa-token")}, "", "the pod has no annotation lanyard.dev/injected: "},
+		"a pod with only the annotation":     {map[string]any{"metadata": marked, "spec": volume("other")}, "", "the pod has no volume bound-sa-token, "},
+		"a pod without volumes":              {map[string]any{"metadata": marked}, "", "the pod has no volume bound-sa-token, "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := identityOf(&unstructured.Unstructured{Object: test.pod}, &keys)
+			got, err := injectedInto(&unstructured.Unstructured{Object: test.pod}, &keys)
 			if got != test.want || (err != nil) != (test.error != "") || err != nil && !strings.HasPrefix(err.Error(), test.error) {
 				t.Errorf("got %q and %v, want %q and %q", got, err, test.want, test.error)
 			}
@@ -44,14 +44,14 @@ func TestWhatMakesAPodInjected(t *testing.T) {
 	}
 }
 
-func TestCheckSaysWhatIsWrong(t *testing.T) {
+func TestCheckReportsMistakes(t *testing.T) {
 	for name, test := range map[string]struct {
 		args []string
 		want string
 	}{
-		"no account":                     {nil, "check pods of service account /: needs both --namespace and --service-account"},
-		"a malformed prefix":             {[]string{"--namespace=n", "--service-account=a", "--annotation-prefix=x"}, "--annotation-prefix: "},
-		"a kubeconfig that is not there": {[]string{"--namespace=n", "--service-account=a", "--kubeconfig=/nonexistent"}, "service account n/a: --kubeconfig: "},
+		"no ServiceAccount":                {nil, "check pods of ServiceAccount /: --namespace and --service-account are required"},
+		"a malformed prefix":               {[]string{"--namespace=n", "--service-account=a", "--annotation-prefix=x"}, "--annotation-prefix: "},
+		"a kubeconfig that does not exist": {[]string{"--namespace=n", "--service-account=a", "--kubeconfig=/nonexistent"}, "ServiceAccount n/a: --kubeconfig: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := NewCommand()
@@ -63,7 +63,7 @@ func TestCheckSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestCheckHasAHelpOfItsOwn(t *testing.T) {
+func TestCheckHasItsOwnHelp(t *testing.T) {
 	t.Parallel()
 	cmd := NewCommand()
 	var out bytes.Buffer
@@ -72,7 +72,20 @@ func TestCheckHasAHelpOfItsOwn(t *testing.T) {
 	if err := cmd.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if help := out.String(); !strings.Contains(help, "--service-account") || strings.Contains(help, "--secure-port") {
+	if help := out.String(); !strings.Contains(help, "--service-account") || !strings.Contains(help, "probe.lanyard.dev") || strings.Contains(help, "--secure-port") {
 		t.Errorf("got\n%s", help)
+	}
+}
+
+// The webhook configuration selects the pod of a check by this label.
+func TestThePodOfACheckIsAProbe(t *testing.T) {
+	t.Parallel()
+	keys, err := annotations.NewKeys("example.com/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := checkOptions{serviceAccount: "app"}
+	if got := o.pod(&keys).GetLabels()["example.com/probe"]; got != "true" {
+		t.Errorf("got label %q, want true", got)
 	}
 }

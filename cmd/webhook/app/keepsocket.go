@@ -16,14 +16,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/socketstore"
 )
 
-// newKeepSocketCommand gives the command that holds the server's socket while
-// the server is started again.
+// newKeepSocketCommand returns the command that keeps the server's socket open
+// while the server restarts.
 func newKeepSocketCommand(width int) *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:           "keep-socket",
-		Short:         "Keep the server's socket open while the server is started again.",
-		Long:          "keep-socket runs in a container beside the server, whose --socket-store is its --socket. When the server\nis killed, connections wait for the one that is started in its place, and are not refused.",
+		Short:         "Keep the server's socket open while the server restarts.",
+		Long:          "keep-socket runs as a sidecar. Pass the same path to the server's --socket-store. If the server is killed,\nconnections wait for the server that is started in its place; they are not refused.",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -31,7 +31,7 @@ func newKeepSocketCommand(width int) *cobra.Command {
 			if path == "" {
 				return errors.New("--socket: got none, want the path of a unix socket")
 			}
-			// At once: then the pod goes, and the server drains by itself.
+			// It stops at once: the server drains without it when the pod is deleted.
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
 			defer stop()
 			return socketstore.Serve(ctx, path, options.New().NewLogger(cmd.ErrOrStderr()))
@@ -39,7 +39,7 @@ func newKeepSocketCommand(width int) *cobra.Command {
 	}
 	var groups cliflag.NamedFlagSets
 	fs := groups.FlagSet("Socket")
-	fs.StringVar(&path, "socket", path, "Path of the unix socket to talk to the server over. It is made anew.")
+	fs.StringVar(&path, "socket", path, "Path of the unix socket for the server. An existing socket is replaced.")
 	cmd.Flags().AddFlagSet(fs)
 	cliflag.SetUsageAndHelpFunc(cmd, groups, width)
 	return cmd

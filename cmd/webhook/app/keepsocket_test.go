@@ -26,7 +26,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/socketstore"
 )
 
-// roleVariable has the tests' binary be another program.
+// roleVariable makes the test binary run as another program.
 const roleVariable = "LANYARD_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -60,7 +60,7 @@ func serveName(path, address, name string) error {
 	return newServer(address, handler, nil, logr.Discard()).Serve(listener)
 }
 
-// start runs the tests' binary in a role, and gives what it writes.
+// start runs the test binary in a role, and returns its standard output.
 func start(t *testing.T, role string, args ...string) (*exec.Cmd, *bufio.Reader) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...) //nolint:gosec // these tests themselves
@@ -93,7 +93,7 @@ func startServer(t *testing.T, path, address, name string) *exec.Cmd {
 func awaitListening(t *testing.T, out *bufio.Reader) {
 	t.Helper()
 	if line, err := out.ReadString('\n'); err != nil {
-		t.Fatalf("got %q and %v, want that the server listens", line, err)
+		t.Fatalf("got %q and %v, want a line", line, err)
 	}
 }
 
@@ -105,7 +105,7 @@ func kill(t *testing.T, cmd *exec.Cmd) {
 	_ = cmd.Wait()
 }
 
-// ask says who answered over a connection of its own.
+// ask returns the response to a request on a new connection.
 func ask(ctx context.Context, address string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -123,7 +123,7 @@ func ask(ctx context.Context, address string) (string, error) {
 	return string(text), err
 }
 
-// tally counts who answered, and what was refused.
+// tally counts responses by server, and refused connections.
 type tally struct {
 	mu       sync.Mutex
 	answers  map[string]int
@@ -131,7 +131,7 @@ type tally struct {
 	failures []error
 }
 
-// run asks again and again until ctx ends.
+// run sends requests until ctx is done.
 func (c *tally) run(ctx context.Context, address string) {
 	for ctx.Err() == nil {
 		name, err := ask(context.WithoutCancel(ctx), address)
@@ -179,7 +179,7 @@ func socketPath(t *testing.T) string {
 func TestNoConnectionIsRefusedWhileAKilledServerIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	path, address := socketPath(t), freeAddress(t)
-	// In the order of a pod's containers: the server is the first.
+	// The server starts first, as the first container of the pod does.
 	current, out := start(t, "server", path, address, "server 0")
 	start(t, "lanyard-webhook", "keep-socket", "--socket="+path)
 	awaitListening(t, out)
@@ -193,17 +193,17 @@ func TestNoConnectionIsRefusedWhileAKilledServerIsStartedAgain(t *testing.T) {
 	}
 	for i := 1; i <= kills; i++ {
 		kill(t, current)
-		// Nobody is there, and one more connection comes in.
+		// A connection arrives while no server runs.
 		waiting, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
 		if err != nil {
-			t.Fatalf("connect while no server is there: %v", err)
+			t.Fatalf("connect while no server runs: %v", err)
 		}
 		current = startServer(t, path, address, fmt.Sprint("server ", i))
 		if _, err := io.WriteString(waiting, "GET / HTTP/1.0\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		if answer, err := io.ReadAll(waiting); err != nil || !strings.HasSuffix(string(answer), fmt.Sprint("server ", i)) {
-			t.Errorf("the connection that waited: got %q and %v, want the next server's answer", answer, err)
+			t.Errorf("the connection that waited: got %q and %v, want the response of the next server", answer, err)
 		}
 		_ = waiting.Close()
 	}
@@ -212,12 +212,12 @@ func TestNoConnectionIsRefusedWhileAKilledServerIsStartedAgain(t *testing.T) {
 	if counts.refused > 0 {
 		t.Errorf("%d connections were refused, want none", counts.refused)
 	}
-	// What the killed one had accepted is lost with it.
+	// Connections that the killed server had accepted are lost.
 	if got := len(counts.failures); got > clients*kills {
-		t.Errorf("got %d failures, want no more than one for each client and kill: %v", got, counts.failures[0])
+		t.Errorf("got %d failures, want at most one for each client and kill: %v", got, counts.failures[0])
 	}
 	if len(counts.answers) < 2 {
-		t.Errorf("got answers %v, want several servers'", counts.answers)
+		t.Errorf("got answers %v, want several servers", counts.answers)
 	}
 }
 
@@ -241,15 +241,15 @@ func TestKeepSocketEndsAtOnceOnSIGTERM(t *testing.T) {
 	}
 }
 
-func TestKeepSocketSaysWhatIsWrong(t *testing.T) {
+func TestKeepSocketReportsMistakes(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing", "socket")
 	for name, test := range map[string]struct {
 		args []string
 		want string
 	}{
-		"no path":                    {nil, "--socket: got none, want the path of a unix socket"},
-		"a folder that is not there": {[]string{"--socket=" + missing}, "listen on " + missing + ": "},
-		"an argument":                {[]string{"/run/socket"}, `unknown command "/run/socket"`},
+		"no path":                      {nil, "--socket: got none, want the path of a unix socket"},
+		"a folder that does not exist": {[]string{"--socket=" + missing}, "listen on " + missing + ": "},
+		"an argument":                  {[]string{"/run/socket"}, `unknown command "/run/socket"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := NewCommand()
@@ -261,7 +261,7 @@ func TestKeepSocketSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestKeepSocketHasAHelpOfItsOwn(t *testing.T) {
+func TestKeepSocketHasItsOwnHelp(t *testing.T) {
 	t.Parallel()
 	cmd := NewCommand()
 	var out bytes.Buffer

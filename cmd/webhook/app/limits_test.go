@@ -37,8 +37,8 @@ func startLimited(t *testing.T, handler http.Handler, tlsConfig *tls.Config) (ad
 	return listener.Addr().String()
 }
 
-// Six connections with 1 MiB of header lines each took a replica to 109 MiB. This
-// test runs next to no other: it measures the memory of the process.
+// Six connections with 1 MiB of header lines each took a replica to 109 MiB. Not
+// parallel: the test measures the memory of the process.
 //
 //nolint:paralleltest // see above
 func TestHeadersDoNotFillTheMemory(t *testing.T) {
@@ -90,8 +90,8 @@ func TestAServerSpeaksOnlyHTTP1(t *testing.T) {
 	}
 }
 
-// The times are shortened here; that newServer sets them is the other half.
-func TestAPeerThatNeitherSendsNorReadsIsCutOff(t *testing.T) {
+// The test shortens the timeouts that newServer sets.
+func TestIdleClientsAreDisconnected(t *testing.T) {
 	t.Parallel()
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -100,8 +100,8 @@ func TestAPeerThatNeitherSendsNorReadsIsCutOff(t *testing.T) {
 	for name, request := range map[string]string{
 		"a header that does not end":     "GET / HTTP/1.1\r\n",
 		"a body that does not come":      "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 65536\r\n\r\n{",
-		"an answer that nobody takes":    "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-		"a connection that says nothing": "",
+		"a response that is not read":    "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+		"a connection without a request": "",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

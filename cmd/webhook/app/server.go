@@ -15,33 +15,35 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
+
+	"github.com/lanyard-dev/lanyard/internal/onewrite"
+	"github.com/lanyard-dev/lanyard/internal/socketstore"
 )
 
-// shutdownTimeout is how long requests in flight may take to finish. It is
-// longer than the apiserver waits for any of them.
+// shutdownTimeout is how long requests in progress may take to finish. The API
+// server waits at most 30 seconds for a response.
 const shutdownTimeout = 35 * time.Second
 
-// readyInterval is how often a server that cannot serve yet looks whether it
-// can. Pods may be waiting.
+// readyInterval is how often serveOnce calls ready. Pod creations may be waiting.
 const readyInterval = 20 * time.Millisecond
 
-// Limits of one connection: any pod in the cluster may open one. An API server
-// and a kubelet stay far below them.
+// Limits of one connection: any pod in the cluster may open one. API servers and
+// kubelets stay far below them.
 const (
 	// maxHeaderBytes limits the header of a request. net/http keeps about 200
 	// bytes for each line of it, however short the line is.
 	maxHeaderBytes = 8 << 10
 	// readHeaderTimeout also limits the TLS handshake.
 	readHeaderTimeout = 5 * time.Second
-	// requestTimeout limits reading a request, and answering it. The API server
-	// waits at most 30 seconds.
+	// requestTimeout limits reading a request, and writing its response. The API
+	// server waits at most 30 seconds.
 	requestTimeout = 35 * time.Second
 )
 
-// newServer returns a server that a peer can neither fill nor hold. If tlsConfig
-// is set, it serves HTTPS. It speaks HTTP/1.1 only, as the API server does to a
-// webhook behind a Service: a connection of HTTP/2 carries 250 requests at a time.
+// newServer returns a server with limits on the memory and time of a connection.
+// If tlsConfig is set, it serves HTTPS. It only speaks HTTP/1.1, as the API server
+// does to a webhook behind a Service: an HTTP/2 connection could carry 250
+// requests at a time.
 func newServer(address string, handler http.Handler, tlsConfig *tls.Config, log logr.Logger) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -53,12 +55,12 @@ func newServer(address string, handler http.Handler, tlsConfig *tls.Config, log 
 		ReadTimeout:       requestTimeout,
 		WriteTimeout:      requestTimeout,
 		IdleTimeout:       90 * time.Second,
-		// What is said here is about peers, such as probes that hang up.
+		// These messages are about clients, such as probes that disconnect.
 		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(log.V(1)), slog.LevelInfo),
 	}
 }
 
-// listenAndServe is serve on the server's own address.
+// listenAndServe listens on the server's address and calls serve.
 func listenAndServe(ctx context.Context, server *http.Server) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", server.Addr)
 	if err != nil {
@@ -67,8 +69,9 @@ func listenAndServe(ctx context.Context, server *http.Server) error {
 	return serve(ctx, server, listener)
 }
 
-// serveOnce is serve from when ready says so, which it notes in serving. Until
-// then connections wait; when ctx ends before, they are closed.
+// serveOnce waits until ready returns true, sets serving and calls serve. Until
+// then connections wait in the backlog of the listener. If ctx ends first, they
+// are closed.
 func serveOnce(ctx context.Context, server *http.Server, listener net.Listener, ready func() bool, serving *atomic.Bool) error {
 	ticker := time.NewTicker(readyInterval)
 	defer ticker.Stop()
@@ -83,8 +86,8 @@ func serveOnce(ctx context.Context, server *http.Server, listener net.Listener, 
 	return serve(ctx, server, listener)
 }
 
-// serve runs the server until ctx ends, and then until the requests in flight
-// are answered. The listener is closed then.
+// serve runs the server until ctx is done and the requests in progress have their
+// responses. It closes the listener.
 func serve(ctx context.Context, server *http.Server, listener net.Listener) error {
 	stopped := make(chan error, 1)
 	go func() {
@@ -108,10 +111,9 @@ func serve(ctx context.Context, server *http.Server, listener net.Listener) erro
 	return nil
 }
 
-// closing has clients open a new connection after each answer while draining:
-// the cluster brings it to another replica. Connections that are only closed at
-// the end may be just then in use, and an apiserver does not repeat a review
-// whose connection went away.
+// closing sends "Connection: close" with each response while draining, so that
+// clients reconnect, to another replica. A connection that is closed only at
+// shutdown may carry a request, which the API server does not retry.
 func closing(draining <-chan struct{}, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -123,28 +125,37 @@ func closing(draining <-chan struct{}, next http.Handler) http.Handler {
 	})
 }
 
-// onceServing fails before serving has begun, when a connection would have the
-// check wait.
-func onceServing(serving *atomic.Bool, check healthz.Checker) healthz.Checker {
-	return func(r *http.Request) error {
-		if !serving.Load() {
-			return errors.New("not serving yet")
-		}
-		return check(r)
+// serveReviews listens at once, so that connections can wait, and accepts them
+// as soon as canServe returns true.
+func (p *program) serveReviews(ctx context.Context) error {
+	listener, err := p.listen(ctx)
+	if err != nil {
+		return err
 	}
+	listener = onewrite.Use(p.reviews, listener)
+	start := time.Now()
+	return serveOnce(ctx, p.reviews, listener, func() bool { return p.canServe(time.Since(start)) }, &p.serving)
 }
 
-// checkTLS is a health check that shakes hands with the server at address.
-func checkTLS(address string) healthz.Checker {
-	// Whether the certificate is valid is another check.
-	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
-	return func(r *http.Request) error {
-		ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
-		defer cancel()
-		conn, err := dialer.DialContext(ctx, "tcp", address)
-		if err != nil {
-			return fmt.Errorf("reach the server: %w", err)
-		}
-		return conn.Close()
+func (p *program) listen(ctx context.Context) (net.Listener, error) {
+	if p.socketStore == "" {
+		return new(net.ListenConfig).Listen(ctx, "tcp", p.reviews.Addr)
 	}
+	return socketstore.Listen(ctx, p.socketStore, "tcp", p.reviews.Addr, p.log.WithName("socketstore"))
+}
+
+// syncPatience is how long connections wait for the caches to sync. Before that,
+// each review needs a live read. If the caches never sync, because the program
+// may not list ServiceAccounts, reviews are served after this time: their errors
+// say so, within the 5 seconds that the webhook configurations allow.
+const syncPatience = 2 * time.Second
+
+// canServe reports whether to accept connections: a certificate is loaded, and
+// the caches are synced or syncPatience has passed.
+func (p *program) canServe(waited time.Duration) bool {
+	return p.certificate.Ready() && (p.synced() || waited >= syncPatience)
+}
+
+func (p *program) synced() bool {
+	return p.serviceAccounts.HasSynced() && p.namespaces.HasSynced()
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/metadatacache"
 )
 
-func TestConnectionsMoveToOtherReplicasWhileDraining(t *testing.T) {
+func TestConnectionsAreClosedWhileDraining(t *testing.T) {
 	t.Parallel()
 	draining := make(chan struct{})
 	server := httptest.NewServer(closing(draining, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
@@ -45,18 +45,18 @@ func TestConnectionsMoveToOtherReplicasWhileDraining(t *testing.T) {
 	}
 	post()
 	if closed, reused := post(); closed || !reused {
-		t.Errorf("got closed %t and reused %t while serving, want the connection kept", closed, reused)
+		t.Errorf("got closed %t and reused %t while serving, want the connection to stay open", closed, reused)
 	}
 	close(draining)
 	if closed, _ := post(); !closed {
-		t.Error("the connection is kept while draining")
+		t.Error("the connection stays open while draining")
 	}
 	if _, reused := post(); reused {
-		t.Error("the same connection is used again while draining")
+		t.Error("the same connection is reused while draining")
 	}
 }
 
-// startGated runs a server that serves once ready is set, and gives its TLS
+// startGated runs a server that serves once ready is set, and returns its TLS
 // check.
 func startGated(ctx context.Context, t *testing.T, ready *atomic.Bool) (address string, check func(*http.Request) error, ended <-chan error) {
 	t.Helper()
@@ -68,7 +68,7 @@ func startGated(ctx context.Context, t *testing.T, ready *atomic.Bool) (address 
 	address = listener.Addr().String()
 	config := &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		if !ready.Load() {
-			return nil, errors.New("there is no certificate yet")
+			return nil, errors.New("no certificate yet")
 		}
 		return &certificates[0], nil
 	}}
@@ -99,16 +99,16 @@ func TestConnectionsWaitUntilTheyCanBeServed(t *testing.T) {
 		t.Fatalf("before it can serve: got %v, want the connection to wait", err)
 	case <-time.After(10 * readyInterval):
 	}
-	begun := time.Now()
+	start := time.Now()
 	if err := check(httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody)); err == nil || err.Error() != "not serving yet" {
-		t.Errorf("before it serves: got %v, want that it does not yet", err)
+		t.Errorf("before it serves: got %v, want that it does not serve yet", err)
 	}
-	if took := time.Since(begun); took > time.Second {
+	if took := time.Since(start); took > time.Second {
 		t.Errorf("the check took %s, want it not to connect", took)
 	}
 	ready.Store(true)
 	if err := <-shaken; err != nil {
-		t.Errorf("the connection that waited: got %v, want it served", err)
+		t.Errorf("the connection that waited: got %v, want a handshake", err)
 	}
 	if err := check(httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody)); err != nil {
 		t.Errorf("while it serves: got %v, want it ready", err)
@@ -120,7 +120,7 @@ func TestConnectionsWaitUntilTheyCanBeServed(t *testing.T) {
 	}
 }
 
-func TestAServerThatNeverCouldServeClosesItsSocket(t *testing.T) {
+func TestAServerThatNeverBecomesReadyClosesItsSocket(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	address, _, ended := startGated(ctx, t, new(atomic.Bool))
@@ -133,24 +133,22 @@ func TestAServerThatNeverCouldServeClosesItsSocket(t *testing.T) {
 	}
 }
 
-// certificateOf is a source with a certificate, or with the error that there is
-// none.
-type certificateOf struct{ err error }
-
-func (c certificateOf) Start(context.Context) error { return nil }
-func (c certificateOf) Check(*http.Request) error   { return nil }
-func (c certificateOf) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return &tls.Certificate{}, c.err
+// fakeCertificate is a source of a certificate that is ready or not.
+type fakeCertificate struct {
+	certificateSource
+	ready bool
 }
 
-// newTestLookup gives one of an empty cluster, started or not.
-func newTestLookup(t *testing.T, started bool) *metadatacache.Lookup {
+func (c fakeCertificate) Ready() bool { return c.ready }
+
+// newTestCache returns the cache of an empty cluster, synced or not.
+func newTestCache(t *testing.T, synced bool) *metadatacache.Cache {
 	t.Helper()
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	l, err := metadatacache.New(metadatacache.Options{
+	c, err := metadatacache.New(metadatacache.Options{
 		Client:   metadatafake.NewSimpleMetadataClient(scheme),
 		Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"},
 		Prefix:   "lanyard.dev/",
@@ -159,42 +157,45 @@ func newTestLookup(t *testing.T, started bool) *metadatacache.Lookup {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if started {
-		// Other tests set the loggers that it writes to.
+	if synced {
+		// It must end with the test: other tests set the loggers that it writes to.
 		ended := make(chan error, 1)
-		go func() { ended <- l.Start(t.Context()) }()
+		go func() { ended <- c.Start(t.Context()) }()
 		t.Cleanup(func() {
 			if err := <-ended; err != nil {
-				t.Errorf("the lookup ended with %v, want no error", err)
+				t.Errorf("the cache ended with %v, want no error", err)
 			}
 		})
-		for begun := time.Now(); !l.HasSynced(); time.Sleep(time.Millisecond) {
-			if time.Since(begun) > time.Minute {
-				t.Fatal("the lookup never synced")
+		for start := time.Now(); !c.HasSynced(); time.Sleep(time.Millisecond) {
+			if time.Since(start) > time.Minute {
+				t.Fatal("the cache did not sync")
 			}
 		}
 	}
-	return l
+	return c
 }
 
 func TestWhatServingWaitsFor(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		certificate          error
-		accounts, namespaces bool
-		waited               time.Duration
-		want                 bool
+		certificate, serviceAccounts, namespaces bool
+		waited                                   time.Duration
+		want                                     bool
 	}{
-		"everything is there":      {nil, true, true, 0, true},
-		"no certificate yet":       {errors.New("none yet"), true, true, 0, false},
-		"never a certificate":      {errors.New("none yet"), true, true, time.Hour, false},
-		"the accounts not known":   {nil, false, true, syncPatience - 1, false},
-		"the namespaces not known": {nil, true, false, syncPatience - 1, false},
-		"the accounts never known": {nil, false, true, syncPatience, true},
+		"everything is ready":                              {true, true, true, 0, true},
+		"no certificate yet":                               {false, true, true, 0, false},
+		"no certificate after a long time":                 {false, true, true, time.Hour, false},
+		"the ServiceAccounts are not synced":               {true, false, true, syncPatience - 1, false},
+		"the namespaces are not synced":                    {true, true, false, syncPatience - 1, false},
+		"the ServiceAccounts are not synced after a while": {true, false, true, syncPatience, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := program{certificate: certificateOf{test.certificate}, accounts: newTestLookup(t, test.accounts), namespaces: newTestLookup(t, test.namespaces)}
+			p := program{
+				certificate:     fakeCertificate{ready: test.certificate},
+				serviceAccounts: newTestCache(t, test.serviceAccounts),
+				namespaces:      newTestCache(t, test.namespaces),
+			}
 			if got := p.canServe(test.waited); got != test.want {
 				t.Errorf("got %t, want %t", got, test.want)
 			}

@@ -5,21 +5,18 @@ package app
 
 import (
 	"context"
-	"errors"
-	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
-// signals gives a context that ends delay after the first SIGTERM or SIGINT,
-// and at once at the second. In between, draining is closed and checkDraining
-// fails: the cluster takes the replica out of its Service while it still
-// answers.
+// signals returns a context that is done delay after the first SIGTERM or SIGINT,
+// or at the second one. The first one closes draining, so that the readiness
+// probe fails and the cluster removes the replica from its Service while it still
+// serves.
 func signals(parent context.Context, delay time.Duration, log logr.Logger) (ctx context.Context, draining <-chan struct{}, stop context.CancelFunc) {
 	begun := make(chan struct{})
 	ctx, stop = context.WithCancel(parent)
@@ -32,7 +29,7 @@ func signals(parent context.Context, delay time.Duration, log logr.Logger) (ctx 
 		case <-ctx.Done():
 			return
 		case s := <-received:
-			log.Info("Draining", "signal", s.String(), "shutdownDelay", delay)
+			log.Info("Received a signal, draining", "signal", s.String(), "shutdownDelay", delay)
 			close(begun)
 		}
 		timer := time.NewTimer(delay)
@@ -40,21 +37,9 @@ func signals(parent context.Context, delay time.Duration, log logr.Logger) (ctx 
 		select {
 		case <-timer.C:
 		case <-received:
-			log.Info("Stopping at the second signal")
+			log.Info("Received a second signal, stopping")
 		case <-ctx.Done():
 		}
 	}()
 	return ctx, begun, stop
-}
-
-// checkDraining is a health check that fails once draining is closed.
-func checkDraining(draining <-chan struct{}) healthz.Checker {
-	return func(*http.Request) error {
-		select {
-		case <-draining:
-			return errors.New("shutting down")
-		default:
-			return nil
-		}
-	}
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// The tests of this file send signals to their own process, so none of them
-// runs beside another.
+// The tests of this file send signals to their own process. None of them is
+// parallel.
 
-// never is a delay that no test lives to see.
+// never is a delay that is longer than any test.
 const never = 24 * time.Hour
 
-// holdSignals keeps a signal that nothing else takes from ending the tests.
+// holdSignals keeps a signal that is not handled from ending the process.
 func holdSignals(t *testing.T) {
 	t.Helper()
 	held := make(chan os.Signal, 8)
@@ -35,13 +35,13 @@ func send(t *testing.T, s syscall.Signal) {
 	}
 }
 
-// await gives up long before the tests' own time is over.
+// await fails the test after a minute.
 func await(t *testing.T, c <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-c:
 	case <-time.After(time.Minute):
-		t.Fatalf("%s never came", what)
+		t.Fatalf("got no %s in a minute", what)
 	}
 }
 
@@ -53,7 +53,7 @@ func TestTheFirstSignalDrainsAndTheSecondStops(t *testing.T) {
 			defer stop()
 			check := checkDraining(draining)
 			if err := check(nil); err != nil || ctx.Err() != nil {
-				t.Fatalf("before the signal: got %v and %v, want ready and going on", err, ctx.Err())
+				t.Fatalf("before the signal: got %v and %v, want ready and running", err, ctx.Err())
 			}
 			send(t, first)
 			await(t, draining, "draining")
@@ -61,7 +61,7 @@ func TestTheFirstSignalDrainsAndTheSecondStops(t *testing.T) {
 				t.Error("after the first signal: got ready, want not ready")
 			}
 			if err := ctx.Err(); err != nil {
-				t.Errorf("after the first signal: got %v, want it to go on", err)
+				t.Errorf("after the first signal: got %v, want it to run on", err)
 			}
 			send(t, syscall.SIGTERM)
 			await(t, ctx.Done(), "the end")
@@ -69,7 +69,7 @@ func TestTheFirstSignalDrainsAndTheSecondStops(t *testing.T) {
 	}
 }
 
-func TestAfterTheDelayItStopsByItself(t *testing.T) {
+func TestItStopsAfterTheDelay(t *testing.T) {
 	holdSignals(t)
 	const delay = 200 * time.Millisecond
 	ctx, draining, stop := signals(t.Context(), delay, logr.Discard())
@@ -78,12 +78,12 @@ func TestAfterTheDelayItStopsByItself(t *testing.T) {
 	send(t, syscall.SIGTERM)
 	await(t, ctx.Done(), "the end")
 	if got := time.Since(start); got < delay {
-		t.Errorf("stopped after %s, want no less than %s", got, delay)
+		t.Errorf("stopped after %s, want at least %s", got, delay)
 	}
 	await(t, draining, "draining")
 }
 
-func TestWithoutASignalItStopsWithItsParent(t *testing.T) {
+func TestItStopsWithItsParent(t *testing.T) {
 	parent, cancel := context.WithCancel(t.Context())
 	ctx, draining, stop := signals(parent, never, logr.Discard())
 	defer stop()
@@ -94,7 +94,7 @@ func TestWithoutASignalItStopsWithItsParent(t *testing.T) {
 	}
 }
 
-func TestAParentThatEndsWhileDrainingIsNotWaitedFor(t *testing.T) {
+func TestItStopsWithItsParentWhileDraining(t *testing.T) {
 	holdSignals(t)
 	parent, cancel := context.WithCancel(t.Context())
 	ctx, draining, stop := signals(parent, never, logr.Discard())

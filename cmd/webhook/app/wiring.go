@@ -6,11 +6,9 @@ package app
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -24,16 +22,13 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
 	"github.com/lanyard-dev/lanyard/internal/admission"
 	"github.com/lanyard-dev/lanyard/internal/injector"
 	"github.com/lanyard-dev/lanyard/internal/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/metrics"
-	"github.com/lanyard-dev/lanyard/internal/onewrite"
 	"github.com/lanyard-dev/lanyard/internal/servingcert"
-	"github.com/lanyard-dev/lanyard/internal/socketstore"
 )
 
 // The paths that reviews are served on.
@@ -43,22 +38,25 @@ const (
 	validateServiceAccountPath = "/validate-v1-serviceaccount"
 )
 
-// program is the parts put together: what is watched, what is served, and what
-// readiness depends on.
+// program holds the parts of lanyard-webhook.
 type program struct {
-	certificate          certificateSource
-	accounts, namespaces *metadatacache.Lookup
-	reviews              *http.Server
-	socketStore          string       // path of its unix socket, empty where there is none
-	serving              atomic.Bool  // whether reviews accepts connections
-	metrics, health      *http.Server // nil where there is none
-	log                  logr.Logger
+	certificate     certificateSource
+	serviceAccounts *metadatacache.Cache
+	namespaces      *metadatacache.Cache
+	reviews         *http.Server
+	socketStore     string       // path of the store's unix socket; empty if there is none
+	serving         atomic.Bool  // whether reviews accepts connections
+	metrics, health *http.Server // nil if not configured
+	log             logr.Logger
 }
 
-// certificateSource is where the serving certificate comes from.
+// certificateSource provides the serving certificate.
 type certificateSource interface {
 	GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
+	// Ready reports whether GetCertificate returns a certificate.
+	Ready() bool
 	Start(ctx context.Context) error
+	// Check is a health check of the certificate.
 	Check(r *http.Request) error
 }
 
@@ -68,7 +66,7 @@ func newCertificateSource(config *rest.Config, o *options.Completed, onChange fu
 	}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("client of the API server: %w", err)
+		return nil, fmt.Errorf("create Kubernetes client: %w", err)
 	}
 	return servingcert.NewSelfManaged(servingcert.SelfManagedOptions{
 		Client:          client,
@@ -80,6 +78,7 @@ func newCertificateSource(config *rest.Config, o *options.Completed, onChange fu
 	}), nil
 }
 
+// newProgram builds all parts; run starts them.
 func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Completed, log logr.Logger) (*program, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -91,19 +90,18 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 	if p.certificate, err = newCertificateSource(config, o, recorder.SetCertificateExpiry, log.WithName("certificate")); err != nil {
 		return nil, err
 	}
-	if p.accounts, p.namespaces, err = newLookups(config, o, recorder, log); err != nil {
+	if p.serviceAccounts, p.namespaces, err = newCaches(config, o, recorder, log); err != nil {
 		return nil, err
 	}
-	recorder.WatchServiceAccounts(func() (annotated, unannotated, unguarded int) {
-		counts := p.accounts.Counts()
-		return counts.Annotated, counts.Unannotated, counts.Unguarded
+	recorder.WatchServiceAccounts(func() metrics.ServiceAccounts {
+		return countServiceAccounts(p.serviceAccounts.All(), p.namespaces.All(), &o.Keys, o.ExcludedNamespaces)
 	})
 	address := net.JoinHostPort(host(o.BindAddress), strconv.Itoa(o.SecurePort))
 	p.reviews = newServer(address, closing(draining, reviewMux(o, &p, recorder, log)), &tls.Config{
 		MinVersion: o.MinVersion, CipherSuites: o.CipherSuites, GetCertificate: p.certificate.GetCertificate,
 	}, log.WithName("reviews"))
-	// Longer than the 90 seconds after which an apiserver closes a connection
-	// that it does not use: one that this side closes may be just then in use.
+	// An API server closes an idle connection after 90 seconds. If this side closed
+	// it first, a request might be on its way.
 	p.reviews.IdleTimeout = 3 * time.Minute
 	if o.MetricsBindAddress != "0" {
 		mux := http.NewServeMux()
@@ -116,8 +114,8 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 	return &p, nil
 }
 
-// host gives the host to listen on. For Go, 0.0.0.0 means IPv4 alone, and no
-// host means whatever the machine has.
+// host returns the host to listen on. For Go, 0.0.0.0 means only IPv4, and an
+// empty host means all IP families of the machine.
 func host(bindAddress string) string {
 	if net.ParseIP(bindAddress).IsUnspecified() {
 		return ""
@@ -125,31 +123,55 @@ func host(bindAddress string) string {
 	return bindAddress
 }
 
-// healthMux serves the probes. Alive is whoever answers; ready is who can do
-// the work.
-func (p *program) healthMux(draining <-chan struct{}, address string) http.Handler {
+func newCaches(config *rest.Config, o *options.Completed, recorder *metrics.Recorder, log logr.Logger) (serviceAccounts, namespaces *metadatacache.Cache, err error) {
+	client, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("create Kubernetes client: %w", err)
+	}
+	keys := o.Keys
+	serviceAccounts, err = metadatacache.New(metadatacache.Options{
+		Client:   client,
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"},
+		Prefix:   keys.Prefix,
+		Label:    keys.IdentityLabel,
+		MaxBytes: keys.MaxServiceAccountBytes(),
+		Recorder: recorder,
+		Logger:   log.WithName("serviceaccounts"),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	namespaces, err = metadatacache.New(metadatacache.Options{
+		Client:   client,
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"},
+		Prefix:   keys.Prefix,
+		Label:    keys.Inject,
+		Logger:   log.WithName("namespaces"),
+	})
+	return serviceAccounts, namespaces, err
+}
+
+// reviewMux serves each kind of review on its own path.
+func reviewMux(o *options.Completed, p *program, recorder *metrics.Recorder, log logr.Logger) http.Handler {
+	cluster := injector.Cluster{
+		Keys: &o.Keys, Defaults: &o.Defaults, Settings: &o.Settings,
+		ServiceAccounts: p.serviceAccounts, Namespaces: p.namespaces,
+	}
 	mux := http.NewServeMux()
-	for path, checks := range map[string]map[string]healthz.Checker{
-		"/healthz": {"ping": healthz.Ping},
-		"/readyz": {
-			"shutdown":        checkDraining(draining),
-			"tls":             onceServing(&p.serving, checkTLS(address)),
-			"certificate":     p.certificate.Check,
-			"serviceaccounts": checkSynced(p.accounts),
-			"namespaces":      checkSynced(p.namespaces),
-		},
+	for path, decider := range map[string]admission.Decider{
+		mutatePodPath:              &injector.Pods{Cluster: cluster, Recorder: recorder},
+		mutateServiceAccountPath:   &injector.Labels{Keys: &o.Keys, Invalidator: p.serviceAccounts},
+		validateServiceAccountPath: &injector.Validator{Cluster: cluster},
 	} {
-		handler := http.StripPrefix(path, &healthz.Handler{Checks: checks})
-		mux.Handle(path, handler)
-		mux.Handle(path+"/", handler)
+		mux.Handle(path, admission.NewHandler(decider, recorder, log.WithName("admission")))
 	}
 	return mux
 }
 
-// run runs all parts until ctx ends, or until one of them fails.
+// run runs all parts until ctx is done or one of them fails.
 func (p *program) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, start := range []func(context.Context) error{p.certificate.Start, p.accounts.Start, p.namespaces.Start, p.freeMemory} {
+	for _, start := range []func(context.Context) error{p.certificate.Start, p.serviceAccounts.Start, p.namespaces.Start, p.freeMemory} {
 		group.Go(func() error { return start(ctx) })
 	}
 	group.Go(func() error { return p.serveReviews(ctx) })
@@ -161,130 +183,6 @@ func (p *program) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// serveReviews listens at once, so that connections may wait, and accepts them
-// when they can be served.
-func (p *program) serveReviews(ctx context.Context) error {
-	listener, err := p.listen(ctx)
-	if err != nil {
-		return err
-	}
-	listener = onewrite.Use(p.reviews, listener)
-	begun := time.Now()
-	return serveOnce(ctx, p.reviews, listener, func() bool { return p.canServe(time.Since(begun)) }, &p.serving)
-}
-
-func (p *program) listen(ctx context.Context) (net.Listener, error) {
-	if p.socketStore == "" {
-		return new(net.ListenConfig).Listen(ctx, "tcp", p.reviews.Addr)
-	}
-	return socketstore.Listen(ctx, p.socketStore, "tcp", p.reviews.Addr, p.log.WithName("socketstore"))
-}
-
-// syncPatience is how long reviews wait for the lookups. Without them each has
-// to ask the apiserver; but where they never come, as without the right to list,
-// a review should say so, within the 5 seconds that its sender waits.
-const syncPatience = 2 * time.Second
-
-// canServe says whether a review that comes now is answered: there has to be a
-// certificate, and the lookups have to be there, unless they were waited for
-// long enough.
-func (p *program) canServe(waited time.Duration) bool {
-	certificate, err := p.certificate.GetCertificate(&tls.ClientHelloInfo{})
-	if err != nil || certificate == nil {
-		return false
-	}
-	return p.synced() || waited >= syncPatience
-}
-
-const (
-	// freeInterval is how often freeMemory looks whether there is something to
-	// give back.
-	freeInterval = 2 * time.Second
-	// freeAfter is how many objects leave garbage behind that is worth a
-	// collection, of some milliseconds: a few megabytes.
-	freeAfter = 10_000
-)
-
-// freeMemory gives back what the first lists of all objects took, once they
-// have come, and what many changes took later. Left to itself, the collector
-// waits until there is as much garbage as there is of everything else.
 func (p *program) freeMemory(ctx context.Context) error {
-	ticker := time.NewTicker(freeInterval)
-	defer ticker.Stop()
-	due, again := uint64(0), false
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-		if !p.synced() {
-			continue
-		}
-		received := p.accounts.Received() + p.namespaces.Received()
-		if received < due && !again {
-			continue
-		}
-		// What was received last may be let go only now: it takes a second time.
-		if again = received >= due; again {
-			due = received + freeAfter
-		}
-		debug.FreeOSMemory()
-	}
-}
-
-// synced says whether all accounts and namespaces have come once.
-func (p *program) synced() bool { return p.accounts.HasSynced() && p.namespaces.HasSynced() }
-
-func newLookups(config *rest.Config, o *options.Completed, recorder *metrics.Recorder, log logr.Logger) (accounts, namespaces *metadatacache.Lookup, err error) {
-	client, err := metadata.NewForConfig(config)
-	if err != nil {
-		return nil, nil, fmt.Errorf("client of the API server: %w", err)
-	}
-	keys := o.Keys
-	accounts, err = metadatacache.New(metadatacache.Options{
-		Client:   client,
-		Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"},
-		Prefix:   keys.Prefix,
-		MaxBytes: keys.MaxServiceAccountBytes(),
-		Identity: keys.IsIdentity,
-		Recorder: recorder,
-		Logger:   log.WithName("serviceaccounts"),
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	namespaces, err = metadatacache.New(metadatacache.Options{
-		Client:   client,
-		Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"},
-		Prefix:   keys.Prefix,
-		Logger:   log.WithName("namespaces"),
-	})
-	return accounts, namespaces, err
-}
-
-// reviewMux serves a path for each kind of review.
-func reviewMux(o *options.Completed, p *program, recorder *metrics.Recorder, log logr.Logger) http.Handler {
-	cluster := injector.Cluster{
-		Keys: &o.Keys, Defaults: &o.Defaults, Settings: &o.Settings,
-		ServiceAccounts: p.accounts, Namespaces: p.namespaces,
-	}
-	mux := http.NewServeMux()
-	for path, decider := range map[string]admission.Decider{
-		mutatePodPath:              &injector.Pods{Cluster: cluster, Recorder: recorder},
-		mutateServiceAccountPath:   &injector.Labels{Keys: &o.Keys, Expecter: p.accounts},
-		validateServiceAccountPath: &injector.Validator{Cluster: cluster},
-	} {
-		mux.Handle(path, admission.NewHandler(decider, recorder, log.WithName("admission")))
-	}
-	return mux
-}
-
-func checkSynced(l *metadatacache.Lookup) healthz.Checker {
-	return func(*http.Request) error {
-		if !l.HasSynced() {
-			return errors.New("not all are known yet")
-		}
-		return nil
-	}
+	return metadatacache.FreeMemory(ctx, p.serviceAccounts, p.namespaces)
 }

@@ -48,6 +48,14 @@ func (o *Options) Complete() (*Completed, error) {
 		}
 		return nil
 	})
+	v.check("excluded-namespaces", func() error {
+		for _, name := range o.ExcludedNamespaces {
+			if err := validName(name, apivalidation.IsDNS1123Label); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	v.check("bind-address", func() error { return validIP(o.BindAddress) })
 	v.check("secure-port", func() error { return validPort(o.SecurePort) })
 	v.check("metrics-bind-address", func() error { return validAddress(o.MetricsBindAddress) })

@@ -28,7 +28,7 @@ func applyConfig(fs *pflag.FlagSet, text []byte) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		flag := fs.Lookup(name)
-		if flag == nil || name == "config" || name == "help" {
+		if flag == nil || name == "config" || name == "help" || name == "version" {
 			return fmt.Errorf("%s: no such setting; --help lists the flags whose names are the settings", name)
 		}
 		value, err := argument(flag.Value.Type(), settings[name])

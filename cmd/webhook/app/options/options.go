@@ -85,6 +85,10 @@ type Options struct {
 	AzureAuthorityHost                                     string
 	GCPDefaultWorkloadIdentityProvider, GCPDefaultAudience string
 
+	// ExcludedNamespaces are the namespaces that the webhook configurations exclude
+	// by name. They are needed to count ServiceAccounts.
+	ExcludedNamespaces []string
+
 	// LogFormat is text or json; Verbosity is 0 for what an operator needs.
 	LogFormat string
 	Verbosity int
@@ -115,6 +119,7 @@ func New() *Options {
 		AWSDefaultAudience:     annotations.DefaultAWSAudience,
 		AzureDefaultAudience:   annotations.DefaultAzureAudience,
 		AzureAuthorityHost:     provider.DefaultAzureAuthorityHost,
+		ExcludedNamespaces:     []string{"kube-system"},
 		LogFormat:              logText,
 	}
 }
@@ -159,6 +164,7 @@ func (o *Options) addInjectionFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&o.TokenExpirationSeconds, "token-expiration-seconds", o.TokenExpirationSeconds,
 		fmt.Sprintf("Lifetime of the tokens, from %d to %d, where neither pod nor service account says one; at least %d for accounts with Azure.",
 			annotations.MinTokenExpirationSeconds, annotations.MaxTokenExpirationSeconds, annotations.MinAzureTokenExpirationSeconds))
+	fs.StringSliceVar(&o.ExcludedNamespaces, "excluded-namespaces", o.ExcludedNamespaces, "Namespaces that the webhook configurations exclude, separated by commas. This only affects metrics: ServiceAccounts that ask for an identity there are counted as excluded, not as unguarded.")
 }
 
 func (o *Options) addCloudFlags(fs *pflag.FlagSet) {

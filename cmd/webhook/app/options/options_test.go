@@ -47,6 +47,7 @@ var defaults = map[string]string{
 	"annotation-prefix":                      "lanyard.dev/",
 	"token-mount-path":                       "/var/run/secrets/lanyard.dev/serviceaccount",
 	"token-expiration-seconds":               "3600",
+	"excluded-namespaces":                    "[kube-system]",
 	"aws-default-region":                     "",
 	"aws-default-audience":                   "sts.amazonaws.com",
 	"azure-default-tenant-id":                "",
@@ -364,6 +365,27 @@ func TestCompleteReportsAllMistakesAtOnce(t *testing.T) {
 		if count := strings.Count("\n"+err.Error(), "\n--"+name+": "); count != 1 {
 			t.Errorf("--%s: got %d lines, want one in\n%v", name, count, err)
 		}
+	}
+}
+
+func TestExcludedNamespacesMustBeNames(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ value, want string }{
+		"several names":            {"kube-system,lanyard-system", ""},
+		"no names":                 {"", ""},
+		"a name with a dot":        {"kube-system,a.b", `--excluded-namespaces: got "a.b": must not contain dots`},
+		"a name in capitals":       {"Kube-System", `--excluded-namespaces: got "Kube-System": a lowercase RFC 1123 label`},
+		"a name with a wildcard":   {"kube-*", `--excluded-namespaces: got "kube-*": a lowercase RFC 1123 label`},
+		"a list with an empty one": {"a,,b", `--excluded-namespaces: got "": a lowercase RFC 1123 label`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, _ := parsed(t, append([]string{"--excluded-namespaces=" + test.value}, files...)...)
+			_, err := o.Complete()
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.HasPrefix(err.Error(), test.want)) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
 	}
 }
 

@@ -1,0 +1,49 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"iter"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/lanyard-dev/lanyard/internal/metadatacache"
+	"github.com/lanyard-dev/lanyard/internal/metrics"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+)
+
+// optOutLabels are the values of the label Keys.Inject on a Namespace for which
+// the webhook configurations exclude it.
+var optOutLabels = []string{annotations.LabelDisabled, "false"}
+
+// countServiceAccounts counts ServiceAccounts by state. The webhook is not called
+// for the excluded namespaces, and not for those that opt out by their label.
+func countServiceAccounts(serviceAccounts, namespaces iter.Seq2[types.NamespacedName, metadatacache.Object],
+	keys *annotations.Keys, excludedNamespaces []string,
+) metrics.ServiceAccounts {
+	excluded := sets.New(excludedNamespaces...)
+	for id, namespace := range namespaces {
+		if slices.Contains(optOutLabels, namespace.Label) {
+			excluded.Insert(id.Name)
+		}
+	}
+	var counts metrics.ServiceAccounts
+	for id, serviceAccount := range serviceAccounts {
+		if !serviceAccount.HasAnnotations() {
+			counts.Unannotated++
+			continue
+		}
+		counts.Annotated++
+		switch {
+		case !keys.AskForIdentity(serviceAccount.Annotations):
+		case excluded.Has(id.Namespace):
+			counts.Excluded++
+		case serviceAccount.Label != annotations.LabelEnabled:
+			counts.Unguarded++
+		}
+	}
+	return counts
+}

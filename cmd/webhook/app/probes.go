@@ -1,0 +1,87 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+
+	"github.com/lanyard-dev/lanyard/internal/metadatacache"
+)
+
+// healthMux serves the probes: /healthz only reports that the process answers,
+// /readyz that it can serve reviews.
+func (p *program) healthMux(draining <-chan struct{}, address string) http.Handler {
+	mux := http.NewServeMux()
+	for path, checks := range map[string]map[string]healthz.Checker{
+		"/healthz": {"ping": healthz.Ping},
+		"/readyz": {
+			"shutdown":        checkDraining(draining),
+			"tls":             onceServing(&p.serving, checkTLS(address)),
+			"certificate":     p.certificate.Check,
+			"serviceaccounts": checkSynced(p.serviceAccounts),
+			"namespaces":      checkSynced(p.namespaces),
+		},
+	} {
+		handler := http.StripPrefix(path, &healthz.Handler{Checks: checks})
+		mux.Handle(path, handler)
+		mux.Handle(path+"/", handler)
+	}
+	return mux
+}
+
+// checkSynced fails until the cache has synced.
+func checkSynced(c *metadatacache.Cache) healthz.Checker {
+	return func(*http.Request) error {
+		if !c.HasSynced() {
+			return errors.New("cache not synced")
+		}
+		return nil
+	}
+}
+
+// checkDraining fails once draining is closed.
+func checkDraining(draining <-chan struct{}) healthz.Checker {
+	return func(*http.Request) error {
+		select {
+		case <-draining:
+			return errors.New("shutting down")
+		default:
+			return nil
+		}
+	}
+}
+
+// onceServing fails until serving is set. Before that, a connection of the check
+// would only wait.
+func onceServing(serving *atomic.Bool, check healthz.Checker) healthz.Checker {
+	return func(r *http.Request) error {
+		if !serving.Load() {
+			return errors.New("not serving yet")
+		}
+		return check(r)
+	}
+}
+
+// checkTLS makes a TLS handshake with the server at address.
+func checkTLS(address string) healthz.Checker {
+	// Another check verifies the certificate.
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
+	return func(r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
+		defer cancel()
+		conn, err := dialer.DialContext(ctx, "tcp", address)
+		if err != nil {
+			return fmt.Errorf("connect to the server: %w", err)
+		}
+		return conn.Close()
+	}
+}

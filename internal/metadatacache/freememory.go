@@ -1,0 +1,51 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metadatacache
+
+import (
+	"context"
+	"runtime/debug"
+	"time"
+)
+
+const (
+	// freeInterval is how often FreeMemory checks whether there is garbage.
+	freeInterval = 2 * time.Second
+	// freeAfter is how many received objects make a collection worthwhile: they
+	// leave a few megabytes of garbage, and a collection takes some milliseconds.
+	freeAfter = 10_000
+)
+
+// FreeMemory returns memory to the operating system until ctx is done: once the
+// caches have synced, and then whenever many changes were received.
+//
+// Decoding the first list of a large cluster takes many times the memory that is
+// kept of it. Without this, that memory stays resident until the program has
+// allocated as much again, which can take hours.
+func FreeMemory(ctx context.Context, caches ...*Cache) error {
+	ticker := time.NewTicker(freeInterval)
+	defer ticker.Stop()
+	next, again := uint64(0), false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		received, synced := uint64(0), true
+		for _, c := range caches {
+			received += c.received.Load()
+			synced = synced && c.HasSynced()
+		}
+		if !synced || received < next && !again {
+			continue
+		}
+		// Some of the garbage is still referenced when the list has just arrived:
+		// each collection is repeated once, at the next tick.
+		if again = received >= next; again {
+			next = received + freeAfter
+		}
+		debug.FreeOSMemory()
+	}
+}
