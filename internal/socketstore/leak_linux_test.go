@@ -14,10 +14,10 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// The tests of this file look at all descriptors of their process, so none of
-// them runs beside another.
+// The tests of this file look at all descriptors of their process. None of them is
+// parallel.
 
-// openSockets gives the descriptors of sockets, without the standard ones.
+// openSockets returns the descriptors of sockets, except the standard streams.
 func openSockets(t *testing.T) []int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -30,7 +30,7 @@ func openSockets(t *testing.T) []int {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The one that the folder was read with is gone by now.
+		// The descriptor that read the directory is closed by now.
 		if target, err := os.Readlink("/proc/self/fd/" + entry.Name()); err == nil && fd > 2 && strings.HasPrefix(target, "socket:") {
 			sockets = append(sockets, fd)
 		}
@@ -54,7 +54,7 @@ func TestNoDescriptorLeaks(t *testing.T) {
 					misbehave(t, conn)
 				})
 			}
-			// As after a hang-up: the store has a socket already.
+			// The store already has a socket, as after a lost connection.
 			c := client{path: path, log: logr.Discard(), listener: localListener(t)}
 			conn, err := c.restore(t.Context())
 			if err != nil {
@@ -64,19 +64,19 @@ func TestNoDescriptorLeaks(t *testing.T) {
 			_ = c.listener.Close()
 			server := startServer(t, path, other, patience)
 			stop()
-			server.awaitLog(t, "The socket store went away")
+			server.awaitLog(t, "Lost the connection to the socket store")
 			stop = startStore(t, path)
-			server.awaitLog(t, "The socket is in the store")
+			server.awaitLog(t, "Socket stored")
 			server.die()
 		}
 	})
-	// What was told to end does so in its own time.
+	// Goroutines take some time to end.
 	deadline := time.Now().Add(10 * time.Second)
 	for len(openSockets(t)) > before && time.Now().Before(deadline) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if got := len(openSockets(t)); got > before {
-		t.Errorf("got %d sockets open, want no more than %d as before", got, before)
+		t.Errorf("got %d sockets open, want at most %d as before", got, before)
 	}
 }
 
@@ -84,7 +84,7 @@ func TestEveryDescriptorIsClosedOnExec(t *testing.T) {
 	path, address := socketPath(t), freeAddress(t)
 	startStore(t, path)
 	startServer(t, path, address, patience).die()
-	startServer(t, path, address, patience) // with a descriptor that was received
+	startServer(t, path, address, patience) // on a descriptor that it received
 	rawPath := socketPath(t)
 	startStore(t, rawPath)
 	startServer(t, rawPath, freeAddress(t), patience).die()
@@ -92,7 +92,7 @@ func TestEveryDescriptorIsClosedOnExec(t *testing.T) {
 	defer closeSocket(socket)
 	sockets := openSockets(t)
 	if len(sockets) < 6 {
-		t.Errorf("got %d sockets, want those of two stores and of their clients", len(sockets))
+		t.Errorf("got %d sockets, want at least 6, of two stores and their clients", len(sockets))
 	}
 	for _, fd := range sockets {
 		flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_GETFD, 0)

@@ -16,29 +16,30 @@ import (
 )
 
 const (
-	// startTimeout is how long Listen waits for a store. The containers of a pod
-	// start one after another, within a second or two.
+	// startTimeout is how long Listen waits for the store. The containers of a pod
+	// start within a second or two of each other.
 	startTimeout = 5 * time.Second
-	// startInterval is between two of its tries: connections may be waiting.
+	// startInterval is the time between the first attempts to connect to the store:
+	// connections may be waiting.
 	startInterval = 20 * time.Millisecond
-	// retryInterval is between two tries to reach a store that went away.
+	// retryInterval is the time between later attempts.
 	retryInterval = time.Second
 )
 
-// Listen gives the TCP socket that the store at path holds, if it listens on the
-// port of address, and otherwise listens on address itself and has the store
-// hold a copy. Until ctx ends it sees to it that the store has one, also when
-// that is started anew. It keeps no copy itself: to close the listener closes
-// all that this process has.
+// Listen returns a listener on the TCP socket that the store at path holds, if that
+// socket has the port of address. Otherwise it opens a new socket on address and
+// sends the store a copy. Until ctx is done it sends a copy again whenever the
+// store restarts. Listen keeps no copy: closing the listener closes the only
+// descriptor of this process.
 //
-// Where there is no store within five seconds it listens without, says so in the
-// log, and goes on trying.
+// If the store cannot be reached within five seconds, Listen opens a new socket,
+// logs that, and keeps trying to reach the store.
 func Listen(ctx context.Context, path, network, address string, log logr.Logger) (net.Listener, error) {
 	c := client{path: path, log: log, startTimeout: startTimeout, retryInterval: retryInterval}
 	return c.listen(ctx, network, address)
 }
 
-// client is the store's other side.
+// client is the server's side of the connection to the store.
 type client struct {
 	path                        string
 	log                         logr.Logger
@@ -53,11 +54,11 @@ func (c *client) listen(ctx context.Context, network, address string) (net.Liste
 	}
 	conn, socket, err := c.await(ctx)
 	if err != nil {
-		c.log.Error(err, "There is no socket store yet; listening without", "path", c.path)
+		c.log.Error(err, "Socket store not reachable, opening a new socket", "path", c.path)
 	}
 	c.listener = c.adopt(socket, wanted.Port)
 	if c.listener != nil {
-		c.log.Info("Listening on the socket of the store", "address", c.listener.Addr().String())
+		c.log.Info("Listening on the stored socket", "address", c.listener.Addr().String())
 		go c.keep(ctx, conn)
 		return c.listener, nil
 	}
@@ -68,20 +69,19 @@ func (c *client) listen(ctx context.Context, network, address string) (net.Liste
 		}
 		return nil, err
 	}
-	c.listener = listener.(*net.TCPListener) // no other is there for a TCP address
+	c.listener = listener.(*net.TCPListener) // always, for a TCP address
 	if conn != nil {
 		if err := c.share(conn); err != nil {
 			_ = conn.Close()
 			conn = nil
-			c.log.Error(err, "The socket is not in the store yet", "path", c.path)
+			c.log.Error(err, "Failed to store the socket, retrying", "path", c.path)
 		}
 	}
 	go c.keep(ctx, conn)
 	return c.listener, nil
 }
 
-// await connects as soon as there is a store, and gives the descriptor that it
-// has, or none.
+// await connects as soon as the store runs, and returns its descriptor, or none.
 func (c *client) await(ctx context.Context) (conn *net.UnixConn, socket int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.startTimeout)
 	defer cancel()
@@ -93,7 +93,7 @@ func (c *client) await(ctx context.Context) (conn *net.UnixConn, socket int, err
 	}
 }
 
-// connect connects and reads what the store has.
+// connect connects and reads the first message of the store.
 func (c *client) connect(ctx context.Context) (conn *net.UnixConn, socket int, err error) {
 	dialed, err := new(net.Dialer).DialContext(ctx, "unix", c.path)
 	if err != nil {
@@ -110,8 +110,8 @@ func (c *client) connect(ctx context.Context) (conn *net.UnixConn, socket int, e
 	return conn, socket, nil
 }
 
-// adopt makes a listener of a descriptor, if it is the one that is wanted. The
-// descriptor is closed in any case.
+// adopt returns a listener on a copy of socket, nil if it is not a listening socket
+// of the port. It closes socket in any case.
 func (c *client) adopt(socket, port int) *net.TCPListener {
 	if socket == none {
 		return nil
@@ -120,24 +120,24 @@ func (c *client) adopt(socket, port int) *net.TCPListener {
 	defer file.Close()
 	err := checkListening(socket)
 	if err != nil {
-		c.log.Error(err, "The stored socket is of no use; listening anew")
+		c.log.Error(err, "Stored socket is invalid, opening a new one")
 		return nil
 	}
 	copied, err := net.FileListener(file)
 	if err != nil {
-		c.log.Error(err, "The stored socket is of no use; listening anew")
+		c.log.Error(err, "Stored socket is invalid, opening a new one")
 		return nil
 	}
 	listener, ok := copied.(*net.TCPListener)
 	if !ok || listener.Addr().(*net.TCPAddr).Port != port {
-		c.log.Info("The stored socket is another one; listening anew", "got", copied.Addr().String(), "wantPort", port)
+		c.log.Info("Stored socket has another address, opening a new one", "address", copied.Addr().String(), "wantPort", port)
 		_ = copied.Close()
 		return nil
 	}
 	return listener
 }
 
-// share has the store hold a copy of the socket.
+// share sends the store a copy of the socket, and waits until it is stored.
 func (c *client) share(conn *net.UnixConn) error {
 	raw, err := c.listener.SyscallConn()
 	if err != nil {
@@ -156,13 +156,14 @@ func (c *client) share(conn *net.UnixConn) error {
 	socket, err := receive(conn)
 	closeSocket(socket)
 	if err != nil {
-		return fmt.Errorf("have the socket stored: %w", err)
+		return fmt.Errorf("store the socket: %w", err)
 	}
 	return nil
 }
 
-// keep stays connected, and brings a copy to each store that there is, until ctx
-// ends or the listener is closed. conn is nil where no store has one.
+// keep stays connected to the store, and sends a copy again after each time that
+// the connection is lost, until ctx is done or the listener is closed. conn is nil
+// if the socket is not stored yet.
 func (c *client) keep(ctx context.Context, conn *net.UnixConn) {
 	for {
 		if conn != nil {
@@ -170,7 +171,7 @@ func (c *client) keep(ctx context.Context, conn *net.UnixConn) {
 			if ctx.Err() != nil {
 				return
 			}
-			c.log.Info("The socket store went away; waiting for it to come back", "path", c.path)
+			c.log.Info("Lost the connection to the socket store, reconnecting", "path", c.path)
 		}
 		if !sleep(ctx, c.retryInterval) {
 			return
@@ -180,12 +181,12 @@ func (c *client) keep(ctx context.Context, conn *net.UnixConn) {
 			return
 		}
 		if conn != nil {
-			c.log.Info("The socket is in the store", "path", c.path)
+			c.log.Info("Socket stored", "path", c.path)
 		}
 	}
 }
 
-// restore connects and brings a copy.
+// restore connects and sends a copy.
 func (c *client) restore(ctx context.Context) (*net.UnixConn, error) {
 	conn, socket, err := c.connect(ctx)
 	if err != nil {
@@ -199,18 +200,18 @@ func (c *client) restore(ctx context.Context) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-// hold waits until the store closes the connection, or ctx ends.
+// hold waits until the store closes the connection, or ctx is done.
 func hold(ctx context.Context, conn *net.UnixConn) {
 	defer conn.Close()
 	if conn.SetDeadline(time.Time{}) != nil {
 		return
 	}
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	// The store says nothing of itself.
+	// The store only sends in response to a message.
 	_, _ = io.CopyN(io.Discard, conn, 1)
 }
 
-// sleep says whether ctx still goes on after the time.
+// sleep waits, and reports whether ctx is still not done.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

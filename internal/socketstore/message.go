@@ -10,10 +10,10 @@ import (
 	"syscall"
 )
 
-// mark is the one byte of a message. Descriptors need one to go with.
+// mark is the byte of a message: descriptors can only be sent with data.
 const mark = 'L'
 
-// send sends a message, with a copy of socket unless that is none.
+// send sends a message, with a copy of socket unless it is none.
 func send(conn *net.UnixConn, socket int) error {
 	var rights []byte
 	if socket != none {
@@ -25,24 +25,24 @@ func send(conn *net.UnixConn, socket int) error {
 	return nil
 }
 
-// receive reads one message and gives the descriptor that came with it, closed
-// on exec, or none. It is the caller's to close.
+// receive reads one message and returns its descriptor, or none. The descriptor is
+// closed on exec; the caller must close it.
 func receive(conn *net.UnixConn) (socket int, err error) {
 	message := make([]byte, 1)
-	// Longer than what is allowed, so that more than one is seen and closed.
+	// There is space for more descriptors than allowed, to detect and close them.
 	control := make([]byte, syscall.CmsgSpace(8*4))
 	n, controlled, flags, _, err := conn.ReadMsgUnix(message, control)
-	// There is no message without a byte, but what is there has to be closed.
+	// Descriptors are closed below even if there was an error.
 	sockets, malformed := parseRights(control[:controlled])
 	switch {
 	case err != nil:
 		err = fmt.Errorf("receive a message: %w", err)
 	case malformed != nil:
-		err = fmt.Errorf("parse what came with a message: %w", malformed)
+		err = fmt.Errorf("parse the descriptors of a message: %w", malformed)
 	case n != 1 || message[0] != mark:
 		err = fmt.Errorf("got message %q, want %q", message[:n], mark)
 	case flags&syscall.MSG_CTRUNC != 0 || len(sockets) > 1:
-		err = errors.New("got a message with several descriptors, want one at most")
+		err = errors.New("got a message with several descriptors, want at most one")
 	case len(sockets) == 1:
 		return sockets[0], nil
 	}
@@ -52,7 +52,7 @@ func receive(conn *net.UnixConn) (socket int, err error) {
 	return none, err
 }
 
-// parseRights gives the descriptors, also where something is wrong.
+// parseRights returns all descriptors that it finds, also with an error.
 func parseRights(control []byte) ([]int, error) {
 	messages, err := syscall.ParseSocketControlMessage(control)
 	var sockets []int
@@ -64,15 +64,15 @@ func parseRights(control []byte) ([]int, error) {
 	return sockets, err
 }
 
-// checkListening says what is wrong with a descriptor that should be that of a
-// socket that listens.
+// checkListening returns an error if the descriptor is not that of a listening
+// socket.
 func checkListening(socket int) error {
 	if socket == none {
 		return errors.New("got a message without a descriptor, want one with a listening socket")
 	}
 	listening, err := syscall.GetsockoptInt(socket, syscall.SOL_SOCKET, syscall.SO_ACCEPTCONN)
 	if err != nil {
-		return fmt.Errorf("got a descriptor of no socket: %w", err)
+		return fmt.Errorf("got a descriptor that is not a socket: %w", err)
 	}
 	if listening == 0 {
 		return errors.New("got a socket that does not listen")

@@ -34,7 +34,7 @@ func socketPath(t *testing.T) string {
 	return filepath.Join(dir, "s")
 }
 
-// startStore gives what ends the store, and waits until it has ended.
+// startStore runs a store. stop ends it and waits until it has ended.
 func startStore(t *testing.T, path string) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -55,14 +55,14 @@ func startStore(t *testing.T, path string) (stop func()) {
 	return stop
 }
 
-// server is one that listens through the store.
+// server listens on a stored socket.
 type server struct {
 	net.Listener
 	cancel context.CancelFunc
 	logged chan string
 }
 
-// startServer waits for a store as Listen does, and comes back to it faster.
+// startServer waits for a store as Listen does, and reconnects faster.
 func startServer(t *testing.T, path, address string, startTimeout time.Duration) *server {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -79,7 +79,7 @@ func startServer(t *testing.T, path, address string, startTimeout time.Duration)
 	return s
 }
 
-// die closes all descriptors and says nothing to anybody, as a kill does.
+// die closes all descriptors at once, as a kill does.
 func (s *server) die() {
 	_ = s.Close()
 	s.cancel()
@@ -94,7 +94,7 @@ func (s *server) awaitLog(t *testing.T, want string) {
 				return
 			}
 		case <-time.After(patience):
-			t.Fatalf("%q was never logged", want)
+			t.Fatalf("%q was not logged", want)
 		}
 	}
 }
@@ -115,7 +115,7 @@ func (s *server) answer(t *testing.T, text string) {
 	}
 }
 
-// freeAddress gives one that nobody listens on.
+// freeAddress returns an address that is not in use.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener := localListener(t)
@@ -164,18 +164,18 @@ func wantRead(t *testing.T, conn io.Reader, want string) {
 	}
 }
 
-// wantTakenOver kills a server and wants the next one to answer a connection
-// that came in between.
-func wantTakenOver(t *testing.T, former *server, path, address string) {
+// wantTakenOver kills a server. The next one must answer a connection that arrived
+// in between.
+func wantTakenOver(t *testing.T, previous *server, path, address string) {
 	t.Helper()
-	former.die()
+	previous.die()
 	waiting := dial(t, "tcp", address)
 	next := startServer(t, path, address, patience)
 	next.answer(t, "next")
 	wantRead(t, waiting, "next")
 }
 
-// rawClient connects by itself and takes what the store begins with.
+// rawClient connects without Listen and reads the first message of the store.
 func rawClient(t *testing.T, path string) (conn *net.UnixConn, socket int) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -200,7 +200,7 @@ func rawClient(t *testing.T, path string) (conn *net.UnixConn, socket int) {
 	}
 }
 
-// descriptor gives one of what file is, which the test closes.
+// descriptor returns the descriptor of a file, which is closed with the test.
 func descriptor(t *testing.T, file func() (*os.File, error)) int {
 	t.Helper()
 	f, err := file()
@@ -219,7 +219,7 @@ func portOf(t *testing.T, socket int) int {
 	}
 	inet, ok := address.(*syscall.SockaddrInet4)
 	if !ok {
-		t.Fatalf("got address %v, want one of IPv4", address)
+		t.Fatalf("got address %v, want an IPv4 address", address)
 	}
 	return inet.Port
 }
@@ -228,12 +228,12 @@ func TestConnectionsWaitForTheNextServer(t *testing.T) {
 	t.Parallel()
 	path, address := socketPath(t), freeAddress(t)
 	startStore(t, path)
-	former := startServer(t, path, address, patience)
+	previous := startServer(t, path, address, patience)
 	conn := dial(t, "tcp", address)
-	former.answer(t, "former")
-	wantRead(t, conn, "former")
+	previous.answer(t, "previous")
+	wantRead(t, conn, "previous")
 	for round := range 3 {
-		former.die()
+		previous.die()
 		waiting := []net.Conn{dial(t, "tcp", address), dial(t, "tcp", address)}
 		next := startServer(t, path, address, patience)
 		for _, conn := range waiting {
@@ -241,35 +241,35 @@ func TestConnectionsWaitForTheNextServer(t *testing.T) {
 			next.answer(t, text)
 			wantRead(t, conn, text)
 		}
-		former = next
+		previous = next
 	}
 }
 
-func TestAStoreThatIsStartedAnewGetsACopy(t *testing.T) {
+func TestAStoreThatRestartsGetsACopy(t *testing.T) {
 	t.Parallel()
 	path, address := socketPath(t), freeAddress(t)
 	stop := startStore(t, path)
-	former := startServer(t, path, address, patience)
+	previous := startServer(t, path, address, patience)
 	for range 2 {
 		stop()
-		former.awaitLog(t, "The socket store went away")
+		previous.awaitLog(t, "Lost the connection to the socket store")
 		stop = startStore(t, path)
-		former.awaitLog(t, "The socket is in the store")
+		previous.awaitLog(t, "Socket stored")
 	}
-	wantTakenOver(t, former, path, address)
+	wantTakenOver(t, previous, path, address)
 }
 
-func TestAServerListensWithoutAStoreAndGoesOnTrying(t *testing.T) {
+func TestAServerListensWithoutAStoreAndKeepsTrying(t *testing.T) {
 	t.Parallel()
 	path, address := socketPath(t), freeAddress(t)
-	former := startServer(t, path, address, 50*time.Millisecond)
-	former.awaitLog(t, "There is no socket store yet; listening without")
+	previous := startServer(t, path, address, 50*time.Millisecond)
+	previous.awaitLog(t, "Socket store not reachable, opening a new socket")
 	conn := dial(t, "tcp", address)
-	former.answer(t, "alone")
+	previous.answer(t, "alone")
 	wantRead(t, conn, "alone")
 	startStore(t, path)
-	former.awaitLog(t, "The socket is in the store")
-	wantTakenOver(t, former, path, address)
+	previous.awaitLog(t, "Socket stored")
+	wantTakenOver(t, previous, path, address)
 }
 
 func TestASocketOfAnotherPortIsReplaced(t *testing.T) {
@@ -287,7 +287,7 @@ func TestASocketOfAnotherPortIsReplaced(t *testing.T) {
 
 func TestAServerThatClosesItsListenerKeepsNoCopy(t *testing.T) {
 	t.Parallel()
-	for name, first := range map[string]bool{"of a socket of its own": true, "of the store's socket": false} {
+	for name, first := range map[string]bool{"its own socket": true, "a stored socket": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path, address := socketPath(t), freeAddress(t)
@@ -299,7 +299,7 @@ func TestAServerThatClosesItsListenerKeepsNoCopy(t *testing.T) {
 			}
 			stop()
 			dial(t, "tcp", address)
-			if err := server.Close(); err != nil { // and goes on running
+			if err := server.Close(); err != nil { // the process continues
 				t.Fatal(err)
 			}
 			wantRefused(t, address)
@@ -320,13 +320,13 @@ func TestAPortThatIsTakenIsAnError(t *testing.T) {
 	if _, err := Listen(t.Context(), path, "tcp", taken, logr.Discard()); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("got %v, want that the address is in use", err)
 	}
-	// It let go of the store, which serves one client at a time.
+	// It disconnected from the store, which serves one client at a time.
 	if _, socket := rawClient(t, path); socket != none {
 		t.Error("got a socket, want none")
 	}
 }
 
-// malformed are clients that the store hangs up on.
+// malformed are clients that violate the protocol.
 var malformed = map[string]func(t *testing.T, conn *net.UnixConn){
 	"another byte": func(t *testing.T, conn *net.UnixConn) {
 		socket := descriptor(t, localListener(t).File)
@@ -363,7 +363,7 @@ func write(t *testing.T, conn *net.UnixConn, text string, rights []byte) {
 	}
 }
 
-func TestAMalformedClientIsHungUpOn(t *testing.T) {
+func TestAClientThatViolatesTheProtocolIsDisconnected(t *testing.T) {
 	t.Parallel()
 	for name, misbehave := range malformed {
 		t.Run(name, func(t *testing.T) {
@@ -374,7 +374,7 @@ func TestAMalformedClientIsHungUpOn(t *testing.T) {
 			conn, socket := rawClient(t, path)
 			closeSocket(socket)
 			misbehave(t, conn)
-			// Where it had sent more than is read, it is a reset.
+			// If the client sent more than was read, the connection is reset.
 			if n, err := conn.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("got %d bytes and %v, want the connection closed", n, err)
 			}
@@ -386,18 +386,18 @@ func TestAMalformedClientIsHungUpOn(t *testing.T) {
 	}
 }
 
-func TestWhatTheFormerClientSentIsThereForTheNext(t *testing.T) {
+func TestASocketIsStoredBeforeTheNextClientIsServed(t *testing.T) {
 	t.Parallel()
 	path := socketPath(t)
 	startStore(t, path)
 	for range 100 {
 		listener := localListener(t)
 		port := listener.Addr().(*net.TCPAddr).Port
-		former, socket := rawClient(t, path)
+		previous, socket := rawClient(t, path)
 		closeSocket(socket)
-		later := dial(t, "unix", path).(*net.UnixConn) // already waiting
-		write(t, former, "L", syscall.UnixRights(descriptor(t, listener.File)))
-		_ = former.Close()
+		later := dial(t, "unix", path).(*net.UnixConn) // it is already waiting
+		write(t, previous, "L", syscall.UnixRights(descriptor(t, listener.File)))
+		_ = previous.Close()
 		socket, err := receive(later)
 		if err != nil || socket == none {
 			t.Fatalf("got descriptor %d and %v, want one", socket, err)
@@ -410,7 +410,7 @@ func TestWhatTheFormerClientSentIsThereForTheNext(t *testing.T) {
 	}
 }
 
-func TestTheStoreMakesItsSocketAnewForTheOwnUserAlone(t *testing.T) {
+func TestTheStoreReplacesItsSocketWithOneForItsOwnUser(t *testing.T) {
 	t.Parallel()
 	path := socketPath(t)
 	stale, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
@@ -430,17 +430,17 @@ func TestTheStoreMakesItsSocketAnewForTheOwnUserAlone(t *testing.T) {
 	}
 }
 
-func TestTheStoreRemovesNoOtherFile(t *testing.T) {
+func TestTheStoreDoesNotRemoveOtherFiles(t *testing.T) {
 	t.Parallel()
 	path := socketPath(t)
 	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Serve(t.Context(), path, logr.Discard()); err == nil || !strings.Contains(err.Error(), "want a socket or nothing") {
-		t.Errorf("got %v, want that it is no socket", err)
+	if err := Serve(t.Context(), path, logr.Discard()); err == nil || !strings.Contains(err.Error(), "want a socket or no file") {
+		t.Errorf("got %v, want that it is not a socket", err)
 	}
 	if text, err := os.ReadFile(path); string(text) != "text" || err != nil {
-		t.Errorf("got %q and %v, want the file left alone", text, err)
+		t.Errorf("got %q and %v, want the file unchanged", text, err)
 	}
 }
 

@@ -1,17 +1,17 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package socketstore keeps a server's listening socket open while the server
-// is not there. One process, the store, holds a copy of the socket; the server
-// in another one listens through it. When the server is killed, connections
-// wait in the socket's backlog, until the server that is started in its place
-// takes the same socket over: none is refused. It is what systemd calls a file
-// descriptor store, for the containers of a pod.
+// Package socketstore keeps the listening socket of a server open while the server
+// restarts. One process, the store, holds a copy of the socket; the server in
+// another process listens on it. If the server is killed, connections wait in the
+// backlog of the socket until the next server takes the socket over; none is
+// refused. It is what systemd calls a file descriptor store, for the containers of
+// a pod.
 //
-// They talk over a unix socket, in messages of one byte. The store begins with
-// one that has the stored socket's descriptor with it, or with one that has
-// none. From then on each message of the server's brings a descriptor to store,
-// and the store answers it.
+// Both sides communicate over a unix socket, in messages of one byte. The store
+// sends the first message, with the descriptor of the stored socket if it has one.
+// After that, each message of the server carries a descriptor to store, and the
+// store acknowledges it with a message.
 package socketstore
 
 import (
@@ -28,29 +28,30 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// answerTimeout is how long one side waits until the other has taken, or given,
-// what is due. Neither has anything else to do.
+// answerTimeout limits how long one side waits for the other to send or to read a
+// message.
 const answerTimeout = 5 * time.Second
 
 // store holds one listening socket, or none.
 type store struct {
-	// socket is a bare descriptor, since all that is done with it is to hold it:
-	// an os.File would wake this process for each connection that arrives.
+	// socket is a plain descriptor: an os.File would wake this process for each
+	// connection that arrives.
 	socket int
 	log    logr.Logger
 }
 
-// none stands for no descriptor.
+// none means no descriptor.
 const none = -1
 
-// Serve is the store: it holds at most one listening socket, and hands it to
-// whoever connects to the unix socket at path. That is made anew, for the own
-// user alone. A client that sends what is not asked for is hung up on.
+// Serve runs the store. It holds at most one listening socket, and sends it to each
+// client that connects to the unix socket at path. Serve replaces an existing
+// unix socket there; only the user of this process may connect. It disconnects
+// clients that violate the protocol.
 //
-// Clients are served one at a time, in the order in which they came. So what the
-// former one sent is stored before the next is told what there is.
+// Clients are served one at a time, in the order in which they connect: a socket
+// that one client sent is stored before the next client is served.
 //
-// Serve returns nil after ctx has ended, with all descriptors closed.
+// When ctx is done, Serve closes all descriptors and returns nil.
 func Serve(ctx context.Context, path string, log logr.Logger) error {
 	listener, err := listenUnix(ctx, path)
 	if err != nil {
@@ -58,7 +59,7 @@ func Serve(ctx context.Context, path string, log logr.Logger) error {
 	}
 	defer listener.Close()
 	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
-	log.Info("Waiting for a server", "socket", path)
+	log.Info("Socket store started", "path", path)
 	s := &store{socket: none, log: log}
 	defer func() { s.replace(none) }()
 	for {
@@ -73,19 +74,19 @@ func Serve(ctx context.Context, path string, log logr.Logger) error {
 			return fmt.Errorf("accept on %s: %w", path, err)
 		}
 		if err := s.serve(ctx, conn); err != nil && ctx.Err() == nil {
-			log.Error(err, "Hung up on the server")
+			log.Error(err, "Closed client connection after protocol error")
 		}
 	}
 }
 
-// listenUnix removes what an earlier store left at path.
+// listenUnix removes the socket that an earlier store left at path.
 func listenUnix(ctx context.Context, path string) (*net.UnixListener, error) {
 	switch info, err := os.Lstat(path); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return nil, err
 	case info.Mode().Type() != fs.ModeSocket:
-		return nil, fmt.Errorf("got a file of type %s there, want a socket or nothing", info.Mode().Type())
+		return nil, fmt.Errorf("got a file of type %s, want a socket or no file", info.Mode().Type())
 	default:
 		if err := os.Remove(path); err != nil {
 			return nil, err
@@ -101,19 +102,19 @@ func listenUnix(ctx context.Context, path string) (*net.UnixListener, error) {
 	return listener.(*net.UnixListener), nil
 }
 
-// serve serves one client until it goes away, sends what it should not, or ctx
-// ends.
+// serve serves one client until it disconnects or violates the protocol, or ctx is
+// done.
 func (s *store) serve(ctx context.Context, conn *net.UnixConn) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	if err := s.answer(conn, s.socket); err != nil {
 		return err
 	}
-	s.log.Info("A server is there", "socketHandedOver", s.socket != none)
+	s.log.Info("Client connected", "socketSent", s.socket != none)
 	for {
 		socket, err := receive(conn)
 		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
-			s.log.Info("The server is gone", "socketStored", s.socket != none)
+			s.log.Info("Client disconnected", "socketStored", s.socket != none)
 			return nil
 		}
 		if err != nil {
@@ -131,8 +132,8 @@ func (s *store) serve(ctx context.Context, conn *net.UnixConn) error {
 	}
 }
 
-// answer does not wait for a client that reads nothing: the next one may be
-// waiting.
+// answer sends a message. It does not wait long for a client that does not read:
+// the next client may be waiting.
 func (s *store) answer(conn *net.UnixConn, socket int) error {
 	if err := conn.SetWriteDeadline(time.Now().Add(answerTimeout)); err != nil {
 		return err
