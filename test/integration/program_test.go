@@ -142,7 +142,7 @@ var _ = Describe("The program, asked directly", func() {
 		for _, name := range []string{
 			`lanyard_admissions_total{reason="injected",resource="pods",result="allowed"}`, `lanyard_injections_total{provider="azure"}`,
 			`lanyard_admission_duration_seconds_count`, `lanyard_serviceaccount_lookups_total{result="found",source="cache"}`,
-			`lanyard_serviceaccounts{state="annotated"}`, `lanyard_serviceaccounts{state="unannotated"}`, `lanyard_serviceaccounts{state="unguarded"}`,
+			`lanyard_serviceaccounts{state="annotated"}`, `lanyard_serviceaccounts{state="unannotated"}`, `lanyard_serviceaccounts{state="unguarded"}`, `lanyard_serviceaccounts{state="excluded"}`,
 			`lanyard_certificate_expiry_timestamp_seconds`, `lanyard_build_info`,
 		} {
 			Expect(text).To(ContainSubstring(name))

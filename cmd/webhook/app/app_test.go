@@ -106,7 +106,7 @@ func TestInvalidSettingsStopTheProgramAtOnce(t *testing.T) {
 			[]string{"--certificate-source=files", "--tls-cert-file=c"}, []string{"needs both --tls-cert-file and --tls-private-key-file"},
 		},
 		"a file that does not exist":       {[]string{"--config=/nonexistent/config.yaml"}, []string{"--config: ", "no such file"}},
-		"a setting that does not exist":    {[]string{"--config=" + file("port: 1")}, []string{"--config ", "port: no such setting"}},
+		"a setting that does not exist":    {[]string{"--config=" + file("port: 1")}, []string{"--config ", "port: unknown setting"}},
 		"a flag that does not exist":       {[]string{"--port=1"}, []string{"unknown flag: --port"}},
 		"an argument":                      {[]string{"run"}, []string{`unknown command "run"`}},
 		"a log format that does not exist": {append(files, "--log-format=xml"), []string{`--log-format: got "xml", want text or json`}},

@@ -100,8 +100,8 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 	p.reviews = newServer(address, closing(draining, reviewMux(o, &p, recorder, log)), &tls.Config{
 		MinVersion: o.MinVersion, CipherSuites: o.CipherSuites, GetCertificate: p.certificate.GetCertificate,
 	}, log.WithName("reviews"))
-	// An API server closes an idle connection after 90 seconds. If this side closed
-	// it first, a request might be on its way.
+	// An API server closes an idle connection after 90 seconds. This side must not
+	// close it first: a request may be on its way.
 	p.reviews.IdleTimeout = 3 * time.Minute
 	if o.MetricsBindAddress != "0" {
 		mux := http.NewServeMux()

@@ -171,13 +171,13 @@ var _ = Describe("The self-managed certificate", func() {
 		},
 		Entry("is deleted", func(ctx context.Context) {
 			Expect(cluster.client.CoreV1().Secrets(namespace).Delete(ctx, secretName, metav1.DeleteOptions{})).To(Succeed())
-		}, "The Secret of the CA is not there", false),
+		}, "CA Secret not found", false),
 		Entry("loses its data", func(ctx context.Context) {
 			patchSecret(ctx, `[{"op":"remove","path":"/data"}]`)
 		}, "CA written", false),
 		Entry("gets a key that is none", func(ctx context.Context) {
 			patchSecret(ctx, `[{"op":"add","path":"/data/tls.key","value":"czNjcjN0"}]`)
-		}, "tls.key: it is not a private key in PEM", false),
+		}, "tls.key: not a private key in PEM", false),
 		Entry("gets a certificate that is none", func(ctx context.Context) {
 			patchSecret(ctx, `[{"op":"add","path":"/data/tls.crt","value":"czNjcjN0"}]`)
 		}, "tls.crt: ", true),
@@ -225,7 +225,7 @@ var _ = Describe("The self-managed certificate", func() {
 		Eventually(r.leaf).WithTimeout(patience).ShouldNot(BeNil())
 		// It has its certificate a little before it sees its own CA again.
 		untrusted := MatchError(ContainSubstring(
-			"the serving certificate is not trusted by webhook pods.lanyard.dev of MutatingWebhookConfiguration lanyard"))
+			"webhook pods.lanyard.dev of MutatingWebhookConfiguration lanyard does not trust the serving certificate"))
 		Eventually(r.ready).WithTimeout(patience).Should(untrusted)
 		Consistently(r.ready).WithTimeout(time.Second).Should(untrusted)
 		Expect(log.String()).To(ContainSubstring("write caBundle into MutatingWebhookConfiguration lanyard"))
@@ -240,7 +240,7 @@ var _ = Describe("The self-managed certificate", func() {
 			return may(ctx, "patch", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "lanyard")
 		}).WithTimeout(patience).Should(BeFalse())
 		r := start(log.logger(), time.Hour, time.Minute)
-		Consistently(r.ready).WithTimeout(2 * time.Second).Should(MatchError(ContainSubstring("the CA has not been read yet")))
+		Consistently(r.ready).WithTimeout(2 * time.Second).Should(MatchError(ContainSubstring("the CA is not loaded yet")))
 		apply(ctx, "22-certificates-rbac")
 		eventuallyReady(r)
 	})

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// applyConfig sets the flags that text, a YAML mapping, has values for, except
-// those that were set before.
+// applyConfig sets the flags that are in text, a YAML mapping, except those that
+// the command line sets.
 func applyConfig(fs *pflag.FlagSet, text []byte) error {
 	settings, err := parseConfig(text)
 	if err != nil {
@@ -29,7 +29,7 @@ func applyConfig(fs *pflag.FlagSet, text []byte) error {
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		flag := fs.Lookup(name)
 		if flag == nil || name == "config" || name == "help" || name == "version" {
-			return fmt.Errorf("%s: no such setting; --help lists the flags whose names are the settings", name)
+			return fmt.Errorf("%s: unknown setting; settings have the names of the flags in --help", name)
 		}
 		value, err := argument(flag.Value.Type(), settings[name])
 		if err != nil {
@@ -45,7 +45,7 @@ func applyConfig(fs *pflag.FlagSet, text []byte) error {
 	return nil
 }
 
-// parseConfig reads the one document of text.
+// parseConfig reads text, which must be one document.
 func parseConfig(text []byte) (map[string]any, error) {
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	first, err := documents.Read()
@@ -59,8 +59,8 @@ func parseConfig(text []byte) (map[string]any, error) {
 	return settings, yaml.UnmarshalStrict(first, &settings)
 }
 
-// argument writes a value as it would stand on the command line, for a flag of
-// the type.
+// argument returns a value as it is written on the command line, for a flag of the
+// type.
 func argument(flagType string, value any) (string, error) {
 	switch v := value.(type) {
 	case string:
@@ -77,7 +77,7 @@ func argument(flagType string, value any) (string, error) {
 	return "", fmt.Errorf("got %s, want %s", kindOf(value), wanted(flagType))
 }
 
-// kindOf names a value's kind as its writer knows it.
+// kindOf returns the kind of a value, as users call it.
 func kindOf(value any) string {
 	switch value.(type) {
 	case nil:
@@ -94,7 +94,7 @@ func kindOf(value any) string {
 	return "a mapping"
 }
 
-// wanted names what a flag of the type takes.
+// wanted describes the values of a flag of the type.
 func wanted(flagType string) string {
 	switch flagType {
 	case "int", "int64":

@@ -461,7 +461,7 @@ func TestLoadConfigKnowsEveryFlag(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, _, err := configured(t, name+`: "7"`)
-			unknown := err != nil && strings.Contains(err.Error(), "no such setting")
+			unknown := err != nil && strings.Contains(err.Error(), "unknown setting")
 			if unknown != (name == "config") {
 				t.Errorf("%s: got error %v", name, err)
 			}
@@ -475,12 +475,12 @@ func TestLoadConfigRefuses(t *testing.T) {
 		text string
 		want string // after the file's name
 	}{
-		"an unknown setting":      {"secure-prot: 1", `secure-prot: no such setting; --help lists the flags whose names are the settings`},
-		"another case":            {"Secure-Port: 1", `Secure-Port: no such setting; --help lists the flags whose names are the settings`},
-		"a field's name":          {"securePort: 1", `securePort: no such setting; --help lists the flags whose names are the settings`},
-		"a setting in dashes":     {"--secure-port: 1", `--secure-port: no such setting; --help lists the flags whose names are the settings`},
-		"a file that names files": {"config: other.yaml", `config: no such setting; --help lists the flags whose names are the settings`},
-		"help":                    {"help: true", `help: no such setting; --help lists the flags whose names are the settings`},
+		"an unknown setting":      {"secure-prot: 1", `secure-prot: unknown setting; settings have the names of the flags in --help`},
+		"another case":            {"Secure-Port: 1", `Secure-Port: unknown setting; settings have the names of the flags in --help`},
+		"a field's name":          {"securePort: 1", `securePort: unknown setting; settings have the names of the flags in --help`},
+		"a setting in dashes":     {"--secure-port: 1", `--secure-port: unknown setting; settings have the names of the flags in --help`},
+		"a file that names files": {"config: other.yaml", `config: unknown setting; settings have the names of the flags in --help`},
+		"help":                    {"help: true", `help: unknown setting; settings have the names of the flags in --help`},
 		"text for a number":       {"secure-port: https", `secure-port: invalid argument "https" for "--secure-port" flag: strconv.ParseInt: parsing "https": invalid syntax`},
 		"a fraction for a number": {"secure-port: 1.5", `secure-port: invalid argument "1.5" for "--secure-port" flag: strconv.ParseInt: parsing "1.5": invalid syntax`},
 		"a number for a duration": {"shutdown-delay: 10", `shutdown-delay: got a number, want a duration such as 10s`},
