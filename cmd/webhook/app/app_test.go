@@ -107,6 +107,7 @@ func TestInvalidSettingsStopTheProgramAtOnce(t *testing.T) {
 		},
 		"a file that does not exist":       {[]string{"--config=/nonexistent/config.yaml"}, []string{"--config: ", "no such file"}},
 		"a setting that does not exist":    {[]string{"--config=" + file("port: 1")}, []string{"--config ", "port: unknown setting"}},
+		"a version in a file":              {[]string{"--config=" + file(`version: "true"`)}, []string{"--config ", "version: unknown setting"}},
 		"a flag that does not exist":       {[]string{"--port=1"}, []string{"unknown flag: --port"}},
 		"an argument":                      {[]string{"run"}, []string{`unknown command "run"`}},
 		"a log format that does not exist": {append(files, "--log-format=xml"), []string{`--log-format: got "xml", want text or json`}},
