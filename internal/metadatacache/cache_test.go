@@ -30,9 +30,9 @@ const (
 
 var serviceAccounts = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
 
-// account returns the metadata of a ServiceAccount. pairs are annotation keys and
+// serviceAccount returns the metadata of a ServiceAccount. pairs are annotation keys and
 // values; the label key sets the label.
-func account(namespace, name string, pairs ...string) *metav1.PartialObjectMetadata {
+func serviceAccount(namespace, name string, pairs ...string) *metav1.PartialObjectMetadata {
 	meta := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i] == label {
@@ -147,25 +147,25 @@ func TestGetFromTheCache(t *testing.T) {
 		want Object
 	}{
 		"a ServiceAccount without annotations is known": {
-			meta: account("ns", "app"),
+			meta: serviceAccount("ns", "app"),
 		},
 		"annotations of others are not kept": {
-			meta: account("ns", "app", "eks.amazonaws.com/role-arn", "x", "lanyard.dev.example/aws-role-arn", "x"),
+			meta: serviceAccount("ns", "app", "eks.amazonaws.com/role-arn", "x", "lanyard.dev.example/aws-role-arn", "x"),
 		},
 		"annotations with the prefix are kept by their full keys": {
-			meta: account("ns", "app", roleARN, "r", "other", "x"),
+			meta: serviceAccount("ns", "app", roleARN, "r", "other", "x"),
 			want: Object{Annotations: map[string]string{roleARN: "r"}},
 		},
 		"an empty value is a value": {
-			meta: account("ns", "app", roleARN, ""),
+			meta: serviceAccount("ns", "app", roleARN, ""),
 			want: Object{Annotations: map[string]string{roleARN: ""}},
 		},
 		"the value of the label is kept": {
-			meta: account("ns", "app", roleARN, "r", label, "enabled"),
+			meta: serviceAccount("ns", "app", roleARN, "r", label, "enabled"),
 			want: Object{Annotations: map[string]string{roleARN: "r"}, Label: "enabled"},
 		},
 		"the label is kept without an annotation": {
-			meta: account("ns", "app", label, "enabled"),
+			meta: serviceAccount("ns", "app", label, "enabled"),
 			want: Object{Label: "enabled"},
 		},
 		"another label is not kept": {
@@ -174,7 +174,7 @@ func TestGetFromTheCache(t *testing.T) {
 			}},
 		},
 		"a cluster-scoped object has no namespace": {
-			meta: account("", "app", prefix+"allowed-identities", "*"),
+			meta: serviceAccount("", "app", prefix+"allowed-identities", "*"),
 			want: Object{Annotations: map[string]string{prefix + "allowed-identities": "*"}},
 		},
 	} {
@@ -182,7 +182,7 @@ func TestGetFromTheCache(t *testing.T) {
 			t.Parallel()
 			var rec recorder
 			c := newCache(t, noReads(t), func(o *Options) { o.Recorder = &rec })
-			fill(t, c, account("ns", "neighbour"), tc.meta)
+			fill(t, c, serviceAccount("ns", "neighbour"), tc.meta)
 			got, err := c.Get(t.Context(), tc.meta.Namespace, "app")
 			if err != nil {
 				t.Fatal(err)
@@ -199,8 +199,8 @@ func TestGetFromTheCache(t *testing.T) {
 
 func TestGetFromTheCacheDoesNotAllocate(t *testing.T) {
 	c := newCache(t, noReads(t))
-	fill(t, c, account("ns", "annotated", roleARN, "r"), account("ns", "bare"))
-	for _, name := range []string{"annotated", "bare"} {
+	fill(t, c, serviceAccount("ns", "annotated", roleARN, "r"), serviceAccount("ns", "unannotated"))
+	for _, name := range []string{"annotated", "unannotated"} {
 		allocs := testing.AllocsPerRun(1000, func() {
 			if _, err := c.Get(t.Context(), "ns", name); err != nil {
 				t.Fatal(err)
@@ -224,7 +224,7 @@ func TestGetOnAMissReadsLive(t *testing.T) {
 		wantRecorded string
 	}{
 		"a ServiceAccount that exists is returned as from the cache": {
-			meta:         account("ns", "app", roleARN, "r", "other", "x", label, "enabled"),
+			meta:         serviceAccount("ns", "app", roleARN, "r", "other", "x", label, "enabled"),
 			want:         Object{Annotations: map[string]string{roleARN: "r"}, Label: "enabled"},
 			wantRecorded: "live found",
 		},
@@ -364,7 +364,7 @@ func TestCallersOfTheSameObjectShareOneRead(t *testing.T) {
 		for range 100 {
 			callers = append(callers, start(t.Context(), c))
 		}
-		g.answers <- answer{meta: account("ns", "app", roleARN, "r")}
+		g.answers <- answer{meta: serviceAccount("ns", "app", roleARN, "r")}
 		for _, caller := range callers {
 			(<-caller).wantRole(t, "r")
 		}
@@ -384,7 +384,7 @@ func TestACanceledCallerStopsOnlyItsOwnWait(t *testing.T) {
 		if r := <-first; !errors.Is(r.err, context.Canceled) {
 			t.Errorf("got error %v for the caller that left, want %v", r.err, context.Canceled)
 		}
-		g.answers <- answer{meta: account("ns", "app", roleARN, "r")}
+		g.answers <- answer{meta: serviceAccount("ns", "app", roleARN, "r")}
 		(<-second).wantRole(t, "r")
 		g.wantReads(t, 1)
 	})
@@ -410,7 +410,7 @@ func TestAReadEndsByItsOwnDeadline(t *testing.T) {
 // not show.
 func TestCallersThatJoinedAReadReadAgainIfNeeded(t *testing.T) {
 	t.Parallel()
-	stale, fresh := account("ns", "app", roleARN, "old"), account("ns", "app", roleARN, "new")
+	stale, fresh := serviceAccount("ns", "app", roleARN, "old"), serviceAccount("ns", "app", roleARN, "new")
 	for name, tc := range map[string]struct {
 		invalid     bool
 		first       answer
@@ -480,9 +480,9 @@ func TestInvalidateForcesALiveReadUntilItExpires(t *testing.T) {
 		var failure error
 		c := newCache(t, func(context.Context, string, string) (*metav1.PartialObjectMetadata, error) {
 			reads++
-			return account("ns", "app", roleARN, "new"), failure
+			return serviceAccount("ns", "app", roleARN, "new"), failure
 		})
-		fill(t, c, account("ns", "app", roleARN, "old"), account("ns", "other"))
+		fill(t, c, serviceAccount("ns", "app", roleARN, "old"), serviceAccount("ns", "other"))
 		get := func(wantRole string, wantReads int) {
 			t.Helper()
 			obj, err := c.Get(t.Context(), "ns", "app")
@@ -519,11 +519,11 @@ func TestInvalidateForgetsTheLeastRecentlyUsedAboveItsLimit(t *testing.T) {
 	reads := map[string]int{}
 	c := newCache(t, func(_ context.Context, _, name string) (*metav1.PartialObjectMetadata, error) {
 		reads[name]++
-		return account("ns", name), nil
+		return serviceAccount("ns", name), nil
 	})
 	metas := make([]*metav1.PartialObjectMetadata, maxInvalid+1)
 	for i := range metas {
-		metas[i] = account("ns", fmt.Sprint(i))
+		metas[i] = serviceAccount("ns", fmt.Sprint(i))
 	}
 	fill(t, c, metas...)
 	for i := range maxInvalid {

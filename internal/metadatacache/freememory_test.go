@@ -14,7 +14,7 @@ func TestFreeMemoryEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCache(t, noReads(t))
-		fill(t, c, account("ns", "app"))
+		fill(t, c, serviceAccount("ns", "app"))
 		ctx, cancel := context.WithTimeout(t.Context(), 3*freeInterval)
 		defer cancel()
 		begun := time.Now()

@@ -37,9 +37,9 @@ func countsOf(c *Cache) counts {
 
 func TestTheCacheFollowsTheEvents(t *testing.T) {
 	t.Parallel()
-	unannotated := account("ns", "app")
-	annotated := account("ns", "app", roleARN, "r")
-	labeled := account("ns", "app", roleARN, "r", label, "enabled")
+	unannotated := serviceAccount("ns", "app")
+	annotated := serviceAccount("ns", "app", roleARN, "r")
+	labeled := serviceAccount("ns", "app", roleARN, "r", label, "enabled")
 	for name, tc := range map[string]struct {
 		feed func(reflectorStore) error
 		want counts
@@ -47,7 +47,7 @@ func TestTheCacheFollowsTheEvents(t *testing.T) {
 		"an empty cache has no objects":              {func(reflectorStore) error { return nil }, counts{}},
 		"an object without annotations is an object": {func(s reflectorStore) error { return s.Add(unannotated) }, counts{all: 1}},
 		"the label is not an annotation": {
-			func(s reflectorStore) error { return s.Add(account("ns", "app", label, "enabled")) },
+			func(s reflectorStore) error { return s.Add(serviceAccount("ns", "app", label, "enabled")) },
 			counts{all: 1, labeled: 1},
 		},
 		"annotations count without the label": {
@@ -86,7 +86,7 @@ func TestTheCacheFollowsTheEvents(t *testing.T) {
 		},
 		"a new list replaces all objects, and the last state in it counts": {
 			func(s reflectorStore) error {
-				return firstError(s.Add(account("ns", "old")), s.Add(annotated), s.Replace([]any{account("ns", "new"), labeled, unannotated}, "2"))
+				return firstError(s.Add(serviceAccount("ns", "old")), s.Add(annotated), s.Replace([]any{serviceAccount("ns", "new"), labeled, unannotated}, "2"))
 			},
 			counts{all: 2},
 		},
@@ -121,13 +121,13 @@ func TestAnInvalidEventDoesNotChangeTheCache(t *testing.T) {
 		"a deletion of another type":        func(s reflectorStore) error { return s.Delete(nil) },
 		"a missed deletion of a broken key": func(s reflectorStore) error { return s.Delete(cache.DeletedFinalStateUnknown{Key: "a/b/c"}) },
 		"a list with another type in it": func(s reflectorStore) error {
-			return s.Replace([]any{account("ns", "b"), 1}, "2")
+			return s.Replace([]any{serviceAccount("ns", "b"), 1}, "2")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCache(t, noReads(t))
-			if err := (reflectorStore{c}).Add(account("ns", "app", roleARN, "r")); err != nil {
+			if err := (reflectorStore{c}).Add(serviceAccount("ns", "app", roleARN, "r")); err != nil {
 				t.Fatal(err)
 			}
 			if err := do(reflectorStore{c}); err == nil {
@@ -177,7 +177,7 @@ func randomAccount(rnd *rand.Rand) *metav1.PartialObjectMetadata {
 			pairs = append(pairs, pair[:]...)
 		}
 	}
-	return account(string(rune('a'+rnd.IntN(2))), string(rune('a'+rnd.IntN(5))), pairs...)
+	return serviceAccount(string(rune('a'+rnd.IntN(2))), string(rune('a'+rnd.IntN(5))), pairs...)
 }
 
 func randomEvent(rnd *rand.Rand, s reflectorStore, model map[types.NamespacedName]*metav1.PartialObjectMetadata) error {
@@ -252,7 +252,7 @@ func TestTheCacheKeepsCopies(t *testing.T) {
 		return response[i : i+len(s)]
 	}
 	c := newCache(t, noReads(t))
-	fill(t, c, account(cut("ns"), cut("app"), cut(roleARN), cut("role"), label, cut("enabled")))
+	fill(t, c, serviceAccount(cut("ns"), cut("app"), cut(roleARN), cut("role"), label, cut("enabled")))
 	for id, object := range c.All() {
 		for _, s := range []string{id.Namespace, id.Name, object.Label} {
 			wantCopy(t, response, s)
@@ -281,7 +281,7 @@ func TestMemoryOfObjectsWithoutAnnotations(t *testing.T) {
 	c := newCache(t, noReads(t))
 	before := heap()
 	for i := range objects {
-		if err := (reflectorStore{c}).Add(account("namespace", fmt.Sprintf("account-%d", i), "other", "x")); err != nil {
+		if err := (reflectorStore{c}).Add(serviceAccount("namespace", fmt.Sprintf("app-%d", i), "other", "x")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -313,16 +313,16 @@ func BenchmarkGet(b *testing.B) {
 		if i%20 == 0 {
 			pairs = []string{roleARN, "r"}
 		}
-		if err := (reflectorStore{c}).Add(account("namespace", fmt.Sprintf("account-%d", i), pairs...)); err != nil {
+		if err := (reflectorStore{c}).Add(serviceAccount("namespace", fmt.Sprintf("app-%d", i), pairs...)); err != nil {
 			b.Fatal(err)
 		}
 	}
-	for name, account := range map[string]string{"annotated": "account-40", "unannotated": "account-41"} {
+	for name, object := range map[string]string{"annotated": "app-40", "unannotated": "app-41"} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					if _, err := c.Get(b.Context(), "namespace", account); err != nil {
+					if _, err := c.Get(b.Context(), "namespace", object); err != nil {
 						b.Error(err)
 					}
 				}
@@ -337,7 +337,7 @@ func BenchmarkAll(b *testing.B) {
 		b.Fatal(err)
 	}
 	for i := range 100_000 {
-		if err := (reflectorStore{c}).Add(account("namespace", fmt.Sprintf("account-%d", i))); err != nil {
+		if err := (reflectorStore{c}).Add(serviceAccount("namespace", fmt.Sprintf("app-%d", i))); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -362,7 +362,7 @@ func TestAnnotationsAboveTheLimitAreNotKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCache(t, noReads(t), func(o *Options) { o.MaxBytes = limit })
-			fill(t, c, account("ns", "app", prefix+"a", tt.value, "example.com/other", strings.Repeat("y", 10*limit)))
+			fill(t, c, serviceAccount("ns", "app", prefix+"a", tt.value, "example.com/other", strings.Repeat("y", 10*limit)))
 			got, err := c.Get(t.Context(), "ns", "app")
 			if err != nil {
 				t.Fatal(err)

@@ -194,7 +194,7 @@ func (a *api) stream(w http.ResponseWriter) int {
 	for _, meta := range a.objects {
 		reply(w, http.StatusOK, metav1.WatchEvent{Type: string(watch.Added), Object: runtime.RawExtension{Object: meta}})
 	}
-	end := account("", "", metav1.InitialEventsAnnotationKey, "true")
+	end := serviceAccount("", "", metav1.InitialEventsAnnotationKey, "true")
 	end.TypeMeta = metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}
 	end.ResourceVersion = strconv.Itoa(a.version)
 	reply(w, http.StatusOK, metav1.WatchEvent{Type: string(watch.Bookmark), Object: runtime.RawExtension{Object: end}})
@@ -292,9 +292,9 @@ func TestStartFollowsTheAPIServer(t *testing.T) {
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			metas := []*metav1.PartialObjectMetadata{account("ns", "app", roleARN, "old", label, "enabled")}
+			metas := []*metav1.PartialObjectMetadata{serviceAccount("ns", "app", roleARN, "old", label, "enabled")}
 			for i := range 1200 {
-				metas = append(metas, account("many", fmt.Sprintf("account-%d", i)))
+				metas = append(metas, serviceAccount("many", fmt.Sprintf("app-%d", i)))
 			}
 			a, client := newAPI(t, mode.streams, metas...)
 			c := run(t, client)
@@ -313,17 +313,17 @@ func TestStartFollowsTheAPIServer(t *testing.T) {
 			wantRole("old")
 			a.wantRequests(mode.want)
 
-			a.send(watch.Modified, account("ns", "app", roleARN, "new"))
+			a.send(watch.Modified, serviceAccount("ns", "app", roleARN, "new"))
 			wantCounts(counts{annotated: 1, all: 1201})
 			wantRole("new")
-			a.send(watch.Modified, account("ns", "app"))
+			a.send(watch.Modified, serviceAccount("ns", "app"))
 			wantCounts(counts{all: 1201})
 			wantRole("")
-			a.send(watch.Added, account("ns", "second", roleARN, "r"))
+			a.send(watch.Added, serviceAccount("ns", "second", roleARN, "r"))
 			wantCounts(counts{annotated: 1, all: 1202})
 			a.wantRequests(mode.want)
 
-			a.send(watch.Deleted, account("ns", "app"))
+			a.send(watch.Deleted, serviceAccount("ns", "app"))
 			wantCounts(counts{annotated: 1, all: 1201})
 			if _, err := c.Get(t.Context(), "ns", "app"); !apierrors.IsNotFound(err) {
 				t.Errorf("got error %v for a deleted ServiceAccount, want not found", err)
@@ -341,15 +341,15 @@ func TestObjectsThatWereDeletedBetweenWatchesAreForgotten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a, client := newAPI(t, mode.streams,
-				account("ns", "stays", roleARN, "r"), account("ns", "goes", roleARN, "r"), account("ns", "unannotated"))
+				serviceAccount("ns", "kept", roleARN, "r"), serviceAccount("ns", "deleted", roleARN, "r"), serviceAccount("ns", "unannotated"))
 			c := run(t, client)
 			expired := apierrors.NewResourceExpired("too old resource version").Status()
 			expired.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-			a.sendError(expired, "ns/goes", "ns/unannotated")
+			a.sendError(expired, "ns/deleted", "ns/unannotated")
 			want := counts{annotated: 1, all: 1}
 			eventually(t, fmt.Sprintf("counts are %+v", want), func() bool { return countsOf(c) == want })
 			a.wantRequests(mode.again)
-			if _, err := c.Get(t.Context(), "ns", "goes"); !apierrors.IsNotFound(err) {
+			if _, err := c.Get(t.Context(), "ns", "deleted"); !apierrors.IsNotFound(err) {
 				t.Errorf("got error %v, want not found", err)
 			}
 		})
@@ -359,7 +359,7 @@ func TestObjectsThatWereDeletedBetweenWatchesAreForgotten(t *testing.T) {
 // The metadata client and its errors are those of production.
 func TestGetReadsLiveThroughTheClient(t *testing.T) {
 	t.Parallel()
-	a, client := newAPI(t, true, account("ns", "app", roleARN, "r", "other", "x"))
+	a, client := newAPI(t, true, serviceAccount("ns", "app", roleARN, "r", "other", "x"))
 	c, err := New(Options{Client: client, Resource: serviceAccounts, Prefix: prefix, Label: label})
 	if err != nil {
 		t.Fatal(err)

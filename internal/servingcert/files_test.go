@@ -113,17 +113,17 @@ func TestNewFilesReportsWhenTheCertificateExpires(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Truncate(time.Second)
 	certFile, keyFile := mount(t, t.TempDir(), newPair(t, "first", now, now.Add(time.Hour)))
-	var told []time.Time
-	f, err := NewFiles(certFile, keyFile, func(notAfter time.Time) { told = append(told, notAfter) }, logr.Discard())
+	var reported []time.Time
+	f, err := NewFiles(certFile, keyFile, func(notAfter time.Time) { reported = append(reported, notAfter) }, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(told) == 0 {
+	if len(reported) == 0 {
 		t.Fatal("onChange was not called")
 	}
-	for _, notAfter := range told {
+	for _, notAfter := range reported {
 		if !notAfter.Equal(now.Add(time.Hour)) {
-			t.Errorf("told %s, want %s", notAfter, now.Add(time.Hour))
+			t.Errorf("reported %s, want %s", notAfter, now.Add(time.Hour))
 		}
 	}
 	if got := commonName(t, f); got != "first" || !f.Ready() {
@@ -196,12 +196,12 @@ func start(t *testing.T, f *Files) {
 }
 
 // await receives calls of onChange until one has the expiry want.
-func await(t *testing.T, told <-chan time.Time, want time.Time) {
+func await(t *testing.T, reported <-chan time.Time, want time.Time) {
 	t.Helper()
 	timeout := time.After(patience)
 	for {
 		select {
-		case notAfter := <-told:
+		case notAfter := <-reported:
 			if notAfter.Equal(want) {
 				return
 			}
@@ -230,15 +230,15 @@ func TestFilesFollowARenewal(t *testing.T) {
 			t.Parallel()
 			directory := t.TempDir()
 			certFile, keyFile := mount(t, directory, newPair(t, "first", now, now.Add(time.Hour)))
-			told := make(chan time.Time, 100)
-			f, err := NewFiles(certFile, keyFile, func(notAfter time.Time) { told <- notAfter }, logr.Discard())
+			reported := make(chan time.Time, 100)
+			f, err := NewFiles(certFile, keyFile, func(notAfter time.Time) { reported <- notAfter }, logr.Discard())
 			if err != nil {
 				t.Fatal(err)
 			}
 			f.interval = 10 * time.Millisecond
 			start(t, f)
 			renew(t, directory, newPair(t, "second", now, now.Add(2*time.Hour)))
-			await(t, told, now.Add(2*time.Hour))
+			await(t, reported, now.Add(2*time.Hour))
 			if got := commonName(t, f); got != "second" {
 				t.Errorf("serves the certificate of %q, want second", got)
 			}
@@ -255,8 +255,8 @@ func TestFilesKeepTheCertificateWhenTheNextOneIsBroken(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	directory := t.TempDir()
 	certFile, keyFile := mount(t, directory, newPair(t, "first", now, now.Add(time.Hour)))
-	told := make(chan time.Time, 100)
-	f, err := NewFiles(certFile, keyFile, func(notAfter time.Time) { told <- notAfter }, logr.Discard())
+	reported := make(chan time.Time, 100)
+	f, err := NewFiles(certFile, keyFile, func(notAfter time.Time) { reported <- notAfter }, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +274,7 @@ func TestFilesKeepTheCertificateWhenTheNextOneIsBroken(t *testing.T) {
 	if err := f.load(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, told, now.Add(2*time.Hour))
+	await(t, reported, now.Add(2*time.Hour))
 	if got := commonName(t, f); got != "second" {
 		t.Errorf("serves the certificate of %q, want second", got)
 	}
