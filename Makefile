@@ -47,12 +47,12 @@ test: c-compiler controlplane ## Run all tests, unit and integration, with the r
 
 # Go's test cache does not know the files outside of the module.
 .PHONY: charts
-charts: ## Test the chart and the plain manifests, and that both render the same objects.
+charts: ## Test the chart and deploy/, and that generated files are up to date.
 	cd test/charts && $(GO) test -count=1 ./...
 
-.PHONY: charts-update
-charts-update: ## Write the chart's README and its copies of deploy/ anew.
-	hack/chart-docs.sh
+.PHONY: generate
+generate: ## Write the files that are generated from the chart: deploy/, and its README.
+	hack/generate.sh
 
 .PHONY: test-cluster
 test-cluster: controlplane ## Test the parts of "make e2e": the cluster, the emulated clouds, the SDK programs.

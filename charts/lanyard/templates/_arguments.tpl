@@ -10,6 +10,7 @@ SPDX-License-Identifier: Apache-2.0
 - --metrics-bind-address={{ ternary (printf ":%d" (int .Values.metrics.port)) "0" .Values.metrics.enabled }}
 - --health-probe-bind-address=:{{ .Values.healthProbePort }}
 - --shutdown-delay={{ .Values.shutdownDelaySeconds }}s
+- --excluded-namespaces={{ include "lanyard.excludedNamespaces" . }}
 {{- if .Values.socketStore.enabled }}
 - --socket-store=/run/lanyard/webhook.sock
 {{- end }}
@@ -48,7 +49,7 @@ SPDX-License-Identifier: Apache-2.0
 {{- end }}
 {{- end -}}
 
-{{- /* Flags that are left out where their value is empty: the program has a default. */ -}}
+{{- /* Flags that are omitted if their value is empty: the program has a default. */ -}}
 {{- define "lanyard.settings" -}}
 {{- with .Values.config -}}
 bind-address: {{ .bindAddress | quote }}

@@ -3,7 +3,7 @@ Copyright The Lanyard Authors.
 SPDX-License-Identifier: Apache-2.0
 */ -}}
 
-{{- /* What objects are named after: the release, with the chart's name in it. */ -}}
+{{- /* The base of all names: the release's name, which includes the chart's name. */ -}}
 {{- define "lanyard.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
 {{- if .Values.fullnameOverride -}}
@@ -15,7 +15,7 @@ SPDX-License-Identifier: Apache-2.0
 {{- end -}}
 {{- end -}}
 
-{{- /* The name of the Deployment and of what belongs to it. */ -}}
+{{- /* The name of the Deployment and of the objects that belong to it. */ -}}
 {{- define "lanyard.webhook" -}}
 {{ include "lanyard.fullname" . }}-webhook
 {{- end -}}
@@ -36,7 +36,7 @@ SPDX-License-Identifier: Apache-2.0
 {{ include "lanyard.webhook" . }}.{{ include "lanyard.namespace" . }}.svc
 {{- end -}}
 
-{{- /* What the Service and the Deployment select the pods by. */ -}}
+{{- /* The labels by which the Service and the Deployment select the pods. */ -}}
 {{- define "lanyard.selectorLabels" -}}
 app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 50 | trimSuffix "-" }}-webhook
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -45,8 +45,9 @@ app.kubernetes.io/component: server
 
 {{- /*
 The metadata of an object. Takes root, name and component; also labels,
-annotations and namespace. Objects of the cluster set namespace to "".
-What the chart sets is over commonLabels and commonAnnotations.
+annotations and namespace. Cluster-scoped objects set namespace to "".
+The chart's own labels and annotations override commonLabels and
+commonAnnotations.
 */ -}}
 {{- define "lanyard.metadata" -}}
 {{- $own := include "lanyard.selectorLabels" .root | fromYaml -}}
@@ -74,7 +75,7 @@ annotations:
 {{- end -}}
 {{- end -}}
 
-{{- /* The Secret with the serving certificate, in the modes that have one. */ -}}
+{{- /* The Secret with the serving certificate, in the modes that use one. */ -}}
 {{- define "lanyard.tlsSecret" -}}
 {{- if eq .Values.certificates.mode "secret" -}}
 {{- .Values.certificates.existingSecret -}}
@@ -83,36 +84,50 @@ annotations:
 {{- end -}}
 {{- end -}}
 
-{{- /* "true" where the guard is rendered: ValidatingAdmissionPolicy is v1 since Kubernetes 1.30. */ -}}
+{{- /* "true" if the guard is rendered: ValidatingAdmissionPolicy is v1 since Kubernetes 1.30. */ -}}
 {{- define "lanyard.guard" -}}
 {{- if and .Values.guard.enabled (semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version) -}}
 true
 {{- end -}}
 {{- end -}}
 
-{{- /* "true" where the guard refuses pods, rather than warn of them. */ -}}
+{{- /* "true" if the guard denies pods, rather than warn about them. */ -}}
 {{- define "lanyard.guarded" -}}
 {{- if and (include "lanyard.guard" .) (has "Deny" .Values.guard.validationActions) -}}
 true
 {{- end -}}
 {{- end -}}
 
-{{- /* What becomes of pods while no replica is there, see values.yaml. */ -}}
+{{- /* What happens to pods while no replica responds, see values.yaml. */ -}}
 {{- define "lanyard.failurePolicy" -}}
 {{- default (ternary "Ignore" "Fail" (eq "true" (include "lanyard.guarded" .))) .Values.webhook.failurePolicy -}}
 {{- end -}}
 
+{{- /* The namespaces that no webhook is called for, comma-separated. Always includes the release's own. */ -}}
+{{- define "lanyard.excludedNamespaces" -}}
+{{- append .Values.webhook.excludedNamespaces (include "lanyard.namespace" .) | uniq | join "," -}}
+{{- end -}}
+
+{{- /* The namespaces that the guard never checks: a cluster must be able to start while no replica runs. */ -}}
+{{- define "lanyard.unguardedNamespaces" -}}
+{{- concat (list "kube-system") (splitList "," (include "lanyard.excludedNamespaces" .)) | uniq | join "," -}}
+{{- end -}}
+
 {{- /*
-The namespaces whose accounts are looked at, as a namespaceSelector. Whatever
-the user selects, kube-system and the release's own namespace are not among
-them: what the cluster and the webhook need to come up must not wait for it.
+A namespaceSelector. Takes root; excluded, names of namespaces, comma-separated;
+and optOut: whether the label <prefix>inject of a namespace excludes it.
 */ -}}
-{{- define "lanyard.accountNamespaces" -}}
-{{- $user := .Values.webhook.namespaceSelector -}}
+{{- define "lanyard.namespaceSelector" -}}
+{{- $user := .root.Values.webhook.namespaceSelector -}}
 matchExpressions:
   - key: kubernetes.io/metadata.name
     operator: NotIn
-    values: [kube-system, {{ include "lanyard.namespace" . }}]
+    values: [{{ .excluded | replace "," ", " }}]
+  {{- if .optOut }}
+  - key: {{ .root.Values.annotationPrefix }}inject
+    operator: NotIn
+    values: [disabled, "false"]
+  {{- end }}
   {{- with $user.matchExpressions }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -122,16 +137,7 @@ matchLabels:
 {{- end }}
 {{- end -}}
 
-{{- /* The namespaces whose pods are looked at: of these, any opts out by its label. */ -}}
-{{- define "lanyard.podNamespaces" -}}
-{{- $selector := include "lanyard.accountNamespaces" . | fromYaml -}}
-{{- $optOut := dict "key" (printf "%sinject" .Values.annotationPrefix) "operator" "NotIn" "values" (list "disabled") -}}
-{{- $own := first $selector.matchExpressions -}}
-{{- $_ := set $selector "matchExpressions" (concat (list $own $optOut) (rest $selector.matchExpressions)) -}}
-{{- toYaml $selector -}}
-{{- end -}}
-
-{{- /* What certificates the webhook configurations need: annotations. */ -}}
+{{- /* The annotations of the webhook configurations, including those that inject the caBundle. */ -}}
 {{- define "lanyard.registrationAnnotations" -}}
 {{- $annotations := deepCopy .Values.webhook.annotations -}}
 {{- $mode := .Values.certificates.mode -}}
@@ -145,8 +151,8 @@ matchLabels:
 {{- end -}}
 
 {{- /*
-How the apiserver reaches a path. The caBundle is left out where somebody else
-writes it: each upgrade would take it away from them.
+How the API server reaches a path. The caBundle is omitted if another program
+writes it, since an upgrade would remove it.
 */ -}}
 {{- define "lanyard.clientConfig" -}}
 service:
@@ -161,9 +167,9 @@ caBundle: {{ .root.Values.certificates.caBundle | b64enc }}
 {{- end }}
 {{- end -}}
 
-{{- /* "true" where pods of test.namespace are never injected, and helm test has nothing to test. */ -}}
+{{- /* "true" if pods in test.namespace are never injected, so that there is no helm test. */ -}}
 {{- define "lanyard.testExcluded" -}}
-{{- if has .Values.test.namespace (list "kube-system" (include "lanyard.namespace" .)) -}}
+{{- if has .Values.test.namespace (include "lanyard.excludedNamespaces" . | splitList ",") -}}
 true
 {{- end -}}
 {{- end -}}

@@ -3,7 +3,7 @@ Copyright The Lanyard Authors.
 SPDX-License-Identifier: Apache-2.0
 */ -}}
 
-{{- /* Where the pods run, and how. */ -}}
+{{- /* Scheduling and runtime settings of the pods. */ -}}
 {{- define "lanyard.scheduling" -}}
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ . }}
@@ -30,15 +30,16 @@ affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.topologySpreadConstraints }}
+# On different nodes and zones if possible.
 topologySpreadConstraints:
   {{- $selector := dict "labelSelector" (dict "matchLabels" (include "lanyard.selectorLabels" $ | fromYaml)) }}
   {{- range . }}
-  - {{- merge (deepCopy .) $selector | toYaml | nindent 4 }}
+  - {{ merge (deepCopy .) $selector | toYaml | indent 4 | trim }}
   {{- end }}
 {{- end }}
 {{- end -}}
 
-{{- /* A probe of path, with the numbers of probe. */ -}}
+{{- /* An HTTP probe. Takes path, and probe with the thresholds. */ -}}
 {{- define "lanyard.probe" -}}
 httpGet:
   path: {{ .path }}

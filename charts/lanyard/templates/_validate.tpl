@@ -3,13 +3,13 @@ Copyright The Lanyard Authors.
 SPDX-License-Identifier: Apache-2.0
 */ -}}
 
-{{- /* Refuses values that are right each by itself and wrong together. All of them are told at once. */ -}}
+{{- /* Fails for values that are each valid, but not together. Reports all problems at once. */ -}}
 {{- define "lanyard.validate" -}}
 {{- $problems := concat
   (include "lanyard.certificateProblems" . | fromYamlArray)
   (include "lanyard.otherProblems" . | fromYamlArray) -}}
 {{- with $problems -}}
-{{- fail (printf "\n\nThese values cannot go together:\n- %s\n" (join "\n- " .)) -}}
+{{- fail (printf "\n\nThese values cannot be combined:\n- %s\n" (join "\n- " .)) -}}
 {{- end -}}
 {{- end -}}
 
@@ -40,11 +40,11 @@ SPDX-License-Identifier: Apache-2.0
 {{- if has $mode (list "openshift" "secret") }}
 {{- range $key := list "duration" "caDuration" }}
 {{- if get $c $key }}
-- "certificates.{{ $key }} has no effect with certificates.mode={{ $mode }}: the certificate is made by somebody else"
+- "certificates.{{ $key }} has no effect with certificates.mode={{ $mode }}: something else issues the certificate"
 {{- end }}
 {{- end }}
 {{- else if and $c.issuerRef $c.caDuration }}
-- "certificates.caDuration has no effect with certificates.issuerRef: the CA is that issuer's"
+- "certificates.caDuration has no effect with certificates.issuerRef: the issuer has its own CA"
 {{- end }}
 {{- end -}}
 
@@ -52,15 +52,15 @@ SPDX-License-Identifier: Apache-2.0
 {{- $v := .Values -}}
 {{- $needed := add $v.shutdownDelaySeconds 35 -}}
 {{- if lt (int $v.terminationGracePeriodSeconds) (int $needed) }}
-- "terminationGracePeriodSeconds has to be at least {{ $needed }}: shutdownDelaySeconds, and 35 for requests in flight; got {{ $v.terminationGracePeriodSeconds }}"
+- "terminationGracePeriodSeconds must be at least {{ $needed }}: shutdownDelaySeconds plus 35 for requests in flight; got {{ $v.terminationGracePeriodSeconds }}"
 {{- end }}
 {{- $ports := list (int $v.webhook.port) (int $v.healthProbePort) }}
 {{- if $v.metrics.enabled }}{{ $ports = append $ports (int $v.metrics.port) }}{{ end }}
 {{- if ne (len $ports) (len (uniq $ports)) }}
-- "webhook.port, healthProbePort and metrics.port have to differ; got {{ join ", " $ports }}"
+- "webhook.port, healthProbePort and metrics.port must differ; got {{ join ", " $ports }}"
 {{- end }}
 {{- if and $v.metrics.enabled (eq (int $v.metrics.port) (int $v.service.port)) }}
-- "service.port and metrics.port are ports of one Service and have to differ; got {{ $v.service.port }}"
+- "service.port and metrics.port are ports of the same Service and must differ; got {{ $v.service.port }}"
 {{- end }}
 {{- if not $v.metrics.enabled }}
 {{- range $key := list "serviceMonitor" "prometheusRule" "grafanaDashboard" }}

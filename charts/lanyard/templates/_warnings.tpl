@@ -3,7 +3,7 @@ Copyright The Lanyard Authors.
 SPDX-License-Identifier: Apache-2.0
 */ -}}
 
-{{- /* What makes a setup fragile, for NOTES.txt. */ -}}
+{{- /* Warnings about a fragile configuration, for NOTES.txt. */ -}}
 {{- define "lanyard.warnings" -}}
 {{- $v := .Values -}}
 {{- $fails := eq "Fail" (include "lanyard.failurePolicy" .) -}}
@@ -12,33 +12,33 @@ SPDX-License-Identifier: Apache-2.0
 - "This cluster is older than Kubernetes 1.30 and cannot have the guard. webhook.failurePolicy is {{ include "lanyard.failurePolicy" . }}."
 {{- end }}
 {{- if and (not $guarded) (not $fails) }}
-- "webhook.failurePolicy is Ignore and no guard refuses pods: while no replica answers, pods that ask for an identity start without it, and stay so."
+- "webhook.failurePolicy is Ignore and no guard denies pods: while no replica responds, pods that need credentials start without them, and stay so until they are deleted."
 {{- end }}
 {{- if $fails }}
-- "webhook.failurePolicy is Fail: while no replica answers, no pod is created in the selected namespaces, whether it asks for an identity or not."
+- "webhook.failurePolicy is Fail: while no replica responds, no pod can be created in the selected namespaces, whether it needs credentials or not."
 {{- end }}
 {{- if and $guarded (eq $v.webhook.reinvocationPolicy "Never") }}
-- "webhook.reinvocationPolicy is Never: the guard refuses pods to which another webhook adds a container after Lanyard."
+- "webhook.reinvocationPolicy is Never: the guard denies pods to which another webhook adds a container after Lanyard."
 {{- end }}
 {{- if lt (int $v.replicaCount) 2 }}
-- "replicaCount is {{ $v.replicaCount }}: whenever that replica is moved, none answers. Two are better."
+- "replicaCount is {{ $v.replicaCount }}: every time it is rescheduled, no replica responds. Use two or more."
 {{- end }}
 {{- if and (not $v.podDisruptionBudget.enabled) (gt (int $v.replicaCount) 1) }}
-- "podDisruptionBudget.enabled is false: draining nodes may take all replicas at once."
+- "podDisruptionBudget.enabled is false: draining nodes can stop all replicas at the same time."
 {{- end }}
 {{- if and $v.podDisruptionBudget.enabled (le (int $v.replicaCount) 1) (kindIs "invalid" $v.podDisruptionBudget.maxUnavailable) }}
-- "The PodDisruptionBudget wants {{ $v.podDisruptionBudget.minAvailable }} of {{ $v.replicaCount }} replicas available: nodes cannot be drained."
+- "The PodDisruptionBudget requires {{ $v.podDisruptionBudget.minAvailable }} of {{ $v.replicaCount }} replicas to be available: nodes cannot be drained."
 {{- end }}
 {{- if not $v.metrics.enabled }}
-- "metrics.enabled is false: nobody is told of unguarded service accounts, of errors, or of a certificate that is not renewed."
+- "metrics.enabled is false: unguarded ServiceAccounts, errors, and a certificate that is not renewed go unnoticed."
 {{- end }}
 {{- if not $v.rbac.create }}
-- "rbac.create is false: the account {{ include "lanyard.serviceAccountName" . }} needs the rights that docs/operations.md lists."
+- "rbac.create is false: the ServiceAccount {{ include "lanyard.serviceAccountName" . }} needs the permissions that docs/operations.md lists."
 {{- end }}
 {{- if $v.hostNetwork }}
-- "hostNetwork is true: Pod Security \"restricted\" forbids that, and two replicas on one node would want the same ports."
+- "hostNetwork is true: Pod Security \"restricted\" forbids it, and two replicas on one node would need the same ports."
 {{- end }}
 {{- if include "lanyard.testExcluded" . }}
-- "test.namespace is {{ $v.test.namespace }}, whose pods never get an identity: there is no helm test. The release should be in a namespace of its own."
+- "test.namespace is {{ $v.test.namespace }}, where pods are never injected: there is no helm test. Install the release in a namespace of its own."
 {{- end }}
 {{- end -}}
