@@ -38,31 +38,33 @@ func registered(t *testing.T, objects []object) registration {
 			r.bindings = append(r.bindings, *decode[admissionv1.ValidatingAdmissionPolicyBinding](t, o))
 		}
 	}
-	if len(r.mutating) != 2 || len(r.validating) != 1 {
-		t.Fatalf("got %d mutating and %d validating webhooks, want 2 and 1", len(r.mutating), len(r.validating))
+	var names []string
+	for _, w := range r.mutating {
+		names = append(names, w.Name)
+	}
+	if diff := cmp.Diff([]string{"pods.lanyard.dev", "serviceaccounts.lanyard.dev", "probe.lanyard.dev"}, names); diff != "" || len(r.validating) != 1 {
+		t.Fatalf("got %d validating webhooks, want 1; mutating webhooks (-want +got):\n%s", len(r.validating), diff)
 	}
 	return r
 }
 
-// pods gives the webhook of pods.
-func (r registration) pods() admissionv1.MutatingWebhook { return r.mutating[0] }
+func (r registration) pods() admissionv1.MutatingWebhook  { return r.mutating[0] }
+func (r registration) probe() admissionv1.MutatingWebhook { return r.mutating[2] }
 
-// policy gives the policy whose name ends so.
-func (r registration) policy(t *testing.T, suffix string) admissionv1.ValidatingAdmissionPolicySpec {
+// guard returns the one policy.
+func (r registration) guard(t *testing.T) admissionv1.ValidatingAdmissionPolicySpec {
 	t.Helper()
-	for _, p := range r.policies {
-		if strings.HasSuffix(p.Name, suffix) {
-			return p.Spec
-		}
+	if len(r.policies) != 1 {
+		t.Fatalf("got %d policies, want 1", len(r.policies))
 	}
-	t.Fatalf("there is no policy whose name ends in %s", suffix)
-	return admissionv1.ValidatingAdmissionPolicySpec{}
+	return r.policies[0].Spec
 }
 
-// namespaceSelectors gives all of them, by what they belong to.
+// namespaceSelectors returns those of all webhooks but the probe, which has none,
+// and that of the guard, by what they belong to.
 func (r registration) namespaceSelectors() map[string]*metav1.LabelSelector {
 	selectors := map[string]*metav1.LabelSelector{}
-	for _, w := range r.mutating {
+	for _, w := range r.mutating[:2] {
 		selectors["mutating "+w.Name] = w.NamespaceSelector
 	}
 	for _, w := range r.validating {
@@ -74,7 +76,7 @@ func (r registration) namespaceSelectors() map[string]*metav1.LabelSelector {
 	return selectors
 }
 
-// selects tells whether a namespace of that name, with labels, is looked at.
+// selects reports whether a namespace with that name and labels is selected.
 func selects(t *testing.T, selector *metav1.LabelSelector, name string, more labels.Set) bool {
 	t.Helper()
 	s, err := metav1.LabelSelectorAsSelector(selector)
@@ -86,45 +88,106 @@ func selects(t *testing.T, selector *metav1.LabelSelector, name string, more lab
 
 const metav1LabelName = "kubernetes.io/metadata.name"
 
-func TestOwnNamespaceAndKubeSystemAreNeverLookedAt(t *testing.T) {
-	check := func(t *testing.T, own string, r registration) {
+func TestTheOwnNamespaceIsNeverSelectedAndKubeSystemIsNeverGuarded(t *testing.T) {
+	check := func(t *testing.T, own string, included []string, r registration) {
 		t.Helper()
 		for at, selector := range r.namespaceSelectors() {
-			for _, name := range []string{"kube-system", own} {
-				if selects(t, selector, name, labels.Set{"tier": "a"}) {
-					t.Errorf("%s: %s is selected by %s", at, name, metav1.FormatLabelSelector(selector))
-				}
+			if selects(t, selector, own, labels.Set{"tier": "a"}) {
+				t.Errorf("%s: %s is selected by %s", at, own, metav1.FormatLabelSelector(selector))
+			}
+			want := slices.Contains(included, "kube-system") && !strings.HasPrefix(at, "policy")
+			if got := selects(t, selector, "kube-system", labels.Set{"tier": "a"}); got != want {
+				t.Errorf("%s: kube-system is selected: %t, want %t", at, got, want)
 			}
 			if !selects(t, selector, "shop", labels.Set{"tier": "a"}) {
 				t.Errorf("%s: the namespace shop is not selected", at)
 			}
 		}
 	}
-	eachValueSet(t, func(t *testing.T, _ install, r *rendering) { check(t, own(t, r), registered(t, r.objects)) })
+	for name, set := range valueSets {
+		t.Run(name, func(t *testing.T) {
+			r := render(t, set.in, parseValues(t, set.values))
+			var included []string
+			if strings.Contains(set.values, "excludedNamespaces: []") {
+				included = []string{"kube-system"}
+			}
+			check(t, own(t, r), included, registered(t, r.objects))
+		})
+	}
 	for name, components := range kustomizations {
-		t.Run("kustomize: "+name, func(t *testing.T) { check(t, namespace, registered(t, kustomize(t, ca, components...))) })
+		t.Run("kustomize: "+name, func(t *testing.T) { check(t, namespace, nil, registered(t, kustomize(t, ca, components...))) })
 	}
 }
 
-func TestNamespacesOptOutForTheirPodsAlone(t *testing.T) {
-	for prefix, v := range map[string]string{"lanyard.dev/": "", "id.example/": "annotationPrefix: id.example/"} {
-		t.Run(prefix, func(t *testing.T) {
-			r := registered(t, render(t, defaultInstall, parseValues(t, v)).objects)
-			optedOut := labels.Set{prefix + "inject": "disabled"}
-			for at, selector := range r.namespaceSelectors() {
-				pods := strings.Contains(at, "pods")
-				if got := selects(t, selector, "shop", optedOut); got == pods {
-					t.Errorf("%s: the namespace that opted out is looked at: %t, want %t", at, got, !pods)
+func TestExcludedNamespacesAreExcludedEverywhereAndKnownToTheProgram(t *testing.T) {
+	for v, want := range map[string]string{
+		"":                                  "--excluded-namespaces=kube-system,lanyard-system",
+		"webhook: {excludedNamespaces: []}": "--excluded-namespaces=lanyard-system",
+		"webhook: {excludedNamespaces: [legacy, kube-system]}":            "--excluded-namespaces=legacy,kube-system,lanyard-system",
+		"webhook: {excludedNamespaces: [lanyard-system, kube-system]}":    "--excluded-namespaces=lanyard-system,kube-system",
+		"namespaceOverride: own\nwebhook: {excludedNamespaces: [legacy]}": "--excluded-namespaces=legacy,own",
+	} {
+		t.Run(v, func(t *testing.T) {
+			r := render(t, defaultInstall, parseValues(t, v))
+			if args := deployment(t, r.objects).Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, want) {
+				t.Errorf("got arguments %q, want %s", args, want)
+			}
+			for at, selector := range registered(t, r.objects).namespaceSelectors() {
+				for excluded := range strings.SplitSeq(strings.TrimPrefix(want, "--excluded-namespaces="), ",") {
+					if selects(t, selector, excluded, nil) {
+						t.Errorf("%s: %s is selected", at, excluded)
+					}
 				}
 			}
 		})
 	}
 }
 
-// The guard must not deny a pod that the webhook would leave alone.
-func TestTheGuardLooksAtWhatTheWebhookLooksAt(t *testing.T) {
+func TestNamespacesOptOutOnlyForTheirPods(t *testing.T) {
+	for prefix, v := range map[string]string{"lanyard.dev/": "", "id.example/": "annotationPrefix: id.example/"} {
+		for _, value := range []string{"disabled", "false"} {
+			t.Run(prefix+"inject="+value, func(t *testing.T) {
+				r := registered(t, render(t, defaultInstall, parseValues(t, v)).objects)
+				for at, selector := range r.namespaceSelectors() {
+					pods := strings.Contains(at, "pods")
+					if got := selects(t, selector, "shop", labels.Set{prefix + "inject": value}); got == pods {
+						t.Errorf("%s: the namespace that opted out is selected: %t, want %t", at, got, !pods)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestTheProbeIsOnlyCalledForLabelledPodsAndReportsFailures(t *testing.T) {
+	for prefix, v := range map[string]string{"lanyard.dev/": "", "identity.example.com/": everything} {
+		t.Run(prefix, func(t *testing.T) {
+			r := registered(t, render(t, defaultInstall, parseValues(t, v)).objects)
+			probe := r.probe()
+			want := &metav1.LabelSelector{MatchLabels: map[string]string{prefix + "probe": "true"}}
+			if diff := cmp.Diff(want, probe.ObjectSelector); diff != "" {
+				t.Errorf("objectSelector (-want +got):\n%s", diff)
+			}
+			if probe.NamespaceSelector != nil || len(probe.MatchConditions) > 0 {
+				t.Errorf("got namespaceSelector %v and match conditions %v, want none", probe.NamespaceSelector, probe.MatchConditions)
+			}
+			if *probe.FailurePolicy != admissionv1.Fail {
+				t.Errorf("got failurePolicy %s, want Fail", *probe.FailurePolicy)
+			}
+			if diff := cmp.Diff(r.pods().ClientConfig, probe.ClientConfig); diff != "" {
+				t.Errorf("clientConfig (-pods +probe):\n%s", diff)
+			}
+			if diff := cmp.Diff(r.pods().Rules[:1], probe.Rules); diff != "" {
+				t.Errorf("rules (-pods +probe):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The guard must not deny a pod that the webhook is not called for.
+func TestTheGuardMatchesWhatTheWebhookMatches(t *testing.T) {
 	r := registered(t, render(t, defaultInstall, parseValues(t, everything)).objects)
-	pods, accounts := r.policy(t, "-pods"), r.policy(t, "-serviceaccounts")
+	pods := r.guard(t)
 	if diff := cmp.Diff(r.pods().NamespaceSelector, pods.MatchConstraints.NamespaceSelector); diff != "" {
 		t.Errorf("pods: namespaceSelector (-webhook +guard):\n%s", diff)
 	}
@@ -137,11 +200,8 @@ func TestTheGuardLooksAtWhatTheWebhookLooksAt(t *testing.T) {
 	}
 	for _, condition := range own {
 		if !slices.Contains(pods.MatchConditions, condition) {
-			t.Errorf("the guard has not the match condition %s", condition.Name)
+			t.Errorf("the guard lacks the match condition %s", condition.Name)
 		}
-	}
-	if diff := cmp.Diff(r.mutating[1].NamespaceSelector, accounts.MatchConstraints.NamespaceSelector); diff != "" {
-		t.Errorf("accounts: namespaceSelector (-webhook +guard):\n%s", diff)
 	}
 }
 
@@ -160,18 +220,19 @@ func TestTheGuardIsBoundAndDenies(t *testing.T) {
 		if len(bound) != len(g.policies) {
 			t.Errorf("got %d bound policies, want %d", len(bound), len(g.policies))
 		}
-		if in.kubeVersion == kubeVersionWithoutGuard && len(g.policies) > 0 {
+		if in.KubeVersion == kubeVersionWithoutGuard && len(g.policies) > 0 {
 			t.Error("there are policies that the cluster does not have")
 		}
-		// While nothing refuses them, pods must not start bare.
-		denies := len(g.bindings) == 2 && slices.Contains(g.bindings[0].Spec.ValidationActions, admissionv1.Deny)
+		// If nothing denies them, pods must not start without credentials.
+		denies := len(g.bindings) == 1 && slices.Contains(g.bindings[0].Spec.ValidationActions, admissionv1.Deny)
 		if got, want := *g.pods().FailurePolicy, map[bool]admissionv1.FailurePolicyType{true: admissionv1.Ignore, false: admissionv1.Fail}[denies]; got != want {
 			t.Errorf("the guard denies: %t; got failurePolicy %s, want %s", denies, got, want)
 		}
-		for _, w := range []*admissionv1.FailurePolicyType{g.mutating[1].FailurePolicy, g.validating[0].FailurePolicy} {
-			if *w != admissionv1.Ignore {
-				t.Errorf("accounts: got failurePolicy %s, want Ignore", *w)
-			}
+		if got := *g.mutating[1].FailurePolicy; got != admissionv1.Fail {
+			t.Errorf("labels of ServiceAccounts: got failurePolicy %s, want Fail", got)
+		}
+		if got := *g.validating[0].FailurePolicy; got != admissionv1.Ignore {
+			t.Errorf("validation of ServiceAccounts: got failurePolicy %s, want Ignore", got)
 		}
 	})
 }
@@ -193,39 +254,71 @@ func TestEveryKeyHasThePrefix(t *testing.T) {
 	for _, o := range r.objects {
 		// The names of webhooks are names, the mount path is a path, and the
 		// project is where it is.
-		text := strings.NewReplacer("pods.lanyard.dev", "", "serviceaccounts.lanyard.dev", "",
+		text := strings.NewReplacer("pods.lanyard.dev", "", "serviceaccounts.lanyard.dev", "", "probe.lanyard.dev", "",
 			"/var/run/secrets/lanyard.dev/serviceaccount", "", "lanyard-dev/lanyard", "").Replace(o.text)
 		if i := strings.Index(text, "lanyard.dev"); i >= 0 {
 			t.Errorf("%s keeps the default prefix: ...%s", o.key(), text[i:min(len(text), i+60)])
 		}
 	}
-	guard := registered(t, r.objects).policy(t, "-pods")
-	if got := guard.Variables[0]; got.Name != "prefix" || got.Expression != "'id.example/'" {
-		t.Errorf("the guard's prefix: got %+v", got)
-	}
 }
 
 func TestTheGuardKnowsTheMountPath(t *testing.T) {
-	guard := registered(t, render(t, defaultInstall, parseValues(t, "config: {tokenMountPath: /var/run/x}")).objects).policy(t, "-pods")
-	if got := guard.Variables[1]; got.Name != "mountPath" || got.Expression != "'/var/run/x'" {
-		t.Errorf("got %+v", got)
+	guard := registered(t, render(t, defaultInstall, parseValues(t, "config: {tokenMountPath: /var/run/x}")).objects).guard(t)
+	for _, want := range []string{"m.mountPath == '/var/run/x'", "m.mountPath.startsWith('/var/run/x/')"} {
+		if got := guard.MatchConditions[0].Expression; !strings.Contains(got, want) {
+			t.Errorf("got %s, want it to contain %s", got, want)
+		}
 	}
 }
 
-// Whoever writes the caBundle must not have it taken away by an upgrade.
-func TestTheCABundleIsRenderedForASecretAlone(t *testing.T) {
+// The issue allows 30 lines. Everything else belongs to the webhook.
+func TestTheGuardIsShortAndKnowsNoProvider(t *testing.T) {
+	guard := registered(t, render(t, defaultInstall, nil).objects).guard(t)
+	var expressions []string
+	for _, condition := range guard.MatchConditions {
+		expressions = append(expressions, condition.Expression)
+	}
+	for _, variable := range guard.Variables {
+		expressions = append(expressions, variable.Expression)
+	}
+	for _, validation := range guard.Validations {
+		expressions = append(expressions, validation.Expression, validation.MessageExpression)
+	}
+	text := strings.Join(expressions, "\n")
+	for _, word := range []string{"aws", "azure", "gcp", "google", "env", "AWS_", "AZURE_"} {
+		if strings.Contains(text, word) {
+			t.Errorf("the guard mentions %s:\n%s", word, text)
+		}
+	}
+	// YAML folds lines, so count those of the manifest.
+	lines, in := 0, false
+	for line := range strings.Lines(readFile(t, deployDir+"/base/70-guard.yaml")) {
+		key := strings.TrimLeft(line, " -")
+		starts := strings.HasPrefix(key, "expression:") || strings.HasPrefix(key, "messageExpression:")
+		if in = starts || in && strings.HasPrefix(line, "        "); in && !strings.HasSuffix(line, ">-\n") {
+			lines++
+		}
+	}
+	if lines < 5 || lines > 30 {
+		t.Errorf("got %d lines of expressions, want at most 30", lines)
+	}
+	t.Logf("%d lines of expressions", lines)
+}
+
+// An upgrade must not remove a caBundle that another program writes.
+func TestTheCABundleIsOnlyRenderedForASecret(t *testing.T) {
 	check := func(t *testing.T, objects []object, own bool) {
 		t.Helper()
 		r := registered(t, objects)
 		for name, config := range map[string]admissionv1.WebhookClientConfig{
-			"pods": r.mutating[0].ClientConfig, "mutating accounts": r.mutating[1].ClientConfig, "validating accounts": r.validating[0].ClientConfig,
+			"pods": r.mutating[0].ClientConfig, "mutating accounts": r.mutating[1].ClientConfig, "validating accounts": r.validating[0].ClientConfig, "probe": r.probe().ClientConfig,
 		} {
 			if got := string(config.CABundle); own && got != ca || !own && got != "" {
 				t.Errorf("%s: got %q", name, got)
 			}
 		}
 		if !own && strings.Contains(textOf(objects), "caBundle:") {
-			t.Error("there is a caBundle, even if it is empty")
+			t.Error("there is a caBundle, even if empty")
 		}
 	}
 	for name, set := range valueSets {
@@ -251,8 +344,8 @@ func textOf(objects []object) string {
 func TestWebhooksHaveNoSideEffectsAndAShortTimeout(t *testing.T) {
 	r := registered(t, render(t, defaultInstall, nil).objects)
 	for _, w := range r.mutating {
-		if *w.SideEffects != admissionv1.SideEffectClassNone || *w.TimeoutSeconds != 5 || *w.ReinvocationPolicy != admissionv1.IfNeededReinvocationPolicy {
-			t.Errorf("%s: got side effects %s, %d s, reinvocation %s", w.Name, *w.SideEffects, *w.TimeoutSeconds, *w.ReinvocationPolicy)
+		if *w.SideEffects != admissionv1.SideEffectClassNone || *w.TimeoutSeconds != 5 {
+			t.Errorf("%s: got side effects %s and %d s, want None and 5 s", w.Name, *w.SideEffects, *w.TimeoutSeconds)
 		}
 	}
 }

@@ -62,8 +62,6 @@ var faults = map[string][]string{
 `},
 	"LanyardPolicyDenials": {`load 1m
   apiserver_validating_admission_policy_check_total{policy="lanyard-guard-pods", enforcement_action="deny"} 0+1x30
-`, `load 1m
-  apiserver_validating_admission_policy_check_total{policy="lanyard-guard-serviceaccounts", enforcement_action="deny"} 0+1x30
 `},
 }
 

@@ -27,7 +27,7 @@ func TestHelmLintFindsNothing(t *testing.T) {
 	}
 }
 
-func TestTheReadmeIsMadeFromTheValues(t *testing.T) {
+func TestTheReadmeIsGeneratedFromTheValues(t *testing.T) {
 	command := exec.CommandContext(t.Context(), "go", "tool", "helm-docs", "--dry-run",
 		"--chart-search-root="+chartDir, "--sort-values-order=file", "--log-level=warning")
 	var stderr strings.Builder
@@ -38,7 +38,7 @@ func TestTheReadmeIsMadeFromTheValues(t *testing.T) {
 	}
 	got := readFile(t, chartDir+"/README.md")
 	if diff := cmp.Diff(strings.TrimSpace(string(want)), strings.TrimSpace(got)); diff != "" {
-		t.Errorf("run hack/chart-docs.sh: README.md (-want +got):\n%s", diff)
+		t.Errorf("run make generate: README.md (-want +got):\n%s", diff)
 	}
 	for _, path := range leaves(t) {
 		if !strings.Contains(got, "\n| `"+path+"` |") {
@@ -48,7 +48,7 @@ func TestTheReadmeIsMadeFromTheValues(t *testing.T) {
 }
 
 func TestNotesWarnOfWhatIsFragile(t *testing.T) {
-	old := install{release, namespace, kubeVersionWithoutGuard}
+	old := installAs(release, namespace, kubeVersionWithoutGuard)
 	for name, test := range map[string]struct {
 		in     install
 		values string
@@ -57,16 +57,16 @@ func TestNotesWarnOfWhatIsFragile(t *testing.T) {
 		"the default values":       {defaultInstall, "", nil},
 		"one replica":              {defaultInstall, "replicaCount: 1", []string{"replicaCount is 1", "nodes cannot be drained"}},
 		"one replica, to be moved": {defaultInstall, "replicaCount: 1\npodDisruptionBudget: {maxUnavailable: 1}", []string{"replicaCount is 1"}},
-		"no disruption budget":     {defaultInstall, "podDisruptionBudget: {enabled: false}", []string{"draining nodes may take all replicas"}},
-		"Ignore without guard":     {defaultInstall, "guard: {enabled: false}\nwebhook: {failurePolicy: Ignore}", []string{"start without it, and stay so"}},
-		"a guard that only warns":  {defaultInstall, "guard: {validationActions: [Warn]}\nwebhook: {failurePolicy: Ignore}", []string{"start without it, and stay so"}},
+		"no disruption budget":     {defaultInstall, "podDisruptionBudget: {enabled: false}", []string{"draining nodes can stop all replicas"}},
+		"Ignore without guard":     {defaultInstall, "guard: {enabled: false}\nwebhook: {failurePolicy: Ignore}", []string{"start without them, and stay so"}},
+		"a guard that only warns":  {defaultInstall, "guard: {validationActions: [Warn]}\nwebhook: {failurePolicy: Ignore}", []string{"start without them, and stay so"}},
 		"no guard":                 {defaultInstall, "guard: {enabled: false}", []string{"webhook.failurePolicy is Fail"}},
 		"an old cluster":           {old, "", []string{"older than Kubernetes 1.30", "webhook.failurePolicy is Fail"}},
 		"no reinvocation":          {defaultInstall, "webhook: {reinvocationPolicy: Never}", []string{"to which another webhook adds a container"}},
 		"no metrics":               {defaultInstall, "metrics: {enabled: false}", []string{"metrics.enabled is false"}},
-		"no rights":                {defaultInstall, "rbac: {create: false}", []string{"rbac.create is false: the account lanyard-webhook"}},
+		"no rights":                {defaultInstall, "rbac: {create: false}", []string{"rbac.create is false: the ServiceAccount lanyard-webhook"}},
 		"the nodes' network":       {defaultInstall, "hostNetwork: true", []string{"hostNetwork is true"}},
-		"nothing to test":          {install{release, "default", kubeVersion}, "", []string{"there is no helm test"}},
+		"nothing to test":          {installAs(release, "default", kubeVersion), "", []string{"there is no helm test"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			notes := render(t, test.in, parseValues(t, test.values)).notes
@@ -83,7 +83,7 @@ func TestNotesWarnOfWhatIsFragile(t *testing.T) {
 }
 
 func TestNotesNameWhatIsThere(t *testing.T) {
-	r := render(t, install{"blue", "security", kubeVersion}, parseValues(t, "annotationPrefix: id.example/"))
+	r := render(t, installAs("blue", "security", kubeVersion), parseValues(t, "annotationPrefix: id.example/"))
 	for _, want := range []string{
 		"deployment/" + find(r.objects, "Deployment")[0].GetName() + " --namespace security",
 		"mutatingwebhookconfiguration " + find(r.objects, "MutatingWebhookConfiguration")[0].GetName() + "\n",
@@ -122,7 +122,7 @@ func TestTheTestAsksForAPodWhereThereIsInjection(t *testing.T) {
 	if len(hooks) != 5 {
 		t.Errorf("got %d hooks, want 5", len(hooks))
 	}
-	for _, o := range render(t, install{release, "default", kubeVersion}, nil).objects {
+	for _, o := range render(t, installAs(release, "default", kubeVersion), nil).objects {
 		if o.isHook() {
 			t.Errorf("%s would test a namespace that is never looked at", o.key())
 		}

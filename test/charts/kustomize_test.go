@@ -6,12 +6,14 @@ package charts
 import (
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/test/charts/manifests"
 )
 
 // kustomizations are deploy/ with components.
@@ -25,9 +27,12 @@ var kustomizations = map[string][]string{
 	"cert-manager, and the lot":     {"cert-manager", "fail-closed", "monitoring", "network-policy"},
 	"monitoring, then openshift":    {"monitoring", "network-policy", "openshift"},
 	"secret, and the lot":           {"secret", "fail-closed", "monitoring", "network-policy"},
+	"socket store":                  {"socket-store"},
+	"socket store, then openshift":  {"socket-store", "openshift"},
+	"openshift, then socket store":  {"openshift", "socket-store"},
 }
 
-// sameValues are what the chart is given to render the same.
+// sameValues are the values with which the chart renders the same objects.
 var sameValues = map[string]string{
 	"the default":                   "",
 	"cert-manager":                  "certificates: {mode: certManager}",
@@ -38,6 +43,9 @@ var sameValues = map[string]string{
 	"cert-manager, and the lot":     "certificates: {mode: certManager}\nguard: {enabled: false}" + monitoringValues,
 	"monitoring, then openshift":    "certificates: {mode: openshift}" + monitoringValues,
 	"secret, and the lot":           caValues + "guard: {enabled: false}" + monitoringValues,
+	"socket store":                  "socketStore: {enabled: true}",
+	"socket store, then openshift":  "socketStore: {enabled: true}\ncertificates: {mode: openshift}",
+	"openshift, then socket store":  "socketStore: {enabled: true}\ncertificates: {mode: openshift}",
 }
 
 func TestChartAndKustomizeRenderTheSameObjects(t *testing.T) {
@@ -50,14 +58,14 @@ func TestChartAndKustomizeRenderTheSameObjects(t *testing.T) {
 			chart := map[string]any{}
 			for _, o := range render(t, defaultInstall, parseValues(t, v)).objects {
 				if !o.isHook() {
-					chart[o.key()] = withoutChartLabels(o.Object)
+					chart[o.key()] = normalized(o.Object)
 				}
 			}
 			plain := map[string]any{}
 			for _, o := range kustomize(t, ca, components...) {
-				// Helm makes the namespace, if it is told to.
+				// Helm creates the namespace with --create-namespace.
 				if o.GetKind() != "Namespace" {
-					plain[o.key()] = withoutChartLabels(o.Object)
+					plain[o.key()] = normalized(o.Object)
 				}
 			}
 			if diff := cmp.Diff(plain, chart); diff != "" {
@@ -67,10 +75,10 @@ func TestChartAndKustomizeRenderTheSameObjects(t *testing.T) {
 	}
 }
 
-// withoutChartLabels takes off what Helm's users expect, in labels and
-// selectors alike. In CEL and base64, kustomize has line ends of its own, which
-// mean nothing.
-func withoutChartLabels(v any) any {
+// normalized returns a value without the labels that only Helm's users expect,
+// with volumes, mounts and arguments in an order of its own, and without the line
+// breaks that kustomize inserts into CEL and base64.
+func normalized(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		v = maps.Clone(v)
@@ -80,27 +88,57 @@ func withoutChartLabels(v any) any {
 			delete(v, key)
 		}
 		for key := range v {
-			switch text, _ := v[key].(string); key {
-			case "expression", "messageExpression":
-				v[key] = strings.Join(strings.Fields(text), " ")
-			case "caBundle":
-				v[key] = strings.Join(strings.Fields(text), "")
-			default:
-				v[key] = withoutChartLabels(v[key])
-			}
+			v[key] = normalizedField(key, v[key])
 		}
 		return v
 	case []any:
 		v = slices.Clone(v)
 		for i := range v {
-			v[i] = withoutChartLabels(v[i])
+			v[i] = normalized(v[i])
 		}
 		return v
 	}
 	return v
 }
 
-func TestComponentsAreOfferedAndTold(t *testing.T) {
+func normalizedField(key string, v any) any {
+	text, _ := v.(string)
+	list, isList := v.([]any)
+	switch {
+	case key == "expression" || key == "messageExpression":
+		return strings.Join(strings.Fields(text), " ")
+	case key == "caBundle":
+		return strings.Join(strings.Fields(text), "")
+	case key == "args" && isList:
+		return effective(list)
+	case (key == "volumes" || key == "volumeMounts") && isList:
+		sorted := normalized(list).([]any)
+		slices.SortFunc(sorted, func(a, b any) int {
+			return strings.Compare(a.(map[string]any)["name"].(string), b.(map[string]any)["name"].(string))
+		})
+		return sorted
+	}
+	return normalized(v)
+}
+
+// effective returns the arguments that take effect, by their flags. With a
+// certificate from files, those of the self-managed certificate do not.
+func effective(args []any) map[string]string {
+	effective := map[string]string{}
+	for _, arg := range args {
+		flag, value, _ := strings.Cut(arg.(string), "=")
+		effective[flag] = value
+	}
+	if effective["--certificate-source"] == "files" {
+		maps.DeleteFunc(effective, func(flag, _ string) bool {
+			return flag == "--webhook-configuration-name" ||
+				strings.HasPrefix(flag, "--certificate-") && flag != "--certificate-source"
+		})
+	}
+	return effective
+}
+
+func TestComponentsAreOfferedAndDocumented(t *testing.T) {
 	entries, err := os.ReadDir(deployDir + "/components")
 	if err != nil {
 		t.Fatal(err)
@@ -109,14 +147,14 @@ func TestComponentsAreOfferedAndTold(t *testing.T) {
 	told := readFile(t, deployDir+"/README.md")
 	for _, entry := range entries {
 		name := entry.Name()
-		if name == "certificate-files" { // a part of others
+		if name == "certificate-files" { // part of others
 			continue
 		}
 		if !strings.Contains(offered, "#   - components/"+name+"\n") {
 			t.Errorf("kustomization.yaml does not offer components/%s", name)
 		}
 		if !strings.Contains(told, "| `"+name+"` |") {
-			t.Errorf("README.md does not tell of %s", name)
+			t.Errorf("README.md does not list %s", name)
 		}
 		if !slices.ContainsFunc(slices.Collect(maps.Values(kustomizations)), func(c []string) bool { return slices.Contains(c, name) }) {
 			t.Errorf("no kustomization of these tests has %s", name)
@@ -124,26 +162,25 @@ func TestComponentsAreOfferedAndTold(t *testing.T) {
 	}
 }
 
-// Some files are there twice: a chart can read no file outside of it, and
-// neither can a kustomization.
-func TestCopiesAreTheSame(t *testing.T) {
-	for original, duplicate := range map[string]string{
-		deployDir + "/base/70-guard.yaml":  chartDir + "/files/guard.yaml",
-		chartDir + "/files/dashboard.json": deployDir + "/components/monitoring/lanyard.json",
-	} {
-		if diff := cmp.Diff(readFile(t, original), readFile(t, duplicate)); diff != "" {
-			t.Errorf("run hack/chart-docs.sh: %s differs from %s", duplicate, original)
+func TestGeneratedManifestsAreUpToDate(t *testing.T) {
+	files, err := manifests.Generate(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range files {
+		if diff := cmp.Diff(want, readFile(t, filepath.Join(deployDir, name))); diff != "" {
+			t.Errorf("run make generate: %s (-want +got):\n%s", name, diff)
 		}
 	}
-	var rules, rule map[string]any
-	if err := yaml.Unmarshal([]byte(readFile(t, chartDir+"/files/rules.yaml")), &rules); err != nil {
+	entries, err := os.ReadDir(deployDir + "/base")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := yaml.Unmarshal([]byte(readFile(t, deployDir+"/components/monitoring/prometheusrule.yaml")), &rule); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(any(rules), rule["spec"]); diff != "" {
-		t.Errorf("run hack/chart-docs.sh: prometheusrule.yaml differs from files/rules.yaml (-want +got):\n%s", diff)
+	byHand := []string{"10-namespace.yaml", "kustomization.yaml"}
+	for _, entry := range entries {
+		if _, generated := files["base/"+entry.Name()]; generated == slices.Contains(byHand, entry.Name()) {
+			t.Errorf("base/%s: generated: %t, want %t", entry.Name(), generated, !generated)
+		}
 	}
 }
 

@@ -13,15 +13,12 @@ import (
 	"strings"
 	"testing"
 
-	chartcommon "helm.sh/helm/v4/pkg/chart/common"
-	chartutil "helm.sh/helm/v4/pkg/chart/common/util"
-	chart "helm.sh/helm/v4/pkg/chart/v2"
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
-	"helm.sh/helm/v4/pkg/engine"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/test/charts/manifests"
 )
 
 const (
@@ -31,17 +28,19 @@ const (
 	release   = "lanyard"
 	namespace = "lanyard-system"
 
-	// kubeVersion has the guard, kubeVersionWithoutGuard has not.
+	// kubeVersion supports the guard, kubeVersionWithoutGuard does not.
 	kubeVersion             = "v1.37.0"
 	kubeVersionWithoutGuard = "v1.29.3-gke.100"
 
 	notesFile = "NOTES.txt"
 )
 
-// values are a chart's, as a user writes them.
-type values = map[string]any
+type (
+	values  = manifests.Values
+	install = manifests.Install
+)
 
-// rendering is a chart with values.
+// rendering is the chart with values.
 type rendering struct {
 	objects []object
 	notes   string
@@ -50,30 +49,22 @@ type rendering struct {
 // object is one object of a manifest.
 type object struct {
 	unstructured.Unstructured
-	// text is how it was rendered.
+	// text is the rendered YAML.
 	text string
 }
 
-// key tells objects apart.
+// key identifies the object.
 func (o object) key() string {
 	return path.Join(o.GetKind(), o.GetNamespace(), o.GetName())
 }
 
-// isHook tells whether Helm creates the object for a test alone.
+// isHook reports whether Helm creates the object only for a test.
 func (o object) isHook() bool { return o.GetAnnotations()["helm.sh/hook"] != "" }
 
-// install says where a chart is installed.
-type install struct{ release, namespace, kubeVersion string }
+var defaultInstall = manifests.Default
 
-var defaultInstall = install{release, namespace, kubeVersion}
-
-func loadChart(t *testing.T) *chart.Chart {
-	t.Helper()
-	c, err := loader.Load(chartDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+func installAs(release, namespace, kubeVersion string) install {
+	return install{Release: release, Namespace: namespace, KubeVersion: kubeVersion}
 }
 
 // parseValues reads YAML.
@@ -86,22 +77,10 @@ func parseValues(t *testing.T, text string) values {
 	return v
 }
 
-// tryRender renders the chart as helm install does, short of the cluster.
+// tryRender renders the chart.
 func tryRender(t *testing.T, in install, v values) (*rendering, error) {
 	t.Helper()
-	c := loadChart(t)
-	version, err := chartcommon.ParseKubeVersion(in.kubeVersion)
-	if err != nil {
-		t.Fatal(err)
-	}
-	capabilities := chartcommon.DefaultCapabilities.Copy()
-	capabilities.KubeVersion = *version
-	options := chartcommon.ReleaseOptions{Name: in.release, Namespace: in.namespace, Revision: 1, IsInstall: true}
-	top, err := chartutil.ToRenderValues(c, v, options, capabilities)
-	if err != nil {
-		return nil, err
-	}
-	files, err := engine.Render(c, top)
+	files, err := manifests.Render(chartDir, in, v)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +95,7 @@ func tryRender(t *testing.T, in install, v values) (*rendering, error) {
 	return r, nil
 }
 
-// render is tryRender of what has to render.
+// render is tryRender for values that must be valid.
 func render(t *testing.T, in install, v values) *rendering {
 	t.Helper()
 	r, err := tryRender(t, in, v)
@@ -142,7 +121,7 @@ func parseObjects(t *testing.T, name, text string) []object {
 	return objects
 }
 
-// find gives the objects of a kind.
+// find returns the objects of a kind.
 func find(objects []object, kind string) []object {
 	var found []object
 	for _, o := range objects {
@@ -153,7 +132,7 @@ func find(objects []object, kind string) []object {
 	return found
 }
 
-// one gives the one object with that key.
+// one returns the object with that key.
 func one(t *testing.T, objects []object, key string) object {
 	t.Helper()
 	for _, o := range objects {
@@ -165,7 +144,7 @@ func one(t *testing.T, objects []object, key string) object {
 	return object{}
 }
 
-// kustomize builds deploy/ with components, of which certs/ca.crt holds ca.
+// kustomize builds deploy/ with components. ca is the content of certs/ca.crt.
 func kustomize(t *testing.T, ca string, components ...string) []object {
 	t.Helper()
 	root := t.TempDir()

@@ -73,6 +73,7 @@ serviceMonitor: {enabled: true, interval: 30s, scrapeTimeout: 5s, labels: {k: l}
 prometheusRule: {enabled: true, labels: {m: o}, certificateExpiryHours: 2, runbookURL: https://runbooks.example}
 grafanaDashboard: {enabled: true, annotations: {folder: Security}}
 test: {namespace: shop}
+socketStore: {enabled: true}
 extraObjects:
   - {apiVersion: v1, kind: ConfigMap, metadata: {name: more, namespace: "{{ .Release.Namespace }}"}}
   - |
@@ -89,9 +90,9 @@ var valueSets = map[string]struct {
 	values string
 }{
 	"the default values":               {in: defaultInstall},
-	"another release's name":           {in: install{"blue", "security", kubeVersion}},
-	"a very long release's name":       {in: install{"a-name-that-is-as-long-as-helm-lets-a-name-of-a-rele", "security", kubeVersion}},
-	"a cluster before Kubernetes 1.30": {in: install{release, namespace, kubeVersionWithoutGuard}},
+	"another release's name":           {in: installAs("blue", "security", kubeVersion)},
+	"a very long release's name":       {in: installAs("a-name-that-is-as-long-as-helm-lets-a-name-of-a-rele", "security", kubeVersion)},
+	"a cluster before Kubernetes 1.30": {in: installAs(release, namespace, kubeVersionWithoutGuard)},
 	"no guard":                         {in: defaultInstall, values: "guard: {enabled: false}"},
 	"a guard that only warns":          {in: defaultInstall, values: "guard: {validationActions: [Warn, Audit]}"},
 	"cert-manager":                     {in: defaultInstall, values: "certificates: {mode: certManager}"},
@@ -103,6 +104,9 @@ var valueSets = map[string]struct {
 	"no metrics":                       {in: defaultInstall, values: "metrics: {enabled: false}\nnetworkPolicy: {enabled: true}"},
 	"no rights and no account":         {in: defaultInstall, values: "rbac: {create: false}\nserviceAccount: {create: false, name: mine}"},
 	"selectors that want all":          {in: defaultInstall, values: "webhook: {namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: Exists}]}}"},
+	"kube-system included":             {in: defaultInstall, values: "webhook: {excludedNamespaces: []}"},
+	"another namespace excluded":       {in: defaultInstall, values: "webhook: {excludedNamespaces: [kube-system, legacy]}"},
+	"a socket store":                   {in: defaultInstall, values: "socketStore: {enabled: true}"},
 	"monitoring and network policy":    {in: defaultInstall, values: monitoringValues},
 }
 
