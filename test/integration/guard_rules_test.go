@@ -6,7 +6,6 @@ package integration
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -17,329 +16,370 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clientv1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/randpod"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
-// identityKeys are those of which each asks for an identity by itself.
-var identityKeys = []string{"aws-role-arn", "azure-client-id", "gcp-workload-identity-provider", "gcp-service-account", "audience"}
-
-// guardedAccounts are accounts of every kind, by their names.
-var guardedAccounts = map[string]map[string]string{
-	"aws":   {"lanyard.dev/aws-role-arn": role},
-	"azure": {"lanyard.dev/azure-client-id": strings.ToUpper("aaaabbbb-0000-cccc-1111-dddd2222eeee"), "lanyard.dev/azure-tenant-id": tenantID},
-	"gcp":   {"lanyard.dev/gcp-workload-identity-provider": pool},
-	"plain": {"lanyard.dev/audience": "vault"},
-	"three": threeClouds(),
+// rule is one sentence about a pod of one container, main-0, with changes.
+type rule struct {
+	sentence string
+	denied   bool
+	changes  []func(*corev1.Pod)
 }
 
-func guardedNamespace(ctx context.Context) string {
-	GinkgoHelper()
-	namespace := newNamespace(ctx)
-	for name, values := range guardedAccounts {
-		labelledAccount(ctx, namespace, name, values)
+func (r *rule) pod() *corev1.Pod {
+	pod := newPod("pod", "app", 1)
+	for _, change := range r.changes {
+		change(pod)
 	}
-	waitForGuard(ctx)
-	return namespace
+	return pod
 }
+
+// guardRules are pods about which guard and webhook agree: the guard denies what
+// the webhook changes or denies.
+var guardRules = []rule{
+	{"a container without a mount is denied", true, nil},
+	{"a mount at the token path is allowed", false, changes(mount(mountPath))},
+	{"a mount below the token path is allowed", false, changes(mount(mountPath + "/aws"))},
+	{"a mount far below the token path is allowed", false, changes(mount(mountPath + "/a/b/c"))},
+	{"a mount above the token path is denied", true, changes(mount("/var/run/secrets/lanyard.dev"))},
+	{"a mount at a path that only starts like the token path is denied", true, changes(mount(mountPath + "2"))},
+	{"a mount at a path with another character is denied", true, changes(mount("/var/run/secrets/lanyard-dev/serviceaccount"))},
+	{"a mount at the token path in capitals is denied", true, changes(mount(strings.ToUpper(mountPath)))},
+	{"a mount at the token path without its first slash is denied", true, changes(mount(mountPath[1:]))},
+	{"a mount at the token path with two slashes is denied", true, changes(mount("/" + mountPath))},
+	{"a mount at the token path with a drive is denied on Windows", true, changes(windows, mount(`C:`+mountPath))},
+	{"a mount at the token path is allowed on Windows", false, changes(windows, mount(mountPath))},
+	{"a device at the token path is denied", true, changes(device(mountPath))},
+	{"other mounts next to the token mount are allowed", false, changes(mount("/data"), mountOf("own", mountPath), mountOf("own", "/other"))},
+	{"the token volume without a mount is denied", true, changes(tokens)},
+
+	{"a second container without a mount is denied", true, changes(mount(mountPath), another)},
+	{"a second container with a mount is allowed", false, changes(mount(mountPath), another, mountEverywhere)},
+	{"an init container without a mount is denied", true, changes(mount(mountPath), initContainer)},
+	{"an init container with a mount is allowed", false, changes(mount(mountPath), initContainer, mountEverywhere)},
+	{"a native sidecar without a mount is denied", true, changes(mount(mountPath), sidecar)},
+	{"a native sidecar with a mount is allowed", false, changes(mount(mountPath), sidecar, mountEverywhere)},
+
+	{"its own variables do not replace the mount", true, changes(env("AWS_ROLE_ARN", "own"), env("AWS_WEB_IDENTITY_TOKEN_FILE", "/own"))},
+	{"the mount is enough without any variable", false, changes(mount(mountPath))},
+	{"marks in a copied manifest do not replace the mount", true, changes(annotate("injected", "aws"))},
+
+	{"the annotation inject: false opts out", false, changes(annotate("inject", "false"))},
+	{"the label inject: false opts out", false, changes(label("inject", "false"))},
+	{"the annotation inject: true does not opt out", true, changes(annotate("inject", "true"))},
+	{"the annotation inject: False is malformed, and does not opt out", true, changes(annotate("inject", "False"))},
+	{"an empty annotation inject is malformed, and does not opt out", true, changes(annotate("inject", ""))},
+	{"the label inject: true does not opt out", true, changes(label("inject", "true"))},
+	{"the label inject: false opts out despite the annotation inject: true", false, changes(label("inject", "false"), annotate("inject", "true"))},
+	{"the label inject: disabled is for namespaces, and does not opt out", true, changes(label("inject", "disabled"))},
+	{"the probe label does not opt out", true, changes(label("probe", "true"))},
+
+	{"a container that containers names is denied", true, changes(annotate("containers", "main-0"))},
+	{"a container that containers names among others, with spaces, is denied", true, changes(annotate("containers", "other , main-0 "))},
+	{"a container that containers does not name is left out", false, changes(annotate("containers", "other"))},
+	{"an init container that containers does not name is left out", false, changes(mount(mountPath), initContainer, annotate("containers", "main-0"))},
+	{"an init container that containers names is denied", true, changes(mount(mountPath), initContainer, annotate("containers", "init"))},
+	{"a name that is only the beginning of a listed name is left out", false, changes(annotate("containers", "main-01"))},
+	{"a container that skip-containers names is left out", false, changes(annotate("skip-containers", "main-0"))},
+	{"a container that skip-containers names among others, with spaces, is left out", false, changes(annotate("skip-containers", "other , main-0 "))},
+	{"a container that skip-containers does not name is denied", true, changes(annotate("skip-containers", "other"))},
+	{"an init container that skip-containers names is left out", false, changes(mount(mountPath), initContainer, annotate("skip-containers", "init"))},
+	{"a native sidecar that skip-containers names is left out", false, changes(mount(mountPath), sidecar, annotate("skip-containers", "sidecar"))},
+	{"one of two containers that skip-containers names is not enough", true, changes(another, annotate("skip-containers", "main-0"))},
+	{"with both lists, a container that containers names is denied", true, changes(annotate("containers", "main-0"), annotate("skip-containers", "main-0"))},
+	{"an empty skip-containers leaves nothing out", true, changes(annotate("skip-containers", ""))},
+	{"the longest list is read to its end", false, changes(annotate("skip-containers", strings.Repeat("x,", 255)+"main-0"))},
+}
+
+// guardAllows are pods that the webhook changes or denies, and that the guard
+// allows: it does not check what is mounted, nor whether annotations are valid.
+var guardAllows = []rule{
+	{"a token path with a slash at its end", false, changes(mount(mountPath + "/"))},
+	{"a path below the token path that leads elsewhere", false, changes(mount(mountPath + "/../elsewhere"))},
+	{"its own volume with the token, mounted, but without variables", false, changes(tokens, mountOf("bound-sa-token", mountPath))},
+	{"an unknown annotation", false, changes(mount(mountPath), annotate("unknown", "x"))},
+	{"inject: no", false, changes(mount(mountPath), annotate("inject", "no"))},
+	{"an empty list of containers", false, changes(annotate("containers", ""))},
+	{"a list of containers with an invalid name", false, changes(annotate("containers", "Main"))},
+	{"a list of skipped containers with an invalid name", false, changes(annotate("skip-containers", "main-0,Main"))},
+	{"a list of skipped containers that ends with a comma", false, changes(annotate("skip-containers", "main-0,"))},
+	{"a list of skipped containers that is too long", false, changes(annotate("skip-containers", "main-0"+strings.Repeat(",x", 256)))},
+	{"both lists", false, changes(annotate("containers", "other"), annotate("skip-containers", "main-0"))},
+}
+
+// plainToken is the ServiceAccount of the pods above: the volume of tokens has
+// what it needs.
+var plainToken = map[string]string{"lanyard.dev/audience": "vault"}
 
 var _ = Describe("The guard, without the webhook", Ordered, func() {
 	var namespace string
 	BeforeAll(func(ctx SpecContext) {
 		unregister(ctx)
-		namespace = guardedNamespace(ctx)
+		namespace = newNamespace(ctx)
+		labelledAccount(ctx, namespace, "app", plainToken)
+		waitForGuard(ctx)
 	})
 	AfterAll(func(ctx SpecContext) { registerAnew(ctx) })
 
-	DescribeTable("says of a pod what the webhook would:", func(ctx SpecContext, touched bool, account string, changes ...func(*corev1.Pod)) {
-		pod := newPod("pod", account, 1)
-		for _, change := range changes {
-			change(pod)
+	for _, r := range guardRules {
+		It("follows the rule: "+r.sentence, func(ctx SpecContext) {
+			Expect(lacksMount(r.pod())).To(Equal(r.denied), "the rule in Go")
+			Expect(deniedByGuard(tryPod(ctx, namespace, r.pod()))).To(Equal(r.denied))
+		})
+	}
+
+	for _, r := range guardAllows {
+		It("allows what it does not check: "+r.sentence, func(ctx SpecContext) {
+			Expect(tryPod(ctx, namespace, r.pod())).To(Succeed())
+		})
+	}
+
+	It("agrees with the webhook about every rule", func(ctx SpecContext) {
+		for _, r := range guardRules {
+			Expect(touches(ctx, cluster.webhook, namespace, r.pod())).To(Equal(r.denied), r.sentence)
 		}
-		Expect(touches(ctx, cluster.webhook, namespace, pod)).To(Equal(touched), "the webhook")
-		Expect(refusedByGuard(tryPod(ctx, namespace, pod))).To(Equal(touched), "the guard")
-	},
-		Entry("a taken mount path", false, "aws", mount(mountPath)),
-		Entry("with a slash at its end", false, "aws", mount(mountPath+"/")),
-		Entry("with more than one slash, and dots", false, "aws", mount("//var/./run/secrets//lanyard.dev/././serviceaccount/.")),
-		Entry("without the first slash", false, "aws", mount(mountPath[1:])),
-		Entry("by way of another directory", false, "aws", mount("/var/log/../run/secrets/lanyard.dev/serviceaccount")),
-		Entry("below it", false, "aws", mount(mountPath+"/aws")),
-		Entry("above it", true, "aws", mount("/var/run/secrets/lanyard.dev")),
-		Entry("beside it", true, "aws", mount(mountPath+"2")),
-		Entry("a name that looks like it", true, "aws", mount("/var/run/secrets/lanyard-dev/serviceaccount")),
-		Entry("in capitals", true, "aws", mount(strings.ToUpper(mountPath))),
-		Entry("in capitals on Windows", false, "aws", windows, mount(strings.ToUpper(mountPath))),
-		Entry("with a drive on Windows", false, "aws", windows, mount(`C:\var\run\\secrets/lanyard.dev\.\serviceaccount\below`)),
-		Entry("in capitals on a node of Windows", false, "aws", windowsNode, mount(strings.ToUpper(mountPath))),
-		Entry("with a drive elsewhere", true, "aws", mount(`/C:\var\run\secrets\lanyard.dev\serviceaccount`)),
-		Entry("by a device", false, "aws", device(mountPath)),
-		Entry("in one container of two", true, "aws", mount(mountPath), another),
-		Entry("in one container of two, and the other is left out", false, "aws", mount(mountPath), another, annotate("skip-containers", "another")),
+		for _, r := range guardAllows {
+			Expect(touches(ctx, cluster.webhook, namespace, r.pod())).To(BeTrue(), r.sentence)
+		}
+	})
 
-		Entry("a role of its own", false, "aws", env("AWS_ROLE_ARN", "own")),
-		Entry("a role from elsewhere", false, "aws", envFrom("AWS_ROLE_ARN")),
-		Entry("an empty role", false, "aws", env("AWS_ROLE_ARN", "")),
-		Entry("a region of its own", true, "aws", env("AWS_REGION", "own")),
-		Entry("another cloud's credential", true, "aws", env("AZURE_CLIENT_ID", "own")),
-		Entry("credentials of its own for two of three clouds", true, "three", env("AWS_ROLE_ARN", "own"), env("AZURE_CLIENT_ID", "own")),
-		Entry("credentials of its own for three of three", false, "three", env("AWS_ROLE_ARN", "own"), env("AZURE_CLIENT_ID", "own"), env("GOOGLE_APPLICATION_CREDENTIALS", "own")),
-		Entry("its own in each container but one for initialization", true, "aws", env("AWS_ROLE_ARN", "own"), initContainer),
-		Entry("half of what the webhook sets", false, "aws", env("AWS_ROLE_ARN", role)),
-		Entry("what the webhook sets, for AWS", true, "aws", awsCredential),
-		Entry("and an own role after it", false, "aws", awsCredential, env("AWS_ROLE_ARN", "own")),
-		Entry("and an own role before it", true, "aws", env("AWS_ROLE_ARN", "own"), awsCredential),
-		Entry("what the webhook sets, for Azure", true, "azure", azureCredential("aaaabbbb-0000-cccc-1111-dddd2222eeee", tenantID)),
-		Entry("as the account spells it", false, "azure", azureCredential(strings.ToUpper("aaaabbbb-0000-cccc-1111-dddd2222eeee"), tenantID)),
-		Entry("what the webhook sets, for Google", true, "gcp",
-			env("GOOGLE_APPLICATION_CREDENTIALS", mountPath+"/gcp/credentials.json"), env("CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE", mountPath+"/gcp/credentials.json")),
-		Entry("what the webhook sets, for a plain token", true, "plain", env("LANYARD_TOKEN_FILE", mountPath+"/token")),
-		Entry("the same on Windows", true, "plain", windows, env("LANYARD_TOKEN_FILE", `C:\var\run\secrets\lanyard.dev\serviceaccount\token`)),
-		Entry("Windows' on Linux", false, "plain", env("LANYARD_TOKEN_FILE", `C:\var\run\secrets\lanyard.dev\serviceaccount\token`)),
-
-		Entry("inject: false", false, "aws", annotate("inject", "false")),
-		Entry("inject: true", true, "aws", annotate("inject", "true")),
-		Entry("inject: no", true, "aws", annotate("inject", "no")),
-		Entry("inject: no, and nothing to inject into", true, "aws", annotate("inject", "no"), mount(mountPath)),
-		Entry("its container chosen", true, "aws", annotate("containers", " main-0 ,other")),
-		Entry("another chosen", false, "aws", annotate("containers", "other")),
-		Entry("its container left out", false, "aws", annotate("skip-containers", "other, main-0")),
-		Entry("another left out", true, "aws", annotate("skip-containers", "other")),
-		Entry("both lists", true, "aws", annotate("containers", "other"), annotate("skip-containers", "main-0")),
-		Entry("an empty list", true, "aws", annotate("skip-containers", "")),
-		Entry("a list that ends in a comma", true, "aws", annotate("skip-containers", "main-0,")),
-		Entry("a list with what is no name", true, "aws", annotate("skip-containers", "main-0,Main")),
-		Entry("a list that is too long", true, "aws", annotate("skip-containers", "main-0"+strings.Repeat(",x", 256))),
-		Entry("a list that is not", false, "aws", annotate("skip-containers", "main-0"+strings.Repeat(",x", 255))),
-
-		Entry("the marks alone", true, "aws", annotate("injected", "aws")),
-		Entry("the marks and the volume, mounted nowhere", true, "aws", annotate("injected", "aws"), tokens),
-	)
-
-	It("says of random pods what the webhook would", func(ctx SpecContext) {
-		names := slices.Sorted(maps.Keys(guardedAccounts))
+	It("denies random pods by the same rule", func(ctx SpecContext) {
 		verdicts := map[bool]int{}
 		for seed := range uint64(300) {
-			r := rand.New(rand.NewPCG(seed, 2))
-			pod := decodePod(randpod.New(r))
-			pod.Spec.ServiceAccountName = names[r.IntN(len(names))]
-			leaveOut(r, pod)
-			touched := touches(ctx, cluster.webhook, namespace, pod)
-			Expect(refusedByGuard(tryPod(ctx, namespace, pod))).To(Equal(touched), "seed %d, the webhook first", seed)
-			verdicts[touched]++
+			pod := randomPod(seed)
+			denied := lacksMount(pod)
+			Expect(deniedByGuard(tryPod(ctx, namespace, pod))).To(Equal(denied), "seed %d", seed)
+			verdicts[denied]++
 		}
-		AddReportEntry(fmt.Sprintf("of 300 random pods the guard refused %d", verdicts[true]), ReportEntryVisibilityAlways)
-		Expect(verdicts[true]).To(BeNumerically(">", 75), "so few pods were refused that this shows little")
-		Expect(verdicts[false]).To(BeNumerically(">", 75), "so few pods were passed that this shows little")
+		AddReportEntry(fmt.Sprintf("the guard denied %d of 300 random pods", verdicts[true]), ReportEntryVisibilityAlways)
+		Expect(verdicts[true]).To(BeNumerically(">", 75), "too few pods were denied")
+		Expect(verdicts[false]).To(BeNumerically(">", 75), "too few pods were allowed")
 	})
 
-	// Where it cannot tell, it does not stand in the way.
-	DescribeTable("passes what it cannot tell, though the webhook would touch it:", func(ctx SpecContext, account string, changes ...func(*corev1.Pod)) {
-		pod := newPod("pod", account, 1)
-		for _, change := range changes {
-			change(pod)
-		}
-		Expect(touches(ctx, cluster.webhook, namespace, pod)).To(BeTrue())
-		Expect(tryPod(ctx, namespace, pod)).To(Succeed())
-	},
-		Entry("a path with two dots that leads elsewhere", "aws", mount("/data/../elsewhere")),
-		Entry("a token volume of its own at the mount path", "plain", tokens, mountOf("bound-sa-token", mountPath)),
-		Entry("an unknown key on a pod that gets nothing", "aws", mount(mountPath), annotate("unknown", "x")),
-	)
-
-	It("does not know the cluster's tenant, and passes a container that sets one", func(ctx SpecContext) {
-		process := launch(ctx, webhook.Options{Kubeconfig: cluster.kubeconfig, Args: []string{"--azure-default-tenant-id", tenantID}})
-		Expect(controlplane.WaitReady(ctx, process.HealthURL+"/readyz")).To(Succeed())
-		labelledAccount(ctx, namespace, "no-tenant", map[string]string{"lanyard.dev/azure-client-id": clientID})
-		waitForGuard(ctx)
-		for tenant, touched := range map[string]bool{tenantID: true, "own": false, "": false} {
-			pod := newPod("pod", "no-tenant", 1)
-			azureCredential(clientID, tenant)(pod)
-			Expect(touches(ctx, process, namespace, pod)).To(Equal(touched), tenant)
-			Expect(tryPod(ctx, namespace, pod)).To(Succeed(), tenant)
+	It("agrees with the webhook about random pods", func(ctx SpecContext) {
+		for seed := range uint64(300) {
+			pod := randomPod(seed)
+			Expect(touches(ctx, cluster.webhook, namespace, pod)).To(Equal(lacksMount(pod)), "seed %d", seed)
 		}
 	})
 
-	It("takes any one of the keys for the wish", func(ctx SpecContext) {
+	It("needs only the label, whatever the ServiceAccount's annotations are", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		for _, key := range identityKeys {
 			labelledAccount(ctx, namespace, key, map[string]string{"lanyard.dev/" + key: ""})
 		}
 		waitForGuard(ctx)
 		for _, key := range identityKeys {
-			Expect(refusedByGuard(tryPod(ctx, namespace, newPod("pod", key, 1)))).To(BeTrue(), key)
+			Expect(deniedByGuard(tryPod(ctx, namespace, newPod("pod", key, 1)))).To(BeTrue(), key)
 		}
 	})
 
-	It("says which account, why, and what to do", func(ctx SpecContext) {
-		err := tryPod(ctx, namespace, newPod("pod", "aws", 1))
+	It("names the ServiceAccount, the reason, and what to do", func(ctx SpecContext) {
+		err := tryPod(ctx, namespace, newPod("pod", "app", 1))
 		Expect(apierrors.IsForbidden(err)).To(BeTrue())
-		Expect(err).To(MatchError(`pods "pod" is forbidden: ` + guardsPods + "service account " + namespace + "/aws asks for an identity (lanyard.dev/identity=enabled), " +
-			"but this pod did not get it: lanyard-webhook did not answer, or has not learnt of the account yet. Controllers try again by themselves; " +
-			`a pod that is to run without an identity says so by the annotation lanyard.dev/inject: "false"`))
-		pod := newPod("pod", "aws", 1)
-		annotate("injected", "aws")(pod)
-		Expect(tryPod(ctx, namespace, pod)).To(MatchError(ContainSubstring("not every container of this pod got it")))
-		annotate("inject", "no")(pod)
-		Expect(tryPod(ctx, namespace, pod)).To(MatchError(ContainSubstring(`lanyard.dev/inject must be "false" or "true"`)))
+		Expect(err).To(MatchError(`pods "pod" is forbidden: ` + guardDenies + "ServiceAccount " + namespace + "/app needs credentials (label lanyard.dev/identity=enabled), " +
+			"but a container of this pod has no token mount: lanyard-webhook did not respond, does not know the ServiceAccount yet, or did not see the container. " +
+			`Controllers retry automatically. To create the pod without credentials, annotate it with lanyard.dev/inject: "false"`))
 	})
 
-	It("passes the pods of every other account of the namespace", func(ctx SpecContext) {
+	It("allows the pods of every other ServiceAccount in the namespace", func(ctx SpecContext) {
 		newAccount(ctx, namespace, "none", nil)
-		labelledAccount(ctx, namespace, "no-longer", nil)
-		label := []byte(`{"metadata":{"labels":{"lanyard.dev/identity":"enabled"}}}`)
-		_, err := cluster.client.CoreV1().ServiceAccounts(namespace).Patch(ctx, "no-longer", types.MergePatchType, label, metav1.PatchOptions{})
+		newAccount(ctx, namespace, "annotated", plainToken)
+		disabled := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "disabled", Labels: map[string]string{"lanyard.dev/identity": "disabled"}}}
+		_, err := cluster.client.CoreV1().ServiceAccounts(namespace).Create(ctx, disabled, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		waitForGuard(ctx)
-		Expect(tryPod(ctx, namespace, newPod("pod", "", 1))).To(Succeed())
-		Expect(tryPod(ctx, namespace, newPod("pod", "none", 1))).To(Succeed())
-		Expect(tryPod(ctx, namespace, newPod("pod", "no-longer", 1))).To(Succeed(), "the label without a key")
+		for _, name := range []string{"", "none", "annotated", "disabled"} {
+			Expect(tryPod(ctx, namespace, newPod("pod", name, 1))).To(Succeed(), name)
+		}
 	})
 
-	DescribeTable("leaves alone the namespaces that the webhook does:", func(ctx SpecContext, namespace string) {
-		labelledAccount(ctx, namespace, "guarded", guardedAccounts["aws"])
+	It("denies the pods of the labelled ServiceAccount default that name none", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		patch := []byte(`{"metadata":{"labels":{"lanyard.dev/identity":"enabled"}}}`)
+		_, err := cluster.client.CoreV1().ServiceAccounts(namespace).Patch(ctx, "default", types.MergePatchType, patch, metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		waitForGuard(ctx)
+		Expect(deniedByGuard(tryPod(ctx, namespace, newPod("pod", "", 1)))).To(BeTrue())
+	})
+
+	DescribeTable("does not match the pods of a namespace that the webhook is not called for:", func(ctx SpecContext, namespace string, labels map[string]string) {
+		if namespace == "" {
+			namespace = labelledNamespace(ctx, labels)
+		}
+		labelledAccount(ctx, namespace, "guarded", plainToken)
 		waitForGuard(ctx)
 		pod := newPod("pod", "guarded", 1)
-		pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
-		pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
+		restrict(pod)
 		Expect(tryPod(ctx, namespace, pod)).To(Succeed())
-		newAccount(ctx, namespace, "unlabelled", guardedAccounts["aws"])
 	},
-		Entry(nil, webhook.Namespace),
-		Entry(nil, "kube-system"),
+		Entry("its own", webhook.Namespace, nil),
+		Entry("kube-system", "kube-system", nil),
+		Entry("with the label inject: disabled", "", map[string]string{"lanyard.dev/inject": "disabled"}),
+		Entry("with the label inject: false", "", map[string]string{"lanyard.dev/inject": "false"}),
 	)
 
-	It("is all that refuses when the webhook is registered and every replica gone", func(ctx SpecContext) {
-		process := launch(ctx, webhook.Options{Kubeconfig: cluster.kubeconfig})
-		Expect(process.Register(ctx, cluster.client, deployDir)).To(Succeed())
-		waitForRegistration(ctx)
-		DeferCleanup(unregister)
-		newAccount(ctx, namespace, "before", guardedAccounts["aws"])
-		Expect(tryPod(ctx, namespace, newPod("pod", "before", 1))).To(Succeed())
-
-		Expect(process.Stop()).To(Succeed())
-		Eventually(ctx, func(ctx context.Context) error { return tryPod(ctx, namespace, newPod("pod", "before", 1)) }).
-			Within(startTimeout).Should(MatchError(ContainSubstring(guardsPods)))
-		Expect(tryPod(ctx, namespace, newPod("pod", "", 1))).To(Succeed())
-		newAccount(ctx, namespace, "plainly-none", nil)
-		_, err := cluster.client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{
-			ObjectMeta: metav1.ObjectMeta{Name: "after", Annotations: guardedAccounts["aws"]},
-		}, metav1.CreateOptions{})
-		Expect(err).To(MatchError(ContainSubstring(guardsAccount)))
+	It("matches the pods of a namespace with the label inject: enabled", func(ctx SpecContext) {
+		namespace := labelledNamespace(ctx, map[string]string{"lanyard.dev/inject": "enabled"})
+		labelledAccount(ctx, namespace, "app", plainToken)
+		waitForGuard(ctx)
+		Expect(deniedByGuard(tryPod(ctx, namespace, newPod("pod", "app", 1)))).To(BeTrue())
 	})
 
-	DescribeTable("can work a large pod out", func(ctx SpecContext, refused bool, last ...func(*corev1.Pod)) {
-		pod := largePod("three", 100, 100)
+	DescribeTable("can evaluate a pod of 100 containers with 50 mounts each", func(ctx SpecContext, denied bool, last ...func(*corev1.Pod)) {
+		pod := largePod("app", 100, 50)
 		for _, change := range last {
 			change(pod)
 		}
-		Expect(refusedByGuard(tryPod(ctx, namespace, pod))).To(Equal(refused))
+		Expect(deniedByGuard(tryPod(ctx, namespace, pod))).To(Equal(denied))
 	},
-		Entry("whose containers all have credentials of their own", false),
-		Entry("the last of whose containers has none", true, another),
+		Entry("that all have the token mount", false, mountEverywhere),
+		Entry("of which the last has no token mount", true, mountEverywhere, another),
+		Entry("that are all in a list", false, skipAll),
 	)
 })
 
-var _ = Describe("The guard of service accounts, without the webhook", Ordered, func() {
+var _ = Describe("With the webhook registered and every replica gone", Ordered, func() {
 	var namespace string
-	accounts := func() clientv1.ServiceAccountInterface { return cluster.client.CoreV1().ServiceAccounts(namespace) }
 	patch := func(ctx context.Context, name, patch string) error {
-		_, err := accounts().Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		_, err := cluster.client.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	}
-	BeforeAll(func(ctx SpecContext) {
-		unregister(ctx)
-		namespace = newNamespace(ctx)
-		withoutAccountGuard(ctx, func() {
-			for _, name := range []string{"old", "old-and-deleted"} {
-				_, err := accounts().Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-					Name: name, Annotations: guardedAccounts["aws"], Finalizers: []string{"example.com/held"},
-				}}, metav1.CreateOptions{})
-				Expect(err).NotTo(HaveOccurred())
-			}
-		})
-	})
-	AfterAll(func(ctx SpecContext) { registerAnew(ctx) })
+	create := func(ctx context.Context, meta *metav1.ObjectMeta) error {
+		_, err := cluster.client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: *meta}, metav1.CreateOptions{})
+		return err
+	}
+	labelled := map[string]string{"lanyard.dev/identity": "enabled"}
+	setting := map[string]string{"lanyard.dev/aws-region": "eu-central-1"}
+	unlabelled := MatchError(ContainSubstring(`failed calling webhook "serviceaccounts.lanyard.dev"`))
 
-	It("refuses one with a key and without the label, and says what to do", func(ctx SpecContext) {
-		for _, key := range identityKeys {
-			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "app", Annotations: map[string]string{"lanyard.dev/" + key: ""}}}
-			_, err := accounts().Create(ctx, account, dryRun)
-			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%s: %v", key, err)
-			Expect(err).To(MatchError(`serviceaccounts "app" is forbidden: ` + guardsAccount + "service account " + namespace + "/app asks for an identity by an annotation, " +
-				"but came through without the label lanyard.dev/identity=enabled: lanyard-webhook, which adds it, did not answer. Try again when it is back, or add the label too"))
-			account.Labels = map[string]string{"lanyard.dev/identity": "enabled"}
-			_, err = accounts().Create(ctx, account, dryRun)
-			Expect(err).NotTo(HaveOccurred(), key)
+	BeforeAll(func(ctx SpecContext) {
+		namespace = newNamespace(ctx)
+		newAccount(ctx, namespace, "before", plainToken)
+		unregister(ctx)
+		newAccount(ctx, namespace, "old", plainToken)
+		Expect(create(ctx, &metav1.ObjectMeta{Name: "deleted", Annotations: plainToken, Finalizers: []string{"example.com/held"}})).To(Succeed())
+		process := launch(ctx, webhook.Options{Kubeconfig: cluster.kubeconfig})
+		Expect(process.Register(ctx, cluster.client, deployDir)).To(Succeed())
+		waitForRegistration(ctx)
+		Expect(process.Stop()).To(Succeed())
+		Eventually(ctx, func(ctx context.Context) error { return tryPod(ctx, namespace, newPod("pod", "before", 1)) }).
+			Within(startTimeout).Should(MatchError(ContainSubstring(guardDenies)))
+	})
+	AfterAll(func(ctx SpecContext) {
+		unregister(ctx)
+		registerAnew(ctx)
+	})
+
+	It("only pods that need credentials are denied", func(ctx SpecContext) {
+		Expect(deniedByGuard(tryPod(ctx, namespace, newPod("pod", "before", 1)))).To(BeTrue())
+		Expect(tryPod(ctx, namespace, newPod("pod", "", 1))).To(Succeed())
+	})
+
+	It("a pod with the probe label shows the API server's error, in every namespace", func(ctx SpecContext) {
+		for _, namespace := range []string{namespace, "kube-system", webhook.Namespace, labelledNamespace(ctx, map[string]string{"lanyard.dev/inject": "disabled"})} {
+			pod := newPod("pod", "default", 1)
+			restrict(pod)
+			label("probe", "true")(pod)
+			Expect(tryPod(ctx, namespace, pod)).To(MatchError(And(
+				ContainSubstring(`failed calling webhook "probe.lanyard.dev"`), ContainSubstring("connection refused"))), namespace)
+			label("probe", "false")(pod)
+			Eventually(ctx, func(ctx context.Context) error { return tryPod(ctx, namespace, pod) }).Within(startTimeout).Should(Succeed(), namespace)
 		}
 	})
 
-	It("passes one without a key", func(ctx SpecContext) {
-		newAccount(ctx, namespace, "none", map[string]string{"lanyard.dev/aws-region": "eu-central-1"})
+	It("an annotated ServiceAccount is not stored without the label", func(ctx SpecContext) {
+		for _, key := range append([]string{"alibaba-role-arn"}, identityKeys...) {
+			annotations := map[string]string{"lanyard.dev/" + key: "x"}
+			Expect(create(ctx, &metav1.ObjectMeta{GenerateName: "app-", Annotations: annotations})).To(unlabelled, key)
+			Expect(create(ctx, &metav1.ObjectMeta{GenerateName: "app-", Annotations: annotations, Labels: labelled})).To(Succeed(), key)
+		}
+		disabled := map[string]string{"lanyard.dev/identity": "disabled"}
+		Expect(create(ctx, &metav1.ObjectMeta{Name: "app", Annotations: plainToken, Labels: disabled})).To(unlabelled)
+		Expect(create(ctx, &metav1.ObjectMeta{Name: "app", Labels: labelled})).To(unlabelled, "the label without an annotation")
+	})
+
+	It("no other ServiceAccount waits for the webhook", func(ctx SpecContext) {
+		Expect(create(ctx, &metav1.ObjectMeta{Name: "none"})).To(Succeed())
+		Expect(create(ctx, &metav1.ObjectMeta{Name: "other", Annotations: map[string]string{"example.com/a": "b"}, Labels: map[string]string{"a": "b"}})).To(Succeed())
 		Expect(patch(ctx, "none", `{"metadata":{"labels":{"a":"b"}}}`)).To(Succeed())
-		Expect(patch(ctx, "none", `{"metadata":{"annotations":{"lanyard.dev/audience":"vault"}}}`)).To(MatchError(ContainSubstring(guardsAccount)))
-		Expect(patch(ctx, "none", `{"metadata":{"labels":{"lanyard.dev/identity":"enabled"},"annotations":{"lanyard.dev/audience":"vault"}}}`)).To(Succeed())
+		Expect(patch(ctx, "before", `{"metadata":{"labels":{"a":"b"}}}`)).To(Succeed())
+		Expect(patch(ctx, "before", `{"metadata":{"annotations":{"lanyard.dev/audience":"other"}}}`)).To(Succeed(), "another value")
+		Expect(patch(ctx, "before", `{"metadata":{"annotations":{"lanyard.dev/token-expiration-seconds":"600"}}}`)).To(Succeed(), "one more annotation")
 	})
 
-	It("lets the label go with the last key, and not before", func(ctx SpecContext) {
-		labelledAccount(ctx, namespace, "app", guardedAccounts["aws"])
-		Expect(patch(ctx, "app", `{"metadata":{"labels":null}}`)).To(MatchError(ContainSubstring(guardsAccount)))
-		Expect(patch(ctx, "app", `{"metadata":{"labels":{"lanyard.dev/identity":"disabled"}}}`)).To(MatchError(ContainSubstring(guardsAccount)))
-		Expect(patch(ctx, "app", `{"metadata":{"labels":null,"annotations":null}}`)).To(Succeed())
+	It("the label is neither added nor removed in disagreement with the annotations", func(ctx SpecContext) {
+		newAccount(ctx, namespace, "plain", nil)
+		Expect(patch(ctx, "plain", `{"metadata":{"annotations":{"lanyard.dev/audience":"vault"}}}`)).To(unlabelled)
+		Expect(patch(ctx, "plain", `{"metadata":{"labels":{"lanyard.dev/identity":"enabled"}}}`)).To(unlabelled)
+		Expect(patch(ctx, "plain", `{"metadata":{"labels":{"lanyard.dev/identity":"enabled"},"annotations":{"lanyard.dev/audience":"vault"}}}`)).To(Succeed())
+		Expect(patch(ctx, "plain", `{"metadata":{"labels":{"lanyard.dev/identity":null}}}`)).To(unlabelled)
+		Expect(patch(ctx, "plain", `{"metadata":{"annotations":{"lanyard.dev/audience":null}}}`)).To(unlabelled)
+		Expect(patch(ctx, "plain", `{"metadata":{"labels":null,"annotations":null}}`)).To(Succeed())
 	})
 
-	It("knows nothing of an account from before the install, until it is written", func(ctx SpecContext) {
+	It("an annotation is not removed while others stay: the label may have to go", func(ctx SpecContext) {
+		labelledAccount(ctx, namespace, "two", map[string]string{"lanyard.dev/aws-role-arn": role, "lanyard.dev/aws-region": "eu-central-1"})
+		Expect(patch(ctx, "two", `{"metadata":{"annotations":{"lanyard.dev/aws-role-arn":null}}}`)).To(unlabelled)
+		Expect(patch(ctx, "two", `{"metadata":{"annotations":{"example.com/a":"b"}}}`)).To(Succeed())
+		Expect(patch(ctx, "two", `{"metadata":{"annotations":{"example.com/a":null}}}`)).To(Succeed())
+	})
+
+	It("a ServiceAccount from before the install is not guarded, and not written without the label", func(ctx SpecContext) {
 		Expect(tryPod(ctx, namespace, newPod("pod", "old", 1))).To(Succeed())
-		Expect(patch(ctx, "old", `{"imagePullSecrets":[{"name":"a"}]}`)).To(MatchError(ContainSubstring(guardsAccount)))
-
-		By("labelling it with any write when the webhook is back")
-		registerAnew(ctx)
-		DeferCleanup(unregister)
-		account, err := accounts().Get(ctx, "old", metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		account, err = accounts().Update(ctx, account, metav1.UpdateOptions{}) // changes nothing
-		Expect(err).NotTo(HaveOccurred())
-		Expect(account.Labels).To(HaveKeyWithValue("lanyard.dev/identity", "enabled"))
+		Expect(patch(ctx, "old", `{"imagePullSecrets":[{"name":"a"}]}`)).To(unlabelled)
+		Expect(patch(ctx, "old", `{"metadata":{"labels":{"lanyard.dev/identity":"enabled"}}}`)).To(Succeed())
 	})
 
-	It("lets go one that is being deleted", func(ctx SpecContext) {
-		Expect(accounts().Delete(ctx, "old-and-deleted", metav1.DeleteOptions{})).To(Succeed())
-		Expect(patch(ctx, "old-and-deleted", `{"metadata":{"finalizers":null}}`)).To(Succeed())
-		_, err := accounts().Get(ctx, "old-and-deleted", metav1.GetOptions{})
+	It("a ServiceAccount can be deleted, and its finalizers removed", func(ctx SpecContext) {
+		Expect(patch(ctx, "deleted", `{"metadata":{"finalizers":["example.com/held","example.com/other"]}}`)).To(unlabelled)
+		Expect(cluster.client.CoreV1().ServiceAccounts(namespace).Delete(ctx, "deleted", metav1.DeleteOptions{})).To(Succeed())
+		Expect(patch(ctx, "deleted", `{"metadata":{"finalizers":null}}`)).To(Succeed())
+		_, err := cluster.client.CoreV1().ServiceAccounts(namespace).Get(ctx, "deleted", metav1.GetOptions{})
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
+	})
+
+	It("ServiceAccounts of kube-system and the webhook's own namespace do not wait for it", func(ctx SpecContext) {
+		for _, namespace := range []string{"kube-system", webhook.Namespace} {
+			_, err := cluster.client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{
+				ObjectMeta: metav1.ObjectMeta{GenerateName: "app-", Annotations: setting},
+			}, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred(), namespace)
+		}
 	})
 })
 
-// withoutAccountGuard runs do as before the install, when accounts were not
-// guarded.
-func withoutAccountGuard(ctx context.Context, do func()) {
-	GinkgoHelper()
-	const name = "lanyard-guard-serviceaccounts"
-	namespace := newNamespace(ctx)
-	try := func(ctx context.Context) error {
-		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: guardedAccounts["aws"]}}
-		_, err := cluster.client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, dryRun)
-		return err
-	}
-	api := cluster.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	binding, err := api.Get(ctx, name, metav1.GetOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	Expect(api.Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
-	Eventually(ctx, try).Within(startTimeout).Should(Succeed())
-	do()
-	binding.ResourceVersion, binding.UID = "", ""
-	_, err = api.Create(ctx, binding, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	Eventually(ctx, try).Within(startTimeout).Should(MatchError(ContainSubstring(guardsAccount)))
-}
+var _ = Describe("The label of a ServiceAccount", func() {
+	It("follows the annotations while the webhook responds", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		api := cluster.client.CoreV1().ServiceAccounts(namespace)
+		labelOf := func(patch string) map[string]string {
+			GinkgoHelper()
+			account, err := api.Patch(ctx, "app", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			return account.Labels
+		}
+		Expect(newAccount(ctx, namespace, "app", nil).Labels).To(BeEmpty())
+		Expect(labelOf(`{"metadata":{"annotations":{"lanyard.dev/aws-region":"eu-central-1"}}}`)).To(BeEmpty())
+		Expect(labelOf(fmt.Sprintf(`{"metadata":{"annotations":{"lanyard.dev/aws-role-arn":%q}}}`, role))).To(HaveKeyWithValue("lanyard.dev/identity", "enabled"))
+		Expect(labelOf(`{"metadata":{"labels":{"lanyard.dev/identity":null}}}`)).To(HaveKeyWithValue("lanyard.dev/identity", "enabled"))
+		Expect(labelOf(`{"metadata":{"labels":{"lanyard.dev/identity":"disabled"}}}`)).To(HaveKeyWithValue("lanyard.dev/identity", "enabled"))
+		Expect(labelOf(`{"metadata":{"annotations":{"lanyard.dev/aws-role-arn":null}}}`)).To(BeEmpty(), "only the region is left")
+		Expect(labelOf(`{"metadata":{"annotations":{"lanyard.dev/aws-region":null},"labels":{"lanyard.dev/identity":"enabled"}}}`)).To(BeEmpty())
+	})
+})
 
-// The changes below make a pod of one container what an entry says.
+// changes is a list.
+func changes(all ...func(*corev1.Pod)) []func(*corev1.Pod) { return all }
 
 func annotate(key, value string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "lanyard.dev/"+key, value) }
+}
+
+func label(key, value string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { metav1.SetMetaDataLabel(&pod.ObjectMeta, "lanyard.dev/"+key, value) }
 }
 
 func env(name, value string) func(*corev1.Pod) {
@@ -349,27 +389,7 @@ func env(name, value string) func(*corev1.Pod) {
 	}
 }
 
-func envFrom(name string) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) {
-		c := &pod.Spec.Containers[0]
-		c.Env = append(c.Env, corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}})
-	}
-}
-
-func awsCredential(pod *corev1.Pod) {
-	env("AWS_ROLE_ARN", role)(pod)
-	env("AWS_WEB_IDENTITY_TOKEN_FILE", mountPath+"/aws/token")(pod)
-}
-
-func azureCredential(client, tenant string) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) {
-		env("AZURE_CLIENT_ID", client)(pod)
-		env("AZURE_TENANT_ID", tenant)(pod)
-		env("AZURE_FEDERATED_TOKEN_FILE", mountPath+"/azure/token")(pod)
-	}
-}
-
-// mount mounts a volume of the pod's own.
+// mount mounts a volume of the pod's own in its first container.
 func mount(path string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "own", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
@@ -384,6 +404,19 @@ func mountOf(volume, path string) func(*corev1.Pod) {
 	}
 }
 
+// mountEverywhere mounts the first volume at the token path, in every container
+// that has nothing there.
+func mountEverywhere(pod *corev1.Pod) {
+	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range containers {
+			taken := slices.ContainsFunc(containers[i].VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == mountPath })
+			if !taken {
+				containers[i].VolumeMounts = append(containers[i].VolumeMounts, corev1.VolumeMount{Name: pod.Spec.Volumes[0].Name, MountPath: mountPath})
+			}
+		}
+	}
+}
+
 func device(path string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "own", VolumeSource: corev1.VolumeSource{
@@ -392,7 +425,7 @@ func device(path string) func(*corev1.Pod) {
 	}
 }
 
-// tokens is a volume with the token of the account "plain".
+// tokens adds a volume with the token of plainToken.
 func tokens(pod *corev1.Pod) {
 	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "bound-sa-token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 		Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "vault", Path: "token"}}},
@@ -407,70 +440,86 @@ func initContainer(pod *corev1.Pod) {
 	pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{Name: "init", Image: "image"})
 }
 
-func windowsNode(pod *corev1.Pod) {
-	pod.Spec.NodeSelector = map[string]string{"kubernetes.io/os": "windows"}
+func sidecar(pod *corev1.Pod) {
+	pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{
+		Name: "sidecar", Image: "image", RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
+	})
 }
 
 func windows(pod *corev1.Pod) { pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows} }
 
-// leaveOut has a random pod say something about its containers, well or badly,
-// and has some of them, or all, be left out for what is in them.
-func leaveOut(r *rand.Rand, pod *corev1.Pod) {
-	all := slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers)
+// skipAll leaves every container out.
+func skipAll(pod *corev1.Pod) {
+	var names []string
+	for _, c := range pod.Spec.Containers {
+		names = append(names, c.Name)
+	}
+	annotate("skip-containers", strings.Join(names, ", "))(pod)
+}
+
+// restrict makes the pod one that Pod Security "restricted" allows.
+func restrict(pod *corev1.Pod) {
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
+}
+
+// labelledNamespace creates a namespace with labels, and waits until admission
+// knows them.
+func labelledNamespace(ctx context.Context, labels map[string]string) string {
+	GinkgoHelper()
+	name := newNamespace(ctx)
+	namespace, err := cluster.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	for key, value := range labels {
+		metav1.SetMetaDataLabel(&namespace.ObjectMeta, key, value)
+	}
+	_, err = cluster.client.CoreV1().Namespaces().Update(ctx, namespace, metav1.UpdateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return name
+}
+
+// randomPod has mounts at, below and far from the token path, opts out now and
+// then, and leaves some of its containers out by a valid list.
+func randomPod(seed uint64) *corev1.Pod {
+	GinkgoHelper()
+	r := rand.New(rand.NewPCG(seed, 2))
+	pod := decodePod(randpod.New(r))
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "own", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	mounts := r.IntN(2) == 0
 	var list []string
-	for _, c := range all {
-		if r.IntN(3) > 0 {
-			list = append(list, c.Name)
-		}
-	}
-	some := strings.Join(append(list, "other"), []string{",", ", "}[r.IntN(2)])
-	changes := []func(*corev1.Pod){
-		annotate("inject", []string{"true", "false", "False", "no", ""}[r.IntN(5)]),
-		annotate("containers", some), annotate("containers", "other"), annotate("containers", some+","),
-		annotate("skip-containers", some), annotate("skip-containers", "main-1,"+some), annotate("skip-containers", "Main-1"),
-	}
-	for _, change := range changes {
-		if r.IntN(len(changes)*2) == 0 {
-			change(pod)
-		}
-	}
-	ofThree, taken := r.IntN(3) == 0, r.IntN(4) == 0
-	if taken {
-		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "own", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
-	}
 	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range containers {
 			c := &containers[i]
-			if ofThree && r.IntN(8) > 0 {
-				c.Env = append(c.Env, ownCredentials()...)
+			for j := range c.VolumeMounts { // the webhook denies other spellings
+				c.VolumeMounts[j].MountPath = strings.TrimSuffix(c.VolumeMounts[j].MountPath, "/")
 			}
-			if taken && r.IntN(8) > 0 {
-				c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "own", MountPath: mountPath + "//own"})
+			if mounts && r.IntN(8) > 0 {
+				c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "own", MountPath: mountPath + []string{"/own", "/a/b", "/own/c", "/d", "2"}[r.IntN(5)]})
+			}
+			if r.IntN(3) > 0 {
+				list = append(list, c.Name)
 			}
 		}
 	}
-}
-
-// ownCredentials are of every provider.
-func ownCredentials() []corev1.EnvVar {
-	return []corev1.EnvVar{
-		{Name: "AWS_ROLE_ARN", Value: "own"}, {Name: "AZURE_TENANT_ID", Value: "own"},
-		{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: "own"}, {Name: "LANYARD_TOKEN_FILE", Value: "own"},
+	names := strings.Join(append(list, "other"), []string{",", ", "}[r.IntN(2)])
+	changes := []func(*corev1.Pod){
+		annotate("inject", "true"), annotate("inject", "false"), label("inject", "false"), label("inject", "true"),
+		annotate("containers", names), annotate("containers", "other"),
+		annotate("skip-containers", names), annotate("skip-containers", "main-1, "+names), annotate("skip-containers", "other"),
 	}
+	if r.IntN(2) == 0 {
+		changes[r.IntN(len(changes))](pod)
+	}
+	return pod
 }
 
-// largePod has containers of so many variables and half as many mounts, each
-// with credentials of its own.
-func largePod(account string, containers, size int) *corev1.Pod {
+// largePod has a number of containers with a number of mounts each.
+func largePod(account string, containers, mounts int) *corev1.Pod {
 	pod := newPod("large", account, containers)
 	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
-		for n := range size - len(ownCredentials()) {
-			c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprintf("APPLICATION_SETTING_%d", n), Value: "value"})
-		}
-		c.Env = append(c.Env, ownCredentials()...)
-		for n := range size / 2 {
+		for n := range mounts {
 			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "data", MountPath: fmt.Sprintf("/var/lib/application/data-%d", n), SubPath: fmt.Sprint(n)})
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -16,37 +18,71 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
-// Places of the golden cases, and how a refusal of the guard begins.
 const (
-	goldenDir     = "../../internal/injector/testdata"
-	guardsPods    = "ValidatingAdmissionPolicy 'lanyard-guard-pods' with binding 'lanyard-guard-pods' denied request: lanyard: "
-	guardsAccount = "ValidatingAdmissionPolicy 'lanyard-guard-serviceaccounts' with binding 'lanyard-guard-serviceaccounts' denied request: lanyard: "
+	goldenDir = "../../internal/injector/testdata"
+	// guardDenies is how a denial of the guard begins.
+	guardDenies = "ValidatingAdmissionPolicy 'lanyard-guard-pods' with binding 'lanyard-guard-pods' denied request: lanyard: "
+	mirrorPod   = "kubernetes.io/config.mirror"
 )
 
-// goldenCase is a directory of goldenDir that is about a new pod. Those about
-// ephemeral containers are not for the guard, which sees creations alone: a
-// running pod's volumes cannot change, and nothing is lost that it had.
+// identityKeys are the annotations of which each one needs credentials.
+var identityKeys = []string{"aws-role-arn", "azure-client-id", "gcp-workload-identity-provider", "gcp-service-account", "audience"}
+
+// needsCredentials reports whether a ServiceAccount with these annotations does.
+func needsCredentials(annotations map[string]string) bool {
+	return slices.ContainsFunc(identityKeys, func(key string) bool {
+		_, found := annotations["lanyard.dev/"+key]
+		return found
+	})
+}
+
+// lacksMount is the guard's rule in Go: it reports whether some container of the
+// pod that is not left out has nothing mounted at or below the token path.
+func lacksMount(pod *corev1.Pod) bool {
+	if pod.Annotations["lanyard.dev/inject"] == "false" || pod.Labels["lanyard.dev/inject"] == "false" {
+		return false
+	}
+	if _, isMirror := pod.Annotations[mirrorPod]; isMirror {
+		return false
+	}
+	listed := func(key, name string) bool {
+		return slices.ContainsFunc(strings.Split(pod.Annotations["lanyard.dev/"+key], ","), func(listed string) bool {
+			return strings.TrimSpace(listed) == name
+		})
+	}
+	_, hasContainers := pod.Annotations["lanyard.dev/containers"]
+	return slices.ContainsFunc(slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers), func(c corev1.Container) bool {
+		if hasContainers && !listed("containers", c.Name) || !hasContainers && listed("skip-containers", c.Name) {
+			return false
+		}
+		return !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+			return m.MountPath == mountPath || strings.HasPrefix(m.MountPath, mountPath+"/")
+		})
+	})
+}
+
+// goldenCase is a directory of goldenDir about a new pod. Those about ephemeral
+// containers are not for the guard, which only matches the creation of pods.
 type goldenCase struct {
 	name      string
 	pod       *corev1.Pod
 	account   *corev1.ServiceAccount
 	namespace map[string]string // annotations
-	// touched: the webhook changes or refuses the pod.
+	// touched: the webhook changes or denies the pod.
 	touched bool
 }
 
-// goldenExceptions are the cases in which the guard, without the webhook, does
-// not refuse just what the webhook changes or refuses.
+// goldenExceptions are the cases in which the guard, without the webhook, allows
+// a pod that the webhook changes or denies.
 var goldenExceptions = map[string]string{
-	"misspelled-key-on-the-account": "the account has no key that asks for an identity, so it is not labelled, and the guard does not know of it",
+	"misspelled-key-on-the-account": "the ServiceAccount has no annotation that needs credentials, so it has no label",
 }
 
-// serverRefuses are the cases that the API server refuses by itself.
-var serverRefuses = map[string]string{
+// serverDenies are the cases that the API server itself rejects.
+var serverDenies = map[string]string{
 	"no-container": "spec.containers: Required value",
 	"mirror-pod":   "a mirror pod may not reference service accounts",
 }
@@ -87,8 +123,13 @@ func readGolden(file string, into any) {
 	}
 }
 
-// store makes the case's namespace and account, labelled as the webhook would,
-// and gives the namespace.
+// denied reports whether the guard denies the pod, by its rule.
+func (c *goldenCase) denied() bool {
+	return needsCredentials(c.account.Annotations) && lacksMount(c.pod)
+}
+
+// store creates the case's namespace and ServiceAccount, with the label that the
+// webhook would add, and returns the namespace.
 func (c *goldenCase) store(ctx context.Context) string {
 	GinkgoHelper()
 	namespace := newNamespace(ctx)
@@ -103,44 +144,43 @@ func (c *goldenCase) store(ctx context.Context) string {
 	return namespace
 }
 
-// labelledAccount makes an account with the label that the webhook gives it
-// where it is there.
+// labelledAccount creates a ServiceAccount with the label that the webhook would
+// add.
 func labelledAccount(ctx context.Context, namespace, name string, values map[string]string) {
 	GinkgoHelper()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix)
-	Expect(err).NotTo(HaveOccurred())
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: values}}
-	if keys.AskForIdentity(values) {
-		account.Labels = map[string]string{keys.IdentityLabel: annotations.LabelEnabled}
+	if needsCredentials(values) {
+		account.Labels = map[string]string{"lanyard.dev/identity": "enabled"}
 	}
-	_, err = cluster.client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
+	_, err := cluster.client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// tryPod creates a pod without storing it.
+// tryPod creates a pod as a dry run.
 func tryPod(ctx context.Context, namespace string, pod *corev1.Pod) error {
 	pod = pod.DeepCopy()
 	pod.Namespace = namespace
-	if _, isMirror := pod.Annotations[annotations.MirrorPodKey]; isMirror {
+	if _, isMirror := pod.Annotations[mirrorPod]; isMirror {
 		pod.Spec.NodeName = "node"
 	}
 	_, err := cluster.client.CoreV1().Pods(namespace).Create(ctx, pod, dryRun)
 	return err
 }
 
-// refusedByGuard says whether a pod was, and fails for another error.
-func refusedByGuard(err error) bool {
+// deniedByGuard reports whether the guard denied a pod, and fails for any other
+// error.
+func deniedByGuard(err error) bool {
 	GinkgoHelper()
 	if err == nil {
 		return false
 	}
 	Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
-	Expect(err).To(MatchError(ContainSubstring(guardsPods)))
+	Expect(err).To(MatchError(ContainSubstring(guardDenies)))
 	return true
 }
 
-// touches asks a webhook, past the API server, whether it would change or
-// refuse the pod.
+// touches asks a webhook directly, and reports whether it would change or deny
+// the pod.
 func touches(ctx context.Context, process *webhook.Process, namespace string, pod *corev1.Pod) bool {
 	GinkgoHelper()
 	text, err := json.Marshal(pod)
@@ -149,8 +189,8 @@ func touches(ctx context.Context, process *webhook.Process, namespace string, po
 	return !answer.Allowed || answer.Patch != nil
 }
 
-// unregister has the API server call the webhook no more, as when every
-// replica is gone, and waits until only the guard is left.
+// unregister removes the webhook configurations, and waits until only the guard
+// is left.
 func unregister(ctx context.Context) {
 	GinkgoHelper()
 	api := cluster.client.AdmissionregistrationV1()
@@ -165,16 +205,16 @@ func unregister(ctx context.Context) {
 	}).Within(startTimeout).Should(Succeed())
 }
 
-// waitForGuard waits, while the webhook is not registered, until the guard
-// knows of every account that there is: the API server learns of accounts from
-// a watch of its own, in the order of their writes.
+// waitForGuard waits, while the webhook is not registered, until the guard knows
+// every ServiceAccount: the API server learns of them from a watch, in the order
+// of their writes.
 func waitForGuard(ctx context.Context) {
 	GinkgoHelper()
 	namespace := newNamespace(ctx)
-	labelledAccount(ctx, namespace, "probe", map[string]string{"lanyard.dev/audience": "probe"})
+	labelledAccount(ctx, namespace, "latest", map[string]string{"lanyard.dev/audience": "latest"})
 	Eventually(ctx, func(ctx context.Context) error {
-		return tryPod(ctx, namespace, newPod("probe", "probe", 1))
-	}).Within(startTimeout).Should(MatchError(ContainSubstring(guardsPods)))
+		return tryPod(ctx, namespace, newPod("pod", "latest", 1))
+	}).Within(startTimeout).Should(MatchError(ContainSubstring(guardDenies)))
 }
 
 // registerAnew undoes unregister.
@@ -188,7 +228,7 @@ var _ = Describe("The guard over the golden cases", Ordered, func() {
 	cases := goldenCases()
 	namespaces := map[string]string{}
 	BeforeAll(func(ctx SpecContext) {
-		// The validating webhook would refuse the malformed accounts.
+		// The validating webhook would deny malformed ServiceAccounts.
 		unregister(ctx)
 		for _, c := range cases {
 			namespaces[c.name] = c.store(ctx)
@@ -198,24 +238,33 @@ var _ = Describe("The guard over the golden cases", Ordered, func() {
 
 	Context("without the webhook", func() {
 		for _, c := range cases {
-			It(verdict(&c)+": "+c.name, func(ctx SpecContext) {
+			It(map[bool]string{true: "denies: ", false: "allows: "}[c.denied()]+c.name, func(ctx SpecContext) {
 				err := tryPod(ctx, namespaces[c.name], c.pod)
-				if message, refuses := serverRefuses[c.name]; refuses {
+				if message, denies := serverDenies[c.name]; denies {
 					Expect(err).To(MatchError(ContainSubstring(message)))
 					return
 				}
-				_, isException := goldenExceptions[c.name]
-				Expect(refusedByGuard(err)).To(Equal(c.touched != isException))
+				Expect(deniedByGuard(err)).To(Equal(c.denied()))
 			})
 		}
+
+		It("denies just the pods that the webhook changes or denies", func() {
+			for _, c := range cases {
+				if _, denies := serverDenies[c.name]; denies {
+					continue
+				}
+				_, isException := goldenExceptions[c.name]
+				Expect(c.denied()).To(Equal(c.touched != isException), c.name)
+			}
+		})
 	})
 
-	Context("beside the webhook", Ordered, func() {
+	Context("together with the webhook", Ordered, func() {
 		BeforeAll(func(ctx SpecContext) { registerAnew(ctx) })
 		for _, c := range cases {
-			It("leaves the word to it: "+c.name, func(ctx SpecContext) {
+			It("leaves the decision to it: "+c.name, func(ctx SpecContext) {
 				err := tryPod(ctx, namespaces[c.name], c.pod)
-				if message, refuses := serverRefuses[c.name]; refuses {
+				if message, denies := serverDenies[c.name]; denies {
 					Expect(err).To(MatchError(ContainSubstring(message)))
 					return
 				}
@@ -229,11 +278,3 @@ var _ = Describe("The guard over the golden cases", Ordered, func() {
 		}
 	})
 })
-
-// verdict names what the guard does about a case.
-func verdict(c *goldenCase) string {
-	if _, isException := goldenExceptions[c.name]; c.touched != isException {
-		return "refuses"
-	}
-	return "passes"
-}

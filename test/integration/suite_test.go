@@ -70,7 +70,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return cluster.webhook.Stop() })
 
-	By("registering it with the manifests of deploy/, and the guard beside it")
+	By("registering it with the manifests of deploy/, and the guard next to it")
 	Expect(webhook.Guard(ctx, cluster.plane.Config(), deployDir)).To(Succeed())
 	Expect(cluster.webhook.Register(ctx, cluster.client, deployDir)).To(Succeed())
 	waitForRegistration(ctx)
@@ -81,7 +81,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 func waitForRegistration(ctx context.Context) {
 	GinkgoHelper()
 	namespace := newNamespace(ctx)
-	// Without its label the guard would not have it written yet.
+	// With its label: the webhook may not be called yet.
 	labelledAccount(ctx, namespace, "probe", map[string]string{"lanyard.dev/audience": "probe"})
 	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
 		pod, err := cluster.client.CoreV1().Pods(namespace).Create(ctx, newPod("probe", "probe", 1), dryRun)
