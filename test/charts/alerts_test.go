@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/prometheus/promql/promqltest"
 )
 
-// healthy is what Prometheus has, every minute for half an hour, where nothing
-// is wrong: users' mistakes are refused, and a certificate has eight hours left.
+// healthy is what Prometheus has, every minute for half an hour, if nothing is
+// wrong: users' mistakes are denied, and a certificate has eight hours left.
 const healthy = `load 1m
   up{job="lanyard-webhook", namespace="lanyard-system", pod="a"} 1x30
   up{job="lanyard-webhook", namespace="lanyard-system", pod="b"} 0x30
@@ -30,7 +30,7 @@ const healthy = `load 1m
   apiserver_validating_admission_policy_check_total{policy="others", enforcement_action="deny"} 0+1x30
 `
 
-// faults has for each alert what it is there for.
+// faults are, for each alert, the series for which it must fire.
 var faults = map[string][]string{
 	"LanyardDown": {`load 1m
   up{job="lanyard-webhook", namespace="lanyard-system", pod="a"} 0x30
@@ -65,12 +65,12 @@ var faults = map[string][]string{
 `},
 }
 
-func TestAlertsFireForWhatTheyAreThereForAndForNothingElse(t *testing.T) {
+func TestAlertsFireForTheirFaultsOnly(t *testing.T) {
 	for _, rule := range rules(t, render(t, defaultInstall, parseValues(t, monitoringValues)).objects) {
 		t.Run(rule.Alert, func(t *testing.T) {
 			query := rule.Expr.String()
 			if fires(t, healthy, query) {
-				t.Error("it fires where nothing is wrong")
+				t.Error("it fires although nothing is wrong")
 			}
 			if len(faults[rule.Alert]) == 0 {
 				t.Error("this test knows no fault for it")
@@ -84,7 +84,7 @@ func TestAlertsFireForWhatTheyAreThereForAndForNothingElse(t *testing.T) {
 	}
 }
 
-// fires tells whether an alert's query has a result after half an hour of
+// fires reports whether an alert's query has a result after half an hour of
 // series.
 func fires(t *testing.T, series, query string) bool {
 	t.Helper()

@@ -75,7 +75,7 @@ func TestNotesWarnOfWhatIsFragile(t *testing.T) {
 			}
 			for _, want := range test.want {
 				if !strings.Contains(notes, want) {
-					t.Errorf("got no warning that says %q:\n%s", want, notes)
+					t.Errorf("got no warning that contains %q:\n%s", want, notes)
 				}
 			}
 		})
@@ -97,7 +97,7 @@ func TestNotesNameWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestTheTestAsksForAPodWhereThereIsInjection(t *testing.T) {
+func TestTheTestCreatesAPodWhereItIsInjected(t *testing.T) {
 	r := render(t, defaultInstall, parseValues(t, "annotationPrefix: id.example/\ntest: {namespace: shop}"))
 	hooks := map[string]object{}
 	for _, o := range r.objects {
@@ -110,21 +110,21 @@ func TestTheTestAsksForAPodWhereThereIsInjection(t *testing.T) {
 	}
 	account, pod := hooks["ServiceAccount/shop/lanyard-test"], hooks["Pod/lanyard-system/lanyard-test"]
 	if account.GetAnnotations()["id.example/audience"] != "helm-test" {
-		t.Errorf("the account asks for nothing: %v", account.GetAnnotations())
+		t.Errorf("the ServiceAccount needs no credentials: %v", account.GetAnnotations())
 	}
 	want := []string{"check", "--namespace=shop", "--service-account=lanyard-test", "--annotation-prefix=id.example/"}
 	if diff := cmp.Diff(want, podSpecs(t, []object{pod})[pod.key()].Containers[0].Args); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)
 	}
 	if command, arguments, err := app.NewCommand().Find(want); err != nil || command.Name() != "check" || command.ParseFlags(arguments) != nil {
-		t.Errorf("the program does not take %q: %v", want, err)
+		t.Errorf("the program does not accept %q: %v", want, err)
 	}
 	if len(hooks) != 5 {
 		t.Errorf("got %d hooks, want 5", len(hooks))
 	}
 	for _, o := range render(t, installAs(release, "default", kubeVersion), nil).objects {
 		if o.isHook() {
-			t.Errorf("%s would test a namespace that is never looked at", o.key())
+			t.Errorf("%s would test an excluded namespace", o.key())
 		}
 	}
 }

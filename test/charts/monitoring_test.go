@@ -33,7 +33,7 @@ var apiserverMetrics = map[string][]string{
 // scraped are the labels that Prometheus adds.
 var scraped = []string{"job", "namespace", "pod", "instance", "service", "container", "endpoint", "le"}
 
-// knownMetrics gives the labels of each metric that queries may be about.
+// knownMetrics returns the labels of each metric that queries may be about.
 func knownMetrics(t *testing.T) map[string][]string {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -62,8 +62,8 @@ func knownMetrics(t *testing.T) map[string][]string {
 	return known
 }
 
-// checkQuery fails where a query does not parse, or is about a metric or label
-// that is not there.
+// checkQuery fails for a query that does not parse, or that uses an unknown metric
+// or label.
 func checkQuery(t *testing.T, known map[string][]string, query string) {
 	t.Helper()
 	expression, err := parser.NewParser(parser.Options{}).ParseExpr(query)
@@ -95,7 +95,7 @@ func checkQuery(t *testing.T, known map[string][]string, query string) {
 	}
 }
 
-// rules gives the alerts of a PrometheusRule.
+// rules returns the alerts of a PrometheusRule.
 func rules(t *testing.T, objects []object) []monitoringv1.Rule {
 	t.Helper()
 	found := find(objects, "PrometheusRule")
@@ -112,7 +112,7 @@ func rules(t *testing.T, objects []object) []monitoringv1.Rule {
 	return rules
 }
 
-func TestAlertsAreAboutWhatIsMeasuredAndSayWhatToDo(t *testing.T) {
+func TestAlertsUseExistingMetricsAndLinkToTheRunbook(t *testing.T) {
 	known := knownMetrics(t)
 	anchor := regexp.MustCompile(`(?m)^#+ ([A-Za-z]+)$`)
 	headings := map[string]bool{}
@@ -129,7 +129,7 @@ func TestAlertsAreAboutWhatIsMeasuredAndSayWhatToDo(t *testing.T) {
 			t.Errorf("docs/operations.md has no heading %s", rule.Alert)
 		}
 		if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
-			t.Errorf("%s does not say what it means", rule.Alert)
+			t.Errorf("%s has no summary or description", rule.Alert)
 		}
 		if !slices.Contains([]string{"critical", "warning"}, rule.Labels["severity"]) {
 			t.Errorf("%s: got severity %q", rule.Alert, rule.Labels["severity"])
@@ -170,7 +170,7 @@ func TestTheCertificateAlertFitsTheMode(t *testing.T) {
 	}
 }
 
-func TestTheDashboardShowsWhatIsMeasured(t *testing.T) {
+func TestTheDashboardShowsEveryMetric(t *testing.T) {
 	known := knownMetrics(t)
 	config := one(t, render(t, defaultInstall, parseValues(t, monitoringValues)).objects, "ConfigMap/lanyard-system/lanyard-dashboard")
 	var dashboard struct {

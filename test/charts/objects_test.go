@@ -37,7 +37,7 @@ func eachValueSet(t *testing.T, check func(t *testing.T, in install, r *renderin
 }
 
 // newDecoder knows Kubernetes, cert-manager and the Prometheus operator, and
-// refuses the fields that their types do not have.
+// rejects fields that their types do not have.
 func newDecoder(t *testing.T) runtime.Decoder {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -51,7 +51,7 @@ func newDecoder(t *testing.T) runtime.Decoder {
 	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 }
 
-// decode gives the object as the type T.
+// decode returns the object as the type T.
 func decode[T any](t *testing.T, o object) *T {
 	t.Helper()
 	into := new(T)
@@ -102,7 +102,7 @@ func TestPodsAreRestricted(t *testing.T) {
 	}
 }
 
-// podSpecs gives the pods of the Deployment and of the test, by key.
+// podSpecs returns the pods of the Deployment and of the test, by key.
 func podSpecs(t *testing.T, objects []object) map[string]corev1.PodSpec {
 	t.Helper()
 	specs := map[string]corev1.PodSpec{}
@@ -113,7 +113,7 @@ func podSpecs(t *testing.T, objects []object) map[string]corev1.PodSpec {
 		case "Pod":
 			specs[o.key()] = decode[corev1.Pod](t, o).Spec
 		case "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob":
-			t.Fatalf("%s: this test does not look at it", o.key())
+			t.Fatalf("%s: this test does not check it", o.key())
 		}
 	}
 	if len(specs) == 0 {
@@ -138,11 +138,11 @@ func checkRestricted(t *testing.T, specs map[string]corev1.PodSpec) {
 	}
 }
 
-// checkHardening checks what Pod Security does not.
+// checkHardening checks what Pod Security does not check.
 func checkHardening(t *testing.T, key string, spec *corev1.PodSpec) {
 	t.Helper()
 	if spec.SecurityContext.RunAsUser != nil {
-		t.Errorf("%s: runAsUser is set, which OpenShift's restricted-v2 refuses", key)
+		t.Errorf("%s: runAsUser is set, which OpenShift's restricted-v2 denies", key)
 	}
 	if spec.EnableServiceLinks == nil || *spec.EnableServiceLinks {
 		t.Errorf("%s: enableServiceLinks is not false", key)
@@ -168,7 +168,7 @@ func checkHardening(t *testing.T, key string, spec *corev1.PodSpec) {
 	}
 }
 
-// deployment gives the one Deployment.
+// deployment returns the one Deployment.
 func deployment(t *testing.T, objects []object) *appsv1.Deployment {
 	t.Helper()
 	found := find(objects, "Deployment")
@@ -178,7 +178,7 @@ func deployment(t *testing.T, objects []object) *appsv1.Deployment {
 	return decode[appsv1.Deployment](t, found[0])
 }
 
-func TestTheProgramTakesItsArguments(t *testing.T) {
+func TestTheProgramAcceptsItsArguments(t *testing.T) {
 	check := func(t *testing.T, d *appsv1.Deployment) {
 		t.Helper()
 		o := options.New()
@@ -194,7 +194,7 @@ func TestTheProgramTakesItsArguments(t *testing.T) {
 			t.Fatal(err)
 		}
 		if flags.NArg() > 0 {
-			t.Errorf("got arguments that are no flags: %q", flags.Args())
+			t.Errorf("got arguments that are not flags: %q", flags.Args())
 		}
 		if _, err := o.Complete(); err != nil {
 			t.Errorf("%q: %v", container.Args, err)
@@ -217,7 +217,7 @@ func TestTheProgramTakesItsArguments(t *testing.T) {
 	}
 }
 
-func TestSelectorsMeetTheirPods(t *testing.T) {
+func TestSelectorsMatchTheirPods(t *testing.T) {
 	eachValueSet(t, func(t *testing.T, _ install, r *rendering) {
 		pod := deployment(t, r.objects).Spec.Template.Labels
 		service := find(r.objects, "Service")[0].GetLabels()
@@ -291,7 +291,7 @@ func TestEachObjectIsInItsNamespace(t *testing.T) {
 	})
 }
 
-// own gives the namespace that the webhook runs in.
+// own returns the namespace that the webhook runs in.
 func own(t *testing.T, r *rendering) string {
 	t.Helper()
 	return deployment(t, r.objects).Namespace

@@ -13,14 +13,14 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// grant is one right: verbs on resources, held by an account.
+// grant is one permission of a ServiceAccount: verbs on resources.
 type grant struct {
 	Account   string
 	Namespace string // empty for the whole cluster
 	Rule      string
 }
 
-// What the webhook may do. Whatever is not here must not be rendered.
+// The permissions of the webhook. No others may be rendered.
 var (
 	reads = grant{"lanyard-system/lanyard-webhook", "", "get,list,watch /serviceaccounts,namespaces"}
 
@@ -29,11 +29,11 @@ var (
 		{"lanyard-system/lanyard-webhook", "lanyard-system", "get,list,watch,create,update,patch /secrets lanyard-webhook-ca"},
 	}
 
-	// helmTest is there while a test runs. A created pod is a dry run's.
+	// helmTest exists while a test runs. It creates pods only as dry runs.
 	helmTest = grant{"lanyard-system/lanyard-test", "default", "create /pods"}
 )
 
-func TestRightsAreThoseOfTheList(t *testing.T) {
+func TestPermissionsAreThoseOfTheList(t *testing.T) {
 	all := append([]grant{reads, helmTest}, selfManaged...)
 	for name, test := range map[string]struct {
 		values string
@@ -62,8 +62,8 @@ func TestRightsAreThoseOfTheList(t *testing.T) {
 	}
 }
 
-// bringsCertificate tells whether one of the components takes the place of the
-// self-managed certificate.
+// bringsCertificate reports whether one of the components replaces the self-managed
+// certificate.
 func bringsCertificate(components []string) bool {
 	return slices.ContainsFunc(components, func(c string) bool {
 		return c == "cert-manager" || c == "openshift" || c == "secret"
@@ -79,12 +79,12 @@ func checkGrants(t *testing.T, objects []object, want []grant) {
 	slices.SortFunc(got, order)
 	want = slices.SortedFunc(slices.Values(want), order)
 	if diff := gocmp.Diff(want, got); diff != "" {
-		t.Errorf("rights (-want +got):\n%s", diff)
+		t.Errorf("permissions (-want +got):\n%s", diff)
 	}
 }
 
-// grants gives each rule of each role that is bound, and fails for roles that
-// are not, and bindings to what is not there.
+// grants returns each rule of each role that is bound. It fails for roles that are
+// not bound, and for bindings to missing roles.
 func grants(t *testing.T, objects []object) []grant {
 	t.Helper()
 	rules := map[string][]rbacv1.PolicyRule{}
@@ -103,7 +103,7 @@ func grants(t *testing.T, objects []object) []grant {
 			key = "Role/" + o.GetNamespace() + "/" + binding.RoleRef.Name
 		}
 		if len(rules[key]) == 0 {
-			t.Errorf("%s is bound to %s, which is not there", o.key(), key)
+			t.Errorf("%s is bound to %s, which does not exist", o.key(), key)
 		}
 		used[key] = true
 		for _, subject := range binding.Subjects {

@@ -20,9 +20,9 @@ func TestDefaultsAndSchemaHaveTheSameValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	properties := schema["properties"].(map[string]any)
-	// Helm gives it to charts that are a part of others.
+	// Helm passes it to subcharts.
 	if _, found := properties["global"]; !found {
-		t.Error("the schema refuses global")
+		t.Error("the schema rejects global")
 	}
 	delete(properties, "global")
 	compareKeys(t, "", schema, defaults(t))
@@ -32,7 +32,7 @@ func TestDefaultsAndSchemaHaveTheSameValues(t *testing.T) {
 func compareKeys(t *testing.T, at string, schema, values map[string]any) {
 	t.Helper()
 	if schema["additionalProperties"] != false {
-		t.Errorf("%s: the schema lets in what it does not know", at)
+		t.Errorf("%s: the schema allows unknown values", at)
 	}
 	properties := schema["properties"].(map[string]any)
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(values)), slices.Sorted(maps.Keys(properties))); diff != "" {
@@ -41,7 +41,7 @@ func compareKeys(t *testing.T, at string, schema, values map[string]any) {
 	for key, value := range values {
 		below, _ := properties[key].(map[string]any)
 		if len(below) == 0 {
-			t.Errorf("%s%s: the schema takes anything", at, key)
+			t.Errorf("%s%s: the schema allows anything", at, key)
 		}
 		if branch, ok := isBranch(value, below); ok {
 			compareKeys(t, at+key+".", below, branch)
@@ -49,8 +49,8 @@ func compareKeys(t *testing.T, at string, schema, values map[string]any) {
 	}
 }
 
-// isBranch tells whether a value is a map whose keys are values of their own,
-// rather than one that is passed on.
+// isBranch reports whether a value is a map of the chart's values, rather than one
+// that is rendered as it is.
 func isBranch(value any, schema map[string]any) (map[string]any, bool) {
 	branch, ok := value.(map[string]any)
 	return branch, ok && len(branch) > 0 && schema["properties"] != nil
@@ -65,8 +65,8 @@ func defaults(t *testing.T) map[string]any {
 	return v
 }
 
-// uses has for each value one that changes what is rendered, with what else it
-// takes for that.
+// uses has, for each value, an example that changes what is rendered, and the other
+// values that it needs for that.
 var uses = map[string]struct{ with, value string }{
 	"nameOverride":                                   {"", "nameOverride: a"},
 	"fullnameOverride":                               {"", "fullnameOverride: a"},
@@ -196,7 +196,7 @@ func TestEveryValueIsUsed(t *testing.T) {
 	}
 }
 
-// leaves gives the paths of all values.
+// leaves returns the paths of all values.
 func leaves(t *testing.T) []string {
 	t.Helper()
 	var schema map[string]any
@@ -221,7 +221,7 @@ func leaves(t *testing.T) []string {
 	return paths
 }
 
-// merge gives a with b over it.
+// merge returns a, overridden by b.
 func merge(a, b map[string]any) map[string]any {
 	merged := maps.Clone(a)
 	for key, value := range b {
@@ -234,7 +234,7 @@ func merge(a, b map[string]any) map[string]any {
 	return merged
 }
 
-func TestWrongValuesAreRefused(t *testing.T) {
+func TestInvalidValuesAreRejected(t *testing.T) {
 	for name, test := range map[string]struct{ values, want string }{
 		"a misspelt value":                     {"replicas: 2", "additional properties 'replicas' not allowed"},
 		"a misspelt value, further down":       {"webhook: {failurepolicy: Fail}", "additional properties 'failurepolicy' not allowed"},
@@ -273,25 +273,25 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := tryRender(t, defaultInstall, parseValues(t, test.values))
 			if err == nil {
-				t.Fatalf("%s was taken", test.values)
+				t.Fatalf("%s was accepted", test.values)
 			}
 			if !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got %v\nwant it to say %q", err, test.want)
+				t.Errorf("got %v\nwant it to contain %q", err, test.want)
 			}
 		})
 	}
 }
 
-func TestAllMistakesAreToldAtOnce(t *testing.T) {
+func TestAllMistakesAreReportedTogether(t *testing.T) {
 	_, err := tryRender(t, defaultInstall, parseValues(t, "certificates: {mode: secret}\nmetrics: {port: 8081}\nterminationGracePeriodSeconds: 1"))
 	if err == nil {
-		t.Fatal("they were taken")
+		t.Fatal("they were accepted")
 	}
 	if got := strings.Count(err.Error(), "\n- "); got != 4 {
 		t.Errorf("got %d mistakes, want 4: %v", got, err)
 	}
 }
 
-func TestGlobalValuesOfAParentChartAreTaken(t *testing.T) {
+func TestGlobalValuesOfAParentChartAreAccepted(t *testing.T) {
 	render(t, defaultInstall, parseValues(t, "global: {a: b}"))
 }

@@ -3,13 +3,13 @@
 
 package charts
 
-// ca is what a user gives as the CA of a certificate of their own.
+// ca is the CA of a user's own certificate.
 const ca = `-----BEGIN CERTIFICATE-----
 MIIBczCCARmgAwIBAgIUZzk4
 -----END CERTIFICATE-----
 `
 
-// caValues gives ca.
+// caValues are the values with ca.
 const caValues = `certificates:
   mode: secret
   existingSecret: lanyard-webhook-tls
@@ -84,7 +84,7 @@ extraObjects:
       namespace: {{ .Release.Namespace }}
 `
 
-// valueSets are what each rule about the rendered objects is held against.
+// valueSets are the values that each rule about rendered objects is tested with.
 var valueSets = map[string]struct {
 	in     install
 	values string
