@@ -113,7 +113,7 @@ var _ = Describe("The self-managed certificate", func() {
 		}
 		eventuallyReady(replicas...)
 		all := bundles(ctx)
-		Expect(all).To(HaveLen(3))
+		Expect(all).To(HaveLen(4))
 		for webhook, bundle := range all {
 			Expect(bundle).To(Equal(secret(ctx).Data["ca.crt"]), webhook)
 			for _, r := range replicas {
