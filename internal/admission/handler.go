@@ -6,7 +6,6 @@ package admission
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -18,189 +17,219 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
-// maxKeptMemory is the most that is kept for the next request.
-const maxKeptMemory = 512 << 10
-
-// answerMargin of the apiserver's timeout is kept for the way back: an answer
-// that comes too late is none, and with failurePolicy Ignore would let the pod
-// through.
-const answerMargin = 10 // per cent
-
-// Decider makes the decision about a request. The context ends shortly before
-// the apiserver stops waiting.
-type Decider interface {
-	Decide(ctx context.Context, request *Request) Response
+// Decider decides about requests for objects of type T.
+type Decider[T any] interface {
+	// Read reads the object that is the next value of s. It replaces the former
+	// content of object. The result may refer to the text of s.
+	Read(s *jsonscan.Scanner, object *T) error
+	// Decide decides about a request. The context ends shortly before the API
+	// server stops waiting. A *reason.Error denies the object; every other error
+	// counts as a fault of the program. The response may refer to the objects of the
+	// request.
+	Decide(ctx context.Context, request *Request[T]) (Response, error)
 }
 
-// Recorder counts answered requests.
+// Response is the decision to allow an object.
+type Response struct {
+	// Patch is applied to the object.
+	Patch jsonpatch.Patch
+	// Reason is shown in the audit annotation "reason".
+	Reason reason.Reason
+	// Findings are shown in the audit annotation "findings": what was decided about
+	// single containers.
+	Findings []string
+	// Warnings are shown to the client that made the request. They must be short:
+	// the API server truncates them if they are too long in total.
+	Warnings []string
+}
+
+// Recorder counts requests.
 type Recorder interface {
 	// RecordAdmission counts one. resource is "pods" and the like; result is
 	// "allowed", "denied" or "error".
 	RecordAdmission(resource, result, reason string, duration time.Duration)
 }
 
-// Handler serves the admission webhook protocol over HTTP. Make it with
-// NewHandler.
-type Handler struct {
-	decider  Decider
-	reader   ObjectReader // the decider, where it is one
+// Handler serves the admission webhook protocol over HTTP for objects of type T.
+// Make it with NewHandler.
+type Handler[T any] struct {
+	decider  Decider[T]
 	recorder Recorder
 	log      logr.Logger
-	large    *semaphore.Weighted // of bytes, see maxLargeBytes
-	memories sync.Pool           // of *memory
+	large    *semaphore.Weighted // in bytes, see maxLargeBytes
+	memories sync.Pool           // of *memory[T]
 }
 
-// NewHandler gives a Handler that asks decider and counts with recorder. The
-// logger gets one line for every answer but an untroubled one.
-func NewHandler(decider Decider, recorder Recorder, log logr.Logger) *Handler {
-	reader, _ := decider.(ObjectReader)
-	return &Handler{decider: decider, reader: reader, recorder: recorder, log: log, large: semaphore.NewWeighted(maxLargeBytes)}
+// NewHandler returns a Handler that asks decider and counts with recorder. It logs
+// denials and warnings; everything else only at V(1).
+func NewHandler[T any](decider Decider[T], recorder Recorder, log logr.Logger) *Handler[T] {
+	return &Handler[T]{decider: decider, recorder: recorder, log: log, large: semaphore.NewWeighted(maxLargeBytes)}
 }
 
-// ServeHTTP answers one review. What is no review gets a 4xx; every review
-// gets an answer, a denial if all else fails.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	start := time.Now()
-	timeout, code, err := checkRequest(w, r)
-	if err != nil {
-		h.reject(w, start, code, err)
-		return
-	}
-	m, _ := h.memories.Get().(*memory)
-	if m == nil {
-		m = new(memory)
-	}
-	defer h.release(m)
-	// The server cancels its requests when it begins to shut down; an answer
-	// that is being made is still wanted then.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timeout-timeout*answerMargin/100)
-	defer cancel()
-	done, code, err := h.read(ctx, &m.body, w, r, start.Add(timeout))
-	defer done()
-	var request *Request
-	var response Response
-	switch {
-	case err == nil:
-		code = http.StatusBadRequest
-		request, response, err = h.review(ctx, m)
-	case errors.Is(err, errNoRoom):
-		request, err = parseBeginning(m.body.Bytes())
-		response = denial(reason.Overloaded, "too many other large reviews at once; try again")
-	}
-	if err != nil {
-		h.reject(w, start, code, err)
-		return
-	}
-	h.answer(w, &m.answer, request, &response)
-	h.record(request, &response, time.Since(start))
+// memory holds the buffers and objects of one request. A later request uses them
+// again.
+type memory[T any] struct {
+	body, answer      bytes.Buffer
+	request           Request[T]
+	object, oldObject T
 }
 
-// memory is what one request after another is read into and answered from.
-type memory struct {
-	body, answer bytes.Buffer
-	patch        []byte
+// maxKeptBytes is the size of the largest buffers that are kept for the next
+// request.
+const maxKeptBytes = 512 << 10
+
+func (h *Handler[T]) take() *memory[T] {
+	if m, ok := h.memories.Get().(*memory[T]); ok {
+		return m
+	}
+	return new(memory[T])
 }
 
-// release keeps the memory for the next request, unless it is large.
-func (h *Handler) release(m *memory) {
-	if m.body.Cap()+m.answer.Cap()+cap(m.patch) <= maxKeptMemory {
+// release keeps the memory for the next request, unless the buffers are large.
+func (h *Handler[T]) release(m *memory[T]) {
+	if m.body.Cap()+m.answer.Cap() <= maxKeptBytes {
 		m.body.Reset()
 		m.answer.Reset()
 		h.memories.Put(m)
 	}
 }
 
-// review parses a review and has it decided about. Its error is for a body that
-// is no review.
-func (h *Handler) review(ctx context.Context, m *memory) (*Request, Response, error) {
-	request, err := parseReview(m.body.Bytes(), h.reader)
+// answerMargin is the percentage of the API server's timeout that is reserved for
+// sending the response. A response that arrives too late is lost, and with failurePolicy
+// Ignore the pod would be created without credentials.
+const answerMargin = 10
+
+// ServeHTTP answers one AdmissionReview. Other requests get a 4xx. If the decision
+// about an AdmissionReview fails, the response is a denial.
+func (h *Handler[T]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	m := h.take()
+	defer h.release(m)
+	timeout, err := requestTimeout(r)
+	if err == nil {
+		err = checkRequest(r)
+	}
 	if err != nil {
-		return nil, Response{}, err
+		h.reject(w, start, err)
+		return
 	}
-	request.Room = m.patch
-	response := h.decide(ctx, request)
-	if response.Patch != nil {
-		m.patch = response.Patch
+	// The server cancels the contexts of its requests when it begins to shut down.
+	// The API server still waits for the response then.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timeout-timeout*answerMargin/100)
+	defer cancel()
+	release, err := h.readBody(ctx, &m.body, w, r, start.Add(timeout))
+	defer release()
+	var response Response
+	switch {
+	case err == nil:
+		response, err = h.review(ctx, m)
+	case errors.Is(err, errOverloaded):
+		err = h.overloaded(m)
 	}
-	return request, response, nil
+	if _, ok := errors.AsType[*statusError](err); ok {
+		h.reject(w, start, err)
+		return
+	}
+	denied := denial(err)
+	h.answer(w, m, &response, denied)
+	h.record(&m.request.Attributes, &response, denied, time.Since(start))
 }
 
-// denial is an answer for a fault that is not the user's.
-func denial(why reason.Reason, message string) Response {
-	return Response{Reason: why, Denial: &Denial{
-		Code: http.StatusInternalServerError, Message: "lanyard: " + string(why) + ": " + message,
-	}}
+// overloaded returns the error of a request of which only the beginning was read.
+// The API server sends the UID there, before the objects.
+func (h *Handler[T]) overloaded(m *memory[T]) error {
+	_ = h.parse(m) // the end is missing
+	if m.request.UID == "" {
+		return badRequest(errOverloaded)
+	}
+	return &reason.Error{Reason: reason.Overloaded, Err: errOverloaded}
 }
 
-// decide turns a panic into a denial: the net/http server would close the
-// connection, and with failurePolicy Ignore that lets the pod through.
-func (h *Handler) decide(ctx context.Context, request *Request) (response Response) {
+// review parses the body and decides about it. It turns a panic into an error: the
+// server would close the connection, and with failurePolicy Ignore the pod would be
+// created without credentials.
+func (h *Handler[T]) review(ctx context.Context, m *memory[T]) (response Response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			h.log.Error(fmt.Errorf("panic: %T", p), "Deciding failed", "stack", string(debug.Stack()))
-			response = denial(reason.InternalError, "the webhook failed on this object; its log says where")
+			h.log.Error(fmt.Errorf("panic: %T", p), "Panic in admission handler", "stack", string(debug.Stack()))
+			err = &reason.Error{Reason: reason.InternalError, Err: errors.New("the webhook failed on this object; its log has the details")}
 		}
 	}()
-	return h.decider.Decide(ctx, request)
+	if err := h.parse(m); err != nil {
+		return Response{}, badRequest(err)
+	}
+	if err := m.request.validate(); err != nil {
+		return Response{}, badRequest(err)
+	}
+	if err := m.request.readErr; err != nil {
+		return Response{}, err
+	}
+	return h.decider.Decide(ctx, &m.request)
 }
 
-func (h *Handler) answer(w http.ResponseWriter, buffer *bytes.Buffer, request *Request, response *Response) {
-	buffer.Grow(512 + base64.StdEncoding.EncodedLen(len(response.Patch)))
-	answer := appendReview(buffer.AvailableBuffer(), request.UID, response)
-	header := w.Header()
-	header["Content-Type"] = jsonType
-	header["Content-Length"] = []string{strconv.Itoa(len(answer))}
+// denial returns the error as a denial, or nil if there is no error. A fault of the
+// program denies the object too.
+func denial(err error) *reason.Error {
+	var denied *reason.Error
+	if err != nil && !errors.As(err, &denied) {
+		denied = &reason.Error{Reason: reason.InternalError, Err: err}
+	}
+	return denied
+}
+
+func (h *Handler[T]) answer(w http.ResponseWriter, m *memory[T], response *Response, denied *reason.Error) {
+	m.answer.Grow(512 + response.Patch.Size()*4/3)
+	answer := appendReview(m.answer.AvailableBuffer(), m.request.UID, response, denied)
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
 	if _, err := w.Write(answer); err != nil {
-		h.log.Error(err, "Answer could not be sent", "namespace", request.Namespace, "name", request.Name)
+		h.log.Error(err, "Failed to send the response", "namespace", m.request.Namespace, "name", m.request.Name)
 	}
 }
 
-var jsonType = []string{"application/json"}
-
-// record counts the answer and logs it. Names are all that is logged of an
-// object.
-func (h *Handler) record(request *Request, response *Response, duration time.Duration) {
-	result := "allowed"
-	if response.Denial != nil {
-		result = "denied"
-		if response.Denial.Code >= http.StatusInternalServerError {
+// record counts the request and logs it. It logs only names of the object.
+func (h *Handler[T]) record(request *Attributes, response *Response, denied *reason.Error, duration time.Duration) {
+	result, why := "allowed", response.Reason
+	if denied != nil {
+		result, why = "denied", denied.Reason
+		if code(denied.Reason) >= http.StatusInternalServerError {
 			result = "error"
 		}
 	}
-	h.recorder.RecordAdmission(request.resource(), result, string(response.Reason), duration)
+	h.recorder.RecordAdmission(request.resource(), result, string(why), duration)
 	log := h.log.V(1)
-	if response.Denial != nil || len(response.Warnings) > 0 {
+	if denied != nil || len(response.Warnings) > 0 {
 		log = h.log
 	}
 	if !log.Enabled() {
 		return
 	}
-	log = log.WithValues("resource", request.resource(), "namespace", request.Namespace, "name", request.Name,
-		"uid", request.UID, "reason", response.Reason)
+	log = log.WithValues("resource", request.resource(), "namespace", request.Namespace, "name", request.Name, "uid", request.UID, "reason", why)
 	switch {
-	case response.Denial != nil:
-		log.Info("Refused", "code", response.Denial.Code, "message", response.Denial.Message)
+	case denied != nil:
+		log.Info("Denied", "code", code(denied.Reason), "message", denied.Err.Error())
 	case len(response.Warnings) > 0:
 		log.Info("Allowed with warnings", "findings", response.Findings, "warnings", response.Warnings)
 	default:
-		log.Info("Allowed", "findings", response.Findings, "patchBytes", len(response.Patch))
+		log.Info("Allowed", "findings", response.Findings, "patchBytes", response.Patch.Size())
 	}
 }
 
-// resource is "pods" or, with a subresource, "pods/ephemeralcontainers".
-func (r *Request) resource() string {
-	if r.SubResource == "" {
-		return r.Resource
+// reject answers a request that is not an AdmissionReview.
+func (h *Handler[T]) reject(w http.ResponseWriter, start time.Time, err error) {
+	status := http.StatusBadRequest
+	if e, ok := errors.AsType[*statusError](err); ok {
+		status = e.code
 	}
-	return r.Resource + "/" + r.SubResource
-}
-
-// reject answers what is no review.
-func (h *Handler) reject(w http.ResponseWriter, start time.Time, code int, err error) {
-	h.log.Info("Rejected a request that is no admission review", "code", code, "message", err.Error())
+	if status == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", http.MethodPost)
+	}
+	h.log.Info("Rejected a request that is not an AdmissionReview", "code", status, "message", err.Error())
 	h.recorder.RecordAdmission("", "error", string(reason.InvalidReview), time.Since(start))
-	http.Error(w, "lanyard: "+err.Error(), code)
+	http.Error(w, messagePrefix+err.Error(), status)
 }

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -66,11 +67,11 @@ func TestWhatIsNoReviewIsRejectedWithItsMistake(t *testing.T) {
 		"no kind at all": {body: `{"request":{"uid":"u1"}}`, code: 400, message: `got apiVersion "" and kind "", want`},
 		"a version that is a number": {body: with(`"admission.k8s.io/v1"`, "1"), code: 400,
 			message: "malformed AdmissionReview: at byte 14: got number, want string"},
-		"no request":                {body: `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`, code: 400, message: "AdmissionReview has no request"},
-		"a null request":            {body: `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":null}`, code: 400, message: "AdmissionReview has no request"},
-		"an answer":                 {body: `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"u1","allowed":true}}`, code: 400, message: "AdmissionReview has no request"},
-		"no uid":                    {body: with(`"uid":"u1",`, ""), code: 400, message: "AdmissionReview has no request.uid"},
-		"an empty uid":              {body: with(`"u1"`, `""`), code: 400, message: "AdmissionReview has no request.uid"},
+		"no request":                {body: `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`, code: 400, message: "request.uid: got none, want one"},
+		"a null request":            {body: `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":null}`, code: 400, message: "request.uid: got none, want one"},
+		"an answer":                 {body: `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"u1","allowed":true}}`, code: 400, message: "request.uid: got none, want one"},
+		"no uid":                    {body: with(`"uid":"u1",`, ""), code: 400, message: "request.uid: got none, want one"},
+		"an empty uid":              {body: with(`"u1"`, `""`), code: 400, message: "request.uid: got none, want one"},
 		"a uid that is a number":    {body: with(`"u1"`, "7"), code: 400, message: "request.uid: at byte"},
 		"a resource that is a name": {body: with(`{"group":"","version":"v1","resource":"pods"}`, `"pods"`), code: 400, message: "got string, want object"},
 		"no object":                 {body: with(`"object":{"kind":"Pod"},`, ""), code: 400, message: "request.object: got none, want an object"},
@@ -91,9 +92,9 @@ func TestWhatIsNoReviewIsRejectedWithItsMistake(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFixture(decide(func(context.Context, *admission.Request) admission.Response {
+			f := newFixture(decide(func(context.Context, *admission.Request[object]) (admission.Response, error) {
 				t.Error("a decision was made")
-				return untroubled
+				return untroubled, nil
 			}))
 			response, message := f.send(t, func(url string) *http.Request {
 				var body io.Reader = strings.NewReader(test.body)
@@ -167,15 +168,15 @@ func TestABodyShorterThanItsContentLengthIsRejected(t *testing.T) {
 
 func TestAReviewIsTakenHoweverItIsWritten(t *testing.T) {
 	t.Parallel()
-	want := admission.Request{
-		UID: "u1", Version: "v1", Resource: "pods", Operation: admission.Create,
-		Namespace: "team", Name: "pod", Object: []byte(`{"kind":"Pod"}`),
+	want := admission.Request[object]{
+		Attributes: admission.Attributes{UID: "u1", Version: "v1", Resource: "pods", Operation: admission.Create, Namespace: "team", Name: "pod"},
+		Object:     &object{`{"kind":"Pod"}`},
 	}
 	updated := want
-	updated.Operation, updated.SubResource, updated.OldObject = admission.Update, "ephemeralcontainers", []byte(`{ "a" : 1 }`)
+	updated.Operation, updated.SubResource, updated.OldObject = admission.Update, "ephemeralcontainers", &object{`{ "a" : 1 }`}
 	tests := map[string]struct {
 		contentType, body string
-		want              admission.Request
+		want              admission.Request[object]
 	}{
 		"as the apiserver writes it":      {"application/json", review, want},
 		"with a charset":                  {"application/json; charset=utf-8", review, want},
@@ -192,10 +193,10 @@ func TestAReviewIsTakenHoweverItIsWritten(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var got *admission.Request
-			f := newFixture(decide(func(_ context.Context, request *admission.Request) admission.Response {
-				got = request
-				return untroubled
+			var got admission.Request[object]
+			f := newFixture(decide(func(_ context.Context, request *admission.Request[object]) (admission.Response, error) {
+				got = *request
+				return untroubled, nil
 			}))
 			response, answer := f.send(t, func(url string) *http.Request {
 				request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(test.body))
@@ -208,7 +209,7 @@ func TestAReviewIsTakenHoweverItIsWritten(t *testing.T) {
 			if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "application/json" {
 				t.Fatalf("got %s %q %s, want 200 and application/json", response.Status, response.Header.Get("Content-Type"), answer)
 			}
-			if diff := cmp.Diff(&test.want, got); diff != "" {
+			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreUnexported(admission.Request[object]{})); diff != "" {
 				t.Errorf("decided about (-want +got):\n%s", diff)
 			}
 		})
@@ -225,44 +226,47 @@ func TestAnAnswerIsWhatTheAPIHasForTheDecision(t *testing.T) {
 		}
 		return result
 	}
-	denied := func(code int, r reason.Reason, message string) admission.Response {
-		return admission.Response{Reason: r, Denial: &admission.Denial{Code: code, Message: message}}
-	}
 	nasty := "<&>\u2028 \"\\\x00\x1f\n\r\té😀/"
+	patch := `[{"op":"add","path":"/a","value":"é>>>???~~~ÿÿÿ"}]`
 	tests := map[string]struct {
-		decision admission.Response
+		decision decide
 		want     admissionv1.AdmissionResponse
 		record   record
 	}{
-		"nothing to do": {untroubled,
+		"nothing to do": {allow(untroubled),
 			admissionv1.AdmissionResponse{Allowed: true, AuditAnnotations: map[string]string{"reason": "no_identity"}},
 			record{"pods", "allowed", "no_identity"}},
-		"a patch": {admission.Response{Reason: reason.Injected, Patch: []byte(`[{"op":"add","path":"/a","value":"é>>>???~~~ÿÿÿ"}]`)},
-			admissionv1.AdmissionResponse{Allowed: true, PatchType: &patchType, Patch: []byte(`[{"op":"add","path":"/a","value":"é>>>???~~~ÿÿÿ"}]`),
-				AuditAnnotations: map[string]string{"reason": "injected"}},
+		"a patch": {allow(admission.Response{Reason: reason.Injected, Patch: patchOf(`"é>>>???~~~ÿÿÿ"`)}),
+			admissionv1.AdmissionResponse{Allowed: true, PatchType: &patchType, Patch: []byte(patch), AuditAnnotations: map[string]string{"reason": "injected"}},
 			record{"pods", "allowed", "injected"}},
-		"warnings and findings": {admission.Response{Reason: reason.MountPathTaken, Findings: []string{"one", "two \"2\""}, Warnings: []string{"w1", nasty}},
-			admissionv1.AdmissionResponse{Allowed: true, Warnings: []string{"w1", nasty},
+		"warnings and findings": {allow(admission.Response{Reason: reason.MountPathTaken, Findings: []string{"one", "two \"2\""}, Warnings: []string{"w1", nasty}}),
+			admissionv1.AdmissionResponse{Allowed: true, Warnings: []string{"lanyard: w1", "lanyard: " + nasty},
 				AuditAnnotations: map[string]string{"reason": "mount_path_taken", "findings": `one; two "2"`}},
 			record{"pods", "allowed", "mount_path_taken"}},
-		"a user's mistake": {denied(400, reason.InvalidAnnotation, nasty),
-			admissionv1.AdmissionResponse{Result: failure(400, metav1.StatusReasonBadRequest, nasty), AuditAnnotations: map[string]string{"reason": "invalid_annotation"}},
+		"a user's mistake": {deny(reason.InvalidAnnotation, nasty),
+			admissionv1.AdmissionResponse{Result: failure(400, metav1.StatusReasonBadRequest, "lanyard: invalid_annotation: "+nasty), AuditAnnotations: map[string]string{"reason": "invalid_annotation"}},
 			record{"pods", "denied", "invalid_annotation"}},
-		"what the policy forbids": {denied(403, reason.IdentityNotAllowed, "no"),
-			admissionv1.AdmissionResponse{Result: failure(403, metav1.StatusReasonForbidden, "no"), AuditAnnotations: map[string]string{"reason": "identity_not_allowed"}},
+		"what the policy forbids": {deny(reason.IdentityNotAllowed, "no"),
+			admissionv1.AdmissionResponse{Result: failure(403, metav1.StatusReasonForbidden, "lanyard: identity_not_allowed: no"), AuditAnnotations: map[string]string{"reason": "identity_not_allowed"}},
 			record{"pods", "denied", "identity_not_allowed"}},
-		"a fault of the server": {denied(500, reason.LookupFailed, "later"),
-			admissionv1.AdmissionResponse{Result: failure(500, metav1.StatusReasonInternalError, "later"), AuditAnnotations: map[string]string{"reason": "lookup_failed"}},
+		"a fault of the server": {deny(reason.LookupFailed, "later"),
+			admissionv1.AdmissionResponse{Result: failure(500, metav1.StatusReasonInternalError, "lanyard: lookup_failed: later"), AuditAnnotations: map[string]string{"reason": "lookup_failed"}},
 			record{"pods", "error", "lookup_failed"}},
-		"a denial is given no patch": {admission.Response{Reason: reason.LookupFailed, Patch: []byte(`[]`), Warnings: []string{"w"}, Denial: &admission.Denial{Code: 500, Message: "later"}},
-			admissionv1.AdmissionResponse{Result: failure(500, metav1.StatusReasonInternalError, "later"), Warnings: []string{"w"},
-				AuditAnnotations: map[string]string{"reason": "lookup_failed"}},
+		"an error without a reason": {func(context.Context, *admission.Request[object]) (admission.Response, error) {
+			return admission.Response{}, errors.New("unexpected")
+		},
+			admissionv1.AdmissionResponse{Result: failure(500, metav1.StatusReasonInternalError, "lanyard: internal_error: unexpected"), AuditAnnotations: map[string]string{"reason": "internal_error"}},
+			record{"pods", "error", "internal_error"}},
+		"a denial gets no patch": {func(context.Context, *admission.Request[object]) (admission.Response, error) {
+			return admission.Response{Patch: patchOf("1"), Warnings: []string{"w"}}, &reason.Error{Reason: reason.LookupFailed, Err: errors.New("later")}
+		},
+			admissionv1.AdmissionResponse{Result: failure(500, metav1.StatusReasonInternalError, "lanyard: lookup_failed: later"), AuditAnnotations: map[string]string{"reason": "lookup_failed"}},
 			record{"pods", "error", "lookup_failed"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFixture(allow(test.decision))
+			f := newFixture(test.decision)
 			response, answer := f.post(t, review)
 			if response.StatusCode != http.StatusOK || response.ContentLength != int64(len(answer)) {
 				t.Fatalf("got %s and Content-Length %d for %d bytes: %s", response.Status, response.ContentLength, len(answer), answer)
@@ -276,6 +280,33 @@ func TestAnAnswerIsWhatTheAPIHasForTheDecision(t *testing.T) {
 			}
 			if diff := cmp.Diff([]record{test.record}, f.records); diff != "" {
 				t.Errorf("recorded (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAPanicWhileReadingTheObjectIsADenial(t *testing.T) {
+	t.Parallel()
+	f := newFixture(allow(untroubled))
+	_, answer := f.post(t, strings.Replace(review, `"object":{`, `"object":{"panics":1,`, 1))
+	if got := decode(t, answer).Response; got.Allowed || got.UID != "u1" || got.Result.Code != 500 {
+		t.Errorf("got %s, want it denied as an internal error", answer)
+	}
+}
+
+func TestAnObjectThatCannotBeReadIsDenied(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]string{
+		"the object":     strings.Replace(review, `"object":{`, `"object":{"unreadable":1,`, 1),
+		"the old object": strings.Replace(review, `"oldObject":null`, `"oldObject":{"unreadable":1}`, 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(allow(untroubled))
+			_, answer := f.post(t, body)
+			got := decode(t, answer).Response
+			if got.Allowed || got.UID != "u1" || got.Result.Code != 400 || got.Result.Message != "lanyard: invalid_review: cannot be read" {
+				t.Errorf("got %s, want it denied", answer)
 			}
 		})
 	}
@@ -303,7 +334,7 @@ func TestAnyUIDComesBackAsItWas(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFixture(allow(admission.Response{Reason: reason.InvalidAnnotation, Denial: &admission.Denial{Code: 400}}))
+			f := newFixture(deny(reason.InvalidAnnotation, "no"))
 			_, answer := f.post(t, strings.Replace(review, "u1", test.written, 1))
 			response := decode(t, answer).Response
 			if string(response.UID) != test.want || response.Allowed {
@@ -332,9 +363,9 @@ func TestAPanicIsADenialAndShowsNothingOfTheObject(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFixture(decide(func(_ context.Context, request *admission.Request) admission.Response {
+			f := newFixture(decide(func(_ context.Context, request *admission.Request[object]) (admission.Response, error) {
 				if value == nil {
-					return admission.Response{Reason: reason.Reason(request.UID[100:])}
+					return admission.Response{Reason: reason.Reason(request.UID[100:])}, nil
 				}
 				panic(value)
 			}))
@@ -368,24 +399,24 @@ func TestTheLogHoldsNothingOfTheObject(t *testing.T) {
 	full := strings.Replace(review, `{"kind":"Pod"}`, secretive, 1)
 	tests := map[string]struct {
 		body     string
-		decision admission.Response
+		decision decide
 		want     string // in the log
 	}{
-		"of an untroubled answer":                 {full, untroubled, `"reason"="no_identity"`},
-		"of an injection":                         {full, admission.Response{Reason: reason.Injected, Patch: []byte(`[{"value":"` + secret + `"}]`)}, `"patchBytes"=50`},
-		"of a warning":                            {full, admission.Response{Reason: reason.Injected, Warnings: []string{"careful"}}, `"warnings"=["careful"]`},
-		"of a denial":                             {full, admission.Response{Reason: reason.LookupFailed, Denial: &admission.Denial{Code: 500, Message: "later"}}, `"message"="later"`},
-		"of a truncated review":                   {full[:strings.LastIndex(full, secret)+30], untroubled, "unexpected end of JSON"},
-		"of a review with an error in the secret": {strings.ReplaceAll(full, "s3cr3t", `s3cr3t\q`), untroubled, "malformed"},
-		"of a review with another operation":      {strings.Replace(full, "CREATE", "DELETE", 1), untroubled, "DELETE"},
-		"of a pod where a review should be":       {secretive, untroubled, "got apiVersion"},
-		"of what is no JSON":                      {secret, untroubled, "want an AdmissionReview object"},
-		"of an object that is a string":           {strings.Replace(review, `{"kind":"Pod"}`, `"`+secret+`"`, 1), untroubled, "got string, want object"},
+		"of an untroubled answer":                 {full, allow(untroubled), `"reason"="no_identity"`},
+		"of an injection":                         {full, allow(admission.Response{Reason: reason.Injected, Patch: patchOf(`"` + secret + `"`)}), `"patchBytes"=73`},
+		"of a warning":                            {full, allow(admission.Response{Reason: reason.Injected, Warnings: []string{"careful"}}), `"warnings"=["careful"]`},
+		"of a denial":                             {full, deny(reason.LookupFailed, "later"), `"message"="later"`},
+		"of a truncated review":                   {full[:strings.LastIndex(full, secret)+30], allow(untroubled), "unexpected end of JSON"},
+		"of a review with an error in the secret": {strings.ReplaceAll(full, "s3cr3t", `s3cr3t\q`), allow(untroubled), "malformed"},
+		"of a review with another operation":      {strings.Replace(full, "CREATE", "DELETE", 1), allow(untroubled), "DELETE"},
+		"of a pod where a review should be":       {secretive, allow(untroubled), "got apiVersion"},
+		"of what is no JSON":                      {secret, allow(untroubled), "want an AdmissionReview object"},
+		"of an object that is a string":           {strings.Replace(review, `{"kind":"Pod"}`, `"`+secret+`"`, 1), allow(untroubled), "got string, want object"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFixture(allow(test.decision))
+			f := newFixture(test.decision)
 			f.post(t, test.body)
 			log := f.log.String()
 			if !strings.Contains(log, test.want) {
@@ -416,9 +447,9 @@ func TestTheDeciderHasATenthLessTimeThanTheAPIServerWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(decide(func(ctx context.Context, _ *admission.Request) admission.Response {
+				f := newFixture(decide(func(ctx context.Context, _ *admission.Request[object]) (admission.Response, error) {
 					<-ctx.Done()
-					return admission.Response{Reason: reason.LookupFailed, Denial: &admission.Denial{Code: 500}}
+					return admission.Response{}, &reason.Error{Reason: reason.LookupFailed, Err: ctx.Err()}
 				}))
 				start := time.Now()
 				f.handler.ServeHTTP(httptest.NewRecorder(), post(t.Context(), test.query))
@@ -443,12 +474,12 @@ func post(ctx context.Context, query string) *http.Request {
 func TestAServerThatShutsDownDoesNotCutDecisionsShort(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	f := newFixture(decide(func(ctx context.Context, _ *admission.Request) admission.Response {
+	f := newFixture(decide(func(ctx context.Context, _ *admission.Request[object]) (admission.Response, error) {
 		cancel()
 		if err := ctx.Err(); err != nil {
 			t.Errorf("got %v, want a context that goes on", err)
 		}
-		return untroubled
+		return untroubled, nil
 	}))
 	recorder := httptest.NewRecorder()
 	f.handler.ServeHTTP(recorder, post(ctx, ""))
@@ -486,9 +517,9 @@ func FuzzHandler(f *testing.F) {
 	f.Add([]byte(review), "application/json;;", "timeout=%zz")
 	f.Fuzz(func(t *testing.T, body []byte, contentType, query string) {
 		var uid string
-		fixture := newFixture(decide(func(_ context.Context, request *admission.Request) admission.Response {
+		fixture := newFixture(decide(func(_ context.Context, request *admission.Request[object]) (admission.Response, error) {
 			uid = request.UID
-			return admission.Response{Reason: reason.Injected, Patch: request.Object, Findings: []string{request.Name}, Warnings: []string{request.Namespace, request.Resource}}
+			return admission.Response{Reason: reason.Injected, Patch: patchOf(request.Object.JSON), Findings: []string{request.Name}, Warnings: []string{request.Namespace, request.Resource}}, nil
 		}))
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(string(body)))
 		request.URL.RawQuery = query
@@ -514,10 +545,10 @@ func FuzzHandler(f *testing.F) {
 func TestLargeReviewsWaitForRoomAndAreRefusedWhenThereIsNone(t *testing.T) {
 	t.Parallel()
 	entered, leave := make(chan struct{}), make(chan struct{})
-	f := newFixture(decide(func(context.Context, *admission.Request) admission.Response {
+	f := newFixture(decide(func(context.Context, *admission.Request[object]) (admission.Response, error) {
 		entered <- struct{}{}
 		<-leave
-		return admission.Response{Reason: reason.NoIdentity}
+		return untroubled, nil
 	}))
 	// Two reviews of 7 MiB fit, a third of 3 MiB does not.
 	large := strings.Replace(review, `"object":{`, `"object":{"x":"`+strings.Repeat("x", admission.MaxBodyBytes-2*len(review))+`",`, 1)

@@ -6,6 +6,7 @@ package admission_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +20,8 @@ import (
 	kubejson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/lanyard-dev/lanyard/internal/admission"
+	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
@@ -27,16 +30,45 @@ const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","re
 	`"kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},` +
 	`"namespace":"team","name":"pod","operation":"CREATE","object":{"kind":"Pod"},"oldObject":null,"dryRun":false}}`
 
-// decide is a Decider that is a function.
-type decide func(ctx context.Context, request *admission.Request) admission.Response
+// object is the JSON of an object.
+type object struct{ JSON string }
 
-func (d decide) Decide(ctx context.Context, request *admission.Request) admission.Response {
+// decide is a Decider that is a function.
+type decide func(ctx context.Context, request *admission.Request[object]) (admission.Response, error)
+
+func (d decide) Decide(ctx context.Context, request *admission.Request[object]) (admission.Response, error) {
 	return d(ctx, request)
 }
 
-// allow gives the same answer to everything.
+func (d decide) Read(s *jsonscan.Scanner, into *object) error {
+	raw, err := s.Raw()
+	into.JSON = string(raw)
+	if strings.Contains(into.JSON, "panics") {
+		panic(into.JSON)
+	}
+	if strings.Contains(into.JSON, "unreadable") {
+		return errors.New("cannot be read")
+	}
+	return err
+}
+
+// allow returns a Decider with one answer.
 func allow(response admission.Response) decide {
-	return func(context.Context, *admission.Request) admission.Response { return response }
+	return func(context.Context, *admission.Request[object]) (admission.Response, error) { return response, nil }
+}
+
+// deny returns a Decider with one denial.
+func deny(r reason.Reason, message string) decide {
+	return func(context.Context, *admission.Request[object]) (admission.Response, error) {
+		return admission.Response{}, &reason.Error{Reason: r, Err: errors.New(message)}
+	}
+}
+
+// patchOf returns a patch that adds value.
+func patchOf(value string) jsonpatch.Patch {
+	var p jsonpatch.Patch
+	p.Add("/a", []byte(value))
+	return p
 }
 
 // record is what a Recorder was told, the duration aside.
@@ -44,7 +76,7 @@ type record struct{ Resource, Result, Reason string }
 
 // fixture is a handler with all that it writes to.
 type fixture struct {
-	handler *admission.Handler
+	handler *admission.Handler[object]
 
 	mu        sync.Mutex
 	records   []record
@@ -52,7 +84,7 @@ type fixture struct {
 	log       strings.Builder
 }
 
-func newFixture(decider admission.Decider) *fixture {
+func newFixture(decider admission.Decider[object]) *fixture {
 	f := &fixture{}
 	f.handler = admission.NewHandler(decider, f, funcr.New(func(prefix, args string) {
 		f.mu.Lock()

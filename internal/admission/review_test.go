@@ -5,12 +5,17 @@ package admission
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionv1 "k8s.io/api/admission/v1"
 	kubejson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 )
 
 // FuzzParseReview holds the parser to the API's own types: what it accepts, it
@@ -28,7 +33,14 @@ func FuzzParseReview(f *testing.F) {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		got, err := parseReview(body, nil)
+		handler := NewHandler(raw{}, nil, logr.Discard())
+		var m memory[string]
+		m.body.Write(body)
+		err := handler.parse(&m)
+		if err == nil {
+			err = m.request.validate()
+		}
+		got := m.request
 		if !json.Valid(body) {
 			if err == nil {
 				t.Errorf("malformed JSON was accepted")
@@ -45,14 +57,25 @@ func FuzzParseReview(f *testing.F) {
 			if err == nil {
 				t.Errorf("got %+v, want an error", got)
 			}
-		} else if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		} else if diff := cmp.Diff(*want, got, cmpopts.IgnoreUnexported(Request[string]{})); err != nil || diff != "" {
 			t.Errorf("got error %v, (-want +got):\n%s", err, diff)
 		}
 	})
 }
 
-// wanted is the request of a review, nil where it is to be refused.
-func wanted(review *admissionv1.AdmissionReview) *Request {
+// raw is a Decider whose objects are their JSON.
+type raw struct{}
+
+func (raw) Read(s *jsonscan.Scanner, into *string) error {
+	text, err := s.Raw()
+	*into = string(text)
+	return err
+}
+
+func (raw) Decide(context.Context, *Request[string]) (Response, error) { return Response{}, nil }
+
+// wanted returns the request of a review, nil if it must be rejected.
+func wanted(review *admissionv1.AdmissionReview) *Request[string] {
 	r := review.Request
 	if review.APIVersion != "admission.k8s.io/v1" || review.Kind != "AdmissionReview" || r == nil || r.UID == "" {
 		return nil
@@ -62,11 +85,14 @@ func wanted(review *admissionv1.AdmissionReview) *Request {
 	case !isObject(r.Object.Raw), r.OldObject.Raw != nil && !isObject(r.OldObject.Raw):
 		return nil
 	case r.Operation == admissionv1.Create, r.Operation == admissionv1.Update && r.OldObject.Raw != nil:
-		return &Request{
+		wanted := Request[string]{Attributes: Attributes{
 			UID: string(r.UID), Group: r.Resource.Group, Version: r.Resource.Version, Resource: r.Resource.Resource,
 			SubResource: r.SubResource, Operation: string(r.Operation), Namespace: r.Namespace, Name: r.Name,
-			Object: r.Object.Raw, OldObject: r.OldObject.Raw,
+		}, Object: new(string(r.Object.Raw))}
+		if r.OldObject.Raw != nil {
+			wanted.OldObject = new(string(r.OldObject.Raw))
 		}
+		return &wanted
 	}
 	return nil
 }

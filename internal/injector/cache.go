@@ -4,57 +4,55 @@
 package injector
 
 import (
-	"reflect"
+	"maps"
 	"sync"
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 )
 
-// maxCached bounds the cache's memory: a value for three clouds takes some 15 kB.
+// maxCached limits the memory of the cache: an entry for three clouds takes some
+// 10 kB.
 const maxCached = 512
 
-// cache keeps what was made of the annotations of the accounts that pods are
-// created for: most pods are one of many. The zero value is ready to use.
+// cache has what was made of the annotations of ServiceAccounts: most pods are
+// replicas of one another. The zero value is ready to use.
 type cache struct {
-	mu     sync.RWMutex
-	values map[cacheKey]*cached
+	mu      sync.RWMutex
+	entries map[cacheKey]*cacheEntry
 }
 
-// cacheKey is all that an addition depends on beside the account's annotations
-// and the program's settings.
+// cacheKey is what an entry depends on, in addition to the annotations and the
+// settings of the program.
 type cacheKey struct {
 	namespace, serviceAccount string
 	podExpirationSeconds      int64
 	windows                   bool
 }
 
-type cached struct {
-	annotations map[string]string // what the others were made of
+type cacheEntry struct {
+	annotations map[string]string // what the rest was made of
 	identity    *annotations.Identity
-	addition    *mutate.Addition
+	injection   *mutate.Injection
 }
 
-// get gives what was made of just these annotations, nil where there is
-// nothing yet. A lookup never changes a map that it gave out: another content
-// is another map.
-func (c *cache) get(key cacheKey, annotations map[string]string) *cached {
+// get returns the entry that was made of these annotations, or nil.
+func (c *cache) get(key cacheKey, annotations map[string]string) *cacheEntry {
 	c.mu.RLock()
-	value := c.values[key]
+	entry := c.entries[key]
 	c.mu.RUnlock()
-	if value == nil || reflect.ValueOf(value.annotations).UnsafePointer() != reflect.ValueOf(annotations).UnsafePointer() {
+	if entry == nil || !maps.Equal(entry.annotations, annotations) {
 		return nil
 	}
-	return value
+	return entry
 }
 
-// put keeps a value. Once there are too many, all go: those in use are soon
-// there again.
-func (c *cache) put(key cacheKey, value *cached) {
+// put keeps an entry. A full cache is emptied: the entries in use soon come back.
+func (c *cache) put(key cacheKey, entry *cacheEntry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.values == nil || len(c.values) >= maxCached {
-		c.values = map[cacheKey]*cached{}
+	if c.entries == nil || len(c.entries) >= maxCached {
+		c.entries = map[cacheKey]*cacheEntry{}
 	}
-	c.values[key] = value
+	c.entries[key] = entry
 }

@@ -30,12 +30,8 @@ type summary struct {
 	Patch  bool
 }
 
-func summaryOf(response admission.Response) summary {
-	s := summary{Reason: response.Reason, Patch: response.Patch != nil}
-	if response.Denial != nil {
-		s.Code = response.Denial.Code
-	}
-	return s
+func summaryOf(response decision) summary {
+	return summary{Reason: response.Reason, Patch: response.Patch != nil, Code: response.Code}
 }
 
 func TestAPodWhoseObjectsCannotBeReadIsRefusedAndNeverLetThroughBare(t *testing.T) {
@@ -50,7 +46,7 @@ func TestAPodWhoseObjectsCannotBeReadIsRefusedAndNeverLetThroughBare(t *testing.
 		message              []string
 	}{
 		"the account cannot be read": {brokenAccounts: down.err,
-			want: summary{Reason: reason.LookupFailed, Code: 500}, message: []string{"connection refused", "try again when the API server answers"}},
+			want: summary{Reason: reason.LookupFailed, Code: 500}, message: []string{"connection refused", "try again when lanyard-webhook reaches the API server"}},
 		"the account may not be read": {brokenAccounts: apierrors.NewForbidden(accounts, "app", errors.New("no rule")),
 			want: summary{Reason: reason.LookupFailed, Code: 500}, message: []string{"forbidden"}},
 		"the time is up": {brokenAccounts: context.DeadlineExceeded,
@@ -78,13 +74,13 @@ func TestAPodWhoseObjectsCannotBeReadIsRefusedAndNeverLetThroughBare(t *testing.
 			if test.brokenNamespaces != nil {
 				pods.Namespaces = broken{test.brokenNamespaces}
 			}
-			response := pods.Decide(t.Context(), create([]byte(plainPod)))
+			response := ask(t, pods, create([]byte(plainPod)))
 			if diff := cmp.Diff(test.want, summaryOf(response)); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 			for _, part := range append(test.message, "lanyard: "+string(test.want.Reason)+": ") {
-				if response.Denial != nil && !strings.Contains(response.Denial.Message, part) {
-					t.Errorf("got message %q, want %q in it", response.Denial.Message, part)
+				if response.Code != 0 && !strings.Contains(response.Message, part) {
+					t.Errorf("got message %q, want %q in it", response.Message, part)
 				}
 			}
 			if len(*injected) > 0 {
@@ -121,8 +117,8 @@ func TestNothingIsLookedUpThatTheDecisionDoesNotNeed(t *testing.T) {
 			pods, _ := newPods(t, threeClouds())
 			known := &counting{objects: objects{"team/app": threeClouds(), "team/default": nil, "/team": nil}}
 			pods.ServiceAccounts, pods.Namespaces = known, known
-			if response := pods.Decide(t.Context(), create([]byte(test.pod))); response.Denial != nil {
-				t.Fatal(response.Denial.Message)
+			if response := ask(t, pods, create([]byte(test.pod))); response.Code != 0 {
+				t.Fatal(response.Message)
 			}
 			if diff := cmp.Diff(test.want, known.asked); diff != "" {
 				t.Errorf("looked up (-want +got):\n%s", diff)
@@ -133,22 +129,26 @@ func TestNothingIsLookedUpThatTheDecisionDoesNotNeed(t *testing.T) {
 
 func TestAReviewOfSomethingElseIsRefused(t *testing.T) {
 	t.Parallel()
-	for name, request := range map[string]admission.Request{
+	for name, attributes := range map[string]admission.Attributes{
 		"another resource":    {Version: "v1", Resource: "deployments"},
 		"another group":       {Group: "example.com", Version: "v1", Resource: "pods"},
 		"another version":     {Version: "v2", Resource: "pods"},
 		"another subresource": {Version: "v1", Resource: "pods", SubResource: "status"},
-		"an update of a pod, whose volumes and containers cannot change": {Version: "v1", Resource: "pods", Operation: admission.Update, OldObject: []byte(plainPod)},
+		"an update of a pod, whose volumes and containers cannot change": {Version: "v1", Resource: "pods", Operation: admission.Update},
 		"ephemeral containers without the pod before":                    {Version: "v1", Resource: "pods", SubResource: "ephemeralcontainers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pods, injected := newPods(t, threeClouds())
-			if request.Operation == "" {
-				request.Operation = admission.Create
+			if attributes.Operation == "" {
+				attributes.Operation = admission.Create
 			}
-			request.Namespace, request.Object = "team", []byte(plainPod)
-			response := pods.Decide(t.Context(), &request)
+			attributes.Namespace = "team"
+			r := request{Attributes: attributes, Object: []byte(plainPod)}
+			if attributes.Operation == admission.Update {
+				r.OldObject = []byte(plainPod)
+			}
+			response := ask(t, pods, &r)
 			if diff := cmp.Diff(summary{Reason: reason.InvalidReview, Code: 400}, summaryOf(response)); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
@@ -165,9 +165,9 @@ func TestInjectionsAreCountedWhereSomethingIsAdded(t *testing.T) {
 	decide := func(pod string) (result string) {
 		t.Helper()
 		*injected = nil
-		response := pods.Decide(t.Context(), create([]byte(pod)))
-		if response.Denial != nil {
-			t.Fatal(response.Denial.Message)
+		response := ask(t, pods, create([]byte(pod)))
+		if response.Code != 0 {
+			t.Fatal(response.Message)
 		}
 		return string(apply(t, []byte(pod), response.Patch))
 	}
@@ -181,11 +181,10 @@ func TestInjectionsAreCountedWhereSomethingIsAdded(t *testing.T) {
 	counted("aws", "azure", "gcp")
 	decide(result)
 	counted()
-	// Only one provider is new to the pod as another webhook left it.
-	decide(strings.Replace(result, `"containers":[`, `"containers":[{"name":"late","env":[{"name":"AZURE_CLIENT_ID","value":"mine"},{"name":"GOOGLE_APPLICATION_CREDENTIALS","value":"mine"}]},`, 1))
-	counted("aws")
-	decide(strings.Replace(plainPod, `"main"`, `"main","env":[{"name":"AZURE_CLIENT_ID","value":"mine"}]`, 1))
-	counted("aws", "gcp")
+	// A container that another webhook added later. Its token volume has the tokens
+	// of all providers, whatever variables it sets.
+	decide(strings.Replace(result, `"containers":[`, `"containers":[{"name":"late","env":[{"name":"AWS_WEB_IDENTITY_TOKEN_FILE","value":"mine"}]},`, 1))
+	counted("aws", "azure", "gcp")
 	decide(strings.Replace(plainPod, `"app"`, `"default"`, 1))
 	counted()
 	decide(strings.Replace(plainPod, `"main"`, `"main","volumeMounts":[{"name":"own","mountPath":"/var/run/secrets/lanyard.dev/serviceaccount"}]`, 1))
@@ -196,7 +195,7 @@ func TestAMalformedAnnotationOfAPodMattersOnlyWithAnIdentity(t *testing.T) {
 	t.Parallel()
 	malformed := `{"metadata":{"name":"pod","annotations":{"lanyard.dev/containers":",","lanyard.dev/inject":"no"}},"spec":{"serviceAccountName":"%s","containers":[{"name":"main"}]}}`
 	pods, _ := newPods(t, threeClouds())
-	response := pods.Decide(t.Context(), create(fmt.Appendf(nil, malformed, "default")))
+	response := ask(t, pods, create(fmt.Appendf(nil, malformed, "default")))
 	if diff := cmp.Diff(summary{Reason: reason.NoIdentity}, summaryOf(response)); diff != "" {
 		t.Errorf("without identity (-want +got):\n%s", diff)
 	}
@@ -204,13 +203,13 @@ func TestAMalformedAnnotationOfAPodMattersOnlyWithAnIdentity(t *testing.T) {
 		!strings.Contains(response.Warnings[0], "lanyard.dev/containers") || !strings.Contains(response.Warnings[0], "lanyard.dev/inject") {
 		t.Errorf("got warnings %q, want one of both annotations", response.Warnings)
 	}
-	response = pods.Decide(t.Context(), create(fmt.Appendf(nil, malformed, "app")))
+	response = ask(t, pods, create(fmt.Appendf(nil, malformed, "app")))
 	if diff := cmp.Diff(summary{Reason: reason.InvalidAnnotation, Code: 400}, summaryOf(response)); diff != "" {
 		t.Fatalf("with an identity (-want +got):\n%s", diff)
 	}
 	for _, part := range []string{`pod "team/pod"`, "lanyard.dev/containers", "lanyard.dev/inject", `"no"`} {
-		if !strings.Contains(response.Denial.Message, part) {
-			t.Errorf("got message %q, want %q in it", response.Denial.Message, part)
+		if !strings.Contains(response.Message, part) {
+			t.Errorf("got message %q, want %q in it", response.Message, part)
 		}
 	}
 }
@@ -237,7 +236,7 @@ func TestEveryContainerGetsAllThreeCloudsInOnePatch(t *testing.T) {
 				"serviceAccountName": "app", "containers": containers("main"), "initContainers": containers("init"),
 			}})
 			pods, injected := newPods(t, threeClouds())
-			response := pods.Decide(t.Context(), create(pod))
+			response := ask(t, pods, create(pod))
 			if diff := cmp.Diff(summary{Reason: reason.Injected, Patch: true}, summaryOf(response)); diff != "" {
 				t.Fatalf("decision (-want +got):\n%s", diff)
 			}
@@ -272,42 +271,48 @@ func names(object map[string]any, key string) (names []string) {
 	return names
 }
 
-func TestAMountPathIsTakenHoweverItIsWritten(t *testing.T) {
+func TestTheTokenMountPathHasOneSpelling(t *testing.T) {
 	t.Parallel()
 	const windows = `"os":{"name":"windows"},`
+	injected := summary{Reason: reason.Injected, Patch: true}
+	taken := summary{Reason: reason.MountPathTaken}
+	denied := summary{Reason: reason.InvalidMountPath, Code: 400}
 	for name, test := range map[string]struct {
 		os, path string
-		taken    bool
+		want     summary
 	}{
-		"as it is":                      {"", "/var/run/secrets/lanyard.dev/serviceaccount", true},
-		"with a closing slash":          {"", "/var/run/secrets/lanyard.dev/serviceaccount/", true},
-		"with detours":                  {"", "/var/run//secrets/./x/../lanyard.dev/serviceaccount", true},
-		"below it":                      {"", "/var/run/secrets/lanyard.dev/serviceaccount/aws", true},
-		"above it":                      {"", "/var/run/secrets", false},
-		"beside it":                     {"", "/var/run/secrets/lanyard.dev/serviceaccount2", false},
-		"with backslashes on Windows":   {windows, `\\var\\run\\secrets\\lanyard.dev\\serviceaccount`, true},
-		"with a drive on Windows":       {windows, `C:\\var\\run\\secrets\\lanyard.dev\\serviceaccount`, true},
-		"in capitals on Windows":        {windows, `C:\\VAR\\Run\\secrets\\lanyard.dev\\serviceaccount`, true},
-		"in capitals but on Linux":      {"", "/VAR/run/secrets/lanyard.dev/serviceaccount", false},
-		"with a drive and slashes":      {windows, `c:/var/run/secrets/lanyard.dev/serviceaccount/`, true},
-		"below it on Windows":           {windows, `C:\\var\\run\\secrets\\lanyard.dev\\serviceaccount\\aws`, true},
-		"beside it on Windows":          {windows, `C:\\var\\run\\secrets\\lanyard.dev`, false},
-		"with backslashes but on Linux": {"", `\\var\\run\\secrets\\lanyard.dev\\serviceaccount`, false},
+		"as it is":                      {"", "/var/run/secrets/lanyard.dev/serviceaccount", taken},
+		"with a trailing slash":         {"", "/var/run/secrets/lanyard.dev/serviceaccount/", denied},
+		"with detours":                  {"", "/var/run//secrets/./x/../lanyard.dev/serviceaccount", denied},
+		"with a detour out of it":       {"", "/var/run/secrets/lanyard.dev/serviceaccount/../x", denied},
+		"below it":                      {"", "/var/run/secrets/lanyard.dev/serviceaccount/aws", taken},
+		"below it, with dots":           {"", "/var/run/secrets/lanyard.dev/serviceaccount/./aws", denied},
+		"above it":                      {"", "/var/run/secrets", injected},
+		"next to it":                    {"", "/var/run/secrets/lanyard.dev/serviceaccount2", injected},
+		"as it is, on Windows":          {windows, "/var/run/secrets/lanyard.dev/serviceaccount", taken},
+		"with backslashes on Windows":   {windows, `\\var\\run\\secrets\\lanyard.dev\\serviceaccount`, denied},
+		"with a drive on Windows":       {windows, `C:\\var\\run\\secrets\\lanyard.dev\\serviceaccount`, denied},
+		"in capitals on Windows":        {windows, `C:\\VAR\\Run\\secrets\\lanyard.dev\\serviceaccount`, denied},
+		"in capitals but on Linux":      {"", "/VAR/run/secrets/lanyard.dev/serviceaccount", injected},
+		"with a drive and slashes":      {windows, `c:/var/run/secrets/lanyard.dev/serviceaccount/`, denied},
+		"below it on Windows":           {windows, `C:\\var\\run\\secrets\\lanyard.dev\\serviceaccount\\aws`, denied},
+		"next to it on Windows":         {windows, `C:\\var\\run\\secrets\\lanyard.dev`, injected},
+		"with backslashes but on Linux": {"", `\\var\\run\\secrets\\lanyard.dev\\serviceaccount`, injected},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pod := `{"spec":{"serviceAccountName":"app",` + test.os + `"containers":[{"name":"main","volumeMounts":[{"name":"own","mountPath":"` + test.path + `"}]}]}}`
 			pods, _ := newPods(t, threeClouds())
-			response := pods.Decide(t.Context(), create([]byte(pod)))
-			want := summary{Reason: reason.Injected, Patch: true}
-			if test.taken {
-				want = summary{Reason: reason.MountPathTaken}
-			}
-			if diff := cmp.Diff(want, summaryOf(response)); diff != "" {
+			response := ask(t, pods, create([]byte(pod)))
+			if diff := cmp.Diff(test.want, summaryOf(response)); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
-			if warned := len(response.Warnings) > 0; warned != test.taken {
+			if warned := len(response.Warnings) > 0; warned != (test.want == taken) {
 				t.Errorf("got warnings %q", response.Warnings)
+			}
+			left := strings.Replace(pod, `{"spec"`, `{"metadata":{"annotations":{"lanyard.dev/skip-containers":"main"}},"spec"`, 1)
+			if response := ask(t, pods, create([]byte(left))); response.Reason != reason.ContainerNotSelected {
+				t.Errorf("a container that is left out: got %+v", response)
 			}
 		})
 	}
@@ -318,9 +323,9 @@ func TestADollarSignOfAnIdentityIsNotExpandedByTheKubelet(t *testing.T) {
 	// Nothing that IAM lets stand in a role's path is refused, and "$" is.
 	const odd = "arn:aws:iam::111122223333:role/a$(HOME)/$b/app"
 	pods, _ := newPods(t, map[string]string{"lanyard.dev/aws-role-arn": odd})
-	response := pods.Decide(t.Context(), create([]byte(plainPod)))
-	if response.Denial != nil {
-		t.Fatal(response.Denial.Message)
+	response := ask(t, pods, create([]byte(plainPod)))
+	if response.Code != 0 {
+		t.Fatal(response.Message)
 	}
 	result := unmarshal(t, apply(t, []byte(plainPod), response.Patch))
 	env := list(list(result["spec"].(map[string]any), "containers")[0], "env")
@@ -338,7 +343,7 @@ func TestFieldsThatNobodyKnowsSurviveAtEveryLevel(t *testing.T) {
 		`"containers":[{"name":"main","new11":{"env":[]},"env":[{"name":"A","new12":"\u00e9"}],"volumeMounts":[{"name":"v","mountPath":"/v","new13":9007199254740993}],"volumeDevices":[{"name":"d","devicePath":"/d","new14":true}]}],` +
 		`"initContainers":[{"name":"init","new15":"<>"}],"ephemeralContainers":null}}`
 	pods, _ := newPods(t, threeClouds())
-	response := pods.Decide(t.Context(), create([]byte(pod)))
+	response := ask(t, pods, create([]byte(pod)))
 	if response.Patch == nil {
 		t.Fatalf("got no patch: %+v", response)
 	}
@@ -360,11 +365,11 @@ func TestFieldsThatNobodyKnowsSurviveAtEveryLevel(t *testing.T) {
 func TestAMountThatAnotherWebhookTookAwayIsGivenAgain(t *testing.T) {
 	t.Parallel()
 	pods, _ := newPods(t, threeClouds())
-	first := apply(t, []byte(plainPod), pods.Decide(t.Context(), create([]byte(plainPod))).Patch)
+	first := apply(t, []byte(plainPod), ask(t, pods, create([]byte(plainPod))).Patch)
 	pod := unmarshal(t, first)
 	delete(list(pod["spec"].(map[string]any), "containers")[0], "volumeMounts")
 	bare := marshal(t, pod)
-	response := pods.Decide(t.Context(), create(bare))
+	response := ask(t, pods, create(bare))
 	const want = `[{"op":"add","path":"/spec/containers/0/volumeMounts","value":[{"name":"bound-sa-token","readOnly":true,"mountPath":"/var/run/secrets/lanyard.dev/serviceaccount"}]}]`
 	if diff := cmp.Diff(want, string(response.Patch)); diff != "" {
 		t.Errorf("patch (-want +got):\n%s", diff)
@@ -378,7 +383,7 @@ func TestAContainerThatThePodLeavesOutIsAFindingAndNoWarning(t *testing.T) {
 	t.Parallel()
 	const pod = `{"metadata":{"annotations":{"lanyard.dev/skip-containers":"side"}},"spec":{"serviceAccountName":"app","containers":[{"name":"main"},{"name":"side"}]}}`
 	pods, _ := newPods(t, threeClouds())
-	response := pods.Decide(t.Context(), create([]byte(pod)))
+	response := ask(t, pods, create([]byte(pod)))
 	if diff := cmp.Diff([]string{`container_not_selected: container "side": the pod's annotations leave it out`}, response.Findings); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}

@@ -4,28 +4,24 @@
 package injector_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
-	"path"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
-	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/admission"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
+	"github.com/lanyard-dev/lanyard/pkg/reason"
 	"github.com/lanyard-dev/lanyard/test/support/randpod"
 )
 
-// plainly adds an injection to a decoded pod: the obvious way, with no regard
-// to what it costs. It is what the fast way is held to.
+// plainly adds an injection to a decoded pod in the obvious way. The patch of the
+// webhook must result in the same pod.
 func plainly(pod map[string]any, injection *provider.Injection) {
 	spec := pod["spec"].(map[string]any)
 	volumes, _ := spec["volumes"].([]any)
@@ -35,15 +31,11 @@ func plainly(pod map[string]any, injection *provider.Injection) {
 			name = "lanyard-bound-sa-token" // randpod's own never holds what is needed
 		}
 	}
-	windows := false
-	if selector, ok := spec["nodeSelector"].(map[string]any); ok {
-		windows = selector["kubernetes.io/os"] == "windows"
-	}
 	given := false
 	for _, kind := range []string{"initContainers", "containers"} {
 		containers, _ := spec[kind].([]any)
 		for _, container := range containers {
-			given = addToContainer(container.(map[string]any), injection, name, windows) || given
+			given = addToContainer(container.(map[string]any), injection, name) || given
 		}
 	}
 	if !given {
@@ -53,43 +45,37 @@ func plainly(pod map[string]any, injection *provider.Injection) {
 	addAnnotations(pod["metadata"].(map[string]any), injection)
 }
 
-// addToContainer says whether the container takes part.
-func addToContainer(container map[string]any, injection *provider.Injection, volume string, windows bool) bool {
+// addToContainer reports whether the container takes part.
+func addToContainer(container map[string]any, injection *provider.Injection, volume string) bool {
 	env, _ := container["env"].([]any)
-	has := func(name string) bool {
+	sets := func(name string) bool {
 		return slices.ContainsFunc(env, func(v any) bool { return v.(map[string]any)["name"] == name })
-	}
-	var add []any
-	takesPart := false
-	for _, p := range injection.Providers {
-		if slices.ContainsFunc(p.Credentials, func(v provider.Variable) bool { return has(v.Name) }) {
-			continue // randpod's values are never Lanyard's
-		}
-		takesPart = true
-		for _, group := range append([][]provider.Variable{p.Credentials}, p.Settings...) {
-			if slices.ContainsFunc(group, func(v provider.Variable) bool { return has(v.Name) }) {
-				continue
-			}
-			for _, v := range group {
-				add = append(add, map[string]any{"name": v.Name, "value": v.Value})
-			}
-		}
 	}
 	mounts, _ := container["volumeMounts"].([]any)
 	for _, mount := range mounts {
-		at := path.Clean(mount.(map[string]any)["mountPath"].(string))
-		if windows {
-			at = strings.ToLower(at)
-		}
+		at := mount.(map[string]any)["mountPath"].(string)
 		if at == injection.MountPath || strings.HasPrefix(at, injection.MountPath+"/") {
 			return false
 		}
 	}
-	if !takesPart {
-		return false
+	var add []any
+	for _, p := range injection.Providers {
+		if slices.ContainsFunc(p.Variables, func(v provider.EnvVar) bool { return v.Credential && sets(v.Name) }) {
+			continue // the values of randpod never are Lanyard's
+		}
+		for _, v := range p.Variables {
+			together := func(other provider.EnvVar) bool {
+				return other.Name == v.Name || v.Group != "" && other.Group == v.Group
+			}
+			if !slices.ContainsFunc(p.Variables, func(other provider.EnvVar) bool { return together(other) && sets(other.Name) }) {
+				add = append(add, map[string]any{"name": v.Name, "value": v.Value})
+			}
+		}
 	}
 	container["volumeMounts"] = append(mounts, map[string]any{"name": volume, "readOnly": true, "mountPath": injection.MountPath})
-	container["env"] = append(env, add...)
+	if len(add) > 0 {
+		container["env"] = append(env, add...)
+	}
 	return true
 }
 
@@ -99,9 +85,9 @@ func plainVolume(injection *provider.Injection, name string) map[string]any {
 		sources = append(sources, map[string]any{"serviceAccountToken": map[string]any{
 			"audience": p.Token.Audience, "expirationSeconds": float64(p.Token.ExpirationSeconds), "path": p.Token.Path,
 		}})
-		if p.CredentialFile.Path != "" {
+		if p.File.Path != "" {
 			sources = append(sources, map[string]any{"downwardAPI": map[string]any{"items": []any{map[string]any{
-				"path":     p.CredentialFile.Path,
+				"path":     p.File.Path,
 				"fieldRef": map[string]any{"apiVersion": "v1", "fieldPath": "metadata.annotations['lanyard.dev/gcp-credentials']"},
 			}}}})
 		}
@@ -117,8 +103,8 @@ func addAnnotations(metadata map[string]any, injection *provider.Injection) {
 	var names []string
 	for _, p := range injection.Providers {
 		names = append(names, p.Name)
-		if p.CredentialFile.Path != "" {
-			values["lanyard.dev/gcp-credentials"] = p.CredentialFile.Content
+		if p.File.Path != "" {
+			values["lanyard.dev/gcp-credentials"] = p.File.Content
 		}
 	}
 	values["lanyard.dev/injected"] = strings.Join(names, ",")
@@ -126,8 +112,8 @@ func addAnnotations(metadata map[string]any, injection *provider.Injection) {
 	metadata["annotations"] = values
 }
 
-// FuzzDifferential: the patched pod is what the plain way makes of it, asked
-// directly, and over HTTP with the memory of the pods before it.
+// FuzzDifferential: the patched pod is what the plain way makes of it, also with
+// the memory of the pods before it.
 func FuzzDifferential(f *testing.F) {
 	var handlers [256]http.Handler
 	for seed := range uint64(500) {
@@ -142,35 +128,25 @@ func FuzzDifferential(f *testing.F) {
 		}
 		want := unmarshal(t, pod)
 		_, windows := want["spec"].(map[string]any)["nodeSelector"]
-		plainly(want, provider.New(pods.Settings, identity, &provider.Subject{
-			Namespace: "team", ServiceAccount: "app", TokenExpirationSeconds: 3600, Windows: windows,
+		plainly(want, provider.NewInjection(identity.Providers, &provider.Subject{
+			Namespace: "team", ServiceAccount: "app", MountPath: pods.TokenMountPath, TokenExpirationSeconds: 3600, Windows: windows,
 		}))
-		got := unmarshal(t, apply(t, pod, pods.Decide(t.Context(), create(pod)).Patch))
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("pod (-plain +patched):\n%s", diff)
-		}
 		if handlers[bits] == nil {
 			handlers[bits] = admission.NewHandler(pods, uncounted{}, logr.Discard())
 		}
-		got = unmarshal(t, apply(t, pod, patchOverHTTP(t, handlers[bits], pod)))
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("pod over HTTP (-plain +patched):\n%s", diff)
+		for name, response := range map[string]decision{
+			"new memory":           ask(t, pods, create(pod)),
+			"the memory of others": askHandler(t, handlers[bits], realReview(t, pod)),
+		} {
+			if response.Reason == reason.InvalidMountPath && misspelled(pod) {
+				continue
+			}
+			if response.Code != 0 {
+				t.Fatalf("denied: %s", response.Message)
+			}
+			if diff := cmp.Diff(want, unmarshal(t, apply(t, pod, response.Patch))); diff != "" {
+				t.Errorf("pod, with %s (-plain +patched):\n%s", name, diff)
+			}
 		}
 	})
-}
-
-func patchOverHTTP(t *testing.T, handler http.Handler, pod []byte) []byte {
-	t.Helper()
-	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mutate-v1-pod", bytes.NewReader(realReview(t, pod)))
-	request.Header.Set("Content-Type", "application/json")
-	answer := httptest.NewRecorder()
-	handler.ServeHTTP(answer, request)
-	var review admissionv1.AdmissionReview
-	if err := json.Unmarshal(answer.Body.Bytes(), &review); err != nil {
-		t.Fatalf("%s: %v", answer.Body, err)
-	}
-	if !review.Response.Allowed {
-		t.Fatalf("refused: %s", review.Response.Result.Message)
-	}
-	return review.Response.Patch
 }

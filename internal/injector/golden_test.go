@@ -52,14 +52,14 @@ func golden(t *testing.T, dir string) {
 	pods, _ := newPods(t, metadataOf(t, filepath.Join(dir, "serviceaccount.yaml")))
 	pods.Namespaces = objects{"/team": metadataOf(t, filepath.Join(dir, "namespace.yaml"))}
 	pod := read(t, filepath.Join(dir, "pod.yaml"))
-	request := create(pod)
+	r := create(pod)
 	if old := read(t, filepath.Join(dir, "old.yaml")); old != nil {
-		request = debug(pod, old)
+		r = debug(pod, old)
 	}
-	response := pods.Decide(t.Context(), request)
+	response := ask(t, pods, r)
 	got := want{Reason: string(response.Reason), Findings: response.Findings, Warnings: response.Warnings}
-	if response.Denial != nil {
-		got.Code, got.Message = response.Denial.Code, response.Denial.Message
+	if response.Code != 0 {
+		got.Code, got.Message = response.Code, response.Message
 	} else {
 		got.Pod = unmarshal(t, apply(t, pod, response.Patch))
 	}

@@ -1,78 +1,85 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package injector makes Lanyard's decisions: from an admission request over
-// the lookup, the annotations and the provider to the patch. It is where the
-// pure packages meet what is known of the cluster.
+// Package injector makes Lanyard's decisions about pods and ServiceAccounts. It
+// is where the pure packages meet what is known of the cluster.
 package injector
 
 import (
 	"context"
 	"fmt"
-	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/admission"
 	"github.com/lanyard-dev/lanyard/internal/metadatacache"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/provider"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
-// Getter finds the Lanyard annotations of an object. A namespace is looked up
-// with its name alone. An object that does not exist is an error for which
-// apierrors.IsNotFound holds.
+// Getter returns the Lanyard annotations of an object. For a Namespace, namespace
+// is empty. The error for an object that does not exist satisfies
+// apierrors.IsNotFound.
 type Getter interface {
 	Get(ctx context.Context, namespace, name string) (metadatacache.Object, error)
 }
 
-// Cluster is what every decision rests on.
-type Cluster struct {
+// Config is what every decision needs.
+type Config struct {
 	// Keys are the annotation keys.
 	Keys *annotations.Keys
-	// Defaults stand behind the annotations of an account.
+	// Defaults apply where an annotation is not set.
 	Defaults *annotations.Defaults
-	// Settings shape what is injected.
-	Settings *provider.Settings
-	// ServiceAccounts and Namespaces know the cluster's objects.
+	// TokenMountPath is an absolute POSIX path without a trailing slash.
+	TokenMountPath string
+	// ServiceAccounts and Namespaces are the objects of the cluster.
 	ServiceAccounts, Namespaces Getter
 }
 
-// refusal is a denial on its way up, with its reason.
-type refusal struct {
-	reason reason.Reason
-	code   int
-	err    error
+// invalid returns the error for mistakes in the annotations of one object.
+func invalid(kind, name string, errs field.ErrorList) error {
+	return &reason.Error{Reason: reason.InvalidAnnotation, Err: fmt.Errorf("%s %q: %w", kind, name, errs.ToAggregate())}
 }
 
-func (r *refusal) response() admission.Response {
-	return admission.Response{Reason: r.reason, Denial: &admission.Denial{
-		Code:    r.code,
-		Message: fmt.Sprintf("lanyard: %s: %v", r.reason, r.err),
-	}}
+// tooManyBytes returns the error for annotations that are longer than valid ones
+// can be.
+func (c *Config) tooManyBytes(name string, size int) error {
+	return invalid("serviceaccount", name, field.ErrorList{field.Invalid(
+		field.NewPath("metadata", "annotations"), fmt.Sprintf("%d bytes under %s", size, c.Keys.Prefix),
+		fmt.Sprintf("must have at most %d bytes", c.Keys.MaxServiceAccountBytes()))})
 }
 
-// invalid refuses for mistakes in the annotations of one object.
-func invalid(kind, name string, errs field.ErrorList) *refusal {
-	return &refusal{reason.InvalidAnnotation, http.StatusBadRequest, fmt.Errorf("%s %q: %w", kind, name, errs.ToAggregate())}
+// serviceAccount returns the annotations of a ServiceAccount.
+func (c *Config) serviceAccount(ctx context.Context, namespace, name string) (map[string]string, error) {
+	object, err := c.ServiceAccounts.Get(ctx, namespace, name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, &reason.Error{Reason: reason.ServiceAccountNotFound, Err: err}
+	case err != nil:
+		return nil, lookupFailed(err)
+	case object.TooLarge > 0:
+		return nil, c.tooManyBytes(namespace+"/"+name, object.TooLarge)
+	}
+	return object.Annotations, nil
 }
 
-// identity reads what the annotations of an account ask for and holds it to
-// the policy of its namespace. Without an identity it gives nil.
-func (c *Cluster) identity(ctx context.Context, namespace, name string, values map[string]string) (*annotations.Identity, *refusal) {
+// lookupFailed returns the error for a fault that is not the user's.
+func lookupFailed(err error) error {
+	return &reason.Error{Reason: reason.LookupFailed, Err: fmt.Errorf("%w; try again when lanyard-webhook reaches the API server", err)}
+}
+
+// identity returns what the annotations of a ServiceAccount ask for, or nil if
+// they ask for nothing.
+func (c *Config) identity(namespace, name string, values map[string]string) (*annotations.Identity, error) {
 	identity, errs := annotations.ParseServiceAccount(c.Keys, values, c.Defaults)
 	if len(errs) > 0 {
 		return nil, invalid("serviceaccount", namespace+"/"+name, errs)
 	}
-	if identity == nil {
-		return nil, nil
-	}
-	return identity, c.checkPolicy(ctx, namespace, name, identity)
+	return identity, nil
 }
 
-func (c *Cluster) checkPolicy(ctx context.Context, namespace, name string, identity *annotations.Identity) *refusal {
+// checkPolicy checks that the namespace allows the identity.
+func (c *Config) checkPolicy(ctx context.Context, namespace, name string, identity *annotations.Identity) error {
 	object, err := c.Namespaces.Get(ctx, "", namespace)
 	if err != nil {
 		return lookupFailed(err)
@@ -84,44 +91,10 @@ func (c *Cluster) checkPolicy(ctx context.Context, namespace, name string, ident
 	if len(errs) > 0 {
 		return invalid("namespace", namespace, errs)
 	}
-	if refused, found := policy.Refused(identity.Names()); found {
-		return &refusal{reason.IdentityNotAllowed, http.StatusForbidden,
-			fmt.Errorf("serviceaccount %q asks for the identity %q, and annotation %s of its namespace allows only %q",
-				namespace+"/"+name, refused, c.Keys.AllowedIdentities, policy.Allowed)}
+	if denied, found := policy.Denied(identity.Principals()); found {
+		return &reason.Error{Reason: reason.IdentityNotAllowed, Err: fmt.Errorf(
+			"serviceaccount %q asks for the identity %q, but annotation %s of its namespace allows only %q",
+			namespace+"/"+name, denied, c.Keys.AllowedIdentities, policy.Allowed)}
 	}
 	return nil
 }
-
-// account looks a service account up.
-func (c *Cluster) account(ctx context.Context, namespace, name string) (metadatacache.Object, *refusal) {
-	object, err := c.ServiceAccounts.Get(ctx, namespace, name)
-	switch {
-	case err == nil && object.TooLarge == 0:
-		return object, nil
-	case apierrors.IsNotFound(err):
-		return object, &refusal{reason.ServiceAccountNotFound, http.StatusForbidden, err}
-	case err != nil:
-		return object, lookupFailed(err)
-	default:
-		return object, invalid("serviceaccount", namespace+"/"+name, field.ErrorList{field.Invalid(
-			field.NewPath("metadata", "annotations"), fmt.Sprintf("%d bytes under %s", object.TooLarge, c.Keys.Prefix),
-			"is more than all of Lanyard's annotations together can have")})
-	}
-}
-
-// lookupFailed refuses for a fault that is not the user's, and passes.
-func lookupFailed(err error) *refusal {
-	return &refusal{reason.LookupFailed, http.StatusInternalServerError,
-		fmt.Errorf("%w; try again when the API server answers lanyard-webhook again", err)}
-}
-
-// unexpected refuses a review of something else than the path is for.
-func unexpected(request *admission.Request, want string) *refusal {
-	return &refusal{reason.InvalidReview, http.StatusBadRequest,
-		fmt.Errorf("request: got %s of group %q, version %q, resource %q, subResource %q, want %s; the webhook configuration's rules ask for too much",
-			request.Operation, request.Group, request.Version, request.Resource, request.SubResource, want)}
-}
-
-// warning is one as an admission warning shows it. The apiserver cuts them off
-// when there are too many characters in them, so they are short.
-func warning(format string, args ...any) string { return fmt.Sprintf("lanyard: "+format, args...) }

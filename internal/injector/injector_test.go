@@ -4,12 +4,18 @@
 package injector_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -18,6 +24,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/metadatacache"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
+	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
 const (
@@ -56,29 +63,81 @@ func (b broken) Get(context.Context, string, string) (metadatacache.Object, erro
 	return metadatacache.Object{}, b.err
 }
 
-type decider interface {
-	Decide(ctx context.Context, request *admission.Request) admission.Response
-}
-
 // counted records the injections.
 type counted []string
 
 func (c *counted) RecordInjection(provider string) { *c = append(*c, provider) }
 
-// newPods gives a Pods for a cluster with the account team/app, and a recorder
-// of what it injects.
-func newPods(tb testing.TB, account map[string]string) (*injector.Pods, *counted) {
+// request is an AdmissionRequest with the JSON of its objects.
+type request struct {
+	admission.Attributes
+	Object, OldObject []byte
+}
+
+// body returns the AdmissionReview of the request.
+func (r *request) body() []byte {
+	old := r.OldObject
+	if old == nil {
+		old = []byte("null")
+	}
+	return fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1",`+
+		`"resource":{"group":%q,"version":%q,"resource":%q},"subResource":%q,"name":%q,"namespace":%q,"operation":%q,"object":%s,"oldObject":%s}}`,
+		r.Group, r.Version, r.Resource, r.SubResource, r.Name, r.Namespace, r.Operation, r.Object, old)
+}
+
+// decision is what the API server gets to know.
+type decision struct {
+	Reason             reason.Reason
+	Patch              []byte
+	Code               int    // of a denial, else 0
+	Message            string // of a denial
+	Findings, Warnings []string
+}
+
+// ask sends a request to a decider as the API server does.
+func ask[T any](tb testing.TB, d admission.Decider[T], r *request) decision {
 	tb.Helper()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix)
+	return askHandler(tb, admission.NewHandler(d, uncounted{}, logr.Discard()), r.body())
+}
+
+func askHandler(tb testing.TB, handler http.Handler, body []byte) decision {
+	tb.Helper()
+	post := httptest.NewRequestWithContext(tb.Context(), http.MethodPost, "/", bytes.NewReader(body))
+	post.Header.Set("Content-Type", "application/json")
+	answer := httptest.NewRecorder()
+	handler.ServeHTTP(answer, post)
+	if answer.Code != http.StatusOK {
+		return decision{Reason: reason.InvalidReview, Code: answer.Code, Message: answer.Body.String()}
+	}
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(answer.Body.Bytes(), &review); err != nil {
+		tb.Fatalf("%s: %v", answer.Body, err)
+	}
+	response := review.Response
+	got := decision{Reason: reason.Reason(response.AuditAnnotations["reason"]), Patch: response.Patch, Warnings: response.Warnings}
+	if findings := response.AuditAnnotations["findings"]; findings != "" {
+		got.Findings = strings.Split(findings, "; ")
+	}
+	if !response.Allowed {
+		got.Code, got.Message = int(response.Result.Code), response.Result.Message
+	}
+	return got
+}
+
+// newPods returns a PodMutator for a cluster with the ServiceAccount team/app, and
+// a recorder of what it injects.
+func newPods(tb testing.TB, account map[string]string) (*injector.PodMutator, *counted) {
+	tb.Helper()
+	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
 	if err != nil {
 		tb.Fatal(err)
 	}
 	recorder := &counted{}
-	return &injector.Pods{
-		Cluster: injector.Cluster{
+	return &injector.PodMutator{
+		Config: injector.Config{
 			Keys:            &keys,
 			Defaults:        &annotations.Defaults{TokenExpirationSeconds: annotations.DefaultTokenExpirationSeconds, ReservedAudiences: []string{"https://kubernetes.default.svc"}},
-			Settings:        &provider.Settings{TokenMountPath: provider.DefaultTokenMountPath, AzureAuthorityHost: provider.DefaultAzureAuthorityHost},
+			TokenMountPath:  provider.DefaultTokenMountPath,
 			ServiceAccounts: objects{"team/app": account, "team/default": nil},
 			Namespaces:      objects{"/team": nil},
 		},
@@ -86,20 +145,17 @@ func newPods(tb testing.TB, account map[string]string) (*injector.Pods, *counted
 	}, recorder
 }
 
-func create(pod []byte) *admission.Request {
-	return &admission.Request{
-		UID: "1", Version: "v1", Resource: "pods", Operation: admission.Create, Namespace: "team", Object: pod,
-	}
+func create(pod []byte) *request {
+	return &request{Attributes: admission.Attributes{Version: "v1", Resource: "pods", Operation: admission.Create, Namespace: "team"}, Object: pod}
 }
 
-func debug(pod, old []byte) *admission.Request {
-	return &admission.Request{
-		UID: "1", Version: "v1", Resource: "pods", SubResource: injector.EphemeralContainers,
-		Operation: admission.Update, Namespace: "team", Object: pod, OldObject: old,
-	}
+func debug(pod, old []byte) *request {
+	return &request{Attributes: admission.Attributes{
+		Version: "v1", Resource: "pods", SubResource: injector.EphemeralContainers, Operation: admission.Update, Namespace: "team",
+	}, Object: pod, OldObject: old}
 }
 
-// apply gives what the apiserver makes of the pod and the patch.
+// apply returns the pod with the patch applied, as the API server does it.
 func apply(tb testing.TB, pod, patch []byte) []byte {
 	tb.Helper()
 	if patch == nil {

@@ -7,17 +7,16 @@ import "unicode/utf8"
 
 const hexDigits = "0123456789abcdef"
 
-// AppendString appends text to dst as a JSON string, in the fewest bytes. What
-// is not UTF-8 becomes U+FFFD, as encoding/json has it.
+// AppendString appends text to dst as a JSON string, with as few bytes as possible.
+// Invalid UTF-8 becomes U+FFFD, as in encoding/json.
 func AppendString(dst []byte, text string) []byte {
 	dst = append(dst, '"')
-	dst = AppendEscaped(dst, text)
+	dst = appendEscaped(dst, text)
 	return append(dst, '"')
 }
 
-// AppendEscaped is AppendString without the quotes, for a string that is put
-// together from parts.
-func AppendEscaped(dst []byte, text string) []byte {
+// appendEscaped is AppendString without the quotes.
+func appendEscaped(dst []byte, text string) []byte {
 	start := 0
 	for i := 0; i < len(text); {
 		c := text[i]

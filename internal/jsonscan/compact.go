@@ -5,19 +5,19 @@ package jsonscan
 
 import "math/bits"
 
-// compactDepth is how deep compactEnd looks into a value: a bit of a word for
-// each level.
+// compactDepth is the deepest nesting that compactEnd handles: one bit of a word
+// for each level.
 const compactDepth = 64
 
-// compactEnd gives the place after the value at data[i] where that is
-// well-formed and written as an apiserver writes it: without white space and
-// without fractions. It gives 0 for everything else, whatever is the matter with
-// it: Skip then goes through the value with care, and knows what to say.
+// compactEnd returns the index after the value at data[i], if that is well-formed
+// and written as API servers usually do: without white space, fractions and
+// exponents. It returns 0 for anything else. Skip then takes the slow path, which
+// handles such values and reports errors. FuzzSkip compares the two.
 //
-// Most of a review is passed over, and this is most of what that costs: so it is
-// one loop.
+// Most of a review is skipped, and most of that time is spent here, so it is one
+// loop.
 //
-//nolint:gocognit // taken apart, it would be calls in the hottest place that there is
+//nolint:gocognit // function calls would cost more than the work
 func compactEnd(data []byte, i int) int {
 	var objects uint64 // a bit for each level, set for an object
 	for depth := 0; ; {
@@ -38,7 +38,7 @@ func compactEnd(data []byte, i int) int {
 			i = compactString(data, i+1)
 		case '{', '[':
 			i++
-			// What closes them stands two behind.
+			// The closing bracket is two characters later in ASCII.
 			if i < len(data) && data[i] == c+2 {
 				i++
 				break
@@ -46,7 +46,7 @@ func compactEnd(data []byte, i int) int {
 			if depth++; depth > compactDepth {
 				return 0
 			}
-			// The two differ in this bit alone.
+			// The two opening brackets differ only in this bit.
 			objects = objects<<1 | uint64(c>>5&1)
 			continue
 		default:
@@ -76,9 +76,8 @@ func compactEnd(data []byte, i int) int {
 	}
 }
 
-// compactString gives the place after the string whose first character is at
-// data[i], or 0. It is plainEnd, but for that it passes over everything that may
-// stand in a string.
+// compactString returns the index after the string whose first character is at
+// data[i], or 0. Unlike plainEnd it accepts everything that may be in a string.
 func compactString(data []byte, i int) int {
 	for i >= 0 && i < len(data)-7 {
 		hits := stringHits(wordAt(data, i))
@@ -99,7 +98,7 @@ func compactString(data []byte, i int) int {
 	return lastString(data, i)
 }
 
-// lastString is compactString for the last few bytes.
+// lastString is compactString for the last bytes.
 func lastString(data []byte, i int) int {
 	for i < len(data) {
 		switch c := data[i]; {
@@ -120,7 +119,7 @@ func lastString(data []byte, i int) int {
 	return 0
 }
 
-// compactScalar gives the place after the literal or the whole number at
+// compactScalar returns the index after the literal or the whole number at
 // data[i], or 0.
 func compactScalar(data []byte, i int) int {
 	switch data[i] {

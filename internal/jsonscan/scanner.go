@@ -1,10 +1,11 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rawjson reads JSON (RFC 8259) where it lies. A caller walks to the
-// few values that it needs and is told where in the text they stand; all the
-// rest is checked for well-formedness and passed over, neither decoded nor
-// copied. It accepts what encoding/json accepts and nothing else.
+// Package jsonscan reads JSON (RFC 8259) in place. Callers walk to the few values
+// that they need. The rest is checked and skipped, neither decoded nor copied. It
+// accepts what encoding/json accepts, and nothing else.
+//
+// It can go when encoding/json/jsontext is stable and as fast.
 package jsonscan
 
 import (
@@ -21,7 +22,7 @@ const maxDepth = 10000
 // Kind is the kind of a value.
 type Kind byte
 
-// Kinds of values; Invalid where there is none.
+// Kinds of values. Invalid means that no value comes next.
 const (
 	Invalid Kind = iota
 	Object
@@ -37,34 +38,34 @@ func (k Kind) String() string {
 	return [...]string{"no value", "object", "array", "string", "number", "boolean", "null"}[k]
 }
 
-// Scanner stands at a place in a JSON text and moves forward only. The zero
-// value is an empty text; set it up with New.
+// Scanner is a position in a JSON text. It moves forward. The zero value is an
+// empty text; make others with New.
 type Scanner struct {
 	data  []byte
 	pos   int
 	depth int
 }
 
-// New gives a Scanner at the start of data, which must not change while what
-// the Scanner gave out is in use.
+// New returns a Scanner at the start of data. data must not change while results
+// of the Scanner are in use.
 func New(data []byte) *Scanner { return &Scanner{data: data} }
 
-// Offset is the number of bytes before the scanner's place.
+// Offset returns the number of bytes before the position.
 func (s *Scanner) Offset() int { return s.pos }
 
-// Since gives the text from an earlier Offset up to the scanner's place.
+// Since returns the text from an earlier Offset to the position.
 func (s *Scanner) Since(offset int) []byte { return s.data[offset:s.pos] }
 
-// Mark is a place in the text to come back to.
+// Mark is a position to come back to.
 type Mark struct{ pos, depth int }
 
-// Mark gives the scanner's place.
+// Mark returns the position.
 func (s *Scanner) Mark() Mark { return Mark{s.pos, s.depth} }
 
-// Return goes back to a place, as if nothing had been read since.
+// Return moves back to a position, as if nothing had been read since.
 func (s *Scanner) Return(m Mark) { s.pos, s.depth = m.pos, m.depth }
 
-// Kind tells what value comes next, without moving past it.
+// Kind returns the kind of the value that comes next, without moving past it.
 func (s *Scanner) Kind() Kind {
 	s.space()
 	if s.pos == len(s.data) {
@@ -73,30 +74,28 @@ func (s *Scanner) Kind() Kind {
 	return kinds[s.data[s.pos]]
 }
 
-// kinds tells a value by its first byte.
+// kinds is the kind of a value by its first byte.
 var kinds = [256]Kind{
 	'{': Object, '[': Array, '"': String, 't': Bool, 'f': Bool, 'n': Null, '-': Number,
 	'0': Number, '1': Number, '2': Number, '3': Number, '4': Number,
 	'5': Number, '6': Number, '7': Number, '8': Number, '9': Number,
 }
 
-// Object walks through the members of the object, or of the null, that comes
-// next. The callback may read the member's value with the scanner; what it
-// leaves is passed over. The key is valid until the next call only.
+// Object calls member for each member of the object that comes next; a null has
+// none. The callback may read the value with the Scanner, or leave it. The key is
+// only valid until the next call.
 func (s *Scanner) Object(member func(key []byte) error) error {
 	if done, err := s.open(Object); done || err != nil {
 		return err
 	}
 	for first := true; ; first = false {
-		key := s.compactName(first)
-		if key == nil {
-			closed, err := s.next('}', first)
-			if closed || err != nil {
-				return err
-			}
-			if key, err = s.name(); err != nil {
-				return err
-			}
+		closed, err := s.next('}', first)
+		if closed || err != nil {
+			return err
+		}
+		key, err := s.name()
+		if err != nil {
+			return err
 		}
 		s.space()
 		start := s.pos
@@ -109,30 +108,7 @@ func (s *Scanner) Object(member func(key []byte) error) error {
 	}
 }
 
-// compactName reads a member's name and its colon, where they are written
-// without white space and escapes: as an apiserver does it. Otherwise it gives
-// nil, and has not moved.
-func (s *Scanner) compactName(first bool) []byte {
-	i := s.pos
-	if !first {
-		if i == len(s.data) || s.data[i] != ',' {
-			return nil
-		}
-		i++
-	}
-	if i == len(s.data) || s.data[i] != '"' {
-		return nil
-	}
-	i++
-	end := plainEnd(s.data, i)
-	if len(s.data)-end < 2 || s.data[end] != '"' || s.data[end+1] != ':' {
-		return nil
-	}
-	s.pos = end + 2
-	return s.data[i:end]
-}
-
-// name reads any member's name and its colon.
+// name reads a member's name and its colon.
 func (s *Scanner) name() ([]byte, error) {
 	if s.Kind() != String {
 		return nil, s.want("the name of a member")
@@ -144,8 +120,8 @@ func (s *Scanner) name() ([]byte, error) {
 	return name, s.colon()
 }
 
-// Array walks through the elements of the array, or of the null, that comes
-// next, as Object does through members.
+// Array calls element for each element of the array that comes next, as Object
+// does for members.
 func (s *Scanner) Array(element func(index int) error) error {
 	if done, err := s.open(Array); done || err != nil {
 		return err
@@ -165,8 +141,8 @@ func (s *Scanner) Array(element func(index int) error) error {
 	}
 }
 
-// String reads the string that comes next, or the empty one for a null. Where
-// nothing in it is escaped, the result is a part of the text itself.
+// String reads the string that comes next; a null is the empty string. If nothing
+// in it is escaped, the result is a part of the text.
 func (s *Scanner) String() ([]byte, error) {
 	s.space()
 	start := s.pos
@@ -194,18 +170,7 @@ func (s *Scanner) String() ([]byte, error) {
 	return []byte(text), nil
 }
 
-// Consume passes over this very text, if it comes next, and says whether it did.
-// The text has to leave the nesting as it is: whoever consumes a bracket has to
-// consume the one that closes it, or Return.
-func (s *Scanner) Consume(text string) bool {
-	if len(s.data)-s.pos < len(text) || string(s.data[s.pos:s.pos+len(text)]) != text {
-		return false
-	}
-	s.pos += len(text)
-	return true
-}
-
-// Raw passes over the value that comes next and gives its bytes.
+// Raw skips the value that comes next and returns its bytes.
 func (s *Scanner) Raw() ([]byte, error) {
 	s.space()
 	start := s.pos
@@ -213,7 +178,7 @@ func (s *Scanner) Raw() ([]byte, error) {
 	return s.data[start:s.pos], err
 }
 
-// End makes sure that nothing but white space is left.
+// End reports an error unless only white space is left.
 func (s *Scanner) End() error {
 	s.space()
 	if s.pos != len(s.data) {
@@ -222,7 +187,7 @@ func (s *Scanner) End() error {
 	return nil
 }
 
-// Skip passes over the value that comes next.
+// Skip moves past the value that comes next.
 func (s *Scanner) Skip() error {
 	s.space()
 	if s.depth < maxDepth-compactDepth {
@@ -234,8 +199,8 @@ func (s *Scanner) Skip() error {
 	return s.skipWithCare()
 }
 
-// skipWithCare is Skip for every value that there is, and says what is wrong
-// with the others.
+// skipWithCare is the slow path of Skip. It handles every value; its error says
+// what is wrong with a malformed one.
 func (s *Scanner) skipWithCare() error {
 	switch s.Kind() {
 	case Object:
@@ -257,8 +222,8 @@ func (s *Scanner) skipWithCare() error {
 	return s.want("a value")
 }
 
-// skipObject and skipArray are Object and Array without a callback. What is in
-// them gets the same care, so that no text is gone through more than twice.
+// skipObject and skipArray are Object and Array without a callback. They take the
+// slow path inside too, so that no text is read more than twice.
 func (s *Scanner) skipObject() error {
 	if err := s.enter(); err != nil {
 		return err
@@ -296,7 +261,7 @@ func (s *Scanner) skipArray() error {
 	}
 }
 
-// skipUnread passes over the value at start, where a callback left it.
+// skipUnread skips the value at start, if a callback left it.
 func (s *Scanner) skipUnread(start int) error {
 	if s.pos != start {
 		return nil
@@ -304,7 +269,7 @@ func (s *Scanner) skipUnread(start int) error {
 	return s.Skip()
 }
 
-// open enters an object or array; it is done at once for a null.
+// open enters an object or array. For a null it is done at once.
 func (s *Scanner) open(kind Kind) (done bool, err error) {
 	switch s.Kind() {
 	case Null:
@@ -363,7 +328,7 @@ func (s *Scanner) next(closing byte, first bool) (closed bool, err error) {
 }
 
 func (s *Scanner) space() {
-	// An apiserver writes none.
+	// An API server writes no white space.
 	if s.pos < len(s.data) && s.data[s.pos] > ' ' {
 		return
 	}
@@ -378,7 +343,7 @@ func (s *Scanner) skipSpace() {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
-// skipString passes over a string.
+// skipString skips a string.
 func (s *Scanner) skipString() error {
 	for i := s.pos + 1; i < len(s.data); i++ {
 		i = plainEnd(s.data, i)
@@ -405,13 +370,14 @@ func (s *Scanner) skipString() error {
 	return s.want("the end of a string")
 }
 
-// plainEnd is the place after the bytes from data[i] on that stand for themselves
-// in a string: ASCII, and no quote, backslash or control character. Eight bytes
-// are looked at in one step, each in its own lane of a word.
+// plainEnd returns the index of the first byte, from data[i] on, that does not
+// stand for itself in a string: a quote, a backslash, a control character or a byte
+// that is not ASCII. It returns len(data) if there is none. It checks eight bytes in
+// one step, each in its own lane of a word.
 func plainEnd(data []byte, i int) int {
 	for ; i >= 0 && i < len(data)-7; i += 8 {
 		word := wordAt(data, i)
-		// A byte from 0x80 is a hit by itself.
+		// A byte of 0x80 or more is a hit too.
 		if hits := stringHits(word) | word&highs; hits != 0 {
 			return i + bits.TrailingZeros64(hits)/8
 		}
@@ -424,10 +390,8 @@ func plainEnd(data []byte, i int) int {
 	return i
 }
 
-// wordAt gives eight bytes, the first one lowest. Where i is known to be within
-// the data this is one instruction, which does not wait for more than i:
-// binary.LittleEndian takes a slice, and what comes before that took a seventh of
-// the time of a whole review.
+// wordAt returns eight bytes, the first one lowest. The compiler makes one
+// instruction of it, without the slice that binary.LittleEndian takes.
 func wordAt(data []byte, i int) uint64 {
 	_ = data[i+7]
 	return uint64(data[i]) | uint64(data[i+1])<<8 | uint64(data[i+2])<<16 | uint64(data[i+3])<<24 |
@@ -437,19 +401,20 @@ func wordAt(data []byte, i int) uint64 {
 // The lowest and the highest bit of each lane of a word.
 const ones, highs = 0x0101010101010101, 0x8080808080808080
 
-// stringHits sets the highest bit of a lane that holds a quote, a backslash or a
-// control character. A lane above a hit may be set too; the lowest is right.
+// stringHits sets the highest bit of a lane with a quote, a backslash or a control
+// character. Lanes above a hit may be set too; the lowest one is right.
 func stringHits(word uint64) uint64 {
-	// This change of one bit brings the quote to where the space was, next to the
-	// control characters, and the space and "!" out of there.
+	// Flipping this bit exchanges quote and space: the quote is then next to the
+	// control characters, and the space is not.
 	low := word ^ 0x02*ones
 	backslash := word ^ '\\'*ones
-	// A lane's highest bit is set where the lane is not above the quote's place
-	// (quote, control characters) or is zero (backslash).
+	// The highest bit of a lane is set if the lane is below the new quote's
+	// successor (quote, control characters), or is zero (backslash).
 	return ((low-(' '+1)*ones)&^low | (backslash-ones)&^backslash) & highs
 }
 
-// escapeLength is the length of the escape sequence at the start of data, or 0.
+// escapeLength returns the length of the escape sequence at the start of data, or
+// 0 if there is none.
 func escapeLength(data []byte) int {
 	if len(data) < 2 || data[0] != '\\' {
 		return 0
@@ -502,7 +467,7 @@ func (s *Scanner) skipNumber() error {
 	return nil
 }
 
-// digits passes over digits and says whether there were any.
+// digits skips digits and reports whether there were any.
 func (s *Scanner) digits() bool {
 	start := s.pos
 	for s.pos < len(s.data) && '0' <= s.data[s.pos] && s.data[s.pos] <= '9' {
@@ -512,16 +477,17 @@ func (s *Scanner) digits() bool {
 }
 
 func (s *Scanner) literal(word string) error {
-	if !s.Consume(word) {
-		return fmt.Errorf("at byte %d: got something like it, want %s", s.pos, word)
+	if !bytes.HasPrefix(s.data[s.pos:], []byte(word)) {
+		return fmt.Errorf("at byte %d: invalid literal, want %s", s.pos, word)
 	}
+	s.pos += len(word)
 	return nil
 }
 
 var errEnd = errors.New("unexpected end of JSON")
 
-// want is the error for anything but what was wanted. It shows no more of the
-// text than one character: what the text holds may be a secret.
+// want returns an error with what was wanted and what comes next. It shows at most
+// one character of the text: the text may have secrets.
 func (s *Scanner) want(what string) error {
 	if s.pos >= len(s.data) {
 		return fmt.Errorf("%w: want %s", errEnd, what)

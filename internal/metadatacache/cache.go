@@ -37,8 +37,8 @@ const (
 )
 
 const (
-	// invalidFor is well above the delay of a watch event, also if the API server
-	// is busy.
+	// invalidFor is well above the delay of a watch event, even if the API server is
+	// busy.
 	invalidFor = 10 * time.Second
 	// maxInvalid limits the memory. Above it, the least recently used object is
 	// answered from the cache again.
@@ -46,8 +46,7 @@ const (
 )
 
 // DefaultReadTimeout limits one live read if Options does not set another limit.
-// One Get waits for at most two of them, which fits into the 10 seconds that the
-// API server gives a webhook by default.
+// One Get waits for at most two of them, and no longer than its context allows.
 const DefaultReadTimeout = 5 * time.Second
 
 // Recorder counts calls of Get.
@@ -119,7 +118,7 @@ func New(opts Options) (*Cache, error) {
 	}, nil
 }
 
-// HasSynced reports whether the cache has held all objects once.
+// HasSynced reports whether the cache has received a full list of the objects.
 func (c *Cache) HasSynced() bool { return c.synced.Load() }
 
 // All returns all cached objects by their names. The cache is locked while the
@@ -140,8 +139,9 @@ func (c *Cache) All() iter.Seq2[types.NamespacedName, Object] {
 // Get reads it live. An admission webhook sees a write before it is stored, and
 // the watch sees it later. A cluster-scoped object has no namespace.
 //
-// The caches of other replicas do not learn of the write by this. A pod that
-// one of them injects from an older state is denied by the guard, not by them.
+// The caches of other replicas do not learn of the write by this. If one of them
+// still takes the ServiceAccount for one without an identity, it does not inject
+// the pod, and the guard denies it.
 func (c *Cache) Invalidate(namespace, name string) {
 	c.invalidated.Add(types.NamespacedName{Namespace: namespace, Name: name}, nil, invalidFor)
 }
@@ -217,12 +217,13 @@ func (c *Cache) read(ctx context.Context, id types.NamespacedName, invalid bool)
 // The result is not stored in the cache. Only the watch writes to it, so that
 // an older state never overwrites a newer one.
 func (c *Cache) share(ctx context.Context, id types.NamespacedName) (object Object, joined bool, err error) {
-	// Only the caller that starts the read runs the function, before the result
-	// is sent and therefore before started is read.
+	// Only the caller that starts the read runs its function. started is set before
+	// the result is sent, and read after the result is received.
 	started := false
 	results := c.reads.DoChan(id.String(), func() (any, error) {
 		started = true
-		// Other callers wait for this read too: it only ends by its own deadline.
+		// Other callers may wait for this read, so the context of the first one does
+		// not cancel it.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.ReadTimeout)
 		defer cancel()
 		return c.readLive(ctx, id)

@@ -6,7 +6,6 @@ package metadatacache
 import (
 	"fmt"
 	"strings"
-	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -38,24 +37,32 @@ func (o *Object) value() Object {
 	return *o
 }
 
-// object returns what is kept of the metadata, nil if that is nothing. Strings
-// are copied: none keeps the response that it was decoded from in memory.
-func (o *Options) object(meta *metav1.PartialObjectMetadata) *Object {
-	object := Object{Label: strings.Clone(meta.Labels[o.Label])}
+// ObjectOf returns what is kept of an object's metadata: the annotations under
+// prefix, unless they have more than maxBytes, and the value of label. maxBytes of
+// zero means no limit. Strings are copied: none keeps the response that it was
+// decoded from in memory.
+func ObjectOf(meta *metav1.PartialObjectMetadata, prefix, label string, maxBytes int) Object {
+	object := Object{Label: strings.Clone(meta.Labels[label])}
 	size := 0
 	for key, value := range meta.Annotations {
-		if !strings.HasPrefix(key, o.Prefix) {
+		if !strings.HasPrefix(key, prefix) {
 			continue
 		}
 		size += len(key) + len(value)
 		if object.Annotations == nil {
 			object.Annotations = map[string]string{}
 		}
-		object.Annotations[unique.Make(key).Value()] = strings.Clone(value)
+		object.Annotations[strings.Clone(key)] = strings.Clone(value)
 	}
-	if o.MaxBytes > 0 && size > o.MaxBytes {
+	if maxBytes > 0 && size > maxBytes {
 		object.Annotations, object.TooLarge = nil, size
 	}
+	return object
+}
+
+// object returns what is kept of the metadata, nil if that is nothing.
+func (o *Options) object(meta *metav1.PartialObjectMetadata) *Object {
+	object := ObjectOf(meta, o.Prefix, o.Label, o.MaxBytes)
 	if !object.HasAnnotations() && object.Label == "" {
 		return nil
 	}

@@ -137,5 +137,5 @@ func (s reflectorStore) Replace(objs []any, _ string) error {
 	return nil
 }
 
-// Resync implements cache.ReflectorStore. Nothing has to be notified again.
+// Resync implements cache.ReflectorStore. There is nobody to notify again.
 func (s reflectorStore) Resync() error { return nil }

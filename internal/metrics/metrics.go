@@ -51,8 +51,8 @@ func New(registerer prometheus.Registerer) (*Recorder, error) {
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "lanyard_admission_duration_seconds",
 			Help: "Time from an admission request to its response.",
-			// From a hit in the cache to half of the 10 seconds that the API server
-			// gives a webhook by default.
+			// From a hit in the cache to the 5 seconds after which the API server stops
+			// waiting, by the webhook configurations.
 			Buckets: []float64{
 				0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
 				0.05, 0.1, 0.25, 0.5, 1, 2.5, 5,

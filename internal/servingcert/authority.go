@@ -137,8 +137,8 @@ func (a *authority) leaf(now time.Time, lifetime time.Duration, dnsNames []strin
 	return &tls.Certificate{Certificate: [][]byte{certificate.Raw}, PrivateKey: key, Leaf: certificate}, nil
 }
 
-// maxSerial is one above the largest serial number. RFC 5280, section 4.1.2.2,
-// allows 20 octets; the first bit is the sign.
+// maxSerial is one more than the largest serial number. RFC 5280, section 4.1.2.2,
+// allows 20 octets, of which the first bit is the sign.
 var maxSerial = new(big.Int).Lsh(big.NewInt(1), 159)
 
 func sign(template, parent *x509.Certificate, public crypto.PublicKey, key crypto.Signer) (*x509.Certificate, error) {

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 )
 
 var (
@@ -54,39 +56,30 @@ func webhooksOf(configuration *unstructured.Unstructured) []webhook {
 	return webhooks
 }
 
-// operation is an operation of a JSON Patch (RFC 6902).
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value string `json:"value"`
-}
-
-// caBundlePatch returns the JSON Patch that sets the caBundle of every webhook, nil
-// if they all have it. It only applies if the webhooks are still in this order.
-func caBundlePatch(webhooks []webhook, bundle []byte) ([]byte, error) {
-	var operations []operation
+// caBundlePatch returns the patch that sets the caBundle of every webhook. It is
+// empty if they all have it. It only applies if the webhooks are still in this
+// order.
+func caBundlePatch(webhooks []webhook, bundle []byte) jsonpatch.Patch {
+	encoded := jsonscan.AppendString(nil, base64.StdEncoding.EncodeToString(bundle))
+	var patch jsonpatch.Patch
 	for i, w := range webhooks {
 		if bytes.Equal(w.caBundle, bundle) {
 			continue
 		}
 		path := fmt.Sprintf("/webhooks/%d", i)
-		operations = append(operations,
-			operation{"test", path + "/name", w.name},
-			operation{"add", path + "/clientConfig/caBundle", base64.StdEncoding.EncodeToString(bundle)})
+		patch.Test(path+"/name", jsonscan.AppendString(nil, w.name))
+		patch.Add(path+"/clientConfig/caBundle", encoded)
 	}
-	if operations == nil {
-		return nil, nil
-	}
-	return json.Marshal(operations)
+	return patch
 }
 
 // patchCABundle sets the caBundle of every webhook of the configuration, and
 // reports whether it had to be changed.
 func patchCABundle(ctx context.Context, client dynamic.ResourceInterface, configuration *unstructured.Unstructured, bundle []byte) (changed bool, err error) {
-	patch, err := caBundlePatch(webhooksOf(configuration), bundle)
-	if err != nil || patch == nil {
-		return false, err
+	patch := caBundlePatch(webhooksOf(configuration), bundle)
+	if patch.Empty() {
+		return false, nil
 	}
-	_, err = client.Patch(ctx, configuration.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	_, err = client.Patch(ctx, configuration.GetName(), types.JSONPatchType, patch.Bytes(), metav1.PatchOptions{FieldManager: fieldManager})
 	return err == nil, err
 }

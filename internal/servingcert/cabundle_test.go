@@ -37,11 +37,8 @@ func TestCABundlePatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			configuration := &unstructured.Unstructured{Object: map[string]any{"webhooks": test.webhooks}}
-			got, err := caBundlePatch(webhooksOf(configuration), []byte("new"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(test.want, string(got)); diff != "" {
+			patch := caBundlePatch(webhooksOf(configuration), []byte("new"))
+			if diff := cmp.Diff(test.want, string(patch.Bytes())); diff != "" {
 				t.Errorf("patch (-want +got):\n%s", diff)
 			}
 		})

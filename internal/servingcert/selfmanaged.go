@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// trustDelay is how long a new CA is not used after the webhook configurations
-	// trust it: each API server sees them by a watch of its own.
+	// trustDelay is the time between all webhook configurations trusting a new CA and
+	// its first use: each API server learns of them by a watch of its own.
 	trustDelay = 5 * time.Second
 	// retryDelay is the time between two attempts.
 	retryDelay = 2 * time.Second
@@ -119,7 +119,7 @@ func (s *SelfManaged) Start(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil
 	}
-	// Another client may keep overwriting the same fields.
+	// The limit is for a client that keeps overwriting the same fields.
 	steps := rate.NewLimiter(rate.Every(time.Second), 10)
 	for steps.Wait(ctx) == nil {
 		timer := time.NewTimer(s.step(ctx, time.Now()))
@@ -174,7 +174,7 @@ func (s *SelfManaged) step(ctx context.Context, now time.Time) time.Duration {
 		s.report(err)
 		wakeAt(now.Add(retryDelay))
 	}
-	// If the CA cannot be read or written, the last one is still trusted.
+	// If the CA cannot be read or written, the last known CA is still trusted.
 	if s.last != nil {
 		wakeAt(s.ensureLeaf(s.last, now))
 	}
@@ -182,8 +182,8 @@ func (s *SelfManaged) step(ctx context.Context, now time.Time) time.Duration {
 	return max(next.Sub(now), 0)
 }
 
-// report logs a failure, except that another replica wrote first: the watch shows
-// what it wrote.
+// report logs a failure, unless it is a conflict: then another replica wrote first,
+// and the watch delivers what it wrote.
 func (s *SelfManaged) report(err error) {
 	if !apierrors.IsConflict(err) {
 		s.opts.Logger.Error(err, "Failed to renew, keeping the current certificate", "retryAfter", retryDelay.String())

@@ -60,10 +60,10 @@ func watchObject(client dynamic.ResourceInterface, kind, name string, changed fu
 // run watches until ctx is done.
 func (o *watchedObject) run(ctx context.Context) { o.controller.RunWithContext(ctx) }
 
-// synced reports whether it is known if the object exists.
+// synced reports whether the first list has been received: get is then valid.
 func (o *watchedObject) synced() bool { return o.controller.HasSynced() }
 
-// get returns the last known state of the object, nil if it does not exist. The
+// get returns the last known state of the object, or nil if it does not exist. The
 // caller must not change it.
 func (o *watchedObject) get() *unstructured.Unstructured {
 	for _, item := range o.store.List() {

@@ -19,8 +19,8 @@ const (
 	// startTimeout is how long Listen waits for the store. The containers of a pod
 	// start within a second or two of each other.
 	startTimeout = 5 * time.Second
-	// startInterval is the time between the first attempts to connect to the store:
-	// connections may be waiting.
+	// startInterval is the time between the first attempts to connect to the store.
+	// It is short because connections may be waiting.
 	startInterval = 20 * time.Millisecond
 	// retryInterval is the time between later attempts.
 	retryInterval = time.Second
@@ -110,8 +110,8 @@ func (c *client) connect(ctx context.Context) (conn *net.UnixConn, socket int, e
 	return conn, socket, nil
 }
 
-// adopt returns a listener on a copy of socket, nil if it is not a listening socket
-// of the port. It closes socket in any case.
+// adopt returns a listener on a copy of socket, or nil if that is not a listening
+// socket of the port. It always closes socket.
 func (c *client) adopt(socket, port int) *net.TCPListener {
 	if socket == none {
 		return nil
@@ -211,7 +211,7 @@ func hold(ctx context.Context, conn *net.UnixConn) {
 	_, _ = io.CopyN(io.Discard, conn, 1)
 }
 
-// sleep waits, and reports whether ctx is still not done.
+// sleep waits for d. It reports false if ctx is done before.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

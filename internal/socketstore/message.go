@@ -52,7 +52,7 @@ func receive(conn *net.UnixConn) (socket int, err error) {
 	return none, err
 }
 
-// parseRights returns all descriptors that it finds, also with an error.
+// parseRights returns all descriptors that it finds, even if it returns an error.
 func parseRights(control []byte) ([]int, error) {
 	messages, err := syscall.ParseSocketControlMessage(control)
 	var sockets []int
@@ -80,6 +80,7 @@ func checkListening(socket int) error {
 	return nil
 }
 
+// closeSocket does nothing for none.
 func closeSocket(socket int) {
 	if socket != none {
 		_ = syscall.Close(socket)

@@ -1,9 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package annotations holds every annotation and label of Lanyard, how its
-// value is read and what is allowed in it. It is a leaf: it knows the words
-// that users write and nothing of what is made of them.
+// Package annotations holds the annotations and labels of Lanyard, how their
+// values are read and what is allowed in them. The keys of a single provider are
+// part of its definition in package provider.
 package annotations
 
 import (
@@ -12,175 +12,199 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
-// DefaultPrefix stands before every key.
+// DefaultPrefix starts every key.
 const DefaultPrefix = "lanyard.dev/"
 
 // Values of Lanyard's labels.
 const (
-	// LabelEnabled is the value of Keys.IdentityLabel on a service account
-	// that asks for an identity.
+	// LabelEnabled is the value of Keys.IdentityLabel on a ServiceAccount that
+	// asks for an identity.
 	LabelEnabled = "enabled"
-	// LabelDisabled is the value of Keys.Inject, as a label, on a namespace
-	// that opts out.
+	// LabelDisabled is the value of the label Keys.Inject on a namespace that opts
+	// out. OptOut means the same.
 	LabelDisabled = "disabled"
+	// OptOut is the value of Keys.Inject, as an annotation or a label, on a pod
+	// that opts out.
+	OptOut = "false"
+	// LabelProbe is the value of Keys.Probe on a pod that probes the webhook.
+	LabelProbe = "true"
 )
 
-// MirrorPodKey marks a pod that mirrors a static pod of a kubelet. It is the
-// Kubernetes API's own (corev1.MirrorPodAnnotationKey).
+// MirrorPodKey is the annotation of a pod that mirrors a static pod of a kubelet
+// (corev1.MirrorPodAnnotationKey).
 const MirrorPodKey = "kubernetes.io/config.mirror"
 
-// Keys are the full keys, prefix included, under one prefix. Make them with
-// NewKeys.
+// Keys are the full keys under one prefix. Make them with NewKeys.
 type Keys struct {
-	// Prefix ends in a slash.
+	// Prefix ends with a slash.
 	Prefix string
+	// Providers are those that ServiceAccounts can ask for.
+	Providers []*provider.Definition
 
 	// On a ServiceAccount.
 
-	// AWSRoleARN is the ARN of the IAM role that the account's pods assume.
-	AWSRoleARN string
-	// AWSRegion is the AWS region, over the cluster's default.
-	AWSRegion string
-	// AzureClientID is the GUID of the application or managed identity.
-	AzureClientID string
-	// AzureTenantID is the tenant's GUID or domain, over the cluster's default.
-	AzureTenantID string
-	// GCPWorkloadIdentityProvider is the provider's resource name, or
-	// "default" for the cluster's.
-	GCPWorkloadIdentityProvider string
-	// GCPServiceAccount is the e-mail of a Google service account to
-	// impersonate. Without it, federation is direct.
-	GCPServiceAccount string
-	// GCPProject is the project id that clients work in.
-	GCPProject string
-	// Audience asks for a plain token on its own; beside a provider it is the
-	// one audience of all the account's tokens.
+	// Audience asks for a plain token if it is the only key. With a provider, it
+	// is the audience of all tokens of the ServiceAccount.
 	Audience string
-	// AWSAudience, AzureAudience and GCPAudience are one provider's audience,
-	// over Audience.
-	AWSAudience, AzureAudience, GCPAudience string
-	// TokenExpirationSeconds is the tokens' requested lifetime, also on a pod,
-	// where it is over the account's.
+	// TokenExpirationSeconds is the requested lifetime of the tokens. On a pod it
+	// overrides the ServiceAccount's.
 	TokenExpirationSeconds string
 
-	// On a Pod.
+	// On a pod.
 
-	// Inject is "false" on a pod that opts out.
+	// Inject is "false" on a pod that opts out, as an annotation or a label. On a
+	// namespace it is a label, "disabled" or "false".
 	Inject string
-	// Containers names the containers to inject into, and no others.
+	// Containers names the only containers to inject into.
 	Containers string
 	// SkipContainers names the containers to leave out.
 	SkipContainers string
+	// Probe is a label. The API server creates a pod with it only if the webhook
+	// answers.
+	Probe string
 
-	// Written on the Pod by Lanyard.
+	// Written on the pod by Lanyard.
 
-	// Injected lists the providers whose tokens the pod's volume carries.
+	// Injected lists the providers whose tokens are in the pod's volume.
 	Injected string
 	// IdentityHash identifies what was injected.
 	IdentityHash string
-	// GCPCredentials holds the external_account JSON that the pod's volume
-	// projects as gcp/credentials.json.
-	GCPCredentials string
 
-	// On a Namespace.
+	// On a namespace.
 
-	// AllowedIdentities bounds what the namespace's accounts may ask for.
+	// AllowedIdentities limits what the ServiceAccounts of the namespace may ask
+	// for.
 	AllowedIdentities string
 
-	// IdentityLabel is the label on a ServiceAccount that asks for an identity.
+	// IdentityLabel is the label of a ServiceAccount that asks for an identity.
 	IdentityLabel string
-
-	// Probe is a label: "true" on the pod of a dry run that must fail if the webhook
-	// cannot be called.
-	Probe string
 }
 
-// NewKeys makes the keys under prefix: a DNS subdomain and a slash, as
-// Kubernetes wants of the prefix of an annotation key.
-func NewKeys(prefix string) (Keys, error) {
+// NewKeys returns the keys under prefix: a DNS subdomain and a slash.
+func NewKeys(prefix string, providers []*provider.Definition) (Keys, error) {
 	domain, found := strings.CutSuffix(prefix, "/")
 	if problems := validation.IsDNS1123Subdomain(domain); !found || len(problems) > 0 {
 		return Keys{}, fmt.Errorf("annotation prefix: got %q, want a DNS subdomain followed by a slash, such as %q", prefix, DefaultPrefix)
 	}
 	return Keys{
-		Prefix: prefix,
+		Prefix:    prefix,
+		Providers: providers,
 
-		AWSRoleARN:                  prefix + "aws-role-arn",
-		AWSRegion:                   prefix + "aws-region",
-		AzureClientID:               prefix + "azure-client-id",
-		AzureTenantID:               prefix + "azure-tenant-id",
-		GCPWorkloadIdentityProvider: prefix + "gcp-workload-identity-provider",
-		GCPServiceAccount:           prefix + "gcp-service-account",
-		GCPProject:                  prefix + "gcp-project",
-		Audience:                    prefix + "audience",
-		AWSAudience:                 prefix + "aws-audience",
-		AzureAudience:               prefix + "azure-audience",
-		GCPAudience:                 prefix + "gcp-audience",
-		TokenExpirationSeconds:      prefix + "token-expiration-seconds",
+		Audience:               prefix + "audience",
+		TokenExpirationSeconds: prefix + "token-expiration-seconds",
 
 		Inject:         prefix + "inject",
 		Containers:     prefix + "containers",
 		SkipContainers: prefix + "skip-containers",
+		Probe:          prefix + "probe",
 
-		Injected:       prefix + "injected",
-		IdentityHash:   prefix + "identity-hash",
-		GCPCredentials: prefix + "gcp-credentials",
+		Injected:     prefix + "injected",
+		IdentityHash: prefix + "identity-hash",
 
 		AllowedIdentities: prefix + "allowed-identities",
 		IdentityLabel:     prefix + "identity",
-		Probe:             prefix + "probe",
 	}, nil
 }
 
-// serviceAccount lists the keys that a person may write on a ServiceAccount.
-func (k *Keys) serviceAccount() []string {
-	return []string{
-		k.AWSRoleARN, k.AWSRegion, k.AWSAudience,
-		k.AzureClientID, k.AzureTenantID, k.AzureAudience,
-		k.GCPWorkloadIdentityProvider, k.GCPServiceAccount, k.GCPProject, k.GCPAudience,
-		k.Audience, k.TokenExpirationSeconds,
-	}
+// Parameter returns the annotation key of a provider's parameter.
+func (k *Keys) Parameter(d *provider.Definition, name string) string {
+	return k.Prefix + d.Name + "-" + name
 }
 
-// pod lists the keys that may stand on a Pod: a person's, then Lanyard's own.
-func (k *Keys) pod() []string {
-	return []string{
-		k.Inject, k.Containers, k.SkipContainers, k.TokenExpirationSeconds,
-		k.Injected, k.IdentityHash, k.GCPCredentials,
+// ProviderAudience returns the annotation key of one provider's audience. The
+// key of a plain provider is the ServiceAccount's.
+func (k *Keys) ProviderAudience(d *provider.Definition) string {
+	if d.Plain() {
+		return k.Audience
 	}
+	return k.Parameter(d, "audience")
 }
 
-// identity lists the keys each of which asks for an identity by itself.
-func (k *Keys) identity() []string {
-	return []string{
-		k.AWSRoleARN, k.AzureClientID, k.GCPWorkloadIdentityProvider, k.GCPServiceAccount, k.Audience,
+// ServiceAccount lists the keys that a user may set on a ServiceAccount.
+func (k *Keys) ServiceAccount() []string {
+	var keys []string
+	for _, d := range k.Providers {
+		if d.Plain() {
+			continue
+		}
+		for i := range d.Parameters {
+			if p := &d.Parameters[i]; !p.ClusterOnly {
+				keys = append(keys, k.Parameter(d, p.Name))
+			}
+		}
+		keys = append(keys, k.ProviderAudience(d))
 	}
+	return append(keys, k.Audience, k.TokenExpirationSeconds)
 }
 
-// MaxServiceAccountBytes is more than the annotations of any valid service
-// account have, keys and values together: what is over it is malformed, and
-// need not be kept to know that.
+// Pod lists the keys that may be on a pod: those of users, then Lanyard's own.
+func (k *Keys) Pod() []string {
+	keys := []string{k.Inject, k.Containers, k.SkipContainers, k.TokenExpirationSeconds, k.Injected, k.IdentityHash}
+	return append(keys, k.files()...)
+}
+
+// files lists the keys whose values are credential files.
+func (k *Keys) files() []string {
+	var keys []string
+	for _, d := range k.Providers {
+		if d.CredentialFile != nil {
+			keys = append(keys, k.Prefix+d.CredentialFile.Annotation)
+		}
+	}
+	return keys
+}
+
+// identity lists the keys of a provider that ask for its identity.
+func (k *Keys) identity(d *provider.Definition) []string {
+	if d.Plain() {
+		return []string{k.Audience}
+	}
+	var keys []string
+	for i := range d.Parameters {
+		if d.Parameters[i].Identity {
+			keys = append(keys, k.Parameter(d, d.Parameters[i].Name))
+		}
+	}
+	return keys
+}
+
+// MaxServiceAccountBytes returns an upper bound for the annotations of a valid
+// ServiceAccount, keys and values together. Longer ones are invalid and not kept.
 func (k *Keys) MaxServiceAccountBytes() int {
-	size := 0
-	for _, key := range k.serviceAccount() {
+	size := len("86400")
+	for _, key := range k.ServiceAccount() {
 		size += len(key)
 	}
-	return size + maxRoleARN + maxRegion + 2*len("00000000-0000-0000-0000-000000000000") + maxDomain +
-		maxGCPName + 2*maxGCPIdentity + maxAWSAudience + maxAzureAudience + maxGCPAudience + maxAudience
+	for _, d := range k.Providers {
+		size += d.MaxAudienceBytes
+		for i := range d.Parameters {
+			size += d.Parameters[i].MaxBytes
+		}
+	}
+	return size
 }
 
-// AskForIdentity says whether a service account with these annotations asks
-// for an identity, well formed or not. It is what decides about IdentityLabel.
-func (k *Keys) AskForIdentity(annotations map[string]string) bool {
-	for _, key := range k.identity() {
-		if _, found := annotations[key]; found {
+// IsIdentity reports whether the key asks for an identity.
+func (k *Keys) IsIdentity(key string) bool {
+	for _, d := range k.Providers {
+		if slices.Contains(k.identity(d), key) {
 			return true
 		}
 	}
 	return false
 }
 
-// IsIdentity says whether the key asks for an identity by itself.
-func (k *Keys) IsIdentity(key string) bool { return slices.Contains(k.identity(), key) }
+// AskForIdentity reports whether a ServiceAccount with these annotations asks for
+// an identity, well formed or not.
+func (k *Keys) AskForIdentity(annotations map[string]string) bool {
+	for key := range annotations {
+		if k.IsIdentity(key) {
+			return true
+		}
+	}
+	return false
+}

@@ -4,111 +4,240 @@
 package annotations_test
 
 import (
+	"os"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
 func newKeys(tb testing.TB) *annotations.Keys {
 	tb.Helper()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix)
+	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return &keys
 }
 
-func TestNewKeysMakesThePublicKeys(t *testing.T) {
+func TestKeysArePublic(t *testing.T) {
 	t.Parallel()
 	want := annotations.Keys{
-		Prefix:                      "lanyard.dev/",
-		AWSRoleARN:                  "lanyard.dev/aws-role-arn",
-		AWSRegion:                   "lanyard.dev/aws-region",
-		AzureClientID:               "lanyard.dev/azure-client-id",
-		AzureTenantID:               "lanyard.dev/azure-tenant-id",
-		GCPWorkloadIdentityProvider: "lanyard.dev/gcp-workload-identity-provider",
-		GCPServiceAccount:           "lanyard.dev/gcp-service-account",
-		GCPProject:                  "lanyard.dev/gcp-project",
-		Audience:                    "lanyard.dev/audience",
-		AWSAudience:                 "lanyard.dev/aws-audience",
-		AzureAudience:               "lanyard.dev/azure-audience",
-		GCPAudience:                 "lanyard.dev/gcp-audience",
-		TokenExpirationSeconds:      "lanyard.dev/token-expiration-seconds",
-		Inject:                      "lanyard.dev/inject",
-		Containers:                  "lanyard.dev/containers",
-		SkipContainers:              "lanyard.dev/skip-containers",
-		Injected:                    "lanyard.dev/injected",
-		IdentityHash:                "lanyard.dev/identity-hash",
-		GCPCredentials:              "lanyard.dev/gcp-credentials",
-		AllowedIdentities:           "lanyard.dev/allowed-identities",
-		IdentityLabel:               "lanyard.dev/identity",
-		Probe:                       "lanyard.dev/probe",
+		Prefix:                 "lanyard.dev/",
+		Audience:               "lanyard.dev/audience",
+		TokenExpirationSeconds: "lanyard.dev/token-expiration-seconds",
+		Inject:                 "lanyard.dev/inject",
+		Containers:             "lanyard.dev/containers",
+		SkipContainers:         "lanyard.dev/skip-containers",
+		Probe:                  "lanyard.dev/probe",
+		Injected:               "lanyard.dev/injected",
+		IdentityHash:           "lanyard.dev/identity-hash",
+		AllowedIdentities:      "lanyard.dev/allowed-identities",
+		IdentityLabel:          "lanyard.dev/identity",
 	}
-	if diff := cmp.Diff(want, *newKeys(t)); diff != "" {
+	keys := newKeys(t)
+	if diff := cmp.Diff(want, *keys, cmpopts.IgnoreFields(annotations.Keys{}, "Providers")); diff != "" {
 		t.Errorf("keys (-want +got):\n%s", diff)
+	}
+	serviceAccount := []string{
+		"lanyard.dev/aws-role-arn", "lanyard.dev/aws-region", "lanyard.dev/aws-audience",
+		"lanyard.dev/azure-client-id", "lanyard.dev/azure-tenant-id", "lanyard.dev/azure-audience",
+		"lanyard.dev/gcp-workload-identity-provider", "lanyard.dev/gcp-service-account", "lanyard.dev/gcp-project", "lanyard.dev/gcp-audience",
+		"lanyard.dev/audience", "lanyard.dev/token-expiration-seconds",
+	}
+	if diff := cmp.Diff(serviceAccount, keys.ServiceAccount()); diff != "" {
+		t.Errorf("keys of a ServiceAccount (-want +got):\n%s", diff)
+	}
+	pod := []string{
+		"lanyard.dev/inject", "lanyard.dev/containers", "lanyard.dev/skip-containers", "lanyard.dev/token-expiration-seconds",
+		"lanyard.dev/injected", "lanyard.dev/identity-hash", "lanyard.dev/gcp-credentials",
+	}
+	if diff := cmp.Diff(pod, keys.Pod()); diff != "" {
+		t.Errorf("keys of a pod (-want +got):\n%s", diff)
 	}
 }
 
-func TestNewKeysPutsThePrefixBeforeEveryKey(t *testing.T) {
+func TestEveryKeyHasThePrefix(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys("identity.example.com/")
+	keys, err := annotations.NewKeys("identity.example.com/", provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := reflect.ValueOf(keys)
-	usual := reflect.ValueOf(*newKeys(t))
+	renamed := func(key string) string {
+		return strings.Replace(key, "identity.example.com/", annotations.DefaultPrefix, 1)
+	}
+	other, usual := reflect.ValueOf(keys), reflect.ValueOf(*newKeys(t))
 	for i := range other.NumField() {
-		got := strings.Replace(other.Field(i).String(), "identity.example.com/", annotations.DefaultPrefix, 1)
-		if want := usual.Field(i).String(); got != want {
+		if other.Field(i).Kind() != reflect.String {
+			continue
+		}
+		if got, want := renamed(other.Field(i).String()), usual.Field(i).String(); got != want {
 			t.Errorf("%s: got %q, want the prefix and the name in %q", other.Type().Field(i).Name, other.Field(i), want)
+		}
+	}
+	lists := map[string][2][]string{
+		"ServiceAccount": {newKeys(t).ServiceAccount(), keys.ServiceAccount()},
+		"Pod":            {newKeys(t).Pod(), keys.Pod()},
+	}
+	for name, list := range lists {
+		for i, key := range list[1] {
+			list[1][i] = renamed(key)
+		}
+		if diff := cmp.Diff(list[0], list[1]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
 
-func TestNewKeysHoldsThePrefixToItsGrammar(t *testing.T) {
+// Each key has one meaning: no provider's parameter or file has the key of
+// another provider's, or one of the general keys.
+func TestKeysAreUnique(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+	count := map[string]int{}
+	for i, all := 0, reflect.ValueOf(*keys); i < all.NumField(); i++ {
+		if name := all.Type().Field(i).Name; name != "Prefix" && all.Field(i).Kind() == reflect.String {
+			count[all.Field(i).String()]++
+		}
+	}
+	for _, d := range keys.Providers {
+		for i := range d.Parameters {
+			// Also a key that only the cluster sets may become an annotation.
+			count[keys.Parameter(d, d.Parameters[i].Name)]++
+		}
+		if !d.Plain() {
+			count[keys.ProviderAudience(d)]++
+		}
+		if d.CredentialFile != nil {
+			count[keys.Prefix+d.CredentialFile.Annotation]++
+		}
+	}
+	for key, n := range count {
+		if n > 1 {
+			t.Errorf("%s has %d meanings", key, n)
+		}
+		_, name, _ := strings.Cut(key, "/")
+		if problems := validation.IsQualifiedName(key); len(problems) > 0 || strings.ToLower(name) != name {
+			t.Errorf("%s: want a lower-case annotation key: %q", key, problems)
+		}
+	}
+}
+
+func TestMaxServiceAccountBytesIsEnoughForEveryValidServiceAccount(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+	limit := keys.MaxServiceAccountBytes()
+	if limit > 8192 {
+		t.Errorf("got %d bytes, want at most 8192: one is kept for each ServiceAccount", limit)
+	}
+
+	longest, most := longestServiceAccount(t, keys)
+	identity, errs := annotations.ParseServiceAccount(keys, longest, &annotations.Defaults{})
+	if len(errs) > 0 || identity == nil {
+		t.Fatalf("the longest ServiceAccount is not valid: %v", errs.ToAggregate())
+	}
+	size := 0
+	for key, value := range longest {
+		size += len(key) + len(value)
+	}
+	if size > limit {
+		t.Errorf("got %d bytes, want at least the %d of a valid ServiceAccount", limit, size)
+	}
+	if most > limit {
+		t.Errorf("got %d bytes, want at least the %d of all keys and the longest values of the definitions", limit, most)
+	}
+}
+
+// longestServiceAccount returns annotations with every key, each with a valid
+// value as long as the grammar allows, and the size if each value had as many
+// bytes as the definitions allow.
+func longestServiceAccount(t *testing.T, keys *annotations.Keys) (longest map[string]string, most int) {
+	t.Helper()
+	values := map[string]string{
+		"aws-role-arn":                   "arn:aws-iso-b:iam::111122223333:role/" + strings.Repeat("p", 510) + "/" + strings.Repeat("r", 64),
+		"aws-region":                     "eu-" + strings.Repeat("a", 59) + "-1",
+		"azure-client-id":                clientID,
+		"azure-tenant-id":                strings.Repeat("a.", 126) + "a",
+		"gcp-workload-identity-provider": "https://iam.googleapis.com/projects/" + strings.Repeat("1", 20) + "/locations/global/workloadIdentityPools/" + strings.Repeat("p", 32) + "/providers/" + strings.Repeat("k", 32),
+		"gcp-service-account":            "reader@my-project." + strings.Repeat("d", 278) + ".iam.gserviceaccount.com",
+		"gcp-project":                    strings.Repeat("d", 310) + ".c:abcdefg",
+	}
+	longest = map[string]string{keys.TokenExpirationSeconds: "86400"}
+	most = len(keys.TokenExpirationSeconds) + len("86400") + len(keys.Audience)
+	audience := 0
+	for _, d := range keys.Providers {
+		audience = max(audience, d.MaxAudienceBytes)
+		if d.Plain() {
+			continue
+		}
+		longest[keys.ProviderAudience(d)] = strings.Repeat("a", d.MaxAudienceBytes)
+		most += len(keys.ProviderAudience(d)) + d.MaxAudienceBytes
+		for i := range d.Parameters {
+			p := &d.Parameters[i]
+			if p.ClusterOnly {
+				continue
+			}
+			key := keys.Parameter(d, p.Name)
+			most += len(key) + p.MaxBytes
+			value, found := values[strings.TrimPrefix(key, keys.Prefix)]
+			if !found {
+				t.Errorf("%s: the test knows no longest value", key)
+			}
+			longest[key] = value
+		}
+	}
+	longest[keys.Audience] = strings.Repeat("a", audience)
+	return longest, most + audience
+}
+
+func TestPrefixHasAGrammar(t *testing.T) {
 	t.Parallel()
 	longest := strings.Repeat("a.", 126) + "a" // 253 characters
 	tests := map[string]struct {
 		prefix string
 		valid  bool
 	}{
-		"a domain and a slash":                          {"lanyard.dev/", true},
-		"a single label":                                {"lanyard/", true},
-		"a domain of 253 characters":                    {longest + "/", true},
-		"a domain of 254 characters is too long":        {"a" + longest + "/", false},
-		"nothing at all":                                {"", false},
-		"a slash alone":                                 {"/", false},
-		"no slash at the end":                           {"lanyard.dev", false},
-		"two slashes at the end":                        {"lanyard.dev//", false},
-		"a slash in the middle":                         {"lanyard.dev/x/", false},
-		"a capital letter":                              {"Lanyard.dev/", false},
-		"an underscore":                                 {"lanyard_dev/", false},
-		"an empty label":                                {"lanyard..dev/", false},
-		"a space":                                       {"lanyard.dev /", false},
-		"a line break after the slash":                  {"lanyard.dev/\n", false},
-		"a character that JSON pointers have to escape": {"lanyard~dev/", false},
+		"a domain and a slash":                   {"lanyard.dev/", true},
+		"a single label":                         {"lanyard/", true},
+		"a domain of 253 characters":             {longest + "/", true},
+		"a domain of 254 characters is too long": {"a" + longest + "/", false},
+		"nothing":                                {"", false},
+		"only a slash":                           {"/", false},
+		"no slash at the end":                    {"lanyard.dev", false},
+		"two slashes at the end":                 {"lanyard.dev//", false},
+		"a slash in the middle":                  {"lanyard.dev/x/", false},
+		"a capital letter":                       {"Lanyard.dev/", false},
+		"an underscore":                          {"lanyard_dev/", false},
+		"an empty label":                         {"lanyard..dev/", false},
+		"a space":                                {"lanyard.dev /", false},
+		"a line break after the slash":           {"lanyard.dev/\n", false},
+		"a character that JSON pointers escape":  {"lanyard~dev/", false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			keys, err := annotations.NewKeys(tt.prefix)
+			keys, err := annotations.NewKeys(tt.prefix, provider.Builtin())
 			if got := err == nil; got != tt.valid {
 				t.Errorf("NewKeys(%q): got error %v, want valid %t", tt.prefix, err, tt.valid)
 			}
-			if err != nil && keys != (annotations.Keys{}) {
-				t.Errorf("NewKeys(%q): got keys beside the error", tt.prefix)
+			if err != nil && !reflect.DeepEqual(keys, annotations.Keys{}) {
+				t.Errorf("NewKeys(%q): got keys in addition to the error", tt.prefix)
 			}
 		})
 	}
 }
 
-func TestNewKeysSaysWhatAPrefixIs(t *testing.T) {
+func TestNewKeysReportsWhatAPrefixIs(t *testing.T) {
 	t.Parallel()
-	_, err := annotations.NewKeys("lanyard.dev")
+	_, err := annotations.NewKeys("lanyard.dev", provider.Builtin())
 	if err == nil {
 		t.Fatal("got no error")
 	}
@@ -118,35 +247,89 @@ func TestNewKeysSaysWhatAPrefixIs(t *testing.T) {
 	}
 }
 
-func TestAskForIdentity(t *testing.T) {
+func TestIsIdentity(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		annotations map[string]string
-		want        bool
+		key  string
+		want bool
 	}{
-		"no annotations at all ask for nothing":           {nil, false},
-		"an AWS role asks":                                {map[string]string{"lanyard.dev/aws-role-arn": "x"}, true},
-		"an Azure client asks":                            {map[string]string{"lanyard.dev/azure-client-id": "x"}, true},
-		"a Google provider asks":                          {map[string]string{"lanyard.dev/gcp-workload-identity-provider": "x"}, true},
-		"a Google service account asks":                   {map[string]string{"lanyard.dev/gcp-service-account": "x"}, true},
-		"an audience asks":                                {map[string]string{"lanyard.dev/audience": "x"}, true},
-		"an empty value asks as well, if wrongly":         {map[string]string{"lanyard.dev/aws-role-arn": ""}, true},
-		"a region only says more about a role":            {map[string]string{"lanyard.dev/aws-region": "x"}, false},
-		"a tenant only says more about a client":          {map[string]string{"lanyard.dev/azure-tenant-id": "x"}, false},
-		"a project only says more about a Google account": {map[string]string{"lanyard.dev/gcp-project": "x"}, false},
-		"an AWS audience only says more about a role":     {map[string]string{"lanyard.dev/aws-audience": "x"}, false},
-		"an Azure audience only says more about a client": {map[string]string{"lanyard.dev/azure-audience": "x"}, false},
-		"a Google audience only says more":                {map[string]string{"lanyard.dev/gcp-audience": "x"}, false},
-		"a lifetime only says more about tokens":          {map[string]string{"lanyard.dev/token-expiration-seconds": "3600"}, false},
-		"another domain's key is not looked at":           {map[string]string{"example.com/aws-role-arn": "x"}, false},
-		"a key without the domain is not looked at":       {map[string]string{"aws-role-arn": "x"}, false},
+		"no key does not ask":                          {"", false},
+		"an AWS role asks":                             {"lanyard.dev/aws-role-arn", true},
+		"an Azure client asks":                         {"lanyard.dev/azure-client-id", true},
+		"a Google provider asks":                       {"lanyard.dev/gcp-workload-identity-provider", true},
+		"a Google service account asks":                {"lanyard.dev/gcp-service-account", true},
+		"an audience asks":                             {"lanyard.dev/audience", true},
+		"a region is a detail of a role":               {"lanyard.dev/aws-region", false},
+		"a tenant is a detail of a client":             {"lanyard.dev/azure-tenant-id", false},
+		"a project is a detail of a Google identity":   {"lanyard.dev/gcp-project", false},
+		"an AWS audience is a detail of a role":        {"lanyard.dev/aws-audience", false},
+		"an Azure audience is a detail of a client":    {"lanyard.dev/azure-audience", false},
+		"a Google audience is a detail of an identity": {"lanyard.dev/gcp-audience", false},
+		"a lifetime is a detail of tokens":             {"lanyard.dev/token-expiration-seconds", false},
+		"a setting of the cluster does not ask":        {"lanyard.dev/azure-authority-host", false},
+		"a key of another prefix does not ask":         {"example.com/aws-role-arn", false},
+		"a key without a prefix does not ask":          {"aws-role-arn", false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := newKeys(t).AskForIdentity(tt.annotations); got != tt.want {
-				t.Errorf("AskForIdentity(%v) = %t, want %t", tt.annotations, got, tt.want)
+			if got := newKeys(t).IsIdentity(tt.key); got != tt.want {
+				t.Errorf("IsIdentity(%q) = %t, want %t", tt.key, got, tt.want)
 			}
 		})
+	}
+}
+
+// documented returns the keys, without the prefix, in the first column of the
+// README's tables, by the first word of the column's header after "On a".
+func documented(t *testing.T) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, header := regexp.MustCompile("`([a-z-]+)`"), regexp.MustCompile(`^On a (\w+)`)
+	keys := map[string][]string{}
+	object := ""
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 3 {
+			object = ""
+			continue
+		}
+		first := strings.TrimSpace(cells[1])
+		if match := header.FindStringSubmatch(first); match != nil {
+			object = match[1]
+		}
+		for _, match := range code.FindAllStringSubmatch(first, -1) {
+			keys[object] = append(keys[object], match[1])
+		}
+	}
+	return keys
+}
+
+func TestReadmeHasEveryKeyOfUsers(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+	users := slices.DeleteFunc(keys.Pod(), func(key string) bool {
+		return key == keys.Injected || key == keys.IdentityHash || slices.ContainsFunc(keys.Providers, func(d *provider.Definition) bool {
+			return d.CredentialFile != nil && key == keys.Prefix+d.CredentialFile.Annotation
+		})
+	})
+	want := map[string][]string{
+		"ServiceAccount": keys.ServiceAccount(),
+		"Pod":            users,
+		"Namespace":      {keys.AllowedIdentities, keys.Inject},
+	}
+	got := documented(t)
+	for object, list := range want {
+		for i, key := range list {
+			list[i] = strings.TrimPrefix(key, keys.Prefix)
+		}
+		slices.Sort(list)
+		slices.Sort(got[object])
+		if diff := cmp.Diff(list, got[object]); diff != "" {
+			t.Errorf("the README's table of the annotations on a %s (-want +got):\n%s", object, diff)
+		}
 	}
 }

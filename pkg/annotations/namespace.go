@@ -4,32 +4,37 @@
 package annotations
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Policy is what the administrator of a namespace lets its accounts ask for.
-// The zero value allows everything.
+// Policy is what the ServiceAccounts of a namespace may ask for. The zero value
+// allows everything.
 type Policy struct {
-	// Allowed are globs: "*" stands for any characters, none included. Where
-	// it is nil, nothing is refused.
+	// Allowed are globs: "*" stands for any number of characters, including none.
+	// Nil allows everything.
 	Allowed []string
 }
+
+// guid matches a GUID. Principals have GUIDs in lower case, so ParseNamespace turns
+// a GUID in the list to lower case too.
+var guid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
 // ParseNamespace reads the annotations of a namespace.
 func ParseNamespace(keys *Keys, annotations map[string]string) (Policy, field.ErrorList) {
 	p := parser{keys: keys, annotations: annotations}
-	p.refuseUnknown([]string{keys.AllowedIdentities}, namespaceHint)
+	p.denyUnknown([]string{keys.AllowedIdentities}, namespaceHint)
 	var policy Policy
 	if value, found := annotations[keys.AllowedIdentities]; found {
 		allowed, err := splitList(value)
 		if err != nil {
 			p.invalid(keys.AllowedIdentities, err)
-			allowed = []string{} // which allows nothing
+			allowed = []string{} // allows nothing
 		}
 		for i, glob := range allowed {
-			// An account's client ID is given in lower case.
 			if guid.MatchString(glob) {
 				allowed[i] = strings.ToLower(glob)
 			}
@@ -39,32 +44,23 @@ func ParseNamespace(keys *Keys, annotations map[string]string) (Policy, field.Er
 	return policy, p.errs
 }
 
-// Refused gives the first of the names that the policy leaves out, and whether
-// there is one.
-func (p *Policy) Refused(names []string) (string, bool) {
+// Denied returns the first of the principals that the policy does not allow, and
+// reports whether there is one.
+func (p *Policy) Denied(principals []string) (string, bool) {
 	if p.Allowed == nil {
 		return "", false
 	}
-	for _, name := range names {
-		if !p.allows(name) {
+	for _, name := range principals {
+		if !slices.ContainsFunc(p.Allowed, func(glob string) bool { return matches(glob, name) }) {
 			return name, true
 		}
 	}
 	return "", false
 }
 
-func (p *Policy) allows(name string) bool {
-	for _, glob := range p.Allowed {
-		if matches(glob, name) {
-			return true
-		}
-	}
-	return false
-}
-
-// matches holds name against a glob whose only special character is "*". An
-// ARN and a resource name hold slashes, which path.Match would not let "*"
-// stand for.
+// matches reports whether name matches a glob whose only special character is
+// "*". ARNs and resource names have slashes, which "*" of path.Match does not
+// match.
 func matches(glob, name string) bool {
 	parts := strings.Split(glob, "*")
 	if len(parts) == 1 {

@@ -21,35 +21,35 @@ func TestParseNamespace(t *testing.T) {
 		want        annotations.Policy
 		errs        []string
 	}{
-		"no annotations allow everything":            {},
-		"another domain's annotations are no policy": {annotations: map[string]string{"example.com/allowed-identities": "x"}},
+		"no annotations allow everything":               {},
+		"another domain's annotations are not a policy": {annotations: map[string]string{"example.com/allowed-identities": "x"}},
 		"one glob":             {annotations: map[string]string{key: "*"}, want: annotations.Policy{Allowed: []string{"*"}}},
 		"globs in their order": {annotations: map[string]string{key: "b,a"}, want: annotations.Policy{Allowed: []string{"b", "a"}}},
-		"spaces and line breaks around the commas are no part of a glob": {
+		"spaces and line breaks around the commas are not part of a glob": {
 			annotations: map[string]string{key: " a ,\n b "}, want: annotations.Policy{Allowed: []string{"a", "b"}},
 		},
 		"an empty list is a mistake, not a policy": {
 			annotations: map[string]string{key: ""},
-			errs:        []string{`metadata.annotations[lanyard.dev/allowed-identities]: Invalid value: "": must be a list separated by commas, with no empty element`},
+			errs:        []string{`metadata.annotations[lanyard.dev/allowed-identities]: Invalid value: "": must be a list separated by commas, without an empty element`},
 		},
 		"an empty element is a mistake": {
 			annotations: map[string]string{key: "a,,b"},
-			errs:        []string{`metadata.annotations[lanyard.dev/allowed-identities]: Invalid value: "a,,b": must be a list separated by commas, with no empty element`},
+			errs:        []string{`metadata.annotations[lanyard.dev/allowed-identities]: Invalid value: "a,,b": must be a list separated by commas, without an empty element`},
 		},
 		"a comma at the end is a mistake": {
 			annotations: map[string]string{key: "a,"},
-			errs:        []string{`metadata.annotations[lanyard.dev/allowed-identities]: Invalid value: "a,": must be a list separated by commas, with no empty element`},
+			errs:        []string{`metadata.annotations[lanyard.dev/allowed-identities]: Invalid value: "a,": must be a list separated by commas, without an empty element`},
 		},
-		"a slip of the pen is not passed over": {
+		"a misspelled key is a mistake": {
 			annotations: map[string]string{"lanyard.dev/allowed-identity": "a"},
-			errs:        []string{`metadata.annotations[lanyard.dev/allowed-identity]: Forbidden: has value "a" and is no annotation of a namespace; known are lanyard.dev/allowed-identities`},
+			errs:        []string{`metadata.annotations[lanyard.dev/allowed-identity]: Forbidden: has value "a" and is not an annotation of a Namespace; known keys are lanyard.dev/allowed-identities`},
 		},
-		"every slip is reported, in the order of the keys": {
+		"every mistake is reported, in the order of the keys": {
 			annotations: map[string]string{"lanyard.dev/b": "2", "lanyard.dev/a": "1", key: "x"},
 			want:        annotations.Policy{Allowed: []string{"x"}},
 			errs: []string{
-				`metadata.annotations[lanyard.dev/a]: Forbidden: has value "1" and is no annotation of a namespace; known are lanyard.dev/allowed-identities`,
-				`metadata.annotations[lanyard.dev/b]: Forbidden: has value "2" and is no annotation of a namespace`,
+				`metadata.annotations[lanyard.dev/a]: Forbidden: has value "1" and is not an annotation of a Namespace; known keys are lanyard.dev/allowed-identities`,
+				`metadata.annotations[lanyard.dev/b]: Forbidden: has value "2" and is not an annotation of a Namespace`,
 			},
 		},
 	}
@@ -70,50 +70,50 @@ func TestParseNamespace(t *testing.T) {
 	}
 }
 
-func TestPolicyRefuses(t *testing.T) {
+func TestPolicyDenies(t *testing.T) {
 	t.Parallel()
 	const arn = "arn:aws:iam::111122223333:role/team/logs"
 	tests := map[string]struct {
 		allowed []string
 		names   []string
-		want    string // what is refused
+		want    string // what is denied
 	}{
-		"without a policy nothing is refused":             {nil, []string{arn}, ""},
-		"a policy of no globs refuses everything":         {[]string{}, []string{arn}, arn},
-		"a name for itself":                               {[]string{arn}, []string{arn}, ""},
-		"a name that is only the beginning is refused":    {[]string{arn}, []string{arn + "x"}, arn + "x"},
-		"a name that is only the end is refused":          {[]string{"logs"}, []string{arn}, arn},
-		"a star alone allows all":                         {[]string{"*"}, []string{arn}, ""},
-		"a star stands for no character as well":          {[]string{arn + "*"}, []string{arn}, ""},
-		"a star stands for slashes":                       {[]string{"arn:aws:iam::111122223333:*"}, []string{arn}, ""},
-		"a star in the middle":                            {[]string{"arn:*:role/*/logs"}, []string{arn}, ""},
-		"a star at the front":                             {[]string{"*/logs"}, []string{arn}, ""},
-		"what is after the star counts":                   {[]string{"arn:aws:iam::*:role/team/metrics"}, []string{arn}, arn},
-		"what is before the star counts":                  {[]string{"x*"}, []string{arn}, arn},
-		"what is between two stars counts":                {[]string{"arn:*metrics*"}, []string{arn}, arn},
-		"the end has to come after the beginning":         {[]string{"ab*ba"}, []string{"aba"}, "aba"},
-		"the end has to come after the middle":            {[]string{"a*b*b"}, []string{"ab"}, "ab"},
-		"the middle has to come after the beginning":      {[]string{"ab*b*"}, []string{"ab"}, "ab"},
-		"parts are found in their order alone":            {[]string{"*b*a*"}, []string{"ab"}, "ab"},
-		"the end is looked for at the end":                {[]string{"a*c"}, []string{"abcac"}, ""},
-		"many stars are one":                              {[]string{"a**c"}, []string{"abc"}, ""},
-		"a dot is a dot":                                  {[]string{"a.c"}, []string{"abc"}, "abc"},
-		"a question mark is a question mark":              {[]string{"a?c"}, []string{"abc"}, "abc"},
-		"brackets are brackets":                           {[]string{"a[b]c"}, []string{"abc"}, "abc"},
-		"brackets stand for themselves":                   {[]string{"a[b]*"}, []string{"a[b]c"}, ""},
-		"a backslash does not take a star's meaning away": {[]string{`a\*`}, []string{`a\b`}, ""},
-		"case counts":                                     {[]string{"A*"}, []string{"abc"}, "abc"},
-		"one glob of several is enough":                   {[]string{"x", "a*", "y"}, []string{"abc"}, ""},
-		"every name has to be allowed":                    {[]string{"a*"}, []string{"abc", "bcd", "cde"}, "bcd"},
-		"an account of no names is not refused":           {[]string{}, nil, ""},
-		"a longer glob than the name":                     {[]string{"abc*"}, []string{"ab"}, "ab"},
-		"an account number is not a part of another":      {[]string{"arn:aws:iam::111122223333:role/*"}, []string{"arn:aws:iam::999922223333:role/x"}, "arn:aws:iam::999922223333:role/x"},
+		"without a policy nothing is denied":            {nil, []string{arn}, ""},
+		"a policy without globs denies everything":      {[]string{}, []string{arn}, arn},
+		"a name allows itself":                          {[]string{arn}, []string{arn}, ""},
+		"a name that is only the beginning is denied":   {[]string{arn}, []string{arn + "x"}, arn + "x"},
+		"a name that is only the end is denied":         {[]string{"logs"}, []string{arn}, arn},
+		"a single star allows all":                      {[]string{"*"}, []string{arn}, ""},
+		"a star also stands for no character":           {[]string{arn + "*"}, []string{arn}, ""},
+		"a star stands for slashes":                     {[]string{"arn:aws:iam::111122223333:*"}, []string{arn}, ""},
+		"a star in the middle":                          {[]string{"arn:*:role/*/logs"}, []string{arn}, ""},
+		"a star at the front":                           {[]string{"*/logs"}, []string{arn}, ""},
+		"what is after the star counts":                 {[]string{"arn:aws:iam::*:role/team/metrics"}, []string{arn}, arn},
+		"what is before the star counts":                {[]string{"x*"}, []string{arn}, arn},
+		"what is between two stars counts":              {[]string{"arn:*metrics*"}, []string{arn}, arn},
+		"the end must come after the beginning":         {[]string{"ab*ba"}, []string{"aba"}, "aba"},
+		"the end must come after the middle":            {[]string{"a*b*b"}, []string{"ab"}, "ab"},
+		"the middle must come after the beginning":      {[]string{"ab*b*"}, []string{"ab"}, "ab"},
+		"parts are found only in their order":           {[]string{"*b*a*"}, []string{"ab"}, "ab"},
+		"the end is looked for at the end":              {[]string{"a*c"}, []string{"abcac"}, ""},
+		"several stars are one":                         {[]string{"a**c"}, []string{"abc"}, ""},
+		"a dot is a dot":                                {[]string{"a.c"}, []string{"abc"}, "abc"},
+		"a question mark is a question mark":            {[]string{"a?c"}, []string{"abc"}, "abc"},
+		"brackets are brackets":                         {[]string{"a[b]c"}, []string{"abc"}, "abc"},
+		"brackets stand for themselves":                 {[]string{"a[b]*"}, []string{"a[b]c"}, ""},
+		"a backslash does not escape a star":            {[]string{`a\*`}, []string{`a\b`}, ""},
+		"case counts":                                   {[]string{"A*"}, []string{"abc"}, "abc"},
+		"one glob of several is enough":                 {[]string{"x", "a*", "y"}, []string{"abc"}, ""},
+		"every name must be allowed":                    {[]string{"a*"}, []string{"abc", "bcd", "cde"}, "bcd"},
+		"a ServiceAccount without a name is not denied": {[]string{}, nil, ""},
+		"a longer glob than the name":                   {[]string{"abc*"}, []string{"ab"}, "ab"},
+		"one account number does not allow another":     {[]string{"arn:aws:iam::111122223333:role/*"}, []string{"arn:aws:iam::999922223333:role/x"}, "arn:aws:iam::999922223333:role/x"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			policy := annotations.Policy{Allowed: tt.allowed}
-			got, found := policy.Refused(tt.names)
+			got, found := policy.Denied(tt.names)
 			if got != tt.want || found != (tt.want != "") {
 				t.Errorf("globs %q, names %q: got %q, %t, want %q", tt.allowed, tt.names, got, found, tt.want)
 			}
@@ -121,20 +121,20 @@ func TestPolicyRefuses(t *testing.T) {
 	}
 }
 
-// A namespace's administrator writes the glob, its users the name: neither may
+// Administrators of a namespace write the glob, its users the name. Neither may
 // make the webhook slow.
-func TestPolicyTakesNoLongForManyStars(t *testing.T) {
+func TestPolicyIsFastWithManyStars(t *testing.T) {
 	t.Parallel()
 	glob, name := strings.Repeat("*a", 10_000)+"b", strings.Repeat("a", 100_000)
 	policy := annotations.Policy{Allowed: []string{glob}}
 	done := make(chan bool, 1)
 	go func() {
-		_, found := policy.Refused([]string{name})
+		_, found := policy.Denied([]string{name})
 		done <- found
 	}()
 	select {
-	case refused := <-done:
-		if !refused {
+	case denied := <-done:
+		if !denied {
 			t.Error("a name that does not match was allowed")
 		}
 	case <-time.After(30 * time.Second):

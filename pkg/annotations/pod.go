@@ -7,50 +7,55 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Pod is what a pod's own annotations say: never which identity, only whether
-// and where.
+// Pod is what a pod's own annotations say: whether and where to inject. They
+// never choose an identity.
 type Pod struct {
-	// OptOut: the pod wants nothing of Lanyard.
+	// OptOut reports whether the pod opts out.
 	OptOut bool
-	// Containers, where not empty, are the only containers to inject into.
+	// Containers, if not empty, are the only containers to inject into.
 	Containers []string
 	// SkipContainers are left out.
 	SkipContainers []string
-	// TokenExpirationSeconds is over the account's; 0 without one.
+	// TokenExpirationSeconds overrides the ServiceAccount's; 0 if not set.
 	TokenExpirationSeconds int64
 }
 
-// ParsePod reads the annotations of a pod, Lanyard's own marks aside.
-func ParsePod(keys *Keys, annotations map[string]string) (Pod, field.ErrorList) {
-	if len(annotations) == 0 {
+// ParsePod reads the annotations of a pod, except the ones that Lanyard writes,
+// and injectLabel, the value of the pod's label Keys.Inject, "" if not set.
+func ParsePod(keys *Keys, annotations map[string]string, injectLabel string) (Pod, field.ErrorList) {
+	if len(annotations) == 0 && injectLabel == "" {
 		return Pod{}, nil
 	}
-	p := parser{keys: keys, annotations: annotations}
-	var pod Pod
-	switch inject, found := annotations[keys.Inject]; {
-	case found && inject == "false":
-		// Whoever opts out is left alone, whatever else is written.
+	if annotations[keys.Inject] == OptOut || injectLabel == OptOut {
+		// The other annotations of a pod that opts out do not matter.
 		return Pod{OptOut: true}, nil
-	case found && inject != "true":
-		p.invalid(keys.Inject, errors.New(`must be "false" to opt out, or "true"`))
 	}
-	p.refuseUnknown(keys.pod(), podHint)
-	pod.Containers = p.names(keys.Containers)
-	pod.SkipContainers = p.names(keys.SkipContainers)
+	p := parser{keys: keys, annotations: annotations}
+	errInject := errors.New(`must be "false" to opt out, or "true"`)
+	if inject, found := annotations[keys.Inject]; found && inject != "true" {
+		p.invalid(keys.Inject, errInject)
+	}
+	if injectLabel != "" && injectLabel != "true" {
+		p.errs = append(p.errs, field.Invalid(labelsPath.Key(keys.Inject), shown(injectLabel), errInject.Error()))
+	}
+	p.denyUnknown(keys.Pod(), podHint)
+	pod := Pod{
+		Containers:             p.names(keys.Containers),
+		SkipContainers:         p.names(keys.SkipContainers),
+		TokenExpirationSeconds: p.expiration(0),
+	}
 	if len(pod.Containers) > 0 && len(pod.SkipContainers) > 0 {
-		p.invalid(keys.SkipContainers, fmt.Errorf("cannot stand beside %s", keys.Containers))
+		p.invalid(keys.SkipContainers, fmt.Errorf("must not be set together with %s", keys.Containers))
 	}
-	pod.TokenExpirationSeconds = p.expiration()
 	return pod, p.errs
 }
 
-// Selects says whether the container of this name is to be injected into.
+// Selects reports whether to inject into the container of this name.
 func (p *Pod) Selects(container string) bool {
 	if len(p.Containers) > 0 {
 		return slices.Contains(p.Containers, container)
@@ -58,30 +63,25 @@ func (p *Pod) Selects(container string) bool {
 	return !slices.Contains(p.SkipContainers, container)
 }
 
-// Expiration gives the lifetime of the pod's tokens: its own annotation's, the
-// identity's, the cluster's. A pod that asks for less than Azure's SDKs can
-// live with is refused.
+// Expiration returns the lifetime of the pod's tokens: the pod's own, the
+// identity's or the cluster's. The pod's own must not be shorter than the
+// providers can use; the cluster's is raised to that.
 func Expiration(keys *Keys, pod *Pod, identity *Identity, defaults *Defaults) (int64, field.ErrorList) {
-	seconds := identity.TokenExpirationSeconds
-	if pod.TokenExpirationSeconds != 0 {
-		seconds = pod.TokenExpirationSeconds
-		if identity.Azure != nil && seconds < MinAzureTokenExpirationSeconds {
-			return 0, field.ErrorList{field.Invalid(annotationsPath.Key(keys.TokenExpirationSeconds), seconds, errExpiration.Error())}
+	least := identity.minExpirationSeconds()
+	switch {
+	case pod.TokenExpirationSeconds != 0:
+		if err := ValidateTokenExpirationSeconds(pod.TokenExpirationSeconds, least); err != nil {
+			return 0, field.ErrorList{field.Invalid(annotationsPath.Key(keys.TokenExpirationSeconds), pod.TokenExpirationSeconds, err.Error())}
 		}
+		return pod.TokenExpirationSeconds, nil
+	case identity.TokenExpirationSeconds != 0:
+		return identity.TokenExpirationSeconds, nil
 	}
-	if seconds == 0 {
-		seconds = defaults.TokenExpirationSeconds
-		if identity.Azure != nil {
-			// Nobody asked for the short one on this account's behalf.
-			seconds = max(seconds, MinAzureTokenExpirationSeconds)
-		}
-	}
-	return seconds, nil
+	return max(defaults.TokenExpirationSeconds, least), nil
 }
 
-// maxNames is more than anyone has containers in a pod. Each of them is looked
-// for in the pod, so there has to be a bound.
-const maxNames = 256
+// maxNames limits the names in one annotation.
+const maxNames = 512
 
 // names reads a comma-separated list of container names.
 func (p *parser) names(key string) []string {
@@ -90,32 +90,17 @@ func (p *parser) names(key string) []string {
 		return nil
 	}
 	names, err := splitList(value)
+	if err == nil && len(names) > maxNames {
+		err = fmt.Errorf("must have at most %d names", maxNames)
+	}
+	if err == nil {
+		if i := slices.IndexFunc(names, func(name string) bool { return len(validation.IsDNS1123Label(name)) > 0 }); i >= 0 {
+			err = fmt.Errorf("%q cannot be the name of a container; want names separated by commas", shown(names[i]))
+		}
+	}
 	if err != nil {
 		p.invalid(key, err)
 		return nil
 	}
-	if len(names) > maxNames {
-		p.invalid(key, fmt.Errorf("must have at most %d names", maxNames))
-		return nil
-	}
-	for _, name := range names {
-		if len(validation.IsDNS1123Label(name)) > 0 {
-			p.invalid(key, fmt.Errorf("%q cannot be the name of a container; want names separated by commas", name))
-			return nil
-		}
-	}
 	return names
-}
-
-// splitList takes a comma-separated list apart. Spaces around a comma are no
-// part of an element; an element is never empty.
-func splitList(value string) ([]string, error) {
-	elements := strings.Split(value, ",")
-	for i, element := range elements {
-		elements[i] = strings.TrimSpace(element)
-		if elements[i] == "" {
-			return nil, errors.New("must be a list separated by commas, with no empty element")
-		}
-	}
-	return elements, nil
 }

@@ -4,7 +4,9 @@
 package annotations_test
 
 import (
+	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
 const (
@@ -20,11 +23,14 @@ const (
 	tenantID = "fedcba98-7654-3210-fedc-ba9876543210"
 	email    = "reader@my-project.iam.gserviceaccount.com"
 
-	// wantLifetime is what is said of every lifetime out of its bounds.
-	wantLifetime = "must be a whole number of seconds from 600 to 86400, and at least 3600 where Azure takes part"
+	providerName = "projects/123456789012/locations/global/workloadIdentityPools/my-pool/providers/my-k8s"
+
+	// What is reported for a lifetime out of bounds, without Azure and with it.
+	wantLifetime      = "must be a whole number of seconds from 600 to 86400"
+	wantAzureLifetime = "must be a whole number of seconds from 3600 to 86400: SDKs of a provider of this ServiceAccount cannot use shorter ones"
 )
 
-// messages gives the errors as a person reads them.
+// messages returns the errors as users read them.
 func messages(errs field.ErrorList) []string {
 	var messages []string
 	for _, err := range errs {
@@ -33,7 +39,7 @@ func messages(errs field.ErrorList) []string {
 	return messages
 }
 
-// prefixed puts the prefix before short keys.
+// prefixed adds the prefix to short keys.
 func prefixed(short map[string]string) map[string]string {
 	full := map[string]string{}
 	for key, value := range short {
@@ -45,120 +51,133 @@ func prefixed(short map[string]string) map[string]string {
 // clusterDefaults are those of a cluster that makes every setting.
 func clusterDefaults() *annotations.Defaults {
 	return &annotations.Defaults{
-		TokenExpirationSeconds:      3600,
-		AWSRegion:                   "eu-west-1",
-		AzureTenantID:               "contoso.onmicrosoft.com",
-		GCPWorkloadIdentityProvider: providerName,
-		AWSAudience:                 "aws.cluster",
-		AzureAudience:               "azure.cluster",
-		GCPAudience:                 "gcp.cluster",
-		ReservedAudiences:           []string{"https://kubernetes.default.svc"},
+		TokenExpirationSeconds: 3600,
+		Parameters: map[string]string{
+			"aws-region":                     "eu-west-1",
+			"azure-tenant-id":                "contoso.onmicrosoft.com",
+			"azure-authority-host":           "https://login.microsoftonline.us/",
+			"gcp-workload-identity-provider": providerName,
+			"aws-audience":                   "aws.cluster",
+			"azure-audience":                 "azure.cluster",
+			"gcp-audience":                   "gcp.cluster",
+		},
+		ReservedAudiences: []string{"https://kubernetes.default.svc"},
 	}
 }
 
-func TestParseServiceAccountGivesTheIdentity(t *testing.T) {
+// sameDefinition compares definitions by name: they hold functions.
+var sameDefinition = cmp.Comparer(func(a, b *provider.Definition) bool { return a.Name == b.Name })
+
+// newIdentity returns an identity with the values, which are given as a name and
+// a value each.
+func newIdentity(name, audience string, values ...string) provider.Identity {
+	i := slices.IndexFunc(provider.Builtin(), func(d *provider.Definition) bool { return d.Name == name })
+	identity := provider.Identity{Definition: provider.Builtin()[i], Audience: audience, Values: provider.Values{}}
+	for pair := range slices.Chunk(values, 2) {
+		identity.Values[pair[0]] = pair[1]
+	}
+	return identity
+}
+
+func identityOf(providers ...provider.Identity) *annotations.Identity {
+	return &annotations.Identity{Providers: providers}
+}
+
+func TestParseServiceAccountReturnsTheIdentity(t *testing.T) {
 	t.Parallel()
+	const publicAuthority = "https://login.microsoftonline.com/"
 	bare := &annotations.Defaults{TokenExpirationSeconds: 3600}
 	tests := map[string]struct {
 		annotations map[string]string // without the prefix
 		defaults    *annotations.Defaults
 		want        *annotations.Identity
 	}{
-		"no annotations, no identity": {defaults: clusterDefaults()},
-		"a role alone gets no region and AWS's audience": {
+		"no annotations are not an identity": {defaults: clusterDefaults()},
+		"only a role has no region and AWS's audience": {
 			annotations: map[string]string{"aws-role-arn": roleARN},
 			defaults:    bare,
-			want:        &annotations.Identity{AWS: &annotations.AWS{RoleARN: roleARN, Audience: "sts.amazonaws.com"}},
+			want:        identityOf(newIdentity("aws", "sts.amazonaws.com", "role-arn", roleARN)),
 		},
-		"a role takes the cluster's region and audience": {
+		"a role has the cluster's region and audience": {
 			annotations: map[string]string{"aws-role-arn": roleARN},
 			defaults:    clusterDefaults(),
-			want:        &annotations.Identity{AWS: &annotations.AWS{RoleARN: roleARN, Region: "eu-west-1", Audience: "aws.cluster"}},
+			want:        identityOf(newIdentity("aws", "aws.cluster", "role-arn", roleARN, "region", "eu-west-1")),
 		},
-		"an account's region and audience are over the cluster's": {
+		"a ServiceAccount's region and audience override the cluster's": {
 			annotations: map[string]string{"aws-role-arn": roleARN, "aws-region": "us-gov-west-1", "aws-audience": "mine"},
 			defaults:    clusterDefaults(),
-			want:        &annotations.Identity{AWS: &annotations.AWS{RoleARN: roleARN, Region: "us-gov-west-1", Audience: "mine"}},
+			want:        identityOf(newIdentity("aws", "mine", "role-arn", roleARN, "region", "us-gov-west-1")),
 		},
-		"a client with its tenant gets Azure's audience": {
+		"a client with its tenant has Azure's audience": {
 			annotations: map[string]string{"azure-client-id": strings.ToUpper(clientID), "azure-tenant-id": strings.ToUpper(tenantID)},
 			defaults:    bare,
-			want:        &annotations.Identity{Azure: &annotations.Azure{ClientID: clientID, TenantID: tenantID, Audience: "api://AzureADTokenExchange"}},
+			want:        identityOf(newIdentity("azure", "api://AzureADTokenExchange", "client-id", clientID, "tenant-id", tenantID, "authority-host", publicAuthority)),
 		},
-		"a client takes the cluster's tenant and audience": {
+		"a client has the cluster's tenant and audience": {
 			annotations: map[string]string{"azure-client-id": clientID},
 			defaults:    clusterDefaults(),
-			want:        &annotations.Identity{Azure: &annotations.Azure{ClientID: clientID, TenantID: "contoso.onmicrosoft.com", Audience: "azure.cluster"}},
+			want:        identityOf(newIdentity("azure", "azure.cluster", "client-id", clientID, "tenant-id", "contoso.onmicrosoft.com", "authority-host", "https://login.microsoftonline.us/")),
 		},
-		"an account's tenant and audience are over the cluster's": {
+		"a ServiceAccount's tenant and audience override the cluster's": {
 			annotations: map[string]string{"azure-client-id": clientID, "azure-tenant-id": tenantID, "azure-audience": "mine"},
 			defaults:    clusterDefaults(),
-			want:        &annotations.Identity{Azure: &annotations.Azure{ClientID: clientID, TenantID: tenantID, Audience: "mine"}},
+			want:        identityOf(newIdentity("azure", "mine", "client-id", clientID, "tenant-id", tenantID, "authority-host", "https://login.microsoftonline.us/")),
 		},
-		"a provider alone is direct federation with its own name as the audience": {
+		"only a provider is direct federation, with the provider's name as the audience": {
 			annotations: map[string]string{"gcp-workload-identity-provider": "//iam.googleapis.com/" + providerName},
 			defaults:    bare,
-			want: &annotations.Identity{GCP: &annotations.GCP{
-				WorkloadIdentityProvider: providerName, Audience: "https://iam.googleapis.com/" + providerName,
-			}},
+			want:        identityOf(newIdentity("gcp", "https://iam.googleapis.com/"+providerName, "workload-identity-provider", providerName)),
 		},
 		"the word default stands for the cluster's provider": {
 			annotations: map[string]string{"gcp-workload-identity-provider": "default"},
 			defaults:    clusterDefaults(),
-			want:        &annotations.Identity{GCP: &annotations.GCP{WorkloadIdentityProvider: providerName, Audience: "gcp.cluster"}},
+			want:        identityOf(newIdentity("gcp", "gcp.cluster", "workload-identity-provider", providerName)),
 		},
-		"a service account alone takes the cluster's provider, and tells its project": {
+		"only a Google service account has the cluster's provider": {
 			annotations: map[string]string{"gcp-service-account": email},
 			defaults:    clusterDefaults(),
-			want: &annotations.Identity{GCP: &annotations.GCP{
-				WorkloadIdentityProvider: providerName, ServiceAccount: email, Project: "my-project", Audience: "gcp.cluster",
-			}},
+			want:        identityOf(newIdentity("gcp", "gcp.cluster", "workload-identity-provider", providerName, "service-account", email)),
 		},
-		"an account's provider, project and audience are over all else": {
+		"a ServiceAccount's provider, project and audience override all others": {
 			annotations: map[string]string{
 				"gcp-workload-identity-provider": "projects/1/locations/global/workloadIdentityPools/pool/providers/k8s1",
 				"gcp-service-account":            email, "gcp-project": "other-project", "gcp-audience": "mine",
 			},
 			defaults: clusterDefaults(),
-			want: &annotations.Identity{GCP: &annotations.GCP{
-				WorkloadIdentityProvider: "projects/1/locations/global/workloadIdentityPools/pool/providers/k8s1",
-				ServiceAccount:           email, Project: "other-project", Audience: "mine",
-			}},
+			want:     identityOf(newIdentity("gcp", "mine", "workload-identity-provider", "projects/1/locations/global/workloadIdentityPools/pool/providers/k8s1", "service-account", email, "project", "other-project")),
 		},
 		"direct federation with a project": {
 			annotations: map[string]string{"gcp-workload-identity-provider": "default", "gcp-project": "example.com:my-project"},
 			defaults:    clusterDefaults(),
-			want: &annotations.Identity{GCP: &annotations.GCP{
-				WorkloadIdentityProvider: providerName, Project: "example.com:my-project", Audience: "gcp.cluster",
-			}},
+			want:        identityOf(newIdentity("gcp", "gcp.cluster", "workload-identity-provider", providerName, "project", "example.com:my-project")),
 		},
-		"an audience on its own is a plain token": {
+		"only an audience is a plain token": {
 			annotations: map[string]string{"audience": "openshift"},
 			defaults:    clusterDefaults(),
-			want:        &annotations.Identity{Plain: &annotations.Plain{Audience: "openshift"}},
+			want:        identityOf(newIdentity("token", "openshift")),
 		},
-		"an audience beside providers is that of all their tokens, and no plain one": {
+		"an audience with providers is that of all their tokens, without a plain one": {
 			annotations: map[string]string{
 				"aws-role-arn": roleARN, "azure-client-id": clientID, "gcp-workload-identity-provider": "default", "audience": "openshift",
 			},
 			defaults: clusterDefaults(),
-			want: &annotations.Identity{
-				AWS:   &annotations.AWS{RoleARN: roleARN, Region: "eu-west-1", Audience: "openshift"},
-				Azure: &annotations.Azure{ClientID: clientID, TenantID: "contoso.onmicrosoft.com", Audience: "openshift"},
-				GCP:   &annotations.GCP{WorkloadIdentityProvider: providerName, Audience: "openshift"},
-			},
+			want: identityOf(
+				newIdentity("aws", "openshift", "role-arn", roleARN, "region", "eu-west-1"),
+				newIdentity("azure", "openshift", "client-id", clientID, "tenant-id", "contoso.onmicrosoft.com", "authority-host", "https://login.microsoftonline.us/"),
+				newIdentity("gcp", "openshift", "workload-identity-provider", providerName),
+			),
 		},
-		"one provider's audience is over the account's": {
+		"one provider's audience overrides the ServiceAccount's": {
 			annotations: map[string]string{
 				"aws-role-arn": roleARN, "azure-client-id": clientID, "gcp-workload-identity-provider": "default",
 				"audience": "openshift", "azure-audience": "mine",
 			},
 			defaults: clusterDefaults(),
-			want: &annotations.Identity{
-				AWS:   &annotations.AWS{RoleARN: roleARN, Region: "eu-west-1", Audience: "openshift"},
-				Azure: &annotations.Azure{ClientID: clientID, TenantID: "contoso.onmicrosoft.com", Audience: "mine"},
-				GCP:   &annotations.GCP{WorkloadIdentityProvider: providerName, Audience: "openshift"},
-			},
+			want: identityOf(
+				newIdentity("aws", "openshift", "role-arn", roleARN, "region", "eu-west-1"),
+				newIdentity("azure", "mine", "client-id", clientID, "tenant-id", "contoso.onmicrosoft.com", "authority-host", "https://login.microsoftonline.us/"),
+				newIdentity("gcp", "openshift", "workload-identity-provider", providerName),
+			),
 		},
 		"three clouds at once": {
 			annotations: map[string]string{
@@ -167,9 +186,11 @@ func TestParseServiceAccountGivesTheIdentity(t *testing.T) {
 			},
 			defaults: bare,
 			want: &annotations.Identity{
-				AWS:                    &annotations.AWS{RoleARN: roleARN, Audience: "sts.amazonaws.com"},
-				Azure:                  &annotations.Azure{ClientID: clientID, TenantID: tenantID, Audience: "api://AzureADTokenExchange"},
-				GCP:                    &annotations.GCP{WorkloadIdentityProvider: providerName, Audience: "https://iam.googleapis.com/" + providerName},
+				Providers: []provider.Identity{
+					newIdentity("aws", "sts.amazonaws.com", "role-arn", roleARN),
+					newIdentity("azure", "api://AzureADTokenExchange", "client-id", clientID, "tenant-id", tenantID, "authority-host", publicAuthority),
+					newIdentity("gcp", "https://iam.googleapis.com/"+providerName, "workload-identity-provider", providerName),
+				},
 				TokenExpirationSeconds: 3600,
 			},
 		},
@@ -177,31 +198,32 @@ func TestParseServiceAccountGivesTheIdentity(t *testing.T) {
 			annotations: map[string]string{"aws-role-arn": roleARN, "token-expiration-seconds": "600"},
 			defaults:    bare,
 			want: &annotations.Identity{
-				AWS: &annotations.AWS{RoleARN: roleARN, Audience: "sts.amazonaws.com"}, TokenExpirationSeconds: 600,
+				Providers:              []provider.Identity{newIdentity("aws", "sts.amazonaws.com", "role-arn", roleARN)},
+				TokenExpirationSeconds: 600,
 			},
 		},
 		"the longest lifetime with Azure": {
 			annotations: map[string]string{"azure-client-id": clientID, "azure-tenant-id": tenantID, "token-expiration-seconds": "86400"},
 			defaults:    bare,
 			want: &annotations.Identity{
-				Azure:                  &annotations.Azure{ClientID: clientID, TenantID: tenantID, Audience: "api://AzureADTokenExchange"},
+				Providers:              []provider.Identity{newIdentity("azure", "api://AzureADTokenExchange", "client-id", clientID, "tenant-id", tenantID, "authority-host", publicAuthority)},
 				TokenExpirationSeconds: 86400,
 			},
 		},
-		"the longest audience that AWS registers": {
+		"the longest audience that AWS accepts": {
 			annotations: map[string]string{"aws-role-arn": roleARN, "aws-audience": strings.Repeat("a", 255)},
 			defaults:    bare,
-			want:        &annotations.Identity{AWS: &annotations.AWS{RoleARN: roleARN, Audience: strings.Repeat("a", 255)}},
+			want:        identityOf(newIdentity("aws", strings.Repeat("a", 255), "role-arn", roleARN)),
 		},
-		"the longest audience that Azure registers": {
+		"the longest audience that Azure accepts": {
 			annotations: map[string]string{"azure-client-id": clientID, "azure-tenant-id": tenantID, "azure-audience": strings.Repeat("a", 600)},
 			defaults:    bare,
-			want:        &annotations.Identity{Azure: &annotations.Azure{ClientID: clientID, TenantID: tenantID, Audience: strings.Repeat("a", 600)}},
+			want:        identityOf(newIdentity("azure", strings.Repeat("a", 600), "client-id", clientID, "tenant-id", tenantID, "authority-host", publicAuthority)),
 		},
-		"the longest audience that Google registers": {
+		"the longest audience that Google accepts": {
 			annotations: map[string]string{"gcp-workload-identity-provider": providerName, "gcp-audience": strings.Repeat("a", 256)},
 			defaults:    bare,
-			want:        &annotations.Identity{GCP: &annotations.GCP{WorkloadIdentityProvider: providerName, Audience: strings.Repeat("a", 256)}},
+			want:        identityOf(newIdentity("gcp", strings.Repeat("a", 256), "workload-identity-provider", providerName)),
 		},
 	}
 	for name, tt := range tests {
@@ -214,7 +236,7 @@ func TestParseServiceAccountGivesTheIdentity(t *testing.T) {
 			if len(errs) > 0 {
 				t.Fatalf("got %v, want no error", errs.ToAggregate())
 			}
-			if diff := cmp.Diff(tt.want, identity); diff != "" {
+			if diff := cmp.Diff(tt.want, identity, sameDefinition); diff != "" {
 				t.Errorf("identity (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(before, given); diff != "" {
@@ -224,9 +246,9 @@ func TestParseServiceAccountGivesTheIdentity(t *testing.T) {
 	}
 }
 
-func TestParseServiceAccountRefuses(t *testing.T) {
+func TestParseServiceAccountDenies(t *testing.T) {
 	t.Parallel()
-	const known = " and is no annotation of a service account; known are " +
+	const known = " and is not an annotation of a ServiceAccount; known keys are " +
 		"lanyard.dev/aws-role-arn, lanyard.dev/aws-region, lanyard.dev/aws-audience, " +
 		"lanyard.dev/azure-client-id, lanyard.dev/azure-tenant-id, lanyard.dev/azure-audience, " +
 		"lanyard.dev/gcp-workload-identity-provider, lanyard.dev/gcp-service-account, lanyard.dev/gcp-project, lanyard.dev/gcp-audience, " +
@@ -246,7 +268,7 @@ func TestParseServiceAccountRefuses(t *testing.T) {
 			annotations: map[string]string{"aws-role-arn": roleARN, "aws-region": "EU"},
 			want:        []string{`metadata.annotations[lanyard.dev/aws-region]: Invalid value: "EU": must be an AWS region, such as eu-central-1`},
 		},
-		"an empty region, even where the cluster has one": {
+		"an empty region, also if the cluster has one": {
 			annotations: map[string]string{"aws-role-arn": roleARN, "aws-region": ""},
 			defaults:    clusterDefaults(),
 			want:        []string{`metadata.annotations[lanyard.dev/aws-region]: Invalid value: "": must be an AWS region, such as eu-central-1`},
@@ -255,7 +277,7 @@ func TestParseServiceAccountRefuses(t *testing.T) {
 			annotations: map[string]string{"aws-region": "eu-west-1"},
 			want:        []string{`metadata.annotations[lanyard.dev/aws-region]: Forbidden: has value "eu-west-1" but no effect without lanyard.dev/aws-role-arn`},
 		},
-		"an AWS audience without a role, beside another provider": {
+		"an AWS audience without a role, with another provider": {
 			annotations: map[string]string{"azure-client-id": clientID, "aws-audience": "x"},
 			defaults:    clusterDefaults(),
 			want:        []string{`metadata.annotations[lanyard.dev/aws-audience]: Forbidden: has value "x" but no effect without lanyard.dev/aws-role-arn`},
@@ -267,11 +289,11 @@ func TestParseServiceAccountRefuses(t *testing.T) {
 		"a tenant that stands for any": {
 			annotations: map[string]string{"azure-client-id": clientID, "azure-tenant-id": "common"},
 			defaults:    clusterDefaults(),
-			want:        []string{`metadata.annotations[lanyard.dev/azure-tenant-id]: Invalid value: "common": must be a tenant ID (GUID) or a domain of the tenant such as contoso.onmicrosoft.com; common, organizations, consumers and adfs name no tenant`},
+			want:        []string{`metadata.annotations[lanyard.dev/azure-tenant-id]: Invalid value: "common": must be a tenant ID (GUID) or a domain of the tenant such as contoso.onmicrosoft.com; common, organizations, consumers and adfs do not name a tenant`},
 		},
 		"a client without any tenant": {
 			annotations: map[string]string{"azure-client-id": clientID},
-			want:        []string{`metadata.annotations[lanyard.dev/azure-tenant-id]: Required value: lanyard.dev/azure-client-id is set, and the cluster has no --azure-default-tenant-id`},
+			want:        []string{`metadata.annotations[lanyard.dev/azure-tenant-id]: Required value: the cluster has no default: --azure-default-tenant-id is not set`},
 		},
 		"a tenant and an audience without a client": {
 			annotations: map[string]string{"azure-tenant-id": tenantID, "azure-audience": "x"},
@@ -284,13 +306,13 @@ func TestParseServiceAccountRefuses(t *testing.T) {
 			annotations: map[string]string{"gcp-workload-identity-provider": "my-pool"},
 			want:        []string{`metadata.annotations[lanyard.dev/gcp-workload-identity-provider]: Invalid value: "my-pool": must be projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER, with or without //iam.googleapis.com/ or https://iam.googleapis.com/ in front; pool and provider have 4 to 32 of a-z, 0-9 and "-" and do not begin with "gcp-"`},
 		},
-		"the cluster's provider where there is none": {
+		"the cluster's provider, if it has none": {
 			annotations: map[string]string{"gcp-workload-identity-provider": "default"},
-			want:        []string{`metadata.annotations[lanyard.dev/gcp-workload-identity-provider]: Required value: the cluster has no --gcp-default-workload-identity-provider`},
+			want:        []string{`metadata.annotations[lanyard.dev/gcp-workload-identity-provider]: Required value: the cluster has no default: --gcp-default-workload-identity-provider is not set`},
 		},
-		"a Google service account where there is no provider": {
+		"a Google service account without a provider": {
 			annotations: map[string]string{"gcp-service-account": email},
-			want:        []string{`metadata.annotations[lanyard.dev/gcp-workload-identity-provider]: Required value: the cluster has no --gcp-default-workload-identity-provider`},
+			want:        []string{`metadata.annotations[lanyard.dev/gcp-workload-identity-provider]: Required value: the cluster has no default: --gcp-default-workload-identity-provider is not set`},
 		},
 		"a malformed Google service account": {
 			annotations: map[string]string{"gcp-service-account": "someone@example.com"},
@@ -307,34 +329,34 @@ func TestParseServiceAccountRefuses(t *testing.T) {
 			defaults:    clusterDefaults(),
 			want:        []string{`metadata.annotations[lanyard.dev/gcp-project]: Invalid value: "123456789012": must be a project ID of 6 to 30 characters, such as my-project-123`},
 		},
-		"a project and an audience without a provider, even where the cluster has one": {
+		"a project and an audience without a provider, also if the cluster has one": {
 			annotations: map[string]string{"gcp-project": "my-project", "gcp-audience": "x"},
 			defaults:    clusterDefaults(),
 			want: []string{
-				`metadata.annotations[lanyard.dev/gcp-project]: Forbidden: has value "my-project" but no effect without lanyard.dev/gcp-workload-identity-provider`,
-				`metadata.annotations[lanyard.dev/gcp-audience]: Forbidden: has value "x" but no effect without lanyard.dev/gcp-workload-identity-provider`,
+				`metadata.annotations[lanyard.dev/gcp-project]: Forbidden: has value "my-project" but no effect without lanyard.dev/gcp-workload-identity-provider or lanyard.dev/gcp-service-account`,
+				`metadata.annotations[lanyard.dev/gcp-audience]: Forbidden: has value "x" but no effect without lanyard.dev/gcp-workload-identity-provider or lanyard.dev/gcp-service-account`,
 			},
 		},
-		"an empty audience, which would be the apiserver's": {
+		"an empty audience, which stands for that of the API server": {
 			annotations: map[string]string{"audience": ""},
 			want:        []string{`metadata.annotations[lanyard.dev/audience]: Invalid value: "": must be 1 to 1024 visible ASCII characters without a space`},
 		},
-		"an empty audience beside a provider is told once": {
+		"an empty audience with providers is reported once": {
 			annotations: map[string]string{"aws-role-arn": roleARN, "azure-client-id": clientID, "audience": ""},
 			defaults:    clusterDefaults(),
 			want:        []string{`metadata.annotations[lanyard.dev/audience]: Invalid value: "": must be 1 to 255 visible ASCII characters without a space`},
 		},
-		"an audience that no provider uses is held to its grammar as well": {
+		"an audience that no provider uses": {
 			annotations: map[string]string{"aws-role-arn": roleARN, "aws-audience": "mine", "audience": "a b"},
 			defaults:    clusterDefaults(),
 			want:        []string{`metadata.annotations[lanyard.dev/audience]: Invalid value: "a b": must be 1 to 1024 visible ASCII characters without a space`},
 		},
-		"the apiserver's audience for a plain token": {
+		"the API server's audience for a plain token": {
 			annotations: map[string]string{"audience": "https://kubernetes.default.svc"},
 			defaults:    clusterDefaults(),
 			want:        []string{`metadata.annotations[lanyard.dev/audience]: Invalid value: "https://kubernetes.default.svc": ` + reserved},
 		},
-		"the apiserver's audience for each provider": {
+		"the API server's audience for each provider": {
 			annotations: map[string]string{
 				"aws-role-arn": roleARN, "aws-audience": "https://kubernetes.default.svc",
 				"azure-client-id": clientID, "azure-audience": "https://kubernetes.default.svc",
@@ -347,46 +369,46 @@ func TestParseServiceAccountRefuses(t *testing.T) {
 				`metadata.annotations[lanyard.dev/gcp-audience]: Invalid value: "https://kubernetes.default.svc": ` + reserved,
 			},
 		},
-		"an audience longer than AWS registers": {
+		"an audience longer than AWS accepts": {
 			annotations: map[string]string{"aws-role-arn": roleARN, "aws-audience": strings.Repeat("a", 256)},
 			want:        []string{`metadata.annotations[lanyard.dev/aws-audience]: Invalid value: "` + strings.Repeat("a", 256) + `": must be 1 to 255 visible ASCII characters without a space`},
 		},
-		"an audience longer than Azure registers": {
+		"an audience longer than Azure accepts": {
 			annotations: map[string]string{"azure-client-id": clientID, "azure-audience": strings.Repeat("a", 601)},
 			defaults:    clusterDefaults(),
 			want:        []string{`metadata.annotations[lanyard.dev/azure-audience]: Invalid value: "` + strings.Repeat("a", 601) + `": must be 1 to 600 visible ASCII characters without a space`},
 		},
-		"an audience longer than Google registers": {
+		"an audience longer than Google accepts": {
 			annotations: map[string]string{"gcp-workload-identity-provider": providerName, "gcp-audience": strings.Repeat("a", 257)},
 			want:        []string{`metadata.annotations[lanyard.dev/gcp-audience]: Invalid value: "` + strings.Repeat("a", 257) + `": must be 1 to 256 visible ASCII characters without a space`},
 		},
-		"a common audience longer than one of its clouds registers": {
+		"a common audience longer than one of its providers accepts": {
 			annotations: map[string]string{"azure-client-id": clientID, "gcp-workload-identity-provider": "default", "audience": strings.Repeat("a", 300)},
 			defaults:    clusterDefaults(),
 			want:        []string{`metadata.annotations[lanyard.dev/audience]: Invalid value: "` + strings.Repeat("a", 300) + `": must be 1 to 256 visible ASCII characters without a space`},
 		},
-		"a lifetime that is none": {
+		"a lifetime that is not a number": {
 			annotations: map[string]string{"aws-role-arn": roleARN, "token-expiration-seconds": "1h"},
 			want:        []string{`metadata.annotations[lanyard.dev/token-expiration-seconds]: Invalid value: "1h": ` + wantLifetime},
 		},
-		"a lifetime that is too short for Azure by a second": {
+		"a lifetime that is one second too short for Azure": {
 			annotations: map[string]string{"aws-role-arn": roleARN, "azure-client-id": clientID, "token-expiration-seconds": "3599"},
 			defaults:    clusterDefaults(),
-			want:        []string{`metadata.annotations[lanyard.dev/token-expiration-seconds]: Invalid value: "3599": ` + wantLifetime},
+			want:        []string{`metadata.annotations[lanyard.dev/token-expiration-seconds]: Invalid value: "3599": ` + wantAzureLifetime},
 		},
-		"a lifetime of nothing": {
+		"a lifetime without an identity": {
 			annotations: map[string]string{"token-expiration-seconds": "3600"},
 			want:        []string{`metadata.annotations[lanyard.dev/token-expiration-seconds]: Forbidden: has value "3600" but no effect without an identity`},
 		},
-		"a slip of the pen": {
+		"a misspelled key": {
 			annotations: map[string]string{"aws-role": roleARN},
 			want:        []string{`metadata.annotations[lanyard.dev/aws-role]: Forbidden: has value "` + roleARN + `"` + known},
 		},
-		"a slip of the pen beside a good identity": {
+		"a misspelled key with a valid identity": {
 			annotations: map[string]string{"aws-role-arn": roleARN, "aws-default-region": "eu-west-1"},
 			want:        []string{`metadata.annotations[lanyard.dev/aws-default-region]: Forbidden: has value "eu-west-1"` + known},
 		},
-		"what belongs on a pod": {
+		"a key of a pod": {
 			annotations: map[string]string{"aws-role-arn": roleARN, "inject": "false"},
 			want:        []string{`metadata.annotations[lanyard.dev/inject]: Forbidden: has value "false"` + known},
 		},
@@ -405,16 +427,16 @@ func TestParseServiceAccountRefuses(t *testing.T) {
 			},
 			want: []string{
 				`metadata.annotations[lanyard.dev/a]: Forbidden: has value "1"` + known,
-				`metadata.annotations[lanyard.dev/b]: Forbidden: has value "2" and is no annotation of a service account`,
+				`metadata.annotations[lanyard.dev/b]: Forbidden: has value "2" and is not an annotation of a ServiceAccount`,
 				`metadata.annotations[lanyard.dev/aws-role-arn]: Invalid value: "x": must be the ARN of an IAM role, such as arn:aws:iam::111122223333:role/name`,
 				`metadata.annotations[lanyard.dev/aws-region]: Invalid value: "x": must be an AWS region, such as eu-central-1`,
 				`metadata.annotations[lanyard.dev/audience]: Invalid value: "\n": must be 1 to 255 visible ASCII characters without a space`,
 				`metadata.annotations[lanyard.dev/azure-client-id]: Invalid value: "x": must be a client ID (GUID), such as 00000000-0000-0000-0000-000000000000`,
-				`metadata.annotations[lanyard.dev/azure-tenant-id]: Required value: lanyard.dev/azure-client-id is set, and the cluster has no --azure-default-tenant-id`,
-				`metadata.annotations[lanyard.dev/gcp-workload-identity-provider]: Required value: the cluster has no --gcp-default-workload-identity-provider`,
+				`metadata.annotations[lanyard.dev/azure-tenant-id]: Required value: the cluster has no default: --azure-default-tenant-id is not set`,
+				`metadata.annotations[lanyard.dev/gcp-workload-identity-provider]: Required value: the cluster has no default: --gcp-default-workload-identity-provider is not set`,
 				`metadata.annotations[lanyard.dev/gcp-service-account]: Invalid value: "x": must be the e-mail of a service account, such as name@project.iam.gserviceaccount.com`,
 				`metadata.annotations[lanyard.dev/gcp-project]: Invalid value: "x": must be a project ID of 6 to 30 characters, such as my-project-123`,
-				`metadata.annotations[lanyard.dev/token-expiration-seconds]: Invalid value: "x": ` + wantLifetime,
+				`metadata.annotations[lanyard.dev/token-expiration-seconds]: Invalid value: "x": ` + wantAzureLifetime,
 			},
 		},
 	}
@@ -430,15 +452,15 @@ func TestParseServiceAccountRefuses(t *testing.T) {
 				t.Errorf("errors (-want +got):\n%s", diff)
 			}
 			if identity != nil {
-				t.Errorf("got the identity %+v beside the errors", identity)
+				t.Errorf("got the identity %+v in addition to the errors", identity)
 			}
 		})
 	}
 }
 
-// The apiserver's audiences are refused wherever an audience comes from: a
-// default that turns out to be one of them is no way around.
-func TestParseServiceAccountGivesNoReservedAudienceByDefault(t *testing.T) {
+// The API server's audiences are denied wherever an audience comes from, also
+// from a default.
+func TestParseServiceAccountDeniesAReservedAudienceByDefault(t *testing.T) {
 	t.Parallel()
 	const reserved = "https://kubernetes.default.svc"
 	tests := map[string]struct {
@@ -447,21 +469,21 @@ func TestParseServiceAccountGivesNoReservedAudienceByDefault(t *testing.T) {
 	}{
 		"the cluster's audience for AWS": {
 			map[string]string{"aws-role-arn": roleARN},
-			annotations.Defaults{AWSAudience: reserved, ReservedAudiences: []string{reserved}},
+			annotations.Defaults{Parameters: map[string]string{"aws-audience": reserved}, ReservedAudiences: []string{reserved}},
 		},
 		"the cluster's audience for Azure": {
 			map[string]string{"azure-client-id": clientID, "azure-tenant-id": tenantID},
-			annotations.Defaults{AzureAudience: reserved, ReservedAudiences: []string{reserved}},
+			annotations.Defaults{Parameters: map[string]string{"azure-audience": reserved}, ReservedAudiences: []string{reserved}},
 		},
 		"the cluster's audience for Google": {
 			map[string]string{"gcp-workload-identity-provider": providerName},
-			annotations.Defaults{GCPAudience: reserved, ReservedAudiences: []string{reserved}},
+			annotations.Defaults{Parameters: map[string]string{"gcp-audience": reserved}, ReservedAudiences: []string{reserved}},
 		},
-		"AWS's own audience, in a cluster whose apiserver has it as well": {
+		"AWS's own audience, in a cluster whose API server has it too": {
 			map[string]string{"aws-role-arn": roleARN},
 			annotations.Defaults{ReservedAudiences: []string{"sts.amazonaws.com"}},
 		},
-		"the provider's name, in a cluster whose apiserver has it as well": {
+		"the provider's name, in a cluster whose API server has it too": {
 			map[string]string{"gcp-workload-identity-provider": providerName},
 			annotations.Defaults{ReservedAudiences: []string{"https://iam.googleapis.com/" + providerName}},
 		},
@@ -470,8 +492,8 @@ func TestParseServiceAccountGivesNoReservedAudienceByDefault(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			identity, errs := annotations.ParseServiceAccount(newKeys(t), prefixed(tt.annotations), &tt.defaults)
-			if identity != nil || len(errs) == 0 {
-				t.Errorf("got an identity with a token for the apiserver, want an error")
+			if identity != nil || len(errs) != 1 || !strings.Contains(errs[0].Detail, "is an audience of the Kubernetes API server") {
+				t.Errorf("got %+v and %v, want an error that names the API server", identity, errs)
 			}
 		})
 	}
@@ -479,7 +501,7 @@ func TestParseServiceAccountGivesNoReservedAudienceByDefault(t *testing.T) {
 
 func TestParseServiceAccountKnowsOnlyItsPrefix(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys("identity.example.com/")
+	keys, err := annotations.NewKeys("identity.example.com/", provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -488,58 +510,50 @@ func TestParseServiceAccountKnowsOnlyItsPrefix(t *testing.T) {
 		"lanyard.dev/aws-role-arn":          "of another installation",
 	}
 	identity, errs := annotations.ParseServiceAccount(&keys, given, clusterDefaults())
-	if len(errs) > 0 || identity == nil || identity.AWS == nil || identity.AWS.RoleARN != roleARN {
+	if len(errs) > 0 || identity == nil || identity.Providers[0].Values["role-arn"] != roleARN {
 		t.Errorf("got %+v and %v, want the role under the other prefix", identity, errs)
 	}
 }
 
-func TestIdentityNames(t *testing.T) {
+func TestPrincipals(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		identity annotations.Identity
 		want     []string
 	}{
-		"a role's is its ARN":  {annotations.Identity{AWS: &annotations.AWS{RoleARN: roleARN}}, []string{roleARN}},
-		"a client's is its ID": {annotations.Identity{Azure: &annotations.Azure{ClientID: clientID, TenantID: tenantID}}, []string{clientID}},
-		"an impersonated account's is its e-mail": {
-			annotations.Identity{GCP: &annotations.GCP{WorkloadIdentityProvider: providerName, ServiceAccount: email}}, []string{email},
-		},
-		"direct federation's is its provider": {
-			annotations.Identity{GCP: &annotations.GCP{WorkloadIdentityProvider: providerName}}, []string{providerName},
-		},
-		"a plain token's is its audience": {annotations.Identity{Plain: &annotations.Plain{Audience: "vault"}}, []string{"vault"}},
-		"all of them in their order": {
-			annotations.Identity{
-				AWS: &annotations.AWS{RoleARN: roleARN}, Azure: &annotations.Azure{ClientID: clientID},
-				GCP: &annotations.GCP{ServiceAccount: email}, Plain: &annotations.Plain{Audience: "vault"},
-			},
+		"only one provider": {*identityOf(newIdentity("aws", "x", "role-arn", roleARN)), []string{roleARN}},
+		"several, in their order": {
+			*identityOf(
+				newIdentity("aws", "x", "role-arn", roleARN), newIdentity("azure", "x", "client-id", clientID),
+				newIdentity("gcp", "x", "service-account", email), newIdentity("token", "vault"),
+			),
 			[]string{roleARN, clientID, email, "vault"},
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tt.want, tt.identity.Names()); diff != "" {
-				t.Errorf("names (-want +got):\n%s", diff)
+			if diff := cmp.Diff(tt.want, tt.identity.Principals()); diff != "" {
+				t.Errorf("principals (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// A policy is written as a person writes the identity; each spelling that an
-// annotation accepts has to be held against it alike.
-func TestPolicyKnowsAnIdentityInEverySpelling(t *testing.T) {
+// Administrators write a policy in their own spelling. Each spelling that an
+// annotation accepts must match it.
+func TestPolicyAllowsAnIdentityInEverySpelling(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		annotations map[string]string // without the prefix
 		allowed     string
 	}{
-		"a client ID in capital letters on the account": {map[string]string{"azure-client-id": strings.ToUpper(clientID)}, clientID},
-		"a client ID in capital letters in the policy":  {map[string]string{"azure-client-id": clientID}, strings.ToUpper(clientID)},
-		"a provider's full name on the account": {
+		"a client ID in capital letters on the ServiceAccount": {map[string]string{"azure-client-id": strings.ToUpper(clientID)}, clientID},
+		"a client ID in capital letters in the policy":         {map[string]string{"azure-client-id": clientID}, strings.ToUpper(clientID)},
+		"a provider's full name on the ServiceAccount": {
 			map[string]string{"gcp-workload-identity-provider": "//iam.googleapis.com/" + providerName}, providerName,
 		},
-		"the word default on the account": {map[string]string{"gcp-workload-identity-provider": "default"}, providerName},
+		"the word default on the ServiceAccount": {map[string]string{"gcp-workload-identity-provider": "default"}, providerName},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -553,9 +567,98 @@ func TestPolicyKnowsAnIdentityInEverySpelling(t *testing.T) {
 			if len(errs) > 0 {
 				t.Fatal(errs.ToAggregate())
 			}
-			if refused, found := policy.Refused(identity.Names()); found {
-				t.Errorf("%s is refused by %q", refused, tt.allowed)
+			if denied, found := policy.Denied(identity.Principals()); found {
+				t.Errorf("%s is denied by %q", denied, tt.allowed)
 			}
 		})
+	}
+}
+
+func TestDefaultStandsForTheDefaultOfTheCluster(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+	tests := map[string]struct {
+		annotations map[string]string // without the prefix
+		want        string            // in the error, if any
+	}{
+		"an identity with a cluster's default": {annotations: map[string]string{"gcp-workload-identity-provider": "default"}},
+		"an identity without a flag":           {map[string]string{"aws-role-arn": "default"}, "must be the ARN of an IAM role"},
+		"another identity without a flag":      {map[string]string{"gcp-service-account": "default"}, "must be the e-mail"},
+		"a parameter that may be left out":     {map[string]string{"aws-role-arn": roleARN, "aws-region": "default"}, "must be an AWS region"},
+		"another spelling":                     {map[string]string{"gcp-workload-identity-provider": "Default"}, "must be projects/NUMBER"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			identity, errs := annotations.ParseServiceAccount(keys, prefixed(tt.annotations), clusterDefaults())
+			if tt.want == "" {
+				if len(errs) > 0 || identity.Providers[0].Values["workload-identity-provider"] != providerName {
+					t.Errorf("got %+v and %v, want the cluster's default", identity, errs)
+				}
+				return
+			}
+			if len(errs) != 1 || !strings.Contains(errs[0].Detail, tt.want) {
+				t.Errorf("got %v, want one error with %q", errs, tt.want)
+			}
+		})
+	}
+}
+
+func TestAValueOverMaxBytesIsDenied(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+	valid, _ := longestServiceAccount(t, keys)
+	for _, d := range keys.Providers {
+		for i := range d.Parameters {
+			p, key := &d.Parameters[i], keys.Parameter(d, d.Parameters[i].Name)
+			if p.ClusterOnly {
+				continue
+			}
+			t.Run(key, func(t *testing.T) {
+				t.Parallel()
+				given := maps.Clone(valid)
+				given[key] = strings.Repeat("a", p.MaxBytes+1)
+				identity, errs := annotations.ParseServiceAccount(keys, given, clusterDefaults())
+				want := field.Invalid(field.NewPath("metadata", "annotations").Key(key), "", fmt.Sprintf("must have at most %d bytes", p.MaxBytes))
+				if identity != nil || len(errs) != 1 || errs[0].Field != want.Field || errs[0].Detail != want.Detail {
+					t.Errorf("got %+v and %v, want the error %v", identity, errs, want)
+				}
+			})
+		}
+	}
+}
+
+// What only the cluster sets is a key that the parser does not know.
+func TestASettingOfTheClusterIsNotAnAnnotation(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+	found := false
+	for _, d := range keys.Providers {
+		for i := range d.Parameters {
+			if !d.Parameters[i].ClusterOnly {
+				continue
+			}
+			found = true
+			key := keys.Parameter(d, d.Parameters[i].Name)
+			given := map[string]string{keys.Audience: "x", key: "https://login.example.com/"}
+			if identity, errs := annotations.ParseServiceAccount(keys, given, clusterDefaults()); identity != nil || len(errs) != 1 || errs[0].Type != field.ErrorTypeForbidden {
+				t.Errorf("%s: got %+v and %v, want one error", key, identity, errs)
+			}
+		}
+	}
+	if !found {
+		t.Error("no parameter is only the cluster's, so this test is not needed")
+	}
+}
+
+func TestMessagesAreShort(t *testing.T) {
+	t.Parallel()
+	given := map[string]string{"lanyard.dev/aws-role-arn": strings.Repeat("a", 100_000)}
+	for i := range 1000 {
+		given[fmt.Sprintf("lanyard.dev/unknown-%d", i)] = strings.Repeat("b", 200)
+	}
+	_, errs := annotations.ParseServiceAccount(newKeys(t), given, clusterDefaults())
+	if size := len(errs.ToAggregate().Error()); len(errs) > 10 || size > 8192 {
+		t.Errorf("got %d errors of %d bytes, want at most 10 of 8192", len(errs), size)
 	}
 }

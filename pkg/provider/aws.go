@@ -6,53 +6,79 @@ package provider
 import (
 	"crypto/sha256"
 	"encoding/hex"
-
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"errors"
+	"regexp"
 )
 
 // aws is IAM's AssumeRoleWithWebIdentity.
-func (b *builder) aws(identity *annotations.AWS) Provider {
-	p := Provider{
-		Name:  AWS,
-		Token: b.token(identity.Audience, "aws/token"),
-		Credentials: []Variable{
-			variable("AWS_ROLE_ARN", identity.RoleARN),
-			variable("AWS_WEB_IDENTITY_TOKEN_FILE", b.file("aws/token")),
+func aws() *Definition {
+	return &Definition{
+		Name: "aws",
+		Parameters: []Parameter{
+			{Name: "role-arn", Identity: true, Required: true, MaxBytes: 2048, Parse: parseAWSRoleARN},
+			{
+				Name: "region", MaxBytes: 64, Parse: parseAWSRegion,
+				Flag: "aws-default-region", Usage: "AWS region for ServiceAccounts that name none. If empty, they get no region.",
+			},
 		},
-		Settings: [][]Variable{
-			{variable("AWS_ROLE_SESSION_NAME", sessionName(b.Namespace, b.ServiceAccount))},
-			// botocore before mid-2025, the Go SDK v1, Java v1 and others of
-			// that age ask the global endpoint in us-east-1 without it.
-			{variable("AWS_STS_REGIONAL_ENDPOINTS", "regional")},
+		Principal:        []string{"role-arn"},
+		DefaultAudience:  "sts.amazonaws.com",
+		MaxAudienceBytes: 255, // of an IAM OpenID Connect provider's client ID
+		TokenPath:        "aws/token",
+		Variables: []Variable{
+			{Name: "AWS_ROLE_ARN", Value: "{role-arn}"},
+			{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: "{token-file}", Credential: true},
+			{Name: "AWS_ROLE_SESSION_NAME", Value: "{session-name}"},
+			// Without it, botocore before mid-2025, the Go SDK v1, Java v1 and others
+			// of that age call the global endpoint in us-east-1.
+			{Name: "AWS_STS_REGIONAL_ENDPOINTS", Value: "regional"},
+			// boto3 reads the second one, JavaScript and Java the first.
+			{Name: "AWS_REGION", Value: "{region}", Group: "region"},
+			{Name: "AWS_DEFAULT_REGION", Value: "{region}", Group: "region"},
 		},
-		// Static keys come first in every SDK's chain, a profile and the files
-		// that it stands in in JavaScript's, a profile in boto3's; what a
-		// container's own credential service is set up for is hardly this
-		// identity.
-		Shadowing: []string{
+		// Static keys come first in every SDK's chain. JavaScript prefers a profile
+		// and its files, boto3 a profile. The container credential variables stand
+		// for another credential service.
+		Shadows: []string{
 			"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE",
 			"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE",
 			"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
 		},
+		Derive: func(v Values) { v["session-name"] = sessionName(v["namespace"], v["serviceaccount"]) },
 	}
-	if identity.Region != "" {
-		// boto3 reads the one, JavaScript and Java the other. A container that
-		// sets one of them means it for both.
-		p.Settings = append(p.Settings, []Variable{
-			variable("AWS_REGION", identity.Region),
-			variable("AWS_DEFAULT_REGION", identity.Region),
-		})
-	}
-	return p
 }
 
-// maxSessionName is STS's limit for RoleSessionName; the least is 2.
+var (
+	// The partitions are those of the AWS SDKs' endpoint data. The path and the
+	// name follow IAM's CreateRole.
+	awsRoleARN = regexp.MustCompile(`^arn:(aws|aws-cn|aws-us-gov|aws-eusc|aws-iso|aws-iso-[a-z]):iam::[0-9]{12}:role/([\x21-\x7E]{1,510}/)?[\w+=,.@-]{1,64}$`)
+	awsRegion  = regexp.MustCompile(`^[a-z]{2,4}(-[a-z0-9]+)+-[0-9]+$`)
+)
+
+// parseAWSRoleARN accepts the ARN of an IAM role in any partition.
+func parseAWSRoleARN(value string) (string, error) {
+	if !awsRoleARN.MatchString(value) {
+		return "", errors.New("must be the ARN of an IAM role, such as arn:aws:iam::111122223333:role/name")
+	}
+	return value, nil
+}
+
+// parseAWSRegion accepts the name of any region, even one that is newer than
+// Lanyard.
+func parseAWSRegion(value string) (string, error) {
+	if !awsRegion.MatchString(value) {
+		return "", errors.New("must be an AWS region, such as eu-central-1")
+	}
+	return value, nil
+}
+
+// maxSessionName is the limit of STS for RoleSessionName.
 const maxSessionName = 64
 
-// sessionName shows in CloudTrail whose pod it was. Neither "@" nor "=" can be
-// in the name of an account or a namespace, so one session name is one
-// account. A longer one is cut, and a hash of the whole keeps it apart from
-// others that begin alike.
+// sessionName returns the name that CloudTrail shows. Neither "@" nor "=" can be
+// in the name of a ServiceAccount or a namespace, so each session name belongs to
+// one ServiceAccount. A longer name is cut and gets a hash of the whole, which
+// distinguishes it from others with the same start.
 func sessionName(namespace, serviceAccount string) string {
 	name := serviceAccount + "@" + namespace
 	if len(name) <= maxSessionName {

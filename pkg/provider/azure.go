@@ -3,30 +3,86 @@
 
 package provider
 
-import "github.com/lanyard-dev/lanyard/pkg/annotations"
-
-// DefaultAzureAuthorityHost is the public cloud's.
-const DefaultAzureAuthorityHost = "https://login.microsoftonline.com/"
+import (
+	"errors"
+	"net/url"
+	"regexp"
+	"strings"
+)
 
 // azure is Microsoft Entra Workload ID.
-func (b *builder) azure(identity *annotations.Azure) Provider {
-	return Provider{
-		Name:  Azure,
-		Token: b.token(identity.Audience, "azure/token"),
-		Credentials: []Variable{
-			variable("AZURE_CLIENT_ID", identity.ClientID),
-			variable("AZURE_TENANT_ID", identity.TenantID),
-			variable("AZURE_FEDERATED_TOKEN_FILE", b.file("azure/token")),
+func azure() *Definition {
+	return &Definition{
+		Name: "azure",
+		Parameters: []Parameter{
+			{Name: "client-id", Identity: true, Required: true, MaxBytes: 36, Parse: parseAzureClientID},
+			{
+				Name: "tenant-id", Required: true, MaxBytes: 253, Parse: parseAzureTenantID,
+				Flag: "azure-default-tenant-id", Usage: "Azure tenant, GUID or domain, for ServiceAccounts that name none.",
+			},
+			{
+				Name: "authority-host", Required: true, ClusterOnly: true, MaxBytes: 2048, Parse: parseAzureAuthorityHost,
+				Flag: "azure-authority-host", Usage: "URL of the Microsoft Entra authority. Sovereign clouds have their own.",
+				Default: "https://login.microsoftonline.com/",
+			},
 		},
-		Settings: [][]Variable{
-			// Python's DefaultAzureCredential leaves workload identity out
-			// without it, so it is always there.
-			{variable("AZURE_AUTHORITY_HOST", b.AzureAuthorityHost)},
+		Principal:        []string{"client-id"},
+		DefaultAudience:  "api://AzureADTokenExchange",
+		MaxAudienceBytes: 600, // of a federated identity credential
+		// The SDKs keep an assertion for up to ten minutes, and the kubelet renews
+		// a token when a fifth of its life is left. A shorter token would be sent
+		// after it has expired.
+		MinExpirationSeconds: 3600,
+		TokenPath:            "azure/token",
+		Variables: []Variable{
+			{Name: "AZURE_CLIENT_ID", Value: "{client-id}"},
+			{Name: "AZURE_TENANT_ID", Value: "{tenant-id}"},
+			{Name: "AZURE_FEDERATED_TOKEN_FILE", Value: "{token-file}", Credential: true},
+			// Without it, DefaultAzureCredential of Python leaves workload identity
+			// out.
+			{Name: "AZURE_AUTHORITY_HOST", Value: "{authority-host}"},
 		},
-		// EnvironmentCredential comes before WorkloadIdentityCredential in
-		// every DefaultAzureCredential.
-		Shadowing: []string{
+		// EnvironmentCredential comes before WorkloadIdentityCredential in every
+		// DefaultAzureCredential.
+		Shadows: []string{
 			"AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_USERNAME", "AZURE_PASSWORD",
 		},
 	}
+}
+
+var (
+	guid        = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+	azureDomain = regexp.MustCompile(`^[0-9A-Za-z]([0-9A-Za-z-]*[0-9A-Za-z])?(\.[0-9A-Za-z]([0-9A-Za-z-]*[0-9A-Za-z])?)+$`)
+)
+
+// parseAzureClientID accepts a GUID and returns it in lower case, so that one
+// identity has one spelling.
+func parseAzureClientID(value string) (string, error) {
+	if !guid.MatchString(value) {
+		return "", errors.New("must be a client ID (GUID), such as 00000000-0000-0000-0000-000000000000")
+	}
+	return strings.ToLower(value), nil
+}
+
+// parseAzureTenantID accepts a tenant's GUID or one of its domains. No token is
+// issued for the words that stand for "any tenant".
+func parseAzureTenantID(value string) (string, error) {
+	if guid.MatchString(value) {
+		return strings.ToLower(value), nil
+	}
+	if !azureDomain.MatchString(value) {
+		return "", errors.New("must be a tenant ID (GUID) or a domain of the tenant such as contoso.onmicrosoft.com; common, organizations, consumers and adfs do not name a tenant")
+	}
+	return value, nil
+}
+
+// parseAzureAuthorityHost accepts an https URL and returns it with the trailing
+// slash that Microsoft's documentation shows.
+func parseAzureAuthorityHost(value string) (string, error) {
+	notVisible := func(r rune) bool { return r <= ' ' || r > '~' }
+	u, err := url.Parse(value)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.ContainsAny(value, "?#") || strings.ContainsFunc(value, notVisible) {
+		return "", errors.New("must be an https URL without user, query and fragment, such as https://login.microsoftonline.com/")
+	}
+	return strings.TrimRight(value, "/") + "/", nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
@@ -15,8 +16,8 @@ import (
 
 const reserved = "https://kubernetes.default.svc"
 
-// annotated reads one annotation a line: a key without the prefix, "=", and a
-// value. It is how the seeds are written, and what the fuzzer changes.
+// annotated reads one annotation per line: a key without the prefix, "=", and a
+// value. The seeds are written like this, and the fuzzer changes them.
 func annotated(text string) map[string]string {
 	values := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -50,31 +51,35 @@ var seeds = []string{
 	"aws-role-arn=" + roleARN + "\nazure-client-id=" + clientID + "\ngcp-workload-identity-provider=default\naudience=$(TOKEN)\ntoken-expiration-seconds=86400",
 	"token-expiration-seconds=3600",
 	"aws-role=x\n=y",
+	"a=\nb=\nc=\nd=\ne=\nf=\ng=\nh=\ni=",
 	"audience=\xff\x00",
 }
 
-// FuzzParseServiceAccount reads any annotations. Whatever they are, they are an
-// identity, or nothing of Lanyard's, or mistakes; and what is injected for an
-// identity is what an SDK and the apiserver accept.
+// FuzzParseServiceAccount reads any annotations. They are an identity, or none of
+// Lanyard's keys, or mistakes. What is injected for an identity is what an SDK and
+// the API server accept.
 func FuzzParseServiceAccount(f *testing.F) {
 	for _, seed := range seeds {
 		f.Add(seed, false)
 		f.Add(seed, true)
 	}
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix)
+	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, text string, windows bool) {
 		given := annotated(text)
 		defaults := annotations.Defaults{
-			TokenExpirationSeconds: 600, AWSRegion: "eu-west-1", AzureTenantID: tenantID, GCPWorkloadIdentityProvider: providerName,
+			TokenExpirationSeconds: 600,
+			Parameters: map[string]string{
+				"aws-region": "eu-west-1", "azure-tenant-id": tenantID, "gcp-workload-identity-provider": providerName,
+			},
 			ReservedAudiences: []string{reserved},
 		}
 		identity, errs := annotations.ParseServiceAccount(&keys, given, &defaults)
 		again, errsAgain := annotations.ParseServiceAccount(&keys, given, &defaults)
-		if diff := cmp.Diff(identity, again); diff != "" {
-			t.Fatalf("%q is two identities:\n%s", given, diff)
+		if diff := cmp.Diff(identity, again, sameDefinition); diff != "" {
+			t.Fatalf("%q results in two identities:\n%s", given, diff)
 		}
 		if diff := cmp.Diff(errs.ToAggregate(), errsAgain.ToAggregate(), cmp.Comparer(sameMessage)); diff != "" {
 			t.Fatalf("%q has two lists of mistakes:\n%s", given, diff)
@@ -84,12 +89,15 @@ func FuzzParseServiceAccount(f *testing.F) {
 			t.Fatalf("%q is an identity and has mistakes: %v", given, errs.ToAggregate())
 		case len(errs) == 0 && (identity != nil) != (len(given) > 0):
 			t.Fatalf("%q: got identity %+v and no error", given, identity)
-		case identity != nil && !keys.AskForIdentity(given):
-			t.Fatalf("%q asks for no identity and gets %+v", given, identity)
+		case identity != nil && !asksForIdentity(&keys, given):
+			t.Fatalf("%q does not ask for an identity and gets %+v", given, identity)
 		}
 		for _, err := range errs {
+			if err.Type == field.ErrorTypeTooMany {
+				continue // more unknown keys than a message lists
+			}
 			if key := strings.TrimSuffix(strings.TrimPrefix(err.Field, "metadata.annotations["), "]"); !strings.HasPrefix(key, keys.Prefix) || err.Detail == "" {
-				t.Errorf("mistake %q names no key, or not what is allowed", err)
+				t.Errorf("mistake %q does not name the key and what is allowed", err)
 			}
 		}
 		if identity == nil {
@@ -99,6 +107,18 @@ func FuzzParseServiceAccount(f *testing.F) {
 	})
 }
 
+// sameDefinition compares definitions by name: they hold functions.
+var sameDefinition = cmp.Comparer(func(a, b *provider.Definition) bool { return a.Name == b.Name })
+
+func asksForIdentity(keys *annotations.Keys, given map[string]string) bool {
+	for key := range given {
+		if keys.IsIdentity(key) {
+			return true
+		}
+	}
+	return false
+}
+
 func sameMessage(a, b error) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil
@@ -106,21 +126,22 @@ func sameMessage(a, b error) bool {
 	return a.Error() == b.Error()
 }
 
-// checkIdentity holds an identity, and what is injected for it, to their rules.
+// checkIdentity checks an identity and what is injected for it.
 func checkIdentity(t *testing.T, keys *annotations.Keys, identity *annotations.Identity, defaults *annotations.Defaults, windows bool) {
 	t.Helper()
 	seconds, errs := annotations.Expiration(keys, &annotations.Pod{}, identity, defaults)
-	if len(errs) > 0 || seconds < 600 || seconds > 86400 || identity.Azure != nil && seconds < 3600 {
+	if len(errs) > 0 || seconds < 600 || seconds > 86400 {
 		t.Errorf("lifetime: got %d and %v", seconds, errs)
 	}
-	s := provider.Subject{Namespace: "team-a", ServiceAccount: "loki", TokenExpirationSeconds: seconds, Windows: windows}
-	injection := provider.New(settings(), identity, &s)
+	s := subject()
+	s.TokenExpirationSeconds, s.Windows = seconds, windows
+	injection := provider.NewInjection(identity.Providers, s)
 	checkInjection(t, injection)
-	if diff := cmp.Diff(injection, provider.New(settings(), identity, &s)); diff != "" {
-		t.Errorf("the same identity gives two injections:\n%s", diff)
+	if diff := cmp.Diff(injection, provider.NewInjection(identity.Providers, s)); diff != "" {
+		t.Errorf("the same identity results in two injections:\n%s", diff)
 	}
-	if len(injection.Providers) == 0 || len(injection.Providers) != len(identity.Names()) {
-		t.Errorf("got %d providers for the names %q", len(injection.Providers), identity.Names())
+	if len(injection.Providers) == 0 || len(injection.Providers) != len(identity.Principals()) {
+		t.Errorf("got %d providers for the principals %q", len(injection.Providers), identity.Principals())
 	}
 	for _, p := range injection.Providers {
 		if p.Token.Audience == reserved || len(p.Token.Audience) > 1024 {
@@ -131,13 +152,39 @@ func checkIdentity(t *testing.T, keys *annotations.Keys, identity *annotations.I
 		}
 	}
 	environment := expanded(injection)
-	if identity.AWS != nil && (environment["AWS_ROLE_ARN"] != identity.AWS.RoleARN || !sessionGrammar.MatchString(environment["AWS_ROLE_SESSION_NAME"])) {
-		t.Errorf("environment %q, want the role %q and a session name", environment, identity.AWS.RoleARN)
+	for i := range identity.Providers {
+		checkEnvironment(t, &identity.Providers[i], environment, seconds)
 	}
-	if identity.Azure != nil && (environment["AZURE_CLIENT_ID"] != identity.Azure.ClientID || environment["AZURE_TENANT_ID"] != identity.Azure.TenantID) {
-		t.Errorf("environment %q, want the client %q of %q", environment, identity.Azure.ClientID, identity.Azure.TenantID)
+}
+
+// checkEnvironment checks that the values of an identity reach the container.
+func checkEnvironment(t *testing.T, identity *provider.Identity, environment map[string]string, seconds int64) {
+	t.Helper()
+	check := func(variable, parameter string) {
+		if got, want := environment[variable], identity.Values[parameter]; got != want {
+			t.Errorf("%s: got %q, want the value %q of %s", variable, got, want, parameter)
+		}
 	}
-	if identity.GCP != nil && identity.GCP.Project != environment["GOOGLE_CLOUD_PROJECT"] {
-		t.Errorf("environment %q, want the project %q", environment, identity.GCP.Project)
+	switch identity.Definition.Name {
+	case "aws":
+		check("AWS_ROLE_ARN", "role-arn")
+		check("AWS_REGION", "region")
+		if !sessionGrammar.MatchString(environment["AWS_ROLE_SESSION_NAME"]) {
+			t.Errorf("%q is not a session name", environment["AWS_ROLE_SESSION_NAME"])
+		}
+	case "azure":
+		check("AZURE_CLIENT_ID", "client-id")
+		check("AZURE_TENANT_ID", "tenant-id")
+		check("AZURE_AUTHORITY_HOST", "authority-host")
+		if seconds < 3600 {
+			t.Errorf("lifetime: got %d, want at least 3600", seconds)
+		}
+	case "gcp":
+		if identity.Values["project"] != "" {
+			check("GOOGLE_CLOUD_PROJECT", "project")
+		}
+		if environment["GOOGLE_CLOUD_PROJECT"] != environment["CLOUDSDK_CORE_PROJECT"] {
+			t.Errorf("environment %q, want one project", environment)
+		}
 	}
 }

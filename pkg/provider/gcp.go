@@ -5,37 +5,49 @@ package provider
 
 import (
 	"encoding/json"
-
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"errors"
+	"regexp"
+	"strings"
 )
 
 // gcp is Workload Identity Federation, direct or through a service account.
-func (b *builder) gcp(identity *annotations.GCP) Provider {
-	const credentials = "gcp/credentials.json"
-	p := Provider{
-		Name:           GCP,
-		Token:          b.token(identity.Audience, "gcp/token"),
-		CredentialFile: File{Path: credentials, Content: b.externalAccount(identity)},
-		Credentials: []Variable{
-			variable("GOOGLE_APPLICATION_CREDENTIALS", b.file(credentials)),
+func gcp() *Definition {
+	return &Definition{
+		Name: "gcp",
+		Parameters: []Parameter{
+			{
+				Name: "workload-identity-provider", Identity: true, Required: true, MaxBytes: 256, Parse: parseGCPProvider,
+				Flag:  "gcp-default-workload-identity-provider",
+				Usage: "Workload identity provider for ServiceAccounts that name none or \"default\": projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER.",
+			},
+			{Name: "service-account", Identity: true, MaxBytes: 320, Parse: parseGCPServiceAccount},
+			{Name: "project", MaxBytes: 320, Parse: parseGCPProject},
+		},
+		Principal:        []string{"service-account", "workload-identity-provider"},
+		DefaultAudience:  "https://iam.googleapis.com/{workload-identity-provider}",
+		MaxAudienceBytes: 256, // of a provider's allowed audience
+		TokenPath:        "gcp/token",
+		CredentialFile:   &CredentialFile{Annotation: "gcp-credentials", Path: "gcp/credentials.json", Content: externalAccount},
+		Variables: []Variable{
+			{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: "{credential-file}", Credential: true},
 			// gcloud and bq do not read the variable above.
-			variable("CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE", b.file(credentials)),
+			{Name: "CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE", Value: "{credential-file}", Credential: true},
+			// The file names no project. Python and JavaScript would ask the resource
+			// manager for it, and then the metadata server.
+			{Name: "GOOGLE_CLOUD_PROJECT", Value: "{project}", Group: "project"},
+			{Name: "CLOUDSDK_CORE_PROJECT", Value: "{project}", Group: "project"},
+		},
+		Derive: func(v Values) {
+			if v["project"] == "" {
+				v["project"] = projectOf(v["service-account"])
+			}
 		},
 	}
-	if identity.Project != "" {
-		// The file names no project; Python and JavaScript would ask the
-		// resource manager for it, and the metadata server after that.
-		p.Settings = [][]Variable{{
-			variable("GOOGLE_CLOUD_PROJECT", identity.Project),
-			variable("CLOUDSDK_CORE_PROJECT", identity.Project),
-		}}
-	}
-	return p
 }
 
-// externalAccount is a credential configuration file (AIP-4117). Its audience
-// is the provider's name and not the token's audience, which may be another.
-func (b *builder) externalAccount(identity *annotations.GCP) string {
+// externalAccount returns a credential configuration file (AIP-4117). Its
+// audience is the provider's name, which may differ from the token's audience.
+func externalAccount(v Values) string {
 	type format struct {
 		Type string `json:"type"`
 	}
@@ -52,19 +64,73 @@ func (b *builder) externalAccount(identity *annotations.GCP) string {
 		ImpersonationURL string `json:"service_account_impersonation_url,omitempty"`
 	}{
 		Type:             "external_account",
-		Audience:         "//iam.googleapis.com/" + identity.WorkloadIdentityProvider,
+		Audience:         "//iam.googleapis.com/" + v["workload-identity-provider"],
 		SubjectTokenType: "urn:ietf:params:oauth:token-type:jwt",
 		TokenURL:         "https://sts.googleapis.com/v1/token",
-		CredentialSource: source{File: b.file("gcp/token"), Format: format{Type: "text"}},
+		CredentialSource: source{File: v["token-file"], Format: format{Type: "text"}},
 	}
-	if identity.ServiceAccount != "" {
-		file.ImpersonationURL = "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/" +
-			identity.ServiceAccount + ":generateAccessToken"
+	if email := v["service-account"]; email != "" {
+		file.ImpersonationURL = "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/" + email + ":generateAccessToken"
 	}
 	text, err := json.Marshal(file)
 	if err != nil {
-		// Strings alone cannot fail to be encoded.
-		panic(err)
+		panic(err) // a struct of strings is always encoded
 	}
 	return string(text)
+}
+
+var (
+	gcpProvider = regexp.MustCompile(`^projects/[0-9]{1,20}/locations/global/workloadIdentityPools/([a-z0-9-]{4,32})/providers/([a-z0-9-]{4,32})$`)
+	gcpProject  = regexp.MustCompile(`^([a-z0-9-]+(\.[a-z0-9-]+)+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$`)
+
+	// A user's own service account, in a project of an organization's domain or not.
+	gcpUserServiceAccount = regexp.MustCompile(`^[a-z][a-z0-9-]{4,28}[a-z0-9]@([a-z][a-z0-9-]{4,28}[a-z0-9])((?:\.[a-z0-9-]+)*)\.iam\.gserviceaccount\.com$`)
+	gcpAppEngine          = regexp.MustCompile(`^([a-z][a-z0-9-]{4,28}[a-z0-9])@appspot\.gserviceaccount\.com$`)
+	gcpComputeEngine      = regexp.MustCompile(`^[0-9]{1,20}-compute@developer\.gserviceaccount\.com$`)
+)
+
+// parseGCPProvider accepts the resource name of a workload identity pool
+// provider, with or without the name of the service in front, and returns it
+// without.
+func parseGCPProvider(value string) (string, error) {
+	name := strings.TrimPrefix(strings.TrimPrefix(value, "https:"), "//iam.googleapis.com/")
+	match := gcpProvider.FindStringSubmatch(name)
+	if match == nil || strings.HasPrefix(match[1], "gcp-") || strings.HasPrefix(match[2], "gcp-") ||
+		strings.HasPrefix(value, "https:") && !strings.HasPrefix(value, "https://iam.googleapis.com/") {
+		return "", errors.New(`must be projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER, with or without //iam.googleapis.com/ or https://iam.googleapis.com/ in front; pool and provider have 4 to 32 of a-z, 0-9 and "-" and do not begin with "gcp-"`)
+	}
+	return name, nil
+}
+
+// parseGCPServiceAccount accepts the e-mail of a Google service account.
+func parseGCPServiceAccount(value string) (string, error) {
+	if gcpUserServiceAccount.MatchString(value) || gcpAppEngine.MatchString(value) || gcpComputeEngine.MatchString(value) {
+		return value, nil
+	}
+	return "", errors.New("must be the e-mail of a service account, such as name@project.iam.gserviceaccount.com")
+}
+
+// projectOf returns the ID of the project that a service account belongs to, or
+// "" if its e-mail does not tell.
+func projectOf(email string) string {
+	if match := gcpUserServiceAccount.FindStringSubmatch(email); match != nil {
+		project, domain := match[1], strings.TrimPrefix(match[2], ".")
+		if domain != "" {
+			// sa@project.example.com.iam... belongs to example.com:project.
+			return domain + ":" + project
+		}
+		return project
+	}
+	if match := gcpAppEngine.FindStringSubmatch(email); match != nil {
+		return match[1]
+	}
+	return ""
+}
+
+// parseGCPProject accepts a project ID, not a number.
+func parseGCPProject(value string) (string, error) {
+	if !gcpProject.MatchString(value) {
+		return "", errors.New("must be a project ID of 6 to 30 characters, such as my-project-123")
+	}
+	return value, nil
 }

@@ -3,14 +3,13 @@
 
 package provider
 
-import "github.com/lanyard-dev/lanyard/pkg/annotations"
-
-// plain is a token for anything that trusts the cluster's issuer: Vault,
-// an OpenID Connect client of one's own, OpenShift's audience "openshift".
-func (b *builder) plain(identity *annotations.Plain) Provider {
-	return Provider{
-		Name:        Plain,
-		Token:       b.token(identity.Audience, "token"),
-		Credentials: []Variable{variable("LANYARD_TOKEN_FILE", b.file("token"))},
+// plain is a token for anything that trusts the cluster's issuer: Vault, your
+// own OpenID Connect client, OpenShift's audience "openshift".
+func plain() *Definition {
+	return &Definition{
+		Name:             "token",
+		MaxAudienceBytes: 1024,
+		TokenPath:        "token",
+		Variables:        []Variable{{Name: "LANYARD_TOKEN_FILE", Value: "{token-file}", Credential: true}},
 	}
 }

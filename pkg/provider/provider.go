@@ -1,179 +1,163 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package provider turns an identity into what a pod needs for it: tokens,
-// files and environment variables. There is one file for each provider. All of
-// it is pure: the same identity gives the same injection.
+// Package provider describes the receivers of tokens, such as the clouds, and
+// works out what a pod needs for one: tokens, files and environment variables.
+//
+// Each provider is one [Definition] in a file of its own. The parser of the
+// annotations, the flags, the injection, the metrics and the tests all read the
+// definitions. To add a provider, write its file and add it to [Builtin].
+//
+// Everything here is pure: the same identity results in the same injection.
 package provider
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"io"
-	"strconv"
+	"fmt"
+	"regexp"
 	"strings"
-
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// DefaultTokenMountPath is where the volume is mounted in every container.
-const DefaultTokenMountPath = "/var/run/secrets/lanyard.dev/serviceaccount"
-
-// Names of the providers, as the injected annotation and the metrics show them.
-const (
-	AWS   = "aws"
-	Azure = "azure"
-	GCP   = "gcp"
-	Plain = "token"
-)
-
-// Names lists all providers, sorted.
-func Names() []string { return []string{AWS, Azure, GCP, Plain} }
-
-// Settings are the cluster's, the same for every pod.
-type Settings struct {
-	// TokenMountPath is an absolute POSIX path without a trailing slash.
-	TokenMountPath string
-	// AzureAuthorityHost is an https URL with a trailing slash.
-	AzureAuthorityHost string
-}
-
-// Subject is whose pod it is and how its tokens are to be.
-type Subject struct {
-	// Namespace and ServiceAccount name the account.
-	Namespace, ServiceAccount string
-	// TokenExpirationSeconds is the tokens' requested lifetime.
-	TokenExpirationSeconds int64
-	// Windows: the pod runs on a Windows node.
-	Windows bool
-}
-
-// Injection is all that an identity adds to a pod.
-type Injection struct {
-	// MountPath is where the volume is mounted, as the API has it. On a
-	// Windows node the kubelet puts the drive in front and turns the slashes.
-	MountPath string
-	// Providers take part, sorted by name.
-	Providers []Provider
-	// Hash identifies the injection: 16 hexadecimal digits.
-	Hash string
-}
-
-// Provider is one provider's part of an injection.
-type Provider struct {
-	// Name is one of Names.
+// Definition describes one provider.
+type Definition struct {
+	// Name starts the provider's annotation keys and flags. The annotation
+	// "injected" and the metrics show it.
 	Name string
-	// Token is the provider's projected token.
-	Token Token
-	// CredentialFile, where its path is not empty, is a file beside the token.
-	CredentialFile File
-	// Credentials are the variables that make up the credential. A container
-	// that sets any of them to something else keeps its own set.
-	Credentials []Variable
-	// Settings are groups of further variables. A group is added whole to a
-	// container that sets none of it.
-	Settings [][]Variable
-	// Shadowing names variables that some of the provider's SDKs prefer to the
-	// credential.
-	Shadowing []string
+	// Parameters are what a ServiceAccount or the cluster says about an identity.
+	// A provider without any is plain: a ServiceAccount asks for it by the
+	// annotation "audience", if it asks for no other provider.
+	Parameters []Parameter
+	// Principal lists parameters. The value of the first one that is set is the name
+	// of the identity. If none is set, the audience is.
+	Principal []string
+	// DefaultAudience is the audience of a token if neither the ServiceAccount nor
+	// the cluster sets one. It is a template.
+	DefaultAudience string
+	// MaxAudienceBytes is the longest audience that the provider accepts.
+	MaxAudienceBytes int
+	// MinExpirationSeconds is the shortest lifetime of a token that the provider's
+	// SDKs can use. Zero stands for the minimum of Kubernetes.
+	MinExpirationSeconds int64
+	// TokenPath is the path of the token, relative to the volume.
+	TokenPath string
+	// CredentialFile is a second file in the volume; nil for none.
+	CredentialFile *CredentialFile
+	// Variables are set in each container, in this order.
+	Variables []Variable
+	// Shadows names variables that some of the provider's SDKs prefer to the
+	// injected identity.
+	Shadows []string
+	// Derive, if set, adds the values that follow from others.
+	Derive func(Values)
 }
 
-// Token is a projected service account token.
-type Token struct {
-	// Audience is the one audience, never empty.
-	Audience string
-	// ExpirationSeconds is the requested lifetime.
-	ExpirationSeconds int64
+// Parameter is one thing to know about an identity, such as a role or a region.
+// Its annotation key is PREFIX/PROVIDER-NAME.
+type Parameter struct {
+	// Name is the part of the annotation key after the provider's name.
+	Name string
+	// Identity reports whether a ServiceAccount with this annotation asks for an
+	// identity of the provider.
+	Identity bool
+	// Required reports whether an identity needs a value.
+	Required bool
+	// ClusterOnly reports whether only the flag sets it: there is no annotation.
+	ClusterOnly bool
+	// MaxBytes is the length of the longest value.
+	MaxBytes int
+	// Parse checks the grammar of a value and returns its canonical spelling. Its
+	// error completes the sentence "VALUE ...", as in "must be a GUID". Callers use
+	// Read, which also checks the length.
+	Parse func(value string) (string, error)
+	// Flag names the flag that sets the cluster's default, and Usage describes
+	// it. Without a flag the cluster has no default.
+	Flag, Usage string
+	// Default is the flag's own default.
+	Default string
+}
+
+// Read checks the length and the grammar of a value, whether it is from an
+// annotation or a flag, and returns its canonical spelling.
+func (p *Parameter) Read(value string) (string, error) {
+	if len(value) > p.MaxBytes {
+		return "", fmt.Errorf("must have at most %d bytes", p.MaxBytes)
+	}
+	return p.Parse(value)
+}
+
+// CredentialFile is a file in the volume. Its content is an annotation of the
+// pod, which the volume projects through the downward API.
+type CredentialFile struct {
+	// Annotation is the annotation key without the prefix.
+	Annotation string
 	// Path is relative to the volume.
 	Path string
+	// Content returns the text of the file.
+	Content func(Values) string
 }
 
-// File is a file of the volume whose content stands in a pod annotation.
-type File struct {
-	// Path is relative to the volume.
-	Path string
-	// Content is the file's text.
-	Content string
-}
-
-// Variable is an environment variable, its value as the pod's spec has it:
-// a "$" that the kubelet is not to expand is written twice.
+// Variable is an environment variable of a container.
 type Variable struct {
-	Name, Value string
+	// Name is the variable's name.
+	Name string
+	// Value is a template. If one of the values in it is empty, the variable is
+	// left out.
+	Value string
+	// Credential reports whether the variable points to a token or a credential
+	// file. A container that points it somewhere else has its own credential.
+	Credential bool
+	// Group, if set, names variables that go together: a container that sets one
+	// of them gets none of the others.
+	Group string
 }
 
-// New gives what identity adds to a pod of subject.
-func New(settings *Settings, identity *annotations.Identity, subject *Subject) *Injection {
-	b := builder{Settings: settings, Subject: subject}
-	injection := Injection{MountPath: settings.TokenMountPath}
-	if identity.AWS != nil {
-		injection.Providers = append(injection.Providers, b.aws(identity.AWS))
-	}
-	if identity.Azure != nil {
-		injection.Providers = append(injection.Providers, b.azure(identity.Azure))
-	}
-	if identity.GCP != nil {
-		injection.Providers = append(injection.Providers, b.gcp(identity.GCP))
-	}
-	if identity.Plain != nil {
-		injection.Providers = append(injection.Providers, b.plain(identity.Plain))
-	}
-	injection.Hash = injection.hash()
-	return &injection
+// Builtin returns the definitions of all providers, sorted by name.
+func Builtin() []*Definition {
+	return []*Definition{aws(), azure(), gcp(), plain()}
 }
 
-// builder is what every provider's file starts from.
-type builder struct {
-	*Settings
-	*Subject
+// Plain reports whether the provider has no parameters: it only hands out a
+// token with the audience that the ServiceAccount names.
+func (d *Definition) Plain() bool { return len(d.Parameters) == 0 }
+
+// Values are the values of an identity by the names of the parameters. When
+// templates are expanded there are also:
+//
+//	namespace, serviceaccount   names of the pod's ServiceAccount
+//	token-file, credential-file absolute paths, as a container sees them
+type Values map[string]string
+
+// placeholder is the name of a value in braces.
+var placeholder = regexp.MustCompile(`\{[a-z-]+\}`)
+
+// Expand fills in a template. It reports false if a value in it is empty.
+func (v Values) Expand(template string) (text string, complete bool) {
+	complete = true
+	text = placeholder.ReplaceAllStringFunc(template, func(name string) string {
+		value := v[strings.Trim(name, "{}")]
+		complete = complete && value != ""
+		return value
+	})
+	return text, complete
 }
 
-func (b *builder) token(audience, path string) Token {
-	return Token{Audience: audience, ExpirationSeconds: b.TokenExpirationSeconds, Path: path}
+// Identity is what a ServiceAccount asks of one provider, complete and valid.
+type Identity struct {
+	// Definition is the provider's.
+	Definition *Definition
+	// Values has the values of the parameters that are set, the cluster's defaults
+	// included.
+	Values Values
+	// Audience is the audience of the token, never empty.
+	Audience string
 }
 
-// file is the path under which a container sees a file of the volume. A
-// Windows container sees the mount path on drive C:.
-func (b *builder) file(path string) string {
-	full := b.TokenMountPath + "/" + path
-	if b.Windows {
-		return "C:" + strings.ReplaceAll(full, "/", `\`)
-	}
-	return full
-}
-
-// variable makes a Variable of a literal value. The kubelet expands $(NAME)
-// and turns $$ into $ (k8s.io/kubernetes/third_party/forked/golang/expansion).
-func variable(name, value string) Variable {
-	return Variable{Name: name, Value: strings.ReplaceAll(value, "$", "$$")}
-}
-
-// hash covers everything that the injection puts into a pod. Each field is
-// preceded by its length, so that no two injections look alike.
-func (i *Injection) hash() string {
-	h := sha256.New()
-	field := func(s string) {
-		// A hash never fails to be written to.
-		_, _ = io.WriteString(h, strconv.Itoa(len(s))+":"+s)
-	}
-	field(i.MountPath)
-	for _, p := range i.Providers {
-		field(p.Name)
-		field(p.Token.Audience)
-		field(p.Token.Path)
-		field(strconv.FormatInt(p.Token.ExpirationSeconds, 10))
-		field(p.CredentialFile.Path)
-		field(p.CredentialFile.Content)
-		for _, v := range p.Credentials {
-			field(v.Name)
-			field(v.Value)
-		}
-		for _, group := range p.Settings {
-			for _, v := range group {
-				field(v.Name)
-				field(v.Value)
-			}
+// Principal returns the name of the identity: a role, a client ID, an e-mail. A
+// namespace's allowed-identities is compared with it.
+func (i *Identity) Principal() string {
+	for _, name := range i.Definition.Principal {
+		if value := i.Values[name]; value != "" {
+			return value
 		}
 	}
-	return hex.EncodeToString(h.Sum(nil)[:8])
+	return i.Audience
 }

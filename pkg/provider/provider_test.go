@@ -5,6 +5,7 @@ package provider_test
 
 import (
 	"encoding/json"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
@@ -24,183 +24,190 @@ const (
 	email        = "reader@my-project.iam.gserviceaccount.com"
 	providerName = "projects/123456789012/locations/global/workloadIdentityPools/my-pool/providers/my-k8s"
 
+	authority = "https://login.microsoftonline.com/"
+
 	mountPath = "/var/run/secrets/lanyard.dev/serviceaccount"
 )
 
-func settings() *provider.Settings {
-	return &provider.Settings{
-		TokenMountPath:     provider.DefaultTokenMountPath,
-		AzureAuthorityHost: provider.DefaultAzureAuthorityHost,
-	}
-}
-
 func subject() *provider.Subject {
-	return &provider.Subject{Namespace: "team-a", ServiceAccount: "loki", TokenExpirationSeconds: 3600}
+	return &provider.Subject{Namespace: "team-a", ServiceAccount: "loki", MountPath: mountPath, TokenExpirationSeconds: 3600}
 }
 
-// allThree asks for every cloud, with all that can be said about each.
-func allThree() *annotations.Identity {
-	return &annotations.Identity{
-		AWS:   &annotations.AWS{RoleARN: roleARN, Region: "eu-central-1", Audience: "sts.amazonaws.com"},
-		Azure: &annotations.Azure{ClientID: clientID, TenantID: tenantID, Audience: "api://AzureADTokenExchange"},
-		GCP: &annotations.GCP{
-			WorkloadIdentityProvider: providerName, ServiceAccount: email, Project: "my-project",
-			Audience: "https://iam.googleapis.com/" + providerName,
-		},
+// identity returns an identity with the values, which are given as a name and a
+// value each.
+func identity(name, audience string, values ...string) provider.Identity {
+	i := slices.IndexFunc(provider.Builtin(), func(d *provider.Definition) bool { return d.Name == name })
+	identity := provider.Identity{Definition: provider.Builtin()[i], Audience: audience, Values: provider.Values{}}
+	for pair := range slices.Chunk(values, 2) {
+		identity.Values[pair[0]] = pair[1]
+	}
+	return identity
+}
+
+// all asks for every provider, with a value for each parameter.
+func all() []provider.Identity {
+	return []provider.Identity{
+		identity("aws", "sts.amazonaws.com", "role-arn", roleARN, "region", "eu-central-1"),
+		identity("azure", "api://AzureADTokenExchange", "client-id", clientID, "tenant-id", tenantID, "authority-host", authority),
+		identity("gcp", "https://iam.googleapis.com/"+providerName,
+			"workload-identity-provider", providerName, "service-account", email, "project", "my-project"),
+		identity("token", "openshift"),
 	}
 }
 
-func plain() *annotations.Identity {
-	return &annotations.Identity{Plain: &annotations.Plain{Audience: "openshift"}}
-}
-
-func TestNewGivesEachProviderItsTokensFilesAndVariables(t *testing.T) {
+func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 	t.Parallel()
 	const directFile = `{"type":"external_account","audience":"//iam.googleapis.com/` + providerName + `",` +
 		`"subject_token_type":"urn:ietf:params:oauth:token-type:jwt","token_url":"https://sts.googleapis.com/v1/token",` +
 		`"credential_source":{"file":"` + mountPath + `/gcp/token","format":{"type":"text"}}}`
-	awsShadowing := []string{
+	const impersonationFile = `,"service_account_impersonation_url":"https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/` + email + `:generateAccessToken"}`
+	awsShadows := []string{
 		"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE",
 		"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE",
 		"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
 	}
+	awsVariables := []provider.EnvVar{
+		{Name: "AWS_ROLE_ARN", Value: roleARN},
+		{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: mountPath + "/aws/token", Credential: true},
+		{Name: "AWS_ROLE_SESSION_NAME", Value: "loki@team-a"},
+		{Name: "AWS_STS_REGIONAL_ENDPOINTS", Value: "regional"},
+	}
+	gcpVariables := []provider.EnvVar{
+		{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: mountPath + "/gcp/credentials.json", Credential: true},
+		{Name: "CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE", Value: mountPath + "/gcp/credentials.json", Credential: true},
+	}
+	gcpProject := []provider.EnvVar{
+		{Name: "GOOGLE_CLOUD_PROJECT", Value: "my-project", Group: "project"},
+		{Name: "CLOUDSDK_CORE_PROJECT", Value: "my-project", Group: "project"},
+	}
 	tests := map[string]struct {
-		identity *annotations.Identity
-		want     []provider.Provider
+		identity provider.Identity
+		want     provider.Provider
 	}{
 		"AWS without a region sets no region": {
-			identity: &annotations.Identity{AWS: &annotations.AWS{RoleARN: roleARN, Audience: "sts.amazonaws.com"}},
-			want: []provider.Provider{{
-				Name:  "aws",
-				Token: provider.Token{Audience: "sts.amazonaws.com", ExpirationSeconds: 3600, Path: "aws/token"},
-				Credentials: []provider.Variable{
-					{Name: "AWS_ROLE_ARN", Value: roleARN},
-					{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: mountPath + "/aws/token"},
-				},
-				Settings: [][]provider.Variable{
-					{{Name: "AWS_ROLE_SESSION_NAME", Value: "loki@team-a"}},
-					{{Name: "AWS_STS_REGIONAL_ENDPOINTS", Value: "regional"}},
-				},
-				Shadowing: awsShadowing,
-			}},
+			identity: identity("aws", "sts.amazonaws.com", "role-arn", roleARN),
+			want: provider.Provider{
+				Name:      "aws",
+				Token:     provider.Token{Audience: "sts.amazonaws.com", ExpirationSeconds: 3600, Path: "aws/token"},
+				Variables: awsVariables,
+				Shadows:   awsShadows,
+			},
 		},
-		"AWS with a region sets both variables of it together": {
-			identity: &annotations.Identity{AWS: &annotations.AWS{RoleARN: roleARN, Region: "eu-central-1", Audience: "mine"}},
-			want: []provider.Provider{{
+		"AWS with a region sets both region variables": {
+			identity: identity("aws", "mine", "role-arn", roleARN, "region", "eu-central-1"),
+			want: provider.Provider{
 				Name:  "aws",
 				Token: provider.Token{Audience: "mine", ExpirationSeconds: 3600, Path: "aws/token"},
-				Credentials: []provider.Variable{
-					{Name: "AWS_ROLE_ARN", Value: roleARN},
-					{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: mountPath + "/aws/token"},
-				},
-				Settings: [][]provider.Variable{
-					{{Name: "AWS_ROLE_SESSION_NAME", Value: "loki@team-a"}},
-					{{Name: "AWS_STS_REGIONAL_ENDPOINTS", Value: "regional"}},
-					{{Name: "AWS_REGION", Value: "eu-central-1"}, {Name: "AWS_DEFAULT_REGION", Value: "eu-central-1"}},
-				},
-				Shadowing: awsShadowing,
-			}},
+				Variables: slices.Concat(awsVariables, []provider.EnvVar{
+					{Name: "AWS_REGION", Value: "eu-central-1", Group: "region"},
+					{Name: "AWS_DEFAULT_REGION", Value: "eu-central-1", Group: "region"},
+				}),
+				Shadows: awsShadows,
+			},
 		},
-		"Azure always sets the authority": {
-			identity: &annotations.Identity{Azure: &annotations.Azure{ClientID: clientID, TenantID: tenantID, Audience: "api://AzureADTokenExchange"}},
-			want: []provider.Provider{{
+		"Azure sets the authority": {
+			identity: identity("azure", "api://AzureADTokenExchange", "client-id", clientID, "tenant-id", tenantID, "authority-host", authority),
+			want: provider.Provider{
 				Name:  "azure",
 				Token: provider.Token{Audience: "api://AzureADTokenExchange", ExpirationSeconds: 3600, Path: "azure/token"},
-				Credentials: []provider.Variable{
+				Variables: []provider.EnvVar{
 					{Name: "AZURE_CLIENT_ID", Value: clientID},
 					{Name: "AZURE_TENANT_ID", Value: tenantID},
-					{Name: "AZURE_FEDERATED_TOKEN_FILE", Value: mountPath + "/azure/token"},
+					{Name: "AZURE_FEDERATED_TOKEN_FILE", Value: mountPath + "/azure/token", Credential: true},
+					{Name: "AZURE_AUTHORITY_HOST", Value: authority},
 				},
-				Settings: [][]provider.Variable{
-					{{Name: "AZURE_AUTHORITY_HOST", Value: "https://login.microsoftonline.com/"}},
-				},
-				Shadowing: []string{
+				Shadows: []string{
 					"AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_USERNAME", "AZURE_PASSWORD",
 				},
-			}},
+			},
 		},
 		"Google's direct federation without a project": {
-			identity: &annotations.Identity{GCP: &annotations.GCP{WorkloadIdentityProvider: providerName, Audience: "https://iam.googleapis.com/" + providerName}},
-			want: []provider.Provider{{
-				Name:           "gcp",
-				Token:          provider.Token{Audience: "https://iam.googleapis.com/" + providerName, ExpirationSeconds: 3600, Path: "gcp/token"},
-				CredentialFile: provider.File{Path: "gcp/credentials.json", Content: directFile},
-				Credentials: []provider.Variable{
-					{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: mountPath + "/gcp/credentials.json"},
-					{Name: "CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE", Value: mountPath + "/gcp/credentials.json"},
-				},
-			}},
+			identity: identity("gcp", "https://iam.googleapis.com/"+providerName, "workload-identity-provider", providerName),
+			want: provider.Provider{
+				Name:      "gcp",
+				Token:     provider.Token{Audience: "https://iam.googleapis.com/" + providerName, ExpirationSeconds: 3600, Path: "gcp/token"},
+				File:      provider.File{Annotation: "gcp-credentials", Path: "gcp/credentials.json", Content: directFile},
+				Variables: gcpVariables,
+			},
 		},
-		"Google's impersonation with a project": {
-			identity: &annotations.Identity{GCP: &annotations.GCP{
-				WorkloadIdentityProvider: providerName, ServiceAccount: email, Project: "my-project", Audience: "mine",
-			}},
-			want: []provider.Provider{{
-				Name:  "gcp",
-				Token: provider.Token{Audience: "mine", ExpirationSeconds: 3600, Path: "gcp/token"},
-				CredentialFile: provider.File{
-					Path: "gcp/credentials.json",
-					Content: strings.TrimSuffix(directFile, "}") +
-						`,"service_account_impersonation_url":"https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/` + email + `:generateAccessToken"}`,
-				},
-				Credentials: []provider.Variable{
-					{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: mountPath + "/gcp/credentials.json"},
-					{Name: "CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE", Value: mountPath + "/gcp/credentials.json"},
-				},
-				Settings: [][]provider.Variable{
-					{{Name: "GOOGLE_CLOUD_PROJECT", Value: "my-project"}, {Name: "CLOUDSDK_CORE_PROJECT", Value: "my-project"}},
-				},
-			}},
+		"Google's direct federation with a project": {
+			identity: identity("gcp", "mine", "workload-identity-provider", providerName, "project", "my-project"),
+			want: provider.Provider{
+				Name:      "gcp",
+				Token:     provider.Token{Audience: "mine", ExpirationSeconds: 3600, Path: "gcp/token"},
+				File:      provider.File{Annotation: "gcp-credentials", Path: "gcp/credentials.json", Content: directFile},
+				Variables: slices.Concat(gcpVariables, gcpProject),
+			},
+		},
+		"Google's impersonation derives the project from the e-mail": {
+			identity: identity("gcp", "mine", "workload-identity-provider", providerName, "service-account", email),
+			want: provider.Provider{
+				Name:      "gcp",
+				Token:     provider.Token{Audience: "mine", ExpirationSeconds: 3600, Path: "gcp/token"},
+				File:      provider.File{Annotation: "gcp-credentials", Path: "gcp/credentials.json", Content: strings.TrimSuffix(directFile, "}") + impersonationFile},
+				Variables: slices.Concat(gcpVariables, gcpProject),
+			},
 		},
 		"a plain token": {
-			identity: plain(),
-			want: []provider.Provider{{
-				Name:        "token",
-				Token:       provider.Token{Audience: "openshift", ExpirationSeconds: 3600, Path: "token"},
-				Credentials: []provider.Variable{{Name: "LANYARD_TOKEN_FILE", Value: mountPath + "/token"}},
-			}},
+			identity: identity("token", "openshift"),
+			want: provider.Provider{
+				Name:      "token",
+				Token:     provider.Token{Audience: "openshift", ExpirationSeconds: 3600, Path: "token"},
+				Variables: []provider.EnvVar{{Name: "LANYARD_TOKEN_FILE", Value: mountPath + "/token", Credential: true}},
+			},
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			injection := provider.New(settings(), tt.identity, subject())
-			if diff := cmp.Diff(tt.want, injection.Providers); diff != "" {
+			before := maps.Clone(tt.identity.Values)
+			injection := provider.NewInjection([]provider.Identity{tt.identity}, subject())
+			if diff := cmp.Diff([]provider.Provider{tt.want}, injection.Providers); diff != "" {
 				t.Errorf("providers (-want +got):\n%s", diff)
 			}
 			if injection.MountPath != mountPath {
 				t.Errorf("mount path: got %q, want %q", injection.MountPath, mountPath)
+			}
+			if diff := cmp.Diff(before, tt.identity.Values); diff != "" {
+				t.Errorf("the identity was changed (-before +after):\n%s", diff)
 			}
 			checkInjection(t, injection)
 		})
 	}
 }
 
-func TestNewGivesProvidersSortedByName(t *testing.T) {
+func TestAProjectOfItsOwnTakesPrecedenceOverThatOfTheEmail(t *testing.T) {
 	t.Parallel()
-	identity := allThree()
-	identity.Plain = plain().Plain
-	injection := provider.New(settings(), identity, subject())
-	var names []string
+	gcp := identity("gcp", "x", "workload-identity-provider", providerName, "service-account", email, "project", "other-project")
+	environment := expanded(provider.NewInjection([]provider.Identity{gcp}, subject()))
+	for _, name := range []string{"GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT"} {
+		if got := environment[name]; got != "other-project" {
+			t.Errorf("%s: got %q, want other-project", name, got)
+		}
+	}
+}
+
+func TestNewInjectionKeepsTheOrderOfTheIdentities(t *testing.T) {
+	t.Parallel()
+	injection := provider.NewInjection(all(), subject())
+	var want, got []string
+	for _, d := range provider.Builtin() {
+		want = append(want, d.Name)
+	}
 	for _, p := range injection.Providers {
-		names = append(names, p.Name)
+		got = append(got, p.Name)
 	}
-	if diff := cmp.Diff(provider.Names(), names); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
-	}
-	if !slices.IsSorted(provider.Names()) {
-		t.Errorf("names %q are not sorted", provider.Names())
 	}
 	checkInjection(t, injection)
 }
 
-func TestNewGivesWindowsItsPaths(t *testing.T) {
+func TestNewInjectionHasWindowsPathsForWindowsPods(t *testing.T) {
 	t.Parallel()
 	windows := subject()
 	windows.Windows = true
-	identity := allThree()
-	identity.Plain = plain().Plain
-	injection := provider.New(settings(), identity, windows)
+	injection := provider.NewInjection(all(), windows)
 
 	const front = `C:\var\run\secrets\lanyard.dev\serviceaccount\`
 	want := map[string]string{
@@ -217,10 +224,10 @@ func TestNewGivesWindowsItsPaths(t *testing.T) {
 		}
 	}
 	for _, p := range injection.Providers {
-		if p.CredentialFile.Path == "" {
+		if p.File.Path == "" {
 			continue
 		}
-		if got := parseCredentials(t, p.CredentialFile.Content).CredentialSource.File; got != front+`gcp\token` {
+		if got := parseCredentials(t, p.File.Content).CredentialSource.File; got != front+`gcp\token` {
 			t.Errorf("credential_source.file: got %q, want %q", got, front+`gcp\token`)
 		}
 	}
@@ -230,29 +237,51 @@ func TestNewGivesWindowsItsPaths(t *testing.T) {
 	checkInjection(t, injection)
 }
 
-func TestNewFollowsTheTokenMountPath(t *testing.T) {
+func TestNewInjectionFollowsTheMountPath(t *testing.T) {
 	t.Parallel()
-	openshift := settings()
-	openshift.TokenMountPath = "/var/run/secrets/openshift/serviceaccount"
-	injection := provider.New(openshift, plain(), subject())
+	openshift := subject()
+	openshift.MountPath = "/var/run/secrets/openshift/serviceaccount"
+	injection := provider.NewInjection([]provider.Identity{identity("token", "openshift")}, openshift)
 	if got, want := expanded(injection)["LANYARD_TOKEN_FILE"], "/var/run/secrets/openshift/serviceaccount/token"; got != want {
 		t.Errorf("LANYARD_TOKEN_FILE: got %q, want %q", got, want)
 	}
-	if injection.MountPath != openshift.TokenMountPath {
-		t.Errorf("mount path: got %q, want %q", injection.MountPath, openshift.TokenMountPath)
+	if injection.MountPath != openshift.MountPath {
+		t.Errorf("mount path: got %q, want %q", injection.MountPath, openshift.MountPath)
 	}
 }
 
-func TestNewGivesTheRequestedLifetimeToEveryToken(t *testing.T) {
+func TestEveryTokenHasTheRequestedLifetime(t *testing.T) {
 	t.Parallel()
 	day := subject()
 	day.TokenExpirationSeconds = 86400
-	identity := allThree()
-	identity.Plain = plain().Plain
-	for _, p := range provider.New(settings(), identity, day).Providers {
+	for _, p := range provider.NewInjection(all(), day).Providers {
 		if p.Token.ExpirationSeconds != 86400 {
 			t.Errorf("%s: got %d, want 86400", p.Name, p.Token.ExpirationSeconds)
 		}
+	}
+}
+
+func TestPrincipal(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		identity provider.Identity
+		want     string
+	}{
+		"a role has its ARN":  {identity("aws", "x", "role-arn", roleARN, "region", "eu-west-1"), roleARN},
+		"a client has its ID": {identity("azure", "x", "client-id", clientID, "tenant-id", tenantID), clientID},
+		"an impersonated service account has its e-mail": {
+			identity("gcp", "x", "workload-identity-provider", providerName, "service-account", email), email,
+		},
+		"direct federation has its provider": {identity("gcp", "x", "workload-identity-provider", providerName), providerName},
+		"a plain token has its audience":     {identity("token", "vault"), "vault"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := tt.identity.Principal(); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
 	}
 }
 
@@ -282,30 +311,30 @@ func parseCredentials(tb testing.TB, content string) externalAccount {
 	return file
 }
 
-// The file's audience is the provider; the token's is a setting of its own.
-func TestCredentialFileNamesTheProviderWhateverTheTokensAudience(t *testing.T) {
+// The audience of the file is the provider, that of the token may differ.
+func TestCredentialFileNamesTheProviderWhateverTheAudienceOfTheToken(t *testing.T) {
 	t.Parallel()
-	identity := &annotations.Identity{GCP: &annotations.GCP{WorkloadIdentityProvider: providerName, Audience: "openshift"}}
-	injection := provider.New(settings(), identity, subject())
-	file := parseCredentials(t, injection.Providers[0].CredentialFile.Content)
+	direct := identity("gcp", "openshift", "workload-identity-provider", providerName)
+	injection := provider.NewInjection([]provider.Identity{direct}, subject())
+	file := parseCredentials(t, injection.Providers[0].File.Content)
 	if want := "//iam.googleapis.com/" + providerName; file.Audience != want {
 		t.Errorf("audience: got %q, want %q", file.Audience, want)
 	}
 	if got := injection.Providers[0].Token.Audience; got != "openshift" {
-		t.Errorf("token's audience: got %q, want openshift", got)
+		t.Errorf("audience of the token: got %q, want openshift", got)
 	}
 	if file.ImpersonationURL != "" {
-		t.Errorf("direct federation impersonates by %q", file.ImpersonationURL)
+		t.Errorf("direct federation impersonates with %q", file.ImpersonationURL)
 	}
 }
 
-// The content stands in an annotation, which nothing expands.
-func TestCredentialFileKeepsADollarSignAsItIs(t *testing.T) {
+// The content is in an annotation, which nothing expands.
+func TestCredentialFileKeepsADollarSign(t *testing.T) {
 	t.Parallel()
-	odd := settings()
-	odd.TokenMountPath = "/var/run/$(HOME)/$$"
-	injection := provider.New(odd, &annotations.Identity{GCP: &annotations.GCP{WorkloadIdentityProvider: providerName, Audience: "x"}}, subject())
-	if got, want := parseCredentials(t, injection.Providers[0].CredentialFile.Content).CredentialSource.File, "/var/run/$(HOME)/$$/gcp/token"; got != want {
+	odd := subject()
+	odd.MountPath = "/var/run/$(HOME)/$$"
+	injection := provider.NewInjection([]provider.Identity{identity("gcp", "x", "workload-identity-provider", providerName)}, odd)
+	if got, want := parseCredentials(t, injection.Providers[0].File.Content).CredentialSource.File, "/var/run/$(HOME)/$$/gcp/token"; got != want {
 		t.Errorf("credential_source.file: got %q, want %q", got, want)
 	}
 	checkInjection(t, injection)
@@ -325,7 +354,7 @@ func expand(value string) string {
 
 var reference = regexp.MustCompile(`\$\$|\$\([^)]*\)`)
 
-// expanded gives the environment as a container sees it.
+// expanded returns the environment as a container sees it.
 func expanded(injection *provider.Injection) map[string]string {
 	environment := map[string]string{}
 	for _, v := range variables(injection) {
@@ -334,18 +363,15 @@ func expanded(injection *provider.Injection) map[string]string {
 	return environment
 }
 
-func variables(injection *provider.Injection) []provider.Variable {
-	var all []provider.Variable
+func variables(injection *provider.Injection) []provider.EnvVar {
+	var all []provider.EnvVar
 	for _, p := range injection.Providers {
-		all = append(all, p.Credentials...)
-		for _, group := range p.Settings {
-			all = append(all, group...)
-		}
+		all = append(all, p.Variables...)
 	}
 	return all
 }
 
-func TestVariablesReachTheContainerAsTheyAreMeant(t *testing.T) {
+func TestVariablesReachTheContainerUnchanged(t *testing.T) {
 	t.Parallel()
 	tests := map[string]string{
 		"a reference":                    "$(AWS_REGION)",
@@ -357,17 +383,18 @@ func TestVariablesReachTheContainerAsTheyAreMeant(t *testing.T) {
 		"a shell's variable":             "$AWS_REGION",
 		"a reference in a reference":     "$($(A))",
 		"no dollar sign":                 "a(b)c",
+		"the name of another value":      "{token-file}",
 	}
 	for name, text := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			odd := settings()
-			odd.TokenMountPath = "/" + text
-			odd.AzureAuthorityHost = "https://example.com/" + text + "/"
-			identity := allThree()
-			identity.AWS.RoleARN = "arn:aws:iam::111122223333:role/" + text + "/r"
-			identity.AWS.Region, identity.Azure.TenantID, identity.GCP.Project = text, text, text
-			identity.Plain = plain().Plain
+			odd := subject()
+			odd.MountPath = "/" + text
+			identities := all()
+			aws, azure, gcp := identities[0].Values, identities[1].Values, identities[2].Values
+			aws["role-arn"] = "arn:aws:iam::111122223333:role/" + text + "/r"
+			azure["authority-host"] = "https://example.com/" + text + "/"
+			aws["region"], azure["tenant-id"], gcp["project"] = text, text, text
 			want := map[string]string{
 				"AWS_ROLE_ARN":                           "arn:aws:iam::111122223333:role/" + text + "/r",
 				"AWS_WEB_IDENTITY_TOKEN_FILE":            "/" + text + "/aws/token",
@@ -385,7 +412,7 @@ func TestVariablesReachTheContainerAsTheyAreMeant(t *testing.T) {
 				"CLOUDSDK_CORE_PROJECT":                  text,
 				"LANYARD_TOKEN_FILE":                     "/" + text + "/token",
 			}
-			if diff := cmp.Diff(want, expanded(provider.New(odd, identity, subject()))); diff != "" {
+			if diff := cmp.Diff(want, expanded(provider.NewInjection(identities, odd))); diff != "" {
 				t.Errorf("environment after the kubelet's expansion (-want +got):\n%s", diff)
 			}
 		})
@@ -398,35 +425,36 @@ var (
 	hashGrammar     = regexp.MustCompile(`^[0-9a-f]{16}$`)
 )
 
-// sessionName gives the session name of a pod of the account.
+// sessionName returns the session name of the ServiceAccount's pods.
 func sessionName(namespace, serviceAccount string) string {
-	s := provider.Subject{Namespace: namespace, ServiceAccount: serviceAccount, TokenExpirationSeconds: 3600}
-	injection := provider.New(settings(), &annotations.Identity{AWS: &annotations.AWS{RoleARN: roleARN, Audience: "x"}}, &s)
+	s := subject()
+	s.Namespace, s.ServiceAccount = namespace, serviceAccount
+	injection := provider.NewInjection([]provider.Identity{identity("aws", "x", "role-arn", roleARN)}, s)
 	return expanded(injection)["AWS_ROLE_SESSION_NAME"]
 }
 
 func TestSessionNameIsWhatSTSAccepts(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ namespace, serviceAccount, want string }{
-		"the shortest names":               {"n", "s", "s@n"},
-		"a name with dots":                 {"team-a", "loki.v2.example", "loki.v2.example@team-a"},
-		"64 characters stay as they are":   {strings.Repeat("n", 32), strings.Repeat("s", 31), strings.Repeat("s", 31) + "@" + strings.Repeat("n", 32)},
-		"65 characters are cut":            {strings.Repeat("n", 32), strings.Repeat("s", 32), ""},
-		"the longest names that there are": {strings.Repeat("n", 63), strings.Repeat("s.", 126) + "s", ""},
+		"the shortest names":             {"n", "s", "s@n"},
+		"a name with dots":               {"team-a", "loki.v2.example", "loki.v2.example@team-a"},
+		"64 characters stay as they are": {strings.Repeat("n", 32), strings.Repeat("s", 31), strings.Repeat("s", 31) + "@" + strings.Repeat("n", 32)},
+		"65 characters are cut":          {strings.Repeat("n", 32), strings.Repeat("s", 32), ""},
+		"the longest names":              {strings.Repeat("n", 63), strings.Repeat("s.", 126) + "s", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := sessionName(tt.namespace, tt.serviceAccount)
 			if !sessionGrammar.MatchString(got) {
-				t.Errorf("%q is no session name", got)
+				t.Errorf("%q is not a session name", got)
 			}
 			whole := tt.serviceAccount + "@" + tt.namespace
 			switch {
 			case tt.want != "" && got != tt.want:
 				t.Errorf("got %q, want %q", got, tt.want)
 			case tt.want == "" && (len(got) != 64 || !strings.HasPrefix(got, whole[:40])):
-				t.Errorf("got %q, want 64 characters that begin like %q", got, whole)
+				t.Errorf("got %q, want 64 characters with the start of %q", got, whole)
 			}
 			if again := sessionName(tt.namespace, tt.serviceAccount); again != got {
 				t.Errorf("got %q the first time and %q the second", got, again)
@@ -435,22 +463,22 @@ func TestSessionNameIsWhatSTSAccepts(t *testing.T) {
 	}
 }
 
-func TestSessionNameIsOneAccounts(t *testing.T) {
+func TestSessionNameBelongsToOneServiceAccount(t *testing.T) {
 	t.Parallel()
 	longNamespace, long := strings.Repeat("n", 63), strings.Repeat("s", 200)
 	cut := sessionName(longNamespace, "loki")
 	_, lookalike, _ := strings.Cut(cut, "@")
 	tests := map[string][2][2]string{
-		"a dash in the one name or in the other": {{"a-b", "c"}, {"a", "b-c"}},
-		"the names exchanged":                    {{"a", "b"}, {"b", "a"}},
-		"long accounts that differ at the end":   {{"ns", long + "a"}, {"ns", long + "b"}},
-		"long namespaces that differ at the end": {{longNamespace[1:] + "a", "loki"}, {longNamespace[1:] + "b", "loki"}},
-		"a long account in two namespaces":       {{"ns-1", long}, {"ns-2", long}},
+		"a dash in one name or in the other":          {{"a-b", "c"}, {"a", "b-c"}},
+		"the names swapped":                           {{"a", "b"}, {"b", "a"}},
+		"long ServiceAccounts that differ at the end": {{"ns", long + "a"}, {"ns", long + "b"}},
+		"long namespaces that differ at the end":      {{longNamespace[1:] + "a", "loki"}, {longNamespace[1:] + "b", "loki"}},
+		"a long ServiceAccount in two namespaces":     {{"ns-1", long}, {"ns-2", long}},
 	}
-	// Whoever may name a namespace could take a cut name for its own, were all
-	// that follows the "@" a name.
+	// If what follows the "@" of a cut name were the name of a namespace, users who
+	// may create a namespace could take the session name of others.
 	if len(validation.IsDNS1123Label(lookalike)) == 0 {
-		tests["a namespace that is named like what is left of another"] = [2][2]string{{longNamespace, "loki"}, {lookalike, "loki"}}
+		tests["a namespace with the name of what is left of another"] = [2][2]string{{longNamespace, "loki"}, {lookalike, "loki"}}
 	}
 	for name, accounts := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -463,67 +491,80 @@ func TestSessionNameIsOneAccounts(t *testing.T) {
 	}
 }
 
-func TestHashIsEqualWhereNothingDiffers(t *testing.T) {
+func TestHashIsEqualIfNothingDiffers(t *testing.T) {
 	t.Parallel()
-	first := provider.New(settings(), allThree(), subject())
+	first := provider.NewInjection(all(), subject())
 	for range 100 {
-		if diff := cmp.Diff(first, provider.New(settings(), allThree(), subject())); diff != "" {
-			t.Fatalf("the same identity gives another injection:\n%s", diff)
+		if diff := cmp.Diff(first, provider.NewInjection(all(), subject())); diff != "" {
+			t.Fatalf("the same identities result in another injection:\n%s", diff)
 		}
 	}
 	if !hashGrammar.MatchString(first.Hash) {
 		t.Errorf("hash %q is not 16 hexadecimal digits", first.Hash)
 	}
-	const want = "e1b78e84325d2fac"
+	const want = "85c85391a40be563"
 	if first.Hash != want {
-		t.Errorf("hash: got %s, want %s; pods that were injected before would seem to be out of date", first.Hash, want)
+		t.Errorf("hash: got %s, want %s; pods that were injected before would look out of date", first.Hash, want)
 	}
 }
 
-func TestHashDiffersWhereAnythingDiffers(t *testing.T) {
+func TestHashDiffersIfAnythingDiffers(t *testing.T) {
 	t.Parallel()
-	tests := map[string]func(*provider.Settings, *annotations.Identity, *provider.Subject){
-		"nothing":              func(*provider.Settings, *annotations.Identity, *provider.Subject) {},
-		"the mount path":       func(s *provider.Settings, _ *annotations.Identity, _ *provider.Subject) { s.TokenMountPath += "x" },
-		"the authority":        func(s *provider.Settings, _ *annotations.Identity, _ *provider.Subject) { s.AzureAuthorityHost += "x/" },
-		"the account":          func(_ *provider.Settings, _ *annotations.Identity, s *provider.Subject) { s.ServiceAccount += "x" },
-		"the namespace":        func(_ *provider.Settings, _ *annotations.Identity, s *provider.Subject) { s.Namespace += "x" },
-		"the lifetime":         func(_ *provider.Settings, _ *annotations.Identity, s *provider.Subject) { s.TokenExpirationSeconds++ },
-		"the operating system": func(_ *provider.Settings, _ *annotations.Identity, s *provider.Subject) { s.Windows = true },
-		"no AWS":               func(_ *provider.Settings, i *annotations.Identity, _ *provider.Subject) { i.AWS = nil },
-		"the role":             func(_ *provider.Settings, i *annotations.Identity, _ *provider.Subject) { i.AWS.RoleARN += "x" },
-		"the region":           func(_ *provider.Settings, i *annotations.Identity, _ *provider.Subject) { i.AWS.Region = "eu-west-1" },
-		"no region":            func(_ *provider.Settings, i *annotations.Identity, _ *provider.Subject) { i.AWS.Region = "" },
-		"AWS's audience":       func(_ *provider.Settings, i *annotations.Identity, _ *provider.Subject) { i.AWS.Audience += "x" },
-		"no Azure":             func(_ *provider.Settings, i *annotations.Identity, _ *provider.Subject) { i.Azure = nil },
-		"the client":           func(_ *provider.Settings, i *annotations.Identity, _ *provider.Subject) { i.Azure.ClientID += "x" },
-		"the tenant":           func(_ *provider.Settings, i *annotations.Identity, _ *provider.Subject) { i.Azure.TenantID += "x" },
-		"client and tenant swapped": func(_ *provider.Settings, i *annotations.Identity, _ *provider.Subject) {
-			i.Azure.ClientID, i.Azure.TenantID = i.Azure.TenantID, i.Azure.ClientID
+	type identities = []provider.Identity
+	const aws, azure, gcp, plain = 0, 1, 2, 3
+	set := func(which int, name, value string) func(identities, *provider.Subject) identities {
+		return func(i identities, _ *provider.Subject) identities { i[which].Values[name] = value; return i }
+	}
+	audience := func(which int) func(identities, *provider.Subject) identities {
+		return func(i identities, _ *provider.Subject) identities { i[which].Audience += "x"; return i }
+	}
+	without := func(which int) func(identities, *provider.Subject) identities {
+		return func(i identities, _ *provider.Subject) identities { return slices.Delete(i, which, which+1) }
+	}
+	tests := map[string]func(identities, *provider.Subject) identities{
+		"nothing":              func(i identities, _ *provider.Subject) identities { return i },
+		"no identities":        func(identities, *provider.Subject) identities { return nil },
+		"the mount path":       func(i identities, s *provider.Subject) identities { s.MountPath += "x"; return i },
+		"the ServiceAccount":   func(i identities, s *provider.Subject) identities { s.ServiceAccount += "x"; return i },
+		"the namespace":        func(i identities, s *provider.Subject) identities { s.Namespace += "x"; return i },
+		"the lifetime":         func(i identities, s *provider.Subject) identities { s.TokenExpirationSeconds++; return i },
+		"the operating system": func(i identities, s *provider.Subject) identities { s.Windows = true; return i },
+
+		"no AWS":              without(aws),
+		"the role":            set(aws, "role-arn", roleARN+"x"),
+		"the region":          set(aws, "region", "eu-west-1"),
+		"no region":           set(aws, "region", ""),
+		"the audience of AWS": audience(aws),
+
+		"no Azure":              without(azure),
+		"the client":            set(azure, "client-id", clientID+"x"),
+		"the tenant":            set(azure, "tenant-id", tenantID+"x"),
+		"the authority":         set(azure, "authority-host", authority+"x/"),
+		"the audience of Azure": audience(azure),
+		"client and tenant swapped": func(i identities, _ *provider.Subject) identities {
+			v := i[azure].Values
+			v["client-id"], v["tenant-id"] = v["tenant-id"], v["client-id"]
+			return i
 		},
-		"Azure's audience": func(_ *provider.Settings, i *annotations.Identity, _ *provider.Subject) { i.Azure.Audience += "x" },
-		"no Google":        func(_ *provider.Settings, i *annotations.Identity, _ *provider.Subject) { i.GCP = nil },
-		"the provider": func(_ *provider.Settings, i *annotations.Identity, _ *provider.Subject) {
-			i.GCP.WorkloadIdentityProvider += "x"
+
+		"no Google":                        without(gcp),
+		"the provider":                     set(gcp, "workload-identity-provider", providerName+"x"),
+		"the impersonated service account": set(gcp, "service-account", "x"+email),
+		"direct federation":                set(gcp, "service-account", ""),
+		"the project":                      set(gcp, "project", "other-project"),
+		"no project": func(i identities, _ *provider.Subject) identities {
+			i[gcp].Values["project"], i[gcp].Values["service-account"] = "", ""
+			return i
 		},
-		"the impersonated account": func(_ *provider.Settings, i *annotations.Identity, _ *provider.Subject) {
-			i.GCP.ServiceAccount = "x" + email
-		},
-		"direct federation": func(_ *provider.Settings, i *annotations.Identity, _ *provider.Subject) { i.GCP.ServiceAccount = "" },
-		"the project":       func(_ *provider.Settings, i *annotations.Identity, _ *provider.Subject) { i.GCP.Project += "x" },
-		"no project":        func(_ *provider.Settings, i *annotations.Identity, _ *provider.Subject) { i.GCP.Project = "" },
-		"Google's audience": func(_ *provider.Settings, i *annotations.Identity, _ *provider.Subject) { i.GCP.Audience += "x" },
-		"a plain token":     func(_ *provider.Settings, i *annotations.Identity, _ *provider.Subject) { *i = *plain() },
-		"a plain token's audience": func(_ *provider.Settings, i *annotations.Identity, _ *provider.Subject) {
-			*i = annotations.Identity{Plain: &annotations.Plain{Audience: "vault"}}
-		},
-		"nobody": func(_ *provider.Settings, i *annotations.Identity, _ *provider.Subject) { *i = annotations.Identity{} },
+		"the audience of Google": audience(gcp),
+
+		"no plain token":                  without(plain),
+		"the audience of the plain token": audience(plain),
 	}
 	whose := map[string]string{} // hash to sentence
 	for name, change := range tests {
-		s, i, p := settings(), allThree(), subject()
-		change(s, i, p)
-		hash := provider.New(s, i, p).Hash
+		s := subject()
+		hash := provider.NewInjection(change(all(), s), s).Hash
 		if other, found := whose[hash]; found {
 			t.Errorf("%q and %q have the hash %s", name, other, hash)
 		}
@@ -531,31 +572,31 @@ func TestHashDiffersWhereAnythingDiffers(t *testing.T) {
 	}
 }
 
-// What is not injected does not count: an Azure pod is not out of date because
-// of AWS's session name.
-func TestHashIsEqualWhereOnlyWhatIsNotInjectedDiffers(t *testing.T) {
+// What is not injected does not count: the name of an AWS session does not put
+// an Azure pod out of date.
+func TestHashIsEqualIfOnlyWhatIsNotInjectedDiffers(t *testing.T) {
 	t.Parallel()
-	identity := allThree()
-	identity.AWS = nil
 	other := subject()
 	other.Namespace, other.ServiceAccount = "team-b", "tempo"
-	first, second := provider.New(settings(), identity, subject()), provider.New(settings(), identity, other)
+	first, second := provider.NewInjection(all()[1:], subject()), provider.NewInjection(all()[1:], other)
 	if first.Hash != second.Hash {
 		t.Errorf("got %s and %s, want one hash", first.Hash, second.Hash)
 	}
 }
 
-// Hashes of the same text, cut at other places.
+// The fields have the same text in a row, cut in other places.
 func TestHashTellsFieldsApart(t *testing.T) {
 	t.Parallel()
-	first := &annotations.Identity{Azure: &annotations.Azure{ClientID: "ab", TenantID: "c", Audience: "x"}}
-	second := &annotations.Identity{Azure: &annotations.Azure{ClientID: "a", TenantID: "bc", Audience: "x"}}
-	if a, b := provider.New(settings(), first, subject()).Hash, provider.New(settings(), second, subject()).Hash; a == b {
+	hash := func(client, tenant string) string {
+		azure := identity("azure", "x", "client-id", client, "tenant-id", tenant, "authority-host", authority)
+		return provider.NewInjection([]provider.Identity{azure}, subject()).Hash
+	}
+	if a, b := hash("ab", "c"), hash("a", "bc"); a == b {
 		t.Errorf("both have the hash %s", a)
 	}
 }
 
-// checkInjection holds what is true of every injection.
+// checkInjection checks what is true of every injection.
 func checkInjection(tb testing.TB, injection *provider.Injection) {
 	tb.Helper()
 	if !hashGrammar.MatchString(injection.Hash) {
@@ -563,28 +604,28 @@ func checkInjection(tb testing.TB, injection *provider.Injection) {
 	}
 	paths := map[string]bool{}
 	addPath := func(path string) {
-		// The apiserver does not look for one path in two sources.
+		// The API server does not check that the paths of two sources differ.
 		if paths[path] || path == "" || strings.HasPrefix(path, "/") || slices.Contains(strings.Split(path, "/"), "..") {
 			tb.Errorf("path %q: want relative paths, each once", path)
 		}
 		paths[path] = true
 	}
 	for _, p := range injection.Providers {
-		if !slices.Contains(provider.Names(), p.Name) {
-			tb.Errorf("provider %q is none of %q", p.Name, provider.Names())
+		if !slices.ContainsFunc(provider.Builtin(), func(d *provider.Definition) bool { return d.Name == p.Name }) {
+			tb.Errorf("provider %q is not built in", p.Name)
 		}
 		if p.Token.Audience == "" {
-			tb.Errorf("%s: the audience is empty, which is the apiserver's own", p.Name)
+			tb.Errorf("%s: the audience is empty, which stands for that of the API server", p.Name)
 		}
-		if len(p.Credentials) == 0 {
-			tb.Errorf("%s: no variable leads to the token", p.Name)
+		if !slices.ContainsFunc(p.Variables, func(v provider.EnvVar) bool { return v.Credential }) {
+			tb.Errorf("%s: no variable points to the token", p.Name)
 		}
 		addPath(p.Token.Path)
-		if p.CredentialFile != (provider.File{}) {
-			addPath(p.CredentialFile.Path)
-			file := parseCredentials(tb, p.CredentialFile.Content)
+		if p.File != (provider.File{}) {
+			addPath(p.File.Path)
+			file := parseCredentials(tb, p.File.Content)
 			if file.Type != "external_account" || file.TokenURL == "" || file.CredentialSource.Format.Type != "text" {
-				tb.Errorf("%s: credential file %s: want an external account with a token_url and the format text", p.Name, p.CredentialFile.Content)
+				tb.Errorf("%s: credential file %s: want an external account with a token_url and the format text", p.Name, p.File.Content)
 			}
 		}
 	}
@@ -597,7 +638,7 @@ func checkInjection(tb testing.TB, injection *provider.Injection) {
 			tb.Errorf("variable %s is empty", v.Name)
 		}
 		if names[v.Name] {
-			tb.Errorf("variable %s is there twice", v.Name)
+			tb.Errorf("variable %s is set twice", v.Name)
 		}
 		if strings.Contains(expand(v.Value), "EXPANDED") {
 			tb.Errorf("variable %s: the kubelet would expand %q", v.Name, v.Value)

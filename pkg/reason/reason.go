@@ -1,87 +1,105 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reason is the one vocabulary of Lanyard's decisions. The same word
-// stands in the admission warning, the audit annotation, the log line and the
-// metric label, so that one search finds all four.
+// Package reason is the vocabulary of Lanyard's decisions. Admission warnings,
+// audit annotations, log lines and metric labels use the same words, so that one
+// search finds all four.
 package reason
 
-// Reason says why an admission ended as it did, or why one container was left
-// out. The set is closed: a Reason is never made from what a user wrote.
+// Reason is why an admission ended as it did, or why one container was left out.
+// The set is closed: a Reason never contains text from a user.
 type Reason string
 
 // Reasons of a whole admission.
 const (
-	// Injected: the patch gives the pod an identity.
+	// Injected: the patch adds an identity to the pod.
 	Injected Reason = "injected"
-	// AlreadyInjected: the pod holds all that it would get; there is no patch.
+	// AlreadyInjected: the pod has all that it would get; there is no patch.
 	AlreadyInjected Reason = "already_injected"
-	// NoIdentity: the service account asks for none.
+	// NoIdentity: the ServiceAccount does not ask for an identity.
 	NoIdentity Reason = "no_identity"
-	// OptedOut: the pod says inject: "false".
+	// OptedOut: the pod has inject: "false".
 	OptedOut Reason = "opted_out"
-	// MirrorPod: the pod mirrors a static pod, which may hold no service
-	// account token (the ServiceAccount admission plugin refuses it).
+	// MirrorPod: the pod mirrors a static pod. The ServiceAccount admission plugin
+	// denies a mirror pod with a ServiceAccount token.
 	MirrorPod Reason = "mirror_pod"
 	// NoContainer: there is no container to inject into.
 	NoContainer Reason = "no_container"
-	// InvalidAnnotation: an annotation of the service account, the namespace
-	// or the pod is malformed.
+	// InvalidAnnotation: an annotation of the ServiceAccount, the namespace or the
+	// pod is malformed, unknown or without effect.
 	InvalidAnnotation Reason = "invalid_annotation"
-	// IdentityNotAllowed: the namespace's allowed-identities leaves it out.
+	// IdentityNotAllowed: the namespace's allowed-identities does not have it.
 	IdentityNotAllowed Reason = "identity_not_allowed"
-	// ForeignInjection: the pod carries Lanyard's marks for another identity,
-	// as a copied manifest does.
+	// ForeignInjection: the pod has Lanyard's marks for another identity, as a
+	// copied manifest does.
 	ForeignInjection Reason = "foreign_injection"
-	// VolumeNameTaken: both names of the token volume are the user's.
+	// InvalidMountPath: a container has the token mount path in another spelling,
+	// or a device there.
+	InvalidMountPath Reason = "invalid_mount_path"
+	// VolumeNameTaken: the pod uses both names of the token volume for something
+	// else.
 	VolumeNameTaken Reason = "volume_name_taken"
-	// TooLarge: the pod has more containers, or would get more, than an
-	// apiserver stores.
+	// TooLarge: the pod has more containers, or would get more, than an API server
+	// stores.
 	TooLarge Reason = "too_large"
-	// ServiceAccountNotFound: the pod's service account does not exist.
+	// ServiceAccountNotFound: the pod's ServiceAccount does not exist.
 	ServiceAccountNotFound Reason = "serviceaccount_not_found"
-	// LookupFailed: the service account or the namespace could not be read.
+	// LookupFailed: the ServiceAccount or the namespace could not be read.
 	LookupFailed Reason = "lookup_failed"
-	// Overloaded: there was no room for a large review beside other large ones.
+	// Overloaded: other large requests used all of the memory that they may use.
 	Overloaded Reason = "overloaded"
-	// InvalidReview: the request is no admission review of the expected kind.
+	// InvalidReview: the request is not an AdmissionReview of the expected kind, or
+	// its object cannot be read.
 	InvalidReview Reason = "invalid_review"
 	// InternalError: a fault of the program itself.
 	InternalError Reason = "internal_error"
-	// Labeled: the service account gets its identity label, or loses it.
+	// Labeled: the identity label of the ServiceAccount was added, removed or found
+	// correct.
 	Labeled Reason = "labeled"
-	// Valid: the service account's annotations are as they should be.
+	// Valid: the annotations of the ServiceAccount are valid.
 	Valid Reason = "valid"
 )
 
-// Reasons of one container, beside the admission's own.
+// Reasons of one container, in addition to those of the admission.
 const (
 	// MountPathTaken: something else is mounted at the token mount path.
 	MountPathTaken Reason = "mount_path_taken"
-	// EnvironmentTaken: the container sets a credential variable itself.
+	// EnvironmentTaken: the container points to credentials of its own.
 	EnvironmentTaken Reason = "environment_taken"
-	// EnvironmentShadowed: the container sets a variable that SDKs may prefer
-	// to the injected identity.
+	// EnvironmentShadowed: the container sets a variable that SDKs may prefer to
+	// the injected identity.
 	EnvironmentShadowed Reason = "environment_shadowed"
-	// ContainerNotSelected: the pod's containers or skip-containers annotation
+	// ContainerNotSelected: the pod's annotation containers or skip-containers
 	// leaves it out.
 	ContainerNotSelected Reason = "container_not_selected"
-	// ContainerNotFound: one of those annotations names no container.
+	// ContainerNotFound: one of those annotations names a container that the pod
+	// does not have.
 	ContainerNotFound Reason = "container_not_found"
-	// VolumeMissing: the running pod has no volume for this identity, and a
-	// running pod can get none.
+	// VolumeMissing: the running pod has no volume for this identity, and its
+	// volumes cannot change.
 	VolumeMissing Reason = "volume_missing"
 )
 
-// All lists every reason, for whoever has to know the values of a metric label
-// beforehand.
+// All returns every reason. Tests compare the documentation with it.
 func All() []Reason {
 	return []Reason{
 		Injected, AlreadyInjected, NoIdentity, OptedOut, MirrorPod, NoContainer,
-		InvalidAnnotation, IdentityNotAllowed, ForeignInjection, VolumeNameTaken, TooLarge,
+		InvalidAnnotation, IdentityNotAllowed, ForeignInjection, InvalidMountPath, VolumeNameTaken, TooLarge,
 		ServiceAccountNotFound, LookupFailed, Overloaded, InvalidReview, InternalError,
 		Labeled, Valid,
 		MountPathTaken, EnvironmentTaken, EnvironmentShadowed,
 		ContainerNotSelected, ContainerNotFound, VolumeMissing,
 	}
 }
+
+// Error is the error of a decision: the object is denied for Reason.
+type Error struct {
+	Reason Reason
+	Err    error
+}
+
+// Error implements error.
+func (e *Error) Error() string { return string(e.Reason) + ": " + e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }

@@ -58,8 +58,8 @@ func TestReasonsKeepTheirWords(t *testing.T) {
 	t.Parallel()
 	want := []reason.Reason{
 		"already_injected", "container_not_found", "container_not_selected", "environment_shadowed", "environment_taken",
-		"foreign_injection", "identity_not_allowed", "injected", "internal_error", "invalid_annotation", "invalid_review",
-		"labeled", "lookup_failed", "mirror_pod", "mount_path_taken", "no_container", "no_identity", "opted_out",
+		"foreign_injection", "identity_not_allowed", "injected", "internal_error", "invalid_annotation", "invalid_mount_path",
+		"invalid_review", "labeled", "lookup_failed", "mirror_pod", "mount_path_taken", "no_container", "no_identity", "opted_out",
 		"overloaded", "serviceaccount_not_found", "too_large", "valid", "volume_missing", "volume_name_taken",
 	}
 	got := reason.All()
@@ -75,16 +75,16 @@ func TestReasonsAreLabelValues(t *testing.T) {
 	seen := map[reason.Reason]bool{}
 	for _, r := range reason.All() {
 		if !grammar.MatchString(string(r)) {
-			t.Errorf("%q: want words of small letters joined by underscores", r)
+			t.Errorf("%q: want words of lower-case letters joined by underscores", r)
 		}
 		if seen[r] {
-			t.Errorf("%q is there twice", r)
+			t.Errorf("%q is listed twice", r)
 		}
 		seen[r] = true
 	}
 }
 
-func TestAllGivesACopy(t *testing.T) {
+func TestAllReturnsACopy(t *testing.T) {
 	t.Parallel()
 	reason.All()[0] = "changed"
 	if slices.Contains(reason.All(), "changed") {
@@ -92,7 +92,7 @@ func TestAllGivesACopy(t *testing.T) {
 	}
 }
 
-// Whoever reads a reason in a warning or an alert looks it up there.
+// Users look up a reason from a warning or an alert there.
 func TestEveryReasonIsDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/reasons.md")

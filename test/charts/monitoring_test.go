@@ -45,7 +45,9 @@ func knownMetrics(t *testing.T) map[string][]string {
 	recorder.RecordInjection("aws")
 	recorder.RecordLookup("cache", "found")
 	recorder.SetCertificateExpiry(time.Unix(1, 0))
-	recorder.WatchServiceAccounts(func() (annotated, unannotated, unguarded int) { return 1, 2, 3 })
+	recorder.WatchServiceAccounts(func() metrics.ServiceAccounts {
+		return metrics.ServiceAccounts{Annotated: 4, Unannotated: 2, Unguarded: 1, Excluded: 1}
+	})
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

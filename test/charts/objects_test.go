@@ -186,9 +186,6 @@ func TestTheProgramAcceptsItsArguments(t *testing.T) {
 		for _, group := range o.Flags().FlagSets {
 			flags.AddFlagSet(group)
 		}
-		if flags.Lookup("excluded-namespaces") == nil { // until the program has it
-			flags.StringSlice("excluded-namespaces", nil, "")
-		}
 		container := d.Spec.Template.Spec.Containers[0]
 		if err := flags.Parse(container.Args); err != nil {
 			t.Fatal(err)

@@ -31,7 +31,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
-// review asks the webhook about a pod, as the apiserver would.
+// review asks the webhook about a pod, as the API server would.
 func review(ctx context.Context, process *webhook.Process, namespace string, pod []byte) *admissionv1.AdmissionResponse {
 	GinkgoHelper()
 	body, err := json.Marshal(admissionv1.AdmissionReview{
@@ -154,7 +154,7 @@ var _ = Describe("The program, asked directly", func() {
 })
 
 var _ = Describe("The program, by its permissions", func() {
-	It("may read service accounts and namespaces, and nothing else", func(ctx SpecContext) {
+	It("may read ServiceAccounts and namespaces, and nothing else", func(ctx SpecContext) {
 		client := webhookClient()
 		_, err := client.CoreV1().ServiceAccounts("").List(ctx, metav1.ListOptions{})
 		Expect(err).NotTo(HaveOccurred())
@@ -203,7 +203,7 @@ func webhookClient() kubernetes.Interface {
 	return client
 }
 
-var _ = Describe("The program, when it cannot read service accounts", func() {
+var _ = Describe("The program, when it cannot read ServiceAccounts", func() {
 	It("is alive but not ready, and refuses the pod with an error worth a second try", func(ctx SpecContext) {
 		config, err := cluster.plane.User("somebody", "system:authenticated")
 		Expect(err).NotTo(HaveOccurred())

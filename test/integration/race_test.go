@@ -23,7 +23,7 @@ import (
 const rounds = 500
 
 // The peers admit a pod without credentials when their cache is behind.
-var _ = Describe("A service account in the same instant as its pod", func() {
+var _ = Describe("A ServiceAccount in the same instant as its pod", func() {
 	It("created: no pod misses its identity", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		before := lookups(ctx)
@@ -70,15 +70,15 @@ var _ = Describe("A service account in the same instant as its pod", func() {
 		return missed, refused
 	}
 
-	It("annotated: no pod misses its identity where the webhook saw the account's write", func(ctx SpecContext) {
+	It("annotated: no pod misses its identity where the webhook saw the ServiceAccount's write", func(ctx SpecContext) {
 		before := lookups(ctx)
 		missed, refused := annotated(ctx, fmt.Sprintf(`{"metadata":{"annotations":{"lanyard.dev/aws-role-arn":%q}}}`, role))
 		report("annotated just before, seen by the webhook", missed, before, lookups(ctx))
 		Expect(missed).To(BeZero())
-		Expect(refused).To(BeZero(), "the guard refused pods that have their identity")
+		Expect(refused).To(BeZero(), "the guard denied pods that have their identity")
 	})
 
-	// As it is on another replica than the one that saw the account's write.
+	// As it is on another replica than the one that saw the ServiceAccount's write.
 	// How many pods miss is a matter of how fast the two watches are, the
 	// webhook's and the guard's: it is reported, and bounded only so that a
 	// watch that stands still is noticed.
@@ -87,7 +87,7 @@ var _ = Describe("A service account in the same instant as its pod", func() {
 		before := lookups(ctx)
 		missed, refused := annotated(ctx, fmt.Sprintf(`{"metadata":{"labels":{"lanyard.dev/identity":"enabled"},"annotations":{"lanyard.dev/aws-role-arn":%q}}}`, role))
 		report("annotated just before, known from the watch alone", missed, before, lookups(ctx))
-		AddReportEntry(fmt.Sprintf("the guard refused %d pods more", refused), ReportEntryVisibilityAlways)
+		AddReportEntry(fmt.Sprintf("the guard denied %d pods more", refused), ReportEntryVisibilityAlways)
 		Expect(missed + refused).To(BeNumerically("<", rounds/2))
 	})
 })
@@ -110,7 +110,7 @@ func report(what string, missed int, before, after map[string]int) {
 	AddReportEntry(line, ReportEntryVisibilityAlways)
 }
 
-// unregisterAccounts has the apiserver call no webhook for service accounts
+// unregisterAccounts has the API server call no webhook for service accounts
 // until the spec ends.
 func unregisterAccounts(ctx context.Context) {
 	GinkgoHelper()
@@ -122,11 +122,19 @@ func unregisterAccounts(ctx context.Context) {
 	Expect(all[0].Name).To(Equal("pods.lanyard.dev"))
 	config, err = api.Update(ctx, config, metav1.UpdateOptions{})
 	Expect(err).NotTo(HaveOccurred())
+	validating := cluster.client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	validator, err := validating.Get(ctx, "lanyard", metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(validating.Delete(ctx, "lanyard", metav1.DeleteOptions{})).To(Succeed())
 	Eventually(ctx, labels(ctx)).Within(startTimeout).Should(BeEmpty())
 	DeferCleanup(func(ctx SpecContext) {
 		config.Webhooks = all
 		_, err := api.Update(ctx, config, metav1.UpdateOptions{})
 		Expect(err).NotTo(HaveOccurred())
+		validator.ObjectMeta = metav1.ObjectMeta{Name: validator.Name, Labels: validator.Labels, Annotations: validator.Annotations}
+		_, err = validating.Create(ctx, validator, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		waitForRegistration(ctx)
 		Eventually(ctx, labels(ctx)).Within(startTimeout).ShouldNot(BeEmpty())
 	})
 }

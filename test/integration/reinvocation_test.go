@@ -37,7 +37,7 @@ var _ = Describe("A container that another webhook adds after Lanyard", func() {
 		}).Within(startTimeout).Should(HaveLen(2))
 		for _, c := range pod.Spec.Containers {
 			expectThreeClouds(c.Env, c.VolumeMounts)
-			Expect(c.VolumeMounts).To(HaveLen(2)) // the apiserver's own is the other
+			Expect(c.VolumeMounts).To(HaveLen(2)) // the API server's own is the other
 		}
 		injected := 0
 		for _, v := range pod.Spec.Volumes {
@@ -50,7 +50,7 @@ var _ = Describe("A container that another webhook adds after Lanyard", func() {
 })
 
 // registerSidecarInjector serves a webhook that adds a container, called after
-// Lanyard's: the apiserver goes by the configurations' names.
+// Lanyard's: the API server goes by the configurations' names.
 func registerSidecarInjector(ctx SpecContext, namespace string) {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()

@@ -76,7 +76,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	waitForRegistration(ctx)
 })
 
-// waitForRegistration waits until the apiserver calls the webhook: it learns
+// waitForRegistration waits until the API server calls the webhook: it learns
 // of a configuration from a watch of its own.
 func waitForRegistration(ctx context.Context) {
 	GinkgoHelper()

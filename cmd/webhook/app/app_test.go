@@ -27,7 +27,7 @@ var flags = map[string][]string{
 	"Injection": {
 		"annotation-prefix", "excluded-namespaces", "token-expiration-seconds", "token-mount-path",
 	},
-	"Clouds": {
+	"Providers": {
 		"aws-default-audience", "aws-default-region", "azure-authority-host", "azure-default-audience", "azure-default-tenant-id",
 		"gcp-default-audience", "gcp-default-workload-identity-provider",
 	},
@@ -145,7 +145,7 @@ func TestVersionIsOneLine(t *testing.T) {
 	if err := cmd.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := regexp.MustCompile(`^lanyard-webhook \S+ \(go1\.\S+, ` + runtime.GOOS + "/" + runtime.GOARCH + `\)\n$`)
+	want := regexp.MustCompile(`^lanyard-webhook version \S+ \(go1\.\S+, ` + runtime.GOOS + "/" + runtime.GOARCH + `\)\n$`)
 	if !want.MatchString(out.String()) {
 		t.Errorf("got %q, want %s", out.String(), want)
 	}

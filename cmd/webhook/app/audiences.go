@@ -31,10 +31,7 @@ const startTimeout = 30 * time.Second
 // of --api-audiences, and those of the program's own token. No injected token may
 // have one of them.
 func apiserverAudiences(ctx context.Context, config *rest.Config, log logr.Logger) ([]string, error) {
-	audiences := []string{
-		"kubernetes", "kubernetes.default.svc", "api",
-		"https://kubernetes.default.svc", "https://kubernetes.default.svc.cluster.local", "https://kubernetes.default",
-	}
+	audiences := annotations.CommonAPIServerAudiences()
 	issuer, err := issuer(ctx, config, log)
 	if err != nil {
 		return nil, err
@@ -56,9 +53,9 @@ func apiserverAudiences(ctx context.Context, config *rest.Config, log logr.Logge
 // warnOfReservedAudiences logs default audiences that belong to the API server:
 // ServiceAccounts that use them are denied.
 func warnOfReservedAudiences(defaults *annotations.Defaults, log logr.Logger) {
-	for _, audience := range []string{defaults.AWSAudience, defaults.AzureAudience, defaults.GCPAudience} {
-		if slices.Contains(defaults.ReservedAudiences, audience) {
-			log.Info("A default audience belongs to the API server; ServiceAccounts without an audience of their own are denied", "audience", audience)
+	for name, value := range defaults.Parameters {
+		if strings.HasSuffix(name, "-audience") && slices.Contains(defaults.ReservedAudiences, value) {
+			log.Info("A default audience belongs to the API server; ServiceAccounts without an audience of their own are denied", "parameter", name, "audience", value)
 		}
 	}
 }
@@ -67,7 +64,7 @@ const discoveryPath = "/.well-known/openid-configuration"
 
 // issuer reads the issuer from the OpenID Connect discovery document of the API
 // server. By default every ServiceAccount may read it, by the ClusterRole
-// system:service-account-issuer-discovery; without that right issuer returns "".
+// system:service-account-issuer-discovery. If that is missing, issuer returns "".
 func issuer(ctx context.Context, config *rest.Config, log logr.Logger) (string, error) {
 	document, err := discoveryDocument(ctx, config, log)
 	if err != nil || document == nil {
@@ -82,8 +79,8 @@ func issuer(ctx context.Context, config *rest.Config, log logr.Logger) (string, 
 	return configuration.Issuer, nil
 }
 
-// discoveryDocument waits for the API server. It returns nil if the document
-// cannot be read.
+// discoveryDocument waits for the API server. It returns nil if the document does
+// not exist or the program may not read it.
 func discoveryDocument(ctx context.Context, config *rest.Config, log logr.Logger) ([]byte, error) {
 	config = rest.CopyConfig(config)
 	config.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()

@@ -20,6 +20,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
 // checkOptions select the ServiceAccount to check.
@@ -69,13 +70,13 @@ func newCheckCommand(width int) *cobra.Command {
 	return cmd
 }
 
-// run retries until a pod is injected, and returns what was injected. When the
-// time is over, it returns why the last pod was not.
+// run retries until a pod is injected, and returns what was injected. After the
+// timeout it returns why the last pod was not injected.
 func (o *checkOptions) run(ctx context.Context) (injected string, err error) {
 	if o.namespace == "" || o.serviceAccount == "" {
 		return "", errors.New("--namespace and --service-account are required")
 	}
-	keys, err := annotations.NewKeys(o.annotationPrefix)
+	keys, err := annotations.NewKeys(o.annotationPrefix, provider.Builtin())
 	if err != nil {
 		return "", fmt.Errorf("--annotation-prefix: %w", err)
 	}
@@ -110,7 +111,7 @@ func (o *checkOptions) run(ctx context.Context) (injected string, err error) {
 func (o *checkOptions) pod(keys *annotations.Keys) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Pod",
-		"metadata": map[string]any{"generateName": "lanyard-check-", "labels": map[string]any{keys.Probe: "true"}},
+		"metadata": map[string]any{"generateName": "lanyard-check-", "labels": map[string]any{keys.Probe: annotations.LabelProbe}},
 		"spec": map[string]any{
 			"serviceAccountName": o.serviceAccount,
 			"securityContext":    map[string]any{"runAsNonRoot": true, "seccompProfile": map[string]any{"type": "RuntimeDefault"}},

@@ -11,11 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
 func TestWhatMakesAPodInjected(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix)
+	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +81,7 @@ func TestCheckHasItsOwnHelp(t *testing.T) {
 // The webhook configuration selects the pod of a check by this label.
 func TestThePodOfACheckIsAProbe(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys("example.com/")
+	keys, err := annotations.NewKeys("example.com/", provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,10 +17,10 @@ import (
 
 // optOutLabels are the values of the label Keys.Inject on a Namespace for which
 // the webhook configurations exclude it.
-var optOutLabels = []string{annotations.LabelDisabled, "false"}
+var optOutLabels = []string{annotations.LabelDisabled, annotations.OptOut}
 
-// countServiceAccounts counts ServiceAccounts by state. The webhook is not called
-// for the excluded namespaces, and not for those that opt out by their label.
+// countServiceAccounts counts ServiceAccounts by state. The webhook is called
+// neither for the excluded namespaces nor for those that opt out by their label.
 func countServiceAccounts(serviceAccounts, namespaces iter.Seq2[types.NamespacedName, metadatacache.Object],
 	keys *annotations.Keys, excludedNamespaces []string,
 ) metrics.ServiceAccounts {

@@ -12,11 +12,12 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/metrics"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
 func TestServiceAccountsByState(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix)
+	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,8 +27,8 @@ func TestServiceAccountsByState(t *testing.T) {
 		{Name: "false"}:    {Label: "false"},
 		{Name: "other"}:    {Label: "true"},
 	}
-	identity := map[string]string{keys.AWSRoleARN: "r"}
-	region := map[string]string{keys.AWSRegion: "r"}
+	identity := map[string]string{"lanyard.dev/aws-role-arn": "r"}
+	region := map[string]string{"lanyard.dev/aws-region": "r"}
 	for name, test := range map[string]struct {
 		namespace string
 		object    metadatacache.Object

@@ -31,7 +31,7 @@ func newKeepSocketCommand(width int) *cobra.Command {
 			if path == "" {
 				return errors.New("--socket: got none, want the path of a unix socket")
 			}
-			// It stops at once: the server drains without it when the pod is deleted.
+			// The store stops at once: a server that drains does not need it.
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
 			defer stop()
 			return socketstore.Serve(ctx, path, options.New().NewLogger(cmd.ErrOrStderr()))

@@ -31,7 +31,9 @@ func startLimited(t *testing.T, handler http.Handler, tlsConfig *tls.Config) (ad
 	t.Cleanup(func() {
 		cancel()
 		_ = server.Close()
-		<-ended
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	})
 	go func() { ended <- serve(ctx, server, listener) }()
 	return listener.Addr().String()

@@ -16,7 +16,7 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/lanyard-dev/lanyard/internal/onewrite"
+	"github.com/lanyard-dev/lanyard/internal/singlewrite"
 	"github.com/lanyard-dev/lanyard/internal/socketstore"
 )
 
@@ -24,7 +24,8 @@ import (
 // server waits at most 30 seconds for a response.
 const shutdownTimeout = 35 * time.Second
 
-// readyInterval is how often serveOnce calls ready. Pod creations may be waiting.
+// readyInterval is how often serveOnce calls ready. It is short because pod
+// creations may be waiting.
 const readyInterval = 20 * time.Millisecond
 
 // Limits of one connection: any pod in the cluster may open one. API servers and
@@ -132,7 +133,7 @@ func (p *program) serveReviews(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	listener = onewrite.Use(p.reviews, listener)
+	listener = singlewrite.Use(p.reviews, listener)
 	start := time.Now()
 	return serveOnce(ctx, p.reviews, listener, func() bool { return p.canServe(time.Since(start)) }, &p.serving)
 }
@@ -144,10 +145,11 @@ func (p *program) listen(ctx context.Context) (net.Listener, error) {
 	return socketstore.Listen(ctx, p.socketStore, "tcp", p.reviews.Addr, p.log.WithName("socketstore"))
 }
 
-// syncPatience is how long connections wait for the caches to sync. Before that,
-// each review needs a live read. If the caches never sync, because the program
-// may not list ServiceAccounts, reviews are served after this time: their errors
-// say so, within the 5 seconds that the webhook configurations allow.
+// syncPatience is how long connections wait for the caches to sync. Until they
+// are synced, each review needs a live read. If they never sync, because the
+// program may not list ServiceAccounts, reviews are served after this time. Their
+// errors then name the cause, within the 5 seconds that the webhook configurations
+// allow.
 const syncPatience = 2 * time.Second
 
 // canServe reports whether to accept connections: a certificate is loaded, and

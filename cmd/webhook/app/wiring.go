@@ -24,18 +24,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
-	"github.com/lanyard-dev/lanyard/internal/admission"
 	"github.com/lanyard-dev/lanyard/internal/injector"
 	"github.com/lanyard-dev/lanyard/internal/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/metrics"
 	"github.com/lanyard-dev/lanyard/internal/servingcert"
-)
-
-// The paths that reviews are served on.
-const (
-	mutatePodPath              = "/mutate-v1-pod"
-	mutateServiceAccountPath   = "/mutate-v1-serviceaccount"
-	validateServiceAccountPath = "/validate-v1-serviceaccount"
 )
 
 // program holds the parts of lanyard-webhook.
@@ -153,17 +145,13 @@ func newCaches(config *rest.Config, o *options.Completed, recorder *metrics.Reco
 
 // reviewMux serves each kind of review on its own path.
 func reviewMux(o *options.Completed, p *program, recorder *metrics.Recorder, log logr.Logger) http.Handler {
-	cluster := injector.Cluster{
-		Keys: &o.Keys, Defaults: &o.Defaults, Settings: &o.Settings,
+	config := injector.Config{
+		Keys: &o.Keys, Defaults: &o.Defaults, TokenMountPath: o.TokenMountPath,
 		ServiceAccounts: p.serviceAccounts, Namespaces: p.namespaces,
 	}
 	mux := http.NewServeMux()
-	for path, decider := range map[string]admission.Decider{
-		mutatePodPath:              &injector.Pods{Cluster: cluster, Recorder: recorder},
-		mutateServiceAccountPath:   &injector.Labels{Keys: &o.Keys, Invalidator: p.serviceAccounts},
-		validateServiceAccountPath: &injector.Validator{Cluster: cluster},
-	} {
-		mux.Handle(path, admission.NewHandler(decider, recorder, log.WithName("admission")))
+	for path, handler := range injector.Handlers(config, p.serviceAccounts, recorder, log.WithName("admission")) {
+		mux.Handle(path, handler)
 	}
 	return mux
 }

@@ -25,7 +25,7 @@ func runInit(args []string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("find this program: %w", err)
 	}
-	// The program runs itself with its own arguments.
+	//nolint:gosec // The program runs itself with its own arguments.
 	pid, err := syscall.ForkExec(self, append([]string{nameInside}, args...), &syscall.ProcAttr{
 		Env:   os.Environ(),
 		Files: []uintptr{0, 1, 2},

@@ -68,7 +68,7 @@ func Launch(ctx context.Context, o Options) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(ctx, 3)
+	ports, err := FreePorts(ctx, 3)
 	if err != nil {
 		return nil, err
 	}
@@ -121,9 +121,9 @@ func (p *Process) Client() *http.Client {
 	}}
 }
 
-// freePorts returns ports of the loopback interface that are free at the
+// FreePorts returns ports of the loopback interface that are free at the
 // moment.
-func freePorts(ctx context.Context, n int) ([]string, error) {
+func FreePorts(ctx context.Context, n int) ([]string, error) {
 	var ports []string
 	for range n {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")

@@ -21,29 +21,31 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
-// namespaceFile is where a pod finds the namespace that it runs in.
+// namespaceFile has the namespace of the pod that the program runs in.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// Completed are settings that were found valid.
+// Completed holds valid settings.
 type Completed struct {
 	*Options
-	// Keys, Defaults and Settings are for the injector.
+	// Keys and Defaults are for the injector.
 	Keys     annotations.Keys
 	Defaults annotations.Defaults
-	Settings provider.Settings
 	// MinVersion and CipherSuites are for tls.Config.
 	MinVersion   uint16
 	CipherSuites []uint16
 }
 
-// Complete validates the settings. All mistakes are reported at once.
+// Complete validates the settings. It reports all mistakes at once.
 func (o *Options) Complete() (*Completed, error) {
 	c := &Completed{Options: o}
 	v := validation{}
-	v.check("annotation-prefix", func() (err error) { c.Keys, err = annotations.NewKeys(o.AnnotationPrefix); return err })
+	v.check("annotation-prefix", func() (err error) {
+		c.Keys, err = annotations.NewKeys(o.AnnotationPrefix, provider.Builtin())
+		return err
+	})
 	v.check("token-mount-path", func() error { return validMountPath(o.TokenMountPath) })
 	v.check("token-expiration-seconds", func() error {
-		if err := annotations.ValidateTokenExpirationSeconds(o.TokenExpirationSeconds); err != nil {
+		if err := annotations.ValidateTokenExpirationSeconds(o.TokenExpirationSeconds, 0); err != nil {
 			return fmt.Errorf("got %d: %w", o.TokenExpirationSeconds, err)
 		}
 		return nil
@@ -63,19 +65,19 @@ func (o *Options) Complete() (*Completed, error) {
 	v.check("log-format", func() error { return validLogFormat(o.LogFormat) })
 	v.check("v", func() error {
 		if o.Verbosity < 0 {
-			return fmt.Errorf("got %d, want no negative number", o.Verbosity)
+			return fmt.Errorf("got %d, want 0 or more", o.Verbosity)
 		}
 		return nil
 	})
 	v.check("shutdown-delay", func() error {
 		if o.ShutdownDelay < 0 {
-			return fmt.Errorf("got %s, want no negative duration", o.ShutdownDelay)
+			return fmt.Errorf("got %s, want 0 or more", o.ShutdownDelay)
 		}
 		return nil
 	})
 	c.completeTLS(&v)
-	c.completeClouds(&v)
-	c.Settings.TokenMountPath = o.TokenMountPath
+	c.completeProviders(&v)
+	c.Defaults.TokenExpirationSeconds = o.TokenExpirationSeconds
 	if len(v.errs) > 0 {
 		return nil, errors.Join(v.errs...)
 	}
@@ -87,7 +89,7 @@ func (c *Completed) completeTLS(v *validation) {
 	v.check("tls-cipher-suites", func() (err error) { c.CipherSuites, err = cliflag.TLSCipherSuites(c.TLSCipherSuites); return err })
 	v.check("tls-cipher-suites", func() error {
 		if len(c.CipherSuites) > 0 && c.MinVersion == tls.VersionTLS13 {
-			return errors.New("has no effect with --tls-min-version=VersionTLS13, whose suites cannot be chosen")
+			return errors.New("has no effect with --tls-min-version=VersionTLS13: its suites cannot be chosen")
 		}
 		return nil
 	})
@@ -101,7 +103,7 @@ func (c *Completed) completeTLS(v *validation) {
 		case SelfManaged:
 			c.completeSelfManaged(v)
 			if c.TLSCertFile != "" || c.TLSPrivateKeyFile != "" {
-				return fmt.Errorf("%s makes its certificate itself; --tls-cert-file and --tls-private-key-file need --certificate-source=%s", SelfManaged, FromFiles)
+				return fmt.Errorf("%s issues its own certificate; --tls-cert-file and --tls-private-key-file need --certificate-source=%s", SelfManaged, FromFiles)
 			}
 			return nil
 		}
@@ -109,7 +111,8 @@ func (c *Completed) completeTLS(v *validation) {
 	})
 }
 
-// minCertificateDuration leaves time to renew and to be seen renewed.
+// minCertificateDuration leaves time to renew the certificate and to distribute
+// the new one.
 const minCertificateDuration = 10 * time.Second
 
 func (c *Completed) completeSelfManaged(v *validation) {
@@ -143,7 +146,8 @@ func (c *Completed) completeSelfManaged(v *validation) {
 		return nil
 	})
 	v.check("ca-duration", func() error {
-		// So that a CA that is renewed has outlived what it signed.
+		// The CA is renewed after two thirds of its lifetime. What it has signed must
+		// expire before it does.
 		if c.CADuration < 3*c.CertificateDuration {
 			return fmt.Errorf("got %s, want at least three times --certificate-duration, %s", c.CADuration, 3*c.CertificateDuration)
 		}
@@ -158,26 +162,7 @@ func validName(value string, problems func(string) []string) error {
 	return nil
 }
 
-func (c *Completed) completeClouds(v *validation) {
-	d := &c.Defaults
-	d.TokenExpirationSeconds = c.TokenExpirationSeconds
-	v.parse("aws-default-region", c.AWSDefaultRegion, &d.AWSRegion, annotations.ParseAWSRegion)
-	v.parse("azure-default-tenant-id", c.AzureDefaultTenantID, &d.AzureTenantID, annotations.ParseAzureTenantID)
-	v.parse("azure-authority-host", c.AzureAuthorityHost, &c.Settings.AzureAuthorityHost, annotations.ParseAzureAuthorityHost)
-	v.parse("gcp-default-workload-identity-provider", c.GCPDefaultWorkloadIdentityProvider, &d.GCPWorkloadIdentityProvider, annotations.ParseGCPWorkloadIdentityProvider)
-	audience := func(value string) (string, error) { return annotations.ParseAudience(value, nil) }
-	v.parse("aws-default-audience", c.AWSDefaultAudience, &d.AWSAudience, audience)
-	v.parse("azure-default-audience", c.AzureDefaultAudience, &d.AzureAudience, audience)
-	v.parse("gcp-default-audience", c.GCPDefaultAudience, &d.GCPAudience, audience)
-	v.check("azure-authority-host", func() error {
-		if c.AzureAuthorityHost == "" {
-			return errors.New("must not be empty")
-		}
-		return nil
-	})
-}
-
-// validation gathers what is wrong, by flag.
+// validation collects what is wrong, by flag.
 type validation struct{ errs []error }
 
 func (v *validation) check(flag string, valid func() error) {
@@ -186,27 +171,11 @@ func (v *validation) check(flag string, valid func() error) {
 	}
 }
 
-// parse reads a setting with the grammar of the annotation that it stands
-// behind. An empty one is left out.
-func (v *validation) parse(flag, value string, into *string, grammar func(string) (string, error)) {
-	if value == "" {
-		return
-	}
-	v.check(flag, func() error {
-		parsed, err := grammar(value)
-		if err != nil {
-			return fmt.Errorf("got %q: %w", value, err)
-		}
-		*into = parsed
-		return nil
-	})
-}
-
-// validMountPath accepts what the API accepts for a volume mount, written in
-// its shortest form.
+// validMountPath accepts what the API accepts for a volume mount, in its shortest
+// form.
 func validMountPath(value string) error {
 	if !path.IsAbs(value) || path.Clean(value) != value || value == "/" || strings.Contains(value, ":") {
-		return fmt.Errorf("got %q, want an absolute path such as %s, without a closing slash and without a colon", value, provider.DefaultTokenMountPath)
+		return fmt.Errorf("got %q, want an absolute path such as %s, without a trailing slash and a colon", value, provider.DefaultTokenMountPath)
 	}
 	return nil
 }
@@ -225,7 +194,7 @@ func validPort(value int) error {
 	return nil
 }
 
-// validAddress accepts host:port, the host left out or not, and "0" for none.
+// validAddress accepts host:port, with or without the host, and "0" for none.
 func validAddress(value string) error {
 	if value == "0" {
 		return nil

@@ -24,7 +24,7 @@ import (
 func applyConfig(fs *pflag.FlagSet, text []byte) error {
 	settings, err := parseConfig(text)
 	if err != nil {
-		return fmt.Errorf("want a mapping of settings by the flags' names: %w", err)
+		return fmt.Errorf("want a mapping of settings by the names of the flags: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		flag := fs.Lookup(name)
@@ -59,8 +59,8 @@ func parseConfig(text []byte) (map[string]any, error) {
 	return settings, yaml.UnmarshalStrict(first, &settings)
 }
 
-// argument returns a value as it is written on the command line, for a flag of the
-// type.
+// argument returns a value in the form that a flag of flagType has on the command
+// line.
 func argument(flagType string, value any) (string, error) {
 	switch v := value.(type) {
 	case string:
@@ -77,7 +77,7 @@ func argument(flagType string, value any) (string, error) {
 	return "", fmt.Errorf("got %s, want %s", kindOf(value), wanted(flagType))
 }
 
-// kindOf returns the kind of a value, as users call it.
+// kindOf names the kind of a value in the words of users.
 func kindOf(value any) string {
 	switch value.(type) {
 	case nil:
@@ -94,7 +94,7 @@ func kindOf(value any) string {
 	return "a mapping"
 }
 
-// wanted describes the values of a flag of the type.
+// wanted describes the values of a flag of flagType.
 func wanted(flagType string) string {
 	switch flagType {
 	case "int", "int64":

@@ -7,7 +7,9 @@ import (
 	"bytes"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,7 +19,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 
@@ -26,7 +27,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
-// defaults of every flag: the flags are public, and these values as well.
+// defaults of every flag. The flags and these values are public.
 var defaults = map[string]string{
 	"kubeconfig":                             "",
 	"bind-address":                           "0.0.0.0",
@@ -49,9 +50,9 @@ var defaults = map[string]string{
 	"token-expiration-seconds":               "3600",
 	"excluded-namespaces":                    "[kube-system]",
 	"aws-default-region":                     "",
-	"aws-default-audience":                   "sts.amazonaws.com",
+	"aws-default-audience":                   "",
 	"azure-default-tenant-id":                "",
-	"azure-default-audience":                 "api://AzureADTokenExchange",
+	"azure-default-audience":                 "",
 	"azure-authority-host":                   "https://login.microsoftonline.com/",
 	"gcp-default-workload-identity-provider": "",
 	"gcp-default-audience":                   "",
@@ -62,7 +63,7 @@ var defaults = map[string]string{
 	"config":                                 "",
 }
 
-// flagSet holds all flags of o.
+// flagSet returns all flags of o.
 func flagSet(o *options.Options) *pflag.FlagSet {
 	all := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	for _, fs := range o.Flags().FlagSets {
@@ -71,7 +72,7 @@ func flagSet(o *options.Options) *pflag.FlagSet {
 	return all
 }
 
-// parsed gives the options of a command line.
+// parsed returns the options of a command line.
 func parsed(t *testing.T, arguments ...string) (*options.Options, *pflag.FlagSet) {
 	t.Helper()
 	o := options.New()
@@ -82,14 +83,99 @@ func parsed(t *testing.T, arguments ...string) (*options.Options, *pflag.FlagSet
 	return o, fs
 }
 
-// files are the arguments without which nothing is complete.
+// files are the arguments that other settings need to be complete.
 var files = []string{"--certificate-source=files", "--tls-cert-file=C", "--tls-private-key-file=P"}
+
+// sameDefinition compares definitions by name: they hold functions.
+var sameDefinition = cmp.Comparer(func(a, b *provider.Definition) bool { return a.Name == b.Name })
+
+// values returns the values of all flags.
+func values(fs *pflag.FlagSet) map[string]string {
+	values := map[string]string{}
+	fs.VisitAll(func(flag *pflag.Flag) { values[flag.Name] = flag.Value.String() })
+	return values
+}
+
+// The flags of the providers follow from their definitions.
+func TestEveryProviderHasItsFlags(t *testing.T) {
+	t.Parallel()
+	fs := flagSet(options.New())
+	for _, d := range provider.Builtin() {
+		audience := fs.Lookup(d.Name + "-default-audience")
+		if (audience != nil) == d.Plain() {
+			t.Errorf("%s: got a flag for the default audience %t, want %t", d.Name, audience != nil, !d.Plain())
+		}
+		if audience != nil && !strings.Contains(audience.Usage, d.DefaultAudience) {
+			t.Errorf("--%s: %q does not name the provider's own audience %q", audience.Name, audience.Usage, d.DefaultAudience)
+		}
+		for i := range d.Parameters {
+			p := &d.Parameters[i]
+			if p.Flag == "" {
+				continue
+			}
+			flag := fs.Lookup(p.Flag)
+			if flag == nil {
+				t.Errorf("--%s is not a flag", p.Flag)
+				continue
+			}
+			if flag.DefValue != p.Default || flag.Usage != p.Usage {
+				t.Errorf("--%s: got default %q and usage %q, want %q and %q", p.Flag, flag.DefValue, flag.Usage, p.Default, p.Usage)
+			}
+		}
+	}
+}
+
+// A message names the flag, the value and what is allowed.
+func TestAnInvalidProviderFlagIsNamed(t *testing.T) {
+	t.Parallel()
+	const value = "not valid"
+	want := map[string]string{} // flag to what is allowed
+	for _, d := range provider.Builtin() {
+		if d.Plain() {
+			continue
+		}
+		_, err := annotations.ParseAudience(value, d.MaxAudienceBytes, nil)
+		want[d.Name+"-default-audience"] = err.Error()
+		for i := range d.Parameters {
+			if p := &d.Parameters[i]; p.Flag != "" {
+				_, err := p.Read(value)
+				want[p.Flag] = err.Error()
+			}
+		}
+	}
+	for flag, allowed := range want {
+		t.Run(flag, func(t *testing.T) {
+			t.Parallel()
+			o, _ := parsed(t, append(slices.Clone(files), "--"+flag+"="+value)...)
+			_, err := o.Complete()
+			if want := "--" + flag + `: got "` + value + `": ` + allowed; err == nil || err.Error() != want {
+				t.Errorf("message:\n got %v\nwant %s", err, want)
+			}
+		})
+	}
+}
+
+// A cluster's default is subject to the same length as an annotation.
+func TestAProviderFlagOverMaxBytesIsDenied(t *testing.T) {
+	t.Parallel()
+	for _, d := range provider.Builtin() {
+		for i := range d.Parameters {
+			p := &d.Parameters[i]
+			if p.Flag == "" {
+				continue
+			}
+			o, _ := parsed(t, append(slices.Clone(files), "--"+p.Flag+"="+strings.Repeat("a", p.MaxBytes+1))...)
+			_, err := o.Complete()
+			if want := fmt.Sprintf("must have at most %d bytes", p.MaxBytes); err == nil || !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("--%s: got %v, want %s", p.Flag, err, want)
+			}
+		}
+	}
+}
 
 func TestFlagsHaveTheirDefaults(t *testing.T) {
 	t.Parallel()
-	got := map[string]string{}
-	flagSet(options.New()).VisitAll(func(flag *pflag.Flag) { got[flag.Name] = flag.Value.String() })
-	if diff := cmp.Diff(defaults, got); diff != "" {
+	if diff := cmp.Diff(defaults, values(flagSet(options.New()))); diff != "" {
 		t.Errorf("flags (-want +got):\n%s", diff)
 	}
 }
@@ -107,14 +193,14 @@ func TestHelpExplainsEveryFlagInAGroup(t *testing.T) {
 			t.Errorf("%s: no line with an explanation in\n%s", flag, &help)
 		}
 	}
-	for _, group := range []string{"Serving", "TLS", "Injection", "Clouds", "General"} {
+	for _, group := range []string{"Serving", "TLS", "Injection", "Providers", "General"} {
 		if !strings.Contains(help.String(), group+" flags:") {
 			t.Errorf("no group %s in\n%s", group, &help)
 		}
 	}
 }
 
-// The command line that installs of one's own are started with.
+// The command line of a webhook that runs without objects of its own.
 func TestTheStandAloneCommandLineIsComplete(t *testing.T) {
 	t.Parallel()
 	o, fs := parsed(t, "--kubeconfig", "K", "--bind-address", "127.0.0.1", "--secure-port", "9443",
@@ -128,23 +214,23 @@ func TestTheStandAloneCommandLineIsComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := annotations.NewKeys("lanyard.dev/")
+	keys, err := annotations.NewKeys("lanyard.dev/", provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(keys, completed.Keys); diff != "" {
+	if diff := cmp.Diff(keys, completed.Keys, sameDefinition); diff != "" {
 		t.Errorf("keys (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(annotations.Defaults{
-		TokenExpirationSeconds: 3600, AzureTenantID: "contoso.onmicrosoft.com",
-		AWSAudience: "sts.amazonaws.com", AzureAudience: "api://AzureADTokenExchange",
+		TokenExpirationSeconds: 3600,
+		Parameters: map[string]string{
+			"azure-tenant-id": "contoso.onmicrosoft.com", "azure-authority-host": "https://login.microsoftonline.com/",
+		},
 	}, completed.Defaults); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(provider.Settings{
-		TokenMountPath: "/var/run/secrets/lanyard.dev/serviceaccount", AzureAuthorityHost: "https://login.microsoftonline.com/",
-	}, completed.Settings); diff != "" {
-		t.Errorf("settings (-want +got):\n%s", diff)
+	if got, want := completed.TokenMountPath, "/var/run/secrets/lanyard.dev/serviceaccount"; got != want {
+		t.Errorf("mount path: got %q, want %q", got, want)
 	}
 	if completed.MinVersion != tls.VersionTLS13 || len(completed.CipherSuites) != 0 {
 		t.Errorf("TLS: got version %x and suites %x, want 1.3 and Go's own", completed.MinVersion, completed.CipherSuites)
@@ -155,7 +241,7 @@ func TestTheStandAloneCommandLineIsComplete(t *testing.T) {
 	}
 }
 
-func TestCompleteGivesEverySettingItsPlace(t *testing.T) {
+func TestCompleteUsesEverySetting(t *testing.T) {
 	t.Parallel()
 	const providerName = "projects/1/locations/global/workloadIdentityPools/pool/providers/k8s1"
 	o, _ := parsed(t, append([]string{
@@ -169,19 +255,21 @@ func TestCompleteGivesEverySettingItsPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := completed.Keys.AWSRoleARN, "identity.example.com/aws-role-arn"; got != want {
+	if got, want := completed.Keys.Inject, "identity.example.com/inject"; got != want {
 		t.Errorf("key: got %q, want %q", got, want)
 	}
 	if diff := cmp.Diff(annotations.Defaults{
-		TokenExpirationSeconds: 600, AWSRegion: "eu-central-1", AzureTenantID: "01234567-89ab-cdef-0123-456789abcdef",
-		GCPWorkloadIdentityProvider: providerName, AWSAudience: "a", AzureAudience: "b", GCPAudience: "c",
+		TokenExpirationSeconds: 600,
+		Parameters: map[string]string{
+			"aws-region": "eu-central-1", "aws-audience": "a",
+			"azure-tenant-id": "01234567-89ab-cdef-0123-456789abcdef", "azure-authority-host": "https://login.microsoftonline.us/", "azure-audience": "b",
+			"gcp-workload-identity-provider": providerName, "gcp-audience": "c",
+		},
 	}, completed.Defaults); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(provider.Settings{
-		TokenMountPath: "/var/run/secrets/openshift/serviceaccount", AzureAuthorityHost: "https://login.microsoftonline.us/",
-	}, completed.Settings); diff != "" {
-		t.Errorf("settings (-want +got):\n%s", diff)
+	if got, want := completed.TokenMountPath, "/var/run/secrets/openshift/serviceaccount"; got != want {
+		t.Errorf("mount path: got %q, want %q", got, want)
 	}
 	if completed.MinVersion != tls.VersionTLS12 {
 		t.Errorf("TLS version: got %x, want 1.2", completed.MinVersion)
@@ -195,16 +283,19 @@ func TestCompleteGivesEverySettingItsPlace(t *testing.T) {
 func TestCompleteAcceptsTheBounds(t *testing.T) {
 	t.Parallel()
 	tests := map[string][]string{
-		"the lowest port":                           {"--secure-port=1"},
-		"the highest port":                          {"--secure-port=65535"},
-		"an IPv6 address":                           {"--bind-address=::"},
-		"no delay":                                  {"--shutdown-delay=0s"},
-		"the shortest lifetime":                     {"--token-expiration-seconds=600"},
-		"the longest lifetime":                      {"--token-expiration-seconds=86400"},
-		"a mount path of one element":               {"--token-mount-path=/tokens"},
-		"cipher suites with TLS 1.2":                {"--tls-min-version=VersionTLS12", "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"},
-		"no audiences, which means the clouds' own": {"--aws-default-audience=", "--azure-default-audience=", "--gcp-default-audience="},
-		"neither metrics nor probes":                {"--metrics-bind-address=0", "--health-probe-bind-address=0"},
+		"the lowest port":             {"--secure-port=1"},
+		"the highest port":            {"--secure-port=65535"},
+		"an IPv6 address":             {"--bind-address=::"},
+		"no delay":                    {"--shutdown-delay=0s"},
+		"the shortest lifetime":       {"--token-expiration-seconds=600"},
+		"the longest lifetime":        {"--token-expiration-seconds=86400"},
+		"a mount path of one element": {"--token-mount-path=/tokens"},
+		"cipher suites with TLS 1.2":  {"--tls-min-version=VersionTLS12", "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"},
+		"no audiences, which stands for the providers' own": {"--aws-default-audience=", "--azure-default-audience=", "--gcp-default-audience="},
+		"the longest audience of AWS":                       {"--aws-default-audience=" + strings.Repeat("a", 255)},
+		"the longest audience of Azure":                     {"--azure-default-audience=" + strings.Repeat("a", 600)},
+		"the longest audience of Google":                    {"--gcp-default-audience=" + strings.Repeat("a", 256)},
+		"neither metrics nor probes":                        {"--metrics-bind-address=0", "--health-probe-bind-address=0"},
 	}
 	for name, arguments := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -217,11 +308,10 @@ func TestCompleteAcceptsTheBounds(t *testing.T) {
 	}
 }
 
-func TestCompleteRefuses(t *testing.T) {
+func TestCompleteDenies(t *testing.T) {
 	t.Parallel()
 	const (
-		wantMountPath = ", want an absolute path such as /var/run/secrets/lanyard.dev/serviceaccount, without a closing slash and without a colon"
-		wantAudience  = ": must be 1 to 1024 visible ASCII characters without a space"
+		wantMountPath = ", want an absolute path such as /var/run/secrets/lanyard.dev/serviceaccount, without a trailing slash and a colon"
 		wantHost      = ": must be an https URL without user, query and fragment, such as https://login.microsoftonline.com/"
 	)
 	tests := map[string]struct{ argument, want string }{
@@ -240,18 +330,18 @@ func TestCompleteRefuses(t *testing.T) {
 		"a mount path with a colon":         {"--token-mount-path=/var:/run", `--token-mount-path: got "/var:/run"` + wantMountPath},
 		"the root as the mount path":        {"--token-mount-path=/", `--token-mount-path: got "/"` + wantMountPath},
 		"two slashes in the mount path":     {"--token-mount-path=/var//run", `--token-mount-path: got "/var//run"` + wantMountPath},
-		"a host's name to bind to":          {"--bind-address=localhost", `--bind-address: got "localhost", want an IP address`},
+		"a host name to bind to":            {"--bind-address=localhost", `--bind-address: got "localhost", want an IP address`},
 		"no address to bind to":             {"--bind-address=", `--bind-address: got "", want an IP address`},
 		"an address with a port":            {"--bind-address=127.0.0.1:80", `--bind-address: got "127.0.0.1:80", want an IP address`},
 		"port 0":                            {"--secure-port=0", `--secure-port: got 0, want 1 to 65535`},
 		"a negative port":                   {"--secure-port=-1", `--secure-port: got -1, want 1 to 65535`},
 		"port 65536":                        {"--secure-port=65536", `--secure-port: got 65536, want 1 to 65535`},
-		"a negative delay":                  {"--shutdown-delay=-1s", `--shutdown-delay: got -1s, want no negative duration`},
+		"a negative delay":                  {"--shutdown-delay=-1s", `--shutdown-delay: got -1s, want 0 or more`},
 		"an unknown TLS version":            {"--tls-min-version=1.3", `--tls-min-version: unknown tls version "1.3"`},
 		"an unknown cipher suite":           {"--tls-cipher-suites=ROT13", `--tls-cipher-suites: Cipher suite ROT13 not supported or doesn't exist`},
 		"cipher suites with TLS 1.3": {
 			"--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-			`--tls-cipher-suites: has no effect with --tls-min-version=VersionTLS13, whose suites cannot be chosen`,
+			`--tls-cipher-suites: has no effect with --tls-min-version=VersionTLS13: its suites cannot be chosen`,
 		},
 		"a certificate of an unknown source": {"--certificate-source=magic", `--certificate-source: got "magic", want self-managed or files`},
 		"a certificate of no source":         {"--certificate-source=", `--certificate-source: got "", want self-managed or files`},
@@ -260,7 +350,7 @@ func TestCompleteRefuses(t *testing.T) {
 		"a malformed region":                 {"--aws-default-region=EU", `--aws-default-region: got "EU": must be an AWS region, such as eu-central-1`},
 		"a tenant that stands for any": {
 			"--azure-default-tenant-id=common",
-			`--azure-default-tenant-id: got "common": must be a tenant ID (GUID) or a domain of the tenant such as contoso.onmicrosoft.com; common, organizations, consumers and adfs name no tenant`,
+			`--azure-default-tenant-id: got "common": must be a tenant ID (GUID) or a domain of the tenant such as contoso.onmicrosoft.com; common, organizations, consumers and adfs do not name a tenant`,
 		},
 		"an authority without TLS": {"--azure-authority-host=http://example.com/", `--azure-authority-host: got "http://example.com/"` + wantHost},
 		"no authority":             {"--azure-authority-host=", `--azure-authority-host: must not be empty`},
@@ -268,18 +358,21 @@ func TestCompleteRefuses(t *testing.T) {
 			"--gcp-default-workload-identity-provider=my-pool",
 			`--gcp-default-workload-identity-provider: got "my-pool": must be projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER, with or without //iam.googleapis.com/ or https://iam.googleapis.com/ in front; pool and provider have 4 to 32 of a-z, 0-9 and "-" and do not begin with "gcp-"`,
 		},
-		"an AWS audience with a space":      {"--aws-default-audience=a b", `--aws-default-audience: got "a b"` + wantAudience},
-		"an Azure audience with a space":    {"--azure-default-audience=a b", `--azure-default-audience: got "a b"` + wantAudience},
-		"a Google audience with a space":    {"--gcp-default-audience=a b", `--gcp-default-audience: got "a b"` + wantAudience},
-		"the provider's word for a default": {"--aws-default-region=default", `--aws-default-region: got "default": must be an AWS region, such as eu-central-1`},
-		// What was given has to be in these messages too.
+		"an AWS audience with a space":   {"--aws-default-audience=a b", `--aws-default-audience: got "a b": must be 1 to 255 visible ASCII characters without a space`},
+		"an Azure audience with a space": {"--azure-default-audience=a b", `--azure-default-audience: got "a b": must be 1 to 600 visible ASCII characters without a space`},
+		"a Google audience with a space": {"--gcp-default-audience=a b", `--gcp-default-audience: got "a b": must be 1 to 256 visible ASCII characters without a space`},
+		"the word default":               {"--aws-default-region=default", `--aws-default-region: got "default": must be an AWS region, such as eu-central-1`},
+		"a tenant that is too long": {
+			"--azure-default-tenant-id=" + strings.Repeat("a.", 126) + "aa",
+			`--azure-default-tenant-id: got "` + strings.Repeat("a.", 126) + `aa": must have at most 253 bytes`,
+		},
 		"a lifetime that is too short by a second": {
 			"--token-expiration-seconds=599",
-			`--token-expiration-seconds: got 599: must be a whole number of seconds from 600 to 86400, and at least 3600 where Azure takes part`,
+			`--token-expiration-seconds: got 599: must be a whole number of seconds from 600 to 86400`,
 		},
 		"a lifetime that is too long by a second": {
 			"--token-expiration-seconds=86401",
-			`--token-expiration-seconds: got 86401: must be a whole number of seconds from 600 to 86400, and at least 3600 where Azure takes part`,
+			`--token-expiration-seconds: got 86401: must be a whole number of seconds from 600 to 86400`,
 		},
 	}
 	for name, tt := range tests {
@@ -303,8 +396,8 @@ func TestTheSelfManagedCertificateIsForTheServiceOfItsNamespace(t *testing.T) {
 		arguments []string
 		want      []string
 	}{
-		"by default":     {nil, []string{"lanyard-webhook.tools.svc"}},
-		"or as is given": {[]string{"--certificate-dns-names=a.tools.svc,a.tools.svc.cluster.local"}, []string{"a.tools.svc", "a.tools.svc.cluster.local"}},
+		"by default": {nil, []string{"lanyard-webhook.tools.svc"}},
+		"or as set":  {[]string{"--certificate-dns-names=a.tools.svc,a.tools.svc.cluster.local"}, []string{"a.tools.svc", "a.tools.svc.cluster.local"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -320,21 +413,21 @@ func TestTheSelfManagedCertificateIsForTheServiceOfItsNamespace(t *testing.T) {
 	}
 }
 
-func TestCompleteRefusesForASelfManagedCertificate(t *testing.T) {
+func TestCompleteDeniesForASelfManagedCertificate(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		arguments []string
 		want      string
 	}{
-		"files beside it":          {[]string{"--tls-cert-file=C"}, `--certificate-source: self-managed makes its certificate itself; --tls-cert-file and --tls-private-key-file need --certificate-source=files`},
-		"a key beside it":          {[]string{"--tls-private-key-file=P"}, `--certificate-source: self-managed makes its certificate itself; --tls-cert-file and --tls-private-key-file need --certificate-source=files`},
-		"no namespace":             {[]string{"--certificate-secret-namespace="}, `--certificate-secret-namespace: got none, and the program does not run in a cluster: open /var/run/secrets/kubernetes.io/serviceaccount/namespace: no such file or directory`},
-		"a malformed namespace":    {[]string{"--certificate-secret-namespace=a.b"}, `--certificate-secret-namespace: got "a.b": must not contain dots`},
-		"no Secret":                {[]string{"--certificate-secret-name="}, `--certificate-secret-name: got "": a lowercase RFC 1123 subdomain`},
-		"no configuration":         {[]string{"--webhook-configuration-name="}, `--webhook-configuration-name: got "": a lowercase RFC 1123 subdomain`},
-		"a malformed name":         {[]string{"--certificate-dns-names=a_b"}, `--certificate-dns-names: got "a_b": a lowercase RFC 1123 subdomain`},
-		"a life that is too short": {[]string{"--certificate-duration=9s"}, `--certificate-duration: got 9s, want at least 10s`},
-		"a CA that is too short":   {[]string{"--certificate-duration=1h", "--ca-duration=2h59m"}, `--ca-duration: got 2h59m0s, want at least three times --certificate-duration, 3h0m0s`},
+		"a certificate file":           {[]string{"--tls-cert-file=C"}, `--certificate-source: self-managed issues its own certificate; --tls-cert-file and --tls-private-key-file need --certificate-source=files`},
+		"a key file":                   {[]string{"--tls-private-key-file=P"}, `--certificate-source: self-managed issues its own certificate; --tls-cert-file and --tls-private-key-file need --certificate-source=files`},
+		"no namespace":                 {[]string{"--certificate-secret-namespace="}, `--certificate-secret-namespace: got none, and the program does not run in a cluster: open /var/run/secrets/kubernetes.io/serviceaccount/namespace: no such file or directory`},
+		"a malformed namespace":        {[]string{"--certificate-secret-namespace=a.b"}, `--certificate-secret-namespace: got "a.b": must not contain dots`},
+		"no Secret":                    {[]string{"--certificate-secret-name="}, `--certificate-secret-name: got "": a lowercase RFC 1123 subdomain`},
+		"no configuration":             {[]string{"--webhook-configuration-name="}, `--webhook-configuration-name: got "": a lowercase RFC 1123 subdomain`},
+		"a malformed name":             {[]string{"--certificate-dns-names=a_b"}, `--certificate-dns-names: got "a_b": a lowercase RFC 1123 subdomain`},
+		"a lifetime that is too short": {[]string{"--certificate-duration=9s"}, `--certificate-duration: got 9s, want at least 10s`},
+		"a CA that is too short":       {[]string{"--certificate-duration=1h", "--ca-duration=2h59m"}, `--ca-duration: got 2h59m0s, want at least three times --certificate-duration, 3h0m0s`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -389,7 +482,7 @@ func TestExcludedNamespacesMustBeNames(t *testing.T) {
 	}
 }
 
-func TestCompleteRefusesAnUnknownLogFormat(t *testing.T) {
+func TestCompleteDeniesAnUnknownLogFormat(t *testing.T) {
 	t.Parallel()
 	o, _ := parsed(t, append([]string{"--log-format=xml"}, files...)...)
 	_, err := o.Complete()
@@ -398,7 +491,7 @@ func TestCompleteRefusesAnUnknownLogFormat(t *testing.T) {
 	}
 }
 
-// configured gives the options of a command line and a config file.
+// configured returns the options of a command line and a config file.
 func configured(t *testing.T, text string, arguments ...string) (*options.Options, string, error) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "config.yaml")
@@ -414,27 +507,27 @@ func TestLoadConfigSetsTheFlags(t *testing.T) {
 	tests := map[string]struct {
 		text      string
 		arguments []string
-		want      func(*options.Options)
+		want      map[string]string // flags that do not have their default
 	}{
-		"an empty file sets nothing":           {"", nil, func(*options.Options) {}},
-		"a file of comments sets nothing":      {"# nothing\n", nil, func(*options.Options) {}},
-		"an empty mapping sets nothing":        {"{}", nil, func(*options.Options) {}},
-		"a string":                             {"kubeconfig: K", nil, func(o *options.Options) { o.Kubeconfig = "K" }},
-		"a string in quotes":                   {`azure-default-tenant-id: "01"`, nil, func(o *options.Options) { o.AzureDefaultTenantID = "01" }},
-		"a number":                             {"secure-port: 8443", nil, func(o *options.Options) { o.SecurePort = 8443 }},
-		"a large number":                       {"token-expiration-seconds: 86400", nil, func(o *options.Options) { o.TokenExpirationSeconds = 86400 }},
-		"a number in quotes":                   {`secure-port: "8443"`, nil, func(o *options.Options) { o.SecurePort = 8443 }},
-		"a duration":                           {"shutdown-delay: 1m", nil, func(o *options.Options) { o.ShutdownDelay = time.Minute }},
-		"a list":                               {"tls-cipher-suites: [a, b]", nil, func(o *options.Options) { o.TLSCipherSuites = []string{"a", "b"} }},
-		"a list as the command line has it":    {"tls-cipher-suites: a,b", nil, func(o *options.Options) { o.TLSCipherSuites = []string{"a", "b"} }},
-		"the verbosity":                        {"v: 2", nil, func(o *options.Options) { o.Verbosity = 2 }},
-		"an empty string":                      {`aws-default-audience: ""`, nil, func(o *options.Options) { o.AWSDefaultAudience = "" }},
-		"JSON is YAML":                         {`{"secure-port": 8443, "kubeconfig": "K"}`, nil, func(o *options.Options) { o.SecurePort, o.Kubeconfig = 8443, "K" }},
-		"the command line wins":                {"secure-port: 8443\nkubeconfig: K", []string{"--secure-port=7443"}, func(o *options.Options) { o.SecurePort, o.Kubeconfig = 7443, "K" }},
-		"the command line wins with a default": {"secure-port: 8443", []string{"--secure-port=9443"}, func(*options.Options) {}},
-		"the command line's short flag wins":   {"v: 2", []string{"-v=4"}, func(o *options.Options) { o.Verbosity = 4 }},
-		"the command line's list wins, and is not added to": {
-			"tls-cipher-suites: [a, b]", []string{"--tls-cipher-suites=c"}, func(o *options.Options) { o.TLSCipherSuites = []string{"c"} },
+		"an empty file sets nothing":        {"", nil, nil},
+		"a file of comments sets nothing":   {"# nothing\n", nil, nil},
+		"an empty mapping sets nothing":     {"{}", nil, nil},
+		"a string":                          {"kubeconfig: K", nil, map[string]string{"kubeconfig": "K"}},
+		"a string in quotes":                {`azure-default-tenant-id: "01"`, nil, map[string]string{"azure-default-tenant-id": "01"}},
+		"a number":                          {"secure-port: 8443", nil, map[string]string{"secure-port": "8443"}},
+		"a large number":                    {"token-expiration-seconds: 86400", nil, map[string]string{"token-expiration-seconds": "86400"}},
+		"a number in quotes":                {`secure-port: "8443"`, nil, map[string]string{"secure-port": "8443"}},
+		"a duration":                        {"shutdown-delay: 1m", nil, map[string]string{"shutdown-delay": "1m0s"}},
+		"a list":                            {"tls-cipher-suites: [a, b]", nil, map[string]string{"tls-cipher-suites": "[a,b]"}},
+		"a list as the command line has it": {"tls-cipher-suites: a,b", nil, map[string]string{"tls-cipher-suites": "[a,b]"}},
+		"the verbosity":                     {"v: 2", nil, map[string]string{"v": "2"}},
+		"an empty string":                   {`azure-authority-host: ""`, nil, map[string]string{"azure-authority-host": ""}},
+		"JSON is YAML":                      {`{"secure-port": 8443, "kubeconfig": "K"}`, nil, map[string]string{"secure-port": "8443", "kubeconfig": "K"}},
+		"the command line takes precedence": {"secure-port: 8443\nkubeconfig: K", []string{"--secure-port=7443"}, map[string]string{"secure-port": "7443", "kubeconfig": "K"}},
+		"the command line takes precedence with a default": {"secure-port: 8443", []string{"--secure-port=9443"}, nil},
+		"a short flag takes precedence":                    {"v: 2", []string{"-v=4"}, map[string]string{"v": "4"}},
+		"a list on the command line replaces the file's": {
+			"tls-cipher-suites: [a, b]", []string{"--tls-cipher-suites=c"}, map[string]string{"tls-cipher-suites": "[c]"},
 		},
 	}
 	for name, tt := range tests {
@@ -444,11 +537,11 @@ func TestLoadConfigSetsTheFlags(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := options.New()
-			want.ConfigFile = file
-			tt.want(want)
-			if diff := cmp.Diff(want, o, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("options (-want +got):\n%s", diff)
+			want := maps.Clone(defaults)
+			maps.Copy(want, tt.want)
+			want["config"] = file
+			if diff := cmp.Diff(want, values(flagSet(o))); diff != "" {
+				t.Errorf("flags (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -469,7 +562,7 @@ func TestLoadConfigKnowsEveryFlag(t *testing.T) {
 	}
 }
 
-func TestLoadConfigRefuses(t *testing.T) {
+func TestLoadConfigDenies(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		text string
@@ -484,8 +577,8 @@ func TestLoadConfigRefuses(t *testing.T) {
 		"text for a number":       {"secure-port: https", `secure-port: invalid argument "https" for "--secure-port" flag: strconv.ParseInt: parsing "https": invalid syntax`},
 		"a fraction for a number": {"secure-port: 1.5", `secure-port: invalid argument "1.5" for "--secure-port" flag: strconv.ParseInt: parsing "1.5": invalid syntax`},
 		"a number for a duration": {"shutdown-delay: 10", `shutdown-delay: got a number, want a duration such as 10s`},
-		"a mapping for a text":    {"kubeconfig: {a: b}", `kubeconfig: got a mapping, want a string`},
-		"nothing for a text":      {"kubeconfig:", `kubeconfig: got nothing, want a string`},
+		"a mapping for a string":  {"kubeconfig: {a: b}", `kubeconfig: got a mapping, want a string`},
+		"nothing for a string":    {"kubeconfig:", `kubeconfig: got nothing, want a string`},
 		"a number in a list":      {"tls-cipher-suites: [a, 1]", `tls-cipher-suites: element 1: got a number, want a string`},
 		"a list in a list":        {"tls-cipher-suites: [[a]]", `tls-cipher-suites: element 0: got a list, want a string`},
 	}
@@ -503,15 +596,15 @@ func TestLoadConfigRefuses(t *testing.T) {
 	}
 }
 
-func TestLoadConfigRefusesWhatIsNoMapping(t *testing.T) {
+func TestLoadConfigDeniesWhatIsNotAMapping(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ text, want string }{
-		"a setting that is there twice": {"secure-port: 1\nsecure-port: 2", `"secure-port" already set in map`},
-		"a list":                        {"- secure-port", "want a mapping of settings by the flags' names: "},
-		"a text":                        {"secure-port", "want a mapping of settings by the flags' names: "},
-		"broken YAML":                   {"secure-port: [", "want a mapping of settings by the flags' names: "},
-		"a tab":                         {"\tsecure-port: 1", "want a mapping of settings by the flags' names: "},
-		"a second document":             {"secure-port: 1\n---\nsecure-port: 2", "want a mapping of settings by the flags' names: "},
+		"a setting that is set twice": {"secure-port: 1\nsecure-port: 2", `"secure-port" already set in map`},
+		"a list":                      {"- secure-port", "want a mapping of settings by the names of the flags: "},
+		"a string":                    {"secure-port", "want a mapping of settings by the names of the flags: "},
+		"broken YAML":                 {"secure-port: [", "want a mapping of settings by the names of the flags: "},
+		"a tab":                       {"\tsecure-port: 1", "want a mapping of settings by the names of the flags: "},
+		"a second document":           {"secure-port: 1\n---\nsecure-port: 2", "want a mapping of settings by the names of the flags: "},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -527,15 +620,15 @@ func TestLoadConfigRefusesWhatIsNoMapping(t *testing.T) {
 	}
 }
 
-// A value of the wrong type is not made a text of.
-func TestLoadConfigRefusesOtherTypesForAText(t *testing.T) {
+// A value of the wrong type is not converted to a string.
+func TestLoadConfigDeniesOtherTypesForAString(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ text, name string }{
-		"a number":                   {"aws-default-audience: 1", "aws-default-audience"},
-		"a truth value":              {"aws-default-audience: true", "aws-default-audience"},
-		"a list":                     {"kubeconfig: [a, b]", "kubeconfig"},
-		"a list for a number":        {"secure-port: ['1']", "secure-port"},
-		"a truth value for a number": {"secure-port: true", "secure-port"},
+		"a number":               {"aws-default-audience: 1", "aws-default-audience"},
+		"a boolean":              {"aws-default-audience: true", "aws-default-audience"},
+		"a list":                 {"kubeconfig: [a, b]", "kubeconfig"},
+		"a list for a number":    {"secure-port: ['1']", "secure-port"},
+		"a boolean for a number": {"secure-port: true", "secure-port"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -568,10 +661,10 @@ func TestNewLogger(t *testing.T) {
 		want      []string // in the log
 		not       string
 	}{
-		"text":                       {nil, []string{"level=INFO", "msg=operator"}, "msg=each"},
-		"JSON":                       {[]string{"--log-format=json"}, []string{`"level":"INFO"`, `"msg":"operator"`}, `"msg":"each"`},
-		"what is asked for by v":     {[]string{"-v=1"}, []string{"level=INFO msg=operator", "level=DEBUG msg=each"}, "msg=debug"},
-		"what is asked for by two v": {[]string{"-v=2"}, []string{"msg=operator", "msg=each", "msg=debug"}, "msg=more"},
+		"text":        {nil, []string{"level=INFO", "msg=operator"}, "msg=each"},
+		"JSON":        {[]string{"--log-format=json"}, []string{`"level":"INFO"`, `"msg":"operator"`}, `"msg":"each"`},
+		"verbosity 1": {[]string{"-v=1"}, []string{"level=INFO msg=operator", "level=DEBUG msg=each"}, "msg=debug"},
+		"verbosity 2": {[]string{"-v=2"}, []string{"msg=operator", "msg=each", "msg=debug"}, "msg=more"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -117,7 +117,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		})
 	})
 
-	It("loses at most one request when one of two replicas is killed", func(ctx SpecContext) {
+	It("loses few requests when one of two replicas is killed", func(ctx SpecContext) {
 		replicas, err := cluster.WaitReady(ctx, patience)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(replicas).To(HaveLen(2))
@@ -137,9 +137,14 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		Expect(counts.NoIdentity.Failed).To(BeEmpty(), counts.NoIdentity.String())
 		Expect(counts.Identity.NotInjected).To(BeZero())
 		Expect(counts.Identity.Created).To(BeNumerically(">", 0))
-		// Requests that the process was handling are lost. At this rate, that
-		// is at most one.
-		Expect(counts.Identity.Failures()).To(BeNumerically("<=", 1), counts.Identity.String())
+		// Requests that the process was handling are lost: at this rate, at most one.
+		// Without a socket store, connections to the replica are refused until the
+		// cluster has removed it from the Service.
+		lost := 1
+		if !install.SocketStore {
+			lost = perSecond / 2 // the pods with an identity of one second
+		}
+		Expect(counts.Identity.Failures()).To(BeNumerically("<=", lost), counts.Identity.String())
 	})
 
 	It("is rolled out without an outage", func(ctx SpecContext) {
@@ -174,8 +179,8 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		for message := range counts.Identity.Failed {
 			Expect(message).To(And(
 				ContainSubstring("ValidatingAdmissionPolicy 'lanyard-guard-pods'"),
-				ContainSubstring("lanyard: service account "+namespace+"/with-identity asks for an identity"),
-				ContainSubstring("lanyard-webhook did not answer")))
+				ContainSubstring("lanyard: ServiceAccount "+namespace+"/with-identity needs credentials"),
+				ContainSubstring("lanyard-webhook did not respond")))
 		}
 
 		counts = during(ctx, "the replicas came back by themselves", func() {
@@ -188,8 +193,9 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		unharmed(ctx, "nothing, after all replicas had been dead", func() { pause(ctx, 3*time.Second) })
 	})
 },
-	Entry("Helm and a self-managed certificate", framework.Install{
+	Entry("Helm, a self-managed certificate and the socket store", framework.Install{
 		Tool: framework.Helm, Certificates: framework.SelfManaged, CertificateDuration: 12 * time.Second, CADuration: 36 * time.Second,
+		SocketStore: true,
 	}),
 	Entry("kustomize and cert-manager", framework.Install{Tool: framework.Kustomize, Certificates: framework.CertManager}),
 	Entry("Helm and cert-manager", everyInstall, framework.Install{Tool: framework.Helm, Certificates: framework.CertManager}),

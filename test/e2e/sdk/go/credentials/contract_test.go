@@ -40,7 +40,7 @@ func program(t *testing.T, environment []string, args ...string) *exec.Cmd {
 		words = []string{os.Args[0]}
 		environment = append(environment, asProgramVariable+"=1")
 	}
-	// G702: the user who runs the test selects the program.
+	//nolint:gosec // G702: users who run the test choose what it tests
 	command := exec.CommandContext(t.Context(), words[0], append(words[1:], args...)...)
 	command.Env = append([]string{"HOME=/nonexistent", "PATH=" + os.Getenv("PATH")}, environment...)
 	return command

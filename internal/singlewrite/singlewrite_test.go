@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package onewrite_test
+package singlewrite_test
 
 import (
 	"bufio"
@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/internal/onewrite"
+	"github.com/lanyard-dev/lanyard/internal/singlewrite"
 )
 
 // counted is a listener that counts what its connections are told to write.
@@ -81,7 +81,7 @@ func serve(t *testing.T, h http.Handler, used bool) (server *httptest.Server, li
 	server.Listener = listener
 	server.EnableHTTP2 = true
 	if used {
-		server.Listener = onewrite.Use(server.Config, listener)
+		server.Listener = singlewrite.Use(server.Config, listener)
 	}
 	server.StartTLS()
 	t.Cleanup(server.Close)
@@ -251,7 +251,7 @@ func TestTheServersOwnSettingsStay(t *testing.T) {
 	server.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
 		return context.WithValue(ctx, key{}, "kept")
 	}
-	server.Listener = onewrite.Use(server.Config, server.Listener)
+	server.Listener = singlewrite.Use(server.Config, server.Listener)
 	server.StartTLS()
 	defer server.Close()
 	if _, err := get(t, client(t, server, "h1"), server.URL); err != nil {

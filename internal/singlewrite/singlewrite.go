@@ -1,11 +1,11 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package onewrite has an HTTPS server hand each answer to the network in one
-// piece. net/http and crypto/tls write one in pieces of 4 and of 16 KiB, and that
-// the network takes each of them, and wakes the client for it, is a large part of
-// what a long answer costs.
-package onewrite
+// Package singlewrite makes an HTTPS server send each response with one write to
+// the network. net/http and crypto/tls send one in pieces of 4 and 16 KiB. Each
+// piece is a system call and wakes the client, which is much of the cost of a long
+// response. docs/performance.md has the figures.
+package singlewrite
 
 import (
 	"context"
@@ -17,20 +17,17 @@ import (
 )
 
 const (
-	// minHeld is the shortest answer that is worth it: with its header, a shorter
-	// one is one piece anyway.
+	// minHeld is the shortest response that is held back. With its header, a shorter
+	// one is a single piece anyway.
 	minHeld = 3 << 10
-	// maxHeld is how much is kept back at most: what is longer goes in pieces of
-	// this length.
+	// maxHeld is the most that is held back. A longer response is sent in pieces of
+	// at most this length.
 	maxHeld = 128 << 10
 )
 
-// Use prepares a server to serve HTTPS on the listener that it returns, instead
-// of the one that it was given. The server's Handler and ConnContext are set
-// before; the handler writes an answer with one Write.
-//
-// An answer over HTTP/2 goes as it always does: while it is written, the server
-// waits for the client.
+// Use prepares an HTTP/1.1 server. It wraps the server's Handler, and ConnContext
+// if set, so both must be set before. The server must serve the listener that Use
+// returns instead of l, and the handler must write each response with one Write.
 func Use(server *http.Server, l net.Listener) net.Listener {
 	server.Handler = handler{server.Handler}
 	before := server.ConnContext
@@ -50,7 +47,7 @@ type connKey struct{}
 
 type listener struct {
 	net.Listener
-	buffers *sync.Pool // of *[]byte, for what its connections hold
+	buffers *sync.Pool // of *[]byte, for its connections
 }
 
 func (l listener) Accept() (net.Conn, error) {
@@ -70,7 +67,7 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.next.ServeHTTP(w, r)
 }
 
-// writer is a ResponseWriter that sends in one piece what one Write gives it.
+// writer is a ResponseWriter that sends the data of each Write in one piece.
 type writer struct {
 	http.ResponseWriter
 	conn *conn
@@ -79,8 +76,8 @@ type writer struct {
 // Unwrap is for http.ResponseController.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Write implements http.ResponseWriter. Nobody waits for the client while its
-// connection is held, so none of the two can wait for the other.
+// Write implements http.ResponseWriter. While the connection is held, writes only
+// fill a buffer and never wait for the client.
 func (w *writer) Write(p []byte) (int, error) {
 	if len(p) < minHeld {
 		return w.ResponseWriter.Write(p)
@@ -88,18 +85,18 @@ func (w *writer) Write(p []byte) (int, error) {
 	w.conn.hold()
 	n, err := w.ResponseWriter.Write(p)
 	if err == nil {
-		// The last few bytes would else come when the connection is held no more.
+		// net/http would otherwise write the last bytes after the release.
 		err = http.NewResponseController(w.ResponseWriter).Flush()
 	}
 	return n, errors.Join(err, w.conn.release())
 }
 
-// conn is a connection that can be held: then it keeps what is written.
+// conn is a connection that can hold back what is written to it.
 type conn struct {
 	net.Conn
 	buffers *sync.Pool // the listener's
 	mu      sync.Mutex
-	held    *[]byte // nil while it is not
+	held    *[]byte // nil if nothing is held back
 }
 
 func (c *conn) hold() {
@@ -108,7 +105,7 @@ func (c *conn) hold() {
 	c.held = c.buffers.Get().(*[]byte)
 }
 
-// release sends what was kept.
+// release sends what was held back.
 func (c *conn) release() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,10 +15,10 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
-// expected records what an Invalidator was told.
-type expected []string
+// invalidated records what an Invalidator was told.
+type invalidated []string
 
-func (e *expected) Invalidate(namespace, name string) { *e = append(*e, namespace+"/"+name) }
+func (e *invalidated) Invalidate(namespace, name string) { *e = append(*e, namespace+"/"+name) }
 
 // account is the JSON of a service account with this metadata.
 func account(metadata string) []byte {
@@ -27,14 +27,12 @@ func account(metadata string) []byte {
 
 // write is the review of an account that is created or, with one before,
 // updated.
-func write(object, old []byte) *admission.Request {
-	request := &admission.Request{
-		UID: "1", Version: "v1", Resource: "serviceaccounts", Operation: admission.Create, Namespace: "team", Object: object,
-	}
+func write(object, old []byte) *request {
+	r := &request{Attributes: admission.Attributes{Version: "v1", Resource: "serviceaccounts", Operation: admission.Create, Namespace: "team"}, Object: object}
 	if old != nil {
-		request.Operation, request.OldObject = admission.Update, old
+		r.Operation, r.OldObject = admission.Update, old
 	}
-	return request
+	return r
 }
 
 const (
@@ -78,14 +76,14 @@ func TestTheLabelFollowsTheIdentityKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pods, _ := newPods(t, nil)
-			labels := &injector.Labels{Keys: pods.Keys, Invalidator: &expected{}}
+			labels := &injector.ServiceAccountMutator{Keys: pods.Keys, Invalidator: &invalidated{}}
 			object := account(test.account)
 			var old []byte
 			if test.old != "" {
 				old = account(test.old)
 			}
-			response := labels.Decide(t.Context(), write(object, old))
-			if response.Denial != nil || response.Reason != test.reason {
+			response := ask(t, labels, write(object, old))
+			if response.Code != 0 || response.Reason != test.reason {
 				t.Fatalf("got %+v, want reason %s", response, test.reason)
 			}
 			if diff := cmp.Diff(test.patch, string(response.Patch)); diff != "" {
@@ -97,45 +95,45 @@ func TestTheLabelFollowsTheIdentityKeys(t *testing.T) {
 				t.Errorf("labels (-want +got):\n%s", diff)
 			}
 			// With its label the account is as it should be.
-			if again := labels.Decide(t.Context(), write(result, nil)); again.Patch != nil {
+			if again := ask(t, labels, write(result, nil)); again.Patch != nil {
 				t.Errorf("a second pass gave %s", again.Patch)
 			}
 		})
 	}
 }
 
-func TestAnAccountIsExpectedWhenItsLanyardAnnotationsChange(t *testing.T) {
+func TestAServiceAccountIsReadAgainAfterItWasWritten(t *testing.T) {
 	t.Parallel()
-	app := expected{"team/app"}
+	app := invalidated{"team/app"}
 	tests := map[string]struct {
-		account, old string
-		want         expected
+		account, old     string
+		mutator, checker invalidated
 	}{
-		"created with some":              {withRole, "", app},
-		"created with others' alone":     {named + `,"annotations":{"a":"b"}`, "", nil},
-		"created with none":              {named, "", nil},
-		"created with a name to be made": {strings.Replace(withRole, `"name"`, `"generateName"`, 1), "", nil},
-		"updated with the same":          {withRole, withRole, nil},
-		"updated with other labels":      {withRole + "," + labeled, withRole, nil},
-		"updated with others' changed":   {strings.Replace(withRole, roleKey, roleKey+`,"a":"b"`, 1), withRole, nil},
-		"updated with one more":          {strings.Replace(withRole, roleKey, roleKey+`,"lanyard.dev/aws-region":"eu-central-1"`, 1), withRole, app},
-		"updated with another value":     {strings.Replace(withRole, "role/app", "role/other", 1), withRole, app},
-		"updated with an empty value":    {strings.Replace(withRole, role, "", 1), named, app},
-		"updated with the last one gone": {named, withRole, app},
+		"created with an identity":     {withRole, "", app, app},
+		"created with a name to come":  {strings.Replace(withRole, `"name"`, `"generateName"`, 1), "", nil, nil},
+		"updated with the same":        {withRole, withRole, app, nil},
+		"updated with other labels":    {withRole + "," + labeled, withRole, app, nil},
+		"updated with others' changed": {strings.Replace(withRole, roleKey, roleKey+`,"a":"b"`, 1), withRole, app, nil},
+		"updated with one more":        {strings.Replace(withRole, roleKey, roleKey+`,"lanyard.dev/aws-region":"eu-central-1"`, 1), withRole, app, app},
+		"updated with another value":   {strings.Replace(withRole, "role/app", "role/other", 1), withRole, app, app},
+		"updated with the last gone":   {named, withRole, app, app},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var got expected
+			var mutator, checker invalidated
 			pods, _ := newPods(t, nil)
-			labels := &injector.Labels{Keys: pods.Keys, Invalidator: &got}
 			var old []byte
 			if test.old != "" {
 				old = account(test.old)
 			}
-			labels.Decide(t.Context(), write(account(test.account), old))
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("expected (-want +got):\n%s", diff)
+			ask(t, &injector.ServiceAccountMutator{Keys: pods.Keys, Invalidator: &mutator}, write(account(test.account), old))
+			ask(t, &injector.ServiceAccountValidator{Config: pods.Config, Invalidator: &checker}, write(account(test.account), old))
+			if diff := cmp.Diff(test.mutator, mutator); diff != "" {
+				t.Errorf("mutator (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.checker, checker); diff != "" {
+				t.Errorf("validator (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -193,14 +191,14 @@ func TestAnAccountWithAMistakeIsRefusedUnlessTheMistakeIsOld(t *testing.T) {
 			if test.old != "" {
 				old = account(test.old)
 			}
-			validator := &injector.Validator{Cluster: pods.Cluster}
-			response := validator.Decide(t.Context(), write(account(test.account), old))
+			validator := &injector.ServiceAccountValidator{Config: pods.Config, Invalidator: &invalidated{}}
+			response := ask(t, validator, write(account(test.account), old))
 			if diff := cmp.Diff(test.want, summaryOf(response)); diff != "" {
 				t.Fatalf("decision (-want +got):\n%s", diff)
 			}
 			said := strings.Join(response.Warnings, "\n")
-			if response.Denial != nil {
-				said = response.Denial.Message
+			if response.Code != 0 {
+				said = response.Message
 			}
 			if quiet := test.want == valid; quiet != (said == "") {
 				t.Errorf("got %q", said)
@@ -217,29 +215,31 @@ func TestAnAccountWithAMistakeIsRefusedUnlessTheMistakeIsOld(t *testing.T) {
 func TestAReviewOfNoAccountIsRefusedByBoth(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		change func(*admission.Request)
+		change func(*request)
 		says   string
 	}{
-		"another resource":        {func(r *admission.Request) { r.Resource = "pods" }, `resource "pods"`},
-		"a subresource":           {func(r *admission.Request) { r.SubResource = "token" }, `subResource "token"`},
-		"another group":           {func(r *admission.Request) { r.Group = "apps" }, `group "apps"`},
-		"annotations of a list":   {func(r *admission.Request) { r.Object = account(`"annotations":[]`) }, "annotations"},
-		"labels that are numbers": {func(r *admission.Request) { r.Object = account(`"labels":{"a":1}`) }, "labels"},
-		"an old one of a list":    {func(r *admission.Request) { r.OldObject = account(`"annotations":[]`) }, "annotations"},
+		"another resource":         {func(r *request) { r.Resource = "pods" }, `resource "pods"`},
+		"a subresource":            {func(r *request) { r.SubResource = "token" }, `subResource "token"`},
+		"another group":            {func(r *request) { r.Group = "apps" }, `group "apps"`},
+		"annotations of a list":    {func(r *request) { r.Object = account(`"annotations":[]`) }, "annotations"},
+		"a label that is a number": {func(r *request) { r.Object = account(`"labels":{"lanyard.dev/identity":1}`) }, "labels"},
+		"an old one of a list":     {func(r *request) { r.OldObject = account(`"annotations":[]`) }, "annotations"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pods, _ := newPods(t, nil)
-			var told expected
-			for _, d := range []decider{&injector.Labels{Keys: pods.Keys, Invalidator: &told}, &injector.Validator{Cluster: pods.Cluster}} {
-				request := write(account(withRole), account(withRole))
-				test.change(request)
-				response := d.Decide(t.Context(), request)
+			var told invalidated
+			r := write(account(withRole), account(withRole))
+			test.change(r)
+			for name, response := range map[string]decision{
+				"mutator":   ask(t, &injector.ServiceAccountMutator{Keys: pods.Keys, Invalidator: &told}, r),
+				"validator": ask(t, &injector.ServiceAccountValidator{Config: pods.Config, Invalidator: &told}, r),
+			} {
 				if diff := cmp.Diff(summary{Reason: reason.InvalidReview, Code: 400}, summaryOf(response)); diff != "" {
-					t.Fatalf("%T (-want +got):\n%s", d, diff)
+					t.Fatalf("%s (-want +got):\n%s", name, diff)
 				}
-				if !strings.Contains(response.Denial.Message, test.says) {
-					t.Errorf("%T: got %q, want %q in it", d, response.Denial.Message, test.says)
+				if !strings.Contains(response.Message, test.says) {
+					t.Errorf("%s: got %q, want %q in it", name, response.Message, test.says)
 				}
 			}
 			if len(told) > 0 {

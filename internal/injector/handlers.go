@@ -1,0 +1,37 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package injector
+
+import (
+	"net/http"
+
+	"github.com/go-logr/logr"
+
+	"github.com/lanyard-dev/lanyard/internal/admission"
+)
+
+// The paths of the webhooks.
+const (
+	// MutatePodPath is for CREATE of pods and UPDATE of pods/ephemeralcontainers.
+	MutatePodPath = "/mutate-v1-pod"
+	// MutateServiceAccountPath is for CREATE and UPDATE of serviceaccounts.
+	MutateServiceAccountPath = "/mutate-v1-serviceaccount"
+	// ValidateServiceAccountPath is for CREATE and UPDATE of serviceaccounts.
+	ValidateServiceAccountPath = "/validate-v1-serviceaccount"
+)
+
+// Handlers returns the handlers of all webhooks by their paths.
+func Handlers(config Config, invalidator Invalidator, recorder interface {
+	admission.Recorder
+	Recorder
+}, log logr.Logger,
+) map[string]http.Handler {
+	return map[string]http.Handler{
+		MutatePodPath: admission.NewHandler(&PodMutator{Config: config, Recorder: recorder}, recorder, log),
+		MutateServiceAccountPath: admission.NewHandler(
+			&ServiceAccountMutator{Keys: config.Keys, Invalidator: invalidator}, recorder, log),
+		ValidateServiceAccountPath: admission.NewHandler(
+			&ServiceAccountValidator{Config: config, Invalidator: invalidator}, recorder, log),
+	}
+}

@@ -1,0 +1,58 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package injector
+
+import (
+	"context"
+	"errors"
+	"maps"
+
+	"github.com/lanyard-dev/lanyard/internal/admission"
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/pkg/reason"
+)
+
+// ServiceAccountValidator denies ServiceAccounts with mistakes that would
+// otherwise be found when their next pod is created.
+type ServiceAccountValidator struct {
+	Config
+	// Invalidator is told of each ServiceAccount whose annotations change.
+	Invalidator Invalidator
+}
+
+// Read implements admission.Decider.
+func (v *ServiceAccountValidator) Read(s *jsonscan.Scanner, object *ServiceAccount) error {
+	return readServiceAccount(s, v.Keys, object)
+}
+
+// Decide implements admission.Decider.
+func (v *ServiceAccountValidator) Decide(ctx context.Context, request *admission.Request[ServiceAccount]) (admission.Response, error) {
+	if err := expectServiceAccount(&request.Attributes); err != nil {
+		return admission.Response{}, err
+	}
+	object, old := request.Object, request.OldObject
+	unchanged := old != nil && old.annotationBytes == object.annotationBytes && maps.Equal(old.annotations, object.annotations)
+	if object.name != "" && !unchanged {
+		v.Invalidator.Invalidate(request.Namespace, object.name)
+	}
+	err := v.check(ctx, request.Namespace, object)
+	if denied, ok := errors.AsType[*reason.Error](err); ok && unchanged {
+		// The mistake is older than this write, which changes something else, such as a
+		// finalizer. It must not be denied.
+		return admission.Response{Reason: denied.Reason, Warnings: []string{err.Error()}}, nil
+	}
+	return admission.Response{Reason: reason.Valid}, err
+}
+
+// check returns what is wrong with the annotations, as a *reason.Error.
+func (v *ServiceAccountValidator) check(ctx context.Context, namespace string, object *ServiceAccount) error {
+	if object.annotationBytes > v.Keys.MaxServiceAccountBytes() {
+		return v.tooManyBytes(namespace+"/"+object.name, object.annotationBytes)
+	}
+	identity, err := v.identity(namespace, object.name, object.annotations)
+	if err != nil || identity == nil {
+		return err
+	}
+	return v.checkPolicy(ctx, namespace, object.name, identity)
+}

@@ -1,0 +1,142 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package jsonpatch writes JSON Patches (RFC 6902) as text. Values are JSON that
+// the caller has encoded.
+package jsonpatch
+
+import (
+	"slices"
+	"strings"
+)
+
+// Patch is a list of operations. The zero value is an empty patch.
+type Patch struct {
+	text []byte // without the closing bracket
+	// prepared are the fragments in the text, in its order.
+	prepared []placed
+}
+
+// The text of an operation around its path and its value.
+const (
+	opAdd    = `{"op":"add","path":"`
+	opRemove = `{"op":"remove","path":"`
+	opTest   = `{"op":"test","path":"`
+	opValue  = `","value":`
+
+	overhead = len(opAdd) + len(opValue) + len(`},`)
+)
+
+// Reset removes all operations. It keeps the memory.
+func (p *Patch) Reset() { p.text, p.prepared = p.text[:0], p.prepared[:0] }
+
+// Empty reports whether the patch has no operation.
+func (p *Patch) Empty() bool { return len(p.text) == 0 }
+
+// Bytes returns the patch as a JSON array, or nil if it is empty. The result is
+// valid until the next operation is added.
+func (p *Patch) Bytes() []byte {
+	if p.Empty() {
+		return nil
+	}
+	return append(p.text, ']')
+}
+
+// Size returns the length of the patch in bytes.
+func (p *Patch) Size() int {
+	if p.Empty() {
+		return 0
+	}
+	return len(p.text) + len("]")
+}
+
+// Grow makes room for n more bytes, so that they are added without copying.
+func (p *Patch) Grow(n int) { p.text = slices.Grow(p.text, n+len("]")) }
+
+// Add adds value at path: a member of an object, or an element of a list. The
+// path is a JSON Pointer (RFC 6901), its parts escaped.
+func (p *Patch) Add(path string, value []byte) { p.write(opAdd, path, value) }
+
+// AddFragment adds the elements of f, with commas between them, as one value.
+func (p *Patch) AddFragment(path string, f *Fragment) {
+	p.begin(opAdd, []byte(path))
+	p.text = append(p.text, opValue...)
+	p.append(f)
+	p.text = append(p.text, '}')
+}
+
+// Test makes the patch fail unless the value at path equals value.
+func (p *Patch) Test(path string, value []byte) { p.write(opTest, path, value) }
+
+func (p *Patch) write(operation, path string, value []byte) {
+	p.begin(operation, []byte(path))
+	p.text = append(p.text, opValue...)
+	p.text = append(append(p.text, value...), '}')
+}
+
+// Remove removes what is at path.
+func (p *Patch) Remove(path string) {
+	p.begin(opRemove, []byte(path))
+	p.text = append(p.text, `"}`...)
+}
+
+func (p *Patch) begin(operation string, path []byte) {
+	separator := byte(',')
+	if p.Empty() {
+		separator = '['
+	}
+	p.text = append(p.text, separator)
+	p.text = append(append(p.text, operation...), path...)
+}
+
+// Escape returns a member's name as a part of a JSON Pointer.
+func Escape(name string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
+}
+
+// List is a list as it is in the object. The zero value is a list that is absent
+// or null.
+type List struct {
+	// Present reports whether there is a list.
+	Present bool
+	// Text has the elements without the brackets.
+	Text []byte
+}
+
+// Extend adds the elements of f to the end of the list at path. It adds them one by
+// one or the list as a whole, whichever is shorter. The former elements stay as
+// they are, byte for byte.
+func (p *Patch) Extend(path []byte, list List, f *Fragment) {
+	n := len(f.elements)
+	if n == 0 {
+		return
+	}
+	oneByOne := n * (overhead + len(path) + len("/-"))
+	whole := overhead + len(path) + len("[]") + len(list.Text) + n
+	if list.Present && oneByOne < whole {
+		for _, element := range f.elements {
+			p.begin(opAdd, path)
+			p.text = append(p.text, "/-"+opValue...)
+			if n == 1 {
+				p.append(f)
+			} else {
+				p.text = append(p.text, element...)
+			}
+			p.text = append(p.text, '}')
+		}
+		return
+	}
+	p.begin(opAdd, path)
+	p.text = append(p.text, opValue+"["...)
+	if len(list.Text) > 0 {
+		p.text = append(append(p.text, list.Text...), ',')
+	}
+	p.append(f)
+	p.text = append(p.text, `]}`...)
+}
+
+// SizeOfExtend returns the most that Extend adds to a patch for a path of this
+// length.
+func SizeOfExtend(pathBytes int, f *Fragment) int {
+	return len(f.elements)*(overhead+pathBytes+len("/-")) + len(f.text) + len("[]")
+}

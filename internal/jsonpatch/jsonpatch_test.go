@@ -1,0 +1,334 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package jsonpatch_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+
+	evanphx "github.com/evanphx/json-patch/v5"
+
+	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
+)
+
+func apply(t *testing.T, object string, patch []byte) (string, error) {
+	t.Helper()
+	if patch == nil {
+		return object, nil
+	}
+	decoded, err := evanphx.DecodePatch(patch)
+	if err != nil {
+		t.Fatalf("%s: %v", patch, err)
+	}
+	got, err := decoded.Apply([]byte(object))
+	return string(got), err
+}
+
+// checkApply applies a patch and compares the result.
+func checkApply(t *testing.T, object string, patch []byte, want string) {
+	t.Helper()
+	got, err := apply(t, object, patch)
+	if err != nil {
+		t.Fatalf("apply %s to %s: %v", patch, object, err)
+	}
+	if !evanphx.Equal([]byte(got), []byte(want)) {
+		t.Errorf("apply %s to %s: got %s, want %s", patch, object, got, want)
+	}
+}
+
+func TestAPatchDoesWhatItsOperationsSay(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		build  func(p *jsonpatch.Patch)
+		object string
+		text   string
+		want   string // "" if the patch fails
+	}{
+		"no operation is no patch": {
+			func(*jsonpatch.Patch) {}, `{"a":1}`, ``, `{"a":1}`},
+		"room is not an operation": {
+			func(p *jsonpatch.Patch) { p.Grow(100) }, `{"a":1}`, ``, `{"a":1}`},
+		"one member is added": {
+			func(p *jsonpatch.Patch) { p.Add("/b", []byte(`{"c":2}`)) }, `{"a":1}`,
+			`[{"op":"add","path":"/b","value":{"c":2}}]`, `{"a":1,"b":{"c":2}}`},
+		"two operations are done in order": {
+			func(p *jsonpatch.Patch) { p.Add("/b", []byte(`[]`)); p.Add("/b/-", []byte(`1`)) }, `{}`,
+			`[{"op":"add","path":"/b","value":[]},{"op":"add","path":"/b/-","value":1}]`, `{"b":[1]}`},
+		"a member is removed": {
+			func(p *jsonpatch.Patch) { p.Remove("/a") }, `{"a":1,"b":2}`,
+			`[{"op":"remove","path":"/a"}]`, `{"b":2}`},
+		"a test that holds lets the rest happen": {
+			func(p *jsonpatch.Patch) { p.Test("/a", []byte(`1`)); p.Remove("/a") }, `{"a":1}`,
+			`[{"op":"test","path":"/a","value":1},{"op":"remove","path":"/a"}]`, `{}`},
+		"a test that fails stops the patch": {
+			func(p *jsonpatch.Patch) { p.Test("/a", []byte(`2`)); p.Remove("/a") }, `{"a":1}`,
+			`[{"op":"test","path":"/a","value":2},{"op":"remove","path":"/a"}]`, ``},
+		"a member whose name is escaped": {
+			func(p *jsonpatch.Patch) { p.Add("/"+jsonpatch.Escape("x.dev/~1"), []byte(`1`)) }, `{}`,
+			`[{"op":"add","path":"/x.dev~1~01","value":1}]`, `{"x.dev/~1":1}`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var p jsonpatch.Patch
+			test.build(&p)
+			if got := string(p.Bytes()); got != test.text {
+				t.Errorf("got %s, want %s", got, test.text)
+			}
+			if p.Empty() != (test.text == "") || p.Size() != len(test.text) {
+				t.Errorf("got empty %v and size %d, want size %d", p.Empty(), p.Size(), len(test.text))
+			}
+			if test.want != "" {
+				checkApply(t, test.object, p.Bytes(), test.want)
+			} else if got, err := apply(t, test.object, p.Bytes()); err == nil {
+				t.Errorf("got %s, want an error", got)
+			}
+		})
+	}
+}
+
+// The caller asks for the bytes more than once, and may add more in between.
+func TestBytesCanBeCalledAtAnyTime(t *testing.T) {
+	t.Parallel()
+	var p jsonpatch.Patch
+	p.Grow(1000)
+	p.Add("/a", []byte(`1`))
+	for range 2 {
+		if got, want := string(p.Bytes()), `[{"op":"add","path":"/a","value":1}]`; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	p.Remove("/b")
+	if got, want := string(p.Bytes()), `[{"op":"add","path":"/a","value":1},{"op":"remove","path":"/b"}]`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestEscape(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"": "", "a": "a", "a/b": "a~1b", "~": "~0", "~1": "~01", "/~0/": "~1~00~1"} {
+		if got := jsonpatch.Escape(name); got != want {
+			t.Errorf("%q: got %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestAppendBase64EncodesTheBytes(t *testing.T) {
+	t.Parallel()
+	for n := range 10 { // the three lengths of padding
+		var p jsonpatch.Patch
+		if n > 0 {
+			p.Add("/a", []byte(strconv.Quote(strings.Repeat("é", n))))
+			p.Add("/b", []byte(strconv.Quote(strings.Repeat("x", n))))
+		}
+		want := "before" + base64.StdEncoding.EncodeToString(p.Bytes())
+		if got := string(p.AppendBase64([]byte("before"))); got != want {
+			t.Errorf("%d: got %s, want %s", n, got, want)
+		}
+	}
+}
+
+// oneByOne and whole are the two ways to extend a list, written plainly.
+
+func oneByOne(path string, elements []string) string {
+	var operations []string
+	for _, element := range elements {
+		operations = append(operations, fmt.Sprintf(`{"op":"add","path":"%s/-","value":%s}`, path, element))
+	}
+	return "[" + strings.Join(operations, ",") + "]"
+}
+
+func whole(path, former string, elements []string) string {
+	all := strings.Join(elements, ",")
+	if former != "" {
+		all = former + "," + all
+	}
+	return fmt.Sprintf(`[{"op":"add","path":"%s","value":[%s]}]`, path, all)
+}
+
+func fragmentOf(texts []string) *jsonpatch.Fragment {
+	var elements [][]byte
+	for _, text := range texts {
+		elements = append(elements, []byte(text))
+	}
+	return jsonpatch.NewFragment(elements...)
+}
+
+func TestExtendTakesTheShorterOfTwoWays(t *testing.T) {
+	t.Parallel()
+	const path = "/spec/containers/0/env"
+	ways := map[string]int{}
+	for n := 1; n <= 14; n++ {
+		for former := range 800 {
+			list := jsonpatch.List{Present: true}
+			if former > 1 {
+				list.Text = []byte(`"` + strings.Repeat("x", former-2) + `"`)
+			}
+			var texts []string
+			for i := range n {
+				texts = append(texts, fmt.Sprintf(`{"name":"%d"}`, i))
+			}
+			var p jsonpatch.Patch
+			p.Extend([]byte(path), list, fragmentOf(texts))
+			got := string(p.Bytes())
+			a, b := oneByOne(path, texts), whole(path, string(list.Text), texts)
+			switch {
+			case got == a && len(a) <= len(b):
+				ways["one by one"]++
+			case got == b && len(b) <= len(a):
+				ways["whole"]++
+			default:
+				t.Fatalf("%d elements after %d bytes: got %d bytes %s, one by one would be %d and whole %d", n, former, len(got), got, len(a), len(b))
+			}
+		}
+	}
+	if len(ways) != 2 {
+		t.Errorf("got only %v, want both ways", ways)
+	}
+}
+
+func TestExtendAddsAtTheEnd(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 500)
+	tests := map[string]struct {
+		object string
+		list   jsonpatch.List
+		added  []string
+		want   string
+		has    string // in the patch
+		hasNot string
+	}{
+		"an absent list":               {`{}`, jsonpatch.List{}, []string{"1", "2"}, `{"l":[1,2]}`, `[1,2]`, `/-`},
+		"a list that is null":          {`{"l":null}`, jsonpatch.List{}, []string{"1", "2"}, `{"l":[1,2]}`, `[1,2]`, `/-`},
+		"an empty list":                {`{"l":[]}`, jsonpatch.List{Present: true}, []string{"1", "2"}, `{"l":[1,2]}`, `[1,2]`, `/-`},
+		"a short list is copied":       {`{"l":[ "a" ,  true]}`, jsonpatch.List{Present: true, Text: []byte(`"a" ,  true`)}, []string{"1", "2"}, `{"l":["a" ,  true,1,2]}`, `"a" ,  true`, `/-`},
+		"a list of one digit":          {`{"l":[7]}`, jsonpatch.List{Present: true, Text: []byte(`7`)}, []string{"1", "2"}, `{"l":[7,1,2]}`, `[7,1,2]`, `/-`},
+		"a long list is not copied":    {`{"l":["` + long + `"]}`, jsonpatch.List{Present: true, Text: []byte(`"` + long + `"`)}, []string{"1", "2"}, `{"l":["` + long + `",1,2]}`, `/l/-`, long},
+		"nothing after an absent list": {`{}`, jsonpatch.List{}, nil, `{}`, ``, `/l`},
+		"nothing after a list":         {`{"l":[1]}`, jsonpatch.List{Present: true, Text: []byte(`1`)}, nil, `{"l":[1]}`, ``, `/l`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var p jsonpatch.Patch
+			p.Extend([]byte("/l"), test.list, fragmentOf(test.added))
+			got := string(p.Bytes())
+			if !strings.Contains(got, test.has) || strings.Contains(got, test.hasNot) {
+				t.Errorf("got %s, want %s in it and not %s", got, test.has, test.hasNot)
+			}
+			checkApply(t, test.object, p.Bytes(), test.want)
+		})
+	}
+}
+
+// checkExtend extends a list after another operation, and checks the result and
+// the size.
+func checkExtend(t *testing.T, present bool, former, added []string) {
+	t.Helper()
+	const path = "/a/l"
+	list := jsonpatch.List{Present: present, Text: []byte(strings.Join(former, ", "))}
+	object := `{"a":{}}`
+	if present {
+		object = `{"a":{"l":[` + string(list.Text) + `]}}`
+	}
+	var p jsonpatch.Patch
+	p.Add("/b", []byte(`0`))
+	before := p.Size()
+	p.Extend([]byte(path), list, fragmentOf(added))
+	size := p.Size() - before
+	if most := jsonpatch.SizeOfExtend(len(path), fragmentOf(added)); size > most {
+		t.Errorf("%d elements after %d: got %d bytes, want at most %d", len(added), len(former), size, most)
+	}
+	want := `{"a":{},"b":0}`
+	if present || len(added) > 0 {
+		want = `{"a":{"l":[` + strings.Join(append(append([]string(nil), former...), added...), ",") + `]},"b":0}`
+	}
+	checkApply(t, object, p.Bytes(), want)
+	if got, want := string(p.AppendBase64([]byte("x"))), "x"+base64.StdEncoding.EncodeToString(p.Bytes()); got != want {
+		t.Errorf("got %s in base64, want %s", got, want)
+	}
+}
+
+// A fragment is encoded once for each place that it can have in a group of three.
+func TestFragmentsAreEncodedAsTheRestOfThePatch(t *testing.T) {
+	t.Parallel()
+	for size := range 9 {
+		f := jsonpatch.NewFragment([]byte(strings.Repeat("7", size+1)))
+		for shift := range 7 {
+			var p jsonpatch.Patch
+			p.Add("/"+strings.Repeat("x", shift), []byte("0"))
+			for range 4 {
+				p.AddFragment("/b", f)
+			}
+			for range 2 {
+				if got, want := string(p.AppendBase64(nil)), base64.StdEncoding.EncodeToString(p.Bytes()); got != want {
+					t.Fatalf("fragment of %d bytes, shifted by %d: got %s, want %s", size+1, shift, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestExtendIsNeverLongerThanSizeOfExtend(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	list := func() (elements []string) {
+		for range random.IntN(6) {
+			elements = append(elements, strconv.Quote(strings.Repeat("x", random.IntN(100))))
+		}
+		return elements
+	}
+	for range 3000 {
+		present := random.IntN(4) > 0
+		var former []string
+		if present {
+			former = list()
+		}
+		checkExtend(t, present, former, list())
+	}
+}
+
+func FuzzExtend(f *testing.F) {
+	f.Add(true, "a,b", "c,d")
+	f.Add(true, "", "c")
+	f.Add(false, "", "c,d,e,f")
+	f.Add(true, strings.Repeat("x", 300), "c")
+	f.Fuzz(func(t *testing.T, present bool, former, added string) {
+		split := func(text string) (elements []string) {
+			for element := range strings.SplitSeq(text, ",") {
+				if quoted, err := json.Marshal(element); err == nil && text != "" {
+					elements = append(elements, string(quoted))
+				}
+			}
+			return elements
+		}
+		if !present {
+			former = ""
+		}
+		checkExtend(t, present, split(former), split(added))
+	})
+}
+
+// A patch whose size is known in advance needs memory once.
+func TestGrowMakesRoomForWhatSizeOfExtendSays(t *testing.T) {
+	elements := fragmentOf([]string{`{"name":"a"}`, `{"name":"b"}`})
+	list := jsonpatch.List{Present: true, Text: []byte(strings.Repeat("1,", 300) + "1")}
+	allocations := testing.AllocsPerRun(10, func() {
+		var p jsonpatch.Patch
+		p.Grow(10 * jsonpatch.SizeOfExtend(len("/l"), elements))
+		for range 10 {
+			p.Extend([]byte("/l"), list, elements)
+		}
+		p.Bytes()
+	})
+	// The race detector adds one.
+	if allocations > 2 {
+		t.Errorf("got %.0f allocations, want one", allocations)
+	}
+}

@@ -1,0 +1,87 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutate
+
+import (
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
+)
+
+// Injection is a provider.Injection, encoded for the patches of many pods. It
+// does not change, and may be used concurrently.
+type Injection struct {
+	keys      *annotations.Keys
+	hash      string
+	mountPath string
+	providers []encodedProvider
+	// annotations are those that Lanyard writes.
+	annotations []annotation
+	// environment has the variables of all providers, for a container that sets none
+	// of them.
+	environment *jsonpatch.Fragment
+	// volume and mount have the usual name of the token volume.
+	volume, mount *jsonpatch.Fragment
+	// allAnnotations is the JSON object of all annotations.
+	allAnnotations *jsonpatch.Fragment
+	// maxContainerBytes is the most that one container adds to a patch.
+	maxContainerBytes int
+	// known are the names of the variables that providers set or warn of.
+	known map[string]struct{}
+}
+
+// encodedProvider is a provider with its variables encoded.
+type encodedProvider struct {
+	*provider.Provider
+	variables [][]byte
+	// fieldPath is the credential file's annotation for the downward API.
+	fieldPath string
+}
+
+// NewInjection encodes an injection. keys are the keys of the annotations that it
+// writes.
+func NewInjection(injection *provider.Injection, keys *annotations.Keys) *Injection {
+	result := Injection{keys: keys, hash: injection.Hash, mountPath: injection.MountPath, known: map[string]struct{}{}}
+	var files []annotation
+	var environment [][]byte
+	for i := range injection.Providers {
+		p := encodedProvider{Provider: &injection.Providers[i]}
+		if p.File.Path != "" {
+			file := newAnnotation(keys.Prefix+p.File.Annotation, p.File.Content)
+			file.secret = true
+			p.fieldPath = "metadata.annotations['" + file.key + "']"
+			files = append(files, file)
+		}
+		for _, v := range p.Variables {
+			p.variables = append(p.variables, encodeEnvVar(v))
+			result.known[v.Name] = struct{}{}
+		}
+		for _, name := range p.Shadows {
+			result.known[name] = struct{}{}
+		}
+		environment = append(environment, p.variables...)
+		result.providers = append(result.providers, p)
+	}
+	result.annotations = append([]annotation{
+		newAnnotation(keys.Injected, strings.Join(result.Providers(), ",")),
+		newAnnotation(keys.IdentityHash, injection.Hash),
+	}, files...)
+	result.allAnnotations = jsonpatch.NewFragment(encodeAnnotations(result.annotations))
+	result.environment = jsonpatch.NewFragment(environment...)
+	result.volume, result.mount = result.encodeVolume(VolumeName), result.encodeMount(VolumeName)
+	result.maxContainerBytes = jsonpatch.SizeOfExtend(maxPathBytes, result.environment) +
+		jsonpatch.SizeOfExtend(maxPathBytes, result.encodeMount(FallbackVolumeName))
+	return &result
+}
+
+// Providers lists the names of the providers, sorted.
+func (i *Injection) Providers() []string {
+	var names []string
+	for _, p := range i.providers {
+		names = append(names, p.Name)
+	}
+	return names
+}

@@ -1,0 +1,115 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutate
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/pkg/reason"
+)
+
+// mountPoint is what a container has at the token mount path.
+type mountPoint int
+
+const (
+	free   mountPoint = iota // nothing
+	tokens                   // the token volume
+	taken                    // something else, there or below
+)
+
+// mountAt returns what a container has at the token mount path. A mount below it
+// counts: it would need a directory in a volume that is read-only.
+//
+// The error is for what can neither be used nor left alone: a device, and a mount
+// at the token mount path, or below it, in another spelling. A path that begins
+// with the token mount path but leads elsewhere through dots is such a spelling
+// too. So the guard and other programs only need to compare strings.
+func (m *mutation) mountAt(c *container) (at mountPoint, by *mount, err error) {
+	for i := range c.mounts {
+		here := &c.mounts[i]
+		got := string(here.path)
+		literal := isAtOrBelow(got, m.mountPath)
+		switch {
+		case !literal && !isAtOrBelow(normalizePath(got, m.pod.Windows), m.cleanPath):
+			// It is elsewhere.
+		case !literal || !isPlain(got, m.pod.Windows) || here.device:
+			return at, by, m.invalidMountPath(c, here)
+		case got == m.mountPath && string(here.volume) == m.volumeName && !here.partial:
+			at = max(at, tokens)
+		default:
+			at, by = taken, here
+		}
+	}
+	return at, by, nil
+}
+
+func isAtOrBelow(got, dir string) bool {
+	rest, found := strings.CutPrefix(got, dir)
+	return found && (rest == "" || rest[0] == '/')
+}
+
+// isPlain reports whether a path has no other spelling, apart from its case on
+// Windows. Such paths can be compared as strings.
+func isPlain(p string, windows bool) bool {
+	return p == path.Clean(p) && !(windows && strings.Contains(p, `\`))
+}
+
+// normalizePath returns the canonical spelling of a path. On Windows a path may have a
+// drive and backslashes, and its case does not matter.
+func normalizePath(p string, windows bool) string {
+	if windows {
+		p = strings.ToLower(strings.ReplaceAll(p, `\`, "/"))
+		if len(p) > 1 && p[1] == ':' {
+			p = p[2:]
+		}
+	}
+	if !strings.HasPrefix(p, "/") {
+		p = "/" + p
+	}
+	return path.Clean(p)
+}
+
+func (m *mutation) invalidMountPath(c *container, got *mount) error {
+	list, name, detail := "volumeMounts", "mountPath", fmt.Sprintf("is at the token mount path, but spelled differently; write it as %s or below, without dots, drive, backslashes and extra slashes", m.mountPath)
+	if got.device {
+		list, name, detail = "volumeDevices", "devicePath", fmt.Sprintf("is at the token mount path %s; a device must not be there", m.mountPath)
+	}
+	return &reason.Error{
+		Reason: reason.InvalidMountPath,
+		Err:    field.Invalid(field.NewPath("spec", string(c.kind)).Index(c.index).Child(list).Index(got.index).Child(name), shown(got.path), detail),
+	}
+}
+
+// maxShown is how many bytes of a value in the pod a message repeats at most.
+const maxShown = 128
+
+func shown(text []byte) string {
+	if len(text) > maxShown {
+		return string(text[:maxShown]) + "..."
+	}
+	return string(text)
+}
+
+// namedMount returns the mount of the volume that the pod has, or gets.
+func (m *mutation) namedMount() *jsonpatch.Fragment {
+	if m.volumeName == VolumeName {
+		return m.mount
+	}
+	return m.encodeMount(m.volumeName)
+}
+
+// encodeMount returns the mount of the token volume.
+func (i *Injection) encodeMount(volume string) *jsonpatch.Fragment {
+	text := append([]byte(nil), `{"name":`...)
+	text = jsonscan.AppendString(text, volume)
+	text = append(text, `,"readOnly":true,"mountPath":`...)
+	text = jsonscan.AppendString(text, i.mountPath)
+	return jsonpatch.NewFragment(append(text, '}'))
+}

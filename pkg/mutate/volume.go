@@ -1,0 +1,107 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutate
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/pkg/reason"
+)
+
+// Names of the projected volume: the usual one, and the one that it has if the pod
+// uses the usual one for something else.
+const (
+	VolumeName         = "bound-sa-token"
+	FallbackVolumeName = "lanyard-bound-sa-token"
+)
+
+// chooseVolume returns the name of the token volume, and reports whether the pod
+// has that volume already.
+func (m *mutation) chooseVolume() (name string, exists bool, err error) {
+	for _, name := range []string{VolumeName, FallbackVolumeName} {
+		v, exists := m.pod.volumesByName[name]
+		if !exists || m.projectsAll(v) {
+			return name, exists, nil
+		}
+	}
+	return "", false, &reason.Error{
+		Reason: reason.VolumeNameTaken,
+		Err: field.Duplicate(field.NewPath("spec", "volumes").Key(FallbackVolumeName),
+			fmt.Sprintf("%s and %s are both used for something else; rename one of the two", VolumeName, FallbackVolumeName)),
+	}
+}
+
+// runningVolume returns the name of the token volume of a running pod, and reports
+// whether the pod was injected with the current identity of its ServiceAccount.
+func (m *mutation) runningVolume() (name string, found bool) {
+	if m.pod.Annotations[m.keys.IdentityHash] != m.hash {
+		return "", false
+	}
+	for _, name := range []string{VolumeName, FallbackVolumeName} {
+		if v, exists := m.pod.volumesByName[name]; exists && m.projectsAll(v) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// projectsAll reports whether the volume has every token and file of the
+// injection. The lifetime of the tokens may differ.
+func (m *mutation) projectsAll(v volume) bool {
+	for _, p := range m.providers {
+		if !slices.Contains(v.tokens, tokenSource{audience: p.Token.Audience, path: p.Token.Path}) {
+			return false
+		}
+		if p.File.Path != "" && !slices.Contains(v.files, fileSource{fieldPath: p.fieldPath, path: p.File.Path}) {
+			return false
+		}
+	}
+	return true
+}
+
+// namedVolume returns the volume that the pod gets.
+func (m *mutation) namedVolume() *jsonpatch.Fragment {
+	if m.volumeName == VolumeName {
+		return m.volume
+	}
+	return m.encodeVolume(m.volumeName)
+}
+
+// The encoders of this package write the members in the order of the API, with
+// every default that the API server would fill in. So a pod has the same text when
+// the webhook is called for it again.
+
+// encodeVolume returns the token volume.
+func (i *Injection) encodeVolume(name string) *jsonpatch.Fragment {
+	text := append([]byte(nil), `{"name":`...)
+	text = jsonscan.AppendString(text, name)
+	text = append(text, `,"projected":{"sources":[`...)
+	for n, p := range i.providers {
+		if n > 0 {
+			text = append(text, ',')
+		}
+		text = append(text, `{"serviceAccountToken":{"audience":`...)
+		text = jsonscan.AppendString(text, p.Token.Audience)
+		text = append(text, `,"expirationSeconds":`...)
+		text = strconv.AppendInt(text, p.Token.ExpirationSeconds, 10)
+		text = append(text, `,"path":`...)
+		text = jsonscan.AppendString(text, p.Token.Path)
+		text = append(text, `}}`...)
+		if p.File.Path != "" {
+			text = append(text, `,{"downwardAPI":{"items":[{"path":`...)
+			text = jsonscan.AppendString(text, p.File.Path)
+			text = append(text, `,"fieldRef":{"apiVersion":"v1","fieldPath":`...)
+			text = jsonscan.AppendString(text, p.fieldPath)
+			text = append(text, `}}]}}`...)
+		}
+	}
+	// 420 is 0644, the API's default: every user of the container may read.
+	return jsonpatch.NewFragment(append(text, `],"defaultMode":420}}`...))
+}

@@ -1,0 +1,158 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provider
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"maps"
+	"strings"
+)
+
+// DefaultTokenMountPath is where the volume is mounted in every container.
+const DefaultTokenMountPath = "/var/run/secrets/lanyard.dev/serviceaccount"
+
+// Subject is the pod that an identity is injected into.
+type Subject struct {
+	// Namespace and ServiceAccount are the names of the pod's ServiceAccount.
+	Namespace, ServiceAccount string
+	// MountPath is where the volume is mounted: an absolute POSIX path without a
+	// trailing slash.
+	MountPath string
+	// TokenExpirationSeconds is the requested lifetime of the tokens.
+	TokenExpirationSeconds int64
+	// Windows reports whether the pod runs on a Windows node.
+	Windows bool
+}
+
+// Injection is everything that the identities of a ServiceAccount add to a pod.
+type Injection struct {
+	// MountPath is where the volume is mounted: a POSIX path. On a Windows node the
+	// kubelet adds the drive and replaces the slashes with backslashes.
+	MountPath string
+	// Providers take part, sorted by name.
+	Providers []Provider
+	// Hash identifies the injection: 16 hexadecimal digits.
+	Hash string
+}
+
+// Provider is the part of one provider in an injection.
+type Provider struct {
+	// Name is the provider's.
+	Name string
+	// Token is the projected token.
+	Token Token
+	// File is a second file in the volume; its Path is empty if there is none.
+	File File
+	// Variables are set in each container, in this order.
+	Variables []EnvVar
+	// Shadows names variables that SDKs may prefer to the injected identity.
+	Shadows []string
+}
+
+// Token is a projected ServiceAccount token.
+type Token struct {
+	// Audience is the token's one audience, never empty.
+	Audience string
+	// ExpirationSeconds is the requested lifetime.
+	ExpirationSeconds int64
+	// Path is relative to the volume.
+	Path string
+}
+
+// File is a file of the volume with the content of a pod annotation.
+type File struct {
+	// Annotation is the annotation key without the prefix.
+	Annotation string
+	// Path is relative to the volume.
+	Path string
+	// Content is the text of the file.
+	Content string
+}
+
+// EnvVar is an environment variable as the pod's spec has it: a "$" that the
+// kubelet must not expand is written twice.
+type EnvVar struct {
+	Name, Value string
+	// Credential and Group are those of the Variable.
+	Credential bool
+	Group      string
+}
+
+// NewInjection returns what the identities add to the subject.
+func NewInjection(identities []Identity, subject *Subject) *Injection {
+	injection := Injection{MountPath: subject.MountPath}
+	for i := range identities {
+		injection.Providers = append(injection.Providers, identities[i].inject(subject))
+	}
+	injection.Hash = injection.hash()
+	return &injection
+}
+
+func (i *Identity) inject(subject *Subject) Provider {
+	d := i.Definition
+	values := maps.Clone(i.Values)
+	if values == nil {
+		values = Values{}
+	}
+	values["namespace"], values["serviceaccount"] = subject.Namespace, subject.ServiceAccount
+	values["token-file"] = subject.path(d.TokenPath)
+	if d.CredentialFile != nil {
+		values["credential-file"] = subject.path(d.CredentialFile.Path)
+	}
+	if d.Derive != nil {
+		d.Derive(values)
+	}
+	p := Provider{
+		Name:    d.Name,
+		Token:   Token{Audience: i.Audience, ExpirationSeconds: subject.TokenExpirationSeconds, Path: d.TokenPath},
+		Shadows: d.Shadows,
+	}
+	if f := d.CredentialFile; f != nil {
+		p.File = File{Annotation: f.Annotation, Path: f.Path, Content: f.Content(values)}
+	}
+	for _, v := range d.Variables {
+		if value, complete := values.Expand(v.Value); complete {
+			p.Variables = append(p.Variables, EnvVar{Name: v.Name, Value: escape(value), Credential: v.Credential, Group: v.Group})
+		}
+	}
+	return p
+}
+
+// path returns the path under which a container sees a file of the volume. A
+// Windows container sees the mount path on drive C:.
+func (s *Subject) path(file string) string {
+	full := s.MountPath + "/" + file
+	if s.Windows {
+		return "C:" + strings.ReplaceAll(full, "/", `\`)
+	}
+	return full
+}
+
+// escape makes a value literal. The kubelet expands $(NAME) and turns $$ into $
+// (k8s.io/kubernetes/third_party/forked/golang/expansion).
+func escape(value string) string { return strings.ReplaceAll(value, "$", "$$") }
+
+// hash covers what the injection puts into a pod, except the keys of annotations
+// and the name of the volume. Each field follows its length, so that different
+// injections never result in the same text.
+func (i *Injection) hash() string {
+	h := sha256.New()
+	write := func(fields ...string) {
+		for _, s := range fields {
+			_, _ = fmt.Fprintf(h, "%d:", len(s)) // a hash never returns an error
+			_, _ = io.WriteString(h, s)
+		}
+	}
+	write(i.MountPath)
+	for _, p := range i.Providers {
+		write(p.Name, p.Token.Audience, p.Token.Path, fmt.Sprint(p.Token.ExpirationSeconds), p.File.Path, p.File.Content, fmt.Sprint(len(p.Variables)))
+		for _, v := range p.Variables {
+			write(v.Name, v.Value)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}

@@ -1,0 +1,96 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package webhook runs Lanyard's admission webhooks in a manager of
+// controller-runtime, for operators that embed them:
+//
+//	if err := webhook.AddToManager(mgr, webhook.Options{}); err != nil { ... }
+//
+// The manager's webhook server serves the paths MutatePodPath,
+// MutateServiceAccountPath and ValidateServiceAccountPath. Register them as the
+// manifests of Lanyard do, with the guard. The manager needs the right to get,
+// list and watch ServiceAccounts and Namespaces.
+//
+// lanyard-webhook itself does not use this package, because controller-runtime
+// loads every API type into memory. Both make the same decisions.
+package webhook
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/lanyard-dev/lanyard/internal/injector"
+	"github.com/lanyard-dev/lanyard/internal/metrics"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
+)
+
+// The paths that the webhooks are served on.
+const (
+	MutatePodPath              = injector.MutatePodPath
+	MutateServiceAccountPath   = injector.MutateServiceAccountPath
+	ValidateServiceAccountPath = injector.ValidateServiceAccountPath
+)
+
+// Options are the settings of the webhooks. The zero value has the defaults of
+// lanyard-webhook.
+type Options struct {
+	// AnnotationPrefix starts every key. If empty, it is lanyard.dev/.
+	AnnotationPrefix string
+	// TokenMountPath is where the token volume is mounted. If empty, it is
+	// provider.DefaultTokenMountPath.
+	TokenMountPath string
+	// Providers are those that ServiceAccounts can ask for. If nil, they are
+	// provider.Builtin().
+	Providers []*provider.Definition
+	// Defaults apply where an annotation is not set. A TokenExpirationSeconds of 0
+	// stands for annotations.DefaultTokenExpirationSeconds. If ReservedAudiences is
+	// nil, it is annotations.CommonAPIServerAudiences(); add the cluster's issuer.
+	Defaults annotations.Defaults
+	// Registerer gets Lanyard's metrics. If nil, it is controller-runtime's. The
+	// metrics of lookups stay 0, and those of ServiceAccounts and the certificate are
+	// absent: the manager's cache and server have metrics of their own.
+	Registerer prometheus.Registerer
+}
+
+// AddToManager adds the webhooks to the manager's webhook server. Call it before
+// the manager starts, and once for each Registerer.
+func AddToManager(mgr manager.Manager, o Options) error {
+	if o.Providers == nil {
+		o.Providers = provider.Builtin()
+	}
+	keys, err := annotations.NewKeys(cmp.Or(o.AnnotationPrefix, annotations.DefaultPrefix), o.Providers)
+	if err != nil {
+		return fmt.Errorf("add Lanyard to the manager: %w", err)
+	}
+	o.Defaults.TokenExpirationSeconds = cmp.Or(o.Defaults.TokenExpirationSeconds, annotations.DefaultTokenExpirationSeconds)
+	if o.Defaults.ReservedAudiences == nil {
+		o.Defaults.ReservedAudiences = annotations.CommonAPIServerAudiences()
+	}
+	if o.Registerer == nil {
+		o.Registerer = ctrlmetrics.Registry
+	}
+	recorder, err := metrics.New(o.Registerer)
+	if err != nil {
+		return fmt.Errorf("add Lanyard to the manager: %w", err)
+	}
+	mountPath := cmp.Or(o.TokenMountPath, provider.DefaultTokenMountPath)
+	if !path.IsAbs(mountPath) || path.Clean(mountPath) != mountPath || mountPath == "/" || strings.Contains(mountPath, ":") {
+		return fmt.Errorf("add Lanyard to the manager: token mount path: got %q, want an absolute path such as %s", mountPath, provider.DefaultTokenMountPath)
+	}
+	serviceAccounts := newReader(mgr, "ServiceAccount", &keys, keys.MaxServiceAccountBytes())
+	config := injector.Config{
+		Keys: &keys, Defaults: &o.Defaults, TokenMountPath: mountPath,
+		ServiceAccounts: serviceAccounts, Namespaces: newReader(mgr, "Namespace", &keys, 0),
+	}
+	for path, handler := range injector.Handlers(config, serviceAccounts, recorder, mgr.GetLogger().WithName("lanyard")) {
+		mgr.GetWebhookServer().Register(path, handler)
+	}
+	return nil
+}

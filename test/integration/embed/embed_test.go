@@ -1,0 +1,269 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package embed_test runs pkg/webhook in a manager of controller-runtime, with its
+// webhook server and its cache, against a real kube-apiserver. It must decide as
+// the golden cases say.
+package embed_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/pkg/webhook"
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+	support "github.com/lanyard-dev/lanyard/test/support/webhook"
+)
+
+const (
+	deployDir = "../../../deploy/base"
+	goldenDir = "../../../internal/injector/testdata"
+	// namespace and serviceAccount are those of the golden cases.
+	namespace      = "team"
+	serviceAccount = "app"
+	patience       = 30 * time.Second
+)
+
+var client *kubernetes.Clientset
+
+func TestEmbed(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "embedded webhooks")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	plane, err := controlplane.Start(ctx, controlplane.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(plane.Stop)
+	client = kubernetes.NewForConfigOrDie(plane.Config())
+
+	By("running a manager with the webhooks")
+	ctrl.SetLogger(GinkgoLogr)
+	dir := GinkgoT().TempDir()
+	_, _, ca, err := controlplane.NewServingCertificate(dir)
+	Expect(err).NotTo(HaveOccurred())
+	ports, err := support.FreePorts(ctx, 1)
+	Expect(err).NotTo(HaveOccurred())
+	port, err := strconv.Atoi(ports[0])
+	Expect(err).NotTo(HaveOccurred())
+	mgr, err := ctrl.NewManager(plane.Config(), ctrl.Options{
+		Metrics:       server.Options{BindAddress: "0"},
+		WebhookServer: ctrlwebhook.NewServer(ctrlwebhook.Options{Host: "127.0.0.1", Port: port, CertDir: dir}),
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(webhook.AddToManager(mgr, webhook.Options{})).To(Succeed())
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(running) }()
+	DeferCleanup(func() {
+		stop()
+		Eventually(ended).WithTimeout(patience).Should(Receive(BeNil()))
+	})
+
+	By("registering them")
+	register(ctx, "https://127.0.0.1:"+strconv.Itoa(port), ca)
+	_, err = client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	Eventually(func() (map[string]string, error) {
+		writeServiceAccount(ctx, map[string]string{"lanyard.dev/audience": "ready"})
+		pod := &corev1.Pod{}
+		pod.Name, pod.Spec.ServiceAccountName = "pod", serviceAccount
+		pod.Spec.Containers = []corev1.Container{{Name: "main", Image: "image"}}
+		got, err := create(ctx, pod)
+		return got.Annotations, err
+	}).WithTimeout(patience).Should(HaveKeyWithValue("lanyard.dev/injected", "token"))
+})
+
+// register registers the mutating webhooks of deploy/ at url. The validating one
+// would not let the malformed ServiceAccounts of the golden cases in.
+func register(ctx context.Context, url string, ca []byte) {
+	configuration, err := support.ReadMutating(deployDir)
+	Expect(err).NotTo(HaveOccurred())
+	for i := range configuration.Webhooks {
+		config := &configuration.Webhooks[i].ClientConfig
+		path := url + *config.Service.Path
+		*config = admissionregistrationv1.WebhookClientConfig{URL: &path, CABundle: ca}
+	}
+	_, err = client.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(ctx, configuration, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// writeServiceAccount gives the ServiceAccount these annotations. The webhook
+// keeps its label.
+func writeServiceAccount(ctx context.Context, annotations map[string]string) {
+	GinkgoHelper()
+	object := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: serviceAccount, Annotations: annotations}}
+	api := client.CoreV1().ServiceAccounts(namespace)
+	_, err := api.Update(ctx, object, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = api.Create(ctx, object, metav1.CreateOptions{})
+	}
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func create(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	return client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+}
+
+// want is the form of want.yaml.
+type want struct {
+	Message string      `json:"message"`
+	Pod     *corev1.Pod `json:"pod"`
+}
+
+// byTheServer are the cases that the API server denies before or after the
+// webhook.
+var byTheServer = map[string]string{
+	"no-container": "spec.containers: Required value",
+	"mirror-pod":   "a mirror pod may not reference service accounts",
+	// The API server only admits pods of ServiceAccounts that exist.
+	"default-account": "not found",
+}
+
+var _ = Describe("Embedded in a manager, Lanyard", func() {
+	files, err := filepath.Glob(filepath.Join(goldenDir, "*", "want.yaml"))
+	if err != nil || len(files) < 40 {
+		panic("too few golden cases in " + goldenDir)
+	}
+	for _, file := range files {
+		dir := filepath.Dir(file)
+		if _, err := os.Stat(filepath.Join(dir, "old.yaml")); err == nil {
+			continue // a running pod cannot be stored as the case has it
+		}
+		It("decides as "+filepath.Base(dir), func(ctx SpecContext) {
+			var want want
+			var pod corev1.Pod
+			var account corev1.ServiceAccount
+			var policy corev1.Namespace
+			read(dir, "want.yaml", &want)
+			read(dir, "pod.yaml", &pod)
+			read(dir, "serviceaccount.yaml", &account)
+			read(dir, "namespace.yaml", &policy)
+			pod.Namespace = namespace
+			if pod.Name == "" && pod.GenerateName == "" {
+				pod.Name = "pod"
+			}
+			writeServiceAccount(ctx, account.Annotations)
+			writePolicy(ctx, policy.Annotations)
+			Eventually(func(g Gomega) {
+				got, err := create(ctx, &pod)
+				switch denial := byTheServer[filepath.Base(dir)]; {
+				case denial != "":
+					g.Expect(err).To(MatchError(ContainSubstring(denial)))
+				case want.Message != "":
+					g.Expect(err).To(MatchError(ContainSubstring(want.Message)))
+				default:
+					g.Expect(err).NotTo(HaveOccurred())
+					compare(g, want.Pod, got)
+				}
+			}).WithTimeout(patience).Should(Succeed())
+		})
+	}
+
+	It("completes an ephemeral container", func(ctx SpecContext) {
+		writeServiceAccount(ctx, map[string]string{"lanyard.dev/audience": "neutral"})
+		writePolicy(ctx, nil)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "running"}}
+		pod.Spec.ServiceAccountName, pod.Spec.Containers = serviceAccount, []corev1.Container{{Name: "main", Image: "image"}}
+		pods := client.CoreV1().Pods(namespace)
+		pod, err := pods.Create(ctx, pod, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger", Image: "image"}}}
+		pod, err = pods.UpdateEphemeralContainers(ctx, pod.Name, pod, metav1.UpdateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(pod.Spec.EphemeralContainers[0].Env).To(ContainElement(HaveField("Name", "LANYARD_TOKEN_FILE")))
+	})
+
+	It("keeps the label of a ServiceAccount", func(ctx SpecContext) {
+		label := func() string {
+			object, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, serviceAccount, metav1.GetOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			return object.Labels["lanyard.dev/identity"]
+		}
+		writeServiceAccount(ctx, map[string]string{"lanyard.dev/audience": "neutral"})
+		Expect(label()).To(Equal("enabled"))
+		writeServiceAccount(ctx, nil)
+		Expect(label()).To(BeEmpty())
+	})
+})
+
+// read reads a file of a golden case, if it has it.
+func read(dir, name string, into any) {
+	GinkgoHelper()
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	if os.IsNotExist(err) {
+		return
+	}
+	Expect(err).NotTo(HaveOccurred())
+	Expect(yaml.Unmarshal(text, into)).To(Succeed())
+}
+
+// writePolicy sets the annotations of the namespace.
+func writePolicy(ctx context.Context, annotations map[string]string) {
+	GinkgoHelper()
+	object, err := client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	object.Annotations = annotations
+	_, err = client.CoreV1().Namespaces().Update(ctx, object, metav1.UpdateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// compare compares a pod with the golden one, but for what the API server adds: a
+// volume with the token of its own, and defaults.
+func compare(g Gomega, want, got *corev1.Pod) {
+	g.Expect(lanyards(got.Annotations)).To(Equal(lanyards(want.Annotations)))
+	g.Expect(names(got.Spec.Volumes)).To(ContainElements(names(want.Spec.Volumes)))
+	for _, lists := range [][2][]corev1.Container{{want.Spec.InitContainers, got.Spec.InitContainers}, {want.Spec.Containers, got.Spec.Containers}} {
+		g.Expect(lists[1]).To(HaveLen(len(lists[0])))
+		for i := range lists[0] {
+			want, got := &lists[0][i], &lists[1][i]
+			g.Expect(got.Name).To(Equal(want.Name))
+			g.Expect(variables(got.Env)).To(Equal(variables(want.Env)))
+			g.Expect(got.VolumeMounts).To(ContainElements(want.VolumeMounts))
+			g.Expect(len(got.VolumeMounts)).To(BeNumerically("<=", len(want.VolumeMounts)+1))
+		}
+	}
+}
+
+func lanyards(annotations map[string]string) map[string]string {
+	kept := map[string]string{}
+	for key, value := range annotations {
+		if strings.HasPrefix(key, "lanyard.dev/") {
+			kept[key] = value
+		}
+	}
+	return kept
+}
+
+func names(volumes []corev1.Volume) []string {
+	names := []string{}
+	for _, v := range volumes {
+		names = append(names, v.Name)
+	}
+	return names
+}
+
+func variables(env []corev1.EnvVar) map[string]string {
+	values := map[string]string{}
+	for _, v := range env {
+		values[v.Name] = v.Value
+	}
+	return values
+}
