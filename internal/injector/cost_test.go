@@ -30,10 +30,10 @@ func TestCost(t *testing.T) {
 		allocated       float64 // bytes
 		answer, growing int     // bytes of the answer; of them for each container
 	}{
-		"three clouds, 2 containers":  {"three clouds", 2, 33, 1600, 7900, 0},
-		"three clouds, 20 containers": {"three clouds", 20, 51, 2800, 41700, 1880},
-		"no identity, 2 containers":   {"no identity", 2, 28, 1100, 178, 0},
-		"no identity, 20 containers":  {"no identity", 20, 28, 1100, 178, 0},
+		"three clouds, 2 containers":  {"three clouds", 2, 36, 2200, 7900, 0},
+		"three clouds, 20 containers": {"three clouds", 20, 54, 3400, 41700, 1880},
+		"no identity, 2 containers":   {"no identity", 2, 30, 1400, 178, 0},
+		"no identity, 20 containers":  {"no identity", 20, 30, 1400, 178, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pods, _ := newPods(t, accounts[test.account])

@@ -34,12 +34,17 @@ var _ = Describe("With the default settings", Ordered, func() {
 	installed()
 
 	It("does not change a log store whose operator mounts the tokens", func(ctx SpecContext) {
-		for directory, namespace := range map[string]string{"log-store/operator": "log-store-operator", "log-store/operator-annotated": "log-store-annotated"} {
-			s := begin(ctx, directory)
-			s.untouched(ctx, "log store", namespace+"/logstore-s3-ingester", framework.AWS, role("log-store"))
-			s.untouched(ctx, "log store", namespace+"/logstore-azure-ingester", framework.Azure, application("11112222-bbbb-3333-cccc-4444dddd5555"))
-			s.untouched(ctx, "log store", namespace+"/logstore-gcs-ingester", framework.GCP, serviceAccount("log-store"))
-		}
+		s := begin(ctx, "log-store/operator")
+		s.untouched(ctx, "log store", "log-store-operator/logstore-s3-ingester", framework.AWS, role("log-store"))
+		s.untouched(ctx, "log store", "log-store-operator/logstore-azure-ingester", framework.Azure, application("11112222-bbbb-3333-cccc-4444dddd5555"))
+		s.untouched(ctx, "log store", "log-store-operator/logstore-gcs-ingester", framework.GCP, serviceAccount("log-store"))
+	})
+
+	It("adds only its mount to such a log store if the ServiceAccounts are annotated", func(ctx SpecContext) {
+		s := begin(ctx, "log-store/operator-annotated")
+		s.injected(ctx, "log store", "log-store-annotated/logstore-s3-ingester", framework.AWS, role("log-store"), "aws")
+		s.injected(ctx, "log store", "log-store-annotated/logstore-azure-ingester", framework.Azure, application("11112222-bbbb-3333-cccc-4444dddd5555"), "azure")
+		s.injected(ctx, "log store", "log-store-annotated/logstore-gcs-ingester", framework.GCP, serviceAccount("log-store"), "gcp")
 	})
 
 	It("injects a log store without its own tokens", func(ctx SpecContext) {
