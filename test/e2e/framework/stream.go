@@ -100,13 +100,14 @@ func StartStream(ctx context.Context, client kubernetes.Interface, namespace str
 	return s, nil
 }
 
-// createAccount creates the ServiceAccount and retries while it is denied:
-// after an install, the Service needs a moment to reach the replicas.
+// createAccount creates the ServiceAccount and retries while the webhook cannot be
+// called: after an install, the Service needs a moment to reach the replicas, and
+// the webhook for ServiceAccounts has failurePolicy Fail.
 func createAccount(ctx context.Context, client typedcorev1.ServiceAccountInterface, account *corev1.ServiceAccount) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
 		_, last = client.Create(ctx, account, metav1.CreateOptions{})
-		return !apierrors.IsForbidden(last), nil
+		return !apierrors.IsInternalError(last), nil
 	})
 	return errors.Join(last, err)
 }
