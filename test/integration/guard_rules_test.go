@@ -105,7 +105,7 @@ var guardAllows = []rule{
 	{"a list of containers with an invalid name", false, changes(annotate("containers", "Main"))},
 	{"a list of skipped containers with an invalid name", false, changes(annotate("skip-containers", "main-0,Main"))},
 	{"a list of skipped containers that ends with a comma", false, changes(annotate("skip-containers", "main-0,"))},
-	{"a list of skipped containers that is too long", false, changes(annotate("skip-containers", "main-0"+strings.Repeat(",x", 256)))},
+	{"a list of skipped containers that is too long", false, changes(annotate("skip-containers", "main-0"+strings.Repeat(",x", 512)))},
 	{"both lists", false, changes(annotate("containers", "other"), annotate("skip-containers", "main-0"))},
 }
 
