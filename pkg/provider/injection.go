@@ -9,11 +9,21 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path"
 	"strings"
 )
 
 // DefaultTokenMountPath is where the volume is mounted in every container.
 const DefaultTokenMountPath = "/var/run/secrets/lanyard.dev/serviceaccount"
+
+// ValidateTokenMountPath returns an error unless value is a path that the API
+// accepts for a volume mount, in its shortest form.
+func ValidateTokenMountPath(value string) error {
+	if !path.IsAbs(value) || path.Clean(value) != value || value == "/" || strings.Contains(value, ":") {
+		return fmt.Errorf("got %q, want an absolute path such as %s, without a trailing slash and a colon", value, DefaultTokenMountPath)
+	}
+	return nil
+}
 
 // Subject is the pod that an identity is injected into.
 type Subject struct {

@@ -18,8 +18,6 @@ package webhook
 import (
 	"cmp"
 	"fmt"
-	"path"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -81,8 +79,8 @@ func AddToManager(mgr manager.Manager, o Options) error {
 		return fmt.Errorf("add Lanyard to the manager: %w", err)
 	}
 	mountPath := cmp.Or(o.TokenMountPath, provider.DefaultTokenMountPath)
-	if !path.IsAbs(mountPath) || path.Clean(mountPath) != mountPath || mountPath == "/" || strings.Contains(mountPath, ":") {
-		return fmt.Errorf("add Lanyard to the manager: token mount path: got %q, want an absolute path such as %s", mountPath, provider.DefaultTokenMountPath)
+	if err := provider.ValidateTokenMountPath(mountPath); err != nil {
+		return fmt.Errorf("add Lanyard to the manager: token mount path: %w", err)
 	}
 	serviceAccounts := newReader(mgr, "ServiceAccount", &keys, keys.MaxServiceAccountBytes())
 	config := injector.Config{

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -43,7 +42,7 @@ func (o *Options) Complete() (*Completed, error) {
 		c.Keys, err = annotations.NewKeys(o.AnnotationPrefix, provider.Builtin())
 		return err
 	})
-	v.check("token-mount-path", func() error { return validMountPath(o.TokenMountPath) })
+	v.check("token-mount-path", func() error { return provider.ValidateTokenMountPath(o.TokenMountPath) })
 	v.check("token-expiration-seconds", func() error {
 		if err := annotations.ValidateTokenExpirationSeconds(o.TokenExpirationSeconds, 0); err != nil {
 			return fmt.Errorf("got %d: %w", o.TokenExpirationSeconds, err)
@@ -169,15 +168,6 @@ func (v *validation) check(flag string, valid func() error) {
 	if err := valid(); err != nil {
 		v.errs = append(v.errs, fmt.Errorf("--%s: %w", flag, err))
 	}
-}
-
-// validMountPath accepts what the API accepts for a volume mount, in its shortest
-// form.
-func validMountPath(value string) error {
-	if !path.IsAbs(value) || path.Clean(value) != value || value == "/" || strings.Contains(value, ":") {
-		return fmt.Errorf("got %q, want an absolute path such as %s, without a trailing slash and a colon", value, provider.DefaultTokenMountPath)
-	}
-	return nil
 }
 
 func validIP(value string) error {
