@@ -68,9 +68,9 @@ func (h *Handler[T]) parse(m *memory[T]) error {
 	err := s.Object(func(key []byte) error {
 		switch string(key) {
 		case "apiVersion":
-			return readString(s, &gotVersion)
+			return s.ReadString(&gotVersion)
 		case "kind":
-			return readString(s, &gotKind)
+			return s.ReadString(&gotKind)
 		case "request":
 			return s.Object(func(key []byte) error {
 				if err := h.parseMember(s, m, string(key)); err != nil {
@@ -110,24 +110,24 @@ func (h *Handler[T]) parseMember(s *jsonscan.Scanner, m *memory[T], name string)
 func (r *Attributes) parseMember(s *jsonscan.Scanner, name string) error {
 	switch name {
 	case "uid":
-		return readString(s, &r.UID)
+		return s.ReadString(&r.UID)
 	case "subResource":
-		return readString(s, &r.SubResource)
+		return s.ReadString(&r.SubResource)
 	case "operation":
-		return readString(s, &r.Operation)
+		return s.ReadString(&r.Operation)
 	case "namespace":
-		return readString(s, &r.Namespace)
+		return s.ReadString(&r.Namespace)
 	case "name":
-		return readString(s, &r.Name)
+		return s.ReadString(&r.Name)
 	case "resource":
 		return s.Object(func(key []byte) error {
 			switch string(key) {
 			case "group":
-				return readString(s, &r.Group)
+				return s.ReadString(&r.Group)
 			case "version":
-				return readString(s, &r.Version)
+				return s.ReadString(&r.Version)
 			case "resource":
-				return readString(s, &r.Resource)
+				return s.ReadString(&r.Resource)
 			}
 			return nil
 		})
@@ -154,12 +154,6 @@ func (h *Handler[T]) parseObject(s *jsonscan.Scanner, r *Request[T], object *T) 
 		return object, s.Skip()
 	}
 	return object, nil
-}
-
-func readString(s *jsonscan.Scanner, into *string) error {
-	text, err := s.String()
-	*into = string(text)
-	return err
 }
 
 func (r *Request[T]) validate() error {

@@ -35,7 +35,7 @@ func readServiceAccount(s *jsonscan.Scanner, keys *annotations.Keys, into *Servi
 	metadata := func(key []byte) (err error) {
 		switch string(key) {
 		case "name":
-			err = readString(s, &into.name)
+			err = s.ReadString(&into.name)
 		case "labels":
 			into.hasLabels = s.Kind() == jsonscan.Object
 			err = s.Object(func(key []byte) error {
@@ -43,7 +43,7 @@ func readServiceAccount(s *jsonscan.Scanner, keys *annotations.Keys, into *Servi
 					return nil
 				}
 				into.hasLabel = true
-				return readString(s, &into.label)
+				return s.ReadString(&into.label)
 			})
 		case "annotations":
 			err = s.Object(func(key []byte) error { return into.readAnnotation(s, string(key), keys, limit) })
@@ -59,12 +59,6 @@ func readServiceAccount(s *jsonscan.Scanner, keys *annotations.Keys, into *Servi
 		}
 		return s.Object(metadata)
 	})
-}
-
-func readString(s *jsonscan.Scanner, into *string) error {
-	text, err := s.String()
-	*into = string(text)
-	return err
 }
 
 func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, keys *annotations.Keys, limit int) error {

@@ -170,6 +170,13 @@ func (s *Scanner) String() ([]byte, error) {
 	return []byte(text), nil
 }
 
+// ReadString reads the string that comes next into a copy; see String.
+func (s *Scanner) ReadString(into *string) error {
+	text, err := s.String()
+	*into = string(text)
+	return err
+}
+
 // Raw skips the value that comes next and returns its bytes.
 func (s *Scanner) Raw() ([]byte, error) {
 	s.space()

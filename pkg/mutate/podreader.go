@@ -74,13 +74,6 @@ func in(name string, err error) error {
 	return nil
 }
 
-// text reads a string.
-func (r *reader) text(into *string) error {
-	text, err := r.String()
-	*into = string(text)
-	return err
-}
-
 // bytes reads a string without copying it.
 func (r *reader) bytes(into *[]byte) (err error) {
 	*into, err = r.String()
@@ -125,13 +118,13 @@ func (r *reader) label(key []byte) error {
 	if string(key) != r.keys.Inject {
 		return nil
 	}
-	return in(r.keys.Inject, r.text(&r.pod.InjectLabel))
+	return in(r.keys.Inject, r.ReadString(&r.pod.InjectLabel))
 }
 
 func (r *reader) specMember(key []byte) (err error) {
 	switch string(key) {
 	case "serviceAccountName":
-		return in("serviceAccountName", r.text(&r.pod.ServiceAccountName))
+		return in("serviceAccountName", r.ReadString(&r.pod.ServiceAccountName))
 	case "os":
 		return in("os", r.windows("name"))
 	case "nodeSelector":
@@ -334,9 +327,9 @@ func (r *reader) token(v *volume) error {
 	err := r.Object(func(key []byte) error {
 		switch string(key) {
 		case "audience":
-			return r.text(&t.audience)
+			return r.ReadString(&t.audience)
 		case "path":
-			return r.text(&t.path)
+			return r.ReadString(&t.path)
 		}
 		return nil
 	})
@@ -349,9 +342,9 @@ func (r *reader) file(v *volume) error {
 	err := r.Object(func(key []byte) error {
 		switch string(key) {
 		case "path":
-			return r.text(&f.path)
+			return r.ReadString(&f.path)
 		case "fieldRef":
-			return r.member("fieldPath", func() error { return r.text(&f.fieldPath) })
+			return r.member("fieldPath", func() error { return r.ReadString(&f.fieldPath) })
 		}
 		return nil
 	})
