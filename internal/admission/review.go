@@ -145,7 +145,7 @@ func (h *Handler[T]) parseObject(s *jsonscan.Scanner, r *Request[T], object *T) 
 	default:
 		return nil, fmt.Errorf("got %s, want object", s.Kind())
 	}
-	start := s.Mark()
+	start := s.Offset()
 	if err := h.decider.Read(s, object); err != nil {
 		if r.readErr == nil {
 			r.readErr = &reason.Error{Reason: reason.InvalidReview, Err: err}

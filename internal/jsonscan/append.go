@@ -3,55 +3,22 @@
 
 package jsonscan
 
-import "unicode/utf8"
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+)
 
-const hexDigits = "0123456789abcdef"
-
-// AppendString appends text to dst as a JSON string, with as few bytes as possible.
-// Invalid UTF-8 becomes U+FFFD, as in encoding/json.
+// AppendString appends text to dst as a JSON string. Invalid UTF-8 becomes U+FFFD,
+// as in encoding/json.
 func AppendString(dst []byte, text string) []byte {
-	dst = append(dst, '"')
-	dst = appendEscaped(dst, text)
-	return append(dst, '"')
-}
-
-// appendEscaped is AppendString without the quotes.
-func appendEscaped(dst []byte, text string) []byte {
-	start := 0
-	for i := 0; i < len(text); {
-		c := text[i]
-		if c >= utf8.RuneSelf {
-			r, size := utf8.DecodeRuneInString(text[i:])
-			if r == utf8.RuneError && size == 1 {
-				dst = append(append(dst, text[start:i]...), "\ufffd"...)
-				start = i + size
-			}
-			i += size
-			continue
-		}
-		if c >= ' ' && c != '"' && c != '\\' {
-			i++
-			continue
-		}
-		dst = append(dst, text[start:i]...)
-		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\b':
-			dst = append(dst, '\\', 'b')
-		case '\f':
-			dst = append(dst, '\\', 'f')
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\r':
-			dst = append(dst, '\\', 'r')
-		case '\t':
-			dst = append(dst, '\\', 't')
-		default:
-			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xf])
-		}
-		i++
-		start = i
+	needsEncoding := func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }
+	if !strings.ContainsFunc(text, needsEncoding) {
+		return append(append(append(dst, '"'), text...), '"')
 	}
-	return append(dst, text[start:]...)
+	var encoded bytes.Buffer
+	encoder := json.NewEncoder(&encoded)
+	encoder.SetEscapeHTML(false) // it would take six bytes for <, > and &
+	_ = encoder.Encode(text)     // a string can always be encoded
+	return append(dst, bytes.TrimSuffix(encoded.Bytes(), []byte("\n"))...)
 }

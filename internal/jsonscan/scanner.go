@@ -5,6 +5,10 @@
 // that they need. The rest is checked and skipped, neither decoded nor copied. It
 // accepts what encoding/json accepts, and nothing else.
 //
+//	scanner.go   reads: objects, arrays and strings
+//	skip.go      skips
+//	append.go    writes strings
+//
 // It can go when encoding/json/jsontext is stable and as fast.
 package jsonscan
 
@@ -13,11 +17,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/bits"
+	"unicode/utf8"
 )
-
-// maxDepth is encoding/json's own limit of nesting.
-const maxDepth = 10000
 
 // Kind is the kind of a value.
 type Kind byte
@@ -41,9 +42,8 @@ func (k Kind) String() string {
 // Scanner is a position in a JSON text. It moves forward. The zero value is an
 // empty text; make others with New.
 type Scanner struct {
-	data  []byte
-	pos   int
-	depth int
+	data []byte
+	pos  int
 }
 
 // New returns a Scanner at the start of data. data must not change while results
@@ -53,17 +53,11 @@ func New(data []byte) *Scanner { return &Scanner{data: data} }
 // Offset returns the number of bytes before the position.
 func (s *Scanner) Offset() int { return s.pos }
 
+// Return moves back to an earlier Offset, as if nothing had been read since.
+func (s *Scanner) Return(offset int) { s.pos = offset }
+
 // Since returns the text from an earlier Offset to the position.
 func (s *Scanner) Since(offset int) []byte { return s.data[offset:s.pos] }
-
-// Mark is a position to come back to.
-type Mark struct{ pos, depth int }
-
-// Mark returns the position.
-func (s *Scanner) Mark() Mark { return Mark{s.pos, s.depth} }
-
-// Return moves back to a position, as if nothing had been read since.
-func (s *Scanner) Return(m Mark) { s.pos, s.depth = m.pos, m.depth }
 
 // Kind returns the kind of the value that comes next, without moving past it.
 func (s *Scanner) Kind() Kind {
@@ -144,15 +138,6 @@ func (s *Scanner) Array(element func(index int) error) error {
 // String reads the string that comes next; a null is the empty string. If nothing
 // in it is escaped, the result is a part of the text.
 func (s *Scanner) String() ([]byte, error) {
-	s.space()
-	start := s.pos
-	if start < len(s.data) && s.data[start] == '"' {
-		end := plainEnd(s.data, start+1)
-		if end < len(s.data) && s.data[end] == '"' {
-			s.pos = end + 1
-			return s.data[start+1 : end], nil
-		}
-	}
 	switch s.Kind() {
 	case Null:
 		return nil, s.Skip()
@@ -160,11 +145,17 @@ func (s *Scanner) String() ([]byte, error) {
 	default:
 		return nil, s.want("string")
 	}
-	if err := s.skipString(); err != nil {
-		return nil, err
+	start := s.pos
+	end := skipString(s.data, start+1)
+	if end == 0 {
+		return nil, s.Skip() // which says what is wrong
+	}
+	s.pos = end
+	if text := s.data[start+1 : end-1]; bytes.IndexByte(text, '\\') < 0 && utf8.Valid(text) {
+		return text, nil
 	}
 	var text string
-	if err := json.Unmarshal(s.data[start:s.pos], &text); err != nil {
+	if err := json.Unmarshal(s.data[start:end], &text); err != nil {
 		return nil, fmt.Errorf("at byte %d: %w", start, err)
 	}
 	return []byte(text), nil
@@ -197,75 +188,15 @@ func (s *Scanner) End() error {
 // Skip moves past the value that comes next.
 func (s *Scanner) Skip() error {
 	s.space()
-	if s.depth < maxDepth-compactDepth {
-		if end := compactEnd(s.data, s.pos); end != 0 {
-			s.pos = end
-			return nil
-		}
+	if end := skip(s.data, s.pos, 0); end != 0 {
+		s.pos = end
+		return nil
 	}
-	return s.skipWithCare()
-}
-
-// skipWithCare is the slow path of Skip. It handles every value; its error says
-// what is wrong with a malformed one.
-func (s *Scanner) skipWithCare() error {
-	switch s.Kind() {
-	case Object:
-		return s.skipObject()
-	case Array:
-		return s.skipArray()
-	case String:
-		return s.skipString()
-	case Number:
-		return s.skipNumber()
-	case Bool:
-		if s.data[s.pos] == 't' {
-			return s.literal("true")
-		}
-		return s.literal("false")
-	case Null:
-		return s.literal("null")
+	if s.pos == len(s.data) {
+		return s.want("a value")
 	}
-	return s.want("a value")
-}
-
-// skipObject and skipArray are Object and Array without a callback. They take the
-// slow path inside too, so that no text is read more than twice.
-func (s *Scanner) skipObject() error {
-	if err := s.enter(); err != nil {
-		return err
-	}
-	for first := true; ; first = false {
-		if closed, err := s.next('}', first); closed || err != nil {
-			return err
-		}
-		if s.Kind() != String {
-			return s.want("the name of a member")
-		}
-		if err := s.skipString(); err != nil {
-			return err
-		}
-		if err := s.colon(); err != nil {
-			return err
-		}
-		if err := s.skipWithCare(); err != nil {
-			return err
-		}
-	}
-}
-
-func (s *Scanner) skipArray() error {
-	if err := s.enter(); err != nil {
-		return err
-	}
-	for first := true; ; first = false {
-		if closed, err := s.next(']', first); closed || err != nil {
-			return err
-		}
-		if err := s.skipWithCare(); err != nil {
-			return err
-		}
-	}
+	// encoding/json knows what is wrong with it.
+	return fmt.Errorf("value at byte %d: %w", s.pos, json.Unmarshal(s.data[s.pos:], new(json.RawMessage)))
 }
 
 // skipUnread skips the value at start, if a callback left it.
@@ -280,28 +211,16 @@ func (s *Scanner) skipUnread(start int) error {
 func (s *Scanner) open(kind Kind) (done bool, err error) {
 	switch s.Kind() {
 	case Null:
-		return true, s.literal("null")
+		return true, s.Skip()
 	case kind:
-		return false, s.enter()
+		s.pos++
+		return false, nil
 	}
 	return true, s.want(kind.String())
 }
 
-// enter moves past an opening bracket.
-func (s *Scanner) enter() error {
-	s.pos++
-	if s.depth++; s.depth > maxDepth {
-		return fmt.Errorf("at byte %d: nested deeper than %d", s.pos, maxDepth)
-	}
-	return nil
-}
-
 // colon moves past the colon between a name and its value.
 func (s *Scanner) colon() error {
-	if s.pos < len(s.data) && s.data[s.pos] == ':' {
-		s.pos++
-		return nil
-	}
 	s.space()
 	if s.pos == len(s.data) || s.data[s.pos] != ':' {
 		return s.want(`":"`)
@@ -312,10 +231,6 @@ func (s *Scanner) colon() error {
 
 // next moves to the next member or element, or past the closing bracket.
 func (s *Scanner) next(closing byte, first bool) (closed bool, err error) {
-	if !first && s.pos < len(s.data) && s.data[s.pos] == ',' {
-		s.pos++
-		return false, nil
-	}
 	s.space()
 	if s.pos == len(s.data) {
 		return true, s.want(fmt.Sprintf("%q", closing))
@@ -323,7 +238,6 @@ func (s *Scanner) next(closing byte, first bool) (closed bool, err error) {
 	switch c := s.data[s.pos]; {
 	case c == closing:
 		s.pos++
-		s.depth--
 		return true, nil
 	case first:
 		return false, nil
@@ -334,162 +248,7 @@ func (s *Scanner) next(closing byte, first bool) (closed bool, err error) {
 	return true, s.want(fmt.Sprintf(`"," or %q`, closing))
 }
 
-func (s *Scanner) space() {
-	// An API server writes no white space.
-	if s.pos < len(s.data) && s.data[s.pos] > ' ' {
-		return
-	}
-	s.skipSpace()
-}
-
-func (s *Scanner) skipSpace() {
-	for s.pos < len(s.data) && isSpace(s.data[s.pos]) {
-		s.pos++
-	}
-}
-
-func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
-
-// skipString skips a string.
-func (s *Scanner) skipString() error {
-	for i := s.pos + 1; i < len(s.data); i++ {
-		i = plainEnd(s.data, i)
-		if i == len(s.data) {
-			break
-		}
-		switch c := s.data[i]; {
-		case c == '"':
-			s.pos = i + 1
-			return nil
-		case c == '\\':
-			n := escapeLength(s.data[i:])
-			if n == 0 {
-				s.pos = i
-				return s.want("an escape sequence")
-			}
-			i += n - 1
-		case c < ' ':
-			s.pos = i
-			return s.want("a character that needs no escape")
-		}
-	}
-	s.pos = len(s.data)
-	return s.want("the end of a string")
-}
-
-// plainEnd returns the index of the first byte, from data[i] on, that does not
-// stand for itself in a string: a quote, a backslash, a control character or a byte
-// that is not ASCII. It returns len(data) if there is none. It checks eight bytes in
-// one step, each in its own lane of a word.
-func plainEnd(data []byte, i int) int {
-	for ; i >= 0 && i < len(data)-7; i += 8 {
-		word := wordAt(data, i)
-		// A byte of 0x80 or more is a hit too.
-		if hits := stringHits(word) | word&highs; hits != 0 {
-			return i + bits.TrailingZeros64(hits)/8
-		}
-	}
-	for ; i < len(data); i++ {
-		if c := data[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x80 {
-			break
-		}
-	}
-	return i
-}
-
-// wordAt returns eight bytes, the first one lowest. The compiler makes one
-// instruction of it, without the slice that binary.LittleEndian takes.
-func wordAt(data []byte, i int) uint64 {
-	_ = data[i+7]
-	return uint64(data[i]) | uint64(data[i+1])<<8 | uint64(data[i+2])<<16 | uint64(data[i+3])<<24 |
-		uint64(data[i+4])<<32 | uint64(data[i+5])<<40 | uint64(data[i+6])<<48 | uint64(data[i+7])<<56
-}
-
-// The lowest and the highest bit of each lane of a word.
-const ones, highs = 0x0101010101010101, 0x8080808080808080
-
-// stringHits sets the highest bit of a lane with a quote, a backslash or a control
-// character. Lanes above a hit may be set too; the lowest one is right.
-func stringHits(word uint64) uint64 {
-	// Flipping this bit exchanges quote and space: the quote is then next to the
-	// control characters, and the space is not.
-	low := word ^ 0x02*ones
-	backslash := word ^ '\\'*ones
-	// The highest bit of a lane is set if the lane is below the new quote's
-	// successor (quote, control characters), or is zero (backslash).
-	return ((low-(' '+1)*ones)&^low | (backslash-ones)&^backslash) & highs
-}
-
-// escapeLength returns the length of the escape sequence at the start of data, or
-// 0 if there is none.
-func escapeLength(data []byte) int {
-	if len(data) < 2 || data[0] != '\\' {
-		return 0
-	}
-	if data[1] != 'u' {
-		if bytes.IndexByte([]byte(`"\/bfnrt`), data[1]) < 0 {
-			return 0
-		}
-		return 2
-	}
-	if len(data) < 6 {
-		return 0
-	}
-	for _, c := range data[2:6] {
-		if !isHex(c) {
-			return 0
-		}
-	}
-	return 6
-}
-
-func isHex(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f'
-}
-
-func (s *Scanner) skipNumber() error {
-	if s.data[s.pos] == '-' {
-		s.pos++
-	}
-	if s.pos < len(s.data) && s.data[s.pos] == '0' {
-		s.pos++
-	} else if !s.digits() {
-		return s.want("a digit")
-	}
-	if s.pos < len(s.data) && s.data[s.pos] == '.' {
-		s.pos++
-		if !s.digits() {
-			return s.want("a digit")
-		}
-	}
-	if s.pos < len(s.data) && s.data[s.pos]|0x20 == 'e' {
-		s.pos++
-		if s.pos < len(s.data) && (s.data[s.pos] == '+' || s.data[s.pos] == '-') {
-			s.pos++
-		}
-		if !s.digits() {
-			return s.want("a digit")
-		}
-	}
-	return nil
-}
-
-// digits skips digits and reports whether there were any.
-func (s *Scanner) digits() bool {
-	start := s.pos
-	for s.pos < len(s.data) && '0' <= s.data[s.pos] && s.data[s.pos] <= '9' {
-		s.pos++
-	}
-	return s.pos > start
-}
-
-func (s *Scanner) literal(word string) error {
-	if !bytes.HasPrefix(s.data[s.pos:], []byte(word)) {
-		return fmt.Errorf("at byte %d: invalid literal, want %s", s.pos, word)
-	}
-	s.pos += len(word)
-	return nil
-}
+func (s *Scanner) space() { s.pos = skipSpace(s.data, s.pos) }
 
 var errEnd = errors.New("unexpected end of JSON")
 
