@@ -29,9 +29,14 @@ type Recorder struct {
 	injections *prometheus.CounterVec
 	lookups    *prometheus.CounterVec
 	duration   prometheus.Histogram
-	objects    *serviceAccounts
-	expiry     *expiry
+	expiry     *prometheus.GaugeVec // without labels: absent until it is set
+	count      atomic.Pointer[func() ServiceAccounts]
 }
+
+var serviceAccountsDesc = prometheus.NewDesc("lanyard_serviceaccounts",
+	"ServiceAccounts by state: annotated or unannotated; of the annotated ones that ask for an identity, "+
+		"unguarded (without the label that the guard selects by) and excluded (in a namespace that the webhook is not called for).",
+	[]string{"state"}, nil)
 
 // New registers the metrics. It fails if one of them is already registered.
 func New(registerer prometheus.Registerer) (*Recorder, error) {
@@ -58,12 +63,14 @@ func New(registerer prometheus.Registerer) (*Recorder, error) {
 				0.05, 0.1, 0.25, 0.5, 1, 2.5, 5,
 			},
 		}),
-		objects: newServiceAccounts(),
-		expiry:  newExpiry(),
+		expiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "lanyard_certificate_expiry_timestamp_seconds",
+			Help: "When the serving certificate expires, in seconds since the epoch.",
+		}, nil),
 	}
 	var errs []error
 	for _, c := range []prometheus.Collector{
-		r.admissions, r.injections, r.lookups, r.duration, r.objects, r.expiry, buildInfo(Version()),
+		r.admissions, r.injections, r.lookups, r.duration, serviceAccounts{r}, r.expiry, buildInfo(Version()),
 	} {
 		errs = append(errs, registerer.Register(c))
 	}
@@ -104,7 +111,7 @@ func (r *Recorder) RecordLookup(source, result string) {
 // SetCertificateExpiry sets when the serving certificate expires. The metric is
 // absent until the first call; 0 would be a certificate that expired in 1970.
 func (r *Recorder) SetCertificateExpiry(notAfter time.Time) {
-	r.expiry.notAfter.Store(&notAfter)
+	r.expiry.WithLabelValues().Set(float64(notAfter.Unix()))
 }
 
 // ServiceAccounts are the numbers of known ServiceAccounts by state.
@@ -125,27 +132,17 @@ type ServiceAccounts struct {
 // scrape calls it; scrapes may be concurrent. The metric is absent until the
 // first call.
 func (r *Recorder) WatchServiceAccounts(count func() ServiceAccounts) {
-	r.objects.count.Store(&count)
+	r.count.Store(&count)
 }
 
 // serviceAccounts is a gauge that is computed when it is scraped.
-type serviceAccounts struct {
-	desc  *prometheus.Desc
-	count atomic.Pointer[func() ServiceAccounts]
-}
-
-func newServiceAccounts() *serviceAccounts {
-	return &serviceAccounts{desc: prometheus.NewDesc("lanyard_serviceaccounts",
-		"ServiceAccounts by state: annotated or unannotated; of the annotated ones that ask for an identity, "+
-			"unguarded (without the label that the guard selects by) and excluded (in a namespace that the webhook is not called for).",
-		[]string{"state"}, nil)}
-}
+type serviceAccounts struct{ *Recorder }
 
 // Describe implements prometheus.Collector.
-func (s *serviceAccounts) Describe(descs chan<- *prometheus.Desc) { descs <- s.desc }
+func (serviceAccounts) Describe(descs chan<- *prometheus.Desc) { descs <- serviceAccountsDesc }
 
 // Collect implements prometheus.Collector.
-func (s *serviceAccounts) Collect(metrics chan<- prometheus.Metric) {
+func (s serviceAccounts) Collect(metrics chan<- prometheus.Metric) {
 	count := s.count.Load()
 	if count == nil {
 		return
@@ -157,28 +154,7 @@ func (s *serviceAccounts) Collect(metrics chan<- prometheus.Metric) {
 		"unguarded":   numbers.Unguarded,
 		"excluded":    numbers.Excluded,
 	} {
-		metrics <- prometheus.MustNewConstMetric(s.desc, prometheus.GaugeValue, float64(n), state)
-	}
-}
-
-// expiry is a gauge that is absent until it is set.
-type expiry struct {
-	desc     *prometheus.Desc
-	notAfter atomic.Pointer[time.Time]
-}
-
-func newExpiry() *expiry {
-	return &expiry{desc: prometheus.NewDesc("lanyard_certificate_expiry_timestamp_seconds",
-		"When the serving certificate expires, in seconds since the epoch.", nil, nil)}
-}
-
-// Describe implements prometheus.Collector.
-func (e *expiry) Describe(descs chan<- *prometheus.Desc) { descs <- e.desc }
-
-// Collect implements prometheus.Collector.
-func (e *expiry) Collect(metrics chan<- prometheus.Metric) {
-	if notAfter := e.notAfter.Load(); notAfter != nil {
-		metrics <- prometheus.MustNewConstMetric(e.desc, prometheus.GaugeValue, float64(notAfter.Unix()))
+		metrics <- prometheus.MustNewConstMetric(serviceAccountsDesc, prometheus.GaugeValue, float64(n), state)
 	}
 }
 

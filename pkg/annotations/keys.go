@@ -112,7 +112,7 @@ func NewKeys(prefix string, providers []*provider.Definition) (Keys, error) {
 
 // Parameter returns the annotation key of a provider's parameter.
 func (k *Keys) Parameter(d *provider.Definition, name string) string {
-	return k.Prefix + d.Name + "-" + name
+	return k.Prefix + d.Key(name)
 }
 
 // ProviderAudience returns the annotation key of one provider's audience. The

@@ -123,7 +123,7 @@ func (p *serviceAccountParser) parameter(d *provider.Definition, parameter *prov
 	if found && !parameter.ClusterOnly && !(value == ClusterDefault && parameter.Identity && parameter.Flag != "") {
 		return p.parse(key, parameter.Read)
 	}
-	value = cmp.Or(p.defaults.Parameters[strings.TrimPrefix(key, p.keys.Prefix)], parameter.Default)
+	value = cmp.Or(p.defaults.Parameters[d.Key(parameter.Name)], parameter.Default)
 	if value == "" && parameter.Required {
 		p.errs = append(p.errs, field.Required(annotationsPath.Key(key), "the cluster has no default: --"+parameter.Flag+" is not set"))
 	}
@@ -143,7 +143,7 @@ func (p *serviceAccountParser) audience(d *provider.Definition, values provider.
 			return p.parse(key, grammar)
 		}
 	}
-	audience := p.defaults.Parameters[strings.TrimPrefix(key, p.keys.Prefix)]
+	audience := p.defaults.Parameters[d.Key("audience")]
 	if audience == "" {
 		audience, _ = values.Expand(d.DefaultAudience)
 	}

@@ -211,7 +211,6 @@ func (p *Pod) readLists() error {
 }
 
 func (r *reader) volumes() (err error) {
-	r.pod.volumesByName = nil
 	r.pod.volumes, err = r.listIn(r.pod.volumesText, r.volume)
 	return in("volumes", err)
 }

@@ -50,6 +50,10 @@ type Definition struct {
 	Derive func(Values)
 }
 
+// Key returns the annotation key of a parameter without the prefix. The provider's
+// audience has a key too: Key("audience").
+func (d *Definition) Key(parameter string) string { return d.Name + "-" + parameter }
+
 // Parameter is one thing to know about an identity, such as a role or a region.
 // Its annotation key is PREFIX/PROVIDER-NAME.
 type Parameter struct {

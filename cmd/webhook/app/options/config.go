@@ -6,12 +6,12 @@ package options
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -45,8 +45,8 @@ func applyConfig(fs *pflag.FlagSet, text []byte) error {
 	return nil
 }
 
-// parseConfig reads text, which must be one document.
-func parseConfig(text []byte) (map[string]any, error) {
+// parseConfig reads text, which must be one document. The values are JSON.
+func parseConfig(text []byte) (map[string]json.RawMessage, error) {
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	first, err := documents.Read()
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -55,66 +55,35 @@ func parseConfig(text []byte) (map[string]any, error) {
 	if _, err := documents.Read(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("got more than one document")
 	}
-	var settings map[string]any
-	return settings, yaml.UnmarshalStrict(first, &settings)
+	var settings map[string]json.RawMessage
+	err = yaml.UnmarshalStrict(first, &settings)
+	return settings, err
 }
 
-// argument returns a value in the form that a flag of flagType has on the command
-// line.
-func argument(flagType string, value any) (string, error) {
-	switch v := value.(type) {
-	case string:
-		return v, nil
-	case float64:
-		if flagType == "int" || flagType == "int64" {
-			return strconv.FormatFloat(v, 'f', -1, 64), nil
-		}
-	case []any:
-		if flagType == "stringSlice" {
-			return list(v)
-		}
+// argument returns a JSON value in the form that a flag of flagType has on the
+// command line. Each flag also takes a string.
+func argument(flagType string, value json.RawMessage) (string, error) {
+	var text string
+	if value[0] == '"' {
+		err := json.Unmarshal(value, &text)
+		return text, err
 	}
-	return "", fmt.Errorf("got %s, want %s", kindOf(value), wanted(flagType))
-}
-
-// kindOf names the kind of a value in the words of users.
-func kindOf(value any) string {
-	switch value.(type) {
-	case nil:
-		return "nothing"
-	case bool:
-		return "true or false"
-	case string:
-		return "a string"
-	case float64:
-		return "a number"
-	case []any:
-		return "a list"
-	}
-	return "a mapping"
-}
-
-// wanted describes the values of a flag of flagType.
-func wanted(flagType string) string {
+	wanted := "a string"
 	switch flagType {
 	case "int", "int64":
-		return "a number"
-	case "duration":
-		return "a duration such as 10s"
-	case "stringSlice":
-		return "a list of strings"
-	}
-	return "a string"
-}
-
-func list(values []any) (string, error) {
-	elements := make([]string, len(values))
-	for i, value := range values {
-		text, ok := value.(string)
-		if !ok {
-			return "", fmt.Errorf("element %d: got %s, want a string", i, kindOf(value))
+		wanted = "a number"
+		var number json.Number
+		if value[0] != 'n' && json.Unmarshal(value, &number) == nil {
+			return number.String(), nil
 		}
-		elements[i] = text
+	case "duration":
+		wanted = "a duration such as 10s"
+	case "stringSlice":
+		wanted = "a list of strings"
+		var list []string
+		if value[0] == '[' && json.Unmarshal(value, &list) == nil && !slices.Contains(list, "") {
+			return strings.Join(list, ","), nil
+		}
 	}
-	return strings.Join(elements, ","), nil
+	return "", fmt.Errorf("got %s, want %s", value, wanted)
 }

@@ -576,11 +576,11 @@ func TestLoadConfigDenies(t *testing.T) {
 		"help":                    {"help: true", `help: unknown setting; settings have the names of the flags in --help`},
 		"text for a number":       {"secure-port: https", `secure-port: invalid argument "https" for "--secure-port" flag: strconv.ParseInt: parsing "https": invalid syntax`},
 		"a fraction for a number": {"secure-port: 1.5", `secure-port: invalid argument "1.5" for "--secure-port" flag: strconv.ParseInt: parsing "1.5": invalid syntax`},
-		"a number for a duration": {"shutdown-delay: 10", `shutdown-delay: got a number, want a duration such as 10s`},
-		"a mapping for a string":  {"kubeconfig: {a: b}", `kubeconfig: got a mapping, want a string`},
-		"nothing for a string":    {"kubeconfig:", `kubeconfig: got nothing, want a string`},
-		"a number in a list":      {"tls-cipher-suites: [a, 1]", `tls-cipher-suites: element 1: got a number, want a string`},
-		"a list in a list":        {"tls-cipher-suites: [[a]]", `tls-cipher-suites: element 0: got a list, want a string`},
+		"a number for a duration": {"shutdown-delay: 10", `shutdown-delay: got 10, want a duration such as 10s`},
+		"a mapping for a string":  {"kubeconfig: {a: b}", `kubeconfig: got {"a":"b"}, want a string`},
+		"nothing for a string":    {"kubeconfig:", `kubeconfig: got null, want a string`},
+		"a number in a list":      {"tls-cipher-suites: [a, 1]", `tls-cipher-suites: got ["a",1], want a list of strings`},
+		"a list in a list":        {"tls-cipher-suites: [[a]]", `tls-cipher-suites: got [["a"]], want a list of strings`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -36,13 +36,13 @@ func newProviderSettings(providers []*provider.Definition) []*providerSetting {
 			p := &d.Parameters[i]
 			if p.Flag != "" {
 				settings = append(settings, &providerSetting{
-					flag: p.Flag, usage: p.Usage, key: d.Name + "-" + p.Name, value: p.Default,
+					flag: p.Flag, usage: p.Usage, key: d.Key(p.Name), value: p.Default,
 					required: p.ClusterOnly && p.Required, parse: p.Read,
 				})
 			}
 		}
 		settings = append(settings, &providerSetting{
-			flag: d.Name + "-default-audience", key: d.Name + "-audience",
+			flag: d.Name + "-default-audience", key: d.Key("audience"),
 			usage: fmt.Sprintf("Audience of the tokens for %s. If empty, %s.", d.Name, d.DefaultAudience),
 			parse: func(value string) (string, error) {
 				return annotations.ParseAudience(value, d.MaxAudienceBytes, nil)
