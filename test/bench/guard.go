@@ -23,7 +23,7 @@ import (
 const (
 	// guardLimit is the target: how many milliseconds the guard may add to the
 	// median creation of a pod in the namespace withGuard.
-	guardLimit = 2.0
+	guardLimit = 1.5
 
 	guardDocsFile = "docs/guard.md"
 )

@@ -70,7 +70,7 @@ func (r *loadResult) checks() []check {
 }
 
 // memoryLimits are the targets in MiB by the number of ServiceAccounts.
-var memoryLimits = map[int]float64{20_000: 29, 100_000: 45}
+var memoryLimits = map[int]float64{20_000: 29, 100_000: 60}
 
 // updatedLimit is the target for the memory after all updates, relative to the
 // memory before. It allows for the variance of the garbage collector.
