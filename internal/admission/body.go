@@ -11,21 +11,19 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strings"
 	"time"
+
+	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
 // MaxBodyBytes is the longest AdmissionReview that is read. The API server
 // accepts objects of up to 3 MiB, and the review of an update has two of them.
 const MaxBodyBytes = 7 << 20
 
-const (
-	// usualBodyBytes is more than nearly all requests have.
-	usualBodyBytes = 64 << 10
-	// maxLargeBytes limits the memory of all bodies over usualBodyBytes together. A
-	// large request waits until there is memory, or until its time is over. Meanwhile
-	// only its first usualBodyBytes are read. Usual requests never wait.
-	maxLargeBytes = 16 << 20
-)
+// usualBodyBytes is more than nearly all requests have. A longer body needs a share
+// of the Budget.
+const usualBodyBytes = 64 << 10
 
 // Limits of the time that one request may take.
 const (
@@ -33,7 +31,20 @@ const (
 	defaultTimeout = 10 * time.Second
 	// maxTimeout is the longest timeoutSeconds.
 	maxTimeout = 30 * time.Second
+	// bodyTimeout limits reading a body. An API server sends it at once.
+	bodyTimeout = 2 * time.Second
 )
+
+// maxShownBytes limits what a message repeats of a request.
+const maxShownBytes = 64
+
+// cut returns the text as a message repeats it.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + "..."
+}
 
 // statusError is the error of a request that is not an AdmissionReview. It is
 // answered with an HTTP status.
@@ -48,18 +59,17 @@ func (e *statusError) Unwrap() error { return e.err }
 // badRequest returns the error for a malformed request.
 func badRequest(err error) error { return &statusError{http.StatusBadRequest, err} }
 
-// errOverloaded is the error of a large request for which there was no memory in
-// time. The beginning of its body was read.
-var errOverloaded = errors.New("too many other large requests; try again")
+// errOverloaded is the error of a request for which there was no memory in time.
+var errOverloaded = errors.New("too many other requests; try again")
 
 // checkRequest checks everything but the body.
 func checkRequest(r *http.Request) error {
 	if r.Method != http.MethodPost {
-		return &statusError{http.StatusMethodNotAllowed, fmt.Errorf("got method %s, want POST", r.Method)}
+		return &statusError{http.StatusMethodNotAllowed, fmt.Errorf("got method %s, want POST", cut(r.Method, maxShownBytes))}
 	}
 	contentType := r.Header.Get("Content-Type")
 	if mediaType, _, err := mime.ParseMediaType(contentType); err != nil || mediaType != "application/json" {
-		return &statusError{http.StatusUnsupportedMediaType, fmt.Errorf("got Content-Type %q, want application/json", contentType)}
+		return &statusError{http.StatusUnsupportedMediaType, fmt.Errorf("got Content-Type %q, want application/json", cut(contentType, maxShownBytes))}
 	}
 	return nil
 }
@@ -73,47 +83,36 @@ func requestTimeout(r *http.Request) (time.Duration, error) {
 	}
 	timeout, err := time.ParseDuration(value)
 	if err != nil || timeout <= 0 {
-		return 0, badRequest(fmt.Errorf("query parameter timeout: got %q, want a positive duration such as 10s", value))
+		return 0, badRequest(fmt.Errorf("query parameter timeout: got %q, want a positive duration such as 10s", cut(value, maxShownBytes)))
 	}
 	return min(timeout, maxTimeout), nil
 }
 
-// readBody reads the body into buffer. Its error is errOverloaded or a
-// *statusError. The response must be sent by the deadline; then release must be
-// called.
-func (h *Handler[T]) readBody(ctx context.Context, buffer *bytes.Buffer, w http.ResponseWriter, r *http.Request, deadline time.Time) (release func(), err error) {
-	if 0 <= r.ContentLength && r.ContentLength <= usualBodyBytes {
-		return func() {}, readInto(buffer, r.Body, int(r.ContentLength))
-	}
-	// A large body that arrives slowly, or a client that does not read its response,
-	// must not use memory for longer than the API server waits.
-	connection := http.NewResponseController(w)
-	_ = errors.Join(connection.SetReadDeadline(deadline), connection.SetWriteDeadline(deadline))
-	free, err := h.readLarge(ctx, buffer, http.MaxBytesReader(w, r.Body, MaxBodyBytes), r.ContentLength)
-	return func() {
-		free()
-		// The server itself resets only the read deadline.
-		_ = connection.SetWriteDeadline(time.Time{})
-	}, err
-}
-
-// readLarge reads the beginning of a body, and the rest when there is memory for
-// it. Then free must be called.
-func (h *Handler[T]) readLarge(ctx context.Context, buffer *bytes.Buffer, body io.Reader, length int64) (free func(), err error) {
-	free = func() {}
-	err = readInto(buffer, io.LimitReader(body, usualBodyBytes), usualBodyBytes)
-	if err != nil || buffer.Len() < usualBodyBytes {
-		return free, err
-	}
+// readBody reads the body. Its error is a *statusError or a *reason.Fault. The
+// response must be sent by the deadline.
+func (h *Handler[T]) readBody(ctx context.Context, m *memory[T], w http.ResponseWriter, r *http.Request, deadline time.Time) error {
+	length, body := r.ContentLength, r.Body
 	if length < 0 || length > MaxBodyBytes {
-		length = MaxBodyBytes
+		length, body = MaxBodyBytes, http.MaxBytesReader(w, r.Body, MaxBodyBytes)
 	}
-	if h.large.Acquire(ctx, length) != nil {
-		// A client that is still sending may miss an early response.
-		_, _ = io.Copy(io.Discard, body)
-		return free, errOverloaded
+	if length > usualBodyBytes && m.share.takeBody(ctx, length) != nil {
+		return &reason.Fault{Reason: reason.Overloaded, Err: errOverloaded}
 	}
-	return func() { h.large.Release(length) }, readInto(buffer, body, int(length)-buffer.Len())
+	// A client that sends its body slowly, or does not read its response, must not
+	// use memory for longer than the API server waits.
+	connection := http.NewResponseController(w)
+	readBy := time.Now().Add(bodyTimeout)
+	if end, ok := ctx.Deadline(); ok && end.Before(readBy) {
+		readBy = end
+	}
+	_ = connection.SetReadDeadline(readBy)
+	_ = connection.SetWriteDeadline(deadline)
+	err := readInto(&m.body, body, int(length))
+	if err == nil {
+		// The server reads on, to notice a client that disconnects.
+		_ = connection.SetReadDeadline(deadline)
+	}
+	return err
 }
 
 // readInto reads all of body, which is expected to have this many bytes.

@@ -12,10 +12,11 @@ import (
 	"runtime/debug"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
@@ -27,10 +28,13 @@ type Decider[T any] interface {
 	// Read reads the object that is the next value of s. It replaces the former
 	// content of object. The result may refer to the text of s.
 	Read(s *jsonscan.Scanner, object *T) error
+	// Size returns the most memory that Decide takes for an object, the response
+	// included, in bytes.
+	Size(object *T) int
 	// Decide decides about a request. The context ends shortly before the API
-	// server stops waiting. A *reason.Error denies the object; every other error
-	// counts as a fault of the program. The response may refer to the objects of the
-	// request.
+	// server stops waiting. A *reason.Error denies the object. Every other error is a
+	// fault: the API server applies the failure policy. The response may refer to the
+	// objects of the request.
 	Decide(ctx context.Context, request *Request[T]) (Response, error)
 }
 
@@ -61,14 +65,26 @@ type Handler[T any] struct {
 	decider  Decider[T]
 	recorder Recorder
 	log      logr.Logger
-	large    *semaphore.Weighted // in bytes, see maxLargeBytes
-	memories sync.Pool           // of *memory[T]
+	budget   *Budget
+	memories sync.Pool // of *memory[T]
+
+	// complaints limits the log lines about requests that have no decision.
+	complaints *rate.Limiter
+	silenced   atomic.Int64 // complaints that were not logged
 }
 
-// NewHandler returns a Handler that asks decider and counts with recorder. It logs
-// denials and warnings; everything else only at V(1).
-func NewHandler[T any](decider Decider[T], recorder Recorder, log logr.Logger) *Handler[T] {
-	return &Handler[T]{decider: decider, recorder: recorder, log: log, large: semaphore.NewWeighted(maxLargeBytes)}
+// complaintsBurst is how many complaints are logged at once, before there is one
+// each second.
+const complaintsBurst = 10
+
+// NewHandler returns a Handler that asks decider and counts with recorder. All
+// handlers of a process must have the same budget. The handler logs denials,
+// warnings and faults; everything else only at V(1).
+func NewHandler[T any](decider Decider[T], budget *Budget, recorder Recorder, log logr.Logger) *Handler[T] {
+	return &Handler[T]{
+		decider: decider, recorder: recorder, log: log, budget: budget,
+		complaints: rate.NewLimiter(rate.Every(time.Second), complaintsBurst),
+	}
 }
 
 // memory holds the buffers and objects of one request. A later request uses them
@@ -77,6 +93,7 @@ type memory[T any] struct {
 	body, answer      bytes.Buffer
 	request           Request[T]
 	object, oldObject T
+	share             share
 }
 
 // maxKeptBytes is the size of the largest buffers that are kept for the next
@@ -87,12 +104,14 @@ func (h *Handler[T]) take() *memory[T] {
 	if m, ok := h.memories.Get().(*memory[T]); ok {
 		return m
 	}
-	return new(memory[T])
+	return &memory[T]{share: share{budget: h.budget}}
 }
 
-// release keeps the memory for the next request, unless the buffers are large.
+// release keeps the memory for the next request, unless it is much.
 func (h *Handler[T]) release(m *memory[T]) {
-	if m.body.Cap()+m.answer.Cap() <= maxKeptBytes {
+	large := m.body.Cap()+m.answer.Cap() > maxKeptBytes || m.share.decision > maxKeptBytes
+	m.share.release()
+	if !large {
 		m.body.Reset()
 		m.answer.Reset()
 		h.memories.Put(m)
@@ -104,12 +123,13 @@ func (h *Handler[T]) release(m *memory[T]) {
 // Ignore the pod would be created without credentials.
 const answerMargin = 10
 
-// ServeHTTP answers one AdmissionReview. Other requests get a 4xx. If the decision
-// about an AdmissionReview fails, the response is a denial.
+// ServeHTTP answers one AdmissionReview. Other requests get a 4xx. If no decision
+// can be made, the response is a 503.
 func (h *Handler[T]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	m := h.take()
 	defer h.release(m)
+	m.request = Request[T]{}
 	timeout, err := requestTimeout(r)
 	if err == nil {
 		err = checkRequest(r)
@@ -122,42 +142,31 @@ func (h *Handler[T]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The API server still waits for the response then.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timeout-timeout*answerMargin/100)
 	defer cancel()
-	release, err := h.readBody(ctx, &m.body, w, r, start.Add(timeout))
-	defer release()
 	var response Response
-	switch {
-	case err == nil:
+	if err = h.readBody(ctx, m, w, r, start.Add(timeout)); err == nil {
 		response, err = h.review(ctx, m)
-	case errors.Is(err, errOverloaded):
-		err = h.overloaded(m)
 	}
-	if _, ok := errors.AsType[*statusError](err); ok {
+	var invalid *statusError
+	var denied *reason.Error
+	switch {
+	case errors.As(err, &invalid):
 		h.reject(w, start, err)
-		return
+	case err == nil || errors.As(err, &denied):
+		h.answer(w, m, &response, denied)
+		h.record(&m.request.Attributes, &response, denied, time.Since(start))
+	default:
+		h.fail(w, &m.request.Attributes, start, err)
 	}
-	denied := denial(err)
-	h.answer(w, m, &response, denied)
-	h.record(&m.request.Attributes, &response, denied, time.Since(start))
 }
 
-// overloaded returns the error of a request of which only the beginning was read.
-// The API server sends the UID there, before the objects.
-func (h *Handler[T]) overloaded(m *memory[T]) error {
-	_ = h.parse(m) // the end is missing
-	if m.request.UID == "" {
-		return badRequest(errOverloaded)
-	}
-	return &reason.Error{Reason: reason.Overloaded, Err: errOverloaded}
-}
-
-// review parses the body and decides about it. It turns a panic into an error: the
-// server would close the connection, and with failurePolicy Ignore the pod would be
-// created without credentials.
+// review parses the body and decides about it. It turns a panic into a fault: the
+// server would only close the connection, without a word in the log of the API
+// server.
 func (h *Handler[T]) review(ctx context.Context, m *memory[T]) (response Response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			h.log.Error(fmt.Errorf("panic: %T", p), "Panic in admission handler", "stack", string(debug.Stack()))
-			err = &reason.Error{Reason: reason.InternalError, Err: errors.New("the webhook failed on this object; its log has the details")}
+			err = errors.New("the webhook failed on this object; its log has the details")
 		}
 	}()
 	if err := h.parse(m); err != nil {
@@ -166,20 +175,14 @@ func (h *Handler[T]) review(ctx context.Context, m *memory[T]) (response Respons
 	if err := m.request.validate(); err != nil {
 		return Response{}, badRequest(err)
 	}
-	if err := m.request.readErr; err != nil {
-		return Response{}, err
+	size := h.decider.Size(m.request.Object)
+	if m.request.OldObject != nil {
+		size += h.decider.Size(m.request.OldObject)
+	}
+	if err := m.share.takeDecision(ctx, size); err != nil {
+		return Response{}, &reason.Fault{Reason: reason.Overloaded, Err: errOverloaded}
 	}
 	return h.decider.Decide(ctx, &m.request)
-}
-
-// denial returns the error as a denial, or nil if there is no error. A fault of the
-// program denies the object too.
-func denial(err error) *reason.Error {
-	var denied *reason.Error
-	if err != nil && !errors.As(err, &denied) {
-		denied = &reason.Error{Reason: reason.InternalError, Err: err}
-	}
-	return denied
 }
 
 func (h *Handler[T]) answer(w http.ResponseWriter, m *memory[T], response *Response, denied *reason.Error) {
@@ -188,7 +191,7 @@ func (h *Handler[T]) answer(w http.ResponseWriter, m *memory[T], response *Respo
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
 	if _, err := w.Write(answer); err != nil {
-		h.log.Error(err, "Failed to send the response", "namespace", m.request.Namespace, "name", m.request.Name)
+		h.complain("Failed to send the response", "namespace", cut(m.request.Namespace, maxShownBytes), "name", cut(m.request.Name, maxNameBytes), "error", err.Error())
 	}
 }
 
@@ -209,15 +212,37 @@ func (h *Handler[T]) record(request *Attributes, response *Response, denied *rea
 	if !log.Enabled() {
 		return
 	}
-	log = log.WithValues("resource", request.resource(), "namespace", request.Namespace, "name", request.Name, "uid", request.UID, "reason", why)
+	log = log.WithValues(request.logValues(why)...)
 	switch {
 	case denied != nil:
-		log.Info("Denied", "code", code(denied.Reason), "message", denied.Err.Error())
+		log.Info("Denied", "code", code(denied.Reason), "message", cut(denied.Err.Error(), maxMessageBytes))
 	case len(response.Warnings) > 0:
 		log.Info("Allowed with warnings", "findings", response.Findings, "warnings", response.Warnings)
 	default:
 		log.Info("Allowed", "findings", response.Findings, "patchBytes", response.Patch.Size())
 	}
+}
+
+// logValues names the request in a log line.
+func (r *Attributes) logValues(why reason.Reason) []any {
+	return []any{
+		"resource", cut(r.resource(), maxShownBytes), "namespace", cut(r.Namespace, maxShownBytes),
+		"name", cut(r.Name, maxNameBytes), "uid", r.UID, "reason", why,
+	}
+}
+
+// fail answers a request about which no decision could be made.
+func (h *Handler[T]) fail(w http.ResponseWriter, request *Attributes, start time.Time, err error) {
+	fault, ok := errors.AsType[*reason.Fault](err)
+	if !ok {
+		fault = &reason.Fault{Reason: reason.InternalError, Err: err}
+	}
+	h.recorder.RecordAdmission(request.resource(), "error", string(fault.Reason), time.Since(start))
+	h.complain("Failed", append(request.logValues(fault.Reason), "error", cut(fault.Err.Error(), maxMessageBytes))...)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusServiceUnavailable)
+	// The API server's error repeats the message of a Status.
+	_, _ = w.Write(append(appendStatus([]byte(`{"apiVersion":"v1","kind":"Status","metadata":{},`), fault.Error(), http.StatusServiceUnavailable), '}'))
 }
 
 // reject answers a request that is not an AdmissionReview.
@@ -229,7 +254,20 @@ func (h *Handler[T]) reject(w http.ResponseWriter, start time.Time, err error) {
 	if status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", http.MethodPost)
 	}
-	h.log.Info("Rejected a request that is not an AdmissionReview", "code", status, "message", err.Error())
+	message := cut(err.Error(), maxMessageBytes)
+	h.complain("Rejected a request that is not an AdmissionReview", "code", status, "message", message)
 	h.recorder.RecordAdmission("", "error", string(reason.InvalidReview), time.Since(start))
-	http.Error(w, messagePrefix+err.Error(), status)
+	http.Error(w, messagePrefix+message, status)
+}
+
+// complain logs a line, unless there are too many.
+func (h *Handler[T]) complain(message string, values ...any) {
+	if !h.complaints.Allow() {
+		h.silenced.Add(1)
+		return
+	}
+	if n := h.silenced.Swap(0); n > 0 {
+		values = append(values, "linesLeftOutBefore", n)
+	}
+	h.log.Info(message, values...)
 }

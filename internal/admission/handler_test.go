@@ -6,6 +6,7 @@ package admission_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -71,6 +73,12 @@ func TestWhatIsNoReviewIsRejectedWithItsMistake(t *testing.T) {
 		"a null request":            {body: `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":null}`, code: 400, message: "request.uid: got none, want one"},
 		"an answer":                 {body: `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"u1","allowed":true}}`, code: 400, message: "request.uid: got none, want one"},
 		"no uid":                    {body: with(`"uid":"u1",`, ""), code: 400, message: "request.uid: got none, want one"},
+		"a uid that is too long":    {body: with(`"u1"`, `"`+strings.Repeat("u", 129)+`"`), code: 400, message: "request.uid: got 129 bytes, want at most 128"},
+		"a long content type":       {contentType: "x/" + strings.Repeat("y", 4000), body: review, code: 415, message: `got Content-Type "x/` + strings.Repeat("y", 62) + `...", want`},
+		"a long version":            {body: with(`admission.k8s.io/v1`, strings.Repeat("v", 1<<20)), code: 400, message: `got apiVersion "` + strings.Repeat("v", 64) + `..." and kind`},
+		"a long operation":          {body: with("CREATE", strings.Repeat("C", 1<<20)), code: 400, message: `request.operation: got "` + strings.Repeat("C", 64) + `...", want`},
+		"an unreadable object":      {body: with(`"object":{`, `"object":{"unreadable":1,`), code: 400, message: "malformed AdmissionReview: request.object: cannot be read"},
+		"an unreadable old object":  {body: with(`"oldObject":null`, `"oldObject":{"unreadable":1}`), code: 400, message: "malformed AdmissionReview: request.oldObject: cannot be read"},
 		"an empty uid":              {body: with(`"u1"`, `""`), code: 400, message: "request.uid: got none, want one"},
 		"a uid that is a number":    {body: with(`"u1"`, "7"), code: 400, message: "request.uid: at byte"},
 		"a resource that is a name": {body: with(`{"group":"","version":"v1","resource":"pods"}`, `"pods"`), code: 400, message: "got string, want object"},
@@ -252,11 +260,6 @@ func TestAnAnswerIsWhatTheAPIHasForTheDecision(t *testing.T) {
 		"a fault of the server": {deny(reason.LookupFailed, "later"),
 			admissionv1.AdmissionResponse{Result: failure(500, metav1.StatusReasonInternalError, "lanyard: lookup_failed: later"), AuditAnnotations: map[string]string{"reason": "lookup_failed"}},
 			record{"pods", "error", "lookup_failed"}},
-		"an error without a reason": {func(context.Context, *admission.Request[object]) (admission.Response, error) {
-			return admission.Response{}, errors.New("unexpected")
-		},
-			admissionv1.AdmissionResponse{Result: failure(500, metav1.StatusReasonInternalError, "lanyard: internal_error: unexpected"), AuditAnnotations: map[string]string{"reason": "internal_error"}},
-			record{"pods", "error", "internal_error"}},
 		"a denial gets no patch": {func(context.Context, *admission.Request[object]) (admission.Response, error) {
 			return admission.Response{Patch: patchOf("1"), Warnings: []string{"w"}}, &reason.Error{Reason: reason.LookupFailed, Err: errors.New("later")}
 		},
@@ -285,28 +288,46 @@ func TestAnAnswerIsWhatTheAPIHasForTheDecision(t *testing.T) {
 	}
 }
 
-func TestAPanicWhileReadingTheObjectIsADenial(t *testing.T) {
+// If nothing is known of the object, the API server decides by the failure policy.
+func TestAFaultIsNoDenialButA503WithAStatus(t *testing.T) {
 	t.Parallel()
-	f := newFixture(allow(untroubled))
-	_, answer := f.post(t, strings.Replace(review, `"object":{`, `"object":{"panics":1,`, 1))
-	if got := decode(t, answer).Response; got.Allowed || got.UID != "u1" || got.Result.Code != 500 {
-		t.Errorf("got %s, want it denied as an internal error", answer)
-	}
-}
-
-func TestAnObjectThatCannotBeReadIsDenied(t *testing.T) {
-	t.Parallel()
-	for name, body := range map[string]string{
-		"the object":     strings.Replace(review, `"object":{`, `"object":{"unreadable":1,`, 1),
-		"the old object": strings.Replace(review, `"oldObject":null`, `"oldObject":{"unreadable":1}`, 1),
+	for name, test := range map[string]struct {
+		body     string
+		decision decide
+		reason   string
+		message  string
+	}{
+		"a fault has its reason": {review, fault(reason.LookupFailed, "connection refused"), "lookup_failed", "lanyard: lookup_failed: connection refused"},
+		"an error without a reason is internal": {review, func(context.Context, *admission.Request[object]) (admission.Response, error) {
+			return admission.Response{Patch: patchOf("1")}, errors.New("unexpected")
+		}, "internal_error", "lanyard: internal_error: unexpected"},
+		"a panic while the object is read is internal": {strings.Replace(review, `"object":{`, `"object":{"panics":1,`, 1), allow(untroubled),
+			"internal_error", "lanyard: internal_error: the webhook failed on this object; its log has the details"},
+		"a message is cut": {review, fault(reason.LookupFailed, strings.Repeat("x", 1<<20)), "lookup_failed", "lanyard: lookup_failed: " + strings.Repeat("x", 16<<10-len("lookup_failed: ")) + "..."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFixture(allow(untroubled))
-			_, answer := f.post(t, body)
-			got := decode(t, answer).Response
-			if got.Allowed || got.UID != "u1" || got.Result.Code != 400 || got.Result.Message != "lanyard: invalid_review: cannot be read" {
-				t.Errorf("got %s, want it denied", answer)
+			f := newFixture(test.decision)
+			response, answer := f.post(t, test.body)
+			if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") != "" {
+				t.Errorf("got %s and Retry-After %q, want 503 and none: the API server must not wait", response.Status, response.Header.Get("Retry-After"))
+			}
+			var got metav1.Status
+			if err := json.Unmarshal([]byte(answer), &got); err != nil {
+				t.Fatalf("answer %s: %v", answer, err)
+			}
+			want := metav1.Status{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+				Status:   metav1.StatusFailure, Code: 503, Reason: metav1.StatusReasonServiceUnavailable, Message: test.message,
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("status (-want +got):\n%s", diff)
+			}
+			if len(f.records) != 1 || f.records[0].Result != "error" || f.records[0].Reason != test.reason {
+				t.Errorf("recorded %v, want an error with reason %s", f.records, test.reason)
+			}
+			if log := f.log.String(); !strings.Contains(log, test.reason) || len(log) > 64<<10 {
+				t.Errorf("got log %.200q of %d bytes, want the reason", log, len(log))
 			}
 		})
 	}
@@ -352,7 +373,7 @@ const secret = "eyJhbGciOiJSUzI1NiJ9.c2VjcmV0.s3cr3t"
 const secretive = `{"kind":"Pod","metadata":{"annotations":{"example.com/token":"` + secret + `"}},` +
 	`"spec":{"containers":[{"name":"main","env":[{"name":"PASSWORD","value":"` + secret + `"}],"` + secret + `":1}]}}`
 
-func TestAPanicIsADenialAndShowsNothingOfTheObject(t *testing.T) {
+func TestAPanicIsAFaultAndShowsNothingOfTheObject(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]any{
 		"an error":                 errors.New("cannot handle " + secretive),
@@ -370,13 +391,8 @@ func TestAPanicIsADenialAndShowsNothingOfTheObject(t *testing.T) {
 				panic(value)
 			}))
 			response, answer := f.post(t, strings.Replace(review, `{"kind":"Pod"}`, secretive, 1))
-			if response.StatusCode != http.StatusOK {
-				t.Fatalf("got %s, want 200", response.Status)
-			}
-			got := decode(t, answer).Response
-			if got.Allowed || got.Result == nil || got.Result.Code != 500 || got.UID != "u1" ||
-				!strings.Contains(got.Result.Message, "internal_error") {
-				t.Errorf("got %s, want a denial with code 500", answer)
+			if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(answer, "internal_error") {
+				t.Errorf("got %s %s, want 503 and internal_error", response.Status, answer)
 			}
 			if diff := cmp.Diff([]record{{"pods", "error", "internal_error"}}, f.records); diff != "" {
 				t.Errorf("recorded (-want +got):\n%s", diff)
@@ -531,7 +547,7 @@ func FuzzHandler(f *testing.F) {
 			if got := string(decode(t, answer).Response.UID); got != strings.ToValidUTF8(uid, "\ufffd") {
 				t.Errorf("got UID %q, want %q", got, uid)
 			}
-		case recorder.Code < 400 || recorder.Code > 499 || !strings.HasPrefix(answer, "lanyard: "):
+		case recorder.Code < 400 || recorder.Code > 499 || !strings.HasPrefix(answer, "lanyard: ") || len(answer) > 20<<10:
 			t.Errorf("got %d %q, want a 4xx with a message", recorder.Code, answer)
 		}
 		if len(fixture.records) != 1 {
@@ -540,45 +556,111 @@ func FuzzHandler(f *testing.F) {
 	})
 }
 
-// Reviews that are decided about at one time are bounded by their bytes: the
-// memory that they take is.
-func TestLargeReviewsWaitForRoomAndAreRefusedWhenThereIsNone(t *testing.T) {
+// TestRequestsWaitForTheirShareOfTheBudget: large bodies wait for each other, and
+// so do decisions that need much memory. Others never wait for them.
+func TestRequestsWaitForTheirShareOfTheBudget(t *testing.T) {
+	t.Parallel()
+	withObject := func(n int) string {
+		return strings.Replace(review, `"object":{`, `"object":{"x":"`+strings.Repeat("x", n)+`",`, 1)
+	}
+	const size = admission.MaxBodyBytes
+	for name, test := range map[string]struct {
+		first, last string
+	}{
+		// Two bodies of 7 MiB fit, a third of 3 MiB does not.
+		"by the length of the body": {withObject(size - 2*len(review)), withObject(3 << 20)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			entered, leave := make(chan struct{}), make(chan struct{})
+			f := newFixture(decide(func(context.Context, *admission.Request[object]) (admission.Response, error) {
+				entered <- struct{}{}
+				<-leave
+				return untroubled, nil
+			}))
+			var answered sync.WaitGroup
+			for range 2 {
+				answered.Go(func() { f.post(t, test.first) })
+				<-entered
+			}
+			answered.Go(func() { f.post(t, review) })
+			<-entered // one of the usual length needs no share
+			// The client may see the closed connection before the response.
+			recorder := httptest.NewRecorder()
+			f.handler.ServeHTTP(recorder, newRequest(t, "/?timeout=1s", test.last))
+			if answer := recorder.Body.String(); recorder.Code != http.StatusServiceUnavailable || !strings.Contains(answer, "lanyard: overloaded: too many other requests") {
+				t.Errorf("got %d %s, want 503 and overloaded", recorder.Code, answer)
+			}
+			answered.Go(func() {
+				if _, answer := f.post(t, test.last); !strings.Contains(answer, `"allowed":true`) {
+					t.Errorf("got %s for the review that waited, want it allowed", answer)
+				}
+			})
+			time.Sleep(50 * time.Millisecond) // it waits, or would have failed
+			close(leave)
+			<-entered
+			answered.Wait()
+		})
+	}
+}
+
+// big is a Decider whose decisions take the whole budget.
+type big struct{ decide }
+
+func (big) Size(*object) int { return 1 << 30 }
+
+func TestHandlersShareOneBudget(t *testing.T) {
 	t.Parallel()
 	entered, leave := make(chan struct{}), make(chan struct{})
-	f := newFixture(decide(func(context.Context, *admission.Request[object]) (admission.Response, error) {
+	budget, f := admission.NewBudget(), newFixture(allow(untroubled))
+	first := admission.NewHandler[object](big{func(context.Context, *admission.Request[object]) (admission.Response, error) {
 		entered <- struct{}{}
 		<-leave
 		return untroubled, nil
-	}))
-	// Two reviews of 7 MiB fit, a third of 3 MiB does not.
-	large := strings.Replace(review, `"object":{`, `"object":{"x":"`+strings.Repeat("x", admission.MaxBodyBytes-2*len(review))+`",`, 1)
-	third := strings.Replace(review, `"object":{`, `"object":{"x":"`+strings.Repeat("x", 3<<20)+`",`, 1)
+	}}, budget, f, logr.Discard())
+	second := admission.NewHandler[object](big{allow(untroubled)}, budget, f, logr.Discard())
 	var answered sync.WaitGroup
-	for range 2 {
-		answered.Go(func() { f.post(t, large) })
-		<-entered
+	answered.Go(func() { first.ServeHTTP(httptest.NewRecorder(), newRequest(t, "/", review)) })
+	<-entered
+	for want, timeout := range map[int]string{http.StatusServiceUnavailable: "50ms"} {
+		recorder := httptest.NewRecorder()
+		second.ServeHTTP(recorder, newRequest(t, "/?timeout="+timeout, review))
+		if recorder.Code != want {
+			t.Errorf("got %d %s while the other handler has the budget, want %d", recorder.Code, recorder.Body, want)
+		}
 	}
-	answered.Go(func() { f.post(t, review) })
-	<-entered // one of the usual length needs no room
-	impatient := func(body string) (*http.Response, string) {
-		return f.send(t, func(url string) *http.Request { return newRequest(t, url+"?timeout=1s", body) })
+	close(leave)
+	answered.Wait()
+	recorder := httptest.NewRecorder()
+	second.ServeHTTP(recorder, newRequest(t, "/", review))
+	if recorder.Code != http.StatusOK {
+		t.Errorf("got %d %s when the budget is free again, want 200", recorder.Code, recorder.Body)
 	}
-	if response, answer := impatient(`{"request":{"kind":{},"object":"` + third); response.StatusCode != http.StatusBadRequest {
-		t.Errorf("got %s and %s for what is no review, want a 400", response.Status, answer)
-	}
-	_, answer := impatient(third)
-	if !strings.Contains(answer, `"allowed":false`) || !strings.Contains(answer, "overloaded") || !strings.Contains(answer, `"retryAfterSeconds":1`) {
-		t.Errorf("got %s, want a refusal that is worth a second try", answer)
-	}
-	answered.Go(func() {
-		if _, answer := f.post(t, third); !strings.Contains(answer, `"allowed":true`) {
-			t.Errorf("got %s for the review that waited, want it allowed", answer)
+}
+
+func TestComplaintsAreLoggedOnceASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(allow(untroubled))
+		bad := func() {
+			f.handler.ServeHTTP(httptest.NewRecorder(), newRequest(t, "/", "{"))
+		}
+		for range 1000 {
+			bad()
+		}
+		if got := strings.Count(f.log.String(), "Rejected"); got != 10 {
+			t.Errorf("got %d lines for 1,000 bad requests at once, want 10", got)
+		}
+		time.Sleep(time.Second)
+		bad()
+		bad()
+		if log := f.log.String(); strings.Count(log, "Rejected") != 11 || !strings.Contains(log, `"linesLeftOutBefore"=990`) {
+			t.Errorf("got log %.300q, want one line after a second, with the number of those left out", log)
+		}
+		if len(f.records) != 1002 {
+			t.Errorf("got %d requests counted, want all 1,002", len(f.records))
 		}
 	})
-	time.Sleep(50 * time.Millisecond) // it waits, or would have been refused
-	close(leave)
-	<-entered
-	answered.Wait()
 }
 
 func TestAConnectionOutlivesTheTimeOfALargeReview(t *testing.T) {
@@ -648,9 +730,9 @@ func TestLargeReviewsThatDoNotEndFillNoMemory(t *testing.T) {
 	// collector ran last.
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	// 16 MiB for those that are read, and the beginnings of the others.
-	if got := int64(after.HeapAlloc-before.HeapAlloc) >> 20; got > 32 {
-		t.Errorf("got %d MiB for 40 reviews of 7 MiB, want 32 at most", got)
+	// 16 MiB for those that are read.
+	if got := int64(after.HeapAlloc-before.HeapAlloc) >> 20; got > 24 {
+		t.Errorf("got %d MiB for 40 reviews of 7 MiB, want 24 at most", got)
 	}
 }
 

@@ -40,6 +40,9 @@ func (d decide) Decide(ctx context.Context, request *admission.Request[object]) 
 	return d(ctx, request)
 }
 
+// Size is the length of the JSON, so that tests can choose it.
+func (d decide) Size(o *object) int { return len(o.JSON) }
+
 func (d decide) Read(s *jsonscan.Scanner, into *object) error {
 	raw, err := s.Raw()
 	into.JSON = string(raw)
@@ -50,6 +53,13 @@ func (d decide) Read(s *jsonscan.Scanner, into *object) error {
 		return errors.New("cannot be read")
 	}
 	return err
+}
+
+// fault returns a Decider that knows nothing of the object.
+func fault(r reason.Reason, message string) decide {
+	return func(context.Context, *admission.Request[object]) (admission.Response, error) {
+		return admission.Response{}, &reason.Fault{Reason: r, Err: errors.New(message)}
+	}
 }
 
 // allow returns a Decider with one answer.
@@ -86,7 +96,7 @@ type fixture struct {
 
 func newFixture(decider admission.Decider[object]) *fixture {
 	f := &fixture{}
-	f.handler = admission.NewHandler(decider, f, funcr.New(func(prefix, args string) {
+	f.handler = admission.NewHandler(decider, admission.NewBudget(), f, funcr.New(func(prefix, args string) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.log.WriteString(prefix + args + "\n")

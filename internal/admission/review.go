@@ -28,6 +28,12 @@ const (
 	kind       = "AdmissionReview"
 	// messagePrefix starts every message that a user sees.
 	messagePrefix = "lanyard: "
+	// maxUIDBytes is more than a UID has.
+	maxUIDBytes = 128
+	// maxNameBytes is the length of the longest name of an object.
+	maxNameBytes = 253
+	// maxMessageBytes limits a message. A message repeats annotations.
+	maxMessageBytes = 16 << 10
 )
 
 // Attributes say what a request is about.
@@ -49,14 +55,11 @@ type Request[T any] struct {
 	// Object is the object, OldObject the object before; OldObject is nil on
 	// Create. Both are valid until the request is answered.
 	Object, OldObject *T
-
-	readErr error // of the objects
 }
 
 // parse reads the body into the request. If it fails, the request has what was
 // read until then.
 func (h *Handler[T]) parse(m *memory[T]) error {
-	m.request = Request[T]{}
 	s := jsonscan.New(m.body.Bytes())
 	if m.body.Len() == 0 {
 		return errors.New("got an empty body, want an AdmissionReview")
@@ -88,7 +91,7 @@ func (h *Handler[T]) parse(m *memory[T]) error {
 	case err != nil:
 		return fmt.Errorf("malformed AdmissionReview: %w", err)
 	case gotVersion != apiVersion || gotKind != kind:
-		return fmt.Errorf("got apiVersion %q and kind %q, want %q and %q", gotVersion, gotKind, apiVersion, kind)
+		return fmt.Errorf("got apiVersion %q and kind %q, want %q and %q", cut(gotVersion, maxShownBytes), cut(gotKind, maxShownBytes), apiVersion, kind)
 	}
 	return nil
 }
@@ -98,10 +101,10 @@ func (h *Handler[T]) parseMember(s *jsonscan.Scanner, m *memory[T], name string)
 	r := &m.request
 	switch name {
 	case "object":
-		r.Object, err = h.parseObject(s, r, &m.object)
+		r.Object, err = h.parseObject(s, &m.object)
 		return err
 	case "oldObject":
-		r.OldObject, err = h.parseObject(s, r, &m.oldObject)
+		r.OldObject, err = h.parseObject(s, &m.oldObject)
 		return err
 	}
 	return r.parseMember(s, name)
@@ -135,33 +138,25 @@ func (r *Attributes) parseMember(s *jsonscan.Scanner, name string) error {
 	return nil
 }
 
-// parseObject makes the decider read an object. It returns nil for a null. An object that the
-// decider cannot read is denied later, when the whole request is known.
-func (h *Handler[T]) parseObject(s *jsonscan.Scanner, r *Request[T], object *T) (*T, error) {
+// parseObject makes the decider read an object. It returns nil for a null.
+func (h *Handler[T]) parseObject(s *jsonscan.Scanner, object *T) (*T, error) {
 	switch s.Kind() {
 	case jsonscan.Null:
 		return nil, s.Skip()
 	case jsonscan.Object:
-	default:
-		return nil, fmt.Errorf("got %s, want object", s.Kind())
+		return object, h.decider.Read(s, object)
 	}
-	start := s.Offset()
-	if err := h.decider.Read(s, object); err != nil {
-		if r.readErr == nil {
-			r.readErr = &reason.Error{Reason: reason.InvalidReview, Err: err}
-		}
-		s.Return(start)
-		return object, s.Skip()
-	}
-	return object, nil
+	return nil, fmt.Errorf("got %s, want object", s.Kind())
 }
 
 func (r *Request[T]) validate() error {
 	switch {
 	case r.UID == "":
 		return errors.New("request.uid: got none, want one")
+	case len(r.UID) > maxUIDBytes:
+		return fmt.Errorf("request.uid: got %d bytes, want at most %d", len(r.UID), maxUIDBytes)
 	case r.Operation != Create && r.Operation != Update:
-		return fmt.Errorf("request.operation: got %q, want %s or %s; the rules of the webhook configuration are too wide", r.Operation, Create, Update)
+		return fmt.Errorf("request.operation: got %q, want %s or %s; the rules of the webhook configuration are too wide", cut(r.Operation, maxShownBytes), Create, Update)
 	case r.Object == nil:
 		return errors.New("request.object: got none, want an object")
 	case r.Operation == Update && r.OldObject == nil:
@@ -180,9 +175,9 @@ func (r *Attributes) resource() string {
 
 // Unexpected returns the error for a request that the path does not serve.
 func (r *Attributes) Unexpected(want string) error {
-	return &reason.Error{Reason: reason.InvalidReview, Err: fmt.Errorf(
-		"request: got %s of group %q, version %q, resource %q, subResource %q, want %s; the rules of the webhook configuration are too wide",
-		r.Operation, r.Group, r.Version, r.Resource, r.SubResource, want)}
+	got := fmt.Sprintf("%s of group %q, version %q, resource %q, subResource %q", r.Operation, r.Group, r.Version, r.Resource, r.SubResource)
+	return &reason.Fault{Reason: reason.InvalidReview, Err: fmt.Errorf(
+		"request: got %s, want %s; the rules of the webhook configuration are too wide", cut(got, 4*maxShownBytes), want)}
 }
 
 // code returns the HTTP status of a denial. 400 and 403 are mistakes of the user.
@@ -202,6 +197,7 @@ var statusReasons = map[int]string{
 	http.StatusBadRequest:          "BadRequest",
 	http.StatusForbidden:           "Forbidden",
 	http.StatusInternalServerError: "InternalError",
+	http.StatusServiceUnavailable:  "ServiceUnavailable",
 }
 
 // appendReview appends the AdmissionReview that answers the request with this
@@ -210,9 +206,9 @@ func appendReview(buf []byte, uid string, r *Response, denied *reason.Error) []b
 	buf = append(buf, `{"apiVersion":"`+apiVersion+`","kind":"`+kind+`","response":{"uid":`...)
 	buf = jsonscan.AppendString(buf, uid)
 	if denied != nil {
-		buf = append(buf, `,"allowed":false`...)
-		buf = appendStatus(buf, denied)
-		buf = append(buf, `,"auditAnnotations":{"reason":`...)
+		buf = append(buf, `,"allowed":false,"status":{`...)
+		buf = appendStatus(buf, denied.Error(), code(denied.Reason))
+		buf = append(buf, `},"auditAnnotations":{"reason":`...)
 		buf = jsonscan.AppendString(buf, string(denied.Reason))
 		return append(buf, `}}}`...)
 	}
@@ -228,7 +224,7 @@ func appendReview(buf []byte, uid string, r *Response, denied *reason.Error) []b
 		} else {
 			buf = append(buf, ',')
 		}
-		buf = jsonscan.AppendString(buf, messagePrefix+warning)
+		buf = jsonscan.AppendString(buf, messagePrefix+cut(warning, maxMessageBytes))
 	}
 	if len(r.Warnings) > 0 {
 		buf = append(buf, ']')
@@ -242,19 +238,18 @@ func appendReview(buf []byte, uid string, r *Response, denied *reason.Error) []b
 	return append(buf, `}}}`...)
 }
 
-// appendStatus appends the metav1.Status of a denial.
-func appendStatus(buf []byte, denied *reason.Error) []byte {
-	code := code(denied.Reason)
-	buf = append(buf, `,"status":{"status":"Failure","message":`...)
-	buf = jsonscan.AppendString(buf, messagePrefix+denied.Error())
+// appendStatus appends the members of a metav1.Status.
+func appendStatus(buf []byte, message string, code int) []byte {
+	buf = append(buf, `"status":"Failure","message":`...)
+	buf = jsonscan.AppendString(buf, messagePrefix+cut(message, maxMessageBytes))
 	buf = append(buf, `,"reason":`...)
 	buf = jsonscan.AppendString(buf, statusReasons[code])
 	buf = append(buf, `,"code":`...)
 	buf = strconv.AppendInt(buf, int64(code), 10)
-	if code >= http.StatusInternalServerError {
+	if code == http.StatusInternalServerError {
 		// The API server passes it on as Retry-After. client-go, and so kubectl and
 		// the controllers, then try again.
 		buf = append(buf, `,"details":{"retryAfterSeconds":1}`...)
 	}
-	return append(buf, '}')
+	return buf
 }

@@ -33,7 +33,7 @@ func FuzzParseReview(f *testing.F) {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		handler := NewHandler(raw{}, nil, logr.Discard())
+		handler := NewHandler(raw{}, NewBudget(), nil, logr.Discard())
 		var m memory[string]
 		m.body.Write(body)
 		err := handler.parse(&m)
@@ -72,12 +72,14 @@ func (raw) Read(s *jsonscan.Scanner, into *string) error {
 	return err
 }
 
+func (raw) Size(*string) int { return 0 }
+
 func (raw) Decide(context.Context, *Request[string]) (Response, error) { return Response{}, nil }
 
 // wanted returns the request of a review, nil if it must be rejected.
 func wanted(review *admissionv1.AdmissionReview) *Request[string] {
 	r := review.Request
-	if review.APIVersion != "admission.k8s.io/v1" || review.Kind != "AdmissionReview" || r == nil || r.UID == "" {
+	if review.APIVersion != "admission.k8s.io/v1" || review.Kind != "AdmissionReview" || r == nil || r.UID == "" || len(r.UID) > maxUIDBytes {
 		return nil
 	}
 	isObject := func(raw []byte) bool { return bytes.HasPrefix(raw, []byte("{")) }

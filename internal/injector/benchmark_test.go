@@ -119,7 +119,7 @@ func BenchmarkReview(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/containers=%d", account, n), func(b *testing.B) {
 				pods, _ := newPods(b, accounts[account])
 				pods.Recorder = uncounted{}
-				benchmark(b, admission.NewHandler(pods, uncounted{}, logr.Discard()), realReview(b, realPod(b, "app", n)))
+				benchmark(b, admission.NewHandler(pods, admission.NewBudget(), uncounted{}, logr.Discard()), realReview(b, realPod(b, "app", n)))
 			})
 		}
 	}
@@ -162,6 +162,10 @@ type discard struct {
 func (d *discard) Header() http.Header         { return d.header }
 func (d *discard) WriteHeader(int)             {}
 func (d *discard) Write(p []byte) (int, error) { d.written = len(p); return len(p), nil }
+
+// A connection has deadlines.
+func (d *discard) SetReadDeadline(time.Time) error  { return nil }
+func (d *discard) SetWriteDeadline(time.Time) error { return nil }
 
 // BenchmarkDecode is the full decoding of a review that Lanyard does without,
 // for comparison.

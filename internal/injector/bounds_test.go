@@ -6,13 +6,19 @@ package injector_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lanyard-dev/lanyard/internal/admission"
+	"github.com/lanyard-dev/lanyard/internal/injector"
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/metadatacache"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
@@ -63,6 +69,89 @@ func TestWhatIsSaidOfAPodIsBounded(t *testing.T) {
 	}
 	if got, want := response.Findings[32], "and 68 more"; got != want {
 		t.Errorf("got last finding %q, want %q", got, want)
+	}
+}
+
+// allocated returns how many bytes a request takes.
+func allocated(tb testing.TB, handler http.Handler, body []byte) int {
+	tb.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	askHandler(tb, handler, body)
+	runtime.ReadMemStats(&after)
+	return int(after.TotalAlloc - before.TotalAlloc)
+}
+
+// What a user writes into annotations must not become many times larger in memory.
+// This test runs next to no other: it counts what the process allocates.
+//
+//nolint:paralleltest // see above
+func TestAnnotationsAllocateNotMuchMoreThanTheirText(t *testing.T) {
+	many := make([]string, 100_000)
+	for i := range many {
+		many[i] = fmt.Sprintf(`"lanyard.dev/%06d":""`, i)
+	}
+	identity := `"lanyard.dev/audience":"x",`
+	pods, _ := newPods(t, threeClouds())
+	serviceAccounts := &injector.ServiceAccountMutator{Keys: pods.Keys, Invalidator: new(invalidated)}
+	validator := &injector.ServiceAccountValidator{Config: pods.Config, Invalidator: new(invalidated)}
+	// The body is read once, and a message may repeat a little of it.
+	const times, more = 3, 2 << 20
+	for name, test := range map[string]struct {
+		handler http.Handler
+		body    []byte
+	}{
+		"a pod with 100,000 annotations":       {handlerOf(pods), create(podOf(1, strings.Join(many, ","), "")).body()},
+		"a list of 3,000,000 commas":           {handlerOf(pods), create(podOf(1, `"lanyard.dev/containers":"`+strings.Repeat(",", 3_000_000)+`"`, "")).body()},
+		"a ServiceAccount that is labelled":    {handlerOf(serviceAccounts), write(account(`"annotations":{`+identity+strings.Join(many, ",")+`}`), nil).body()},
+		"a ServiceAccount that is validated":   {handlerOf(validator), write(account(`"annotations":{`+identity+strings.Join(many, ",")+`}`), nil).body()},
+		"a ServiceAccount with a long name":    {handlerOf(validator), []byte(strings.Replace(string(write(account(identity[:0]), nil).body()), `"name":"app"`, `"name":"`+strings.Repeat("a", 3_000_000)+`"`, 2))},
+		"a review whose version is a megabyte": {handlerOf(pods), []byte(`{"apiVersion":"` + strings.Repeat("v", 1_000_000) + `","kind":"x"}`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, most := allocated(t, test.handler, test.body), times*len(test.body)+more; got > most {
+				t.Errorf("got %d KiB allocated for a body of %d KiB, want at most %d KiB", got>>10, len(test.body)>>10, most>>10)
+			}
+		})
+	}
+}
+
+// handlerOf returns a handler with a budget of its own.
+func handlerOf[T any](d admission.Decider[T]) http.Handler {
+	return admission.NewHandler(d, admission.NewBudget(), uncounted{}, logr.Discard())
+}
+
+// A request waits until there is memory of this size.
+//
+//nolint:paralleltest // it counts what the process allocates
+func TestADecisionTakesNoMoreThanItsSize(t *testing.T) {
+	variables := `,"env":[` + strings.Repeat(`{"name":"A","value":"b"},`, 50) + `{}]`
+	for name, pod := range map[string][]byte{
+		"of one container":                     podOf(1, "", ""),
+		"of 400 containers":                    podOf(400, "", ""),
+		"of 300 containers with 51 variables":  podOf(300, "", variables),
+		"of too many containers for a patch":   podOf(512, "", ""),
+		"of one container with many variables": podOf(1, "", `,"env":[`+strings.Repeat("{},", 30000)+`{}]`),
+		"of many volumes": []byte(`{"spec":{"serviceAccountName":"app","containers":[{"name":"c"}],"volumes":[` +
+			strings.Repeat(`{"name":"v","emptyDir":{}},`, 20000) + `{"name":"w"}]}}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			pods, _ := newPods(t, longestThreeClouds())
+			ask(t, pods, create(podOf(1, "", ""))) // encodes the injection, which is kept
+			var read mutate.Pod
+			if err := read.Read(jsonscan.New(pod), pods.Keys); err != nil {
+				t.Fatal(err)
+			}
+			request := &admission.Request[mutate.Pod]{Attributes: create(nil).Attributes, Object: &read}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			response, err := pods.Decide(t.Context(), request)
+			encoded := response.Patch.AppendBase64(make([]byte, 0, response.Patch.Size()*4/3+4)) // as in an answer
+			runtime.ReadMemStats(&after)
+			if got, size := int(after.TotalAlloc-before.TotalAlloc), read.Size(); got > size {
+				t.Errorf("got %d KiB allocated (error %v, %d KiB of patch in base64), want at most the size of %d KiB", got>>10, err, len(encoded)>>10, size>>10)
+			}
+		})
 	}
 }
 

@@ -38,7 +38,7 @@ func TestCost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pods, _ := newPods(t, accounts[test.account])
 			pods.Recorder = uncounted{}
-			handler := admission.NewHandler(pods, uncounted{}, logr.Discard())
+			handler := admission.NewHandler(pods, admission.NewBudget(), uncounted{}, logr.Discard())
 			answer, allocations, allocated := cost(t, handler, realReview(t, realPod(t, "app", test.containers)))
 			if allocations > test.allocations {
 				t.Errorf("got %v allocations, want at most %v", allocations, test.allocations)

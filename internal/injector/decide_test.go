@@ -34,7 +34,9 @@ func summaryOf(response decision) summary {
 	return summary{Reason: response.Reason, Patch: response.Patch != nil, Code: response.Code}
 }
 
-func TestAPodWhoseObjectsCannotBeReadIsRefusedAndNeverLetThroughBare(t *testing.T) {
+// If nothing is known of the ServiceAccount, the API server decides: it creates the
+// pod, or the guard denies it.
+func TestAPodIsDeniedOnlyIfItsServiceAccountIsKnownToAsk(t *testing.T) {
 	t.Parallel()
 	accounts := schema.GroupResource{Resource: "serviceaccounts"}
 	down := broken{errors.New("connection refused")}
@@ -45,16 +47,16 @@ func TestAPodWhoseObjectsCannotBeReadIsRefusedAndNeverLetThroughBare(t *testing.
 		want                 summary
 		message              []string
 	}{
-		"the account cannot be read": {brokenAccounts: down.err,
-			want: summary{Reason: reason.LookupFailed, Code: 500}, message: []string{"connection refused", "try again when lanyard-webhook reaches the API server"}},
-		"the account may not be read": {brokenAccounts: apierrors.NewForbidden(accounts, "app", errors.New("no rule")),
-			want: summary{Reason: reason.LookupFailed, Code: 500}, message: []string{"forbidden"}},
+		"the ServiceAccount cannot be read": {brokenAccounts: down.err,
+			want: summary{Reason: reason.LookupFailed, Code: 503}, message: []string{"connection refused"}},
+		"the ServiceAccount may not be read": {brokenAccounts: apierrors.NewForbidden(accounts, "app", errors.New("no rule")),
+			want: summary{Reason: reason.LookupFailed, Code: 503}, message: []string{"forbidden"}},
 		"the time is up": {brokenAccounts: context.DeadlineExceeded,
-			want: summary{Reason: reason.LookupFailed, Code: 500}, message: []string{"deadline exceeded", "try again"}},
-		"the account does not exist": {accounts: objects{},
-			want: summary{Reason: reason.ServiceAccountNotFound, Code: 403}, message: []string{"team/app", "not found"}},
+			want: summary{Reason: reason.LookupFailed, Code: 503}, message: []string{"deadline exceeded"}},
+		"the ServiceAccount does not exist": {accounts: objects{},
+			want: summary{Reason: reason.ServiceAccountNotFound, Code: 503}, message: []string{"team/app", "not found"}},
 		"the namespace cannot be read": {brokenNamespaces: down.err,
-			want: summary{Reason: reason.LookupFailed, Code: 500}, message: []string{"connection refused"}},
+			want: summary{Reason: reason.LookupFailed, Code: 500}, message: []string{"connection refused", "try again when lanyard-webhook reaches the API server"}},
 		"the namespace does not exist": {namespaces: objects{},
 			want: summary{Reason: reason.LookupFailed, Code: 500}, message: []string{"not found"}},
 	}
@@ -127,7 +129,7 @@ func TestNothingIsLookedUpThatTheDecisionDoesNotNeed(t *testing.T) {
 	}
 }
 
-func TestAReviewOfSomethingElseIsRefused(t *testing.T) {
+func TestAReviewOfSomethingElseIsAFault(t *testing.T) {
 	t.Parallel()
 	for name, attributes := range map[string]admission.Attributes{
 		"another resource":    {Version: "v1", Resource: "deployments"},
@@ -149,7 +151,7 @@ func TestAReviewOfSomethingElseIsRefused(t *testing.T) {
 				r.OldObject = []byte(plainPod)
 			}
 			response := ask(t, pods, &r)
-			if diff := cmp.Diff(summary{Reason: reason.InvalidReview, Code: 400}, summaryOf(response)); diff != "" {
+			if diff := cmp.Diff(summary{Reason: reason.InvalidReview, Code: 503}, summaryOf(response)); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 			if len(*injected) > 0 {

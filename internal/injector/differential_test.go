@@ -132,7 +132,7 @@ func FuzzDifferential(f *testing.F) {
 			Namespace: "team", ServiceAccount: "app", MountPath: pods.TokenMountPath, TokenExpirationSeconds: 3600, Windows: windows,
 		}))
 		if handlers[bits] == nil {
-			handlers[bits] = admission.NewHandler(pods, uncounted{}, logr.Discard())
+			handlers[bits] = admission.NewHandler(pods, admission.NewBudget(), uncounted{}, logr.Discard())
 		}
 		for name, response := range map[string]decision{
 			"new memory":           ask(t, pods, create(pod)),

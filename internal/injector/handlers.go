@@ -27,11 +27,12 @@ func Handlers(config Config, invalidator Invalidator, recorder interface {
 	Recorder
 }, log logr.Logger,
 ) map[string]http.Handler {
+	budget := admission.NewBudget()
 	return map[string]http.Handler{
-		MutatePodPath: admission.NewHandler(&PodMutator{Config: config, Recorder: recorder}, recorder, log),
+		MutatePodPath: admission.NewHandler(&PodMutator{Config: config, Recorder: recorder}, budget, recorder, log),
 		MutateServiceAccountPath: admission.NewHandler(
-			&ServiceAccountMutator{Keys: config.Keys, Invalidator: invalidator}, recorder, log),
+			&ServiceAccountMutator{Keys: config.Keys, Invalidator: invalidator}, budget, recorder, log),
 		ValidateServiceAccountPath: admission.NewHandler(
-			&ServiceAccountValidator{Config: config, Invalidator: invalidator}, recorder, log),
+			&ServiceAccountValidator{Config: config, Invalidator: invalidator}, budget, recorder, log),
 	}
 }

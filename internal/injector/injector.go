@@ -43,29 +43,25 @@ func invalid(kind, name string, errs field.ErrorList) error {
 
 // tooManyBytes returns the error for annotations that are longer than valid ones
 // can be.
-func (c *Config) tooManyBytes(name string, size int) error {
-	return invalid("serviceaccount", name, field.ErrorList{field.Invalid(
+func (c *Config) tooManyBytes(kind, name string, size, most int) error {
+	return invalid(kind, name, field.ErrorList{field.Invalid(
 		field.NewPath("metadata", "annotations"), fmt.Sprintf("%d bytes under %s", size, c.Keys.Prefix),
-		fmt.Sprintf("must have at most %d bytes", c.Keys.MaxServiceAccountBytes()))})
+		fmt.Sprintf("must have at most %d bytes", most))})
 }
 
-// serviceAccount returns the annotations of a ServiceAccount.
+// serviceAccount returns the annotations of a ServiceAccount. If it cannot be read,
+// nothing is known of it, and the error is a *reason.Fault.
 func (c *Config) serviceAccount(ctx context.Context, namespace, name string) (map[string]string, error) {
 	object, err := c.ServiceAccounts.Get(ctx, namespace, name)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, &reason.Error{Reason: reason.ServiceAccountNotFound, Err: err}
+		return nil, &reason.Fault{Reason: reason.ServiceAccountNotFound, Err: err}
 	case err != nil:
-		return nil, lookupFailed(err)
+		return nil, &reason.Fault{Reason: reason.LookupFailed, Err: err}
 	case object.TooLarge > 0:
-		return nil, c.tooManyBytes(namespace+"/"+name, object.TooLarge)
+		return nil, c.tooManyBytes("serviceaccount", namespace+"/"+name, object.TooLarge, c.Keys.MaxServiceAccountBytes())
 	}
 	return object.Annotations, nil
-}
-
-// lookupFailed returns the error for a fault that is not the user's.
-func lookupFailed(err error) error {
-	return &reason.Error{Reason: reason.LookupFailed, Err: fmt.Errorf("%w; try again when lanyard-webhook reaches the API server", err)}
 }
 
 // identity returns what the annotations of a ServiceAccount ask for, or nil if
@@ -82,7 +78,10 @@ func (c *Config) identity(namespace, name string, values map[string]string) (*an
 func (c *Config) checkPolicy(ctx context.Context, namespace, name string, identity *annotations.Identity) error {
 	object, err := c.Namespaces.Get(ctx, "", namespace)
 	if err != nil {
-		return lookupFailed(err)
+		return &reason.Error{Reason: reason.LookupFailed, Err: fmt.Errorf("%w; try again when lanyard-webhook reaches the API server", err)}
+	}
+	if object.TooLarge > 0 {
+		return c.tooManyBytes("namespace", namespace, object.TooLarge, annotations.MaxNamespaceBytes)
 	}
 	if len(object.Annotations) == 0 {
 		return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/lanyard-dev/lanyard/internal/admission"
@@ -97,7 +98,7 @@ type decision struct {
 // ask sends a request to a decider as the API server does.
 func ask[T any](tb testing.TB, d admission.Decider[T], r *request) decision {
 	tb.Helper()
-	return askHandler(tb, admission.NewHandler(d, uncounted{}, logr.Discard()), r.body())
+	return askHandler(tb, admission.NewHandler(d, admission.NewBudget(), uncounted{}, logr.Discard()), r.body())
 }
 
 func askHandler(tb testing.TB, handler http.Handler, body []byte) decision {
@@ -106,6 +107,14 @@ func askHandler(tb testing.TB, handler http.Handler, body []byte) decision {
 	post.Header.Set("Content-Type", "application/json")
 	answer := httptest.NewRecorder()
 	handler.ServeHTTP(answer, post)
+	if answer.Code == http.StatusServiceUnavailable {
+		var status metav1.Status
+		if err := json.Unmarshal(answer.Body.Bytes(), &status); err != nil {
+			tb.Fatalf("%s: %v", answer.Body, err)
+		}
+		why, _, _ := strings.Cut(strings.TrimPrefix(status.Message, "lanyard: "), ":")
+		return decision{Reason: reason.Reason(why), Code: answer.Code, Message: status.Message}
+	}
 	if answer.Code != http.StatusOK {
 		return decision{Reason: reason.InvalidReview, Code: answer.Code, Message: answer.Body.String()}
 	}

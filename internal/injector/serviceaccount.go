@@ -28,6 +28,10 @@ type ServiceAccount struct {
 	hasLabel, hasLabels bool
 }
 
+// serviceAccountBytes is more than a decision about a ServiceAccount takes: its
+// annotations are only read up to a limit.
+const serviceAccountBytes = 64 << 10
+
 // readServiceAccount reads the ServiceAccount that is the next value of s.
 func readServiceAccount(s *jsonscan.Scanner, keys *annotations.Keys, into *ServiceAccount) error {
 	*into = ServiceAccount{annotations: map[string]string{}}

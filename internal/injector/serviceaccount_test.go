@@ -212,18 +212,19 @@ func TestAnAccountWithAMistakeIsRefusedUnlessTheMistakeIsOld(t *testing.T) {
 	}
 }
 
-func TestAReviewOfNoAccountIsRefusedByBoth(t *testing.T) {
+func TestAReviewOfSomethingElseIsAFaultOfBoth(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*request)
+		code   int
 		says   string
 	}{
-		"another resource":         {func(r *request) { r.Resource = "pods" }, `resource "pods"`},
-		"a subresource":            {func(r *request) { r.SubResource = "token" }, `subResource "token"`},
-		"another group":            {func(r *request) { r.Group = "apps" }, `group "apps"`},
-		"annotations of a list":    {func(r *request) { r.Object = account(`"annotations":[]`) }, "annotations"},
-		"a label that is a number": {func(r *request) { r.Object = account(`"labels":{"lanyard.dev/identity":1}`) }, "labels"},
-		"an old one of a list":     {func(r *request) { r.OldObject = account(`"annotations":[]`) }, "annotations"},
+		"another resource":         {func(r *request) { r.Resource = "pods" }, 503, `resource "pods"`},
+		"a subresource":            {func(r *request) { r.SubResource = "token" }, 503, `subResource "token"`},
+		"another group":            {func(r *request) { r.Group = "apps" }, 503, `group "apps"`},
+		"annotations of a list":    {func(r *request) { r.Object = account(`"annotations":[]`) }, 400, "annotations"},
+		"a label that is a number": {func(r *request) { r.Object = account(`"labels":{"lanyard.dev/identity":1}`) }, 400, "labels"},
+		"an old one of a list":     {func(r *request) { r.OldObject = account(`"annotations":[]`) }, 400, "annotations"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -235,7 +236,7 @@ func TestAReviewOfNoAccountIsRefusedByBoth(t *testing.T) {
 				"mutator":   ask(t, &injector.ServiceAccountMutator{Keys: pods.Keys, Invalidator: &told}, r),
 				"validator": ask(t, &injector.ServiceAccountValidator{Config: pods.Config, Invalidator: &told}, r),
 			} {
-				if diff := cmp.Diff(summary{Reason: reason.InvalidReview, Code: 400}, summaryOf(response)); diff != "" {
+				if diff := cmp.Diff(summary{Reason: reason.InvalidReview, Code: test.code}, summaryOf(response)); diff != "" {
 					t.Fatalf("%s (-want +got):\n%s", name, diff)
 				}
 				if !strings.Contains(response.Message, test.says) {

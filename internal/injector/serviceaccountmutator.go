@@ -32,6 +32,9 @@ func (m *ServiceAccountMutator) Read(s *jsonscan.Scanner, object *ServiceAccount
 	return readServiceAccount(s, m.Keys, object)
 }
 
+// Size implements admission.Decider.
+func (m *ServiceAccountMutator) Size(*ServiceAccount) int { return serviceAccountBytes }
+
 // Decide implements admission.Decider.
 func (m *ServiceAccountMutator) Decide(_ context.Context, request *admission.Request[ServiceAccount]) (admission.Response, error) {
 	if err := expectServiceAccount(&request.Attributes); err != nil {

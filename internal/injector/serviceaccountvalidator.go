@@ -26,6 +26,9 @@ func (v *ServiceAccountValidator) Read(s *jsonscan.Scanner, object *ServiceAccou
 	return readServiceAccount(s, v.Keys, object)
 }
 
+// Size implements admission.Decider.
+func (v *ServiceAccountValidator) Size(*ServiceAccount) int { return serviceAccountBytes }
+
 // Decide implements admission.Decider.
 func (v *ServiceAccountValidator) Decide(ctx context.Context, request *admission.Request[ServiceAccount]) (admission.Response, error) {
 	if err := expectServiceAccount(&request.Attributes); err != nil {
@@ -47,8 +50,8 @@ func (v *ServiceAccountValidator) Decide(ctx context.Context, request *admission
 
 // check returns what is wrong with the annotations, as a *reason.Error.
 func (v *ServiceAccountValidator) check(ctx context.Context, namespace string, object *ServiceAccount) error {
-	if object.annotationBytes > v.Keys.MaxServiceAccountBytes() {
-		return v.tooManyBytes(namespace+"/"+object.name, object.annotationBytes)
+	if most := v.Keys.MaxServiceAccountBytes(); object.annotationBytes > most {
+		return v.tooManyBytes("serviceaccount", namespace+"/"+object.name, object.annotationBytes, most)
 	}
 	identity, err := v.identity(namespace, object.name, object.annotations)
 	if err != nil || identity == nil {

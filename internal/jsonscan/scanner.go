@@ -53,9 +53,6 @@ func New(data []byte) *Scanner { return &Scanner{data: data} }
 // Offset returns the number of bytes before the position.
 func (s *Scanner) Offset() int { return s.pos }
 
-// Return moves back to an earlier Offset, as if nothing had been read since.
-func (s *Scanner) Return(offset int) { s.pos = offset }
-
 // Since returns the text from an earlier Offset to the position.
 func (s *Scanner) Since(offset int) []byte { return s.data[offset:s.pos] }
 

@@ -12,18 +12,19 @@ import (
 	"fmt"
 	"iter"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/metadata"
 )
 
@@ -44,6 +45,17 @@ const (
 	// answered from the cache again.
 	maxInvalid = 4096
 )
+
+// Limits of the live reads of a Cache: anybody who reaches the webhook can name
+// objects that do not exist. A read above the limits fails at once with ErrBusy.
+const (
+	maxReads       = 64 // at a time
+	readsPerSecond = 200
+	readsBurst     = 400
+)
+
+// ErrBusy is the error of Get if too many objects are being read.
+var ErrBusy = errors.New("too many objects are being read from the API server; try again")
 
 // DefaultReadTimeout limits one live read if Options does not set another limit.
 // One Get waits for at most two of them, and no longer than its context allows.
@@ -71,6 +83,9 @@ type Options struct {
 	// together: users write them, and all objects share one memory. Zero means no
 	// limit. See Object.TooLarge.
 	MaxBytes int
+	// MaxTotalBytes limits the memory of all objects. An object for which there is no
+	// space is not kept: each Get reads it from the API server. Zero means no limit.
+	MaxTotalBytes int64
 	// ReadTimeout limits one live read. Zero means DefaultReadTimeout.
 	ReadTimeout time.Duration
 	// Recorder counts calls of Get. Nil counts nothing.
@@ -86,13 +101,12 @@ type Cache struct {
 	singular    string
 	invalidated *utilcache.LRUExpireCache // keyed by types.NamespacedName
 	reads       singleflight.Group
+	readSlots   *semaphore.Weighted
+	readRate    *rate.Limiter
 	synced      atomic.Bool
 	received    atomic.Uint64 // objects that the watch received, for FreeMemory
-
-	mu sync.RWMutex
-	// objects holds nil for an object with nothing to keep: most objects of a
-	// cluster have neither annotations under the prefix nor the label.
-	objects map[types.NamespacedName]*Object
+	pending     atomic.Int64  // bytes of the items that are not in the store yet
+	store       store
 }
 
 // New returns an empty Cache: until Start has listed the objects, each Get is a
@@ -114,7 +128,9 @@ func New(opts Options) (*Cache, error) {
 		opts:        opts,
 		singular:    strings.TrimSuffix(opts.Resource.Resource, "s"),
 		invalidated: utilcache.NewLRUExpireCache(maxInvalid),
-		objects:     map[types.NamespacedName]*Object{},
+		readSlots:   semaphore.NewWeighted(maxReads),
+		readRate:    rate.NewLimiter(readsPerSecond, readsBurst),
+		store:       store{limit: opts.MaxTotalBytes},
 	}, nil
 }
 
@@ -123,17 +139,10 @@ func (c *Cache) HasSynced() bool { return c.synced.Load() }
 
 // All returns all cached objects by their names. The cache is locked while the
 // caller iterates: the loop must not call methods of the same Cache.
-func (c *Cache) All() iter.Seq2[types.NamespacedName, Object] {
-	return func(yield func(types.NamespacedName, Object) bool) {
-		c.mu.RLock()
-		defer c.mu.RUnlock()
-		for id, object := range c.objects {
-			if !yield(id, object.value()) {
-				return
-			}
-		}
-	}
-}
+func (c *Cache) All() iter.Seq2[types.NamespacedName, Object] { return c.store.all() }
+
+// Bytes returns the memory that the objects take, and its limit, 0 for none.
+func (c *Cache) Bytes() (used, limit int64) { return c.store.used(), c.opts.MaxTotalBytes }
 
 // Invalidate marks an object whose write is being admitted: for a short while
 // Get reads it live. An admission webhook sees a write before it is stored, and
@@ -143,7 +152,15 @@ func (c *Cache) All() iter.Seq2[types.NamespacedName, Object] {
 // still takes the ServiceAccount for one without an identity, it does not inject
 // the pod, and the guard denies it.
 func (c *Cache) Invalidate(namespace, name string) {
-	c.invalidated.Add(types.NamespacedName{Namespace: namespace, Name: name}, nil, invalidFor)
+	if id := (types.NamespacedName{Namespace: namespace, Name: name}); canExist(id) {
+		c.invalidated.Add(id, nil, invalidFor)
+	}
+}
+
+// Invalidated reports whether Get reads the object live because of Invalidate.
+func (c *Cache) Invalidated(namespace, name string) bool {
+	_, invalid := c.invalidated.Get(types.NamespacedName{Namespace: namespace, Name: name})
+	return invalid
 }
 
 // Get returns what is known of the object, from the cache or, if the cache does
@@ -155,11 +172,11 @@ func (c *Cache) Invalidate(namespace, name string) {
 // object, and the caller may try again.
 func (c *Cache) Get(ctx context.Context, namespace, name string) (Object, error) {
 	id := types.NamespacedName{Namespace: namespace, Name: name}
-	_, invalid := c.invalidated.Get(id)
+	invalid := c.Invalidated(namespace, name)
 	if !invalid {
-		if object, ok := c.cached(id); ok {
+		if object, ok := c.store.get(id); ok {
 			c.record(sourceCache, resultFound)
-			return object, nil
+			return object.value(), nil
 		}
 	}
 	// If the read of an invalidated object fails, the cached state is not used
@@ -174,7 +191,7 @@ func (c *Cache) Get(ctx context.Context, namespace, name string) (Object, error)
 	default:
 		c.record(sourceLive, resultError)
 	}
-	return Object{}, fmt.Errorf("read %s %s: %w", c.singular, strings.TrimPrefix(id.String(), "/"), err)
+	return Object{}, fmt.Errorf("read %s %s: %w", c.singular, strings.TrimPrefix(shown(id.Namespace)+"/"+shown(id.Name), "/"), err)
 }
 
 func (c *Cache) record(source, result string) {
@@ -183,11 +200,19 @@ func (c *Cache) record(source, result string) {
 	}
 }
 
-func (c *Cache) cached(id types.NamespacedName) (Object, bool) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	object, ok := c.objects[id]
-	return object.value(), ok
+// canExist reports whether an object may have this name. Names come from users and
+// are not validated yet.
+func canExist(id types.NamespacedName) bool {
+	return len(validation.IsDNS1123Subdomain(id.Name)) == 0 &&
+		(id.Namespace == "" || len(validation.IsDNS1123Label(id.Namespace)) == 0)
+}
+
+// shown returns a name as an error repeats it.
+func shown(name string) string {
+	if len(name) > validation.DNS1123SubdomainMaxLength {
+		return name[:validation.DNS1123SubdomainMaxLength] + "..."
+	}
+	return name
 }
 
 // read returns the object from the API server.
@@ -198,12 +223,10 @@ func (c *Cache) cached(id types.NamespacedName) (Object, bool) {
 // first has ended, so its result is new enough for all callers that came during
 // the first and share the second.
 func (c *Cache) read(ctx context.Context, id types.NamespacedName, invalid bool) (Object, error) {
-	// The client joins a path from these. The name comes from a user and is not
-	// validated yet: "../x" must not reach an object of another namespace.
-	for _, segment := range []string{id.Namespace, id.Name} {
-		if len(content.IsPathSegmentName(segment)) > 0 {
-			return Object{}, apierrors.NewNotFound(c.opts.Resource.GroupResource(), id.Name)
-		}
+	if !canExist(id) {
+		// The client joins a path from the names: "../x" must not reach an object of
+		// another namespace.
+		return Object{}, apierrors.NewNotFound(c.opts.Resource.GroupResource(), shown(id.Name))
 	}
 	object, joined, err := c.share(ctx, id)
 	if joined && (apierrors.IsNotFound(err) || invalid && err == nil) {
@@ -226,6 +249,13 @@ func (c *Cache) share(ctx context.Context, id types.NamespacedName) (object Obje
 		// not cancel it.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.ReadTimeout)
 		defer cancel()
+		if !c.readSlots.TryAcquire(1) {
+			return nil, ErrBusy
+		}
+		defer c.readSlots.Release(1)
+		if !c.readRate.Allow() {
+			return nil, ErrBusy
+		}
 		return c.readLive(ctx, id)
 	})
 	select {

@@ -29,7 +29,7 @@ type Object struct {
 // kept or too large to be kept.
 func (o Object) HasAnnotations() bool { return len(o.Annotations) > 0 || o.TooLarge != 0 }
 
-// value returns the object that a pointer in Cache.objects stands for.
+// value returns the object that a pointer in a store stands for.
 func (o *Object) value() Object {
 	if o == nil {
 		return Object{}
@@ -74,6 +74,7 @@ func (o *Options) object(meta *metav1.PartialObjectMetadata) *Object {
 type item struct {
 	id     types.NamespacedName
 	object *Object
+	shed   bool // the annotations of too many items would be in memory
 }
 
 // GetObjectKind implements runtime.Object.
@@ -86,19 +87,28 @@ func (it *item) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-func (o *Options) item(meta *metav1.PartialObjectMetadata) *item {
-	id := types.NamespacedName{Namespace: strings.Clone(meta.Namespace), Name: strings.Clone(meta.Name)}
-	return &item{id: id, object: o.object(meta)}
+// item returns the metadata as an item. The items of a list are all in memory
+// before the first is in the store: above its limit they are not kept.
+func (c *Cache) item(meta *metav1.PartialObjectMetadata) *item {
+	it := &item{
+		id:     types.NamespacedName{Namespace: strings.Clone(meta.Namespace), Name: strings.Clone(meta.Name)},
+		object: c.opts.object(meta),
+	}
+	pending := c.pending.Add(size(it.id, it.object))
+	if limit := c.opts.MaxTotalBytes; limit > 0 && pending > limit {
+		it.object, it.shed = nil, true
+	}
+	return it
 }
 
 // itemOf converts what the reflector may pass to a store. It returns an item as
 // it is: a cache.TransformFunc must be idempotent.
-func (o *Options) itemOf(obj any) (*item, error) {
+func (c *Cache) itemOf(obj any) (*item, error) {
 	switch obj := obj.(type) {
 	case *item:
 		return obj, nil
 	case *metav1.PartialObjectMetadata:
-		return o.item(obj), nil
+		return c.item(obj), nil
 	default:
 		return nil, fmt.Errorf("metadata cache: got %T, want *v1.PartialObjectMetadata", obj)
 	}

@@ -219,12 +219,12 @@ func compare(t *testing.T, c *Cache, model map[types.NamespacedName]*metav1.Part
 		t.Errorf("all objects (-want +got):\n%s", diff)
 	}
 	for id := range want {
-		if _, ok := c.cached(id); !ok {
+		if _, ok := c.store.get(id); !ok {
 			t.Errorf("got no object %s, want one", id)
 		}
 	}
 	if id := (types.NamespacedName{Namespace: "a", Name: "none"}); len(want) > 0 {
-		if object, ok := c.cached(id); ok {
+		if object, ok := c.store.get(id); ok {
 			t.Errorf("got object %v for a name that was never added", object)
 		}
 	}

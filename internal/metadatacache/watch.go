@@ -17,8 +17,8 @@ import (
 )
 
 // pageSize is how many objects are decoded at a time if the API server cannot
-// stream the list. It is client-go's default.
-const pageSize = 500
+// stream the list. Each may have 256 KiB of annotations.
+const pageSize = 100
 
 // Start lists and watches the objects until ctx is done. It retries after each
 // failure and always returns nil. It must be called once.
@@ -42,6 +42,7 @@ func (c *Cache) Start(ctx context.Context) error {
 }
 
 func (c *Cache) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	c.pending.Store(0)
 	return c.opts.Client.Resource(c.opts.Resource).Watch(ctx, opts)
 }
 
@@ -53,13 +54,16 @@ func (c *Cache) list(ctx context.Context, opts metav1.ListOptions) (runtime.Obje
 		// cache, which may be old and ignores the limit.
 		opts.ResourceVersion = ""
 	}
+	if opts.Continue == "" {
+		c.pending.Store(0)
+	}
 	page, err := c.opts.Client.Resource(c.opts.Resource).List(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
 	list := &internalversion.List{ListMeta: page.ListMeta, Items: make([]runtime.Object, len(page.Items))}
 	for i := range page.Items {
-		list.Items[i] = c.opts.item(&page.Items[i])
+		list.Items[i] = c.item(&page.Items[i])
 	}
 	return list, nil
 }
@@ -71,7 +75,7 @@ var _ cache.TransformingStore = reflectorStore{}
 
 // Transformer makes the reflector collect a streamed list as items.
 func (s reflectorStore) Transformer() cache.TransformFunc {
-	return func(obj any) (any, error) { return s.opts.itemOf(obj) }
+	return func(obj any) (any, error) { return s.itemOf(obj) }
 }
 
 // Add implements cache.ReflectorStore.
@@ -79,14 +83,13 @@ func (s reflectorStore) Add(obj any) error { return s.Update(obj) }
 
 // Update implements cache.ReflectorStore.
 func (s reflectorStore) Update(obj any) error {
-	it, err := s.opts.itemOf(obj)
+	it, err := s.itemOf(obj)
 	if err != nil {
 		return err
 	}
 	s.received.Add(1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.objects[it.id] = it.object
+	s.pending.Store(0)
+	s.store.set(it)
 	return nil
 }
 
@@ -97,9 +100,8 @@ func (s reflectorStore) Delete(obj any) error {
 		return err
 	}
 	s.received.Add(1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.objects, id)
+	s.pending.Store(0)
+	s.store.delete(id)
 	return nil
 }
 
@@ -111,7 +113,7 @@ func (s reflectorStore) deletedName(obj any) (types.NamespacedName, error) {
 		}
 		return name.AsNamespacedName(), nil
 	}
-	it, err := s.opts.itemOf(obj)
+	it, err := s.itemOf(obj)
 	if err != nil {
 		return types.NamespacedName{}, err
 	}
@@ -121,18 +123,16 @@ func (s reflectorStore) deletedName(obj any) (types.NamespacedName, error) {
 // Replace implements cache.ReflectorStore. If one element is not an object, the
 // cache is not changed.
 func (s reflectorStore) Replace(objs []any, _ string) error {
-	objects := make(map[types.NamespacedName]*Object, len(objs))
-	for _, obj := range objs {
-		it, err := s.opts.itemOf(obj)
-		if err != nil {
+	items := make([]*item, len(objs))
+	for i, obj := range objs {
+		var err error
+		if items[i], err = s.itemOf(obj); err != nil {
 			return err
 		}
-		objects[it.id] = it.object
 	}
 	s.received.Add(uint64(len(objs)))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.objects = objects
+	s.pending.Store(0)
+	s.store.replace(items)
 	s.synced.Store(true)
 	return nil
 }

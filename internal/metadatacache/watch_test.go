@@ -281,9 +281,9 @@ var modes = map[string]struct {
 }{
 	"the API server streams lists": {true, map[string]int{"stream": 1}, map[string]int{"stream": 2}},
 	"the API server pages lists": {false, map[string]int{
-		"stream": 1, `list version="" limit=500`: 3,
+		"stream": 1, `list version="" limit=100`: 13,
 	}, map[string]int{
-		"stream": 2, `list version="" limit=500`: 1, `list version="3" limit=500`: 1,
+		"stream": 2, `list version="" limit=100`: 1, `list version="3" limit=100`: 1,
 	}},
 }
 

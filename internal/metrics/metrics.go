@@ -25,6 +25,7 @@ const OtherResource = "other"
 
 // Recorder keeps the metrics. Its methods may be called concurrently.
 type Recorder struct {
+	registerer prometheus.Registerer
 	admissions *prometheus.CounterVec
 	injections *prometheus.CounterVec
 	lookups    *prometheus.CounterVec
@@ -41,6 +42,7 @@ var serviceAccountsDesc = prometheus.NewDesc("lanyard_serviceaccounts",
 // New registers the metrics. It fails if one of them is already registered.
 func New(registerer prometheus.Registerer) (*Recorder, error) {
 	r := &Recorder{
+		registerer: registerer,
 		admissions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "lanyard_admissions_total",
 			Help: "Admission requests answered, by resource, result and reason.",
@@ -133,6 +135,18 @@ type ServiceAccounts struct {
 // first call.
 func (r *Recorder) WatchServiceAccounts(count func() ServiceAccounts) {
 	r.count.Store(&count)
+}
+
+// WatchCache adds the memory that a cache of objects takes, and its limit. bytes
+// returns both; each scrape calls it.
+func (r *Recorder) WatchCache(resource string, bytes func() (used, limit int64)) {
+	gauge := func(name, help string, value func() int64) {
+		r.registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: name, Help: help, ConstLabels: prometheus.Labels{"resource": resource},
+		}, func() float64 { return float64(value()) }))
+	}
+	gauge("lanyard_cache_bytes", "Memory that the known objects take, by resource.", func() int64 { used, _ := bytes(); return used })
+	gauge("lanyard_cache_limit_bytes", "Limit of lanyard_cache_bytes. Objects above it are read from the API server for each pod.", func() int64 { _, limit := bytes(); return limit })
 }
 
 // serviceAccounts is a gauge that is computed when it is scraped.

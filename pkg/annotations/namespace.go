@@ -11,6 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+// MaxNamespaceBytes limits the annotations of a namespace, keys and values together.
+// Longer ones are invalid and not kept.
+const MaxNamespaceBytes = 16 << 10
+
 // Policy is what the ServiceAccounts of a namespace may ask for. The zero value
 // allows everything.
 type Policy struct {

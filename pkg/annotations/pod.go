@@ -80,9 +80,6 @@ func Expiration(keys *Keys, pod *Pod, identity *Identity, defaults *Defaults) (i
 	return max(defaults.TokenExpirationSeconds, least), nil
 }
 
-// maxNames limits the names in one annotation.
-const maxNames = 512
-
 // names reads a comma-separated list of container names.
 func (p *parser) names(key string) []string {
 	value, found := p.annotations[key]
@@ -90,9 +87,6 @@ func (p *parser) names(key string) []string {
 		return nil
 	}
 	names, err := splitList(value)
-	if err == nil && len(names) > maxNames {
-		err = fmt.Errorf("must have at most %d names", maxNames)
-	}
 	if err == nil {
 		if i := slices.IndexFunc(names, func(name string) bool { return len(validation.IsDNS1123Label(name)) > 0 }); i >= 0 {
 			err = fmt.Errorf("%q cannot be the name of a container; want names separated by commas", shown(names[i]))

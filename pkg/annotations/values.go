@@ -70,9 +70,16 @@ func errExpiration(least int64) error {
 	return fmt.Errorf("must be a whole number of seconds from %d to %d: SDKs of a provider of this ServiceAccount cannot use shorter ones", least, MaxTokenExpirationSeconds)
 }
 
+// maxElements limits the elements of a list.
+const maxElements = 512
+
 // splitList splits a comma-separated list. Spaces around a comma are ignored; an
 // element is never empty.
 func splitList(value string) ([]string, error) {
+	// Splitting takes 16 bytes for each comma.
+	if strings.Count(value, ",") >= maxElements {
+		return nil, fmt.Errorf("must have at most %d elements", maxElements)
+	}
 	elements := strings.Split(value, ",")
 	for i, element := range elements {
 		elements[i] = strings.TrimSpace(element)

@@ -20,6 +20,8 @@
 package mutate
 
 import (
+	"bytes"
+
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 )
 
@@ -64,6 +66,31 @@ func (p *Pod) Name() string {
 		return string(p.generateName)
 	}
 	return string(p.name)
+}
+
+// Bounds of the memory that parts of a decision take.
+const (
+	// elementBytes is for a variable, mount or volume, and for what a list leaves
+	// behind when it grows.
+	elementBytes = 256
+	// containerBytes is for the longest addition to a container, and its base64.
+	containerBytes = 10 << 10
+	// otherBytes is for the volume, the annotations and the findings.
+	otherBytes = 32 << 10
+)
+
+// Size returns the most memory that Create or AddEphemeral takes for the pod, its
+// patch in base64 included, in bytes.
+func (p *Pod) Size() int {
+	elements := bytes.Count(p.volumesText, []byte(","))
+	for i := range p.containers {
+		c := &p.containers[i]
+		for _, text := range [][]byte{c.envText, c.mountsText, c.devicesText} {
+			elements += 1 + bytes.Count(text, []byte(","))
+		}
+	}
+	patch := min(len(p.containers)*containerBytes, 3*maxPatchBytes)
+	return min(elements, maxElements)*elementBytes + patch + otherBytes + 4*len(p.volumesText)
 }
 
 // volume is what is needed of a volume with one of Lanyard's names.

@@ -20,6 +20,8 @@ import (
 const (
 	maxContainers = 512   // of all kinds together
 	maxElements   = 32768 // containers, variables, mounts, devices and volumes together
+	// maxAnnotations is more than there are keys: a pod with more has unknown ones.
+	maxAnnotations = 32
 )
 
 // ParsePod reads the JSON of a pod. If a field has the wrong JSON type, the error
@@ -106,6 +108,9 @@ func (r *reader) annotation(key []byte) error {
 		return nil
 	}
 	name := string(key)
+	if len(r.pod.Annotations) >= maxAnnotations && name != r.keys.Inject {
+		return nil
+	}
 	value, err := r.String()
 	if r.pod.Annotations == nil {
 		r.pod.Annotations = map[string]string{}

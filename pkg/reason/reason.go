@@ -46,7 +46,7 @@ const (
 	ServiceAccountNotFound Reason = "serviceaccount_not_found"
 	// LookupFailed: the ServiceAccount or the namespace could not be read.
 	LookupFailed Reason = "lookup_failed"
-	// Overloaded: other large requests used all of the memory that they may use.
+	// Overloaded: other requests used all of the memory that they may use.
 	Overloaded Reason = "overloaded"
 	// InvalidReview: the request is not an AdmissionReview of the expected kind, or
 	// its object cannot be read.
@@ -103,3 +103,17 @@ func (e *Error) Error() string { return string(e.Reason) + ": " + e.Err.Error() 
 
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
+
+// Fault is the error of a decision that could not be made, because nothing is
+// known of the object's ServiceAccount. The object is not denied: the API server
+// applies the failure policy, and the guard denies pods that need credentials.
+type Fault struct {
+	Reason Reason
+	Err    error
+}
+
+// Error implements error.
+func (f *Fault) Error() string { return string(f.Reason) + ": " + f.Err.Error() }
+
+// Unwrap returns Err.
+func (f *Fault) Unwrap() error { return f.Err }

@@ -20,10 +20,13 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/lanyard-dev/lanyard/internal/injector"
+	"github.com/lanyard-dev/lanyard/internal/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/metrics"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
@@ -82,10 +85,27 @@ func AddToManager(mgr manager.Manager, o Options) error {
 	if err := provider.ValidateTokenMountPath(mountPath); err != nil {
 		return fmt.Errorf("add Lanyard to the manager: token mount path: %w", err)
 	}
-	serviceAccounts := newReader(mgr, "ServiceAccount", &keys, keys.MaxServiceAccountBytes())
+	client, err := metadata.NewForConfig(mgr.GetConfig())
+	if err != nil {
+		return fmt.Errorf("add Lanyard to the manager: %w", err)
+	}
+	serviceAccounts, err := newReader(mgr.GetCache(), "ServiceAccount", metadatacache.Options{
+		Client: client, Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"},
+		Prefix: keys.Prefix, Label: keys.IdentityLabel, MaxBytes: keys.MaxServiceAccountBytes(),
+	})
+	if err != nil {
+		return fmt.Errorf("add Lanyard to the manager: %w", err)
+	}
+	namespaces, err := newReader(mgr.GetCache(), "Namespace", metadatacache.Options{
+		Client: client, Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"},
+		Prefix: keys.Prefix, MaxBytes: annotations.MaxNamespaceBytes,
+	})
+	if err != nil {
+		return fmt.Errorf("add Lanyard to the manager: %w", err)
+	}
 	config := injector.Config{
 		Keys: &keys, Defaults: &o.Defaults, TokenMountPath: mountPath,
-		ServiceAccounts: serviceAccounts, Namespaces: newReader(mgr, "Namespace", &keys, 0),
+		ServiceAccounts: serviceAccounts, Namespaces: namespaces,
 	}
 	for path, handler := range injector.Handlers(config, serviceAccounts, recorder, mgr.GetLogger().WithName("lanyard")) {
 		mgr.GetWebhookServer().Register(path, handler)

@@ -19,6 +19,8 @@ const healthy = `load 1m
   lanyard_certificate_expiry_timestamp_seconds{job="lanyard-webhook", namespace="lanyard-system", pod="a"} 30600x30
   lanyard_serviceaccounts{job="lanyard-webhook", namespace="lanyard-system", state="unguarded"} 0x30
   lanyard_serviceaccounts{job="lanyard-webhook", namespace="lanyard-system", state="annotated"} 5x30
+  lanyard_cache_bytes{job="lanyard-webhook", namespace="lanyard-system", pod="a", resource="serviceaccounts"} 80x30
+  lanyard_cache_limit_bytes{job="lanyard-webhook", namespace="lanyard-system", pod="a", resource="serviceaccounts"} 100x30
   lanyard_admissions_total{job="lanyard-webhook", namespace="lanyard-system", result="denied", reason="invalid_annotation"} 0+10x30
   lanyard_admissions_total{job="lanyard-webhook", namespace="lanyard-system", result="error", reason="lookup_failed"} 7x30
   lanyard_admission_duration_seconds_bucket{job="lanyard-webhook", namespace="lanyard-system", le="0.001"} 0+100x30
@@ -51,6 +53,12 @@ var faults = map[string][]string{
 	"LanyardUnguardedServiceAccounts": {`load 1m
   lanyard_serviceaccounts{job="lanyard-webhook", namespace="lanyard-system", pod="a", state="unguarded"} 0x30
   lanyard_serviceaccounts{job="lanyard-webhook", namespace="lanyard-system", pod="b", state="unguarded"} 1x30
+`},
+	"LanyardCacheFull": {`load 1m
+  lanyard_cache_bytes{job="lanyard-webhook", namespace="lanyard-system", pod="a", resource="namespaces"} 1x30
+  lanyard_cache_bytes{job="lanyard-webhook", namespace="lanyard-system", pod="b", resource="serviceaccounts"} 95x30
+  lanyard_cache_limit_bytes{job="lanyard-webhook", namespace="lanyard-system", pod="a", resource="namespaces"} 100x30
+  lanyard_cache_limit_bytes{job="lanyard-webhook", namespace="lanyard-system", pod="b", resource="serviceaccounts"} 100x30
 `},
 	"LanyardErrors": {`load 1m
   lanyard_admissions_total{job="lanyard-webhook", namespace="lanyard-system", result="error", reason="lookup_failed"} 0+1x30

@@ -34,6 +34,17 @@ import (
 // review asks the webhook about a pod, as the API server would.
 func review(ctx context.Context, process *webhook.Process, namespace string, pod []byte) *admissionv1.AdmissionResponse {
 	GinkgoHelper()
+	status, text := post(ctx, process, namespace, pod)
+	Expect(status).To(Equal(http.StatusOK), text)
+	var answer admissionv1.AdmissionReview
+	Expect(json.Unmarshal([]byte(text), &answer)).To(Succeed())
+	Expect(answer.Response.UID).To(BeEquivalentTo("b1946ac9-2492-4d23-a6b2-6f9d7c5f0a11"))
+	return answer.Response
+}
+
+// post sends the review of a pod, and returns the response.
+func post(ctx context.Context, process *webhook.Process, namespace string, pod []byte) (status int, text string) {
+	GinkgoHelper()
 	body, err := json.Marshal(admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 		Request: &admissionv1.AdmissionRequest{
@@ -51,13 +62,9 @@ func review(ctx context.Context, process *webhook.Process, namespace string, pod
 	response, err := process.Client().Do(request)
 	Expect(err).NotTo(HaveOccurred())
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
+	read, err := io.ReadAll(response.Body)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(response.StatusCode).To(Equal(http.StatusOK), string(text))
-	var answer admissionv1.AdmissionReview
-	Expect(json.Unmarshal(text, &answer)).To(Succeed())
-	Expect(answer.Response.UID).To(BeEquivalentTo("b1946ac9-2492-4d23-a6b2-6f9d7c5f0a11"))
-	return answer.Response
+	return response.StatusCode, string(read)
 }
 
 // launch starts another webhook beside the registered one.
@@ -204,7 +211,7 @@ func webhookClient() kubernetes.Interface {
 }
 
 var _ = Describe("The program, when it cannot read ServiceAccounts", func() {
-	It("is alive but not ready, and refuses the pod with an error worth a second try", func(ctx SpecContext) {
+	It("is alive but not ready, and answers with a fault, so that the API server decides", func(ctx SpecContext) {
 		config, err := cluster.plane.User("somebody", "system:authenticated")
 		Expect(err).NotTo(HaveOccurred())
 		process := launch(ctx, webhook.Options{Kubeconfig: writeKubeconfig(config)})
@@ -217,14 +224,47 @@ var _ = Describe("The program, when it cannot read ServiceAccounts", func() {
 		newAccount(ctx, namespace, "app", threeClouds())
 		pod, err := json.Marshal(newPod("pod", "app", 1))
 		Expect(err).NotTo(HaveOccurred())
-		answer := review(ctx, process, namespace, pod)
-		Expect(answer.Allowed).To(BeFalse())
-		Expect(answer.Patch).To(BeNil())
-		Expect(answer.Result.Code).To(BeEquivalentTo(http.StatusInternalServerError))
-		Expect(answer.Result.Message).To(ContainSubstring("lookup_failed"))
-		Expect(answer.Result.Details.RetryAfterSeconds).To(BeEquivalentTo(1))
+		status, answer := post(ctx, process, namespace, pod)
+		Expect(status).To(Equal(http.StatusServiceUnavailable), answer)
+		Expect(answer).To(ContainSubstring("lanyard: lookup_failed: "))
+
+		By("registering it with failurePolicy Fail, then Ignore")
+		newAccount(ctx, namespace, "plain", nil)
+		mutating := registerFor(ctx, process, namespace, admissionregistrationv1.Fail)
+		create := func(account string) func(context.Context) error {
+			return func(ctx context.Context) error {
+				_, err := cluster.client.CoreV1().Pods(namespace).Create(ctx, newPod("pod", account, 1), dryRun)
+				return err
+			}
+		}
+		Eventually(ctx, create("plain")).Within(startTimeout).Should(MatchError(SatisfyAll(
+			ContainSubstring(`failed calling webhook "pods.lanyard.dev"`), ContainSubstring("lanyard: lookup_failed: read serviceaccount"))))
+		mutating.Webhooks[0].FailurePolicy = new(admissionregistrationv1.Ignore)
+		_, err = cluster.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Update(ctx, mutating, metav1.UpdateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, create("plain")).Within(startTimeout).Should(Succeed())
 	})
 })
+
+// registerFor registers another webhook for the pods of one namespace, next to the
+// one that all specs share.
+func registerFor(ctx context.Context, process *webhook.Process, namespace string, policy admissionregistrationv1.FailurePolicyType) *admissionregistrationv1.MutatingWebhookConfiguration {
+	GinkgoHelper()
+	api := cluster.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	shared, err := api.Get(ctx, "lanyard", metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	other := &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "lanyard-" + namespace}, Webhooks: shared.Webhooks[:1],
+	}
+	url := process.URL + "/mutate-v1-pod"
+	other.Webhooks[0].ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: process.CA}
+	other.Webhooks[0].FailurePolicy = &policy
+	other.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}}
+	other, err = api.Create(ctx, other, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx SpecContext) error { return api.Delete(ctx, other.Name, metav1.DeleteOptions{}) })
+	return other
+}
 
 func writeKubeconfig(config *rest.Config) string {
 	GinkgoHelper()

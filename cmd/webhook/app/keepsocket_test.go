@@ -57,7 +57,7 @@ func serveName(path, address, name string) error {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, name) //nolint:gosec // no browser reads it
 	})
-	return newServer(address, handler, nil, logr.Discard()).Serve(listener)
+	return newServer(address, handler, nil, 10, logr.Discard()).Serve(listener)
 }
 
 // start runs the test binary in a role, and returns its standard output.

@@ -25,7 +25,7 @@ import (
 func startLimited(t *testing.T, handler http.Handler, tlsConfig *tls.Config) (address string) {
 	t.Helper()
 	listener := localListener(t)
-	server := newServer(listener.Addr().String(), handler, tlsConfig, logr.Discard())
+	server := newServer(listener.Addr().String(), handler, tlsConfig, 10, logr.Discard())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	t.Cleanup(func() {
@@ -108,7 +108,7 @@ func TestIdleClientsAreDisconnected(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			listener := localListener(t)
-			server := newServer(listener.Addr().String(), handler, nil, logr.Discard())
+			server := newServer(listener.Addr().String(), handler, nil, 10, logr.Discard())
 			if server.ReadHeaderTimeout <= 0 || server.ReadTimeout <= 0 || server.WriteTimeout <= 0 || server.IdleTimeout <= 0 {
 				t.Fatalf("got a server without limits: %+v", server)
 			}

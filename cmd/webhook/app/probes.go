@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +26,7 @@ func (p *program) healthMux(draining <-chan struct{}, address string) http.Handl
 		"/healthz": {"ping": healthz.Ping},
 		"/readyz": {
 			"shutdown":        checkDraining(draining),
-			"tls":             onceServing(&p.serving, checkTLS(address)),
+			"tls":             onceServing(&p.serving, recent(checkTLS(address))),
 			"certificate":     p.certificate.Check,
 			"serviceaccounts": checkSynced(p.serviceAccounts),
 			"namespaces":      checkSynced(p.namespaces),
@@ -68,6 +69,27 @@ func onceServing(serving *atomic.Bool, check healthz.Checker) healthz.Checker {
 			return errors.New("not serving yet")
 		}
 		return check(r)
+	}
+}
+
+// verdictAge is how old the result of an expensive check may be.
+const verdictAge = time.Second
+
+// recent returns a check that calls check at most once in verdictAge: anybody who
+// reaches the port can ask.
+func recent(check healthz.Checker) healthz.Checker {
+	var mu sync.Mutex
+	var last time.Time
+	var verdict error
+	return func(r *http.Request) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(last) >= verdictAge {
+			// A client that disconnects does not decide for the next ones.
+			verdict = check(r.WithContext(context.WithoutCancel(r.Context())))
+			last = time.Now()
+		}
+		return verdict
 	}
 }
 

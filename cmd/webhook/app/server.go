@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/lanyard-dev/lanyard/internal/connlimit"
 	"github.com/lanyard-dev/lanyard/internal/singlewrite"
 	"github.com/lanyard-dev/lanyard/internal/socketstore"
 )
@@ -39,16 +40,22 @@ const (
 	// requestTimeout limits reading a request, and writing its response. The API
 	// server waits at most 30 seconds.
 	requestTimeout = 35 * time.Second
+	// maxReviewConnections is for all API servers together. Each has as many
+	// connections as reviews at a time, and a review takes a millisecond.
+	maxReviewConnections = 256
+	// maxOtherConnections is for kubelets and Prometheus.
+	maxOtherConnections = 32
 )
 
-// newServer returns a server with limits on the memory and time of a connection.
+// newServer returns a server with limits on the number, the memory and the time of
+// its connections.
 // If tlsConfig is set, it serves HTTPS. It only speaks HTTP/1.1, as the API server
 // does to a webhook behind a Service: an HTTP/2 connection could carry 250
 // requests at a time.
-func newServer(address string, handler http.Handler, tlsConfig *tls.Config, log logr.Logger) *http.Server {
+func newServer(address string, handler http.Handler, tlsConfig *tls.Config, maxConnections int, log logr.Logger) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	return &http.Server{
+	server := &http.Server{
 		Addr: address, Handler: handler, TLSConfig: tlsConfig,
 		Protocols:         protocols,
 		MaxHeaderBytes:    maxHeaderBytes,
@@ -59,6 +66,8 @@ func newServer(address string, handler http.Handler, tlsConfig *tls.Config, log 
 		// These messages are about clients, such as probes that disconnect.
 		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(log.V(1)), slog.LevelInfo),
 	}
+	connlimit.Use(server, maxConnections)
+	return server
 }
 
 // listenAndServe listens on the server's address and calls serve.

@@ -73,7 +73,7 @@ func startGated(ctx context.Context, t *testing.T, ready *atomic.Bool) (address 
 		return &certificates[0], nil
 	}}
 	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	server := newServer(address, handler, config, logr.Discard())
+	server := newServer(address, handler, config, 10, logr.Discard())
 	var serving atomic.Bool
 	done := make(chan error, 1)
 	go func() { done <- serveOnce(ctx, server, listener, ready.Load, &serving) }()

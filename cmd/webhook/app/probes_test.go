@@ -1,0 +1,46 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestAnExpensiveCheckRunsOnceASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		calls, failure := 0, errors.New("down")
+		check := recent(func(r *http.Request) error {
+			if err := r.Context().Err(); err != nil {
+				t.Errorf("got a context with error %v, want one that goes on", err)
+			}
+			calls++
+			return failure
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		ask := func() error {
+			return check(httptest.NewRequestWithContext(ctx, http.MethodGet, "/readyz", nil))
+		}
+		for range 100 {
+			if err := ask(); !errors.Is(err, failure) {
+				t.Fatalf("got %v, want %v", err, failure)
+			}
+		}
+		if calls != 1 {
+			t.Errorf("got %d checks for 100 requests at once, want 1", calls)
+		}
+		failure = nil
+		time.Sleep(verdictAge)
+		if err := ask(); err != nil || calls != 2 {
+			t.Errorf("got error %v after %d checks, want none after a second one", err, calls)
+		}
+	})
+}

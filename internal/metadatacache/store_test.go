@@ -1,0 +1,205 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metadatacache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// bounded returns a cache for this many bytes, whose live reads return a
+// ServiceAccount with a role.
+func bounded(t *testing.T, limit int64) *Cache {
+	t.Helper()
+	return newCache(t, func(_ context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+		return serviceAccount(namespace, name, roleARN, "live"), nil
+	}, func(o *Options) { o.MaxTotalBytes = limit })
+}
+
+func role(t *testing.T, c *Cache, name string) string {
+	t.Helper()
+	object, err := c.Get(t.Context(), "ns", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return object.Annotations[roleARN]
+}
+
+func TestAnObjectWithoutSpaceIsReadLive(t *testing.T) {
+	t.Parallel()
+	c := bounded(t, 2000)
+	s := reflectorStore{c}
+	add := func(name, value string) {
+		if err := s.Add(serviceAccount("ns", name, roleARN, value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("small", "cached")
+	add("large", strings.Repeat("x", 3000))
+	if got := role(t, c, "small"); got != "cached" {
+		t.Errorf("got role %q of an object that fits, want it from the cache", got)
+	}
+	if got := role(t, c, "large"); got != "live" {
+		t.Errorf("got role %.20q of an object that does not fit, want it live", got)
+	}
+	// Its former state must not be returned any more.
+	add("small", strings.Repeat("x", 3000))
+	if got := role(t, c, "small"); got != "live" {
+		t.Errorf("got role %.20q of an object that has become too large, want it live", got)
+	}
+	if used, limit := c.Bytes(); used != 0 || limit != 2000 {
+		t.Errorf("got %d of %d bytes used, want 0 of 2000", used, limit)
+	}
+	// Space that was freed is used again.
+	add("small", "cached again")
+	if got := role(t, c, "small"); got != "cached again" {
+		t.Errorf("got role %.20q of an object that fits again, want it from the cache", got)
+	}
+	if err := s.Delete(serviceAccount("ns", "small")); err != nil {
+		t.Fatal(err)
+	}
+	if used, _ := c.Bytes(); used != 0 {
+		t.Errorf("got %d bytes used of an empty cache, want 0", used)
+	}
+}
+
+func TestAListThatDoesNotFitIsKeptInPart(t *testing.T) {
+	t.Parallel()
+	c := bounded(t, 10_000)
+	transform := reflectorStore{c}.Transformer()
+	list := func() []any {
+		c.pending.Store(0) // as list and watch do
+		var items []any
+		for i := range 1000 {
+			it, err := transform(serviceAccount("ns", fmt.Sprintf("app-%d", i), roleARN, "cached"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			items = append(items, it)
+		}
+		return items
+	}
+	for _, when := range []string{"first", "second"} {
+		items, kept := list(), 0
+		for _, it := range items {
+			if it.(*item).object != nil {
+				kept++
+			}
+		}
+		if kept > 30 {
+			t.Errorf("%s list: got the annotations of %d objects in memory at once, want no more than fit", when, kept)
+		}
+		if err := (reflectorStore{c}).Replace(items, ""); err != nil {
+			t.Fatal(err)
+		}
+		if used, limit := c.Bytes(); used > limit || used < limit/2 {
+			t.Errorf("%s list: got %d of %d bytes used, want it nearly full", when, used, limit)
+		}
+		if first, last := role(t, c, "app-0"), role(t, c, "app-999"); first != "cached" || last != "live" {
+			t.Errorf("%s list: got roles %q and %q, want the first cached and the last live", when, first, last)
+		}
+	}
+	if err := (reflectorStore{c}).Delete(cache.DeletedFinalStateUnknown{Key: "ns/app-999"}); err != nil {
+		t.Errorf("delete an object that was not kept: %v", err)
+	}
+}
+
+// The size must not be less than the memory: an operator sets the limit by it.
+//
+//nolint:paralleltest // it measures the heap
+func TestTheSizeIsWhatObjectsTakeInMemory(t *testing.T) {
+	for name, value := range map[string]int{"without annotations": 0, "with a role": 60, "with long annotations": 4000} {
+		t.Run(name, func(t *testing.T) {
+			c := bounded(t, 1<<40)
+			before := heap()
+			for i := range 5000 {
+				var pairs []string
+				if value > 0 {
+					pairs = []string{roleARN, strings.Repeat("x", value), expiry, "3600"}
+				}
+				if err := (reflectorStore{c}).Add(serviceAccount("namespace", fmt.Sprintf("app-%d", i), pairs...)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			took := heap() - before
+			used, _ := c.Bytes()
+			if took > used*11/10 || used > 2*took {
+				t.Errorf("got a size of %d KiB for %d KiB of memory, want it near and not less", used>>10, took>>10)
+			}
+			runtime.KeepAlive(c)
+		})
+	}
+}
+
+func TestLiveReadsAreLimitedInNumber(t *testing.T) {
+	t.Parallel()
+	entered, leave := make(chan struct{}, 1000), make(chan struct{})
+	c := newCache(t, func(_ context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+		entered <- struct{}{}
+		<-leave
+		return serviceAccount(namespace, name), nil
+	})
+	var readers sync.WaitGroup
+	for i := range maxReads {
+		readers.Go(func() {
+			if _, err := c.Get(t.Context(), "ns", fmt.Sprintf("app-%d", i)); err != nil {
+				t.Errorf("got error %v for one of %d reads, want none", err, maxReads)
+			}
+		})
+	}
+	for range maxReads {
+		<-entered
+	}
+	if _, err := c.Get(t.Context(), "ns", "one-more"); !errors.Is(err, ErrBusy) {
+		t.Errorf("got error %v for one more, want %v", err, ErrBusy)
+	}
+	close(leave)
+	readers.Wait()
+	if _, err := c.Get(t.Context(), "ns", "one-more"); err != nil {
+		t.Errorf("got error %v afterwards, want none", err)
+	}
+}
+
+func TestLiveReadsAreLimitedInRate(t *testing.T) {
+	t.Parallel()
+	reads := 0
+	c := newCache(t, func(_ context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+		reads++
+		return serviceAccount(namespace, name), nil
+	})
+	busy := 0
+	for i := range 10 * readsBurst {
+		if _, err := c.Get(t.Context(), "ns", fmt.Sprintf("app-%d", i)); errors.Is(err, ErrBusy) {
+			busy++
+		}
+	}
+	// Some tokens come back while this runs.
+	if reads < readsBurst || reads > 5*readsBurst || busy != 10*readsBurst-reads {
+		t.Errorf("got %d reads and %d errors, want about %d reads and an error for each other one", reads, busy, readsBurst)
+	}
+}
+
+func TestANameThatCannotExistIsNotInvalidated(t *testing.T) {
+	t.Parallel()
+	c := bounded(t, 0)
+	for _, name := range []string{"", strings.Repeat("a", 254), "A", "../x", "a_b", strings.Repeat("a", 3_000_000)} {
+		c.Invalidate("ns", name)
+		c.Invalidate(name, "app")
+	}
+	if got := len(c.invalidated.Keys()); got != 1 {
+		t.Errorf("got %d names kept, want only that of a cluster-scoped object", got)
+	}
+	_, err := c.Get(t.Context(), "ns", strings.Repeat("a", 3_000_000))
+	if err == nil || len(err.Error()) > 2000 {
+		t.Errorf("got an error of %d bytes, want a short one", len(fmt.Sprint(err)))
+	}
+}
