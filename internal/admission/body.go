@@ -90,12 +90,12 @@ func requestTimeout(r *http.Request) (time.Duration, error) {
 
 // readBody reads the body. Its error is a *statusError or a *reason.Fault. The
 // response must be sent by the deadline.
-func (h *Handler[T]) readBody(ctx context.Context, m *memory[T], w http.ResponseWriter, r *http.Request, deadline time.Time) error {
+func (h *Handler[T]) readBody(ctx context.Context, buffer *bytes.Buffer, s *share, w http.ResponseWriter, r *http.Request, deadline time.Time) error {
 	length, body := r.ContentLength, r.Body
 	if length < 0 || length > MaxBodyBytes {
 		length, body = MaxBodyBytes, http.MaxBytesReader(w, r.Body, MaxBodyBytes)
 	}
-	if length > usualBodyBytes && m.share.takeBody(ctx, length) != nil {
+	if length > usualBodyBytes && s.takeBody(ctx, length) != nil {
 		return &reason.Fault{Reason: reason.Overloaded, Err: errOverloaded}
 	}
 	// A client that sends its body slowly, or does not read its response, must not
@@ -107,7 +107,7 @@ func (h *Handler[T]) readBody(ctx context.Context, m *memory[T], w http.Response
 	}
 	_ = connection.SetReadDeadline(readBy)
 	_ = connection.SetWriteDeadline(deadline)
-	err := readInto(&m.body, body, int(length))
+	err := readInto(buffer, body, int(length))
 	if err == nil {
 		// The server reads on, to notice a client that disconnects.
 		_ = connection.SetReadDeadline(deadline)

@@ -67,6 +67,7 @@ type Handler[T any] struct {
 	log      logr.Logger
 	budget   *Budget
 	memories sync.Pool // of *memory[T]
+	answers  sync.Pool // of *bytes.Buffer
 
 	// complaints limits the log lines about requests that have no decision.
 	complaints *rate.Limiter
@@ -87,35 +88,30 @@ func NewHandler[T any](decider Decider[T], budget *Budget, recorder Recorder, lo
 	}
 }
 
-// memory holds the buffers and objects of one request. A later request uses them
+// memory holds what one request needs until it is decided. A later request uses it
 // again.
 type memory[T any] struct {
-	body, answer      bytes.Buffer
+	body              bytes.Buffer
 	request           Request[T]
 	object, oldObject T
-	share             share
 }
 
-// maxKeptBytes is the size of the largest buffers that are kept for the next
-// request.
+// maxKeptBytes is the size of the largest memory that is kept for the next request.
 const maxKeptBytes = 512 << 10
 
-func (h *Handler[T]) take() *memory[T] {
-	if m, ok := h.memories.Get().(*memory[T]); ok {
-		return m
+// kept returns what a pool has, or a new one.
+func kept[P any](pool *sync.Pool) *P {
+	if p, ok := pool.Get().(*P); ok {
+		return p
 	}
-	return &memory[T]{share: share{budget: h.budget}}
+	return new(P)
 }
 
-// release keeps the memory for the next request, unless it is much.
-func (h *Handler[T]) release(m *memory[T]) {
-	large := m.body.Cap()+m.answer.Cap() > maxKeptBytes || m.share.decision > maxKeptBytes
-	m.share.release()
-	if !large {
-		m.body.Reset()
-		m.answer.Reset()
-		h.memories.Put(m)
-	}
+// answer is a response.
+type answer struct {
+	code        int
+	contentType string
+	*bytes.Buffer
 }
 
 // answerMargin is the percentage of the API server's timeout that is reserved for
@@ -126,43 +122,70 @@ const answerMargin = 10
 // ServeHTTP answers one AdmissionReview. Other requests get a 4xx. If no decision
 // can be made, the response is a 503.
 func (h *Handler[T]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s := share{budget: h.budget}
+	defer s.release()
+	a := answer{code: http.StatusOK, contentType: "application/json", Buffer: kept[bytes.Buffer](&h.answers)}
+	h.serve(&a, w, r, &s)
+	// A client that reads slowly only holds the answer.
+	s.shrink(a.Len())
+	w.Header().Set("Content-Type", a.contentType)
+	w.Header().Set("Content-Length", strconv.Itoa(a.Len()))
+	if a.code == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", http.MethodPost)
+	}
+	w.WriteHeader(a.code)
+	if _, err := w.Write(a.Bytes()); err != nil {
+		h.complain("Failed to send the response", "error", err.Error())
+	}
+	if a.Cap() <= maxKeptBytes {
+		a.Reset()
+		h.answers.Put(a.Buffer)
+	}
+}
+
+// serve writes the answer to a request.
+func (h *Handler[T]) serve(a *answer, w http.ResponseWriter, r *http.Request, s *share) {
 	start := time.Now()
-	m := h.take()
-	defer h.release(m)
-	m.request = Request[T]{}
 	timeout, err := requestTimeout(r)
 	if err == nil {
 		err = checkRequest(r)
 	}
 	if err != nil {
-		h.reject(w, start, err)
+		h.reject(a, start, err)
 		return
 	}
 	// The server cancels the contexts of its requests when it begins to shut down.
 	// The API server still waits for the response then.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timeout-timeout*answerMargin/100)
 	defer cancel()
+	m := kept[memory[T]](&h.memories)
+	m.request = Request[T]{}
 	var response Response
-	if err = h.readBody(ctx, m, w, r, start.Add(timeout)); err == nil {
-		response, err = h.review(ctx, m)
+	if err = h.readBody(ctx, &m.body, s, w, r, start.Add(timeout)); err == nil {
+		response, err = h.review(ctx, m, s)
 	}
 	var invalid *statusError
 	var denied *reason.Error
 	switch {
 	case errors.As(err, &invalid):
-		h.reject(w, start, err)
+		h.reject(a, start, err)
 	case err == nil || errors.As(err, &denied):
-		h.answer(w, m, &response, denied)
+		a.Grow(512 + response.Patch.Size()*4/3)
+		a.Write(appendReview(a.AvailableBuffer(), m.request.UID, &response, denied))
 		h.record(&m.request.Attributes, &response, denied, time.Since(start))
 	default:
-		h.fail(w, &m.request.Attributes, start, err)
+		h.fail(a, &m.request.Attributes, start, err)
+	}
+	if m.body.Cap() <= maxKeptBytes && s.decision <= maxKeptBytes {
+		m.body.Reset()
+		h.memories.Put(m)
 	}
 }
 
 // review parses the body and decides about it. It turns a panic into a fault: the
 // server would only close the connection, without a word in the log of the API
 // server.
-func (h *Handler[T]) review(ctx context.Context, m *memory[T]) (response Response, err error) {
+func (h *Handler[T]) review(ctx context.Context, m *memory[T], s *share) (response Response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			h.log.Error(fmt.Errorf("panic: %T", p), "Panic in admission handler", "stack", string(debug.Stack()))
@@ -179,20 +202,10 @@ func (h *Handler[T]) review(ctx context.Context, m *memory[T]) (response Respons
 	if m.request.OldObject != nil {
 		size += h.decider.Size(m.request.OldObject)
 	}
-	if err := m.share.takeDecision(ctx, size); err != nil {
+	if err := s.takeDecision(ctx, size); err != nil {
 		return Response{}, &reason.Fault{Reason: reason.Overloaded, Err: errOverloaded}
 	}
 	return h.decider.Decide(ctx, &m.request)
-}
-
-func (h *Handler[T]) answer(w http.ResponseWriter, m *memory[T], response *Response, denied *reason.Error) {
-	m.answer.Grow(512 + response.Patch.Size()*4/3)
-	answer := appendReview(m.answer.AvailableBuffer(), m.request.UID, response, denied)
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
-	if _, err := w.Write(answer); err != nil {
-		h.complain("Failed to send the response", "namespace", cut(m.request.Namespace, maxShownBytes), "name", cut(m.request.Name, maxNameBytes), "error", err.Error())
-	}
 }
 
 // record counts the request and logs it. It logs only names of the object.
@@ -232,32 +245,29 @@ func (r *Attributes) logValues(why reason.Reason) []any {
 }
 
 // fail answers a request about which no decision could be made.
-func (h *Handler[T]) fail(w http.ResponseWriter, request *Attributes, start time.Time, err error) {
+func (h *Handler[T]) fail(a *answer, request *Attributes, start time.Time, err error) {
 	fault, ok := errors.AsType[*reason.Fault](err)
 	if !ok {
 		fault = &reason.Fault{Reason: reason.InternalError, Err: err}
 	}
 	h.recorder.RecordAdmission(request.resource(), "error", string(fault.Reason), time.Since(start))
 	h.complain("Failed", append(request.logValues(fault.Reason), "error", cut(fault.Err.Error(), maxMessageBytes))...)
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusServiceUnavailable)
+	a.code = http.StatusServiceUnavailable
 	// The API server's error repeats the message of a Status.
-	_, _ = w.Write(append(appendStatus([]byte(`{"apiVersion":"v1","kind":"Status","metadata":{},`), fault.Error(), http.StatusServiceUnavailable), '}'))
+	a.Write(append(appendStatus([]byte(`{"apiVersion":"v1","kind":"Status","metadata":{},`), fault.Error(), a.code), '}'))
 }
 
 // reject answers a request that is not an AdmissionReview.
-func (h *Handler[T]) reject(w http.ResponseWriter, start time.Time, err error) {
-	status := http.StatusBadRequest
+func (h *Handler[T]) reject(a *answer, start time.Time, err error) {
+	a.code = http.StatusBadRequest
 	if e, ok := errors.AsType[*statusError](err); ok {
-		status = e.code
-	}
-	if status == http.StatusMethodNotAllowed {
-		w.Header().Set("Allow", http.MethodPost)
+		a.code = e.code
 	}
 	message := cut(err.Error(), maxMessageBytes)
-	h.complain("Rejected a request that is not an AdmissionReview", "code", status, "message", message)
+	h.complain("Rejected a request that is not an AdmissionReview", "code", a.code, "message", message)
 	h.recorder.RecordAdmission("", "error", string(reason.InvalidReview), time.Since(start))
-	http.Error(w, messagePrefix+message, status)
+	a.contentType = "text/plain; charset=utf-8"
+	a.WriteString(messagePrefix + message + "\n")
 }
 
 // complain logs a line, unless there are too many.
