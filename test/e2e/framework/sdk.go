@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
+	"github.com/lanyard-dev/lanyard/test/support/podstream"
 	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
@@ -217,7 +218,7 @@ func (c *Cluster) SetUp(ctx context.Context, clouds *Clouds, namespace string, l
 		return fmt.Errorf("decode the ServiceAccounts: %w", err)
 	}
 	for i := range list.Items {
-		if err := createAccount(ctx, c.CoreV1().ServiceAccounts(namespace), &list.Items[i]); err != nil {
+		if err := podstream.CreateServiceAccount(ctx, c.CoreV1().ServiceAccounts(namespace), &list.Items[i]); err != nil {
 			return fmt.Errorf("create the ServiceAccount %s/%s: %w", namespace, list.Items[i].Name, err)
 		}
 	}
@@ -239,7 +240,7 @@ func (c *Cluster) WaitInjected(ctx context.Context, namespace, account string) e
 	defer cancel()
 	return process.Poll(ctx, "a pod of the ServiceAccount "+namespace+"/"+account+" to be injected", func(ctx context.Context) error {
 		pod, err := c.CoreV1().Pods(namespace).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil && !HasIdentity(pod) {
+		if err == nil && !podstream.HasIdentity(pod) {
 			err = errors.New("the pod was not injected")
 		}
 		return err

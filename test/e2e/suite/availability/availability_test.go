@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
+	"github.com/lanyard-dev/lanyard/test/support/podstream"
 )
 
 const (
@@ -31,11 +32,11 @@ var everyInstall = Label("every-install")
 
 var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.Install) {
 	var namespace string
-	var stream *framework.Stream
+	var stream *podstream.Stream
 
 	// during returns the results of the pods that were created while do ran and
 	// for a second afterwards.
-	during := func(ctx context.Context, event string, do func()) framework.Counts {
+	during := func(ctx context.Context, event string, do func()) podstream.Counts {
 		GinkgoHelper()
 		stream.Counts()
 		do()
@@ -69,7 +70,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		})
 		namespace = newNamespace(ctx)
 		var err error
-		stream, err = framework.StartStream(ctx, cluster, namespace, perSecond)
+		stream, err = podstream.Start(ctx, cluster, namespace, perSecond)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(stream.Stop)
 		waitForIdentities(ctx, stream)
@@ -217,7 +218,7 @@ func newNamespace(ctx context.Context) string {
 
 // waitForIdentities waits until the API server calls the webhook, which it
 // learns about from a watch.
-func waitForIdentities(ctx context.Context, stream *framework.Stream) {
+func waitForIdentities(ctx context.Context, stream *podstream.Stream) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		counts := stream.Counts()
@@ -229,7 +230,7 @@ func waitForIdentities(ctx context.Context, stream *framework.Stream) {
 
 // waitForDenials waits until no pod has been created with an identity for a
 // moment.
-func waitForDenials(ctx context.Context, stream *framework.Stream) {
+func waitForDenials(ctx context.Context, stream *podstream.Stream) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		counts := stream.Counts()

@@ -16,6 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
+	"github.com/lanyard-dev/lanyard/test/support/podstream"
 )
 
 // cluster is shared by all specs.
@@ -44,8 +45,8 @@ var _ = AfterSuite(func() {
 })
 
 // record adds a row.
-func record(install *framework.Install, event string, counts framework.Counts) {
-	cell := func(o *framework.Outcome) string {
+func record(install *framework.Install, event string, counts podstream.Counts) {
+	cell := func(o *podstream.Outcome) string {
 		return fmt.Sprintf("%d created, %d without credentials, %d denied or failed", o.Created, o.NotInjected, o.Failures())
 	}
 	results = append(results, fmt.Sprintf("| %v | %s | %.0f | %s | %s |\n", install, event, counts.Rate(), cell(&counts.Identity), cell(&counts.NoIdentity)))

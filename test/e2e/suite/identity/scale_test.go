@@ -15,6 +15,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
+	"github.com/lanyard-dev/lanyard/test/support/podstream"
 )
 
 var _ = It("injects each of 100 pods while the replicas are killed", func(ctx SpecContext) {
@@ -39,7 +40,7 @@ var _ = It("injects each of 100 pods while the replicas are killed", func(ctx Sp
 	entries, err := checker.Clouds.Journal(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	for i := range pods {
-		Expect(framework.HasIdentity(&pods[i])).To(BeTrue(), pods[i].Name)
+		Expect(podstream.HasIdentity(&pods[i])).To(BeTrue(), pods[i].Name)
 		Expect(framework.Container(&pods[i], framework.SDKContainer).RestartCount).To(BeZero(), pods[i].Name)
 		results, err := cluster.Results(ctx, &pods[i], framework.SDKContainer)
 		Expect(err).NotTo(HaveOccurred())

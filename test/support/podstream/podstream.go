@@ -1,7 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package framework
+// Package podstream creates pods at a constant rate, and counts what becomes of
+// them while the webhook is disturbed.
+package podstream
 
 import (
 	"context"
@@ -18,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
@@ -35,6 +38,8 @@ type Outcome struct {
 	Created     int // created as expected
 	NotInjected int // created without the requested credentials
 	Failed      map[string]int
+	// Slowest is the duration of the slowest request, failed ones included.
+	Slowest time.Duration
 }
 
 // Failures returns the number of pods that were not created.
@@ -48,7 +53,8 @@ func (o *Outcome) Failures() int {
 
 // String formats the outcome for a report.
 func (o *Outcome) String() string {
-	lines := []string{fmt.Sprintf("%d created, %d without credentials, %d failed", o.Created, o.NotInjected, o.Failures())}
+	lines := []string{fmt.Sprintf("%d created, %d without credentials, %d failed, slowest %v",
+		o.Created, o.NotInjected, o.Failures(), o.Slowest.Round(time.Millisecond))}
 	for _, message := range slices.Sorted(maps.Keys(o.Failed)) {
 		lines = append(lines, fmt.Sprintf("%d × %s", o.Failed[message], message))
 	}
@@ -68,6 +74,8 @@ type Stream struct {
 	client    kubernetes.Interface
 	namespace string
 	cancel    context.CancelFunc
+	drain     chan struct{} // closed when no more pods are to be created
+	drained   sync.Once
 	creators  sync.WaitGroup
 
 	mu     sync.Mutex
@@ -77,33 +85,33 @@ type Stream struct {
 
 // The ServiceAccounts in a stream's namespace.
 const (
-	accountWithIdentity = "with-identity"
-	accountWithout      = "without-identity"
+	WithIdentity    = "with-identity"
+	WithoutIdentity = "without-identity"
 )
 
-// StartStream creates the ServiceAccounts in the namespace and starts to create
+// Start creates the ServiceAccounts in the namespace and starts to create
 // perSecond pods per second, until Stop is called.
-func StartStream(ctx context.Context, client kubernetes.Interface, namespace string, perSecond int) (*Stream, error) {
+func Start(ctx context.Context, client kubernetes.Interface, namespace string, perSecond int) (*Stream, error) {
 	for name, annotations := range map[string]map[string]string{
-		accountWithIdentity: {"lanyard.dev/aws-role-arn": "arn:aws:iam::111122223333:role/stream", "lanyard.dev/audience": "stream"},
-		accountWithout:      nil,
+		WithIdentity:    {"lanyard.dev/aws-role-arn": "arn:aws:iam::111122223333:role/stream", "lanyard.dev/audience": "stream"},
+		WithoutIdentity: nil,
 	} {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}
-		if err := createAccount(ctx, client.CoreV1().ServiceAccounts(namespace), account); err != nil {
+		if err := CreateServiceAccount(ctx, client.CoreV1().ServiceAccounts(namespace), account); err != nil {
 			return nil, fmt.Errorf("start the stream: %w", err)
 		}
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Stream{client: client, namespace: namespace, cancel: cancel}
+	s := &Stream{client: client, namespace: namespace, cancel: cancel, drain: make(chan struct{})}
 	s.reset()
 	s.creators.Go(func() { s.run(ctx, time.Second/time.Duration(perSecond)) })
 	return s, nil
 }
 
-// createAccount creates the ServiceAccount and retries while the webhook cannot be
+// CreateServiceAccount creates the ServiceAccount and retries while the webhook cannot be
 // called: after an install, the Service needs a moment to reach the replicas, and
 // the webhook for ServiceAccounts has failurePolicy Fail.
-func createAccount(ctx context.Context, client typedcorev1.ServiceAccountInterface, account *corev1.ServiceAccount) error {
+func CreateServiceAccount(ctx context.Context, client typedcorev1.ServiceAccountInterface, account *corev1.ServiceAccount) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
 		_, last = client.Create(ctx, account, metav1.CreateOptions{})
@@ -119,6 +127,8 @@ func (s *Stream) run(ctx context.Context, every time.Duration) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-s.drain:
+			return
 		case <-ticker.C:
 		}
 		// A slow request must not delay the next one.
@@ -127,33 +137,45 @@ func (s *Stream) run(ctx context.Context, every time.Duration) {
 }
 
 func (s *Stream) create(ctx context.Context, i int) {
-	account := accountWithIdentity
+	account := WithIdentity
 	if i%2 == 1 {
-		account = accountWithout
+		account = WithoutIdentity
 	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("stream-%d", i)},
 		Spec:       corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "main", Image: "none"}}},
 	}
-	got, err := s.client.CoreV1().Pods(s.namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	start := time.Now()
+	got, err := Create(ctx, s.client, s.namespace, pod)
 	if ctx.Err() != nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	outcome := &s.counts.NoIdentity
-	if account == accountWithIdentity {
+	if account == WithIdentity {
 		outcome = &s.counts.Identity
 	}
+	outcome.Slowest = max(outcome.Slowest, time.Since(start))
 	switch {
 	case err != nil:
 		// Some messages contain the pod's own name.
 		outcome.Failed[strings.ReplaceAll(err.Error(), pod.Name, "stream-N")]++
-	case account == accountWithIdentity && !HasIdentity(got):
+	case account == WithIdentity && !HasIdentity(got):
 		outcome.NotInjected++
 	default:
 		outcome.Created++
 	}
+}
+
+// Create creates a pod in a dry run. It does not retry: client-go does, after a
+// denial that is worth a second try.
+func Create(ctx context.Context, client kubernetes.Interface, namespace string, pod *corev1.Pod) (*corev1.Pod, error) {
+	created := new(corev1.Pod)
+	err := client.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").MaxRetries(0).
+		VersionedParams(&metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}, scheme.ParameterCodec).
+		Body(pod).Do(ctx).Into(created)
+	return created, err
 }
 
 // HasIdentity reports whether every container of a pod mounts the token volume.
@@ -188,6 +210,14 @@ func (s *Stream) Counts() Counts {
 func (s *Stream) reset() {
 	s.counts = Counts{Identity: Outcome{Failed: map[string]int{}}, NoIdentity: Outcome{Failed: map[string]int{}}}
 	s.since = time.Now()
+}
+
+// Drain ends the stream, waits for the requests in flight and returns the results
+// since the last call of Counts.
+func (s *Stream) Drain() Counts {
+	s.drained.Do(func() { close(s.drain) })
+	s.creators.Wait()
+	return s.Counts()
 }
 
 // Stop ends the stream. Requests in flight are not counted.
