@@ -68,6 +68,9 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 // must only be called after Done is closed.
 func (p *Process) Err() error { return p.err }
 
+// PID returns the process ID.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Signal sends a signal to the process.
 func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 

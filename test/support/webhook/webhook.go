@@ -33,6 +33,8 @@ type Options struct {
 	// Args are appended to the arguments that every stand-alone webhook needs.
 	// They take precedence over these.
 	Args []string
+	// Prepare changes the command before it is started, if set.
+	Prepare func(*exec.Cmd)
 }
 
 // Process is a running webhook.
@@ -81,6 +83,9 @@ func Launch(ctx context.Context, o Options) (*Process, error) {
 		"--certificate-source", "files", "--tls-cert-file", cert, "--tls-private-key-file", key,
 		"--shutdown-delay", "0s",
 	}, o.Args...)...)
+	if o.Prepare != nil {
+		o.Prepare(cmd)
+	}
 	running, err := process.Start(cmd, filepath.Join(o.Dir, "lanyard-webhook.log"))
 	if err != nil {
 		return nil, err
