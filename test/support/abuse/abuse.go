@@ -1,0 +1,132 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package abuse sends a webhook what an attacker would: from a pod with network
+// access and no rights, or through the API server with the rights of an editor of
+// one namespace. Every load is bounded in size, and ends with its context.
+package abuse
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+)
+
+// Target is the webhook that is abused.
+type Target struct {
+	// Reviews is the host:port that serves AdmissionReviews over HTTPS. Metrics and
+	// Health are those of plain HTTP.
+	Reviews, Metrics, Health string
+	// Namespace has a ServiceAccount with the annotations of LongestIdentity.
+	Namespace, ServiceAccount string
+	// Client is for the loads that are sent through the API server.
+	Client kubernetes.Interface
+}
+
+// Load is one kind of abuse. Run returns when all of it is sent, or when ctx ends.
+type Load struct {
+	// Name says what is sent.
+	Name string
+	// Run sends it and counts in the tally what became of it.
+	Run func(ctx context.Context, target *Target, tally *Tally)
+}
+
+// Tally counts what became of connections and requests. The zero value is ready
+// to use. Its methods are safe for concurrent use.
+type Tally struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (t *Tally) add(what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.counts == nil {
+		t.counts = map[string]int{}
+	}
+	t.counts[what]++
+}
+
+// String lists the counts.
+func (t *Tally) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var parts []string
+	for _, what := range slices.Sorted(maps.Keys(t.counts)) {
+		parts = append(parts, fmt.Sprintf("%d × %s", t.counts[what], what))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Responses returns the number of responses with this HTTP status.
+func (t *Tally) Responses(status int) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.counts[responses(status)]
+}
+
+func responses(status int) string { return fmt.Sprintf("responses %d", status) }
+
+// Together runs the loads at the same time.
+func Together(name string, loads ...Load) Load {
+	return Load{name, func(ctx context.Context, target *Target, tally *Tally) {
+		var running sync.WaitGroup
+		for _, load := range loads {
+			running.Go(func() { load.Run(ctx, target, tally) })
+		}
+		running.Wait()
+	}}
+}
+
+// Repeat runs the loads one after the other, again and again until ctx ends, with
+// a pause after each.
+func Repeat(name string, pause time.Duration, loads ...Load) Load {
+	return Load{name, func(ctx context.Context, target *Target, tally *Tally) {
+		for i := 0; ctx.Err() == nil; i++ {
+			loads[i%len(loads)].Run(ctx, target, tally)
+			sleep(ctx, pause)
+		}
+	}}
+}
+
+// FromTheNetwork is a mixture of all loads that a pod can send without any rights,
+// until ctx ends. Each is small enough that two cores still create pods.
+func FromTheNetwork() Load {
+	return Together("from the network",
+		HeaderFlood(4), AbsentBodies(200), UnreadAnswers(16), IdleConnections(100), SlowDrip(100), SlowLargeBodies(8),
+		Repeat("requests", time.Second,
+			ManyContainers(3), ForgedNames(256), OversizedObjects(1), EphemeralContainers(1), RandomServiceAccounts(500), BadRequests(200)),
+	)
+}
+
+// ThroughTheAPIServer is the same for an editor of the target's namespace.
+func ThroughTheAPIServer() Load {
+	return Repeat("through the API server", 5*time.Second, ManyContainersInDryRun(1), LongNamesInDryRun(2))
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// HostPort returns the host:port of a URL.
+func HostPort(address string) (string, error) {
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return "", err
+	}
+	if _, _, err := net.SplitHostPort(parsed.Host); err != nil {
+		return "", fmt.Errorf("got the URL %q, want one with a port: %w", address, err)
+	}
+	return parsed.Host, nil
+}

@@ -1,0 +1,221 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package abuse
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// handshakes limits the connections that are being opened at the same time: they
+	// are to cost the webhook memory, not the machine its processors.
+	handshakes = 32
+	// renewal is the time until a connection that ended is opened again.
+	renewal = 500 * time.Millisecond
+)
+
+// dialer opens one connection.
+type dialer func(ctx context.Context) (net.Conn, error)
+
+// plain opens TCP connections.
+func plain(address string) dialer {
+	return func(ctx context.Context) (net.Conn, error) {
+		return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", address)
+	}
+}
+
+// encrypted opens TLS connections. An attacker does not care who answers.
+func encrypted(address string) dialer {
+	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: 5 * time.Second}, Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
+	return func(ctx context.Context) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		return d.DialContext(ctx, "tcp", address)
+	}
+}
+
+// keep keeps n connections open until ctx ends. use has one until the peer closes
+// it; then another one is opened.
+func keep(ctx context.Context, tally *Tally, n int, dial dialer, use func(context.Context, net.Conn) error) {
+	var open sync.WaitGroup
+	opening := make(chan struct{}, handshakes)
+	for range n {
+		open.Go(func() {
+			for ctx.Err() == nil {
+				keepOne(ctx, tally, opening, dial, use)
+				sleep(ctx, renewal)
+			}
+		})
+	}
+	open.Wait()
+}
+
+func keepOne(ctx context.Context, tally *Tally, opening chan struct{}, dial dialer, use func(context.Context, net.Conn) error) {
+	select {
+	case <-ctx.Done():
+		return
+	case opening <- struct{}{}:
+	}
+	conn, err := dial(ctx)
+	<-opening
+	if ctx.Err() == nil && err != nil {
+		tally.add("connections refused or not answered")
+	}
+	if err != nil {
+		return
+	}
+	tally.add("connections opened")
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	defer conn.Close()
+	if err := use(ctx, conn); ctx.Err() == nil {
+		_ = err // the peer may reset the connection
+		tally.add("connections closed by the webhook")
+	}
+}
+
+// untilClosed discards what the peer sends until it closes the connection.
+func untilClosed(conn net.Conn) error {
+	_, err := io.Copy(io.Discard, conn)
+	return err
+}
+
+// HeaderFlood keeps n connections to each port, with headers of one MiB in very
+// many short lines.
+func HeaderFlood(n int) Load {
+	var header bytes.Buffer
+	header.WriteString("GET / HTTP/1.1\r\nHost: x\r\n")
+	for i := range 148_000 {
+		header.WriteString(letters(i) + ":\r\n")
+	}
+	use := func(_ context.Context, conn net.Conn) error {
+		if _, err := conn.Write(header.Bytes()); err != nil {
+			return err
+		}
+		return untilClosed(conn)
+	}
+	return Load{"headers of one MiB", func(ctx context.Context, target *Target, tally *Tally) {
+		var ports sync.WaitGroup
+		for _, dial := range []dialer{encrypted(target.Reviews), plain(target.Metrics), plain(target.Health)} {
+			ports.Go(func() { keep(ctx, tally, n, dial, use) })
+		}
+		ports.Wait()
+	}}
+}
+
+// letters returns a different word of four letters for each number.
+func letters(i int) string {
+	word := make([]byte, 4)
+	for j := range word {
+		word[j] = byte('a' + i%26)
+		i /= 26
+	}
+	return string(word)
+}
+
+// head returns the head of a POST of a review.
+func head(query string, length int) string {
+	return fmt.Sprintf("POST %s%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", podPath, query, length)
+}
+
+// AbsentBodies keeps n connections that declare a body and do not send it.
+func AbsentBodies(n int) Load {
+	request := []byte(head("", 64<<10) + "{")
+	return Load{"bodies that do not come", func(ctx context.Context, target *Target, tally *Tally) {
+		keep(ctx, tally, n, encrypted(target.Reviews), func(_ context.Context, conn net.Conn) error {
+			if _, err := conn.Write(request); err != nil {
+				return err
+			}
+			return untilClosed(conn)
+		})
+	}}
+}
+
+// UnreadAnswers keeps n connections that send small reviews with large responses
+// and never read one.
+func UnreadAnswers(n int) Load {
+	return Load{"responses that are not read", func(ctx context.Context, target *Target, tally *Tally) {
+		var requests [][]byte
+		for _, containers := range []int{200, 900} {
+			body := target.podReview(containers)
+			requests = append(requests, append([]byte(head("?timeout=30s", len(body))), body...))
+		}
+		dial := func(ctx context.Context) (net.Conn, error) {
+			conn, err := encrypted(target.Reviews)(ctx)
+			if err == nil {
+				// The kernel must not take the responses instead.
+				_ = conn.(*tls.Conn).NetConn().(*net.TCPConn).SetReadBuffer(4 << 10)
+			}
+			return conn, err
+		}
+		keep(ctx, tally, n, dial, func(_ context.Context, conn net.Conn) error {
+			for i := 0; ; i++ {
+				if _, err := conn.Write(requests[i/4%len(requests)]); err != nil {
+					return err
+				}
+			}
+		})
+	}}
+}
+
+// IdleConnections keeps n connections to each port, and n more that have done a
+// TLS handshake. None of them sends a request.
+func IdleConnections(n int) Load {
+	use := func(_ context.Context, conn net.Conn) error { return untilClosed(conn) }
+	return Load{"idle connections", func(ctx context.Context, target *Target, tally *Tally) {
+		var ports sync.WaitGroup
+		for _, dial := range []dialer{encrypted(target.Reviews), plain(target.Reviews), plain(target.Metrics), plain(target.Health)} {
+			ports.Go(func() { keep(ctx, tally, n, dial, use) })
+		}
+		ports.Wait()
+	}}
+}
+
+// SlowDrip keeps n connections that send one byte of a request each second.
+func SlowDrip(n int) Load {
+	return Load{"one byte of a request per second", func(ctx context.Context, target *Target, tally *Tally) {
+		keep(ctx, tally, n, encrypted(target.Reviews), func(ctx context.Context, conn net.Conn) error {
+			return drip(ctx, conn, strings.Repeat(head("", 64<<10), 4))
+		})
+	}}
+}
+
+func drip(ctx context.Context, conn net.Conn, text string) error {
+	for i := range len(text) {
+		if _, err := io.WriteString(conn, text[i:i+1]); err != nil {
+			return err
+		}
+		sleep(ctx, time.Second)
+	}
+	return nil
+}
+
+// SlowLargeBodies keeps n connections that declare 7 MiB, send the first 64 KiB
+// slowly, and then a byte each second.
+func SlowLargeBodies(n int) Load {
+	const declared, part, parts = 7 << 20, 4 << 10, 16
+	text := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","note":"` + strings.Repeat("x", part*parts)
+	return Load{"large bodies that come slowly", func(ctx context.Context, target *Target, tally *Tally) {
+		keep(ctx, tally, n, encrypted(target.Reviews), func(ctx context.Context, conn net.Conn) error {
+			if _, err := io.WriteString(conn, head("?timeout=30s", declared)); err != nil {
+				return err
+			}
+			for i := range parts {
+				if _, err := io.WriteString(conn, text[i*part:(i+1)*part]); err != nil {
+					return err
+				}
+				sleep(ctx, 50*time.Millisecond)
+			}
+			return drip(ctx, conn, text)
+		})
+	}}
+}

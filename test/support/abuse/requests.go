@@ -1,0 +1,175 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package abuse
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/rand"
+)
+
+// requestTimeout limits one request. It is the longest timeoutSeconds of a
+// webhook.
+const requestTimeout = 30 * time.Second
+
+// request is one POST.
+type request struct {
+	path, contentType string // the default of the type is application/json
+	body              []byte
+}
+
+// post sends the requests of next until it has sent count, each connection one at
+// a time.
+func post(ctx context.Context, target *Target, tally *Tally, connections, count int, next func(i int) request) {
+	transport := &http.Transport{
+		MaxConnsPerHost:     connections,
+		MaxIdleConnsPerHost: connections,
+		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // an attacker does not care who answers
+	}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: requestTimeout}
+	var sent atomic.Int64
+	var senders sync.WaitGroup
+	for range connections {
+		senders.Go(func() {
+			for ctx.Err() == nil {
+				i := int(sent.Add(1)) - 1
+				if i >= count {
+					return
+				}
+				postOne(ctx, client, target, tally, next(i))
+			}
+		})
+	}
+	senders.Wait()
+}
+
+func postOne(ctx context.Context, client *http.Client, target *Target, tally *Tally, r request) {
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+target.Reviews+r.path, bytes.NewReader(r.body))
+	if err != nil {
+		tally.add("malformed requests: " + err.Error())
+		return
+	}
+	post.Header.Set("Content-Type", "application/json")
+	if r.contentType != "" {
+		post.Header.Set("Content-Type", r.contentType)
+	}
+	response, err := client.Do(post)
+	if err != nil {
+		if ctx.Err() == nil {
+			tally.add("requests without a response")
+			sleep(ctx, renewal)
+		}
+		return
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, response.Body)
+	tally.add(responses(response.StatusCode))
+}
+
+// ManyContainers sends count reviews of a pod with 32,000 containers, three at a
+// time.
+func ManyContainers(count int) Load {
+	return Load{"pods of 32,000 containers", func(ctx context.Context, target *Target, tally *Tally) {
+		body := target.podReview(32_000)
+		post(ctx, target, tally, 3, count, func(int) request { return request{path: podPath, body: body} })
+	}}
+}
+
+// ForgedNames sends count reviews of ServiceAccounts that do not exist, with names
+// of 60 KiB.
+func ForgedNames(count int) Load {
+	paths := []string{mutateServiceAccountPath, validateServiceAccountPath}
+	return Load{"ServiceAccounts with names of 60 KiB", func(ctx context.Context, target *Target, tally *Tally) {
+		post(ctx, target, tally, 8, count, func(i int) request {
+			name := fmt.Sprintf("n%d-", i) + strings.Repeat("a", 60<<10)
+			return request{path: paths[i/2%2], body: target.serviceAccountReview(name, `"lanyard.dev/audience":"x"`)}
+		})
+	}}
+}
+
+// ForgedWrite sends reviews that pretend that the target's ServiceAccount is being
+// created.
+func ForgedWrite() Load {
+	paths := []string{mutateServiceAccountPath, validateServiceAccountPath}
+	return Load{"a forged write of a ServiceAccount", func(ctx context.Context, target *Target, tally *Tally) {
+		body := target.serviceAccountReview(target.ServiceAccount, `"lanyard.dev/audience":"x"`)
+		post(ctx, target, tally, 1, len(paths), func(i int) request { return request{path: paths[i], body: body} })
+	}}
+}
+
+// UnknownServiceAccount sends one review of a pod whose ServiceAccount has this
+// name.
+func UnknownServiceAccount(name string) Load {
+	return Load{"a pod of an unknown ServiceAccount", func(ctx context.Context, target *Target, tally *Tally) {
+		unknown := Target{Namespace: target.Namespace, ServiceAccount: name}
+		post(ctx, target, tally, 1, 1, func(int) request { return request{path: podPath, body: unknown.podReview(1)} })
+	}}
+}
+
+// OversizedObjects sends reviews with very many annotations, very many names in
+// one annotation, and a very long apiVersion, each on all paths, all at once, and
+// all of that rounds times.
+func OversizedObjects(rounds int) Load {
+	return Load{"annotations without number, names without end", func(ctx context.Context, target *Target, tally *Tally) {
+		bodies := [][]byte{
+			target.serviceAccountReview("a", annotations("", 700_000)),
+			target.serviceAccountReview("a", annotations("lanyard.dev/", 300_000)),
+			target.annotatedPodReview(annotations("lanyard.dev/", 300_000)),
+			target.annotatedPodReview(`"lanyard.dev/containers":"` + strings.Repeat(",", 3_000_000) + `"`),
+			[]byte(`{"apiVersion":"` + strings.Repeat("A", 7_200_000) + `","kind":"x","request":{"uid":"1"}}`),
+		}
+		paths := []string{podPath, mutateServiceAccountPath, validateServiceAccountPath}
+		all := len(bodies) * len(paths)
+		post(ctx, target, tally, all, all*rounds, func(i int) request {
+			return request{path: paths[i%len(paths)], body: bodies[i/len(paths)%len(bodies)]}
+		})
+	}}
+}
+
+// EphemeralContainers sends count reviews of a pod that gets 32,000 ephemeral
+// containers and had as many others, four at a time.
+func EphemeralContainers(count int) Load {
+	return Load{"32,000 ephemeral containers, old and new", func(ctx context.Context, target *Target, tally *Tally) {
+		body := target.ephemeralReview(32_000)
+		post(ctx, target, tally, 4, count, func(int) request { return request{path: podPath, body: body} })
+	}}
+}
+
+// RandomServiceAccounts sends count reviews of pods, each of another ServiceAccount
+// that does not exist, from 16 connections.
+func RandomServiceAccounts(count int) Load {
+	return Load{"pods of random ServiceAccounts", func(ctx context.Context, target *Target, tally *Tally) {
+		random := rand.String(8)
+		post(ctx, target, tally, 16, count, func(i int) request {
+			pod := fmt.Sprintf(`{"metadata":{"name":"p"},"spec":{"serviceAccountName":"r-%s-%d","containers":[{"name":"a"}]}}`, random, i)
+			return request{path: podPath, body: review(subject{resource: "pods", operation: "CREATE", namespace: "kube-system", name: "p"}, pod, "")}
+		})
+	}}
+}
+
+// BadRequests sends count requests that are no reviews, with 8,000 bytes in the
+// content type, the query, the path and the operation.
+func BadRequests(count int) Load {
+	long := strings.Repeat("x", 8_000)
+	operation := review(subject{resource: "pods", operation: long, namespace: long, name: long}, "{}", "")
+	kinds := []request{
+		{path: podPath, contentType: long},
+		{path: podPath + "?timeout=" + long},
+		{path: "/" + long},
+		{path: podPath, body: operation},
+	}
+	return Load{"bad requests with long texts", func(ctx context.Context, target *Target, tally *Tally) {
+		post(ctx, target, tally, 16, count, func(i int) request { return kinds[i%len(kinds)] })
+	}}
+}
