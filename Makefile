@@ -42,8 +42,10 @@ demo: build controlplane ## Run the demo on a real kube-apiserver; KEEP=1 keeps 
 .PHONY: test
 test: c-compiler controlplane ## Run all tests, unit and integration, with the race detector.
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout=20m ./...
-	@# The race detector distorts the cost of a request, so TestCost runs without it.
+	@# The race detector distorts the cost of a request, so TestCost runs without it,
+	@# and so does the suite that watches the memory of the program.
 	$(GO) test -count=1 -run='^TestCost$$' -v ./internal/injector
+	$(GO) test -count=1 -timeout=10m ./test/integration/abuse
 
 # Go's test cache does not know the files outside of the module.
 .PHONY: charts

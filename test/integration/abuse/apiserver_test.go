@@ -1,0 +1,115 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !race
+
+package abuse_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/lanyard-dev/lanyard/test/support/abuse"
+	"github.com/lanyard-dev/lanyard/test/support/podstream"
+)
+
+var _ = It("reads few random ServiceAccounts, and still those that are new", func(ctx SpecContext) {
+	const (
+		// A burst, and so many for each second after it.
+		burst, eachSecond = 1000, 300
+	)
+	r := newReplica(ctx, shared, shared.user)
+	r.survives(ctx, func(ctx context.Context) {
+		before, start := serviceAccountReads(ctx, r), time.Now()
+		ended := make(chan struct{})
+		go func() {
+			defer GinkgoRecover()
+			defer close(ended)
+			r.abuseFor(ctx, loadTime, abuse.RandomServiceAccounts(20_000))
+		}()
+		for i, done := 0, false; !done; i++ {
+			name := fmt.Sprintf("new-%d", i)
+			r.newServiceAccount(ctx, name, map[string]string{"lanyard.dev/audience": "x"})
+			// As a controller does, which tries again.
+			Eventually(ctx, func(ctx context.Context) error { return r.injects(ctx, name) }).Within(patience).Should(Succeed())
+			select {
+			case <-ended:
+				done = true
+			case <-time.After(500 * time.Millisecond):
+			}
+		}
+		reads, most := serviceAccountReads(ctx, r)-before, burst+eachSecond*time.Since(start).Seconds()
+		AddReportEntry("reads of ServiceAccounts", fmt.Sprintf("%.0f in %v", reads, time.Since(start)))
+		Expect(reads).To(BeNumerically("<=", most), "reads that the API server answered")
+	})
+})
+
+// serviceAccountReads returns the GET requests for ServiceAccounts that the API
+// server has answered.
+func serviceAccountReads(ctx context.Context, r *replica) (reads float64) {
+	GinkgoHelper()
+	text, err := r.target.Client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	for _, line := range regexp.MustCompile(`(?m)^apiserver_request_total\{[^}]*\} .*$`).FindAllString(string(text), -1) {
+		if strings.Contains(line, `resource="serviceaccounts"`) && strings.Contains(line, `verb="GET"`) && strings.Contains(line, `subresource=""`) {
+			n, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+			Expect(err).NotTo(HaveOccurred())
+			reads += n
+		}
+	}
+	return reads
+}
+
+// The guard is the API server's: here, only the webhook's users count.
+var _ = It("serves others while the guard looks at a pod of 1 MB and 50 ServiceAccounts", func(ctx SpecContext) {
+	r := newReplica(ctx, shared, shared.user)
+	for i := range 50 {
+		r.newServiceAccount(ctx, fmt.Sprintf("labelled-%d", i), map[string]string{"lanyard.dev/audience": "x"})
+	}
+	large := newPod("plain")
+	for i := range 50_000 {
+		large.Spec.Containers[0].Env = append(large.Spec.Containers[0].Env, corev1.EnvVar{Name: fmt.Sprintf("A%d", i)})
+	}
+	r.survives(ctx, func(ctx context.Context) {
+		start := time.Now()
+		_, err := podstream.Create(ctx, r.client, r.target.Namespace, large)
+		AddReportEntry("the large pod", fmt.Sprintf("%v, error %v", time.Since(start), err))
+	})
+})
+
+var _ = Describe("Without the API server", func() {
+	It("answers 503 for a ServiceAccount that it does not know: a plain pod is created, the guard denies the other", func(ctx SpecContext) {
+		link := newLink(ctx, shared.user.Host)
+		r := newReplica(ctx, shared, link.user(shared.user))
+		link.cut()
+		r.newServiceAccount(ctx, "new-plain", nil)
+		r.newServiceAccount(ctx, "new-labelled", map[string]string{"lanyard.dev/audience": "x"})
+		tally := r.abuseFor(ctx, loadTime, abuse.UnknownServiceAccount("new-plain"))
+		Expect(tally.Responses(http.StatusServiceUnavailable)).To(Equal(1), tally.String())
+		_, err := r.create(ctx, newPod("new-plain"))
+		Expect(err).NotTo(HaveOccurred())
+		_, err = r.create(ctx, newPod("new-labelled"))
+		Expect(err).To(MatchError(ContainSubstring("ValidatingAdmissionPolicy 'lanyard-guard-pods'")))
+		r.expectAlive()
+	})
+
+	It("injects the pods of a ServiceAccount that it knows, also after a forged write", func(ctx SpecContext) {
+		link := newLink(ctx, shared.user.Host)
+		r := newReplica(ctx, shared, link.user(shared.user))
+		link.cut()
+		// For a moment after a genuine write, a replica may want to read it.
+		Eventually(ctx, func(ctx context.Context) error { return r.injects(ctx, "target") }).Within(startTimeout).Should(Succeed())
+		r.abuseFor(ctx, loadTime, abuse.ForgedWrite())
+		Expect(r.injects(ctx, "target")).To(Succeed())
+		r.expectAlive()
+	})
+})

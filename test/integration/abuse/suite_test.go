@@ -1,0 +1,83 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !race
+
+package abuse_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/webhook"
+)
+
+const (
+	deployDir = "../../../deploy/base"
+	// startTimeout limits each step of the preparation.
+	startTimeout = 30 * time.Second
+)
+
+// binary is the program under test.
+var binary string
+
+// shared is the control plane of all specs but one.
+var shared *cluster
+
+func TestAbuse(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "abuse")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	ctrllog.SetLogger(logr.Discard()) // errors contain everything
+	// $ABUSE_BINARY is another build of the program, to see on which one a spec
+	// fails.
+	binary = os.Getenv("ABUSE_BINARY")
+	if binary == "" {
+		By("building the program as it is shipped")
+		binary = filepath.Join(GinkgoT().TempDir(), "lanyard-webhook")
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, "../../../cmd/webhook")
+		build.Env = append(build.Environ(), "CGO_ENABLED=0")
+		build.Stdout, build.Stderr = GinkgoWriter, GinkgoWriter
+		Expect(build.Run()).To(Succeed())
+	}
+	shared = newCluster(ctx)
+})
+
+// cluster is a control plane with the webhook's permissions and the guard.
+type cluster struct {
+	plane  *controlplane.ControlPlane
+	client *kubernetes.Clientset // an administrator's
+	user   *rest.Config          // the webhook's ServiceAccount
+}
+
+// newCluster starts a control plane that ends with the spec or the suite.
+func newCluster(ctx context.Context) *cluster {
+	GinkgoHelper()
+	By("starting etcd and kube-apiserver")
+	plane, err := controlplane.Start(ctx, controlplane.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(plane.Stop)
+	c := &cluster{plane: plane}
+	config := plane.Config()
+	config.WarningHandler = rest.NoWarnings{}
+	c.client, err = kubernetes.NewForConfig(config)
+	Expect(err).NotTo(HaveOccurred())
+	c.user, err = webhook.Grant(ctx, plane, deployDir)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(webhook.Guard(ctx, plane.Config(), deployDir)).To(Succeed())
+	return c
+}
