@@ -144,18 +144,23 @@ func (c *Cluster) waitPhase(ctx context.Context, pod *corev1.Pod, phases ...core
 	return nil
 }
 
-// ServedCertificate returns the certificate that a replica serves.
-func ServedCertificate(ctx context.Context, pod *corev1.Pod) (*x509.Certificate, error) {
+// Address returns the host:port of a named port of a replica.
+func Address(pod *corev1.Pod, name string) string {
 	port := 0
 	for _, p := range pod.Spec.Containers[0].Ports {
-		if p.Name == "webhook" {
+		if p.Name == name {
 			port = int(p.ContainerPort)
 		}
 	}
+	return net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(port))
+}
+
+// ServedCertificate returns the certificate that a replica serves.
+func ServedCertificate(ctx context.Context, pod *corev1.Pod) (*x509.Certificate, error) {
 	// This only reads the certificate. The API server checks whether it is
 	// trusted.
 	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
-	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(port)))
+	conn, err := dialer.DialContext(ctx, "tcp", Address(pod, "webhook"))
 	if err != nil {
 		return nil, fmt.Errorf("read the certificate of pod %s: %w", pod.Name, err)
 	}

@@ -6,6 +6,7 @@ package availability_test
 import (
 	"context"
 	"math/big"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
+	"github.com/lanyard-dev/lanyard/test/support/abuse"
 	"github.com/lanyard-dev/lanyard/test/support/podstream"
 )
 
@@ -164,6 +166,21 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		})
 	})
 
+	It("is not harmed by 60 seconds of mixed abuse from inside the cluster while pods are created", func(ctx SpecContext) {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "target", Annotations: abuse.LongestIdentity()}}
+		Expect(podstream.CreateServiceAccount(ctx, cluster.CoreV1().ServiceAccounts(namespace), account)).To(Succeed())
+		before, err := cluster.WaitReady(ctx, patience)
+		Expect(err).NotTo(HaveOccurred())
+		counts := during(ctx, "60 seconds of mixed abuse", func() { abuseReplicas(ctx, before, namespace) })
+		after, err := cluster.WaitReady(ctx, patience)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(restarts(after)).To(Equal(restarts(before)))
+		Expect(counts.NoIdentity.Failed).To(BeEmpty(), counts.NoIdentity.String())
+		Expect(counts.NoIdentity.Created).To(BeNumerically(">", 0))
+		Expect(counts.Identity.NotInjected).To(BeZero())
+		Expect(counts.Identity.Created).To(BeNumerically(">", 0))
+	})
+
 	It("denies only pods that need credentials while all replicas are dead, and recovers by itself", func(ctx SpecContext) {
 		replicas, err := cluster.WaitReady(ctx, patience)
 		Expect(err).NotTo(HaveOccurred())
@@ -214,6 +231,41 @@ func newNamespace(ctx context.Context) string {
 		return cluster.CoreV1().Namespaces().Delete(ctx, created.Name, metav1.DeleteOptions{})
 	})
 	return created.Name
+}
+
+// abuseReplicas sends a mixture of loads to each replica for a minute.
+func abuseReplicas(ctx context.Context, replicas []corev1.Pod, namespace string) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var running sync.WaitGroup
+	run := func(load abuse.Load, target *abuse.Target) {
+		running.Go(func() {
+			var tally abuse.Tally
+			load.Run(ctx, target, &tally)
+			AddReportEntry(load.Name, tally.String())
+		})
+	}
+	for i := range replicas {
+		target := &abuse.Target{
+			Reviews: framework.Address(&replicas[i], "webhook"), Metrics: framework.Address(&replicas[i], "metrics"), Health: framework.Address(&replicas[i], "probes"),
+			Namespace: namespace, ServiceAccount: "target", Client: cluster,
+		}
+		run(abuse.FromTheNetwork(), target)
+		if i == 0 {
+			run(abuse.ThroughTheAPIServer(), target)
+		}
+	}
+	running.Wait()
+}
+
+// restarts returns the restarts of the webhook's containers by the names of the
+// pods.
+func restarts(replicas []corev1.Pod) map[string]int32 {
+	counts := map[string]int32{}
+	for i := range replicas {
+		counts[replicas[i].Name] = framework.Container(&replicas[i], "webhook").RestartCount
+	}
+	return counts
 }
 
 // waitForIdentities waits until the API server calls the webhook, which it
