@@ -27,8 +27,8 @@ const (
 )
 
 // Listen returns a listener on the TCP socket that the store at path holds, if that
-// socket has the port of address. Otherwise it opens a new socket on address and
-// sends the store a copy. Until ctx is done it sends a copy again whenever the
+// socket has the given address. Otherwise it makes the store close that socket,
+// opens a new one on address and sends the store a copy. Until ctx is done it sends a copy again whenever the
 // store restarts. Listen keeps no copy: closing the listener closes the only
 // descriptor of this process.
 //
@@ -56,11 +56,14 @@ func (c *client) listen(ctx context.Context, network, address string) (net.Liste
 	if err != nil {
 		c.log.Error(err, "Socket store not reachable, opening a new socket", "path", c.path)
 	}
-	c.listener = c.adopt(socket, wanted.Port)
+	c.listener = c.adopt(socket, wanted)
 	if c.listener != nil {
 		c.log.Info("Listening on the stored socket", "address", c.listener.Addr().String())
 		go c.keep(ctx, conn)
 		return c.listener, nil
+	}
+	if socket != none {
+		conn = c.discard(conn)
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, network, address)
 	if err != nil {
@@ -110,9 +113,9 @@ func (c *client) connect(ctx context.Context) (conn *net.UnixConn, socket int, e
 	return conn, socket, nil
 }
 
-// adopt returns a listener on a copy of socket, or nil if that is not a listening
-// socket of the port. It always closes socket.
-func (c *client) adopt(socket, port int) *net.TCPListener {
+// adopt returns a listener on a copy of socket, or nil if that does not listen on
+// the wanted address. It always closes socket.
+func (c *client) adopt(socket int, wanted *net.TCPAddr) *net.TCPListener {
 	if socket == none {
 		return nil
 	}
@@ -129,12 +132,34 @@ func (c *client) adopt(socket, port int) *net.TCPListener {
 		return nil
 	}
 	listener, ok := copied.(*net.TCPListener)
-	if !ok || listener.Addr().(*net.TCPAddr).Port != port {
-		c.log.Info("Stored socket has another address, opening a new one", "address", copied.Addr().String(), "wantPort", port)
+	if !ok || !sameAddress(listener.Addr().(*net.TCPAddr), wanted) {
+		c.log.Info("Stored socket has another address, opening a new one", "address", copied.Addr().String(), "want", wanted.String())
 		_ = copied.Close()
 		return nil
 	}
 	return listener
+}
+
+// sameAddress reports whether a socket of one address can be used as one of the
+// other. A socket of the same port that only listens on the loopback interface
+// would pass the readiness check, and no API server could reach it.
+func sameAddress(a, b *net.TCPAddr) bool {
+	return a.Port == b.Port && (unspecified(a.IP) && unspecified(b.IP) || a.IP.Equal(b.IP))
+}
+
+// unspecified reports whether the IP means all interfaces. Go writes it in three
+// ways: as no IP, 0.0.0.0 or ::.
+func unspecified(ip net.IP) bool { return len(ip) == 0 || ip.IsUnspecified() }
+
+// discard makes the store close its socket, whose port a new socket may need. It
+// returns nil in place of a connection that failed.
+func (c *client) discard(conn *net.UnixConn) *net.UnixConn {
+	if err := exchange(conn, none); err != nil {
+		_ = conn.Close()
+		c.log.Error(err, "Failed to make the store close its socket", "path", c.path)
+		return nil
+	}
+	return conn
 }
 
 // share sends the store a copy of the socket, and waits until it is stored.
@@ -143,18 +168,24 @@ func (c *client) share(conn *net.UnixConn) error {
 	if err != nil {
 		return fmt.Errorf("socket of the listener: %w", err)
 	}
+	var exchanged error
+	if err := raw.Control(func(fd uintptr) { exchanged = exchange(conn, int(fd)) }); err != nil {
+		return fmt.Errorf("socket of the listener: %w", err)
+	}
+	return exchanged
+}
+
+// exchange sends the store a socket, or none, and waits until the store holds it
+// in place of its previous one.
+func exchange(conn *net.UnixConn, socket int) error {
 	if err := conn.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
 		return err
 	}
-	var sent error
-	if err := raw.Control(func(fd uintptr) { sent = send(conn, int(fd)) }); err != nil {
-		return fmt.Errorf("socket of the listener: %w", err)
+	if err := send(conn, socket); err != nil {
+		return err
 	}
-	if sent != nil {
-		return sent
-	}
-	socket, err := receive(conn)
-	closeSocket(socket)
+	answer, err := receive(conn)
+	closeSocket(answer)
 	if err != nil {
 		return fmt.Errorf("store the socket: %w", err)
 	}

@@ -67,9 +67,6 @@ func parseRights(control []byte) ([]int, error) {
 // checkListening returns an error if the descriptor is not that of a listening
 // socket.
 func checkListening(socket int) error {
-	if socket == none {
-		return errors.New("got a message without a descriptor, want one with a listening socket")
-	}
 	listening, err := syscall.GetsockoptInt(socket, syscall.SOL_SOCKET, syscall.SO_ACCEPTCONN)
 	if err != nil {
 		return fmt.Errorf("got a descriptor that is not a socket: %w", err)

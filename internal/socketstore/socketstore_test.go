@@ -37,9 +37,15 @@ func socketPath(t *testing.T) string {
 // startStore runs a store. stop ends it and waits until it has ended.
 func startStore(t *testing.T, path string) (stop func()) {
 	t.Helper()
+	return startStoreWith(t, path, patience)
+}
+
+func startStoreWith(t *testing.T, path string, serverTimeout time.Duration) (stop func()) {
+	t.Helper()
+	s := &store{socket: none, serverTimeout: serverTimeout, log: logr.Discard()}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, path, logr.Discard()) }()
+	go func() { done <- s.run(ctx, path) }()
 	stopped := false
 	stop = func() {
 		cancel()
@@ -155,6 +161,15 @@ func wantRefused(t *testing.T, address string) {
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("connect to %s: got %v, want it refused", address, err)
 	}
+}
+
+func wantOpen(t *testing.T, address string) {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatalf("connect to %s: got %v, want a connection", address, err)
+	}
+	_ = conn.Close()
 }
 
 func wantRead(t *testing.T, conn io.Reader, want string) {
@@ -285,6 +300,79 @@ func TestASocketOfAnotherPortIsReplaced(t *testing.T) {
 	wantRead(t, conn, "next")
 }
 
+// A webhook that was taken over could leave such a socket behind: its successor
+// would be ready, and no API server could reach it.
+func TestASocketOfAnotherAddressIsReplaced(t *testing.T) {
+	t.Parallel()
+	_, port, err := net.SplitHostPort(freeAddress(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		stored, wanted string
+		adopted        bool
+	}{
+		"loopback, but all interfaces are wanted":  {"127.0.0.1", "", false},
+		"all interfaces, but loopback is wanted":   {"", "127.0.0.1", false},
+		"another address of the same interface":    {"127.0.0.1", "127.0.0.2", false},
+		"all interfaces, as wanted":                {"", "", true},
+		"all interfaces, which 0.0.0.0 also means": {"0.0.0.0", "", true},
+		"one address, as wanted":                   {"127.0.0.1", "127.0.0.1", true},
+	} {
+		t.Run(name, func(t *testing.T) { //nolint:paralleltest // they share the port
+			path := socketPath(t)
+			startStore(t, path)
+			startServer(t, path, net.JoinHostPort(test.stored, port), patience).die()
+			next := startServer(t, path, net.JoinHostPort(test.wanted, port), patience)
+			defer next.die()
+			if test.adopted {
+				next.awaitLog(t, "Listening on the stored socket")
+			} else {
+				next.awaitLog(t, "Stored socket has another address")
+			}
+			got, wanted := next.Addr().(*net.TCPAddr).IP, net.ParseIP(test.wanted)
+			if got.IsUnspecified() != (wanted == nil) || wanted != nil && !got.Equal(wanted) {
+				t.Errorf("listens on %s, want %q", got, test.wanted)
+			}
+			// The store holds the new socket.
+			wantTakenOver(t, next, path, next.Addr().String())
+		})
+	}
+}
+
+func TestTheStoreClosesASocketThatNoServerComesBackFor(t *testing.T) {
+	t.Parallel()
+	path, address := socketPath(t), freeAddress(t)
+	startStoreWith(t, path, 50*time.Millisecond)
+	previous := startServer(t, path, address, patience)
+	time.Sleep(200 * time.Millisecond) // a connected server has all the time it needs
+	wantOpen(t, address)
+	previous.die()
+	deadline := time.Now().Add(patience)
+	for {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			break
+		}
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("got %v, want that connections are refused", err)
+		}
+		_ = conn.Close()
+		time.Sleep(time.Millisecond)
+	}
+	// It stores the socket of a server that comes later.
+	next := startServer(t, path, address, patience)
+	wantTakenOver(t, next, path, address)
+}
+
+func TestTheStoreKeepsTheSocketLongerThanARestartTakes(t *testing.T) {
+	t.Parallel()
+	const restart, backoff = 3 * time.Second, 10 * time.Second // of the kubelet
+	if serverTimeout <= restart || serverTimeout >= backoff {
+		t.Errorf("got %s, want more than %s and less than %s", serverTimeout, restart, backoff)
+	}
+}
+
 func TestAServerThatClosesItsListenerKeepsNoCopy(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]bool{"its own socket": true, "a stored socket": false} {
@@ -332,7 +420,6 @@ var malformed = map[string]func(t *testing.T, conn *net.UnixConn){
 		socket := descriptor(t, localListener(t).File)
 		write(t, conn, "X", syscall.UnixRights(socket))
 	},
-	"no descriptor": func(t *testing.T, conn *net.UnixConn) { write(t, conn, "L", nil) },
 	"a lot of text": func(t *testing.T, conn *net.UnixConn) { write(t, conn, strings.Repeat("GET / HTTP/1.1\r\n", 100), nil) },
 	"two descriptors": func(t *testing.T, conn *net.UnixConn) {
 		socket := descriptor(t, localListener(t).File)

@@ -5,13 +5,14 @@
 // restarts. One process, the store, holds a copy of the socket; the server in
 // another process listens on it. If the server is killed, connections wait in the
 // backlog of the socket until the next server takes the socket over; none is
-// refused. It is what systemd calls a file descriptor store, for the containers of
-// a pod.
+// refused. If no server comes in time, the store closes the socket: a connection
+// is then refused at once, and no longer waits in vain. It is what systemd calls a
+// file descriptor store, for the containers of a pod.
 //
 // Both sides communicate over a unix socket, in messages of one byte. The store
 // sends the first message, with the descriptor of the stored socket if it has one.
-// After that, each message of the server carries a descriptor to store, and the
-// store acknowledges it with a message.
+// After that, each message of the server carries a descriptor to store, or none to
+// store none, and the store acknowledges it with a message.
 package socketstore
 
 import (
@@ -32,12 +33,20 @@ import (
 // message.
 const answerTimeout = 5 * time.Second
 
+// serverTimeout is how long the store keeps the socket while no server is
+// connected. The kubelet starts a crashed container again at once, which takes a
+// second or two. If the container crashes again, it waits 10 seconds, then 20 and
+// so on. An API server waits 5 seconds for a review by default, so a connection
+// that arrives after this time would most likely wait for nothing.
+const serverTimeout = 5 * time.Second
+
 // store holds one listening socket, or none.
 type store struct {
 	// socket is a plain descriptor: an os.File would wake this process for each
 	// connection that arrives.
-	socket int
-	log    logr.Logger
+	socket        int
+	serverTimeout time.Duration
+	log           logr.Logger
 }
 
 // none means no descriptor.
@@ -49,21 +58,26 @@ const none = -1
 // clients that violate the protocol.
 //
 // Clients are served one at a time, in the order in which they connect: a socket
-// that one client sent is stored before the next client is served.
+// that one client sent is stored before the next client is served. If no client
+// connects for a few seconds, Serve closes the listening socket.
 //
 // When ctx is done, Serve closes all descriptors and returns nil.
 func Serve(ctx context.Context, path string, log logr.Logger) error {
+	s := &store{socket: none, serverTimeout: serverTimeout, log: log}
+	return s.run(ctx, path)
+}
+
+func (s *store) run(ctx context.Context, path string) error {
 	listener, err := listenUnix(ctx, path)
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", path, err)
 	}
 	defer listener.Close()
 	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
-	log.Info("Socket store started", "path", path)
-	s := &store{socket: none, log: log}
+	s.log.Info("Socket store started", "path", path)
 	defer func() { s.replace(none) }()
 	for {
-		conn, err := listener.AcceptUnix()
+		conn, err := s.accept(listener)
 		if ctx.Err() != nil {
 			if err == nil {
 				_ = conn.Close()
@@ -74,8 +88,28 @@ func Serve(ctx context.Context, path string, log logr.Logger) error {
 			return fmt.Errorf("accept on %s: %w", path, err)
 		}
 		if err := s.serve(ctx, conn); err != nil && ctx.Err() == nil {
-			log.Error(err, "Closed client connection after protocol error")
+			s.log.Error(err, "Closed client connection after protocol error")
 		}
+	}
+}
+
+// accept waits for a client. If none comes in time, it closes the stored socket and
+// waits on.
+func (s *store) accept(listener *net.UnixListener) (*net.UnixConn, error) {
+	for {
+		deadline := time.Time{}
+		if s.socket != none {
+			deadline = time.Now().Add(s.serverTimeout)
+		}
+		if err := listener.SetDeadline(deadline); err != nil {
+			return nil, err
+		}
+		conn, err := listener.AcceptUnix()
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return conn, err
+		}
+		s.replace(none)
+		s.log.Info("Closed the stored socket, no server has come back", "waited", s.serverTimeout.String())
 	}
 }
 
@@ -120,12 +154,14 @@ func (s *store) serve(ctx context.Context, conn *net.UnixConn) error {
 		if err != nil {
 			return err
 		}
-		if err := checkListening(socket); err != nil {
-			closeSocket(socket)
-			return err
+		if socket != none {
+			if err := checkListening(socket); err != nil {
+				closeSocket(socket)
+				return err
+			}
 		}
 		s.replace(socket)
-		s.log.Info("Socket stored")
+		s.log.Info("Socket replaced", "socketStored", s.socket != none)
 		if err := s.answer(conn, none); err != nil {
 			return err
 		}
