@@ -6,44 +6,34 @@
 package servingcert
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"net/http"
-	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
-)
 
-// readInterval is how often the files are read. A kubelet updates a mounted Secret
-// within a minute or two; ten seconds more do not matter.
-const readInterval = 10 * time.Second
+	"github.com/lanyard-dev/lanyard/internal/reload"
+)
 
 // Files is a certificate and its key in two PEM files, such as those of a mounted
 // Secret. Changed files are loaded without a restart.
-//
-// controller-runtime's certwatcher is not used: it ignores a change of the
-// intermediate certificates, logs broken files every ten seconds, stops the
-// program if the node has no inotify watches left, and adds metrics to a global
-// registry.
 type Files struct {
 	certFile, keyFile string
 	onChange          func(notAfter time.Time)
 	log               logr.Logger
-	interval          time.Duration
-
-	certPEM, keyPEM []byte // as last loaded
-	current         atomic.Pointer[tls.Certificate]
+	files             *reload.Files
+	current           atomic.Pointer[tls.Certificate]
 }
 
 // NewFiles loads the files. It calls onChange with the expiry of the certificate,
 // as Start does for each certificate that it loads.
 func NewFiles(certFile, keyFile string, onChange func(notAfter time.Time), log logr.Logger) (*Files, error) {
-	f := &Files{certFile: certFile, keyFile: keyFile, onChange: onChange, log: log, interval: readInterval}
+	f := &Files{certFile: certFile, keyFile: keyFile, onChange: onChange, log: log}
+	f.files = reload.New(f.use, log, certFile, keyFile)
 	if err := f.load(); err != nil {
 		return nil, err
 	}
@@ -52,29 +42,18 @@ func NewFiles(certFile, keyFile string, onChange func(notAfter time.Time), log l
 
 // load loads the files if they changed. If it fails, the current certificate stays.
 func (f *Files) load() error {
-	if err := f.tryLoad(); err != nil {
+	if err := f.files.Load(); err != nil {
 		return fmt.Errorf("read serving certificate %s and key %s: %w", f.certFile, f.keyFile, err)
 	}
 	return nil
 }
 
-func (f *Files) tryLoad() error {
-	certPEM, err := os.ReadFile(f.certFile)
+// use takes the contents of both files.
+func (f *Files) use(contents [][]byte) error {
+	certificate, err := tls.X509KeyPair(contents[0], contents[1])
 	if err != nil {
 		return err
 	}
-	keyPEM, err := os.ReadFile(f.keyFile)
-	if err != nil {
-		return err
-	}
-	if bytes.Equal(certPEM, f.certPEM) && bytes.Equal(keyPEM, f.keyPEM) {
-		return nil
-	}
-	certificate, err := tls.X509KeyPair(certPEM, keyPEM)
-	if err != nil {
-		return err
-	}
-	f.certPEM, f.keyPEM = certPEM, keyPEM
 	f.current.Store(&certificate)
 	f.onChange(certificate.Leaf.NotAfter)
 	f.log.Info("Loaded the serving certificate", "subject", certificate.Leaf.Subject.String(), "notAfter", certificate.Leaf.NotAfter)
@@ -91,23 +70,7 @@ func (f *Files) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 
 // Start loads changed files until ctx is done. If they are invalid, the current
 // certificate stays.
-func (f *Files) Start(ctx context.Context) error {
-	ticker := time.NewTicker(f.interval)
-	defer ticker.Stop()
-	last := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-		err := f.load()
-		if err != nil && err.Error() != last {
-			f.log.Error(err, "Failed to reload the serving certificate, keeping the current one")
-		}
-		last = fmt.Sprint(err)
-	}
-}
+func (f *Files) Start(ctx context.Context) error { return f.files.Start(ctx) }
 
 // Check is a health check. It fails while the certificate is not valid yet or has
 // expired.

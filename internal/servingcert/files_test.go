@@ -235,7 +235,7 @@ func TestFilesFollowARenewal(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f.interval = 10 * time.Millisecond
+			f.files.Interval = 10 * time.Millisecond
 			start(t, f)
 			renew(t, directory, newPair(t, "second", now, now.Add(2*time.Hour)))
 			await(t, reported, now.Add(2*time.Hour))
