@@ -22,7 +22,8 @@ var flags = map[string][]string{
 	"Serving": {"bind-address", "health-probe-bind-address", "metrics-bind-address", "secure-port", "shutdown-delay", "socket-store"},
 	"TLS": {
 		"ca-duration", "certificate-dns-names", "certificate-duration", "certificate-secret-name", "certificate-secret-namespace", "certificate-source",
-		"tls-cert-file", "tls-cipher-suites", "tls-min-version", "tls-private-key-file", "webhook-configuration-name",
+		"client-allowed-names", "client-ca-file",
+		"tls-cert-file", "tls-cipher-suites", "tls-min-version", "tls-private-key-file", "unguessable-path", "webhook-configuration-name",
 	},
 	"Injection": {
 		"annotation-prefix", "excluded-namespaces", "token-expiration-seconds", "token-mount-path",

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/lanyard-dev/lanyard/internal/secretpath"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
@@ -96,7 +97,7 @@ func (o *checkOptions) run(ctx context.Context) (injected string, err error) {
 			injected, err = injectedInto(got, &keys)
 		}
 		if err != nil && (last == nil || ctx.Err() == nil) {
-			last = err
+			last = secretpath.RedactError(err)
 		}
 		return err == nil, nil
 	})

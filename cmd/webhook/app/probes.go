@@ -15,6 +15,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
+	"github.com/lanyard-dev/lanyard/internal/clientcert"
 	"github.com/lanyard-dev/lanyard/internal/metadatacache"
 )
 
@@ -26,7 +27,7 @@ func (p *program) healthMux(draining <-chan struct{}, address string) http.Handl
 		"/healthz": {"ping": healthz.Ping},
 		"/readyz": {
 			"shutdown":        checkDraining(draining),
-			"tls":             onceServing(&p.serving, recent(checkTLS(address))),
+			"tls":             onceServing(&p.serving, recent(checkTLS(address, p.callers))),
 			"certificate":     p.certificate.Check,
 			"serviceaccounts": checkSynced(p.serviceAccounts),
 			"namespaces":      checkSynced(p.namespaces),
@@ -93,10 +94,14 @@ func recent(check healthz.Checker) healthz.Checker {
 	}
 }
 
-// checkTLS makes a TLS handshake with the server at address.
-func checkTLS(address string) healthz.Checker {
+// checkTLS makes a TLS handshake with the server at address. If callers is set, it
+// presents a client certificate that is let in.
+func checkTLS(address string, callers *clientcert.Verifier) healthz.Checker {
 	// Another check verifies the certificate.
 	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
+	if callers != nil {
+		dialer.Config.Certificates = []tls.Certificate{callers.ProbeCertificate()}
+	}
 	return func(r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 		defer cancel()

@@ -77,7 +77,7 @@ func startGated(ctx context.Context, t *testing.T, ready *atomic.Bool) (address 
 	var serving atomic.Bool
 	done := make(chan error, 1)
 	go func() { done <- serveOnce(ctx, server, listener, ready.Load, &serving) }()
-	return address, onceServing(&serving, checkTLS(address)), done
+	return address, onceServing(&serving, checkTLS(address, nil)), done
 }
 
 func TestConnectionsWaitUntilTheyCanBeServed(t *testing.T) {

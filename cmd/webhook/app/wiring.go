@@ -26,9 +26,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
+	"github.com/lanyard-dev/lanyard/internal/clientcert"
 	"github.com/lanyard-dev/lanyard/internal/injector"
 	"github.com/lanyard-dev/lanyard/internal/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/metrics"
+	"github.com/lanyard-dev/lanyard/internal/secretpath"
 	"github.com/lanyard-dev/lanyard/internal/servingcert"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
@@ -39,9 +41,11 @@ type program struct {
 	serviceAccounts *metadatacache.Cache
 	namespaces      *metadatacache.Cache
 	reviews         *http.Server
-	socketStore     string       // path of the store's unix socket; empty if there is none
-	serving         atomic.Bool  // whether reviews accepts connections
-	metrics, health *http.Server // nil if not configured
+	callers         *clientcert.Verifier // nil if callers need no certificate
+	gate            *secretpath.Gate     // nil if the paths are not secret
+	socketStore     string               // path of the store's unix socket; empty if there is none
+	serving         atomic.Bool          // whether reviews accepts connections
+	metrics, health *http.Server         // nil if not configured
 	log             logr.Logger
 }
 
@@ -55,7 +59,7 @@ type certificateSource interface {
 	Check(r *http.Request) error
 }
 
-func newCertificateSource(config *rest.Config, o *options.Completed, onChange func(notAfter time.Time), log logr.Logger) (certificateSource, error) {
+func newCertificateSource(config *rest.Config, o *options.Completed, gate *secretpath.Gate, onChange func(notAfter time.Time), log logr.Logger) (certificateSource, error) {
 	if o.CertificateSource == options.FromFiles {
 		return servingcert.NewFiles(o.TLSCertFile, o.TLSPrivateKeyFile, onChange, log)
 	}
@@ -69,6 +73,7 @@ func newCertificateSource(config *rest.Config, o *options.Completed, onChange fu
 		WebhookConfigurationName: o.WebhookConfigurationName,
 		DNSNames:                 o.CertificateDNSNames,
 		CADuration:               o.CADuration, CertificateDuration: o.CertificateDuration,
+		Gate:     gate,
 		OnChange: onChange, Logger: log,
 	}), nil
 }
@@ -82,7 +87,10 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 		return nil, err
 	}
 	p := program{socketStore: o.SocketStore, log: log}
-	if p.certificate, err = newCertificateSource(config, o, recorder.SetCertificateExpiry, log.WithName("certificate")); err != nil {
+	if o.UnguessablePath {
+		p.gate = new(secretpath.Gate)
+	}
+	if p.certificate, err = newCertificateSource(config, o, p.gate, recorder.SetCertificateExpiry, log.WithName("certificate")); err != nil {
 		return nil, err
 	}
 	if p.serviceAccounts, p.namespaces, err = newCaches(config, o, recorder, log); err != nil {
@@ -93,10 +101,15 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 	})
 	recorder.WatchCache("serviceaccounts", p.serviceAccounts.Bytes)
 	recorder.WatchCache("namespaces", p.namespaces.Bytes)
+	tlsConfig := &tls.Config{MinVersion: o.MinVersion, CipherSuites: o.CipherSuites, GetCertificate: p.certificate.GetCertificate}
+	if o.ClientCAFile != "" {
+		if p.callers, err = clientcert.New(o.ClientCAFile, o.ClientAllowedNames, log.WithName("callers")); err != nil {
+			return nil, err
+		}
+		p.callers.Configure(tlsConfig)
+	}
 	address := net.JoinHostPort(host(o.BindAddress), strconv.Itoa(o.SecurePort))
-	p.reviews = newServer(address, closing(draining, reviewMux(o, &p, recorder, log)), &tls.Config{
-		MinVersion: o.MinVersion, CipherSuites: o.CipherSuites, GetCertificate: p.certificate.GetCertificate,
-	}, maxReviewConnections, log.WithName("reviews"))
+	p.reviews = newServer(address, closing(draining, reviewMux(o, &p, recorder, log)), tlsConfig, maxReviewConnections, log.WithName("reviews"))
 	// An API server closes an idle connection after 90 seconds. This side must not
 	// close it first: a request may be on its way.
 	p.reviews.IdleTimeout = 3 * time.Minute
@@ -162,7 +175,10 @@ func cacheBytes() int64 {
 	return 32 << 20
 }
 
-// reviewMux serves each kind of review on its own path.
+// reviewMux serves each kind of review on its own path, and on this path with one
+// more segment. Without --unguessable-path, that may be any segment: while
+// replicas are replaced, some have the flag and some do not, and the API server
+// sends the same reviews to all of them.
 func reviewMux(o *options.Completed, p *program, recorder *metrics.Recorder, log logr.Logger) http.Handler {
 	config := injector.Config{
 		Keys: &o.Keys, Defaults: &o.Defaults, TokenMountPath: o.TokenMountPath,
@@ -170,7 +186,11 @@ func reviewMux(o *options.Completed, p *program, recorder *metrics.Recorder, log
 	}
 	mux := http.NewServeMux()
 	for path, handler := range injector.Handlers(config, p.serviceAccounts, recorder, log.WithName("admission")) {
+		if p.gate != nil {
+			handler = p.gate.Handler(handler)
+		}
 		mux.Handle(path, handler)
+		mux.Handle(path+"/{"+secretpath.Wildcard+"}", handler)
 	}
 	return mux
 }
@@ -180,6 +200,9 @@ func (p *program) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, start := range []func(context.Context) error{p.certificate.Start, p.serviceAccounts.Start, p.namespaces.Start, p.freeMemory} {
 		group.Go(func() error { return start(ctx) })
+	}
+	if p.callers != nil {
+		group.Go(func() error { return p.callers.Start(ctx) })
 	}
 	group.Go(func() error { return p.serveReviews(ctx) })
 	for _, server := range []*http.Server{p.metrics, p.health} {

@@ -30,6 +30,8 @@ type Options struct {
 	Kubeconfig string
 	// Dir is an existing directory for the certificate and the log.
 	Dir string
+	// Port is the port of the webhook server; a free one if empty.
+	Port string
 	// Args are appended to the arguments that every stand-alone webhook needs.
 	// They take precedence over these.
 	Args []string
@@ -73,6 +75,9 @@ func Launch(ctx context.Context, o Options) (*Process, error) {
 	ports, err := FreePorts(ctx, 3)
 	if err != nil {
 		return nil, err
+	}
+	if o.Port != "" {
+		ports[0] = o.Port
 	}
 	// No context: Stop ends the process, so that it can shut down gracefully.
 	cmd := exec.Command(o.Binary, append([]string{ //nolint:noctx // see above

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -89,6 +90,21 @@ func (c *Completed) completeTLS(v *validation) {
 	v.check("tls-cipher-suites", func() error {
 		if len(c.CipherSuites) > 0 && c.MinVersion == tls.VersionTLS13 {
 			return errors.New("has no effect with --tls-min-version=VersionTLS13: its suites cannot be chosen")
+		}
+		return nil
+	})
+	v.check("client-allowed-names", func() error {
+		switch {
+		case len(c.ClientAllowedNames) > 0 && c.ClientCAFile == "":
+			return errors.New("has no effect without --client-ca-file")
+		case slices.Contains(c.ClientAllowedNames, ""):
+			return errors.New("got an empty name, which certificates without a common name have")
+		}
+		return nil
+	})
+	v.check("unguessable-path", func() error {
+		if c.UnguessablePath && c.CertificateSource != SelfManaged {
+			return fmt.Errorf("needs --certificate-source=%s, which writes the webhook configurations", SelfManaged)
 		}
 		return nil
 	})

@@ -76,6 +76,11 @@ func argument(flagType string, value json.RawMessage) (string, error) {
 		if value[0] != 'n' && json.Unmarshal(value, &number) == nil {
 			return number.String(), nil
 		}
+	case "bool":
+		wanted = "true or false"
+		if text := string(value); text == "true" || text == "false" {
+			return text, nil
+		}
 	case "duration":
 		wanted = "a duration such as 10s"
 	case "stringSlice":

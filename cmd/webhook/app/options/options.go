@@ -65,11 +65,18 @@ type Options struct {
 	WebhookConfigurationName                          string
 	CertificateDNSNames                               []string
 	CADuration, CertificateDuration                   time.Duration
+	// UnguessablePath makes the paths of the reviews secret.
+	UnguessablePath bool
 	// TLSCertFile and TLSPrivateKeyFile are PEM files.
 	TLSCertFile, TLSPrivateKeyFile string
 	// TLSMinVersion and TLSCipherSuites are Go's names.
 	TLSMinVersion   string
 	TLSCipherSuites []string
+	// ClientCAFile is a PEM file with the CA certificates of callers; empty if
+	// callers need no certificate. ClientAllowedNames are the names of the
+	// certificates that are let in; all if empty.
+	ClientCAFile       string
+	ClientAllowedNames []string
 
 	// AnnotationPrefix starts every key.
 	AnnotationPrefix string
@@ -144,10 +151,13 @@ func (o *Options) addTLSFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.CertificateSecretName, "certificate-secret-name", o.CertificateSecretName, "Name of the Secret that holds the self-managed CA. The program creates it.")
 	fs.StringSliceVar(&o.CertificateDNSNames, "certificate-dns-names", o.CertificateDNSNames, "DNS names of the self-managed certificate, separated by commas; if empty, "+serviceName+".<namespace>.svc.")
 	fs.StringVar(&o.WebhookConfigurationName, "webhook-configuration-name", o.WebhookConfigurationName, "Name of the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration whose caBundle is set to the self-managed CA.")
+	fs.BoolVar(&o.UnguessablePath, "unguessable-path", o.UnguessablePath, "Only serve reviews on paths with a random last segment, which the program writes into the webhook configurations together with the self-managed CA. It is kept in the same Secret.")
 	fs.DurationVar(&o.CADuration, "ca-duration", o.CADuration, "Lifetime of the self-managed CA certificate. It is renewed with the same key after two thirds of it.")
 	fs.DurationVar(&o.CertificateDuration, "certificate-duration", o.CertificateDuration, "Lifetime of the self-managed serving certificate. It is renewed after two thirds of it.")
 	fs.StringVar(&o.TLSCertFile, "tls-cert-file", o.TLSCertFile, "PEM file with the serving certificate for --certificate-source=files, followed by its intermediates. It is read again when it changes.")
 	fs.StringVar(&o.TLSPrivateKeyFile, "tls-private-key-file", o.TLSPrivateKeyFile, "PEM file with the key of --tls-cert-file.")
+	fs.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, "PEM file with CA certificates. If set, callers of --secure-port must present a client certificate of one of these CAs. It is read again when it changes.")
+	fs.StringSliceVar(&o.ClientAllowedNames, "client-allowed-names", o.ClientAllowedNames, "Common names or DNS names of the client certificates to accept, separated by commas; if empty, all certificates of --client-ca-file.")
 	fs.StringVar(&o.TLSMinVersion, "tls-min-version", o.TLSMinVersion, "Oldest TLS version to accept: "+strings.Join(cliflag.TLSPossibleVersions(), ", ")+".")
 	fs.StringSliceVar(&o.TLSCipherSuites, "tls-cipher-suites", o.TLSCipherSuites, "Cipher suites for TLS 1.2 and older, separated by commas; if empty, Go's defaults. TLS 1.3 has its own. Values: "+strings.Join(cliflag.PreferredTLSCipherNames(), ", ")+".")
 }
