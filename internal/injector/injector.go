@@ -83,17 +83,25 @@ func (c *Config) checkPolicy(ctx context.Context, namespace, name string, identi
 	if object.TooLarge > 0 {
 		return c.tooManyBytes("namespace", namespace, object.TooLarge, annotations.MaxNamespaceBytes)
 	}
-	if len(object.Annotations) == 0 {
-		return nil
-	}
-	policy, errs := annotations.ParseNamespace(c.Keys, object.Annotations)
+	policy, errs := annotations.ParseNamespace(c.Keys, namespace, object.Annotations, c.Defaults)
 	if len(errs) > 0 {
 		return invalid("namespace", namespace, errs)
 	}
 	if denied, found := policy.Denied(identity.Principals()); found {
 		return &reason.Error{Reason: reason.IdentityNotAllowed, Err: fmt.Errorf(
-			"serviceaccount %q asks for the identity %q, but annotation %s of its namespace allows only %q",
-			namespace+"/"+name, denied, c.Keys.AllowedIdentities, policy.Allowed)}
+			"serviceaccount %q asks for the identity %q, but %s", namespace+"/"+name, denied, c.describe(&policy))}
 	}
 	return nil
+}
+
+// describe says what a policy allows, and where that is set.
+func (c *Config) describe(policy *annotations.Policy) string {
+	allows := "nothing"
+	if len(policy.Allowed) > 0 {
+		allows = fmt.Sprintf("only %q", policy.Allowed)
+	}
+	if policy.FromDefault {
+		return fmt.Sprintf("its namespace has no annotation %s, and the cluster's default, --default-allowed-identities, allows %s", c.Keys.AllowedIdentities, allows)
+	}
+	return fmt.Sprintf("annotation %s of its namespace allows %s", c.Keys.AllowedIdentities, allows)
 }

@@ -4,6 +4,7 @@
 package annotations
 
 import (
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,31 +22,76 @@ type Policy struct {
 	// Allowed are globs: "*" stands for any number of characters, including none.
 	// Nil allows everything.
 	Allowed []string
+	// FromDefault is true if the namespace has no policy of its own, so that Allowed
+	// is the cluster's default.
+	FromDefault bool
 }
 
-// guid matches a GUID. Principals have GUIDs in lower case, so ParseNamespace turns
-// a GUID in the list to lower case too.
+const (
+	// AllowNothing is the value of a policy that allows no identity.
+	AllowNothing = "-"
+	// NamespaceVariable stands for the name of the namespace in
+	// Defaults.AllowedIdentities.
+	NamespaceVariable = "{namespace}"
+)
+
+// guid matches a GUID. Principals have GUIDs in lower case, so ParseAllowedIdentities
+// turns a GUID in the list to lower case too.
 var guid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
-// ParseNamespace reads the annotations of a namespace.
-func ParseNamespace(keys *Keys, annotations map[string]string) (Policy, field.ErrorList) {
+// ParseNamespace reads the annotations of the namespace with this name.
+func ParseNamespace(keys *Keys, name string, annotations map[string]string, defaults *Defaults) (Policy, field.ErrorList) {
 	p := parser{keys: keys, annotations: annotations}
 	p.denyUnknown([]string{keys.AllowedIdentities}, namespaceHint)
-	var policy Policy
-	if value, found := annotations[keys.AllowedIdentities]; found {
-		allowed, err := splitList(value)
-		if err != nil {
-			p.invalid(keys.AllowedIdentities, err)
-			allowed = []string{} // allows nothing
-		}
-		for i, glob := range allowed {
-			if guid.MatchString(glob) {
-				allowed[i] = strings.ToLower(glob)
-			}
-		}
-		policy.Allowed = allowed
+	value, found := annotations[keys.AllowedIdentities]
+	if !found {
+		return defaults.policy(name), p.errs
 	}
-	return policy, p.errs
+	allowed, err := ParseAllowedIdentities(value)
+	if err != nil {
+		p.invalid(keys.AllowedIdentities, err)
+	}
+	return Policy{Allowed: allowed}, p.errs
+}
+
+// policy returns the policy of a namespace that has none of its own.
+func (d *Defaults) policy(namespace string) Policy {
+	if d.AllowedIdentities == nil {
+		return Policy{}
+	}
+	allowed := make([]string, len(d.AllowedIdentities))
+	for i, glob := range d.AllowedIdentities {
+		allowed[i] = strings.ReplaceAll(glob, NamespaceVariable, namespace)
+	}
+	return Policy{Allowed: allowed, FromDefault: true}
+}
+
+// ParseAllowedIdentities reads the globs of a policy. If the list is malformed, it
+// returns an error, and a policy that allows nothing.
+func ParseAllowedIdentities(value string) ([]string, error) {
+	if value == AllowNothing {
+		return []string{}, nil
+	}
+	allowed, err := splitList(value)
+	if err != nil {
+		return []string{}, err
+	}
+	for i, glob := range allowed {
+		if guid.MatchString(glob) {
+			allowed[i] = strings.ToLower(glob)
+		}
+	}
+	return allowed, nil
+}
+
+// ParseDefaultAllowedIdentities reads Defaults.AllowedIdentities: as
+// ParseAllowedIdentities, but globs may have NamespaceVariable. A misspelled
+// variable is denied, because its glob would never match.
+func ParseDefaultAllowedIdentities(value string) ([]string, error) {
+	if strings.ContainsAny(strings.ReplaceAll(value, NamespaceVariable, ""), "{}") {
+		return []string{}, errors.New("must have no braces except those of " + NamespaceVariable)
+	}
+	return ParseAllowedIdentities(value)
 }
 
 // Denied returns the first of the principals that the policy does not allow, and

@@ -18,6 +18,7 @@ func TestParseNamespace(t *testing.T) {
 	const key = "lanyard.dev/allowed-identities"
 	tests := map[string]struct {
 		annotations map[string]string
+		defaults    []string // of the cluster
 		want        annotations.Policy
 		errs        []string
 	}{
@@ -40,6 +41,24 @@ func TestParseNamespace(t *testing.T) {
 			annotations: map[string]string{key: "a,"},
 			errs:        []string{`metadata.annotations[lanyard.dev/allowed-identities]: Invalid value: "a,": must be a list separated by commas, without an empty element`},
 		},
+		"a dash allows nothing": {annotations: map[string]string{key: "-"}, want: annotations.Policy{Allowed: []string{}}},
+		"the namespace's variable is only for the cluster's default": {
+			annotations: map[string]string{key: "{namespace}"}, want: annotations.Policy{Allowed: []string{"{namespace}"}},
+		},
+		"without the annotation the cluster's default applies": {
+			defaults: []string{"arn:*:role/{namespace}-*", "{namespace}.{namespace}"},
+			want:     annotations.Policy{Allowed: []string{"arn:*:role/team-*", "team.team"}, FromDefault: true},
+		},
+		"the cluster's default may allow nothing": {
+			defaults: []string{}, want: annotations.Policy{Allowed: []string{}, FromDefault: true},
+		},
+		"the annotation overrides the cluster's default": {
+			annotations: map[string]string{key: "*"}, defaults: []string{}, want: annotations.Policy{Allowed: []string{"*"}},
+		},
+		"a malformed annotation does not fall back to the cluster's default": {
+			annotations: map[string]string{key: ""}, defaults: []string{"*"},
+			errs: []string{`metadata.annotations[lanyard.dev/allowed-identities]: Invalid value: "": must be a list separated by commas, without an empty element`},
+		},
 		"a misspelled key is a mistake": {
 			annotations: map[string]string{"lanyard.dev/allowed-identity": "a"},
 			errs:        []string{`metadata.annotations[lanyard.dev/allowed-identity]: Forbidden: has value "a" and is not an annotation of a Namespace; known keys are lanyard.dev/allowed-identities`},
@@ -56,7 +75,7 @@ func TestParseNamespace(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			policy, errs := annotations.ParseNamespace(newKeys(t), tt.annotations)
+			policy, errs := annotations.ParseNamespace(newKeys(t), "team", tt.annotations, &annotations.Defaults{AllowedIdentities: tt.defaults})
 			if diff := cmp.Diff(tt.errs, messages(errs)); diff != "" {
 				t.Fatalf("errors (-want +got):\n%s", diff)
 			}
@@ -65,6 +84,39 @@ func TestParseNamespace(t *testing.T) {
 			}
 			if diff := cmp.Diff(tt.want, policy); diff != "" {
 				t.Errorf("policy (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseDefaultAllowedIdentities(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		value string
+		want  []string
+		err   string
+	}{
+		"one glob":                   {"*", []string{"*"}, ""},
+		"globs and spaces":           {" a , b", []string{"a", "b"}, ""},
+		"the namespace's name":       {"arn:*:role/{namespace}-*", []string{"arn:*:role/{namespace}-*"}, ""},
+		"a GUID in capitals":         {"AAAAAAAA-0000-0000-0000-000000000000", []string{"aaaaaaaa-0000-0000-0000-000000000000"}, ""},
+		"a dash allows nothing":      {"-", []string{}, ""},
+		"a dash in a list is a glob": {"-,a", []string{"-", "a"}, ""},
+		"an empty list":              {"", []string{}, "must be a list separated by commas, without an empty element"},
+		"an empty element":           {"a,,b", []string{}, "must be a list separated by commas, without an empty element"},
+		"another variable":           {"{ns}-*", []string{}, "must have no braces except those of {namespace}"},
+		"a variable in capitals":     {"{Namespace}", []string{}, "must have no braces except those of {namespace}"},
+		"a brace that is not closed": {"{namespace", []string{}, "must have no braces except those of {namespace}"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := annotations.ParseDefaultAllowedIdentities(tt.value)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("globs (-want +got):\n%s", diff)
+			}
+			if (err == nil) != (tt.err == "") || err != nil && err.Error() != tt.err {
+				t.Errorf("got error %v, want %q", err, tt.err)
 			}
 		})
 	}

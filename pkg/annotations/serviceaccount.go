@@ -27,6 +27,10 @@ type Defaults struct {
 	// Parameters are the values of the providers' parameters and audiences, by the
 	// annotation key without the prefix, such as "aws-region".
 	Parameters map[string]string
+	// AllowedIdentities are the globs for namespaces without a policy of their own.
+	// NamespaceVariable stands for the namespace's name. Nil allows everything. See
+	// ParseDefaultAllowedIdentities.
+	AllowedIdentities []string
 	// ReservedAudiences are those of the API server. No token may have one.
 	ReservedAudiences []string
 }

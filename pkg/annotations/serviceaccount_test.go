@@ -563,7 +563,7 @@ func TestPolicyAllowsAnIdentityInEverySpelling(t *testing.T) {
 			if len(errs) > 0 {
 				t.Fatal(errs.ToAggregate())
 			}
-			policy, errs := annotations.ParseNamespace(keys, prefixed(map[string]string{"allowed-identities": tt.allowed}))
+			policy, errs := annotations.ParseNamespace(keys, "team", prefixed(map[string]string{"allowed-identities": tt.allowed}), clusterDefaults())
 			if len(errs) > 0 {
 				t.Fatal(errs.ToAggregate())
 			}

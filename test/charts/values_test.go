@@ -86,6 +86,7 @@ var uses = map[string]struct{ with, value string }{
 	"config.azure.authorityHost":                     {"", "config: {azure: {authorityHost: https://a}}"},
 	"config.gcp.defaultWorkloadIdentityProvider":     {"", "config: {gcp: {defaultWorkloadIdentityProvider: a}}"},
 	"config.gcp.defaultAudience":                     {"", "config: {gcp: {defaultAudience: a}}"},
+	"config.defaultAllowedIdentities":                {"", "config: {defaultAllowedIdentities: '-'}"},
 	"config.tokenExpirationSeconds":                  {"", "config: {tokenExpirationSeconds: 7200}"},
 	"config.tokenMountPath":                          {"", "config: {tokenMountPath: /a}"},
 	"config.bindAddress":                             {"", "config: {bindAddress: '::'}"},

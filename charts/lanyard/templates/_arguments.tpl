@@ -57,6 +57,7 @@ tls-min-version: {{ .tlsMinVersion | quote }}
 tls-cipher-suites: {{ join "," .tlsCipherSuites | quote }}
 token-mount-path: {{ .tokenMountPath | quote }}
 token-expiration-seconds: {{ .tokenExpirationSeconds | default "" | quote }}
+default-allowed-identities: {{ .defaultAllowedIdentities | quote }}
 aws-default-region: {{ .aws.defaultRegion | quote }}
 aws-default-audience: {{ .aws.defaultAudience | quote }}
 azure-default-tenant-id: {{ .azure.defaultTenantID | quote }}

@@ -50,6 +50,15 @@ func (o *Options) Complete() (*Completed, error) {
 		}
 		return nil
 	})
+	v.check("default-allowed-identities", func() (err error) {
+		if o.DefaultAllowedIdentities == "" {
+			return nil
+		}
+		if c.Defaults.AllowedIdentities, err = annotations.ParseDefaultAllowedIdentities(o.DefaultAllowedIdentities); err != nil {
+			return fmt.Errorf("got %q: %w", o.DefaultAllowedIdentities, err)
+		}
+		return nil
+	})
 	v.check("excluded-namespaces", func() error {
 		for _, name := range o.ExcludedNamespaces {
 			if err := validName(name, apivalidation.IsDNS1123Label); err != nil {

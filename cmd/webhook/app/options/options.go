@@ -84,6 +84,8 @@ type Options struct {
 	TokenMountPath string
 	// TokenExpirationSeconds is the default.
 	TokenExpirationSeconds int64
+	// DefaultAllowedIdentities are the globs for namespaces without the annotation.
+	DefaultAllowedIdentities string
 
 	// providerSettings are the cluster's defaults of the providers' parameters.
 	providerSettings []*providerSetting
@@ -168,6 +170,9 @@ func (o *Options) addInjectionFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&o.TokenExpirationSeconds, "token-expiration-seconds", o.TokenExpirationSeconds,
 		fmt.Sprintf("Lifetime of the tokens if neither pod nor ServiceAccount sets one, from %d to %d. A provider may need more: azure has at least 3600.",
 			annotations.MinTokenExpirationSeconds, annotations.MaxTokenExpirationSeconds))
+	fs.StringVar(&o.DefaultAllowedIdentities, "default-allowed-identities", o.DefaultAllowedIdentities,
+		"Globs, separated by commas, of the identities that ServiceAccounts may ask for in namespaces without the annotation allowed-identities. "+
+			annotations.NamespaceVariable+" stands for the namespace's name. "+annotations.AllowNothing+" allows nothing. If empty, everything is allowed.")
 	fs.StringSliceVar(&o.ExcludedNamespaces, "excluded-namespaces", o.ExcludedNamespaces, "Namespaces that the webhook configurations exclude, separated by commas. This only affects metrics: ServiceAccounts that ask for an identity there are counted as excluded, not as unguarded.")
 }
 

@@ -51,6 +51,7 @@ var defaults = map[string]string{
 	"annotation-prefix":                      "lanyard.dev/",
 	"token-mount-path":                       "/var/run/secrets/lanyard.dev/serviceaccount",
 	"token-expiration-seconds":               "3600",
+	"default-allowed-identities":             "",
 	"excluded-namespaces":                    "[kube-system]",
 	"aws-default-region":                     "",
 	"aws-default-audience":                   "",
@@ -252,6 +253,7 @@ func TestCompleteUsesEverySetting(t *testing.T) {
 		"--token-expiration-seconds=600", "--aws-default-region=eu-central-1", "--aws-default-audience=a", "--azure-default-audience=b",
 		"--azure-default-tenant-id=01234567-89AB-CDEF-0123-456789ABCDEF", "--azure-authority-host=https://login.microsoftonline.us",
 		"--gcp-default-workload-identity-provider=//iam.googleapis.com/" + providerName, "--gcp-default-audience=c",
+		"--default-allowed-identities=arn:aws:iam::*:role/{namespace}-*,b",
 		"--tls-min-version=VersionTLS12", "--tls-cipher-suites=TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
 	}, files...)...)
 	completed, err := o.Complete()
@@ -263,6 +265,7 @@ func TestCompleteUsesEverySetting(t *testing.T) {
 	}
 	if diff := cmp.Diff(annotations.Defaults{
 		TokenExpirationSeconds: 600,
+		AllowedIdentities:      []string{"arn:aws:iam::*:role/{namespace}-*", "b"},
 		Parameters: map[string]string{
 			"aws-region": "eu-central-1", "aws-audience": "a",
 			"azure-tenant-id": "01234567-89ab-cdef-0123-456789abcdef", "azure-authority-host": "https://login.microsoftonline.us/", "azure-audience": "b",
@@ -352,6 +355,8 @@ func TestCompleteDenies(t *testing.T) {
 		"a certificate of no source":         {"--certificate-source=", `--certificate-source: got "", want self-managed or files`},
 		"files without a certificate":        {"--tls-cert-file=", `--certificate-source: files needs both --tls-cert-file and --tls-private-key-file`},
 		"files without a key":                {"--tls-private-key-file=", `--certificate-source: files needs both --tls-cert-file and --tls-private-key-file`},
+		"identities with an empty element":   {"--default-allowed-identities=a,", `--default-allowed-identities: got "a,": must be a list separated by commas, without an empty element`},
+		"identities with another variable":   {"--default-allowed-identities={ns}", `--default-allowed-identities: got "{ns}": must have no braces except those of {namespace}`},
 		"a malformed region":                 {"--aws-default-region=EU", `--aws-default-region: got "EU": must be an AWS region, such as eu-central-1`},
 		"a tenant that stands for any": {
 			"--azure-default-tenant-id=common",
@@ -449,7 +454,7 @@ func TestCompleteDeniesForASelfManagedCertificate(t *testing.T) {
 func TestCompleteReportsAllMistakesAtOnce(t *testing.T) {
 	t.Parallel()
 	o, _ := parsed(t, "--annotation-prefix=x", "--token-mount-path=x", "--token-expiration-seconds=1", "--bind-address=x", "--secure-port=0",
-		"--shutdown-delay=-1s", "--tls-min-version=x", "--tls-cipher-suites=x", "--certificate-source=x", "--aws-default-region=x",
+		"--default-allowed-identities=,", "--shutdown-delay=-1s", "--tls-min-version=x", "--tls-cipher-suites=x", "--certificate-source=x", "--aws-default-region=x",
 		"--azure-default-tenant-id=x", "--azure-authority-host=x", "--gcp-default-workload-identity-provider=x",
 		"--aws-default-audience= ", "--azure-default-audience= ", "--gcp-default-audience= ")
 	_, err := o.Complete()
@@ -457,13 +462,38 @@ func TestCompleteReportsAllMistakesAtOnce(t *testing.T) {
 		t.Fatal("got no error")
 	}
 	for _, name := range []string{
-		"annotation-prefix", "token-mount-path", "token-expiration-seconds", "bind-address", "secure-port", "shutdown-delay",
+		"annotation-prefix", "token-mount-path", "token-expiration-seconds", "default-allowed-identities", "bind-address", "secure-port", "shutdown-delay",
 		"tls-min-version", "tls-cipher-suites", "certificate-source", "aws-default-region", "azure-default-tenant-id", "azure-authority-host",
 		"gcp-default-workload-identity-provider", "aws-default-audience", "azure-default-audience", "gcp-default-audience",
 	} {
 		if count := strings.Count("\n"+err.Error(), "\n--"+name+": "); count != 1 {
 			t.Errorf("--%s: got %d lines, want one in\n%v", name, count, err)
 		}
+	}
+}
+
+// Without the flag, namespaces without the annotation are not restricted.
+func TestDefaultAllowedIdentities(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		arguments []string
+		want      []string
+	}{
+		"by default everything is allowed": {nil, nil},
+		"empty allows everything":          {[]string{"--default-allowed-identities="}, nil},
+		"a dash allows nothing":            {[]string{"--default-allowed-identities=-"}, []string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, _ := parsed(t, append(slices.Clone(files), test.arguments...)...)
+			completed, err := o.Complete()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, completed.Defaults.AllowedIdentities); diff != "" {
+				t.Errorf("globs (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
