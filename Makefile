@@ -40,7 +40,7 @@ demo: build controlplane ## Run the demo on a real kube-apiserver; KEEP=1 keeps 
 # The integration tests run the binaries in bin/controlplane. Go's test cache
 # does not know them, so -count=1 disables it.
 .PHONY: test
-test: c-compiler controlplane ## Run all tests, unit and integration, with the race detector.
+test: c-compiler controlplane bin/cyclonedx-gomod bin/govulncheck ## Run all tests, unit and integration, with the race detector.
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout=20m ./...
 	@# The race detector distorts the cost of a request, so TestCost runs without it,
 	@# and so does the suite that watches the memory of the program.
@@ -96,10 +96,20 @@ lint: bin/golangci-lint ## Run golangci-lint.
 		(cd $$module && $(CURDIR)/bin/golangci-lint run -c $(CURDIR)/.golangci.yml ./...); \
 	done
 
-bin/golangci-lint: hack/tools/golangci-lint/go.mod hack/tools/golangci-lint/go.sum
-	@echo "building golangci-lint (minutes the first time)"
-	cd hack/tools/golangci-lint && $(GO) build -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+# Each of these go.mod files has one tool.
+TOOLS := bin/benchstat bin/cyclonedx-gomod bin/golangci-lint bin/govulncheck
+$(TOOLS): bin/%: hack/tools/%/go.mod hack/tools/%/go.sum
+	@echo "building $* (golangci-lint takes minutes the first time)"
+	cd hack/tools/$* && $(GO) build -o $(CURDIR)/$@ tool
 	@touch $@
+
+.PHONY: vuln
+vuln: bin/govulncheck ## Look for known vulnerabilities in all modules; needs vuln.go.dev, or GOVULNDB=file:///COPY.
+	hack/vuln.sh $(MODULES)
+
+.PHONY: sbom
+sbom: build bin/cyclonedx-gomod ## Write the bill of materials of the binary, and so of the image, bin/lanyard-webhook.cdx.json.
+	bin/cyclonedx-gomod bin -json -std -output bin/lanyard-webhook.cdx.json bin/lanyard-webhook
 
 .PHONY: verify
 verify: ## Check that the code is formatted and that each go.mod is tidy.
@@ -121,9 +131,8 @@ clean: ## Remove all build output.
 # The load generator and the bare HTTPS server are separate programs, so that
 # the measured webhook is the one that is shipped.
 .PHONY: bench
-bench: build controlplane ## Compare with a bare HTTPS server (15 minutes); BENCHFLAGS=-quick gives rough figures.
+bench: build controlplane bin/benchstat ## Compare with a bare HTTPS server (15 minutes); BENCHFLAGS=-quick gives rough figures.
 	$(GO) build -o bin/floor ./test/bench/floor
-	cd hack/tools/benchstat && $(GO) build -o $(CURDIR)/bin/benchstat golang.org/x/perf/cmd/benchstat
 	$(GO) build -o bin/bench ./test/bench
 	@exec bin/bench $(BENCHFLAGS)
 
