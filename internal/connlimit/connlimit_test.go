@@ -18,7 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/connlimit"
 )
 
-const limit = 3
+const limit = 4
 
 // newServer returns a server with the limit, which keeps requests for /wait until
 // the test ends.
@@ -93,10 +93,12 @@ func TestTheConnectionThatIsUnchangedForTheLongestTimeIsClosed(t *testing.T) {
 		begin []func(client) // what the clients do, in this order
 		want  int            // the client that is closed by one more
 	}{
-		"of silent ones the first":               {[]func(client){silent, silent, silent}, 0},
-		"an idle one is closed when it is older": {[]func(client){idle, silent, silent}, 0},
-		"a request that takes long is closed":    {[]func(client){waiting, idle, idle}, 0},
-		"a request in drops is closed":           {[]func(client){drops, idle, idle}, 0},
+		"of silent ones the first":                               {[]func(client){silent, silent, silent, silent}, 0},
+		"a silent one rather than an older one that was used":    {[]func(client){idle, idle, silent, silent}, 2},
+		"one that was used if only few are silent":               {[]func(client){silent, idle, waiting, idle}, 1},
+		"an idle one rather than a request that has just begun":  {[]func(client){idle, waiting, waiting, waiting}, 0},
+		"a request that takes long rather than one that is idle": {[]func(client){waiting, idle, idle, idle}, 0},
+		"a header in drops like a silent one":                    {[]func(client){drops, silent, idle, idle}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -161,6 +163,20 @@ func TestConnectionsThatEndMakeRoom(t *testing.T) {
 	}
 	if first.closed() {
 		t.Error("the first connection was closed, want it open: the others had ended")
+	}
+}
+
+// API servers keep their connections while others open very many.
+func TestAConnectionThatWasUsedStaysInAFlood(t *testing.T) {
+	t.Parallel()
+	server := newServer(t, plain)
+	used := connect(t, server)
+	idle(used)
+	for range 10 * limit {
+		connect(t, server)
+	}
+	if err := used.get(); err != nil {
+		t.Errorf("got error %v on a connection that was used before the flood, want a response", err)
 	}
 }
 
