@@ -47,15 +47,12 @@ const (
 )
 
 // Limits of the live reads of a Cache: anybody who reaches the webhook can name
-// objects that do not exist. A read above the limits fails at once with ErrBusy.
+// objects that do not exist. A read above the limits waits for its turn.
 const (
 	maxReads       = 64 // at a time
 	readsPerSecond = 200
 	readsBurst     = 400
 )
-
-// ErrBusy is the error of Get if too many objects are being read.
-var ErrBusy = errors.New("too many objects are being read from the API server; try again")
 
 // DefaultReadTimeout limits one live read if Options does not set another limit.
 // One Get waits for at most two of them, and no longer than its context allows.
@@ -179,9 +176,13 @@ func (c *Cache) Get(ctx context.Context, namespace, name string) (Object, error)
 			return object.value(), nil
 		}
 	}
-	// If the read of an invalidated object fails, the cached state is not used
-	// either: it may be older than the write.
 	object, err := c.read(ctx, id, invalid)
+	if cached, _ := c.store.get(id); invalid && err != nil && !apierrors.IsNotFound(err) && cached.value().HasAnnotations() {
+		// The write that was announced may be a forgery, or the API server is not
+		// reachable. The state before it is better than none.
+		c.record(sourceCache, resultFound)
+		return cached.value(), nil
+	}
 	switch {
 	case err == nil:
 		c.record(sourceLive, resultFound)
@@ -203,6 +204,10 @@ func (c *Cache) record(source, result string) {
 // canExist reports whether an object may have this name. Names come from users and
 // are not validated yet.
 func canExist(id types.NamespacedName) bool {
+	// The pattern takes long for a long text.
+	if len(id.Name) > validation.DNS1123SubdomainMaxLength || len(id.Namespace) > validation.DNS1123LabelMaxLength {
+		return false
+	}
 	return len(validation.IsDNS1123Subdomain(id.Name)) == 0 &&
 		(id.Namespace == "" || len(validation.IsDNS1123Label(id.Namespace)) == 0)
 }
@@ -249,12 +254,12 @@ func (c *Cache) share(ctx context.Context, id types.NamespacedName) (object Obje
 		// not cancel it.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.ReadTimeout)
 		defer cancel()
-		if !c.readSlots.TryAcquire(1) {
-			return nil, ErrBusy
+		if err := c.readSlots.Acquire(ctx, 1); err != nil {
+			return nil, fmt.Errorf("too many other objects are being read: %w", err)
 		}
 		defer c.readSlots.Release(1)
-		if !c.readRate.Allow() {
-			return nil, ErrBusy
+		if err := c.readRate.Wait(ctx); err != nil {
+			return nil, fmt.Errorf("too many other objects are being read: %w", err)
 		}
 		return c.readLive(ctx, id)
 	})

@@ -10,7 +10,10 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -142,50 +145,52 @@ func TestTheSizeIsWhatObjectsTakeInMemory(t *testing.T) {
 
 func TestLiveReadsAreLimitedInNumber(t *testing.T) {
 	t.Parallel()
-	entered, leave := make(chan struct{}, 1000), make(chan struct{})
-	c := newCache(t, func(_ context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
-		entered <- struct{}{}
-		<-leave
-		return serviceAccount(namespace, name), nil
+	synctest.Test(t, func(t *testing.T) {
+		var begun atomic.Int64
+		leave := make(chan struct{})
+		c := newCache(t, func(_ context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+			begun.Add(1)
+			<-leave
+			return serviceAccount(namespace, name), nil
+		}, func(o *Options) { o.ReadTimeout = time.Minute })
+		var readers sync.WaitGroup
+		for i := range 2 * maxReads {
+			readers.Go(func() {
+				if _, err := c.Get(t.Context(), "ns", fmt.Sprintf("app-%d", i)); err != nil {
+					t.Errorf("got error %v, want each read to have its turn", err)
+				}
+			})
+		}
+		synctest.Wait()
+		if got := begun.Load(); got != maxReads {
+			t.Errorf("got %d reads at a time, want %d", got, maxReads)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := c.Get(ctx, "ns", "impatient"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got error %v for a caller that does not wait, want %v", err, context.DeadlineExceeded)
+		}
+		close(leave)
+		readers.Wait()
 	})
-	var readers sync.WaitGroup
-	for i := range maxReads {
-		readers.Go(func() {
-			if _, err := c.Get(t.Context(), "ns", fmt.Sprintf("app-%d", i)); err != nil {
-				t.Errorf("got error %v for one of %d reads, want none", err, maxReads)
-			}
-		})
-	}
-	for range maxReads {
-		<-entered
-	}
-	if _, err := c.Get(t.Context(), "ns", "one-more"); !errors.Is(err, ErrBusy) {
-		t.Errorf("got error %v for one more, want %v", err, ErrBusy)
-	}
-	close(leave)
-	readers.Wait()
-	if _, err := c.Get(t.Context(), "ns", "one-more"); err != nil {
-		t.Errorf("got error %v afterwards, want none", err)
-	}
 }
 
 func TestLiveReadsAreLimitedInRate(t *testing.T) {
 	t.Parallel()
-	reads := 0
-	c := newCache(t, func(_ context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
-		reads++
-		return serviceAccount(namespace, name), nil
-	})
-	busy := 0
-	for i := range 10 * readsBurst {
-		if _, err := c.Get(t.Context(), "ns", fmt.Sprintf("app-%d", i)); errors.Is(err, ErrBusy) {
-			busy++
+	synctest.Test(t, func(t *testing.T) {
+		c := newCache(t, func(_ context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+			return serviceAccount(namespace, name), nil
+		})
+		start := time.Now()
+		for i := range readsBurst + 10*readsPerSecond {
+			if _, err := c.Get(t.Context(), "ns", fmt.Sprintf("app-%d", i)); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	// Some tokens come back while this runs.
-	if reads < readsBurst || reads > 5*readsBurst || busy != 10*readsBurst-reads {
-		t.Errorf("got %d reads and %d errors, want about %d reads and an error for each other one", reads, busy, readsBurst)
-	}
+		if got := time.Since(start).Round(time.Second); got != 10*time.Second {
+			t.Errorf("got %s for %d reads, want 10s", got, readsBurst+10*readsPerSecond)
+		}
+	})
 }
 
 func TestANameThatCannotExistIsNotInvalidated(t *testing.T) {

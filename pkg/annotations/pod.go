@@ -88,7 +88,10 @@ func (p *parser) names(key string) []string {
 	}
 	names, err := splitList(value)
 	if err == nil {
-		if i := slices.IndexFunc(names, func(name string) bool { return len(validation.IsDNS1123Label(name)) > 0 }); i >= 0 {
+		if i := slices.IndexFunc(names, func(name string) bool {
+			// The pattern takes long for a long text.
+			return len(name) > validation.DNS1123LabelMaxLength || len(validation.IsDNS1123Label(name)) > 0
+		}); i >= 0 {
 			err = fmt.Errorf("%q cannot be the name of a container; want names separated by commas", shown(names[i]))
 		}
 	}
