@@ -21,7 +21,7 @@ import (
 
 var _ = It("does not speak HTTP/2, of which one connection carries 250 requests at a time", func(ctx SpecContext) {
 	r := newReplica(ctx, shared, shared.user)
-	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}}} //nolint:gosec // only the protocol counts
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}}} // only the protocol counts
 	conn, err := dialer.DialContext(ctx, "tcp", r.target.Reviews)
 	Expect(err).NotTo(HaveOccurred())
 	defer conn.Close()
