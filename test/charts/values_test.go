@@ -156,6 +156,8 @@ var uses = map[string]struct{ with, value string }{
 	"serviceAccount.automountServiceAccountToken":    {"", "serviceAccount: {automountServiceAccountToken: true}"},
 	"rbac.create":                                    {"", "rbac: {create: false}"},
 	"networkPolicy.enabled":                          {"", "networkPolicy: {enabled: true}"},
+	"networkPolicy.webhookFrom":                      {"networkPolicy: {enabled: true}", "networkPolicy: {webhookFrom: [{podSelector: {}}]}"},
+	"networkPolicy.probesFrom":                       {"networkPolicy: {enabled: true}", "networkPolicy: {probesFrom: [{podSelector: {}}]}"},
 	"networkPolicy.metricsFrom":                      {"networkPolicy: {enabled: true}", "networkPolicy: {metricsFrom: [{podSelector: {}}]}"},
 	"networkPolicy.ingress":                          {"networkPolicy: {enabled: true}", "networkPolicy: {ingress: [{from: [{podSelector: {}}]}]}"},
 	"networkPolicy.egress":                           {"networkPolicy: {enabled: true}", "networkPolicy: {egress: []}"},
