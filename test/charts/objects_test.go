@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -168,6 +169,103 @@ func checkHardening(t *testing.T, key string, spec *corev1.PodSpec) {
 	}
 }
 
+// Only the container that calls the API server has a token, and it cannot be used
+// for longer than an hour.
+func TestOnlyTheWebhookHasAToken(t *testing.T) {
+	const tokens = "/var/run/secrets/kubernetes.io/serviceaccount"
+	check := func(t *testing.T, d *appsv1.Deployment) {
+		t.Helper()
+		spec := d.Spec.Template.Spec
+		if automount := spec.AutomountServiceAccountToken; automount == nil || *automount {
+			t.Error("every container has a token")
+		}
+		volumes := map[string]*corev1.ProjectedVolumeSource{}
+		for _, volume := range spec.Volumes {
+			volumes[volume.Name] = volume.Projected
+		}
+		for _, c := range spec.Containers {
+			var mounted []string
+			for _, mount := range c.VolumeMounts {
+				if volumes[mount.Name] != nil {
+					mounted = append(mounted, mount.MountPath)
+				}
+			}
+			want := map[string][]string{"webhook": {tokens}}[c.Name]
+			if diff := cmp.Diff(want, mounted); diff != "" {
+				t.Errorf("container %s: tokens (-want +got):\n%s", c.Name, diff)
+			}
+		}
+		// client-go reads these files. The audience is the API server's.
+		want := []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: new(int64(3600))}},
+			{ConfigMap: &corev1.ConfigMapProjection{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}, Items: []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
+			}},
+			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
+				{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}},
+			}}},
+		}
+		if diff := cmp.Diff(want, volumes["kube-api-access"].Sources); diff != "" {
+			t.Errorf("volume kube-api-access (-want +got):\n%s", diff)
+		}
+	}
+	eachValueSet(t, func(t *testing.T, _ install, r *rendering) { check(t, deployment(t, r.objects)) })
+	for name, components := range kustomizations {
+		t.Run("kustomize: "+name, func(t *testing.T) { check(t, deployment(t, kustomize(t, ca, components...))) })
+	}
+}
+
+func TestGoStaysBelowTheMemoryLimit(t *testing.T) {
+	for name, test := range map[string]struct{ values, want string }{
+		"the default":                   {"", "120795955"},
+		"a limit in Gi":                 {"resources: {limits: {memory: 1Gi}}", "966367641"},
+		"a limit in Ki":                 {"resources: {limits: {memory: 100000Ki}}", "92160000"},
+		"a limit in bytes":              {"resources: {limits: {memory: 200000000}}", "180000000"},
+		"a limit in bytes, as text":     {"resources: {limits: {memory: '200000000'}}", "180000000"},
+		"a limit in another unit":       {"resources: {limits: {memory: 200M}}", ""},
+		"a limit with a fraction":       {"resources: {limits: {memory: 1.5Gi}}", ""},
+		"no limit":                      {"resources: {limits: {memory: null}}", ""},
+		"no limits":                     {"resources: {limits: null}", ""},
+		"no resources":                  {"resources: null", ""},
+		"a variable of the user's":      {"extraEnv: [{name: GOMEMLIMIT, value: 1MiB}]", "1MiB"},
+		"another variable of the users": {"extraEnv: [{name: GOGC, value: '50'}]", "120795955"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, variable := range deployment(t, render(t, defaultInstall, parseValues(t, test.values)).objects).Spec.Template.Spec.Containers[0].Env {
+				if variable.Name == "GOMEMLIMIT" {
+					got = append(got, variable.Value)
+				}
+			}
+			if strings.Join(got, " ") != test.want {
+				t.Errorf("got GOMEMLIMIT %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// Each list of peers limits its own port, and an empty one limits nothing.
+func TestTheNetworkPolicyLimitsEachPort(t *testing.T) {
+	for key, port := range map[string]string{"webhookFrom": "webhook", "probesFrom": "probes", "metricsFrom": "metrics"} {
+		t.Run(key, func(t *testing.T) {
+			v := parseValues(t, "networkPolicy: {enabled: true, "+key+": [{ipBlock: {cidr: 192.0.2.0/24}}]}")
+			policy := decode[networkingv1.NetworkPolicy](t, one(t, render(t, defaultInstall, v).objects, "NetworkPolicy/lanyard-system/lanyard-webhook"))
+			if got := len(policy.Spec.Ingress); got != 3 {
+				t.Fatalf("got %d rules, want one for each port", got)
+			}
+			for _, rule := range policy.Spec.Ingress {
+				var want []networkingv1.NetworkPolicyPeer
+				if rule.Ports[0].Port.String() == port {
+					want = []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "192.0.2.0/24"}}}
+				}
+				if diff := cmp.Diff(want, rule.From); diff != "" {
+					t.Errorf("port %s (-want +got):\n%s", rule.Ports[0].Port, diff)
+				}
+			}
+		})
+	}
+}
+
 // deployment returns the one Deployment.
 func deployment(t *testing.T, objects []object) *appsv1.Deployment {
 	t.Helper()
@@ -262,6 +360,16 @@ func TestItIsHighlyAvailableByDefault(t *testing.T) {
 	}
 	if len(d.Spec.Template.Spec.TopologySpreadConstraints) != 2 {
 		t.Error("the replicas are not spread over nodes and zones")
+	}
+	for _, spread := range d.Spec.Template.Spec.TopologySpreadConstraints {
+		// Otherwise the replicas of the next version keep away from those that they
+		// replace, and can end up together.
+		if diff := cmp.Diff([]string{"pod-template-hash"}, spread.MatchLabelKeys); diff != "" {
+			t.Errorf("spread over %s: matchLabelKeys (-want +got):\n%s", spread.TopologyKey, diff)
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"kubernetes.io/os": "linux"}, d.Spec.Template.Spec.NodeSelector); diff != "" {
+		t.Errorf("nodeSelector (-want +got):\n%s", diff)
 	}
 }
 

@@ -48,3 +48,18 @@ httpGet:
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
+
+{{- /*
+GOMEMLIMIT for a container with these resources: 90 % of its memory limit, so that
+Go collects garbage before the kernel ends the process. Nothing without a limit, and
+nothing if the limit is not in bytes, Ki, Mi or Gi.
+*/ -}}
+{{- define "lanyard.goMemoryLimit" -}}
+{{- $limit := (default dict (default dict .).limits).memory | default "" -}}
+{{- $limit = kindIs "string" $limit | ternary $limit (int64 $limit | toString) -}}
+{{- if regexMatch "^[0-9]+(Ki|Mi|Gi)?$" $limit -}}
+{{- $bytes := regexFind "^[0-9]+" $limit | int64 -}}
+{{- $unit := get (dict "Ki" 1024 "Mi" 1048576 "Gi" 1073741824) (regexFind "[KMG]i$" $limit) | default 1 -}}
+{{- div (mul $bytes $unit 9) 10 -}}
+{{- end -}}
+{{- end -}}
