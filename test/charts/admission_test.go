@@ -51,17 +51,29 @@ func registered(t *testing.T, objects []object) registration {
 func (r registration) pods() admissionv1.MutatingWebhook  { return r.mutating[0] }
 func (r registration) probe() admissionv1.MutatingWebhook { return r.mutating[2] }
 
-// guard returns the one policy.
+// guard returns the policy that denies pods without credentials.
 func (r registration) guard(t *testing.T) admissionv1.ValidatingAdmissionPolicySpec {
 	t.Helper()
-	if len(r.policies) != 1 {
-		t.Fatalf("got %d policies, want 1", len(r.policies))
+	policy := r.policy("-guard-pods")
+	if policy == nil {
+		t.Fatal("there is no guard")
 	}
-	return r.policies[0].Spec
+	return policy.Spec
+}
+
+// policy returns the policy whose name has this suffix, or nil.
+func (r registration) policy(suffix string) *admissionv1.ValidatingAdmissionPolicy {
+	for i := range r.policies {
+		if strings.HasSuffix(r.policies[i].Name, suffix) {
+			return &r.policies[i]
+		}
+	}
+	return nil
 }
 
 // namespaceSelectors returns those of all webhooks but the probe, which has none,
-// and that of the guard, by what they belong to.
+// and those of all policies but the fences, which have none, by what they belong
+// to.
 func (r registration) namespaceSelectors() map[string]*metav1.LabelSelector {
 	selectors := map[string]*metav1.LabelSelector{}
 	for _, w := range r.mutating[:2] {
@@ -71,7 +83,9 @@ func (r registration) namespaceSelectors() map[string]*metav1.LabelSelector {
 		selectors["validating "+w.Name] = w.NamespaceSelector
 	}
 	for _, p := range r.policies {
-		selectors["policy "+p.Name] = p.Spec.MatchConstraints.NamespaceSelector
+		if selector := p.Spec.MatchConstraints.NamespaceSelector; selector != nil {
+			selectors["policy "+p.Name] = selector
+		}
 	}
 	return selectors
 }
@@ -224,7 +238,9 @@ func TestTheGuardIsBoundAndDenies(t *testing.T) {
 			t.Error("there are policies that the cluster does not have")
 		}
 		// If nothing denies them, pods must not start without credentials.
-		denies := len(g.bindings) == 1 && slices.Contains(g.bindings[0].Spec.ValidationActions, admissionv1.Deny)
+		denies := slices.ContainsFunc(g.bindings, func(b admissionv1.ValidatingAdmissionPolicyBinding) bool {
+			return strings.HasSuffix(b.Name, "-guard-pods") && slices.Contains(b.Spec.ValidationActions, admissionv1.Deny)
+		})
 		if got, want := *g.pods().FailurePolicy, map[bool]admissionv1.FailurePolicyType{true: admissionv1.Ignore, false: admissionv1.Fail}[denies]; got != want {
 			t.Errorf("the guard denies: %t; got failurePolicy %s, want %s", denies, got, want)
 		}
@@ -267,6 +283,70 @@ func TestTheGuardKnowsTheMountPath(t *testing.T) {
 	for _, want := range []string{"m.mountPath == '/var/run/x'", "m.mountPath.startsWith('/var/run/x/')"} {
 		if got := guard.MatchConditions[0].Expression; !strings.Contains(got, want) {
 			t.Errorf("got %s, want it to contain %s", got, want)
+		}
+	}
+}
+
+// An upgrade to another certificate mode must not keep a fence around permissions
+// that the webhook does not have, and no fence may be missing around those it has.
+func TestTheFencesAreAroundWhatIsThere(t *testing.T) {
+	check := func(t *testing.T, objects []object, fenced bool) {
+		t.Helper()
+		r := registered(t, objects)
+		if got := r.policy("-guard-marks") != nil; got != fenced {
+			t.Errorf("fence around the marks: got %t, want %t", got, fenced)
+		}
+		patches := slices.ContainsFunc(grants(t, objects), func(g grant) bool {
+			return strings.Contains(g.Rule, "patch admissionregistration.k8s.io/")
+		})
+		if got, want := r.policy("-guard-serviceaccounts") != nil, fenced && r.policy("-guard-pods") != nil; got != want {
+			t.Errorf("limit of ServiceAccounts: got %t, want %t", got, want)
+		}
+		registration := r.policy("-guard-registration")
+		if got, want := registration != nil, fenced && patches; got != want {
+			t.Fatalf("fence around the registration: got %t, want %t", got, want)
+		}
+		if registration == nil {
+			return
+		}
+		spec := deployment(t, objects).Spec.Template.Spec
+		account := "system:serviceaccount:" + deployment(t, objects).Namespace + ":" + spec.ServiceAccountName
+		if got := registration.Spec.MatchConditions[0].Expression; !strings.HasSuffix(got, "== '"+account+"'") {
+			t.Errorf("got the condition %s, want one for %s", got, account)
+		}
+	}
+	for name, set := range valueSets {
+		if name == "no rights and no account" { // somebody else grants them
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			check(t, render(t, set.in, parseValues(t, set.values)).objects,
+				set.in.KubeVersion != kubeVersionWithoutGuard && !strings.Contains(set.values, "fences: {enabled: false}"))
+		})
+	}
+	for name, components := range kustomizations {
+		t.Run("kustomize: "+name, func(t *testing.T) {
+			check(t, kustomize(t, ca, components...), !slices.Contains(components, "no-fences"))
+		})
+	}
+}
+
+func TestTheDefaultAudiencesAreCloudAudiences(t *testing.T) {
+	policy := registered(t, render(t, defaultInstall, parseValues(t, everything)).objects).policy("-token-audiences")
+	var text strings.Builder
+	for _, variable := range policy.Spec.Variables {
+		text.WriteString(variable.Expression)
+	}
+	for _, validation := range policy.Spec.Validations {
+		text.WriteString(validation.Expression)
+	}
+	for _, want := range []string{
+		"|| audience == 'a')", "|| audience == 'b')", "|| audience == 'c' && variables.provider == '')",
+		"provider == 'default' ? 'projects/1/locations/global/workloadIdentityPools/pool/providers/prov' : provider",
+		"'identity.example.com/aws-role-arn' in variables.annotations",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the policy lacks %s:\n%s", want, text.String())
 		}
 	}
 }

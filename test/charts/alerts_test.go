@@ -29,6 +29,7 @@ const healthy = `load 1m
   apiserver_admission_webhook_fail_open_count{name="pods.example.com", type="admit"} 0+1x30
   apiserver_admission_webhook_rejection_count{name="pods.lanyard.dev", type="admit", error_type="no_error"} 0+1x30
   apiserver_validating_admission_policy_check_total{policy="lanyard-guard-pods", enforcement_action="allow"} 0+1x30
+  apiserver_validating_admission_policy_check_total{policy="lanyard-guard-marks", enforcement_action="allow"} 0+1x30
   apiserver_validating_admission_policy_check_total{policy="others", enforcement_action="deny"} 0+1x30
 `
 
@@ -70,6 +71,13 @@ var faults = map[string][]string{
 `},
 	"LanyardPolicyDenials": {`load 1m
   apiserver_validating_admission_policy_check_total{policy="lanyard-guard-pods", enforcement_action="deny"} 0+1x30
+`},
+	"LanyardFenceDenials": {`load 1m
+  apiserver_validating_admission_policy_check_total{policy="lanyard-guard-marks", enforcement_action="deny"} 0+1x30
+`, `load 1m
+  apiserver_validating_admission_policy_check_total{policy="lanyard-guard-registration", enforcement_action="deny"} 0+1x30
+`, `load 1m
+  apiserver_validating_admission_policy_check_total{policy="lanyard-guard-serviceaccounts", enforcement_action="deny"} 0+1x30
 `},
 }
 

@@ -84,10 +84,11 @@ func TestNotesWarnOfWhatIsFragile(t *testing.T) {
 
 func TestNotesNameWhatIsThere(t *testing.T) {
 	r := render(t, installAs("blue", "security", kubeVersion), parseValues(t, "annotationPrefix: id.example/"))
+	one(t, r.objects, "ValidatingAdmissionPolicyBinding/blue-lanyard-guard-pods")
 	for _, want := range []string{
 		"deployment/" + find(r.objects, "Deployment")[0].GetName() + " --namespace security",
 		"mutatingwebhookconfiguration " + find(r.objects, "MutatingWebhookConfiguration")[0].GetName() + "\n",
-		"validatingadmissionpolicybinding " + find(r.objects, "ValidatingAdmissionPolicyBinding")[0].GetName() + "\n",
+		"validatingadmissionpolicybinding blue-lanyard-guard-pods\n",
 		"helm test blue --namespace security",
 		"lanyard-try id.example/audience=try",
 	} {

@@ -30,6 +30,11 @@ var kustomizations = map[string][]string{
 	"socket store":                  {"socket-store"},
 	"socket store, then openshift":  {"socket-store", "openshift"},
 	"openshift, then socket store":  {"openshift", "socket-store"},
+	"an old cluster":                {"fail-closed", "no-fences"},
+	"an old cluster, openshift":     {"openshift", "no-fences"},
+	"an old cluster, the other way": {"no-fences", "fail-closed"},
+	"no fences, then openshift":     {"no-fences", "openshift"},
+	"token audiences":               {"token-audiences"},
 }
 
 // sameValues are the values with which the chart renders the same objects.
@@ -46,6 +51,11 @@ var sameValues = map[string]string{
 	"socket store":                  "socketStore: {enabled: true}",
 	"socket store, then openshift":  "socketStore: {enabled: true}\ncertificates: {mode: openshift}",
 	"openshift, then socket store":  "socketStore: {enabled: true}\ncertificates: {mode: openshift}",
+	"an old cluster":                "guard: {enabled: false}\nfences: {enabled: false}",
+	"an old cluster, openshift":     "certificates: {mode: openshift}\nfences: {enabled: false}",
+	"an old cluster, the other way": "guard: {enabled: false}\nfences: {enabled: false}",
+	"no fences, then openshift":     "certificates: {mode: openshift}\nfences: {enabled: false}",
+	"token audiences":               "tokenAudiences: {enabled: true}",
 }
 
 func TestChartAndKustomizeRenderTheSameObjects(t *testing.T) {

@@ -143,16 +143,24 @@ func TestAlertsFollowTheNames(t *testing.T) {
 	r := render(t, installAs("blue", "security", kubeVersion), parseValues(t, monitoringValues))
 	all := rules(t, r.objects)
 	job := find(r.objects, "Service")[0].GetName()
-	policies := find(r.objects, "ValidatingAdmissionPolicy")
+	var queries strings.Builder
 	for _, rule := range all {
 		query := rule.Expr.String()
+		queries.WriteString(query)
 		if strings.Contains(query, "job=") && !strings.Contains(query, `job="`+job+`", namespace="security"`) {
 			t.Errorf("%s is not about the Service %s: %s", rule.Alert, job, query)
 		}
-		for _, policy := range policies {
-			if strings.Contains(query, "policy=") && !strings.Contains(query, `policy="`+policy.GetName()+`"`) {
-				t.Errorf("%s is not about the policy %s: %s", rule.Alert, policy.GetName(), query)
+	}
+	matcher := regexp.MustCompile(`policy=~?"([^"]*)"`)
+	for _, policy := range find(r.objects, "ValidatingAdmissionPolicy") {
+		alerts := 0
+		for _, match := range matcher.FindAllStringSubmatch(queries.String(), -1) {
+			if regexp.MustCompile("^(" + match[1] + ")$").MatchString(policy.GetName()) {
+				alerts++
 			}
+		}
+		if alerts != 1 {
+			t.Errorf("got %d alerts about the policy %s, want 1: %s", alerts, policy.GetName(), queries.String())
 		}
 	}
 }

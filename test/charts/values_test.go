@@ -111,6 +111,8 @@ var uses = map[string]struct{ with, value string }{
 	"webhook.port":                                   {"", "webhook: {port: 10250}"},
 	"guard.enabled":                                  {"", "guard: {enabled: false}"},
 	"guard.validationActions":                        {"", "guard: {validationActions: [Warn]}"},
+	"fences.enabled":                                 {"", "fences: {enabled: false}"},
+	"tokenAudiences.enabled":                         {"", "tokenAudiences: {enabled: true}"},
 	"replicaCount":                                   {"", "replicaCount: 3"},
 	"podDisruptionBudget.enabled":                    {"", "podDisruptionBudget: {enabled: false}"},
 	"podDisruptionBudget.minAvailable":               {"", "podDisruptionBudget: {minAvailable: 50%}"},

@@ -67,7 +67,8 @@ logFormat: json
 healthProbePort: 9081
 service: {port: 8443, annotations: {e: f}, ipFamilyPolicy: PreferDualStack, ipFamilies: [IPv6, IPv4]}
 serviceAccount: {name: own, annotations: {g: h}, labels: {i: j}}
-networkPolicy: {enabled: true, metricsFrom: [{namespaceSelector: {}}], ingress: [{from: [{podSelector: {}}]}]}
+tokenAudiences: {enabled: true}
+networkPolicy: {enabled: true, webhookFrom: [{ipBlock: {cidr: 192.0.2.10/32}}], probesFrom: [{ipBlock: {cidr: 192.0.2.0/24}}], metricsFrom: [{namespaceSelector: {}}], ingress: [{from: [{podSelector: {}}]}]}
 metrics: {port: 9080}
 serviceMonitor: {enabled: true, interval: 30s, scrapeTimeout: 5s, labels: {k: l}, relabelings: [{action: labeldrop, regex: pod}], metricRelabelings: [{action: labeldrop, regex: le}]}
 prometheusRule: {enabled: true, labels: {m: o}, certificateExpiryHours: 2, runbookURL: https://runbooks.example}
@@ -93,6 +94,8 @@ var valueSets = map[string]struct {
 	"another release's name":           {in: installAs("blue", "security", kubeVersion)},
 	"a very long release's name":       {in: installAs("a-name-that-is-as-long-as-helm-lets-a-name-of-a-rele", "security", kubeVersion)},
 	"a cluster before Kubernetes 1.30": {in: installAs(release, namespace, kubeVersionWithoutGuard)},
+	"no fences":                        {in: defaultInstall, values: "fences: {enabled: false}"},
+	"limited audiences":                {in: defaultInstall, values: "tokenAudiences: {enabled: true}"},
 	"no guard":                         {in: defaultInstall, values: "guard: {enabled: false}"},
 	"a guard that only warns":          {in: defaultInstall, values: "guard: {validationActions: [Warn, Audit]}"},
 	"cert-manager":                     {in: defaultInstall, values: "certificates: {mode: certManager}"},

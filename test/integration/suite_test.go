@@ -70,8 +70,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return cluster.webhook.Stop() })
 
-	By("registering it with the manifests of deploy/, and the guard next to it")
+	By("registering it with the manifests of deploy/, next to the guard and the fences")
 	Expect(webhook.Guard(ctx, cluster.plane.Config(), deployDir)).To(Succeed())
+	Expect(webhook.Fences(ctx, cluster.plane.Config(), deployDir)).To(Succeed())
 	Expect(cluster.webhook.Register(ctx, cluster.client, deployDir)).To(Succeed())
 	waitForRegistration(ctx)
 })

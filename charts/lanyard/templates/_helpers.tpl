@@ -84,9 +84,16 @@ annotations:
 {{- end -}}
 {{- end -}}
 
-{{- /* "true" if the guard is rendered: ValidatingAdmissionPolicy is v1 since Kubernetes 1.30. */ -}}
+{{- /* "true" if the cluster has policies: ValidatingAdmissionPolicy is v1 since Kubernetes 1.30. */ -}}
+{{- define "lanyard.policies" -}}
+{{- if semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{- /* "true" if the guard is rendered. */ -}}
 {{- define "lanyard.guard" -}}
-{{- if and .Values.guard.enabled (semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version) -}}
+{{- if and .Values.guard.enabled (include "lanyard.policies" .) -}}
 true
 {{- end -}}
 {{- end -}}

@@ -8,8 +8,8 @@ SPDX-License-Identifier: Apache-2.0
 {{- $v := .Values -}}
 {{- $fails := eq "Fail" (include "lanyard.failurePolicy" .) -}}
 {{- $guarded := include "lanyard.guarded" . -}}
-{{- if not (semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version) }}
-- "This cluster is older than Kubernetes 1.30 and cannot have the guard. webhook.failurePolicy is {{ include "lanyard.failurePolicy" . }}."
+{{- if not (include "lanyard.policies" .) }}
+- "This cluster is older than Kubernetes 1.30 and cannot have the guard and the fences. webhook.failurePolicy is {{ include "lanyard.failurePolicy" . }}."
 {{- end }}
 {{- if and (not $guarded) (not $fails) }}
 - "webhook.failurePolicy is Ignore and no guard denies pods: while no replica responds, pods that need credentials start without them, and stay so until they are deleted."

@@ -48,10 +48,12 @@ var rendered = []struct{ file, template, values string }{
 	{"base/50-mutatingwebhookconfiguration.yaml", "mutatingwebhookconfiguration.yaml", ""},
 	{"base/60-validatingwebhookconfiguration.yaml", "validatingwebhookconfiguration.yaml", ""},
 	{"base/70-guard.yaml", "guard.yaml", ""},
+	{"base/71-fences.yaml", "fences.yaml", ""},
 	{"components/cert-manager/certificates.yaml", "certificates-cert-manager.yaml", "certificates: {mode: certManager}"},
 	{"components/monitoring/prometheusrule.yaml", "prometheusrule.yaml", "prometheusRule: {enabled: true}"},
 	{"components/monitoring/servicemonitor.yaml", "servicemonitor.yaml", "serviceMonitor: {enabled: true}"},
 	{"components/network-policy/networkpolicy.yaml", "networkpolicy.yaml", "networkPolicy: {enabled: true}"},
+	{"components/token-audiences/policy.yaml", "tokenaudiences.yaml", "tokenAudiences: {enabled: true}"},
 }
 
 // copied are the files of deploy/ that are a file of the chart.

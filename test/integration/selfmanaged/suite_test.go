@@ -44,6 +44,7 @@ const (
 var cluster struct {
 	client  *kubernetes.Clientset // an administrator's
 	objects client.Client         // the same
+	admin   dynamic.Interface     // the same
 	webhook dynamic.Interface     // the webhook's own
 	rights  *kubernetes.Clientset // the same
 }
@@ -60,12 +61,15 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	cluster.client = kubernetes.NewForConfigOrDie(plane.Config())
 	cluster.objects, err = client.New(plane.Config(), client.Options{})
 	Expect(err).NotTo(HaveOccurred())
+	cluster.admin = dynamic.NewForConfigOrDie(plane.Config())
 	user, err := webhook.Grant(ctx, plane, deployDir)
 	Expect(err).NotTo(HaveOccurred())
 	cluster.webhook = dynamic.NewForConfigOrDie(user)
 	cluster.rights = kubernetes.NewForConfigOrDie(user)
 	apply(ctx, "22-certificates-rbac")
 	waitForRights(ctx)
+	// All specs run inside of the fence.
+	Expect(webhook.Fences(ctx, plane.Config(), deployDir)).To(Succeed())
 })
 
 var _ = BeforeEach(func(ctx SpecContext) {

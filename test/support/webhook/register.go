@@ -58,3 +58,9 @@ func ReadMutating(deployDir string) (*admissionregistrationv1.MutatingWebhookCon
 func Guard(ctx context.Context, config *rest.Config, deployDir string) error {
 	return create(ctx, config, filepath.Join(deployDir, "70-guard.yaml"))
 }
+
+// Fences creates the fences of deployDir with the user of config. They take effect
+// a moment later.
+func Fences(ctx context.Context, config *rest.Config, deployDir string) error {
+	return create(ctx, config, filepath.Join(deployDir, "71-fences.yaml"))
+}
