@@ -43,6 +43,19 @@ func updateDocs(r *results) error {
 	return errors.Join(os.WriteFile(docsFile, []byte(doc), 0o644), os.WriteFile(plotFile, []byte(plot(r.Load)), 0o644))
 }
 
+// replaceInFile replaces a section of a file.
+func replaceInFile(file, name, text string) error {
+	old, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("%w; run this in the root of the repository", err)
+	}
+	doc, err := replaceSection(string(old), name, text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return os.WriteFile(file, []byte(doc), 0o644)
+}
+
 // replaceSection replaces the text between the two markers of a section.
 func replaceSection(doc, name, text string) (string, error) {
 	begin, end := "<!-- begin "+name+" -->\n", "<!-- end "+name+" -->"

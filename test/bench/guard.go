@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -114,17 +113,23 @@ func (b *bench) prepareGuard(ctx context.Context) (*cluster, error) {
 	if err := webhook.Guard(ctx, c.Config(), deployDir); err != nil {
 		return nil, err
 	}
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		_, err := c.dryRun(ctx, guardUnchecked, newPod(threeClouds, 1))
+	return c, c.waitForGuard(ctx, guardUnchecked)
+}
+
+// waitForGuard waits until the guard denies pods that were not injected, in a
+// namespace without a webhook.
+func (c *cluster) waitForGuard(ctx context.Context, namespace string) error {
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		_, err := c.dryRun(ctx, namespace, newPod(threeClouds, 1))
 		if apierrors.IsForbidden(err) {
 			return true, nil
 		}
 		return false, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("wait for the guard: %w", err)
+		return fmt.Errorf("wait for the guard: %w", err)
 	}
-	return c, nil
+	return nil
 }
 
 // createGuarded creates a namespace of the given size. withoutGuard opts out of
@@ -192,12 +197,7 @@ func (r *guardResult) table() string {
 	for _, pair := range r.Pairs {
 		m.row(pair.cells()...)
 	}
-	s := r.Stamp
-	fmt.Fprintf(&m.Builder, "\nMeasured on %s: %d cores of %s, Linux %s, kube-apiserver %s, %d pods of each kind, taking turns.\n",
-		s.Date, s.Cores, s.CPU, s.Kernel, s.Kubernetes, r.Pods)
-	if s.Quick {
-		m.WriteString("\n**Provisional:** from a short run (`-quick`).\n")
-	}
+	m.WriteString("\n" + r.Stamp.sentence(fmt.Sprintf("%d pods of each kind", r.Pods)))
 	return m.String()
 }
 
@@ -206,13 +206,5 @@ func (r *guardResult) updateDocs() error {
 	if r == nil {
 		return errors.New("-update-docs needs the results of all parts; run make bench first")
 	}
-	text, err := os.ReadFile(guardDocsFile)
-	if err != nil {
-		return fmt.Errorf("%w; run this in the root of the repository", err)
-	}
-	doc, err := replaceSection(string(text), "cost", r.table())
-	if err != nil {
-		return fmt.Errorf("%s: %w", guardDocsFile, err)
-	}
-	return os.WriteFile(guardDocsFile, []byte(doc), 0o644)
+	return replaceInFile(guardDocsFile, "cost", r.table())
 }

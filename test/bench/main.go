@@ -48,7 +48,7 @@ type bench struct {
 
 func main() {
 	var s settings
-	flag.StringVar(&s.only, "only", "", "comma-separated `parts` to run: load, apiserver, guard, memory, micro; or none")
+	flag.StringVar(&s.only, "only", "", "comma-separated `parts` to run: load, apiserver, guard, fences, memory, micro; or none")
 	flag.BoolVar(&s.quick, "quick", false, "run shorter measurements with rough results")
 	flag.BoolVar(&s.updateDocs, "update-docs", false, "update the tables and the plot of docs/performance.md from the results in "+resultsDir)
 	flag.StringVar(&s.protocol, "protocol", "h1", "`protocol` of the load test: h1, which the API server uses for a webhook behind a Service, or h2")
@@ -66,7 +66,7 @@ func main() {
 }
 
 // parts lists the parts in the order in which they run.
-var parts = []string{"load", "apiserver", "guard", "memory", "micro"}
+var parts = []string{"load", "apiserver", "guard", "fences", "memory", "micro"}
 
 func (s *settings) parts() ([]string, error) {
 	if s.protocol != "h1" && s.protocol != "h2" {
@@ -115,7 +115,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 		b.summarize(&results, run)
 	}
 	if b.updateDocs {
-		return errors.Join(updateDocs(&results), results.Guard.updateDocs())
+		return errors.Join(updateDocs(&results), results.Guard.updateDocs(), results.Fences.updateDocs())
 	}
 	return nil
 }
@@ -134,6 +134,8 @@ func (b *bench) part(ctx context.Context, name string) (err error) {
 		result, err = b.apiserver(ctx)
 	case "guard":
 		result, err = b.guard(ctx)
+	case "fences":
+		result, err = b.fences(ctx)
 	case "memory":
 		result, err = b.memory(ctx)
 	case "micro":

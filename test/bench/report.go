@@ -132,6 +132,9 @@ func (b *bench) summarize(r *results, parts []string) {
 	if slices.Contains(parts, "guard") {
 		r.Guard.print(b)
 	}
+	if slices.Contains(parts, "fences") {
+		r.Fences.print(b)
+	}
 	if slices.Contains(parts, "memory") {
 		b.table("\nServiceAccounts\tannotated\tready s\tresident\tanonymous\tfile-backed\tpeak\tupdates\tresident\tanonymous", func(w io.Writer) {
 			for _, row := range r.Memory.Rows {

@@ -40,6 +40,16 @@ func (b *bench) stamp(c *cluster) stamp {
 	return s
 }
 
+// sentence returns where and what was measured, taking turns on one API server.
+func (s *stamp) sentence(measured string) string {
+	text := fmt.Sprintf("Measured on %s: %d cores of %s, Linux %s, kube-apiserver %s, %s, taking turns.\n",
+		s.Date, s.Cores, s.CPU, s.Kernel, s.Kubernetes, measured)
+	if s.Quick {
+		text += "\n**Provisional:** from a short run (`-quick`).\n"
+	}
+	return text
+}
+
 // cpuModel returns the kernel's name of the processor, if any.
 func cpuModel() string {
 	text, err := os.ReadFile("/proc/cpuinfo")
@@ -174,6 +184,7 @@ type results struct {
 	Load      *loadResult
 	APIServer *apiserverResult
 	Guard     *guardResult
+	Fences    *fencesResult
 	Memory    *memoryResult
 	Micro     *microResult
 }
@@ -197,7 +208,7 @@ func store(part string, result any) error {
 func (r *results) read(protocol string) error {
 	return errors.Join(
 		readPart("load-"+protocol, &r.Load), readPart("apiserver", &r.APIServer), readPart("guard", &r.Guard),
-		readPart("memory", &r.Memory), readPart("micro", &r.Micro))
+		readPart("fences", &r.Fences), readPart("memory", &r.Memory), readPart("micro", &r.Micro))
 }
 
 func readPart[T any](part string, into **T) error {
