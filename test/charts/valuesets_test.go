@@ -38,7 +38,8 @@ config:
   bindAddress: "::"
   tlsMinVersion: VersionTLS12
   tlsCipherSuites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
-certificates: {duration: 48h, caDuration: 1000h}
+certificates: {duration: 48h, caDuration: 1000h, unguessablePath: true}
+clientCertificates: {configMap: callers, allowedNames: [kube-apiserver, b]}
 webhook:
   timeoutSeconds: 2
   namespaceSelector: {matchLabels: {tier: a}, matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: [kube-system, elsewhere, shop]}]}

@@ -42,10 +42,21 @@ SPDX-License-Identifier: Apache-2.0
 {{- with .Values.certificates.duration }}
 - --certificate-duration={{ . }}
 {{- end }}
+{{- if .Values.certificates.unguessablePath }}
+- --unguessable-path
+{{- end }}
 {{- else -}}
 - --certificate-source=files
 - --tls-cert-file=/etc/lanyard/tls/tls.crt
 - --tls-private-key-file=/etc/lanyard/tls/tls.key
+{{- end }}
+{{- with .Values.clientCertificates }}
+{{- if or .configMap .secret }}
+- --client-ca-file=/etc/lanyard/client-ca/ca.crt
+{{- end }}
+{{- with .allowedNames }}
+- {{ printf "--client-allowed-names=%s" (join "," .) | quote }}
+{{- end }}
 {{- end }}
 {{- end -}}
 

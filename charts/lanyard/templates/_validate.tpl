@@ -50,6 +50,17 @@ SPDX-License-Identifier: Apache-2.0
 
 {{- define "lanyard.otherProblems" -}}
 {{- $v := .Values -}}
+{{- if and $v.certificates.unguessablePath (ne $v.certificates.mode "selfManaged") }}
+- "certificates.unguessablePath is for certificates.mode=selfManaged, got certificates.mode={{ $v.certificates.mode }}"
+{{- end }}
+{{- with $v.clientCertificates }}
+{{- if and .configMap .secret }}
+- "clientCertificates.configMap and clientCertificates.secret cannot both be set"
+{{- end }}
+{{- if and .allowedNames (not .configMap) (not .secret) }}
+- "clientCertificates.allowedNames needs clientCertificates.configMap or clientCertificates.secret"
+{{- end }}
+{{- end }}
 {{- $needed := add $v.shutdownDelaySeconds 35 -}}
 {{- if lt (int $v.terminationGracePeriodSeconds) (int $needed) }}
 - "terminationGracePeriodSeconds must be at least {{ $needed }}: shutdownDelaySeconds plus 35 for requests in flight; got {{ $v.terminationGracePeriodSeconds }}"

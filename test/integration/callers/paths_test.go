@@ -67,9 +67,9 @@ func (s *service) use(processes ...*webhook.Process) {
 func (s *service) forward(conn net.Conn) {
 	defer conn.Close()
 	s.mu.Lock()
-	address := s.replicas[rand.IntN(len(s.replicas))] //nolint:gosec // a Service chooses at random
+	address := s.replicas[rand.IntN(len(s.replicas))]
 	s.mu.Unlock()
-	replica, err := new(net.Dialer).DialContext(context.Background(), "tcp", address) //nolint:usetesting // not a test's goroutine
+	replica, err := new(net.Dialer).DialContext(context.Background(), "tcp", address)
 	if err != nil {
 		return
 	}
