@@ -76,7 +76,8 @@ func TestWhatIsNoReviewIsRejectedWithItsMistake(t *testing.T) {
 		"a uid that is too long":    {body: with(`"u1"`, `"`+strings.Repeat("u", 129)+`"`), code: 400, message: "request.uid: got 129 bytes, want at most 128"},
 		"a long content type":       {contentType: "x/" + strings.Repeat("y", 4000), body: review, code: 415, message: `got Content-Type "x/` + strings.Repeat("y", 62) + `...", want`},
 		"a long version":            {body: with(`admission.k8s.io/v1`, strings.Repeat("v", 1<<20)), code: 400, message: `got apiVersion "` + strings.Repeat("v", 64) + `..." and kind`},
-		"a long operation":          {body: with("CREATE", strings.Repeat("C", 1<<20)), code: 400, message: `request.operation: got "` + strings.Repeat("C", 64) + `...", want`},
+		"a long operation":          {body: with("CREATE", strings.Repeat("C", 1<<20)), code: 400, message: "request: got 1048586 bytes of namespace, operation and resource, want at most 1024"},
+		"a long wrong operation":    {body: with("CREATE", strings.Repeat("C", 500)), code: 400, message: `request.operation: got "` + strings.Repeat("C", 64) + `...", want`},
 		"an unreadable object":      {body: with(`"object":{`, `"object":{"unreadable":1,`), code: 400, message: "malformed AdmissionReview: request.object: cannot be read"},
 		"an unreadable old object":  {body: with(`"oldObject":null`, `"oldObject":{"unreadable":1}`), code: 400, message: "malformed AdmissionReview: request.oldObject: cannot be read"},
 		"an empty uid":              {body: with(`"u1"`, `""`), code: 400, message: "request.uid: got none, want one"},
@@ -747,7 +748,7 @@ func TestABodyThatTricklesIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := fmt.Fprintf(conn, "POST /?timeout=50ms HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"); err != nil {
+	if _, err := fmt.Fprintf(conn, "POST /?timeout=500ms HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"); err != nil {
 		t.Fatal(err)
 	}
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)

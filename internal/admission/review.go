@@ -30,6 +30,9 @@ const (
 	messagePrefix = "lanyard: "
 	// maxUIDBytes is more than a UID has.
 	maxUIDBytes = 128
+	// maxAttributeBytes is more than the other attributes have, which the API server
+	// has checked. The name of an object is not yet checked.
+	maxAttributeBytes = 1024
 	// maxNameBytes is the length of the longest name of an object.
 	maxNameBytes = 253
 	// maxMessageBytes limits a message. A message repeats annotations.
@@ -155,6 +158,8 @@ func (r *Request[T]) validate() error {
 		return errors.New("request.uid: got none, want one")
 	case len(r.UID) > maxUIDBytes:
 		return fmt.Errorf("request.uid: got %d bytes, want at most %d", len(r.UID), maxUIDBytes)
+	case r.attributeBytes() > maxAttributeBytes:
+		return fmt.Errorf("request: got %d bytes of namespace, operation and resource, want at most %d", r.attributeBytes(), maxAttributeBytes)
 	case r.Operation != Create && r.Operation != Update:
 		return fmt.Errorf("request.operation: got %q, want %s or %s; the rules of the webhook configuration are too wide", cut(r.Operation, maxShownBytes), Create, Update)
 	case r.Object == nil:
@@ -163,6 +168,11 @@ func (r *Request[T]) validate() error {
 		return errors.New("request.oldObject: got none, want an object")
 	}
 	return nil
+}
+
+// attributeBytes returns the length of the attributes but for UID and Name.
+func (r *Attributes) attributeBytes() int {
+	return len(r.Group) + len(r.Version) + len(r.Resource) + len(r.SubResource) + len(r.Operation) + len(r.Namespace)
 }
 
 // resource returns "pods" or, with a subresource, "pods/ephemeralcontainers".

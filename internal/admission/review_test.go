@@ -79,7 +79,8 @@ func (raw) Decide(context.Context, *Request[string]) (Response, error) { return 
 // wanted returns the request of a review, nil if it must be rejected.
 func wanted(review *admissionv1.AdmissionReview) *Request[string] {
 	r := review.Request
-	if review.APIVersion != "admission.k8s.io/v1" || review.Kind != "AdmissionReview" || r == nil || r.UID == "" || len(r.UID) > maxUIDBytes {
+	if review.APIVersion != "admission.k8s.io/v1" || review.Kind != "AdmissionReview" || r == nil || r.UID == "" || len(r.UID) > maxUIDBytes ||
+		len(r.Resource.Group)+len(r.Resource.Version)+len(r.Resource.Resource)+len(r.SubResource)+len(r.Operation)+len(r.Namespace) > maxAttributeBytes {
 		return nil
 	}
 	isObject := func(raw []byte) bool { return bytes.HasPrefix(raw, []byte("{")) }

@@ -51,6 +51,7 @@ type objects map[string]map[string]string
 func (o objects) Get(_ context.Context, namespace, name string) (metadatacache.Object, error) {
 	values, found := o[namespace+"/"+name]
 	if !found {
+		name = name[:min(len(name), 253)] // as the cache does
 		err := apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, name)
 		return metadatacache.Object{}, fmt.Errorf("read serviceaccount %s/%s: %w", namespace, name, err)
 	}
