@@ -4,6 +4,7 @@
 package jsonscan
 
 import (
+	"bytes"
 	"math/bits"
 	"strings"
 )
@@ -61,12 +62,8 @@ func skip(data []byte, i, outer int) int {
 			// The two opening brackets differ only in this bit.
 			objects = objects<<1 | uint64(c>>5&1)
 			continue
-		case 't':
-			i = skipWord(data, i, "true")
-		case 'f':
-			i = skipWord(data, i, "false")
-		case 'n':
-			i = skipWord(data, i, "null")
+		case 't', 'f', 'n':
+			i = skipWord(data, i)
 		default:
 			i = skipNumber(data, i)
 		}
@@ -182,11 +179,13 @@ func escapeLength(data []byte) int {
 	return 6
 }
 
-func skipWord(data []byte, i int, word string) int {
-	if len(data)-i < len(word) || string(data[i:i+len(word)]) != word {
-		return 0
+func skipWord(data []byte, i int) int {
+	for _, word := range []string{"true", "false", "null"} {
+		if bytes.HasPrefix(data[i:], []byte(word)) {
+			return i + len(word)
+		}
 	}
-	return i + len(word)
+	return 0
 }
 
 func skipNumber(data []byte, i int) int {

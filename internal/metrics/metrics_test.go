@@ -126,6 +126,16 @@ func TestScrapedMetrics(t *testing.T) {
 			record: func(*Recorder) {},
 			metric: "lanyard_serviceaccounts",
 		},
+		"the memory of a cache is there with its limit": {
+			record: func(r *Recorder) {
+				r.WatchCache("serviceaccounts", func() (used, limit int64) { return 5, 10 })
+				r.WatchCache("namespaces", func() (used, limit int64) { return 1, 2 })
+			},
+			metric: "lanyard_cache_limit_bytes",
+			want: `
+				lanyard_cache_limit_bytes{resource="namespaces"} 2
+				lanyard_cache_limit_bytes{resource="serviceaccounts"} 10`,
+		},
 		"the last certificate replaces the ones before": {
 			record: func(r *Recorder) {
 				r.SetCertificateExpiry(time.Unix(1, 0))

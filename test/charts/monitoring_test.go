@@ -48,6 +48,7 @@ func knownMetrics(t *testing.T) map[string][]string {
 	recorder.WatchServiceAccounts(func() metrics.ServiceAccounts {
 		return metrics.ServiceAccounts{Annotated: 4, Unannotated: 2, Unguarded: 1, Excluded: 1}
 	})
+	recorder.WatchCache("serviceaccounts", func() (used, limit int64) { return 1, 2 })
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

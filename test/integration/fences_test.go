@@ -284,7 +284,7 @@ var _ = Describe("A ServiceAccount with the label", func() {
 		Expect(err).NotTo(HaveOccurred(), "without the label")
 		small := account(1)
 		small.Name, small.Finalizers = "small", []string{"example.com/held"}
-		small, err = api.Create(ctx, small, metav1.CreateOptions{})
+		_, err = api.Create(ctx, small, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		unlabelled := large.DeepCopy()
 		unlabelled.Name, unlabelled.ResourceVersion = "small", ""

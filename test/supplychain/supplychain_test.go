@@ -5,7 +5,6 @@
 package supplychain
 
 import (
-	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -101,7 +100,7 @@ func TestEveryModuleIsScanned(t *testing.T) {
 	for file := range strings.FieldsSeq(string(files)) {
 		module := filepath.Dir(file)
 		if testdata := strings.Contains(module, "testdata"); scanned[module] == testdata {
-			t.Error(fmt.Sprintf("module %s: got scanned %t, want %t; the modules are in the Makefile", module, scanned[module], !testdata))
+			t.Errorf("module %s: got scanned %t, want %t; the modules are in the Makefile", module, scanned[module], !testdata)
 		}
 	}
 }

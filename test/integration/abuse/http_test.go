@@ -54,9 +54,9 @@ var _ = It("denies no large pod without an identity while large bodies come slow
 		go func() {
 			defer GinkgoRecover()
 			defer close(ended)
-			r.abuseFor(ctx, 15*time.Second, abuse.SlowLargeBodies(16))
+			r.abuseFor(ctx, 10*time.Second, abuse.SlowLargeBodies(16))
 		}()
-		for i, until := 0, time.After(12*time.Second); ; i++ {
+		for i, until := 0, time.After(8*time.Second); ; i++ {
 			// The webhook may take all of its timeoutSeconds, as no other pod waits.
 			_, err := podstream.Create(ctx, r.client, r.target.Namespace, large)
 			Expect(err).NotTo(HaveOccurred(), "large pod %d", i)

@@ -145,8 +145,7 @@ func fieldsOf(t reflect.Type, at string) []string {
 		return []string{strings.TrimSuffix(at, ".")}
 	}
 	var fields []string
-	for i := range t.NumField() {
-		field := t.Field(i)
+	for field := range t.Fields() {
 		if field.Type == reflect.TypeFor[metav1.TypeMeta]() { // the kind of an object is fixed
 			continue
 		}
