@@ -101,6 +101,7 @@ func TestWhichPathsAreServed(t *testing.T) {
 		"a new segment that is registered since just now":     {[]step{{other, []string{"/a/" + other}, long, long, ""}, {secret, settled, 0, time.Second, ""}}, false},
 		"a change that was not seen, long ago":                {[]step{{secret, settled, long, long, "1"}, {secret, settled, 0, long, "2"}}, true},
 		"a change that was not seen, just now":                {[]step{{secret, settled, long, long, "1"}, {secret, settled, 0, time.Second, "2"}}, false},
+		"neither a segment nor a configuration":               {[]step{{"", nil, long, long, ""}}, false},
 		"no configuration":                                    {[]step{{secret, nil, long, long, ""}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +137,7 @@ func TestARequestWaitsForAChangeOfTheRegistration(t *testing.T) {
 			select {
 			case got := <-served:
 				t.Fatalf("got served %t at once, want that it waits", got)
-			case <-time.After(patience / 4):
+			case <-time.After(250 * time.Millisecond):
 			}
 			change(&g, time.Now())
 			if !<-served {

@@ -200,19 +200,24 @@ var _ = Describe("A webhook with --unguessable-path", func() {
 		eventuallyNotFound(ctx, second, "/mutate-v1-pod")
 		Expect(status(ctx, second, secret)).To(Equal(served))
 
-		By("removing the secret path from the Secret")
+		By("removing the secret path from the Secret, which one of two replicas replaces")
+		third := startReplica(ctx, "--unguessable-path")
+		s.use(second, third)
 		_, err := cluster.client.CoreV1().Secrets("lanyard-system").Patch(ctx, "lanyard-webhook-ca", types.JSONPatchType,
 			[]byte(`[{"op":"remove","path":"/data/path"}]`), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		next := awaitSecret(ctx, s, segment)
-		eventuallyNotFound(ctx, second, secret)
-		Expect(status(ctx, second, "/mutate-v1-pod/"+next)).To(Equal(served))
+		for _, process := range []*webhook.Process{second, third} {
+			eventuallyNotFound(ctx, process, secret)
+			Expect(status(ctx, process, "/mutate-v1-pod/"+next)).To(Equal(served))
+		}
+		Expect(awaitSecret(ctx, s)).To(Equal(next))
 
 		created, failures := stop()
 		AddReportEntry(fmt.Sprintf("%d pods", created))
 		Expect(failures).To(BeEmpty())
 		Expect(created).To(BeNumerically(">", 100))
-		for _, process := range []*webhook.Process{first, second} {
+		for _, process := range []*webhook.Process{first, second, third} {
 			Expect(logOf(process)).NotTo(Or(ContainSubstring(segment), ContainSubstring(next)))
 		}
 		Expect(metricsOf(ctx, second)).NotTo(Or(ContainSubstring(segment), ContainSubstring(next)))

@@ -101,7 +101,7 @@ func Repeat(name string, pause time.Duration, loads ...Load) Load {
 // until ctx ends. Each is small enough that two cores still create pods.
 func FromTheNetwork() Load {
 	return Together("from the network",
-		HeaderFlood(4), AbsentBodies(200), UnreadAnswers(16), IdleConnections(100), SlowDrip(100), SlowLargeBodies(8),
+		HeaderFlood(4), AbsentBodies(150), UnreadAnswers(16), IdleConnections(40), SlowDrip(60), SlowLargeBodies(8),
 		Repeat("requests", time.Second,
 			ManyContainers(3), ForgedNames(256), OversizedObjects(1), EphemeralContainers(1), RandomServiceAccounts(500), BadRequests(200)),
 	)
@@ -109,7 +109,7 @@ func FromTheNetwork() Load {
 
 // ThroughTheAPIServer is the same for an editor of the target's namespace.
 func ThroughTheAPIServer() Load {
-	return Repeat("through the API server", 5*time.Second, ManyContainersInDryRun(1), LongNamesInDryRun(2))
+	return Repeat("through the API server", 10*time.Second, ManyContainersInDryRun(1), LongNamesInDryRun(2))
 }
 
 func sleep(ctx context.Context, d time.Duration) {

@@ -172,6 +172,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		before, err := cluster.WaitReady(ctx, patience)
 		Expect(err).NotTo(HaveOccurred())
 		counts := during(ctx, "60 seconds of mixed abuse", func() { abuseReplicas(ctx, before, namespace) })
+		AddReportEntry("pods with an identity", counts.Identity.String())
 		after, err := cluster.WaitReady(ctx, patience)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(restarts(after)).To(Equal(restarts(before)))
