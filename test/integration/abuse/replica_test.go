@@ -142,10 +142,11 @@ func (r *replica) injectsPod(ctx context.Context, pod *corev1.Pod) error {
 
 // survives creates pods with and without an identity while do runs and for a
 // second afterwards. All of them must be created in time and as they ask, and the
-// same process must be alive at the end.
+// same process must be alive at the end. A pod with an identity may be denied and
+// tried again within that time.
 func (r *replica) survives(ctx context.Context, do func(ctx context.Context)) {
 	GinkgoHelper()
-	stream, err := podstream.Start(ctx, r.client, r.target.Namespace, perSecond)
+	stream, err := podstream.Start(ctx, r.client, r.target.Namespace, perSecond, patience)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(stream.Stop)
 	// The watch of the webhook may be behind.

@@ -68,11 +68,11 @@ func (c *Counts) Rate() float64 {
 }
 
 // Stream creates pods in dry runs at a constant rate, alternating between a
-// ServiceAccount with an identity and one without. It does not retry failed
-// pods.
+// ServiceAccount with an identity and one without.
 type Stream struct {
 	client    kubernetes.Interface
 	namespace string
+	retry     time.Duration
 	cancel    context.CancelFunc
 	drain     chan struct{} // closed when no more pods are to be created
 	drained   sync.Once
@@ -83,6 +83,9 @@ type Stream struct {
 	since  time.Time
 }
 
+// retryInterval is the time before a pod is tried again.
+const retryInterval = 200 * time.Millisecond
+
 // The ServiceAccounts in a stream's namespace.
 const (
 	WithIdentity    = "with-identity"
@@ -90,8 +93,9 @@ const (
 )
 
 // Start creates the ServiceAccounts in the namespace and starts to create
-// perSecond pods per second, until Stop is called.
-func Start(ctx context.Context, client kubernetes.Interface, namespace string, perSecond int) (*Stream, error) {
+// perSecond pods per second, until Stop is called. A pod with an identity that the
+// guard denies is tried again for the time retry, as a controller does.
+func Start(ctx context.Context, client kubernetes.Interface, namespace string, perSecond int, retry time.Duration) (*Stream, error) {
 	for name, annotations := range map[string]map[string]string{
 		WithIdentity:    {"lanyard.dev/aws-role-arn": "arn:aws:iam::111122223333:role/stream", "lanyard.dev/audience": "stream"},
 		WithoutIdentity: nil,
@@ -102,7 +106,7 @@ func Start(ctx context.Context, client kubernetes.Interface, namespace string, p
 		}
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Stream{client: client, namespace: namespace, cancel: cancel, drain: make(chan struct{})}
+	s := &Stream{client: client, namespace: namespace, retry: retry, cancel: cancel, drain: make(chan struct{})}
 	s.reset()
 	s.creators.Go(func() { s.run(ctx, time.Second/time.Duration(perSecond)) })
 	return s, nil
@@ -147,6 +151,10 @@ func (s *Stream) create(ctx context.Context, i int) {
 	}
 	start := time.Now()
 	got, err := Create(ctx, s.client, s.namespace, pod)
+	for account == WithIdentity && apierrors.IsForbidden(err) && time.Since(start) < s.retry {
+		time.Sleep(retryInterval)
+		got, err = Create(ctx, s.client, s.namespace, pod)
+	}
 	if ctx.Err() != nil {
 		return
 	}

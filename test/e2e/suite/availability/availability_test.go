@@ -72,7 +72,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		})
 		namespace = newNamespace(ctx)
 		var err error
-		stream, err = podstream.Start(ctx, cluster, namespace, perSecond)
+		stream, err = podstream.Start(ctx, cluster, namespace, perSecond, 0)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(stream.Stop)
 		waitForIdentities(ctx, stream)
