@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 )
@@ -38,13 +39,27 @@ func (c *Cluster) StartCertManager(ctx context.Context, output io.Writer) (stop 
 		return command.Wait()
 	}
 	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		resources, err := c.Discovery().ServerResourcesForGroupVersion(certificates.GroupVersion().String())
-		return err == nil && len(resources.APIResources) > 0, nil
+		return c.serves("certificates", "certificaterequests", "issuers"), nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("wait for cert-manager's resources: %w", err)
 	}
 	return stop, nil
+}
+
+// serves reports whether the API server names these resources of cert-manager. It
+// asks as kubectl does; the resources appear there one after the other.
+func (c *Cluster) serves(resources ...string) bool {
+	missing := sets.New(resources...)
+	_, lists, _ := c.Discovery().ServerGroupsAndResources() // the error is about other groups
+	for _, list := range lists {
+		if list.GroupVersion == certificates.GroupVersion().String() {
+			for i := range list.APIResources {
+				missing.Delete(list.APIResources[i].Name)
+			}
+		}
+	}
+	return missing.Len() == 0
 }
 
 // RenewCertificate makes cert-manager renew one of Lanyard's Certificates with
