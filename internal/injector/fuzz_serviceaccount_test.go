@@ -60,6 +60,7 @@ func FuzzServiceAccount(f *testing.F) {
 	valid := []string{
 		withRole, named, withRole + "," + labeled, named + "," + labeled, withRole + `,"labels":null`, withRole + "," + plainText,
 		named + `,"annotations":{"lanyard.dev/audience":""},"labels":{}`, named + `,"annotations":{"lanyard.dev/x":"\u0000\"","a":"b"}`,
+		named + `,"annotations":{` + roleKey + `,"lanyard.dev/aws-region":"eu-central-1","a":"b"}`,
 		named + `,"annotations":{"\u006canyard.dev/audience":"a"}`, named + `,"labels":{"lanyard.dev/identity":"x"}`,
 	}
 	for _, metadata := range valid {
