@@ -97,8 +97,11 @@ var _ = Describe("Without the API server", func() {
 		Expect(tally.Responses(http.StatusServiceUnavailable)).To(Equal(1), tally.String())
 		_, err := r.create(ctx, newPod("new-plain"))
 		Expect(err).NotTo(HaveOccurred())
-		_, err = r.create(ctx, newPod("new-labelled"))
-		Expect(err).To(MatchError(ContainSubstring("ValidatingAdmissionPolicy 'lanyard-guard-pods'")))
+		// The guard reads ServiceAccounts from the API server's own watch.
+		Eventually(ctx, func(ctx context.Context) error {
+			_, err := r.create(ctx, newPod("new-labelled"))
+			return err
+		}).Within(patience).Should(MatchError(ContainSubstring("ValidatingAdmissionPolicy 'lanyard-guard-pods'")))
 		r.expectAlive()
 	})
 
