@@ -175,8 +175,9 @@ func (c *cluster) createSized(ctx context.Context) error {
 	return c.waitForGuard(ctx, fewAccounts)
 }
 
-// installFences creates the fences, except for the namespace withoutFence, and
-// waits until they protect the pod.
+// installFences creates the fences, and waits until they protect the pod. Two
+// namespaces have none: withoutFence, and largeOnes, whose ServiceAccounts the
+// fences would deny.
 func (c *cluster) installFences(ctx context.Context, pod *corev1.Pod) error {
 	objects, err := webhook.ReadManifest(filepath.Join(deployDir, "71-fences.yaml"))
 	if err != nil {
@@ -190,7 +191,7 @@ func (c *cluster) installFences(ctx context.Context, pod *corev1.Pod) error {
 		if binding, ok := object.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding); ok {
 			binding.Spec.MatchResources = &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
 				MatchExpressions: []metav1.LabelSelectorRequirement{{
-					Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{withoutFence},
+					Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{withoutFence, largeOnes},
 				}},
 			}}
 		}

@@ -53,23 +53,7 @@ func (b *bench) startLanyard(ctx context.Context, kubeconfig string) (s *server,
 	}
 	ready = time.Since(start)
 	b.ends = append(b.ends, process.Stop)
-	pid, err := writerOf(process.LogFile)
-	return &server{url: process.URL, ca: process.CA, pid: pid, metrics: process.MetricsURL}, ready, process.Stop, err
-}
-
-// writerOf returns the process whose standard output is the file.
-func writerOf(file string) (int, error) {
-	outputs, err := filepath.Glob("/proc/[0-9]*/fd/1")
-	if err != nil {
-		return 0, err
-	}
-	for _, output := range outputs {
-		// A process may have ended in the meantime or belong to another user.
-		if target, err := os.Readlink(output); err == nil && target == file {
-			return strconv.Atoi(strings.Split(output, "/")[2])
-		}
-	}
-	return 0, fmt.Errorf("no process writes to %s", file)
+	return &server{url: process.URL, ca: process.CA, pid: process.PID(), metrics: process.MetricsURL}, ready, process.Stop, nil
 }
 
 // startFloor runs the floor server with the patch and with constant responses
