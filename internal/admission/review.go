@@ -194,9 +194,9 @@ func (r *Attributes) Unexpected(want string) error {
 // After a 500 clients try again.
 func code(r reason.Reason) int {
 	switch r {
-	case reason.IdentityNotAllowed, reason.ServiceAccountNotFound:
+	case reason.IdentityNotAllowed:
 		return http.StatusForbidden
-	case reason.LookupFailed, reason.Overloaded, reason.InternalError:
+	case reason.LookupFailed:
 		return http.StatusInternalServerError
 	}
 	return http.StatusBadRequest

@@ -20,13 +20,11 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/lanyard-dev/lanyard/internal/injector"
-	"github.com/lanyard-dev/lanyard/internal/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/metrics"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
@@ -63,12 +61,19 @@ type Options struct {
 // AddToManager adds the webhooks to the manager's webhook server. Call it before
 // the manager starts, and once for each Registerer.
 func AddToManager(mgr manager.Manager, o Options) error {
+	if err := addToManager(mgr, o); err != nil {
+		return fmt.Errorf("add Lanyard to the manager: %w", err)
+	}
+	return nil
+}
+
+func addToManager(mgr manager.Manager, o Options) error {
 	if o.Providers == nil {
 		o.Providers = provider.Builtin()
 	}
 	keys, err := annotations.NewKeys(cmp.Or(o.AnnotationPrefix, annotations.DefaultPrefix), o.Providers)
 	if err != nil {
-		return fmt.Errorf("add Lanyard to the manager: %w", err)
+		return err
 	}
 	o.Defaults.TokenExpirationSeconds = cmp.Or(o.Defaults.TokenExpirationSeconds, annotations.DefaultTokenExpirationSeconds)
 	if o.Defaults.ReservedAudiences == nil {
@@ -79,29 +84,23 @@ func AddToManager(mgr manager.Manager, o Options) error {
 	}
 	recorder, err := metrics.New(o.Registerer)
 	if err != nil {
-		return fmt.Errorf("add Lanyard to the manager: %w", err)
+		return err
 	}
 	mountPath := cmp.Or(o.TokenMountPath, provider.DefaultTokenMountPath)
 	if err := provider.ValidateTokenMountPath(mountPath); err != nil {
-		return fmt.Errorf("add Lanyard to the manager: token mount path: %w", err)
+		return fmt.Errorf("token mount path: %w", err)
 	}
 	client, err := metadata.NewForConfig(mgr.GetConfig())
 	if err != nil {
-		return fmt.Errorf("add Lanyard to the manager: %w", err)
+		return err
 	}
-	serviceAccounts, err := newReader(mgr.GetCache(), "ServiceAccount", metadatacache.Options{
-		Client: client, Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"},
-		Prefix: keys.Prefix, Label: keys.IdentityLabel, MaxBytes: keys.MaxServiceAccountBytes(),
-	})
+	serviceAccounts, err := newReader(mgr.GetCache(), "ServiceAccount", injector.ServiceAccountCacheOptions(client, &keys))
 	if err != nil {
-		return fmt.Errorf("add Lanyard to the manager: %w", err)
+		return err
 	}
-	namespaces, err := newReader(mgr.GetCache(), "Namespace", metadatacache.Options{
-		Client: client, Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"},
-		Prefix: keys.Prefix, MaxBytes: annotations.MaxNamespaceBytes,
-	})
+	namespaces, err := newReader(mgr.GetCache(), "Namespace", injector.NamespaceCacheOptions(client, &keys))
 	if err != nil {
-		return fmt.Errorf("add Lanyard to the manager: %w", err)
+		return err
 	}
 	config := injector.Config{
 		Keys: &keys, Defaults: &o.Defaults, TokenMountPath: mountPath,

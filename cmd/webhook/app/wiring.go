@@ -20,7 +20,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -32,7 +31,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/metrics"
 	"github.com/lanyard-dev/lanyard/internal/secretpath"
 	"github.com/lanyard-dev/lanyard/internal/servingcert"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // program holds the parts of lanyard-webhook.
@@ -138,31 +136,18 @@ func newCaches(config *rest.Config, o *options.Completed, recorder *metrics.Reco
 	if err != nil {
 		return nil, nil, fmt.Errorf("create Kubernetes client: %w", err)
 	}
-	keys := o.Keys
-	serviceAccounts, err = metadatacache.New(metadatacache.Options{
-		Client:   client,
-		Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"},
-		Prefix:   keys.Prefix,
-		Label:    keys.IdentityLabel,
-		MaxBytes: keys.MaxServiceAccountBytes(),
-		// With 100,000 ServiceAccounts, of which 10,000 are annotated, some 20 MiB.
-		MaxTotalBytes: cacheBytes(),
-		Recorder:      recorder,
-		Logger:        log.WithName("serviceaccounts"),
-	})
-	if err != nil {
+	opts := injector.ServiceAccountCacheOptions(client, &o.Keys)
+	// 100,000 ServiceAccounts, of which 10,000 are annotated, take about 20 MiB.
+	opts.MaxTotalBytes = cacheBytes()
+	opts.Recorder = recorder
+	opts.Logger = log.WithName("serviceaccounts")
+	if serviceAccounts, err = metadatacache.New(opts); err != nil {
 		return nil, nil, err
 	}
-	namespaces, err = metadatacache.New(metadatacache.Options{
-		Client:   client,
-		Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"},
-		Prefix:   keys.Prefix,
-		Label:    keys.Inject,
-		MaxBytes: annotations.MaxNamespaceBytes,
-		// Namespaces are few.
-		MaxTotalBytes: cacheBytes() / 4,
-		Logger:        log.WithName("namespaces"),
-	})
+	opts = injector.NamespaceCacheOptions(client, &o.Keys)
+	opts.MaxTotalBytes = cacheBytes() / 4 // namespaces are few
+	opts.Logger = log.WithName("namespaces")
+	namespaces, err = metadatacache.New(opts)
 	return serviceAccounts, namespaces, err
 }
 
