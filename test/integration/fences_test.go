@@ -165,7 +165,7 @@ var _ = Describe("The marks on a pod", Ordered, ContinueOnFailure, func() {
 		}
 	})
 
-	It("cannot be added by whoever binds a pod to a node", func(ctx SpecContext) {
+	It("cannot be added by a user that binds a pod to a node", func(ctx SpecContext) {
 		for _, mark := range marks {
 			for _, pod := range []*corev1.Pod{injected, plain} {
 				binding := &corev1.Binding{

@@ -8,7 +8,6 @@ package integration
 
 import (
 	"context"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -44,13 +43,11 @@ func TestIntegration(t *testing.T) {
 var _ = BeforeSuite(func(ctx SpecContext) {
 	By("building the program with the race detector")
 	dir := GinkgoT().TempDir()
-	cluster.binary = filepath.Join(dir, "lanyard-webhook")
-	build := exec.CommandContext(ctx, "go", "build", "-race", "-o", cluster.binary, "../../cmd/webhook")
-	build.Stdout, build.Stderr = GinkgoWriter, GinkgoWriter
-	Expect(build.Run()).To(Succeed())
+	var err error
+	cluster.binary, err = webhook.Build(ctx, dir, true)
+	Expect(err).NotTo(HaveOccurred())
 
 	By("starting etcd and kube-apiserver")
-	var err error
 	cluster.plane, err = controlplane.Start(ctx, controlplane.Options{})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return cluster.plane.Stop() })

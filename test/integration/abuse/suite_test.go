@@ -8,8 +8,6 @@ package abuse_test
 import (
 	"context"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -48,11 +46,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	binary = os.Getenv("ABUSE_BINARY")
 	if binary == "" {
 		By("building the program as it is shipped")
-		binary = filepath.Join(GinkgoT().TempDir(), "lanyard-webhook")
-		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, "../../../cmd/webhook")
-		build.Env = append(build.Environ(), "CGO_ENABLED=0")
-		build.Stdout, build.Stderr = GinkgoWriter, GinkgoWriter
-		Expect(build.Run()).To(Succeed())
+		var err error
+		binary, err = webhook.Build(ctx, GinkgoT().TempDir(), false)
+		Expect(err).NotTo(HaveOccurred())
 	}
 	shared = newCluster(ctx)
 })

@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,7 +23,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
@@ -53,10 +51,9 @@ func TestCallers(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	dir := GinkgoT().TempDir()
-	cluster.binary = filepath.Join(dir, "lanyard-webhook")
-	build := exec.CommandContext(ctx, "go", "build", "-race", "-o", cluster.binary, "../../../cmd/webhook")
-	build.Stdout, build.Stderr = GinkgoWriter, GinkgoWriter
-	Expect(build.Run()).To(Succeed())
+	var err error
+	cluster.binary, err = webhook.Build(ctx, dir, true)
+	Expect(err).NotTo(HaveOccurred())
 
 	By("starting kube-apiserver with a client certificate for the webhook")
 	cluster.pki = newPKI(dir)
@@ -77,13 +74,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	cluster.kubeconfig = filepath.Join(dir, "kubeconfig")
 	Expect(controlplane.WriteKubeconfig(cluster.kubeconfig, user)).To(Succeed())
-	objects, err := webhook.ReadManifest(filepath.Join(deployDir, "22-certificates-rbac.yaml"))
-	Expect(err).NotTo(HaveOccurred())
-	admin, err := client.New(config, client.Options{})
-	Expect(err).NotTo(HaveOccurred())
-	for _, object := range objects {
-		Expect(admin.Create(ctx, object)).To(Succeed())
-	}
+	Expect(webhook.GrantCertificates(ctx, config, deployDir)).To(Succeed())
 	Expect(plane.CreateNamespace(ctx, namespace)).To(Succeed())
 	_, err = cluster.client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 		Name: "app", Labels: map[string]string{"lanyard.dev/identity": "enabled"}, Annotations: map[string]string{"lanyard.dev/audience": "test"},

@@ -31,3 +31,9 @@ func Grant(ctx context.Context, plane *controlplane.ControlPlane, deployDir stri
 	return plane.User("system:serviceaccount:"+Namespace+":"+Account,
 		"system:serviceaccounts", "system:serviceaccounts:"+Namespace, "system:authenticated")
 }
+
+// GrantCertificates creates the RBAC rules of deployDir that a webhook with
+// self-managed certificates needs as well.
+func GrantCertificates(ctx context.Context, config *rest.Config, deployDir string) error {
+	return create(ctx, config, filepath.Join(deployDir, "22-certificates-rbac.yaml"))
+}
