@@ -17,7 +17,7 @@ export GOFLAGS := -trimpath $(shell $(GO) env GOFLAGS)
 # All modules of this repository. The first is the product. The next hold tests
 # and test programs, so that their dependencies stay out of the product. Those
 # in hack/tools only pin the versions of programs.
-CODE_MODULES := . test/charts test/e2e test/e2e/sdk/go test/support/certmanager
+CODE_MODULES := . test/charts test/docs test/e2e test/e2e/sdk/go test/support/certmanager
 MODULES := $(CODE_MODULES) $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod))
 
 .PHONY: help
@@ -51,6 +51,10 @@ test: c-compiler controlplane bin/cyclonedx-gomod bin/govulncheck ## Run all tes
 .PHONY: charts
 charts: ## Test the chart and deploy/, and that generated files are up to date.
 	cd test/charts && $(GO) test -count=1 ./...
+
+.PHONY: docs
+docs: ## Test the documentation: links, generated pages, examples and language.
+	cd test/docs && $(GO) test -count=1 ./...
 
 .PHONY: generate
 generate: ## Write the files that are generated from the chart: deploy/, and its README.

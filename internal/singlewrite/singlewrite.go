@@ -4,7 +4,7 @@
 // Package singlewrite makes an HTTPS server send each response with one write to
 // the network. net/http and crypto/tls send one in pieces of 4 and 16 KiB. Each
 // piece is a system call and wakes the client, which is much of the cost of a long
-// response. docs/performance.md has the figures.
+// response. docs/evidence/performance.md has the figures.
 package singlewrite
 
 import (

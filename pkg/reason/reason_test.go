@@ -95,13 +95,13 @@ func TestAllReturnsACopy(t *testing.T) {
 // Users look up a reason from a warning or an alert there.
 func TestEveryReasonIsDocumented(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/reasons.md")
+	text, err := os.ReadFile("../../docs/reference/reasons.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range reason.All() {
 		if rows := strings.Count(string(text), "\n| `"+string(r)+"` |"); rows != 1 {
-			t.Errorf("docs/reasons.md has %d rows for %s, want 1", rows, r)
+			t.Errorf("docs/reference/reasons.md has %d rows for %s, want 1", rows, r)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 
 // Files that updateDocs writes.
 const (
-	docsFile = "docs/performance.md"
-	plotFile = "docs/performance.svg"
+	docsFile = "docs/evidence/performance.md"
+	plotFile = "docs/evidence/performance.svg"
 )
 
 // updateDocs updates the tables and the plot of the documentation. The tables

@@ -24,7 +24,7 @@ const (
 	// median creation of a pod in the namespace withGuard.
 	guardLimit = 1.5
 
-	guardDocsFile = "docs/guard.md"
+	guardDocsFile = "docs/concepts/guard.md"
 )
 
 // The namespaces.

@@ -3,7 +3,7 @@
 
 // Command bench measures the cost of Lanyard relative to a floor: a minimal
 // HTTPS server on the same machine in the same run. Run it in the root of the
-// repository, after building the programs (make bench). docs/performance.md
+// repository, after building the programs (make bench). docs/evidence/performance.md
 // describes the method.
 package main
 
@@ -50,7 +50,7 @@ func main() {
 	var s settings
 	flag.StringVar(&s.only, "only", "", "comma-separated `parts` to run: load, apiserver, guard, fences, memory, micro; or none")
 	flag.BoolVar(&s.quick, "quick", false, "run shorter measurements with rough results")
-	flag.BoolVar(&s.updateDocs, "update-docs", false, "update the tables and the plot of docs/performance.md from the results in "+resultsDir)
+	flag.BoolVar(&s.updateDocs, "update-docs", false, "update the tables and the plot of docs/evidence/performance.md from the results in "+resultsDir)
 	flag.StringVar(&s.protocol, "protocol", "h1", "`protocol` of the load test: h1, which the API server uses for a webhook behind a Service, or h2")
 	flag.IntVar(&s.maxAccounts, "max-accounts", 100_000, "measure memory with at most this `number` of ServiceAccounts; -quick stops at 20,000")
 	flag.Parse()
