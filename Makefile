@@ -57,7 +57,7 @@ docs: ## Test the documentation: links, generated pages, examples and language.
 	cd test/docs && $(GO) test -count=1 ./...
 
 .PHONY: generate
-generate: ## Write the files that are generated from the chart: deploy/, and its README.
+generate: ## Write the generated files: deploy/, the README of the chart, and docs/reference.
 	hack/generate.sh
 
 .PHONY: test-cluster

@@ -2,10 +2,14 @@
 # Copyright The Lanyard Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Writes the generated files: from the chart the manifests of deploy/, and from
-# the comments of its values.yaml its README.
+# Writes the generated files: from the chart the manifests of deploy/, from the
+# comments of its values.yaml its README, and from the code the tables of
+# docs/reference.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../test/charts"
 
 go run ./generate ../../charts/lanyard ../../deploy
 go tool helm-docs --chart-search-root=../../charts --sort-values-order=file --log-level=warning
+
+cd ../docs
+go run ./generate ../../docs/reference

@@ -4,10 +4,7 @@
 package annotations_test
 
 import (
-	"os"
 	"reflect"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -277,59 +274,5 @@ func TestIsIdentity(t *testing.T) {
 				t.Errorf("IsIdentity(%q) = %t, want %t", tt.key, got, tt.want)
 			}
 		})
-	}
-}
-
-// documented returns the keys, without the prefix, in the first column of the
-// README's tables, by the first word of the column's header after "On a".
-func documented(t *testing.T) map[string][]string {
-	t.Helper()
-	text, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	code, header := regexp.MustCompile("`([a-z-]+)`"), regexp.MustCompile(`^On a (\w+)`)
-	keys := map[string][]string{}
-	object := ""
-	for line := range strings.Lines(string(text)) {
-		cells := strings.Split(line, "|")
-		if len(cells) < 3 {
-			object = ""
-			continue
-		}
-		first := strings.TrimSpace(cells[1])
-		if match := header.FindStringSubmatch(first); match != nil {
-			object = match[1]
-		}
-		for _, match := range code.FindAllStringSubmatch(first, -1) {
-			keys[object] = append(keys[object], match[1])
-		}
-	}
-	return keys
-}
-
-func TestReadmeHasEveryKeyOfUsers(t *testing.T) {
-	t.Parallel()
-	keys := newKeys(t)
-	users := slices.DeleteFunc(keys.Pod(), func(key string) bool {
-		return key == keys.Injected || key == keys.IdentityHash || slices.ContainsFunc(keys.Providers, func(d *provider.Definition) bool {
-			return d.CredentialFile != nil && key == keys.Prefix+d.CredentialFile.Annotation
-		})
-	})
-	want := map[string][]string{
-		"ServiceAccount": keys.ServiceAccount(),
-		"Pod":            users,
-		"Namespace":      {keys.AllowedIdentities, keys.Inject},
-	}
-	got := documented(t)
-	for object, list := range want {
-		for i, key := range list {
-			list[i] = strings.TrimPrefix(key, keys.Prefix)
-		}
-		slices.Sort(list)
-		slices.Sort(got[object])
-		if diff := cmp.Diff(list, got[object]); diff != "" {
-			t.Errorf("the README's table of the annotations on a %s (-want +got):\n%s", object, diff)
-		}
 	}
 }

@@ -1,0 +1,192 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reference
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
+)
+
+// meaning is one meaning of a key.
+type meaning struct{ value, text string }
+
+// Meanings of the keys, without the prefix, by the object that they are on.
+var (
+	onServiceAccount = map[string][]meaning{
+		"aws-role-arn":                   {{"ARN of an IAM role", "The pods assume this role. Asks for an AWS identity."}},
+		"aws-region":                     {{"AWS region", "The variables `AWS_REGION` and `AWS_DEFAULT_REGION`. If neither this nor the default is set, pods get no region."}},
+		"azure-client-id":                {{"GUID", "The pods act as this application or managed identity. Asks for an Azure identity."}},
+		"azure-tenant-id":                {{"GUID or domain", "The tenant of the client. Required if the cluster has no default."}},
+		"gcp-workload-identity-provider": {{"`projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER`, or `default`", "The pods are principals of this pool. `default` is the cluster's default. Asks for a Google identity."}},
+		"gcp-service-account":            {{"e-mail of a service account", "The pods impersonate this service account. Without it, they act as the principal itself. Asks for a Google identity."}},
+		"gcp-project":                    {{"project ID", "The variable `GOOGLE_CLOUD_PROJECT`. By default, the project of the service account."}},
+		"aws-audience":                   {{"string", "The audience of the AWS token. Overrides `lanyard.dev/audience`."}},
+		"azure-audience":                 {{"string", "The audience of the Azure token. Overrides `lanyard.dev/audience`."}},
+		"gcp-audience":                   {{"string", "The audience of the Google token. Overrides `lanyard.dev/audience`."}},
+		"audience": {
+			{"string, **without** a key of a cloud", "The pods get a plain token with this audience, for anything that trusts the cluster's issuer. Example: `lanyard.dev/audience: vault`."},
+			{"string, **with** a key of a cloud", "The audience of all tokens of this ServiceAccount, in place of the default of each cloud. Example: `lanyard.dev/audience: my-cluster`."},
+		},
+		"token-expiration-seconds": {{"600 to 86400", "The lifetime of the tokens. At least 3600 with an Azure identity."}},
+	}
+	onPod = map[string][]meaning{
+		"inject":                   {{"`\"false\"`", "The pod is not injected. Also works as a label."}},
+		"containers":               {{"names, separated by commas", "Only these containers get the identity. Any kind of container counts: init, sidecar, ephemeral."}},
+		"skip-containers":          {{"names, separated by commas", "These containers do not get the identity, nor the token."}},
+		"token-expiration-seconds": {{"600 to 86400", "Overrides the value of the ServiceAccount."}},
+	}
+	onNamespace = map[string][]meaning{
+		"inject":             {{"label: `disabled` or `\"false\"`", "The pods of the namespace are not injected."}},
+		"allowed-identities": {{"annotation: globs, separated by commas; `-` for none", "The identities that ServiceAccounts of the namespace may ask for: role ARN, client ID, e-mail, name of a workload identity provider, audience of a plain token. Overrides `--default-allowed-identities`."}},
+	}
+	written = map[string][]meaning{
+		"injected":        {{"pod", "The providers whose tokens are in the pod's volume, such as `aws,gcp`."}},
+		"identity-hash":   {{"pod", "Identifies what was injected. If the identity changes, new pods have another value."}},
+		"gcp-credentials": {{"pod", "The content of the Google credentials file."}},
+		"identity":        {{"ServiceAccount, as a label", "`enabled` if the ServiceAccount asks for an identity. The [guard](../concepts/guard.md) selects by it. You can write it yourself."}},
+	}
+)
+
+func newKeys() (annotations.Keys, error) {
+	return annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+}
+
+// keyTable is a table of the given keys. row returns the cells of one meaning.
+func keyTable(columns, keys []string, meanings map[string][]meaning, row func(key string, m meaning) []string) (string, error) {
+	t := newTable(columns...)
+	var names []string
+	for _, key := range keys {
+		name := strings.TrimPrefix(key, annotations.DefaultPrefix)
+		names = append(names, name)
+		if len(meanings[name]) == 0 {
+			return "", fmt.Errorf("there is no text about %s", name)
+		}
+		for _, m := range meanings[name] {
+			t.row(row(key, m)...)
+		}
+	}
+	return t.String(), unused(meanings, names)
+}
+
+func simpleRow(key string, m meaning) []string { return []string{code(key), m.value, m.text} }
+
+func serviceAccountAnnotations() (string, error) {
+	keys, err := newKeys()
+	if err != nil {
+		return "", err
+	}
+	defaults := clusterDefaults(&keys)
+	return keyTable([]string{"Annotation", "Value", "Meaning", "Default of the cluster"}, keys.ServiceAccount(), onServiceAccount,
+		func(key string, m meaning) []string {
+			flag := defaults[key]
+			if flag != "" {
+				flag = code(flag)
+			}
+			return append(simpleRow(key, m), flag)
+		})
+}
+
+// clusterDefaults returns the flags that set the default of a key.
+func clusterDefaults(keys *annotations.Keys) map[string]string {
+	flags := map[string]string{keys.TokenExpirationSeconds: "--token-expiration-seconds"}
+	for _, d := range keys.Providers {
+		if d.Plain() {
+			continue
+		}
+		flags[keys.ProviderAudience(d)] = "--" + d.Name + "-default-audience"
+		for i := range d.Parameters {
+			if p := &d.Parameters[i]; p.Flag != "" {
+				flags[keys.Parameter(d, p.Name)] = "--" + p.Flag
+			}
+		}
+	}
+	return flags
+}
+
+// writtenByLanyard lists the keys of a pod that users do not set.
+func writtenByLanyard(keys *annotations.Keys) []string {
+	own := []string{keys.Injected, keys.IdentityHash}
+	for _, d := range keys.Providers {
+		if d.CredentialFile != nil {
+			own = append(own, keys.Prefix+d.CredentialFile.Annotation)
+		}
+	}
+	return own
+}
+
+func podAnnotations() (string, error) {
+	keys, err := newKeys()
+	if err != nil {
+		return "", err
+	}
+	own := writtenByLanyard(&keys)
+	users := slices.DeleteFunc(keys.Pod(), func(key string) bool { return slices.Contains(own, key) })
+	return keyTable([]string{"Annotation", "Value", "Meaning"}, users, onPod, simpleRow)
+}
+
+func namespaceAnnotations() (string, error) {
+	keys, err := newKeys()
+	if err != nil {
+		return "", err
+	}
+	return keyTable([]string{"Key", "Value", "Meaning"}, []string{keys.Inject, keys.AllowedIdentities}, onNamespace, simpleRow)
+}
+
+func writtenAnnotations() (string, error) {
+	keys, err := newKeys()
+	if err != nil {
+		return "", err
+	}
+	return keyTable([]string{"Key", "On", "Meaning"}, append(writtenByLanyard(&keys), keys.IdentityLabel), written, simpleRow)
+}
+
+// tokens lists the files of each provider.
+func tokens() (string, error) {
+	t := newTable("Provider", "Files in the volume", "Default audience", "Shortest lifetime, seconds")
+	for _, d := range provider.Builtin() {
+		files := code(d.TokenPath)
+		if d.CredentialFile != nil {
+			files += ", " + code(d.CredentialFile.Path)
+		}
+		audience := "`lanyard.dev/audience`"
+		if d.DefaultAudience != "" {
+			audience = code(d.DefaultAudience)
+		}
+		t.row(code(d.Name), files, audience, fmt.Sprint(max(d.MinExpirationSeconds, annotations.MinTokenExpirationSeconds)))
+	}
+	return t.String(), nil
+}
+
+// variables lists the environment variables of each provider.
+func variables() (string, error) {
+	t := newTable("Provider", "Variable", "Value", "If a container sets it")
+	for _, d := range provider.Builtin() {
+		for _, v := range d.Variables {
+			rule := "its value stays"
+			switch {
+			case v.Credential:
+				rule = "it gets none of the variables of this provider"
+			case v.Group != "":
+				rule = "its value stays, and it does not get the other " + v.Group + " variable"
+			}
+			t.row(code(d.Name), code(v.Name), code(v.Value), rule)
+		}
+	}
+	return t.String(), nil
+}
+
+// shadows lists the variables that some SDKs prefer to the injected identity.
+func shadows() (string, error) {
+	t := newTable("Provider", "Variables")
+	for _, d := range provider.Builtin() {
+		if len(d.Shadows) > 0 {
+			t.row(code(d.Name), code(strings.Join(d.Shadows, "`, `")))
+		}
+	}
+	return t.String(), nil
+}

@@ -1,0 +1,63 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reference
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lanyard-dev/lanyard/cmd/webhook/app"
+	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
+)
+
+// flags lists the flags of the program by the groups of --help.
+func flags() (string, error) {
+	var b strings.Builder
+	groups := options.New().Flags()
+	for _, name := range groups.Order {
+		b.WriteString("\n### " + name + "\n\n" + flagTable(groups.FlagSets[name]))
+	}
+	return b.String() + "\n", nil
+}
+
+// commands lists the subcommands and their flags.
+func commands() (string, error) {
+	var b strings.Builder
+	for _, command := range app.NewCommand().Commands() {
+		b.WriteString("\n### " + code(command.CommandPath()) + "\n\n" + description(command) + "\n\n" + flagTable(command.Flags()))
+	}
+	return b.String() + "\n", nil
+}
+
+// description returns the help of a command as paragraphs.
+func description(command *cobra.Command) string {
+	paragraphs := strings.Split(command.Long, "\n\n")
+	for i, paragraph := range paragraphs {
+		paragraphs[i] = escape(strings.ReplaceAll(paragraph, "\n", " "))
+	}
+	return strings.Join(paragraphs, "\n\n")
+}
+
+func flagTable(fs *pflag.FlagSet) string {
+	t := newTable("Flag", "Type", "Default", "Description")
+	fs.VisitAll(func(flag *pflag.Flag) {
+		name := "--" + flag.Name
+		if flag.Shorthand == flag.Name {
+			name = "-" + flag.Name
+		}
+		value := ""
+		if flag.DefValue != "" && flag.DefValue != "[]" {
+			value = code(flag.DefValue)
+		}
+		t.row(code(name), flag.Value.Type(), value, escape(flag.Usage))
+	})
+	return t.String()
+}
+
+// escape returns text for a cell of a table.
+func escape(text string) string {
+	return strings.NewReplacer("|", `\|`, "<", "&lt;", ">", "&gt;").Replace(text)
+}

@@ -1,0 +1,109 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reference
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/lanyard-dev/lanyard/internal/metrics"
+)
+
+// whatToDo says what to do about each metric.
+var whatToDo = map[string]string{
+	"lanyard_admission_duration_seconds":           "[LanyardSlow](../operations.md#lanyardslow) alerts if 1 % of the requests take longer than half a second.",
+	"lanyard_admissions_total":                     "Look up the `reason` in [reasons.md](reasons.md). [LanyardErrors](../operations.md#lanyarderrors) alerts on `result=\"error\"`. Use `result=\"denied\"` to see mistakes in annotations.",
+	"lanyard_build_info":                           "Compare the versions of all replicas after an upgrade.",
+	"lanyard_cache_bytes":                          "[LanyardCacheFull](../operations.md#lanyardcachefull) alerts if it is close to the limit.",
+	"lanyard_cache_limit_bytes":                    "Raise `resources.limits.memory` to raise it.",
+	"lanyard_certificate_expiry_timestamp_seconds": "[LanyardCertificateExpiresSoon](../operations.md#lanyardcertificateexpiressoon) alerts if the certificate is not renewed in time.",
+	"lanyard_injections_total":                     "Nothing. It shows which clouds are used.",
+	"lanyard_serviceaccount_lookups_total":         "Many with `source=\"live\"` make pods slow. See [LanyardSlow](../operations.md#lanyardslow) and [LanyardCacheFull](../operations.md#lanyardcachefull).",
+	"lanyard_serviceaccounts":                      "`unguarded`: [label them](../operations.md#lanyardunguardedserviceaccounts). `excluded`: their pods get no credentials. Move them to another namespace, or include theirs.",
+}
+
+// metricsTable lists the metrics of the program.
+func metricsTable() (string, error) {
+	families, err := gather()
+	if err != nil {
+		return "", err
+	}
+	t := newTable("Metric", "Type", "Labels", "Description", "What to do")
+	var names []string
+	for _, family := range families {
+		var labels []string
+		for _, label := range family.GetMetric()[0].GetLabel() {
+			labels = append(labels, code(label.GetName()))
+		}
+		name := family.GetName()
+		names = append(names, name)
+		if whatToDo[name] == "" {
+			return "", fmt.Errorf("there is no text about %s", name)
+		}
+		t.row(code(name), strings.ToLower(family.GetType().String()), strings.Join(labels, ", "), escape(family.GetHelp()), whatToDo[name])
+	}
+	return t.String(), unused(whatToDo, names)
+}
+
+// gather returns one sample of each metric.
+func gather() ([]*dto.MetricFamily, error) {
+	registry := &recordingRegistry{Registry: prometheus.NewRegistry(), names: map[string]bool{}}
+	recorder, err := metrics.New(registry)
+	if err != nil {
+		return nil, err
+	}
+	recorder.RecordAdmission("pods", "allowed", "injected", time.Millisecond)
+	recorder.RecordInjection("aws")
+	recorder.RecordLookup("cache", "found")
+	recorder.SetCertificateExpiry(time.Unix(1, 0))
+	recorder.WatchServiceAccounts(func() metrics.ServiceAccounts { return metrics.ServiceAccounts{} })
+	recorder.WatchCache("serviceaccounts", func() (used, limit int64) { return 1, 2 })
+	families, err := registry.Gather()
+	if err != nil {
+		return nil, err
+	}
+	for _, family := range families {
+		delete(registry.names, family.GetName())
+	}
+	if len(registry.names) > 0 {
+		return nil, fmt.Errorf("got no sample of %s; add one to gather", strings.Join(slices.Sorted(maps.Keys(registry.names)), ", "))
+	}
+	return families, nil
+}
+
+// recordingRegistry remembers the names of all metrics that are registered, also
+// of those that have no sample.
+type recordingRegistry struct {
+	*prometheus.Registry
+	names map[string]bool
+}
+
+var fullName = regexp.MustCompile(`fqName: "([^"]+)"`)
+
+// Register implements prometheus.Registerer.
+func (r *recordingRegistry) Register(collector prometheus.Collector) error {
+	descs := make(chan *prometheus.Desc, 100)
+	collector.Describe(descs)
+	close(descs)
+	for desc := range descs {
+		r.names[fullName.FindStringSubmatch(desc.String())[1]] = true
+	}
+	return r.Registry.Register(collector)
+}
+
+// MustRegister implements prometheus.Registerer.
+func (r *recordingRegistry) MustRegister(collectors ...prometheus.Collector) {
+	for _, collector := range collectors {
+		if err := r.Register(collector); err != nil {
+			panic(err)
+		}
+	}
+}
