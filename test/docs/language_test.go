@@ -1,0 +1,65 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/yuin/goldmark/ast"
+	extast "github.com/yuin/goldmark/extension/ast"
+)
+
+const (
+	maxReadmeLines   = 150
+	maxSentenceWords = 30
+)
+
+// endOfSentence is followed by the next sentence.
+var endOfSentence = regexp.MustCompile(`[.!?]["')]*\s+`)
+
+// sentences returns the sentences of a page. A heading, a list item and a cell
+// of a table end a sentence, too.
+func sentences(p *page) []string {
+	var found []string
+	_ = ast.Walk(p.tree, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		switch node.(type) {
+		case *ast.Paragraph, *ast.TextBlock, *ast.Heading, *extast.TableCell:
+			found = append(found, endOfSentence.Split(textOf(node, p.source), -1)...)
+			return ast.WalkSkipChildren, nil
+		}
+		return ast.WalkContinue, nil
+	})
+	return found
+}
+
+func TestTheReadmeIsShort(t *testing.T) {
+	if lines := bytes.Count(readFile(t, "README.md"), []byte("\n")); lines > maxReadmeLines {
+		t.Errorf("README.md: got %d lines, want at most %d", lines, maxReadmeLines)
+	}
+}
+
+// Tables that the code writes are left out: their texts are also help texts.
+func TestSentencesAreShort(t *testing.T) {
+	checked := 0
+	for name, p := range pages(t) {
+		if name != "README.md" && (!strings.HasPrefix(name, "docs/") || name == "docs/reference/flags.md") {
+			continue
+		}
+		for _, sentence := range sentences(p) {
+			checked++
+			if words := len(strings.Fields(sentence)); words > maxSentenceWords {
+				t.Errorf("%s: got a sentence of %d words, want at most %d: %s", name, words, maxSentenceWords, sentence)
+			}
+		}
+	}
+	if checked < 500 {
+		t.Errorf("got %d sentences, want those of the README and of docs/", checked)
+	}
+}
