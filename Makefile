@@ -61,8 +61,10 @@ generate: ## Write the generated files: deploy/, the README of the chart, and do
 	hack/generate.sh
 
 .PHONY: test-cluster
-test-cluster: controlplane ## Test the parts of "make e2e": the cluster, the emulated clouds, the SDK programs.
+test-cluster: controlplane ## Test the parts of "make e2e" (cluster, emulated clouds, SDK programs), and the cloud guides.
 	cd test/e2e && $(GO) test ./cluster/... ./clouds/... ./image/...
+	@# Go's test cache does not know the pages that these tests read.
+	cd test/e2e && $(GO) test -count=1 ./guides
 	cd test/e2e/sdk/go && $(GO) test ./...
 	cd test/support/certmanager && $(GO) test -count=1 ./...
 
