@@ -16,7 +16,7 @@ import (
 const pagePath = "../../../../docs/troubleshooting.md"
 
 // columns is the header of the table of cloud errors.
-const columns = "| cloud | the SDK prints | cause | see it with | fix |"
+const columns = "| Cloud | The SDK prints | Cause | See it with | Fix |"
 
 // errorRow is a row of the table of cloud errors.
 type errorRow struct {
