@@ -14,6 +14,7 @@ import (
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
 	sourcev1 "github.com/fluxcd/source-controller/api/v1"
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
@@ -66,7 +67,7 @@ type application struct {
 // documents returns the documents of a YAML text as JSON.
 func documents(text string) ([][]byte, error) {
 	var documents [][]byte
-	for _, document := range strings.Split("\n"+text, "\n---\n") {
+	for document := range strings.SplitSeq("\n"+text, "\n---\n") {
 		converted, err := yaml.YAMLToJSONStrict([]byte(document))
 		if err != nil {
 			return nil, err
@@ -91,12 +92,12 @@ func typed(t *testing.T) runtime.Decoder {
 // checkDocument reports an error for a document that Kubernetes, Flux, Argo CD or
 // the chart does not understand. It does not know other kinds.
 func checkDocument(decoder runtime.Decoder, values map[string]any, document []byte) error {
-	var object struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-	}
-	if err := yaml.Unmarshal(document, &object); err != nil {
+	if document[0] != '{' {
 		return nil // a list, a part of a manifest
+	}
+	var object metav1.TypeMeta
+	if err := yaml.Unmarshal(document, &object); err != nil {
+		return err
 	}
 	if object.APIVersion == "argoproj.io/v1alpha1" {
 		var app application

@@ -81,7 +81,7 @@ func pages(t *testing.T) map[string]*page {
 		source := readFile(t, name)
 		p := &page{path: name, source: source, tree: parser.Parse(text.NewReader(source))}
 		for _, heading := range nodes[*ast.Heading](p.tree) {
-			p.anchors = append(p.anchors, newAnchor(textOf(heading, source), p.anchors))
+			p.anchors = append(p.anchors, newAnchor(textOf(heading, source, nil), p.anchors))
 		}
 		for _, match := range idPattern.FindAllSubmatch(source, -1) {
 			p.anchors = append(p.anchors, string(match[1]))
@@ -107,14 +107,20 @@ func nodes[T ast.Node](tree ast.Node) []T {
 	return found
 }
 
-// textOf returns the text of a node without its formatting.
-func textOf(node ast.Node, source []byte) string {
+// textOf returns the text of a node without its formatting. If code is not nil, it
+// stands for each piece of code.
+func textOf(node ast.Node, source []byte, code *string) string {
 	var b strings.Builder
 	_ = ast.Walk(node, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
 			return ast.WalkContinue, nil
 		}
 		switch n := node.(type) {
+		case *ast.CodeSpan:
+			if code != nil {
+				b.WriteString(*code)
+				return ast.WalkSkipChildren, nil
+			}
 		case *ast.Text:
 			b.Write(n.Segment.Value(source))
 			if n.SoftLineBreak() || n.HardLineBreak() {
