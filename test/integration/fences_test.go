@@ -84,7 +84,7 @@ func statusWriter(ctx context.Context, namespace string) kubernetes.Interface {
 	return client
 }
 
-var _ = Describe("The marks on a pod", Ordered, ContinueOnFailure, func() {
+var _ = Describe("The marks on a pod", policies, Ordered, ContinueOnFailure, func() {
 	var injected, plain *corev1.Pod
 	users := map[string]kubernetes.Interface{}
 	BeforeAll(func(ctx SpecContext) {
@@ -213,7 +213,7 @@ var _ = Describe("The marks on a pod", Ordered, ContinueOnFailure, func() {
 	})
 })
 
-var _ = Describe("A ServiceAccount with the label", func() {
+var _ = Describe("A ServiceAccount with the label", policies, func() {
 	const denial = "ValidatingAdmissionPolicy 'lanyard-guard-serviceaccounts' with binding 'lanyard-guard-serviceaccounts' denied request: lanyard: a ServiceAccount with the label lanyard.dev/identity can have at most 128 "
 	// account has n annotations, and the label with the first.
 	account := func(n int) *corev1.ServiceAccount {
@@ -310,7 +310,7 @@ var _ = Describe("A ServiceAccount with the label", func() {
 })
 
 // The component token-audiences is optional, so it is installed here alone.
-var _ = Describe("The audiences of tokens", Ordered, ContinueOnFailure, func() {
+var _ = Describe("The audiences of tokens", policies, Ordered, ContinueOnFailure, func() {
 	const (
 		denial    = "ValidatingAdmissionPolicy 'lanyard-token-audiences' with binding 'lanyard-token-audiences' denied request: lanyard: a token for "
 		aws       = "sts.amazonaws.com"

@@ -113,7 +113,7 @@ var guardAllows = []rule{
 // what it needs.
 var plainToken = map[string]string{"lanyard.dev/audience": "vault"}
 
-var _ = Describe("The guard, without the webhook", Ordered, ContinueOnFailure, func() {
+var _ = Describe("The guard, without the webhook", policies, Ordered, ContinueOnFailure, func() {
 	var namespace string
 	BeforeAll(func(ctx SpecContext) {
 		unregister(ctx)
@@ -250,7 +250,7 @@ var _ = Describe("The guard, without the webhook", Ordered, ContinueOnFailure, f
 	)
 })
 
-var _ = Describe("With the webhook registered and every replica gone", Ordered, ContinueOnFailure, func() {
+var _ = Describe("With the webhook registered and every replica gone", policies, Ordered, ContinueOnFailure, func() {
 	var namespace string
 	patch := func(ctx context.Context, name, patch string) error {
 		_, err := cluster.client.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})

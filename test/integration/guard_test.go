@@ -225,7 +225,7 @@ func registerAnew(ctx context.Context) {
 	waitForRegistration(ctx)
 }
 
-var _ = Describe("The guard over the golden cases", Ordered, ContinueOnFailure, func() {
+var _ = Describe("The guard over the golden cases", policies, Ordered, ContinueOnFailure, func() {
 	cases := goldenCases()
 	namespaces := map[string]string{}
 	BeforeAll(func(ctx SpecContext) {

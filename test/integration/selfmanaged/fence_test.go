@@ -182,7 +182,7 @@ func waitForFence(ctx context.Context) {
 	}).WithTimeout(patience).Should(MatchError(ContainSubstring(fenceDenies)))
 }
 
-var _ = Describe("The webhook's permission to patch its configurations", func() {
+var _ = Describe("The webhook's permission to patch its configurations", Label("policies"), func() {
 	BeforeEach(func(ctx SpecContext) { waitForFence(ctx) })
 
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {

@@ -22,6 +22,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -234,6 +235,13 @@ func WriteKubeconfig(path string, config *rest.Config) error {
 // Version returns the version of kube-apiserver, such as v1.36.3.
 func (c *ControlPlane) Version() string {
 	return c.version
+}
+
+// Policies reports whether the API server has ValidatingAdmissionPolicy v1, which
+// the guard and the fences need: Kubernetes 1.30 and later.
+func (c *ControlPlane) Policies() bool {
+	server, err := version.ParseGeneric(c.version)
+	return err == nil && server.AtLeast(version.MajorMinor(1, 30))
 }
 
 // CreateNamespace creates a namespace and its ServiceAccount default. In a

@@ -272,3 +272,13 @@ func processesIn(t *testing.T, dir string) int {
 	}
 	return count
 }
+
+func TestPolicies(t *testing.T) {
+	for version, want := range map[string]bool{
+		"v1.29.6": false, "v1.29.15-gke.100": false, "v1.30.0": true, "v1.30.14": true, "v1.36.3": true, "": false,
+	} {
+		if got := (&ControlPlane{version: version}).Policies(); got != want {
+			t.Errorf("%q: got %t, want %t", version, got, want)
+		}
+	}
+}
