@@ -28,6 +28,16 @@ help: ## List the targets.
 build: ## Build the static binary bin/lanyard-webhook.
 	$(GO) build -o bin/lanyard-webhook ./cmd/webhook
 
+# The platforms of the image. Each binary is static, so Go alone is enough.
+PLATFORMS := linux/amd64 linux/arm64
+
+.PHONY: platforms
+platforms: ## Compile the binary for all platforms of the image.
+	@set -e; for platform in $(PLATFORMS); do \
+		echo "go build for $$platform"; \
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -o bin/lanyard-webhook-$${platform#*/} ./cmd/webhook; \
+	done
+
 .PHONY: controlplane
 controlplane: ## Build etcd and kube-apiserver into bin/controlplane (minutes the first time).
 	hack/controlplane.sh
@@ -59,6 +69,10 @@ docs: ## Test the documentation: links, generated pages, examples and language.
 .PHONY: generate
 generate: ## Write the generated files: deploy/, the README of the chart, and docs/reference.
 	hack/generate.sh
+
+.PHONY: test-versions
+test-versions: c-compiler ## Run the integration tests on several Kubernetes versions; MINORS=1.30 tests one.
+	hack/test-versions.sh $(MINORS)
 
 .PHONY: test-cluster
 test-cluster: controlplane ## Test the parts of "make e2e" (cluster, emulated clouds, SDK programs), and the cloud guides.
@@ -95,7 +109,8 @@ vet: ## Run go vet.
 	@set -e; for module in $(CODE_MODULES); do echo "go vet in $$module"; (cd $$module && $(GO) vet ./...); done
 
 .PHONY: lint
-lint: bin/golangci-lint ## Run golangci-lint.
+lint: bin/golangci-lint bin/actionlint ## Run golangci-lint, and actionlint for the workflows.
+	bin/actionlint
 	bin/golangci-lint config verify
 	@set -e; for module in $(CODE_MODULES); do \
 		echo "golangci-lint in $$module"; \
@@ -103,9 +118,9 @@ lint: bin/golangci-lint ## Run golangci-lint.
 	done
 
 # Each of these go.mod files has one tool.
-TOOLS := bin/benchstat bin/cyclonedx-gomod bin/golangci-lint bin/govulncheck
+TOOLS := bin/actionlint bin/benchstat bin/cyclonedx-gomod bin/golangci-lint bin/goreleaser bin/govulncheck
 $(TOOLS): bin/%: hack/tools/%/go.mod hack/tools/%/go.sum
-	@echo "building $* (golangci-lint takes minutes the first time)"
+	@echo "building $* (golangci-lint and goreleaser take minutes the first time)"
 	cd hack/tools/$* && $(GO) build -o $(CURDIR)/$@ tool
 	@touch $@
 
@@ -129,6 +144,32 @@ verify: ## Check that the code is formatted and that each go.mod is tidy.
 image: ## Build the container image IMAGE with docker, podman or buildah.
 	@[ -n "$(ENGINE)" ] || { echo "make image needs docker, podman or buildah; none was found" >&2; exit 1; }
 	$(ENGINE) build -t $(IMAGE) .
+
+# Nothing is published by these three.
+.PHONY: release-check
+release-check: bin/goreleaser ## Check the release's configuration; VERSION=v1.2.3 also checks that the files say so.
+	hack/release.sh check $(VERSION)
+
+.PHONY: snapshot
+snapshot: bin/goreleaser bin/cyclonedx-gomod ## Build the release's archives, checksums and bills of materials into bin/dist.
+	hack/release.sh snapshot
+
+.PHONY: release-notes
+release-notes: ## Print the section of CHANGELOG.md for VERSION.
+	@hack/release.sh notes $(VERSION)
+
+# These publish. The workflow "release" runs them, see RELEASE.md.
+.PHONY: release-image
+release-image: ## Build, push and sign the image of VERSION, for all platforms, with docker buildx.
+	hack/release.sh image $(VERSION) $(PLATFORMS)
+
+.PHONY: release-chart
+release-chart: ## Package, push and sign the chart of VERSION.
+	hack/release.sh chart $(VERSION)
+
+.PHONY: release-binaries
+release-binaries: bin/goreleaser bin/cyclonedx-gomod ## Draft the GitHub release of VERSION with signed archives.
+	hack/release.sh binaries $(VERSION)
 
 .PHONY: clean
 clean: ## Remove all build output.

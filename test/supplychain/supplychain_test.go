@@ -1,7 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package supplychain tests "make vuln" and "make sbom".
+// Package supplychain tests "make vuln" and "make sbom", and the files that a release
+// and the workflows are made of.
 package supplychain
 
 import (
