@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"net"
 	"slices"
 	"time"
 
@@ -114,9 +115,9 @@ func sameKey(a, b *x509.Certificate) bool {
 	return slices.Equal(a.RawSubjectPublicKeyInfo, b.RawSubjectPublicKeyInfo)
 }
 
-// leaf issues a serving certificate for the names, with a new key. It does not
-// outlive the authority.
-func (a *authority) leaf(now time.Time, lifetime time.Duration, dnsNames []string) (*tls.Certificate, error) {
+// leaf issues a serving certificate for the hosts, which are DNS names or IP
+// addresses, with a new key. It does not outlive the authority.
+func (a *authority) leaf(now time.Time, lifetime time.Duration, hosts []string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("generate a key: %w", err)
@@ -126,13 +127,19 @@ func (a *authority) leaf(now time.Time, lifetime time.Duration, dnsNames []strin
 		notAfter = a.certificate.NotAfter
 	}
 	template := &x509.Certificate{
-		Subject:               pkix.Name{CommonName: dnsNames[0]},
-		DNSNames:              dnsNames,
+		Subject:               pkix.Name{CommonName: hosts[0]},
 		NotBefore:             now.Add(-backdate),
 		NotAfter:              notAfter,
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
 	}
 	certificate, err := sign(template, a.certificate, key.Public(), a.key)
 	if err != nil {

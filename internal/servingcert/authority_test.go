@@ -118,6 +118,24 @@ func TestALeafCanOnlyServe(t *testing.T) {
 	}
 }
 
+func TestALeafIsForNamesAndAddresses(t *testing.T) {
+	t.Parallel()
+	a := mustAuthority(t, noon, time.Hour)
+	leaf, err := a.leaf(noon, time.Hour, []string{serverName, "192.0.2.1", "2001:db8::1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// An API server verifies the host of the URL that it calls.
+	for _, host := range []string{serverName, "192.0.2.1", "2001:db8::1"} {
+		if err := leaf.Leaf.VerifyHostname(host); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := leaf.Leaf.VerifyHostname("192.0.2.2"); err == nil {
+		t.Error("the certificate is valid for another address")
+	}
+}
+
 func TestOnlyUsefulPreviousCAsAreRetained(t *testing.T) {
 	t.Parallel()
 	previous := mustAuthority(t, noon, time.Hour)

@@ -43,8 +43,8 @@ type SelfManagedOptions struct {
 	// WebhookConfigurationName is the name of the MutatingWebhookConfiguration and of
 	// the ValidatingWebhookConfiguration that must trust the CA.
 	WebhookConfigurationName string
-	// DNSNames are the names of the serving certificate.
-	DNSNames []string
+	// Hosts are the DNS names and IP addresses of the serving certificate.
+	Hosts []string
 	// CADuration and CertificateDuration are the lifetimes of a CA certificate and of
 	// a serving certificate. Each is renewed after two thirds of it.
 	CADuration, CertificateDuration time.Duration
@@ -349,7 +349,7 @@ func (s *SelfManaged) ensureLeaf(ca *authority, now time.Time) time.Time {
 	case now.Before(renewAt(leaf)):
 		return renewAt(leaf)
 	}
-	certificate, err := ca.leaf(now, s.opts.CertificateDuration, s.opts.DNSNames)
+	certificate, err := ca.leaf(now, s.opts.CertificateDuration, s.opts.Hosts)
 	if err != nil {
 		s.report(err)
 		return now.Add(retryDelay)

@@ -69,7 +69,7 @@ func newCertificateSource(config *rest.Config, o *options.Completed, gate *secre
 		Client:          client,
 		SecretNamespace: o.CertificateSecretNamespace, SecretName: o.CertificateSecretName,
 		WebhookConfigurationName: o.WebhookConfigurationName,
-		DNSNames:                 o.CertificateDNSNames,
+		Hosts:                    o.CertificateDNSNames,
 		CADuration:               o.CADuration, CertificateDuration: o.CertificateDuration,
 		Gate:     gate,
 		OnChange: onChange, Logger: log,

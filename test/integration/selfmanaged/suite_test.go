@@ -87,9 +87,9 @@ func remove(ctx context.Context) {
 	GinkgoHelper()
 	admission := cluster.client.AdmissionregistrationV1()
 	for _, err := range []error{
-		cluster.client.CoreV1().Secrets(namespace).Delete(ctx, secretName, metav1.DeleteOptions{}),
-		admission.MutatingWebhookConfigurations().Delete(ctx, configuration, metav1.DeleteOptions{}),
 		admission.ValidatingWebhookConfigurations().Delete(ctx, configuration, metav1.DeleteOptions{}),
+		admission.MutatingWebhookConfigurations().Delete(ctx, configuration, metav1.DeleteOptions{}),
+		cluster.client.CoreV1().Secrets(namespace).Delete(ctx, secretName, metav1.DeleteOptions{}),
 	} {
 		Expect(err).To(Or(Succeed(), MatchError(apierrors.IsNotFound, "not found")))
 	}
@@ -133,7 +133,7 @@ func start(log logr.Logger, caDuration, certificateDuration time.Duration) *repl
 		Client:          cluster.webhook,
 		SecretNamespace: namespace, SecretName: secretName,
 		WebhookConfigurationName: configuration,
-		DNSNames:                 []string{serverName},
+		Hosts:                    []string{serverName},
 		CADuration:               caDuration, CertificateDuration: certificateDuration,
 		OnChange: func(time.Time) {}, Logger: log,
 	})

@@ -157,6 +157,9 @@ func (c *Completed) completeSelfManaged(v *validation) {
 	}
 	v.check("certificate-dns-names", func() error {
 		for _, name := range c.CertificateDNSNames {
+			if net.ParseIP(name) != nil {
+				continue
+			}
 			if err := validName(name, apivalidation.IsDNS1123Subdomain); err != nil {
 				return err
 			}

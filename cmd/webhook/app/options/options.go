@@ -151,7 +151,7 @@ func (o *Options) addTLSFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.CertificateSource, "certificate-source", o.CertificateSource, fmt.Sprintf("Where the serving certificate comes from: %s or %s.", SelfManaged, FromFiles))
 	fs.StringVar(&o.CertificateSecretNamespace, "certificate-secret-namespace", o.CertificateSecretNamespace, "Namespace of the Secret that holds the self-managed CA; if empty, the program's own.")
 	fs.StringVar(&o.CertificateSecretName, "certificate-secret-name", o.CertificateSecretName, "Name of the Secret that holds the self-managed CA. The program creates it.")
-	fs.StringSliceVar(&o.CertificateDNSNames, "certificate-dns-names", o.CertificateDNSNames, "DNS names of the self-managed certificate, separated by commas; if empty, "+serviceName+".<namespace>.svc.")
+	fs.StringSliceVar(&o.CertificateDNSNames, "certificate-dns-names", o.CertificateDNSNames, "DNS names and IP addresses of the self-managed certificate, separated by commas; if empty, "+serviceName+".<namespace>.svc.")
 	fs.StringVar(&o.WebhookConfigurationName, "webhook-configuration-name", o.WebhookConfigurationName, "Name of the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration whose caBundle is set to the self-managed CA.")
 	fs.BoolVar(&o.UnguessablePath, "unguessable-path", o.UnguessablePath, "Only serve reviews on paths with a random last segment, which the program writes into the webhook configurations together with the self-managed CA. It is kept in the same Secret.")
 	fs.DurationVar(&o.CADuration, "ca-duration", o.CADuration, "Lifetime of the self-managed CA certificate. It is renewed with the same key after two thirds of it.")

@@ -408,6 +408,7 @@ func TestTheSelfManagedCertificateIsForTheServiceOfItsNamespace(t *testing.T) {
 	}{
 		"by default": {nil, []string{"lanyard-webhook.tools.svc"}},
 		"or as set":  {[]string{"--certificate-dns-names=a.tools.svc,a.tools.svc.cluster.local"}, []string{"a.tools.svc", "a.tools.svc.cluster.local"}},
+		"or for IPs": {[]string{"--certificate-dns-names=a.tools.svc,192.0.2.1,2001:db8::1"}, []string{"a.tools.svc", "192.0.2.1", "2001:db8::1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
