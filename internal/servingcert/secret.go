@@ -53,12 +53,8 @@ func writeSecret(ctx context.Context, client dynamic.ResourceInterface, secret *
 	return err
 }
 
-// createSecret applies an empty Secret. All replicas apply the same, so it does
-// not matter which of them is first. RBAC can allow apply, unlike create, for one
-// name.
-func createSecret(ctx context.Context, client dynamic.ResourceInterface, namespace, name string) (*unstructured.Unstructured, error) {
-	return client.Apply(ctx, name, &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-		"metadata": map[string]any{"namespace": namespace, "name": name},
-	}}, metav1.ApplyOptions{FieldManager: fieldManager})
+// createSecret applies a Secret. All replicas apply the same, so it does not matter
+// which of them is first. RBAC can allow apply, unlike create, for one name.
+func createSecret(ctx context.Context, client dynamic.ResourceInterface, secret *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	return client.Apply(ctx, secret.GetName(), secret, metav1.ApplyOptions{FieldManager: fieldManager})
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
@@ -31,6 +33,8 @@ const (
 	retryDelay = 2 * time.Second
 	// maxDelay is the longest wait. Timers do not run while a machine is suspended.
 	maxDelay = time.Minute
+	// managedByLabel is "Helm" on each object of a Helm release.
+	managedByLabel = "app.kubernetes.io/managed-by"
 )
 
 // SelfManagedOptions configure a SelfManaged. All but Gate are required.
@@ -203,9 +207,12 @@ func (s *SelfManaged) report(err error) {
 func (s *SelfManaged) ensureAuthority(ctx context.Context, now time.Time) (*authority, error) {
 	secret := s.secret.get()
 	if secret == nil {
+		if uninstalled, err := s.uninstalled(ctx); uninstalled || err != nil {
+			return s.last, err
+		}
 		var err error
 		s.opts.Logger.Info("CA Secret not found, creating it", "namespace", s.opts.SecretNamespace, "name", s.opts.SecretName)
-		if secret, err = createSecret(ctx, s.secrets, s.opts.SecretNamespace, s.opts.SecretName); err != nil {
+		if secret, err = createSecret(ctx, s.secrets, s.newSecret()); err != nil {
 			return nil, fmt.Errorf("create Secret %s/%s: %w", s.opts.SecretNamespace, s.opts.SecretName, err)
 		}
 	}
@@ -223,6 +230,47 @@ func (s *SelfManaged) ensureAuthority(ctx context.Context, now time.Time) (*auth
 	s.opts.Logger.Info("CA written", "subject", wanted.certificate.Subject.String(), "notAfter", wanted.certificate.NotAfter,
 		"sameKey", current != nil && sameKey(current.certificate, wanted.certificate), "previousTrusted", len(wanted.previous))
 	return wanted, nil
+}
+
+// uninstalled reports whether this replica has used the Secret, and now neither the
+// Secret nor a webhook configuration exists: nobody trusts the CA. A replica that
+// re-created the Secret then would leave it behind.
+//
+// It asks the API server, because the watches of the configurations may be behind
+// that of the Secret. "helm uninstall" deletes the configurations first.
+func (s *SelfManaged) uninstalled(ctx context.Context) (bool, error) {
+	if s.last == nil {
+		return false, nil
+	}
+	for _, configuration := range s.configurations {
+		_, err := configuration.resource.Get(ctx, configuration.name, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			return false, err
+		}
+	}
+	s.opts.Logger.Info("CA Secret and webhook configurations not found, keeping the current certificate")
+	return true, nil
+}
+
+// newSecret returns an empty Secret of the Helm release that the webhook
+// configurations belong to, if any: Helm only upgrades and deletes its own objects.
+func (s *SelfManaged) newSecret() *unstructured.Unstructured {
+	secret := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "type": "Opaque"}}
+	secret.SetNamespace(s.opts.SecretNamespace)
+	secret.SetName(s.opts.SecretName)
+	for _, configuration := range s.configurations {
+		object := configuration.get()
+		if object == nil || object.GetLabels()[managedByLabel] != "Helm" {
+			continue
+		}
+		annotations := map[string]string{}
+		for _, key := range []string{"meta.helm.sh/release-name", "meta.helm.sh/release-namespace"} {
+			annotations[key] = object.GetAnnotations()[key]
+		}
+		secret.SetLabels(map[string]string{managedByLabel: "Helm"})
+		secret.SetAnnotations(annotations)
+	}
+	return secret
 }
 
 // wantedAuthority returns the CA of the Secret's data, and the CA that the Secret

@@ -19,6 +19,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/cert"
@@ -182,6 +183,46 @@ var _ = Describe("The self-managed certificate", func() {
 			patchSecret(ctx, `[{"op":"add","path":"/data/tls.crt","value":"czNjcjN0"}]`)
 		}, "tls.crt: ", true),
 	)
+
+	It("is not made anew when Lanyard is uninstalled, but when it is installed again", func(ctx SpecContext) {
+		var log journal
+		replicas := []*replica{start(log.logger(), time.Hour, time.Minute), start(log.logger(), time.Hour, time.Minute)}
+		eventuallyReady(replicas...)
+		By("deleting what helm uninstall deletes, in its order, while the replicas still have their permissions")
+		remove(ctx)
+		Consistently(func() error {
+			_, err := cluster.client.CoreV1().Secrets(namespace).Get(ctx, secretName, metav1.GetOptions{})
+			return err
+		}).WithTimeout(5 * time.Second).Should(MatchError(apierrors.IsNotFound, "not found"))
+		Expect(log.String()).NotTo(ContainSubstring("creating it"))
+		Expect(log.String()).To(ContainSubstring("CA Secret and webhook configurations not found"))
+		eventuallyReady(replicas...)
+
+		apply(ctx, "50-mutatingwebhookconfiguration")
+		apply(ctx, "60-validatingwebhookconfiguration")
+		Eventually(func(g Gomega) {
+			for webhook, bundle := range bundles(ctx) {
+				for _, r := range replicas {
+					g.Expect(verify(bundle, r.leaf())).To(Succeed(), webhook)
+				}
+			}
+			g.Expect(secret(ctx).Data).To(HaveKey("tls.key"))
+		}).WithTimeout(patience).Should(Succeed())
+	})
+
+	It("has a Secret of the same Helm release as the configurations, also when it is made anew", func(ctx SpecContext) {
+		ofHelm := `{"metadata":{"labels":{"app.kubernetes.io/managed-by":"Helm"},"annotations":{"meta.helm.sh/release-name":"blue","meta.helm.sh/release-namespace":"security"}}}`
+		_, err := cluster.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(ctx, configuration, types.MergePatchType, []byte(ofHelm), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		eventuallyReady(start(GinkgoLogr, time.Hour, time.Minute))
+		Expect(cluster.client.CoreV1().Secrets(namespace).Delete(ctx, secretName, metav1.DeleteOptions{})).To(Succeed())
+		Eventually(func(g Gomega) {
+			s, err := cluster.client.CoreV1().Secrets(namespace).Get(ctx, secretName, metav1.GetOptions{})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(s.Labels).To(Equal(map[string]string{"app.kubernetes.io/managed-by": "Helm"}))
+			g.Expect(s.Annotations).To(Equal(map[string]string{"meta.helm.sh/release-name": "blue", "meta.helm.sh/release-namespace": "security"}))
+		}).WithTimeout(patience).Should(Succeed())
+	})
 
 	It("is trusted again after somebody else wrote the caBundle", func(ctx SpecContext) {
 		r := start(GinkgoLogr, time.Hour, time.Minute)
