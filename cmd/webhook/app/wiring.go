@@ -31,7 +31,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/metrics"
 	"github.com/lanyard-dev/lanyard/internal/secretpath"
 	"github.com/lanyard-dev/lanyard/internal/servingcert"
+	"github.com/lanyard-dev/lanyard/internal/tokenauth"
 )
+
+// metricsPath is where the metrics are.
+const metricsPath = "/metrics"
 
 // program holds the parts of lanyard-webhook.
 type program struct {
@@ -112,14 +116,32 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 	// close it first: a request may be on its way.
 	p.reviews.IdleTimeout = 3 * time.Minute
 	if o.MetricsBindAddress != "0" {
-		mux := http.NewServeMux()
-		mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
-		p.metrics = newServer(o.MetricsBindAddress, mux, nil, maxOtherConnections, log.WithName("metrics"))
+		if p.metrics, err = newMetricsServer(config, o, registry, p.certificate, log.WithName("metrics")); err != nil {
+			return nil, err
+		}
 	}
 	if o.HealthProbeBindAddress != "0" {
 		p.health = newServer(o.HealthProbeBindAddress, p.healthMux(draining, address), nil, maxOtherConnections, log.WithName("health"))
 	}
 	return &p, nil
+}
+
+// newMetricsServer returns the server of the metrics. With --metrics-secure, it has
+// the same certificate as the reviews, and the API server decides who may read them.
+func newMetricsServer(config *rest.Config, o *options.Completed, registry *prometheus.Registry, certificate certificateSource, log logr.Logger) (*http.Server, error) {
+	handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+	var tlsConfig *tls.Config
+	if o.MetricsSecure {
+		client, err := dynamic.NewForConfig(config)
+		if err != nil {
+			return nil, fmt.Errorf("create Kubernetes client: %w", err)
+		}
+		handler = tokenauth.Handler(client, metricsPath, handler, log)
+		tlsConfig = &tls.Config{MinVersion: o.MinVersion, CipherSuites: o.CipherSuites, GetCertificate: certificate.GetCertificate}
+	}
+	mux := http.NewServeMux()
+	mux.Handle(metricsPath, handler)
+	return newServer(o.MetricsBindAddress, mux, tlsConfig, maxOtherConnections, log), nil
 }
 
 // host returns the host to listen on. For Go, 0.0.0.0 means only IPv4, and an

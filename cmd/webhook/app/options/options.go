@@ -53,6 +53,8 @@ type Options struct {
 	// server off.
 	MetricsBindAddress     string
 	HealthProbeBindAddress string
+	// MetricsSecure serves the metrics with HTTPS, to callers with permission.
+	MetricsSecure bool
 	// ShutdownDelay is how long the program serves on after the first signal.
 	ShutdownDelay time.Duration
 
@@ -142,6 +144,7 @@ func (o *Options) addServingFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "IP address to serve admission reviews on; 0.0.0.0 or :: for all interfaces and IP families.")
 	fs.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Port to serve admission reviews on, with HTTPS.")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "host:port to serve /metrics on, with HTTP; 0 turns it off.")
+	fs.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure, "Serve /metrics with HTTPS and the serving certificate, to callers with a token of a user who may get the non-resource URL /metrics. Needs the permission to create TokenReviews and SubjectAccessReviews.")
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "host:port to serve /healthz and /readyz on, with HTTP; 0 turns it off.")
 	fs.StringVar(&o.SocketStore, "socket-store", o.SocketStore, "Unix socket of a keep-socket command, which keeps the socket of --secure-port open while the program restarts. If empty, there is none.")
 	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay", o.ShutdownDelay, "How long to serve on after SIGTERM, not ready, until the cluster has removed the replica from its Service.")

@@ -47,6 +47,7 @@ var defaults = map[string]string{
 	"ca-duration":                            "8760h0m0s",
 	"certificate-duration":                   "24h0m0s",
 	"metrics-bind-address":                   ":8080",
+	"metrics-secure":                         "false",
 	"health-probe-bind-address":              ":8081",
 	"annotation-prefix":                      "lanyard.dev/",
 	"token-mount-path":                       "/var/run/secrets/lanyard.dev/serviceaccount",
