@@ -5,6 +5,7 @@ package charts
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,19 +55,24 @@ func TestNotesWarnOfWhatIsFragile(t *testing.T) {
 		values string
 		want   []string
 	}{
-		"the default values":       {defaultInstall, "", nil},
-		"one replica":              {defaultInstall, "replicaCount: 1", []string{"replicaCount is 1", "nodes cannot be drained"}},
-		"one replica, to be moved": {defaultInstall, "replicaCount: 1\npodDisruptionBudget: {maxUnavailable: 1}", []string{"replicaCount is 1"}},
-		"no disruption budget":     {defaultInstall, "podDisruptionBudget: {enabled: false}", []string{"draining nodes can stop all replicas"}},
-		"Ignore without guard":     {defaultInstall, "guard: {enabled: false}\nwebhook: {failurePolicy: Ignore}", []string{"start without them, and stay so"}},
-		"a guard that only warns":  {defaultInstall, "guard: {validationActions: [Warn]}\nwebhook: {failurePolicy: Ignore}", []string{"start without them, and stay so"}},
-		"no guard":                 {defaultInstall, "guard: {enabled: false}", []string{"webhook.failurePolicy is Fail"}},
-		"an old cluster":           {old, "", []string{"older than Kubernetes 1.30", "webhook.failurePolicy is Fail"}},
-		"no reinvocation":          {defaultInstall, "webhook: {reinvocationPolicy: Never}", []string{"to which another webhook adds a container"}},
-		"no metrics":               {defaultInstall, "metrics: {enabled: false}", []string{"metrics.enabled is false"}},
-		"no rights":                {defaultInstall, "rbac: {create: false}", []string{"rbac.create is false: the ServiceAccount lanyard-webhook"}},
-		"the nodes' network":       {defaultInstall, "hostNetwork: true", []string{"hostNetwork is true"}},
-		"nothing to test":          {installAs(release, "default", kubeVersion), "", []string{"there is no helm test"}},
+		"the default values":              {defaultInstall, "", nil},
+		"one replica":                     {defaultInstall, "replicaCount: 1", []string{"replicaCount is 1", "nodes cannot be drained"}},
+		"one replica, to be moved":        {defaultInstall, "replicaCount: 1\npodDisruptionBudget: {maxUnavailable: 1}", []string{"replicaCount is 1"}},
+		"no disruption budget":            {defaultInstall, "podDisruptionBudget: {enabled: false}", []string{"draining nodes can stop all replicas"}},
+		"Ignore without guard":            {defaultInstall, "guard: {enabled: false}\nwebhook: {failurePolicy: Ignore}", []string{"start without them, and stay so"}},
+		"a guard that only warns":         {defaultInstall, "guard: {validationActions: [Warn]}\nwebhook: {failurePolicy: Ignore}", []string{"start without them, and stay so"}},
+		"no guard":                        {defaultInstall, "guard: {enabled: false}", []string{"webhook.failurePolicy is Fail"}},
+		"an old cluster":                  {old, "", []string{"older than Kubernetes 1.30", "webhook.failurePolicy is Fail"}},
+		"no reinvocation":                 {defaultInstall, "webhook: {reinvocationPolicy: Never}", []string{"to which another webhook adds a container"}},
+		"no metrics":                      {defaultInstall, "metrics: {enabled: false}", []string{"metrics.enabled is false"}},
+		"one replica, autoscaled":         {defaultInstall, "autoscaling: {enabled: true, minReplicas: 1}", []string{"autoscaling.minReplicas is 1", "nodes cannot be drained"}},
+		"many replicas, autoscaled":       {defaultInstall, "replicaCount: 1\nautoscaling: {enabled: true}", nil},
+		"no rights":                       {defaultInstall, "rbac: {create: false}", []string{"rbac.create is false: the ServiceAccount lanyard-webhook"}},
+		"the nodes' network":              {defaultInstall, "hostNetwork: true", []string{"hostNetwork is true"}},
+		"replicas outside of the cluster": {defaultInstall, "replicaCount: 0\nwebhook: {url: 'https://127.0.0.1:9443'}", nil},
+		"no replicas":                     {defaultInstall, "replicaCount: 0", []string{"replicaCount is 0", "nodes cannot be drained"}},
+		"no test":                         {installAs(release, "default", kubeVersion), "test: {enabled: false}", nil},
+		"nothing to test":                 {installAs(release, "default", kubeVersion), "", []string{"there is no helm test"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			notes := render(t, test.in, parseValues(t, test.values)).notes
@@ -90,7 +96,7 @@ func TestNotesNameWhatIsThere(t *testing.T) {
 		"mutatingwebhookconfiguration " + find(r.objects, "MutatingWebhookConfiguration")[0].GetName() + "\n",
 		"validatingadmissionpolicybinding blue-lanyard-guard-pods\n",
 		"helm test blue --namespace security",
-		"lanyard-try id.example/audience=try",
+		"id.example/aws-role-arn=",
 	} {
 		if !strings.Contains(r.notes, want) {
 			t.Errorf("the notes lack %q:\n%s", want, r.notes)
@@ -122,6 +128,15 @@ func TestTheTestCreatesAPodWhereItIsInjected(t *testing.T) {
 	}
 	if len(hooks) != 5 {
 		t.Errorf("got %d hooks, want 5", len(hooks))
+	}
+	for key, spec := range podSpecs(t, render(t, defaultInstall, parseValues(t, "test: {image: mirror.example/check:v1}")).objects) {
+		if want := strings.HasPrefix(key, "Pod/"); strings.HasPrefix(spec.Containers[0].Image, "mirror.example/") != want {
+			t.Errorf("%s: got the image %s", key, spec.Containers[0].Image)
+		}
+	}
+	r = render(t, defaultInstall, parseValues(t, "test: {enabled: false}"))
+	if slices.ContainsFunc(r.objects, object.isHook) || strings.Contains(r.notes, "helm test") {
+		t.Errorf("there is a test:\n%s", r.notes)
 	}
 	for _, o := range render(t, installAs(release, "default", kubeVersion), nil).objects {
 		if o.isHook() {

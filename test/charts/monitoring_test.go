@@ -4,6 +4,7 @@
 package charts
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"regexp"
@@ -12,11 +13,13 @@ import (
 	"testing"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/lanyard-dev/lanyard/internal/metrics"
 )
@@ -180,6 +183,140 @@ func TestTheCertificateAlertFitsTheMode(t *testing.T) {
 		}
 	}
 }
+
+func TestAlertsCanBeLeftOutAndAdded(t *testing.T) {
+	text := readFile(t, chartDir+"/files/rules.yaml")
+	var names []string
+	for _, match := range regexp.MustCompile(`(?m)^ +- alert: (\w+)$`).FindAllStringSubmatch(text, -1) {
+		names = append(names, match[1])
+	}
+	alerts := func(values string) []string {
+		var alerts []string
+		for _, rule := range rules(t, render(t, defaultInstall, parseValues(t, "prometheusRule: {enabled: true"+values+"}")).objects) {
+			alerts = append(alerts, rule.Alert)
+		}
+		return alerts
+	}
+	if diff := gocmp.Diff(names, alerts("")); diff != "" {
+		t.Errorf("alerts (-rules.yaml +rendered):\n%s", diff)
+	}
+	// Each of them: the schema lists their names.
+	for _, name := range names {
+		want := append(slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name }), "Mine")
+		if diff := gocmp.Diff(want, alerts(", disabled: ["+name+"], additionalRules: [{alert: Mine, expr: up == 0}]")); diff != "" {
+			t.Errorf("without %s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// The alerts and the dashboard select the metrics by job and namespace.
+func TestMonitorsSetTheJobOfTheAlerts(t *testing.T) {
+	const alerts = "prometheusRule: {enabled: true}\n"
+	for name, test := range map[string]struct{ values, want string }{
+		"a ServiceMonitor":                   {"serviceMonitor: {enabled: true}", "blue-lanyard-webhook"},
+		"a ServiceMonitor with a job":        {"serviceMonitor: {enabled: true, jobLabel: app.kubernetes.io/name}", "lanyard-webhook"},
+		"a ServiceMonitor with another job":  {"serviceMonitor: {enabled: true, jobLabel: team}\nservice: {labels: {team: security}}", "security"},
+		"a ServiceMonitor without the label": {"serviceMonitor: {enabled: true, jobLabel: team}", "blue-lanyard-webhook"},
+		"a PodMonitor":                       {"podMonitor: {enabled: true}", "blue-lanyard-webhook"},
+		"a PodMonitoring":                    {"podMonitoring: {enabled: true}", "blue-lanyard-webhook"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := render(t, installAs("blue", "security", kubeVersion), parseValues(t, alerts+test.values)).objects
+			if got := jobOf(t, objects); got != test.want {
+				t.Errorf("got the job %s, want %s", got, test.want)
+			}
+			for _, rule := range rules(t, objects) {
+				query := rule.Expr.String()
+				if strings.Contains(query, "job=") && !strings.Contains(query, `job="`+test.want+`", namespace="security"`) {
+					t.Errorf("%s is not about the job %s: %s", rule.Alert, test.want, query)
+				}
+			}
+		})
+	}
+}
+
+// jobOf returns the label that Prometheus gives the metrics.
+func jobOf(t *testing.T, objects []object) string {
+	t.Helper()
+	for _, o := range find(objects, "ServiceMonitor") {
+		service := find(objects, "Service")[0]
+		return cmp.Or(service.GetLabels()[decode[monitoringv1.ServiceMonitor](t, o).Spec.JobLabel], service.GetName())
+	}
+	for _, o := range find(objects, "PodMonitor") {
+		relabel := decode[monitoringv1.PodMonitor](t, o).Spec.PodMetricsEndpoints[0].RelabelConfigs[0]
+		if relabel.TargetLabel != "job" {
+			t.Fatalf("got a first relabeling of %q, want job", relabel.TargetLabel)
+		}
+		return *relabel.Replacement
+	}
+	// Google's collectors take the name of the object.
+	return find(objects, "PodMonitoring")[0].GetName()
+}
+
+func TestMonitoringCanBeInAnotherNamespace(t *testing.T) {
+	for kind, key := range map[string]string{
+		"ServiceMonitor": "serviceMonitor", "PodMonitor": "podMonitor", "PrometheusRule": "prometheusRule", "ConfigMap": "grafanaDashboard",
+	} {
+		t.Run(kind, func(t *testing.T) {
+			o := find(render(t, defaultInstall, parseValues(t, key+": {enabled: true, namespace: monitoring}")).objects, kind)[0]
+			if got := o.GetNamespace(); got != "monitoring" {
+				t.Errorf("got the namespace %s, want monitoring", got)
+			}
+			selected, found, err := unstructured.NestedStringSlice(o.Object, "spec", "namespaceSelector", "matchNames")
+			if err != nil || found != strings.HasSuffix(kind, "Monitor") || found && !slices.Equal(selected, []string{namespace}) {
+				t.Errorf("got namespaceSelector %v, %v; want %s for monitors", selected, err, namespace)
+			}
+		})
+	}
+}
+
+func TestTheDashboardIsInAFolder(t *testing.T) {
+	o := find(render(t, defaultInstall, parseValues(t, "grafanaDashboard: {enabled: true, folder: Security, annotations: {a: b}}")).objects, "ConfigMap")[0]
+	if diff := gocmp.Diff(map[string]string{"a": "b", "grafana_folder": "Security"}, o.GetAnnotations()); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+}
+
+// Prometheus must trust the certificate, and the webhook must be allowed to check
+// the token of Prometheus.
+func TestSecureMetricsAreReadWithTLSAndAToken(t *testing.T) {
+	const secure = "\nmetrics: {secure: true}\nserviceMonitor: {enabled: true}"
+	secret := func(name string) monitoringv1.SecretOrConfigMap {
+		return monitoringv1.SecretOrConfigMap{Secret: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: "ca.crt"}}
+	}
+	for values, want := range map[string]monitoringv1.SafeTLSConfig{
+		"certificates: {mode: selfManaged}": {ServerName: new(serverName), CA: secret("lanyard-webhook-ca")},
+		"certificates: {mode: certManager}": {ServerName: new(serverName), CA: secret("lanyard-webhook-tls")},
+		"certificates: {mode: openshift}": {ServerName: new(serverName), CA: monitoringv1.SecretOrConfigMap{ConfigMap: &corev1.ConfigMapKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "openshift-service-ca.crt"}, Key: "service-ca.crt",
+		}}},
+		"webhook: {url: 'https://lanyard.example'}": {ServerName: new("lanyard.example"), CA: secret("lanyard-webhook-ca")},
+	} {
+		t.Run(values, func(t *testing.T) {
+			objects := render(t, defaultInstall, parseValues(t, values+secure)).objects
+			endpoint := decode[monitoringv1.ServiceMonitor](t, find(objects, "ServiceMonitor")[0]).Spec.Endpoints[0]
+			if diff := gocmp.Diff(want, endpoint.TLSConfig.SafeTLSConfig); diff != "" {
+				t.Errorf("tlsConfig (-want +got):\n%s", diff)
+			}
+			if *endpoint.Scheme != "https" || endpoint.BearerTokenFile != "/var/run/secrets/kubernetes.io/serviceaccount/token" {
+				t.Errorf("got scheme %s and bearerTokenFile %q", *endpoint.Scheme, endpoint.BearerTokenFile)
+			}
+			if o := loadOptions(t, objects, ""); !o.MetricsSecure {
+				t.Error("the program does not protect the metrics")
+			}
+		})
+	}
+	t.Run("with other TLS settings", func(t *testing.T) {
+		v := parseValues(t, caValues+"metrics: {secure: true}\nserviceMonitor: {enabled: true, tlsConfig: {insecureSkipVerify: true}}")
+		endpoint := decode[monitoringv1.ServiceMonitor](t, find(render(t, defaultInstall, v).objects, "ServiceMonitor")[0]).Spec.Endpoints[0]
+		if diff := gocmp.Diff(monitoringv1.SafeTLSConfig{InsecureSkipVerify: new(true)}, endpoint.TLSConfig.SafeTLSConfig); diff != "" {
+			t.Errorf("tlsConfig (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// serverName is the name of the certificate.
+const serverName = "lanyard-webhook.lanyard-system.svc"
 
 func TestTheDashboardShowsEveryMetric(t *testing.T) {
 	known := knownMetrics(t)

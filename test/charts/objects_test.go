@@ -12,7 +12,6 @@ import (
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	"github.com/google/go-cmp/cmp"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
-	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -23,8 +22,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
-
-	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
 )
 
 // eachValueSet runs a check for every value set.
@@ -43,7 +40,7 @@ func newDecoder(t *testing.T) runtime.Decoder {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, certmanagerv1.AddToScheme, monitoringv1.AddToScheme,
+		clientgoscheme.AddToScheme, certmanagerv1.AddToScheme, monitoringv1.AddToScheme, addPodMonitoring,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
@@ -277,20 +274,11 @@ func deployment(t *testing.T, objects []object) *appsv1.Deployment {
 }
 
 func TestTheProgramAcceptsItsArguments(t *testing.T) {
-	check := func(t *testing.T, d *appsv1.Deployment) {
+	check := func(t *testing.T, objects []object) {
 		t.Helper()
-		o := options.New()
-		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		for _, group := range o.Flags().FlagSets {
-			flags.AddFlagSet(group)
-		}
+		d := deployment(t, objects)
 		container := d.Spec.Template.Spec.Containers[0]
-		if err := flags.Parse(container.Args); err != nil {
-			t.Fatal(err)
-		}
-		if flags.NArg() > 0 {
-			t.Errorf("got arguments that are not flags: %q", flags.Args())
-		}
+		o := loadOptions(t, objects, "aws-default-region: eu-west-1")
 		if _, err := o.Complete(); err != nil {
 			t.Errorf("%q: %v", container.Args, err)
 		}
@@ -306,9 +294,9 @@ func TestTheProgramAcceptsItsArguments(t *testing.T) {
 			t.Errorf("--secure-port=%d, but the port webhook is %d", o.SecurePort, ports["webhook"])
 		}
 	}
-	eachValueSet(t, func(t *testing.T, _ install, r *rendering) { check(t, deployment(t, r.objects)) })
+	eachValueSet(t, func(t *testing.T, _ install, r *rendering) { check(t, r.objects) })
 	for name, components := range kustomizations {
-		t.Run("kustomize: "+name, func(t *testing.T) { check(t, deployment(t, kustomize(t, ca, components...))) })
+		t.Run("kustomize: "+name, func(t *testing.T) { check(t, kustomize(t, ca, components...)) })
 	}
 }
 
@@ -376,7 +364,7 @@ func TestItIsHighlyAvailableByDefault(t *testing.T) {
 func TestEachObjectIsInItsNamespace(t *testing.T) {
 	clustered := []string{
 		"ClusterRole", "ClusterRoleBinding", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
-		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "Namespace",
 	}
 	eachValueSet(t, func(t *testing.T, in install, r *rendering) {
 		own := own(t, r)
@@ -387,6 +375,7 @@ func TestEachObjectIsInItsNamespace(t *testing.T) {
 					t.Errorf("%s is in a namespace", o.key())
 				}
 			case o.GetKind() == "ConfigMap" && got == in.Namespace: // one of extraObjects
+			case got == "monitoring": // as the values say, see TestMonitoringCanBeInAnotherNamespace
 			case !o.isHook() && got != own:
 				t.Errorf("%s: want the namespace %s", o.key(), own)
 			case got == "":
@@ -434,6 +423,8 @@ func TestTheImageIsNamed(t *testing.T) {
 		"by tag":                    {"image: {tag: v2}", "lanyard-webhook:v2"},
 		"by registry":               {"image: {registry: registry.example, repository: a/b}", "registry.example/a/b:0.1.0"},
 		"by tag and digest":         {"image: {digest: '" + digest + "'}", "lanyard-webhook:0.1.0@" + digest},
+		"by registry with a path":   {"image: {registry: registry.example/team/images}", "registry.example/team/images/lanyard-webhook:0.1.0"},
+		"by the parent's registry":  {"global: {imageRegistry: mirror.example/a}\nimage: {registry: registry.example}", "mirror.example/a/lanyard-webhook:0.1.0"},
 		"by registry with its port": {"image: {registry: 'registry.example:5000'}", "registry.example:5000/lanyard-webhook:0.1.0"},
 	} {
 		t.Run(name, func(t *testing.T) {

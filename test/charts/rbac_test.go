@@ -29,6 +29,12 @@ var (
 		{"lanyard-system/lanyard-webhook", "lanyard-system", "get,list,watch,create,update,patch /secrets lanyard-webhook-ca"},
 	}
 
+	// secureMetrics are for metrics.secure.
+	secureMetrics = []grant{
+		{"lanyard-system/lanyard-webhook", "", "create authentication.k8s.io/tokenreviews"},
+		{"lanyard-system/lanyard-webhook", "", "create authorization.k8s.io/subjectaccessreviews"},
+	}
+
 	// helmTest exists while a test runs. It creates pods only as dry runs.
 	helmTest = grant{"lanyard-system/lanyard-test", "default", "create /pods"}
 )
@@ -45,6 +51,8 @@ func TestPermissionsAreThoseOfTheList(t *testing.T) {
 		"an issuer of one's own":    {"certificates: {mode: certManager, issuerRef: {name: corp}}", []grant{reads, helmTest}},
 		"openshift":                 {"certificates: {mode: openshift}", []grant{reads, helmTest}},
 		"secret":                    {caValues, []grant{reads, helmTest}},
+		"no test":                   {"test: {enabled: false}", append([]grant{reads}, selfManaged...)},
+		"secure metrics":            {"metrics: {secure: true}", append(slices.Clone(all), secureMetrics...)},
 		"no rights":                 {"rbac: {create: false}", []grant{helmTest}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -144,6 +144,9 @@ func one(t *testing.T, objects []object, key string) object {
 	return object{}
 }
 
+// configFile are the settings of the component config.
+const configFile = "aws-default-region: eu-central-1\n"
+
 // kustomize builds deploy/ with components. ca is the content of certs/ca.crt.
 func kustomize(t *testing.T, ca string, components ...string) []object {
 	t.Helper()
@@ -163,8 +166,9 @@ func kustomize(t *testing.T, ca string, components ...string) []object {
 		t.Fatal(err)
 	}
 	for file, content := range map[string]string{
-		filepath.Join(certs, "ca.crt"):            ca,
-		filepath.Join(root, "kustomization.yaml"): text,
+		filepath.Join(certs, "ca.crt"):                              ca,
+		filepath.Join(root, "deploy/components/config/config.yaml"): configFile,
+		filepath.Join(root, "kustomization.yaml"):                   text,
 	} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)

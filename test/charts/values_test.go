@@ -19,20 +19,15 @@ func TestDefaultsAndSchemaHaveTheSameValues(t *testing.T) {
 	if err := json.Unmarshal([]byte(readFile(t, chartDir+"/values.schema.json")), &schema); err != nil {
 		t.Fatal(err)
 	}
-	properties := schema["properties"].(map[string]any)
-	// Helm passes it to subcharts.
-	if _, found := properties["global"]; !found {
-		t.Error("the schema rejects global")
-	}
-	delete(properties, "global")
 	compareKeys(t, "", schema, defaults(t))
 }
 
 // compareKeys fails where schema and values differ in their keys.
 func compareKeys(t *testing.T, at string, schema, values map[string]any) {
 	t.Helper()
-	if schema["additionalProperties"] != false {
-		t.Errorf("%s: the schema allows unknown values", at)
+	// A parent chart may have more global values.
+	if closed := schema["additionalProperties"] == false; closed != (at != "global.") {
+		t.Errorf("%s: the schema allows unknown values: %t", at, !closed)
 	}
 	properties := schema["properties"].(map[string]any)
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(values)), slices.Sorted(maps.Keys(properties))); diff != "" {
@@ -73,12 +68,18 @@ var uses = map[string]struct{ with, value string }{
 	"namespaceOverride":                              {"", "namespaceOverride: a"},
 	"commonLabels":                                   {"", "commonLabels: {a: b}"},
 	"commonAnnotations":                              {"", "commonAnnotations: {a: b}"},
+	"namespace.create":                               {"", "namespace: {create: true}"},
+	"namespace.labels":                               {"namespace: {create: true}", "namespace: {labels: {a: b}}"},
+	"namespace.annotations":                          {"namespace: {create: true}", "namespace: {annotations: {a: b}}"},
+	"global.imageRegistry":                           {"", "global: {imageRegistry: a}"},
+	"global.imagePullSecrets":                        {"", "global: {imagePullSecrets: [a]}"},
 	"image.registry":                                 {"", "image: {registry: a}"},
 	"image.repository":                               {"", "image: {repository: a}"},
 	"image.tag":                                      {"", "image: {tag: a}"},
 	"image.digest":                                   {"", "image: {digest: 'sha256:0123456789012345678901234567890123456789012345678901234567890123'}"},
 	"image.pullPolicy":                               {"", "image: {pullPolicy: Always}"},
 	"imagePullSecrets":                               {"", "imagePullSecrets: [{name: a}]"},
+	"config.existingConfigMap":                       {"", "config: {existingConfigMap: a}"},
 	"config.aws.defaultRegion":                       {"", "config: {aws: {defaultRegion: a}}"},
 	"config.aws.defaultAudience":                     {"", "config: {aws: {defaultAudience: a}}"},
 	"config.azure.defaultTenantID":                   {"", "config: {azure: {defaultTenantID: a}}"},
@@ -104,6 +105,8 @@ var uses = map[string]struct{ with, value string }{
 	"clientCertificates.configMap":                   {"", "clientCertificates: {configMap: a}"},
 	"clientCertificates.secret":                      {"", "clientCertificates: {secret: a}"},
 	"clientCertificates.allowedNames":                {"clientCertificates: {secret: a}", "clientCertificates: {allowedNames: [a]}"},
+	"webhook.url":                                    {"", "webhook: {url: 'https://a'}"},
+	"webhook.labels":                                 {"", "webhook: {labels: {a: b}}"},
 	"webhook.failurePolicy":                          {"", "webhook: {failurePolicy: Fail}"},
 	"webhook.timeoutSeconds":                         {"", "webhook: {timeoutSeconds: 1}"},
 	"webhook.excludedNamespaces":                     {"", "webhook: {excludedNamespaces: []}"},
@@ -118,6 +121,12 @@ var uses = map[string]struct{ with, value string }{
 	"fences.enabled":                                 {"", "fences: {enabled: false}"},
 	"tokenAudiences.enabled":                         {"", "tokenAudiences: {enabled: true}"},
 	"replicaCount":                                   {"", "replicaCount: 3"},
+	"autoscaling.enabled":                            {"", "autoscaling: {enabled: true}"},
+	"autoscaling.minReplicas":                        {"autoscaling: {enabled: true}", "autoscaling: {minReplicas: 3}"},
+	"autoscaling.maxReplicas":                        {"autoscaling: {enabled: true}", "autoscaling: {maxReplicas: 3}"},
+	"autoscaling.targetCPUUtilizationPercentage":     {"autoscaling: {enabled: true}", "autoscaling: {targetCPUUtilizationPercentage: 50}"},
+	"autoscaling.metrics":                            {"autoscaling: {enabled: true}", "autoscaling: {metrics: [{type: Pods}]}"},
+	"autoscaling.behavior":                           {"autoscaling: {enabled: true}", "autoscaling: {behavior: {scaleUp: {}}}"},
 	"podDisruptionBudget.enabled":                    {"", "podDisruptionBudget: {enabled: false}"},
 	"podDisruptionBudget.minAvailable":               {"", "podDisruptionBudget: {minAvailable: 50%}"},
 	"podDisruptionBudget.maxUnavailable":             {"", "podDisruptionBudget: {maxUnavailable: 0}"},
@@ -133,17 +142,27 @@ var uses = map[string]struct{ with, value string }{
 	"startupProbe":                                   {"", "startupProbe: {failureThreshold: 2}"},
 	"lifecycle":                                      {"", "lifecycle: {preStop: {sleep: {seconds: 1}}}"},
 	"socketStore.enabled":                            {"", "socketStore: {enabled: true}"},
+	"socketStore.resources":                          {"socketStore: {enabled: true}", "socketStore: {resources: {requests: {cpu: 1}}}"},
 	"resources":                                      {"", "resources: {requests: {cpu: 1}}"},
 	"podSecurityContext":                             {"", "podSecurityContext: {fsGroup: 1}"},
 	"securityContext":                                {"", "securityContext: {privileged: false}"},
+	"deploymentLabels":                               {"", "deploymentLabels: {a: b}"},
+	"deploymentAnnotations":                          {"", "deploymentAnnotations: {a: b}"},
 	"podLabels":                                      {"", "podLabels: {a: b}"},
 	"podAnnotations":                                 {"", "podAnnotations: {a: b}"},
 	"nodeSelector":                                   {"", "nodeSelector: {a: b}"},
 	"tolerations":                                    {"", "tolerations: [{operator: Exists}]"},
 	"affinity":                                       {"", "affinity: {podAffinity: {}}"},
 	"runtimeClassName":                               {"", "runtimeClassName: a"},
+	"schedulerName":                                  {"", "schedulerName: a"},
 	"hostNetwork":                                    {"", "hostNetwork: true"},
 	"dnsPolicy":                                      {"", "dnsPolicy: Default"},
+	"dnsConfig":                                      {"", "dnsConfig: {nameservers: [192.0.2.1]}"},
+	"hostAliases":                                    {"", "hostAliases: [{ip: 192.0.2.1}]"},
+	"hostUsers":                                      {"", "hostUsers: false"},
+	"podSpecExtra":                                   {"", "podSpecExtra: {shareProcessNamespace: true}"},
+	"extraContainers":                                {"", "extraContainers: [{name: a}]"},
+	"extraInitContainers":                            {"", "extraInitContainers: [{name: a}]"},
 	"extraEnv":                                       {"", "extraEnv: [{name: a}]"},
 	"extraVolumes":                                   {"", "extraVolumes: [{name: a, emptyDir: {}}]"},
 	"extraVolumeMounts":                              {"", "extraVolumeMounts: [{name: a, mountPath: /a}]"},
@@ -152,6 +171,7 @@ var uses = map[string]struct{ with, value string }{
 	"healthProbePort":                                {"", "healthProbePort: 8082"},
 	"extraArgs":                                      {"", "extraArgs: [a]"},
 	"service.port":                                   {"", "service: {port: 444}"},
+	"service.labels":                                 {"", "service: {labels: {a: b}}"},
 	"service.annotations":                            {"", "service: {annotations: {a: b}}"},
 	"service.ipFamilyPolicy":                         {"", "service: {ipFamilyPolicy: PreferDualStack}"},
 	"service.ipFamilies":                             {"", "service: {ipFamilies: [IPv6]}"},
@@ -169,21 +189,46 @@ var uses = map[string]struct{ with, value string }{
 	"networkPolicy.egress":                           {"networkPolicy: {enabled: true}", "networkPolicy: {egress: []}"},
 	"metrics.enabled":                                {"", "metrics: {enabled: false}"},
 	"metrics.port":                                   {"", "metrics: {port: 9090}"},
+	"metrics.secure":                                 {"", "metrics: {secure: true}"},
 	"serviceMonitor.enabled":                         {"", "serviceMonitor: {enabled: true}"},
+	"serviceMonitor.namespace":                       {"serviceMonitor: {enabled: true}", "serviceMonitor: {namespace: a}"},
+	"serviceMonitor.jobLabel":                        {"serviceMonitor: {enabled: true}", "serviceMonitor: {jobLabel: a}"},
+	"serviceMonitor.honorLabels":                     {"serviceMonitor: {enabled: true}", "serviceMonitor: {honorLabels: true}"},
+	"serviceMonitor.tlsConfig":                       {"serviceMonitor: {enabled: true}\nmetrics: {secure: true}", "serviceMonitor: {tlsConfig: {insecureSkipVerify: true}}"},
 	"serviceMonitor.labels":                          {"serviceMonitor: {enabled: true}", "serviceMonitor: {labels: {a: b}}"},
 	"serviceMonitor.annotations":                     {"serviceMonitor: {enabled: true}", "serviceMonitor: {annotations: {a: b}}"},
 	"serviceMonitor.interval":                        {"serviceMonitor: {enabled: true}", "serviceMonitor: {interval: 1m}"},
 	"serviceMonitor.scrapeTimeout":                   {"serviceMonitor: {enabled: true}", "serviceMonitor: {scrapeTimeout: 1m}"},
 	"serviceMonitor.relabelings":                     {"serviceMonitor: {enabled: true}", "serviceMonitor: {relabelings: [{action: drop}]}"},
 	"serviceMonitor.metricRelabelings":               {"serviceMonitor: {enabled: true}", "serviceMonitor: {metricRelabelings: [{action: drop}]}"},
+	"podMonitor.enabled":                             {"", "podMonitor: {enabled: true}"},
+	"podMonitor.namespace":                           {"podMonitor: {enabled: true}", "podMonitor: {namespace: a}"},
+	"podMonitor.labels":                              {"podMonitor: {enabled: true}", "podMonitor: {labels: {a: b}}"},
+	"podMonitor.annotations":                         {"podMonitor: {enabled: true}", "podMonitor: {annotations: {a: b}}"},
+	"podMonitor.honorLabels":                         {"podMonitor: {enabled: true}", "podMonitor: {honorLabels: true}"},
+	"podMonitor.interval":                            {"podMonitor: {enabled: true}", "podMonitor: {interval: 1m}"},
+	"podMonitor.scrapeTimeout":                       {"podMonitor: {enabled: true}", "podMonitor: {scrapeTimeout: 1m}"},
+	"podMonitor.relabelings":                         {"podMonitor: {enabled: true}", "podMonitor: {relabelings: [{action: drop}]}"},
+	"podMonitor.metricRelabelings":                   {"podMonitor: {enabled: true}", "podMonitor: {metricRelabelings: [{action: drop}]}"},
+	"podMonitoring.enabled":                          {"", "podMonitoring: {enabled: true}"},
+	"podMonitoring.labels":                           {"podMonitoring: {enabled: true}", "podMonitoring: {labels: {a: b}}"},
+	"podMonitoring.annotations":                      {"podMonitoring: {enabled: true}", "podMonitoring: {annotations: {a: b}}"},
+	"podMonitoring.interval":                         {"podMonitoring: {enabled: true}", "podMonitoring: {interval: 1m}"},
+	"prometheusRule.namespace":                       {"prometheusRule: {enabled: true}", "prometheusRule: {namespace: a}"},
+	"prometheusRule.disabled":                        {"prometheusRule: {enabled: true}", "prometheusRule: {disabled: [LanyardSlow]}"},
+	"prometheusRule.additionalRules":                 {"prometheusRule: {enabled: true}", "prometheusRule: {additionalRules: [{alert: A, expr: up}]}"},
 	"prometheusRule.enabled":                         {"", "prometheusRule: {enabled: true}"},
 	"prometheusRule.labels":                          {"prometheusRule: {enabled: true}", "prometheusRule: {labels: {a: b}}"},
 	"prometheusRule.annotations":                     {"prometheusRule: {enabled: true}", "prometheusRule: {annotations: {a: b}}"},
 	"prometheusRule.certificateExpiryHours":          {"prometheusRule: {enabled: true}", "prometheusRule: {certificateExpiryHours: 1}"},
 	"prometheusRule.runbookURL":                      {"prometheusRule: {enabled: true}", "prometheusRule: {runbookURL: a}"},
 	"grafanaDashboard.enabled":                       {"", "grafanaDashboard: {enabled: true}"},
+	"grafanaDashboard.namespace":                     {"grafanaDashboard: {enabled: true}", "grafanaDashboard: {namespace: a}"},
+	"grafanaDashboard.folder":                        {"grafanaDashboard: {enabled: true}", "grafanaDashboard: {folder: a}"},
 	"grafanaDashboard.labels":                        {"grafanaDashboard: {enabled: true}", "grafanaDashboard: {labels: {a: b}}"},
 	"grafanaDashboard.annotations":                   {"grafanaDashboard: {enabled: true}", "grafanaDashboard: {annotations: {a: b}}"},
+	"test.enabled":                                   {"", "test: {enabled: false}"},
+	"test.image":                                     {"", "test: {image: a}"},
 	"test.namespace":                                 {"", "test: {namespace: a}"},
 	"extraObjects":                                   {"", "extraObjects: [{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: a}}]"},
 }
@@ -261,6 +306,11 @@ func TestInvalidValuesAreRejected(t *testing.T) {
 		"no action":                            {"guard: {validationActions: []}", "at '/guard/validationActions': minItems"},
 		"a probe's own handler":                {"livenessProbe: {exec: {command: [a]}}", "additional properties 'exec' not allowed"},
 		"tokens that are too short-lived":      {"config: {tokenExpirationSeconds: 60}", "at '/config/tokenExpirationSeconds': minimum: got 60, want 600"},
+		"a registry with its scheme":           {"image: {registry: 'https://registry.example'}", "at '/image/registry'"},
+		"a registry that ends with a slash":    {"image: {registry: registry.example/}", "at '/image/registry'"},
+		"a URL without https":                  {"webhook: {url: 'http://lanyard.example'}", "at '/webhook/url'"},
+		"a URL with a path":                    {"webhook: {url: 'https://lanyard.example/x'}", "at '/webhook/url'"},
+		"an alert that does not exist":         {"prometheusRule: {disabled: [LanyardFast]}", "at '/prometheusRule/disabled/0': value must be one of"},
 		"an issuer without its name":           {"certificates: {mode: certManager, issuerRef: {kind: ClusterIssuer}}", "at '/certificates/issuerRef'"},
 
 		"no secret":                         {"certificates: {mode: secret}", "needs certificates.existingSecret: the name of a Secret of type kubernetes.io/tls in the namespace lanyard-system"},
@@ -281,6 +331,18 @@ func TestInvalidValuesAreRejected(t *testing.T) {
 		"one port of the Service twice":     {"service: {port: 8080}", "service.port and metrics.port are ports of the same Service and must differ"},
 		"a monitor without metrics":         {"metrics: {enabled: false}\nserviceMonitor: {enabled: true}", "serviceMonitor.enabled needs metrics.enabled"},
 		"alerts without metrics":            {"metrics: {enabled: false}\nprometheusRule: {enabled: true}", "prometheusRule.enabled needs metrics.enabled"},
+		"a URL on OpenShift":                {"certificates: {mode: openshift}\nwebhook: {url: 'https://a'}", "webhook.url cannot be used with certificates.mode=openshift"},
+		"DNS settings that are missing":     {"dnsPolicy: None", "dnsPolicy=None needs dnsConfig"},
+		"fewer replicas than the least":     {"autoscaling: {enabled: true, minReplicas: 6}", "autoscaling.maxReplicas must be at least autoscaling.minReplicas, 6; got 5"},
+		"a namespace that denies the pods":  {"hostNetwork: true\nnamespace: {create: true}", "hostNetwork needs the label pod-security.kubernetes.io/enforce: privileged in namespace.labels"},
+		"protection of what is not there":   {"metrics: {enabled: false, secure: true}", "metrics.secure needs metrics.enabled"},
+		"two monitors":                      {"serviceMonitor: {enabled: true}\npodMonitor: {enabled: true}", "serviceMonitor.enabled and podMonitor.enabled cannot both be set"},
+		"a PodMonitor without a token":      {"metrics: {secure: true}\npodMonitor: {enabled: true}", "podMonitor.enabled cannot be used with metrics.secure"},
+		"Google's without a token":          {"metrics: {secure: true}\npodMonitoring: {enabled: true}", "podMonitoring.enabled cannot be used with metrics.secure"},
+		"a monitor elsewhere without a CA":  {"metrics: {secure: true}\nserviceMonitor: {enabled: true, namespace: a}", "metrics.secure needs serviceMonitor.tlsConfig"},
+		"a monitor of an unknown CA":        {caValues + "metrics: {secure: true}\nserviceMonitor: {enabled: true}", "metrics.secure needs serviceMonitor.tlsConfig"},
+		"a PodMonitor without metrics":      {"metrics: {enabled: false}\npodMonitor: {enabled: true}", "podMonitor.enabled needs metrics.enabled"},
+		"Google's without metrics":          {"metrics: {enabled: false}\npodMonitoring: {enabled: true}", "podMonitoring.enabled needs metrics.enabled"},
 		"a dashboard without metrics":       {"metrics: {enabled: false}\ngrafanaDashboard: {enabled: true}", "grafanaDashboard.enabled needs metrics.enabled"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,7 +26,8 @@ nameOverride: strap
 namespaceOverride: elsewhere
 commonLabels: {team: platform}
 commonAnnotations: {contact: platform}
-image: {registry: registry.example, tag: v9, digest: "sha256:0123456789012345678901234567890123456789012345678901234567890123"}
+global: {imageRegistry: registry.example/team, imagePullSecrets: [parents]}
+image: {registry: another.example, tag: v9, digest: "sha256:0123456789012345678901234567890123456789012345678901234567890123"}
 imagePullSecrets: [{name: pull}]
 annotationPrefix: identity.example.com/
 config:
@@ -41,24 +42,42 @@ config:
 certificates: {duration: 48h, caDuration: 1000h, unguessablePath: true}
 clientCertificates: {configMap: callers, allowedNames: [kube-apiserver, b]}
 webhook:
+  url: https://lanyard.example:10250
+  labels: {policy: exempt}
   timeoutSeconds: 2
   namespaceSelector: {matchLabels: {tier: a}, matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: [kube-system, elsewhere, shop]}]}
   objectSelector: {matchLabels: {identity: "yes"}}
   matchConditions: [{name: not-by-me, expression: "request.userInfo.username != 'me'"}]
   port: 10250
-replicaCount: 3
+autoscaling: {enabled: true, minReplicas: 3, behavior: {scaleDown: {stabilizationWindowSeconds: 600}}}
 podDisruptionBudget: {maxUnavailable: 1}
 revisionHistoryLimit: 2
 priorityClassName: system-cluster-critical
 startupProbe: {failureThreshold: 30}
 lifecycle: {preStop: {sleep: {seconds: 5}}}
+deploymentLabels: {reload: "yes"}
+deploymentAnnotations: {reload: "yes"}
 podLabels: {a: b}
-podAnnotations: {c: d}
+podAnnotations: {c: "{{ .Release.Name }}"}
 nodeSelector: {kubernetes.io/os: linux}
 tolerations: [{operator: Exists}]
 affinity: {nodeAffinity: {}}
 runtimeClassName: gvisor
-dnsPolicy: Default
+schedulerName: mine
+dnsPolicy: None
+dnsConfig: {nameservers: [192.0.2.53]}
+hostAliases: [{ip: 192.0.2.1, hostnames: [api.example]}]
+hostUsers: false
+podSpecExtra: {shareProcessNamespace: false}
+extraContainers:
+  - name: more
+    image: more
+    resources: {limits: {memory: 8Mi}}
+    securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+extraInitContainers:
+  - name: before
+    image: more
+    securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
 extraEnv: [{name: GOMEMLIMIT, value: 100MiB}]
 extraVolumes: [{name: more, emptyDir: {}}]
 extraVolumeMounts: [{name: more, mountPath: /more}]
@@ -66,16 +85,18 @@ extraArgs: [--v=3]
 logLevel: 1
 logFormat: json
 healthProbePort: 9081
-service: {port: 8443, annotations: {e: f}, ipFamilyPolicy: PreferDualStack, ipFamilies: [IPv6, IPv4]}
+service: {port: 8443, labels: {team-job: webhooks}, annotations: {e: f}, ipFamilyPolicy: PreferDualStack, ipFamilies: [IPv6, IPv4]}
 serviceAccount: {name: own, annotations: {g: h}, labels: {i: j}}
 tokenAudiences: {enabled: true}
 networkPolicy: {enabled: true, webhookFrom: [{ipBlock: {cidr: 192.0.2.10/32}}], probesFrom: [{ipBlock: {cidr: 192.0.2.0/24}}], metricsFrom: [{namespaceSelector: {}}], ingress: [{from: [{podSelector: {}}]}]}
 metrics: {port: 9080}
-serviceMonitor: {enabled: true, interval: 30s, scrapeTimeout: 5s, labels: {k: l}, relabelings: [{action: labeldrop, regex: pod}], metricRelabelings: [{action: labeldrop, regex: le}]}
-prometheusRule: {enabled: true, labels: {m: o}, certificateExpiryHours: 2, runbookURL: https://runbooks.example}
-grafanaDashboard: {enabled: true, annotations: {folder: Security}}
-test: {namespace: shop}
-socketStore: {enabled: true}
+namespace: {create: true, annotations: {o: p}}
+serviceMonitor: {enabled: true, namespace: monitoring, jobLabel: team-job, honorLabels: true, interval: 30s, scrapeTimeout: 5s, labels: {k: l}, relabelings: [{action: labeldrop, regex: pod}], metricRelabelings: [{action: labeldrop, regex: le}]}
+podMonitoring: {enabled: true}
+prometheusRule: {enabled: true, namespace: monitoring, disabled: [LanyardSlow], additionalRules: [{alert: Mine, expr: "up == 0"}], labels: {m: o}, certificateExpiryHours: 2, runbookURL: https://runbooks.example}
+grafanaDashboard: {enabled: true, namespace: monitoring, folder: Security}
+test: {namespace: shop, image: registry.example/check:v9}
+socketStore: {enabled: true, resources: {limits: {memory: 16Mi}}}
 extraObjects:
   - {apiVersion: v1, kind: ConfigMap, metadata: {name: more, namespace: "{{ .Release.Namespace }}"}}
   - |
@@ -110,9 +131,21 @@ var valueSets = map[string]struct {
 	"selectors that want all":          {in: defaultInstall, values: "webhook: {namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: Exists}]}}"},
 	"kube-system included":             {in: defaultInstall, values: "webhook: {excludedNamespaces: []}"},
 	"another namespace excluded":       {in: defaultInstall, values: "webhook: {excludedNamespaces: [kube-system, legacy]}"},
+	"no test":                          {in: defaultInstall, values: "test: {enabled: false}"},
+	"settings":                         {in: defaultInstall, values: "config: {aws: {defaultRegion: eu-central-1}}"},
+	"a ConfigMap of one's own":         {in: defaultInstall, values: "config: {existingConfigMap: mine, gcp: {defaultAudience: a}, tlsMinVersion: VersionTLS12, tlsCipherSuites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256], tokenExpirationSeconds: 7200}"},
+	"a URL":                            {in: defaultInstall, values: "webhook: {url: 'https://[2001:db8::1]:9443'}"},
+	"a URL, with cert-manager":         {in: defaultInstall, values: "certificates: {mode: certManager}\nwebhook: {url: 'https://192.0.2.1:9443'}"},
+	"a URL, with one's own":            {in: defaultInstall, values: urlCAValues},
+	"protected metrics":                {in: defaultInstall, values: "metrics: {secure: true}\nserviceMonitor: {enabled: true}\nprometheusRule: {enabled: true}"},
+	"a PodMonitor":                     {in: defaultInstall, values: "podMonitor: {enabled: true, honorLabels: true, relabelings: [{action: labeldrop, regex: pod}]}\nprometheusRule: {enabled: true}"},
+	"a PodMonitor elsewhere":           {in: defaultInstall, values: "podMonitor: {enabled: true, namespace: monitoring, interval: 30s}"},
 	"a socket store":                   {in: defaultInstall, values: "socketStore: {enabled: true}"},
 	"monitoring and network policy":    {in: defaultInstall, values: monitoringValues},
 }
+
+// urlCAValues are caValues with a URL.
+const urlCAValues = caValues + "webhook: {url: 'https://lanyard.example'}\n"
 
 const monitoringValues = `
 serviceMonitor: {enabled: true}

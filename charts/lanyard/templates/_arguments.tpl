@@ -11,17 +11,23 @@ SPDX-License-Identifier: Apache-2.0
 - --health-probe-bind-address=:{{ .Values.healthProbePort }}
 - --shutdown-delay={{ .Values.shutdownDelaySeconds }}s
 - --excluded-namespaces={{ include "lanyard.excludedNamespaces" . }}
+{{- if .Values.metrics.secure }}
+- --metrics-secure
+{{- end }}
 {{- if .Values.socketStore.enabled }}
 - --socket-store=/run/lanyard/webhook.sock
 {{- end }}
 - --log-format={{ .Values.logFormat }}
 - --v={{ .Values.logLevel }}
-{{- if ne .Values.annotationPrefix "lanyard.dev/" }}
+{{- if or .Values.config.existingConfigMap (ne .Values.annotationPrefix "lanyard.dev/") }}
 - --annotation-prefix={{ .Values.annotationPrefix }}
 {{- end }}
+{{- if include "lanyard.configMap" . }}
+- --config=/etc/lanyard/config/config.yaml
+{{- end }}
+{{- if .Values.config.existingConfigMap }}
 {{- range $flag, $value := include "lanyard.settings" . | fromYaml }}
-{{- with $value }}
-- {{ printf "--%s=%v" $flag . | quote }}
+- {{ printf "--%s=%v" $flag (kindIs "slice" $value | ternary (join "," $value) $value) | quote }}
 {{- end }}
 {{- end }}
 {{- with .Values.extraArgs }}
@@ -34,7 +40,7 @@ SPDX-License-Identifier: Apache-2.0
 - --certificate-source=self-managed
 - --certificate-secret-namespace={{ include "lanyard.namespace" . }}
 - --certificate-secret-name={{ include "lanyard.webhook" . }}-ca
-- --certificate-dns-names={{ include "lanyard.dnsName" . }}
+- --certificate-dns-names={{ list (include "lanyard.dnsName" .) (include "lanyard.urlHost" .) | compact | join "," }}
 - --webhook-configuration-name={{ include "lanyard.fullname" . }}
 {{- with .Values.certificates.caDuration }}
 - --ca-duration={{ . }}
@@ -60,21 +66,40 @@ SPDX-License-Identifier: Apache-2.0
 {{- end }}
 {{- end -}}
 
-{{- /* Flags that are omitted if their value is empty: the program has a default. */ -}}
+{{- /*
+The values of config that are not empty, by the names of the flags. The program has
+a default for each of the others. The mount path in a ConfigMap of the user's has no
+effect, because the guard would not know it.
+*/ -}}
 {{- define "lanyard.settings" -}}
+{{- $settings := dict -}}
 {{- with .Values.config -}}
-bind-address: {{ .bindAddress | quote }}
-tls-min-version: {{ .tlsMinVersion | quote }}
-tls-cipher-suites: {{ join "," .tlsCipherSuites | quote }}
-token-mount-path: {{ .tokenMountPath | quote }}
-token-expiration-seconds: {{ .tokenExpirationSeconds | default "" | quote }}
-default-allowed-identities: {{ .defaultAllowedIdentities | quote }}
-aws-default-region: {{ .aws.defaultRegion | quote }}
-aws-default-audience: {{ .aws.defaultAudience | quote }}
-azure-default-tenant-id: {{ .azure.defaultTenantID | quote }}
-azure-default-audience: {{ .azure.defaultAudience | quote }}
-azure-authority-host: {{ .azure.authorityHost | quote }}
-gcp-default-workload-identity-provider: {{ .gcp.defaultWorkloadIdentityProvider | quote }}
-gcp-default-audience: {{ .gcp.defaultAudience | quote }}
+{{- if .existingConfigMap }}{{ $_ := set $settings "token-mount-path" (include "lanyard.tokenMountPath" $) }}{{ end -}}
+{{- range $flag, $value := dict
+  "bind-address" .bindAddress
+  "tls-min-version" .tlsMinVersion
+  "tls-cipher-suites" .tlsCipherSuites
+  "token-mount-path" .tokenMountPath
+  "token-expiration-seconds" (int64 .tokenExpirationSeconds)
+  "default-allowed-identities" .defaultAllowedIdentities
+  "aws-default-region" .aws.defaultRegion
+  "aws-default-audience" .aws.defaultAudience
+  "azure-default-tenant-id" .azure.defaultTenantID
+  "azure-default-audience" .azure.defaultAudience
+  "azure-authority-host" .azure.authorityHost
+  "gcp-default-workload-identity-provider" .gcp.defaultWorkloadIdentityProvider
+  "gcp-default-audience" .gcp.defaultAudience -}}
+{{- if $value }}{{ $_ := set $settings $flag $value }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- with $settings }}{{ toYaml . }}{{ end -}}
+{{- end -}}
+
+{{- /* The name of the ConfigMap with the settings; empty if there are none. */ -}}
+{{- define "lanyard.configMap" -}}
+{{- if .Values.config.existingConfigMap -}}
+{{- .Values.config.existingConfigMap -}}
+{{- else if include "lanyard.settings" . -}}
+{{ include "lanyard.webhook" . }}-config
 {{- end -}}
 {{- end -}}

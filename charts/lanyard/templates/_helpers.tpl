@@ -36,6 +36,25 @@ SPDX-License-Identifier: Apache-2.0
 {{ include "lanyard.webhook" . }}.{{ include "lanyard.namespace" . }}.svc
 {{- end -}}
 
+{{- /* The host of webhook.url, without its port; empty without webhook.url. */ -}}
+{{- define "lanyard.urlHost" -}}
+{{- with .Values.webhook.url -}}
+{{- (urlParse .).hostname -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The name by which API servers check the certificate. */ -}}
+{{- define "lanyard.serverName" -}}
+{{- include "lanyard.urlHost" . | default (include "lanyard.dnsName" .) -}}
+{{- end -}}
+
+{{- /* "true" if a host is an IP address. */ -}}
+{{- define "lanyard.isIP" -}}
+{{- if regexMatch "^([0-9.]+|.*:.*)$" . -}}
+true
+{{- end -}}
+{{- end -}}
+
 {{- /* The labels by which the Service and the Deployment select the pods. */ -}}
 {{- define "lanyard.selectorLabels" -}}
 app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 50 | trimSuffix "-" }}-webhook
@@ -69,10 +88,27 @@ annotations:
 
 {{- define "lanyard.image" -}}
 {{- with .Values.image -}}
-{{- with .registry }}{{ . }}/{{ end -}}
+{{- with default .registry $.Values.global.imageRegistry }}{{ . }}/{{ end -}}
 {{- .repository }}:{{ default $.Chart.AppVersion .tag }}
 {{- with .digest }}@{{ . }}{{ end -}}
 {{- end -}}
+{{- end -}}
+
+{{- /* The imagePullSecrets of a pod, with those of the parent chart, which may be names. */ -}}
+{{- define "lanyard.imagePullSecrets" -}}
+{{- $secrets := list -}}
+{{- range concat .Values.global.imagePullSecrets .Values.imagePullSecrets -}}
+{{- $secrets = append $secrets (kindIs "string" . | ternary (dict "name" .) .) -}}
+{{- end -}}
+{{- with uniq $secrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- /* The least number of replicas that there are without failures. */ -}}
+{{- define "lanyard.replicas" -}}
+{{- .Values.autoscaling.enabled | ternary .Values.autoscaling.minReplicas .Values.replicaCount -}}
 {{- end -}}
 
 {{- /* The Secret with the serving certificate, in the modes that use one. */ -}}
@@ -82,6 +118,10 @@ annotations:
 {{- else -}}
 {{ include "lanyard.webhook" . }}-tls
 {{- end -}}
+{{- end -}}
+
+{{- define "lanyard.tokenMountPath" -}}
+{{- .Values.config.tokenMountPath | default "/var/run/secrets/lanyard.dev/serviceaccount" -}}
 {{- end -}}
 
 {{- /* "true" if the cluster has policies: ValidatingAdmissionPolicy is v1 since Kubernetes 1.30. */ -}}
@@ -162,6 +202,9 @@ How the API server reaches a path. The caBundle is omitted if another program
 writes it, since an upgrade would remove it.
 */ -}}
 {{- define "lanyard.clientConfig" -}}
+{{- with .root.Values.webhook.url -}}
+url: {{ . }}{{ $.path }}
+{{- else -}}
 service:
   namespace: {{ include "lanyard.namespace" .root }}
   name: {{ include "lanyard.webhook" .root }}
@@ -169,9 +212,40 @@ service:
   {{- if ne (int .root.Values.service.port) 443 }}
   port: {{ .root.Values.service.port }}
   {{- end }}
+{{- end }}
 {{- if eq .root.Values.certificates.mode "secret" }}
 caBundle: {{ .root.Values.certificates.caBundle | b64enc }}
 {{- end }}
+{{- end -}}
+
+{{- /* How Prometheus verifies the certificate, if metrics.secure is set. */ -}}
+{{- define "lanyard.metricsTLS" -}}
+{{- $mode := .Values.certificates.mode -}}
+serverName: {{ include "lanyard.serverName" . }}
+ca:
+  {{- if eq $mode "openshift" }}
+  configMap:
+    name: openshift-service-ca.crt
+    key: service-ca.crt
+  {{- else }}
+  secret:
+    name: {{ include "lanyard.webhook" . }}-{{ eq $mode "selfManaged" | ternary "ca" "tls" }}
+    key: ca.crt
+  {{- end }}
+{{- end -}}
+
+{{- define "lanyard.serviceMetadata" -}}
+{{- $annotations := deepCopy .Values.service.annotations -}}
+{{- if eq .Values.certificates.mode "openshift" -}}
+{{- $_ := set $annotations "service.beta.openshift.io/serving-cert-secret-name" (include "lanyard.tlsSecret" .) -}}
+{{- end -}}
+{{- include "lanyard.metadata" (dict "root" . "name" (include "lanyard.webhook" .) "component" "server" "labels" .Values.service.labels "annotations" $annotations) -}}
+{{- end -}}
+
+{{- /* The label "job" of the metrics, by which the alerts select them. */ -}}
+{{- define "lanyard.job" -}}
+{{- $labels := (include "lanyard.serviceMetadata" . | fromYaml).labels -}}
+{{- get $labels .Values.serviceMonitor.jobLabel | default (include "lanyard.webhook" .) -}}
 {{- end -}}
 
 {{- /* "true" if pods in test.namespace are never injected, so that there is no helm test. */ -}}

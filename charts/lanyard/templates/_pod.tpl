@@ -3,6 +3,15 @@ Copyright The Lanyard Authors.
 SPDX-License-Identifier: Apache-2.0
 */ -}}
 
+{{- /* The annotations of the pods. A changed ConfigMap replaces the replicas. */ -}}
+{{- define "lanyard.podAnnotations" -}}
+{{- $annotations := mergeOverwrite (deepCopy .Values.commonAnnotations) (tpl (toYaml .Values.podAnnotations) . | fromYaml) -}}
+{{- if and (include "lanyard.settings" .) (not .Values.config.existingConfigMap) -}}
+{{- $_ := set $annotations "checksum/config" (include "lanyard.settings" . | sha256sum) -}}
+{{- end -}}
+{{- toYaml $annotations -}}
+{{- end -}}
+
 {{- /* Scheduling and runtime settings of the pods. */ -}}
 {{- define "lanyard.scheduling" -}}
 {{- with .Values.priorityClassName }}
@@ -11,11 +20,25 @@ priorityClassName: {{ . }}
 {{- with .Values.runtimeClassName }}
 runtimeClassName: {{ . }}
 {{- end }}
+{{- with .Values.schedulerName }}
+schedulerName: {{ . }}
+{{- end }}
 {{- if .Values.hostNetwork }}
 hostNetwork: true
 {{- end }}
 {{- with .Values.dnsPolicy }}
 dnsPolicy: {{ . }}
+{{- end }}
+{{- with .Values.dnsConfig }}
+dnsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.hostAliases }}
+hostAliases:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if not (kindIs "invalid" .Values.hostUsers) }}
+hostUsers: {{ .Values.hostUsers }}
 {{- end }}
 {{- with .Values.nodeSelector }}
 nodeSelector:

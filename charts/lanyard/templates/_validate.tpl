@@ -7,6 +7,8 @@ SPDX-License-Identifier: Apache-2.0
 {{- define "lanyard.validate" -}}
 {{- $problems := concat
   (include "lanyard.certificateProblems" . | fromYamlArray)
+  (include "lanyard.podProblems" . | fromYamlArray)
+  (include "lanyard.monitoringProblems" . | fromYamlArray)
   (include "lanyard.otherProblems" . | fromYamlArray) -}}
 {{- with $problems -}}
 {{- fail (printf "\n\nThese values cannot be combined:\n- %s\n" (join "\n- " .)) -}}
@@ -50,6 +52,9 @@ SPDX-License-Identifier: Apache-2.0
 
 {{- define "lanyard.otherProblems" -}}
 {{- $v := .Values -}}
+{{- if and $v.webhook.url (eq $v.certificates.mode "openshift") }}
+- "webhook.url cannot be used with certificates.mode=openshift: OpenShift's certificate is only valid for the Service"
+{{- end }}
 {{- if and $v.certificates.unguessablePath (ne $v.certificates.mode "selfManaged") }}
 - "certificates.unguessablePath is for certificates.mode=selfManaged, got certificates.mode={{ $v.certificates.mode }}"
 {{- end }}
@@ -61,6 +66,34 @@ SPDX-License-Identifier: Apache-2.0
 - "clientCertificates.allowedNames needs clientCertificates.configMap or clientCertificates.secret"
 {{- end }}
 {{- end }}
+{{- if and $v.metrics.enabled (eq (int $v.metrics.port) (int $v.service.port)) }}
+- "service.port and metrics.port are ports of the same Service and must differ; got {{ $v.service.port }}"
+{{- end }}
+{{- end -}}
+
+{{- /* The fields of the pods' spec that the chart sets, or that have a value of their own. */ -}}
+{{- define "lanyard.podSpecFields" -}}
+affinity automountServiceAccountToken containers dnsConfig dnsPolicy enableServiceLinks hostAliases hostNetwork
+hostUsers imagePullSecrets initContainers nodeSelector priorityClassName runtimeClassName schedulerName
+securityContext serviceAccountName terminationGracePeriodSeconds tolerations topologySpreadConstraints volumes
+{{- end -}}
+
+{{- define "lanyard.podProblems" -}}
+{{- $v := .Values -}}
+{{- range $field, $_ := $v.podSpecExtra }}
+{{- if has $field (include "lanyard.podSpecFields" $ | splitList "\n" | join " " | splitList " ") }}
+- "podSpecExtra.{{ $field }} is set by the chart: use the value for it"
+{{- end }}
+{{- end }}
+{{- if and $v.namespace.create $v.hostNetwork (has (get $v.namespace.labels "pod-security.kubernetes.io/enforce") (list "baseline" "restricted")) }}
+- "hostNetwork needs the label pod-security.kubernetes.io/enforce: privileged in namespace.labels"
+{{- end }}
+{{- if and (eq $v.dnsPolicy "None") (not $v.dnsConfig) }}
+- "dnsPolicy=None needs dnsConfig"
+{{- end }}
+{{- if and $v.autoscaling.enabled (lt (int $v.autoscaling.maxReplicas) (int $v.autoscaling.minReplicas)) }}
+- "autoscaling.maxReplicas must be at least autoscaling.minReplicas, {{ $v.autoscaling.minReplicas }}; got {{ $v.autoscaling.maxReplicas }}"
+{{- end }}
 {{- $needed := add $v.shutdownDelaySeconds 35 -}}
 {{- if lt (int $v.terminationGracePeriodSeconds) (int $needed) }}
 - "terminationGracePeriodSeconds must be at least {{ $needed }}: shutdownDelaySeconds plus 35 for requests in flight; got {{ $v.terminationGracePeriodSeconds }}"
@@ -70,14 +103,31 @@ SPDX-License-Identifier: Apache-2.0
 {{- if ne (len $ports) (len (uniq $ports)) }}
 - "webhook.port, healthProbePort and metrics.port must differ; got {{ join ", " $ports }}"
 {{- end }}
-{{- if and $v.metrics.enabled (eq (int $v.metrics.port) (int $v.service.port)) }}
-- "service.port and metrics.port are ports of the same Service and must differ; got {{ $v.service.port }}"
-{{- end }}
+{{- end -}}
+
+{{- define "lanyard.monitoringProblems" -}}
+{{- $v := .Values -}}
 {{- if not $v.metrics.enabled }}
-{{- range $key := list "serviceMonitor" "prometheusRule" "grafanaDashboard" }}
+{{- range $key := list "serviceMonitor" "podMonitor" "podMonitoring" "prometheusRule" "grafanaDashboard" }}
 {{- if (get $v $key).enabled }}
 - "{{ $key }}.enabled needs metrics.enabled"
 {{- end }}
+{{- end }}
+{{- if $v.metrics.secure }}
+- "metrics.secure needs metrics.enabled"
+{{- end }}
+{{- end }}
+{{- if and $v.serviceMonitor.enabled $v.podMonitor.enabled }}
+- "serviceMonitor.enabled and podMonitor.enabled cannot both be set: Prometheus would read the metrics twice"
+{{- end }}
+{{- if $v.metrics.secure }}
+{{- range $key := list "podMonitor" "podMonitoring" }}
+{{- if (get $v $key).enabled }}
+- "{{ $key }}.enabled cannot be used with metrics.secure: only with a ServiceMonitor, Prometheus sends the token of its ServiceAccount"
+{{- end }}
+{{- end }}
+{{- if and $v.serviceMonitor.enabled (not $v.serviceMonitor.tlsConfig) (or $v.serviceMonitor.namespace (eq $v.certificates.mode "secret")) }}
+- "metrics.secure needs serviceMonitor.tlsConfig with certificates.mode=secret or serviceMonitor.namespace: the chart knows no CA in the namespace of the ServiceMonitor"
 {{- end }}
 {{- end }}
 {{- end -}}

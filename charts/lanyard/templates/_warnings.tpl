@@ -20,14 +20,17 @@ SPDX-License-Identifier: Apache-2.0
 {{- if and $guarded (eq $v.webhook.reinvocationPolicy "Never") }}
 - "webhook.reinvocationPolicy is Never: the guard denies pods to which another webhook adds a container after Lanyard."
 {{- end }}
-{{- if lt (int $v.replicaCount) 2 }}
-- "replicaCount is {{ $v.replicaCount }}: every time it is rescheduled, no replica responds. Use two or more."
+{{- $replicas := int (include "lanyard.replicas" .) }}
+{{- /* With a URL and no replicas, the webhook runs outside of the cluster. */}}
+{{- $few := and (lt $replicas 2) (not (and (eq $replicas 0) $v.webhook.url)) }}
+{{- if $few }}
+- "{{ $v.autoscaling.enabled | ternary "autoscaling.minReplicas" "replicaCount" }} is {{ $replicas }}: every time it is rescheduled, no replica responds. Use two or more."
 {{- end }}
-{{- if and (not $v.podDisruptionBudget.enabled) (gt (int $v.replicaCount) 1) }}
+{{- if and (not $v.podDisruptionBudget.enabled) (gt $replicas 1) }}
 - "podDisruptionBudget.enabled is false: draining nodes can stop all replicas at the same time."
 {{- end }}
-{{- if and $v.podDisruptionBudget.enabled (le (int $v.replicaCount) 1) (kindIs "invalid" $v.podDisruptionBudget.maxUnavailable) }}
-- "The PodDisruptionBudget requires {{ $v.podDisruptionBudget.minAvailable }} of {{ $v.replicaCount }} replicas to be available: nodes cannot be drained."
+{{- if and $v.podDisruptionBudget.enabled $few (kindIs "invalid" $v.podDisruptionBudget.maxUnavailable) }}
+- "The PodDisruptionBudget requires {{ $v.podDisruptionBudget.minAvailable }} of {{ $replicas }} replicas to be available: nodes cannot be drained."
 {{- end }}
 {{- if not $v.metrics.enabled }}
 - "metrics.enabled is false: unguarded ServiceAccounts, errors, and a certificate that is not renewed go unnoticed."
@@ -38,7 +41,7 @@ SPDX-License-Identifier: Apache-2.0
 {{- if $v.hostNetwork }}
 - "hostNetwork is true: Pod Security \"restricted\" forbids it, and two replicas on one node would need the same ports."
 {{- end }}
-{{- if include "lanyard.testExcluded" . }}
+{{- if and $v.test.enabled (include "lanyard.testExcluded" .) }}
 - "test.namespace is {{ $v.test.namespace }}, where pods are never injected: there is no helm test. Install the release in a namespace of its own."
 {{- end }}
 {{- end -}}

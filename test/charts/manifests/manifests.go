@@ -39,6 +39,7 @@ const header = `# Copyright The Lanyard Authors.
 // rendered are the files of deploy/ that are the output of one template, with
 // the values that it needs in addition to the defaults.
 var rendered = []struct{ file, template, values string }{
+	{"base/10-namespace.yaml", "namespace.yaml", "namespace: {create: true}"},
 	{"base/20-serviceaccount.yaml", "serviceaccount.yaml", ""},
 	{"base/21-rbac.yaml", "rbac.yaml", ""},
 	{"base/22-certificates-rbac.yaml", "certificates-self-managed.yaml", ""},

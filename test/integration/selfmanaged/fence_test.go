@@ -252,6 +252,25 @@ var _ = Describe("The webhook's permission to patch its configurations", Label("
 		})
 	}
 
+	It("is for a last segment of the URL, where webhooks have one", func(ctx SpecContext) {
+		const url = "https://lanyard.example:9443/mutate-v1-pod"
+		toURL := func(to string) string {
+			return fmt.Sprintf(`{"op":"replace","path":"/webhooks/0/clientConfig","value":{"url":%q}}`, to)
+		}
+		_, err := cluster.admin.Resource(mutating).Patch(ctx, configuration, types.JSONPatchType, []byte("["+toURL(url)+"]"), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(try(ctx, cluster.webhook, "mutating", toURL(url+"/"+segment))).To(Succeed())
+		for _, other := range []string{
+			"https://attacker.example/mutate-v1-pod", "https://attacker.example:9443/mutate-v1-pod/" + segment,
+			"https://" + segment, url + "/x", url + "/" + segment + "/" + otherSegment,
+		} {
+			Expect(try(ctx, cluster.admin, "mutating", toURL(other))).To(Succeed(), "an administrator may")
+			Expect(try(ctx, cluster.webhook, "mutating", toURL(other))).To(MatchError(ContainSubstring(fenceDenies+lastSegment)), other)
+		}
+		service := `{"op":"replace","path":"/webhooks/0/clientConfig","value":{"service":{"namespace":"x","name":"x"}}}`
+		Expect(try(ctx, cluster.webhook, "mutating", service)).To(MatchError(ContainSubstring(fenceDenies + caBundleOnly)))
+	})
+
 	It("is not for the order of webhooks", func(ctx SpecContext) {
 		swap := `{"op":"move","from":"/webhooks/0","path":"/webhooks/1"}`
 		Expect(try(ctx, cluster.admin, "mutating", swap)).To(Succeed())

@@ -1,0 +1,164 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package charts
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
+)
+
+// loadOptions returns the settings that the program has with its arguments and its
+// ConfigMap. users is the content of a ConfigMap that is not rendered.
+func loadOptions(t *testing.T, objects []object, users string) *options.Options {
+	t.Helper()
+	o := options.New()
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, group := range o.Flags().FlagSets {
+		flags.AddFlagSet(group)
+	}
+	spec := deployment(t, objects).Spec.Template.Spec
+	if err := flags.Parse(spec.Containers[0].Args); err != nil {
+		t.Fatal(err)
+	}
+	if flags.NArg() > 0 {
+		t.Errorf("got arguments that are not flags: %q", flags.Args())
+	}
+	if o.ConfigFile != "" {
+		o.ConfigFile = mounted(t, objects, &spec, o.ConfigFile, users)
+	}
+	if err := o.LoadConfig(flags); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// mounted returns a copy of the file that the container sees at the path, from the
+// ConfigMap that is mounted there.
+func mounted(t *testing.T, objects []object, spec *corev1.PodSpec, path, users string) string {
+	t.Helper()
+	for _, mount := range spec.Containers[0].VolumeMounts {
+		if mount.MountPath != filepath.Dir(path) {
+			continue
+		}
+		for _, volume := range spec.Volumes {
+			if volume.Name != mount.Name {
+				continue
+			}
+			text := users
+			for _, o := range find(objects, "ConfigMap") {
+				if o.GetName() == volume.ConfigMap.Name {
+					text = decode[corev1.ConfigMap](t, o).Data[filepath.Base(path)]
+				}
+			}
+			file := filepath.Join(t.TempDir(), filepath.Base(path))
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return file
+		}
+	}
+	t.Fatalf("nothing is mounted at %s", path)
+	return ""
+}
+
+// allSettings has another value than the default for each value of config.
+const allSettings = `config:
+  aws: {defaultRegion: eu-central-1, defaultAudience: a}
+  azure: {defaultTenantID: contoso.example, defaultAudience: b, authorityHost: https://login.example/}
+  gcp: {defaultWorkloadIdentityProvider: projects/1/locations/global/workloadIdentityPools/pool/providers/prov, defaultAudience: c}
+  defaultAllowedIdentities: "arn:aws:iam::1:role/{namespace}-*"
+  tokenExpirationSeconds: 7200
+  tokenMountPath: /var/run/x
+  bindAddress: "::"
+  tlsMinVersion: VersionTLS12
+  tlsCipherSuites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
+`
+
+// wantSettings is what the program must have with allSettings, by flag.
+var wantSettings = map[string]string{
+	"aws-default-region":                     "eu-central-1",
+	"aws-default-audience":                   "a",
+	"azure-default-tenant-id":                "contoso.example",
+	"azure-default-audience":                 "b",
+	"azure-authority-host":                   "https://login.example/",
+	"gcp-default-workload-identity-provider": "projects/1/locations/global/workloadIdentityPools/pool/providers/prov",
+	"gcp-default-audience":                   "c",
+	"default-allowed-identities":             "arn:aws:iam::1:role/{namespace}-*",
+	"token-expiration-seconds":               "7200",
+	"token-mount-path":                       "/var/run/x",
+	"bind-address":                           "::",
+	"tls-min-version":                        "VersionTLS12",
+	"tls-cipher-suites":                      "[TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]",
+}
+
+// settings returns the settings of wantSettings that the program has.
+func settings(o *options.Options) map[string]string {
+	got := map[string]string{}
+	for _, group := range o.Flags().FlagSets {
+		group.VisitAll(func(flag *pflag.Flag) {
+			if _, found := wantSettings[flag.Name]; found {
+				got[flag.Name] = flag.Value.String()
+			}
+		})
+	}
+	return got
+}
+
+func TestSettingsArriveInAConfigMapAndAsFlags(t *testing.T) {
+	for name, more := range map[string]string{"the chart's ConfigMap": "", "a ConfigMap of one's own": "  existingConfigMap: mine\n"} {
+		t.Run(name, func(t *testing.T) {
+			objects := render(t, defaultInstall, parseValues(t, allSettings+more)).objects
+			// The values override what the user's file says.
+			o := loadOptions(t, objects, "aws-default-region: us-east-1\ntoken-mount-path: /other\nannotation-prefix: other/")
+			if diff := cmp.Diff(wantSettings, settings(o)); diff != "" {
+				t.Errorf("settings (-want +got):\n%s", diff)
+			}
+			if o.AnnotationPrefix != "lanyard.dev/" {
+				t.Errorf("got the prefix %s, which the guard does not know", o.AnnotationPrefix)
+			}
+		})
+	}
+}
+
+func TestAConfigMapOfTheUsersIsRead(t *testing.T) {
+	objects := render(t, defaultInstall, parseValues(t, "config: {existingConfigMap: mine}")).objects
+	o := loadOptions(t, objects, "aws-default-region: us-east-1\ntoken-mount-path: /other")
+	if got := settings(o)["aws-default-region"]; got != "us-east-1" {
+		t.Errorf("got the region %q, want us-east-1", got)
+	}
+	// The guard would not know the path.
+	if want := "/var/run/secrets/lanyard.dev/serviceaccount"; o.TokenMountPath != want {
+		t.Errorf("got the mount path %s, want %s", o.TokenMountPath, want)
+	}
+}
+
+func TestAChangedSettingReplacesTheReplicas(t *testing.T) {
+	template := func(values string) any {
+		return deployment(t, render(t, defaultInstall, parseValues(t, values)).objects).Spec.Template
+	}
+	before := template("config: {aws: {defaultRegion: eu-central-1}}")
+	if diff := cmp.Diff(before, template("config: {aws: {defaultRegion: eu-west-1}}")); diff == "" {
+		t.Error("the pods keep the former region")
+	}
+	if diff := cmp.Diff(before, template("config: {aws: {defaultRegion: eu-central-1}}\ncommonLabels: {}\nlogFormat: text\nfullnameOverride: lanyard")); diff != "" {
+		t.Errorf("the pods are replaced without a change (-before +after):\n%s", diff)
+	}
+}
+
+func TestWithoutSettingsThereIsNoConfigMap(t *testing.T) {
+	objects := render(t, defaultInstall, nil).objects
+	if got := find(objects, "ConfigMap"); len(got) != 0 {
+		t.Errorf("got %s", got[0].key())
+	}
+	if o := loadOptions(t, objects, ""); o.ConfigFile != "" {
+		t.Errorf("got --config=%s", o.ConfigFile)
+	}
+}
