@@ -59,7 +59,7 @@ test: c-compiler controlplane bin/cyclonedx-gomod bin/govulncheck ## Run all tes
 
 # Go's test cache does not know the files outside of the module.
 .PHONY: charts
-charts: ## Test the chart and deploy/, and that generated files are up to date.
+charts: controlplane ## Test the chart and deploy/, and that generated files are up to date.
 	cd test/charts && $(GO) test -count=1 ./...
 
 .PHONY: docs

@@ -1,0 +1,241 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package charts
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/kube"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+
+	"github.com/lanyard-dev/lanyard/cmd/webhook/app"
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/webhook"
+)
+
+// cluster is a real API server. It has no nodes: the replicas are processes.
+type cluster struct {
+	plane      *controlplane.ControlPlane
+	client     kubernetes.Interface
+	kubeconfig string // of an administrator
+	helm       *action.Configuration
+}
+
+func startCluster(t *testing.T) *cluster {
+	t.Helper()
+	plane, err := controlplane.Start(t.Context(), controlplane.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := plane.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := &cluster{plane: plane, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), helm: action.NewConfiguration()}
+	if err := plane.Kubeconfig(c.kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	if c.client, err = kubernetes.NewForConfig(plane.Config()); err != nil {
+		t.Fatal(err)
+	}
+	flags := genericclioptions.NewConfigFlags(false)
+	flags.KubeConfig, flags.Namespace = new(c.kubeconfig), new(namespace)
+	if err := c.helm.Init(flags, namespace, "secret"); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// install is "helm install" without --wait: no pod ever runs.
+func (c *cluster) install(t *testing.T, v values) {
+	t.Helper()
+	chart, err := loader.Load(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	install := action.NewInstall(c.helm)
+	install.ReleaseName, install.Namespace, install.CreateNamespace, install.WaitStrategy = release, namespace, true, kube.HookOnlyStrategy
+	if _, err := install.RunWithContext(t.Context(), chart, v); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *cluster) uninstall(t *testing.T) {
+	t.Helper()
+	uninstall := action.NewUninstall(c.helm)
+	uninstall.WaitStrategy = kube.HookOnlyStrategy
+	if _, err := uninstall.Run(release); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startReplica runs the program with the arguments and the permissions of the
+// chart, until the test ends. ports are those of reviews, metrics and probes.
+func (c *cluster) startReplica(t *testing.T, binary string, arguments, ports []string) {
+	t.Helper()
+	config, err := c.plane.User("system:serviceaccount:"+namespace+":lanyard-webhook",
+		"system:serviceaccounts", "system:serviceaccounts:"+namespace, "system:authenticated")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := controlplane.WriteKubeconfig(kubeconfig, config); err != nil {
+		t.Fatal(err)
+	}
+	// The last of two arguments with the same flag takes effect.
+	replica := exec.CommandContext(t.Context(), binary, append(slices.Clone(arguments), "--kubeconfig="+kubeconfig, "--shutdown-delay=0s",
+		"--bind-address=127.0.0.1", "--secure-port="+ports[0], "--metrics-bind-address=127.0.0.1:"+ports[1], "--health-probe-bind-address=127.0.0.1:"+ports[2])...)
+	var log bytes.Buffer
+	replica.Stderr = &log
+	if err := replica.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = replica.Process.Signal(syscall.SIGTERM)
+		_ = replica.Wait() // the context of the test has ended
+		if t.Failed() {
+			t.Logf("log of the replica:\n%s", log.String())
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := controlplane.WaitReady(ctx, "http://127.0.0.1:"+ports[2]+"/readyz"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// check runs "lanyard-webhook check", as "helm test" does.
+func (c *cluster) check(t *testing.T, account string) {
+	t.Helper()
+	command := app.NewCommand()
+	command.SetArgs([]string{"check", "--kubeconfig=" + c.kubeconfig, "--namespace=default", "--service-account=" + account})
+	var out bytes.Buffer
+	command.SetOut(&out)
+	if err := command.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if want := "pods of ServiceAccount default/" + account + " get credentials: token"; !strings.HasPrefix(out.String(), want) {
+		t.Errorf("got %s, want %s", out.String(), want)
+	}
+}
+
+// createAccount creates a ServiceAccount that needs credentials. Only the webhook
+// labels it. An API server knows a new caBundle only after a moment.
+func (c *cluster) createAccount(t *testing.T, name string) (account *corev1.ServiceAccount) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), time.Second, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		account, last = c.client.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"lanyard.dev/audience": "try"}},
+		}, metav1.CreateOptions{})
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("create ServiceAccount %s: %v", name, last)
+	}
+	return account
+}
+
+// objects returns all objects of the cluster.
+func (c *cluster) objects(t *testing.T) (keys []string) {
+	t.Helper()
+	client, err := metadata.NewForConfig(c.plane.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists, err := c.client.Discovery().ServerPreferredResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range lists {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, resource := range list.APIResources {
+			// Events are about other objects.
+			if !slices.Contains(resource.Verbs, "list") || resource.Name == "events" {
+				continue
+			}
+			found, err := client.Resource(version.WithResource(resource.Name)).List(t.Context(), metav1.ListOptions{})
+			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
+				continue
+			}
+			if err != nil {
+				t.Fatalf("list %s: %v", resource.Name, err)
+			}
+			for _, item := range found.Items {
+				keys = append(keys, fmt.Sprintf("%s %s/%s", resource.Kind, item.Namespace, item.Name))
+			}
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// The replicas go on running for a while after "helm uninstall". What they write must
+// not stay. They are called by a URL, with an IP address that the self-managed
+// certificate must be for.
+func TestInstallAndUninstallOnAnAPIServer(t *testing.T) {
+	c := startCluster(t)
+	before := c.objects(t)
+	ports, err := webhook.FreePorts(t.Context(), 6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := parseValues(t, "webhook: {url: 'https://127.0.0.1:"+ports[0]+"'}\ncertificates: {unguessablePath: true}")
+	c.install(t, v)
+	binary, err := webhook.Build(t.Context(), t.TempDir(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	arguments := deployment(t, render(t, defaultInstall, v).objects).Spec.Template.Spec.Containers[0].Args
+	c.startReplica(t, binary, arguments, ports[:3])
+	c.startReplica(t, binary, arguments, ports[3:])
+	if account := c.createAccount(t, "try"); account.Labels["lanyard.dev/identity"] != "enabled" {
+		t.Errorf("got the labels %v: the webhook was not called", account.Labels)
+	}
+	c.check(t, "try")
+
+	c.uninstall(t)
+	time.Sleep(5 * time.Second) // for what the replicas may do
+	want := append(slices.Clone(before), "Namespace /"+namespace, "ServiceAccount default/try")
+	var left []string
+	for _, key := range c.objects(t) {
+		if !slices.Contains(want, key) {
+			left = append(left, key)
+		}
+	}
+	if len(left) > 0 {
+		t.Errorf("helm uninstall leaves behind:\n%s", strings.Join(left, "\n"))
+	}
+	// Nothing is denied, and nothing waits.
+	c.createAccount(t, "later")
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "pod"},
+		Spec:       corev1.PodSpec{ServiceAccountName: "try", Containers: []corev1.Container{{Name: "main", Image: "none"}}},
+	}
+	if _, err := c.client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		t.Errorf("create a pod afterwards: %v", err)
+	}
+}
