@@ -5,51 +5,34 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"path/filepath"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
 
 // namespace is the namespace of all objects in examples/.
 const namespace = "lanyard-demo"
 
-// cluster is a control plane and clients with administrator rights.
+// cluster holds clients with administrator rights.
 type cluster struct {
-	*controlplane.ControlPlane
 	kubernetes.Interface
-	objects    client.Client // for objects of any kind
-	kubeconfig string
+	config  *rest.Config
+	objects client.Client // for objects of any kind
 }
 
-// startCluster starts the control plane, with its logs in dir. If it fails, it
-// leaves nothing running.
-func startCluster(ctx context.Context, dir string) (*cluster, error) {
-	plane, err := controlplane.Start(ctx, controlplane.Options{LogDir: dir})
-	if err != nil {
-		return nil, err
+func connect(config *rest.Config) (*cluster, error) {
+	c := &cluster{config: config}
+	var err error
+	if c.Interface, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("create the client: %w", err)
 	}
-	c := &cluster{ControlPlane: plane, kubeconfig: filepath.Join(dir, "kubeconfig")}
-	if err := c.connect(ctx); err != nil {
-		return nil, errors.Join(err, plane.Stop())
+	if c.objects, err = client.New(config, client.Options{Scheme: scheme.Scheme}); err != nil {
+		return nil, fmt.Errorf("create the client for manifests: %w", err)
 	}
 	return c, nil
-}
-
-func (c *cluster) connect(ctx context.Context) (err error) {
-	if c.Interface, err = kubernetes.NewForConfig(c.Config()); err != nil {
-		return err
-	}
-	if c.objects, err = client.New(c.Config(), client.Options{Scheme: scheme.Scheme}); err != nil {
-		return err
-	}
-	return errors.Join(c.Kubeconfig(c.kubeconfig), c.CreateNamespace(ctx, namespace))
 }
 
 // createServiceAccounts creates the examples' ServiceAccounts and records how
@@ -60,7 +43,15 @@ func (c *cluster) createServiceAccounts(ctx context.Context, examples []*example
 		if err := c.objects.Create(ctx, e.account.DeepCopy()); err != nil {
 			return fmt.Errorf("serviceaccount %s: %w", e.account.Name, err)
 		}
-		without, err := c.CoreV1().Pods(namespace).Create(ctx, e.pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	}
+	return c.recordWithout(ctx, examples)
+}
+
+// recordWithout records how the examples' pods look without Lanyard, which must not
+// be in effect yet.
+func (c *cluster) recordWithout(ctx context.Context, examples []*example) error {
+	for _, e := range examples {
+		without, err := c.CoreV1().Pods(namespace).Create(ctx, e.pod, dryRun)
 		if err != nil {
 			return fmt.Errorf("pod %s without the webhook: %w", e.pod.Name, err)
 		}

@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -111,6 +112,11 @@ func expectations() []*example {
 		{name: "malformed", title: "a role ARN with a missing digit", denied: true},
 		{name: "none", title: "a ServiceAccount without annotations"},
 	}
+}
+
+// named returns the example with the name, which must exist.
+func named(examples []*example, name string) *example {
+	return examples[slices.IndexFunc(examples, func(e *example) bool { return e.name == name })]
 }
 
 // readExamples reads the expected examples from a directory.

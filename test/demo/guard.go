@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"syscall"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,7 +24,7 @@ var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 // installGuard installs the guard and waits until it is in effect. It labels
 // the probe's ServiceAccount itself, because the webhook is not registered yet.
 func (c *cluster) installGuard(ctx context.Context, probe *example) error {
-	if err := webhook.Guard(ctx, c.Config(), deployDir); err != nil {
+	if err := webhook.Guard(ctx, c.config, deployDir); err != nil {
 		return err
 	}
 	label := []byte(`{"metadata":{"labels":{"` + prefix + `identity":"enabled"}}}`)
@@ -45,16 +44,14 @@ func (c *cluster) installGuard(ctx context.Context, probe *example) error {
 
 func isGuards(err error) bool { return err != nil && strings.Contains(err.Error(), guardName) }
 
-// showGuard stops the webhook's process and creates two pods: one with an
-// annotated ServiceAccount, which the API server must deny, and one without,
-// which it must create. Each request waits for the webhook's timeout.
+// showGuard takes the webhook away and creates two pods: one with an annotated
+// ServiceAccount, which the API server must deny, and one without, which it must
+// create.
 func (d *demo) showGuard(ctx context.Context, annotated, other *example) (*result, error) {
 	r := &result{example: "guard", containers: "denied", outcome: "(others created)"}
-	d.headline(r.example, "the webhook hangs, and the API server decides without it")
+	d.headline(r.example, d.outage.what)
 	defer d.problems(r)
-	if err := d.webhook.Signal(syscall.SIGSTOP); err != nil {
-		return nil, err
-	}
+	begin := d.outage.begin(ctx)
 	denied, created := make(chan error, 1), make(chan error, 1)
 	try := func(e *example, to chan<- error) {
 		pod := e.pod.DeepCopy()
@@ -65,7 +62,8 @@ func (d *demo) showGuard(ctx context.Context, annotated, other *example) (*resul
 	go try(annotated, denied)
 	go try(other, created)
 	deniedErr, createdErr := <-denied, <-created
-	if err := errors.Join(d.webhook.Signal(syscall.SIGCONT), ctx.Err()); err != nil {
+	// Also after an interrupt: the webhook may serve others.
+	if err := errors.Join(begin, d.outage.end(context.WithoutCancel(ctx)), ctx.Err()); err != nil {
 		return nil, err
 	}
 	if r.check(isGuards(deniedErr), "the pod of %s: got %v, want a denial by the guard", annotated.name, deniedErr); deniedErr != nil {

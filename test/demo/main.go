@@ -1,15 +1,20 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows Lanyard on a real kube-apiserver. It creates the pods of
-// examples/, prints what Lanyard added to them and checks it. Run it in the
-// root of the repository, after building the webhook and the control plane.
+// Command demo shows Lanyard on a real cluster. It creates the pods of examples/,
+// prints what Lanyard added to them and checks it. Run it in the root of the
+// repository.
 //
-// With KEEP=1 in the environment it keeps everything running until Ctrl-C.
+// Without flags it starts a control plane and the webhook itself, after "make build
+// controlplane". With KEEP=1 in the environment it keeps them running until Ctrl-C.
+//
+// With --kubeconfig it uses a cluster that Lanyard is installed on. "make quickstart"
+// does that with a kind cluster.
 package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -20,11 +25,18 @@ import (
 )
 
 func main() {
+	var o options
+	// controller-runtime adds --kubeconfig to the default flag set.
+	flags := flag.NewFlagSet("demo", flag.ExitOnError)
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of a cluster that Lanyard is installed on; by default the demo starts its own")
+	flags.StringVar(&o.image, "image", "", "`image` of test/demo/whoami, which the nodes have; if set, a pod prints what it got")
+	_ = flags.Parse(os.Args[1:]) // it exits in case of an error
+	o.keep = os.Getenv("KEEP")
 	// A closed pipe or terminal stops the demo in the same way as Ctrl-C.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	defer stop()
 	ctrl.SetLogger(logr.Discard()) // envtest's own log
-	if err := run(ctx, newPrinter(os.Stdout, os.Getenv), os.Getenv("KEEP")); err != nil {
+	if err := run(ctx, newPrinter(os.Stdout, os.Getenv), o); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}

@@ -11,7 +11,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 )
 
 // showPod creates an example's pod, prints what was added and compares it with
@@ -137,21 +139,26 @@ func (d *demo) showTokens(ctx context.Context, pod *corev1.Pod, e *example, r *r
 }
 
 // showDenial creates a pod and updates its ServiceAccount. Both must be denied,
-// with messages that name the mistake.
+// with messages that name the mistake. If Lanyard was installed first, there is no
+// such ServiceAccount, and creating it must be denied.
 func (d *demo) showDenial(ctx context.Context, e *example, r *result) error {
+	r.containers, r.outcome = "denied", "(mistake named)"
 	value := e.account.Annotations[roleARNKey]
-	_, err := d.cluster.CoreV1().Pods(namespace).Create(ctx, e.pod, metav1.CreateOptions{})
-	d.showMessage("creating the pod", err, value, r)
-
 	account, err := d.cluster.CoreV1().ServiceAccounts(namespace).Get(ctx, e.account.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = d.cluster.CoreV1().ServiceAccounts(namespace).Create(ctx, e.account, metav1.CreateOptions{})
+		d.showMessage("creating the ServiceAccount", err, value, r)
+		return ctx.Err()
+	}
 	if err != nil {
 		return err
 	}
+	_, err = d.cluster.CoreV1().Pods(namespace).Create(ctx, e.pod, metav1.CreateOptions{})
+	d.showMessage("creating the pod", err, value, r)
 	value += "s" // another role, which is malformed too
 	account.Annotations[roleARNKey] = value
 	_, err = d.cluster.CoreV1().ServiceAccounts(namespace).Update(ctx, account, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 	d.showMessage("updating the ServiceAccount with another malformed role", err, value, r)
-	r.containers, r.outcome = "denied", "(mistake named)"
 	return ctx.Err()
 }
 
@@ -177,14 +184,7 @@ func (d *demo) showDebug(ctx context.Context, e *example) (*result, error) {
 	r := &result{example: "kubectl debug " + e.name}
 	d.headline(r.example, "a container that is added later gets the same identity")
 	defer d.problems(r)
-	pod, err := d.cluster.CoreV1().Pods(namespace).Get(ctx, e.pod.Name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, corev1.EphemeralContainer{
-		EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger", Image: "busybox"},
-	})
-	stored, err := d.cluster.CoreV1().Pods(namespace).UpdateEphemeralContainers(ctx, pod.Name, pod, metav1.UpdateOptions{})
+	stored, err := d.addDebugger(ctx, e.pod.Name)
 	if err != nil {
 		r.fail("the container was denied: %v", err)
 		return r, ctx.Err()
@@ -199,4 +199,22 @@ func (d *demo) showDebug(ctx context.Context, e *example) (*result, error) {
 	}
 	r.providers, r.containers, r.outcome = stored.Annotations[injectedKey], fmt.Sprintf("%d of 1", 1-min(1, len(problems))), "(same as the app's)"
 	return r, nil
+}
+
+// addDebugger adds an ephemeral container to a pod and returns the pod. It tries
+// again if the kubelet updates the pod at the same time.
+func (d *demo) addDebugger(ctx context.Context, name string) (stored *corev1.Pod, err error) {
+	pods := d.cluster.CoreV1().Pods(namespace)
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		pod, err := pods.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, corev1.EphemeralContainer{
+			EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger", Image: "busybox"},
+		})
+		stored, err = pods.UpdateEphemeralContainers(ctx, name, pod, metav1.UpdateOptions{})
+		return err
+	})
+	return stored, err
 }

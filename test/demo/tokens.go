@@ -5,8 +5,10 @@ package main
 
 import (
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -24,36 +26,56 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
 
-// keySet maps key IDs to public keys.
-type keySet map[string]*ecdsa.PublicKey
+// keySet maps key IDs to public keys, *ecdsa.PublicKey or *rsa.PublicKey.
+type keySet map[string]crypto.PublicKey
 
-// parseKeys reads a JWK set (RFC 7517). It skips keys other than ES256 keys,
-// which the control plane uses.
+// jwk is a key of a JWK set (RFC 7517).
+type jwk struct{ Kty, Crv, Kid, X, Y, N, E string }
+
+// parseKeys reads a JWK set. It skips keys of types that API servers do not use by
+// default.
 func parseKeys(document []byte) (keySet, error) {
-	var parsed struct {
-		Keys []struct{ Crv, Kid, X, Y string }
-	}
+	var parsed struct{ Keys []jwk }
 	if err := json.Unmarshal(document, &parsed); err != nil {
 		return nil, fmt.Errorf("read the issuer's keys: %w", err)
 	}
 	keys := keySet{}
 	for _, key := range parsed.Keys {
-		if key.Crv != "P-256" {
+		var public crypto.PublicKey
+		var err error
+		switch {
+		case key.Crv == "P-256":
+			public, err = key.ecdsa()
+		case key.Kty == "RSA":
+			public, err = key.rsa()
+		default:
 			continue
 		}
-		x, errX := base64.RawURLEncoding.DecodeString(key.X)
-		y, errY := base64.RawURLEncoding.DecodeString(key.Y)
-		if err := errors.Join(errX, errY); err != nil {
-			return nil, fmt.Errorf("read the issuer's key %q: %w", key.Kid, err)
-		}
-		// An uncompressed point: the byte 4 and both coordinates.
-		public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), slices.Concat([]byte{4}, x, y))
 		if err != nil {
 			return nil, fmt.Errorf("read the issuer's key %q: %w", key.Kid, err)
 		}
 		keys[key.Kid] = public
 	}
 	return keys, nil
+}
+
+func (k *jwk) ecdsa() (*ecdsa.PublicKey, error) {
+	x, errX := base64.RawURLEncoding.DecodeString(k.X)
+	y, errY := base64.RawURLEncoding.DecodeString(k.Y)
+	if err := errors.Join(errX, errY); err != nil {
+		return nil, err
+	}
+	// An uncompressed point: the byte 4 and both coordinates.
+	return ecdsa.ParseUncompressedPublicKey(elliptic.P256(), slices.Concat([]byte{4}, x, y))
+}
+
+func (k *jwk) rsa() (*rsa.PublicKey, error) {
+	n, errN := base64.RawURLEncoding.DecodeString(k.N)
+	e, errE := base64.RawURLEncoding.DecodeString(k.E)
+	if err := errors.Join(errN, errE); err != nil {
+		return nil, err
+	}
+	return &rsa.PublicKey{N: new(big.Int).SetBytes(n), E: int(new(big.Int).SetBytes(e).Int64())}, nil
 }
 
 // claims are the claims that a cloud checks.
@@ -83,18 +105,24 @@ func (keys keySet) verify(token string) (claims, error) {
 	if err := decodePart(parts[0], &header); err != nil {
 		return c, fmt.Errorf("decode the token's header: %w", err)
 	}
-	key, found := keys[header.Kid]
-	if header.Alg != "ES256" || !found {
-		return c, fmt.Errorf("got algorithm %q and key %q, want ES256 and a key that the issuer publishes", header.Alg, header.Kid)
-	}
 	signature, err := base64.RawURLEncoding.DecodeString(parts[2])
 	if err != nil {
 		return c, fmt.Errorf("decode the token's signature: %w", err)
 	}
 	sum := sha256.Sum256([]byte(parts[0] + "." + parts[1]))
-	// Two numbers of 32 bytes (RFC 7518, section 3.4).
-	if len(signature) != 64 || !ecdsa.Verify(key, sum[:], new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:])) {
-		return c, errors.New("the token's signature does not match its key")
+	valid := false
+	switch key := keys[header.Kid].(type) {
+	case *ecdsa.PublicKey:
+		// Two numbers of 32 bytes (RFC 7518, section 3.4).
+		valid = header.Alg == "ES256" && len(signature) == 64 &&
+			ecdsa.Verify(key, sum[:], new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:]))
+	case *rsa.PublicKey:
+		valid = header.Alg == "RS256" && rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], signature) == nil
+	default:
+		return c, fmt.Errorf("got the key ID %q, want one that the issuer publishes", header.Kid)
+	}
+	if !valid {
+		return c, fmt.Errorf("the token's signature, with the algorithm %q, does not match its key", header.Alg)
 	}
 	if err := decodePart(parts[1], &c); err != nil {
 		return c, fmt.Errorf("decode the token's claims: %w", err)

@@ -23,24 +23,28 @@ const (
 )
 
 // startWebhook runs the webhook outside of the cluster and returns when it is
-// ready. If it fails, it leaves nothing running.
-func startWebhook(ctx context.Context, c *cluster, dir string) (*webhook.Process, error) {
-	kubeconfig, err := webhookKubeconfig(ctx, c, dir)
+// ready.
+func (o *own) startWebhook(ctx context.Context) error {
+	kubeconfig, err := webhookKubeconfig(ctx, o.plane, o.dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if _, err := os.Stat(binary); err != nil {
-		return nil, fmt.Errorf("%w; run make build first, and run the demo in the root of the repository", err)
+		return fmt.Errorf("%w; run make build first, and run the demo in the root of the repository", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	return webhook.Start(ctx, webhook.Options{Binary: binary, Kubeconfig: kubeconfig, Dir: dir, Args: []string{"--v=1"}})
+	if o.webhook, err = webhook.Start(ctx, webhook.Options{Binary: binary, Kubeconfig: kubeconfig, Dir: o.dir, Args: []string{"--v=1"}}); err != nil {
+		return err
+	}
+	o.ends = append(o.ends, o.webhook.Stop)
+	return nil
 }
 
 // webhookKubeconfig writes a kubeconfig with the ServiceAccount and the RBAC
 // rules of the manifests, and nothing more.
-func webhookKubeconfig(ctx context.Context, c *cluster, dir string) (string, error) {
-	config, err := webhook.Grant(ctx, c.ControlPlane, deployDir)
+func webhookKubeconfig(ctx context.Context, plane *controlplane.ControlPlane, dir string) (string, error) {
+	config, err := webhook.Grant(ctx, plane, deployDir)
 	if err != nil {
 		return "", err
 	}
@@ -48,13 +52,9 @@ func webhookKubeconfig(ctx context.Context, c *cluster, dir string) (string, err
 	return path, controlplane.WriteKubeconfig(path, config)
 }
 
-// register creates the manifests' webhook configurations, with the process
-// instead of the Service, and waits until they are in effect: the API server
-// picks them up after a moment.
-func (c *cluster) register(ctx context.Context, w *webhook.Process, probe *example) error {
-	if err := w.Register(ctx, c, deployDir); err != nil {
-		return err
-	}
+// waitInEffect waits until the API server calls the webhooks, which it does a moment
+// after it was told to.
+func (c *cluster) waitInEffect(ctx context.Context, probe *example) error {
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
 		return c.inEffect(ctx, probe)
 	})
