@@ -41,7 +41,7 @@ trap 'exit 143' TERM
 source_of() {
   case $1 in
     etcd) echo hack/tools/etcd go.etcd.io/etcd/server/v3 go.etcd.io/etcd/server/v3 ;;
-    kube-apiserver | kube-controller-manager | kube-proxy | kube-scheduler | kubectl | kubelet)
+    kube-apiserver | kube-controller-manager | kube-proxy | kube-scheduler | kubeadm | kubectl | kubelet)
       echo hack/tools/kubernetes k8s.io/kubernetes "k8s.io/kubernetes/cmd/$1" ;;
     *)
       echo "controlplane.sh: unknown program $1, want etcd or a Kubernetes program" >&2

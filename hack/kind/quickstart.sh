@@ -1,0 +1,162 @@
+#!/usr/bin/env bash
+# Copyright The Lanyard Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# Shows Lanyard on a kind cluster:
+#
+#   hack/kind/quickstart.sh           creates the cluster or uses it again, builds and
+#                                     installs Lanyard, creates the pods of examples/
+#                                     and reports what they got
+#   hack/kind/quickstart.sh --build   builds everything and runs nothing
+#   hack/kind/quickstart.sh --delete  deletes the cluster
+#
+# It needs Go, make, and Docker or Podman. kind, Helm and kubectl are built from Go
+# modules. $KIND_IMAGE overrides kind's node image. $KIND_EXPERIMENTAL_PROVIDER
+# selects docker or podman.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+cluster=lanyard-quickstart
+directory=bin/quickstart
+kubeconfig=$directory/kubeconfig
+
+# The same flags as in the Makefile, to share the build cache.
+export CGO_ENABLED=0 GOFLAGS="-trimpath $(go env GOFLAGS)"
+
+main() {
+  case ${1-} in
+    "") quickstart ;;
+    --build) build_all ;;
+    --delete) delete ;;
+    *) echo "quickstart.sh: got $1, want no argument, --build or --delete" >&2; exit 2 ;;
+  esac
+}
+
+quickstart() {
+  use_engine
+  build_all
+  create_cluster
+  step "load the images into the cluster" load_images
+  step "install charts/lanyard with Helm" install_chart
+  printf '\n'
+  bin/demo --kubeconfig "$kubeconfig" --image "lanyard-whoami:$(version whoami)"
+  what_next
+}
+
+# use_engine selects the container engine for kind, or explains what is missing.
+use_engine() {
+  local engine
+  engine=$(hack/kind/engine.sh)
+  # kind's default is docker. It prints a warning if the variable is set.
+  if [ "$engine" != docker ]; then export KIND_EXPERIMENTAL_PROVIDER=$engine; fi
+}
+
+# step WHAT COMMAND... runs a command and prints how long it took. It shows the
+# command's output only if the command fails.
+step() {
+  local start=$SECONDS log=$directory/step.log
+  printf '• %s ... ' "$1"
+  # Not a function in an if: that would ignore errors within it.
+  set +e
+  (set -e; "${@:2}") >"$log" 2>&1
+  local status=$?
+  set -e
+  if [ "$status" -eq 0 ]; then
+    printf 'done in %d s\n' $((SECONDS - start))
+    return
+  fi
+  printf 'failed\n\n'
+  cat "$log"
+  exit "$status"
+}
+
+build_all() {
+  mkdir -p "$directory"
+  echo "Building from source. The first run downloads Go modules and takes some minutes."
+  step "build kind" make --no-print-directory bin/kind
+  step "build Helm" env -C test/charts go build -o ../../bin/helm helm.sh/helm/v4/cmd/helm
+  if ! command -v kubectl >/dev/null; then step "build kubectl" hack/controlplane.sh kubectl; fi
+  step "build the image of the webhook" build_image lanyard-webhook ./cmd/webhook
+  step "build the image of a test program" build_image whoami ./test/demo/whoami
+  step "build the report" go build -o bin/demo ./test/demo
+}
+
+# build_image PROGRAM PACKAGE builds a program for Linux, whatever this machine runs,
+# and an image like the last stage of the Dockerfile. It needs no registry.
+build_image() {
+  GOOS=linux go build -o "$directory/$1" "$2"
+  env -C test/e2e go build -o ../../bin/ ./image
+  bin/image --tag "$(name "$1"):$(version "$1")" --output "$directory/$1.tar" "$directory/$1"
+}
+
+# name PROGRAM prints the name of its image.
+name() {
+  echo "lanyard-${1#lanyard-}"
+}
+
+# version PROGRAM prints a tag that changes with the program, so that a changed
+# webhook is rolled out.
+version() {
+  git hash-object "$directory/$1" | cut -c 1-12
+}
+
+# create_cluster shows kind's own output: the download of the node image can take
+# minutes.
+create_cluster() {
+  local clusters
+  clusters=$(bin/kind get clusters --quiet)
+  if ! grep -qx "$cluster" <<<"$clusters"; then
+    bin/kind create cluster --name "$cluster" --kubeconfig "$kubeconfig" --wait 5m ${KIND_IMAGE:+--image "$KIND_IMAGE"}
+  fi
+  # Again for an existing cluster, because "make clean" removes the file.
+  step "use the kind cluster $cluster" bin/kind export kubeconfig --name "$cluster" --kubeconfig "$kubeconfig"
+}
+
+load_images() {
+  local program
+  for program in lanyard-webhook whoami; do
+    bin/kind load image-archive "$directory/$program.tar" --name "$cluster"
+  done
+}
+
+install_chart() {
+  bin/helm upgrade --install lanyard charts/lanyard --kubeconfig "$kubeconfig" \
+    --namespace lanyard-system --create-namespace --wait --timeout 5m \
+    --set image.tag="$(version lanyard-webhook)"
+}
+
+what_next() {
+  local kubectl=kubectl
+  command -v kubectl >/dev/null || kubectl=bin/controlplane/kubectl
+  cat <<END
+
+The cluster is still running. What to try next:
+
+  export KUBECONFIG=\$PWD/$kubeconfig
+
+  # See the pods of examples/, and what Lanyard added to one of them.
+  $kubectl get pods --namespace lanyard-demo
+  $kubectl get pod aws --namespace lanyard-demo -o yaml
+
+  # Annotate a ServiceAccount. Then run a pod that prints what it got.
+  $kubectl annotate serviceaccount none --namespace lanyard-demo lanyard.dev/audience=my-service
+  $kubectl run mine --namespace lanyard-demo --image=lanyard-whoami:$(version whoami) --restart=Never \\
+    --overrides='{"spec":{"serviceAccountName":"none"}}'
+  $kubectl wait pod mine --namespace lanyard-demo --for=jsonpath='{.status.phase}'=Succeeded
+  $kubectl logs mine --namespace lanyard-demo
+
+  # Get a real credential: see docs/quickstart-kind.md.
+  # Change the code, and install it in the same cluster: make quickstart
+  # Delete the cluster: make quickstart-delete
+END
+}
+
+delete() {
+  use_engine
+  mkdir -p "$directory"
+  make --no-print-directory -s bin/kind
+  bin/kind delete cluster --name "$cluster" --kubeconfig "$kubeconfig"
+  rm -rf "$directory"
+}
+
+main "$@"
