@@ -13,7 +13,8 @@
 #
 #   own       a cluster built from source (the default): needs root on Debian, but no
 #             container engine; missing packages are installed
-#   kind      a kind cluster on docker, with the node image $KIND_IMAGE or kind's default
+#   kind      a kind cluster on Docker or Podman, with the node image $KIND_IMAGE or
+#             kind's default
 #   existing  the cluster of $KUBECONFIG (the default if KUBECONFIG is set); its nodes
 #             need the images in bin/images and the kubelet settings in
 #             test/e2e/kind.yaml
@@ -29,7 +30,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 slow=rotation
 slow_log=bin/$slow.log
 kind_name=lanyard-e2e-$$ # unique, because it is deleted at the end
-images=(lanyard-webhook lanyard-kill lanyard-clouds lanyard-sdk-go lanyard-sdk-node lanyard-sdk-python lanyard-forwarder)
+images=(lanyard-webhook lanyard-kill lanyard-abuse lanyard-clouds lanyard-sdk-go lanyard-sdk-node lanyard-sdk-python lanyard-forwarder)
 
 # The same flags as in the Makefile, to share the build cache.
 export CGO_ENABLED=0 GOFLAGS="-trimpath $(go env GOFLAGS)"
@@ -75,8 +76,9 @@ check() {
     own) hack/packages.sh ;;
     existing) [ -n "${KUBECONFIG-}" ] || die "E2E_CLUSTER=existing needs KUBECONFIG" ;;
     kind)
-      command -v docker >/dev/null || die "E2E_CLUSTER=kind needs docker, which is not installed; E2E_CLUSTER=own does not need it"
-      docker info >/dev/null 2>&1 || die "E2E_CLUSTER=kind needs docker, and \"docker info\" fails; E2E_CLUSTER=own does not need it" ;;
+      # --build needs no engine.
+      [ -n "$build_only" ] || KIND_EXPERIMENTAL_PROVIDER=$(hack/kind/engine.sh) || die "E2E_CLUSTER=own needs neither"
+      export KIND_EXPERIMENTAL_PROVIDER ;;
     *) die "got E2E_CLUSTER=$cluster, want own, kind or existing" ;;
   esac
 }
@@ -116,7 +118,7 @@ build_all() {
   else
     run hack/controlplane.sh kubectl
   fi
-  if [ "$cluster" = kind ]; then build bin/kind env -C hack/tools/kind go build -o ../../../bin/ sigs.k8s.io/kind; fi
+  if [ "$cluster" = kind ]; then run make --no-print-directory bin/kind; fi
   run hack/certmanager.sh
   build bin/helm env -C test/charts go build -o ../../bin/helm helm.sh/helm/v4/cmd/helm
   for suite in "${suites[@]}"; do
@@ -150,6 +152,8 @@ on_kind() {
   directory=$(mktemp -d)
   export KUBECONFIG=$directory/kubeconfig
   run bin/kind create cluster --name "$kind_name" --config test/e2e/kind.yaml --wait 5m ${KIND_IMAGE:+--image "$KIND_IMAGE"}
+  # kind waits for the node, but not for DNS.
+  run kubectl rollout status deployment/coredns --namespace kube-system --timeout 3m
   for image in "${images[@]}"; do
     run bin/kind load image-archive "bin/images/$image.tar" --name "$kind_name"
   done

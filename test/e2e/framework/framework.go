@@ -27,6 +27,7 @@ import (
 const (
 	WebhookImage   = "lanyard-webhook:e2e"
 	KillImage      = "lanyard-kill:e2e"
+	AbuseImage     = "lanyard-abuse:e2e"
 	SDKGoImage     = "lanyard-sdk-go:e2e"
 	SDKNodeImage   = "lanyard-sdk-node:e2e"
 	SDKPythonImage = "lanyard-sdk-python:e2e"

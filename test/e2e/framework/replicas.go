@@ -144,28 +144,41 @@ func (c *Cluster) waitPhase(ctx context.Context, pod *corev1.Pod, phases ...core
 	return nil
 }
 
-// Address returns the host:port of a named port of a replica.
+// Address returns the host:port of a named port of a replica, for other pods.
 func Address(pod *corev1.Pod, name string) string {
-	port := 0
-	for _, p := range pod.Spec.Containers[0].Ports {
-		if p.Name == name {
-			port = int(p.ContainerPort)
-		}
-	}
-	return net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(port))
+	return net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(port(pod, name)))
 }
 
-// ServedCertificate returns the certificate that a replica serves.
-func ServedCertificate(ctx context.Context, pod *corev1.Pod) (*x509.Certificate, error) {
-	// This only reads the certificate. The API server checks whether it is
-	// trusted.
-	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
-	conn, err := dialer.DialContext(ctx, "tcp", Address(pod, "webhook"))
+// port returns the number of a named port of a replica.
+func port(pod *corev1.Pod, name string) int {
+	for _, p := range pod.Spec.Containers[0].Ports {
+		if p.Name == name {
+			return int(p.ContainerPort)
+		}
+	}
+	return 0
+}
+
+// ServedCertificate returns the certificate that a replica serves. It connects
+// through the API server, because this machine may have no route to the pods.
+func (c *Cluster) ServedCertificate(ctx context.Context, pod *corev1.Pod) (*x509.Certificate, error) {
+	var served *x509.Certificate
+	err := c.forward(ctx, pod, port(pod, "webhook"), func(address string) error {
+		// This only reads the certificate. The API server checks whether it is
+		// trusted.
+		dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
+		conn, err := dialer.DialContext(ctx, "tcp", address)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		served = conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
+		return nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read the certificate of pod %s: %w", pod.Name, err)
 	}
-	defer conn.Close()
-	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0], nil
+	return served, nil
 }
 
 // TrustedCertificates returns the CA certificates in the caBundle of the

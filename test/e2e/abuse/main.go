@@ -1,0 +1,37 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command abuse sends a replica of the webhook what a pod without any rights can
+// send. It runs in a pod, because the machine that runs the suites may have no route
+// to the replicas. It prints what became of its connections and requests.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/test/support/abuse"
+)
+
+func main() {
+	var target abuse.Target
+	flag.StringVar(&target.Reviews, "reviews", "", "`host:port` that serves AdmissionReviews")
+	flag.StringVar(&target.Metrics, "metrics", "", "`host:port` of the metrics")
+	flag.StringVar(&target.Health, "health", "", "`host:port` of the probes")
+	flag.StringVar(&target.Namespace, "namespace", "", "`name` of a namespace")
+	flag.StringVar(&target.ServiceAccount, "service-account", "", "`name` of a ServiceAccount in the namespace")
+	duration := flag.Duration("for", time.Minute, "how long to send")
+	flag.Parse()
+	if target.Reviews == "" || target.Metrics == "" || target.Health == "" {
+		fmt.Fprintln(os.Stderr, "abuse: want --reviews, --metrics and --health")
+		os.Exit(1)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), *duration)
+	defer cancel()
+	var tally abuse.Tally
+	abuse.FromTheNetwork().Run(ctx, &target, &tally)
+	fmt.Println(tally.String())
+}

@@ -1,0 +1,53 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+)
+
+// forward calls use with a local address that leads to a port of the pod, as kubectl
+// port-forward does.
+func (c *Cluster) forward(ctx context.Context, pod *corev1.Pod, port int, use func(address string) error) error {
+	transport, upgrader, err := spdy.RoundTripperFor(c.Config)
+	if err != nil {
+		return fmt.Errorf("forward a port: %w", err)
+	}
+	url := c.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
+	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
+	ctx, stop := context.WithCancel(ctx)
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	// The local port 0 is any free port.
+	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, ctx.Done(), ready, io.Discard, io.Discard)
+	if err != nil {
+		stop()
+		return fmt.Errorf("forward a port: %w", err)
+	}
+	go func() { ended <- forwarder.ForwardPorts() }()
+	select {
+	case err := <-ended:
+		stop()
+		return fmt.Errorf("forward port %d of pod %s: %w", port, pod.Name, errors.Join(err, ctx.Err()))
+	case <-ready:
+	}
+	defer func() {
+		stop()
+		<-ended
+	}()
+	ports, err := forwarder.GetPorts()
+	if err != nil {
+		return fmt.Errorf("forward a port: %w", err)
+	}
+	return use(net.JoinHostPort("127.0.0.1", strconv.Itoa(int(ports[0].Local))))
+}
