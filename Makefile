@@ -6,8 +6,15 @@
 
 GO       ?= go
 FUZZTIME ?= 30s
-IMAGE    ?= lanyard-webhook:0.1.0
-ENGINE   ?= $(firstword $(foreach engine,docker podman buildah,$(shell command -v $(engine))))
+
+# The image that "make image" builds. "make help" prints the lines with "#?".
+#? IMAGE      name and tag of the image, with the registry for "make image-push"
+IMAGE     ?= lanyard-webhook:0.1.0
+#? PLATFORMS  platforms of the image, such as linux/amd64,linux/arm64; by default this machine's
+PLATFORMS ?=
+#? ENGINE     docker, podman or buildah, or a path of one; by default the first one that is installed
+ENGINE    ?=
+export IMAGE PLATFORMS ENGINE
 
 # Only the race detector needs C. -trimpath keeps local paths out of the
 # binaries. All targets use the same flags, so they share the build cache.
@@ -22,18 +29,19 @@ MODULES := $(CODE_MODULES) $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod)
 
 .PHONY: help
 help: ## List the targets.
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo; echo "Variables of image and image-push:"; sed -n 's/^#? /  /p' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build the static binary bin/lanyard-webhook.
 	$(GO) build -o bin/lanyard-webhook ./cmd/webhook
 
-# The platforms of the image. Each binary is static, so Go alone is enough.
-PLATFORMS := linux/amd64 linux/arm64
+# The platforms of a release. Each binary is static, so Go alone is enough.
+RELEASE_PLATFORMS := linux/amd64 linux/arm64
 
 .PHONY: platforms
-platforms: ## Compile the binary for all platforms of the image.
-	@set -e; for platform in $(PLATFORMS); do \
+platforms: ## Compile the binary for all platforms of a release.
+	@set -e; for platform in $(RELEASE_PLATFORMS); do \
 		echo "go build for $$platform"; \
 		GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -o bin/lanyard-webhook-$${platform#*/} ./cmd/webhook; \
 	done
@@ -46,6 +54,14 @@ controlplane: ## Build etcd and kube-apiserver into bin/controlplane (minutes th
 demo: build controlplane ## Run the demo on a real kube-apiserver; KEEP=1 keeps it running.
 	$(GO) build -o bin/demo ./test/demo
 	@KEEP=$(KEEP) exec bin/demo
+
+.PHONY: quickstart
+quickstart: ## Show Lanyard on a kind cluster; needs Docker or Podman. KIND_IMAGE overrides the node image.
+	@hack/kind/quickstart.sh
+
+.PHONY: quickstart-delete
+quickstart-delete: ## Delete the cluster of "make quickstart".
+	@hack/kind/quickstart.sh --delete
 
 # The integration tests run the binaries in bin/controlplane. Go's test cache
 # does not know them, so -count=1 disables it.
@@ -118,7 +134,7 @@ lint: bin/golangci-lint bin/actionlint ## Run golangci-lint, and actionlint for 
 	done
 
 # Each of these go.mod files has one tool.
-TOOLS := bin/actionlint bin/benchstat bin/cyclonedx-gomod bin/golangci-lint bin/goreleaser bin/govulncheck
+TOOLS := bin/actionlint bin/benchstat bin/cyclonedx-gomod bin/golangci-lint bin/goreleaser bin/govulncheck bin/kind
 $(TOOLS): bin/%: hack/tools/%/go.mod hack/tools/%/go.sum
 	@echo "building $* (golangci-lint and goreleaser take minutes the first time)"
 	cd hack/tools/$* && $(GO) build -o $(CURDIR)/$@ tool
@@ -141,9 +157,12 @@ verify: ## Check that the code is formatted and that each go.mod is tidy.
 	done
 
 .PHONY: image
-image: ## Build the container image IMAGE with docker, podman or buildah.
-	@[ -n "$(ENGINE)" ] || { echo "make image needs docker, podman or buildah; none was found" >&2; exit 1; }
-	$(ENGINE) build -t $(IMAGE) .
+image: ## Build the container image IMAGE for PLATFORMS with ENGINE.
+	@hack/image.sh
+
+.PHONY: image-push
+image-push: ## Build the container image IMAGE for PLATFORMS and push it to its registry.
+	@hack/image.sh --push
 
 # Nothing is published by these three.
 .PHONY: release-check
@@ -161,7 +180,7 @@ release-notes: ## Print the section of CHANGELOG.md for VERSION.
 # These publish. The workflow "release" runs them, see RELEASE.md.
 .PHONY: release-image
 release-image: ## Build, push and sign the image of VERSION, for all platforms, with docker buildx.
-	hack/release.sh image $(VERSION) $(PLATFORMS)
+	hack/release.sh image $(VERSION) $(RELEASE_PLATFORMS)
 
 .PHONY: release-chart
 release-chart: ## Package, push and sign the chart of VERSION.

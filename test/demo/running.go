@@ -40,7 +40,6 @@ func (d *demo) showRunning(ctx context.Context, e *example) (*result, error) {
 	for line := range strings.Lines(printed) {
 		d.printf("  %s", d.green(line))
 	}
-	r.tokens = strings.Count(printed, "\ntoken ")
 	r.failures = append(r.failures, missing(printed, pod, e.grants)...)
 	return r, nil
 }

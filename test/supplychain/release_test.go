@@ -53,7 +53,7 @@ func TestGoReleaserBuildsProgramsThatExist(t *testing.T) {
 				platforms = append(platforms, system+"/"+architecture)
 			}
 		}
-		if want := strings.Fields(find(t, "Makefile", `(?m)^PLATFORMS := (.*)$`)); !slices.Equal(platforms, want) {
+		if want := strings.Fields(find(t, "Makefile", `(?m)^RELEASE_PLATFORMS := (.*)$`)); !slices.Equal(platforms, want) {
 			t.Errorf("%s: got platforms %q, want %q as in the Makefile", build.Binary, platforms, want)
 		}
 	}
