@@ -61,7 +61,7 @@ func htmlOf(node *ast.HTMLBlock, source []byte) string {
 
 // elsewhere matches commands of programs that reach a cloud or a platform which
 // the tests cannot have.
-var elsewhere = regexp.MustCompile(`(?m)(?:^|[|;(&]|\b(?:sudo|xargs|do|then))\s*(aws|az|gcloud|gsutil|bq|eksctl|vault|bao|terraform|tofu|argocd|flux|oc|rosa|ccoctl|talosctl|kops|k3s|rke2|kubeadm|systemctl|ssh|scp|(?:docker|podman) push|git clone https)\s`)
+var elsewhere = regexp.MustCompile(`(?m)(?:^|[|;(&]|\b(?:sudo|xargs|do|then))\s*(aws|az|gcloud|gsutil|bq|eksctl|vault|bao|terraform|tofu|argocd|flux|oc|rosa|ccoctl|talosctl|kops|k3s|rke2|kubeadm|systemctl|ssh|scp|(?:docker|podman) push|git clone)\s`)
 
 func isShell(b block) bool {
 	return slices.Contains([]string{"sh", "bash", "shell", "console"}, b.language)
@@ -110,6 +110,7 @@ func TestThePatternFindsCommandsOfClouds(t *testing.T) {
 		"ACCOUNT=$(aws sts get-caller-identity)":       true,
 		"kubectl get pods | gcloud storage cp - gs://": true,
 		"  az aks show \\":                             true,
+		"git clone https://example.com/a && cd a":      true,
 		"kubectl annotate sa a aws-role=b":             false,
 		"echo aws":                                     false,
 		"helm install flux-system .":                   false,
