@@ -189,7 +189,14 @@ var _ = Describe("The marks on a pod", policies, Ordered, ContinueOnFailure, fun
 	// The API server drops changes of metadata there. The fence also covers these
 	// subresources, in case that this changes.
 	It("stay as they are through the other subresources", func(ctx SpecContext) {
+		served, err := cluster.client.Discovery().ServerResourcesForGroupVersion("v1")
+		Expect(err).NotTo(HaveOccurred())
 		for _, subresource := range []string{"ephemeralcontainers", "resize"} {
+			isIt := func(r metav1.APIResource) bool { return r.Name == "pods/"+subresource }
+			if !slices.ContainsFunc(served.APIResources, isIt) {
+				Expect(subresource).To(Equal("resize"), "Kubernetes before 1.33 only lacks this one")
+				continue
+			}
 			for _, mark := range marks {
 				err := withAnnotation(mark, new(stolen)).patch(ctx, cluster.client, injected, subresource)
 				Expect(err).To(Or(Succeed(), MatchError(ContainSubstring(marksDenied))), subresource)
