@@ -43,7 +43,7 @@ func (c *Cluster) forward(ctx context.Context, pod *corev1.Pod, port int, use fu
 	}
 	defer func() {
 		stop()
-		<-ended
+		_ = <-ended // it ends because of stop
 	}()
 	ports, err := forwarder.GetPorts()
 	if err != nil {
