@@ -238,12 +238,12 @@ func TestMonitorsSetTheJobOfTheAlerts(t *testing.T) {
 // jobOf returns the label that Prometheus gives the metrics.
 func jobOf(t *testing.T, objects []object) string {
 	t.Helper()
-	for _, o := range find(objects, "ServiceMonitor") {
+	if monitors := find(objects, "ServiceMonitor"); len(monitors) > 0 {
 		service := find(objects, "Service")[0]
-		return cmp.Or(service.GetLabels()[decode[monitoringv1.ServiceMonitor](t, o).Spec.JobLabel], service.GetName())
+		return cmp.Or(service.GetLabels()[decode[monitoringv1.ServiceMonitor](t, monitors[0]).Spec.JobLabel], service.GetName())
 	}
-	for _, o := range find(objects, "PodMonitor") {
-		relabel := decode[monitoringv1.PodMonitor](t, o).Spec.PodMetricsEndpoints[0].RelabelConfigs[0]
+	if monitors := find(objects, "PodMonitor"); len(monitors) > 0 {
+		relabel := decode[monitoringv1.PodMonitor](t, monitors[0]).Spec.PodMetricsEndpoints[0].RelabelConfigs[0]
 		if relabel.TargetLabel != "job" {
 			t.Fatalf("got a first relabeling of %q, want job", relabel.TargetLabel)
 		}
@@ -298,8 +298,10 @@ func TestSecureMetricsAreReadWithTLSAndAToken(t *testing.T) {
 			if diff := gocmp.Diff(want, endpoint.TLSConfig.SafeTLSConfig); diff != "" {
 				t.Errorf("tlsConfig (-want +got):\n%s", diff)
 			}
-			if *endpoint.Scheme != "https" || endpoint.BearerTokenFile != "/var/run/secrets/kubernetes.io/serviceaccount/token" {
-				t.Errorf("got scheme %s and bearerTokenFile %q", *endpoint.Scheme, endpoint.BearerTokenFile)
+			// The authorization that replaces it only reads Secrets.
+			file := endpoint.BearerTokenFile //nolint:staticcheck // deprecated
+			if *endpoint.Scheme != "https" || file != "/var/run/secrets/kubernetes.io/serviceaccount/token" {
+				t.Errorf("got scheme %s and bearerTokenFile %q", *endpoint.Scheme, file)
 			}
 			if o := loadOptions(t, objects, ""); !o.MetricsSecure {
 				t.Error("the program does not protect the metrics")

@@ -37,7 +37,7 @@ func run(t *testing.T, engines map[string]string, environment []string, script s
 		}
 	}
 	for name, body := range engines {
-		if err := os.WriteFile(filepath.Join(directory, name), []byte("#!/usr/bin/env bash\n"+body+"\n"), 0o700); err != nil { //nolint:gosec // a program
+		if err := os.WriteFile(filepath.Join(directory, name), []byte("#!/usr/bin/env bash\n"+body+"\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
