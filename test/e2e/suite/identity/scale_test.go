@@ -41,7 +41,11 @@ var _ = It("injects each of 100 pods while the replicas are killed", func(ctx Sp
 	Expect(err).NotTo(HaveOccurred())
 	for i := range pods {
 		Expect(podstream.HasIdentity(&pods[i])).To(BeTrue(), pods[i].Name)
-		Expect(framework.Container(&pods[i], framework.SDKContainer).RestartCount).To(BeZero(), pods[i].Name)
+		// An SDK that gets no answer in time on a busy machine runs again. No
+		// token may have been denied.
+		for _, entry := range expect.OfPod(entries, &pods[i], framework.AWS) {
+			Expect(entry).To(HaveField("Status", 200), pods[i].Name)
+		}
 		results, err := cluster.Results(ctx, &pods[i], framework.SDKContainer)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(results).To(HaveLen(1), pods[i].Name)
