@@ -139,37 +139,34 @@ func (c *cluster) check(t *testing.T, account string) {
 	}
 }
 
-// createLabelledAccount creates a ServiceAccount again until it gets its label: an API
-// server knows a new webhook only after a moment.
-func (c *cluster) createLabelledAccount(t *testing.T, name string) {
-	t.Helper()
-	for range 30 {
-		if account := c.createAccount(t, name); account.Labels["lanyard.dev/identity"] == "enabled" {
-			return
-		}
-		if err := c.client.CoreV1().ServiceAccounts("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
-	}
-	t.Fatalf("ServiceAccount %s got no label: the webhook was not called", name)
-}
-
-// createAccount creates a ServiceAccount that needs credentials. Only the webhook
-// labels it. An API server knows a new caBundle only after a moment.
-func (c *cluster) createAccount(t *testing.T, name string) (account *corev1.ServiceAccount) {
+// createAccount creates a ServiceAccount that needs credentials, and fails unless
+// the webhook labels it or, without labelled, leaves it alone. An API server knows a
+// new webhook and a new caBundle only after a moment, so dry runs come first.
+func (c *cluster) createAccount(t *testing.T, name string, labelled bool) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), time.Second, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	create := func(ctx context.Context, dryRun ...string) (bool, error) {
+		var account *corev1.ServiceAccount
 		account, last = c.client.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"lanyard.dev/audience": "try"}},
-		}, metav1.CreateOptions{})
+		}, metav1.CreateOptions{DryRun: dryRun})
+		if last != nil {
+			return false, nil
+		}
+		if got := account.Labels["lanyard.dev/identity"] == "enabled"; got != labelled {
+			last = fmt.Errorf("labelled: got %t, want %t", got, labelled)
+		}
 		return last == nil, nil
+	}
+	err := wait.PollUntilContextTimeout(t.Context(), time.Second, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		return create(ctx, metav1.DryRunAll)
 	})
-	if err != nil {
+	if err == nil {
+		_, err = create(t.Context())
+	}
+	if err != nil || last != nil {
 		t.Fatalf("create ServiceAccount %s: %v", name, last)
 	}
-	return account
 }
 
 // objects returns all objects of the cluster.
@@ -209,12 +206,27 @@ func (c *cluster) objects(t *testing.T) (keys []string) {
 	return keys
 }
 
+// settled returns all objects when an API server that has just started creates no
+// more of them: Service default/kubernetes comes late.
+func (c *cluster) settled(t *testing.T) (keys []string) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), time.Second, time.Minute, true, func(context.Context) (bool, error) {
+		last := keys
+		keys = c.objects(t)
+		return slices.Contains(keys, "Service default/kubernetes") && slices.Equal(keys, last), nil
+	})
+	if err != nil {
+		t.Fatalf("wait for the objects of the API server: %v", err)
+	}
+	return keys
+}
+
 // The replicas go on running for a while after "helm uninstall". What they write must
 // not stay. They are called by a URL, with an IP address that the self-managed
 // certificate must be for.
 func TestInstallAndUninstallOnAnAPIServer(t *testing.T) {
 	c := startCluster(t)
-	before := c.objects(t)
+	before := c.settled(t)
 	ports, err := webhook.FreePorts(t.Context(), 6)
 	if err != nil {
 		t.Fatal(err)
@@ -228,7 +240,7 @@ func TestInstallAndUninstallOnAnAPIServer(t *testing.T) {
 	arguments := deployment(t, render(t, defaultInstall, v).objects).Spec.Template.Spec.Containers[0].Args
 	c.startReplica(t, binary, arguments, ports[:3])
 	c.startReplica(t, binary, arguments, ports[3:])
-	c.createLabelledAccount(t, "try")
+	c.createAccount(t, "try", true)
 	c.check(t, "try")
 
 	c.uninstall(t)
@@ -244,7 +256,7 @@ func TestInstallAndUninstallOnAnAPIServer(t *testing.T) {
 		t.Errorf("helm uninstall leaves behind:\n%s", strings.Join(left, "\n"))
 	}
 	// Nothing is denied, and nothing waits.
-	c.createAccount(t, "later")
+	c.createAccount(t, "later", false)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "pod"},
 		Spec:       corev1.PodSpec{ServiceAccountName: "try", Containers: []corev1.Container{{Name: "main", Image: "none"}}},
