@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
@@ -21,7 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/lanyard-dev/lanyard/internal/metrics"
+	"github.com/lanyard-dev/lanyard/internal/metrics/metricstest"
 )
 
 // apiserverMetrics are read from k8s.io/apiserver v0.36.3: pkg/admission/metrics
@@ -40,18 +39,9 @@ var scraped = []string{"job", "namespace", "pod", "instance", "service", "contai
 func knownMetrics(t *testing.T) map[string][]string {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	recorder, err := metrics.New(registry)
-	if err != nil {
+	if err := metricstest.Register(registry); err != nil {
 		t.Fatal(err)
 	}
-	recorder.RecordAdmission("pods", "allowed", "injected", time.Millisecond)
-	recorder.RecordInjection("aws")
-	recorder.RecordLookup("cache", "found")
-	recorder.SetCertificateExpiry(time.Unix(1, 0))
-	recorder.WatchServiceAccounts(func() metrics.ServiceAccounts {
-		return metrics.ServiceAccounts{Annotated: 4, Unannotated: 2, Unguarded: 1, Excluded: 1}
-	})
-	recorder.WatchCache("serviceaccounts", func() (used, limit int64) { return 1, 2 })
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

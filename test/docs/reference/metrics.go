@@ -9,12 +9,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/lanyard-dev/lanyard/internal/metrics"
+	"github.com/lanyard-dev/lanyard/internal/metrics/metricstest"
 )
 
 // whatToDo says what to do about each metric.
@@ -56,16 +55,9 @@ func metricsTable() (string, error) {
 // gather returns one sample of each metric.
 func gather() ([]*dto.MetricFamily, error) {
 	registry := &recordingRegistry{Registry: prometheus.NewRegistry(), names: map[string]bool{}}
-	recorder, err := metrics.New(registry)
-	if err != nil {
+	if err := metricstest.Register(registry); err != nil {
 		return nil, err
 	}
-	recorder.RecordAdmission("pods", "allowed", "injected", time.Millisecond)
-	recorder.RecordInjection("aws")
-	recorder.RecordLookup("cache", "found")
-	recorder.SetCertificateExpiry(time.Unix(1, 0))
-	recorder.WatchServiceAccounts(func() metrics.ServiceAccounts { return metrics.ServiceAccounts{} })
-	recorder.WatchCache("serviceaccounts", func() (used, limit int64) { return 1, 2 })
 	families, err := registry.Gather()
 	if err != nil {
 		return nil, err
@@ -74,7 +66,7 @@ func gather() ([]*dto.MetricFamily, error) {
 		delete(registry.names, family.GetName())
 	}
 	if len(registry.names) > 0 {
-		return nil, fmt.Errorf("got no sample of %s; add one to gather", strings.Join(slices.Sorted(maps.Keys(registry.names)), ", "))
+		return nil, fmt.Errorf("got no sample of %s; add one to package metricstest", strings.Join(slices.Sorted(maps.Keys(registry.names)), ", "))
 	}
 	return families, nil
 }
