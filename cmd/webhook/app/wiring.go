@@ -65,9 +65,9 @@ func newCertificateSource(config *rest.Config, o *options.Completed, gate *secre
 	if o.CertificateSource == options.FromFiles {
 		return servingcert.NewFiles(o.TLSCertFile, o.TLSPrivateKeyFile, onChange, log)
 	}
-	client, err := dynamic.NewForConfig(config)
+	client, err := newClient(config)
 	if err != nil {
-		return nil, fmt.Errorf("create Kubernetes client: %w", err)
+		return nil, err
 	}
 	return servingcert.NewSelfManaged(servingcert.SelfManagedOptions{
 		Client:          client,
@@ -78,6 +78,19 @@ func newCertificateSource(config *rest.Config, o *options.Completed, gate *secre
 		Gate:     gate,
 		OnChange: onChange, Logger: log,
 	}), nil
+}
+
+func newClient(config *rest.Config) (dynamic.Interface, error) {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("create Kubernetes client: %w", err)
+	}
+	return client, nil
+}
+
+// newTLSConfig returns the TLS settings of a server with the serving certificate.
+func newTLSConfig(o *options.Completed, certificate certificateSource) *tls.Config {
+	return &tls.Config{MinVersion: o.MinVersion, CipherSuites: o.CipherSuites, GetCertificate: certificate.GetCertificate}
 }
 
 // newProgram builds all parts; run starts them.
@@ -103,7 +116,7 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 	})
 	recorder.WatchCache("serviceaccounts", p.serviceAccounts.Bytes)
 	recorder.WatchCache("namespaces", p.namespaces.Bytes)
-	tlsConfig := &tls.Config{MinVersion: o.MinVersion, CipherSuites: o.CipherSuites, GetCertificate: p.certificate.GetCertificate}
+	tlsConfig := newTLSConfig(o, p.certificate)
 	if o.ClientCAFile != "" {
 		if p.callers, err = clientcert.New(o.ClientCAFile, o.ClientAllowedNames, log.WithName("callers")); err != nil {
 			return nil, err
@@ -132,12 +145,12 @@ func newMetricsServer(config *rest.Config, o *options.Completed, registry *prome
 	handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 	var tlsConfig *tls.Config
 	if o.MetricsSecure {
-		client, err := dynamic.NewForConfig(config)
+		client, err := newClient(config)
 		if err != nil {
-			return nil, fmt.Errorf("create Kubernetes client: %w", err)
+			return nil, err
 		}
 		handler = tokenauth.Handler(client, metricsPath, handler, log)
-		tlsConfig = &tls.Config{MinVersion: o.MinVersion, CipherSuites: o.CipherSuites, GetCertificate: certificate.GetCertificate}
+		tlsConfig = newTLSConfig(o, certificate)
 	}
 	mux := http.NewServeMux()
 	mux.Handle(metricsPath, handler)
