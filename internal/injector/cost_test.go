@@ -20,7 +20,7 @@ import (
 )
 
 // TestCost holds a review to the allocations and the bytes that it takes: both
-// are the same on every machine. A change that needs more has to say so here.
+// are the same on every machine. A change that needs more must say so here.
 func TestCost(t *testing.T) {
 	accounts := map[string]map[string]string{"three clouds": threeClouds(), "no identity": nil}
 	for name, test := range map[string]struct {

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew from what the code does now")
+var update = flag.Bool("update", false, "write the golden files")
 
 // want is the form of want.yaml: the decision, and the pod as it then is.
 type want struct {

@@ -113,7 +113,7 @@ func settings(o *options.Options) map[string]string {
 }
 
 func TestSettingsArriveInAConfigMapAndAsFlags(t *testing.T) {
-	for name, more := range map[string]string{"the chart's ConfigMap": "", "a ConfigMap of one's own": "  existingConfigMap: mine\n"} {
+	for name, more := range map[string]string{"the chart's ConfigMap": "", "the user's ConfigMap": "  existingConfigMap: mine\n"} {
 		t.Run(name, func(t *testing.T) {
 			objects := render(t, defaultInstall, parseValues(t, allSettings+more)).objects
 			// The values override what the user's file says.

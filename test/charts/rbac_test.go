@@ -48,7 +48,7 @@ func TestPermissionsAreThoseOfTheList(t *testing.T) {
 		"self-managed":              {"", all},
 		"self-managed, and the lot": {monitoringValues, all},
 		"cert-manager":              {"certificates: {mode: certManager}", []grant{reads, helmTest}},
-		"an issuer of one's own":    {"certificates: {mode: certManager, issuerRef: {name: corp}}", []grant{reads, helmTest}},
+		"the user's issuer":         {"certificates: {mode: certManager, issuerRef: {name: corp}}", []grant{reads, helmTest}},
 		"openshift":                 {"certificates: {mode: openshift}", []grant{reads, helmTest}},
 		"secret":                    {caValues, []grant{reads, helmTest}},
 		"no test":                   {"test: {enabled: false}", append([]grant{reads}, selfManaged...)},

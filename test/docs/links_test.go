@@ -110,7 +110,7 @@ func TestEveryPageThatAFileNamesExists(t *testing.T) {
 	}
 }
 
-// A link of the chart's README also has to work where only the chart is: in the
+// A link of the chart's README must also work where only the chart is: in the
 // package and on Artifact Hub.
 func TestTheChartsReadmeHasNoRelativeLinks(t *testing.T) {
 	p := pages(t)["charts/lanyard/README.md"]

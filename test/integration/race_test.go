@@ -167,7 +167,7 @@ func lookups(ctx context.Context) map[string]int {
 	return counts
 }
 
-// get reads a URL that has to answer with 200.
+// get reads a URL that must answer with 200.
 func get(ctx context.Context, url string) string {
 	GinkgoHelper()
 	status, body := fetch(ctx, url)

@@ -181,7 +181,7 @@ func TestActionsArePinnedToCommits(t *testing.T) {
 	}
 }
 
-// Only the release may write, and only what it has to.
+// Only the release may write, and only what it must.
 func TestWorkflowsMayOnlyRead(t *testing.T) {
 	t.Parallel()
 	for name, w := range workflows(t) {

@@ -21,7 +21,7 @@ const (
 	// startTimeout limits the start of the cluster. A start usually takes
 	// seconds, but minutes on a machine under full load.
 	startTimeout = 5 * time.Minute
-	// commandTimeout is the time that the command has to end after a signal.
+	// commandTimeout is the time in which the command must end after a signal.
 	commandTimeout = 30 * time.Second
 )
 

@@ -21,7 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
 
-// Patience is the time that a program has to report. SDKs retry a refused
+// Patience is the time in which a program must report. SDKs retry a refused
 // request for some time.
 const Patience = 2 * time.Minute
 

@@ -143,7 +143,7 @@ var _ = Describe("The self-managed certificate", func() {
 		Expect(ca(secret(ctx)).PublicKey).To(Equal(first.PublicKey))
 	})
 
-	DescribeTable("is made anew, and says so, without ever being distrusted, when its Secret",
+	DescribeTable("is created again, and says so, without ever being distrusted, when its Secret",
 		func(ctx SpecContext, damage func(context.Context), said string, sameKey bool) {
 			var log journal
 			replicas := []*replica{start(log.logger(), time.Hour, 8*time.Second), start(log.logger(), time.Hour, 8*time.Second)}
@@ -184,7 +184,7 @@ var _ = Describe("The self-managed certificate", func() {
 		}, "tls.crt: ", true),
 	)
 
-	It("is not made anew when Lanyard is uninstalled, but when it is installed again", func(ctx SpecContext) {
+	It("is not created again when Lanyard is uninstalled, but when it is installed again", func(ctx SpecContext) {
 		var log journal
 		replicas := []*replica{start(log.logger(), time.Hour, time.Minute), start(log.logger(), time.Hour, time.Minute)}
 		eventuallyReady(replicas...)
@@ -210,7 +210,7 @@ var _ = Describe("The self-managed certificate", func() {
 		}).WithTimeout(patience).Should(Succeed())
 	})
 
-	It("has a Secret of the same Helm release as the configurations, also when it is made anew", func(ctx SpecContext) {
+	It("has a Secret of the same Helm release as the configurations, also when it is created again", func(ctx SpecContext) {
 		ofHelm := `{"metadata":{"labels":{"app.kubernetes.io/managed-by":"Helm"},"annotations":{"meta.helm.sh/release-name":"blue","meta.helm.sh/release-namespace":"security"}}}`
 		_, err := cluster.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(ctx, configuration, types.MergePatchType, []byte(ofHelm), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())

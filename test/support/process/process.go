@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// stopTimeout is the time that a process has to end after SIGTERM.
+	// stopTimeout is the time in which a process must end after SIGTERM.
 	stopTimeout = time.Minute
 	// tailBytes limits the part of a log that Tail returns.
 	tailBytes = 4096
