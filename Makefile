@@ -130,7 +130,7 @@ lint: bin/golangci-lint bin/actionlint ## Run golangci-lint, and actionlint for 
 	bin/golangci-lint config verify
 	@set -e; for module in $(CODE_MODULES); do \
 		echo "golangci-lint in $$module"; \
-		(cd $$module && $(CURDIR)/bin/golangci-lint run -c $(CURDIR)/.golangci.yml ./...); \
+		(cd $$module && $(CURDIR)/bin/golangci-lint run --allow-serial-runners -c $(CURDIR)/.golangci.yml ./...); \
 	done
 
 # Each of these go.mod files has one tool.
