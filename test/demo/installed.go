@@ -45,7 +45,11 @@ func (d *demo) installedSteps(ctx context.Context) []step {
 				return nil
 			}
 			_, err := d.cluster.scale(ctx, replicas)
-			return errors.Join(err, d.cluster.waitReplicas(ctx, replicas))
+			if err = errors.Join(err, d.cluster.waitReplicas(ctx, replicas)); err != nil {
+				return err
+			}
+			// The node forwards calls to a ready replica only a moment later.
+			return d.cluster.waitInEffect(ctx, d.examples[0])
 		},
 	}
 	return []step{

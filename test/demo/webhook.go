@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
@@ -78,5 +79,6 @@ func (c *cluster) inEffect(ctx context.Context, probe *example) (bool, error) {
 	account.Name = "probe"
 	account.Annotations = map[string]string{roleARNKey: "malformed"}
 	_, err = c.CoreV1().ServiceAccounts(namespace).Create(ctx, account, dryRun)
-	return pod.Annotations[injectedKey] != "" && err != nil, nil
+	denied := err != nil && !apierrors.IsInternalError(err) // which says that the call failed
+	return pod.Annotations[injectedKey] != "" && denied, nil
 }
