@@ -165,6 +165,24 @@ func effective(args []any) map[string]string {
 	return effective
 }
 
+// kustomize before 5.6, as in kubectl 1.32, panics if a file with several documents
+// deletes objects. The kustomize of these tests is newer.
+func TestNoFileWithSeveralDocumentsDeletes(t *testing.T) {
+	files, err := filepath.Glob("../../deploy/components/*/*.yaml")
+	if err != nil || len(files) < 15 {
+		t.Fatalf("got %d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file) //nolint:gosec // a file of the repository
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "$patch: delete") && strings.Contains(string(text), "\n---\n") {
+			t.Errorf("%s deletes with several documents, want a patch with a target for each in kustomization.yaml", file)
+		}
+	}
+}
+
 func TestComponentsAreOfferedAndDocumented(t *testing.T) {
 	entries, err := os.ReadDir(deployDir + "/components")
 	if err != nil {
