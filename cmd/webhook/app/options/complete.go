@@ -39,34 +39,7 @@ type Completed struct {
 func (o *Options) Complete() (*Completed, error) {
 	c := &Completed{Options: o}
 	v := validation{}
-	v.check("annotation-prefix", func() (err error) {
-		c.Keys, err = annotations.NewKeys(o.AnnotationPrefix, provider.Builtin())
-		return err
-	})
-	v.check("token-mount-path", func() error { return provider.ValidateTokenMountPath(o.TokenMountPath) })
-	v.check("token-expiration-seconds", func() error {
-		if err := annotations.ValidateTokenExpirationSeconds(o.TokenExpirationSeconds, 0); err != nil {
-			return fmt.Errorf("got %d: %w", o.TokenExpirationSeconds, err)
-		}
-		return nil
-	})
-	v.check("default-allowed-identities", func() (err error) {
-		if o.DefaultAllowedIdentities == "" {
-			return nil
-		}
-		if c.Defaults.AllowedIdentities, err = annotations.ParseDefaultAllowedIdentities(o.DefaultAllowedIdentities); err != nil {
-			return fmt.Errorf("got %q: %w", o.DefaultAllowedIdentities, err)
-		}
-		return nil
-	})
-	v.check("excluded-namespaces", func() error {
-		for _, name := range o.ExcludedNamespaces {
-			if err := validName(name, apivalidation.IsDNS1123Label); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	c.completeInjection(&v)
 	v.check("bind-address", func() error { return validIP(o.BindAddress) })
 	v.check("secure-port", func() error { return validPort(o.SecurePort) })
 	v.check("metrics-bind-address", func() error { return validAddress(o.MetricsBindAddress) })
@@ -86,11 +59,55 @@ func (o *Options) Complete() (*Completed, error) {
 	})
 	c.completeTLS(&v)
 	c.completeProviders(&v)
-	c.Defaults.TokenExpirationSeconds = o.TokenExpirationSeconds
 	if len(v.errs) > 0 {
 		return nil, errors.Join(v.errs...)
 	}
 	return c, nil
+}
+
+// CompleteInjection is like Complete, but only validates the settings that decide
+// what is injected. Only these are valid in the result.
+func (o *Options) CompleteInjection() (*Completed, error) {
+	c := &Completed{Options: o}
+	v := validation{}
+	c.completeInjection(&v)
+	c.completeProviders(&v)
+	if len(v.errs) > 0 {
+		return nil, errors.Join(v.errs...)
+	}
+	return c, nil
+}
+
+func (c *Completed) completeInjection(v *validation) {
+	v.check("annotation-prefix", func() (err error) {
+		c.Keys, err = annotations.NewKeys(c.AnnotationPrefix, provider.Builtin())
+		return err
+	})
+	v.check("token-mount-path", func() error { return provider.ValidateTokenMountPath(c.TokenMountPath) })
+	v.check("token-expiration-seconds", func() error {
+		if err := annotations.ValidateTokenExpirationSeconds(c.TokenExpirationSeconds, 0); err != nil {
+			return fmt.Errorf("got %d: %w", c.TokenExpirationSeconds, err)
+		}
+		return nil
+	})
+	v.check("default-allowed-identities", func() (err error) {
+		if c.DefaultAllowedIdentities == "" {
+			return nil
+		}
+		if c.Defaults.AllowedIdentities, err = annotations.ParseDefaultAllowedIdentities(c.DefaultAllowedIdentities); err != nil {
+			return fmt.Errorf("got %q: %w", c.DefaultAllowedIdentities, err)
+		}
+		return nil
+	})
+	v.check("excluded-namespaces", func() error {
+		for _, name := range c.ExcludedNamespaces {
+			if err := validName(name, apivalidation.IsDNS1123Label); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	c.Defaults.TokenExpirationSeconds = c.TokenExpirationSeconds
 }
 
 func (c *Completed) completeTLS(v *validation) {

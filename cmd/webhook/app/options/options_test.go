@@ -731,3 +731,27 @@ func TestNewLogger(t *testing.T) {
 		})
 	}
 }
+
+// The command line injects without a cluster: nothing else of the settings matters.
+func TestCompleteInjectionOnlyLooksAtTheInjection(t *testing.T) {
+	t.Parallel()
+	o := options.New()
+	o.SecurePort, o.LogFormat, o.CertificateSource = 0, "x", "x"
+	o.TokenExpirationSeconds = 4000
+	completed, err := o.CompleteInjection()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if completed.Keys.Prefix != annotations.DefaultPrefix || completed.Defaults.TokenExpirationSeconds != 4000 ||
+		completed.Defaults.Parameters["azure-authority-host"] != "https://login.microsoftonline.com/" {
+		t.Errorf("got %+v and %+v", completed.Keys, completed.Defaults)
+	}
+	o.AnnotationPrefix, o.TokenMountPath, o.TokenExpirationSeconds = "x", "x", 1
+	o.DefaultAllowedIdentities, o.ExcludedNamespaces = "{x}", []string{"X"}
+	_, err = o.CompleteInjection()
+	for _, flag := range []string{"annotation-prefix", "token-mount-path", "token-expiration-seconds", "default-allowed-identities", "excluded-namespaces"} {
+		if err == nil || !strings.Contains(err.Error(), "--"+flag+": ") {
+			t.Errorf("got error %v, want it to name --%s", err, flag)
+		}
+	}
+}
