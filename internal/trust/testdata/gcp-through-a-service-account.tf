@@ -1,0 +1,22 @@
+# Once per cluster:
+resource "google_iam_workload_identity_pool" "production" {
+  workload_identity_pool_id = "production"
+}
+
+resource "google_iam_workload_identity_pool_provider" "kubernetes" {
+  workload_identity_pool_id          = google_iam_workload_identity_pool.production.workload_identity_pool_id
+  workload_identity_pool_provider_id = "kubernetes"
+  attribute_mapping = {
+    "google.subject" = "assertion.sub"
+  }
+  oidc {
+    issuer_uri = "https://issuer.example.com/production"
+  }
+}
+
+# Once per ServiceAccount:
+resource "google_service_account_iam_member" "shop_cart" {
+  service_account_id = "projects/-/serviceAccounts/shop-cart@my-project.iam.gserviceaccount.com"
+  role               = "roles/iam.workloadIdentityUser"
+  member             = "principal://iam.googleapis.com/${google_iam_workload_identity_pool.production.name}/subject/system:serviceaccount:shop:cart"
+}
