@@ -1,0 +1,81 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package token reads the claims of a ServiceAccount token, for people. It does not
+// verify the signature.
+package token
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Claims are what a token says. They contain nothing that is secret.
+type Claims struct {
+	// KeyID and Algorithm are of the signature.
+	KeyID     string `json:"keyID"`
+	Algorithm string `json:"algorithm"`
+
+	Issuer   string   `json:"issuer"`
+	Subject  string   `json:"subject"`
+	Audience []string `json:"audience"`
+	// IssuedAt and Expires are in UTC.
+	IssuedAt time.Time `json:"issuedAt"`
+	Expires  time.Time `json:"expires"`
+}
+
+// Parse reads the header and the claims of a JSON Web Token. The error never
+// contains a part of the token.
+func Parse(token string) (*Claims, error) {
+	parts := strings.Split(strings.TrimSpace(token), ".")
+	if len(parts) != 3 {
+		return nil, fmt.Errorf("token: got %d parts, want the 3 of a JSON Web Token", len(parts))
+	}
+	var header struct {
+		KeyID     string `json:"kid"`
+		Algorithm string `json:"alg"`
+	}
+	var claims struct {
+		Issuer   string   `json:"iss"`
+		Subject  string   `json:"sub"`
+		Audience audience `json:"aud"`
+		IssuedAt int64    `json:"iat"`
+		Expires  int64    `json:"exp"`
+	}
+	if decode(parts[0], &header) != nil {
+		return nil, errors.New("token: the header is malformed")
+	}
+	if decode(parts[1], &claims) != nil {
+		return nil, errors.New("token: the claims are malformed")
+	}
+	return &Claims{
+		KeyID: header.KeyID, Algorithm: header.Algorithm,
+		Issuer: claims.Issuer, Subject: claims.Subject, Audience: claims.Audience,
+		IssuedAt: time.Unix(claims.IssuedAt, 0).UTC(), Expires: time.Unix(claims.Expires, 0).UTC(),
+	}, nil
+}
+
+func decode(part string, into any) error {
+	text, err := base64.RawURLEncoding.DecodeString(part)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
+// audience is one string or several (RFC 7519, section 4.1.3).
+type audience []string
+
+// UnmarshalJSON reads both forms.
+func (a *audience) UnmarshalJSON(text []byte) error {
+	var one string
+	if json.Unmarshal(text, &one) == nil {
+		*a = audience{one}
+		return nil
+	}
+	return json.Unmarshal(text, (*[]string)(a))
+}
