@@ -1,0 +1,338 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package manifest injects identities into manifests, without a cluster. It makes
+// the decisions of the webhook, with the ServiceAccounts and Namespaces of the same
+// manifests, and applies the same patches.
+//
+//	document.go   reads and writes YAML and JSON
+//	manifest.go   injects
+package manifest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/lanyard-dev/lanyard/internal/admission"
+	"github.com/lanyard-dev/lanyard/internal/injector"
+	lanyardpatch "github.com/lanyard-dev/lanyard/internal/jsonpatch"
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/metadatacache"
+	"github.com/lanyard-dev/lanyard/internal/workload"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/reason"
+)
+
+// Options are the settings of the webhook.
+type Options struct {
+	Keys           *annotations.Keys
+	Defaults       *annotations.Defaults
+	TokenMountPath string
+	// ExcludedNamespaces are those that the webhook is not called for.
+	ExcludedNamespaces []string
+	// Namespace is that of objects that name none.
+	Namespace string
+}
+
+// Result is what was decided about one object.
+type Result struct {
+	// Object names it: deployment/cart.
+	Object    string `json:"object"`
+	Namespace string `json:"namespace"`
+	// Changed reports whether a patch was applied.
+	Changed bool `json:"changed,omitempty"`
+	// Denied reports whether the webhook would deny the object, or its pods.
+	Denied bool `json:"denied,omitempty"`
+	// Reason is the decision.
+	Reason reason.Reason `json:"reason"`
+	// Message is the error of a denial, or says more about the reason.
+	Message string `json:"message,omitempty"`
+	// Warnings are those of the webhook.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Inject changes the documents as the webhook would. It returns a Result for each
+// object that the webhook would be called for, in their order. The error is for
+// documents that are not objects of Kubernetes.
+func Inject(ctx context.Context, documents []*Document, o *Options) ([]Result, error) {
+	var objects []*object
+	for _, d := range documents {
+		found, err := d.objects()
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, found...)
+	}
+	run := newInjection(o, objects)
+	var results []Result
+	for _, found := range objects {
+		result, err := run.decide(ctx, found)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", found.document.source, found.reference(), err)
+		}
+		if result != nil {
+			results = append(results, *result)
+		}
+	}
+	return results, nil
+}
+
+// object is one object of a document.
+type object struct {
+	document *Document
+	// path is where the object is in the document: empty, or its place in a list.
+	path []string
+	raw  json.RawMessage
+	meta metav1.PartialObjectMetadata
+}
+
+// reference names the object for people.
+func (o *object) reference() string {
+	return strings.ToLower(o.meta.Kind) + "/" + cmp.Or(o.meta.Name, o.meta.GenerateName)
+}
+
+// groupKind returns the object's kind.
+func (o *object) groupKind() schema.GroupKind { return o.meta.GroupVersionKind().GroupKind() }
+
+var (
+	serviceAccountKind = schema.GroupKind{Kind: "ServiceAccount"}
+	namespaceKind      = schema.GroupKind{Kind: "Namespace"}
+)
+
+// injection is one call of Inject.
+type injection struct {
+	*Options
+	pods            *injector.PodMutator
+	serviceAccounts *injector.ServiceAccountMutator
+	validator       *injector.ServiceAccountValidator
+	// optedOut are the namespaces that the webhook is not called for.
+	optedOut []string
+}
+
+// newInjection collects the ServiceAccounts and Namespaces.
+func newInjection(o *Options, objects []*object) *injection {
+	serviceAccounts, namespaces := store{}, store{}
+	run := &injection{Options: o, optedOut: slices.Clone(o.ExcludedNamespaces)}
+	for _, found := range objects {
+		switch found.groupKind() {
+		case serviceAccountKind:
+			id := cmp.Or(found.meta.Namespace, o.Namespace) + "/" + found.meta.Name
+			serviceAccounts[id] = metadatacache.ObjectOf(&found.meta, o.Keys.Prefix, o.Keys.IdentityLabel, o.Keys.MaxServiceAccountBytes())
+		case namespaceKind:
+			namespace := metadatacache.ObjectOf(&found.meta, o.Keys.Prefix, o.Keys.Inject, annotations.MaxNamespaceBytes)
+			namespaces["/"+found.meta.Name] = namespace
+			if namespace.Label == annotations.LabelDisabled || namespace.Label == annotations.OptOut {
+				run.optedOut = append(run.optedOut, found.meta.Name)
+			}
+		}
+	}
+	config := injector.Config{
+		Keys: o.Keys, Defaults: o.Defaults, TokenMountPath: o.TokenMountPath,
+		ServiceAccounts: serviceAccounts, Namespaces: orEmpty{namespaces},
+	}
+	run.pods = &injector.PodMutator{Config: config, Recorder: unrecorded{}}
+	run.serviceAccounts = &injector.ServiceAccountMutator{Keys: o.Keys, Invalidator: unrecorded{}}
+	run.validator = &injector.ServiceAccountValidator{Config: config, Invalidator: unrecorded{}}
+	return run
+}
+
+// store has the annotations of objects by namespace/name.
+type store map[string]metadatacache.Object
+
+// Get implements injector.Getter.
+func (s store) Get(_ context.Context, namespace, name string) (metadatacache.Object, error) {
+	found, ok := s[namespace+"/"+name]
+	if !ok {
+		return metadatacache.Object{}, apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, name)
+	}
+	return found, nil
+}
+
+// orEmpty is a store in which every object exists. Manifests often leave out the
+// Namespace, which then has no annotations.
+type orEmpty struct{ store }
+
+// Get implements injector.Getter.
+func (s orEmpty) Get(_ context.Context, namespace, name string) (metadatacache.Object, error) {
+	return s.store[namespace+"/"+name], nil
+}
+
+// unrecorded ignores what the webhook records.
+type unrecorded struct{}
+
+func (unrecorded) RecordInjection(string)    {}
+func (unrecorded) Invalidate(string, string) {}
+
+// decide decides about one object and changes its document. It returns nil for an
+// object that the webhook would not be called for.
+func (run *injection) decide(ctx context.Context, o *object) (*Result, error) {
+	kind, isWorkload := workload.ByGroupKind(o.groupKind())
+	isServiceAccount := o.groupKind() == serviceAccountKind
+	if !isWorkload && !isServiceAccount {
+		return nil, nil
+	}
+	result := &Result{Object: o.reference(), Namespace: cmp.Or(o.meta.Namespace, run.Namespace)}
+	var path []string
+	var response admission.Response
+	var err error
+	switch {
+	case isServiceAccount && slices.Contains(run.ExcludedNamespaces, result.Namespace):
+		return nil, nil
+	case isServiceAccount:
+		response, err = run.serviceAccount(ctx, o, result.Namespace)
+	case slices.Contains(run.optedOut, result.Namespace):
+		result.Reason, result.Message = reason.OptedOut, "its namespace opts out"
+		return result, nil
+	default:
+		path = kind.Template
+		response, err = run.pod(ctx, o, &kind, result.Namespace)
+	}
+	denied, isDenied := errors.AsType[*reason.Error](err)
+	unknown, isUnknown := errors.AsType[*reason.Fault](err)
+	switch {
+	case isDenied:
+		result.Denied, result.Reason, result.Message = true, denied.Reason, denied.Err.Error()
+		return result, nil
+	case isUnknown && unknown.Reason == reason.ServiceAccountNotFound:
+		result.Reason, result.Message = unknown.Reason, "the manifests do not have its ServiceAccount"
+		return result, nil
+	case err != nil:
+		return nil, err
+	}
+	result.Reason, result.Warnings, result.Changed = response.Reason, response.Warnings, !response.Patch.Empty()
+	return result, o.document.apply(response.Patch.Bytes(), append(slices.Clone(o.path), path...))
+}
+
+// serviceAccount returns the response to the creation of a ServiceAccount.
+func (run *injection) serviceAccount(ctx context.Context, o *object, namespace string) (admission.Response, error) {
+	var parsed injector.ServiceAccount
+	if err := run.validator.Read(jsonscan.New(o.raw), &parsed); err != nil {
+		return admission.Response{}, err
+	}
+	request := &admission.Request[injector.ServiceAccount]{Attributes: creation("serviceaccounts", namespace), Object: &parsed}
+	if _, err := run.validator.Decide(ctx, request); err != nil {
+		return admission.Response{}, err
+	}
+	return run.serviceAccounts.Decide(ctx, request)
+}
+
+// pod returns the response to the creation of a pod of the object. The patch is for
+// the pod's template.
+func (run *injection) pod(ctx context.Context, o *object, kind *workload.Kind, namespace string) (admission.Response, error) {
+	template, err := at(o.raw, kind.Template)
+	if err != nil {
+		return admission.Response{}, err
+	}
+	var whole unstructured.Unstructured
+	if err := json.Unmarshal(o.raw, &whole.Object); err != nil {
+		return admission.Response{}, err
+	}
+	var pod mutate.Pod
+	if err := run.pods.Read(jsonscan.New(template), &pod); err != nil {
+		return admission.Response{}, err
+	}
+	pod.ServiceAccountName = kind.ServiceAccount(&whole)
+	return run.pods.Decide(ctx, &admission.Request[mutate.Pod]{Attributes: creation("pods", namespace), Object: &pod})
+}
+
+// creation returns the attributes of a request that creates an object.
+func creation(resource, namespace string) admission.Attributes {
+	return admission.Attributes{Version: "v1", Resource: resource, Operation: admission.Create, Namespace: namespace}
+}
+
+// at returns the JSON of a field.
+func at(raw json.RawMessage, path []string) (json.RawMessage, error) {
+	for i, name := range path {
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &members); err != nil {
+			return nil, fmt.Errorf("%s: %w", strings.Join(path[:i], "."), err)
+		}
+		if raw = members[name]; raw == nil {
+			return nil, fmt.Errorf("%s: got none, want a pod template", strings.Join(path[:i+1], "."))
+		}
+	}
+	return raw, nil
+}
+
+// apply applies a patch to the value at path. It leaves everything else as it is.
+func (d *Document) apply(patch []byte, path []string) error {
+	if len(patch) == 0 {
+		return nil
+	}
+	operations, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		return fmt.Errorf("read the patch: %w", err)
+	}
+	var prefix strings.Builder
+	for _, name := range path {
+		prefix.WriteString("/" + lanyardpatch.Escape(name))
+	}
+	for _, operation := range operations {
+		old, err := operation.Path()
+		if err != nil {
+			return fmt.Errorf("read the patch: %w", err)
+		}
+		full, err := json.Marshal(prefix.String() + old)
+		if err != nil {
+			return err
+		}
+		operation["path"] = (*json.RawMessage)(&full)
+	}
+	options := jsonpatch.NewApplyOptions()
+	options.EscapeHTML = false
+	patched, err := operations.ApplyWithOptions(d.json, options)
+	if err != nil {
+		return fmt.Errorf("apply the patch: %w", err)
+	}
+	d.json, d.changed = patched, true
+	return nil
+}
+
+// objects returns the objects of a document: one, or those of a list.
+func (d *Document) objects() ([]*object, error) {
+	if d.json == nil {
+		return nil, nil
+	}
+	return d.objectsAt(nil, d.json)
+}
+
+func (d *Document) objectsAt(path []string, raw json.RawMessage) ([]*object, error) {
+	o := &object{document: d, path: path, raw: raw}
+	if err := json.Unmarshal(raw, &o.meta); err != nil {
+		return nil, fmt.Errorf("%s: want an object of Kubernetes: %w", d.source, err)
+	}
+	if o.meta.Kind == "" || o.meta.APIVersion == "" {
+		return nil, fmt.Errorf("%s: got apiVersion %q and kind %q, want both", d.source, o.meta.APIVersion, o.meta.Kind)
+	}
+	if !strings.HasSuffix(o.meta.Kind, "List") {
+		return []*object{o}, nil
+	}
+	var list struct {
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", d.source, o.meta.Kind, err)
+	}
+	var objects []*object
+	for i, item := range list.Items {
+		found, err := d.objectsAt(append(slices.Clone(path), "items", strconv.Itoa(i)), item)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, found...)
+	}
+	return objects, nil
+}
