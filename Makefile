@@ -33,8 +33,9 @@ help: ## List the targets.
 	@echo; echo "Variables of image and image-push:"; sed -n 's/^#? /  /p' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build the static binary bin/lanyard-webhook.
+build: ## Build the static binaries bin/lanyard-webhook and bin/lanyard.
 	$(GO) build -o bin/lanyard-webhook ./cmd/webhook
+	$(GO) build -o bin/lanyard ./cmd/lanyard
 
 # The platforms of a release. Each binary is static, so Go alone is enough.
 RELEASE_PLATFORMS := linux/amd64 linux/arm64

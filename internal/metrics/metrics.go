@@ -12,11 +12,12 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/lanyard-dev/lanyard/internal/version"
 )
 
 // OtherResource is the label value for every resource that this package does not
@@ -72,7 +73,7 @@ func New(registerer prometheus.Registerer) (*Recorder, error) {
 	}
 	var errs []error
 	for _, c := range []prometheus.Collector{
-		r.admissions, r.injections, r.lookups, r.duration, serviceAccounts{r}, r.expiry, buildInfo(Version()),
+		r.admissions, r.injections, r.lookups, r.duration, serviceAccounts{r}, r.expiry, buildInfo(version.Version()),
 	} {
 		errs = append(errs, registerer.Register(c))
 	}
@@ -170,18 +171,6 @@ func (s serviceAccounts) Collect(metrics chan<- prometheus.Metric) {
 	} {
 		metrics <- prometheus.MustNewConstMetric(serviceAccountsDesc, prometheus.GaugeValue, float64(n), state)
 	}
-}
-
-// Version returns the version of the program's module, "unknown" if it was built
-// without one.
-func Version() string { return version(debug.ReadBuildInfo()) }
-
-// version takes what debug.ReadBuildInfo returns.
-func version(info *debug.BuildInfo, ok bool) string {
-	if !ok || info.Main.Version == "" {
-		return "unknown"
-	}
-	return info.Main.Version
 }
 
 func buildInfo(version string) prometheus.Collector {

@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -20,7 +19,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
-	"github.com/lanyard-dev/lanyard/internal/metrics"
+	"github.com/lanyard-dev/lanyard/internal/version"
 )
 
 // NewCommand returns the command with its flags and subcommands. The caller must
@@ -33,7 +32,7 @@ func NewCommand() *cobra.Command {
 		Long:  "lanyard-webhook is a mutating admission webhook. It gives the pods of annotated ServiceAccounts rotating\ntokens and the environment variables that the AWS, Azure and Google SDKs read.",
 		// SetVersionTemplate is not used: with text/template the linker keeps unused
 		// methods, and the binary grows by 4 MiB.
-		Version:       version(),
+		Version:       version.String(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -64,11 +63,6 @@ func NewCommand() *cobra.Command {
 	cliflag.SetUsageAndHelpFunc(cmd, groups, width)
 	cmd.AddCommand(newCheckCommand(width), newKeepSocketCommand(width))
 	return cmd
-}
-
-// version describes the binary: its version, Go and platform.
-func version() string {
-	return fmt.Sprintf("%s (%s, %s/%s)", metrics.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // redirectLogs makes the libraries use log.

@@ -7,20 +7,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/secretpath"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
@@ -92,9 +90,9 @@ func (o *checkOptions) run(ctx context.Context) (injected string, err error) {
 	pods := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace(o.namespace)
 	var last error // of the last pod
 	err = wait.PollUntilContextTimeout(ctx, time.Second, o.timeout, true, func(ctx context.Context) (bool, error) {
-		got, err := pods.Create(ctx, o.pod(&keys), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		got, err := pods.Create(ctx, probe.Pod(&keys, o.serviceAccount), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil {
-			injected, err = injectedInto(got, &keys)
+			injected, err = probe.Injected(got, &keys)
 		}
 		if err != nil && (last == nil || ctx.Err() == nil) {
 			last = secretpath.RedactError(err)
@@ -105,43 +103,4 @@ func (o *checkOptions) run(ctx context.Context) (injected string, err error) {
 		return "", errors.Join(last, err)
 	}
 	return injected, nil
-}
-
-// pod returns a pod that every Pod Security Standard allows. Its label selects the
-// entry of the webhook configuration whose failurePolicy is Fail.
-func (o *checkOptions) pod(keys *annotations.Keys) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Pod",
-		"metadata": map[string]any{"generateName": "lanyard-check-", "labels": map[string]any{keys.Probe: annotations.LabelProbe}},
-		"spec": map[string]any{
-			"serviceAccountName": o.serviceAccount,
-			"securityContext":    map[string]any{"runAsNonRoot": true, "seccompProfile": map[string]any{"type": "RuntimeDefault"}},
-			"containers": []any{map[string]any{
-				"name": "check", "image": "none",
-				"securityContext": map[string]any{"allowPrivilegeEscalation": false, "capabilities": map[string]any{"drop": []any{"ALL"}}},
-			}},
-		},
-	}}
-}
-
-// injectedInto describes what was injected into a pod.
-func injectedInto(pod *unstructured.Unstructured, keys *annotations.Keys) (string, error) {
-	injected := pod.GetAnnotations()[keys.Injected]
-	if injected == "" {
-		return "", fmt.Errorf("the pod has no annotation %s: the ServiceAccount has no identity annotation, or lanyard-webhook was not called", keys.Injected)
-	}
-	volumes, _, err := unstructured.NestedSlice(pod.Object, "spec", "volumes")
-	if err != nil {
-		return "", fmt.Errorf("volumes of the pod: %w", err)
-	}
-	for _, volume := range volumes {
-		fields, ok := volume.(map[string]any)
-		if !ok {
-			continue
-		}
-		if name, _, _ := unstructured.NestedString(fields, "name"); name == mutate.VolumeName || name == mutate.FallbackVolumeName {
-			return fmt.Sprintf("%s, from volume %s", strings.ReplaceAll(injected, ",", ", "), name), nil
-		}
-	}
-	return "", fmt.Errorf("the pod has no volume %s, but annotation %s=%s", mutate.VolumeName, keys.Injected, injected)
 }

@@ -7,43 +7,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
-
-func TestWhatMakesAPodInjected(t *testing.T) {
-	t.Parallel()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
-	if err != nil {
-		t.Fatal(err)
-	}
-	marked := map[string]any{"annotations": map[string]any{"lanyard.dev/injected": "aws,gcp"}}
-	volume := func(name string) map[string]any {
-		return map[string]any{"volumes": []any{map[string]any{"name": "data"}, map[string]any{"name": name}}}
-	}
-	for name, test := range map[string]struct {
-		pod         map[string]any
-		want, error string
-	}{
-		"the annotation and the volume":      {map[string]any{"metadata": marked, "spec": volume("bound-sa-token")}, "aws, gcp, from volume bound-sa-token", ""},
-		"the volume under its fallback name": {map[string]any{"metadata": marked, "spec": volume("lanyard-bound-sa-token")}, "aws, gcp, from volume lanyard-bound-sa-token", ""},
-		"a pod without both":                 {map[string]any{}, "", "the pod has no annotation lanyard.dev/injected: "},
-		"a pod with only the volume":         {map[string]any{"spec": volume("bound-sa-token")}, "", "the pod has no annotation lanyard.dev/injected: "},
-		"a pod with only the annotation":     {map[string]any{"metadata": marked, "spec": volume("other")}, "", "the pod has no volume bound-sa-token, "},
-		"a pod without volumes":              {map[string]any{"metadata": marked}, "", "the pod has no volume bound-sa-token, "},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := injectedInto(&unstructured.Unstructured{Object: test.pod}, &keys)
-			if got != test.want || (err != nil) != (test.error != "") || err != nil && !strings.HasPrefix(err.Error(), test.error) {
-				t.Errorf("got %q and %v, want %q and %q", got, err, test.want, test.error)
-			}
-		})
-	}
-}
 
 func TestCheckReportsMistakes(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -75,18 +39,5 @@ func TestCheckHasItsOwnHelp(t *testing.T) {
 	}
 	if help := out.String(); !strings.Contains(help, "--service-account") || !strings.Contains(help, "probe.lanyard.dev") || strings.Contains(help, "--secure-port") {
 		t.Errorf("got\n%s", help)
-	}
-}
-
-// The webhook configuration selects the pod of a check by this label.
-func TestThePodOfACheckIsAProbe(t *testing.T) {
-	t.Parallel()
-	keys, err := annotations.NewKeys("example.com/", provider.Builtin())
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := checkOptions{serviceAccount: "app"}
-	if got := o.pod(&keys).GetLabels()["example.com/probe"]; got != "true" {
-		t.Errorf("got label %q, want true", got)
 	}
 }

@@ -1,0 +1,202 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package app holds the commands of lanyard. Each command is thin: it reads its
+// flags, asks the API server, calls a package that decides, and prints the result.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/lanyard-dev/lanyard/internal/version"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
+)
+
+// Exit codes of every command.
+const (
+	// ExitOK means that all is well.
+	ExitOK = 0
+	// ExitFound means that a command found something that is wrong, or failed.
+	ExitFound = 1
+	// ExitUsage means that the command line is wrong.
+	ExitUsage = 2
+)
+
+// errFound ends a command with ExitFound. It has no message of its own: the output
+// of the command says what it found.
+var errFound = errors.New("found a problem, see the output")
+
+// usageError is a mistake in the command line that cobra does not find.
+type usageError struct{ error }
+
+// usagef returns a usageError.
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// cli is what all commands share: the streams, the flags that select the cluster,
+// and the prefix of the annotations.
+type cli struct {
+	genericiooptions.IOStreams
+	// name is how the user calls the program: lanyard, or kubectl lanyard.
+	name   string
+	flags  *genericclioptions.ConfigFlags
+	prefix string
+	// started reports whether the command line was correct, so that a command runs.
+	started bool
+}
+
+// Run runs the command of args, which begin with the program's name. It prints
+// the error, if any, and returns the exit code.
+func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
+	c := newCLI(args[0], streams)
+	root := c.newRootCommand()
+	root.SetArgs(args[1:])
+	cmd, err := root.ExecuteContextC(ctx)
+	_, isUsage := errors.AsType[usageError](err)
+	switch {
+	case err == nil:
+		return ExitOK
+	case isUsage || !c.started:
+		fmt.Fprintf(c.ErrOut, "%s: %v\nRun '%s --help' for usage.\n", c.name, err, cmd.CommandPath())
+		return ExitUsage
+	case !errors.Is(err, errFound):
+		fmt.Fprintf(c.ErrOut, "%s: %v\n", c.name, err)
+	}
+	return ExitFound
+}
+
+// newCLI returns the defaults. A program whose name starts with kubectl- is a
+// plugin of kubectl.
+func newCLI(program string, streams genericiooptions.IOStreams) *cli {
+	c := &cli{
+		IOStreams: streams,
+		name:      "lanyard",
+		flags:     genericclioptions.NewConfigFlags(true),
+		prefix:    annotations.DefaultPrefix,
+	}
+	c.flags.CacheDir = nil // nothing is cached
+	if strings.HasPrefix(filepath.Base(program), "kubectl-") {
+		c.name = "kubectl lanyard"
+	}
+	return c.wrapConfig()
+}
+
+// wrapConfig sets up the clients. They have no rate limit: the API server limits
+// requests by priority and fairness. Its warnings go to the error stream, once.
+func (c *cli) wrapConfig() *cli {
+	c.flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
+		config.QPS = -1
+		config.UserAgent = "lanyard/" + version.Version()
+		config.WarningHandler = rest.NewWarningWriter(c.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
+		return config
+	}
+	return c
+}
+
+const rootHelp = `lanyard looks into a cluster that runs the Lanyard webhook. It needs nothing
+but access to the API server, with the same kubeconfig and flags as kubectl.
+
+Exit codes: 0 if all is well, 1 if a command found a problem or failed, 2 if
+the command line is wrong.`
+
+// newRootCommand returns the command with all of its subcommands.
+func (c *cli) newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "lanyard",
+		Short: "See and manage the cloud credentials of pods.",
+		Long:  rootHelp,
+		// Not SetVersionTemplate, as in cmd/webhook/app.
+		Version:       version.String(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: c.name},
+		// After this point, an error is not a mistake in the command line.
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			c.started = true
+			return nil
+		},
+	}
+	root.SetIn(c.In)
+	root.SetOut(c.Out)
+	root.SetErr(c.ErrOut)
+	c.flags.AddFlags(root.PersistentFlags())
+	root.PersistentFlags().StringVar(&c.prefix, "annotation-prefix", c.prefix, "Prefix of every annotation and label, with its slash, as the webhook has it.")
+	c.finish(root)
+	return root
+}
+
+// finish completes a command and its subcommands: the examples show the name that
+// the user types, and a command that only groups others needs one of them.
+func (c *cli) finish(cmd *cobra.Command) {
+	cmd.Example = strings.ReplaceAll(cmd.Example, "  lanyard ", "  "+c.name+" ")
+	if !cmd.Runnable() {
+		cmd.Args = cobra.ArbitraryArgs
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("a command is missing")
+			}
+			if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+				return usagef("unknown command %q; did you mean %s?", args[0], strings.Join(similar, " or "))
+			}
+			return usagef("unknown command %q", args[0])
+		}
+	}
+	for _, child := range cmd.Commands() {
+		c.finish(child)
+	}
+}
+
+// keys returns the keys under --annotation-prefix.
+func (c *cli) keys() (*annotations.Keys, error) {
+	keys, err := annotations.NewKeys(c.prefix, provider.Builtin())
+	if err != nil {
+		return nil, usagef("--annotation-prefix: %w", err)
+	}
+	return &keys, nil
+}
+
+// namespace returns the namespace of --namespace or of the kubeconfig.
+func (c *cli) namespace() (string, error) {
+	namespace, _, err := c.flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("namespace: %w", err)
+	}
+	return namespace, nil
+}
+
+// config returns a configuration for clients. The caller may change it.
+func (c *cli) config() (*rest.Config, error) {
+	config, err := c.flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	return config, nil
+}
+
+// clients returns a client for the types of Kubernetes and one for any object.
+func (c *cli) clients() (kubernetes.Interface, dynamic.Interface, error) {
+	config, err := c.config()
+	if err != nil {
+		return nil, nil, err
+	}
+	typed, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("create Kubernetes client: %w", err)
+	}
+	untyped, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("create Kubernetes client: %w", err)
+	}
+	return typed, untyped, nil
+}

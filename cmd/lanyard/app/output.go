@@ -1,0 +1,212 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"k8s.io/component-base/term"
+	"sigs.k8s.io/yaml"
+)
+
+// Values of --output.
+const (
+	outputTable = "table"
+	outputJSON  = "json"
+	outputYAML  = "yaml"
+)
+
+// result is what a command found. It is encoded as JSON or YAML by its tags, or
+// writes itself for people.
+type result interface {
+	// print writes the result for people.
+	print(p *page)
+}
+
+// output is the flag --output of a command.
+type output struct{ format string }
+
+// addFlag adds the flag. formats are those of the command in addition to table, JSON
+// and YAML.
+func (o *output) addFlag(cmd *cobra.Command, formats ...string) {
+	formats = append([]string{outputTable, outputJSON, outputYAML}, formats...)
+	o.format = outputTable
+	cmd.Flags().VarP(&choice{&o.format, formats}, "output", "o", "Output format: "+strings.Join(formats, ", ")+".")
+	// The error is for a flag that does not exist.
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// choice is a flag with a fixed set of values.
+type choice struct {
+	value   *string
+	allowed []string
+}
+
+// String implements pflag.Value.
+func (c *choice) String() string { return *c.value }
+
+// Type implements pflag.Value.
+func (*choice) Type() string { return "string" }
+
+// Set implements pflag.Value.
+func (c *choice) Set(value string) error {
+	if !slices.Contains(c.allowed, value) {
+		return fmt.Errorf("got %q, want one of %s", value, strings.Join(c.allowed, ", "))
+	}
+	*c.value = value
+	return nil
+}
+
+// write writes a result in the format of the flag.
+func (o *output) write(c *cli, r result) error {
+	switch o.format {
+	case outputJSON:
+		encoder := json.NewEncoder(c.Out)
+		encoder.SetEscapeHTML(false)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(r)
+	case outputYAML:
+		text, err := yaml.Marshal(r)
+		if err != nil {
+			return fmt.Errorf("encode the result: %w", err)
+		}
+		_, err = c.Out.Write(text)
+		return err
+	}
+	p := newPage(c.Out)
+	r.print(p)
+	return p.err
+}
+
+// patience is how long a step may take before the user is told about it.
+const patience = 2 * time.Second
+
+// progress tells the user on the error stream what a command waits for, if it takes
+// longer than patience. The caller must call the function that it returns when the
+// step has ended. Where the error stream is not a terminal, it writes nothing.
+func (c *cli) progress(what string) (done func()) {
+	if _, _, err := term.TerminalSize(c.ErrOut); err != nil {
+		return func() {}
+	}
+	timer := time.AfterFunc(patience, func() { fmt.Fprintf(c.ErrOut, "%s ...\n", what) })
+	return func() { timer.Stop() }
+}
+
+// page writes text for people. The first error stops it.
+type page struct {
+	w      io.Writer
+	colour bool
+	// width is that of the terminal; 0 if the page is not on a terminal, and lines are
+	// not wrapped.
+	width int
+	err   error
+	// columns are the widths of the columns of the last table. Tables with the same
+	// number of columns line up, so that a long one can be written in parts.
+	columns []int
+}
+
+// newPage returns a page. It has colours only on a terminal, and not if NO_COLOR
+// is set (https://no-color.org).
+func newPage(w io.Writer) *page {
+	p := &page{w: w}
+	width, _, err := term.TerminalSize(w)
+	if err == nil {
+		p.width = width
+		p.colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	}
+	return p
+}
+
+// Styles of a text, as the parameters of a terminal's SGR sequence.
+const (
+	good  = "32"
+	bad   = "31"
+	warn  = "33"
+	title = "1"
+	faint = "2"
+)
+
+// style returns the text in a style, if the page has colours.
+func (p *page) style(style, text string) string {
+	if !p.colour || text == "" || style == "" {
+		return text
+	}
+	return "\x1b[" + style + "m" + text + "\x1b[0m"
+}
+
+// line writes one line.
+func (p *page) line(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, strings.TrimRight(format, " ")+"\n", args...)
+	}
+}
+
+// text writes a text in lines that start with indent spaces and are as wide as the
+// terminal at most.
+func (p *page) text(indent int, style, text string) {
+	for _, line := range wrap(text, p.width-indent) {
+		p.line("%s%s", strings.Repeat(" ", indent), p.style(style, line))
+	}
+}
+
+// wrap breaks a text between words. A width that is too small for text stands for
+// no limit.
+func wrap(text string, width int) []string {
+	if width < 20 {
+		return []string{text}
+	}
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case line == "":
+			line = word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= width:
+			line += " " + word
+		default:
+			lines = append(lines, line)
+			line = word
+		}
+	}
+	return append(lines, line)
+}
+
+// escapes matches what style adds to a text.
+var escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+// cells returns the width of a text on the terminal.
+func cells(text string) int { return utf8.RuneCountInString(escapes.ReplaceAllString(text, "")) }
+
+// table writes rows in columns that line up, indented. The first row may be a
+// header. The last column is as long as it is: nothing is cut.
+func (p *page) table(indent int, rows [][]string) {
+	if len(rows) > 0 && len(p.columns) != len(rows[0]) {
+		p.columns = make([]int, len(rows[0]))
+	}
+	for _, row := range rows {
+		for i, text := range row {
+			p.columns[i] = max(p.columns[i], cells(text))
+		}
+	}
+	for _, row := range rows {
+		var line strings.Builder
+		line.WriteString(strings.Repeat(" ", indent))
+		for i, text := range row {
+			line.WriteString(text)
+			if i < len(row)-1 {
+				line.WriteString(strings.Repeat(" ", p.columns[i]-cells(text)+2))
+			}
+		}
+		p.line("%s", strings.TrimRight(line.String(), " "))
+	}
+}

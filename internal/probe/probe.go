@@ -1,0 +1,112 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package probe has the pod that asks the API server what Lanyard would do, as a
+// dry run, and reads what came of it. Nothing is created.
+package probe
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/lanyard-dev/lanyard/internal/secretpath"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+)
+
+// Pod returns a pod of the ServiceAccount that every Pod Security Standard allows.
+// Its label selects the entry of the webhook configuration whose failurePolicy is
+// Fail.
+func Pod(keys *annotations.Keys, serviceAccount string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"generateName": "lanyard-check-", "labels": map[string]any{keys.Probe: annotations.LabelProbe}},
+		"spec": map[string]any{
+			"serviceAccountName": serviceAccount,
+			"securityContext":    map[string]any{"runAsNonRoot": true, "seccompProfile": map[string]any{"type": "RuntimeDefault"}},
+			"containers": []any{map[string]any{
+				"name": "check", "image": "none",
+				"securityContext": map[string]any{"allowPrivilegeEscalation": false, "capabilities": map[string]any{"drop": []any{"ALL"}}},
+			}},
+		},
+	}}
+}
+
+// Answer is what the API server answered to a dry run.
+type Answer struct {
+	// Pod is the pod as it would be stored; nil if there is an error.
+	Pod *unstructured.Unstructured
+	// Warnings are those of the response.
+	Warnings []string
+	// Err is why the pod would not be created. It has no secret paths.
+	Err error
+}
+
+// Client sends dry runs. It may be used concurrently.
+type Client struct {
+	pods dynamic.NamespaceableResourceInterface
+}
+
+// NewClient returns a client. It does not change config.
+func NewClient(config *rest.Config) (*Client, error) {
+	config = rest.CopyConfig(config)
+	config.WarningHandler, config.WarningHandlerWithContext = nil, collector{}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("create Kubernetes client: %w", err)
+	}
+	return &Client{client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"})}, nil
+}
+
+// Create creates the pod as a dry run.
+func (c *Client) Create(ctx context.Context, namespace string, pod *unstructured.Unstructured) Answer {
+	var answer Answer
+	ctx = context.WithValue(ctx, collector{}, &answer.Warnings)
+	created, err := c.pods.Namespace(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		answer.Err = secretpath.RedactError(err)
+		return answer
+	}
+	answer.Pod = created
+	return answer
+}
+
+// collector adds the warnings of a response to the list in the request's context.
+// It is also the key of that list.
+type collector struct{}
+
+// HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
+func (collector) HandleWarningHeaderWithContext(ctx context.Context, code int, _, text string) {
+	if warnings, ok := ctx.Value(collector{}).(*[]string); ok && code == 299 && text != "" {
+		*warnings = append(*warnings, text)
+	}
+}
+
+// Injected describes what was injected into a pod.
+func Injected(pod *unstructured.Unstructured, keys *annotations.Keys) (string, error) {
+	injected := pod.GetAnnotations()[keys.Injected]
+	if injected == "" {
+		return "", fmt.Errorf("the pod has no annotation %s: the ServiceAccount has no identity annotation, or lanyard-webhook was not called", keys.Injected)
+	}
+	volumes, _, err := unstructured.NestedSlice(pod.Object, "spec", "volumes")
+	if err != nil {
+		return "", fmt.Errorf("volumes of the pod: %w", err)
+	}
+	for _, volume := range volumes {
+		fields, ok := volume.(map[string]any)
+		if !ok {
+			continue
+		}
+		if name, _, _ := unstructured.NestedString(fields, "name"); name == mutate.VolumeName || name == mutate.FallbackVolumeName {
+			return fmt.Sprintf("%s, from volume %s", strings.ReplaceAll(injected, ",", ", "), name), nil
+		}
+	}
+	return "", fmt.Errorf("the pod has no volume %s, but annotation %s=%s", mutate.VolumeName, keys.Injected, injected)
+}
