@@ -132,6 +132,12 @@ func (c *cli) newRootCommand() *cobra.Command {
 	root.SetErr(c.ErrOut)
 	c.flags.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&c.prefix, "annotation-prefix", c.prefix, "Prefix of every annotation and label, with its slash, as the webhook has it.")
+	// The errors are for flags that do not exist.
+	_ = root.RegisterFlagCompletionFunc("namespace", c.completeNamespaces)
+	_ = root.RegisterFlagCompletionFunc("context", c.completeContexts)
+	root.AddCommand(
+		newCheckCommand(c),
+	)
 	c.finish(root)
 	return root
 }

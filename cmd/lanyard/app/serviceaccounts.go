@@ -1,0 +1,123 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+
+	"github.com/lanyard-dev/lanyard/internal/installation"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+)
+
+// pageSize is how many objects are read at once.
+const pageSize = 500
+
+// eachPage calls do for each page of a list.
+func eachPage[L metav1.ListInterface](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error), do func(L) error) error {
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		page, err := list(ctx, options)
+		if err != nil {
+			return err
+		}
+		if err := do(page); err != nil {
+			return err
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// eachServiceAccount calls do for the metadata of each ServiceAccount of the
+// namespace, or of all namespaces if it is empty.
+func (c *cli) eachServiceAccount(ctx context.Context, namespace string, do func(*metav1.PartialObjectMetadata) error) error {
+	return c.eachObject(ctx, "serviceaccounts", namespace, do)
+}
+
+// eachObject is eachServiceAccount for any resource of the core group.
+func (c *cli) eachObject(ctx context.Context, resource, namespace string, do func(*metav1.PartialObjectMetadata) error) error {
+	config, err := c.config()
+	if err != nil {
+		return err
+	}
+	client, err := metadata.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("create Kubernetes client: %w", err)
+	}
+	list := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: resource}).Namespace(namespace).List
+	err = eachPage(ctx, list, func(page *metav1.PartialObjectMetadataList) error {
+		for i := range page.Items {
+			if err := do(&page.Items[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("list %s: %w", resource, err)
+	}
+	return nil
+}
+
+// calledFor returns the namespaces that Lanyard is called for.
+func (c *cli) calledFor(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) (map[string]bool, error) {
+	selector, err := installation.Selector(mutating)
+	if err != nil {
+		return nil, err
+	}
+	called := map[string]bool{}
+	err = c.eachObject(ctx, "namespaces", "", func(namespace *metav1.PartialObjectMetadata) error {
+		called[namespace.Name] = selector.Matches(labels.Set(namespace.Labels))
+		return nil
+	})
+	return called, err
+}
+
+// eachUnguarded calls do for each ServiceAccount that needs credentials, is in a
+// namespace that Lanyard is called for, and lacks the label that the guard selects
+// by.
+func (c *cli) eachUnguarded(ctx context.Context, namespace string, mutating *admissionregistrationv1.MutatingWebhookConfiguration, do func(*metav1.PartialObjectMetadata) error) error {
+	keys, err := c.keys()
+	if err != nil {
+		return err
+	}
+	called, err := c.calledFor(ctx, mutating)
+	if err != nil {
+		return err
+	}
+	return c.eachServiceAccount(ctx, namespace, func(object *metav1.PartialObjectMetadata) error {
+		if !called[object.Namespace] || !unguarded(keys, object) {
+			return nil
+		}
+		return do(object)
+	})
+}
+
+// unguarded reports whether a ServiceAccount needs credentials but lacks the label
+// that the guard selects by.
+func unguarded(keys *annotations.Keys, serviceAccount *metav1.PartialObjectMetadata) bool {
+	return keys.AskForIdentity(serviceAccount.Annotations) && serviceAccount.Labels[keys.IdentityLabel] != annotations.LabelEnabled
+}
+
+// installation returns the one installation of Lanyard.
+func (c *cli) installation(ctx context.Context, client kubernetes.Interface) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+	all, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list mutatingwebhookconfigurations: %w", err)
+	}
+	found := installation.Find(all.Items)
+	if len(found) != 1 {
+		return nil, fmt.Errorf("got %d MutatingWebhookConfigurations with a webhook %s, want 1: see %s check", len(found), installation.PodWebhook, c.name)
+	}
+	return found[0], nil
+}

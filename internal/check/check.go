@@ -1,0 +1,90 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package check judges an installation of Lanyard, or a cluster that is to get
+// one. It is pure: callers read the objects, and the functions of this package say
+// what is right and what is wrong with them, and what to do.
+package check
+
+import (
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Status is the outcome of one line.
+type Status string
+
+const (
+	// OK means that nothing needs to be done.
+	OK Status = "ok"
+	// Warning means that something should be done, but pods get their credentials.
+	Warning Status = "warning"
+	// Failed means that pods do not get their credentials, or will not.
+	Failed Status = "failed"
+	// Skipped means that it could not be checked.
+	Skipped Status = "skipped"
+)
+
+// Line is one finding.
+type Line struct {
+	Status Status `json:"status"`
+	// Text is what was found.
+	Text string `json:"text"`
+	// Fix says what to do, and Link has more.
+	Fix  string `json:"fix,omitempty"`
+	Link string `json:"link,omitempty"`
+}
+
+// Section is a group of lines.
+type Section struct {
+	Name  string `json:"name"`
+	Lines []Line `json:"lines"`
+}
+
+// Report is everything that was checked.
+type Report struct {
+	Sections []Section `json:"sections"`
+}
+
+// Count returns the number of lines with this status.
+func (r *Report) Count(status Status) int {
+	n := 0
+	for _, section := range r.Sections {
+		for _, line := range section.Lines {
+			if line.Status == status {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// docs is where the links point to.
+const docs = "https://github.com/lanyard-dev/lanyard/blob/main/docs/"
+
+func ok(format string, args ...any) Line {
+	return Line{Status: OK, Text: fmt.Sprintf(format, args...)}
+}
+
+func warning(fix, link, format string, args ...any) Line {
+	return Line{Status: Warning, Text: fmt.Sprintf(format, args...), Fix: fix, Link: docs + link}
+}
+
+func failed(fix, link, format string, args ...any) Line {
+	return Line{Status: Failed, Text: fmt.Sprintf(format, args...), Fix: fix, Link: docs + link}
+}
+
+// skip returns a line for something that does not apply, or cannot be checked.
+func skip(format string, args ...any) Line {
+	return Line{Status: Skipped, Text: fmt.Sprintf(format, args...)}
+}
+
+// Unreadable returns the line for something that could not be read. A missing right
+// says nothing about the installation.
+func Unreadable(what string, err error) Line {
+	if apierrors.IsForbidden(err) {
+		return Line{Status: Skipped, Text: fmt.Sprintf("%s cannot be read: %v", what, err), Fix: "Run check as a user with the right."}
+	}
+	return Line{Status: Failed, Text: fmt.Sprintf("%s cannot be read: %v", what, err), Fix: "Check the connection to the API server."}
+}

@@ -1,0 +1,367 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/lanyard-dev/lanyard/internal/installation"
+	"github.com/lanyard-dev/lanyard/internal/issuer"
+)
+
+var (
+	oldest       = utilversion.MustParseGeneric("1.28.0")
+	withPolicies = utilversion.MustParseGeneric("1.30.0")
+)
+
+// Version judges the version of the API server, such as v1.36.3.
+func Version(version string) Line {
+	parsed, err := utilversion.ParseGeneric(version)
+	switch {
+	case err != nil:
+		return skip("Kubernetes has the version %q, which cannot be compared", version)
+	case parsed.LessThan(oldest):
+		return failed("Upgrade Kubernetes to 1.30 or newer.", "install.md", "Kubernetes is %s, want 1.28 or newer", version)
+	case parsed.LessThan(withPolicies):
+		return warning("Upgrade Kubernetes to 1.30 or newer.", "concepts/guard.md", "Kubernetes is %s: the guard and the fences need 1.30", version)
+	}
+	return ok("Kubernetes is %s", version)
+}
+
+// Registration judges the webhook configurations. validating is nil if there is
+// none with the name of mutating.
+func Registration(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating *admissionregistrationv1.ValidatingWebhookConfiguration) []Line {
+	const again, link = "Install the manifests or the chart again.", "install.md"
+	var lines []Line
+	for _, want := range []struct{ name, purpose string }{
+		{installation.PodWebhook, "injects pods"},
+		{installation.ServiceAccountWebhook, "labels ServiceAccounts"},
+		{installation.ProbeWebhook, "lets checks see the errors of the API server"},
+	} {
+		if installation.Entry(mutating, want.name) == nil {
+			lines = append(lines, failed(again, link, "MutatingWebhookConfiguration %s has no webhook %s, which %s", mutating.Name, want.name, want.purpose))
+		}
+	}
+	if validating == nil || !slices.ContainsFunc(validating.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool {
+		return w.Name == installation.ServiceAccountWebhook
+	}) {
+		lines = append(lines, failed(again, link, "ValidatingWebhookConfiguration %s has no webhook %s, which denies malformed annotations", mutating.Name, installation.ServiceAccountWebhook))
+	}
+	if len(lines) == 0 {
+		lines = append(lines, ok("webhook configurations %s are complete", mutating.Name))
+	}
+	return lines
+}
+
+// peers are parts of the names of the configurations of other identity webhooks.
+var peers = []string{"pod-identity-webhook", "azure-wi-webhook", "azure-workload-identity", "gcp-wif-webhook", "gcp-workload-identity", "cwii"}
+
+// Peers lists other webhooks that inject identities, and whether they run before or
+// after Lanyard's configuration. The API server calls configurations in the order
+// of their names. name is empty before the install.
+func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name string) []Line {
+	var lines []Line
+	for i := range all {
+		other := all[i].Name
+		if other == name || !slices.ContainsFunc(peers, func(part string) bool { return strings.Contains(other, part) }) {
+			continue
+		}
+		order := ""
+		if name != "" && other < name {
+			order = ", before Lanyard"
+		} else if name != "" {
+			order = ", after Lanyard"
+		}
+		lines = append(lines, warning("Do not annotate a ServiceAccount for both. What a container already has, Lanyard does not change.",
+			"concepts/rules.md", "MutatingWebhookConfiguration %s injects identities as well%s", other, order))
+	}
+	if len(lines) == 0 {
+		lines = append(lines, ok("no other webhook that injects identities was found"))
+	}
+	return lines
+}
+
+// Replicas judges the pods behind the Service of the webhook.
+func Replicas(service string, pods []corev1.Pod) Line {
+	ready := 0
+	for i := range pods {
+		if podReady(&pods[i]) {
+			ready++
+		}
+	}
+	switch {
+	case ready == 0:
+		return failed("See why: kubectl describe the pods, and read their logs.", "operations.md#are-the-replicas-ready",
+			"Service %s has no ready replica, of %d", service, len(pods))
+	case ready == 1:
+		return warning("Run two replicas: with one, every restart is an outage.", "operations.md#when-it-is-down", "Service %s has 1 ready replica, of %d", service, len(pods))
+	case ready < len(pods):
+		return warning("See why: kubectl describe the pods, and read their logs.", "operations.md#are-the-replicas-ready", "Service %s has %d ready replicas, of %d", service, ready, len(pods))
+	}
+	return ok("Service %s has %d ready replicas", service, ready)
+}
+
+func podReady(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// Certificates judges the CA certificates that the API server trusts, by the names
+// of the webhooks that have them.
+func Certificates(configuration *admissionregistrationv1.MutatingWebhookConfiguration, validating *admissionregistrationv1.ValidatingWebhookConfiguration, now time.Time) []Line {
+	type entry struct {
+		name   string
+		bundle []byte
+	}
+	var entries []entry
+	for i := range configuration.Webhooks {
+		entries = append(entries, entry{configuration.Webhooks[i].Name, configuration.Webhooks[i].ClientConfig.CABundle})
+	}
+	if validating != nil {
+		for i := range validating.Webhooks {
+			entries = append(entries, entry{validating.Webhooks[i].Name + " (validating)", validating.Webhooks[i].ClientConfig.CABundle})
+		}
+	}
+	const link = "operations.md#the-cabundle-is-wrong"
+	var lines []Line
+	var last time.Time
+	for _, e := range entries {
+		end, err := lastDay(e.bundle)
+		switch {
+		case err != nil:
+			lines = append(lines, failed("Find out what must write the caBundle, and why it did not.", link, "webhook %s: caBundle: %v", e.name, err))
+		case end.Before(now):
+			lines = append(lines, failed("Find out what must renew the CA, and why it did not.", link, "webhook %s: caBundle: the last CA expired at %s", e.name, end.UTC().Format(time.RFC3339)))
+		default:
+			last = end
+		}
+	}
+	switch left := last.Sub(now); {
+	case len(lines) > 0 || len(entries) == 0:
+	case left < 7*24*time.Hour:
+		lines = append(lines, warning("Find out what must renew the CA, and why it did not.", "operations.md#certificates", "the CA in the caBundle expires at %s", last.UTC().Format(time.RFC3339)))
+	default:
+		lines = append(lines, ok("the CA in the caBundle is valid until %s", last.UTC().Format(time.RFC3339)))
+	}
+	return lines
+}
+
+// lastDay returns when the last certificate of a caBundle expires.
+func lastDay(bundle []byte) (time.Time, error) {
+	if len(bundle) == 0 {
+		return time.Time{}, fmt.Errorf("got none, want the CA of the webhook")
+	}
+	var last time.Time
+	for rest := bundle; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return time.Time{}, fmt.Errorf("got a malformed certificate: %w", err)
+		}
+		if certificate.NotAfter.After(last) {
+			last = certificate.NotAfter
+		}
+	}
+	if last.IsZero() {
+		return last, fmt.Errorf("got no PEM certificate")
+	}
+	return last, nil
+}
+
+// Policies are the guard and the fences, by name.
+type Policies struct {
+	Policies map[string]*admissionregistrationv1.ValidatingAdmissionPolicy
+	Bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
+}
+
+// Denies returns what is wrong with a policy: it must be there and deny what it
+// matches. The result is empty if nothing is wrong.
+func (p *Policies) Denies(name string) (wrong string) {
+	policy := p.Policies[name]
+	if policy == nil {
+		return fmt.Sprintf("ValidatingAdmissionPolicy %s does not exist", name)
+	}
+	if policy.Status.TypeChecking != nil && len(policy.Status.TypeChecking.ExpressionWarnings) > 0 {
+		return fmt.Sprintf("ValidatingAdmissionPolicy %s has an expression with an error: %s", name, policy.Status.TypeChecking.ExpressionWarnings[0].Warning)
+	}
+	bound := false
+	for i := range p.Bindings {
+		if spec := &p.Bindings[i].Spec; spec.PolicyName == name {
+			if slices.Contains(spec.ValidationActions, admissionregistrationv1.Deny) {
+				return ""
+			}
+			bound = true
+		}
+	}
+	if bound {
+		return fmt.Sprintf("ValidatingAdmissionPolicy %s only warns: its binding has no validationAction Deny", name)
+	}
+	return fmt.Sprintf("ValidatingAdmissionPolicy %s has no effect: it has no binding", name)
+}
+
+// Guard judges what happens to pods while no replica of the webhook responds.
+func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *Policies) []Line {
+	wrong := policies.Denies(mutating.Name + "-guard-pods")
+	entry := installation.Entry(mutating, installation.PodWebhook)
+	ignores := entry.FailurePolicy != nil && *entry.FailurePolicy == admissionregistrationv1.Ignore
+	switch {
+	case wrong == "" && ignores:
+		return []Line{ok("the guard denies pods that would lack their credentials; no other pod waits for the webhook")}
+	case wrong == "":
+		return []Line{warning("Set failurePolicy to Ignore: the guard is enough.", "concepts/guard.md",
+			"the guard is on, but webhook %s has failurePolicy Fail: while no replica responds, all pods are denied", installation.PodWebhook)}
+	case ignores:
+		return []Line{failed("Install the guard, or set failurePolicy to Fail.", "concepts/guard.md",
+			"%s, and webhook %s has failurePolicy Ignore: while no replica responds, pods start without their credentials", wrong, installation.PodWebhook)}
+	}
+	return []Line{warning("Install the guard, and set failurePolicy to Ignore.", "concepts/guard.md", "%s: while no replica responds, all pods are denied", wrong)}
+}
+
+// Unguarded judges the number of ServiceAccounts that need credentials and lack
+// the label that the guard selects by. example is one of them.
+func Unguarded(n int, example string) Line {
+	if n == 0 {
+		return ok("every ServiceAccount that needs credentials has the guard's label")
+	}
+	return warning("Run: lanyard label serviceaccounts --all-namespaces", "operations.md#unguarded-accounts",
+		"%d ServiceAccounts need credentials but lack the guard's label, such as %s", n, example)
+}
+
+// Fences judges the limits that the API server enforces.
+func Fences(name string, policies *Policies) []Line {
+	var lines []Line
+	for _, fence := range []struct{ suffix, without string }{
+		{"-guard-marks", "users who may write the status of a pod can change what Lanyard wrote on it"},
+		{"-guard-serviceaccounts", "very large ServiceAccounts slow the API server down"},
+		{"-guard-registration", "who has the webhook's token can change its webhook configurations"},
+	} {
+		if wrong := policies.Denies(name + fence.suffix); wrong != "" {
+			lines = append(lines, warning("Install the fences.", "concepts/guard.md#the-fences", "%s: %s", wrong, fence.without))
+		}
+	}
+	if len(lines) == 0 {
+		lines = append(lines, ok("the fences are in place"))
+	}
+	return lines
+}
+
+// Issuer judges the issuer of the cluster's tokens. public is what a cloud reads;
+// it is nil with publicErr, and both are nil if it was not read.
+func Issuer(cluster, public *issuer.Documents, publicErr error) []Line {
+	const link = "install.md#clusters-with-an-issuer-of-their-own"
+	name := cluster.Discovery.Issuer
+	switch {
+	case !issuer.Public(name):
+		return []Line{warning("For AWS and Azure, set an issuer that they can read. For Google Cloud, upload the keys to the provider.", link,
+			"the issuer %s is not public", name)}
+	case publicErr != nil:
+		return []Line{warning("Publish the discovery document and the keys, unless this machine cannot reach the internet.", link,
+			"the issuer %s cannot be read from here: %v", name, publicErr)}
+	}
+	var lines []Line
+	for _, wrong := range issuer.Compare(cluster, public) {
+		lines = append(lines, failed("Publish the documents of the cluster again.", link, "%s: clouds deny the tokens", wrong))
+	}
+	if len(lines) == 0 {
+		lines = append(lines, ok("the issuer %s is public, and its %d keys are the cluster's", name, len(cluster.Keys)))
+	}
+	return lines
+}
+
+// Right is something that the user must be allowed to do.
+type Right struct {
+	Group, Resource, Namespace string
+	Allowed                    bool
+}
+
+// Rights judges what the user may create.
+func Rights(rights []Right) []Line {
+	var lines []Line
+	for _, r := range rights {
+		if r.Allowed {
+			continue
+		}
+		name, where := r.Resource, ""
+		if r.Group != "" {
+			name += "." + r.Group
+		}
+		if r.Namespace != "" {
+			where = " in the namespace " + r.Namespace
+		}
+		lines = append(lines, failed("Install as an administrator of the cluster.", "install.md", "you may not create %s%s", name, where))
+	}
+	if len(lines) == 0 {
+		lines = append(lines, ok("you may create all %d kinds of objects that an install creates", len(rights)))
+	}
+	return lines
+}
+
+// Probe judges the answer to a dry run of a pod with the label of the probe.
+func Probe(err error) Line {
+	if err == nil {
+		return ok("the API server can call the webhook")
+	}
+	if text := err.Error(); !strings.Contains(text, installation.ProbeWebhook) {
+		return Line{Status: Failed, Text: "the dry run of a pod was denied, but not by Lanyard: " + text, Fix: "Choose another namespace with --namespace."}
+	}
+	return failed("The error says why.", "operations.md#when-it-is-down", "the API server cannot call the webhook: %v", err)
+}
+
+// Injection judges the dry run of a pod of a ServiceAccount that needs credentials.
+// injected describes what the pod would get.
+func Injection(serviceAccount, injected string, err error) Line {
+	if err != nil {
+		return failed("Run: lanyard explain serviceaccount", "reference/reasons.md", "pods of ServiceAccount %s get no credentials: %v", serviceAccount, err)
+	}
+	return ok("pods of ServiceAccount %s get credentials: %s", serviceAccount, injected)
+}
+
+// NoInjection is the line for a cluster without a ServiceAccount to try.
+func NoInjection() Line { return skip("no ServiceAccount needs credentials yet, so none was tried") }
+
+// NotOne is the line for a cluster that has no installation, or more than one.
+func NotOne(found []*admissionregistrationv1.MutatingWebhookConfiguration) Line {
+	if len(found) == 0 {
+		return failed("Install it; lanyard check --pre says whether that can be done.", "install.md", "Lanyard is not installed: no MutatingWebhookConfiguration has a webhook %s", installation.PodWebhook)
+	}
+	return failed("Remove one of them.", "install.md#uninstalling", "Lanyard is installed %d times: MutatingWebhookConfigurations %s", len(found), names(found))
+}
+
+// Installed warns of an installation that is there before the install.
+func Installed(found []*admissionregistrationv1.MutatingWebhookConfiguration) []Line {
+	if len(found) == 0 {
+		return nil
+	}
+	return []Line{warning("Upgrade it, or remove it first.", "install.md#upgrading", "Lanyard is installed already: MutatingWebhookConfiguration %s", names(found))}
+}
+
+func names(configurations []*admissionregistrationv1.MutatingWebhookConfiguration) string {
+	var list []string
+	for _, c := range configurations {
+		list = append(list, c.Name)
+	}
+	return strings.Join(list, ", ")
+}
+
+// NoService is the line for a Service that the API server is to call and that does
+// not exist.
+func NoService(name string) Line {
+	return failed("Install Lanyard again, or remove its webhook configurations.", "install.md#uninstalling", "Service %s does not exist", name)
+}
+
+// Outside is the line for a webhook that does not run in the cluster.
+func Outside(url string) Line { return skip("the webhook runs outside of the cluster, at %s", url) }

@@ -1,0 +1,111 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lanyard-dev/lanyard/cmd/lanyard/app"
+)
+
+// Serial and Ordered: some of these damage the installation for a while.
+var _ = Describe("check", Serial, Ordered, func() {
+	It("finds nothing wrong with an installation", func(ctx SpecContext) {
+		expectOutputs(ctx, "check", app.ExitOK, "check", "--namespace", "shop", "--service-account", "cart")
+	})
+
+	It("chooses a ServiceAccount that needs credentials", func(ctx SpecContext) {
+		code, out, _ := lanyard(ctx, "check", "--namespace", "shop")
+		Expect(out).To(MatchRegexp("pods of ServiceAccount [a-z-]+/[a-z-]+ get credentials: aws, from volume bound-sa-token"))
+		Expect(code).To(Equal(app.ExitOK))
+	})
+
+	It("reports a ServiceAccount without an identity", func(ctx SpecContext) {
+		code, out, errOut := lanyard(ctx, "check", "--namespace", "shop", "--service-account", "default")
+		Expect(out).To(ContainSubstring("× pods of ServiceAccount shop/default get no credentials: the pod has no annotation lanyard.dev/injected"))
+		Expect(out).To(ContainSubstring("failed: 1, "))
+		Expect(errOut).To(BeEmpty())
+		Expect(code).To(Equal(app.ExitFound))
+	})
+
+	It("reports that a guard is missing", func(ctx SpecContext) {
+		api := cluster.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+		binding, err := api.Get(ctx, "lanyard-guard-pods", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(api.Delete(ctx, binding.Name, metav1.DeleteOptions{})).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) error {
+			binding.ResourceVersion, binding.UID = "", ""
+			_, err := api.Create(ctx, binding, metav1.CreateOptions{})
+			return err
+		})
+		code, out, _ := lanyard(ctx, "check", "--namespace", "shop")
+		Expect(out).To(ContainSubstring("× ValidatingAdmissionPolicy lanyard-guard-pods has no effect: it has no binding, and webhook pods.lanyard.dev has failurePolicy Ignore"))
+		Expect(code).To(Equal(app.ExitFound))
+	})
+
+	It("shows the error of the API server if it cannot call the webhook", func(ctx SpecContext) {
+		api := cluster.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+		configuration, err := api.Get(ctx, "lanyard", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		right := *configuration.Webhooks[2].ClientConfig.URL
+		redirect := func(ctx context.Context, url string) {
+			GinkgoHelper()
+			_, err := api.Patch(ctx, "lanyard", types.JSONPatchType, []byte(`[{"op":"replace","path":"/webhooks/2/clientConfig/url","value":"`+url+`"}]`), metav1.PatchOptions{})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		redirect(ctx, "https://127.0.0.1:1/mutate-v1-pod")
+		DeferCleanup(func(ctx SpecContext) {
+			redirect(ctx, right)
+			Eventually(ctx, func(ctx context.Context) int {
+				code, _, _ := lanyard(ctx, "check", "--namespace", "shop")
+				return code
+			}).Within(timeout).Should(Equal(app.ExitOK))
+		})
+		Eventually(ctx, func(ctx context.Context) string {
+			_, out, _ := lanyard(ctx, "check", "--namespace", "shop")
+			return out
+		}).Within(timeout).Should(MatchRegexp(`× the API server cannot call the webhook: .*failed calling webhook "probe.lanyard.dev".*connection refused`))
+	})
+
+	It("skips what the user may not read", func(ctx SpecContext) {
+		code, out, errOut := lanyardAs(ctx, user("nobody"), "", "check", "--namespace", "shop")
+		Expect(out).To(ContainSubstring("- webhook configurations cannot be read: "))
+		Expect(errOut).To(BeEmpty())
+		Expect(code).To(Equal(app.ExitOK))
+	})
+
+	It("checks a cluster before the install", func(ctx SpecContext) {
+		expectOutputs(ctx, "check-pre", app.ExitOK, "check", "--pre")
+	})
+
+	It("reports missing rights before the install", func(ctx SpecContext) {
+		code, out, _ := lanyardAs(ctx, user("visitor"), "", "check", "--pre", "--install-namespace", "tools")
+		Expect(out).To(ContainSubstring("× you may not create deployments.apps in the namespace tools"))
+		Expect(code).To(Equal(app.ExitFound))
+	})
+
+	It("reports that Lanyard is not installed", func(ctx SpecContext) {
+		api := cluster.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+		_, err := api.Patch(ctx, "lanyard", types.JSONPatchType, []byte(`[{"op":"replace","path":"/webhooks/0/name","value":"other.lanyard.dev"}]`), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx SpecContext) error {
+			_, err := api.Patch(ctx, "lanyard", types.JSONPatchType, []byte(`[{"op":"replace","path":"/webhooks/0/name","value":"pods.lanyard.dev"}]`), metav1.PatchOptions{})
+			return err
+		})
+		code, out, _ := lanyard(ctx, "check")
+		Expect(out).To(ContainSubstring("× Lanyard is not installed"))
+		Expect(code).To(Equal(app.ExitFound))
+	})
+
+	It("denies contradicting flags", func(ctx SpecContext) {
+		code, _, errOut := lanyard(ctx, "check", "--pre", "--service-account", "x")
+		Expect(errOut).To(HavePrefix("lanyard: --service-account cannot be used with --pre\n"))
+		Expect(code).To(Equal(app.ExitUsage))
+	})
+})

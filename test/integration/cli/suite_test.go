@@ -1,0 +1,197 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli tests the commands of lanyard against a real kube-apiserver with the
+// webhook, the guard and the fences, as deploy/ registers them. What the commands
+// print is compared with the files in testdata; "go test -update" writes them.
+package cli
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/lanyard-dev/lanyard/cmd/lanyard/app"
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/webhook"
+)
+
+const (
+	deployDir = "../../../deploy/base"
+	role      = "arn:aws:iam::111122223333:role/cart"
+	timeout   = 30 * time.Second
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// cluster is what all specs share.
+var cluster struct {
+	plane      *controlplane.ControlPlane
+	client     *kubernetes.Clientset
+	kubeconfig string // of an administrator
+}
+
+var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+
+func TestCLI(t *testing.T) {
+	RegisterFailHandler(Fail)
+	suite, reporter := GinkgoConfiguration()
+	suite.RandomizeAllSpecs = true
+	RunSpecs(t, "cli", suite, reporter)
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	dir := GinkgoT().TempDir()
+	binary, err := webhook.Build(ctx, dir, false)
+	Expect(err).NotTo(HaveOccurred())
+	cluster.plane, err = controlplane.Start(ctx, controlplane.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error { return cluster.plane.Stop() })
+	cluster.client, err = kubernetes.NewForConfig(cluster.plane.Config())
+	Expect(err).NotTo(HaveOccurred())
+	cluster.kubeconfig = filepath.Join(dir, "admin")
+	Expect(cluster.plane.Kubeconfig(cluster.kubeconfig)).To(Succeed())
+
+	config, err := webhook.Grant(ctx, cluster.plane, deployDir)
+	Expect(err).NotTo(HaveOccurred())
+	kubeconfig := filepath.Join(dir, "webhook")
+	Expect(controlplane.WriteKubeconfig(kubeconfig, config)).To(Succeed())
+	process, err := webhook.Start(ctx, webhook.Options{Binary: binary, Kubeconfig: kubeconfig, Dir: dir, Args: []string{"--azure-default-tenant-id=contoso.onmicrosoft.com"}})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error { return process.Stop() })
+	Expect(webhook.Guard(ctx, cluster.plane.Config(), deployDir)).To(Succeed())
+	Expect(webhook.Fences(ctx, cluster.plane.Config(), deployDir)).To(Succeed())
+	Expect(process.Register(ctx, cluster.client, deployDir)).To(Succeed())
+
+	newNamespace(ctx, "shop")
+	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
+		account, err := cluster.client.CoreV1().ServiceAccounts("shop").Create(ctx, serviceAccount("cart", map[string]string{"lanyard.dev/aws-role-arn": role}), dryRun)
+		if err != nil {
+			return nil, err
+		}
+		return account.Labels, nil
+	}).Within(timeout).Should(HaveKey("lanyard.dev/identity"))
+	newServiceAccount(ctx, "shop", "cart", map[string]string{"lanyard.dev/aws-role-arn": role, "lanyard.dev/aws-region": "eu-central-1"})
+	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
+		pod, err := cluster.client.CoreV1().Pods("shop").Create(ctx, newPod("probe", "cart"), dryRun)
+		if err != nil {
+			return nil, err
+		}
+		return pod.Annotations, nil
+	}).Within(timeout).Should(HaveKey("lanyard.dev/injected"))
+})
+
+func newNamespace(ctx context.Context, name string) {
+	GinkgoHelper()
+	Expect(cluster.plane.CreateNamespace(ctx, name)).To(Succeed())
+}
+
+func serviceAccount(name string, annotations map[string]string) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}
+}
+
+func newServiceAccount(ctx context.Context, namespace, name string, annotations map[string]string) {
+	GinkgoHelper()
+	_, err := cluster.client.CoreV1().ServiceAccounts(namespace).Create(ctx, serviceAccount(name, annotations), metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// newPod returns a pod that is not created yet.
+func newPod(name, account string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "main", Image: "image"}}},
+	}
+}
+
+// lanyard runs the command line with a kubeconfig of an administrator.
+func lanyard(ctx context.Context, args ...string) (code int, out, errOut string) {
+	return lanyardAs(ctx, cluster.kubeconfig, "", args...)
+}
+
+// lanyardAs runs the command line with a kubeconfig and an input.
+func lanyardAs(ctx context.Context, kubeconfig, input string, args ...string) (code int, out, errOut string) {
+	var stdout, stderr bytes.Buffer
+	args = append([]string{"lanyard", "--kubeconfig", kubeconfig}, args...)
+	code = app.Run(ctx, args, genericiooptions.IOStreams{In: bytes.NewBufferString(input), Out: &stdout, ErrOut: &stderr})
+	return code, stdout.String(), stderr.String()
+}
+
+// user returns the kubeconfig of a user without rights of their own.
+func user(name string) string {
+	GinkgoHelper()
+	config, err := cluster.plane.User(name)
+	Expect(err).NotTo(HaveOccurred())
+	path := filepath.Join(GinkgoT().TempDir(), name)
+	Expect(controlplane.WriteKubeconfig(path, config)).To(Succeed())
+	return path
+}
+
+// reader returns the kubeconfig of a user who may read everything that the commands
+// read, and write nothing.
+func reader(ctx context.Context, name string) string {
+	GinkgoHelper()
+	api := cluster.client.RbacV1()
+	_, err := api.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	_, err = api.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return user(name)
+}
+
+// changing are the parts of an output that differ between runs, and what stands for
+// them in the golden files.
+var changing = []struct {
+	pattern *regexp.Regexp
+	text    string
+}{
+	{regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "TIME"},
+	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "127.0.0.1:PORT"},
+	{regexp.MustCompile(`v1\.\d+\.\d+`), "VERSION"},
+}
+
+// expectGolden compares an output with a file of testdata.
+func expectGolden(name, got string) {
+	GinkgoHelper()
+	for _, c := range changing {
+		got = c.pattern.ReplaceAllString(got, c.text)
+	}
+	path := filepath.Join("testdata", name)
+	if *update {
+		Expect(os.WriteFile(path, []byte(got), 0o600)).To(Succeed())
+	}
+	want, err := os.ReadFile(path)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(got).To(Equal(string(want)))
+}
+
+// expectOutputs compares the output of a command in each format.
+func expectOutputs(ctx context.Context, name string, code int, args ...string) {
+	GinkgoHelper()
+	for format, extension := range map[string]string{"table": ".txt", "json": ".json", "yaml": ".yaml"} {
+		got, out, errOut := lanyard(ctx, append(args, "--output", format)...)
+		Expect(errOut).To(BeEmpty())
+		Expect(got).To(Equal(code), out)
+		expectGolden(name+extension, out)
+	}
+}
