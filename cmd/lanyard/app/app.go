@@ -137,6 +137,7 @@ func (c *cli) newRootCommand() *cobra.Command {
 	_ = root.RegisterFlagCompletionFunc("context", c.completeContexts)
 	root.AddCommand(
 		newCheckCommand(c),
+		newExplainCommand(c),
 	)
 	c.finish(root)
 	return root

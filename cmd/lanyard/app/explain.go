@@ -1,0 +1,410 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/lanyard-dev/lanyard/internal/check"
+	"github.com/lanyard-dev/lanyard/internal/explain"
+	"github.com/lanyard-dev/lanyard/internal/installation"
+	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/internal/workload"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+)
+
+const explainHelp = `explain says which credentials the pods of an object get, and why: the
+ServiceAccount and its identities, each container, the policy of the namespace
+and the guard. For a pod, it also says whether the pod has the credentials
+that a new one would get.
+
+It asks Lanyard itself: it sends the API server a dry run of the pod template.
+Nothing is created. The template of a pod is that of its ReplicaSet,
+StatefulSet, DaemonSet or Job. A pod without an owner is its own template,
+without what Lanyard added.
+
+It needs the right to create pods in the namespace. The exit code is 1 if
+something must be done, and 0 otherwise, also for a pod that needs no
+credentials.`
+
+const explainExamples = `  # Why has this pod no credentials?
+  lanyard explain pod cart-0 --namespace shop
+
+  # What would the pods of a ServiceAccount get?
+  lanyard explain serviceaccount cart --namespace shop
+
+  # The same for a workload, for scripts
+  lanyard explain deployment/cart --namespace shop --output json`
+
+func newExplainCommand(c *cli) *cobra.Command {
+	var o output
+	cmd := &cobra.Command{
+		Use:               "explain TYPE NAME",
+		Short:             "Say why pods have credentials, or none.",
+		Long:              explainHelp,
+		Example:           explainExamples,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: c.completeReferences,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			reference, err := parseReference(args)
+			if err != nil {
+				return err
+			}
+			explanation, err := c.explain(cmd.Context(), reference)
+			if err != nil {
+				return err
+			}
+			if err := o.write(c, &explanationResult{explanation}); err != nil {
+				return err
+			}
+			if explanation.Problem() {
+				return errFound
+			}
+			return nil
+		},
+	}
+	o.addFlag(cmd)
+	return cmd
+}
+
+// explain reads what there is, sends the dry runs, and explains them.
+func (c *cli) explain(ctx context.Context, r *reference) (*explain.Explanation, error) {
+	defer c.progress("asking Lanyard")()
+	keys, err := c.keys()
+	if err != nil {
+		return nil, err
+	}
+	namespace, err := c.namespace()
+	if err != nil {
+		return nil, err
+	}
+	typed, untyped, err := c.clients()
+	if err != nil {
+		return nil, err
+	}
+	in := &explain.Input{Keys: keys, Object: r.String(), Called: true}
+	if in.Namespace, err = typed.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{}); err != nil {
+		return nil, fmt.Errorf("namespace %s: %w", namespace, err)
+	}
+	template, err := c.template(ctx, untyped, namespace, r, in)
+	if err != nil {
+		return nil, err
+	}
+	in.ServiceAccount, err = typed.CoreV1().ServiceAccounts(namespace).Get(ctx, in.ServiceAccountName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		in.ServiceAccount = nil
+		if r.isServiceAccount() {
+			return nil, fmt.Errorf("serviceaccount %s/%s: %w", namespace, r.name, err)
+		}
+	} else if err != nil {
+		return nil, fmt.Errorf("serviceaccount %s/%s: %w", namespace, in.ServiceAccountName, err)
+	}
+	if err := c.registration(ctx, typed, in); err != nil {
+		return nil, err
+	}
+	if err := c.ask(ctx, in, template); err != nil {
+		return nil, err
+	}
+	return explain.Explain(in), nil
+}
+
+// template returns the pod to send as a dry run, and fills in the name of the
+// ServiceAccount and the live pod.
+func (c *cli) template(ctx context.Context, client dynamic.Interface, namespace string, r *reference, in *explain.Input) (*unstructured.Unstructured, error) {
+	if r.isServiceAccount() {
+		in.ServiceAccountName = r.name
+		pod := probe.Pod(in.Keys, r.name)
+		pod.SetLabels(nil) // as any other pod
+		return pod, nil
+	}
+	object, err := client.Resource(r.kind.Resource).Namespace(namespace).Get(ctx, r.name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("%s in the namespace %s: %w", r, namespace, err)
+	}
+	in.ServiceAccountName = r.kind.ServiceAccount(object)
+	if len(r.kind.Template) > 0 {
+		return r.kind.Pod(object)
+	}
+	in.Live = &corev1.Pod{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, in.Live); err != nil {
+		return nil, fmt.Errorf("%s: %w", r, err)
+	}
+	owner := metav1.GetControllerOf(object)
+	if owner == nil {
+		return original(object, in.Keys)
+	}
+	kind, found := workload.ByOwner(owner)
+	if !found || len(kind.Template) == 0 {
+		return original(object, in.Keys)
+	}
+	parent, err := client.Resource(kind.Resource).Namespace(namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return original(object, in.Keys)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s, the owner of %s: %w", kind.Name(owner.Name), r, err)
+	}
+	return kind.Pod(parent)
+}
+
+// original returns a running pod as it was before Lanyard changed it, as far as
+// that can be told: a variable of a provider is taken for Lanyard's if the pod was
+// injected.
+func original(pod *unstructured.Unstructured, keys *annotations.Keys) (*unstructured.Unstructured, error) {
+	pod = pod.DeepCopy()
+	injected := pod.GetAnnotations()[keys.Injected] != ""
+	metadata := map[string]any{"generateName": pod.GetName() + "-"}
+	if values := pod.GetLabels(); len(values) > 0 {
+		metadata["labels"] = toAny(values)
+	}
+	values := pod.GetAnnotations()
+	delete(values, keys.Injected)
+	delete(values, keys.IdentityHash)
+	for _, d := range keys.Providers {
+		if d.CredentialFile != nil {
+			delete(values, keys.Prefix+d.CredentialFile.Annotation)
+		}
+	}
+	if len(values) > 0 {
+		metadata["annotations"] = toAny(values)
+	}
+	pod.Object["metadata"] = metadata
+	delete(pod.Object, "status")
+	unstructured.RemoveNestedField(pod.Object, "spec", "ephemeralContainers")
+	if !injected {
+		return pod, nil
+	}
+	isToken := func(name any) bool { return name == mutate.VolumeName || name == mutate.FallbackVolumeName }
+	if err := filter(pod.Object, func(volume map[string]any) bool { return isToken(volume["name"]) }, "spec", "volumes"); err != nil {
+		return nil, err
+	}
+	var variables []string
+	for _, d := range keys.Providers {
+		for _, v := range d.Variables {
+			variables = append(variables, v.Name)
+		}
+	}
+	for _, list := range []string{"initContainers", "containers"} {
+		containers, _, err := unstructured.NestedSlice(pod.Object, "spec", list)
+		if err != nil {
+			return nil, err
+		}
+		for _, element := range containers {
+			container, _ := element.(map[string]any)
+			if err := filter(container, func(mount map[string]any) bool { return isToken(mount["name"]) }, "volumeMounts"); err != nil {
+				return nil, err
+			}
+			err := filter(container, func(v map[string]any) bool {
+				name, _ := v["name"].(string)
+				return slices.Contains(variables, name)
+			}, "env")
+			if err != nil {
+				return nil, err
+			}
+		}
+		if len(containers) > 0 {
+			if err := unstructured.SetNestedSlice(pod.Object, containers, "spec", list); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return pod, nil
+}
+
+func toAny(values map[string]string) map[string]any {
+	result := map[string]any{}
+	for key, value := range values {
+		result[key] = value
+	}
+	return result
+}
+
+// filter removes elements from a list of objects.
+func filter(object map[string]any, remove func(map[string]any) bool, path ...string) error {
+	list, found, err := unstructured.NestedSlice(object, path...)
+	if err != nil || !found {
+		return err
+	}
+	list = slices.DeleteFunc(list, func(element any) bool {
+		fields, ok := element.(map[string]any)
+		return ok && remove(fields)
+	})
+	return unstructured.SetNestedSlice(object, list, path...)
+}
+
+// registration fills in whether Lanyard is called for the namespace, and whether
+// the guard is in place. A user without the right to read that gets the answer
+// without it.
+func (c *cli) registration(ctx context.Context, client kubernetes.Interface, in *explain.Input) error {
+	api := client.AdmissionregistrationV1()
+	all, err := api.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if apierrors.IsForbidden(err) {
+		in.Guard = "unknown: you may not read webhook configurations"
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list mutatingwebhookconfigurations: %w", err)
+	}
+	found := installation.Find(all.Items)
+	if len(found) == 0 {
+		return fmt.Errorf("got no MutatingWebhookConfiguration with a webhook %s: Lanyard is not installed", installation.PodWebhook)
+	}
+	selector, err := installation.Selector(found[0])
+	if err != nil {
+		return err
+	}
+	in.Called = selector.Matches(labels.Set(in.Namespace.Labels))
+	policies := &check.Policies{Policies: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}}
+	name := found[0].Name + "-guard-pods"
+	policy, err := api.ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
+	if err == nil {
+		policies.Policies[name] = policy
+		bindings, errBindings := api.ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
+		if err = errBindings; err == nil {
+			policies.Bindings = bindings.Items
+		}
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		in.Guard = "unknown: " + err.Error()
+		return nil
+	}
+	in.Guard = policies.Denies(name)
+	return nil
+}
+
+// ask sends the dry run, and another one with the label of the probe if the answer
+// to the first one does not say enough.
+func (c *cli) ask(ctx context.Context, in *explain.Input, pod *unstructured.Unstructured) error {
+	config, err := c.config()
+	if err != nil {
+		return err
+	}
+	client, err := probe.NewClient(config)
+	if err != nil {
+		return err
+	}
+	pod.SetNamespace("")
+	in.Sent, in.Got = &corev1.Pod{}, &corev1.Pod{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(pod.Object, in.Sent); err != nil {
+		return fmt.Errorf("pod template of %s: %w", in.Object, err)
+	}
+	if in.ServiceAccount == nil {
+		return nil // the API server denies the pod
+	}
+	answer := client.Create(ctx, in.Namespace.Name, pod)
+	in.Warnings, in.Err = answer.Warnings, answer.Err
+	if answer.Err == nil {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(answer.Pod.Object, in.Got); err != nil {
+			return fmt.Errorf("dry run of %s: %w", in.Object, err)
+		}
+		if in.Got.Annotations[in.Keys.Injected] != "" || !in.Keys.AskForIdentity(in.ServiceAccount.Annotations) {
+			return nil
+		}
+	}
+	if in.Called {
+		in.Probed = true
+		in.ProbeErr = client.Create(ctx, in.Namespace.Name, probe.Pod(in.Keys, in.ServiceAccountName)).Err
+	}
+	return nil
+}
+
+// explanationResult is an explanation that can be printed.
+type explanationResult struct{ *explain.Explanation }
+
+func (r *explanationResult) print(p *page) {
+	p.line("%s in the namespace %s", p.style(title, r.Object), r.Namespace)
+	p.line("")
+	account := r.Namespace + "/" + r.ServiceAccount.Name
+	switch {
+	case !r.ServiceAccount.Exists:
+		account += ", which does not exist"
+	case len(r.ServiceAccount.Identities) == 0:
+		account += ", which asks for no identity"
+	case !r.ServiceAccount.Guarded:
+		account += ", which lacks the guard's label"
+	}
+	rows := [][]string{{"ServiceAccount", account}}
+	for _, identity := range r.ServiceAccount.Identities {
+		rows = append(rows, []string{"  " + identity.Provider, identity.Name})
+	}
+	if r.ServiceAccount.Annotated != "" {
+		rows = append(rows, []string{"  annotated", r.ServiceAccount.Annotated})
+	}
+	policy := r.AllowedIdentities
+	if policy == "" {
+		policy = "the cluster's default"
+	}
+	rows = append(rows, []string{"allowed identities", policy}, []string{"guard", r.Guard})
+	p.table(2, rows)
+	printFix(p, r.ServiceAccount.Fix)
+	p.line("")
+	style := map[explain.Outcome]string{explain.Injected: good, explain.Without: warn, explain.Denied: bad}[r.New.Outcome]
+	if r.New.Outcome == explain.Without && r.New.Fix == "" {
+		style = ""
+	}
+	word := strings.ReplaceAll(string(r.New.Outcome), "-", " ")
+	if r.New.Reason != "" && string(r.New.Reason) != word {
+		word += " (" + string(r.New.Reason) + ")"
+	}
+	p.line("new pods: %s", p.style(style, word))
+	p.text(2, "", r.New.Why)
+	printContainers(p, r.New.Containers)
+	printFix(p, r.New.Fix)
+	if l := r.Live; l != nil {
+		p.line("")
+		style := map[explain.State]string{explain.Current: good, explain.Stale: bad, explain.Missing: bad}[l.State]
+		p.line("this pod: %s", p.style(style, strings.ReplaceAll(string(l.State), "-", " ")))
+		p.text(2, "", l.Why+"; created "+l.Created)
+		printContainers(p, l.Containers)
+		printFix(p, l.Fix)
+	}
+}
+
+func printFix(p *page, fix string) {
+	if fix != "" {
+		p.text(2, title, "-> "+fix)
+	}
+}
+
+func printContainers(p *page, containers []explain.Container) {
+	if len(containers) == 0 {
+		return
+	}
+	rows := [][]string{{"CONTAINER", "TYPE", "TOKEN", "CREDENTIALS", "WHY"}}
+	for _, c := range containers {
+		token, credentials := "no", "none"
+		if c.Token {
+			token = "yes"
+		}
+		if len(c.Providers) > 0 {
+			credentials = strings.Join(c.Providers, ", ")
+		}
+		why := ""
+		if len(c.Reasons) > 0 {
+			why = string(c.Reasons[0].Reason)
+		}
+		rows = append(rows, []string{c.Name, c.Type, token, credentials, why})
+	}
+	p.table(2, rows)
+	for _, c := range containers {
+		for _, r := range c.Reasons {
+			p.text(4, faint, fmt.Sprintf("%s: %s: %s", c.Name, r.Reason, r.Detail))
+		}
+	}
+}

@@ -1,0 +1,306 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
+	"github.com/lanyard-dev/lanyard/pkg/reason"
+)
+
+const (
+	role = "arn:aws:iam::111122223333:role/cart"
+	path = "/var/run/secrets/lanyard.dev/serviceaccount"
+)
+
+func newKeys(t *testing.T) *annotations.Keys {
+	t.Helper()
+	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &keys
+}
+
+// injectedPod returns what Lanyard makes of a pod with one container.
+func injectedPod(hash string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"lanyard.dev/injected": "aws", "lanyard.dev/identity-hash": hash}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "main",
+			Env:  []corev1.EnvVar{{Name: "AWS_ROLE_ARN", Value: role}, {Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: path + "/aws/token"}},
+			VolumeMounts: []corev1.VolumeMount{
+				{Name: "data", MountPath: "/data"}, {Name: "bound-sa-token", MountPath: path},
+			},
+		}}},
+	}
+}
+
+// input returns a case in which a new pod is injected. Each test changes it.
+func input(t *testing.T) *Input {
+	t.Helper()
+	return &Input{
+		Keys: newKeys(t), Object: "deployment/cart", Called: true,
+		Namespace:          &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
+		ServiceAccountName: "cart",
+		ServiceAccount: &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+			Name: "cart", Annotations: map[string]string{"lanyard.dev/aws-role-arn": role}, Labels: map[string]string{"lanyard.dev/identity": "enabled"},
+		}},
+		Sent: &corev1.Pod{}, Got: injectedPod("1"),
+	}
+}
+
+func TestNewPods(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change  func(*Input)
+		outcome Outcome
+		reason  reason.Reason
+		why     string
+		problem bool
+	}{
+		"an identity is injected": {func(*Input) {}, Injected, reason.Injected, "a new pod gets aws", false},
+		"the ServiceAccount does not exist": {
+			func(in *Input) { in.ServiceAccount = nil },
+			Denied, reason.ServiceAccountNotFound, "the ServiceAccount cart does not exist", true,
+		},
+		"the ServiceAccount asks for nothing": {
+			func(in *Input) { in.ServiceAccount.Annotations, in.Got = nil, &corev1.Pod{} },
+			Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity", false,
+		},
+		"the annotation has no prefix": {
+			func(in *Input) {
+				in.ServiceAccount.Annotations, in.Got = map[string]string{"aws-role-arn": role, "audience": "x"}, &corev1.Pod{}
+			},
+			Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: audience has no effect, Lanyard reads lanyard.dev/audience", true,
+		},
+		"the annotation has another prefix": {
+			func(in *Input) {
+				in.ServiceAccount.Annotations, in.Got = map[string]string{"example.com/audience": "x", "lanyard.io/aws-role-arn": role}, &corev1.Pod{}
+			},
+			Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: lanyard.io/aws-role-arn has no effect, Lanyard reads lanyard.dev/aws-role-arn", true,
+		},
+		"the pod opts out by an annotation": {
+			func(in *Input) {
+				in.Sent.Annotations, in.Got = map[string]string{"lanyard.dev/inject": "false"}, &corev1.Pod{}
+			},
+			Without, reason.OptedOut, "the pod has lanyard.dev/inject: \"false\"", false,
+		},
+		"the pod opts out by a label": {
+			func(in *Input) {
+				in.Sent.Labels, in.Got = map[string]string{"lanyard.dev/inject": "false"}, &corev1.Pod{}
+			},
+			Without, reason.OptedOut, "the pod has lanyard.dev/inject: \"false\"", false,
+		},
+		"the pod mirrors a static pod": {
+			func(in *Input) {
+				in.Sent.Annotations, in.Got = map[string]string{"kubernetes.io/config.mirror": "x"}, &corev1.Pod{}
+			},
+			Without, reason.MirrorPod, "the pod mirrors a static pod", false,
+		},
+		"the namespace is left out by its name": {
+			func(in *Input) { in.Called, in.Got = false, &corev1.Pod{} },
+			Without, "", "Lanyard is not called for the namespace: the namespaceSelector of the webhook pods.lanyard.dev", true,
+		},
+		"the namespace opts out": {
+			func(in *Input) {
+				in.Called, in.Got = false, &corev1.Pod{}
+				in.Namespace.Labels = map[string]string{"lanyard.dev/inject": "disabled"}
+			},
+			Without, "", "Lanyard is not called for the namespace: it has the label lanyard.dev/inject=disabled", true,
+		},
+		"the webhook cannot be called": {
+			func(in *Input) {
+				in.Got, in.Probed, in.ProbeErr = &corev1.Pod{}, true, errors.New("x509: unknown authority")
+			},
+			Without, "", "the API server cannot call Lanyard: x509: unknown authority", true,
+		},
+		"the webhook does not select the pod": {
+			func(in *Input) { in.Got, in.Probed = &corev1.Pod{}, true },
+			Without, "", "the API server did not call Lanyard for this pod", true,
+		},
+		"Lanyard denies the pod": {
+			func(in *Input) {
+				in.Err = errors.New(`admission webhook "pods.lanyard.dev" denied the request: lanyard: identity_not_allowed: serviceaccount "shop/cart" asks`)
+			},
+			Denied, reason.IdentityNotAllowed, `serviceaccount "shop/cart" asks`, true,
+		},
+		"the guard denies the pod, and the webhook cannot be called": {
+			func(in *Input) {
+				in.Err = errors.New("ValidatingAdmissionPolicy 'lanyard-guard-pods' denied request: lanyard: ServiceAccount shop/cart needs credentials (label lanyard.dev/identity=enabled), but")
+				in.ProbeErr = errors.New("no endpoints available")
+			},
+			Denied, "", "the guard denies new pods, because the API server cannot call Lanyard: no endpoints available", true,
+		},
+		"the guard denies the pod, and the webhook can be called": {
+			func(in *Input) {
+				in.Err = errors.New("lanyard: ServiceAccount shop/cart needs credentials (label lanyard.dev/identity=enabled), but")
+			},
+			Denied, "", "the guard denies new pods: Lanyard did not inject a container", true,
+		},
+		"somebody else denies the pod": {
+			func(in *Input) { in.Err = errors.New("exceeded quota: pods") },
+			Denied, "", "exceeded quota: pods", true,
+		},
+		"a word that is no reason": {
+			func(in *Input) { in.Err = errors.New("lanyard: frobnicated: x") },
+			Denied, "", "lanyard: frobnicated: x", true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := input(t)
+			test.change(in)
+			got := Explain(in)
+			if got.New.Outcome != test.outcome || got.New.Reason != test.reason || !strings.HasPrefix(got.New.Why, test.why) || got.Problem() != test.problem {
+				t.Errorf("got %+v and problem %t, want %s, %q, %q and problem %t", got.New, got.Problem(), test.outcome, test.reason, test.why, test.problem)
+			}
+		})
+	}
+}
+
+func TestRunningPods(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*Input)
+		state  State
+		why    string
+		fix    bool
+	}{
+		"the same hash":    {func(in *Input) { in.Live = injectedPod("1") }, Current, "it has the credentials of a new pod", false},
+		"another hash":     {func(in *Input) { in.Live = injectedPod("2") }, Stale, "its credentials are others than those of a new pod", true},
+		"none, but asked":  {func(in *Input) { in.Live = &corev1.Pod{} }, Missing, "it has no credentials, and a new pod gets some", true},
+		"none, as a new":   {func(in *Input) { in.Live, in.Got, in.ServiceAccount.Annotations = &corev1.Pod{}, &corev1.Pod{}, nil }, Current, "it has no credentials, like a new pod", false},
+		"more than a new":  {func(in *Input) { in.Live, in.Got, in.ServiceAccount.Annotations = injectedPod("1"), &corev1.Pod{}, nil }, Stale, "it has credentials, and a new pod gets none", true},
+		"new pods denied":  {func(in *Input) { in.Live, in.Err = injectedPod("1"), errors.New("no") }, Unknown, "it cannot be compared", false},
+		"older than asked": {func(in *Input) { in.Live = &corev1.Pod{}; annotated(in, time.Unix(100, 0)) }, Missing, "it has no credentials, and a new pod gets some: it is older than the annotations of its ServiceAccount", true},
+		"younger than asked": {func(in *Input) {
+			in.Live = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Unix(200, 0)}}
+			annotated(in, time.Unix(100, 0))
+		}, Missing, "it has no credentials, and a new pod gets some", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := input(t)
+			test.change(in)
+			got := Explain(in).Live
+			if got.State != test.state || !strings.HasPrefix(got.Why, test.why) || (got.Fix != "") != test.fix {
+				t.Errorf("got %+v, want %s and %q", got, test.state, test.why)
+			}
+			if name != "older than asked" && strings.Contains(got.Why, "older") {
+				t.Errorf("got %q", got.Why)
+			}
+		})
+	}
+}
+
+// annotated sets when the annotations were written. The label was written later.
+func annotated(in *Input, at time.Time) {
+	field := func(at time.Time, text string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Time: &metav1.Time{Time: at}, FieldsV1: &metav1.FieldsV1{Raw: []byte(text)}}
+	}
+	in.ServiceAccount.ManagedFields = []metav1.ManagedFieldsEntry{
+		field(at.Add(-time.Second), `{"f:metadata":{"f:annotations":{".":{},"f:lanyard.dev/aws-region":{}}}}`),
+		field(at, `{"f:metadata":{"f:annotations":{".":{},"f:lanyard.dev/aws-role-arn":{}}}}`),
+		field(at.Add(time.Hour), `{"f:metadata":{"f:annotations":{"f:other":{}},"f:labels":{"f:lanyard.dev/identity":{}}}}`),
+		field(at.Add(time.Hour), `malformed`),
+	}
+}
+
+func TestServiceAccounts(t *testing.T) {
+	t.Parallel()
+	in := input(t)
+	annotated(in, time.Unix(100, 0))
+	want := ServiceAccount{Name: "cart", Exists: true, Guarded: true, Annotated: "1970-01-01T00:01:40Z", Identities: []Identity{{"aws", role}}}
+	if diff := cmp.Diff(want, Explain(in).ServiceAccount); diff != "" {
+		t.Errorf("ServiceAccount (-want +got):\n%s", diff)
+	}
+}
+
+func TestUnguardedServiceAccounts(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*Input)
+		want   bool
+	}{
+		"with the label": {func(*Input) {}, false},
+		"without it":     {func(in *Input) { in.ServiceAccount.Labels = nil }, true},
+		"without it and an identity": {func(in *Input) {
+			in.ServiceAccount.Labels, in.ServiceAccount.Annotations, in.Got = nil, nil, &corev1.Pod{}
+		}, false},
+		"without it, where it is moot": {func(in *Input) { in.ServiceAccount.Labels, in.Called = nil, false }, false},
+	} {
+		in := input(t)
+		test.change(in)
+		if got := Explain(in); (got.ServiceAccount.Fix != "") != test.want || got.Problem() != test.want {
+			t.Errorf("%s: got fix %q and problem %t, want %t", name, got.ServiceAccount.Fix, got.Problem(), test.want)
+		}
+	}
+}
+
+func TestIdentities(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+	for name, test := range map[string]struct {
+		values map[string]string
+		want   []Identity
+	}{
+		"none":                            {map[string]string{"lanyard.dev/aws-region": "eu-central-1"}, nil},
+		"a plain token":                   {map[string]string{"lanyard.dev/audience": "vault"}, []Identity{{"token", "vault"}}},
+		"an audience of another provider": {map[string]string{"lanyard.dev/audience": "x", "lanyard.dev/azure-client-id": "id"}, []Identity{{"azure", "id"}}},
+		"a Google service account":        {map[string]string{"lanyard.dev/gcp-workload-identity-provider": "default", "lanyard.dev/gcp-service-account": "a@b"}, []Identity{{"gcp", "a@b"}}},
+		"a provider of the cluster's":     {map[string]string{"lanyard.dev/gcp-workload-identity-provider": "default"}, []Identity{{"gcp", "default"}}},
+	} {
+		if diff := cmp.Diff(test.want, Identities(keys, test.values)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestContainers(t *testing.T) {
+	t.Parallel()
+	in := input(t)
+	in.Got.Annotations["lanyard.dev/skip-containers"] = "proxy"
+	in.Got.Spec.InitContainers = []corev1.Container{{Name: "proxy"}}
+	windows := *in.Got.Spec.Containers[0].DeepCopy()
+	windows.Name, windows.Env[1].Value = "windows", `C:\var\run\secrets\lanyard.dev\serviceaccount\aws\token`
+	own := *in.Got.Spec.Containers[0].DeepCopy()
+	own.Name, own.Env[1].Value = "own", "/own/token"
+	in.Got.Spec.Containers = append(in.Got.Spec.Containers, windows, own)
+	in.Warnings = []string{
+		`lanyard: environment_taken: container "own": AWS_WEB_IDENTITY_TOKEN_FILE is set`,
+		`another warning`, `lanyard: environment_taken: container "gone": x`,
+	}
+	want := []Container{
+		{Name: "proxy", Type: "init", Reasons: []Reason{{reason.ContainerNotSelected, "the pod's annotations leave it out"}}},
+		{Name: "main", Type: "container", Token: true, Providers: []string{"aws"}},
+		{Name: "windows", Type: "container", Token: true, Providers: []string{"aws"}},
+		{Name: "own", Type: "container", Token: true, Reasons: []Reason{{reason.EnvironmentTaken, "AWS_WEB_IDENTITY_TOKEN_FILE is set"}}},
+	}
+	if diff := cmp.Diff(want, Explain(in).New.Containers); diff != "" {
+		t.Errorf("containers (-want +got):\n%s", diff)
+	}
+}
+
+// Every denial says what to do.
+func TestEveryDenialHasAFix(t *testing.T) {
+	t.Parallel()
+	for _, r := range []reason.Reason{
+		reason.InvalidAnnotation, reason.IdentityNotAllowed, reason.ForeignInjection, reason.InvalidMountPath,
+		reason.VolumeNameTaken, reason.TooLarge, reason.LookupFailed, reason.Overloaded,
+	} {
+		if fixes[r] == "" {
+			t.Errorf("%s has no fix", r)
+		}
+	}
+}
