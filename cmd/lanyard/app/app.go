@@ -138,6 +138,7 @@ func (c *cli) newRootCommand() *cobra.Command {
 	root.AddCommand(
 		newCheckCommand(c),
 		newExplainCommand(c),
+		newLabelCommand(c),
 	)
 	c.finish(root)
 	return root

@@ -1,0 +1,186 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+)
+
+const labelServiceAccountsHelp = `serviceaccounts adds the label that the guard selects by to the
+ServiceAccounts that need credentials and lack it: those that were annotated
+before Lanyard was installed, or while it was not called. It changes nothing
+else. ServiceAccounts in namespaces that Lanyard is not called for are left
+out, because their pods get no credentials.
+
+It works while no replica of the webhook responds, too. ServiceAccounts that
+change in the meantime are reported, and not labelled. The exit code is 1 if
+one could not be labelled.`
+
+const labelServiceAccountsExamples = `  # Show which ServiceAccounts would be labelled, in all namespaces
+  lanyard label serviceaccounts --all-namespaces --dry-run
+
+  # Label them
+  lanyard label serviceaccounts --all-namespaces
+
+  # Only those of one namespace
+  lanyard label serviceaccounts --namespace shop`
+
+func newLabelCommand(c *cli) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "label",
+		Short: "Label what the guard must know.",
+		Long:  "label adds the labels of Lanyard to objects that lack them.",
+	}
+	cmd.AddCommand(newLabelServiceAccountsCommand(c))
+	return cmd
+}
+
+func newLabelServiceAccountsCommand(c *cli) *cobra.Command {
+	var o output
+	var all, dryRun bool
+	cmd := &cobra.Command{
+		Use:     "serviceaccounts",
+		Aliases: []string{"serviceaccount", "sa"},
+		Short:   "Label the ServiceAccounts that need credentials and are unguarded.",
+		Long:    labelServiceAccountsHelp,
+		Example: labelServiceAccountsExamples,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			namespace, err := c.scope(all)
+			if err != nil {
+				return err
+			}
+			result, err := c.label(cmd.Context(), namespace, dryRun)
+			if err != nil {
+				return err
+			}
+			if err := o.write(c, result); err != nil {
+				return err
+			}
+			if result.failed() {
+				return errFound
+			}
+			return nil
+		},
+	}
+	o.addFlag(cmd)
+	addAllNamespaces(cmd, &all)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "Only show which ServiceAccounts would be labelled.")
+	return cmd
+}
+
+// addAllNamespaces adds the flag --all-namespaces.
+func addAllNamespaces(cmd *cobra.Command, all *bool) {
+	cmd.Flags().BoolVarP(all, "all-namespaces", "A", false, "All namespaces, instead of --namespace.")
+}
+
+// scope returns the namespace of the flags, or all namespaces.
+func (c *cli) scope(all bool) (string, error) {
+	if all {
+		return metav1.NamespaceAll, nil
+	}
+	return c.namespace()
+}
+
+// labelling is the ServiceAccounts that were labelled.
+type labelling struct {
+	DryRun          bool       `json:"dryRun"`
+	ServiceAccounts []labelled `json:"serviceAccounts"`
+}
+
+// labelled is one of them. Error is why it was not.
+type labelled struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Error     string `json:"error,omitempty"`
+}
+
+func (l *labelling) failed() bool {
+	for _, s := range l.ServiceAccounts {
+		if s.Error != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *labelling) print(p *page) {
+	if len(l.ServiceAccounts) == 0 {
+		p.line("every ServiceAccount that needs credentials has the label")
+		return
+	}
+	rows := [][]string{{"NAMESPACE", "SERVICEACCOUNT", "RESULT"}}
+	for _, s := range l.ServiceAccounts {
+		result := p.style(good, "labelled")
+		if l.DryRun {
+			result = "would be labelled"
+		}
+		if s.Error != "" {
+			result = p.style(bad, s.Error)
+		}
+		rows = append(rows, []string{s.Namespace, s.Name, result})
+	}
+	p.table(0, rows)
+}
+
+// label labels the unguarded ServiceAccounts.
+func (c *cli) label(ctx context.Context, namespace string, dryRun bool) (*labelling, error) {
+	defer c.progress("labelling ServiceAccounts")()
+	keys, err := c.keys()
+	if err != nil {
+		return nil, err
+	}
+	client, _, err := c.clients()
+	if err != nil {
+		return nil, err
+	}
+	mutating, err := c.installation(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	result := &labelling{DryRun: dryRun, ServiceAccounts: []labelled{}}
+	err = c.eachUnguarded(ctx, namespace, mutating, func(object *metav1.PartialObjectMetadata) error {
+		entry := labelled{Namespace: object.Namespace, Name: object.Name}
+		if !dryRun {
+			if err := addLabel(ctx, client, keys, object); err != nil {
+				entry.Error = err.Error()
+			}
+		}
+		result.ServiceAccounts = append(result.ServiceAccounts, entry)
+		return ctx.Err()
+	})
+	return result, err
+}
+
+// addLabel adds the label to a ServiceAccount.
+func addLabel(ctx context.Context, client kubernetes.Interface, keys *annotations.Keys, object *metav1.PartialObjectMetadata) error {
+	patch, err := labelPatch(keys, object)
+	if err != nil {
+		return err
+	}
+	_, err = client.CoreV1().ServiceAccounts(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "lanyard"})
+	return err
+}
+
+// labelPatch returns a merge patch that adds the label, unless the ServiceAccount
+// changed since it was read: it may not need the label any more.
+func labelPatch(keys *annotations.Keys, object *metav1.PartialObjectMetadata) ([]byte, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": object.ResourceVersion,
+		"labels":          map[string]string{keys.IdentityLabel: annotations.LabelEnabled},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("encode the patch: %w", err)
+	}
+	return patch, nil
+}
