@@ -1,0 +1,338 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+
+	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/internal/status"
+	"github.com/lanyard-dev/lanyard/internal/workload"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+)
+
+const statusHelp = `status lists the ServiceAccounts that ask for an identity, the workloads that
+use them, and how many of their pods are
+
+  current   they have what a new pod would get,
+  stale     they have an identity that their ServiceAccount had before,
+  without   they have no credentials, and a new pod would get some: they are
+            older than the annotations, or than Lanyard.
+
+GUARD is unguarded for a ServiceAccount that lacks the guard's label ("lanyard
+label serviceaccounts" adds it), and excluded in a namespace that Lanyard is
+not called for. OTHER are pods that opted out or cannot be compared.
+
+To know what a new pod would get, status asks Lanyard by a dry run for each
+ServiceAccount that has pods. It needs the rights to list pods, ReplicaSets,
+Jobs and ServiceAccounts and to create pods. Nothing is created.
+
+With --stale, only workloads with stale pods or pods without credentials are
+listed, and the exit code is 1 if there are any.`
+
+const statusExamples = `  # The whole cluster
+  lanyard status --all-namespaces
+
+  # What must be restarted? Exit code 1 if anything
+  lanyard status --all-namespaces --stale
+
+  # Watch a namespace while it is rolled out
+  lanyard status --namespace shop --watch`
+
+// watchInterval is the time between two looks of --watch.
+const watchInterval = 5 * time.Second
+
+// maxQuestions is how many dry runs are under way at once.
+const maxQuestions = 8
+
+func newStatusCommand(c *cli) *cobra.Command {
+	var o output
+	var all, stale, watch bool
+	cmd := &cobra.Command{
+		Use:     "status",
+		Short:   "Count the pods that have their credentials, and those that do not.",
+		Long:    statusHelp,
+		Example: statusExamples,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			namespace, err := c.scope(all)
+			if err != nil {
+				return err
+			}
+			if watch && o.format != outputTable {
+				return usagef("--watch can only be used with --output table")
+			}
+			for {
+				found, err := c.writeStatus(cmd.Context(), &o, namespace, stale)
+				if watch && cmd.Context().Err() != nil {
+					return nil // interrupted
+				}
+				if err != nil {
+					return err
+				}
+				if !watch {
+					if stale && found {
+						return errFound
+					}
+					return nil
+				}
+				select {
+				case <-cmd.Context().Done():
+					return nil
+				case <-time.After(watchInterval):
+					fmt.Fprintln(c.Out)
+				}
+			}
+		},
+	}
+	o.addFlag(cmd)
+	addAllNamespaces(cmd, &all)
+	cmd.Flags().BoolVar(&stale, "stale", false, "Only workloads whose pods must be replaced.")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Look again every 5 seconds, until interrupted.")
+	return cmd
+}
+
+// statusResult is the rows of a cluster.
+type statusResult struct {
+	Workloads []status.Row `json:"workloads"`
+	// all reports whether the rows are of all namespaces.
+	all bool
+}
+
+func (r *statusResult) print(p *page) {
+	printStatusHeader(p, r.all)
+	printStatus(p, r.Workloads, r.all)
+}
+
+// writeStatus writes the rows, and reports whether one is outdated. A table is
+// written as it is known, namespace by namespace.
+func (c *cli) writeStatus(ctx context.Context, o *output, namespace string, stale bool) (outdated bool, err error) {
+	result := statusResult{Workloads: []status.Row{}, all: namespace == metav1.NamespaceAll}
+	var p *page
+	if o.format == outputTable {
+		p = newPage(c.Out)
+	}
+	some := false
+	err = c.eachStatus(ctx, namespace, func(rows []status.Row) error {
+		if stale {
+			rows = slices.DeleteFunc(rows, func(row status.Row) bool { return !row.Outdated() })
+		}
+		outdated = outdated || slices.ContainsFunc(rows, func(row status.Row) bool { return row.Outdated() })
+		if p == nil {
+			result.Workloads = append(result.Workloads, rows...)
+			return nil
+		}
+		if len(rows) > 0 && !some {
+			some = true
+			printStatusHeader(p, result.all)
+		}
+		printStatus(p, rows, result.all)
+		return p.err
+	})
+	switch {
+	case err != nil:
+		return false, err
+	case p == nil:
+		return outdated, o.write(c, &result)
+	case !some && stale:
+		p.line("every pod has the credentials that its ServiceAccount asks for")
+	case !some:
+		p.line("no ServiceAccount asks for an identity")
+	}
+	return outdated, p.err
+}
+
+func printStatusHeader(p *page, all bool) {
+	header := []string{"NAMESPACE", "SERVICEACCOUNT", "GUARD", "WORKLOAD", "PODS", "CURRENT", "STALE", "WITHOUT", "OTHER"}
+	if !all {
+		header = header[1:]
+	}
+	p.table(0, [][]string{header})
+}
+
+func printStatus(p *page, rows []status.Row, all bool) {
+	number := func(n int, style string) string {
+		if n == 0 {
+			return "0"
+		}
+		return p.style(style, strconv.Itoa(n))
+	}
+	var lines [][]string
+	for i := range rows {
+		r := &rows[i]
+		guard := string(r.Guard)
+		if r.Guard == status.Unguarded {
+			guard = p.style(warn, guard)
+		}
+		workload := r.Workload
+		if workload == "" {
+			workload = "-"
+		}
+		line := []string{
+			r.Namespace, r.ServiceAccount, guard, workload, strconv.Itoa(r.Pods), number(r.Current, good),
+			number(r.Stale, bad), number(r.Without, bad), number(r.OptedOut+r.Unknown, warn),
+		}
+		if !all {
+			line = line[1:]
+		}
+		lines = append(lines, line)
+	}
+	p.table(0, lines)
+	var problems []string
+	for i := range rows {
+		if r := &rows[i]; r.Problem != "" && !slices.Contains(problems, r.Problem) {
+			problems = append(problems, r.Problem)
+			p.text(2, warn, fmt.Sprintf("%s/%s: %s", r.Namespace, r.ServiceAccount, r.Problem))
+		}
+	}
+}
+
+// lister reads what status needs.
+type lister struct {
+	*cli
+	keys     *annotations.Keys
+	typed    kubernetes.Interface
+	metadata metadata.Interface
+	probe    *probe.Client
+	called   map[string]bool
+}
+
+// eachStatus calls do with the rows of each namespace that has some.
+func (c *cli) eachStatus(ctx context.Context, namespace string, do func([]status.Row) error) error {
+	l, err := c.newLister(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.progress("reading pods")()
+	var current *status.Namespace
+	flush := func() error {
+		if current == nil || current.Empty() {
+			return nil
+		}
+		rows, err := l.rows(ctx, current)
+		if err != nil {
+			return err
+		}
+		return do(rows)
+	}
+	// The API server lists objects in the order of their namespaces.
+	err = c.eachServiceAccount(ctx, namespace, func(object *metav1.PartialObjectMetadata) error {
+		if current == nil || current.Name != object.Namespace {
+			if err := flush(); err != nil {
+				return err
+			}
+			current = status.NewNamespace(l.keys, object.Namespace, l.called[object.Namespace])
+		}
+		current.AddServiceAccount(object)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return flush()
+}
+
+func (c *cli) newLister(ctx context.Context) (*lister, error) {
+	keys, err := c.keys()
+	if err != nil {
+		return nil, err
+	}
+	config, err := c.config()
+	if err != nil {
+		return nil, err
+	}
+	// Pods are large, and faster to read in this form.
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	l := &lister{cli: c, keys: keys}
+	if l.typed, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("create Kubernetes client: %w", err)
+	}
+	if l.metadata, err = metadata.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("create Kubernetes client: %w", err)
+	}
+	if config, err = c.config(); err != nil {
+		return nil, err
+	}
+	if l.probe, err = probe.NewClient(config); err != nil {
+		return nil, err
+	}
+	mutating, err := c.installation(ctx, l.typed)
+	if err != nil {
+		return nil, err
+	}
+	l.called, err = c.calledFor(ctx, mutating)
+	return l, err
+}
+
+// rows reads the pods of a namespace, asks what new ones would get, and returns the
+// rows.
+func (l *lister) rows(ctx context.Context, n *status.Namespace) ([]status.Row, error) {
+	for _, name := range []string{"replicaset", "job"} {
+		kind, _ := workload.ByName(name)
+		err := eachPage(ctx, l.metadata.Resource(kind.Resource).Namespace(n.Name).List, func(page *metav1.PartialObjectMetadataList) error {
+			for i := range page.Items {
+				n.AddOwner(&kind, &page.Items[i])
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", kind.Resource.Resource, err)
+		}
+	}
+	err := eachPage(ctx, l.typed.CoreV1().Pods(n.Name).List, func(page *corev1.PodList) error {
+		for i := range page.Items {
+			n.AddPod(&page.Items[i])
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	return n.Rows(l.ask(ctx, n)), nil
+}
+
+// ask asks Lanyard what new pods would get.
+func (l *lister) ask(ctx context.Context, n *status.Namespace) map[status.Question]status.Answer {
+	answers := map[status.Question]status.Answer{}
+	var mu sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(maxQuestions)
+	for _, q := range n.Questions() {
+		group.Go(func() error {
+			pod := probe.Pod(l.keys, q.ServiceAccount)
+			if q.Expiration != "" {
+				pod.SetAnnotations(map[string]string{l.keys.TokenExpirationSeconds: q.Expiration})
+			}
+			if q.Windows {
+				// Not spec.os: the API server would deny the pod's security context.
+				pod.Object["spec"].(map[string]any)["nodeSelector"] = map[string]any{corev1.LabelOSStable: string(corev1.Windows)}
+			}
+			var answer status.Answer
+			if got := l.probe.Create(ctx, n.Name, pod); got.Err != nil {
+				answer.Problem = got.Err.Error()
+			} else {
+				answer.Hash = got.Pod.GetAnnotations()[l.keys.IdentityHash]
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			answers[q] = answer
+			return nil
+		})
+	}
+	_ = group.Wait() // no function returns an error
+	return answers
+}
