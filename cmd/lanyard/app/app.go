@@ -139,6 +139,7 @@ func (c *cli) newRootCommand() *cobra.Command {
 		newCheckCommand(c),
 		newExplainCommand(c),
 		newLabelCommand(c),
+		newRestartCommand(c),
 		newStatusCommand(c),
 	)
 	c.finish(root)

@@ -7,9 +7,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,5 +110,97 @@ var _ = Describe("status", Ordered, func() {
 		Expect(out).To(MatchRegexp(`(?m)^cart +excluded +pod/cart-0 +1 +0 +0 +1 +0\n`))
 		code, _, _ := lanyard(ctx, "status", "--namespace", "left-out", "--stale")
 		Expect(code).To(Equal(app.ExitOK))
+	})
+})
+
+// roll does what the controller of a Deployment would do: it reports new pods as
+// available.
+func roll(ctx context.Context, namespace, name string) error {
+	api := cluster.client.AppsV1().Deployments(namespace)
+	deployment, err := api.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if deployment.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] == "" {
+		return fmt.Errorf("deployment %s was not restarted", name)
+	}
+	deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: deployment.Generation, Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1, ReadyReplicas: 1}
+	_, err = api.UpdateStatus(ctx, deployment, metav1.UpdateOptions{})
+	return err
+}
+
+var _ = Describe("restart --stale", Ordered, func() {
+	BeforeAll(func(ctx SpecContext) { newRolledOut(ctx, "restarted") })
+
+	// restarted reports whether the template of the Deployment was changed.
+	restarted := func(ctx context.Context) bool {
+		GinkgoHelper()
+		deployment, err := cluster.client.AppsV1().Deployments("restarted").Get(ctx, "cart", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		return deployment.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] != ""
+	}
+
+	It("only shows the plan in a dry run", func(ctx SpecContext) {
+		expectOutputs(ctx, "restart-dry-run", app.ExitOK, "restart", "--stale", "--namespace", "restarted", "--dry-run")
+		Expect(restarted(ctx)).To(BeFalse())
+	})
+
+	DescribeTable("does nothing without a yes", func(ctx SpecContext, answer string) {
+		code, out, errOut := lanyardAs(ctx, cluster.kubeconfig, answer, "restart", "--stale", "--namespace", "restarted")
+		Expect(errOut).To(ContainSubstring("Restart 1 workloads, one after the other? [y/N] nothing was restarted\n"))
+		Expect(out).To(BeEmpty())
+		Expect(code).To(Equal(app.ExitFound))
+		Expect(restarted(ctx)).To(BeFalse())
+	},
+		Entry("at the end of the input", ""),
+		Entry("with an empty line", "\n"),
+		Entry("with a no", "n\n"),
+		Entry("with something else", "yess\n"),
+	)
+
+	It("reports a workload that is not done in time", func(ctx SpecContext) {
+		code, out, _ := lanyard(ctx, "restart", "--stale", "--namespace", "restarted", "--yes", "--timeout", "2s")
+		Expect(out).To(MatchRegexp(`restarted +deployment/cart +2 +failed +not done after 2s: waiting for its controller`))
+		Expect(code).To(Equal(app.ExitFound))
+		Expect(restarted(ctx)).To(BeTrue())
+	})
+
+	It("waits until the new pods are available", func(ctx SpecContext) {
+		stop := make(chan struct{})
+		var controller sync.WaitGroup
+		controller.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(200 * time.Millisecond):
+					_ = roll(ctx, "restarted", "cart") // again, if the Deployment has changed
+				}
+			}
+		})
+		code, out, errOut := lanyardAs(ctx, cluster.kubeconfig, "y\n", "restart", "--stale", "--namespace", "restarted")
+		close(stop)
+		controller.Wait()
+		Expect(errOut).To(ContainSubstring("restarting deployment/cart in the namespace restarted ...\n"))
+		Expect(out).To(MatchRegexp(`restarted +deployment/cart +2 +restarted\n`))
+		Expect(code).To(Equal(app.ExitOK))
+	})
+
+	It("lists what must be restarted by hand", func(ctx SpecContext) {
+		newNamespace(ctx, "by-hand")
+		newServiceAccount(ctx, "by-hand", "cart", nil)
+		_, err := cluster.client.CoreV1().Pods("by-hand").Create(ctx, newPod("alone", "cart"), metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		reannotate(ctx, "by-hand", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
+		expectInjected(ctx, "by-hand", "cart", "aws")
+		code, out, _ := lanyard(ctx, "restart", "--stale", "--namespace", "by-hand", "--yes")
+		Expect(out).To(MatchRegexp(`by-hand +pod/alone +1 +by hand +its pods are not replaced when its template changes`))
+		Expect(code).To(Equal(app.ExitFound))
+	})
+
+	It("needs --stale", func(ctx SpecContext) {
+		code, _, errOut := lanyard(ctx, "restart")
+		Expect(errOut).To(HavePrefix("lanyard: --stale is required\n"))
+		Expect(code).To(Equal(app.ExitUsage))
 	})
 })
