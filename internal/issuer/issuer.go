@@ -43,11 +43,13 @@ type Documents struct {
 	// Keys are the public keys by their IDs. A key is its parameters as JSON, in one
 	// order.
 	Keys map[string]string
+	// DiscoveryText and KeysText are the documents as they were read.
+	DiscoveryText, KeysText []byte
 }
 
 // Parse reads both documents.
 func Parse(discovery, keys []byte) (*Documents, error) {
-	var d Documents
+	d := Documents{DiscoveryText: discovery, KeysText: keys}
 	if err := json.Unmarshal(discovery, &d.Discovery); err != nil {
 		return nil, fmt.Errorf("discovery document: %w", err)
 	}

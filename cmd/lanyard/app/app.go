@@ -138,9 +138,12 @@ func (c *cli) newRootCommand() *cobra.Command {
 	root.AddCommand(
 		newCheckCommand(c),
 		newExplainCommand(c),
+		newInjectCommand(c),
 		newLabelCommand(c),
 		newRestartCommand(c),
 		newStatusCommand(c),
+		newTokenCommand(c),
+		newTrustCommand(c),
 	)
 	c.finish(root)
 	return root

@@ -1,0 +1,159 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
+	"github.com/lanyard-dev/lanyard/internal/manifest"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/reason"
+)
+
+const injectHelp = `inject gives the pods in manifests their credentials, without a cluster:
+manifests in, manifests out. It makes the same decisions as the webhook and
+applies the same patches, to the pod templates of every kind of workload.
+
+The ServiceAccounts and Namespaces come from the same files. A workload whose
+ServiceAccount is not there stays as it is, and inject says so. Objects that do
+not change are written as they were read; the others lose their comments.
+
+Nothing is written if the webhook would deny an object, and the exit code is 1.
+The flags are those of the webhook: pass the ones that your cluster's webhook
+has, or its --config.`
+
+const injectExamples = `  # Inject all workloads of a file
+  lanyard inject -f app.yaml > injected.yaml
+
+  # Inject what comes from another program, with settings of the webhook
+  lanyard inject -f - --aws-default-region eu-central-1 > injected.yaml
+
+  # The ServiceAccounts are in a file of their own
+  lanyard inject -f serviceaccounts.yaml -f app.yaml > injected.yaml`
+
+// injectCommand holds the flags of inject.
+type injectCommand struct {
+	*cli
+	files   []string
+	options *options.Options
+	// all are the flags of the webhook, for its configuration file.
+	all *pflag.FlagSet
+}
+
+func newInjectCommand(c *cli) *cobra.Command {
+	k := &injectCommand{cli: c, options: options.New(), all: pflag.NewFlagSet("webhook", pflag.ContinueOnError)}
+	cmd := &cobra.Command{
+		Use:     "inject -f FILE",
+		Short:   "Inject credentials into manifests, without a cluster.",
+		Long:    injectHelp,
+		Example: injectExamples,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return k.run(cmd) },
+	}
+	cmd.Flags().StringArrayVarP(&k.files, "filename", "f", nil, "File with manifests in YAML or JSON, or - for the standard input. Can be repeated.")
+	groups := k.options.Flags()
+	for _, group := range groups.FlagSets {
+		k.all.AddFlagSet(group)
+	}
+	for _, name := range []string{"Injection", "Providers"} {
+		groups.FlagSet(name).VisitAll(func(flag *pflag.Flag) {
+			if flag.Name != annotationPrefixFlag { // the flag of all commands
+				cmd.Flags().AddFlag(flag)
+			}
+		})
+	}
+	config := *k.all.Lookup("config")
+	config.Usage = "YAML file with the settings of the webhook, as its own --config. Other settings in it have no effect."
+	cmd.Flags().AddFlag(&config)
+	return cmd
+}
+
+// annotationPrefixFlag is a flag of all commands, and of the webhook.
+const annotationPrefixFlag = "annotation-prefix"
+
+func (k *injectCommand) run(cmd *cobra.Command) error {
+	if len(k.files) == 0 {
+		return usagef("--filename: got none, want a file with manifests, or - for the standard input")
+	}
+	settings, err := k.settings(cmd)
+	if err != nil {
+		return err
+	}
+	var documents []*manifest.Document
+	for _, file := range k.files {
+		found, err := k.read(file)
+		if err != nil {
+			return err
+		}
+		documents = append(documents, found...)
+	}
+	results, err := manifest.Inject(cmd.Context(), documents, settings)
+	if err != nil {
+		return err
+	}
+	if denied := k.report(results); denied > 0 {
+		return fmt.Errorf("the webhook would deny %d objects; nothing was written", denied)
+	}
+	return manifest.Write(k.Out, documents)
+}
+
+// settings returns the settings of the webhook.
+func (k *injectCommand) settings(cmd *cobra.Command) (*manifest.Options, error) {
+	if err := k.options.LoadConfig(k.all); err != nil {
+		return nil, usageError{err}
+	}
+	if cmd.Flags().Changed(annotationPrefixFlag) {
+		k.options.AnnotationPrefix = k.prefix
+	}
+	completed, err := k.options.CompleteInjection()
+	if err != nil {
+		return nil, usageError{err}
+	}
+	completed.Defaults.ReservedAudiences = annotations.CommonAPIServerAudiences()
+	namespace, err := k.namespace()
+	if err != nil {
+		return nil, err
+	}
+	return &manifest.Options{
+		Keys: &completed.Keys, Defaults: &completed.Defaults, TokenMountPath: completed.TokenMountPath,
+		ExcludedNamespaces: completed.ExcludedNamespaces, Namespace: namespace,
+	}, nil
+}
+
+// read reads the documents of a file.
+func (k *injectCommand) read(file string) ([]*manifest.Document, error) {
+	if file == "-" {
+		return manifest.Read("standard input", k.In)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return manifest.Read(file, f)
+}
+
+// report writes what is worth knowing to the error stream, and returns the number of
+// objects that are denied.
+func (k *injectCommand) report(results []manifest.Result) (denied int) {
+	for _, r := range results {
+		name := r.Object + " in the namespace " + r.Namespace
+		switch {
+		case r.Denied:
+			denied++
+			fmt.Fprintf(k.ErrOut, "denied: %s: %s: %s\n", name, r.Reason, r.Message)
+		case r.Reason == reason.ServiceAccountNotFound:
+			fmt.Fprintf(k.ErrOut, "unchanged: %s: %s: %s\n", name, r.Reason, r.Message)
+		}
+		for _, warning := range r.Warnings {
+			fmt.Fprintf(k.ErrOut, "warning: %s: %s\n", name, warning)
+		}
+	}
+	return denied
+}
