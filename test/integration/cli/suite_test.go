@@ -168,6 +168,7 @@ var changing = []struct {
 	{regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "TIME"},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "127.0.0.1:PORT"},
 	{regexp.MustCompile(`v1\.\d+\.\d+`), "VERSION"},
+	{regexp.MustCompile(`(?m)(keyID"?: "?|^  key +)[A-Za-z0-9_-]{43}`), "${1}KEY"},
 }
 
 // expectGolden compares an output with a file of testdata.

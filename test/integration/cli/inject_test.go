@@ -1,0 +1,163 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/cmd/lanyard/app"
+)
+
+const manifests = `# The ServiceAccount
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: cart
+  namespace: shop
+  annotations:
+    lanyard.dev/aws-role-arn: ` + role + `
+    lanyard.dev/aws-region: eu-central-1
+---
+apiVersion: v1
+kind: ConfigMap # stays as it is
+metadata: {name: settings, namespace: shop}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+  namespace: shop
+spec:
+  selector:
+    matchLabels:
+      app: web
+  template:
+    metadata:
+      labels:
+        app: web
+    spec:
+      serviceAccountName: cart
+      containers:
+      - name: main
+        image: image
+`
+
+var _ = Describe("inject", func() {
+	It("injects manifests without a cluster", func(ctx SpecContext) {
+		code, out, errOut := lanyardAs(ctx, os.DevNull, manifests, "inject", "-f", "-")
+		Expect(errOut).To(BeEmpty())
+		Expect(code).To(Equal(app.ExitOK))
+		expectGolden("inject.yaml", out)
+	})
+
+	It("makes the pods that the webhook makes", func(ctx SpecContext) {
+		_, out, _ := lanyardAs(ctx, os.DevNull, manifests, "inject", "-f", "-")
+		documents := strings.Split(out, "---\n")
+		var injected appsv1.Deployment
+		Expect(yaml.Unmarshal([]byte(documents[len(documents)-1]), &injected)).To(Succeed())
+		pod := newPod("web", "cart")
+		pod.Labels = map[string]string{"app": "web"}
+		created, err := cluster.client.CoreV1().Pods("shop").Create(ctx, pod, dryRun)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(injected.Spec.Template.Annotations).To(Equal(created.Annotations))
+		Expect(injected.Spec.Template.Spec.Containers[0].Env).To(Equal(created.Spec.Containers[0].Env))
+		Expect(created.Spec.Volumes).To(ContainElement(injected.Spec.Template.Spec.Volumes[0]))
+		Expect(created.Spec.Containers[0].VolumeMounts).To(ContainElement(injected.Spec.Template.Spec.Containers[0].VolumeMounts[0]))
+	})
+
+	It("makes pods that the webhook and the guard leave as they are", func(ctx SpecContext) {
+		_, out, _ := lanyardAs(ctx, os.DevNull, manifests, "inject", "-f", "-")
+		documents := strings.Split(out, "---\n")
+		var injected appsv1.Deployment
+		Expect(yaml.Unmarshal([]byte(documents[len(documents)-1]), &injected)).To(Succeed())
+		pod := newPod("web", "cart")
+		pod.Annotations, pod.Spec = injected.Spec.Template.Annotations, injected.Spec.Template.Spec
+		created, err := cluster.client.CoreV1().Pods("shop").Create(ctx, pod, dryRun)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(created.Annotations).To(Equal(pod.Annotations))
+		Expect(created.Spec.Containers[0].Env).To(Equal(pod.Spec.Containers[0].Env))
+		deployment, err := cluster.client.AppsV1().Deployments("shop").Create(ctx, &injected, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(deployment.Spec.Template.Annotations).To(Equal(pod.Annotations))
+	})
+
+	It("takes the settings of the webhook, from flags or its file", func(ctx SpecContext) {
+		file := filepath.Join(GinkgoT().TempDir(), "config.yaml")
+		Expect(os.WriteFile(file, []byte("annotation-prefix: example.com/\ntoken-mount-path: /from/the/file\nsecure-port: 9443\n"), 0o600)).To(Succeed())
+		other := strings.ReplaceAll(manifests, "lanyard.dev/", "example.com/")
+		for _, test := range []struct {
+			input, path string
+			args        []string
+		}{
+			{manifests, "/a/path", []string{"--token-mount-path", "/a/path"}},
+			{other, "/from/the/file", []string{"--config", file}},
+			{other, "/a/path", []string{"--config", file, "--token-mount-path", "/a/path"}},
+			{manifests, "/from/the/file", []string{"--config", file, "--annotation-prefix", "lanyard.dev/"}},
+		} {
+			code, out, errOut := lanyardAs(ctx, os.DevNull, test.input, append([]string{"inject", "-f", "-"}, test.args...)...)
+			Expect(errOut).To(BeEmpty())
+			Expect(code).To(Equal(app.ExitOK))
+			Expect(out).To(ContainSubstring("mountPath: "+test.path+"\n"), "%v", test.args)
+		}
+	})
+
+	It("reads several files, and JSON", func(ctx SpecContext) {
+		directory := GinkgoT().TempDir()
+		var args []string
+		for i, document := range strings.Split(manifests, "---\n") {
+			var object map[string]any
+			Expect(yaml.Unmarshal([]byte(document), &object)).To(Succeed())
+			text, err := json.Marshal(object)
+			Expect(err).NotTo(HaveOccurred())
+			file := filepath.Join(directory, string(rune('a'+i))+".json")
+			Expect(os.WriteFile(file, text, 0o600)).To(Succeed())
+			args = append(args, "-f", file)
+		}
+		code, out, errOut := lanyardAs(ctx, os.DevNull, "", append([]string{"inject"}, args...)...)
+		Expect(errOut).To(BeEmpty())
+		Expect(code).To(Equal(app.ExitOK))
+		Expect(out).To(ContainSubstring(`"lanyard.dev/injected": "aws"`))
+	})
+
+	It("writes nothing if the webhook would deny an object", func(ctx SpecContext) {
+		code, out, errOut := lanyardAs(ctx, os.DevNull, strings.Replace(manifests, role, "arn:aws:iam::1:role/x", 1), "inject", "-f", "-")
+		Expect(out).To(BeEmpty())
+		Expect(errOut).To(And(
+			ContainSubstring(`denied: serviceaccount/cart in the namespace shop: invalid_annotation: serviceaccount "shop/cart": metadata.annotations[lanyard.dev/aws-role-arn]`),
+			ContainSubstring("denied: deployment/web in the namespace shop: invalid_annotation: "),
+			HaveSuffix("lanyard: the webhook would deny 2 objects; nothing was written\n"),
+		))
+		Expect(code).To(Equal(app.ExitFound))
+	})
+
+	It("says which ServiceAccounts the manifests lack", func(ctx SpecContext) {
+		_, deployment, _ := strings.Cut(manifests, "---\n")
+		code, out, errOut := lanyardAs(ctx, os.DevNull, deployment, "inject", "-f", "-")
+		Expect(out).To(Equal(deployment))
+		Expect(errOut).To(Equal("unchanged: deployment/web in the namespace shop: serviceaccount_not_found: the manifests do not have its ServiceAccount\n"))
+		Expect(code).To(Equal(app.ExitOK))
+	})
+
+	DescribeTable("names what is wrong", func(ctx SpecContext, code int, want, input string, args ...string) {
+		got, out, errOut := lanyardAs(ctx, os.DevNull, input, append([]string{"inject"}, args...)...)
+		Expect(errOut).To(HavePrefix("lanyard: " + want))
+		Expect(out).To(BeEmpty())
+		Expect(got).To(Equal(code))
+	},
+		Entry("no file", app.ExitUsage, "--filename: got none", ""),
+		Entry("a file that is not there", app.ExitFound, "open /does/not/exist: ", "", "-f", "/does/not/exist"),
+		Entry("malformed YAML", app.ExitFound, "standard input: document 1: ", "a: b: c", "-f", "-"),
+		Entry("a malformed setting", app.ExitUsage, "--token-mount-path: ", "", "-f", "-", "--token-mount-path", "relative"),
+		Entry("a configuration that is not there", app.ExitUsage, "--config: ", "", "-f", "-", "--config", "/does/not/exist"),
+	)
+})

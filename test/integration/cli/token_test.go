@@ -1,0 +1,142 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/lanyard-dev/lanyard/cmd/lanyard/app"
+	"github.com/lanyard-dev/lanyard/internal/token"
+)
+
+// startSTS starts a service that answers AssumeRoleWithWebIdentity, and returns its
+// URL, a file with its CA, and the forms that it gets.
+func startSTS(status int, body string) (url, caFile string, forms *[]map[string][]string) {
+	GinkgoHelper()
+	forms = new([]map[string][]string)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := r.ParseForm(); err == nil {
+			*forms = append(*forms, r.PostForm)
+		}
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(body))
+	}))
+	DeferCleanup(server.Close)
+	caFile = filepath.Join(GinkgoT().TempDir(), "ca.crt")
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	Expect(os.WriteFile(caFile, ca, 0o600)).To(Succeed())
+	return server.URL, caFile, forms
+}
+
+const (
+	stsGrants = `<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult>
+<AssumedRoleUser><Arn>arn:aws:sts::111122223333:assumed-role/cart/cart@shop</Arn></AssumedRoleUser>
+<Credentials><SecretAccessKey>HIDDEN</SecretAccessKey><SessionToken>HIDDEN</SessionToken><Expiration>2030-01-02T03:04:05Z</Expiration></Credentials>
+</AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>`
+	stsDenies = `<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error><Type>Sender</Type><Code>AccessDenied</Code>
+<Message>Not authorized to perform sts:AssumeRoleWithWebIdentity</Message></Error></ErrorResponse>`
+)
+
+var _ = Describe("token", func() {
+	It("shows what a token says, in the audience of the pods", func(ctx SpecContext) {
+		expectOutputs(ctx, "token", app.ExitOK, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws")
+	})
+
+	It("takes any other audience as it is", func(ctx SpecContext) {
+		code, out, errOut := lanyard(ctx, "token", "sa", "default", "--namespace", "shop", "--for", "vault", "--expiration", "20m")
+		Expect(errOut).To(BeEmpty())
+		Expect(code).To(Equal(app.ExitOK))
+		Expect(out).To(MatchRegexp(`(?m)^  audience +vault$`))
+		Expect(out).To(MatchRegexp(`(?m)^  expires .*, after 20m0s$`))
+	})
+
+	It("writes the token itself only with --raw", func(ctx SpecContext) {
+		code, out, errOut := lanyard(ctx, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws", "--raw")
+		Expect(errOut).To(BeEmpty())
+		Expect(code).To(Equal(app.ExitOK))
+		claims, err := token.Parse(out)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(claims.Subject).To(Equal("system:serviceaccount:shop:cart"))
+		Expect(claims.Audience).To(Equal([]string{"sts.amazonaws.com"}))
+		_, out, _ = lanyard(ctx, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws", "--output", "json")
+		Expect(out).NotTo(ContainSubstring("eyJ"))
+	})
+
+	It("presents the token to the cloud as the SDK in a pod would", func(ctx SpecContext) {
+		url, ca, forms := startSTS(http.StatusOK, stsGrants)
+		expectOutputs(ctx, "token-exchange", app.ExitOK, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws", "--exchange", "--endpoint", url, "--ca-file", ca)
+		Expect(*forms).To(HaveLen(3))
+		for _, form := range *forms {
+			Expect(form).To(HaveKeyWithValue("RoleArn", []string{role}))
+			Expect(form).To(HaveKeyWithValue("RoleSessionName", []string{"cart@shop"}))
+			claims, err := token.Parse(form["WebIdentityToken"][0])
+			Expect(err).NotTo(HaveOccurred())
+			Expect(claims.Subject).To(Equal("system:serviceaccount:shop:cart"))
+		}
+	})
+
+	It("shows why the cloud denies the token", func(ctx SpecContext) {
+		url, ca, _ := startSTS(http.StatusForbidden, stsDenies)
+		expectOutputs(ctx, "token-denied", app.ExitFound, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws", "--exchange", "--endpoint", url, "--ca-file", ca)
+	})
+
+	It("does not send the token to a server that it does not trust", func(ctx SpecContext) {
+		url, _, forms := startSTS(http.StatusOK, stsGrants)
+		code, out, errOut := lanyard(ctx, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws", "--exchange", "--endpoint", url)
+		Expect(errOut).To(ContainSubstring("certificate"))
+		Expect(out).To(BeEmpty())
+		Expect(code).To(Equal(app.ExitFound))
+		Expect(*forms).To(BeEmpty())
+	})
+
+	It("says which identity the pods lack", func(ctx SpecContext) {
+		for name, want := range map[string]string{
+			"cart":    "annotation lanyard.dev/injected of the pod: got \"aws\", want it to contain azure",
+			"default": "the pod has no annotation lanyard.dev/injected",
+		} {
+			code, out, errOut := lanyard(ctx, "token", "serviceaccount/"+name, "--namespace", "shop", "--for", "azure")
+			Expect(errOut).To(And(HavePrefix("lanyard: pods of serviceaccount shop/"+name+": "), ContainSubstring(want)))
+			Expect(out).To(BeEmpty())
+			Expect(code).To(Equal(app.ExitFound))
+		}
+	})
+
+	DescribeTable("denies contradicting flags", func(ctx SpecContext, want string, args ...string) {
+		code, out, errOut := lanyard(ctx, append([]string{"token"}, args...)...)
+		Expect(errOut).To(HavePrefix("lanyard: " + want))
+		Expect(out).To(BeEmpty())
+		Expect(code).To(Equal(app.ExitUsage))
+	},
+		Entry("no receiver", "--for: got none", "sa/cart"),
+		Entry("raw with exchange", "--raw cannot be used with --exchange", "sa/cart", "--for", "aws", "--raw", "--exchange"),
+		Entry("an exchange for an audience", "--exchange: got --for \"vault\"", "sa/cart", "--for", "vault", "--exchange"),
+		Entry("an endpoint without an exchange", "--endpoint, --ca-file and --scope need --exchange", "sa/cart", "--for", "aws", "--endpoint", "https://x"),
+		Entry("another type", "got type \"deployment\", want one of serviceaccount", "deployment/cart", "--for", "aws"),
+	)
+})
+
+// completions returns what the shell is offered.
+func completions(ctx context.Context, args ...string) []string {
+	GinkgoHelper()
+	code, out, _ := lanyard(ctx, append([]string{"__complete"}, args...)...)
+	Expect(code).To(Equal(app.ExitOK))
+	return strings.Split(out, "\n")
+}
+
+var _ = Describe("completion of ServiceAccounts", func() {
+	It("offers those of the namespace", func(ctx SpecContext) {
+		for _, command := range [][]string{{"token"}, {"trust", "aws"}} {
+			Expect(completions(ctx, append(command, "--namespace", "shop", "")...)).To(ContainElement("serviceaccount/cart"))
+		}
+	})
+})

@@ -1,0 +1,160 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/lanyard-dev/lanyard/cmd/lanyard/app"
+)
+
+const (
+	publicIssuer = "https://issuer.example.com/production"
+	pool         = "projects/123456789012/locations/global/workloadIdentityPools/production/providers/kubernetes"
+)
+
+var _ = Describe("trust", func() {
+	DescribeTable("says what the cloud must be told, in each format", func(ctx SpecContext, name string, args ...string) {
+		for format, extension := range map[string]string{"shell": ".sh", "terraform": ".tf", "json": ".json", "yaml": ".yaml"} {
+			code, out, errOut := lanyard(ctx, append([]string{"trust", "--namespace", "shop", "--issuer", publicIssuer, "--output", format}, args...)...)
+			Expect(errOut).To(BeEmpty())
+			Expect(code).To(Equal(app.ExitOK))
+			expectGolden("trust-"+name+extension, out)
+		}
+	},
+		Entry("AWS, from the annotations", "aws", "aws", "serviceaccount/cart"),
+		Entry("Azure, from flags", "azure", "azure", "serviceaccount/cart", "--resource-group", "workload-identities"),
+		Entry("Google Cloud, from flags", "gcp", "gcp", "serviceaccount/cart", "--workload-identity-provider", pool, "--project", "my-project"),
+	)
+
+	It("takes the issuer of the cluster", func(ctx SpecContext) {
+		code, out, errOut := lanyard(ctx, "trust", "aws", "sa/cart", "--namespace", "shop")
+		Expect(code).To(Equal(app.ExitOK))
+		issuer := clusterIssuer(ctx)
+		Expect(out).To(ContainSubstring("--url " + issuer + " "))
+		Expect(errOut).To(Equal("warning: the issuer " + issuer + " is not public, so the cloud cannot read its keys\n"))
+	})
+
+	It("uploads the keys to Google Cloud if the issuer is not public", func(ctx SpecContext) {
+		code, out, errOut := lanyard(ctx, "trust", "gcp", "sa/cart", "--namespace", "shop", "--workload-identity-provider", pool)
+		Expect(errOut).To(BeEmpty())
+		Expect(code).To(Equal(app.ExitOK))
+		Expect(out).To(And(ContainSubstring("--jwk-json-path jwks.json"), ContainSubstring(`"kty":"RSA"`)))
+	})
+
+	It("works before the ServiceAccount exists", func(ctx SpecContext) {
+		code, out, errOut := lanyard(ctx, "trust", "aws", "sa/later", "--namespace", "shop", "--issuer", publicIssuer, "--role-arn", role, "--part", "serviceaccount")
+		Expect(errOut).To(Equal("serviceaccount shop/later does not exist yet\n"))
+		Expect(code).To(Equal(app.ExitOK))
+		Expect(out).To(And(ContainSubstring("system:serviceaccount:shop:later"), Not(ContainSubstring("create-open-id-connect-provider"))))
+	})
+
+	DescribeTable("names what is missing or wrong", func(ctx SpecContext, code int, want string, args ...string) {
+		got, out, errOut := lanyard(ctx, append([]string{"trust", "--namespace", "shop"}, args...)...)
+		Expect(errOut).To(HavePrefix("lanyard: " + want))
+		Expect(out).To(BeEmpty())
+		Expect(got).To(Equal(code))
+	},
+		Entry("no role", app.ExitUsage, "--role-arn: got none, and annotation lanyard.dev/aws-role-arn of the ServiceAccount is not set", "aws", "sa/default"),
+		Entry("no provider", app.ExitUsage, "--workload-identity-provider: got none", "gcp", "sa/cart"),
+		Entry("a malformed role", app.ExitFound, "--role-arn: got \"x\": must be the ARN of an IAM role", "aws", "sa/cart", "--role-arn", "x"),
+		Entry("an audience of the API server", app.ExitFound, "--audience: got \"https://kubernetes.default.svc\"", "aws", "sa/cart", "--audience", "https://kubernetes.default.svc"),
+		Entry("an issuer with http", app.ExitFound, "issuer: got \"http://x\"", "aws", "sa/cart", "--issuer", "http://x"),
+		Entry("no cloud", app.ExitUsage, "a command is missing"),
+		Entry("another type", app.ExitUsage, "got type \"pod\"", "aws", "pod/cart"),
+	)
+})
+
+// clusterIssuer returns the issuer of the cluster.
+func clusterIssuer(ctx context.Context) string {
+	GinkgoHelper()
+	text, err := cluster.client.CoreV1().RESTClient().Get().AbsPath("/.well-known/openid-configuration").DoRaw(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	_, rest, found := strings.Cut(string(text), `"issuer":"`)
+	Expect(found).To(BeTrue())
+	issuer, _, _ := strings.Cut(rest, `"`)
+	return issuer
+}
+
+var _ = Describe("trust issuer", func() {
+	It("shows the issuer and the key that signs", func(ctx SpecContext) {
+		code, out, errOut := lanyard(ctx, "trust", "issuer", "--namespace", "shop")
+		Expect(errOut).To(BeEmpty())
+		Expect(code).To(Equal(app.ExitOK))
+		Expect(out).To(MatchRegexp(`^issuer ` + clusterIssuer(ctx) + `\n  key \S+, signs at present\n$`))
+	})
+
+	It("writes documents that it then finds equal, until they are not", func(ctx SpecContext) {
+		directory := GinkgoT().TempDir()
+		server := httptest.NewTLSServer(http.FileServer(http.Dir(directory)))
+		DeferCleanup(server.Close)
+		ca := filepath.Join(GinkgoT().TempDir(), "ca.crt")
+		Expect(os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600)).To(Succeed())
+
+		code, out, errOut := lanyard(ctx, "trust", "issuer", "--issuer", server.URL, "--to", directory)
+		Expect(errOut).To(ContainSubstring("wrote the documents of " + server.URL))
+		Expect(out).To(BeEmpty())
+		Expect(code).To(Equal(app.ExitOK))
+
+		// The issuer differs from the cluster's, the keys do not.
+		code, out, _ = lanyard(ctx, "trust", "issuer", "--namespace", "shop", "--verify", server.URL, "--ca-file", ca)
+		Expect(code).To(Equal(app.ExitFound))
+		Expect(out).To(ContainSubstring(`× the public issuer is "` + server.URL + `", but tokens have "` + clusterIssuer(ctx) + `"`))
+		Expect(strings.Count(out, "×")).To(Equal(1))
+
+		// With the issuer of the cluster, nothing differs.
+		discovery := filepath.Join(directory, ".well-known", "openid-configuration")
+		text, err := os.ReadFile(discovery)
+		Expect(err).NotTo(HaveOccurred())
+		changed := strings.Replace(string(text), `"issuer": "`+server.URL+`"`, `"issuer": "`+clusterIssuer(ctx)+`"`, 1)
+		Expect(os.WriteFile(discovery, []byte(changed), 0o600)).To(Succeed())
+		code, out, _ = lanyard(ctx, "trust", "issuer", "--namespace", "shop", "--verify", server.URL, "--ca-file", ca)
+		Expect(out).To(ContainSubstring("√ has the issuer and all keys of the cluster"))
+		Expect(code).To(Equal(app.ExitOK))
+
+		// After a rotation without a new upload, the public key is another one.
+		keys := filepath.Join(directory, "openid", "v1", "jwks")
+		Expect(os.WriteFile(keys, []byte(`{"keys":[{"kty":"RSA","kid":"former","n":"AQAB","e":"AQAB"}]}`), 0o600)).To(Succeed())
+		code, out, _ = lanyard(ctx, "trust", "issuer", "--namespace", "shop", "--verify", server.URL, "--ca-file", ca)
+		Expect(code).To(Equal(app.ExitFound))
+		Expect(out).To(And(ContainSubstring("at present: clouds deny all new tokens"), ContainSubstring("key former is public, but the cluster does not have it any more")))
+	})
+
+	It("writes the commands of an upload", func(ctx SpecContext) {
+		code, out, errOut := lanyard(ctx, "trust", "issuer", "--issuer", "https://storage.googleapis.com/bucket/production", "--to", "gs://bucket/production")
+		Expect(errOut).To(BeEmpty())
+		Expect(code).To(Equal(app.ExitOK))
+		Expect(out).To(And(
+			ContainSubstring("gs://bucket/production/openid/v1/jwks"), ContainSubstring("gs://bucket/production/.well-known/openid-configuration"),
+			ContainSubstring(`"issuer": "https://storage.googleapis.com/bucket/production"`),
+		))
+	})
+
+	It("warns of a place that is not the issuer's", func(ctx SpecContext) {
+		code, _, errOut := lanyard(ctx, "trust", "issuer", "--issuer", publicIssuer, "--to", "s3://bucket/production")
+		Expect(errOut).To(Equal("warning: the issuer is " + publicIssuer + "; make sure that s3://bucket/production is what it shows\n"))
+		Expect(code).To(Equal(app.ExitOK))
+	})
+
+	DescribeTable("denies contradicting flags", func(ctx SpecContext, want string, args ...string) {
+		code, out, errOut := lanyard(ctx, append([]string{"trust", "issuer"}, args...)...)
+		Expect(errOut).To(HavePrefix("lanyard: " + want))
+		Expect(out).To(BeEmpty())
+		Expect(code).To(Equal(app.ExitUsage))
+	},
+		Entry("an issuer alone", "--issuer needs --to", "--issuer", publicIssuer),
+		Entry("a CA alone", "--ca-file needs --verify", "--ca-file", "x"),
+		Entry("two tasks", "--to cannot be used with --verify", "--to", "x", "--verify", publicIssuer),
+		Entry("an unknown place", "--to: place \"ftp://x\"", "--issuer", publicIssuer, "--to", "ftp://x"),
+	)
+})
