@@ -49,7 +49,7 @@ var _ = Describe("trust", func() {
 		code, out, errOut := lanyard(ctx, "trust", "gcp", "sa/cart", "--namespace", "shop", "--workload-identity-provider", pool)
 		Expect(errOut).To(BeEmpty())
 		Expect(code).To(Equal(app.ExitOK))
-		Expect(out).To(And(ContainSubstring("--jwk-json-path jwks.json"), ContainSubstring(`"kty":"RSA"`)))
+		Expect(out).To(And(ContainSubstring("--jwk-json-path jwks.json"), ContainSubstring(`{"keys":[{"use":"sig","kty":`)))
 	})
 
 	It("works before the ServiceAccount exists", func(ctx SpecContext) {
