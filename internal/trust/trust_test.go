@@ -61,6 +61,7 @@ func cases() map[string]func() (document, error) {
 		"aws-with-another-audience":      newAWS(tokenFor("$(odd)'%{audience}"), role),
 		"azure":                          newAzure(tokenFor("api://AzureADTokenExchange"), "", "workload-identities"),
 		"azure-without-a-resource-group": newAzure(tokenFor("api://AzureADTokenExchange"), "other", ""),
+		"azure-with-another-audience":    newAzure(tokenFor("${odd}'%{audience}"), "", "workload-identities"),
 		"azure-with-odd-names":           newAzure(dotted, "", "workload-identities"),
 		"gcp-direct":                     newGCP(gcp, trust.GCPOptions{Provider: pool, Project: "my-project"}),
 		"gcp-through-a-service-account":  newGCP(gcp, trust.GCPOptions{Provider: pool, ServiceAccount: email, Project: "my-project"}),
