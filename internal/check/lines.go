@@ -237,7 +237,7 @@ func Unguarded(n int, example string) Line {
 	if n == 0 {
 		return ok("every ServiceAccount that needs credentials has the guard's label")
 	}
-	return warning("Run: lanyard label serviceaccounts --all-namespaces", "operations.md#unguarded-accounts",
+	return warning("Run: lanyard label serviceaccounts --all-namespaces", "operations.md#lanyardunguardedserviceaccounts",
 		"%d ServiceAccounts need credentials but lack the guard's label, such as %s", n, example)
 }
 
@@ -262,7 +262,7 @@ func Fences(name string, policies *Policies) []Line {
 // Issuer judges the issuer of the cluster's tokens. public is what a cloud reads;
 // it is nil with publicErr, and both are nil if it was not read.
 func Issuer(cluster, public *issuer.Documents, publicErr error) []Line {
-	const link = "install.md#clusters-with-an-issuer-of-their-own"
+	const link = "issuer.md#choose-where-the-documents-are"
 	name := cluster.Discovery.Issuer
 	switch {
 	case !issuer.Public(name):
@@ -338,7 +338,7 @@ func NotOne(found []*admissionregistrationv1.MutatingWebhookConfiguration) Line 
 	if len(found) == 0 {
 		return failed("Install it; lanyard check --pre says whether that can be done.", "install.md", "Lanyard is not installed: no MutatingWebhookConfiguration has a webhook %s", installation.PodWebhook)
 	}
-	return failed("Remove one of them.", "install.md#uninstalling", "Lanyard is installed %d times: MutatingWebhookConfigurations %s", len(found), names(found))
+	return failed("Remove one of them.", "install.md#uninstall", "Lanyard is installed %d times: MutatingWebhookConfigurations %s", len(found), names(found))
 }
 
 // Installed warns of an installation that is there before the install.
@@ -346,7 +346,7 @@ func Installed(found []*admissionregistrationv1.MutatingWebhookConfiguration) []
 	if len(found) == 0 {
 		return nil
 	}
-	return []Line{warning("Upgrade it, or remove it first.", "install.md#upgrading", "Lanyard is installed already: MutatingWebhookConfiguration %s", names(found))}
+	return []Line{warning("Upgrade it, or remove it first.", "install.md#upgrade", "Lanyard is installed already: MutatingWebhookConfiguration %s", names(found))}
 }
 
 func names(configurations []*admissionregistrationv1.MutatingWebhookConfiguration) string {
@@ -360,7 +360,7 @@ func names(configurations []*admissionregistrationv1.MutatingWebhookConfiguratio
 // NoService is the line for a Service that the API server is to call and that does
 // not exist.
 func NoService(name string) Line {
-	return failed("Install Lanyard again, or remove its webhook configurations.", "install.md#uninstalling", "Service %s does not exist", name)
+	return failed("Install Lanyard again, or remove its webhook configurations.", "install.md#uninstall", "Service %s does not exist", name)
 }
 
 // Outside is the line for a webhook that does not run in the cluster.
