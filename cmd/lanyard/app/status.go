@@ -113,8 +113,7 @@ type statusResult struct {
 }
 
 func (r *statusResult) print(p *page) {
-	printStatusHeader(p, r.all)
-	printStatus(p, r.Workloads, r.all)
+	printStatus(p, r.Workloads, r.all, true)
 }
 
 // writeStatus writes the rows, and reports whether one is outdated. A table is
@@ -135,11 +134,10 @@ func (c *cli) writeStatus(ctx context.Context, o *output, namespace string, stal
 			result.Workloads = append(result.Workloads, rows...)
 			return nil
 		}
-		if len(rows) > 0 && !some {
+		if len(rows) > 0 {
+			printStatus(p, rows, result.all, !some)
 			some = true
-			printStatusHeader(p, result.all)
 		}
-		printStatus(p, rows, result.all)
 		return p.err
 	})
 	switch {
@@ -155,15 +153,11 @@ func (c *cli) writeStatus(ctx context.Context, o *output, namespace string, stal
 	return outdated, p.err
 }
 
-func printStatusHeader(p *page, all bool) {
-	header := []string{"NAMESPACE", "SERVICEACCOUNT", "GUARD", "WORKLOAD", "PODS", "CURRENT", "STALE", "WITHOUT", "OTHER"}
-	if !all {
-		header = header[1:]
-	}
-	p.table(0, [][]string{header})
-}
+var statusHeader = []string{"NAMESPACE", "SERVICEACCOUNT", "GUARD", "WORKLOAD", "PODS", "CURRENT", "STALE", "WITHOUT", "OTHER"}
 
-func printStatus(p *page, rows []status.Row, all bool) {
+// printStatus writes rows. The header is part of the same table, so that it lines up
+// with the rows.
+func printStatus(p *page, rows []status.Row, all, first bool) {
 	number := func(n int, style string) string {
 		if n == 0 {
 			return "0"
@@ -171,6 +165,9 @@ func printStatus(p *page, rows []status.Row, all bool) {
 		return p.style(style, strconv.Itoa(n))
 	}
 	var lines [][]string
+	if first {
+		lines = append(lines, statusHeader)
+	}
 	for i := range rows {
 		r := &rows[i]
 		guard := string(r.Guard)
@@ -185,10 +182,12 @@ func printStatus(p *page, rows []status.Row, all bool) {
 			r.Namespace, r.ServiceAccount, guard, workload, strconv.Itoa(r.Pods), number(r.Current, good),
 			number(r.Stale, bad), number(r.Without, bad), number(r.OptedOut+r.Unknown, warn),
 		}
-		if !all {
-			line = line[1:]
-		}
 		lines = append(lines, line)
+	}
+	if !all {
+		for i := range lines {
+			lines[i] = lines[i][1:]
+		}
 	}
 	p.table(0, lines)
 	var problems []string
