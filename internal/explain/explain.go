@@ -459,7 +459,7 @@ func (in *Input) live(n *New) *Live {
 	case l.Injected == "":
 		l.State, l.Why, l.Fix = Missing, "it has no credentials, and a new pod gets some"+older, restart
 	case pod.Annotations[in.Keys.IdentityHash] != in.Got.Annotations[in.Keys.IdentityHash]:
-		l.State, l.Why, l.Fix = Stale, "its credentials are others than those of a new pod"+older, restart
+		l.State, l.Why, l.Fix = Stale, "its credentials differ from those of a new pod"+older, restart
 	default:
 		l.Why = "it has the credentials of a new pod"
 	}

@@ -178,7 +178,7 @@ func TestRunningPods(t *testing.T) {
 		fix    bool
 	}{
 		"the same hash":    {func(in *Input) { in.Live = injectedPod("1") }, Current, "it has the credentials of a new pod", false},
-		"another hash":     {func(in *Input) { in.Live = injectedPod("2") }, Stale, "its credentials are others than those of a new pod", true},
+		"another hash":     {func(in *Input) { in.Live = injectedPod("2") }, Stale, "its credentials differ from those of a new pod", true},
 		"none, but asked":  {func(in *Input) { in.Live = &corev1.Pod{} }, Missing, "it has no credentials, and a new pod gets some", true},
 		"none, as a new":   {func(in *Input) { in.Live, in.Got, in.ServiceAccount.Annotations = &corev1.Pod{}, &corev1.Pod{}, nil }, Current, "it has no credentials, like a new pod", false},
 		"more than a new":  {func(in *Input) { in.Live, in.Got, in.ServiceAccount.Annotations = injectedPod("1"), &corev1.Pod{}, nil }, Stale, "it has credentials, and a new pod gets none", true},

@@ -328,7 +328,7 @@ func (c *cli) ask(ctx context.Context, in *explain.Input, pod *unstructured.Unst
 type explanationResult struct{ *explain.Explanation }
 
 func (r *explanationResult) print(p *page) {
-	p.line("%s in the namespace %s", p.style(title, r.Object), r.Namespace)
+	p.line("%s in namespace %s", p.style(title, r.Object), r.Namespace)
 	p.line("")
 	account := r.Namespace + "/" + r.ServiceAccount.Name
 	switch {
@@ -344,7 +344,7 @@ func (r *explanationResult) print(p *page) {
 		rows = append(rows, []string{"  " + identity.Provider, identity.Name})
 	}
 	if r.ServiceAccount.Annotated != "" {
-		rows = append(rows, []string{"  annotated", r.ServiceAccount.Annotated})
+		rows = append(rows, []string{"  last annotated", r.ServiceAccount.Annotated})
 	}
 	policy := r.AllowedIdentities
 	if policy == "" {
