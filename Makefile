@@ -39,12 +39,17 @@ build: ## Build the static binaries bin/lanyard-webhook and bin/lanyard.
 
 # The platforms of a release. Each binary is static, so Go alone is enough.
 RELEASE_PLATFORMS := linux/amd64 linux/arm64
+PLUGIN_PLATFORMS  := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
 .PHONY: platforms
-platforms: ## Compile the binary for all platforms of a release.
+platforms: ## Compile the binaries for all platforms of a release.
 	@set -e; for platform in $(RELEASE_PLATFORMS); do \
-		echo "go build for $$platform"; \
+		echo "go build lanyard-webhook for $$platform"; \
 		GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -o bin/lanyard-webhook-$${platform#*/} ./cmd/webhook; \
+	done
+	@set -e; for platform in $(PLUGIN_PLATFORMS); do \
+		echo "go build lanyard for $$platform"; \
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -o /dev/null ./cmd/lanyard; \
 	done
 
 .PHONY: controlplane
