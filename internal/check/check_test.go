@@ -75,10 +75,6 @@ func (c *cluster) lines(now time.Time) []Line {
 	return append(append(lines, Guard(c.mutating, c.policies)...), Fences("lanyard", c.policies)...)
 }
 
-func fails(policy admissionregistrationv1.FailurePolicyType) *admissionregistrationv1.FailurePolicyType {
-	return &policy
-}
-
 func TestWhatIsWrongWithAnInstallation(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -117,7 +113,7 @@ func TestWhatIsWrongWithAnInstallation(t *testing.T) {
 		"the guard is missing on purpose": {
 			func(c *cluster) {
 				delete(c.policies.Policies, "lanyard-guard-pods")
-				c.mutating.Webhooks[0].FailurePolicy = fails(admissionregistrationv1.Fail)
+				c.mutating.Webhooks[0].FailurePolicy = new(admissionregistrationv1.Fail)
 			}, 0,
 			[]string{"warning: ValidatingAdmissionPolicy lanyard-guard-pods does not exist: while no replica responds, all pods are denied"},
 		},
@@ -147,7 +143,7 @@ func TestWhatIsWrongWithAnInstallation(t *testing.T) {
 			[]string{"warning: ValidatingAdmissionPolicy lanyard-guard-marks has an expression with an error: undefined field"},
 		},
 		"both the guard and Fail": {
-			func(c *cluster) { c.mutating.Webhooks[0].FailurePolicy = fails(admissionregistrationv1.Fail) }, 0,
+			func(c *cluster) { c.mutating.Webhooks[0].FailurePolicy = new(admissionregistrationv1.Fail) }, 0,
 			[]string{"warning: the guard is on, but webhook pods.lanyard.dev has failurePolicy Fail"},
 		},
 	} {

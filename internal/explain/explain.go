@@ -233,7 +233,7 @@ func Annotated(keys *annotations.Keys, fields []metav1.ManagedFieldsEntry) (last
 				Annotations map[string]any `json:"f:annotations"`
 			} `json:"f:metadata"`
 		}
-		if fields[i].FieldsV1 == nil || fields[i].Time == nil || json.Unmarshal(fields[i].FieldsV1.Raw, &set) != nil {
+		if fields[i].FieldsV1 == nil || fields[i].Time == nil || json.Unmarshal(fields[i].FieldsV1.GetRawBytes(), &set) != nil {
 			continue
 		}
 		for name := range set.Metadata.Annotations {

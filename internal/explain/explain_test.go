@@ -207,7 +207,7 @@ func TestRunningPods(t *testing.T) {
 // annotated sets when the annotations were written. The label was written later.
 func annotated(in *Input, at time.Time) {
 	field := func(at time.Time, text string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Time: &metav1.Time{Time: at}, FieldsV1: &metav1.FieldsV1{Raw: []byte(text)}}
+		return metav1.ManagedFieldsEntry{Time: &metav1.Time{Time: at}, FieldsV1: metav1.NewFieldsV1(text)}
 	}
 	in.ServiceAccount.ManagedFields = []metav1.ManagedFieldsEntry{
 		field(at.Add(-time.Second), `{"f:metadata":{"f:annotations":{".":{},"f:lanyard.dev/aws-region":{}}}}`),

@@ -68,10 +68,10 @@ func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams)
 	case err == nil:
 		return ExitOK
 	case isUsage || !c.started:
-		fmt.Fprintf(c.ErrOut, "%s: %v\nRun '%s --help' for usage.\n", c.name, err, cmd.CommandPath())
+		c.note("%s: %v\nRun '%s --help' for usage.", c.name, err, cmd.CommandPath())
 		return ExitUsage
 	case !errors.Is(err, errFound):
-		fmt.Fprintf(c.ErrOut, "%s: %v\n", c.name, err)
+		c.note("%s: %v", c.name, err)
 	}
 	return ExitFound
 }

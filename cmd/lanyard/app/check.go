@@ -103,11 +103,8 @@ func (k *checkCommand) run(ctx context.Context) (err error) {
 	}
 	k.add("cluster", check.Version(version.GitVersion))
 	if k.pre {
-		err = k.beforeInstall(ctx)
-	} else {
-		err = k.installed(ctx)
-	}
-	if err != nil {
+		k.beforeInstall(ctx)
+	} else if err := k.installed(ctx); err != nil {
 		return err
 	}
 	if k.page == nil {
@@ -132,7 +129,7 @@ func (k *checkCommand) add(name string, lines ...check.Line) {
 }
 
 // beforeInstall checks a cluster that Lanyard is to be installed in.
-func (k *checkCommand) beforeInstall(ctx context.Context) error {
+func (k *checkCommand) beforeInstall(ctx context.Context) {
 	rights, err := k.rights(ctx)
 	if err != nil {
 		k.add("rights", check.Unreadable("your rights", err))
@@ -145,7 +142,6 @@ func (k *checkCommand) beforeInstall(ctx context.Context) error {
 		k.add("other webhooks", append(check.Installed(installation.Find(all)), check.Peers(all, "")...)...)
 	}
 	k.issuer(ctx)
-	return nil
 }
 
 // installed checks an installation.

@@ -190,9 +190,28 @@ func original(pod *unstructured.Unstructured, keys *annotations.Keys) (*unstruct
 	if !injected {
 		return pod, nil
 	}
-	isToken := func(name any) bool { return name == mutate.VolumeName || name == mutate.FallbackVolumeName }
-	if err := filter(pod.Object, func(volume map[string]any) bool { return isToken(volume["name"]) }, "spec", "volumes"); err != nil {
+	if err := filter(pod.Object, isTokenVolume, "spec", "volumes"); err != nil {
 		return nil, err
+	}
+	for _, list := range []string{"initContainers", "containers"} {
+		if err := originalContainers(pod, keys, list); err != nil {
+			return nil, err
+		}
+	}
+	return pod, nil
+}
+
+// isTokenVolume reports whether a volume, or the volume of a mount, is Lanyard's.
+func isTokenVolume(object map[string]any) bool {
+	return object["name"] == mutate.VolumeName || object["name"] == mutate.FallbackVolumeName
+}
+
+// originalContainers removes the token mount and the variables of the providers from
+// a list of containers.
+func originalContainers(pod *unstructured.Unstructured, keys *annotations.Keys, list string) error {
+	containers, _, err := unstructured.NestedSlice(pod.Object, "spec", list)
+	if err != nil || len(containers) == 0 {
+		return err
 	}
 	var variables []string
 	for _, d := range keys.Providers {
@@ -200,31 +219,20 @@ func original(pod *unstructured.Unstructured, keys *annotations.Keys) (*unstruct
 			variables = append(variables, v.Name)
 		}
 	}
-	for _, list := range []string{"initContainers", "containers"} {
-		containers, _, err := unstructured.NestedSlice(pod.Object, "spec", list)
-		if err != nil {
-			return nil, err
+	isVariable := func(v map[string]any) bool {
+		name, _ := v["name"].(string)
+		return slices.Contains(variables, name)
+	}
+	for _, element := range containers {
+		container, _ := element.(map[string]any)
+		if err := filter(container, isTokenVolume, "volumeMounts"); err != nil {
+			return err
 		}
-		for _, element := range containers {
-			container, _ := element.(map[string]any)
-			if err := filter(container, func(mount map[string]any) bool { return isToken(mount["name"]) }, "volumeMounts"); err != nil {
-				return nil, err
-			}
-			err := filter(container, func(v map[string]any) bool {
-				name, _ := v["name"].(string)
-				return slices.Contains(variables, name)
-			}, "env")
-			if err != nil {
-				return nil, err
-			}
-		}
-		if len(containers) > 0 {
-			if err := unstructured.SetNestedSlice(pod.Object, containers, "spec", list); err != nil {
-				return nil, err
-			}
+		if err := filter(container, isVariable, "env"); err != nil {
+			return err
 		}
 	}
-	return pod, nil
+	return unstructured.SetNestedSlice(pod.Object, containers, "spec", list)
 }
 
 func toAny(values map[string]string) map[string]any {

@@ -147,12 +147,12 @@ func (k *injectCommand) report(results []manifest.Result) (denied int) {
 		switch {
 		case r.Denied:
 			denied++
-			fmt.Fprintf(k.ErrOut, "denied: %s: %s: %s\n", name, r.Reason, r.Message)
+			k.note("denied: %s: %s: %s", name, r.Reason, r.Message)
 		case r.Reason == reason.ServiceAccountNotFound:
-			fmt.Fprintf(k.ErrOut, "unchanged: %s: %s: %s\n", name, r.Reason, r.Message)
+			k.note("unchanged: %s: %s: %s", name, r.Reason, r.Message)
 		}
 		for _, warning := range r.Warnings {
-			fmt.Fprintf(k.ErrOut, "warning: %s: %s\n", name, warning)
+			k.note("warning: %s: %s", name, warning)
 		}
 	}
 	return denied

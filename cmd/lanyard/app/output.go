@@ -88,6 +88,9 @@ func (o *output) write(c *cli, r result) error {
 	return p.err
 }
 
+// note writes a line to the error stream. If that fails, there is nobody to tell.
+func (c *cli) note(format string, args ...any) { _, _ = fmt.Fprintf(c.ErrOut, format+"\n", args...) }
+
 // patience is how long a step may take before the user is told about it.
 const patience = 2 * time.Second
 
@@ -98,7 +101,7 @@ func (c *cli) progress(what string) (done func()) {
 	if _, _, err := term.TerminalSize(c.ErrOut); err != nil {
 		return func() {}
 	}
-	timer := time.AfterFunc(patience, func() { fmt.Fprintf(c.ErrOut, "%s ...\n", what) })
+	timer := time.AfterFunc(patience, func() { c.note("%s ...", what) })
 	return func() { timer.Stop() }
 }
 

@@ -149,7 +149,7 @@ func (k *restartCommand) run(ctx context.Context) error {
 				return err
 			}
 			if !agreed {
-				fmt.Fprintln(k.ErrOut, "nothing was restarted")
+				k.note("nothing was restarted")
 				return errFound
 			}
 		}
@@ -192,7 +192,7 @@ func (k *restartCommand) plan(ctx context.Context, namespace string) (*restarts,
 func (k *restartCommand) byHand(ctx context.Context, w *restart) (string, error) {
 	kind, name, err := w.reference()
 	if err != nil {
-		return "its kind is not one of Kubernetes' own", nil
+		return "its kind is not one of Kubernetes' own", nil //nolint:nilerr // the sentence is the answer
 	}
 	if !kind.Restarts {
 		return kind.ByHand(nil), nil
@@ -224,7 +224,9 @@ func (k *restartCommand) agree(ctx context.Context, plan *restarts, n int) (bool
 	if p.err != nil {
 		return false, p.err
 	}
-	fmt.Fprintf(k.ErrOut, "Restart %d workloads, one after the other? [y/N] ", n)
+	if _, err := fmt.Fprintf(k.ErrOut, "Restart %d workloads, one after the other? [y/N] ", n); err != nil {
+		return false, err
+	}
 	line, _ := bufio.NewReader(k.In).ReadString('\n') // at the end of the input, the answer is what was read
 	answer := strings.ToLower(strings.TrimSpace(line))
 	return answer == "y" || answer == "yes", ctx.Err()
@@ -237,7 +239,7 @@ func (k *restartCommand) restartAll(ctx context.Context, plan *restarts) {
 		if w.Result != resultPlanned {
 			continue
 		}
-		fmt.Fprintf(k.ErrOut, "restarting %s in the namespace %s ...\n", w.Workload, w.Namespace)
+		k.note("restarting %s in the namespace %s ...", w.Workload, w.Namespace)
 		if err := k.restart(ctx, w); err != nil {
 			w.Result, w.Why = resultFailed, err.Error()
 			return

@@ -75,27 +75,14 @@ func newStatusCommand(c *cli) *cobra.Command {
 			if watch && o.format != outputTable {
 				return usagef("--watch can only be used with --output table")
 			}
-			for {
-				found, err := c.writeStatus(cmd.Context(), &o, namespace, stale)
-				if watch && cmd.Context().Err() != nil {
-					return nil // interrupted
-				}
-				if err != nil {
-					return err
-				}
-				if !watch {
-					if stale && found {
-						return errFound
-					}
-					return nil
-				}
-				select {
-				case <-cmd.Context().Done():
-					return nil
-				case <-time.After(watchInterval):
-					fmt.Fprintln(c.Out)
-				}
+			if watch {
+				return c.watchStatus(cmd.Context(), &o, namespace, stale)
 			}
+			outdated, err := c.writeStatus(cmd.Context(), &o, namespace, stale)
+			if err == nil && stale && outdated {
+				err = errFound
+			}
+			return err
 		},
 	}
 	o.addFlag(cmd)
@@ -103,6 +90,27 @@ func newStatusCommand(c *cli) *cobra.Command {
 	cmd.Flags().BoolVar(&stale, "stale", false, "Only workloads whose pods must be replaced.")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Look again every 5 seconds, until interrupted.")
 	return cmd
+}
+
+// watchStatus writes the rows again and again, until the user interrupts it.
+func (c *cli) watchStatus(ctx context.Context, o *output, namespace string, stale bool) error {
+	for {
+		_, err := c.writeStatus(ctx, o, namespace, stale)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the error is the interruption
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(watchInterval):
+		}
+		if _, err := fmt.Fprintln(c.Out); err != nil {
+			return err
+		}
+	}
 }
 
 // statusResult is the rows of a cluster.

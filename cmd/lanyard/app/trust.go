@@ -189,7 +189,7 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 	serviceAccount, err := client.CoreV1().ServiceAccounts(t.Namespace).Get(ctx, t.ServiceAccount, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		fmt.Fprintf(k.ErrOut, "serviceaccount %s/%s does not exist yet\n", t.Namespace, t.ServiceAccount)
+		k.note("serviceaccount %s/%s does not exist yet", t.Namespace, t.ServiceAccount)
 	case err != nil:
 		return fmt.Errorf("get serviceaccount %s/%s: %w", t.Namespace, t.ServiceAccount, err)
 	default:
@@ -207,7 +207,7 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if !issuer.Public(t.Issuer) && jwks == "" {
-		fmt.Fprintf(k.ErrOut, "warning: the issuer %s is not public, so the cloud cannot read its keys\n", t.Issuer)
+		k.note("warning: the issuer %s is not public, so the cloud cannot read its keys", t.Issuer)
 	}
 	return (&output{k.format}).write(k.cli, &trustResult{document, k.format, k.part})
 }
@@ -403,7 +403,7 @@ func (k *trustIssuerCommand) run(ctx context.Context) error {
 	}
 	result := &issuerResult{Issuer: documents.Discovery.Issuer, Keys: documents.KeyIDs()}
 	if result.SigningKey, err = k.signingKey(ctx); err != nil {
-		fmt.Fprintf(k.ErrOut, "warning: the key that signs at present is not known: %v\n", err)
+		k.note("warning: the key that signs at present is not known: %v", err)
 	}
 	if k.verify != "" {
 		if result.Public, err = k.compare(ctx, documents, result.SigningKey); err != nil {
@@ -467,7 +467,7 @@ func (k *trustIssuerCommand) publish(documents *issuer.Documents) error {
 		return err
 	}
 	if !issuer.Public(at) {
-		fmt.Fprintf(k.ErrOut, "warning: the issuer %s is not public: give the cluster another one, or pass --issuer\n", at)
+		k.note("warning: the issuer %s is not public: give the cluster another one, or pass --issuer", at)
 	}
 	if !strings.Contains(k.to, "://") {
 		return k.writeFiles(published)
@@ -477,7 +477,7 @@ func (k *trustIssuerCommand) publish(documents *issuer.Documents) error {
 		return usageError{fmt.Errorf("--to: %w", err)}
 	}
 	if !place.Has(at) {
-		fmt.Fprintf(k.ErrOut, "warning: the issuer is %s; make sure that %s is what it shows\n", at, k.to)
+		k.note("warning: the issuer is %s; make sure that %s is what it shows", at, k.to)
 	}
 	_, err = fmt.Fprint(k.Out, place.Shell(published))
 	return err
@@ -493,7 +493,7 @@ func (k *trustIssuerCommand) writeFiles(published *issuer.Documents) error {
 			return fmt.Errorf("--to: %w", err)
 		}
 	}
-	fmt.Fprintf(k.ErrOut, "wrote the documents of %s into %s\n", published.Discovery.Issuer, k.to)
+	k.note("wrote the documents of %s into %s", published.Discovery.Issuer, k.to)
 	return nil
 }
 

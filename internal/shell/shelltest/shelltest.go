@@ -21,7 +21,7 @@ func Run(t testing.TB, script string) (calls [][]string, directory string) {
 	programs := t.TempDir()
 	const standIn = "#!/bin/sh\n{ printf '%s\\0' \"${0##*/}\" \"$@\"; printf '\\0'; } >> \"$CALLS\"\necho my-project\n"
 	for _, name := range []string{"aws", "az", "gcloud"} {
-		if err := os.WriteFile(filepath.Join(programs, name), []byte(standIn), 0o700); err != nil {
+		if err := os.WriteFile(filepath.Join(programs, name), []byte(standIn), 0o700); err != nil { //nolint:gosec // a program is executable
 			t.Fatal(err)
 		}
 	}

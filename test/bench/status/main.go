@@ -58,13 +58,13 @@ func run(ctx context.Context, binary string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: %q}}]}`, server.URL)
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		return err
 	}
-	command := exec.CommandContext(ctx, binary, "--kubeconfig", kubeconfig, "status", "--all-namespaces")
+	command := exec.CommandContext(ctx, binary, "--kubeconfig", kubeconfig, "status", "--all-namespaces") //nolint:gosec // the binary to measure
 	command.Stderr = os.Stderr
 	output, err := command.StdoutPipe()
 	if err != nil {
