@@ -5,20 +5,41 @@
 package version
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
 )
 
-// Version returns the version of the main module, such as v1.2.3 or (devel).
+// devel is what Go calls a build whose version it does not know.
+const devel = "(devel)"
+
+// Version returns the version of the main module: v1.2.3 for a tag, and for other
+// commits a pseudo-version with the commit in it. If Go does not know the version
+// but the commit, it returns devel-COMMIT; if it knows neither, "(devel)".
 func Version() string { return version(debug.ReadBuildInfo()) }
 
 // version takes what debug.ReadBuildInfo returns.
 func version(info *debug.BuildInfo, ok bool) string {
-	if !ok || info.Main.Version == "" {
+	if !ok {
 		return "unknown"
 	}
-	return info.Main.Version
+	if info.Main.Version != "" && info.Main.Version != devel {
+		return info.Main.Version
+	}
+	settings := map[string]string{}
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	revision := settings["vcs.revision"]
+	if revision == "" {
+		return cmp.Or(info.Main.Version, "unknown")
+	}
+	revision = revision[:min(len(revision), 12)] // as in a pseudo-version
+	if settings["vcs.modified"] == "true" {
+		revision += "+dirty"
+	}
+	return "devel-" + revision
 }
 
 // String describes the binary: its version, Go and platform.
