@@ -36,6 +36,18 @@ type Line struct {
 	Link string `json:"link,omitempty"`
 }
 
+// String returns the line as people read it: what was found, what to do, and where
+// there is more.
+func (l *Line) String() string {
+	text := l.Text
+	for _, more := range []string{l.Fix, l.Link} {
+		if more != "" {
+			text += "\n  " + more
+		}
+	}
+	return text
+}
+
 // Section is a group of lines.
 type Section struct {
 	Name  string `json:"name"`

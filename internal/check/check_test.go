@@ -17,10 +17,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/lanyard-dev/lanyard/internal/installation"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
@@ -276,13 +280,75 @@ func TestRights(t *testing.T) {
 	}), []string{"failed: you may not create deployments.apps in the namespace lanyard-system"})
 }
 
-func TestProbes(t *testing.T) {
+// Two sections, and only the first if the webhook was not called.
+func TestDryRuns(t *testing.T) {
 	t.Parallel()
-	expect(t, []Line{Probe(nil)}, nil)
-	expect(t, []Line{Probe(errors.New(`failed calling webhook "probe.lanyard.dev": no endpoints`))}, []string{"failed: the API server cannot call the webhook: failed calling"})
-	expect(t, []Line{Probe(errors.New("exceeded quota"))}, []string{"failed: the dry run of a pod was denied, but not by Lanyard: exceeded quota"})
-	expect(t, []Line{Injection("n/a", "aws", nil)}, nil)
-	expect(t, []Line{Injection("n/a", "", errors.New("no volume"))}, []string{"failed: pods of ServiceAccount n/a get no credentials: no volume"})
+	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	injected := &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{"lanyard.dev/injected": "aws"}},
+		"spec":     map[string]any{"volumes": []any{map[string]any{"name": "bound-sa-token"}}},
+	}}
+	for name, test := range map[string]struct {
+		answer probe.Answer
+		want   []string // the section, the status and the start of each line
+	}{
+		"an injected pod": {
+			probe.Answer{Pod: injected},
+			[]string{"probe: ok: the API server can call the webhook", "dry run: ok: pods of ServiceAccount n/a get credentials: aws, from volume bound-sa-token"},
+		},
+		"a pod that was not injected": {
+			probe.Answer{Pod: &unstructured.Unstructured{}},
+			[]string{"probe: ok: ", "dry run: failed: pods of ServiceAccount n/a get no credentials: the pod has no annotation lanyard.dev/injected"},
+		},
+		"a pod that Lanyard denied": {
+			probe.Answer{Err: errors.New(`admission webhook "probe.lanyard.dev" denied the request: lanyard: invalid_annotation: x`)},
+			[]string{"probe: ok: ", "dry run: failed: pods of ServiceAccount n/a get no credentials: admission webhook"},
+		},
+		"a pod that another webhook denied": {
+			probe.Answer{Err: errors.New(`admission webhook "other" denied the request: no`)},
+			[]string{"probe: failed: the dry run of a pod was denied, but not by Lanyard: admission webhook"},
+		},
+		"a pod that was denied by something else": {
+			probe.Answer{Err: errors.New("exceeded quota")},
+			[]string{"probe: failed: the dry run of a pod was denied, but not by Lanyard: exceeded quota"},
+		},
+		"a webhook that cannot be called": {
+			probe.Answer{Err: errors.New(`failed calling webhook "probe.lanyard.dev": no endpoints`)},
+			[]string{"probe: failed: the API server cannot call the webhook: failed calling"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			for _, section := range DryRun(&keys, "n/a", test.answer) {
+				for _, line := range section.Lines {
+					got = append(got, section.Name+": "+string(line.Status)+": "+line.Text)
+				}
+			}
+			if len(got) != len(test.want) {
+				t.Fatalf("got %q, want %q", got, test.want)
+			}
+			for i := range got {
+				if !strings.HasPrefix(got[i], test.want[i]) {
+					t.Errorf("got %q, want %q", got[i], test.want[i])
+				}
+			}
+		})
+	}
+}
+
+func TestLinesSayWhatToDo(t *testing.T) {
+	t.Parallel()
+	line := failed("Do it.", "page.md", "it is wrong: %s", "x")
+	if want := "it is wrong: x\n  Do it.\n  https://github.com/lanyard-dev/lanyard/blob/main/docs/page.md"; line.String() != want {
+		t.Errorf("got %q, want %q", line.String(), want)
+	}
+	if line := ok("right"); line.String() != "right" {
+		t.Errorf("got %q", line.String())
+	}
 }
 
 func TestWhatCannotBeRead(t *testing.T) {

@@ -17,6 +17,8 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/installation"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 var (
@@ -310,9 +312,22 @@ func Rights(rights []Right) []Line {
 	return lines
 }
 
-// Probe judges the answer to a dry run of a pod with the label of the probe.
+// DryRun judges the answer to a dry run of a pod of the ServiceAccount, which has
+// the label of the probe: whether the API server can call the webhook, and if so,
+// whether the pod would get credentials.
+func DryRun(keys *annotations.Keys, serviceAccount string, answer probe.Answer) []Section {
+	called := Probe(answer.Err)
+	sections := []Section{{Name: "probe", Lines: []Line{called}}}
+	if called.Status == OK {
+		sections = append(sections, Section{Name: "dry run", Lines: []Line{Injection(keys, serviceAccount, answer)}})
+	}
+	return sections
+}
+
+// Probe judges the error of a dry run of a pod with the label of the probe. A pod
+// that Lanyard denies shows that the webhook was called.
 func Probe(err error) Line {
-	if err == nil {
+	if err == nil || probe.Denied(err) {
 		return ok("the API server can call the webhook")
 	}
 	if text := err.Error(); !strings.Contains(text, installation.ProbeWebhook) {
@@ -321,9 +336,13 @@ func Probe(err error) Line {
 	return failed("The error says why.", "operations.md#when-it-is-down", "the API server cannot call the webhook: %v", err)
 }
 
-// Injection judges the dry run of a pod of a ServiceAccount that needs credentials.
-// injected describes what the pod would get.
-func Injection(serviceAccount, injected string, err error) Line {
+// Injection judges the answer to the dry run of a pod of a ServiceAccount that
+// needs credentials.
+func Injection(keys *annotations.Keys, serviceAccount string, answer probe.Answer) Line {
+	injected, err := "", answer.Err
+	if err == nil {
+		injected, err = probe.Injected(answer.Pod, keys)
+	}
 	if err != nil {
 		return failed("Run: lanyard explain serviceaccount", "reference/reasons.md", "pods of ServiceAccount %s get no credentials: %v", serviceAccount, err)
 	}

@@ -78,6 +78,12 @@ func (c *Client) Create(ctx context.Context, namespace string, pod *unstructured
 	return answer
 }
 
+// Denied reports whether Lanyard itself denied the pod of a dry run, so that it was
+// called.
+func Denied(err error) bool {
+	return err != nil && strings.Contains(err.Error(), " denied the request: lanyard: ")
+}
+
 // collector adds the warnings of a response to the list in the request's context.
 // It is also the key of that list.
 type collector struct{}

@@ -134,7 +134,7 @@ func (c *cluster) check(t *testing.T, account string) {
 	if err := command.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if want := "pods of ServiceAccount default/" + account + " get credentials: token"; !strings.HasPrefix(out.String(), want) {
+	if want := "\npods of ServiceAccount default/" + account + " get credentials: token"; !strings.Contains(out.String(), want) {
 		t.Errorf("got %s, want %s", out.String(), want)
 	}
 }

@@ -299,15 +299,19 @@ func (k *checkCommand) dryRuns(ctx context.Context, mutating *admissionregistrat
 	if err != nil {
 		return err
 	}
-	name := cmp.Or(k.serviceAccount, "default")
-	answer := client.Create(ctx, namespace, probe.Pod(k.keys, name))
-	k.add("probe", check.Probe(answer.Err))
-	if answer.Err != nil && k.serviceAccount == "" {
+	answer := client.Create(ctx, namespace, probe.Pod(k.keys, cmp.Or(k.serviceAccount, "default")))
+	if k.serviceAccount != "" {
+		for _, section := range check.DryRun(k.keys, namespace+"/"+k.serviceAccount, answer) {
+			k.add(section.Name, section.Lines...)
+		}
+		return nil
+	}
+	called := check.Probe(answer.Err)
+	k.add("probe", called)
+	if called.Status == check.Failed {
 		return nil // the next one would fail in the same way
 	}
-	if k.serviceAccount == "" {
-		namespace, name, err = k.anyServiceAccount(ctx, mutating)
-	}
+	namespace, name, err := k.anyServiceAccount(ctx, mutating)
 	switch {
 	case err != nil:
 		k.add("dry run", check.Unreadable("ServiceAccounts", err))
@@ -315,11 +319,7 @@ func (k *checkCommand) dryRuns(ctx context.Context, mutating *admissionregistrat
 		k.add("dry run", check.NoInjection())
 	default:
 		answer := client.Create(ctx, namespace, probe.Pod(k.keys, name))
-		injected, err := "", answer.Err
-		if err == nil {
-			injected, err = probe.Injected(answer.Pod, k.keys)
-		}
-		k.add("dry run", check.Injection(namespace+"/"+name, injected, err))
+		k.add("dry run", check.Injection(k.keys, namespace+"/"+name, answer))
 	}
 	return nil
 }

@@ -7,17 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/dynamic"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/lanyard-dev/lanyard/internal/check"
 	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/internal/secretpath"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
@@ -29,8 +27,9 @@ type checkOptions struct {
 }
 
 const checkHelp = `check sends the API server a dry run of a pod that uses the ServiceAccount, and reports
-whether the pod would get its token volume. Nothing is created. It needs the right to create
-pods in the namespace.
+whether the API server can call the webhook and the pod would get credentials. Nothing is
+created. It needs the right to create pods in the namespace. "lanyard check" says the same, and
+looks at the rest of the installation, for which it needs more rights.
 
 The pod has the label lanyard.dev/probe=true. For such pods the webhook configuration has an
 entry of its own, probe.lanyard.dev, with failurePolicy Fail. If the API server cannot call the
@@ -49,12 +48,14 @@ func newCheckCommand(width int) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			got, err := o.run(cmd.Context())
+			report, err := o.run(cmd.Context())
+			if err == nil {
+				err = show(cmd.OutOrStdout(), report)
+			}
 			if err != nil {
 				return fmt.Errorf("check pods of ServiceAccount %s/%s: %w", o.namespace, o.serviceAccount, err)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "pods of ServiceAccount %s/%s get credentials: %s\n", o.namespace, o.serviceAccount, got)
-			return err
+			return nil
 		},
 	}
 	var groups cliflag.NamedFlagSets
@@ -69,38 +70,50 @@ func newCheckCommand(width int) *cobra.Command {
 	return cmd
 }
 
-// run retries until a pod is injected, and returns what was injected. After the
-// timeout it returns why the last pod was not injected.
-func (o *checkOptions) run(ctx context.Context) (injected string, err error) {
+// run retries until nothing has failed. After the timeout it returns what was found
+// last.
+func (o *checkOptions) run(ctx context.Context) (*check.Report, error) {
 	if o.namespace == "" || o.serviceAccount == "" {
-		return "", errors.New("--namespace and --service-account are required")
+		return nil, errors.New("--namespace and --service-account are required")
 	}
 	keys, err := annotations.NewKeys(o.annotationPrefix, provider.Builtin())
 	if err != nil {
-		return "", fmt.Errorf("--annotation-prefix: %w", err)
+		return nil, fmt.Errorf("--annotation-prefix: %w", err)
 	}
 	config, err := restConfig(o.kubeconfig)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	client, err := dynamic.NewForConfig(config)
+	client, err := probe.NewClient(config)
 	if err != nil {
-		return "", fmt.Errorf("create Kubernetes client: %w", err)
+		return nil, err
 	}
-	pods := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace(o.namespace)
-	var last error // of the last pod
+	var last *check.Report
 	err = wait.PollUntilContextTimeout(ctx, time.Second, o.timeout, true, func(ctx context.Context) (bool, error) {
-		got, err := pods.Create(ctx, probe.Pod(&keys, o.serviceAccount), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil {
-			injected, err = probe.Injected(got, &keys)
+		answer := client.Create(ctx, o.namespace, probe.Pod(&keys, o.serviceAccount))
+		report := &check.Report{Sections: check.DryRun(&keys, o.namespace+"/"+o.serviceAccount, answer)}
+		if last == nil || ctx.Err() == nil {
+			last = report // otherwise the error is that of the timeout
 		}
-		if err != nil && (last == nil || ctx.Err() == nil) {
-			last = secretpath.RedactError(err)
-		}
-		return err == nil, nil
+		return report.Count(check.Failed) == 0, nil
 	})
-	if err != nil {
-		return "", errors.Join(last, err)
+	if last == nil {
+		return nil, err
 	}
-	return injected, nil
+	return last, nil
+}
+
+// show writes the lines of a report. The error has those that failed.
+func show(w io.Writer, report *check.Report) error {
+	var failures []error
+	for _, section := range report.Sections {
+		for _, line := range section.Lines {
+			if line.Status == check.Failed {
+				failures = append(failures, errors.New(line.String()))
+			} else if _, err := fmt.Fprintln(w, line.String()); err != nil {
+				return err
+			}
+		}
+	}
+	return errors.Join(failures...)
 }

@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/internal/check"
 )
 
 func TestCheckReportsMistakes(t *testing.T) {
@@ -25,6 +27,22 @@ func TestCheckReportsMistakes(t *testing.T) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
+	}
+}
+
+// What failed is in the error, so that it is the last that a user sees.
+func TestCheckShowsItsLines(t *testing.T) {
+	t.Parallel()
+	report := &check.Report{Sections: []check.Section{
+		{Name: "probe", Lines: []check.Line{{Status: check.OK, Text: "called"}}},
+		{Name: "dry run", Lines: []check.Line{{Status: check.Failed, Text: "no credentials", Fix: "Annotate it."}}},
+	}}
+	var out bytes.Buffer
+	if err := show(&out, report); err == nil || err.Error() != "no credentials\n  Annotate it." {
+		t.Errorf("got %v", err)
+	}
+	if out.String() != "called\n" {
+		t.Errorf("got %q", out.String())
 	}
 }
 

@@ -4,7 +4,9 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -12,12 +14,43 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lanyard-dev/lanyard/cmd/lanyard/app"
+	webhook "github.com/lanyard-dev/lanyard/cmd/webhook/app"
+	"github.com/lanyard-dev/lanyard/internal/check"
 )
 
 // Serial and Ordered: some of these damage the installation for a while.
 var _ = Describe("check", Serial, Ordered, func() {
 	It("finds nothing wrong with an installation", func(ctx SpecContext) {
 		expectOutputs(ctx, "check", app.ExitOK, "check", "--namespace", "shop", "--service-account", "cart")
+	})
+
+	It("says what lanyard-webhook check says", func(ctx SpecContext) {
+		for _, name := range []string{"cart", "default"} {
+			_, out, _ := lanyard(ctx, "check", "--namespace", "shop", "--service-account", name, "--output", "json")
+			var report check.Report
+			Expect(json.Unmarshal([]byte(out), &report)).To(Succeed())
+			var want []string
+			for _, section := range report.Sections {
+				for _, line := range section.Lines {
+					if section.Name == "probe" || section.Name == "dry run" {
+						want = append(want, line.String())
+					}
+				}
+			}
+			Expect(want).To(HaveLen(2))
+			command := webhook.NewCommand()
+			command.SetArgs([]string{"check", "--kubeconfig", cluster.kubeconfig, "--namespace", "shop", "--service-account", name, "--timeout", "2s"})
+			var stdout bytes.Buffer
+			command.SetOut(&stdout)
+			err := command.ExecuteContext(ctx)
+			if name == "cart" {
+				Expect(err).NotTo(HaveOccurred())
+				Expect(stdout.String()).To(Equal(want[0] + "\n" + want[1] + "\n"))
+				continue
+			}
+			Expect(stdout.String()).To(Equal(want[0] + "\n"))
+			Expect(err).To(MatchError("check pods of ServiceAccount shop/default: " + want[1]))
+		}
 	})
 
 	It("chooses a ServiceAccount that needs credentials", func(ctx SpecContext) {
