@@ -60,11 +60,7 @@ var _ = Describe("check", Serial, Ordered, func() {
 	})
 
 	It("reports a ServiceAccount without an identity", func(ctx SpecContext) {
-		code, out, errOut := lanyard(ctx, "check", "--namespace", "shop", "--service-account", "default")
-		Expect(out).To(ContainSubstring("× pods of ServiceAccount shop/default get no credentials: the pod has no annotation lanyard.dev/injected"))
-		Expect(out).To(ContainSubstring("failed: 1, "))
-		Expect(errOut).To(BeEmpty())
-		Expect(code).To(Equal(app.ExitFound))
+		expectOutputs(ctx, "check-no-identity", app.ExitFound, "check", "--namespace", "shop", "--service-account", "default")
 	})
 
 	It("reports that a guard is missing", func(ctx SpecContext) {
@@ -80,6 +76,23 @@ var _ = Describe("check", Serial, Ordered, func() {
 		code, out, _ := lanyard(ctx, "check", "--namespace", "shop")
 		Expect(out).To(ContainSubstring("× ValidatingAdmissionPolicy lanyard-guard-pods has no effect: it has no binding, and webhook pods.lanyard.dev has failurePolicy Ignore"))
 		Expect(code).To(Equal(app.ExitFound))
+	})
+
+	It("says of a denied pod that Lanyard denied it", func(ctx SpecContext) {
+		newNamespace(ctx, "check-denied")
+		newServiceAccount(ctx, "check-denied", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
+		_, err := cluster.client.CoreV1().Namespaces().Patch(ctx, "check-denied", types.MergePatchType, []byte(`{"metadata":{"annotations":{"lanyard.dev/allowed-identities":"-"}}}`), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx SpecContext) error { // other specs let check choose a ServiceAccount
+			return cluster.client.CoreV1().ServiceAccounts("check-denied").Delete(ctx, "cart", metav1.DeleteOptions{})
+		})
+		Eventually(ctx, func(ctx context.Context) string {
+			_, out, _ := lanyard(ctx, "check", "--namespace", "check-denied", "--service-account", "cart")
+			return out
+		}).Within(timeout).Should(And(
+			ContainSubstring("√ the API server can call the webhook\n"),
+			MatchRegexp("× pods of ServiceAccount check-denied/cart get no credentials: .*identity_not_allowed"),
+		))
 	})
 
 	It("shows the error of the API server if it cannot call the webhook", func(ctx SpecContext) {

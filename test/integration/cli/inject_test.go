@@ -126,7 +126,7 @@ var _ = Describe("inject", func() {
 		code, out, errOut := lanyardAs(ctx, os.DevNull, "", append([]string{"inject"}, args...)...)
 		Expect(errOut).To(BeEmpty())
 		Expect(code).To(Equal(app.ExitOK))
-		Expect(out).To(ContainSubstring(`"lanyard.dev/injected": "aws"`))
+		expectGolden("inject.json", out)
 	})
 
 	It("writes nothing if the webhook would deny an object", func(ctx SpecContext) {

@@ -90,6 +90,16 @@ var _ = Describe("label serviceaccounts", Serial, Ordered, func() {
 		Expect(code).To(Equal(app.ExitOK))
 	})
 
+	It("shows which ones it labelled, in each format", func(ctx SpecContext) {
+		for format, extension := range formats {
+			unlabel(ctx, "unlabelled", "first")
+			code, out, errOut := lanyard(ctx, "label", "serviceaccounts", "--namespace", "unlabelled", "--output", format)
+			Expect(errOut).To(BeEmpty())
+			Expect(code).To(Equal(app.ExitOK))
+			expectGolden("label-one"+extension, out)
+		}
+	})
+
 	It("leaves out the namespaces that Lanyard is not called for", func(ctx SpecContext) {
 		newServiceAccount(ctx, "kube-system", "annotated", map[string]string{"lanyard.dev/aws-role-arn": role})
 		code, out, _ := lanyard(ctx, "label", "serviceaccounts", "--namespace", "kube-system")
@@ -110,9 +120,7 @@ var _ = Describe("label serviceaccounts", Serial, Ordered, func() {
 		unlabel(ctx, "unlabelled", "second")
 		DeferCleanup(func(ctx SpecContext) { lanyard(ctx, "label", "sa", "--namespace", "unlabelled") })
 		kubeconfig := reader(ctx, "reader")
-		code, out, _ := lanyardAs(ctx, kubeconfig, "", "label", "sa", "--namespace", "unlabelled")
-		Expect(out).To(MatchRegexp(`unlabelled +second +serviceaccounts "second" is forbidden`))
-		Expect(code).To(Equal(app.ExitFound))
+		expectOutputsAs(ctx, kubeconfig, "label-forbidden", app.ExitFound, BeEmpty(), "label", "sa", "--namespace", "unlabelled")
 	})
 
 	It("needs a command", func(ctx SpecContext) {

@@ -132,6 +132,8 @@ func roll(ctx context.Context, namespace, name string) error {
 var _ = Describe("restart --stale", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) { newRolledOut(ctx, "restarted") })
 
+	const restarting = "restarting deployment/cart in the namespace restarted ...\n"
+
 	// restarted reports whether the template of the Deployment was changed.
 	restarted := func(ctx context.Context) bool {
 		GinkgoHelper()
@@ -159,15 +161,15 @@ var _ = Describe("restart --stale", Ordered, func() {
 	)
 
 	It("reports a workload that is not done in time", func(ctx SpecContext) {
-		code, out, _ := lanyard(ctx, "restart", "--stale", "--namespace", "restarted", "--yes", "--timeout", "2s")
-		Expect(out).To(MatchRegexp(`restarted +deployment/cart +2 +failed +not done after 2s: waiting for its controller`))
-		Expect(code).To(Equal(app.ExitFound))
+		expectOutputsAs(ctx, cluster.kubeconfig, "restart-failed", app.ExitFound, Equal(restarting), "restart", "--stale", "--namespace", "restarted", "--yes", "--timeout", "2s")
 		Expect(restarted(ctx)).To(BeTrue())
 	})
 
 	It("waits until the new pods are available", func(ctx SpecContext) {
 		stop := make(chan struct{})
 		var controller sync.WaitGroup
+		defer controller.Wait()
+		defer close(stop)
 		controller.Go(func() {
 			for {
 				select {
@@ -179,11 +181,11 @@ var _ = Describe("restart --stale", Ordered, func() {
 			}
 		})
 		code, out, errOut := lanyardAs(ctx, cluster.kubeconfig, "y\n", "restart", "--stale", "--namespace", "restarted")
-		close(stop)
-		controller.Wait()
-		Expect(errOut).To(ContainSubstring("restarting deployment/cart in the namespace restarted ...\n"))
+		Expect(errOut).To(HaveSuffix(restarting))
 		Expect(out).To(MatchRegexp(`restarted +deployment/cart +2 +restarted\n`))
 		Expect(code).To(Equal(app.ExitOK))
+		// No controller replaces the pods, so they can be restarted again.
+		expectOutputsAs(ctx, cluster.kubeconfig, "restart", app.ExitOK, Equal(restarting), "restart", "--stale", "--namespace", "restarted", "--yes")
 	})
 
 	It("lists what must be restarted by hand", func(ctx SpecContext) {
@@ -193,9 +195,7 @@ var _ = Describe("restart --stale", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		reannotate(ctx, "by-hand", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
 		expectInjected(ctx, "by-hand", "cart", "aws")
-		code, out, _ := lanyard(ctx, "restart", "--stale", "--namespace", "by-hand", "--yes")
-		Expect(out).To(MatchRegexp(`by-hand +pod/alone +1 +by hand +its pods are not replaced when its template changes`))
-		Expect(code).To(Equal(app.ExitFound))
+		expectOutputs(ctx, "restart-by-hand", app.ExitFound, "restart", "--stale", "--namespace", "by-hand", "--yes")
 	})
 
 	It("needs --stale", func(ctx SpecContext) {

@@ -18,6 +18,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -168,7 +169,7 @@ var changing = []struct {
 	{regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "TIME"},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "127.0.0.1:PORT"},
 	{regexp.MustCompile(`v1\.\d+\.\d+`), "VERSION"},
-	{regexp.MustCompile(`(?m)(keyID"?: "?|^  key +)[A-Za-z0-9_-]{43}`), "${1}KEY"},
+	{regexp.MustCompile(`(?m)(keyID"?: "?|signingKey"?: "?|^ +"|^ *- |^  key +|\bkey )[A-Za-z0-9_-]{43}\b`), "${1}KEY"},
 }
 
 // expectGolden compares an output with a file of testdata.
@@ -186,12 +187,22 @@ func expectGolden(name, got string) {
 	Expect(got).To(Equal(string(want)))
 }
 
+// formats are those of most commands, with the extensions of their golden files.
+var formats = map[string]string{"table": ".txt", "json": ".json", "yaml": ".yaml"}
+
 // expectOutputs compares the output of a command in each format.
 func expectOutputs(ctx context.Context, name string, code int, args ...string) {
 	GinkgoHelper()
-	for format, extension := range map[string]string{"table": ".txt", "json": ".json", "yaml": ".yaml"} {
-		got, out, errOut := lanyard(ctx, append(args, "--output", format)...)
-		Expect(errOut).To(BeEmpty())
+	expectOutputsAs(ctx, cluster.kubeconfig, name, code, BeEmpty(), args...)
+}
+
+// expectOutputsAs is expectOutputs for a kubeconfig, and a command that writes to the
+// error stream.
+func expectOutputsAs(ctx context.Context, kubeconfig, name string, code int, notes types.GomegaMatcher, args ...string) {
+	GinkgoHelper()
+	for format, extension := range formats {
+		got, out, errOut := lanyardAs(ctx, kubeconfig, "", append(args, "--output", format)...)
+		Expect(errOut).To(notes)
 		Expect(got).To(Equal(code), out)
 		expectGolden(name+extension, out)
 	}

@@ -19,9 +19,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/token"
 )
 
-// startSTS starts a service that answers AssumeRoleWithWebIdentity, and returns its
-// URL, a file with its CA, and the forms that it gets.
-func startSTS(status int, body string) (url, caFile string, forms *[]map[string][]string) {
+// startCloud starts a service that gives every request the same answer, and returns
+// its URL, a file with its CA, and the forms that it gets.
+func startCloud(status int, body string) (url, caFile string, forms *[]map[string][]string) {
 	GinkgoHelper()
 	forms = new([]map[string][]string)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -46,6 +46,38 @@ const (
 	stsDenies = `<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error><Type>Sender</Type><Code>AccessDenied</Code>
 <Message>Not authorized to perform sts:AssumeRoleWithWebIdentity</Message></Error></ErrorResponse>`
 )
+
+// Answers of Azure and Google Cloud.
+const (
+	azureGrants = `{"token_type":"Bearer","expires_in":3599,"access_token":"HIDDEN"}`
+	azureDenies = `{"error":"invalid_client","error_codes":[70021],
+"error_description":"AADSTS70021: No matching federated identity record found for presented assertion. Trace ID: 1 Correlation ID: 2"}`
+	gcpGrants = `{"token_type":"Bearer","expires_in":3599,"access_token":"HIDDEN"}`
+	gcpDenies = `{"error":"invalid_grant","error_description":"The audience in ID Token does not match the expected audience."}`
+)
+
+var _ = Describe("token for Azure and Google Cloud", Ordered, func() {
+	BeforeAll(func(ctx SpecContext) {
+		newServiceAccount(ctx, "shop", "clouds", map[string]string{
+			"lanyard.dev/azure-client-id":                "11111111-2222-3333-4444-555555555555",
+			"lanyard.dev/gcp-workload-identity-provider": pool,
+		})
+		expectInjected(ctx, "shop", "clouds", "azure,gcp")
+	})
+
+	DescribeTable("shows what a token says, and what the cloud says to it", func(ctx SpecContext, cloud, grants, denies string) {
+		args := []string{"token", "serviceaccount/clouds", "--namespace", "shop", "--for", cloud}
+		expectOutputs(ctx, "token-"+cloud, app.ExitOK, args...)
+		url, ca, forms := startCloud(http.StatusOK, grants)
+		expectOutputs(ctx, "token-"+cloud+"-exchange", app.ExitOK, append(args, "--exchange", "--endpoint", url, "--ca-file", ca)...)
+		Expect(*forms).To(HaveLen(len(formats)))
+		url, ca, _ = startCloud(http.StatusBadRequest, denies)
+		expectOutputs(ctx, "token-"+cloud+"-denied", app.ExitFound, append(args, "--exchange", "--endpoint", url, "--ca-file", ca)...)
+	},
+		Entry("Azure", "azure", azureGrants, azureDenies),
+		Entry("Google Cloud", "gcp", gcpGrants, gcpDenies),
+	)
+})
 
 var _ = Describe("token", func() {
 	It("shows what a token says, in the audience of the pods", func(ctx SpecContext) {
@@ -73,7 +105,7 @@ var _ = Describe("token", func() {
 	})
 
 	It("presents the token to the cloud as the SDK in a pod would", func(ctx SpecContext) {
-		url, ca, forms := startSTS(http.StatusOK, stsGrants)
+		url, ca, forms := startCloud(http.StatusOK, stsGrants)
 		expectOutputs(ctx, "token-exchange", app.ExitOK, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws", "--exchange", "--endpoint", url, "--ca-file", ca)
 		Expect(*forms).To(HaveLen(3))
 		for _, form := range *forms {
@@ -86,12 +118,12 @@ var _ = Describe("token", func() {
 	})
 
 	It("shows why the cloud denies the token", func(ctx SpecContext) {
-		url, ca, _ := startSTS(http.StatusForbidden, stsDenies)
+		url, ca, _ := startCloud(http.StatusForbidden, stsDenies)
 		expectOutputs(ctx, "token-denied", app.ExitFound, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws", "--exchange", "--endpoint", url, "--ca-file", ca)
 	})
 
 	It("does not send the token to a server that it does not trust", func(ctx SpecContext) {
-		url, _, forms := startSTS(http.StatusOK, stsGrants)
+		url, _, forms := startCloud(http.StatusOK, stsGrants)
 		code, out, errOut := lanyard(ctx, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws", "--exchange", "--endpoint", url)
 		Expect(errOut).To(ContainSubstring("certificate"))
 		Expect(out).To(BeEmpty())

@@ -92,6 +92,7 @@ var _ = Describe("trust issuer", func() {
 		Expect(errOut).To(BeEmpty())
 		Expect(code).To(Equal(app.ExitOK))
 		Expect(out).To(MatchRegexp(`^issuer ` + clusterIssuer(ctx) + `\n  key \S+, signs at present\n$`))
+		expectOutputs(ctx, "trust-issuer", app.ExitOK, "trust", "issuer", "--namespace", "shop")
 	})
 
 	It("writes documents that it then finds equal, until they are not", func(ctx SpecContext) {
@@ -121,6 +122,7 @@ var _ = Describe("trust issuer", func() {
 		code, out, _ = lanyard(ctx, "trust", "issuer", "--namespace", "shop", "--verify", server.URL, "--ca-file", ca)
 		Expect(out).To(ContainSubstring("√ has the issuer and all keys of the cluster"))
 		Expect(code).To(Equal(app.ExitOK))
+		expectOutputs(ctx, "trust-issuer-verified", app.ExitOK, "trust", "issuer", "--namespace", "shop", "--verify", server.URL, "--ca-file", ca)
 
 		// After a rotation without a new upload, the public key is another one.
 		keys := filepath.Join(directory, "openid", "v1", "jwks")
@@ -128,6 +130,7 @@ var _ = Describe("trust issuer", func() {
 		code, out, _ = lanyard(ctx, "trust", "issuer", "--namespace", "shop", "--verify", server.URL, "--ca-file", ca)
 		Expect(code).To(Equal(app.ExitFound))
 		Expect(out).To(And(ContainSubstring("at present: clouds deny all new tokens"), ContainSubstring("key former is public, but the cluster does not have it any more")))
+		expectOutputs(ctx, "trust-issuer-rotated", app.ExitFound, "trust", "issuer", "--namespace", "shop", "--verify", server.URL, "--ca-file", ca)
 	})
 
 	It("writes the commands of an upload", func(ctx SpecContext) {
