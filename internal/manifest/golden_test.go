@@ -63,18 +63,58 @@ type golden struct {
 	}
 }
 
+// goldenCases returns the folders of the injector's golden cases: those of new pods,
+// and those with an ephemeral container, which manifests cannot have.
+func goldenCases(t *testing.T) (created, ephemeral []string) {
+	t.Helper()
+	const testdata = "../injector/testdata"
+	entries, err := os.ReadDir(testdata)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		directory := filepath.Join(testdata, entry.Name())
+		switch {
+		case entry.Name() == "fuzz": // the corpus of the fuzz targets
+		case read(t, filepath.Join(directory, "old.yaml")) != nil:
+			ephemeral = append(ephemeral, directory)
+		default:
+			created = append(created, directory)
+		}
+	}
+	return created, ephemeral
+}
+
+// Each golden case is one of a new pod, and the tests below run it, or one that adds
+// an ephemeral container to a running pod.
+func TestAllGoldenCasesAreCovered(t *testing.T) {
+	t.Parallel()
+	created, ephemeral := goldenCases(t)
+	for _, directory := range created {
+		pod := unmarshal(t, read(t, filepath.Join(directory, "pod.yaml")))
+		if containers, found, err := unstructured.NestedSlice(pod, "spec", "ephemeralContainers"); found || err != nil {
+			t.Errorf("%s: got ephemeral containers %v (%v) in a new pod", directory, containers, err)
+		}
+	}
+	for _, directory := range ephemeral {
+		pod := unmarshal(t, read(t, filepath.Join(directory, "pod.yaml")))
+		if containers, _, _ := unstructured.NestedSlice(pod, "spec", "ephemeralContainers"); len(containers) == 0 {
+			t.Errorf("%s: got no ephemeral container, so manifests can have this pod, and old.yaml keeps it from the tests", directory)
+		}
+	}
+	// The injector's own test runs these.
+	files, err := filepath.Glob("../injector/testdata/*/want.yaml")
+	if want := len(created) + len(ephemeral); err != nil || len(files) != want {
+		t.Errorf("got %d cases with want.yaml (%v), want %d", len(files), err, want)
+	}
+}
+
 // eachGolden runs a test for each golden case of a new pod.
 func eachGolden(t *testing.T, test func(t *testing.T, g *golden)) {
 	t.Helper()
-	files, err := filepath.Glob("../injector/testdata/*/pod.yaml")
-	if err != nil || len(files) < 40 {
-		t.Fatalf("got %d golden cases and error %v, want at least 40", len(files), err)
-	}
-	for _, file := range files {
-		directory := filepath.Dir(file)
-		if read(t, filepath.Join(directory, "old.yaml")) != nil {
-			continue // ephemeral containers are not in manifests
-		}
+	directories, _ := goldenCases(t)
+	for _, directory := range directories {
+		file := filepath.Join(directory, "pod.yaml")
 		t.Run(strings.ReplaceAll(filepath.Base(directory), "-", " "), func(t *testing.T) {
 			t.Parallel()
 			g := &golden{
