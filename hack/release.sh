@@ -76,6 +76,9 @@ notes() {
 
 snapshot() {
   goreleaser release --snapshot --clean --skip=sign
+  # The archives have a program that works, and the krew manifest and the cask have
+  # these archives.
+  go test -count=1 -v -run '^TestSnapshot$' ./test/supplychain -dist "$PWD/bin/dist"
 }
 
 image() {
