@@ -308,12 +308,16 @@ func TestDryRuns(t *testing.T) {
 			[]string{"probe: ok: ", "dry run: failed: pods of ServiceAccount n/a get no credentials: admission webhook"},
 		},
 		"a pod that another webhook denied": {
-			probe.Answer{Err: errors.New(`admission webhook "other" denied the request: no`)},
+			probe.Answer{Err: apierrors.NewBadRequest(`admission webhook "other" denied the request: no`)},
 			[]string{"probe: failed: the dry run of a pod was denied, but not by Lanyard: admission webhook"},
 		},
 		"a pod that was denied by something else": {
-			probe.Answer{Err: errors.New("exceeded quota")},
-			[]string{"probe: failed: the dry run of a pod was denied, but not by Lanyard: exceeded quota"},
+			probe.Answer{Err: apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("exceeded quota"))},
+			[]string{"probe: failed: the dry run of a pod was denied, but not by Lanyard: pods is forbidden: exceeded quota"},
+		},
+		"an API server that is not there": {
+			probe.Answer{Err: errors.New("dial tcp: connection refused")},
+			[]string{"probe: failed: the API server did not answer the dry run of a pod: dial tcp"},
 		},
 		"a webhook that cannot be called": {
 			probe.Answer{Err: errors.New(`failed calling webhook "probe.lanyard.dev": no endpoints`)},

@@ -6,6 +6,7 @@ package check
 import (
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/lanyard-dev/lanyard/internal/installation"
@@ -330,10 +332,14 @@ func Probe(err error) Line {
 	if err == nil || probe.Denied(err) {
 		return ok("the API server can call the webhook")
 	}
-	if text := err.Error(); !strings.Contains(text, installation.ProbeWebhook) {
-		return Line{Status: Failed, Text: "the dry run of a pod was denied, but not by Lanyard: " + text, Fix: "Choose another namespace with --namespace."}
+	var status apierrors.APIStatus
+	switch {
+	case strings.Contains(err.Error(), installation.ProbeWebhook):
+		return failed("The error says why.", "operations.md#when-it-is-down", "the API server cannot call the webhook: %v", err)
+	case errors.As(err, &status):
+		return Line{Status: Failed, Text: "the dry run of a pod was denied, but not by Lanyard: " + err.Error(), Fix: "Choose another namespace with --namespace."}
 	}
-	return failed("The error says why.", "operations.md#when-it-is-down", "the API server cannot call the webhook: %v", err)
+	return Line{Status: Failed, Text: "the API server did not answer the dry run of a pod: " + err.Error(), Fix: "Check the connection to the API server."}
 }
 
 // Injection judges the answer to the dry run of a pod of a ServiceAccount that
