@@ -119,6 +119,17 @@ func TestNewPods(t *testing.T) {
 			},
 			Without, "", "Lanyard is not called for the namespace: it has the label lanyard.dev/inject=disabled", true,
 		},
+		"the namespace opts out with the word for pods": {
+			func(in *Input) {
+				in.Called, in.Got = false, &corev1.Pod{}
+				in.Namespace.Labels = map[string]string{"lanyard.dev/inject": "false"}
+			},
+			Without, "", "Lanyard is not called for the namespace: it has the label lanyard.dev/inject=false", true,
+		},
+		"the template is injected, and the namespace is left out": {
+			func(in *Input) { in.Called = false },
+			Injected, reason.Injected, "the pod template has Lanyard's annotations, but Lanyard is not called for the namespace", false,
+		},
 		"the webhook cannot be called": {
 			func(in *Input) {
 				in.Got, in.Probed, in.ProbeErr = &corev1.Pod{}, true, errors.New("x509: unknown authority")

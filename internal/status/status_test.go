@@ -72,9 +72,14 @@ func TestPodsAreCountedByWorkload(t *testing.T) {
 	optedOut := podOf(owned("cart-1-d", "ReplicaSet", "cart-1"), "")
 	optedOut.Labels = map[string]string{"lanyard.dev/inject": "false"}
 	n.AddPod(optedOut)
-	done := podOf(owned("cart-1-e", "ReplicaSet", "cart-1"), "old")
-	done.Status.Phase = corev1.PodSucceeded
-	n.AddPod(done)
+	optedOut = podOf(owned("cart-1-f", "ReplicaSet", "cart-1"), "")
+	optedOut.Annotations = map[string]string{"lanyard.dev/inject": "false"}
+	n.AddPod(optedOut)
+	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} {
+		done := podOf(owned("cart-1-e", "ReplicaSet", "cart-1"), "old")
+		done.Status.Phase = phase
+		n.AddPod(done)
+	}
 	mirror := podOf(metav1.ObjectMeta{Name: "mirror", Annotations: map[string]string{"kubernetes.io/config.mirror": "x"}}, "")
 	n.AddPod(mirror)
 	other := podOf(metav1.ObjectMeta{Name: "other"}, "")
@@ -89,7 +94,7 @@ func TestPodsAreCountedByWorkload(t *testing.T) {
 		return status.Row{Namespace: "shop", ServiceAccount: "cart", Providers: []string{"aws"}, Guard: status.Guarded, Workload: workload, Counts: counts}
 	}
 	want := []status.Row{
-		row("deployment/cart", status.Counts{Pods: 4, Current: 1, Stale: 1, Without: 1, OptedOut: 1}),
+		row("deployment/cart", status.Counts{Pods: 5, Current: 1, Stale: 1, Without: 1, OptedOut: 2}),
 		row("pod/alone", status.Counts{Pods: 1, Without: 1}),
 		row("statefulset/db", status.Counts{Pods: 1, Current: 1}),
 	}
@@ -165,6 +170,19 @@ func TestPodsThatCannotBeCompared(t *testing.T) {
 	rows := n.Rows(map[status.Question]status.Answer{{ServiceAccount: "cart"}: {Problem: "denied"}})
 	if len(rows) != 1 || rows[0].Unknown != 1 || rows[0].Problem != "denied" || rows[0].Outdated() {
 		t.Errorf("got %+v", rows)
+	}
+}
+
+func TestPodsWithoutAServiceAccountUseTheDefaultOne(t *testing.T) {
+	t.Parallel()
+	n := status.NewNamespace(newKeys(t), "shop", true)
+	n.AddServiceAccount(object("default", aws, true))
+	pod := podOf(metav1.ObjectMeta{Name: "a"}, "")
+	pod.Spec.ServiceAccountName = ""
+	n.AddPod(pod)
+	rows := n.Rows(nil)
+	if len(rows) != 1 || rows[0].Pods != 1 {
+		t.Errorf("got %+v, want 1 pod", rows)
 	}
 }
 

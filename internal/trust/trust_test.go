@@ -250,6 +250,11 @@ func TestLongNamesStayDifferent(t *testing.T) {
 		}
 		return azure.FederatedCredential.Name
 	}
+	for _, length := range []int{59, 60, 100} { // with shop- in front
+		if got := name(strings.Repeat("a", length)); len(got) != 64 {
+			t.Errorf("%d characters: got %q of %d bytes, want 64", length, got, len(got))
+		}
+	}
 	long := strings.Repeat("a", 200)
 	if first, second := name(long+"b"), name(long+"c"); first == second || len(first) > 64 {
 		t.Errorf("got %q and %q, want different names of at most 64 bytes", first, second)

@@ -7,9 +7,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -59,6 +61,15 @@ var _ = Describe("check", Serial, Ordered, func() {
 		Expect(code).To(Equal(app.ExitOK))
 	})
 
+	It("does not choose one in a namespace that Lanyard is not called for", func(ctx SpecContext) {
+		_, err := cluster.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a-first", Labels: map[string]string{"lanyard.dev/inject": "disabled"}}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		newServiceAccount(ctx, "a-first", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
+		_, out, _ := lanyard(ctx, "check", "--namespace", "shop")
+		Expect(out).To(ContainSubstring("√ pods of ServiceAccount "))
+		Expect(out).NotTo(ContainSubstring("a-first/cart"))
+	})
+
 	It("reports a ServiceAccount without an identity", func(ctx SpecContext) {
 		expectOutputs(ctx, "check-no-identity", app.ExitFound, "check", "--namespace", "shop", "--service-account", "default")
 	})
@@ -99,24 +110,33 @@ var _ = Describe("check", Serial, Ordered, func() {
 		api := cluster.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
 		configuration, err := api.Get(ctx, "lanyard", metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		right := *configuration.Webhooks[2].ClientConfig.URL
-		redirect := func(ctx context.Context, url string) {
+		redirect := func(ctx context.Context, i int, url string) {
 			GinkgoHelper()
-			_, err := api.Patch(ctx, "lanyard", types.JSONPatchType, []byte(`[{"op":"replace","path":"/webhooks/2/clientConfig/url","value":"`+url+`"}]`), metav1.PatchOptions{})
+			patch := fmt.Sprintf(`[{"op":"replace","path":"/webhooks/%d/clientConfig/url","value":"%s"}]`, i, url)
+			_, err := api.Patch(ctx, "lanyard", types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
 			Expect(err).NotTo(HaveOccurred())
 		}
-		redirect(ctx, "https://127.0.0.1:1/mutate-v1-pod")
 		DeferCleanup(func(ctx SpecContext) {
-			redirect(ctx, right)
+			for i := range configuration.Webhooks {
+				redirect(ctx, i, *configuration.Webhooks[i].ClientConfig.URL)
+			}
 			Eventually(ctx, func(ctx context.Context) int {
 				code, _, _ := lanyard(ctx, "check", "--namespace", "shop")
 				return code
 			}).Within(timeout).Should(Equal(app.ExitOK))
 		})
+		for _, i := range []int{0, 2} { // those for pods and for the probe
+			redirect(ctx, i, "https://127.0.0.1:1/mutate-v1-pod")
+		}
 		Eventually(ctx, func(ctx context.Context) string {
 			_, out, _ := lanyard(ctx, "check", "--namespace", "shop")
 			return out
 		}).Within(timeout).Should(MatchRegexp(`× the API server cannot call the webhook: .*failed calling webhook "probe.lanyard.dev".*connection refused`))
+		// explain finds the cause of what the guard denies.
+		Eventually(ctx, func(ctx context.Context) string {
+			_, out, _ := lanyard(ctx, "explain", "sa/cart", "--namespace", "shop")
+			return out
+		}).Within(timeout).Should(MatchRegexp(`new pods: denied\n  the guard denies new pods, because the API server cannot call Lanyard: .*connection refused`))
 	})
 
 	It("skips what the user may not read", func(ctx SpecContext) {

@@ -165,6 +165,21 @@ var _ = Describe("restart --stale", Ordered, func() {
 		Expect(restarted(ctx)).To(BeTrue())
 	})
 
+	It("stops at the first workload that is not done in time", func(ctx SpecContext) {
+		newNamespace(ctx, "halted")
+		newServiceAccount(ctx, "halted", "cart", nil)
+		for _, name := range []string{"first", "second"} {
+			newReplica(ctx, newDeployment(ctx, "halted", name, "cart"), name+"-0", nil)
+		}
+		reannotate(ctx, "halted", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
+		expectInjected(ctx, "halted", "cart", "aws")
+		expectOutputsAs(ctx, cluster.kubeconfig, "restart-halted", app.ExitFound, Equal("restarting deployment/first in the namespace halted ...\n"),
+			"restart", "--stale", "--namespace", "halted", "--yes", "--timeout", "1s")
+		second, err := cluster.client.AppsV1().Deployments("halted").Get(ctx, "second", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(second.Spec.Template.Annotations).To(BeEmpty())
+	})
+
 	It("waits until the new pods are available", func(ctx SpecContext) {
 		stop := make(chan struct{})
 		var controller sync.WaitGroup

@@ -37,6 +37,24 @@ var _ = Describe("trust", func() {
 		Entry("Google Cloud, from flags", "gcp", "gcp", "serviceaccount/cart", "--workload-identity-provider", pool, "--project", "my-project"),
 	)
 
+	It("prefers flags to annotations, and the cloud's audience to the common one", func(ctx SpecContext) {
+		newServiceAccount(ctx, "shop", "audiences", map[string]string{
+			"lanyard.dev/aws-role-arn": role, "lanyard.dev/aws-audience": "only-aws", "lanyard.dev/audience": "common", "lanyard.dev/azure-client-id": "11111111-2222-3333-4444-555555555555",
+		})
+		args := []string{"sa/audiences", "--namespace", "shop", "--issuer", publicIssuer}
+		for _, test := range []struct{ args, want []string }{
+			{[]string{"trust", "aws"}, []string{"arn:aws:iam::111122223333:role/cart", "only-aws"}},
+			{[]string{"trust", "azure"}, []string{"common"}},
+			{[]string{"trust", "aws", "--role-arn", "arn:aws:iam::444455556666:role/other", "--audience", "of-the-flag"}, []string{"arn:aws:iam::444455556666:role/other", "of-the-flag"}},
+		} {
+			code, out, _ := lanyard(ctx, append(append(test.args, args...), "--output", "json")...)
+			Expect(code).To(Equal(app.ExitOK))
+			for _, want := range test.want {
+				Expect(out).To(ContainSubstring(`"`+want+`"`), "%v", test.args)
+			}
+		}
+	})
+
 	It("takes the issuer of the cluster", func(ctx SpecContext) {
 		code, out, errOut := lanyard(ctx, "trust", "aws", "sa/cart", "--namespace", "shop")
 		Expect(code).To(Equal(app.ExitOK))
