@@ -224,7 +224,7 @@ func TestReplicas(t *testing.T) {
 	}{
 		"two":          {pods(true, true), ""},
 		"one":          {pods(true), "warning: Service s/n has 1 ready replica, of 1"},
-		"none":         {nil, "failed: Service s/n has no ready replica, of 0"},
+		"none":         {nil, "failed: Service s/n has no pods"},
 		"two of three": {pods(true, false, true), "warning: Service s/n has 2 ready replicas, of 3"},
 		"none ready":   {pods(false, false), "failed: Service s/n has no ready replica, of 2"},
 	} {

@@ -104,6 +104,8 @@ func Replicas(service string, pods []corev1.Pod) Line {
 		}
 	}
 	switch {
+	case len(pods) == 0:
+		return failed("Scale its Deployment up, or see in its events why it creates no pods.", "operations.md#are-the-replicas-ready", "Service %s has no pods", service)
 	case ready == 0:
 		return failed("See why: kubectl describe the pods, and read their logs.", "operations.md#are-the-replicas-ready",
 			"Service %s has no ready replica, of %d", service, len(pods))

@@ -187,7 +187,7 @@ func (in *Input) serviceAccount() ServiceAccount {
 	account.Identities = Identities(in.Keys, in.ServiceAccount.Annotations)
 	account.Guarded = in.ServiceAccount.Labels[in.Keys.IdentityLabel] == annotations.LabelEnabled
 	if !account.Guarded && in.Called && in.Keys.AskForIdentity(in.ServiceAccount.Annotations) {
-		account.Fix = "Add the guard's label: lanyard label serviceaccounts"
+		account.Fix = "Add the guard's label: lanyard label serviceaccounts --namespace " + in.Namespace.Name
 	}
 	if annotated, found := Annotated(in.Keys, in.ServiceAccount.ManagedFields); found {
 		account.Annotated = annotated.UTC().Format(time.RFC3339)
@@ -431,8 +431,6 @@ func (in *Input) findings(container string) []Reason {
 	return reasons
 }
 
-const restart = "Restart its workload: lanyard restart --stale"
-
 // live compares the running pod with a new one.
 func (in *Input) live(n *New) *Live {
 	pod := in.Live
@@ -441,13 +439,18 @@ func (in *Input) live(n *New) *Live {
 		Created:    pod.CreationTimestamp.UTC().Format(time.RFC3339),
 		Containers: in.containers(pod),
 	}
+	restart := "Restart its workload: lanyard restart --stale --namespace " + in.Namespace.Name
+	older, missed := "", ": it was created before its ServiceAccount was annotated, or while Lanyard was not called"
 	if in.ServiceAccount != nil {
 		annotated, found := Annotated(in.Keys, in.ServiceAccount.ManagedFields)
 		l.OlderThanAnnotations = found && pod.CreationTimestamp.Before(&annotated)
-	}
-	older := ""
-	if l.OlderThanAnnotations {
-		older = ": it is older than the annotations of its ServiceAccount"
+		switch {
+		case l.OlderThanAnnotations:
+			older = ": it is older than the annotations of its ServiceAccount"
+			missed = older
+		case found:
+			missed = ": it was created while Lanyard was not called"
+		}
 	}
 	switch {
 	case n.Outcome == Denied:
@@ -457,7 +460,7 @@ func (in *Input) live(n *New) *Live {
 	case n.Outcome == Without:
 		l.State, l.Why, l.Fix = Stale, "it has credentials, and a new pod gets none"+older, restart
 	case l.Injected == "":
-		l.State, l.Why, l.Fix = Missing, "it has no credentials, and a new pod gets some"+older, restart
+		l.State, l.Why, l.Fix = Missing, "it has no credentials, and a new pod gets some"+missed, restart
 	case pod.Annotations[in.Keys.IdentityHash] != in.Got.Annotations[in.Keys.IdentityHash]:
 		l.State, l.Why, l.Fix = Stale, "its credentials differ from those of a new pod"+older, restart
 	default:

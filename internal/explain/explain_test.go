@@ -190,7 +190,7 @@ func TestRunningPods(t *testing.T) {
 	}{
 		"the same hash":    {func(in *Input) { in.Live = injectedPod("1") }, Current, "it has the credentials of a new pod", false},
 		"another hash":     {func(in *Input) { in.Live = injectedPod("2") }, Stale, "its credentials differ from those of a new pod", true},
-		"none, but asked":  {func(in *Input) { in.Live = &corev1.Pod{} }, Missing, "it has no credentials, and a new pod gets some", true},
+		"none, but asked":  {func(in *Input) { in.Live = &corev1.Pod{} }, Missing, "it has no credentials, and a new pod gets some: it was created before its ServiceAccount was annotated, or while Lanyard was not called", true},
 		"none, as a new":   {func(in *Input) { in.Live, in.Got, in.ServiceAccount.Annotations = &corev1.Pod{}, &corev1.Pod{}, nil }, Current, "it has no credentials, like a new pod", false},
 		"more than a new":  {func(in *Input) { in.Live, in.Got, in.ServiceAccount.Annotations = injectedPod("1"), &corev1.Pod{}, nil }, Stale, "it has credentials, and a new pod gets none", true},
 		"new pods denied":  {func(in *Input) { in.Live, in.Err = injectedPod("1"), errors.New("no") }, Unknown, "it cannot be compared", false},
@@ -198,7 +198,7 @@ func TestRunningPods(t *testing.T) {
 		"younger than asked": {func(in *Input) {
 			in.Live = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Unix(200, 0)}}
 			annotated(in, time.Unix(100, 0))
-		}, Missing, "it has no credentials, and a new pod gets some", true},
+		}, Missing, "it has no credentials, and a new pod gets some: it was created while Lanyard was not called", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

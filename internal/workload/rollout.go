@@ -76,6 +76,9 @@ func progressFailed(object *unstructured.Unstructured) (reason string, failed bo
 // ByHand returns why a change of the template would not replace the pods, so that
 // somebody must; empty if it would.
 func (k *Kind) ByHand(object *unstructured.Unstructured) string {
+	if k.Kind == "Pod" {
+		return "nothing replaces it: delete it, and create it again"
+	}
 	if !k.Restarts {
 		return "its pods are not replaced when its template changes"
 	}

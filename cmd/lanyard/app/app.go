@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -130,6 +131,7 @@ func (c *cli) newRootCommand() *cobra.Command {
 	root.SetIn(c.In)
 	root.SetOut(c.Out)
 	root.SetErr(c.ErrOut)
+	root.SetUsageFunc(c.usage(root.UsageFunc()))
 	c.flags.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&c.prefix, "annotation-prefix", c.prefix, "Prefix of every annotation and label, with its slash, as the webhook has it.")
 	// The errors are for flags that do not exist.
@@ -148,6 +150,36 @@ func (c *cli) newRootCommand() *cobra.Command {
 	c.finish(root)
 	return root
 }
+
+// usage returns the function that writes the usage of a command. It is cobra's, with
+// descriptions of flags that fit the terminal.
+func (c *cli) usage(standard func(*cobra.Command) error) func(*cobra.Command) error {
+	return func(cmd *cobra.Command) error {
+		out := cmd.OutOrStderr()
+		var text strings.Builder
+		cmd.SetOut(&text)
+		err := standard(cmd)
+		cmd.SetOut(out)
+		if err != nil {
+			return err
+		}
+		// For a help text, out is a buffer.
+		p := &page{w: out, width: newPage(c.Out).width}
+		for line := range strings.SplitSeq(strings.TrimSuffix(text.String(), "\n"), "\n") {
+			if match := flagLine.FindStringSubmatch(line); match != nil && p.width > 0 {
+				p.line("%s", match[1])
+				p.text(10, "", match[2])
+			} else {
+				p.line("%s", line)
+			}
+		}
+		return p.err
+	}
+}
+
+// flagLine matches the line of a flag in cobra's usage: the flag with its type, and
+// its description.
+var flagLine = regexp.MustCompile(`^( +(?:-\w, )?--[\w-]+(?: \w+)?) {2,}(.*)$`)
 
 // finish completes a command and its subcommands: the examples show the name that
 // the user types, and a command that only groups others needs one of them.

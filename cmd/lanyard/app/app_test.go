@@ -5,12 +5,15 @@ package app
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/lanyard-dev/lanyard/internal/status"
 )
 
 // run runs a command line and returns its exit code and its output.
@@ -153,6 +156,103 @@ func TestTables(t *testing.T) {
 	want := "  NAME    STATE  WHY\n  \x1b[32mümlaut\x1b[0m         a long text\n  a       b\n  b       longer state  x\nother  table\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" || p.err != nil {
 		t.Errorf("table (-want +got):\n%s%v", diff, p.err)
+	}
+}
+
+func TestTablesFitTheTerminal(t *testing.T) {
+	t.Parallel()
+	rows := func(p *page) [][]string {
+		return [][]string{
+			{"NAME", "WHY", "N"},
+			{"short", p.style(bad, "it is too long for a column that is narrow"), "1"},
+			{"deployment/payments-api", "a path: projects/123456789/locations/global", "22"},
+		}
+	}
+	for name, test := range map[string]struct {
+		width int
+		want  string
+	}{
+		"no terminal": {0, "  NAME                     WHY                                          N\n" +
+			"  short                    it is too long for a column that is narrow   1\n" +
+			"  deployment/payments-api  a path: projects/123456789/locations/global  22\n"},
+		"a wide terminal": {75, "  NAME                     WHY                                          N\n" +
+			"  short                    it is too long for a column that is narrow   1\n" +
+			"  deployment/payments-api  a path: projects/123456789/locations/global  22\n"},
+		"a narrow terminal": {40, "  NAME              WHY               N\n" +
+			"  short             it is too long    1\n" +
+			"                    for a column\n" +
+			"                    that is narrow\n" +
+			"  deployment/       a path:           22\n" +
+			"  payments-api      projects/\n" +
+			"                    123456789/\n" +
+			"                    locations/global\n"},
+	} {
+		for _, colour := range []bool{false, true} {
+			var out bytes.Buffer
+			p := &page{w: &out, width: test.width, colour: colour}
+			p.table(2, rows(p))
+			got := escapes.ReplaceAllString(out.String(), "")
+			if diff := cmp.Diff(test.want, got); diff != "" || p.err != nil {
+				t.Errorf("%s, colours %t (-want +got):\n%s%v", name, colour, diff, p.err)
+			}
+		}
+	}
+}
+
+// Each line of a broken cell has the style of its text.
+func TestBrokenCellsKeepTheirStyle(t *testing.T) {
+	t.Parallel()
+	p := &page{colour: true}
+	want := []string{p.style(bad, "one two"), p.style(bad, "three-"), p.style(bad, "four")}
+	if diff := cmp.Diff(want, wrapCell(p.style(bad, "one two three-four"), 8)); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+	// Nothing is lost, whatever the width is.
+	for width := minColumn; width < 30; width++ {
+		const text = "arn:aws:iam::111122223333:role/a-long-name-without-a-place-to-break"
+		lines := wrapCell(text, width)
+		if got := strings.Join(lines, ""); got != text {
+			t.Errorf("width %d: got %q", width, got)
+		}
+		for _, line := range lines {
+			if len(line) > width {
+				t.Errorf("width %d: got %q", width, line)
+			}
+		}
+	}
+}
+
+func TestStatusFitsTheTerminal(t *testing.T) {
+	t.Parallel()
+	rows := []status.Row{
+		{Namespace: "shop", ServiceAccount: "cart", Guard: status.Guarded, Workload: "deployment/cart", Counts: status.Counts{Pods: 2, Current: 2}},
+		{Namespace: "shop", ServiceAccount: "cart", Guard: status.Guarded, Workload: "statefulset/a-name-of-more-characters-than-the-column-has", Counts: status.Counts{Pods: 10, Stale: 10}},
+		{Namespace: "shop", ServiceAccount: "mail", Guard: status.Unguarded},
+	}
+	for width, want := range map[int]string{
+		0: "NAMESPACE  SERVICEACCOUNT  GUARD      WORKLOAD                                               PODS  CURRENT  STALE  WITHOUT  OTHER\n" +
+			"shop       cart            guarded    deployment/cart                                        2     2        0      0        0\n" +
+			"shop       cart            guarded    statefulset/a-name-of-more-characters-than-the-column-has  10    0        10     0        0\n" +
+			"shop       mail            unguarded  -                                                      0     0        0      0        0\n",
+		80: "  WORKLOAD                                  PODS  CURRENT  STALE  WITHOUT  OTHER\n" +
+			"shop/cart (guarded)\n" +
+			"  deployment/cart                           2     2        0      0        0\n" +
+			"  statefulset/a-name-of-more-characters-    10    0        10     0        0\n" +
+			"  than-the-column-has\n" +
+			"shop/mail (unguarded)\n" +
+			"  -                                         0     0        0      0        0\n",
+	} {
+		var out bytes.Buffer
+		p := &page{w: &out, width: width}
+		printStatus(p, rows, true, true)
+		spaces := regexp.MustCompile(" +")
+		got := out.String()
+		if width == 0 { // only the number of spaces is another matter: see TestTables
+			got, want = spaces.ReplaceAllString(got, " "), spaces.ReplaceAllString(want, " ")
+		}
+		if diff := cmp.Diff(want, got); diff != "" || p.err != nil {
+			t.Errorf("width %d (-want +got):\n%s%v", width, diff, p.err)
+		}
 	}
 }
 

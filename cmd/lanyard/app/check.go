@@ -363,13 +363,7 @@ func printSection(p *page, section *check.Section) {
 	p.line("%s", p.style(title, section.Name))
 	for _, line := range section.Lines {
 		mark := marks[line.Status]
-		for i, text := range wrap(line.Text, p.width-4) {
-			sign := " "
-			if i == 0 {
-				sign = p.style(mark[1], mark[0])
-			}
-			p.line("  %s %s", sign, text)
-		}
+		p.marked(mark[1], mark[0], line.Text)
 		if line.Fix != "" {
 			p.text(4, "", line.Fix)
 		}

@@ -51,7 +51,7 @@ func newLabelServiceAccountsCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "serviceaccounts",
 		Aliases: []string{"serviceaccount", "sa"},
-		Short:   "Label the ServiceAccounts that need credentials and are unguarded.",
+		Short:   "Label ServiceAccounts that need credentials and are unguarded.",
 		Long:    labelServiceAccountsHelp,
 		Example: labelServiceAccountsExamples,
 		Args:    cobra.NoArgs,

@@ -88,8 +88,13 @@ func (o *output) write(c *cli, r result) error {
 	return p.err
 }
 
-// note writes a line to the error stream. If that fails, there is nobody to tell.
-func (c *cli) note(format string, args ...any) { _, _ = fmt.Fprintf(c.ErrOut, format+"\n", args...) }
+// note writes to the error stream. If that fails, there is nobody to tell.
+func (c *cli) note(format string, args ...any) {
+	p := newPage(c.ErrOut)
+	for line := range strings.SplitSeq(fmt.Sprintf(format, args...), "\n") {
+		p.text(0, "", line)
+	}
+}
 
 // patience is how long a step may take before the user is told about it.
 const patience = 2 * time.Second
@@ -162,6 +167,14 @@ func (p *page) text(indent int, style, text string) {
 	}
 }
 
+// marked writes a text behind a mark, such as that of a check, indented by 2 spaces.
+func (p *page) marked(style, mark, text string) {
+	for _, line := range wrap(text, p.width-4) {
+		p.line("  %s %s", p.style(style, mark), line)
+		mark = " "
+	}
+}
+
 // wrap breaks a text between words. A width that is too small for text stands for
 // no limit.
 func wrap(text string, width int) []string {
@@ -174,7 +187,7 @@ func wrap(text string, width int) []string {
 		switch {
 		case line == "":
 			line = word
-		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= width:
+		case cells(line)+1+cells(word) <= width:
 			line += " " + word
 		default:
 			lines = append(lines, line)
@@ -191,7 +204,8 @@ var escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
 func cells(text string) int { return utf8.RuneCountInString(escapes.ReplaceAllString(text, "")) }
 
 // table writes rows in columns that line up, indented. The first row may be a
-// header. The last column is as long as it is: nothing is cut.
+// header. Nothing is cut: on a terminal that is too narrow, the widest columns have
+// several lines in a row.
 func (p *page) table(indent int, rows [][]string) {
 	if len(rows) > 0 && len(p.columns) != len(rows[0]) {
 		p.columns = make([]int, len(rows[0]))
@@ -201,15 +215,99 @@ func (p *page) table(indent int, rows [][]string) {
 			p.columns[i] = max(p.columns[i], cells(text))
 		}
 	}
+	widths := p.columns
+	if p.width > 0 {
+		widths = fit(p.columns, p.width-indent)
+	}
 	for _, row := range rows {
+		p.row(indent, widths, row)
+	}
+}
+
+// row writes one row of a table.
+func (p *page) row(indent int, widths []int, row []string) {
+	columns := make([][]string, len(row))
+	height := 1
+	for i, text := range row {
+		columns[i] = wrapCell(text, widths[i])
+		height = max(height, len(columns[i]))
+	}
+	for n := range height {
 		var line strings.Builder
 		line.WriteString(strings.Repeat(" ", indent))
-		for i, text := range row {
-			line.WriteString(text)
-			if i < len(row)-1 {
-				line.WriteString(strings.Repeat(" ", p.columns[i]-cells(text)+2))
+		for i, lines := range columns {
+			text := ""
+			if n < len(lines) {
+				text = lines[n]
 			}
+			line.WriteString(text + strings.Repeat(" ", widths[i]-cells(text)+columnGap))
 		}
 		p.line("%s", strings.TrimRight(line.String(), " "))
 	}
+}
+
+const (
+	// columnGap is the space between two columns.
+	columnGap = 2
+	// minColumn is how narrow a column may become.
+	minColumn = 8
+)
+
+// fit narrows the widest columns until a table is as wide as available at most.
+func fit(columns []int, available int) []int {
+	columns = slices.Clone(columns)
+	total := -columnGap
+	for _, width := range columns {
+		total += width + columnGap
+	}
+	for ; total > available; total-- {
+		widest := slices.Index(columns, slices.Max(columns))
+		if columns[widest] <= minColumn {
+			break
+		}
+		columns[widest]--
+	}
+	return columns
+}
+
+// styled matches a text in a style.
+var styled = regexp.MustCompile("(?s)^(\x1b\\[[0-9;]*m)(.*)(\x1b\\[0m)$")
+
+// wrapCell breaks a text, which may have a style, into lines of at most width cells:
+// between words, and in a word that is too long behind its punctuation, such as
+// that of a path.
+func wrapCell(text string, width int) []string {
+	if cells(text) <= width {
+		return []string{text}
+	}
+	start, end := "", ""
+	if match := styled.FindStringSubmatch(text); match != nil {
+		start, text, end = match[1], match[2], match[3]
+	}
+	var lines []string
+	for rest := []rune(text); len(rest) > 0; {
+		n := min(len(rest), width)
+		if n < len(rest) {
+			n = breakAt(rest, width)
+		}
+		lines = append(lines, start+strings.TrimRight(string(rest[:n]), " ")+end)
+		rest = rest[n:]
+	}
+	return lines
+}
+
+// breakAt returns how many of the runes a line of a cell gets. There are more than
+// width.
+func breakAt(text []rune, width int) int {
+	for _, behind := range []string{" ", "/-.:,_"} {
+		for n := width; n > width/3; n-- {
+			if strings.ContainsRune(behind, text[n-1]) {
+				return n
+			}
+		}
+		if behind == " " && text[width] == ' ' {
+			return width + 1
+		}
+	}
+	return width
 }

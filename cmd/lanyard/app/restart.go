@@ -63,7 +63,7 @@ func newRestartCommand(c *cli) *cobra.Command {
 	k := &restartCommand{cli: c}
 	cmd := &cobra.Command{
 		Use:     "restart --stale",
-		Short:   "Replace the pods that lack the credentials of their ServiceAccount.",
+		Short:   "Replace the pods whose credentials are old or missing.",
 		Long:    restartHelp,
 		Example: restartExamples,
 		Args:    cobra.NoArgs,
@@ -224,7 +224,11 @@ func (k *restartCommand) agree(ctx context.Context, plan *restarts, n int) (bool
 	if p.err != nil {
 		return false, p.err
 	}
-	if _, err := fmt.Fprintf(k.ErrOut, "Restart %d workloads, one after the other? [y/N] ", n); err != nil {
+	what := "this workload"
+	if n > 1 {
+		what = fmt.Sprintf("%d workloads, one after the other", n)
+	}
+	if _, err := fmt.Fprintf(k.ErrOut, "Restart %s? [y/N] ", what); err != nil {
 		return false, err
 	}
 	line, _ := bufio.NewReader(k.In).ReadString('\n') // at the end of the input, the answer is what was read

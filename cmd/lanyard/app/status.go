@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,7 +35,8 @@ use them, and how many of their pods are
 
 GUARD is unguarded for a ServiceAccount that lacks the guard's label ("lanyard
 label serviceaccounts" adds it), and excluded in a namespace that Lanyard is
-not called for. OTHER are pods that opted out or cannot be compared.
+not called for: new pods get no credentials there, either. OTHER are pods that
+opted out or cannot be compared.
 
 To know what a new pod would get, status asks Lanyard by a dry run for each
 ServiceAccount that has pods. It needs the rights to list pods, ReplicaSets,
@@ -161,36 +163,33 @@ func (c *cli) writeStatus(ctx context.Context, o *output, namespace string, stal
 	return outdated, p.err
 }
 
+// narrow is the width below which a terminal has no room for the columns of status
+// side by side: the namespace, the ServiceAccount and its guard get a line of their
+// own.
+const narrow = 120
+
 var statusHeader = []string{"NAMESPACE", "SERVICEACCOUNT", "GUARD", "WORKLOAD", "PODS", "CURRENT", "STALE", "WITHOUT", "OTHER"}
 
 // printStatus writes rows. The header is part of the same table, so that it lines up
 // with the rows.
 func printStatus(p *page, rows []status.Row, all, first bool) {
-	number := func(n int, style string) string {
-		if n == 0 {
-			return "0"
-		}
-		return p.style(style, strconv.Itoa(n))
+	switch {
+	case p.width > 0 && p.width < narrow:
+		printNarrowStatus(p, rows, first)
+	default:
+		printWideStatus(p, rows, all, first)
 	}
+	printProblems(p, rows)
+}
+
+func printWideStatus(p *page, rows []status.Row, all, first bool) {
 	var lines [][]string
 	if first {
 		lines = append(lines, statusHeader)
 	}
 	for i := range rows {
 		r := &rows[i]
-		guard := string(r.Guard)
-		if r.Guard == status.Unguarded {
-			guard = p.style(warn, guard)
-		}
-		workload := r.Workload
-		if workload == "" {
-			workload = "-"
-		}
-		line := []string{
-			r.Namespace, r.ServiceAccount, guard, workload, strconv.Itoa(r.Pods), number(r.Current, good),
-			number(r.Stale, bad), number(r.Without, bad), number(r.OptedOut+r.Unknown, warn),
-		}
-		lines = append(lines, line)
+		lines = append(lines, append([]string{r.Namespace, r.ServiceAccount, guardOf(p, r)}, statusCells(p, r)...))
 	}
 	if !all {
 		for i := range lines {
@@ -198,6 +197,54 @@ func printStatus(p *page, rows []status.Row, all, first bool) {
 		}
 	}
 	p.table(0, lines)
+}
+
+// printNarrowStatus writes the workloads below their ServiceAccounts. All tables are
+// parts of one, which is as wide as the terminal, so that they line up.
+func printNarrowStatus(p *page, rows []status.Row, first bool) {
+	header := slices.Clone(statusHeader[3:])
+	if first {
+		// The workloads of namespaces to come may have long names.
+		numbers := strings.Join(header[1:], strings.Repeat(" ", columnGap))
+		header[0] += strings.Repeat(" ", max(0, p.width-2-columnGap-len(numbers)-len(header[0])))
+		p.table(2, [][]string{header})
+	}
+	for i := range rows {
+		r := &rows[i]
+		if i == 0 || rows[i-1].ServiceAccount != r.ServiceAccount || rows[i-1].Namespace != r.Namespace {
+			p.text(0, "", fmt.Sprintf("%s (%s)", p.style(title, r.Namespace+"/"+r.ServiceAccount), guardOf(p, r)))
+		}
+		p.table(2, [][]string{statusCells(p, r)})
+	}
+}
+
+func guardOf(p *page, r *status.Row) string {
+	if r.Guard == status.Unguarded {
+		return p.style(warn, string(r.Guard))
+	}
+	return string(r.Guard)
+}
+
+// statusCells returns the workload of a row and its numbers.
+func statusCells(p *page, r *status.Row) []string {
+	number := func(n int, style string) string {
+		if n == 0 {
+			return "0"
+		}
+		return p.style(style, strconv.Itoa(n))
+	}
+	workload := r.Workload
+	if workload == "" {
+		workload = "-"
+	}
+	return []string{
+		workload, strconv.Itoa(r.Pods), number(r.Current, good),
+		number(r.Stale, bad), number(r.Without, bad), number(r.OptedOut+r.Unknown, warn),
+	}
+}
+
+// printProblems writes why nothing is known of some pods, each reason once.
+func printProblems(p *page, rows []status.Row) {
 	var problems []string
 	for i := range rows {
 		if r := &rows[i]; r.Problem != "" && !slices.Contains(problems, r.Problem) {

@@ -220,7 +220,7 @@ func (c *cli) httpClient(caFile string) (*http.Client, error) {
 
 // completeServiceAccountReferences completes serviceaccount/NAME with the names that
 // are in the cluster.
-func (c *cli) completeServiceAccountReferences(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func (c *cli) completeServiceAccountReferences(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -228,7 +228,7 @@ func (c *cli) completeServiceAccountReferences(cmd *cobra.Command, args []string
 	for i := range names {
 		names[i] = "serviceaccount/" + names[i]
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return startingWith(names, typed), cobra.ShellCompDirectiveNoFileComp
 }
 
 func (r *tokenResult) print(p *page) {
@@ -247,12 +247,12 @@ func (r *tokenResult) print(p *page) {
 	}
 	a := r.Exchange
 	p.line("")
-	p.line("%s", p.style(title, a.Operation+" at "+a.URL))
+	p.text(0, title, a.Operation+" at "+a.URL)
 	if a.Granted {
-		p.line("  %s %s", p.style(good, "√"), "the cloud accepts the token")
+		p.marked(good, "√", "the cloud accepts the token")
 		p.table(4, [][]string{{"identity", a.Identity}, {"expires", a.Expires.Format(time.RFC3339)}})
 		return
 	}
-	p.line("  %s %s", p.style(bad, "×"), fmt.Sprintf("the cloud denies the token: %s (status %d)", a.Code, a.Status))
+	p.marked(bad, "×", fmt.Sprintf("the cloud denies the token: %s (status %d)", a.Code, a.Status))
 	p.text(4, "", a.Message)
 }

@@ -512,12 +512,12 @@ func (r *issuerResult) print(p *page) {
 	p.line("")
 	p.line("%s", p.style(title, "public at "+r.Public.URL))
 	for _, text := range r.Public.Wrong {
-		p.line("  %s %s", p.style(bad, "×"), text)
+		p.marked(bad, "×", text)
 	}
 	if len(r.Public.Wrong) == 0 {
-		p.line("  %s %s", p.style(good, "√"), "has the issuer and all keys of the cluster")
+		p.marked(good, "√", "has the issuer and all keys of the cluster")
 	}
 	for _, id := range r.Public.Old {
-		p.line("  %s key %s is public, but the cluster does not have it any more; publish the documents to remove it", p.style(warn, "‼"), id)
+		p.marked(warn, "‼", fmt.Sprintf("key %s is public, but the cluster does not have it any more; publish the documents to remove it", id))
 	}
 }

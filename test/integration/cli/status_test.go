@@ -149,7 +149,7 @@ var _ = Describe("restart --stale", Ordered, func() {
 
 	DescribeTable("does nothing without a yes", func(ctx SpecContext, answer string) {
 		code, out, errOut := lanyardAs(ctx, cluster.kubeconfig, answer, "restart", "--stale", "--namespace", "restarted")
-		Expect(errOut).To(ContainSubstring("Restart 1 workloads, one after the other? [y/N] nothing was restarted\n"))
+		Expect(errOut).To(ContainSubstring("Restart this workload? [y/N] nothing was restarted\n"))
 		Expect(out).To(BeEmpty())
 		Expect(code).To(Equal(app.ExitFound))
 		Expect(restarted(ctx)).To(BeFalse())
