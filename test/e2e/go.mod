@@ -8,6 +8,7 @@ module github.com/lanyard-dev/lanyard/test/e2e
 go 1.26.0
 
 require (
+	github.com/creack/pty v1.1.24
 	github.com/go-jose/go-jose/v4 v4.1.8
 	github.com/go-logr/logr v1.4.3
 	github.com/google/go-cmp v0.7.0

@@ -87,6 +87,18 @@ func (c *Clouds) Stop(ctx context.Context) error {
 	return c.cluster.DeleteNamespace(ctx, cloudsName)
 }
 
+// CA returns the certificate, in PEM, of the CA of the emulators.
+func (c *Clouds) CA() []byte { return c.caPEM }
+
+// Forward makes the emulators reachable at a local address until stop is called.
+func (c *Clouds) Forward(ctx context.Context) (address string, stop func(), err error) {
+	pod, err := c.pod(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	return c.cluster.openForward(ctx, pod, port(pod, "https"))
+}
+
 // renderTrust inserts the cluster's issuer into the trust file.
 func (c *Cluster) renderTrust(ctx context.Context, text string) (string, error) {
 	keys, err := issuer.New(c.Config)
@@ -164,14 +176,23 @@ func redirectEnv() []corev1.EnvVar {
 
 // Journal returns all decisions of the emulators so far.
 func (c *Clouds) Journal(ctx context.Context) ([]journal.Entry, error) {
+	pod, err := c.pod(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the journal: %w", err)
+	}
+	return readLines[journal.Entry](ctx, c.cluster, pod, cloudsName)
+}
+
+// pod returns the pod of the emulators.
+func (c *Clouds) pod(ctx context.Context) (*corev1.Pod, error) {
 	pods, err := c.cluster.CoreV1().Pods(cloudsName).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=clouds"})
 	if err != nil {
 		return nil, err
 	}
 	if got := len(pods.Items); got != 1 {
-		return nil, fmt.Errorf("read the journal: got %d emulator pods, want 1", got)
+		return nil, fmt.Errorf("got %d emulator pods, want 1", got)
 	}
-	return readLines[journal.Entry](ctx, c.cluster, &pods.Items[0], cloudsName)
+	return &pods.Items[0], nil
 }
 
 // lastWords returns an error with the end of the emulators' log.

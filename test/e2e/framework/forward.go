@@ -20,34 +20,45 @@ import (
 // forward calls use with a local address that leads to a port of the pod, as kubectl
 // port-forward does.
 func (c *Cluster) forward(ctx context.Context, pod *corev1.Pod, port int, use func(address string) error) error {
+	address, stop, err := c.openForward(ctx, pod, port)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return use(address)
+}
+
+// openForward is forward until stop is called.
+func (c *Cluster) openForward(ctx context.Context, pod *corev1.Pod, port int) (address string, stop func(), err error) {
 	transport, upgrader, err := spdy.RoundTripperFor(c.Config)
 	if err != nil {
-		return fmt.Errorf("forward a port: %w", err)
+		return "", nil, fmt.Errorf("forward a port: %w", err)
 	}
 	url := c.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
 	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
-	ctx, stop := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(ctx)
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	// The local port 0 is any free port.
 	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, ctx.Done(), ready, io.Discard, io.Discard)
 	if err != nil {
-		stop()
-		return fmt.Errorf("forward a port: %w", err)
+		cancel()
+		return "", nil, fmt.Errorf("forward a port: %w", err)
 	}
 	go func() { ended <- forwarder.ForwardPorts() }()
 	select {
 	case err := <-ended:
-		stop()
-		return fmt.Errorf("forward port %d of pod %s: %w", port, pod.Name, errors.Join(err, ctx.Err()))
+		cancel()
+		return "", nil, fmt.Errorf("forward port %d of pod %s: %w", port, pod.Name, errors.Join(err, ctx.Err()))
 	case <-ready:
 	}
-	defer func() {
-		stop()
-		_ = <-ended // it ends because of stop
-	}()
+	stop = func() {
+		cancel()
+		_ = <-ended // it ends because of cancel
+	}
 	ports, err := forwarder.GetPorts()
 	if err != nil {
-		return fmt.Errorf("forward a port: %w", err)
+		stop()
+		return "", nil, fmt.Errorf("forward a port: %w", err)
 	}
-	return use(net.JoinHostPort("127.0.0.1", strconv.Itoa(int(ports[0].Local))))
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(int(ports[0].Local))), stop, nil
 }

@@ -1,0 +1,237 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/expect"
+	"github.com/lanyard-dev/lanyard/test/e2e/framework"
+)
+
+// The pages.
+var (
+	checkPage   = newPage("check", "lanyard check")
+	explainPage = newPage("explain", "lanyard explain")
+	statusPage  = newPage("status", "lanyard status")
+	restartPage = newPage("restart", "lanyard restart")
+	labelPage   = newPage("label", "lanyard label")
+	tokenPage   = newPage("token", "lanyard token")
+	trustPage   = newPage("trust", "lanyard trust")
+	injectPage  = newPage("inject", "lanyard inject")
+)
+
+var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
+	AfterAll(func(ctx SpecContext) {
+		for len(ends) > 0 {
+			last := len(ends) - 1
+			Expect(ends[last](ctx)).To(Succeed())
+			ends = ends[:last]
+		}
+	})
+
+	It("fits the help of each command into 80 columns", func(ctx SpecContext) {
+		for _, command := range []string{
+			"", "check", "explain", "status", "restart", "label", "label serviceaccounts", "token",
+			"trust", "trust aws", "trust azure", "trust gcp", "trust issuer", "inject",
+		} {
+			checkPage.record(ctx, &recording{command: strings.TrimSpace("lanyard "+command) + " --help"})
+		}
+	})
+
+	It("says what is wrong with a command line, in 80 columns", func(ctx SpecContext) {
+		checkPage.record(ctx, &recording{command: "lanyard explain ingress cart", code: 2})
+		checkPage.record(ctx, &recording{command: "lanyard status --watch --output json", code: 2})
+	})
+
+	It("check, before the install", func(ctx SpecContext) {
+		unlabelled(ctx)
+		checkPage.record(ctx, &recording{
+			when:    "Run this before you install Lanyard. A warning does not stop the install; this one is about AWS and Azure.",
+			command: "lanyard check --pre",
+		})
+		checkPage.record(ctx, &recording{when: "This is what it says without Lanyard.", command: "lanyard check", code: 1})
+	})
+
+	It("label", func(ctx SpecContext) {
+		installed(ctx)
+		labelPage.record(ctx, &recording{
+			when:    "See which ServiceAccounts the guard does not know, because they are older than Lanyard.",
+			command: "lanyard label serviceaccounts --all-namespaces --dry-run",
+		})
+		labelPage.record(ctx, &recording{
+			when: "Label them. Nothing else about them changes.", once: true,
+			command: "lanyard label serviceaccounts --all-namespaces",
+		})
+		labelPage.record(ctx, &recording{when: "Afterwards there is nothing to do.", command: "lanyard label serviceaccounts --all-namespaces"})
+	})
+
+	It("check", func(ctx SpecContext) {
+		checkPage.record(ctx, &recording{
+			when:    "Run this after the install, after an upgrade, and when something is wrong.",
+			command: "lanyard check",
+		})
+		checkPage.record(ctx, &recording{
+			when:    "Try a ServiceAccount of yours. As a plugin of kubectl, the program is `kubectl lanyard`.",
+			command: "kubectl lanyard check --namespace shop --service-account reports",
+		})
+	})
+
+	It("explain", func(ctx SpecContext) {
+		for _, r := range []recording{
+			{when: "A pod that has its credentials looks like this.", command: "lanyard explain pod cart-0 --namespace staging"},
+			{when: "A Deployment, and what its next pod gets:", command: "lanyard explain deployment reports --namespace shop"},
+			{when: "The ServiceAccount is not annotated. That is no mistake, so the exit code is 0.", command: "lanyard explain pod web-0 --namespace staging"},
+			{when: "The annotation lacks its prefix.", command: "lanyard explain pod search-0 --namespace staging", code: 1},
+			{when: "Lanyard is not called for the namespace.", command: "lanyard explain pod cart-0 --namespace legacy", code: 1},
+			{when: "The pod opted out.", command: "lanyard explain pod cart-debug --namespace staging"},
+			{when: "The pod is older than the annotation.", command: "lanyard explain pod late-0 --namespace staging", code: 1},
+			{when: "The pod leaves out a container.", command: "lanyard explain pod cart-proxied --namespace staging"},
+		} {
+			explainPage.record(ctx, &r)
+		}
+	})
+
+	It("status", func(ctx SpecContext) {
+		makeStale(ctx)
+		statusPage.record(ctx, &recording{
+			when:    "See who has credentials. In a terminal of less than 120 columns, the workloads are below their ServiceAccounts.",
+			command: "lanyard status --all-namespaces",
+		})
+		statusPage.record(ctx, &recording{
+			when: "See what must be restarted. The exit code is 1 if anything is listed.", code: 1,
+			command: "lanyard status --all-namespaces --stale",
+		})
+	})
+
+	It("restart", func(ctx SpecContext) {
+		restartPage.record(ctx, &recording{
+			when:    "See what would be restarted.",
+			command: "lanyard restart --stale --namespace shop --dry-run",
+		})
+		restartPage.record(ctx, &recording{
+			when:    "Any answer but y is a no.",
+			command: "lanyard restart --stale --namespace shop", answer: "n", code: 1,
+		})
+		restartPage.record(ctx, &recording{
+			when:    "Restart it, one workload after the other.",
+			command: "lanyard restart --stale --namespace shop", answer: "y",
+			before: makeStale,
+		})
+		rolledOut(ctx, "cart")
+		restartPage.record(ctx, &recording{when: "Afterwards there is nothing to do.", command: "lanyard restart --stale --namespace shop"})
+		restartPage.record(ctx, &recording{
+			when: "Pods without a controller must be replaced by hand.", code: 1,
+			command: "lanyard restart --stale --namespace staging",
+		})
+	})
+
+	It("token", func(ctx SpecContext) {
+		for _, r := range []recording{
+			{when: "See what a token says. The cloud compares issuer, subject and audience with its trust.", command: "lanyard token serviceaccount/cart --namespace shop --for aws"},
+			{when: "Ask AWS whether it accepts the token.", command: "lanyard token serviceaccount/cart --namespace shop --for aws --exchange"},
+			{when: "Ask Azure.", command: "lanyard token serviceaccount/mail --namespace shop --for azure --exchange"},
+			{when: "Ask Google Cloud.", command: "lanyard token serviceaccount/reports --namespace shop --for gcp --exchange"},
+			{when: "The cloud does not trust this ServiceAccount. The code and the message are the cloud's; [the table](../troubleshooting.md#the-cloud-denies-the-token) says what they mean.", command: "lanyard token serviceaccount/intern --namespace shop --for aws --exchange", code: 1},
+		} {
+			tokenPage.record(ctx, &r)
+		}
+		_, raw := terminals[0].run(ctx, "lanyard token serviceaccount/cart --namespace shop --for vault --raw", "")
+		Expect(raw).To(MatchRegexp(`^[\w-]+\.[\w-]+\.[\w-]+\n$`))
+	})
+
+	It("trust", func(ctx SpecContext) {
+		const issuer = " --issuer https://issuer.example.com/production"
+		for _, r := range []recording{
+			{when: "Let AWS trust a ServiceAccount. Without `--issuer`, the commands have the issuer of the cluster.", verbatim: true, command: "lanyard trust aws serviceaccount/cart --namespace shop" + issuer},
+			{when: "The same for Azure.", verbatim: true, command: "lanyard trust azure serviceaccount/mail --namespace shop" + issuer},
+			{when: "The same for Google Cloud, only for another ServiceAccount of a cluster that Google knows.", verbatim: true, command: "lanyard trust gcp serviceaccount/reports --namespace shop --part serviceaccount" + issuer},
+			{when: "Terraform in place of commands:", verbatim: true, command: "lanyard trust azure serviceaccount/mail --namespace shop --output terraform" + issuer},
+			{when: "See the issuer of the cluster.", command: "lanyard trust issuer"},
+			{when: "Write the documents that clouds read, for an issuer that the cluster will have.", command: "lanyard trust issuer" + issuer + " --to issuer"},
+			{when: "Compare what is public with what the cluster signs with. Here the API servers still have another `--service-account-issuer`.", code: 1, command: "lanyard trust issuer --verify https://issuer.example.com/production"},
+			{command: "lanyard trust issuer --to cluster"},
+			{when: "This is what it says when everything is right.", command: "lanyard trust issuer --verify https://kubernetes.default.svc.cluster.local"},
+		} {
+			trustPage.record(ctx, &r)
+		}
+		Expect(filepath.Join(user.directory, "issuer", ".well-known", "openid-configuration")).To(BeARegularFile())
+		_, shown := terminals[0].run(ctx, "lanyard trust aws serviceaccount/cart --namespace shop", "")
+		Expect(shown).To(ContainSubstring("system:serviceaccount:shop:cart"))
+		Expect(shown).To(ContainSubstring("oidc-provider/kubernetes.default.svc"))
+	})
+
+	It("inject", func(ctx SpecContext) {
+		injectPage.record(ctx, &recording{
+			when:    "Inject manifests without a cluster, for example to see in a review what the pods get.",
+			command: "lanyard inject -f app.yaml", verbatim: true,
+		})
+		injectPage.record(ctx, &recording{
+			when: "What the webhook would deny is not written.", code: 1,
+			command: "lanyard inject -f wrong.yaml",
+		})
+	})
+
+	It("completes the names that are in the cluster", func(ctx SpecContext) {
+		for command, want := range map[string]string{
+			"explain pod --namespace staging cart-":           "cart-0\ncart-debug\ncart-proxied\n",
+			"explain --namespace shop deployment/":            "deployment/cart\ndeployment/reports\n",
+			"token --namespace shop serviceaccount/ca":        "serviceaccount/cart\n",
+			"status --namespace sho":                          "shop\n",
+			"check --namespace staging --service-account sea": "search\n",
+		} {
+			_, shown := terminals[0].run(ctx, "lanyard __complete "+command+" 2>/dev/null", "")
+			names, _, _ := strings.Cut(shown, ":")
+			Expect(names).To(Equal(want), command)
+		}
+	})
+
+	It("check and explain, without the guard", func(ctx SpecContext) {
+		policies := cluster.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+		binding, err := policies.Get(ctx, "lanyard-guard-pods", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(policies.Delete(ctx, binding.Name, metav1.DeleteOptions{})).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) error {
+			binding.ResourceVersion, binding.UID = "", ""
+			_, err := policies.Create(ctx, binding, metav1.CreateOptions{})
+			return err
+		})
+		checkPage.record(ctx, &recording{when: "Somebody removed a part of the guard.", command: "lanyard check", code: 1})
+	})
+
+	It("check and explain, while no replica runs", func(ctx SpecContext) {
+		scale(ctx, "0")
+		DeferCleanup(func(ctx SpecContext) {
+			scale(ctx, "2")
+			Expect(cluster.WaitInjected(ctx, shop, "cart")).To(Succeed())
+		})
+		checkPage.record(ctx, &recording{when: "No replica of the webhook runs.", command: "lanyard check", code: 1})
+		explainPage.record(ctx, &recording{
+			when:    "No replica of the webhook runs, so the guard denies new pods.",
+			command: "lanyard explain deployment cart --namespace shop", code: 1,
+		})
+	})
+
+	It("is as in docs/cli", func() {
+		Expect(coloured).To(BeNumerically(">", 20), "commands with colours")
+		for _, p := range pages {
+			p.check()
+		}
+	})
+})
+
+// scale sets the number of replicas of the webhook, and waits for them.
+func scale(ctx context.Context, replicas string) {
+	GinkgoHelper()
+	_, err := cluster.Run(ctx, "kubectl", "scale", "deployment/"+framework.Deployment, "--namespace", framework.Namespace, "--replicas", replicas)
+	Expect(err).NotTo(HaveOccurred())
+	_, err = cluster.WaitReady(ctx, expect.Patience)
+	Expect(err).NotTo(HaveOccurred())
+}

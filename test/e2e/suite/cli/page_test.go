@@ -1,0 +1,121 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// recording is a command and what a terminal shows.
+type recording struct {
+	// when says when a user needs the command. It is empty for a command that is
+	// tried but not on the page.
+	when string
+	// command is what the user types, and answer what they answer to a question.
+	command, answer string
+	code            int
+	// verbatim is for output that lanyard does not lay out: scripts and manifests.
+	verbatim bool
+	// before prepares the cluster in each terminal.
+	before func(ctx context.Context)
+	// once is for a command that has nothing left to do when it is run again.
+	once bool
+}
+
+// page is a page of recordings, in docs/cli.
+type page struct {
+	name, title string
+	text        strings.Builder
+}
+
+// pages are all, by their names.
+var pages = map[string]*page{}
+
+// newPage adds a page.
+func newPage(name, title string) *page {
+	p := &page{name: name, title: title}
+	pages[name] = p
+	return p
+}
+
+// coloured is how many commands had colours.
+var coloured int
+
+// record runs a command in each terminal, checks what it shows, and adds it to the
+// page.
+func (p *page) record(ctx context.Context, r *recording) {
+	GinkgoHelper()
+	By("$ " + r.command)
+	without := map[int]string{} // by columns
+	for i, t := range terminals {
+		if r.once && i > 0 {
+			return
+		}
+		if r.before != nil {
+			r.before(ctx)
+		}
+		code, shown := t.run(ctx, r.command, r.answer)
+		Expect(code).To(Equal(r.code), "exit code of %s in %+v:\n%s", r.command, t, shown)
+		if !t.colour {
+			Expect(shown).NotTo(ContainSubstring("\x1b"), "NO_COLOR is set")
+		}
+		text := unchanging(plain(shown))
+		if !r.verbatim {
+			Expect(tooWide(text, t.columns)).To(BeEmpty(), "lines wider than %d columns of %s", t.columns, r.command)
+		}
+		if t.colour {
+			Expect(text).To(Equal(without[t.columns]), "%s with colours", r.command)
+			if escapes.MatchString(shown) {
+				coloured++
+			}
+		}
+		without[t.columns] = text
+		if i == 0 && r.when != "" {
+			fmt.Fprintf(&p.text, "\n%s\n\n```text\n$ %s\n%s\n```\n", r.when, r.command, strings.TrimRight(text, "\n"))
+		}
+	}
+}
+
+// changing are the parts of an output that differ between clusters or runs, and what
+// stands for them on the pages. Both are equally long, so that columns line up.
+var changing = []struct {
+	pattern *regexp.Regexp
+	text    string
+}{
+	{regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "2026-01-02T03:04:05Z"},
+	// The line is not wrapped, so it may have another length.
+	{regexp.MustCompile(`dial tcp [0-9.]+:443`), "dial tcp 10.96.0.10:443"},
+	{regexp.MustCompile(`Kubernetes is v1\.\d+\.\d+\S*`), "Kubernetes is v1.36.3"},
+	{regexp.MustCompile(`\b[A-Za-z0-9_-]{43}( \(|\b)`), "Zt5rNQ0W8hXoU1v2kYcJp4LmEiGdSbAf7T9HxRqVwKc$1"},
+	{regexp.MustCompile(`("[nxy]": ?)"[A-Za-z0-9_-]{43,}"`), `$1"..."`},
+}
+
+func unchanging(text string) string {
+	for _, c := range changing {
+		text = c.pattern.ReplaceAllString(text, c.text)
+	}
+	return text
+}
+
+// check compares the page with the file in docs/cli, or writes it.
+func (p *page) check() {
+	GinkgoHelper()
+	got := fmt.Sprintf("<!-- GINKGO_FLAGS=-update make e2e E2E=cli writes this page. -->\n\n# %s\n%s", p.title, p.text.String())
+	path := filepath.Join(cluster.Root, "docs", "cli", p.name+".md")
+	if *update {
+		Expect(os.MkdirAll(filepath.Dir(path), 0o755)).To(Succeed())
+		Expect(os.WriteFile(path, []byte(got), 0o644)).To(Succeed())
+	}
+	want, err := os.ReadFile(path)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(got).To(Equal(string(want)), path)
+}

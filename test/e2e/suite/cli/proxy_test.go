@@ -1,0 +1,97 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+)
+
+// internet is a proxy that leads to the emulated clouds and to a web server for the
+// issuer, under their real names. Other hosts cannot be reached.
+type internet struct {
+	// addresses are those of the hosts.
+	addresses map[string]string
+	// url is that of the proxy, for HTTPS_PROXY.
+	url string
+	// ca has the certificates of all CAs, for SSL_CERT_FILE.
+	ca []byte
+}
+
+// newInternet starts the proxy.
+func newInternet() *internet {
+	n := &internet{addresses: map[string]string{}}
+	server := httptest.NewServer(http.HandlerFunc(n.connect))
+	DeferCleanup(server.Close)
+	n.url = server.URL
+	return n
+}
+
+// connect handles the method CONNECT: what follows goes to the host.
+func (n *internet) connect(w http.ResponseWriter, r *http.Request) {
+	host, _, _ := net.SplitHostPort(r.Host)
+	address, found := n.addresses[host]
+	if r.Method != http.MethodConnect || !found {
+		http.Error(w, "not a host of this test", http.StatusForbidden)
+		return
+	}
+	var dialer net.Dialer
+	server, err := dialer.DialContext(r.Context(), "tcp", address)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	defer server.Close()
+	client, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer client.Close()
+	if _, err := io.WriteString(client, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
+		return
+	}
+	go func() {
+		_, _ = io.Copy(server, client) // the end of either side ends both
+		_ = server.Close()
+	}()
+	_, _ = io.Copy(client, server)
+}
+
+// addClouds connects the emulated clouds.
+func (n *internet) addClouds(ctx context.Context, hosts []string, ca []byte) {
+	GinkgoHelper()
+	// It lasts until the end of the suite.
+	address, stop, err := clouds.Forward(context.WithoutCancel(ctx))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(stop)
+	for _, host := range hosts {
+		n.addresses[host] = address
+	}
+	n.ca = append(n.ca, ca...)
+}
+
+// addSite connects a web server that serves the files of a directory below a path.
+func (n *internet) addSite(host, path, directory string) {
+	GinkgoHelper()
+	serving, err := controlplane.NewServingPEM(host)
+	Expect(err).NotTo(HaveOccurred())
+	certificate, err := tls.X509KeyPair(serving.Cert, serving.Key)
+	Expect(err).NotTo(HaveOccurred())
+	server := httptest.NewUnstartedServer(http.StripPrefix(path, http.FileServer(http.Dir(directory))))
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+	server.StartTLS()
+	DeferCleanup(server.Close)
+	n.addresses[host] = strings.TrimPrefix(server.URL, "https://")
+	n.ca = append(n.ca, serving.CA...)
+}

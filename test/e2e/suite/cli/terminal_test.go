@@ -1,0 +1,104 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/creack/pty"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// terminal is one that the commands run in.
+type terminal struct {
+	columns int
+	// colour is false for a user who set NO_COLOR.
+	colour bool
+}
+
+// terminals are all; the recordings are made in the first one.
+var terminals = []terminal{{80, false}, {80, true}, {120, false}, {120, true}}
+
+// patience is how long a command may take.
+const patience = 2 * time.Minute
+
+// run runs a command of a shell and returns its exit code and what the terminal
+// shows. If the command asks a question, the user types the answer.
+func (t terminal) run(ctx context.Context, command, answer string) (code int, shown string) {
+	GinkgoHelper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	shell := exec.CommandContext(ctx, "sh", "-c", command)
+	shell.Dir = user.directory
+	shell.Env = append(os.Environ(), user.environment...)
+	shell.Env = append(shell.Env, "TERM=xterm-256color")
+	if !t.colour {
+		shell.Env = append(shell.Env, "NO_COLOR=1")
+	}
+	screen, err := pty.StartWithSize(shell, &pty.Winsize{Rows: 50, Cols: uint16(t.columns)})
+	Expect(err).NotTo(HaveOccurred())
+	defer screen.Close()
+	var text bytes.Buffer
+	buffer := make([]byte, 4096)
+	for {
+		n, err := screen.Read(buffer)
+		text.Write(buffer[:n])
+		if answer != "" && bytes.HasSuffix(text.Bytes(), []byte("[y/N] ")) {
+			_, err := io.WriteString(screen, answer+"\n")
+			Expect(err).NotTo(HaveOccurred())
+			answer = ""
+		}
+		if err != nil {
+			break // Linux returns EIO when the command has ended
+		}
+	}
+	err = shell.Wait()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
+		return exit.ExitCode(), lines(text.String())
+	}
+	Expect(err).NotTo(HaveOccurred(), "%s: %s", command, text.String())
+	return 0, lines(text.String())
+}
+
+// progress is what a command says if a step takes long.
+var progress = regexp.MustCompile(`(?m)^(asking Lanyard|reading [a-z ]+|waiting for [a-z ]+|labelling ServiceAccounts) \.\.\.\n`)
+
+// lines returns what a terminal shows, without what depends on the time that a
+// command takes.
+func lines(shown string) string {
+	return progress.ReplaceAllString(strings.ReplaceAll(shown, "\r\n", "\n"), "")
+}
+
+// escapes matches the sequences that make a text coloured or bold.
+var escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+// plain returns what is shown without its colours. No other sequence is expected.
+func plain(shown string) string {
+	GinkgoHelper()
+	shown = escapes.ReplaceAllString(shown, "")
+	Expect(shown).NotTo(ContainSubstring("\x1b"), "want no sequences but those of colours")
+	return shown
+}
+
+// tooWide returns the lines that a terminal would break. One long word, such as a
+// link, is not broken by lanyard: it could not be copied any more.
+func tooWide(shown string, columns int) []string {
+	var found []string
+	for line := range strings.Lines(shown) {
+		line = strings.TrimRight(line, "\n")
+		if len([]rune(line)) > columns && len(strings.Fields(line)) > 1 {
+			found = append(found, line)
+		}
+	}
+	return found
+}
