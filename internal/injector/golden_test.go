@@ -13,8 +13,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
+	"github.com/lanyard-dev/lanyard/internal/injector"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -35,7 +39,19 @@ type want struct {
 // the pod before, adds ephemeral containers.
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	cases, err := filepath.Glob("testdata/*/pod.yaml")
+	goldenCases(t, "testdata/*/pod.yaml")
+}
+
+// TestGoldenConfigured is like TestGolden, for clusters with the settings of
+// config.yaml.
+func TestGoldenConfigured(t *testing.T) {
+	t.Parallel()
+	goldenCases(t, "testdata/configured/*/pod.yaml")
+}
+
+func goldenCases(t *testing.T, pattern string) {
+	t.Helper()
+	cases, err := filepath.Glob(pattern)
 	if err != nil || len(cases) == 0 {
 		t.Fatalf("got %d cases and error %v", len(cases), err)
 	}
@@ -49,7 +65,9 @@ func TestGolden(t *testing.T) {
 }
 
 func golden(t *testing.T, dir string) {
+	t.Helper()
 	pods, _ := newPods(t, metadataOf(t, filepath.Join(dir, "serviceaccount.yaml")))
+	configure(t, &pods.Config, filepath.Join(dir, "config.yaml"))
 	pods.Namespaces = objects{"/team": metadataOf(t, filepath.Join(dir, "namespace.yaml"))}
 	pod := read(t, filepath.Join(dir, "pod.yaml"))
 	r := create(pod)
@@ -81,6 +99,32 @@ func golden(t *testing.T, dir string) {
 	if diff := cmp.Diff(string(golden), string(text)); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", file, diff)
 	}
+}
+
+// configure sets what a configuration file says, as lanyard-webhook reads it.
+func configure(t *testing.T, config *injector.Config, file string) {
+	t.Helper()
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	o := options.New()
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, group := range o.Flags().FlagSets {
+		flags.AddFlagSet(group)
+	}
+	err := flags.Parse([]string{"--config=" + file, "--certificate-source=files", "--tls-cert-file=C", "--tls-private-key-file=P"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.LoadConfig(flags); err != nil {
+		t.Fatal(err)
+	}
+	completed, err := o.Complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	completed.Defaults.ReservedAudiences = config.Defaults.ReservedAudiences
+	config.Keys, config.Defaults, config.TokenMountPath = &completed.Keys, &completed.Defaults, completed.TokenMountPath
 }
 
 // read gives a YAML file as JSON, nil where there is no such file.

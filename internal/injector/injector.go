@@ -67,7 +67,7 @@ func (c *Config) serviceAccount(ctx context.Context, namespace, name string) (ma
 // identity returns what the annotations of a ServiceAccount ask for, or nil if
 // they ask for nothing.
 func (c *Config) identity(namespace, name string, values map[string]string) (*annotations.Identity, error) {
-	identity, errs := annotations.ParseServiceAccount(c.Keys, values, c.Defaults)
+	identity, errs := annotations.ParseServiceAccount(c.Keys, values, c.Defaults.For(namespace, name))
 	if len(errs) > 0 {
 		return nil, invalid("serviceaccount", namespace+"/"+name, errs)
 	}

@@ -182,7 +182,9 @@ func (k *Keys) MaxServiceAccountBytes() int {
 	for _, d := range k.Providers {
 		size += d.MaxAudienceBytes
 		for i := range d.Parameters {
-			size += d.Parameters[i].MaxBytes
+			if p := &d.Parameters[i]; !p.ClusterOnly {
+				size += p.MaxBytes
+			}
 		}
 	}
 	return size

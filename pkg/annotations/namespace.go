@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
 // MaxNamespaceBytes limits the annotations of a namespace, keys and values together.
@@ -32,7 +34,7 @@ const (
 	AllowNothing = "-"
 	// NamespaceVariable stands for the name of the namespace in
 	// Defaults.AllowedIdentities.
-	NamespaceVariable = "{namespace}"
+	NamespaceVariable = provider.NamespaceVariable
 )
 
 // guid matches a GUID. Principals have GUIDs in lower case, so ParseAllowedIdentities

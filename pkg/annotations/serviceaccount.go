@@ -25,7 +25,8 @@ type Defaults struct {
 	// sets one.
 	TokenExpirationSeconds int64
 	// Parameters are the values of the providers' parameters and audiences, by the
-	// annotation key without the prefix, such as "aws-region".
+	// annotation key without the prefix, such as "aws-region". They may have
+	// variables, see For.
 	Parameters map[string]string
 	// AllowedIdentities are the globs for namespaces without a policy of their own.
 	// NamespaceVariable stands for the namespace's name. Nil allows everything. See
@@ -33,6 +34,17 @@ type Defaults struct {
 	AllowedIdentities []string
 	// ReservedAudiences are those of the API server. No token may have one.
 	ReservedAudiences []string
+}
+
+// For returns the defaults for one ServiceAccount: with its names in place of
+// provider.NamespaceVariable and provider.ServiceAccountVariable.
+func (d *Defaults) For(namespace, name string) *Defaults {
+	result := *d
+	result.Parameters = make(map[string]string, len(d.Parameters))
+	for key, value := range d.Parameters {
+		result.Parameters[key] = provider.ExpandNames(value, namespace, name)
+	}
+	return &result
 }
 
 // Identity is what a ServiceAccount asks for, complete and valid. Its annotations
@@ -63,8 +75,9 @@ func (i *Identity) minExpirationSeconds() int64 {
 	return least
 }
 
-// ParseServiceAccount reads the annotations of a ServiceAccount. It returns nil
-// and no error if none of Lanyard's keys is set. It reports all mistakes at once,
+// ParseServiceAccount reads the annotations of a ServiceAccount, with the defaults
+// for it, see Defaults.For. It returns nil and no error if none of Lanyard's keys
+// is set. It reports all mistakes at once,
 // unknown keys first. If there are mistakes, the identity is nil.
 func ParseServiceAccount(keys *Keys, annotations map[string]string, defaults *Defaults) (*Identity, field.ErrorList) {
 	p := serviceAccountParser{parser{keys: keys, annotations: annotations}, defaults}
@@ -125,11 +138,24 @@ func (p *serviceAccountParser) parameter(d *provider.Definition, parameter *prov
 	key := p.keys.Parameter(d, parameter.Name)
 	value, found := p.annotations[key]
 	if found && !parameter.ClusterOnly && !(value == ClusterDefault && parameter.Identity && parameter.Flag != "") {
-		return p.parse(key, parameter.Read)
+		return p.parse(key, func(value string) (string, error) {
+			if parameter.Expand != nil {
+				value = parameter.Expand(value, func(name string) string { return p.defaults.Parameters[d.Key(name)] })
+			}
+			return parameter.Read(value)
+		})
 	}
 	value = cmp.Or(p.defaults.Parameters[d.Key(parameter.Name)], parameter.Default)
-	if value == "" && parameter.Required {
-		p.errs = append(p.errs, field.Required(annotationsPath.Key(key), "the cluster has no default: --"+parameter.Flag+" is not set"))
+	if value == "" {
+		if parameter.Required {
+			p.errs = append(p.errs, field.Required(annotationsPath.Key(key), "the cluster has no default: --"+parameter.Flag+" is not set"))
+		}
+		return ""
+	}
+	if parameter.Template {
+		if _, err := parameter.Read(value); err != nil { // the names may be too long
+			p.errs = append(p.errs, field.Required(annotationsPath.Key(key), fmt.Sprintf("the cluster's default %q %v", value, err)))
+		}
 	}
 	return value
 }

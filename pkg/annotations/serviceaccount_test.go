@@ -83,15 +83,80 @@ func identityOf(providers ...provider.Identity) *annotations.Identity {
 	return &annotations.Identity{Providers: providers}
 }
 
+type identityTest struct {
+	annotations map[string]string // without the prefix
+	defaults    *annotations.Defaults
+	want        *annotations.Identity
+}
+
+// withDefaults returns defaults of a cluster for the ServiceAccount team/loki.
+func withDefaults(parameters ...string) *annotations.Defaults {
+	d := annotations.Defaults{TokenExpirationSeconds: 3600, Parameters: map[string]string{}}
+	for pair := range slices.Chunk(parameters, 2) {
+		d.Parameters[pair[0]] = pair[1]
+	}
+	return d.For("team", "loki")
+}
+
+// shortForms are annotations that are the same in every cluster.
+func shortForms() map[string]identityTest {
+	const prefix = "arn:aws:iam::111122223333:role/"
+	aws := func(role string, more ...string) *annotations.Identity {
+		return identityOf(newIdentity("aws", "sts.amazonaws.com", append([]string{"role-arn", role}, more...)...))
+	}
+	gcp := func(email, project string) *annotations.Identity {
+		return identityOf(newIdentity("gcp", "https://iam.googleapis.com/"+providerName,
+			"workload-identity-provider", providerName, "service-account", email, "default-project", project))
+	}
+	return map[string]identityTest{
+		"a role's name follows the cluster's prefix": {
+			annotations: map[string]string{"aws-role-arn": "logs"},
+			defaults:    withDefaults("aws-role-arn-prefix", prefix),
+			want:        aws(roleARN, "role-arn-prefix", prefix),
+		},
+		"a role's path follows the cluster's path": {
+			annotations: map[string]string{"aws-role-arn": "logs/loki"},
+			defaults:    withDefaults("aws-role-arn-prefix", prefix+"team/"),
+			want:        aws(prefix+"team/logs/loki", "role-arn-prefix", prefix+"team/"),
+		},
+		"an ARN does not follow the prefix": {
+			annotations: map[string]string{"aws-role-arn": roleARN},
+			defaults:    withDefaults("aws-role-arn-prefix", "arn:aws-cn:iam::444455556666:role/"),
+			want:        aws(roleARN, "role-arn-prefix", "arn:aws-cn:iam::444455556666:role/"),
+		},
+		"the word default stands for the cluster's role": {
+			annotations: map[string]string{"aws-role-arn": "default"},
+			defaults:    withDefaults("aws-default-role-arn", "x", "aws-role-arn", prefix+"{namespace}/{serviceaccount}"),
+			want:        aws(prefix + "team/loki"),
+		},
+		"the word default is not the name of a role": {
+			annotations: map[string]string{"aws-role-arn": "default"},
+			defaults:    withDefaults("aws-role-arn-prefix", prefix, "aws-role-arn", prefix+"{namespace}_{serviceaccount}"),
+			want:        aws(prefix+"team_loki", "role-arn-prefix", prefix),
+		},
+		"the name of a Google service account has the cluster's project": {
+			annotations: map[string]string{"gcp-service-account": "reader"},
+			defaults:    withDefaults("gcp-default-project", "my-project", "gcp-workload-identity-provider", providerName),
+			want:        gcp(email, "my-project"),
+		},
+		"a project in a domain is the other way around in an e-mail": {
+			annotations: map[string]string{"gcp-service-account": "reader"},
+			defaults:    withDefaults("gcp-default-project", "example.com:my-project", "gcp-workload-identity-provider", providerName),
+			want:        gcp("reader@my-project.example.com.iam.gserviceaccount.com", "example.com:my-project"),
+		},
+		"an e-mail keeps its project": {
+			annotations: map[string]string{"gcp-service-account": email},
+			defaults:    withDefaults("gcp-default-project", "other-project", "gcp-workload-identity-provider", providerName),
+			want:        gcp(email, "other-project"),
+		},
+	}
+}
+
 func TestParseServiceAccountReturnsTheIdentity(t *testing.T) {
 	t.Parallel()
 	const publicAuthority = "https://login.microsoftonline.com/"
 	bare := &annotations.Defaults{TokenExpirationSeconds: 3600}
-	tests := map[string]struct {
-		annotations map[string]string // without the prefix
-		defaults    *annotations.Defaults
-		want        *annotations.Identity
-	}{
+	tests := map[string]identityTest{
 		"no annotations are not an identity": {defaults: clusterDefaults()},
 		"only a role has no region and AWS's audience": {
 			annotations: map[string]string{"aws-role-arn": roleARN},
@@ -226,6 +291,7 @@ func TestParseServiceAccountReturnsTheIdentity(t *testing.T) {
 			want:        identityOf(newIdentity("gcp", strings.Repeat("a", 256), "workload-identity-provider", providerName)),
 		},
 	}
+	maps.Copy(tests, shortForms())
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -263,6 +329,35 @@ func TestParseServiceAccountDenies(t *testing.T) {
 		"an empty role": {
 			annotations: map[string]string{"aws-role-arn": ""},
 			want:        []string{`metadata.annotations[lanyard.dev/aws-role-arn]: Invalid value: "": must be the ARN of an IAM role, such as arn:aws:iam::111122223333:role/name`},
+		},
+		"a role's name where the cluster has no prefix": {
+			annotations: map[string]string{"aws-role-arn": "logs"},
+			want:        []string{`metadata.annotations[lanyard.dev/aws-role-arn]: Invalid value: "logs": must be the ARN of an IAM role, such as arn:aws:iam::111122223333:role/name`},
+		},
+		"an empty role where the cluster has a prefix with a name in its path": {
+			annotations: map[string]string{"aws-role-arn": ""},
+			defaults:    withDefaults("aws-role-arn-prefix", "arn:aws:iam::111122223333:role/team/"),
+			want:        []string{`metadata.annotations[lanyard.dev/aws-role-arn]: Invalid value: "": must be the ARN of an IAM role, such as arn:aws:iam::111122223333:role/name`},
+		},
+		"a role's name that is too long": {
+			annotations: map[string]string{"aws-role-arn": strings.Repeat("r", 65)},
+			defaults:    withDefaults("aws-role-arn-prefix", "arn:aws:iam::111122223333:role/"),
+			want:        []string{`metadata.annotations[lanyard.dev/aws-role-arn]: Invalid value: "` + strings.Repeat("r", 65) + `": must be the ARN of an IAM role, such as arn:aws:iam::111122223333:role/name`},
+		},
+		"the word default where the cluster has no role": {
+			annotations: map[string]string{"aws-role-arn": "default"},
+			defaults:    withDefaults("aws-role-arn-prefix", "arn:aws:iam::111122223333:role/"),
+			want:        []string{`metadata.annotations[lanyard.dev/aws-role-arn]: Required value: the cluster has no default: --aws-default-role-arn is not set`},
+		},
+		"a name that makes the cluster's role too long": {
+			annotations: map[string]string{"aws-role-arn": "default"},
+			defaults:    withDefaults("aws-role-arn", "arn:aws:iam::111122223333:role/{serviceaccount}-"+strings.Repeat("r", 60)),
+			want:        []string{`metadata.annotations[lanyard.dev/aws-role-arn]: Required value: the cluster's default "arn:aws:iam::111122223333:role/loki-` + strings.Repeat("r", 60) + `" must be the ARN of an IAM role, such as arn:aws:iam::111122223333:role/name`},
+		},
+		"a Google service account's name where the cluster has no project": {
+			annotations: map[string]string{"gcp-service-account": "reader"},
+			defaults:    withDefaults("gcp-workload-identity-provider", providerName),
+			want:        []string{`metadata.annotations[lanyard.dev/gcp-service-account]: Invalid value: "reader": must be the e-mail of a service account, such as name@project.iam.gserviceaccount.com`},
 		},
 		"a malformed region": {
 			annotations: map[string]string{"aws-role-arn": roleARN, "aws-region": "EU"},
@@ -582,7 +677,7 @@ func TestDefaultStandsForTheDefaultOfTheCluster(t *testing.T) {
 		want        string            // in the error, if any
 	}{
 		"an identity with a cluster's default": {annotations: map[string]string{"gcp-workload-identity-provider": "default"}},
-		"an identity without a flag":           {map[string]string{"aws-role-arn": "default"}, "must be the ARN of an IAM role"},
+		"an identity without a flag":           {map[string]string{"azure-client-id": "default"}, "must be a client ID"},
 		"another identity without a flag":      {map[string]string{"gcp-service-account": "default"}, "must be the e-mail"},
 		"a parameter that may be left out":     {map[string]string{"aws-role-arn": roleARN, "aws-region": "default"}, "must be an AWS region"},
 		"another spelling":                     {map[string]string{"gcp-workload-identity-provider": "Default"}, "must be projects/NUMBER"},

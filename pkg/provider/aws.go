@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"regexp"
+	"strings"
 )
 
 // aws is IAM's AssumeRoleWithWebIdentity.
@@ -15,7 +16,14 @@ func aws() *Definition {
 	return &Definition{
 		Name: "aws",
 		Parameters: []Parameter{
-			{Name: "role-arn", Identity: true, Required: true, MaxBytes: 2048, Parse: parseAWSRoleARN},
+			{
+				Name: "role-arn", Identity: true, Required: true, MaxBytes: 2048, Parse: parseAWSRoleARN, Expand: expandAWSRole, Template: true,
+				Flag: "aws-default-role-arn", Usage: "ARN of the IAM role for ServiceAccounts whose role is \"default\". {namespace} and {serviceaccount} stand for their names.",
+			},
+			{
+				Name: "role-arn-prefix", ClusterOnly: true, MaxBytes: 1024, Parse: parseAWSRoleARNPrefix,
+				Flag: "aws-role-arn-prefix", Usage: "Start of the ARN of IAM roles that ServiceAccounts name without it: arn:aws:iam::111122223333:role/, with or without a path. If empty, they must write the whole ARN.",
+			},
 			{
 				Name: "region", MaxBytes: 64, Parse: parseAWSRegion,
 				Flag: "aws-default-region", Usage: "AWS region for ServiceAccounts that name none. If empty, they get no region.",
@@ -61,6 +69,26 @@ func parseAWSRoleARN(value string) (string, error) {
 		return "", errors.New("must be the ARN of an IAM role, such as arn:aws:iam::111122223333:role/name")
 	}
 	return value, nil
+}
+
+// awsRolePrefix is an awsRoleARN without the name.
+var awsRolePrefix = regexp.MustCompile(`^arn:(aws|aws-cn|aws-us-gov|aws-eusc|aws-iso|aws-iso-[a-z]):iam::[0-9]{12}:role/([\x21-\x7E]{1,510}/)?$`)
+
+// parseAWSRoleARNPrefix accepts the ARN of an IAM role without the role's name.
+func parseAWSRoleARNPrefix(value string) (string, error) {
+	if !awsRolePrefix.MatchString(value) {
+		return "", errors.New("must be the start of the ARN of an IAM role, up to a slash, such as arn:aws:iam::111122223333:role/")
+	}
+	return value, nil
+}
+
+// expandAWSRole returns the ARN of a role, for its name with or without a path.
+// Neither begins with "arn:".
+func expandAWSRole(value string, cluster func(string) string) string {
+	if value == "" || strings.HasPrefix(value, "arn:") {
+		return value
+	}
+	return cluster("role-arn-prefix") + value
 }
 
 // parseAWSRegion accepts the name of any region, even one that is newer than

@@ -4,6 +4,7 @@
 package provider
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"regexp"
@@ -20,8 +21,12 @@ func gcp() *Definition {
 				Flag:  "gcp-default-workload-identity-provider",
 				Usage: "Workload identity provider for ServiceAccounts that name none or \"default\": projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER.",
 			},
-			{Name: "service-account", Identity: true, MaxBytes: 320, Parse: parseGCPServiceAccount},
+			{Name: "service-account", Identity: true, MaxBytes: 320, Parse: parseGCPServiceAccount, Expand: expandGCPServiceAccount},
 			{Name: "project", MaxBytes: 320, Parse: parseGCPProject},
+			{
+				Name: "default-project", ClusterOnly: true, MaxBytes: 320, Parse: parseGCPProject,
+				Flag: "gcp-default-project", Usage: "ID of the project of service accounts that ServiceAccounts name without it. Also GOOGLE_CLOUD_PROJECT for ServiceAccounts that name neither a project nor a service account.",
+			},
 		},
 		Principal:        []string{"service-account", "workload-identity-provider"},
 		DefaultAudience:  "https://iam.googleapis.com/{workload-identity-provider}",
@@ -38,9 +43,7 @@ func gcp() *Definition {
 			{Name: "CLOUDSDK_CORE_PROJECT", Value: "{project}", Group: "project"},
 		},
 		Derive: func(v Values) {
-			if v["project"] == "" {
-				v["project"] = projectOf(v["service-account"])
-			}
+			v["project"] = cmp.Or(v["project"], projectOf(v["service-account"]), v["default-project"])
 		},
 	}
 }
@@ -108,6 +111,20 @@ func parseGCPServiceAccount(value string) (string, error) {
 		return value, nil
 	}
 	return "", errors.New("must be the e-mail of a service account, such as name@project.iam.gserviceaccount.com")
+}
+
+// expandGCPServiceAccount returns the e-mail of a service account, for its name.
+// The project of an organization's domain, example.com:project, is the other way
+// around in an e-mail.
+func expandGCPServiceAccount(value string, cluster func(string) string) string {
+	project := cluster("default-project")
+	if value == "" || project == "" || strings.Contains(value, "@") {
+		return value
+	}
+	if domain, id, found := strings.Cut(project, ":"); found {
+		project = id + "." + domain
+	}
+	return value + "@" + project + ".iam.gserviceaccount.com"
 }
 
 // projectOf returns the ID of the project that a service account belongs to, or

@@ -74,6 +74,39 @@ var grammars = map[string]grammar{
 		},
 		message: "must be the ARN of an IAM role, such as arn:aws:iam::111122223333:role/name",
 	},
+	"the start of AWS role ARNs": {
+		provider: "aws", parameter: "role-arn-prefix",
+		accepted: map[string]accepted{
+			"without a path":                  {value: emptyARN},
+			"with a path":                     {value: emptyARN + "team/logs/"},
+			"in another partition":            {value: "arn:aws-us-gov:iam::111122223333:role/"},
+			"a path of 512 with both slashes": {value: emptyARN + strings.Repeat("p", 510) + "/"},
+		},
+		denied: map[string]string{
+			"nothing":              "",
+			"a whole ARN":          "arn:aws:iam::111122223333:role/r",
+			"no slash at the end":  "arn:aws:iam::111122223333:role/team",
+			"no role":              "arn:aws:iam::111122223333:",
+			"a user":               "arn:aws:iam::111122223333:user/",
+			"a space":              "arn:aws:iam::111122223333:role/a b/",
+			"no slash but a line":  "arn:aws:iam::111122223333:role/\n",
+			"a path of 513":        emptyARN + strings.Repeat("p", 511) + "/",
+			"more than 1024 bytes": emptyARN + strings.Repeat("p", 1024) + "/",
+		},
+		message: "must be the start of the ARN of an IAM role, up to a slash, such as arn:aws:iam::111122223333:role/",
+	},
+	"the default project of GCP": {
+		provider: "gcp", parameter: "default-project",
+		accepted: map[string]accepted{
+			"an ID":                 {value: "my-project-123"},
+			"a project in a domain": {value: "example.com:my-project"},
+		},
+		denied: map[string]string{
+			"nothing":            "",
+			"a project's number": "123456789012",
+		},
+		message: "must be a project ID of 6 to 30 characters, such as my-project-123",
+	},
 	"an AWS region": {
 		provider: "aws", parameter: "region",
 		accepted: map[string]accepted{

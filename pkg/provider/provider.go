@@ -72,6 +72,13 @@ type Parameter struct {
 	// error completes the sentence "VALUE ...", as in "must be a GUID". Callers use
 	// Read, which also checks the length.
 	Parse func(value string) (string, error)
+	// Expand, if set, returns the full form of a short value, such as the ARN of a
+	// role for its name, and every other value as it is. cluster returns the values
+	// of the parameters that only the cluster sets.
+	Expand func(value string, cluster func(parameter string) string) string
+	// Template reports whether the cluster's default may have NamespaceVariable and
+	// ServiceAccountVariable. See ReadTemplate.
+	Template bool
 	// Flag names the flag that sets the cluster's default, and Usage describes
 	// it. Without a flag the cluster has no default.
 	Flag, Usage string
@@ -87,6 +94,41 @@ func (p *Parameter) Read(value string) (string, error) {
 	}
 	return p.Parse(value)
 }
+
+// Variables of a cluster's default. They stand for the names of the ServiceAccount
+// and its namespace.
+const (
+	NamespaceVariable      = "{namespace}"
+	ServiceAccountVariable = "{serviceaccount}"
+)
+
+// ExpandNames replaces the variables of a cluster's default.
+func ExpandNames(template, namespace, serviceAccount string) string {
+	return strings.NewReplacer(NamespaceVariable, namespace, ServiceAccountVariable, serviceAccount).Replace(template)
+}
+
+// ReadTemplate checks a cluster's default that may have variables, and returns it
+// with them. Two ServiceAccounts must not get the same value by the way their names
+// are joined: "a-b" and "c" would be the same as "a" and "b-c".
+func (p *Parameter) ReadTemplate(template string) (string, error) {
+	value := ExpandNames(template, "namespace", "serviceaccount")
+	read, err := p.Read(value)
+	switch {
+	case err != nil:
+		return "", err
+	case value == template:
+		return read, nil
+	case strings.ContainsAny(value, "{}"):
+		return "", fmt.Errorf("must have no braces except those of %s and %s", NamespaceVariable, ServiceAccountVariable)
+	case joinsNames.MatchString(template):
+		return "", fmt.Errorf("must have a character other than a-z, 0-9 and - between %s and %s, so that no two ServiceAccounts have the same value", NamespaceVariable, ServiceAccountVariable)
+	}
+	return template, nil
+}
+
+// joinsNames matches two variables that are separated only by characters that both
+// names may have. The name of a namespace has no dot.
+var joinsNames = regexp.MustCompile(`\{(namespace|serviceaccount)\}[a-z0-9-]*\{(namespace|serviceaccount)\}`)
 
 // CredentialFile is a file in the volume. Its content is an annotation of the
 // pod, which the volume projects through the downward API.
@@ -131,7 +173,7 @@ func (d *Definition) Plain() bool { return len(d.Parameters) == 0 }
 type Values map[string]string
 
 // placeholder is the name of a value in braces.
-var placeholder = regexp.MustCompile(`\{[a-z-]+\}`)
+var placeholder = regexp.MustCompile(`\{[a-z0-9-]+\}`)
 
 // Expand fills in a template. It reports false if a value in it is empty.
 func (v Values) Expand(template string) (text string, complete bool) {

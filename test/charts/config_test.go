@@ -71,9 +71,9 @@ func mounted(t *testing.T, objects []object, spec *corev1.PodSpec, path, users s
 
 // allSettings has another value than the default for each value of config.
 const allSettings = `config:
-  aws: {defaultRegion: eu-central-1, defaultAudience: a}
+  aws: {defaultRegion: eu-central-1, defaultAudience: a, roleARNPrefix: "arn:aws:iam::1:role/team/", defaultRoleARN: "arn:aws:iam::1:role/{namespace}_{serviceaccount}"}
   azure: {defaultTenantID: contoso.example, defaultAudience: b, authorityHost: https://login.example/}
-  gcp: {defaultWorkloadIdentityProvider: projects/1/locations/global/workloadIdentityPools/pool/providers/prov, defaultAudience: c}
+  gcp: {defaultWorkloadIdentityProvider: projects/1/locations/global/workloadIdentityPools/pool/providers/prov, defaultAudience: c, defaultProject: my-project}
   defaultAllowedIdentities: "arn:aws:iam::1:role/{namespace}-*"
   tokenExpirationSeconds: 7200
   tokenMountPath: /var/run/x
@@ -86,6 +86,9 @@ const allSettings = `config:
 var wantSettings = map[string]string{
 	"aws-default-region":                     "eu-central-1",
 	"aws-default-audience":                   "a",
+	"aws-role-arn-prefix":                    "arn:aws:iam::1:role/team/",
+	"aws-default-role-arn":                   "arn:aws:iam::1:role/{namespace}_{serviceaccount}",
+	"gcp-default-project":                    "my-project",
 	"azure-default-tenant-id":                "contoso.example",
 	"azure-default-audience":                 "b",
 	"azure-authority-host":                   "https://login.example/",

@@ -83,11 +83,14 @@ effect, because the guard would not know it.
   "token-expiration-seconds" (int64 .tokenExpirationSeconds)
   "default-allowed-identities" .defaultAllowedIdentities
   "aws-default-region" .aws.defaultRegion
+  "aws-role-arn-prefix" .aws.roleARNPrefix
+  "aws-default-role-arn" .aws.defaultRoleARN
   "aws-default-audience" .aws.defaultAudience
   "azure-default-tenant-id" .azure.defaultTenantID
   "azure-default-audience" .azure.defaultAudience
   "azure-authority-host" .azure.authorityHost
   "gcp-default-workload-identity-provider" .gcp.defaultWorkloadIdentityProvider
+  "gcp-default-project" .gcp.defaultProject
   "gcp-default-audience" .gcp.defaultAudience -}}
 {{- if $value }}{{ $_ := set $settings $flag $value }}{{ end -}}
 {{- end -}}

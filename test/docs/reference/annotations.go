@@ -18,13 +18,17 @@ type meaning struct{ value, text string }
 // Meanings of the keys, without the prefix, by the object that they are on.
 var (
 	onServiceAccount = map[string][]meaning{
-		"aws-role-arn":                   {{"ARN of an IAM role", "The pods assume this role. Asks for an AWS identity."}},
+		"aws-role-arn": {
+			{"ARN of an IAM role", "The pods assume this role. Asks for an AWS identity."},
+			{"name of an IAM role, with or without a path", "The ARN is `--aws-role-arn-prefix` followed by this name."},
+			{"`default`", "The role of the cluster, which may have the names of the namespace and the ServiceAccount."},
+		},
 		"aws-region":                     {{"AWS region", "The variables `AWS_REGION` and `AWS_DEFAULT_REGION`. If neither this nor the default is set, pods get no region."}},
 		"azure-client-id":                {{"GUID", "The pods act as this application or managed identity. Asks for an Azure identity."}},
 		"azure-tenant-id":                {{"GUID or domain", "The tenant of the client. Required if the cluster has no default."}},
 		"gcp-workload-identity-provider": {{"`projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER`, or `default`", "The pods are principals of this pool. `default` is the cluster's default. Asks for a Google identity."}},
-		"gcp-service-account":            {{"e-mail of a service account", "The pods impersonate this service account. Without it, they act as the principal itself. Asks for a Google identity."}},
-		"gcp-project":                    {{"project ID", "The variable `GOOGLE_CLOUD_PROJECT`. By default, the project of the service account."}},
+		"gcp-service-account":            {{"e-mail of a service account", "The pods impersonate this service account. Without it, they act as the principal itself. Asks for a Google identity."}, {"name of a service account", "The service account of this name in the project `--gcp-default-project`."}},
+		"gcp-project":                    {{"project ID", "The variable `GOOGLE_CLOUD_PROJECT`. By default, the project of the service account, or `--gcp-default-project`."}},
 		"aws-audience":                   {{"string", "The audience of the AWS token. Overrides `lanyard.dev/audience`."}},
 		"azure-audience":                 {{"string", "The audience of the Azure token. Overrides `lanyard.dev/audience`."}},
 		"gcp-audience":                   {{"string", "The audience of the Google token. Overrides `lanyard.dev/audience`."}},

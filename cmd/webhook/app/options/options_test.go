@@ -55,6 +55,9 @@ var defaults = map[string]string{
 	"default-allowed-identities":             "",
 	"excluded-namespaces":                    "[kube-system]",
 	"aws-default-region":                     "",
+	"aws-default-role-arn":                   "",
+	"aws-role-arn-prefix":                    "",
+	"gcp-default-project":                    "",
 	"aws-default-audience":                   "",
 	"azure-default-tenant-id":                "",
 	"azure-default-audience":                 "",
@@ -254,6 +257,8 @@ func TestCompleteUsesEverySetting(t *testing.T) {
 		"--token-expiration-seconds=600", "--aws-default-region=eu-central-1", "--aws-default-audience=a", "--azure-default-audience=b",
 		"--azure-default-tenant-id=01234567-89AB-CDEF-0123-456789ABCDEF", "--azure-authority-host=https://login.microsoftonline.us",
 		"--gcp-default-workload-identity-provider=//iam.googleapis.com/" + providerName, "--gcp-default-audience=c",
+		"--aws-role-arn-prefix=arn:aws:iam::111122223333:role/team/", "--aws-default-role-arn=arn:aws:iam::111122223333:role/{namespace}_{serviceaccount}",
+		"--gcp-default-project=my-project",
 		"--default-allowed-identities=arn:aws:iam::*:role/{namespace}-*,b",
 		"--tls-min-version=VersionTLS12", "--tls-cipher-suites=TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
 	}, files...)...)
@@ -269,7 +274,9 @@ func TestCompleteUsesEverySetting(t *testing.T) {
 		AllowedIdentities:      []string{"arn:aws:iam::*:role/{namespace}-*", "b"},
 		Parameters: map[string]string{
 			"aws-region": "eu-central-1", "aws-audience": "a",
-			"azure-tenant-id": "01234567-89ab-cdef-0123-456789abcdef", "azure-authority-host": "https://login.microsoftonline.us/", "azure-audience": "b",
+			"aws-role-arn": "arn:aws:iam::111122223333:role/{namespace}_{serviceaccount}", "aws-role-arn-prefix": "arn:aws:iam::111122223333:role/team/",
+			"gcp-default-project": "my-project",
+			"azure-tenant-id":     "01234567-89ab-cdef-0123-456789abcdef", "azure-authority-host": "https://login.microsoftonline.us/", "azure-audience": "b",
 			"gcp-workload-identity-provider": providerName, "gcp-audience": "c",
 		},
 	}, completed.Defaults); diff != "" {
@@ -299,6 +306,9 @@ func TestCompleteAcceptsTheBounds(t *testing.T) {
 		"a mount path of one element": {"--token-mount-path=/tokens"},
 		"cipher suites with TLS 1.2":  {"--tls-min-version=VersionTLS12", "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"},
 		"no audiences, which stands for the providers' own": {"--aws-default-audience=", "--azure-default-audience=", "--gcp-default-audience="},
+		"a role for each namespace":                         {"--aws-default-role-arn=arn:aws:iam::111122223333:role/{namespace}"},
+		"a role with a dot between the names":               {"--aws-default-role-arn=arn:aws:iam::111122223333:role/{serviceaccount}.{namespace}"},
+		"one role for all":                                  {"--aws-default-role-arn=arn:aws:iam::111122223333:role/r"},
 		"the longest audience of AWS":                       {"--aws-default-audience=" + strings.Repeat("a", 255)},
 		"the longest audience of Azure":                     {"--azure-default-audience=" + strings.Repeat("a", 600)},
 		"the longest audience of Google":                    {"--gcp-default-audience=" + strings.Repeat("a", 256)},
@@ -359,6 +369,18 @@ func TestCompleteDenies(t *testing.T) {
 		"identities with an empty element":   {"--default-allowed-identities=a,", `--default-allowed-identities: got "a,": must be a list separated by commas, without an empty element`},
 		"identities with another variable":   {"--default-allowed-identities={ns}", `--default-allowed-identities: got "{ns}": must have no braces except those of {namespace}`},
 		"a malformed region":                 {"--aws-default-region=EU", `--aws-default-region: got "EU": must be an AWS region, such as eu-central-1`},
+		"a role with another variable": {
+			"--aws-default-role-arn=arn:aws:iam::111122223333:role/{ns}/{namespace}",
+			`--aws-default-role-arn: got "arn:aws:iam::111122223333:role/{ns}/{namespace}": must have no braces except those of {namespace} and {serviceaccount}`,
+		},
+		"a role that two ServiceAccounts could share by their names": {
+			"--aws-default-role-arn=arn:aws:iam::111122223333:role/{namespace}-x-{serviceaccount}",
+			`--aws-default-role-arn: got "arn:aws:iam::111122223333:role/{namespace}-x-{serviceaccount}": must have a character other than a-z, 0-9 and - between {namespace} and {serviceaccount}, so that no two ServiceAccounts have the same value`,
+		},
+		"a default that is only the name of a role": {
+			"--aws-default-role-arn={serviceaccount}",
+			`--aws-default-role-arn: got "{serviceaccount}": must be the ARN of an IAM role, such as arn:aws:iam::111122223333:role/name`,
+		},
 		"a tenant that stands for any": {
 			"--azure-default-tenant-id=common",
 			`--azure-default-tenant-id: got "common": must be a tenant ID (GUID) or a domain of the tenant such as contoso.onmicrosoft.com; common, organizations, consumers and adfs do not name a tenant`,

@@ -35,9 +35,13 @@ func newProviderSettings(providers []*provider.Definition) []*providerSetting {
 		for i := range d.Parameters {
 			p := &d.Parameters[i]
 			if p.Flag != "" {
+				parse := p.Read
+				if p.Template {
+					parse = p.ReadTemplate
+				}
 				settings = append(settings, &providerSetting{
 					flag: p.Flag, usage: p.Usage, key: d.Key(p.Name), value: p.Default,
-					required: p.ClusterOnly && p.Required, parse: p.Read,
+					required: p.ClusterOnly && p.Required, parse: parse,
 				})
 			}
 		}
