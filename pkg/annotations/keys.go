@@ -50,6 +50,8 @@ type Keys struct {
 	// Audience asks for a plain token if it is the only key. With a provider, it
 	// is the audience of all tokens of the ServiceAccount.
 	Audience string
+	// Tokens names providers whose token the pods get without an identity.
+	Tokens string
 	// TokenExpirationSeconds is the requested lifetime of the tokens. On a pod it
 	// overrides the ServiceAccount's.
 	TokenExpirationSeconds string
@@ -95,6 +97,7 @@ func NewKeys(prefix string, providers []*provider.Definition) (Keys, error) {
 		Providers: providers,
 
 		Audience:               prefix + "audience",
+		Tokens:                 prefix + "tokens",
 		TokenExpirationSeconds: prefix + "token-expiration-seconds",
 
 		Inject:         prefix + "inject",
@@ -138,7 +141,7 @@ func (k *Keys) ServiceAccount() []string {
 		}
 		keys = append(keys, k.ProviderAudience(d))
 	}
-	return append(keys, k.Audience, k.TokenExpirationSeconds)
+	return append(keys, k.Audience, k.Tokens, k.TokenExpirationSeconds)
 }
 
 // Pod lists the keys that may be on a pod: those of users, then Lanyard's own.
@@ -172,10 +175,21 @@ func (k *Keys) identity(d *provider.Definition) []string {
 	return keys
 }
 
+// tokenAlone lists the providers that Tokens may name.
+func (k *Keys) tokenAlone() []string {
+	var names []string
+	for _, d := range k.Providers {
+		if d.TokenAlone {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}
+
 // MaxServiceAccountBytes returns an upper bound for the annotations of a valid
 // ServiceAccount, keys and values together. Longer ones are invalid and not kept.
 func (k *Keys) MaxServiceAccountBytes() int {
-	size := len("86400")
+	size := len("86400") + len(strings.Join(k.tokenAlone(), ", "))
 	for _, key := range k.ServiceAccount() {
 		size += len(key)
 	}
@@ -192,6 +206,9 @@ func (k *Keys) MaxServiceAccountBytes() int {
 
 // IsIdentity reports whether the key asks for an identity.
 func (k *Keys) IsIdentity(key string) bool {
+	if key == k.Tokens {
+		return true
+	}
 	for _, d := range k.Providers {
 		if slices.Contains(k.identity(d), key) {
 			return true

@@ -30,6 +30,7 @@ func TestKeysArePublic(t *testing.T) {
 	want := annotations.Keys{
 		Prefix:                 "lanyard.dev/",
 		Audience:               "lanyard.dev/audience",
+		Tokens:                 "lanyard.dev/tokens",
 		TokenExpirationSeconds: "lanyard.dev/token-expiration-seconds",
 		Inject:                 "lanyard.dev/inject",
 		Containers:             "lanyard.dev/containers",
@@ -48,7 +49,7 @@ func TestKeysArePublic(t *testing.T) {
 		"lanyard.dev/aws-role-arn", "lanyard.dev/aws-region", "lanyard.dev/aws-audience",
 		"lanyard.dev/azure-client-id", "lanyard.dev/azure-tenant-id", "lanyard.dev/azure-audience",
 		"lanyard.dev/gcp-workload-identity-provider", "lanyard.dev/gcp-service-account", "lanyard.dev/gcp-project", "lanyard.dev/gcp-audience",
-		"lanyard.dev/audience", "lanyard.dev/token-expiration-seconds",
+		"lanyard.dev/audience", "lanyard.dev/tokens", "lanyard.dev/token-expiration-seconds",
 	}
 	if diff := cmp.Diff(serviceAccount, keys.ServiceAccount()); diff != "" {
 		t.Errorf("keys of a ServiceAccount (-want +got):\n%s", diff)

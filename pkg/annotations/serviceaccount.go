@@ -82,14 +82,19 @@ func (i *Identity) minExpirationSeconds() int64 {
 func ParseServiceAccount(keys *Keys, annotations map[string]string, defaults *Defaults) (*Identity, field.ErrorList) {
 	p := serviceAccountParser{parser{keys: keys, annotations: annotations}, defaults}
 	p.denyUnknown(keys.ServiceAccount(), serviceAccountHint)
+	tokens := p.tokens()
 	var identity Identity
 	for _, d := range keys.Providers {
 		if d.Plain() && len(identity.Providers) > 0 {
 			continue // the audience is for the tokens of the other providers
 		}
-		if p.hasAny(keys.identity(d)) {
-			identity.Providers = append(identity.Providers, p.identity(d))
-		} else if !d.Plain() {
+		alone := slices.Contains(tokens, d.Name)
+		switch asks := p.hasAny(keys.identity(d)); {
+		case asks && alone:
+			p.invalid(keys.Tokens, fmt.Errorf("must not name %s together with %s", d.Name, strings.Join(keys.identity(d), " or ")))
+		case asks || alone:
+			identity.Providers = append(identity.Providers, p.identity(d, alone))
+		case !d.Plain():
 			p.denyWithoutIdentity(d)
 		}
 	}
@@ -121,12 +126,33 @@ type serviceAccountParser struct {
 	defaults *Defaults
 }
 
-// identity reads what the ServiceAccount asks of one provider.
-func (p *serviceAccountParser) identity(d *provider.Definition) provider.Identity {
-	identity := provider.Identity{Definition: d, Values: provider.Values{}}
-	for i := range d.Parameters {
-		if value := p.parameter(d, &d.Parameters[i]); value != "" {
-			identity.Values[d.Parameters[i].Name] = value
+// tokens reads the names of the providers whose token is asked for without an
+// identity.
+func (p *serviceAccountParser) tokens() []string {
+	value, found := p.annotations[p.keys.Tokens]
+	if !found {
+		return nil
+	}
+	names, err := splitList(value)
+	known := p.keys.tokenAlone()
+	if err != nil || slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(known, name) }) {
+		p.invalid(p.keys.Tokens, fmt.Errorf("must be one or more of %s, separated by commas", strings.Join(known, ", ")))
+		return nil
+	}
+	return names
+}
+
+// identity reads what the ServiceAccount asks of one provider. With tokenAlone, that
+// is no identity, and the program may bring everything else as well.
+func (p *serviceAccountParser) identity(d *provider.Definition, tokenAlone bool) provider.Identity {
+	identity := provider.Identity{Definition: d, Values: provider.Values{}, TokenAlone: tokenAlone}
+	for _, parameter := range d.Parameters {
+		if tokenAlone && parameter.Identity {
+			continue
+		}
+		parameter.Required = parameter.Required && !tokenAlone
+		if value := p.parameter(d, &parameter); value != "" {
+			identity.Values[parameter.Name] = value
 		}
 	}
 	identity.Audience = p.audience(d, identity.Values)
@@ -137,7 +163,7 @@ func (p *serviceAccountParser) identity(d *provider.Definition) provider.Identit
 func (p *serviceAccountParser) parameter(d *provider.Definition, parameter *provider.Parameter) string {
 	key := p.keys.Parameter(d, parameter.Name)
 	value, found := p.annotations[key]
-	if found && !parameter.ClusterOnly && !(value == ClusterDefault && parameter.Identity && parameter.Flag != "") {
+	if found && !parameter.ClusterOnly && !(value == ClusterDefault && parameter.Identity && p.hasDefault(d, parameter)) {
 		return p.parse(key, func(value string) (string, error) {
 			if parameter.Expand != nil {
 				value = parameter.Expand(value, func(name string) string { return p.defaults.Parameters[d.Key(name)] })
@@ -148,7 +174,7 @@ func (p *serviceAccountParser) parameter(d *provider.Definition, parameter *prov
 	value = cmp.Or(p.defaults.Parameters[d.Key(parameter.Name)], parameter.Default)
 	if value == "" {
 		if parameter.Required {
-			p.errs = append(p.errs, field.Required(annotationsPath.Key(key), "the cluster has no default: --"+parameter.Flag+" is not set"))
+			p.errs = append(p.errs, field.Required(annotationsPath.Key(key), noDefault(parameter)))
 		}
 		return ""
 	}
@@ -158,6 +184,19 @@ func (p *serviceAccountParser) parameter(d *provider.Definition, parameter *prov
 		}
 	}
 	return value
+}
+
+// hasDefault reports whether the cluster can have a default of the parameter.
+func (p *serviceAccountParser) hasDefault(d *provider.Definition, parameter *provider.Parameter) bool {
+	return parameter.Flag != "" || p.defaults.Parameters[d.Key(parameter.Name)] != ""
+}
+
+func noDefault(parameter *provider.Parameter) string {
+	const message = "the cluster has no default"
+	if parameter.Flag == "" {
+		return message
+	}
+	return message + ": --" + parameter.Flag + " is not set"
 }
 
 // audience returns the audience of one provider's token: that of its own

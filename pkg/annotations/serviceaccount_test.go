@@ -152,6 +152,52 @@ func shortForms() map[string]identityTest {
 	}
 }
 
+// tokensAlone are annotations that ask for tokens without an identity.
+func tokensAlone() map[string]identityTest {
+	alone := func(name, audience string, values ...string) provider.Identity {
+		identity := newIdentity(name, audience, values...)
+		identity.TokenAlone = true
+		return identity
+	}
+	const authority = "https://login.microsoftonline.com/"
+	return map[string]identityTest{
+		"the tokens of two providers, without an identity": {
+			annotations: map[string]string{"tokens": "azure, aws"},
+			defaults:    withDefaults(),
+			want:        identityOf(alone("aws", "sts.amazonaws.com"), alone("azure", "api://AzureADTokenExchange", "authority-host", authority)),
+		},
+		"a token alone has the region, the tenant and the audiences of the cluster": {
+			annotations: map[string]string{"tokens": "aws,azure"},
+			defaults:    clusterDefaults(),
+			want: identityOf(
+				alone("aws", "aws.cluster", "region", "eu-west-1"),
+				alone("azure", "azure.cluster", "tenant-id", "contoso.onmicrosoft.com", "authority-host", "https://login.microsoftonline.us/"),
+			),
+		},
+		"a token alone has the region, the tenant and the audiences of the ServiceAccount": {
+			annotations: map[string]string{"tokens": "aws,azure", "aws-region": "us-east-1", "azure-tenant-id": tenantID, "audience": "mine"},
+			defaults:    withDefaults(),
+			want: identityOf(
+				alone("aws", "mine", "region", "us-east-1"),
+				alone("azure", "mine", "tenant-id", tenantID, "authority-host", authority),
+			),
+		},
+		"a token alone does not have the default role of the cluster": {
+			annotations: map[string]string{"tokens": "aws"},
+			defaults:    withDefaults("aws-role-arn", roleARN),
+			want:        identityOf(alone("aws", "sts.amazonaws.com")),
+		},
+		"a token alone beside the identity of another provider": {
+			annotations: map[string]string{"tokens": "azure", "aws-role-arn": roleARN},
+			defaults:    withDefaults(),
+			want: identityOf(
+				newIdentity("aws", "sts.amazonaws.com", "role-arn", roleARN),
+				alone("azure", "api://AzureADTokenExchange", "authority-host", authority),
+			),
+		},
+	}
+}
+
 func TestParseServiceAccountReturnsTheIdentity(t *testing.T) {
 	t.Parallel()
 	const publicAuthority = "https://login.microsoftonline.com/"
@@ -292,6 +338,7 @@ func TestParseServiceAccountReturnsTheIdentity(t *testing.T) {
 		},
 	}
 	maps.Copy(tests, shortForms())
+	maps.Copy(tests, tokensAlone())
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -318,7 +365,7 @@ func TestParseServiceAccountDenies(t *testing.T) {
 		"lanyard.dev/aws-role-arn, lanyard.dev/aws-region, lanyard.dev/aws-audience, " +
 		"lanyard.dev/azure-client-id, lanyard.dev/azure-tenant-id, lanyard.dev/azure-audience, " +
 		"lanyard.dev/gcp-workload-identity-provider, lanyard.dev/gcp-service-account, lanyard.dev/gcp-project, lanyard.dev/gcp-audience, " +
-		"lanyard.dev/audience, lanyard.dev/token-expiration-seconds"
+		"lanyard.dev/audience, lanyard.dev/tokens, lanyard.dev/token-expiration-seconds"
 	const reserved = "is an audience of the Kubernetes API server; a token with it would give its receiver access to the cluster"
 	bare := &annotations.Defaults{TokenExpirationSeconds: 3600}
 	tests := map[string]struct {
@@ -329,6 +376,30 @@ func TestParseServiceAccountDenies(t *testing.T) {
 		"an empty role": {
 			annotations: map[string]string{"aws-role-arn": ""},
 			want:        []string{`metadata.annotations[lanyard.dev/aws-role-arn]: Invalid value: "": must be the ARN of an IAM role, such as arn:aws:iam::111122223333:role/name`},
+		},
+		"the token of an unknown provider": {
+			annotations: map[string]string{"tokens": "aws,ibm"},
+			want:        []string{`metadata.annotations[lanyard.dev/tokens]: Invalid value: "aws,ibm": must be one or more of aws, azure, separated by commas`},
+		},
+		"the token of Google, which needs a provider": {
+			annotations: map[string]string{"tokens": "gcp"},
+			want:        []string{`metadata.annotations[lanyard.dev/tokens]: Invalid value: "gcp": must be one or more of aws, azure, separated by commas`},
+		},
+		"no token": {
+			annotations: map[string]string{"tokens": ""},
+			want:        []string{`metadata.annotations[lanyard.dev/tokens]: Invalid value: "": must be one or more of aws, azure, separated by commas`},
+		},
+		"a token alone of a provider with an identity": {
+			annotations: map[string]string{"tokens": "azure,aws", "aws-role-arn": roleARN},
+			want:        []string{`metadata.annotations[lanyard.dev/tokens]: Invalid value: "azure,aws": must not name aws together with lanyard.dev/aws-role-arn`},
+		},
+		"a region without the token of AWS": {
+			annotations: map[string]string{"tokens": "azure", "aws-region": "eu-west-1"},
+			want:        []string{`metadata.annotations[lanyard.dev/aws-region]: Forbidden: has value "eu-west-1" but no effect without lanyard.dev/aws-role-arn`},
+		},
+		"a token alone for Azure that is too short": {
+			annotations: map[string]string{"tokens": "azure", "token-expiration-seconds": "3599"},
+			want:        []string{`metadata.annotations[lanyard.dev/token-expiration-seconds]: Invalid value: "3599": ` + wantAzureLifetime},
 		},
 		"a role's name where the cluster has no prefix": {
 			annotations: map[string]string{"aws-role-arn": "logs"},

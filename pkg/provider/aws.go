@@ -33,6 +33,7 @@ func aws() *Definition {
 		DefaultAudience:  "sts.amazonaws.com",
 		MaxAudienceBytes: 255, // of an IAM OpenID Connect provider's client ID
 		TokenPath:        "aws/token",
+		TokenAlone:       true,
 		Variables: []Variable{
 			{Name: "AWS_ROLE_ARN", Value: "{role-arn}"},
 			{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: "{token-file}", Credential: true},

@@ -34,6 +34,7 @@ func azure() *Definition {
 		// after it has expired.
 		MinExpirationSeconds: 3600,
 		TokenPath:            "azure/token",
+		TokenAlone:           true,
 		Variables: []Variable{
 			{Name: "AZURE_CLIENT_ID", Value: "{client-id}"},
 			{Name: "AZURE_TENANT_ID", Value: "{tenant-id}"},

@@ -50,6 +50,12 @@ var seeds = []string{
 	"audience=\naws-role-arn=" + roleARN,
 	"aws-role-arn=" + roleARN + "\nazure-client-id=" + clientID + "\ngcp-workload-identity-provider=default\naudience=$(TOKEN)\ntoken-expiration-seconds=86400",
 	"token-expiration-seconds=3600",
+	"tokens=aws, azure",
+	"tokens=aws\nazure-client-id=" + clientID,
+	"tokens=azure\nazure-client-id=" + clientID,
+	"tokens=aws\naws-region=eu-west-1\naudience=x",
+	"aws-role-arn=default",
+	"aws-role-arn=team/loki\ngcp-service-account=reader",
 	"aws-role=x\n=y",
 	"a=\nb=\nc=\nd=\ne=\nf=\ng=\nh=\ni=",
 	"audience=\xff\x00",
@@ -73,9 +79,12 @@ func FuzzParseServiceAccount(f *testing.F) {
 			TokenExpirationSeconds: 600,
 			Parameters: map[string]string{
 				"aws-region": "eu-west-1", "azure-tenant-id": tenantID, "gcp-workload-identity-provider": providerName,
+				"aws-role-arn": "arn:aws:iam::111122223333:role/{namespace}/{serviceaccount}", "aws-role-arn-prefix": "arn:aws:iam::111122223333:role/",
+				"gcp-default-project": "my-project",
 			},
 			ReservedAudiences: []string{reserved},
 		}
+		defaults = *defaults.For("team-a", "loki")
 		identity, errs := annotations.ParseServiceAccount(&keys, given, &defaults)
 		again, errsAgain := annotations.ParseServiceAccount(&keys, given, &defaults)
 		if diff := cmp.Diff(identity, again, sameDefinition); diff != "" {

@@ -46,6 +46,10 @@ type Definition struct {
 	// Shadows names variables that some of the provider's SDKs prefer to the
 	// injected identity.
 	Shadows []string
+	// TokenAlone reports whether a ServiceAccount can ask for the token without an
+	// identity, by the annotation "tokens". The variables without a value of an
+	// identity then make sense by themselves.
+	TokenAlone bool
 	// Derive, if set, adds the values that follow from others.
 	Derive func(Values)
 }
@@ -195,11 +199,18 @@ type Identity struct {
 	Values Values
 	// Audience is the audience of the token, never empty.
 	Audience string
+	// TokenAlone reports whether the ServiceAccount asks for the token, but for no
+	// identity: the program brings its own.
+	TokenAlone bool
 }
 
-// Principal returns the name of the identity: a role, a client ID, an e-mail. A
-// namespace's allowed-identities is compared with it.
+// Principal returns the name of the identity: a role, a client ID, an e-mail, or
+// "tokens:" and the provider's name for a token alone. A namespace's
+// allowed-identities is compared with it.
 func (i *Identity) Principal() string {
+	if i.TokenAlone {
+		return "tokens:" + i.Definition.Name
+	}
 	for _, name := range i.Definition.Principal {
 		if value := i.Values[name]; value != "" {
 			return value

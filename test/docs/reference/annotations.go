@@ -36,6 +36,7 @@ var (
 			{"string, **without** a key of a cloud", "The pods get a plain token with this audience, for anything that trusts the cluster's issuer. Example: `lanyard.dev/audience: vault`."},
 			{"string, **with** a key of a cloud", "The audience of all tokens of this ServiceAccount, in place of the default of each cloud. Example: `lanyard.dev/audience: my-cluster`."},
 		},
+		"tokens":                   {{"`aws`, `azure`, or both with a comma", "The pods get the token, and the variables that point to it, but no role and no client ID: for programs that bring their own. `allowed-identities` must allow `tokens:aws` or `tokens:azure`."}},
 		"token-expiration-seconds": {{"600 to 86400", "The lifetime of the tokens. At least 3600 with an Azure identity."}},
 	}
 	onPod = map[string][]meaning{
@@ -46,7 +47,7 @@ var (
 	}
 	onNamespace = map[string][]meaning{
 		"inject":             {{"label: `disabled` or `\"false\"`", "The pods of the namespace are not injected."}},
-		"allowed-identities": {{"annotation: globs, separated by commas; `-` for none", "The identities that ServiceAccounts of the namespace may ask for: role ARN, client ID, e-mail, name of a workload identity provider, audience of a plain token. Overrides `--default-allowed-identities`."}},
+		"allowed-identities": {{"annotation: globs, separated by commas; `-` for none", "The identities that ServiceAccounts of the namespace may ask for: role ARN, client ID, e-mail, name of a workload identity provider, audience of a plain token, `tokens:aws`, `tokens:azure`. Overrides `--default-allowed-identities`."}},
 	}
 	written = map[string][]meaning{
 		"injected":        {{"pod", "The providers whose tokens are in the pod's volume, such as `aws,gcp`."}},
