@@ -101,6 +101,8 @@ func FuzzServiceAccount(f *testing.F) {
 			return // as above
 		}
 		holdsLabel(t, pods.Keys, review.Request.Object, mutated.Patch)
+		mapped := post(t, admission.NewHandler(mapper(t), admission.NewBudget(), uncounted{}, logr.Discard()), body)
+		onlyAdds(t, pods.Keys, &before, review.Request.Object, mapped.Patch)
 		if _, errs := annotations.ParseServiceAccount(pods.Keys, before.Annotations, pods.Defaults); review.Request.Operation == admission.Create && validated.Allowed != (len(errs) == 0) {
 			t.Errorf("got allowed %t: %v; errors of the annotations %v", validated.Allowed, validated.Result, errs)
 		}
@@ -119,6 +121,33 @@ type admissionRequest struct {
 	UID       string          `json:"uid"`
 	Operation string          `json:"operation"`
 	Object    json.RawMessage `json:"object"`
+}
+
+// onlyAdds checks that what the mappings changed is only added, to a ServiceAccount
+// that has nothing of the same provider.
+func onlyAdds(t *testing.T, keys *annotations.Keys, before *corev1.ServiceAccount, object, patch []byte) {
+	t.Helper()
+	result := apply(t, object, patch)
+	var after corev1.ServiceAccount
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(result, &after); err != nil {
+		t.Fatalf("%s: %v", result, err)
+	}
+	for key, value := range before.Annotations {
+		if got, found := after.Annotations[key]; !found || got != value {
+			t.Errorf("annotation %s was %q and is %q", key, value, got)
+		}
+	}
+	if len(after.Annotations) == len(before.Annotations) {
+		return
+	}
+	for key := range before.Annotations {
+		if strings.HasPrefix(key, keys.Prefix+"aws-") || key == keys.Audience {
+			t.Errorf("annotations were added beside %s: %s", key, result)
+		}
+	}
+	if after.Labels[keys.IdentityLabel] != annotations.LabelEnabled {
+		t.Errorf("the mapped ServiceAccount has no label: %s", result)
+	}
 }
 
 // holdsLabel checks that the patch applies, and that it changes the label alone.

@@ -49,6 +49,26 @@ func TestGoldenConfigured(t *testing.T) {
 	goldenCases(t, "testdata/configured/*/pod.yaml")
 }
 
+// TestGoldenProviders is like TestGolden, with each file of examples/providers. None
+// is without a case.
+func TestGoldenProviders(t *testing.T) {
+	t.Parallel()
+	goldenCases(t, "testdata/providers/*/pod.yaml")
+	examples, err := filepath.Glob(exampleOf("*"))
+	if err != nil || len(examples) == 0 {
+		t.Fatalf("got %d examples and error %v", len(examples), err)
+	}
+	for _, file := range examples {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		if _, err := os.Stat(filepath.Join("testdata/providers", name, "pod.yaml")); err != nil {
+			t.Errorf("%s has no case: %v", file, err)
+		}
+	}
+}
+
+// exampleOf returns the file of a ready-made provider.
+func exampleOf(name string) string { return "../../examples/providers/" + name + ".yaml" }
+
 func goldenCases(t *testing.T, pattern string) {
 	t.Helper()
 	cases, err := filepath.Glob(pattern)
@@ -68,6 +88,9 @@ func golden(t *testing.T, dir string) {
 	t.Helper()
 	pods, _ := newPods(t, metadataOf(t, filepath.Join(dir, "serviceaccount.yaml")))
 	configure(t, &pods.Config, filepath.Join(dir, "config.yaml"))
+	if filepath.Base(filepath.Dir(dir)) == "providers" {
+		configure(t, &pods.Config, exampleOf(filepath.Base(dir)))
+	}
 	pods.Namespaces = objects{"/team": metadataOf(t, filepath.Join(dir, "namespace.yaml"))}
 	pod := read(t, filepath.Join(dir, "pod.yaml"))
 	r := create(pod)
@@ -124,7 +147,7 @@ func configure(t *testing.T, config *injector.Config, file string) {
 		t.Fatal(err)
 	}
 	completed.Defaults.ReservedAudiences = config.Defaults.ReservedAudiences
-	config.Keys, config.Defaults, config.TokenMountPath = &completed.Keys, &completed.Defaults, completed.TokenMountPath
+	config.Keys, config.Defaults, config.Mappings, config.TokenMountPath = &completed.Keys, &completed.Defaults, completed.Mappings, completed.TokenMountPath
 }
 
 // read gives a YAML file as JSON, nil where there is no such file.

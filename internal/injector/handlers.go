@@ -21,17 +21,17 @@ const (
 	ValidateServiceAccountPath = "/validate-v1-serviceaccount"
 )
 
-// Handlers returns the handlers of all webhooks by their paths.
-func Handlers(config Config, invalidator Invalidator, recorder interface {
+// Handlers returns the handlers of all webhooks by their paths. The requests share
+// the memory of budget.
+func Handlers(config Config, invalidator Invalidator, budget *admission.Budget, recorder interface {
 	admission.Recorder
 	Recorder
 }, log logr.Logger,
 ) map[string]http.Handler {
-	budget := admission.NewBudget()
 	return map[string]http.Handler{
 		MutatePodPath: admission.NewHandler(&PodMutator{Config: config, Recorder: recorder}, budget, recorder, log),
 		MutateServiceAccountPath: admission.NewHandler(
-			&ServiceAccountMutator{Keys: config.Keys, Invalidator: invalidator}, budget, recorder, log),
+			&ServiceAccountMutator{Keys: config.Keys, Mappings: config.Mappings, Invalidator: invalidator}, budget, recorder, log),
 		ValidateServiceAccountPath: admission.NewHandler(
 			&ServiceAccountValidator{Config: config, Invalidator: invalidator}, budget, recorder, log),
 	}

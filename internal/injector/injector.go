@@ -30,6 +30,8 @@ type Config struct {
 	Keys *annotations.Keys
 	// Defaults apply where an annotation is not set.
 	Defaults *annotations.Defaults
+	// Mappings give annotations to ServiceAccounts.
+	Mappings []*annotations.Mapping
 	// TokenMountPath is an absolute POSIX path without a trailing slash.
 	TokenMountPath string
 	// ServiceAccounts and Namespaces are the objects of the cluster.

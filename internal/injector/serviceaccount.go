@@ -26,6 +26,8 @@ type ServiceAccount struct {
 	// hasLabel reports whether it has the identity label, hasLabels whether it has an
 	// object of labels to add one to.
 	hasLabel, hasLabels bool
+	// hasAnnotations reports whether it has an object of annotations to add to.
+	hasAnnotations bool
 }
 
 // serviceAccountBytes is more than a decision about a ServiceAccount takes: its
@@ -50,6 +52,7 @@ func readServiceAccount(s *jsonscan.Scanner, keys *annotations.Keys, into *Servi
 				return s.ReadString(&into.label)
 			})
 		case "annotations":
+			into.hasAnnotations = s.Kind() == jsonscan.Object
 			err = s.Object(func(key []byte) error { return into.readAnnotation(s, string(key), keys, limit) })
 		}
 		if err != nil {

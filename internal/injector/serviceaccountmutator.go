@@ -5,6 +5,8 @@ package injector
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/lanyard-dev/lanyard/internal/admission"
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
@@ -19,10 +21,12 @@ type Invalidator interface {
 	Invalidate(namespace, name string)
 }
 
-// ServiceAccountMutator sets the identity label on the ServiceAccounts that ask
-// for an identity, and removes it from the others.
+// ServiceAccountMutator adds the annotations of the mappings, sets the identity label
+// on the ServiceAccounts that ask for an identity, and removes it from the others.
 type ServiceAccountMutator struct {
 	Keys *annotations.Keys
+	// Mappings are those of the cluster, in the order of their precedence.
+	Mappings []*annotations.Mapping
 	// Invalidator is told of each ServiceAccount that the webhook is called for.
 	Invalidator Invalidator
 }
@@ -44,9 +48,39 @@ func (m *ServiceAccountMutator) Decide(_ context.Context, request *admission.Req
 	if object.name != "" {
 		m.Invalidator.Invalidate(request.Namespace, object.name)
 	}
+	response := admission.Response{Reason: reason.Labeled}
+	if added := m.mapped(request.Namespace, object); len(added) > 0 {
+		response.Reason = reason.Mapped
+		addAnnotations(&response.Patch, object, added)
+		object.asks = true
+	}
+	m.label(&response, object)
+	return response, nil
+}
+
+// mapped returns the annotations that the mappings add. Nothing is added to a
+// ServiceAccount with too many annotations: not all of them are known.
+func (m *ServiceAccountMutator) mapped(namespace string, object *ServiceAccount) map[string]string {
+	if len(m.Mappings) == 0 || object.name == "" || object.annotationBytes > m.Keys.MaxServiceAccountBytes() {
+		return nil
+	}
+	return m.Keys.Map(m.Mappings, namespace, object.name, object.annotations)
+}
+
+// addAnnotations adds annotations that the ServiceAccount does not have.
+func addAnnotations(patch *jsonpatch.Patch, object *ServiceAccount, add map[string]string) {
+	if !object.hasAnnotations {
+		patch.Add("/metadata/annotations", []byte("{}"))
+	}
+	for _, key := range slices.Sorted(maps.Keys(add)) {
+		patch.Add("/metadata/annotations/"+jsonpatch.Escape(key), jsonscan.AppendString(nil, add[key]))
+	}
+}
+
+// label makes the identity label right.
+func (m *ServiceAccountMutator) label(response *admission.Response, object *ServiceAccount) {
 	path := "/metadata/labels/" + jsonpatch.Escape(m.Keys.IdentityLabel)
 	value := jsonscan.AppendString(nil, annotations.LabelEnabled)
-	response := admission.Response{Reason: reason.Labeled}
 	switch {
 	case object.asks && !object.hasLabels:
 		member := append(jsonscan.AppendString([]byte("{"), m.Keys.IdentityLabel), ':')
@@ -58,5 +92,4 @@ func (m *ServiceAccountMutator) Decide(_ context.Context, request *admission.Req
 	case !object.asks:
 		response.Reason = reason.NoIdentity
 	}
-	return response, nil
 }

@@ -32,6 +32,7 @@ type Recorder struct {
 	lookups    *prometheus.CounterVec
 	duration   prometheus.Histogram
 	expiry     *prometheus.GaugeVec // without labels: absent until it is set
+	reload     *prometheus.GaugeVec // without labels: absent until it is set
 	count      atomic.Pointer[func() ServiceAccounts]
 }
 
@@ -70,10 +71,14 @@ func New(registerer prometheus.Registerer) (*Recorder, error) {
 			Name: "lanyard_certificate_expiry_timestamp_seconds",
 			Help: "When the serving certificate expires, in seconds since the epoch.",
 		}, nil),
+		reload: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "lanyard_config_reload_successful",
+			Help: "1 if the file of --config is in use as it is now, 0 if it is wrong or cannot be read. Absent without --config.",
+		}, nil),
 	}
 	var errs []error
 	for _, c := range []prometheus.Collector{
-		r.admissions, r.injections, r.lookups, r.duration, serviceAccounts{r}, r.expiry, buildInfo(version.Version()),
+		r.admissions, r.injections, r.lookups, r.duration, serviceAccounts{r}, r.expiry, r.reload, buildInfo(version.Version()),
 	} {
 		errs = append(errs, registerer.Register(c))
 	}
@@ -115,6 +120,15 @@ func (r *Recorder) RecordLookup(source, result string) {
 // absent until the first call; 0 would be a certificate that expired in 1970.
 func (r *Recorder) SetCertificateExpiry(notAfter time.Time) {
 	r.expiry.WithLabelValues().Set(float64(notAfter.Unix()))
+}
+
+// SetConfigReload sets whether the configuration file is in use as it is now.
+func (r *Recorder) SetConfigReload(err error) {
+	value := 1.0
+	if err != nil {
+		value = 0
+	}
+	r.reload.WithLabelValues().Set(value)
 }
 
 // ServiceAccounts are the numbers of known ServiceAccounts by state.

@@ -143,6 +143,20 @@ func TestScrapedMetrics(t *testing.T) {
 			metric: "lanyard_certificate_expiry_timestamp_seconds",
 			want:   `lanyard_certificate_expiry_timestamp_seconds 1.9e+09`,
 		},
+		"a file of --config that is in use": {
+			record: func(r *Recorder) { r.SetConfigReload(errors.New("x")); r.SetConfigReload(nil) },
+			metric: "lanyard_config_reload_successful",
+			want:   `lanyard_config_reload_successful 1`,
+		},
+		"a file of --config that is wrong": {
+			record: func(r *Recorder) { r.SetConfigReload(nil); r.SetConfigReload(errors.New("x")) },
+			metric: "lanyard_config_reload_successful",
+			want:   `lanyard_config_reload_successful 0`,
+		},
+		"without --config there is no reload": {
+			record: func(*Recorder) {},
+			metric: "lanyard_config_reload_successful",
+		},
 		"a certificate that does not exist yet is absent, not expired": {
 			record: func(*Recorder) {},
 			metric: "lanyard_certificate_expiry_timestamp_seconds",
@@ -210,6 +224,7 @@ func TestTheMetricsAreThoseThatAreDocumented(t *testing.T) {
 		"lanyard_admissions_total",
 		"lanyard_build_info",
 		"lanyard_certificate_expiry_timestamp_seconds",
+		"lanyard_config_reload_successful",
 		"lanyard_injections_total",
 		"lanyard_serviceaccount_lookups_total",
 		"lanyard_serviceaccounts",
@@ -231,6 +246,7 @@ func recordAll(r *Recorder) {
 	r.RecordInjection("aws")
 	r.RecordLookup("cache", "found")
 	r.SetCertificateExpiry(time.Unix(1_900_000_000, 0))
+	r.SetConfigReload(nil)
 	r.WatchServiceAccounts(func() ServiceAccounts {
 		return ServiceAccounts{Annotated: 1, Unannotated: 2, Unguarded: 3, Excluded: 4}
 	})

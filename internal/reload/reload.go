@@ -29,6 +29,9 @@ const defaultInterval = 10 * time.Second
 type Files struct {
 	// Interval is the time between two looks. It must not be changed after Start.
 	Interval time.Duration
+	// Report, if set, gets the result of each look. It must not be changed after
+	// Start.
+	Report func(error)
 
 	names    []string
 	use      func(contents [][]byte) error
@@ -75,6 +78,9 @@ func (f *Files) Start(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		err := f.Load()
+		if f.Report != nil {
+			f.Report(err)
+		}
 		if err != nil && err.Error() != last {
 			f.log.Error(err, "Failed to load changed files, keeping what was loaded before", "files", f.names)
 		}

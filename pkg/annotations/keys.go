@@ -7,6 +7,7 @@
 package annotations
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -86,13 +87,27 @@ type Keys struct {
 	IdentityLabel string
 }
 
-// NewKeys returns the keys under prefix: a DNS subdomain and a slash.
+// MaxKeptBytes is the most that the annotations of a valid ServiceAccount can have
+// with any providers, keys and values together. Longer ones need not be kept.
+const MaxKeptBytes = 32 << 10
+
+// NewKeys returns the keys under prefix: a DNS subdomain and a slash. The providers
+// are sorted by name, but a plain one is last.
 func NewKeys(prefix string, providers []*provider.Definition) (Keys, error) {
 	domain, found := strings.CutSuffix(prefix, "/")
 	if problems := validation.IsDNS1123Subdomain(domain); !found || len(problems) > 0 {
 		return Keys{}, fmt.Errorf("annotation prefix: got %q, want a DNS subdomain followed by a slash, such as %q", prefix, DefaultPrefix)
 	}
-	return Keys{
+	providers = slices.SortedFunc(slices.Values(providers), func(a, b *provider.Definition) int {
+		switch {
+		case a.Plain() == b.Plain():
+			return cmp.Compare(a.Name, b.Name)
+		case b.Plain():
+			return -1
+		}
+		return 1
+	})
+	keys := Keys{
 		Prefix:    prefix,
 		Providers: providers,
 
@@ -110,7 +125,25 @@ func NewKeys(prefix string, providers []*provider.Definition) (Keys, error) {
 
 		AllowedIdentities: prefix + "allowed-identities",
 		IdentityLabel:     prefix + "identity",
-	}, nil
+	}
+	return keys, keys.check()
+}
+
+// check returns an error if two keys of the providers and of Lanyard are the same,
+// or if there are so many that no ServiceAccount with all of them would be kept.
+func (k *Keys) check() error {
+	seen := map[string]bool{k.Probe: true, k.AllowedIdentities: true, k.IdentityLabel: true}
+	lanyards := []string{k.Inject, k.Containers, k.SkipContainers, k.Injected, k.IdentityHash}
+	for _, key := range slices.Concat(lanyards, k.files(), k.ServiceAccount()) {
+		if seen[key] {
+			return fmt.Errorf("annotation %s has two meanings", key)
+		}
+		seen[key] = true
+	}
+	if size := k.MaxServiceAccountBytes(); size > MaxKeptBytes {
+		return fmt.Errorf("the annotations of all providers together may have %d bytes, want at most %d", size, MaxKeptBytes)
+	}
+	return nil
 }
 
 // Parameter returns the annotation key of a provider's parameter.

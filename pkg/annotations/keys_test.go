@@ -5,6 +5,7 @@ package annotations_test
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -273,6 +274,44 @@ func TestIsIdentity(t *testing.T) {
 			t.Parallel()
 			if got := newKeys(t).IsIdentity(tt.key); got != tt.want {
 				t.Errorf("IsIdentity(%q) = %t, want %t", tt.key, got, tt.want)
+			}
+		})
+	}
+}
+
+// provided returns a provider with one parameter.
+func provided(name, parameter string, maxBytes int) *provider.Definition {
+	return &provider.Definition{Name: name, MaxAudienceBytes: 1, Parameters: []provider.Parameter{{Name: parameter, MaxBytes: maxBytes}}}
+}
+
+func TestNewKeysDeniesProvidersThatDoNotGoTogether(t *testing.T) {
+	t.Parallel()
+	for sentence, tt := range map[string]struct {
+		more []*provider.Definition
+		want string // in the error
+	}{
+		"another provider":                        {[]*provider.Definition{provided("zeta", "x", 1), provided("alpha", "x", 1)}, ""},
+		"the same name twice":                     {[]*provider.Definition{provided("aws", "x", 1)}, "annotation lanyard.dev/aws-audience has two meanings"},
+		"another name and the same annotation":    {[]*provider.Definition{provided("aws-role", "arn", 1)}, "annotation lanyard.dev/aws-role-arn has two meanings"},
+		"an annotation of a pod":                  {[]*provider.Definition{provided("skip", "containers", 1)}, "annotation lanyard.dev/skip-containers has two meanings"},
+		"an annotation that Lanyard writes":       {[]*provider.Definition{provided("identity", "hash", 1)}, "annotation lanyard.dev/identity-hash has two meanings"},
+		"an annotation of a namespace":            {[]*provider.Definition{provided("allowed", "identities", 1)}, "annotation lanyard.dev/allowed-identities has two meanings"},
+		"the name of a credential file":           {[]*provider.Definition{provided("gcp-x", "y", 1), provided("gcp", "credentials", 1)}, "has two meanings"},
+		"annotations that would not all be kept":  {[]*provider.Definition{provided("zeta", "x", 32<<10)}, "want at most 32768"},
+		"annotations that would just all be kept": {[]*provider.Definition{provided("zeta", "x", 20<<10)}, ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			keys, err := annotations.NewKeys(annotations.DefaultPrefix, append(provider.Builtin(), tt.more...))
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Fatalf("got error %v, want %q", err, tt.want)
+			}
+			var names []string
+			for _, d := range keys.Providers {
+				names = append(names, d.Name)
+			}
+			if last := names[len(names)-1]; last != "token" || !slices.IsSorted(names[:len(names)-1]) {
+				t.Errorf("got providers %q, want them sorted, and the plain one last", names)
 			}
 		})
 	}

@@ -156,6 +156,9 @@ const maxPathBytes = 64
 // growPatch allocates memory for what the containers get. If that is too much, it
 // returns an error and allocates nothing.
 func (m *mutation) growPatch() error {
+	if m.maxContainerBytes > maxAdditionBytes {
+		return &reason.Error{Reason: reason.TooLarge, Err: fmt.Errorf("%w: each container may need %d bytes, want at most %d", errTooLarge, m.maxContainerBytes, maxAdditionBytes)}
+	}
 	size := len(m.pod.plans) * m.maxContainerBytes
 	if size > maxPatchBytes {
 		return &reason.Error{Reason: reason.TooLarge, Err: fmt.Errorf("%w: the patch for its %d containers may need more than %d bytes", errTooLarge, len(m.pod.plans), maxPatchBytes)}

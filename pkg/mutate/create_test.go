@@ -193,7 +193,7 @@ func TestThePodsAnnotationsSelectContainers(t *testing.T) {
 func TestAPatchThatIsTooLargeDeniesThePod(t *testing.T) {
 	t.Parallel()
 	large := injection()
-	large.Providers[0].Variables[0].Value = strings.Repeat("r", 4000)
+	large.Providers[0].Variables[0].Value = strings.Repeat("r", 3600)
 	pod := func(n int) string {
 		return `{"spec":{"containers":[` + strings.Repeat("{},", n-1) + `{}]}}`
 	}
@@ -201,6 +201,10 @@ func TestAPatchThatIsTooLargeDeniesThePod(t *testing.T) {
 		t.Errorf("300 containers: got %s, want %s", result.Reason, reason.Injected)
 	}
 	result, err := tryCreate(t, pod(500), large)
+	denied(t, reason.TooLarge, result, err)
+	// The memory for one container is reserved before its identity is known.
+	large.Providers[0].Variables[0].Value = strings.Repeat("r", 5000)
+	result, err = tryCreate(t, pod(1), large)
 	denied(t, reason.TooLarge, result, err)
 }
 

@@ -120,12 +120,12 @@ func (p *Parameter) ReadTemplate(template string) (string, error) {
 	switch {
 	case err != nil:
 		return "", err
-	case value == template:
-		return read, nil
 	case strings.ContainsAny(value, "{}"):
 		return "", fmt.Errorf("must have no braces except those of %s and %s", NamespaceVariable, ServiceAccountVariable)
 	case joinsNames.MatchString(template):
 		return "", fmt.Errorf("must have a character other than a-z, 0-9 and - between %s and %s, so that no two ServiceAccounts have the same value", NamespaceVariable, ServiceAccountVariable)
+	case value == template:
+		return read, nil // in its one spelling
 	}
 	return template, nil
 }

@@ -51,3 +51,26 @@ func TestReadTemplateDeniesAValueThatIsTooLong(t *testing.T) {
 		t.Errorf("got %q and no error", got)
 	}
 }
+
+// The project of the service account is more exact than the cluster's.
+func TestTheProjectComesFromTheMostExactSource(t *testing.T) {
+	t.Parallel()
+	const email = "reader@my-project.iam.gserviceaccount.com"
+	for sentence, tt := range map[string]struct {
+		values Values
+		want   string
+	}{
+		"the annotation before all others":           {Values{"project": "annotated", "service-account": email, "default-project": "default"}, "annotated"},
+		"the service account before the default":     {Values{"service-account": email, "default-project": "default"}, "my-project"},
+		"the default for direct federation":          {Values{"default-project": "default"}, "default"},
+		"the default for a number in place of an ID": {Values{"service-account": "1-compute@developer.gserviceaccount.com", "default-project": "default"}, "default"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			gcp().Derive(tt.values)
+			if got := tt.values["project"]; got != tt.want {
+				t.Errorf("got project %q, want %q", got, tt.want)
+			}
+		})
+	}
+}

@@ -56,6 +56,9 @@ const (
 	// Labeled: the identity label of the ServiceAccount was added, removed or found
 	// correct.
 	Labeled Reason = "labeled"
+	// Mapped: annotations of a mapping were added to the ServiceAccount, with the
+	// identity label.
+	Mapped Reason = "mapped"
 	// Valid: the annotations of the ServiceAccount are valid.
 	Valid Reason = "valid"
 )
@@ -86,7 +89,7 @@ func All() []Reason {
 		Injected, AlreadyInjected, NoIdentity, OptedOut, MirrorPod, NoContainer,
 		InvalidAnnotation, IdentityNotAllowed, ForeignInjection, InvalidMountPath, VolumeNameTaken, TooLarge,
 		ServiceAccountNotFound, LookupFailed, Overloaded, InvalidReview, InternalError,
-		Labeled, Valid,
+		Labeled, Mapped, Valid,
 		MountPathTaken, EnvironmentTaken, EnvironmentShadowed,
 		ContainerNotSelected, ContainerNotFound, VolumeMissing,
 	}

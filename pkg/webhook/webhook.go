@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/lanyard-dev/lanyard/internal/admission"
 	"github.com/lanyard-dev/lanyard/internal/injector"
 	"github.com/lanyard-dev/lanyard/internal/metrics"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -106,7 +107,7 @@ func addToManager(mgr manager.Manager, o Options) error {
 		Keys: &keys, Defaults: &o.Defaults, TokenMountPath: mountPath,
 		ServiceAccounts: serviceAccounts, Namespaces: namespaces,
 	}
-	for path, handler := range injector.Handlers(config, serviceAccounts, recorder, mgr.GetLogger().WithName("lanyard")) {
+	for path, handler := range injector.Handlers(config, serviceAccounts, admission.NewBudget(), recorder, mgr.GetLogger().WithName("lanyard")) {
 		mgr.GetWebhookServer().Register(path, handler)
 	}
 	return nil

@@ -81,7 +81,7 @@ func run(ctx context.Context, draining <-chan struct{}, o *options.Completed, lo
 		return err
 	}
 	o.Defaults.ReservedAudiences = audiences
-	warnOfReservedAudiences(&o.Defaults, log)
+	warnOfReservedAudiences(&o.Defaults, o.Keys.Providers, log)
 	program, err := newProgram(draining, config, o, log)
 	if err != nil {
 		return err

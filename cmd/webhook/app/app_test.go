@@ -29,8 +29,9 @@ var flags = map[string][]string{
 		"annotation-prefix", "default-allowed-identities", "excluded-namespaces", "token-expiration-seconds", "token-mount-path",
 	},
 	"Providers": {
-		"aws-default-audience", "aws-default-region", "azure-authority-host", "azure-default-audience", "azure-default-tenant-id",
-		"gcp-default-audience", "gcp-default-workload-identity-provider",
+		"aws-default-audience", "aws-default-region", "aws-default-role-arn", "aws-role-arn-prefix",
+		"azure-authority-host", "azure-default-audience", "azure-default-tenant-id",
+		"gcp-default-audience", "gcp-default-project", "gcp-default-workload-identity-provider",
 	},
 	"General": {"config", "kubeconfig", "log-format", "v", "version"},
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
 // startTimeout is how long the program waits for the API server to answer.
@@ -52,7 +53,12 @@ func apiserverAudiences(ctx context.Context, config *rest.Config, log logr.Logge
 
 // warnOfReservedAudiences logs default audiences that belong to the API server:
 // ServiceAccounts that use them are denied.
-func warnOfReservedAudiences(defaults *annotations.Defaults, log logr.Logger) {
+func warnOfReservedAudiences(defaults *annotations.Defaults, providers []*provider.Definition, log logr.Logger) {
+	for _, d := range providers {
+		if slices.Contains(defaults.ReservedAudiences, d.DefaultAudience) {
+			log.Info("The audience of a provider belongs to the API server; ServiceAccounts without an audience of their own are denied", "provider", d.Name, "audience", d.DefaultAudience)
+		}
+	}
 	for name, value := range defaults.Parameters {
 		if strings.HasSuffix(name, "-audience") && slices.Contains(defaults.ReservedAudiences, value) {
 			log.Info("A default audience belongs to the API server; ServiceAccounts without an audience of their own are denied", "parameter", name, "audience", value)

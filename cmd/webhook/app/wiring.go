@@ -25,13 +25,17 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
+	"github.com/lanyard-dev/lanyard/internal/admission"
 	"github.com/lanyard-dev/lanyard/internal/clientcert"
 	"github.com/lanyard-dev/lanyard/internal/injector"
 	"github.com/lanyard-dev/lanyard/internal/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/metrics"
+	"github.com/lanyard-dev/lanyard/internal/reload"
 	"github.com/lanyard-dev/lanyard/internal/secretpath"
 	"github.com/lanyard-dev/lanyard/internal/servingcert"
 	"github.com/lanyard-dev/lanyard/internal/tokenauth"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
 // metricsPath is where the metrics are.
@@ -47,8 +51,16 @@ type program struct {
 	gate            *secretpath.Gate     // nil if the paths are not secret
 	socketStore     string               // path of the store's unix socket; empty if there is none
 	serving         atomic.Bool          // whether reviews accepts connections
-	metrics, health *http.Server         // nil if not configured
+	injection       atomic.Pointer[injection]
+	config          *reload.Files // nil without --config
+	metrics, health *http.Server  // nil if not configured
 	log             logr.Logger
+}
+
+// injection is what a change of the file of --config replaces as a whole.
+type injection struct {
+	keys     *annotations.Keys
+	handlers map[string]http.Handler
 }
 
 // certificateSource provides the serving certificate.
@@ -111,8 +123,16 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 	if p.serviceAccounts, p.namespaces, err = newCaches(config, o, recorder, log); err != nil {
 		return nil, err
 	}
+	budget := admission.NewBudget()
+	inject := func(o *options.Completed) { p.inject(o, budget, recorder, log) }
+	inject(o)
+	if o.ConfigFile != "" {
+		if err := p.watchConfig(o, inject, recorder, log.WithName("config")); err != nil {
+			return nil, err
+		}
+	}
 	recorder.WatchServiceAccounts(func() metrics.ServiceAccounts {
-		return countServiceAccounts(p.serviceAccounts.All(), p.namespaces.All(), &o.Keys, o.ExcludedNamespaces)
+		return countServiceAccounts(p.serviceAccounts.All(), p.namespaces.All(), p.injection.Load().keys, o.ExcludedNamespaces)
 	})
 	recorder.WatchCache("serviceaccounts", p.serviceAccounts.Bytes)
 	recorder.WatchCache("namespaces", p.namespaces.Bytes)
@@ -124,7 +144,7 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 		p.callers.Configure(tlsConfig)
 	}
 	address := net.JoinHostPort(host(o.BindAddress), strconv.Itoa(o.SecurePort))
-	p.reviews = newServer(address, closing(draining, reviewMux(o, &p, recorder, log)), tlsConfig, maxReviewConnections, log.WithName("reviews"))
+	p.reviews = newServer(address, closing(draining, reviewMux(&p)), tlsConfig, maxReviewConnections, log.WithName("reviews"))
 	// An API server closes an idle connection after 90 seconds. This side must not
 	// close it first: a request may be on its way.
 	p.reviews.IdleTimeout = 3 * time.Minute
@@ -199,13 +219,12 @@ func cacheBytes() int64 {
 // more segment. Without --unguessable-path, that may be any segment: while
 // replicas are replaced, some have the flag and some do not, and the API server
 // sends the same reviews to all of them.
-func reviewMux(o *options.Completed, p *program, recorder *metrics.Recorder, log logr.Logger) http.Handler {
-	config := injector.Config{
-		Keys: &o.Keys, Defaults: &o.Defaults, TokenMountPath: o.TokenMountPath,
-		ServiceAccounts: p.serviceAccounts, Namespaces: p.namespaces,
-	}
+func reviewMux(p *program) http.Handler {
 	mux := http.NewServeMux()
-	for path, handler := range injector.Handlers(config, p.serviceAccounts, recorder, log.WithName("admission")) {
+	for path := range p.injection.Load().handlers {
+		var handler http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			p.injection.Load().handlers[path].ServeHTTP(w, r)
+		})
 		if p.gate != nil {
 			handler = p.gate.Handler(handler)
 		}
@@ -215,11 +234,51 @@ func reviewMux(o *options.Completed, p *program, recorder *metrics.Recorder, log
 	return mux
 }
 
+// inject makes the program inject by these settings, from the next request on.
+func (p *program) inject(o *options.Completed, budget *admission.Budget, recorder *metrics.Recorder, log logr.Logger) {
+	config := injector.Config{
+		Keys: &o.Keys, Defaults: &o.Defaults, Mappings: o.Mappings, TokenMountPath: o.TokenMountPath,
+		ServiceAccounts: p.serviceAccounts, Namespaces: p.namespaces,
+	}
+	p.injection.Store(&injection{
+		keys:     &o.Keys,
+		handlers: injector.Handlers(config, p.serviceAccounts, budget, recorder, log.WithName("admission")),
+	})
+}
+
+// watchConfig makes the program use changes of the file of --config: all of them, or
+// none if there is a mistake.
+func (p *program) watchConfig(o *options.Completed, inject func(*options.Completed), recorder *metrics.Recorder, log logr.Logger) error {
+	first := true
+	p.config = reload.New(func(contents [][]byte) error {
+		reloaded, restart, err := o.Reload(contents[0])
+		if err != nil {
+			return err
+		}
+		inject(reloaded)
+		if !first {
+			log.Info("Loaded the changed file of --config", "file", o.ConfigFile, "customProviders", len(reloaded.Keys.Providers)-len(provider.Builtin()), "mappings", len(reloaded.Mappings))
+		}
+		if len(restart) > 0 {
+			log.Info("Some changed settings of the file of --config need a restart", "file", o.ConfigFile, "settings", restart)
+		}
+		first = false
+		return nil
+	}, log, o.ConfigFile)
+	p.config.Report = recorder.SetConfigReload
+	err := p.config.Load()
+	recorder.SetConfigReload(err)
+	return err
+}
+
 // run runs all parts until ctx is done or one of them fails.
 func (p *program) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, start := range []func(context.Context) error{p.certificate.Start, p.serviceAccounts.Start, p.namespaces.Start, p.freeMemory} {
 		group.Go(func() error { return start(ctx) })
+	}
+	if p.config != nil {
+		group.Go(func() error { return p.config.Start(ctx) })
 	}
 	if p.callers != nil {
 		group.Go(func() error { return p.callers.Start(ctx) })

@@ -23,6 +23,7 @@ func Register(registry prometheus.Registerer) error {
 	recorder.RecordInjection("aws")
 	recorder.RecordLookup("cache", "found")
 	recorder.SetCertificateExpiry(time.Unix(1, 0))
+	recorder.SetConfigReload(nil)
 	recorder.WatchServiceAccounts(func() metrics.ServiceAccounts { return metrics.ServiceAccounts{} })
 	recorder.WatchCache("serviceaccounts", func() (used, limit int64) { return 1, 2 })
 	return nil

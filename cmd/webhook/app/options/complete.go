@@ -27,9 +27,10 @@ const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 // Completed holds valid settings.
 type Completed struct {
 	*Options
-	// Keys and Defaults are for the injector.
+	// Keys, Defaults and Mappings are for the injector.
 	Keys     annotations.Keys
 	Defaults annotations.Defaults
+	Mappings []*annotations.Mapping
 	// MinVersion and CipherSuites are for tls.Config.
 	MinVersion   uint16
 	CipherSuites []uint16
@@ -80,7 +81,11 @@ func (o *Options) CompleteInjection() (*Completed, error) {
 
 func (c *Completed) completeInjection(v *validation) {
 	v.check("annotation-prefix", func() (err error) {
-		c.Keys, err = annotations.NewKeys(c.AnnotationPrefix, provider.Builtin())
+		providers := provider.Builtin()
+		if c.file != nil {
+			providers = append(providers, c.file.Providers...)
+		}
+		c.Keys, err = annotations.NewKeys(c.AnnotationPrefix, providers)
 		return err
 	})
 	v.check("token-mount-path", func() error { return provider.ValidateTokenMountPath(c.TokenMountPath) })

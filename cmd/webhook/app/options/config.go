@@ -17,15 +17,26 @@ import (
 	"github.com/spf13/pflag"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/internal/configfile"
 )
 
-// applyConfig sets the flags that are in text, a YAML mapping, except those that
-// the command line sets.
-func applyConfig(fs *pflag.FlagSet, text []byte) error {
+// readConfig reads the content of a configuration file: the settings by the names of
+// the flags, and the rest.
+func readConfig(text []byte) (map[string]json.RawMessage, *configfile.File, error) {
 	settings, err := parseConfig(text)
 	if err != nil {
-		return fmt.Errorf("want a mapping of settings by the names of the flags: %w", err)
+		return nil, nil, fmt.Errorf("want a mapping of settings by the names of the flags: %w", err)
 	}
+	delete(settings, configfile.ProvidersKey)
+	delete(settings, configfile.IdentitiesKey)
+	file, err := configfile.Parse(text)
+	return settings, file, err
+}
+
+// applyConfig sets the flags that are in settings, except those that the command
+// line sets.
+func applyConfig(fs *pflag.FlagSet, settings map[string]json.RawMessage) error {
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		flag := fs.Lookup(name)
 		if flag == nil || name == "config" || name == "help" || name == "version" {

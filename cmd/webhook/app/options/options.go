@@ -6,10 +6,14 @@
 package options
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +21,7 @@ import (
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/lanyard-dev/lanyard/internal/configfile"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
@@ -100,8 +105,12 @@ type Options struct {
 	LogFormat string
 	Verbosity int
 
-	// ConfigFile is a file with the same settings.
+	// ConfigFile is a file with the same settings, custom providers and identity
+	// mappings.
 	ConfigFile string
+	// settings and file are its content.
+	settings map[string]json.RawMessage
+	file     *configfile.File
 }
 
 // New returns the default settings.
@@ -181,7 +190,7 @@ func (o *Options) addInjectionFlags(fs *pflag.FlagSet) {
 
 func (o *Options) addGeneralFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "Kubeconfig file; not needed in a cluster.")
-	fs.StringVar(&o.ConfigFile, "config", o.ConfigFile, "YAML file with any of these settings, by the names of the flags. Flags on the command line take precedence.")
+	fs.StringVar(&o.ConfigFile, "config", o.ConfigFile, "YAML file with any of these settings, by the names of the flags, and with custom providers and identity mappings (docs/providers.md). Flags on the command line take precedence. Changed providers and mappings are used without a restart.")
 	fs.StringVar(&o.LogFormat, "log-format", o.LogFormat, "Format of the log: text or json.")
 	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, "Verbosity of the log: 0 for what an operator needs, 1 for each admission, more for debugging.")
 }
@@ -215,8 +224,35 @@ func (o *Options) LoadConfig(fs *pflag.FlagSet) error {
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
 	}
-	if err := applyConfig(fs, text); err != nil {
+	if o.settings, o.file, err = readConfig(text); err == nil {
+		err = applyConfig(fs, o.settings)
+	}
+	if err != nil {
 		return fmt.Errorf("--config %s: %w", o.ConfigFile, err)
 	}
 	return nil
+}
+
+// Reload returns the settings with the custom providers and identity mappings of
+// text, which is the content of ConfigFile now. The other settings stay: restart
+// names those that have changed in the file, and need a restart.
+func (c *Completed) Reload(text []byte) (reloaded *Completed, restart []string, err error) {
+	o := *c.Options
+	settings, file, err := readConfig(text)
+	if err != nil {
+		return nil, nil, err
+	}
+	o.file = file
+	if reloaded, err = o.CompleteInjection(); err != nil {
+		return nil, nil, err
+	}
+	reloaded.Defaults.ReservedAudiences = c.Defaults.ReservedAudiences
+	names := slices.AppendSeq(slices.Collect(maps.Keys(settings)), maps.Keys(o.settings))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if !bytes.Equal(settings[name], o.settings[name]) {
+			restart = append(restart, name)
+		}
+	}
+	return reloaded, restart, nil
 }

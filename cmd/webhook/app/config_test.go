@@ -1,0 +1,158 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/spf13/pflag"
+
+	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
+	"github.com/lanyard-dev/lanyard/internal/admission"
+	"github.com/lanyard-dev/lanyard/internal/injector"
+	"github.com/lanyard-dev/lanyard/internal/metrics"
+)
+
+// providerFile is a configuration file with one custom provider.
+func providerFile(name string) string {
+	return "providers: [{name: " + name + ", audience: a, parameters: [{name: role, required: true}]}]\n"
+}
+
+// writeFile replaces a file at once, as the kubelet does.
+func writeFile(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name+".new", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(name+".new", name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// completed returns the settings of a configuration file.
+func completed(t *testing.T, file string) *options.Completed {
+	t.Helper()
+	o := options.New()
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, group := range o.Flags().FlagSets {
+		flags.AddFlagSet(group)
+	}
+	if err := flags.Parse([]string{"--config=" + file, "--certificate-source=files", "--tls-cert-file=C", "--tls-private-key-file=P"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.LoadConfig(flags); err != nil {
+		t.Fatal(err)
+	}
+	c, err := o.Complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// knows reports whether the program takes a ServiceAccount with the provider's
+// annotation for one that asks for an identity.
+func knows(t *testing.T, handler http.Handler, provider string) bool {
+	t.Helper()
+	review := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","namespace":"team",` +
+		`"resource":{"group":"","version":"v1","resource":"serviceaccounts"},` +
+		`"object":{"metadata":{"name":"app","annotations":{"lanyard.dev/` + provider + `-role":"x"}}}}}`
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, injector.MutateServiceAccountPath, strings.NewReader(review))
+	request.Header.Set("Content-Type", "application/json")
+	response := httptest.NewRecorder()
+	handler.ServeHTTP(response, request)
+	if response.Code != http.StatusOK || !strings.Contains(response.Body.String(), `"allowed":true`) {
+		t.Fatalf("got %d: %s", response.Code, response.Body)
+	}
+	return strings.Contains(response.Body.String(), `"patch"`)
+}
+
+// eventually waits until the condition holds.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for start := time.Now(); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(start) > time.Minute {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// A change of the file is used as a whole or not at all, and without a restart.
+func TestAChangedConfigurationIsUsedWithoutARestart(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	writeFile(t, file, providerFile("first"))
+	o := completed(t, file)
+	registry := prometheus.NewRegistry()
+	recorder, err := metrics.New(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages := make(chan string, 100)
+	log := funcr.New(func(_, args string) { messages <- args }, funcr.Options{})
+	p := program{serviceAccounts: newTestCache(t, true), namespaces: newTestCache(t, true)}
+	inject := func(o *options.Completed) { p.inject(o, admission.NewBudget(), recorder, log) }
+	inject(o)
+	if err := p.watchConfig(o, inject, recorder, log); err != nil {
+		t.Fatal(err)
+	}
+	p.config.Interval = time.Millisecond
+	ended := make(chan error, 1)
+	go func() { ended <- p.config.Start(t.Context()) }()
+	t.Cleanup(func() {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	handler := reviewMux(&p)
+	successful := func(want string) func() bool {
+		expected := "# HELP lanyard_config_reload_successful 1 if the file of --config is in use as it is now, 0 if it is wrong or cannot be read. Absent without --config.\n" +
+			"# TYPE lanyard_config_reload_successful gauge\nlanyard_config_reload_successful " + want + "\n"
+		return func() bool {
+			return testutil.GatherAndCompare(registry, strings.NewReader(expected), "lanyard_config_reload_successful") == nil
+		}
+	}
+	if !knows(t, handler, "first") || knows(t, handler, "second") || !successful("1")() {
+		t.Fatal("the file was not used at the start")
+	}
+
+	writeFile(t, file, providerFile("second")+"identities: [{namespace: x}]\n")
+	eventually(t, "the metric says that the file is wrong", successful("0"))
+	if !knows(t, handler, "first") || knows(t, handler, "second") {
+		t.Error("a part of a wrong file is used")
+	}
+	if message := <-messages; !strings.Contains(message, "line 2: identities[0].serviceAccount") {
+		t.Errorf("got message %s, want the line and the reason", message)
+	}
+
+	writeFile(t, file, providerFile("second")+"secure-port: 1\n")
+	eventually(t, "the provider of the corrected file is known", func() bool { return knows(t, handler, "second") })
+	eventually(t, "the metric says that the file is in use", successful("1"))
+	if knows(t, handler, "first") {
+		t.Error("the former provider is still known")
+	}
+	if message := <-messages; !strings.Contains(message, "Loaded the changed file") {
+		t.Errorf("got message %s, want one about the change", message)
+	}
+	if message := <-messages; !strings.Contains(message, `"secure-port"`) {
+		t.Errorf("got message %s, want one about the setting that needs a restart", message)
+	}
+
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the metric says that the file is gone", successful("0"))
+	if !knows(t, handler, "second") {
+		t.Error("without the file the provider is forgotten")
+	}
+}

@@ -1,0 +1,135 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package options_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
+)
+
+const withProvider = `aws-default-region: eu-central-1
+aws-role-arn-prefix: "arn:aws:iam::111122223333:role/"
+providers:
+- name: example
+  audience: example.com
+  parameters:
+  - {name: role, required: true}
+  - {name: region, default: eu}
+identities:
+- namespace: team-*
+  serviceAccount: loki
+  annotations: {aws-role-arn: loki, example-role: r}
+`
+
+// complete returns the settings of a configuration file.
+func complete(t *testing.T, text string) (*options.Completed, error) {
+	t.Helper()
+	o, _, err := configured(t, text, files...)
+	if err != nil {
+		return nil, err
+	}
+	return o.Complete()
+}
+
+// providersOf returns the names of the providers.
+func providersOf(c *options.Completed) []string {
+	var names []string
+	for _, d := range c.Keys.Providers {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+func TestTheFileHasProvidersAndMappings(t *testing.T) {
+	t.Parallel()
+	c, err := complete(t, withProvider)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A plain token comes last: it is for ServiceAccounts that ask for nothing else.
+	if diff := cmp.Diff([]string{"aws", "azure", "example", "gcp", "token"}, providersOf(c)); diff != "" {
+		t.Errorf("providers (-want +got):\n%s", diff)
+	}
+	if got := c.Defaults.Parameters["example-region"]; got != "eu" {
+		t.Errorf("got default %q, want eu", got)
+	}
+	want := map[string]string{"lanyard.dev/aws-role-arn": "loki", "lanyard.dev/example-role": "r"}
+	if diff := cmp.Diff(want, c.Keys.Map(c.Mappings, "team-a", "loki", nil)); diff != "" {
+		t.Errorf("mapped (-want +got):\n%s", diff)
+	}
+}
+
+func TestMistakesOfProvidersAndMappingsHaveTheirLine(t *testing.T) {
+	t.Parallel()
+	for sentence, tt := range map[string]struct{ old, replacement, want string }{
+		"an unknown key of a provider":      {"audience:", "audiense:", "config.yaml: line 5: field audiense not found"},
+		"an unknown annotation":             {"example-role: r", "example-rol: r", "line 12: identities[0].annotations: Forbidden: [lanyard.dev/example-rol]"},
+		"a malformed value":                 {"aws-role-arn: loki", "aws-role-arn: a b", `line 12: identities[0].annotations: Invalid value: "a b": [lanyard.dev/aws-role-arn] must be the ARN`},
+		"a name without the setting":        {"aws-role-arn-prefix", "# ", `line 12: identities[0].annotations: Invalid value: "loki": `},
+		"a mapping without an identity":     {"aws-role-arn: loki, example-role: r", "inject: 'true'", "line 12: identities[0].annotations: Forbidden"},
+		"providers that are no list":        {"providers:", "providers: x\nx:", "line 3: cannot unmarshal"},
+		"annotations that are not all kept": {"{name: region, default: eu}", manyParameters(), "the annotations of all providers together may have"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			text := strings.Replace(withProvider, tt.old, tt.replacement, 1)
+			if _, err := complete(t, text); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got error:\n%v\nwant:\n%s", err, tt.want)
+			}
+		})
+	}
+}
+
+// manyParameters is as many parameters as one provider may have, of the longest
+// values.
+func manyParameters() string {
+	var text []string
+	for i := range 15 {
+		text = append(text, "{name: p"+string(rune('a'+i))+", maxBytes: 2048}")
+	}
+	return strings.Join(text, "\n  - ")
+}
+
+func TestReloadTakesUpProvidersAndMappingsOnly(t *testing.T) {
+	t.Parallel()
+	c, err := complete(t, withProvider)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Defaults.ReservedAudiences = []string{"reserved"}
+	changed := strings.NewReplacer("name: example", "name: other", "example-role", "other-role", "eu-central-1", "us-east-1", "aws-role-arn-prefix", "azure-default-tenant-id").Replace(withProvider)
+	changed = strings.Replace(changed, "aws-role-arn: loki, ", "", 1)
+	reloaded, restart, err := c.Reload([]byte(changed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"aws", "azure", "gcp", "other", "token"}, providersOf(reloaded)); diff != "" {
+		t.Errorf("providers (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"aws-default-region", "aws-role-arn-prefix", "azure-default-tenant-id"}, restart); diff != "" {
+		t.Errorf("settings that need a restart (-want +got):\n%s", diff)
+	}
+	if got := reloaded.Defaults.Parameters["aws-region"]; got != "eu-central-1" {
+		t.Errorf("got region %q, want it as it was", got)
+	}
+	if !slices.Equal(reloaded.Defaults.ReservedAudiences, []string{"reserved"}) || reloaded.Defaults.TokenExpirationSeconds != 3600 {
+		t.Errorf("got %+v, want the rest as it was", reloaded.Defaults)
+	}
+	if got := providersOf(c); !slices.Contains(got, "example") || slices.Contains(got, "other") {
+		t.Errorf("got %q in the settings before, want them unchanged", got)
+	}
+	if _, restart, err := c.Reload([]byte(withProvider)); err != nil || len(restart) > 0 {
+		t.Errorf("the same file: got %q and error %v", restart, err)
+	}
+	for _, text := range []string{"providers: [", "x: [", "providers: [{name: aws}]", strings.Replace(withProvider, "example-role: r", "x: y", 1)} {
+		if reloaded, _, err := c.Reload([]byte(text)); err == nil {
+			t.Errorf("%q: got %+v and no error", text, reloaded)
+		}
+	}
+}

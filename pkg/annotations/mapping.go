@@ -1,0 +1,91 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package annotations
+
+import (
+	"maps"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/lanyard-dev/lanyard/pkg/provider"
+)
+
+// Mapping gives annotations to the ServiceAccounts that match. Make it with
+// NewMapping.
+type Mapping struct {
+	namespace, serviceAccount string // globs
+	annotations               map[string]string
+	providers                 []*provider.Definition // that the annotations ask for
+}
+
+// NewMapping returns a mapping for the ServiceAccounts whose names match the globs,
+// in which "*" stands for any characters. The annotations have full keys. They must
+// be those of a valid ServiceAccount that asks for an identity.
+func NewMapping(keys *Keys, namespace, serviceAccount string, annotations map[string]string, defaults *Defaults) (*Mapping, field.ErrorList) {
+	identity, errs := ParseServiceAccount(keys, annotations, defaults.For("namespace", "serviceaccount"))
+	if len(errs) == 0 && identity == nil {
+		errs = field.ErrorList{field.Required(annotationsPath, "must ask for an identity")}
+	}
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	m := Mapping{namespace: namespace, serviceAccount: serviceAccount, annotations: annotations}
+	for i := range identity.Providers {
+		m.providers = append(m.providers, identity.Providers[i].Definition)
+	}
+	return &m, nil
+}
+
+// Map returns what the mappings add to the annotations of a ServiceAccount, nil for
+// nothing. A mapping is left out if the ServiceAccount has an annotation of one of
+// its providers, whether by hand or by an earlier mapping.
+func (k *Keys) Map(mappings []*Mapping, namespace, name string, annotations map[string]string) map[string]string {
+	var added map[string]string
+	for _, m := range mappings {
+		if !matches(m.namespace, namespace) || !matches(m.serviceAccount, name) || k.has(m, annotations) || k.has(m, added) {
+			continue
+		}
+		if added == nil {
+			added = map[string]string{}
+		}
+		maps.Copy(added, m.annotations)
+	}
+	return added
+}
+
+// has reports whether the annotations have something of the mapping's providers, or
+// a key of the mapping. The keys of no provider are of every provider: the mapping
+// must not change what the ServiceAccount has, nor the other way around.
+func (k *Keys) has(m *Mapping, annotations map[string]string) bool {
+	if _, found := annotations[k.Audience]; found {
+		return true
+	}
+	for _, key := range []string{k.Audience, k.TokenExpirationSeconds} {
+		if _, found := m.annotations[key]; found && k.AskForIdentity(annotations) {
+			return true
+		}
+	}
+	for key := range m.annotations {
+		if _, found := annotations[key]; found {
+			return true
+		}
+	}
+	for key := range annotations {
+		for _, d := range m.providers {
+			if !d.Plain() && strings.HasPrefix(key, k.Prefix+d.Name+"-") {
+				return true
+			}
+		}
+	}
+	tokens, _ := splitList(annotations[k.Tokens])
+	for _, name := range tokens {
+		for _, d := range m.providers {
+			if d.Name == name {
+				return true
+			}
+		}
+	}
+	return false
+}
