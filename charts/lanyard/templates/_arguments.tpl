@@ -98,11 +98,20 @@ effect, because the guard would not know it.
 {{- with $settings }}{{ toYaml . }}{{ end -}}
 {{- end -}}
 
+{{- /* The file of --config: the settings, custom providers and identity mappings. */ -}}
+{{- define "lanyard.configFile" -}}
+{{- $file := include "lanyard.settings" . | fromYaml -}}
+{{- range $key := list "providers" "identities" -}}
+{{- with get $.Values.config $key }}{{ $_ := set $file $key . }}{{ end -}}
+{{- end -}}
+{{- with $file }}{{ toYaml . }}{{ end -}}
+{{- end -}}
+
 {{- /* The name of the ConfigMap with the settings; empty if there are none. */ -}}
 {{- define "lanyard.configMap" -}}
 {{- if .Values.config.existingConfigMap -}}
 {{- .Values.config.existingConfigMap -}}
-{{- else if include "lanyard.settings" . -}}
+{{- else if include "lanyard.configFile" . -}}
 {{ include "lanyard.webhook" . }}-config
 {{- end -}}
 {{- end -}}

@@ -3,7 +3,10 @@ Copyright The Lanyard Authors.
 SPDX-License-Identifier: Apache-2.0
 */ -}}
 
-{{- /* The annotations of the pods. A changed ConfigMap replaces the replicas. */ -}}
+{{- /*
+The annotations of the pods. Changed settings replace the replicas. Changed providers
+and identities do not: the webhook reads them again.
+*/ -}}
 {{- define "lanyard.podAnnotations" -}}
 {{- $annotations := mergeOverwrite (deepCopy .Values.commonAnnotations) (tpl (toYaml .Values.podAnnotations) . | fromYaml) -}}
 {{- if and (include "lanyard.settings" .) (not .Values.config.existingConfigMap) -}}

@@ -58,6 +58,9 @@ SPDX-License-Identifier: Apache-2.0
 {{- if and $v.certificates.unguessablePath (ne $v.certificates.mode "selfManaged") }}
 - "certificates.unguessablePath is for certificates.mode=selfManaged, got certificates.mode={{ $v.certificates.mode }}"
 {{- end }}
+{{- if and $v.config.existingConfigMap (or $v.config.providers $v.config.identities) }}
+- "config.providers and config.identities cannot be set with config.existingConfigMap: write them into that ConfigMap"
+{{- end }}
 {{- with $v.clientCertificates }}
 {{- if and .configMap .secret }}
 - "clientCertificates.configMap and clientCertificates.secret cannot both be set"

@@ -1,0 +1,91 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package charts
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
+const providersAndIdentities = `config:
+  aws: {roleARNPrefix: "arn:aws:iam::111122223333:role/"}
+  providers:
+  - name: example
+    audience: example.com
+    parameters:
+    - {name: role, required: true, pattern: 'role/.+'}
+    environment:
+    - {name: EXAMPLE_ROLE, value: '{role}'}
+  identities:
+  - {namespace: "team-*", serviceAccount: "loki.*", annotations: {aws-role-arn: loki, example-role: role/loki}}
+`
+
+func TestProvidersAndIdentitiesArriveInTheFile(t *testing.T) {
+	objects := render(t, defaultInstall, parseValues(t, providersAndIdentities)).objects
+	o := loadOptions(t, objects, "")
+	completed, err := o.CompleteInjection()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, d := range completed.Keys.Providers {
+		names = append(names, d.Name)
+	}
+	if diff := cmp.Diff([]string{"aws", "azure", "example", "gcp", "token"}, names); diff != "" {
+		t.Errorf("providers (-want +got):\n%s", diff)
+	}
+	want := map[string]string{"lanyard.dev/aws-role-arn": "loki", "lanyard.dev/example-role": "role/loki"}
+	if diff := cmp.Diff(want, completed.Keys.Map(completed.Mappings, "team-a", "loki.x", nil)); diff != "" {
+		t.Errorf("mapped (-want +got):\n%s", diff)
+	}
+}
+
+// The program reads them again, so no replica needs to be replaced.
+func TestChangedProvidersAndIdentitiesDoNotReplaceTheReplicas(t *testing.T) {
+	template := func(values string) any {
+		return deployment(t, render(t, defaultInstall, parseValues(t, values)).objects).Spec.Template
+	}
+	changed := strings.NewReplacer("EXAMPLE_ROLE", "OTHER_ROLE", "team-*", "*").Replace(providersAndIdentities)
+	if diff := cmp.Diff(template(providersAndIdentities), template(changed)); diff != "" {
+		t.Errorf("the pods are replaced (-before +after):\n%s", diff)
+	}
+}
+
+func TestTheWebhookIsCalledForMappedServiceAccounts(t *testing.T) {
+	expression := func(values string) string {
+		objects := render(t, defaultInstall, parseValues(t, values)).objects
+		for _, o := range find(objects, "MutatingWebhookConfiguration") {
+			for _, webhook := range decode[admissionregistrationv1.MutatingWebhookConfiguration](t, o).Webhooks {
+				if webhook.Name == "serviceaccounts.lanyard.dev" {
+					return webhook.MatchConditions[1].Expression
+				}
+			}
+		}
+		t.Fatal("got no webhook for ServiceAccounts")
+		return ""
+	}
+	want := `request.namespace.matches('^team-.*$') && has(object.metadata.name) && object.metadata.name.matches('^loki[.].*$') && ` +
+		`!(has(object.metadata.annotations) && object.metadata.annotations.exists(key, key in ['lanyard.dev/aws-role-arn', 'lanyard.dev/example-role'])) || (` +
+		`has(object.metadata.annotations) && `
+	got := strings.Join(strings.Fields(expression(providersAndIdentities)), " ")
+	want = strings.Join(strings.Fields(want), " ")
+	if !strings.HasPrefix(strings.ReplaceAll(got, "[ '", "['"), want) {
+		t.Errorf("got expression\n%s\nwant it to begin with\n%s", got, want)
+	}
+	if without := expression(""); strings.Contains(without, "matches(") {
+		t.Errorf("without identities, got expression\n%s", without)
+	}
+}
+
+func TestProvidersAndAConfigMapOfTheUsersAreDenied(t *testing.T) {
+	for _, key := range []string{"providers: [{name: a, audience: a, parameters: []}]", "identities: [{namespace: a, serviceAccount: a, annotations: {a: b}}]"} {
+		_, err := tryRender(defaultInstall, parseValues(t, "config:\n  existingConfigMap: mine\n  "+key))
+		if err == nil || !strings.Contains(err.Error(), "config.providers and config.identities cannot be set with config.existingConfigMap") {
+			t.Errorf("%s: got error %v", key, err)
+		}
+	}
+}
