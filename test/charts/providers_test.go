@@ -83,7 +83,7 @@ func TestTheWebhookIsCalledForMappedServiceAccounts(t *testing.T) {
 
 func TestProvidersAndAConfigMapOfTheUsersAreDenied(t *testing.T) {
 	for _, key := range []string{"providers: [{name: a, audience: a, parameters: []}]", "identities: [{namespace: a, serviceAccount: a, annotations: {a: b}}]"} {
-		_, err := tryRender(defaultInstall, parseValues(t, "config:\n  existingConfigMap: mine\n  "+key))
+		_, err := tryRender(t, defaultInstall, parseValues(t, "config:\n  existingConfigMap: mine\n  "+key))
 		if err == nil || !strings.Contains(err.Error(), "config.providers and config.identities cannot be set with config.existingConfigMap") {
 			t.Errorf("%s: got error %v", key, err)
 		}
