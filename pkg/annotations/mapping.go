@@ -5,6 +5,7 @@ package annotations
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -56,14 +57,11 @@ func (k *Keys) Map(mappings []*Mapping, namespace, name string, annotations map[
 }
 
 // has reports whether the annotations have something of the mapping's providers, or
-// a key of the mapping. The keys of no provider are of every provider: the mapping
-// must not change what the ServiceAccount has, nor the other way around.
+// a key of the mapping.
 func (k *Keys) has(m *Mapping, annotations map[string]string) bool {
-	if _, found := annotations[k.Audience]; found {
-		return true
-	}
-	for _, key := range []string{k.Audience, k.TokenExpirationSeconds} {
-		if _, found := m.annotations[key]; found && k.AskForIdentity(annotations) {
+	tokens, _ := splitList(annotations[k.Tokens])
+	for _, d := range m.providers {
+		if slices.Contains(tokens, d.Name) || !d.Plain() && hasPrefix(annotations, k.Prefix+d.Name+"-") {
 			return true
 		}
 	}
@@ -72,19 +70,25 @@ func (k *Keys) has(m *Mapping, annotations map[string]string) bool {
 			return true
 		}
 	}
-	for key := range annotations {
-		for _, d := range m.providers {
-			if !d.Plain() && strings.HasPrefix(key, k.Prefix+d.Name+"-") {
-				return true
-			}
-		}
+	return k.meet(m, annotations)
+}
+
+// meet reports whether a key that is of every provider is on one side, and an identity
+// on the other: the mapping must not change what the ServiceAccount has, nor the other
+// way around.
+func (k *Keys) meet(m *Mapping, annotations map[string]string) bool {
+	if _, found := annotations[k.Audience]; found {
+		return true
 	}
-	tokens, _ := splitList(annotations[k.Tokens])
-	for _, name := range tokens {
-		for _, d := range m.providers {
-			if d.Name == name {
-				return true
-			}
+	_, audience := m.annotations[k.Audience]
+	_, expiration := m.annotations[k.TokenExpirationSeconds]
+	return (audience || expiration) && k.AskForIdentity(annotations)
+}
+
+func hasPrefix(annotations map[string]string, prefix string) bool {
+	for key := range annotations {
+		if strings.HasPrefix(key, prefix) {
+			return true
 		}
 	}
 	return false

@@ -61,6 +61,10 @@ var faults = map[string][]string{
   lanyard_cache_limit_bytes{job="lanyard-webhook", namespace="lanyard-system", pod="a", resource="namespaces"} 100x30
   lanyard_cache_limit_bytes{job="lanyard-webhook", namespace="lanyard-system", pod="b", resource="serviceaccounts"} 100x30
 `},
+	"LanyardConfigNotLoaded": {`load 1m
+  lanyard_config_reload_successful{job="lanyard-webhook", namespace="lanyard-system", pod="a"} 1x30
+  lanyard_config_reload_successful{job="lanyard-webhook", namespace="lanyard-system", pod="b"} 0x30
+`},
 	"LanyardErrors": {`load 1m
   lanyard_admissions_total{job="lanyard-webhook", namespace="lanyard-system", result="error", reason="lookup_failed"} 0+1x30
 `},
