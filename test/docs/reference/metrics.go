@@ -24,7 +24,7 @@ var whatToDo = map[string]string{
 	"lanyard_cache_bytes":                          "[LanyardCacheFull](../operations.md#lanyardcachefull) alerts if it is close to the limit.",
 	"lanyard_cache_limit_bytes":                    "Raise `resources.limits.memory` to raise it.",
 	"lanyard_certificate_expiry_timestamp_seconds": "[LanyardCertificateExpiresSoon](../operations.md#lanyardcertificateexpiressoon) alerts if the certificate is not renewed in time.",
-	"lanyard_config_reload_successful":            "[LanyardConfigNotLoaded](../operations.md#lanyardconfignotloaded) alerts on 0: the log has the mistake and its line. The replica works with what it had loaded before.",
+	"lanyard_config_reload_successful":             "[LanyardConfigNotLoaded](../operations.md#lanyardconfignotloaded) alerts on 0: the log has the mistake and its line. The replica works with what it had loaded before.",
 	"lanyard_injections_total":                     "Nothing. It shows which clouds are used.",
 	"lanyard_serviceaccount_lookups_total":         "Many with `source=\"live\"` make pods slow. See [LanyardSlow](../operations.md#lanyardslow) and [LanyardCacheFull](../operations.md#lanyardcachefull).",
 	"lanyard_serviceaccounts":                      "`unguarded`: [label them](../operations.md#lanyardunguardedserviceaccounts). `excluded`: their pods get no credentials. Move them to another namespace, or include theirs.",
