@@ -169,6 +169,32 @@ func (c *cluster) createAccount(t *testing.T, name string, labelled bool) {
 	}
 }
 
+// mappingValues have a custom provider, and an identity of it for the ServiceAccounts
+// default/mapped.*.
+const mappingValues = `config:
+  providers:
+  - {name: example, audience: example.com, parameters: [{name: role, required: true}]}
+  identities:
+  - {namespace: def*, serviceAccount: mapped.*, annotations: {example-role: r}}
+`
+
+// checkMapping checks that the API server calls the webhook for the ServiceAccounts
+// that a mapping matches, and for no others.
+func (c *cluster) checkMapping(t *testing.T) {
+	t.Helper()
+	for name, want := range map[string]string{"mapped.x": "r", "other": ""} {
+		account, err := c.client.CoreV1().ServiceAccounts("default").Create(t.Context(),
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		labelled := account.Labels["lanyard.dev/identity"] == "enabled"
+		if got := account.Annotations["lanyard.dev/example-role"]; got != want || labelled != (want != "") {
+			t.Errorf("%s: got annotation %q and the label %t, want %q", name, got, labelled, want)
+		}
+	}
+}
+
 // objects returns all objects of the cluster.
 func (c *cluster) objects(t *testing.T) (keys []string) {
 	t.Helper()
@@ -231,21 +257,24 @@ func TestInstallAndUninstallOnAnAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := parseValues(t, "webhook: {url: 'https://127.0.0.1:"+ports[0]+"'}\ncertificates: {unguessablePath: true}")
+	v := parseValues(t, mappingValues+"webhook: {url: 'https://127.0.0.1:"+ports[0]+"'}\ncertificates: {unguessablePath: true}")
 	c.install(t, v)
 	binary, err := webhook.Build(t.Context(), t.TempDir(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	arguments := deployment(t, render(t, defaultInstall, v).objects).Spec.Template.Spec.Containers[0].Args
+	objects := render(t, defaultInstall, v).objects
+	spec := deployment(t, objects).Spec.Template.Spec
+	arguments := append(spec.Containers[0].Args, "--config="+mounted(t, objects, &spec, "/etc/lanyard/config/config.yaml", ""))
 	c.startReplica(t, binary, arguments, ports[:3])
 	c.startReplica(t, binary, arguments, ports[3:])
 	c.createAccount(t, "try", true)
 	c.check(t, "try")
+	c.checkMapping(t)
 
 	c.uninstall(t)
 	time.Sleep(5 * time.Second) // for what the replicas may do
-	want := append(slices.Clone(before), "Namespace /"+namespace, "ServiceAccount default/try")
+	want := append(slices.Clone(before), "Namespace /"+namespace, "ServiceAccount default/try", "ServiceAccount default/mapped.x", "ServiceAccount default/other")
 	var left []string
 	for _, key := range c.objects(t) {
 		if !slices.Contains(want, key) {

@@ -34,6 +34,8 @@ config:
   aws: {defaultRegion: eu-central-1, defaultAudience: a}
   azure: {defaultTenantID: contoso.example, defaultAudience: b, authorityHost: https://login.example/}
   gcp: {defaultWorkloadIdentityProvider: projects/1/locations/global/workloadIdentityPools/pool/providers/prov, defaultAudience: c}
+  providers: [{name: example, audience: example.com, parameters: [{name: role, required: true}]}]
+  identities: [{namespace: "a*", serviceAccount: b.c, annotations: {example-role: r}}]
   tokenExpirationSeconds: 7200
   tokenMountPath: /var/run/secrets/openshift/serviceaccount
   bindAddress: "::"
