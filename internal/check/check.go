@@ -8,6 +8,7 @@ package check
 
 import (
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -39,13 +40,13 @@ type Line struct {
 // String returns the line as people read it: what was found, what to do, and where
 // there is more.
 func (l *Line) String() string {
-	text := l.Text
+	parts := []string{l.Text}
 	for _, more := range []string{l.Fix, l.Link} {
 		if more != "" {
-			text += "\n  " + more
+			parts = append(parts, more)
 		}
 	}
-	return text
+	return strings.Join(parts, "\n  ")
 }
 
 // Section is a group of lines.
