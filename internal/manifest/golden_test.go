@@ -21,11 +21,13 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
 	"github.com/lanyard-dev/lanyard/internal/admission"
 	"github.com/lanyard-dev/lanyard/internal/injector"
 	"github.com/lanyard-dev/lanyard/internal/manifest"
@@ -51,8 +53,47 @@ func settings(t *testing.T) *manifest.Options {
 	}
 }
 
+// configured returns settings like those of the webhook with a configuration file.
+func configured(t *testing.T, file string) *manifest.Options {
+	t.Helper()
+	o := options.New()
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, group := range o.Flags().FlagSets {
+		flags.AddFlagSet(group)
+	}
+	if err := flags.Parse([]string{"--config=" + file}); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.LoadConfig(flags); err != nil {
+		t.Fatal(err)
+	}
+	completed, err := o.CompleteInjection()
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := settings(t)
+	completed.Defaults.ReservedAudiences = result.Defaults.ReservedAudiences
+	result.Keys, result.Defaults, result.Mappings, result.TokenMountPath = &completed.Keys, &completed.Defaults, completed.Mappings, completed.TokenMountPath
+	return result
+}
+
+// settingsOf returns the settings of a golden case: those of its configuration file
+// or of the ready-made provider that it is about, if there is one.
+func settingsOf(t *testing.T, directory string) *manifest.Options {
+	t.Helper()
+	file := filepath.Join(directory, "config.yaml")
+	if filepath.Base(filepath.Dir(directory)) == "providers" {
+		file = "../../examples/providers/" + filepath.Base(directory) + ".yaml"
+	}
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		return settings(t)
+	}
+	return configured(t, file)
+}
+
 // golden is a case of the injector's golden files.
 type golden struct {
+	settings                       *manifest.Options
 	pod, serviceAccount, namespace []byte // JSON
 	want                           struct {
 		Reason   string         `json:"reason"`
@@ -68,14 +109,18 @@ type golden struct {
 func goldenCases(t *testing.T) (created, ephemeral []string) {
 	t.Helper()
 	const testdata = "../injector/testdata"
-	entries, err := os.ReadDir(testdata)
+	pods, err := filepath.Glob(testdata + "/*/pod.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, entry := range entries {
-		directory := filepath.Join(testdata, entry.Name())
+	// These are of clusters with a configuration file.
+	more, err := filepath.Glob(testdata + "/*/*/pod.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(pods, more...) {
+		directory := filepath.Dir(file)
 		switch {
-		case entry.Name() == "fuzz": // the corpus of the fuzz targets
 		case read(t, filepath.Join(directory, "old.yaml")) != nil:
 			ephemeral = append(ephemeral, directory)
 		default:
@@ -103,9 +148,15 @@ func TestAllGoldenCasesAreCovered(t *testing.T) {
 		}
 	}
 	// The injector's own test runs these.
-	files, err := filepath.Glob("../injector/testdata/*/want.yaml")
-	if want := len(created) + len(ephemeral); err != nil || len(files) != want {
-		t.Errorf("got %d cases with want.yaml (%v), want %d", len(files), err, want)
+	files := 0
+	err := filepath.WalkDir("../injector/testdata", func(path string, _ fs.DirEntry, err error) error {
+		if filepath.Base(path) == "want.yaml" {
+			files++
+		}
+		return err
+	})
+	if want := len(created) + len(ephemeral); err != nil || files != want || want < 70 {
+		t.Errorf("got %d cases with want.yaml (%v), want %d, and at least 70", files, err, want)
 	}
 }
 
@@ -118,6 +169,7 @@ func eachGolden(t *testing.T, test func(t *testing.T, g *golden)) {
 		t.Run(strings.ReplaceAll(filepath.Base(directory), "-", " "), func(t *testing.T) {
 			t.Parallel()
 			g := &golden{
+				settings:       settingsOf(t, directory),
 				pod:            read(t, file),
 				serviceAccount: read(t, filepath.Join(directory, "serviceaccount.yaml")),
 				namespace:      read(t, filepath.Join(directory, "namespace.yaml")),
@@ -189,7 +241,7 @@ func TestPodsAreAsTheGoldenFilesOfTheWebhook(t *testing.T) {
 			}
 			text = append(text, string(document))
 		}
-		results, out := inject(t, settings(t), strings.Join(text, "---\n"))
+		results, out := inject(t, g.settings, strings.Join(text, "---\n"))
 		got := results[0]
 		if string(got.Reason) != g.want.Reason || got.Denied != (g.want.Code != 0) {
 			t.Errorf("got %+v, want %s and code %d", got, g.want.Reason, g.want.Code)
@@ -299,8 +351,8 @@ func TestTemplatesAreAsTheWebhookMakesThePods(t *testing.T) {
 					object["apiVersion"], object["kind"] = kind.Resource.GroupVersion().String(), kind.Kind
 					object["metadata"] = map[string]any{"name": "object"}
 				}
-				results, out := inject(t, settings(t), string(g.around(marshal(t, object))))
-				want := g.webhook(t, settings(t), marshal(t, pod))
+				results, out := inject(t, g.settings, string(g.around(marshal(t, object))))
+				want := g.webhook(t, g.settings, marshal(t, pod))
 				if results[0].Denied != (want == nil) {
 					t.Fatalf("got %+v, want denied %t", results[0], want == nil)
 				}

@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +41,7 @@ import (
 type Options struct {
 	Keys           *annotations.Keys
 	Defaults       *annotations.Defaults
+	Mappings       []*annotations.Mapping
 	TokenMountPath string
 	// ExcludedNamespaces are those that the webhook is not called for.
 	ExcludedNamespaces []string
@@ -129,8 +131,8 @@ func newInjection(o *Options, objects []*object) *injection {
 	for _, found := range objects {
 		switch found.groupKind() {
 		case serviceAccountKind:
-			id := cmp.Or(found.meta.Namespace, o.Namespace) + "/" + found.meta.Name
-			serviceAccounts[id] = metadatacache.ObjectOf(&found.meta, o.Keys.Prefix, o.Keys.IdentityLabel, o.Keys.MaxServiceAccountBytes())
+			namespace := cmp.Or(found.meta.Namespace, o.Namespace)
+			serviceAccounts[namespace+"/"+found.meta.Name] = metadatacache.ObjectOf(o.mapped(&found.meta, namespace), o.Keys.Prefix, o.Keys.IdentityLabel, o.Keys.MaxServiceAccountBytes())
 		case namespaceKind:
 			namespace := metadatacache.ObjectOf(&found.meta, o.Keys.Prefix, o.Keys.Inject, annotations.MaxNamespaceBytes)
 			namespaces["/"+found.meta.Name] = namespace
@@ -144,9 +146,24 @@ func newInjection(o *Options, objects []*object) *injection {
 		ServiceAccounts: serviceAccounts, Namespaces: orEmpty{namespaces},
 	}
 	run.pods = &injector.PodMutator{Config: config, Recorder: unrecorded{}}
-	run.serviceAccounts = &injector.ServiceAccountMutator{Keys: o.Keys, Invalidator: unrecorded{}}
+	run.serviceAccounts = &injector.ServiceAccountMutator{Keys: o.Keys, Mappings: o.Mappings, Invalidator: unrecorded{}}
 	run.validator = &injector.ServiceAccountValidator{Config: config, Invalidator: unrecorded{}}
 	return run
+}
+
+// mapped returns a ServiceAccount as its pods see it: with the annotations of the
+// mappings.
+func (o *Options) mapped(serviceAccount *metav1.PartialObjectMetadata, namespace string) *metav1.PartialObjectMetadata {
+	added := o.Keys.Map(o.Mappings, namespace, serviceAccount.Name, serviceAccount.Annotations)
+	if len(added) == 0 || serviceAccount.Name == "" || slices.Contains(o.ExcludedNamespaces, namespace) {
+		return serviceAccount
+	}
+	result := serviceAccount.DeepCopy()
+	if result.Annotations == nil {
+		result.Annotations = map[string]string{}
+	}
+	maps.Copy(result.Annotations, added)
+	return result
 }
 
 // store has the annotations of objects by namespace/name.
