@@ -61,7 +61,7 @@ func (m *ServiceAccountMutator) Decide(_ context.Context, request *admission.Req
 // mapped returns the annotations that the mappings add. Nothing is added to a
 // ServiceAccount with too many annotations: not all of them are known.
 func (m *ServiceAccountMutator) mapped(namespace string, object *ServiceAccount) map[string]string {
-	if len(m.Mappings) == 0 || object.name == "" || object.annotationBytes > m.Keys.MaxServiceAccountBytes() {
+	if len(m.Mappings) == 0 || object.annotationBytes > m.Keys.MaxServiceAccountBytes() {
 		return nil
 	}
 	return m.Keys.Map(m.Mappings, namespace, object.name, object.annotations)
