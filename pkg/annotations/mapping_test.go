@@ -32,7 +32,7 @@ func TestMap(t *testing.T) {
 	azure := newMapping(t, "*", "*", "azure-client-id", clientID)
 	plain := newMapping(t, "*", "*", "audience", "vault")
 	short := newMapping(t, "*", "*", "aws-role-arn", roleARN, "token-expiration-seconds", "600")
-	tokens := newMapping(t, "*", "*", "tokens", "aws,azure")
+	tokens := newMapping(t, "*", "*", "tokens", "aws")
 	awsKeys := map[string]string{"aws-role-arn": roleARN, "aws-region": "eu-central-1"}
 	both := map[string]string{"aws-role-arn": roleARN, "aws-region": "eu-central-1", "azure-client-id": clientID}
 	for sentence, tt := range map[string]struct {
@@ -50,6 +50,7 @@ func TestMap(t *testing.T) {
 		"the token of the same provider":                      {[]*annotations.Mapping{aws}, "team-a", "loki", map[string]string{"tokens": "azure, aws"}, nil},
 		"the token of another provider":                       {[]*annotations.Mapping{aws}, "team-a", "loki", map[string]string{"tokens": "azure"}, awsKeys},
 		"tokens, which only one annotation can name":          {[]*annotations.Mapping{tokens}, "team-a", "loki", map[string]string{"tokens": "azure"}, nil},
+		"a lifetime that the ServiceAccount has already":      {[]*annotations.Mapping{short}, "team-a", "loki", map[string]string{"token-expiration-seconds": "900"}, nil},
 		"an audience, which would be of every provider":       {[]*annotations.Mapping{aws}, "team-a", "loki", map[string]string{"audience": "vault"}, nil},
 		"the first of two mappings for a provider":            {[]*annotations.Mapping{aws, other}, "team-a", "loki", nil, awsKeys},
 		"mappings for two providers":                          {[]*annotations.Mapping{aws, azure, other}, "team-a", "loki", nil, both},
