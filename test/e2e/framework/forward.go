@@ -53,7 +53,7 @@ func (c *Cluster) openForward(ctx context.Context, pod *corev1.Pod, port int) (a
 	}
 	stop = func() {
 		cancel()
-		_ = <-ended // it ends because of cancel
+		<-ended // it ends because of cancel
 	}
 	ports, err := forwarder.GetPorts()
 	if err != nil {
