@@ -346,8 +346,8 @@ func TestDryRuns(t *testing.T) {
 
 func TestLinesSayWhatToDo(t *testing.T) {
 	t.Parallel()
-	line := failed("Do it.", "page.md", "it is wrong: %s", "x")
-	if want := "it is wrong: x\n  Do it.\n  https://github.com/lanyard-dev/lanyard/blob/main/docs/page.md"; line.String() != want {
+	line := failed("Do it.", "install.md", "it is wrong: %s", "x")
+	if want := "it is wrong: x\n  Do it.\n  https://github.com/lanyard-dev/lanyard/blob/main/docs/install.md"; line.String() != want {
 		t.Errorf("got %q, want %q", line.String(), want)
 	}
 	if line := ok("right"); line.String() != "right" {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lanyard-dev/lanyard/internal/manifest"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
@@ -198,6 +199,43 @@ func TestErrorsNameTheFile(t *testing.T) {
 			}
 			if err == nil || !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("got error %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestMappings(t *testing.T) {
+	t.Parallel()
+	plain := "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: app\n"
+	o := settings(t)
+	mapping, errs := annotations.NewMapping(o.Keys, "team", "ap*", map[string]string{o.Keys.Prefix + "aws-role-arn": role}, o.Defaults)
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	o.Mappings = []*annotations.Mapping{mapping}
+	mapped := manifest.Result{Object: "serviceaccount/app", Namespace: "team", Changed: true, Reason: reason.Mapped}
+	injected := manifest.Result{Object: "deployment/web", Namespace: "team", Changed: true, Reason: reason.Injected}
+	for name, test := range map[string]struct {
+		excluded []string
+		text     string
+		want     []manifest.Result
+	}{
+		"a ServiceAccount that matches":              {nil, join(plain, deployment), []manifest.Result{mapped, injected}},
+		"the ServiceAccount may come last":           {nil, join(deployment, plain), []manifest.Result{injected, mapped}},
+		"a namespace that the webhook leaves out":    {[]string{"team"}, join(plain, deployment), []manifest.Result{{Object: "deployment/web", Namespace: "team", Reason: reason.OptedOut, Message: "its namespace opts out"}}},
+		"a ServiceAccount that has annotations":      {nil, join(account, deployment), []manifest.Result{{Object: "serviceaccount/app", Namespace: "team", Changed: true, Reason: reason.Labeled}, injected}},
+		"a ServiceAccount whose name does not match": {nil, strings.ReplaceAll(join(plain, deployment), ": app\n", ": other\n"), []manifest.Result{{Object: "serviceaccount/other", Namespace: "team", Reason: reason.NoIdentity}, {Object: "deployment/web", Namespace: "team", Reason: reason.NoIdentity}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := *o
+			o.ExcludedNamespaces = test.excluded
+			got, out := inject(t, &o, test.text)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if injected := strings.Contains(out, role); injected != got[0].Changed {
+				t.Errorf("the role is in the output: got %t, want %t:\n%s", injected, got[0].Changed, out)
 			}
 		})
 	}
