@@ -29,7 +29,7 @@ const (
 )
 
 // identityKeys are the annotations of which each one needs credentials.
-var identityKeys = []string{"aws-role-arn", "azure-client-id", "gcp-workload-identity-provider", "gcp-service-account", "audience"}
+var identityKeys = []string{"aws-role-arn", "azure-client-id", "gcp-workload-identity-provider", "gcp-service-account", "audience", "tokens"}
 
 // needsCredentials reports whether a ServiceAccount with these annotations does.
 func needsCredentials(annotations map[string]string) bool {
