@@ -144,27 +144,27 @@ func (c *cluster) check(t *testing.T, account string) {
 // new webhook and a new caBundle only after a moment, so dry runs come first.
 func (c *cluster) createAccount(t *testing.T, name string, labelled bool) {
 	t.Helper()
-	var last error
-	create := func(ctx context.Context, dryRun ...string) (bool, error) {
-		var account *corev1.ServiceAccount
-		account, last = c.client.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{
+	create := func(dryRun ...string) error {
+		account, err := c.client.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"lanyard.dev/audience": "try"}},
 		}, metav1.CreateOptions{DryRun: dryRun})
-		if last != nil {
-			return false, nil
+		if err != nil {
+			return err
 		}
 		if got := account.Labels["lanyard.dev/identity"] == "enabled"; got != labelled {
-			last = fmt.Errorf("labelled: got %t, want %t", got, labelled)
+			return fmt.Errorf("labelled: got %t, want %t", got, labelled)
 		}
-		return last == nil, nil
+		return nil
 	}
-	err := wait.PollUntilContextTimeout(t.Context(), time.Second, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		return create(ctx, metav1.DryRunAll)
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), time.Second, 30*time.Second, true, func(context.Context) (bool, error) {
+		last = create(metav1.DryRunAll)
+		return last == nil, nil
 	})
 	if err == nil {
-		_, err = create(t.Context())
+		last = create()
 	}
-	if err != nil || last != nil {
+	if last != nil {
 		t.Fatalf("create ServiceAccount %s: %v", name, last)
 	}
 }

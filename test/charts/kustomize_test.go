@@ -173,7 +173,7 @@ func TestNoFileWithSeveralDocumentsDeletes(t *testing.T) {
 		t.Fatalf("got %d files, %v", len(files), err)
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file) //nolint:gosec // a file of the repository
+		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
