@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/portforward"
@@ -44,7 +45,8 @@ func (c *Cluster) openForward(ctx context.Context, pod *corev1.Pod, port int) (a
 		cancel()
 		return "", nil, fmt.Errorf("forward a port: %w", err)
 	}
-	go func() { ended <- forwarder.ForwardPorts() }()
+	var running sync.WaitGroup
+	running.Go(func() { ended <- forwarder.ForwardPorts() })
 	select {
 	case err := <-ended:
 		cancel()
@@ -53,7 +55,7 @@ func (c *Cluster) openForward(ctx context.Context, pod *corev1.Pod, port int) (a
 	}
 	stop = func() {
 		cancel()
-		<-ended // it ends because of cancel
+		running.Wait()
 	}
 	ports, err := forwarder.GetPorts()
 	if err != nil {
