@@ -20,6 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/metadatacache"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
+	"github.com/lanyard-dev/lanyard/test/support/abuse"
 )
 
 // podOf gives a pod with n containers, each with these members besides a name.
@@ -221,5 +222,14 @@ func TestTheLargestValidAccountIsWithinTheBound(t *testing.T) {
 	size += len("lanyard.dev/aws-audiencelanyard.dev/azure-audiencelanyard.dev/gcp-audiencelanyard.dev/audience") + 255 + 600 + 256 + 1024
 	if limit := pods.Keys.MaxServiceAccountBytes(); size > limit || limit > 8192 {
 		t.Errorf("a valid account has %d bytes, the bound is %d", size, limit)
+	}
+}
+
+// The memory for what a container gets is reserved before its identity is known.
+func TestAPodOfTheLongestValidIdentityIsInjected(t *testing.T) {
+	t.Parallel()
+	pods, _ := newPods(t, abuse.LongestIdentity())
+	if response := ask(t, pods, create([]byte(plainPod))); response.Reason != reason.Injected {
+		t.Errorf("got %s (%s), want %s", response.Reason, response.Message, reason.Injected)
 	}
 }

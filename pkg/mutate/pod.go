@@ -74,7 +74,7 @@ const (
 	// behind when it grows.
 	elementBytes = 256
 	// containerBytes is for the longest addition to a container, and its base64.
-	containerBytes = 10 << 10
+	containerBytes = 12 << 10
 	// maxAdditionBytes is what is left of containerBytes without the base64.
 	maxAdditionBytes = containerBytes * 3 / 7
 	// otherBytes is for the volume, the annotations and the findings.
