@@ -125,11 +125,10 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 	}
 	budget := admission.NewBudget()
 	inject := func(o *options.Completed) { p.inject(o, budget, recorder, log) }
-	inject(o)
-	if o.ConfigFile != "" {
-		if err := p.watchConfig(o, inject, recorder, log.WithName("config")); err != nil {
-			return nil, err
-		}
+	if o.ConfigFile == "" {
+		inject(o)
+	} else if err := p.watchConfig(o, inject, recorder, log.WithName("config")); err != nil {
+		return nil, err
 	}
 	recorder.WatchServiceAccounts(func() metrics.ServiceAccounts {
 		return countServiceAccounts(p.serviceAccounts.All(), p.namespaces.All(), p.injection.Load().keys, o.ExcludedNamespaces)
