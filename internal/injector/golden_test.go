@@ -13,11 +13,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
+	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options/optionstest"
 	"github.com/lanyard-dev/lanyard/internal/injector"
 )
 
@@ -130,22 +129,7 @@ func configure(t *testing.T, config *injector.Config, file string) {
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	o := options.New()
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	for _, group := range o.Flags().FlagSets {
-		flags.AddFlagSet(group)
-	}
-	err := flags.Parse([]string{"--config=" + file, "--certificate-source=files", "--tls-cert-file=C", "--tls-private-key-file=P"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := o.LoadConfig(flags); err != nil {
-		t.Fatal(err)
-	}
-	completed, err := o.Complete()
-	if err != nil {
-		t.Fatal(err)
-	}
+	completed := optionstest.Injection(t, file)
 	completed.Defaults.ReservedAudiences = config.Defaults.ReservedAudiences
 	config.Keys, config.Defaults, config.Mappings, config.TokenMountPath = &completed.Keys, &completed.Defaults, completed.Mappings, completed.TokenMountPath
 }

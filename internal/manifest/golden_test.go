@@ -21,13 +21,12 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/pflag"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
+	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options/optionstest"
 	"github.com/lanyard-dev/lanyard/internal/admission"
 	"github.com/lanyard-dev/lanyard/internal/injector"
 	"github.com/lanyard-dev/lanyard/internal/manifest"
@@ -56,21 +55,7 @@ func settings(t *testing.T) *manifest.Options {
 // configured returns settings like those of the webhook with a configuration file.
 func configured(t *testing.T, file string) *manifest.Options {
 	t.Helper()
-	o := options.New()
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	for _, group := range o.Flags().FlagSets {
-		flags.AddFlagSet(group)
-	}
-	if err := flags.Parse([]string{"--config=" + file}); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.LoadConfig(flags); err != nil {
-		t.Fatal(err)
-	}
-	completed, err := o.CompleteInjection()
-	if err != nil {
-		t.Fatal(err)
-	}
+	completed := optionstest.Injection(t, file)
 	result := settings(t)
 	completed.Defaults.ReservedAudiences = result.Defaults.ReservedAudiences
 	result.Keys, result.Defaults, result.Mappings, result.TokenMountPath = &completed.Keys, &completed.Defaults, completed.Mappings, completed.TokenMountPath
