@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/version"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
@@ -227,6 +228,15 @@ func (c *cli) config() (*rest.Config, error) {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
 	return config, nil
+}
+
+// probe returns a client for dry runs of pods.
+func (c *cli) probe() (*probe.Client, error) {
+	config, err := c.config()
+	if err != nil {
+		return nil, err
+	}
+	return probe.NewClient(config)
 }
 
 // clients returns a client for the types of Kubernetes and one for any object.

@@ -287,11 +287,7 @@ func (k *checkCommand) rights(ctx context.Context) ([]check.Right, error) {
 // and one that needs credentials.
 func (k *checkCommand) dryRuns(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) error {
 	defer k.progress("waiting for the webhook")()
-	config, err := k.config()
-	if err != nil {
-		return err
-	}
-	client, err := probe.NewClient(config)
+	client, err := k.probe()
 	if err != nil {
 		return err
 	}

@@ -169,11 +169,7 @@ func (c *cli) template(ctx context.Context, client dynamic.Interface, namespace 
 func original(pod *unstructured.Unstructured, keys *annotations.Keys) (*unstructured.Unstructured, error) {
 	pod = pod.DeepCopy()
 	injected := pod.GetAnnotations()[keys.Injected] != ""
-	metadata := map[string]any{"generateName": pod.GetName() + "-"}
-	if values := pod.GetLabels(); len(values) > 0 {
-		metadata["labels"] = toAny(values)
-	}
-	values := pod.GetAnnotations()
+	name, given, values := pod.GetName(), pod.GetLabels(), pod.GetAnnotations()
 	delete(values, keys.Injected)
 	delete(values, keys.IdentityHash)
 	for _, d := range keys.Providers {
@@ -181,10 +177,10 @@ func original(pod *unstructured.Unstructured, keys *annotations.Keys) (*unstruct
 			delete(values, keys.Prefix+d.CredentialFile.Annotation)
 		}
 	}
-	if len(values) > 0 {
-		metadata["annotations"] = toAny(values)
-	}
-	pod.Object["metadata"] = metadata
+	pod.Object["metadata"] = map[string]any{}
+	pod.SetGenerateName(name + "-")
+	pod.SetLabels(given)
+	pod.SetAnnotations(values)
 	delete(pod.Object, "status")
 	unstructured.RemoveNestedField(pod.Object, "spec", "ephemeralContainers")
 	if !injected {
@@ -233,14 +229,6 @@ func originalContainers(pod *unstructured.Unstructured, keys *annotations.Keys, 
 		}
 	}
 	return unstructured.SetNestedSlice(pod.Object, containers, "spec", list)
-}
-
-func toAny(values map[string]string) map[string]any {
-	result := map[string]any{}
-	for key, value := range values {
-		result[key] = value
-	}
-	return result
 }
 
 // filter removes elements from a list of objects.
@@ -299,11 +287,7 @@ func (c *cli) registration(ctx context.Context, client kubernetes.Interface, in 
 // ask sends the dry run, and another one with the label of the probe if the answer
 // to the first one does not say enough.
 func (c *cli) ask(ctx context.Context, in *explain.Input, pod *unstructured.Unstructured) error {
-	config, err := c.config()
-	if err != nil {
-		return err
-	}
-	client, err := probe.NewClient(config)
+	client, err := c.probe()
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func (c *cli) completeReferences(cmd *cobra.Command, args []string, typed string
 	}
 	resource := reference.kind.Resource
 	if reference.isServiceAccount() {
-		resource = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
+		resource = coreResource("serviceaccounts")
 	}
 	names := c.names(cmd.Context(), resource)
 	if len(args) == 0 {
@@ -105,12 +105,12 @@ func startingWith(names []string, typed string) []string {
 
 // completeServiceAccounts completes the names of ServiceAccounts.
 func (c *cli) completeServiceAccounts(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return startingWith(c.names(cmd.Context(), schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}), typed), cobra.ShellCompDirectiveNoFileComp
+	return startingWith(c.names(cmd.Context(), coreResource("serviceaccounts")), typed), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeNamespaces completes the names of namespaces.
 func (c *cli) completeNamespaces(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return startingWith(c.names(cmd.Context(), schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}), typed), cobra.ShellCompDirectiveNoFileComp
+	return startingWith(c.names(cmd.Context(), coreResource("namespaces")), typed), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeContexts completes the contexts of the kubeconfig.

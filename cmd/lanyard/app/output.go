@@ -41,9 +41,14 @@ type output struct{ format string }
 func (o *output) addFlag(cmd *cobra.Command, formats ...string) {
 	formats = append([]string{outputTable, outputJSON, outputYAML}, formats...)
 	o.format = outputTable
-	cmd.Flags().VarP(&choice{&o.format, formats}, "output", "o", "Output format: "+strings.Join(formats, ", ")+".")
+	addChoice(cmd, &o.format, "output", "o", "Output format", formats...)
+}
+
+// addChoice adds a flag with a fixed set of values.
+func addChoice(cmd *cobra.Command, value *string, name, short, usage string, allowed ...string) {
+	cmd.Flags().VarP(&choice{value, allowed}, name, short, usage+": "+strings.Join(allowed, ", ")+".")
 	// The error is for a flag that does not exist.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // choice is a flag with a fixed set of values.

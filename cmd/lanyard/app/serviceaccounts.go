@@ -18,6 +18,11 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
+// coreResource returns a resource of the core group.
+func coreResource(name string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Version: "v1", Resource: name}
+}
+
 // pageSize is how many objects are read at once.
 const pageSize = 500
 
@@ -54,7 +59,7 @@ func (c *cli) eachObject(ctx context.Context, resource, namespace string, do fun
 	if err != nil {
 		return fmt.Errorf("create Kubernetes client: %w", err)
 	}
-	list := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: resource}).Namespace(namespace).List
+	list := client.Resource(coreResource(resource)).Namespace(namespace).List
 	err = eachPage(ctx, list, func(page *metav1.PartialObjectMetadataList) error {
 		for i := range page.Items {
 			if err := do(&page.Items[i]); err != nil {

@@ -318,10 +318,7 @@ func (c *cli) newLister(ctx context.Context) (*lister, error) {
 	if l.metadata, err = metadata.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("create Kubernetes client: %w", err)
 	}
-	if config, err = c.config(); err != nil {
-		return nil, err
-	}
-	if l.probe, err = probe.NewClient(config); err != nil {
+	if l.probe, err = c.probe(); err != nil {
 		return nil, err
 	}
 	mutating, err := c.installation(ctx, l.typed)

@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/lanyard-dev/lanyard/internal/exchange"
@@ -174,11 +173,7 @@ func (c *cli) injected(ctx context.Context, namespace, serviceAccount, name stri
 	if err != nil {
 		return provider.Provider{}, err
 	}
-	config, err := c.config()
-	if err != nil {
-		return provider.Provider{}, err
-	}
-	client, err := probe.NewClient(config)
+	client, err := c.probe()
 	if err != nil {
 		return provider.Provider{}, err
 	}
@@ -224,7 +219,7 @@ func (c *cli) completeServiceAccountReferences(cmd *cobra.Command, args []string
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	names := c.names(cmd.Context(), schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"})
+	names := c.names(cmd.Context(), coreResource("serviceaccounts"))
 	for i := range names {
 		names[i] = "serviceaccount/" + names[i]
 	}

@@ -102,13 +102,6 @@ func newCloudCommand(c *cli, name, cloud, example string) (*trustCommand, *cobra
 	return k, cmd
 }
 
-// addChoice adds a flag with a fixed set of values.
-func addChoice(cmd *cobra.Command, value *string, name, short, usage string, allowed ...string) {
-	cmd.Flags().VarP(&choice{value, allowed}, name, short, usage+": "+strings.Join(allowed, ", ")+".")
-	// The error is for a flag that does not exist.
-	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp))
-}
-
 // parameter adds a flag that stands for an annotation of the provider.
 func (k *trustCommand) parameter(cmd *cobra.Command, name, usage string) {
 	k.parameters[name] = cmd.Flags().String(name, "", usage+" Without it, that of the annotation "+k.definition.Key(name)+".")
