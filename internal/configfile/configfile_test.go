@@ -153,7 +153,7 @@ func TestAMistakeHasItsLineAndItsReason(t *testing.T) {
 		"the name of a key of every provider":    {"name: region", "name: audience", `line 9: providers[0].parameters[1].name: Invalid value: "audience": must not be one of audience, token-path, namespace`},
 		"a parameter that is there twice":        {"name: region", "name: role", `line 9: providers[0].parameters[1].name: Invalid value: "example-role": is already a annotation of provider example`},
 		"no required parameter":                  {"required: true, ", "", "line 8: providers[0].parameters: Required value: must have a parameter with required: true"},
-		"a pattern that is none":                 {"role/[a-z]+", "role/[", `line 8: providers[0].parameters[0].pattern: Invalid value: "role/[": must be a regular expression: missing closing ]`},
+		"a pattern that does not compile":        {"role/[a-z]+", "role/[", `line 8: providers[0].parameters[0].pattern: Invalid value: "role/[": must be a regular expression: missing closing ]`},
 		"a pattern that is too long":             {"role/[a-z]+", strings.Repeat("a", 1025), "line 8: providers[0].parameters[0].pattern: Too long"},
 		"a message without a pattern":            {"pattern: 'role/[a-z]+', ", "", "line 8: providers[0].parameters[0].message: Invalid value: \"must be a role\": has no effect without a pattern"},
 		"a limit that is too high":               {"maxBytes: 16", "maxBytes: 2049", "line 10: providers[0].parameters[1].maxBytes: Invalid value: 2049: must be 1 to 2048"},

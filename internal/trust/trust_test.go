@@ -18,7 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/trust"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew from what the code does now")
+var update = flag.Bool("update", false, "write the golden files")
 
 const (
 	publicIssuer = "https://issuer.example.com/production"

@@ -73,7 +73,7 @@ func TestMistakesOfProvidersAndMappingsHaveTheirLine(t *testing.T) {
 		"a malformed value":                 {"aws-role-arn: loki", "aws-role-arn: a b", `line 12: identities[0].annotations: Invalid value: "a b": [lanyard.dev/aws-role-arn] must be the ARN`},
 		"a name without the setting":        {"aws-role-arn-prefix", "# ", `line 12: identities[0].annotations: Invalid value: "loki": `},
 		"a mapping without an identity":     {"aws-role-arn: loki, example-role: r", "inject: 'true'", "line 12: identities[0].annotations: Forbidden"},
-		"providers that are no list":        {"providers:", "providers: x\nx:", "line 3: cannot unmarshal"},
+		"providers that are not a list":     {"providers:", "providers: x\nx:", "line 3: cannot unmarshal"},
 		"annotations that are not all kept": {"{name: region, default: eu}", manyParameters(), "the annotations of all providers together may have"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
