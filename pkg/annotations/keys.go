@@ -57,6 +57,10 @@ type Keys struct {
 	// overrides the ServiceAccount's.
 	TokenExpirationSeconds string
 
+	// Adopted is written by Lanyard: the annotations that follow those of a peer,
+	// see Adopt.
+	Adopted string
+
 	// On a pod.
 
 	// Inject is "false" on a pod that opts out, as an annotation or a label. On a
@@ -114,6 +118,7 @@ func NewKeys(prefix string, providers []*provider.Definition) (Keys, error) {
 		Audience:               prefix + "audience",
 		Tokens:                 prefix + "tokens",
 		TokenExpirationSeconds: prefix + "token-expiration-seconds",
+		Adopted:                prefix + "adopted",
 
 		Inject:         prefix + "inject",
 		Containers:     prefix + "containers",
@@ -132,7 +137,7 @@ func NewKeys(prefix string, providers []*provider.Definition) (Keys, error) {
 // check returns an error if two keys of the providers and of Lanyard are the same,
 // or if there are so many that no ServiceAccount with all of them would be kept.
 func (k *Keys) check() error {
-	seen := map[string]bool{k.Probe: true, k.AllowedIdentities: true, k.IdentityLabel: true}
+	seen := map[string]bool{k.Probe: true, k.AllowedIdentities: true, k.IdentityLabel: true, k.Adopted: true}
 	lanyards := []string{k.Inject, k.Containers, k.SkipContainers, k.Injected, k.IdentityHash}
 	for _, key := range slices.Concat(lanyards, k.files(), k.ServiceAccount()) {
 		if seen[key] {
@@ -223,8 +228,9 @@ func (k *Keys) tokenAlone() []string {
 // ServiceAccount, keys and values together. Longer ones are invalid and not kept.
 func (k *Keys) MaxServiceAccountBytes() int {
 	size := len("86400") + len(strings.Join(k.tokenAlone(), ", "))
+	size += len(k.Adopted)
 	for _, key := range k.ServiceAccount() {
-		size += len(key)
+		size += len(key) + maxRecordBytes(key)
 	}
 	for _, d := range k.Providers {
 		size += d.MaxAudienceBytes

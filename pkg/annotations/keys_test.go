@@ -33,6 +33,7 @@ func TestKeysArePublic(t *testing.T) {
 		Audience:               "lanyard.dev/audience",
 		Tokens:                 "lanyard.dev/tokens",
 		TokenExpirationSeconds: "lanyard.dev/token-expiration-seconds",
+		Adopted:                "lanyard.dev/adopted",
 		Inject:                 "lanyard.dev/inject",
 		Containers:             "lanyard.dev/containers",
 		SkipContainers:         "lanyard.dev/skip-containers",
@@ -47,9 +48,9 @@ func TestKeysArePublic(t *testing.T) {
 		t.Errorf("keys (-want +got):\n%s", diff)
 	}
 	serviceAccount := []string{
-		"lanyard.dev/aws-role-arn", "lanyard.dev/aws-region", "lanyard.dev/aws-audience",
-		"lanyard.dev/azure-client-id", "lanyard.dev/azure-tenant-id", "lanyard.dev/azure-audience",
-		"lanyard.dev/gcp-workload-identity-provider", "lanyard.dev/gcp-service-account", "lanyard.dev/gcp-project", "lanyard.dev/gcp-audience",
+		"lanyard.dev/aws-role-arn", "lanyard.dev/aws-region", "lanyard.dev/aws-token-path", "lanyard.dev/aws-audience",
+		"lanyard.dev/azure-client-id", "lanyard.dev/azure-tenant-id", "lanyard.dev/azure-token-path", "lanyard.dev/azure-audience",
+		"lanyard.dev/gcp-workload-identity-provider", "lanyard.dev/gcp-service-account", "lanyard.dev/gcp-project", "lanyard.dev/gcp-token-path", "lanyard.dev/gcp-audience",
 		"lanyard.dev/audience", "lanyard.dev/tokens", "lanyard.dev/token-expiration-seconds",
 	}
 	if diff := cmp.Diff(serviceAccount, keys.ServiceAccount()); diff != "" {
@@ -168,6 +169,9 @@ func longestServiceAccount(t *testing.T, keys *annotations.Keys) (longest map[st
 		"gcp-workload-identity-provider": "https://iam.googleapis.com/projects/" + strings.Repeat("1", 20) + "/locations/global/workloadIdentityPools/" + strings.Repeat("p", 32) + "/providers/" + strings.Repeat("k", 32),
 		"gcp-service-account":            "reader@my-project." + strings.Repeat("d", 278) + ".iam.gserviceaccount.com",
 		"gcp-project":                    strings.Repeat("d", 310) + ".c:abcdefg",
+		"aws-token-path":                 "/aws/" + strings.Repeat("p", 251),
+		"azure-token-path":               "/azure/" + strings.Repeat("p", 249),
+		"gcp-token-path":                 "/gcp/" + strings.Repeat("p", 251),
 	}
 	longest = map[string]string{keys.TokenExpirationSeconds: "86400"}
 	most = len(keys.TokenExpirationSeconds) + len("86400") + len(keys.Audience)
@@ -194,6 +198,12 @@ func longestServiceAccount(t *testing.T, keys *annotations.Keys) (longest map[st
 		}
 	}
 	longest[keys.Audience] = strings.Repeat("a", audience)
+	var record []string
+	for _, key := range keys.ServiceAccount() {
+		record = append(record, strings.TrimPrefix(key, keys.Prefix)+"=00000000")
+	}
+	longest[keys.Adopted] = strings.Join(record, ",")
+	most += len(keys.Adopted) + len(longest[keys.Adopted])
 	return longest, most + audience
 }
 

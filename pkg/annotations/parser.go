@@ -42,7 +42,9 @@ var (
 type parser struct {
 	keys        *Keys
 	annotations map[string]string
-	errs        field.ErrorList
+	// written is a key that only Lanyard writes, if there may be one.
+	written string
+	errs    field.ErrorList
 }
 
 // invalid reports the value of key, once: several providers may read it.
@@ -85,7 +87,7 @@ func (p *parser) expiration(least int64) int64 {
 func (p *parser) denyUnknown(known []string, hint string) {
 	var unknown []string
 	for key := range p.annotations {
-		if strings.HasPrefix(key, p.keys.Prefix) && !slices.Contains(known, key) {
+		if strings.HasPrefix(key, p.keys.Prefix) && !slices.Contains(known, key) && key != p.written {
 			unknown = append(unknown, key)
 		}
 	}

@@ -6,6 +6,8 @@ package annotations
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -32,6 +34,9 @@ type Defaults struct {
 	// NamespaceVariable stands for the namespace's name. Nil allows everything. See
 	// ParseDefaultAllowedIdentities.
 	AllowedIdentities []string
+	// TokenMountPath is where the token volume is mounted. No copy of a token may be
+	// there.
+	TokenMountPath string
 	// ReservedAudiences are those of the API server. No token may have one.
 	ReservedAudiences []string
 }
@@ -80,7 +85,7 @@ func (i *Identity) minExpirationSeconds() int64 {
 // is set. It reports all mistakes at once,
 // unknown keys first. If there are mistakes, the identity is nil.
 func ParseServiceAccount(keys *Keys, annotations map[string]string, defaults *Defaults) (*Identity, field.ErrorList) {
-	p := serviceAccountParser{parser{keys: keys, annotations: annotations}, defaults}
+	p := serviceAccountParser{parser{keys: keys, annotations: annotations, written: keys.Adopted}, defaults}
 	p.denyUnknown(keys.ServiceAccount(), serviceAccountHint)
 	tokens := p.tokens()
 	var identity Identity
@@ -98,6 +103,7 @@ func ParseServiceAccount(keys *Keys, annotations map[string]string, defaults *De
 			p.denyWithoutIdentity(d)
 		}
 	}
+	p.checkCopies(identity.Providers)
 	identity.TokenExpirationSeconds = p.expiration(identity.minExpirationSeconds())
 	p.parse(keys.Audience, func(v string) (string, error) { return ParseAudience(v, maxAudience(keys), defaults.ReservedAudiences) })
 	if len(identity.Providers) == 0 {
@@ -157,6 +163,29 @@ func (p *serviceAccountParser) identity(d *provider.Definition, tokenAlone bool)
 	}
 	identity.Audience = p.audience(d, identity.Values)
 	return identity
+}
+
+// checkCopies reports the copies of tokens whose directory cannot be mounted beside
+// the other directories of Lanyard.
+func (p *serviceAccountParser) checkCopies(identities []provider.Identity) {
+	mounted := map[string]string{} // what is there, by the directory
+	if p.defaults.TokenMountPath != "" {
+		mounted[p.defaults.TokenMountPath] = "the tokens of Lanyard"
+	}
+	for i := range identities {
+		file := identities[i].CopyPath()
+		if file == "" {
+			continue
+		}
+		key, dir := p.keys.Parameter(identities[i].Definition, provider.TokenPathParameter), path.Dir(file)
+		for _, other := range slices.Sorted(maps.Keys(mounted)) {
+			if provider.PathsOverlap(dir, other) {
+				p.invalid(key, fmt.Errorf("must not be in a directory at, above or below %s, where %s are", other, mounted[other]))
+				break
+			}
+		}
+		mounted[dir] = "those of " + key
+	}
 }
 
 // parameter returns the value of a parameter: the annotation's or the cluster's.

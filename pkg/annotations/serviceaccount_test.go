@@ -362,9 +362,9 @@ func TestParseServiceAccountReturnsTheIdentity(t *testing.T) {
 func TestParseServiceAccountDenies(t *testing.T) {
 	t.Parallel()
 	const known = " and is not an annotation of a ServiceAccount; known keys are " +
-		"lanyard.dev/aws-role-arn, lanyard.dev/aws-region, lanyard.dev/aws-audience, " +
-		"lanyard.dev/azure-client-id, lanyard.dev/azure-tenant-id, lanyard.dev/azure-audience, " +
-		"lanyard.dev/gcp-workload-identity-provider, lanyard.dev/gcp-service-account, lanyard.dev/gcp-project, lanyard.dev/gcp-audience, " +
+		"lanyard.dev/aws-role-arn, lanyard.dev/aws-region, lanyard.dev/aws-token-path, lanyard.dev/aws-audience, " +
+		"lanyard.dev/azure-client-id, lanyard.dev/azure-tenant-id, lanyard.dev/azure-token-path, lanyard.dev/azure-audience, " +
+		"lanyard.dev/gcp-workload-identity-provider, lanyard.dev/gcp-service-account, lanyard.dev/gcp-project, lanyard.dev/gcp-token-path, lanyard.dev/gcp-audience, " +
 		"lanyard.dev/audience, lanyard.dev/tokens, lanyard.dev/token-expiration-seconds"
 	const reserved = "is an audience of the Kubernetes API server; a token with it would give its receiver access to the cluster"
 	bare := &annotations.Defaults{TokenExpirationSeconds: 3600}

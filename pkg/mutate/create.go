@@ -41,14 +41,17 @@ func (f Finding) String() string {
 // be denied.
 func Create(pod *Pod, selection *annotations.Pod, injection *Injection) (Result, error) {
 	m := newMutation(pod, selection, injection)
-	if err := pod.readLists(); err != nil {
+	if err := pod.readLists(injection.volumeNames); err != nil {
 		return Result{}, err
 	}
-	volume, exists, err := m.chooseVolume()
-	if err != nil {
+	var exists bool
+	var err error
+	if m.volumeName, exists, err = m.chooseVolume(tokenVolumeNames, m.projectsAll); err != nil {
 		return Result{}, err
 	}
-	m.volumeName = volume
+	if err := m.chooseCopies(); err != nil {
+		return Result{}, err
+	}
 	missing, err := m.missingAnnotations()
 	if err != nil {
 		return Result{}, err
@@ -69,9 +72,7 @@ func Create(pod *Pod, selection *annotations.Pod, injection *Injection) (Result,
 		return Result{}, err
 	}
 	m.addAnnotations(missing)
-	if !exists {
-		pod.patch.Extend([]byte("/spec/volumes"), pod.volumes, m.namedVolume())
-	}
+	pod.patch.Extend([]byte("/spec/volumes"), pod.volumes, m.missingVolumes(exists))
 	m.addToContainers()
 	return m.result(), nil
 }
@@ -82,6 +83,7 @@ type mutation struct {
 	pod        *Pod
 	selection  *annotations.Pod
 	volumeName string // of the token volume
+	copies     []placedCopy
 	cleanPath  string // the token mount path, normalized
 	findings   []Finding
 }
@@ -93,7 +95,7 @@ func newMutation(pod *Pod, selection *annotations.Pod, injection *Injection) *mu
 // plan is what one container gets.
 type plan struct {
 	container *container
-	mount     bool
+	mounts    *jsonpatch.Fragment // nil for none
 	variables *jsonpatch.Fragment
 }
 
@@ -120,7 +122,7 @@ func (m *mutation) plan(c *container) error {
 		m.addFinding(reason.MountPathTaken, c, fmt.Sprintf("volume %q is mounted at %s, where the token would be, so it gets no identity", shown(by.volume), shown(by.path)))
 		return nil
 	}
-	m.pod.plans = append(m.pod.plans, plan{container: c, mount: at == free, variables: m.missingVariables(c)})
+	m.pod.plans = append(m.pod.plans, plan{container: c, mounts: m.missingMounts(c, at), variables: m.missingVariables(c)})
 	return nil
 }
 
@@ -169,11 +171,10 @@ func (m *mutation) growPatch() error {
 
 // addToContainers writes what each plan adds to its container.
 func (m *mutation) addToContainers() {
-	mount := m.namedMount()
 	path := make([]byte, 0, maxPathBytes)
 	for _, p := range m.pod.plans {
-		if p.mount {
-			m.pod.patch.Extend(p.container.appendPath(path, "/volumeMounts"), p.container.mountsList, mount)
+		if p.mounts != nil {
+			m.pod.patch.Extend(p.container.appendPath(path, "/volumeMounts"), p.container.mountsList, p.mounts)
 		}
 		m.pod.patch.Extend(p.container.appendPath(path, "/env"), p.container.varsList, p.variables)
 	}

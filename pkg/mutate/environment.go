@@ -49,18 +49,23 @@ func (m *mutation) setsKnown(c *container) bool {
 }
 
 // ownCredentials returns the names of the variables that point to a credential of
-// the container's own.
+// the container's own. The copy of the token is not.
 func ownCredentials(c *container, p *encodedProvider) []string {
 	var own []string
 	for _, v := range p.Variables {
 		if !v.Credential {
 			continue
 		}
-		if got := c.variable(v.Name); got != nil && (got.derived || string(got.value) != v.Value) {
+		if got := c.variable(v.Name); got != nil && (got.derived || string(got.value) != v.Value && !pointsToCopy(got, p)) {
 			own = append(own, v.Name)
 		}
 	}
 	return own
+}
+
+// pointsToCopy reports whether the variable is the path of the copy of the token.
+func pointsToCopy(got *envVar, p *encodedProvider) bool {
+	return p.Copy.File != "" && string(got.value) == p.Copy.File
 }
 
 // setsAny returns those of the names that the container sets.

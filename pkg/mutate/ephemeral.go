@@ -15,7 +15,7 @@ import (
 func AddEphemeral(pod, old *Pod, selection *annotations.Pod, injection *Injection) (Result, error) {
 	m := newMutation(pod, selection, injection)
 	for _, p := range []*Pod{pod, old} {
-		if err := p.readLists(); err != nil {
+		if err := p.readLists(injection.volumeNames); err != nil {
 			return Result{}, err
 		}
 	}
@@ -27,6 +27,7 @@ func AddEphemeral(pod, old *Pod, selection *annotations.Pod, injection *Injectio
 	}
 	volume, found := m.runningVolume()
 	m.volumeName = volume
+	m.findCopies()
 	for i := range pod.containers {
 		c := &pod.containers[i]
 		if c.kind != ephemeralContainers || running[string(c.name)] {

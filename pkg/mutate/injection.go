@@ -4,6 +4,7 @@
 package mutate
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
@@ -23,8 +24,11 @@ type Injection struct {
 	// environment has the variables of all providers, for a container that sets none
 	// of them.
 	environment *jsonpatch.Fragment
-	// volume and mount have the usual name of the token volume.
-	volume, mount *jsonpatch.Fragment
+	// volumes and mounts are those of the token volume and of the copies, with their
+	// usual names.
+	volumes, mounts *jsonpatch.Fragment
+	// volumeNames are all names that the volumes can have.
+	volumeNames []string
 	// allAnnotations is the JSON object of all annotations.
 	allAnnotations *jsonpatch.Fragment
 	// maxContainerBytes is the most that one container adds to a patch.
@@ -39,6 +43,8 @@ type encodedProvider struct {
 	variables [][]byte
 	// fieldPath is the credential file's annotation for the downward API.
 	fieldPath string
+	// copied is the copy of the token, nil for none.
+	copied *tokenCopy
 }
 
 // NewInjection encodes an injection. keys are the keys of the annotations that it
@@ -63,6 +69,7 @@ func NewInjection(injection *provider.Injection, keys *annotations.Keys) *Inject
 			result.known[name] = struct{}{}
 		}
 		environment = append(environment, p.variables...)
+		p.copied = newTokenCopy(p.Provider)
 		result.providers = append(result.providers, p)
 	}
 	result.annotations = append([]annotation{
@@ -71,10 +78,26 @@ func NewInjection(injection *provider.Injection, keys *annotations.Keys) *Inject
 	}, files...)
 	result.allAnnotations = jsonpatch.NewFragment(encodeAnnotations(result.annotations))
 	result.environment = jsonpatch.NewFragment(environment...)
-	result.volume, result.mount = result.encodeVolume(VolumeName), result.encodeMount(VolumeName)
-	result.maxContainerBytes = jsonpatch.SizeOfExtend(maxPathBytes, result.environment) +
-		jsonpatch.SizeOfExtend(maxPathBytes, result.encodeMount(FallbackVolumeName))
+	result.encodeVolumes()
 	return &result
+}
+
+// encodeVolumes encodes the volumes and mounts, and sets maxContainerBytes.
+func (i *Injection) encodeVolumes() {
+	volumes := [][]byte{i.encodeVolume(VolumeName)}
+	mounts := [][]byte{encodeMount(VolumeName, i.mountPath)}
+	longest := [][]byte{encodeMount(FallbackVolumeName, i.mountPath)}
+	i.volumeNames = tokenVolumeNames[:]
+	for _, p := range i.providers {
+		if c := p.copied; c != nil {
+			volumes = append(volumes, c.encodeVolume(c.names[0]))
+			mounts = append(mounts, encodeMount(c.names[0], c.MountPath))
+			longest = append(longest, encodeMount(c.names[1], c.MountPath))
+			i.volumeNames = slices.Concat(i.volumeNames, c.names[:])
+		}
+	}
+	i.volumes, i.mounts = jsonpatch.NewFragment(volumes...), jsonpatch.NewFragment(mounts...)
+	i.maxContainerBytes = jsonpatch.SizeOfExtend(maxPathBytes, i.environment) + jsonpatch.SizeOfExtend(maxPathBytes, jsonpatch.NewFragment(longest...))
 }
 
 // Providers lists the names of the providers, sorted.

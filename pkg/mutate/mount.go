@@ -97,19 +97,51 @@ func shown(text []byte) string {
 	return string(text)
 }
 
-// namedMount returns the mount of the volume that the pod has, or gets.
-func (m *mutation) namedMount() *jsonpatch.Fragment {
-	if m.volumeName == VolumeName {
-		return m.mount
+// missingMounts returns the mounts that the container lacks, nil for none. at is what
+// it has at the token mount path.
+func (m *mutation) missingMounts(c *container, at mountPoint) *jsonpatch.Fragment {
+	if len(m.copies) == 0 && at == tokens {
+		return nil
 	}
-	return m.encodeMount(m.volumeName)
+	usual := m.volumeName == VolumeName && at == free
+	missing := 0
+	for i := range m.copies {
+		copied := &m.copies[i]
+		copied.free = m.copyIsFree(c, copied)
+		if copied.free {
+			missing++
+		}
+		usual = usual && copied.free && copied.name == copied.names[0]
+	}
+	if usual && missing == len(m.copies) {
+		return m.mounts
+	}
+	return m.someMounts(at)
 }
 
-// encodeMount returns the mount of the token volume.
-func (i *Injection) encodeMount(volume string) *jsonpatch.Fragment {
+// someMounts returns the mount of the token volume, unless the container has it, and
+// those of the copies that are free in it.
+func (m *mutation) someMounts(at mountPoint) *jsonpatch.Fragment {
+	var missing [][]byte
+	if at == free {
+		missing = append(missing, encodeMount(m.volumeName, m.mountPath))
+	}
+	for _, copied := range m.copies {
+		if copied.free {
+			missing = append(missing, encodeMount(copied.name, copied.MountPath))
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return jsonpatch.NewFragment(missing...)
+}
+
+// encodeMount returns the mount of a volume.
+func encodeMount(volume, path string) []byte {
 	text := append([]byte(nil), `{"name":`...)
 	text = jsonscan.AppendString(text, volume)
 	text = append(text, `,"readOnly":true,"mountPath":`...)
-	text = jsonscan.AppendString(text, i.mountPath)
-	return jsonpatch.NewFragment(append(text, '}'))
+	text = jsonscan.AppendString(text, path)
+	return append(text, '}')
 }

@@ -11,7 +11,7 @@
 //	injection.go    prepares what is the same for each pod of a ServiceAccount
 //	create.go       decides about a new pod
 //	ephemeral.go    decides about new ephemeral containers of a running pod
-//	volume.go, mount.go, environment.go, annotations.go
+//	volume.go, copy.go, mount.go, environment.go, annotations.go
 //	                decide about one part each, and encode it
 //
 // The guard (charts/lanyard/templates/guard.yaml) has the one rule that the API
@@ -49,7 +49,7 @@ type Pod struct {
 	// The rest is read by readLists.
 
 	volumes       jsonpatch.List
-	volumesByName map[string]volume // only those with one of Lanyard's names
+	volumesByName map[string]volume // only those of Injection.volumeNames
 	// vars and mounts are the memory behind the containers' own lists.
 	vars   []envVar
 	mounts []mount

@@ -65,7 +65,8 @@ type reader struct {
 	*jsonscan.Scanner
 	keys     *annotations.Keys
 	pod      *Pod
-	elements int // of lists, read so far
+	names    []string // of the volumes to keep
+	elements int      // of lists, read so far
 }
 
 // in adds the name of a field to the error that was found in it.
@@ -193,10 +194,12 @@ var errTooLarge = errors.New("the pod is larger than an API server stores")
 
 // readLists reads the volumes, and the variables and mounts of the containers. Its
 // error is a *reason.Error.
-func (p *Pod) readLists() error {
+//
+// It keeps the volumes with one of the names.
+func (p *Pod) readLists(names []string) error {
 	p.vars, p.mounts, p.plans = p.vars[:0], p.mounts[:0], p.plans[:0]
 	p.patch.Reset()
-	r := reader{Scanner: new(jsonscan.Scanner), pod: p, elements: len(p.containers)}
+	r := reader{Scanner: new(jsonscan.Scanner), pod: p, names: names, elements: len(p.containers)}
 	err := r.volumes()
 	if p.tooManyContainers {
 		err = fmt.Errorf("%w: it has more than %d containers", errTooLarge, maxContainers)
@@ -271,7 +274,17 @@ func (r *reader) list(element func(index int) error) (jsonpatch.List, error) {
 	return jsonpatch.List{Present: true, Text: bytes.TrimSpace(text[1 : len(text)-1])}, nil
 }
 
-// volume keeps the volumes with one of Lanyard's names. The name may come after
+// keeps reports whether a volume of this name is needed.
+func (r *reader) keeps(name []byte) bool {
+	for _, n := range r.names {
+		if string(name) == n {
+			return true
+		}
+	}
+	return false
+}
+
+// volume keeps the volumes with one of the names. The name may come after
 // the source, so the source is read when the name is known.
 func (r *reader) volume(int) error {
 	var name, projected []byte
@@ -284,7 +297,7 @@ func (r *reader) volume(int) error {
 		}
 		return err
 	})
-	if err != nil || string(name) != VolumeName && string(name) != FallbackVolumeName {
+	if err != nil || !r.keeps(name) {
 		return err
 	}
 	var v volume

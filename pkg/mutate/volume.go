@@ -12,6 +12,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
@@ -22,20 +23,37 @@ const (
 	FallbackVolumeName = "lanyard-bound-sa-token"
 )
 
-// chooseVolume returns the name of the token volume, and reports whether the pod
-// has that volume already.
-func (m *mutation) chooseVolume() (name string, exists bool, err error) {
-	for _, name := range []string{VolumeName, FallbackVolumeName} {
+// volumeNames are the names that a volume of Lanyard can have: the usual one, and
+// the one that it has if the pod uses the usual one for something else.
+type volumeNames [2]string
+
+var tokenVolumeNames = volumeNames{VolumeName, FallbackVolumeName}
+
+// chooseVolume returns the name of a volume, and reports whether the pod has that
+// volume already. fits reports whether a volume has what is needed.
+func (m *mutation) chooseVolume(names volumeNames, fits func(volume) bool) (name string, exists bool, err error) {
+	for _, name := range names {
 		v, exists := m.pod.volumesByName[name]
-		if !exists || m.projectsAll(v) {
+		if !exists || fits(v) {
 			return name, exists, nil
 		}
 	}
 	return "", false, &reason.Error{
 		Reason: reason.VolumeNameTaken,
-		Err: field.Duplicate(field.NewPath("spec", "volumes").Key(FallbackVolumeName),
-			fmt.Sprintf("%s and %s are both used for something else; rename one of the two", VolumeName, FallbackVolumeName)),
+		Err: field.Duplicate(field.NewPath("spec", "volumes").Key(names[1]),
+			fmt.Sprintf("%s and %s are both used for something else; rename one of the two", names[0], names[1])),
 	}
+}
+
+// findVolume returns the name of a volume that the pod has, and reports whether it
+// has one that fits.
+func (m *mutation) findVolume(names volumeNames, fits func(volume) bool) (name string, found bool) {
+	for _, name := range names {
+		if v, exists := m.pod.volumesByName[name]; exists && fits(v) {
+			return name, true
+		}
+	}
+	return "", false
 }
 
 // runningVolume returns the name of the token volume of a running pod, and reports
@@ -44,12 +62,7 @@ func (m *mutation) runningVolume() (name string, found bool) {
 	if m.pod.Annotations[m.keys.IdentityHash] != m.hash {
 		return "", false
 	}
-	for _, name := range []string{VolumeName, FallbackVolumeName} {
-		if v, exists := m.pod.volumesByName[name]; exists && m.projectsAll(v) {
-			return name, true
-		}
-	}
-	return "", false
+	return m.findVolume(tokenVolumeNames, m.projectsAll)
 }
 
 // projectsAll reports whether the volume has every token and file of the
@@ -66,12 +79,26 @@ func (m *mutation) projectsAll(v volume) bool {
 	return true
 }
 
-// namedVolume returns the volume that the pod gets.
-func (m *mutation) namedVolume() *jsonpatch.Fragment {
-	if m.volumeName == VolumeName {
-		return m.volume
+// missingVolumes returns the volumes that the pod gets. exists reports whether it
+// has the token volume.
+func (m *mutation) missingVolumes(exists bool) *jsonpatch.Fragment {
+	usual := !exists && m.volumeName == VolumeName
+	for _, c := range m.copies {
+		usual = usual && !c.exists && c.name == c.names[0]
 	}
-	return m.encodeVolume(m.volumeName)
+	if usual {
+		return m.volumes
+	}
+	var missing [][]byte
+	if !exists {
+		missing = append(missing, m.encodeVolume(m.volumeName))
+	}
+	for _, c := range m.copies {
+		if !c.exists {
+			missing = append(missing, c.encodeVolume(c.name))
+		}
+	}
+	return jsonpatch.NewFragment(missing...)
 }
 
 // The encoders of this package write the members in the order of the API, with
@@ -79,7 +106,7 @@ func (m *mutation) namedVolume() *jsonpatch.Fragment {
 // the webhook is called for it again.
 
 // encodeVolume returns the token volume.
-func (i *Injection) encodeVolume(name string) *jsonpatch.Fragment {
+func (i *Injection) encodeVolume(name string) []byte {
 	text := append([]byte(nil), `{"name":`...)
 	text = jsonscan.AppendString(text, name)
 	text = append(text, `,"projected":{"sources":[`...)
@@ -87,13 +114,7 @@ func (i *Injection) encodeVolume(name string) *jsonpatch.Fragment {
 		if n > 0 {
 			text = append(text, ',')
 		}
-		text = append(text, `{"serviceAccountToken":{"audience":`...)
-		text = jsonscan.AppendString(text, p.Token.Audience)
-		text = append(text, `,"expirationSeconds":`...)
-		text = strconv.AppendInt(text, p.Token.ExpirationSeconds, 10)
-		text = append(text, `,"path":`...)
-		text = jsonscan.AppendString(text, p.Token.Path)
-		text = append(text, `}}`...)
+		text = appendToken(text, &p.Token, p.Token.Path)
 		if p.File.Path != "" {
 			text = append(text, `,{"downwardAPI":{"items":[{"path":`...)
 			text = jsonscan.AppendString(text, p.File.Path)
@@ -103,5 +124,16 @@ func (i *Injection) encodeVolume(name string) *jsonpatch.Fragment {
 		}
 	}
 	// 420 is 0644, the API's default: every user of the container may read.
-	return jsonpatch.NewFragment(append(text, `],"defaultMode":420}}`...))
+	return append(text, `],"defaultMode":420}}`...)
+}
+
+// appendToken appends a source of a projected volume.
+func appendToken(text []byte, token *provider.Token, path string) []byte {
+	text = append(text, `{"serviceAccountToken":{"audience":`...)
+	text = jsonscan.AppendString(text, token.Audience)
+	text = append(text, `,"expirationSeconds":`...)
+	text = strconv.AppendInt(text, token.ExpirationSeconds, 10)
+	text = append(text, `,"path":`...)
+	text = jsonscan.AppendString(text, path)
+	return append(text, `}}`...)
 }

@@ -28,11 +28,13 @@ func aws() *Definition {
 				Name: "region", MaxBytes: 64, Parse: parseAWSRegion,
 				Flag: "aws-default-region", Usage: "AWS region for ServiceAccounts that name none. If empty, they get no region.",
 			},
+			tokenPath(),
 		},
 		Principal:        []string{"role-arn"},
 		DefaultAudience:  "sts.amazonaws.com",
 		MaxAudienceBytes: 255, // of an IAM OpenID Connect provider's client ID
 		TokenPath:        "aws/token",
+		CopyVolume:       "aws-iam-token", // of amazon-eks-pod-identity-webhook
 		TokenAlone:       true,
 		Variables: []Variable{
 			{Name: "AWS_ROLE_ARN", Value: "{role-arn}"},

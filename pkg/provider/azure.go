@@ -25,6 +25,7 @@ func azure() *Definition {
 				Flag: "azure-authority-host", Usage: "URL of the Microsoft Entra authority. Sovereign clouds have their own.",
 				Default: "https://login.microsoftonline.com/",
 			},
+			tokenPath(),
 		},
 		Principal:        []string{"client-id"},
 		DefaultAudience:  "api://AzureADTokenExchange",
@@ -34,6 +35,7 @@ func azure() *Definition {
 		// after it has expired.
 		MinExpirationSeconds: 3600,
 		TokenPath:            "azure/token",
+		CopyVolume:           "azure-identity-token", // of azure-workload-identity before 1.6
 		TokenAlone:           true,
 		Variables: []Variable{
 			{Name: "AZURE_CLIENT_ID", Value: "{client-id}"},

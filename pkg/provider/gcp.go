@@ -27,11 +27,13 @@ func gcp() *Definition {
 				Name: "default-project", ClusterOnly: true, MaxBytes: 320, Parse: parseGCPProject,
 				Flag: "gcp-default-project", Usage: "ID of the project of service accounts that ServiceAccounts name without it. Also GOOGLE_CLOUD_PROJECT for ServiceAccounts that name neither a project nor a service account.",
 			},
+			tokenPath(),
 		},
 		Principal:        []string{"service-account", "workload-identity-provider"},
 		DefaultAudience:  "https://iam.googleapis.com/{workload-identity-provider}",
 		MaxAudienceBytes: 256, // of a provider's allowed audience
 		TokenPath:        "gcp/token",
+		CopyVolume:       "gcp-iam-token", // of gcp-workload-identity-federation-webhook
 		CredentialFile:   &CredentialFile{Annotation: "gcp-credentials", Path: "gcp/credentials.json", Content: externalAccount},
 		Variables: []Variable{
 			{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: "{credential-file}", Credential: true},

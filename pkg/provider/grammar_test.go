@@ -31,7 +31,37 @@ func roleInPath(n int) string {
 	return emptyARN + strings.Repeat("p", n-len("//")) + "/r"
 }
 
+// tokenPathGrammar is that of the path of a copy, the same for each provider.
+func tokenPathGrammar(provider string) grammar {
+	return grammar{
+		provider: provider, parameter: TokenPathParameter,
+		accepted: map[string]accepted{
+			"a file in a directory":    {value: "/a/b"},
+			"a hidden file":            {value: "/var/run/secrets/..data/.token_1-2"},
+			"a path of 256 characters": {value: "/a/" + strings.Repeat("x", 253)},
+		},
+		denied: map[string]string{
+			"nothing":            "",
+			"relative":           "a/b",
+			"a file at the root": "/token",
+			"a directory":        "/a/b/",
+			"with two slashes":   "/a//b",
+			"with dots":          "/a/../b/c",
+			"with a dot":         "/a/./b",
+			"with a colon":       "/a:b/c",
+			"with a quote":       `/a"/b`,
+			"with a space":       "/a b/c",
+			"of 257 characters":  "/a/" + strings.Repeat("x", 254),
+			"with a line break":  "/a/b\n",
+		},
+		message: `must be the absolute path of a file in a directory, such as /var/run/secrets/example/token, of a-z, A-Z, 0-9, ".", "_" and "-" between single slashes`,
+	}
+}
+
 var grammars = map[string]grammar{
+	"the path of a copy for AWS":    tokenPathGrammar("aws"),
+	"the path of a copy for Azure":  tokenPathGrammar("azure"),
+	"the path of a copy for Google": tokenPathGrammar("gcp"),
 	"an AWS role ARN": {
 		provider: "aws", parameter: "role-arn",
 		accepted: map[string]accepted{

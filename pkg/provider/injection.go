@@ -57,6 +57,8 @@ type Provider struct {
 	Token Token
 	// File is a second file in the volume; its Path is empty if there is none.
 	File File
+	// Copy is a copy of the token; its Path is empty if there is none.
+	Copy Copy
 	// Variables are set in each container, in this order.
 	Variables []EnvVar
 	// Shadows names variables that SDKs may prefer to the injected identity.
@@ -71,6 +73,18 @@ type Token struct {
 	ExpirationSeconds int64
 	// Path is relative to the volume.
 	Path string
+}
+
+// Copy is a copy of a token at a path of its own, in a volume of its own.
+type Copy struct {
+	// Volume is the usual name of the volume.
+	Volume string
+	// MountPath is where the volume is mounted: a POSIX path.
+	MountPath string
+	// Path is relative to the volume.
+	Path string
+	// File is the absolute path of the copy, as a container sees it.
+	File string
 }
 
 // File is a file of the volume with the content of a pod annotation.
@@ -109,9 +123,9 @@ func (i *Identity) inject(subject *Subject) Provider {
 		values = Values{}
 	}
 	values["namespace"], values["serviceaccount"] = subject.Namespace, subject.ServiceAccount
-	values["token-file"] = subject.path(d.TokenPath)
+	values["token-file"] = subject.inVolume(d.TokenPath)
 	if d.CredentialFile != nil {
-		values["credential-file"] = subject.path(d.CredentialFile.Path)
+		values["credential-file"] = subject.inVolume(d.CredentialFile.Path)
 	}
 	if d.Derive != nil {
 		d.Derive(values)
@@ -120,6 +134,9 @@ func (i *Identity) inject(subject *Subject) Provider {
 		Name:    d.Name,
 		Token:   Token{Audience: i.Audience, ExpirationSeconds: subject.TokenExpirationSeconds, Path: d.TokenPath},
 		Shadows: d.Shadows,
+	}
+	if file := i.CopyPath(); file != "" {
+		p.Copy = Copy{Volume: d.CopyVolume, MountPath: path.Dir(file), Path: path.Base(file), File: subject.path(file)}
 	}
 	if f := d.CredentialFile; f != nil {
 		p.File = File{Annotation: f.Annotation, Path: f.Path, Content: f.Content(values)}
@@ -132,14 +149,16 @@ func (i *Identity) inject(subject *Subject) Provider {
 	return p
 }
 
-// path returns the path under which a container sees a file of the volume. A
-// Windows container sees the mount path on drive C:.
+// inVolume returns the path under which a container sees a file of the volume.
+func (s *Subject) inVolume(file string) string { return s.path(s.MountPath + "/" + file) }
+
+// path returns the path under which a container sees a file. A Windows container
+// sees mounts on drive C:.
 func (s *Subject) path(file string) string {
-	full := s.MountPath + "/" + file
 	if s.Windows {
-		return "C:" + strings.ReplaceAll(full, "/", `\`)
+		return "C:" + strings.ReplaceAll(file, "/", `\`)
 	}
-	return full
+	return file
 }
 
 // escape makes a value literal. The kubelet expands $(NAME) and turns $$ into $
@@ -162,6 +181,11 @@ func (i *Injection) hash() string {
 		write(p.Name, p.Token.Audience, p.Token.Path, fmt.Sprint(p.Token.ExpirationSeconds), p.File.Path, p.File.Content, fmt.Sprint(len(p.Variables)))
 		for _, v := range p.Variables {
 			write(v.Name, v.Value)
+		}
+	}
+	for _, p := range i.Providers {
+		if p.Copy.Path != "" {
+			write("", p.Name, p.Copy.Volume, p.Copy.MountPath, p.Copy.Path) // no provider's name is empty
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])

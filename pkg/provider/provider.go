@@ -39,6 +39,11 @@ type Definition struct {
 	MinExpirationSeconds int64
 	// TokenPath is the path of the token, relative to the volume.
 	TokenPath string
+	// CopyVolume is the name of the volume with a copy of the token, for a
+	// ServiceAccount that sets TokenPathParameter; empty if there is no such parameter.
+	// It is the name that other webhooks
+	// use for a volume at such a path: they find their own volume by its name.
+	CopyVolume string
 	// CredentialFile is a second file in the volume; nil for none.
 	CredentialFile *CredentialFile
 	// Variables are set in each container, in this order.

@@ -59,6 +59,9 @@ const (
 	// Mapped: annotations of a mapping were added to the ServiceAccount, with the
 	// identity label.
 	Mapped Reason = "mapped"
+	// Adopted: the ServiceAccount's annotations of a peer were translated to Lanyard's,
+	// with the identity label.
+	Adopted Reason = "adopted"
 	// Valid: the annotations of the ServiceAccount are valid.
 	Valid Reason = "valid"
 )
@@ -89,7 +92,7 @@ func All() []Reason {
 		Injected, AlreadyInjected, NoIdentity, OptedOut, MirrorPod, NoContainer,
 		InvalidAnnotation, IdentityNotAllowed, ForeignInjection, InvalidMountPath, VolumeNameTaken, TooLarge,
 		ServiceAccountNotFound, LookupFailed, Overloaded, InvalidReview, InternalError,
-		Labeled, Mapped, Valid,
+		Labeled, Mapped, Adopted, Valid,
 		MountPathTaken, EnvironmentTaken, EnvironmentShadowed,
 		ContainerNotSelected, ContainerNotFound, VolumeMissing,
 	}

@@ -36,6 +36,9 @@ var (
 			{"string, **without** a key of a cloud", "The pods get a plain token with this audience, for anything that trusts the cluster's issuer. Example: `lanyard.dev/audience: vault`."},
 			{"string, **with** a key of a cloud", "The audience of all tokens of this ServiceAccount, in place of the default of each cloud. Example: `lanyard.dev/audience: my-cluster`."},
 		},
+		"aws-token-path":           {{"absolute path of a file", "One more copy of the AWS token, for programs that have this path in their settings. Its directory is mounted as a volume of its own."}},
+		"azure-token-path":         {{"absolute path of a file", "The same for Azure."}},
+		"gcp-token-path":           {{"absolute path of a file", "The same for Google."}},
 		"tokens":                   {{"`aws`, `azure`, or both with a comma", "The pods get the token, and the variables that point to it, but no role and no client ID: for programs that bring their own. `allowed-identities` must allow `tokens:aws` or `tokens:azure`."}},
 		"token-expiration-seconds": {{"600 to 86400", "The lifetime of the tokens. At least 3600 with an Azure identity."}},
 	}
@@ -53,6 +56,7 @@ var (
 		"injected":        {{"pod", "The providers whose tokens are in the pod's volume, such as `aws,gcp`."}},
 		"identity-hash":   {{"pod", "Identifies what was injected. If the identity changes, new pods have another value."}},
 		"gcp-credentials": {{"pod", "The content of the Google credentials file."}},
+		"adopted":         {{"ServiceAccount", "The annotations that were [translated from those of another program](../adoption.md), and follow them."}},
 		"identity":        {{"ServiceAccount, as a label", "`enabled` if the ServiceAccount asks for an identity. The [guard](../concepts/guard.md) selects by it. You can write it yourself."}},
 	}
 )
@@ -147,7 +151,7 @@ func writtenAnnotations() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return keyTable([]string{"Key", "On", "Meaning"}, append(writtenByLanyard(&keys), keys.IdentityLabel), written, simpleRow)
+	return keyTable([]string{"Key", "On", "Meaning"}, append(writtenByLanyard(&keys), keys.Adopted, keys.IdentityLabel), written, simpleRow)
 }
 
 // tokens lists the files of each provider.

@@ -33,6 +33,7 @@ var ofObjects = map[string]explanation{
 	string(reason.InvalidReview):          {"fault, 503 or 400; denied, 400, if a list of the pod has an element of the wrong type", "The request is not an AdmissionReview, is not of the kind that the path is for, or its object has a field of the wrong type.", "Compare the webhook configuration with `deploy/`."},
 	string(reason.InternalError):          {"fault, 503", "A fault in Lanyard.", "Report it, with the log line."},
 	string(reason.Labeled):                {"allowed", "The webhook checked the label `lanyard.dev/identity` of a ServiceAccount: it added it, removed it, or found it correct.", ""},
+	string(reason.Adopted):                {"allowed", "The ServiceAccount's annotations of [another program](../adoption.md) were translated to Lanyard's, and the label `lanyard.dev/identity` was made right.", ""},
 	string(reason.Mapped):                 {"allowed", "A [mapping](../providers.md#map-serviceaccounts-to-identities) of the cluster added annotations to a ServiceAccount, and the label `lanyard.dev/identity`.", ""},
 	string(reason.Valid):                  {"allowed", "The annotations of the ServiceAccount are valid.", ""},
 }

@@ -1,0 +1,236 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package annotations_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+)
+
+const (
+	eksRole   = "eks.amazonaws.com/role-arn"
+	eksExpiry = "eks.amazonaws.com/token-expiration"
+	eksPath   = "/var/run/secrets/eks.amazonaws.com/serviceaccount/token"
+	otherRole = "arn:aws:iam::111122223333:role/other"
+	azClient  = "azure.workload.identity/client-id"
+	azExpiry  = "azure.workload.identity/service-account-token-expiration"
+	azPath    = "/var/run/secrets/azure/tokens/azure-identity-token"
+	gcpName   = "cloud.google.com/workload-identity-provider"
+	gcpEmail  = "cloud.google.com/service-account-email"
+	gkeEmail  = "iam.gke.io/gcp-service-account"
+	gcpPath   = "/var/run/secrets/sts.googleapis.com/serviceaccount/token"
+	gcpPool   = providerName
+)
+
+// values are annotations: keys with a slash are whole, the others are Lanyard's.
+type values map[string]string
+
+func (v values) whole() map[string]string {
+	result := map[string]string{}
+	for key, value := range v {
+		if !strings.Contains(key, "/") {
+			key = "lanyard.dev/" + key
+		}
+		result[key] = value
+	}
+	return result
+}
+
+func peersNamed(t *testing.T, names ...string) []*annotations.Peer {
+	t.Helper()
+	peers, err := annotations.PeersNamed(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return peers
+}
+
+// adopt applies an adoption, and returns Lanyard's annotations without the record.
+func adopt(t *testing.T, has map[string]string, peers ...string) (whole, own map[string]string, warnings []string) {
+	t.Helper()
+	keys := newKeys(t)
+	defaults := clusterDefaults()
+	delete(defaults.Parameters, "gcp-audience")
+	a := keys.Adopt(peersNamed(t, peers...), has, defaults)
+	whole = maps.Clone(has)
+	maps.Copy(whole, a.Set)
+	for _, key := range a.Remove {
+		if _, found := whole[key]; !found {
+			t.Errorf("removes %s, which is not there", key)
+		}
+		delete(whole, key)
+	}
+	if again := keys.Adopt(peersNamed(t, peers...), whole, defaults); len(again.Set)+len(again.Remove) > 0 {
+		t.Errorf("a second pass sets %v and removes %v", again.Set, again.Remove)
+	}
+	own = map[string]string{}
+	for key, value := range whole {
+		if name, found := strings.CutPrefix(key, "lanyard.dev/"); found && name != "adopted" {
+			own[name] = value
+		}
+	}
+	return whole, own, a.Warnings
+}
+
+var allPeers = []string{"eks", "azure", "gcp", "gke"}
+
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	for sentence, tt := range map[string]struct {
+		has     values
+		want    map[string]string
+		warning string // in the only one
+	}{
+		"nothing":                               {values{}, map[string]string{}, ""},
+		"others' annotations under its prefix":  {values{"eks.amazonaws.com/component": "a", "cloud.google.com/neg": "b"}, map[string]string{}, ""},
+		"a role":                                {values{eksRole: roleARN}, map[string]string{"aws-role-arn": roleARN, "aws-token-path": eksPath, "token-expiration-seconds": "86400"}, ""},
+		"an empty role":                         {values{eksRole: ""}, map[string]string{}, ""},
+		"an odd role":                           {values{eksRole: "arn:aws:iam:::role/x"}, map[string]string{"aws-role-arn": "arn:aws:iam:::role/x", "aws-token-path": eksPath, "token-expiration-seconds": "86400"}, ""},
+		"an audience":                           {values{eksRole: roleARN, "eks.amazonaws.com/audience": "mine"}, map[string]string{"aws-role-arn": roleARN, "aws-audience": "mine", "aws-token-path": eksPath, "token-expiration-seconds": "86400"}, ""},
+		"a lifetime":                            {values{eksRole: roleARN, eksExpiry: "3600"}, map[string]string{"aws-role-arn": roleARN, "aws-token-path": eksPath, "token-expiration-seconds": "3600"}, ""},
+		"a lifetime that the peer raises":       {values{eksRole: roleARN, eksExpiry: "0"}, map[string]string{"aws-role-arn": roleARN, "aws-token-path": eksPath, "token-expiration-seconds": "600"}, ""},
+		"a lifetime above the limit":            {values{eksRole: roleARN, eksExpiry: "90000"}, map[string]string{"aws-role-arn": roleARN, "aws-token-path": eksPath, "token-expiration-seconds": "86400"}, "86400 seconds"},
+		"a lifetime that the peer ignores":      {values{eksRole: roleARN, eksExpiry: "1h"}, map[string]string{"aws-role-arn": roleARN, "aws-token-path": eksPath, "token-expiration-seconds": "86400"}, "not a number"},
+		"the global endpoint":                   {values{eksRole: roleARN, "eks.amazonaws.com/sts-regional-endpoints": "false"}, map[string]string{"aws-role-arn": roleARN, "aws-token-path": eksPath, "token-expiration-seconds": "86400"}, "AWS_STS_REGIONAL_ENDPOINTS"},
+		"a client":                              {values{azClient: clientID}, map[string]string{"azure-client-id": clientID, "azure-token-path": azPath}, ""},
+		"a client with a tenant and a lifetime": {values{azClient: clientID, "azure.workload.identity/tenant-id": "contoso.example", azExpiry: "7200"}, map[string]string{"azure-client-id": clientID, "azure-tenant-id": "contoso.example", "azure-token-path": azPath, "token-expiration-seconds": "7200"}, ""},
+		"a lifetime that the peer denies":       {values{azClient: clientID, azExpiry: "100"}, map[string]string{"azure-client-id": clientID, "azure-token-path": azPath, "token-expiration-seconds": "100"}, ""},
+		"an empty tenant":                       {values{azClient: clientID, "azure.workload.identity/tenant-id": ""}, map[string]string{"azure-client-id": clientID, "azure-token-path": azPath}, "default"},
+		"a tenant without a client":             {values{"azure.workload.identity/tenant-id": "contoso.example"}, map[string]string{}, ""},
+		"a Google service account":              {values{gcpName: gcpPool, gcpEmail: email}, map[string]string{"gcp-workload-identity-provider": gcpPool, "gcp-service-account": email, "gcp-audience": "sts.googleapis.com", "gcp-token-path": gcpPath, "token-expiration-seconds": "86400"}, ""},
+		"a Google lifetime that is raised":      {values{gcpName: gcpPool, gcpEmail: email, "cloud.google.com/token-expiration": "600"}, map[string]string{"gcp-workload-identity-provider": gcpPool, "gcp-service-account": email, "gcp-audience": "sts.googleapis.com", "gcp-token-path": gcpPath, "token-expiration-seconds": "3600"}, ""},
+		"half a Google identity":                {values{gcpEmail: email}, map[string]string{}, gcpName},
+		"the other half":                        {values{gcpName: gcpPool}, map[string]string{}, gcpEmail},
+		"a service account of GKE":              {values{gkeEmail: email}, map[string]string{"gcp-service-account": email}, ""},
+		"two service accounts":                  {values{gcpName: gcpPool, gcpEmail: email, gkeEmail: "x@y"}, map[string]string{"gcp-workload-identity-provider": gcpPool, "gcp-service-account": email, "gcp-audience": "sts.googleapis.com", "gcp-token-path": gcpPath, "token-expiration-seconds": "86400"}, "iam.gke.io"},
+		"two clouds, the shortest lifetime":     {values{eksRole: roleARN, azClient: clientID, azExpiry: "7200"}, map[string]string{"aws-role-arn": roleARN, "aws-token-path": eksPath, "azure-client-id": clientID, "azure-token-path": azPath, "token-expiration-seconds": "7200"}, ""},
+		"a lifetime too short for the other":    {values{eksRole: roleARN, eksExpiry: "600", azClient: clientID}, map[string]string{"aws-role-arn": roleARN, "aws-token-path": eksPath, "azure-client-id": clientID, "azure-token-path": azPath, "token-expiration-seconds": "3600"}, "not 600"},
+
+		"beside an identity by hand":               {values{eksRole: roleARN, "aws-role-arn": otherRole}, map[string]string{"aws-role-arn": otherRole}, "lanyard.dev/aws-role-arn"},
+		"beside an identity of another cloud":      {values{eksRole: roleARN, "azure-client-id": clientID}, map[string]string{"aws-role-arn": roleARN, "aws-token-path": eksPath, "azure-client-id": clientID}, ""},
+		"beside a token of the same cloud":         {values{eksRole: roleARN, "tokens": "aws"}, map[string]string{"tokens": "aws"}, "lanyard.dev/tokens"},
+		"beside a token of another cloud":          {values{eksRole: roleARN, "tokens": "azure"}, map[string]string{"tokens": "azure", "aws-role-arn": roleARN, "aws-token-path": eksPath}, ""},
+		"beside a plain token":                     {values{eksRole: roleARN, "audience": "vault"}, map[string]string{"audience": "vault"}, "lanyard.dev/audience"},
+		"beside a region by hand":                  {values{eksRole: roleARN, "aws-region": "eu-west-1"}, map[string]string{"aws-role-arn": roleARN, "aws-region": "eu-west-1", "aws-token-path": eksPath, "token-expiration-seconds": "86400"}, ""},
+		"beside a token path and lifetime by hand": {values{eksRole: roleARN, "aws-token-path": "/a/b", "token-expiration-seconds": "7200"}, map[string]string{"aws-role-arn": roleARN, "aws-token-path": "/a/b", "token-expiration-seconds": "7200"}, ""},
+		"a record that somebody made up":           {values{eksRole: roleARN, "aws-role-arn": otherRole, "adopted": "aws-role-arn=00000000,x=,="}, map[string]string{"aws-role-arn": otherRole}, "lanyard.dev/aws-role-arn"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			_, got, warnings := adopt(t, tt.has.whole(), allPeers...)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("annotations (-want +got):\n%s", diff)
+			}
+			if tt.warning == "" && len(warnings) > 0 || tt.warning != "" && (len(warnings) != 1 || !strings.Contains(warnings[0], tt.warning)) {
+				t.Errorf("got warnings %q, want one with %q", warnings, tt.warning)
+			}
+		})
+	}
+}
+
+func TestAdoptedAnnotationsFollowThePeers(t *testing.T) {
+	t.Parallel()
+	adopted := map[string]string{"aws-role-arn": roleARN, "aws-token-path": eksPath, "token-expiration-seconds": "86400"}
+	for sentence, tt := range map[string]struct {
+		change values // "-" removes
+		peers  []string
+		want   map[string]string
+	}{
+		"nothing changed":                       {values{}, allPeers, adopted},
+		"another role":                          {values{eksRole: otherRole}, allPeers, map[string]string{"aws-role-arn": otherRole, "aws-token-path": eksPath, "token-expiration-seconds": "86400"}},
+		"another lifetime":                      {values{eksExpiry: "3600"}, allPeers, map[string]string{"aws-role-arn": roleARN, "aws-token-path": eksPath, "token-expiration-seconds": "3600"}},
+		"no role":                               {values{eksRole: "-"}, allPeers, map[string]string{}},
+		"an empty role":                         {values{eksRole: ""}, allPeers, map[string]string{}},
+		"no role, with a region by hand":        {values{eksRole: "-", "aws-region": "eu-west-1"}, allPeers, map[string]string{"aws-region": "eu-west-1"}},
+		"a role by hand":                        {values{"aws-role-arn": otherRole}, allPeers, map[string]string{"aws-role-arn": otherRole, "aws-token-path": eksPath, "token-expiration-seconds": "86400"}},
+		"a role by hand, then no role":          {values{"aws-role-arn": otherRole, eksRole: "-"}, allPeers, map[string]string{"aws-role-arn": otherRole, "aws-token-path": eksPath, "token-expiration-seconds": "86400"}},
+		"a token path by hand and another role": {values{"aws-token-path": "/a/b", eksRole: otherRole}, allPeers, map[string]string{"aws-role-arn": otherRole, "aws-token-path": "/a/b", "token-expiration-seconds": "86400"}},
+		"an adopted annotation removed":         {values{"aws-role-arn": "-", "aws-token-path": "-"}, allPeers, adopted},
+		"all of Lanyard's removed":              {values{"aws-role-arn": "-", "aws-token-path": "-", "token-expiration-seconds": "-", "adopted": "-"}, allPeers, adopted},
+		"only the record removed":               {values{"adopted": "-", eksRole: otherRole}, allPeers, adopted},
+		"the peer not adopted any more":         {values{eksRole: otherRole}, []string{"azure"}, adopted},
+		"the peer not adopted, another added":   {values{eksRole: "-", azClient: clientID}, []string{"azure"}, map[string]string{"aws-role-arn": roleARN, "aws-token-path": eksPath, "token-expiration-seconds": "86400", "azure-client-id": clientID, "azure-token-path": azPath}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			before, _, _ := adopt(t, values{eksRole: roleARN}.whole(), allPeers...)
+			for key, value := range tt.change.whole() {
+				before[key] = value
+				if value == "-" {
+					delete(before, key)
+				}
+			}
+			_, got, _ := adopt(t, before, tt.peers...)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("annotations (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// After a hand-written role, the peer's annotations have no effect any more.
+func TestAnAnnotationByHandWinsFromThenOn(t *testing.T) {
+	t.Parallel()
+	has, _, _ := adopt(t, values{eksRole: roleARN}.whole(), "eks")
+	has["lanyard.dev/aws-role-arn"] = otherRole
+	has, _, _ = adopt(t, has, "eks")
+	has[eksRole] = "arn:aws:iam::111122223333:role/third"
+	_, own, _ := adopt(t, has, "eks")
+	if own["aws-role-arn"] != otherRole {
+		t.Errorf("got role %s, want %s", own["aws-role-arn"], otherRole)
+	}
+}
+
+func TestTheRecordNamesWhatWasAdopted(t *testing.T) {
+	t.Parallel()
+	whole, _, _ := adopt(t, values{eksRole: roleARN, azClient: clientID}.whole(), allPeers...)
+	var names []string
+	for entry := range strings.SplitSeq(whole["lanyard.dev/adopted"], ",") {
+		name, _, _ := strings.Cut(entry, "=")
+		names = append(names, name)
+	}
+	if want := []string{"aws-role-arn", "aws-token-path", "azure-client-id", "azure-token-path", "token-expiration-seconds"}; !slices.Equal(names, want) {
+		t.Errorf("got %q, want %q", names, want)
+	}
+	identity, errs := annotations.ParseServiceAccount(newKeys(t), own(whole), clusterDefaults())
+	if len(errs) > 0 || identity == nil {
+		t.Errorf("got identity %v and errors %v", identity, errs)
+	}
+}
+
+// own returns the annotations under Lanyard's prefix.
+func own(whole map[string]string) map[string]string {
+	result := map[string]string{}
+	for key, value := range whole {
+		if strings.HasPrefix(key, "lanyard.dev/") {
+			result[key] = value
+		}
+	}
+	return result
+}
+
+// The peer's audience may be a flag of the peer's: then it is one of Lanyard's too.
+func TestTheClustersAudienceIsNotOverridden(t *testing.T) {
+	t.Parallel()
+	a := newKeys(t).Adopt(peersNamed(t, "gcp"), values{gcpName: gcpPool, gcpEmail: email}.whole(), clusterDefaults())
+	if audience, found := a.Set["lanyard.dev/gcp-audience"]; found {
+		t.Errorf("got audience %s", audience)
+	}
+}
+
+func TestPeersNamed(t *testing.T) {
+	t.Parallel()
+	if _, err := annotations.PeersNamed([]string{"eks", "aws"}); err == nil || !strings.Contains(err.Error(), `"aws", want one or more of eks, azure, gcp, gke`) {
+		t.Errorf("got error %v", err)
+	}
+	if got := peersNamed(t, "gke", "eks", "eks"); len(got) != 2 || got[0].Name != "eks" || got[1].Name != "gke" {
+		t.Errorf("got %v", got)
+	}
+}

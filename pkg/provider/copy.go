@@ -1,0 +1,53 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provider
+
+import (
+	"errors"
+	"path"
+	"regexp"
+	"strings"
+)
+
+// TokenPathParameter is the parameter that asks for a copy of the token at a path of
+// its own, for programs that hard-code one.
+const TokenPathParameter = "token-path"
+
+// apiTokenPath is where the API server mounts its own token. If something else is
+// mounted there, it does not.
+const apiTokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+// plainPath matches paths that are the same in JSON, in a variable and on Windows.
+var plainPath = regexp.MustCompile(`^(/[A-Za-z0-9._-]+){2,}$`)
+
+// tokenPath returns the parameter for a copy of the token.
+func tokenPath() Parameter {
+	return Parameter{Name: TokenPathParameter, MaxBytes: 256, Parse: parseTokenPath}
+}
+
+// parseTokenPath accepts the absolute path of a file in a directory that can be
+// mounted.
+func parseTokenPath(value string) (string, error) {
+	switch {
+	case !plainPath.MatchString(value) || path.Clean(value) != value:
+		return "", errors.New("must be the absolute path of a file in a directory, such as /var/run/secrets/example/token, of a-z, A-Z, 0-9, \".\", \"_\" and \"-\" between single slashes")
+	case PathsOverlap(path.Dir(value), apiTokenPath):
+		return "", errors.New("must not be in a directory at, above or below " + apiTokenPath + ", where the token for the API server is")
+	}
+	return value, nil
+}
+
+// CopyPath returns where a copy of the token is asked for, or "".
+func (i *Identity) CopyPath() string {
+	if i.Definition.CopyVolume == "" { // a custom provider may use the name for something else
+		return ""
+	}
+	return i.Values[TokenPathParameter]
+}
+
+// PathsOverlap reports whether two clean directories are the same, or one is below
+// the other.
+func PathsOverlap(a, b string) bool {
+	return strings.HasPrefix(a+"/", b+"/") || strings.HasPrefix(b+"/", a+"/")
+}
