@@ -24,12 +24,14 @@ var update = flag.Bool("update", false, "write the golden files")
 
 // want is the form of want.yaml: the decision, and the pod as it then is.
 type want struct {
-	Reason   string         `json:"reason"`
-	Code     int            `json:"code,omitempty"`
-	Message  string         `json:"message,omitempty"`
-	Findings []string       `json:"findings,omitempty"`
-	Warnings []string       `json:"warnings,omitempty"`
-	Pod      map[string]any `json:"pod,omitempty"`
+	Reason   string   `json:"reason"`
+	Code     int      `json:"code,omitempty"`
+	Message  string   `json:"message,omitempty"`
+	Findings []string `json:"findings,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+	// ServiceAccount has the annotations after adoption.
+	ServiceAccount map[string]string `json:"serviceAccount,omitempty"`
+	Pod            map[string]any    `json:"pod,omitempty"`
 }
 
 // TestGolden decides about testdata/CASE/pod.yaml with the account of
@@ -90,6 +92,11 @@ func golden(t *testing.T, dir string) {
 	if filepath.Base(filepath.Dir(dir)) == "providers" {
 		configure(t, &pods.Config, exampleOf(filepath.Base(dir)))
 	}
+	var adoption map[string]string
+	if filepath.Base(filepath.Dir(dir)) == "adopted" {
+		adoption = adopted(t, &pods.Config, filepath.Join(dir, "serviceaccount.yaml"))
+		pods.ServiceAccounts = objects{"team/app": adoption}
+	}
 	pods.Namespaces = objects{"/team": metadataOf(t, filepath.Join(dir, "namespace.yaml"))}
 	pod := read(t, filepath.Join(dir, "pod.yaml"))
 	r := create(pod)
@@ -97,7 +104,7 @@ func golden(t *testing.T, dir string) {
 		r = debug(pod, old)
 	}
 	response := ask(t, pods, r)
-	got := want{Reason: string(response.Reason), Findings: response.Findings, Warnings: response.Warnings}
+	got := want{Reason: string(response.Reason), Findings: response.Findings, Warnings: response.Warnings, ServiceAccount: adoption}
 	if response.Code != 0 {
 		got.Code, got.Message = response.Code, response.Message
 	} else {
@@ -132,6 +139,7 @@ func configure(t *testing.T, config *injector.Config, file string) {
 	completed := optionstest.Injection(t, file)
 	completed.Defaults.ReservedAudiences = config.Defaults.ReservedAudiences
 	config.Keys, config.Defaults, config.Mappings, config.TokenMountPath = &completed.Keys, &completed.Defaults, completed.Mappings, completed.TokenMountPath
+	config.Peers = completed.Peers
 }
 
 // read gives a YAML file as JSON, nil where there is no such file.

@@ -32,6 +32,8 @@ type Config struct {
 	Defaults *annotations.Defaults
 	// Mappings give annotations to ServiceAccounts.
 	Mappings []*annotations.Mapping
+	// Peers are other programs whose annotations are translated.
+	Peers []*annotations.Peer
 	// TokenMountPath is an absolute POSIX path without a trailing slash.
 	TokenMountPath string
 	// ServiceAccounts and Namespaces are the objects of the cluster.

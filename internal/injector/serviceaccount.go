@@ -19,6 +19,8 @@ type ServiceAccount struct {
 	// than valid ones can be; annotationBytes is the size of all of them.
 	annotations     map[string]string
 	annotationBytes int
+	// theirs are the annotations of the peers, cut to annotations.MaxPeerBytes.
+	theirs map[string]string
 	// asks reports whether one of them asks for an identity.
 	asks bool
 	// label is the value of the identity label.
@@ -35,8 +37,8 @@ type ServiceAccount struct {
 const serviceAccountBytes = 64 << 10
 
 // readServiceAccount reads the ServiceAccount that is the next value of s.
-func readServiceAccount(s *jsonscan.Scanner, keys *annotations.Keys, into *ServiceAccount) error {
-	*into = ServiceAccount{annotations: map[string]string{}}
+func readServiceAccount(s *jsonscan.Scanner, keys *annotations.Keys, peers []*annotations.Peer, into *ServiceAccount) error {
+	*into = ServiceAccount{annotations: map[string]string{}, theirs: map[string]string{}}
 	limit := keys.MaxServiceAccountBytes()
 	metadata := func(key []byte) (err error) {
 		switch string(key) {
@@ -53,7 +55,7 @@ func readServiceAccount(s *jsonscan.Scanner, keys *annotations.Keys, into *Servi
 			})
 		case "annotations":
 			into.hasAnnotations = s.Kind() == jsonscan.Object
-			err = s.Object(func(key []byte) error { return into.readAnnotation(s, string(key), keys, limit) })
+			err = s.Object(func(key []byte) error { return into.readAnnotation(s, string(key), keys, peers, limit) })
 		}
 		if err != nil {
 			return fmt.Errorf("serviceaccount: metadata: %s: %w", key, err)
@@ -68,9 +70,9 @@ func readServiceAccount(s *jsonscan.Scanner, keys *annotations.Keys, into *Servi
 	})
 }
 
-func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, keys *annotations.Keys, limit int) error {
+func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, keys *annotations.Keys, peers []*annotations.Peer, limit int) error {
 	if !strings.HasPrefix(key, keys.Prefix) {
-		return nil
+		return a.readPeer(s, key, peers)
 	}
 	a.asks = a.asks || keys.IsIdentity(key)
 	value, err := s.String()
@@ -78,6 +80,18 @@ func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, keys *a
 		a.annotations[key] = string(value)
 	}
 	return err
+}
+
+// readPeer keeps the annotation if it is a peer's.
+func (a *ServiceAccount) readPeer(s *jsonscan.Scanner, key string, peers []*annotations.Peer) error {
+	for _, p := range peers {
+		if p.Reads(key) {
+			value, err := s.String()
+			a.theirs[key] = strings.ToValidUTF8(string(value[:min(len(value), annotations.MaxPeerBytes)]), "?")
+			return err
+		}
+	}
+	return nil
 }
 
 // expectServiceAccount checks that a request is about a ServiceAccount.

@@ -21,19 +21,24 @@ type Invalidator interface {
 	Invalidate(namespace, name string)
 }
 
-// ServiceAccountMutator adds the annotations of the mappings, sets the identity label
+// ServiceAccountMutator translates the annotations of peers, adds those of the
+// mappings, sets the identity label
 // on the ServiceAccounts that ask for an identity, and removes it from the others.
 type ServiceAccountMutator struct {
 	Keys *annotations.Keys
+	// Defaults are those of the cluster.
+	Defaults *annotations.Defaults
 	// Mappings are those of the cluster, in the order of their precedence.
 	Mappings []*annotations.Mapping
+	// Peers are those whose annotations are translated.
+	Peers []*annotations.Peer
 	// Invalidator is told of each ServiceAccount that the webhook is called for.
 	Invalidator Invalidator
 }
 
 // Read implements admission.Decider.
 func (m *ServiceAccountMutator) Read(s *jsonscan.Scanner, object *ServiceAccount) error {
-	return readServiceAccount(s, m.Keys, object)
+	return readServiceAccount(s, m.Keys, m.Peers, object)
 }
 
 // Size implements admission.Decider.
@@ -49,6 +54,7 @@ func (m *ServiceAccountMutator) Decide(_ context.Context, request *admission.Req
 		m.Invalidator.Invalidate(request.Namespace, object.name)
 	}
 	response := admission.Response{Reason: reason.Labeled}
+	m.adopt(&response, object)
 	if added := m.mapped(request.Namespace, object); len(added) > 0 {
 		response.Reason = reason.Mapped
 		addAnnotations(&response.Patch, object, added)
@@ -56,6 +62,35 @@ func (m *ServiceAccountMutator) Decide(_ context.Context, request *admission.Req
 	}
 	m.label(&response, object)
 	return response, nil
+}
+
+// maxWarningBytes limits a warning of adoption: an API server shows 256 bytes.
+const maxWarningBytes = 256
+
+// adopt translates the annotations of the peers. Nothing is done to a ServiceAccount
+// with too many annotations: not all of them are known.
+func (m *ServiceAccountMutator) adopt(response *admission.Response, object *ServiceAccount) {
+	if len(m.Peers) == 0 || object.annotationBytes > m.Keys.MaxServiceAccountBytes() {
+		return
+	}
+	values := maps.Clone(object.annotations)
+	maps.Copy(values, object.theirs)
+	adoption := m.Keys.Adopt(m.Peers, values, m.Defaults)
+	for _, warning := range adoption.Warnings {
+		response.Warnings = append(response.Warnings, "adoption: "+warning[:min(len(warning), maxWarningBytes)])
+	}
+	if len(adoption.Set) == 0 && len(adoption.Remove) == 0 {
+		return
+	}
+	response.Reason = reason.Adopted
+	addAnnotations(&response.Patch, object, adoption.Set)
+	object.hasAnnotations = true
+	for _, key := range adoption.Remove {
+		response.Patch.Remove("/metadata/annotations/" + jsonpatch.Escape(key))
+		delete(object.annotations, key)
+	}
+	maps.Copy(object.annotations, adoption.Set)
+	object.asks = m.Keys.AskForIdentity(object.annotations)
 }
 
 // mapped returns the annotations that the mappings add. Nothing is added to a
@@ -67,9 +102,9 @@ func (m *ServiceAccountMutator) mapped(namespace string, object *ServiceAccount)
 	return m.Keys.Map(m.Mappings, namespace, object.name, object.annotations)
 }
 
-// addAnnotations adds annotations that the ServiceAccount does not have.
+// addAnnotations adds annotations, or replaces them.
 func addAnnotations(patch *jsonpatch.Patch, object *ServiceAccount, add map[string]string) {
-	if !object.hasAnnotations {
+	if !object.hasAnnotations && len(add) > 0 {
 		patch.Add("/metadata/annotations", []byte("{}"))
 	}
 	for _, key := range slices.Sorted(maps.Keys(add)) {
@@ -89,7 +124,7 @@ func (m *ServiceAccountMutator) label(response *admission.Response, object *Serv
 		response.Patch.Add(path, value)
 	case !object.asks && object.hasLabel:
 		response.Patch.Remove(path)
-	case !object.asks:
+	case !object.asks && response.Patch.Empty():
 		response.Reason = reason.NoIdentity
 	}
 }

@@ -23,7 +23,7 @@ type ServiceAccountValidator struct {
 
 // Read implements admission.Decider.
 func (v *ServiceAccountValidator) Read(s *jsonscan.Scanner, object *ServiceAccount) error {
-	return readServiceAccount(s, v.Keys, object)
+	return readServiceAccount(s, v.Keys, nil, object)
 }
 
 // Size implements admission.Decider.
@@ -40,12 +40,19 @@ func (v *ServiceAccountValidator) Decide(ctx context.Context, request *admission
 		v.Invalidator.Invalidate(request.Namespace, object.name)
 	}
 	err := v.check(ctx, request.Namespace, object)
-	if denied, ok := errors.AsType[*reason.Error](err); ok && unchanged {
+	if denied, ok := errors.AsType[*reason.Error](err); ok && (unchanged || v.isAdopted(object) || old != nil && v.isAdopted(old)) {
 		// The mistake is older than this write, which changes something else, such as a
-		// finalizer. It must not be denied.
+		// finalizer. Or it is in an annotation of a peer, which may have accepted it.
+		// The write must not be denied.
 		return admission.Response{Reason: denied.Reason, Warnings: []string{err.Error()}}, nil
 	}
 	return admission.Response{Reason: reason.Valid}, err
+}
+
+// isAdopted reports whether annotations of a peer were translated.
+func (v *ServiceAccountValidator) isAdopted(object *ServiceAccount) bool {
+	_, found := object.annotations[v.Keys.Adopted]
+	return found
 }
 
 // check returns what is wrong with the annotations, as a *reason.Error.

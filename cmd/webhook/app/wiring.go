@@ -236,7 +236,7 @@ func reviewMux(p *program) http.Handler {
 // inject makes the program inject by these settings, from the next request on.
 func (p *program) inject(o *options.Completed, budget *admission.Budget, recorder *metrics.Recorder, log logr.Logger) {
 	config := injector.Config{
-		Keys: &o.Keys, Defaults: &o.Defaults, Mappings: o.Mappings, TokenMountPath: o.TokenMountPath,
+		Keys: &o.Keys, Defaults: &o.Defaults, Mappings: o.Mappings, Peers: o.Peers, TokenMountPath: o.TokenMountPath,
 		ServiceAccounts: p.serviceAccounts, Namespaces: p.namespaces,
 	}
 	p.injection.Store(&injection{

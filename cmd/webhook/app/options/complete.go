@@ -27,10 +27,11 @@ const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 // Completed holds valid settings.
 type Completed struct {
 	*Options
-	// Keys, Defaults and Mappings are for the injector.
+	// Keys, Defaults, Mappings and Peers are for the injector.
 	Keys     annotations.Keys
 	Defaults annotations.Defaults
 	Mappings []*annotations.Mapping
+	Peers    []*annotations.Peer
 	// MinVersion and CipherSuites are for tls.Config.
 	MinVersion   uint16
 	CipherSuites []uint16
@@ -113,6 +114,7 @@ func (c *Completed) completeInjection(v *validation) {
 		return nil
 	})
 	c.Defaults.TokenExpirationSeconds = c.TokenExpirationSeconds
+	c.Defaults.TokenMountPath = c.TokenMountPath
 }
 
 func (c *Completed) completeTLS(v *validation) {

@@ -49,6 +49,7 @@ var defaults = map[string]string{
 	"metrics-bind-address":                   ":8080",
 	"metrics-secure":                         "false",
 	"health-probe-bind-address":              ":8081",
+	"adopt":                                  "[]",
 	"annotation-prefix":                      "lanyard.dev/",
 	"token-mount-path":                       "/var/run/secrets/lanyard.dev/serviceaccount",
 	"token-expiration-seconds":               "3600",

@@ -88,6 +88,28 @@ func (c *Completed) completeProviders(v *validation) {
 		maps.Copy(c.Defaults.Parameters, c.file.Parameters)
 		v.check("config", c.completeMappings)
 	}
+	v.check("adopt", c.completePeers)
+}
+
+// peerNames lists the values of --adopt.
+func peerNames() []string {
+	var names []string
+	for _, p := range annotations.Peers() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+func (c *Completed) completePeers() (err error) {
+	if c.Peers, err = annotations.PeersNamed(c.Adopt); err != nil {
+		return err
+	}
+	for _, p := range c.Peers {
+		if p.Requires != "" && c.Defaults.Parameters[p.Requires] == "" {
+			return fmt.Errorf("%s needs the cluster's default of the annotation %s", p.Name, p.Requires)
+		}
+	}
+	return nil
 }
 
 // completeMappings makes the mappings of the file. Mistakes have their lines.
