@@ -82,6 +82,7 @@ effect, because the guard would not know it.
   "token-mount-path" .tokenMountPath
   "token-expiration-seconds" (int64 .tokenExpirationSeconds)
   "default-allowed-identities" .defaultAllowedIdentities
+  "adopt" .adopt
   "aws-default-region" .aws.defaultRegion
   "aws-role-arn-prefix" .aws.roleARNPrefix
   "aws-default-role-arn" .aws.defaultRoleARN

@@ -1,0 +1,113 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package charts
+
+import (
+	"flag"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
+)
+
+const adoptAll = `config:
+  adopt: [eks, azure, gcp, gke]
+  gcp: {defaultWorkloadIdentityProvider: projects/1/locations/global/workloadIdentityPools/pool/providers/prov}
+`
+
+// adoptionExpression is what test/integration registers the webhook with.
+const adoptionExpression = "../integration/testdata/adoption.cel"
+
+var update = flag.Bool("update", false, "write the expression for test/integration")
+
+// serviceAccountExpression returns when the mutating webhook is called.
+func serviceAccountExpression(t *testing.T, values string) string {
+	t.Helper()
+	objects := render(t, defaultInstall, parseValues(t, values)).objects
+	for _, o := range find(objects, "MutatingWebhookConfiguration") {
+		for _, webhook := range decode[admissionregistrationv1.MutatingWebhookConfiguration](t, o).Webhooks {
+			if webhook.Name == "serviceaccounts.lanyard.dev" {
+				return webhook.MatchConditions[1].Expression
+			}
+		}
+	}
+	t.Fatal("got no webhook for ServiceAccounts")
+	return ""
+}
+
+func TestTheIntegrationTestsHaveTheExpressionOfTheChart(t *testing.T) {
+	got := serviceAccountExpression(t, adoptAll) + "\n"
+	if *update {
+		if err := os.WriteFile(adoptionExpression, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(adoptionExpression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got); write it with -update:\n%s", adoptionExpression, diff)
+	}
+}
+
+func TestWithoutAdoptionTheWebhookIsNotCalledForOthersAnnotations(t *testing.T) {
+	without := serviceAccountExpression(t, "")
+	if strings.Contains(without, "adopted") || strings.Contains(without, "oldObject") {
+		t.Errorf("got expression\n%s", without)
+	}
+	if !strings.HasSuffix(serviceAccountExpression(t, adoptAll), without) {
+		t.Errorf("with adoption, the expression does not end with\n%s", without)
+	}
+}
+
+// The chart and the program know the same annotations.
+func TestTheWebhookIsCalledForEachPeer(t *testing.T) {
+	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func(keys []string) string { return "['" + strings.Join(keys, "', '") + "']" }
+	for _, peer := range annotations.Peers() {
+		var own []string
+		for _, d := range keys.Providers {
+			for i := range d.Parameters {
+				if p := &d.Parameters[i]; d.Name == peer.Provider && p.Identity {
+					own = append(own, keys.Parameter(d, p.Name))
+				}
+			}
+		}
+		values := strings.Replace(adoptAll, "eks, azure, gcp, gke", peer.Name, 1)
+		got := strings.Join(strings.Fields(serviceAccountExpression(t, values)), " ")
+		for _, want := range []string{
+			list(peer.Identity) + ".all(key, key in now && now[key] != '') && !" + list(own) + ".exists(key, key in now) ||",
+			list(peer.Keys()) + ".exists(key, (key in now) != (key in before)",
+		} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: got expression\n%s\nwant in it\n%s", peer.Name, got, want)
+			}
+		}
+	}
+}
+
+func TestPeersArriveAtTheProgram(t *testing.T) {
+	objects := render(t, defaultInstall, parseValues(t, adoptAll)).objects
+	completed, err := loadOptions(t, objects, "").CompleteInjection()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range completed.Peers {
+		got = append(got, p.Name)
+	}
+	if want := []string{"eks", "azure", "gcp", "gke"}; !slices.Equal(got, want) {
+		t.Errorf("got peers %q, want %q", got, want)
+	}
+}
