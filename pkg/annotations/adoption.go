@@ -256,9 +256,9 @@ func (k *Keys) parseRecord(value string) map[string]string {
 	record := map[string]string{}
 	known := k.ServiceAccount()
 	for entry := range strings.SplitSeq(value, ",") {
-		name, print, found := strings.Cut(entry, "=")
-		if found && len(print) == 2*fingerprintBytes && slices.Contains(known, k.Prefix+name) {
-			record[k.Prefix+name] = print
+		name, value, found := strings.Cut(entry, "=")
+		if found && len(value) == 2*fingerprintBytes && slices.Contains(known, k.Prefix+name) {
+			record[k.Prefix+name] = value
 		}
 	}
 	return record

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
@@ -275,14 +276,7 @@ func (r *reader) list(element func(index int) error) (jsonpatch.List, error) {
 }
 
 // keeps reports whether a volume of this name is needed.
-func (r *reader) keeps(name []byte) bool {
-	for _, n := range r.names {
-		if string(name) == n {
-			return true
-		}
-	}
-	return false
-}
+func (r *reader) keeps(name []byte) bool { return slices.Contains(r.names, string(name)) }
 
 // volume keeps the volumes with one of the names. The name may come after
 // the source, so the source is read when the name is known.

@@ -92,6 +92,7 @@ var uses = map[string]struct{ with, value string }{
 	"config.azure.authorityHost":                     {"", "config: {azure: {authorityHost: https://a}}"},
 	"config.gcp.defaultWorkloadIdentityProvider":     {"", "config: {gcp: {defaultWorkloadIdentityProvider: a}}"},
 	"config.gcp.defaultAudience":                     {"", "config: {gcp: {defaultAudience: a}}"},
+	"config.adopt":                                   {"", "config: {adopt: [eks]}"},
 	"config.defaultAllowedIdentities":                {"", "config: {defaultAllowedIdentities: '-'}"},
 	"config.tokenExpirationSeconds":                  {"", "config: {tokenExpirationSeconds: 7200}"},
 	"config.tokenMountPath":                          {"", "config: {tokenMountPath: /a}"},

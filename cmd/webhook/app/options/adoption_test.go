@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package options
+package options_test
 
 import (
 	"strings"
@@ -25,13 +25,7 @@ func TestAdoptNamesPeers(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			o := New()
-			o.Adopt = tt.adopt
-			for _, s := range o.providerSettings {
-				if s.flag == "gcp-default-workload-identity-provider" {
-					s.value = tt.pool
-				}
-			}
+			o, _ := parsed(t, append([]string{"--adopt=" + strings.Join(tt.adopt, ","), "--gcp-default-workload-identity-provider=" + tt.pool}, files...)...)
 			completed, err := o.CompleteInjection()
 			if tt.want != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -232,6 +232,7 @@ func TestTheStandAloneCommandLineIsComplete(t *testing.T) {
 	}
 	if diff := cmp.Diff(annotations.Defaults{
 		TokenExpirationSeconds: 3600,
+		TokenMountPath:         "/var/run/secrets/lanyard.dev/serviceaccount",
 		Parameters: map[string]string{
 			"azure-tenant-id": "contoso.onmicrosoft.com", "azure-authority-host": "https://login.microsoftonline.com/",
 		},
@@ -272,6 +273,7 @@ func TestCompleteUsesEverySetting(t *testing.T) {
 	}
 	if diff := cmp.Diff(annotations.Defaults{
 		TokenExpirationSeconds: 600,
+		TokenMountPath:         "/var/run/secrets/openshift/serviceaccount",
 		AllowedIdentities:      []string{"arn:aws:iam::*:role/{namespace}-*", "b"},
 		Parameters: map[string]string{
 			"aws-region": "eu-central-1", "aws-audience": "a",
