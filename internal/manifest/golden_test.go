@@ -58,7 +58,7 @@ func configured(t *testing.T, file string) *manifest.Options {
 	completed := optionstest.Injection(t, file)
 	result := settings(t)
 	completed.Defaults.ReservedAudiences = result.Defaults.ReservedAudiences
-	result.Keys, result.Defaults, result.Mappings, result.TokenMountPath = &completed.Keys, &completed.Defaults, completed.Mappings, completed.TokenMountPath
+	result.Keys, result.Defaults, result.Mappings, result.Peers, result.TokenMountPath = &completed.Keys, &completed.Defaults, completed.Mappings, completed.Peers, completed.TokenMountPath
 	return result
 }
 
@@ -86,6 +86,8 @@ type golden struct {
 		Message  string         `json:"message"`
 		Warnings []string       `json:"warnings"`
 		Pod      map[string]any `json:"pod"`
+		// ServiceAccount has the annotations after adoption.
+		ServiceAccount map[string]string `json:"serviceAccount"`
 	}
 }
 
@@ -281,9 +283,13 @@ func annotationsOf(t *testing.T, object []byte) (values map[string]string) {
 // it, and its patch applied. It returns nil if the webhook denies the pod.
 func (g *golden) webhook(t *testing.T, o *manifest.Options, pod []byte) []byte {
 	t.Helper()
+	account := g.want.ServiceAccount
+	if account == nil {
+		account = annotationsOf(t, g.serviceAccount)
+	}
 	mutator := &injector.PodMutator{Recorder: unrecorded{}, Config: injector.Config{
 		Keys: o.Keys, Defaults: o.Defaults, TokenMountPath: o.TokenMountPath,
-		ServiceAccounts: objects{"team/app": annotationsOf(t, g.serviceAccount)},
+		ServiceAccounts: objects{"team/app": account},
 		Namespaces:      objects{"/team": annotationsOf(t, g.namespace)},
 	}}
 	handler := admission.NewHandler(mutator, admission.NewBudget(), unrecorded{}, logr.Discard())

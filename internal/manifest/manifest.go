@@ -15,7 +15,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,6 +41,7 @@ type Options struct {
 	Keys           *annotations.Keys
 	Defaults       *annotations.Defaults
 	Mappings       []*annotations.Mapping
+	Peers          []*annotations.Peer
 	TokenMountPath string
 	// ExcludedNamespaces are those that the webhook is not called for.
 	ExcludedNamespaces []string
@@ -78,7 +78,10 @@ func Inject(ctx context.Context, documents []*Document, o *Options) ([]Result, e
 		}
 		objects = append(objects, found...)
 	}
-	run := newInjection(o, objects)
+	run, err := newInjection(ctx, o, objects)
+	if err != nil {
+		return nil, err
+	}
 	var results []Result
 	for _, found := range objects {
 		result, err := run.decide(ctx, found)
@@ -125,14 +128,27 @@ type injection struct {
 }
 
 // newInjection collects the ServiceAccounts and Namespaces.
-func newInjection(o *Options, objects []*object) *injection {
+func newInjection(ctx context.Context, o *Options, objects []*object) (*injection, error) {
 	serviceAccounts, namespaces := store{}, store{}
-	run := &injection{Options: o, optedOut: slices.Clone(o.ExcludedNamespaces)}
+	config := injector.Config{
+		Keys: o.Keys, Defaults: o.Defaults, TokenMountPath: o.TokenMountPath,
+		ServiceAccounts: serviceAccounts, Namespaces: orEmpty{namespaces},
+	}
+	run := &injection{
+		Options: o, optedOut: slices.Clone(o.ExcludedNamespaces),
+		pods:            &injector.PodMutator{Config: config, Recorder: unrecorded{}},
+		serviceAccounts: &injector.ServiceAccountMutator{Keys: o.Keys, Defaults: o.Defaults, Mappings: o.Mappings, Peers: o.Peers, Invalidator: unrecorded{}},
+		validator:       &injector.ServiceAccountValidator{Config: config, Invalidator: unrecorded{}},
+	}
 	for _, found := range objects {
 		switch found.groupKind() {
 		case serviceAccountKind:
 			namespace := cmp.Or(found.meta.Namespace, o.Namespace)
-			serviceAccounts[namespace+"/"+found.meta.Name] = metadatacache.ObjectOf(o.mapped(&found.meta, namespace), o.Keys.Prefix, o.Keys.IdentityLabel, o.Keys.MaxServiceAccountBytes())
+			_, meta, err := run.mutate(ctx, found, namespace)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", found.document.source, found.reference(), err)
+			}
+			serviceAccounts[namespace+"/"+found.meta.Name] = metadatacache.ObjectOf(meta, o.Keys.Prefix, o.Keys.IdentityLabel, o.Keys.MaxServiceAccountBytes())
 		case namespaceKind:
 			namespace := metadatacache.ObjectOf(&found.meta, o.Keys.Prefix, o.Keys.Inject, annotations.MaxNamespaceBytes)
 			namespaces["/"+found.meta.Name] = namespace
@@ -141,29 +157,29 @@ func newInjection(o *Options, objects []*object) *injection {
 			}
 		}
 	}
-	config := injector.Config{
-		Keys: o.Keys, Defaults: o.Defaults, TokenMountPath: o.TokenMountPath,
-		ServiceAccounts: serviceAccounts, Namespaces: orEmpty{namespaces},
-	}
-	run.pods = &injector.PodMutator{Config: config, Recorder: unrecorded{}}
-	run.serviceAccounts = &injector.ServiceAccountMutator{Keys: o.Keys, Mappings: o.Mappings, Invalidator: unrecorded{}}
-	run.validator = &injector.ServiceAccountValidator{Config: config, Invalidator: unrecorded{}}
-	return run
+	return run, nil
 }
 
-// mapped returns a ServiceAccount as its pods see it: with the annotations of the
-// mappings.
-func (o *Options) mapped(serviceAccount *metav1.PartialObjectMetadata, namespace string) *metav1.PartialObjectMetadata {
-	added := o.Keys.Map(o.Mappings, namespace, serviceAccount.Name, serviceAccount.Annotations)
-	if len(added) == 0 || serviceAccount.Name == "" || slices.Contains(o.ExcludedNamespaces, namespace) {
-		return serviceAccount
+// mutate returns the response of the mutating webhook to a ServiceAccount, and its
+// metadata afterwards.
+func (run *injection) mutate(ctx context.Context, o *object, namespace string) (admission.Response, *metav1.PartialObjectMetadata, error) {
+	if slices.Contains(run.ExcludedNamespaces, namespace) {
+		return admission.Response{}, &o.meta, nil
 	}
-	result := serviceAccount.DeepCopy()
-	if result.Annotations == nil {
-		result.Annotations = map[string]string{}
+	var parsed injector.ServiceAccount
+	if err := run.serviceAccounts.Read(jsonscan.New(o.raw), &parsed); err != nil {
+		return admission.Response{}, nil, err
 	}
-	maps.Copy(result.Annotations, added)
-	return result
+	response, err := run.serviceAccounts.Decide(ctx, &admission.Request[injector.ServiceAccount]{Attributes: creation("serviceaccounts", namespace), Object: &parsed})
+	if err != nil || response.Patch.Empty() {
+		return response, &o.meta, err
+	}
+	mutated, err := patched(o.raw, response.Patch.Bytes(), nil)
+	if err != nil {
+		return response, nil, err
+	}
+	meta := new(metav1.PartialObjectMetadata)
+	return response, meta, json.Unmarshal(mutated, meta)
 }
 
 // store has the annotations of objects by namespace/name.
@@ -233,17 +249,24 @@ func (run *injection) decide(ctx context.Context, o *object) (*Result, error) {
 	return result, o.document.apply(response.Patch.Bytes(), append(slices.Clone(o.path), path...))
 }
 
-// serviceAccount returns the response to the creation of a ServiceAccount.
+// serviceAccount returns the response to the creation of a ServiceAccount: of the
+// mutating webhook, and of the validating one to the result.
 func (run *injection) serviceAccount(ctx context.Context, o *object, namespace string) (admission.Response, error) {
+	response, meta, err := run.mutate(ctx, o, namespace)
+	if err != nil {
+		return response, err
+	}
+	raw, err := json.Marshal(meta)
+	if err != nil {
+		return response, err
+	}
 	var parsed injector.ServiceAccount
-	if err := run.validator.Read(jsonscan.New(o.raw), &parsed); err != nil {
-		return admission.Response{}, err
+	if err := run.validator.Read(jsonscan.New(raw), &parsed); err != nil {
+		return response, err
 	}
-	request := &admission.Request[injector.ServiceAccount]{Attributes: creation("serviceaccounts", namespace), Object: &parsed}
-	if _, err := run.validator.Decide(ctx, request); err != nil {
-		return admission.Response{}, err
-	}
-	return run.serviceAccounts.Decide(ctx, request)
+	valid, err := run.validator.Decide(ctx, &admission.Request[injector.ServiceAccount]{Attributes: creation("serviceaccounts", namespace), Object: &parsed})
+	response.Warnings = append(response.Warnings, valid.Warnings...)
+	return response, err
 }
 
 // pod returns the response to the creation of a pod of the object. The patch is for
@@ -289,9 +312,19 @@ func (d *Document) apply(patch []byte, path []string) error {
 	if len(patch) == 0 {
 		return nil
 	}
+	result, err := patched(d.json, patch, path)
+	if err != nil {
+		return err
+	}
+	d.json, d.changed = result, true
+	return nil
+}
+
+// patched returns the JSON after a patch of the value at path.
+func patched(raw json.RawMessage, patch []byte, path []string) (json.RawMessage, error) {
 	operations, err := jsonpatch.DecodePatch(patch)
 	if err != nil {
-		return fmt.Errorf("read the patch: %w", err)
+		return nil, fmt.Errorf("read the patch: %w", err)
 	}
 	var prefix strings.Builder
 	for _, name := range path {
@@ -300,22 +333,21 @@ func (d *Document) apply(patch []byte, path []string) error {
 	for _, operation := range operations {
 		old, err := operation.Path()
 		if err != nil {
-			return fmt.Errorf("read the patch: %w", err)
+			return nil, fmt.Errorf("read the patch: %w", err)
 		}
 		full, err := json.Marshal(prefix.String() + old)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		operation["path"] = (*json.RawMessage)(&full)
 	}
 	options := jsonpatch.NewApplyOptions()
 	options.EscapeHTML = false
-	patched, err := operations.ApplyWithOptions(d.json, options)
+	result, err := operations.ApplyWithOptions(raw, options)
 	if err != nil {
-		return fmt.Errorf("apply the patch: %w", err)
+		return nil, fmt.Errorf("apply the patch: %w", err)
 	}
-	d.json, d.changed = patched, true
-	return nil
+	return result, nil
 }
 
 // objects returns the objects of a document: one, or those of a list.

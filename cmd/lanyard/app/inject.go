@@ -121,7 +121,7 @@ func (k *injectCommand) settings(cmd *cobra.Command) (*manifest.Options, error) 
 		return nil, err
 	}
 	return &manifest.Options{
-		Keys: &completed.Keys, Defaults: &completed.Defaults, Mappings: completed.Mappings, TokenMountPath: completed.TokenMountPath,
+		Keys: &completed.Keys, Defaults: &completed.Defaults, Mappings: completed.Mappings, Peers: completed.Peers, TokenMountPath: completed.TokenMountPath,
 		ExcludedNamespaces: completed.ExcludedNamespaces, Namespace: namespace,
 	}, nil
 }
