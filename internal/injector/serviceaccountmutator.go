@@ -22,8 +22,8 @@ type Invalidator interface {
 }
 
 // ServiceAccountMutator translates the annotations of peers, adds those of the
-// mappings, sets the identity label
-// on the ServiceAccounts that ask for an identity, and removes it from the others.
+// mappings, sets the identity label on the ServiceAccounts that ask for an identity,
+// and removes it from the others.
 type ServiceAccountMutator struct {
 	Keys *annotations.Keys
 	// Defaults are those of the cluster.

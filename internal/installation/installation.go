@@ -2,16 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package installation finds Lanyard in a cluster: its webhook configurations and
-// the namespaces that they select.
+// the namespaces and ServiceAccounts that they are for.
 package installation
 
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // The entries of the webhook configurations. Their names do not depend on the
@@ -41,6 +44,35 @@ func Entry(configuration *admissionregistrationv1.MutatingWebhookConfiguration, 
 		return nil
 	}
 	return &configuration.Webhooks[i]
+}
+
+// Peers returns the peers whose annotations are adopted: those that the match
+// conditions for ServiceAccounts name. Without such a condition, Lanyard is not called
+// for them.
+func Peers(configuration *admissionregistrationv1.MutatingWebhookConfiguration) []*annotations.Peer {
+	entry := Entry(configuration, ServiceAccountWebhook)
+	if entry == nil {
+		return nil
+	}
+	named := func(key string) bool {
+		return slices.ContainsFunc(entry.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool {
+			return strings.Contains(c.Expression, "'"+key+"'")
+		})
+	}
+	var peers []*annotations.Peer
+	for _, p := range annotations.Peers() {
+		if !slices.ContainsFunc(p.Identity, func(key string) bool { return !named(key) }) {
+			peers = append(peers, p)
+		}
+	}
+	return peers
+}
+
+// Unguarded reports whether a ServiceAccount needs credentials but the guard does not
+// know it: it lacks the label, or an identity is not adopted from its peer yet.
+func Unguarded(keys *annotations.Keys, peers []*annotations.Peer, serviceAccount *metav1.PartialObjectMetadata) bool {
+	labelled := serviceAccount.Labels[keys.IdentityLabel] == annotations.LabelEnabled
+	return !labelled && keys.AskForIdentity(serviceAccount.Annotations) || keys.Adoptable(peers, serviceAccount.Annotations)
 }
 
 // Selector returns the selector of the namespaces whose pods Lanyard is called for.

@@ -8,12 +8,14 @@ package status
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lanyard-dev/lanyard/internal/installation"
 	"github.com/lanyard-dev/lanyard/internal/workload"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
@@ -24,7 +26,8 @@ type Guard string
 const (
 	// Guarded means that the ServiceAccount has the label that the guard selects by.
 	Guarded Guard = "guarded"
-	// Unguarded means that it lacks the label.
+	// Unguarded means that it lacks the label, or that an identity is not adopted from
+	// another webhook's annotations yet.
 	Unguarded Guard = "unguarded"
 	// Excluded means that Lanyard is not called for its namespace.
 	Excluded Guard = "excluded"
@@ -83,6 +86,7 @@ type Namespace struct {
 	Name string
 
 	keys     *annotations.Keys
+	peers    []*annotations.Peer
 	called   bool
 	accounts map[string]*account
 	// owners has the owner of each ReplicaSet and Job that has one.
@@ -91,7 +95,7 @@ type Namespace struct {
 
 type account struct {
 	providers []string
-	labelled  bool
+	unguarded bool
 	pods      []pod
 }
 
@@ -102,21 +106,24 @@ type pod struct {
 	optedOut    bool
 }
 
-// NewNamespace returns an empty namespace. called reports whether Lanyard is called
-// for it.
-func NewNamespace(keys *annotations.Keys, name string, called bool) *Namespace {
-	return &Namespace{Name: name, keys: keys, called: called, accounts: map[string]*account{}, owners: map[string]string{}}
+// NewNamespace returns an empty namespace. peers are those that are adopted. called
+// reports whether Lanyard is called for the namespace.
+func NewNamespace(keys *annotations.Keys, peers []*annotations.Peer, name string, called bool) *Namespace {
+	return &Namespace{Name: name, keys: keys, peers: peers, called: called, accounts: map[string]*account{}, owners: map[string]string{}}
 }
 
 // AddServiceAccount adds a ServiceAccount if it asks for an identity.
 func (n *Namespace) AddServiceAccount(object *metav1.PartialObjectMetadata) {
-	if !n.keys.AskForIdentity(object.Annotations) {
+	unguarded := installation.Unguarded(n.keys, n.peers, object)
+	if !unguarded && !n.keys.AskForIdentity(object.Annotations) {
 		return
 	}
-	a := &account{labelled: object.Labels[n.keys.IdentityLabel] == annotations.LabelEnabled}
+	a := &account{unguarded: unguarded}
+	values := maps.Clone(object.Annotations)
+	maps.Copy(values, n.keys.Adopt(n.peers, object.Annotations, &annotations.Defaults{}).Set)
 	for _, d := range n.keys.Providers {
 		for i := range d.Parameters {
-			_, found := object.Annotations[n.keys.Parameter(d, d.Parameters[i].Name)]
+			_, found := values[n.keys.Parameter(d, d.Parameters[i].Name)]
 			if found && d.Parameters[i].Identity && !slices.Contains(a.providers, d.Name) {
 				a.providers = append(a.providers, d.Name)
 			}
@@ -228,10 +235,10 @@ func (n *Namespace) guard(a *account) Guard {
 	switch {
 	case !n.called:
 		return Excluded
-	case a.labelled:
-		return Guarded
+	case a.unguarded:
+		return Unguarded
 	}
-	return Unguarded
+	return Guarded
 }
 
 // count adds one pod to its row.

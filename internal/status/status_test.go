@@ -54,7 +54,7 @@ var aws = map[string]string{"lanyard.dev/aws-role-arn": "x"}
 // cart returns a namespace with an annotated ServiceAccount and a Deployment.
 func cart(t *testing.T, called, labelled bool) *status.Namespace {
 	t.Helper()
-	n := status.NewNamespace(newKeys(t), "shop", called)
+	n := status.NewNamespace(newKeys(t), nil, "shop", called)
 	n.AddServiceAccount(object("cart", aws, labelled))
 	set, _ := workload.ByName("replicaset")
 	n.AddOwner(&set, &metav1.PartialObjectMetadata{ObjectMeta: owned("cart-1", "Deployment", "cart")})
@@ -175,7 +175,7 @@ func TestPodsThatCannotBeCompared(t *testing.T) {
 
 func TestPodsWithoutAServiceAccountUseTheDefaultOne(t *testing.T) {
 	t.Parallel()
-	n := status.NewNamespace(newKeys(t), "shop", true)
+	n := status.NewNamespace(newKeys(t), nil, "shop", true)
 	n.AddServiceAccount(object("default", aws, true))
 	pod := podOf(metav1.ObjectMeta{Name: "a"}, "")
 	pod.Spec.ServiceAccountName = ""
@@ -188,7 +188,7 @@ func TestPodsWithoutAServiceAccountUseTheDefaultOne(t *testing.T) {
 
 func TestServiceAccountsWithoutAnIdentityDoNotMatter(t *testing.T) {
 	t.Parallel()
-	n := status.NewNamespace(newKeys(t), "shop", true)
+	n := status.NewNamespace(newKeys(t), nil, "shop", true)
 	n.AddServiceAccount(object("cart", map[string]string{"lanyard.dev/aws-region": "x"}, false))
 	n.AddPod(podOf(metav1.ObjectMeta{Name: "a"}, ""))
 	if rows := n.Rows(nil); !n.Empty() || len(rows) > 0 {

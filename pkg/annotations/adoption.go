@@ -54,6 +54,18 @@ func (k *Keys) Adopt(peers []*Peer, values map[string]string, defaults *Defaults
 	return a.adoption
 }
 
+// Adoptable reports whether Adopt would add an identity, or change one: the
+// ServiceAccount was not written since its peer's annotation, or since the peer is
+// adopted.
+func (k *Keys) Adoptable(peers []*Peer, values map[string]string) bool {
+	for key := range k.Adopt(peers, values, &Defaults{}).Set {
+		if k.IsIdentity(key) {
+			return true
+		}
+	}
+	return false
+}
+
 // adopter is the state of one Adopt.
 type adopter struct {
 	keys   *Keys

@@ -13,18 +13,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/lanyard-dev/lanyard/internal/installation"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const labelServiceAccountsHelp = `serviceaccounts adds the label that the guard selects by to the
 ServiceAccounts that need credentials and lack it: those that were annotated
-before Lanyard was installed, or while it was not called. It changes nothing
-else. ServiceAccounts in namespaces that Lanyard is not called for are left
-out, because their pods get no credentials.
+before Lanyard was installed, or while it was not called. ServiceAccounts in
+namespaces that Lanyard is not called for are left out, because their pods get
+no credentials.
 
-It works while no replica of the webhook responds, too. ServiceAccounts that
-change in the meantime are reported, and not labelled. The exit code is 1 if
-one could not be labelled.`
+If Lanyard adopts the annotations of another webhook, the ServiceAccounts that
+have such annotations from before are written as well: Lanyard then translates
+them. Only for these must a replica of the webhook respond.
+
+ServiceAccounts that change in the meantime are reported, and not labelled. The
+exit code is 1 if one could not be labelled.`
 
 const labelServiceAccountsExamples = `  # Show which ServiceAccounts would be labelled, in all namespaces
   lanyard label serviceaccounts --all-namespaces --dry-run
@@ -98,10 +102,12 @@ type labelling struct {
 	ServiceAccounts []labelled `json:"serviceAccounts"`
 }
 
-// labelled is one of them. Error is why it was not.
+// labelled is one of them. Adopted reports whether annotations of another webhook
+// were translated. Error is why the ServiceAccount was not labelled.
 type labelled struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
+	Adopted   bool   `json:"adopted,omitempty"`
 	Error     string `json:"error,omitempty"`
 }
 
@@ -121,9 +127,13 @@ func (l *labelling) print(p *page) {
 	}
 	rows := [][]string{{"NAMESPACE", "SERVICEACCOUNT", "RESULT"}}
 	for _, s := range l.ServiceAccounts {
-		result := p.style(good, "labelled")
+		done := "labelled"
+		if s.Adopted {
+			done = "adopted"
+		}
+		result := p.style(good, done)
 		if l.DryRun {
-			result = "would be labelled"
+			result = "would be " + done
 		}
 		if s.Error != "" {
 			result = p.style(bad, s.Error)
@@ -149,26 +159,33 @@ func (c *cli) label(ctx context.Context, namespace string, dryRun bool) (*labell
 		return nil, err
 	}
 	result := &labelling{DryRun: dryRun, ServiceAccounts: []labelled{}}
+	report := c.periodically()
+	peers := installation.Peers(mutating)
 	err = c.eachUnguarded(ctx, namespace, mutating, func(object *metav1.PartialObjectMetadata) error {
-		entry := labelled{Namespace: object.Namespace, Name: object.Name}
+		entry := labelled{Namespace: object.Namespace, Name: object.Name, Adopted: keys.Adoptable(peers, object.Annotations)}
 		if !dryRun {
-			if err := addLabel(ctx, client, keys, object); err != nil {
+			if err := addLabel(ctx, client, keys, peers, object); err != nil {
 				entry.Error = err.Error()
 			}
 		}
 		result.ServiceAccounts = append(result.ServiceAccounts, entry)
+		report("%d ServiceAccounts so far ...", len(result.ServiceAccounts))
 		return ctx.Err()
 	})
 	return result, err
 }
 
-// addLabel adds the label to a ServiceAccount.
-func addLabel(ctx context.Context, client kubernetes.Interface, keys *annotations.Keys, object *metav1.PartialObjectMetadata) error {
+// addLabel adds the label to a ServiceAccount. With that write, Lanyard adopts the
+// annotations of the peers.
+func addLabel(ctx context.Context, client kubernetes.Interface, keys *annotations.Keys, peers []*annotations.Peer, object *metav1.PartialObjectMetadata) error {
 	patch, err := labelPatch(keys, object)
 	if err != nil {
 		return err
 	}
-	_, err = client.CoreV1().ServiceAccounts(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "lanyard"})
+	got, err := client.CoreV1().ServiceAccounts(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "lanyard"})
+	if err == nil && keys.Adoptable(peers, got.Annotations) {
+		err = fmt.Errorf("got no translation of the annotations of another webhook: the webhook %s must be called for them and have them in --adopt", installation.ServiceAccountWebhook)
+	}
 	return err
 }
 

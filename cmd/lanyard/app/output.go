@@ -115,6 +115,21 @@ func (c *cli) progress(what string) (done func()) {
 	return func() { timer.Stop() }
 }
 
+// periodically returns a function that notes how far a command is, at most every few
+// seconds, and only on a terminal.
+func (c *cli) periodically() (report func(format string, values ...any)) {
+	if _, _, err := term.TerminalSize(c.ErrOut); err != nil {
+		return func(string, ...any) {}
+	}
+	next := time.Now().Add(patience)
+	return func(format string, values ...any) {
+		if now := time.Now(); now.After(next) {
+			next = now.Add(patience)
+			c.note(format, values...)
+		}
+	}
+}
+
 // page writes text for people. The first error stops it.
 type page struct {
 	w      io.Writer

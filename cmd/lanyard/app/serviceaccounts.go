@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/lanyard-dev/lanyard/internal/installation"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // coreResource returns a resource of the core group.
@@ -89,8 +88,7 @@ func (c *cli) calledFor(ctx context.Context, mutating *admissionregistrationv1.M
 }
 
 // eachUnguarded calls do for each ServiceAccount that needs credentials, is in a
-// namespace that Lanyard is called for, and lacks the label that the guard selects
-// by.
+// namespace that Lanyard is called for, and is not known to the guard.
 func (c *cli) eachUnguarded(ctx context.Context, namespace string, mutating *admissionregistrationv1.MutatingWebhookConfiguration, do func(*metav1.PartialObjectMetadata) error) error {
 	keys, err := c.keys()
 	if err != nil {
@@ -100,18 +98,13 @@ func (c *cli) eachUnguarded(ctx context.Context, namespace string, mutating *adm
 	if err != nil {
 		return err
 	}
+	peers := installation.Peers(mutating)
 	return c.eachServiceAccount(ctx, namespace, func(object *metav1.PartialObjectMetadata) error {
-		if !called[object.Namespace] || !unguarded(keys, object) {
+		if !called[object.Namespace] || !installation.Unguarded(keys, peers, object) {
 			return nil
 		}
 		return do(object)
 	})
-}
-
-// unguarded reports whether a ServiceAccount needs credentials but lacks the label
-// that the guard selects by.
-func unguarded(keys *annotations.Keys, serviceAccount *metav1.PartialObjectMetadata) bool {
-	return keys.AskForIdentity(serviceAccount.Annotations) && serviceAccount.Labels[keys.IdentityLabel] != annotations.LabelEnabled
 }
 
 // installation returns the one installation of Lanyard.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 
+	"github.com/lanyard-dev/lanyard/internal/installation"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/status"
 	"github.com/lanyard-dev/lanyard/internal/workload"
@@ -33,9 +34,10 @@ use them, and how many of their pods are
   without   they have no credentials, and a new pod would get some: they are
             older than the annotations, or than Lanyard.
 
-GUARD is unguarded for a ServiceAccount that lacks the guard's label ("lanyard
-label serviceaccounts" adds it), and excluded in a namespace that Lanyard is
-not called for: new pods get no credentials there, either. OTHER are pods that
+GUARD is unguarded for a ServiceAccount that lacks the guard's label, or whose
+annotations of another webhook are not adopted yet ("lanyard label
+serviceaccounts" mends both), and excluded in a namespace that Lanyard is not
+called for: new pods get no credentials there, either. OTHER are pods that
 opted out or cannot be compared.
 
 To know what a new pod would get, status asks Lanyard by a dry run for each
@@ -258,6 +260,7 @@ func printProblems(p *page, rows []status.Row) {
 type lister struct {
 	*cli
 	keys     *annotations.Keys
+	peers    []*annotations.Peer
 	typed    kubernetes.Interface
 	metadata metadata.Interface
 	probe    *probe.Client
@@ -288,7 +291,7 @@ func (c *cli) eachStatus(ctx context.Context, namespace string, do func([]status
 			if err := flush(); err != nil {
 				return err
 			}
-			current = status.NewNamespace(l.keys, object.Namespace, l.called[object.Namespace])
+			current = status.NewNamespace(l.keys, l.peers, object.Namespace, l.called[object.Namespace])
 		}
 		current.AddServiceAccount(object)
 		return nil
@@ -325,6 +328,7 @@ func (c *cli) newLister(ctx context.Context) (*lister, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.peers = installation.Peers(mutating)
 	l.called, err = c.calledFor(ctx, mutating)
 	return l, err
 }

@@ -1,0 +1,123 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/lanyard-dev/lanyard/cmd/lanyard/app"
+	"github.com/lanyard-dev/lanyard/internal/installation"
+)
+
+const (
+	eksRole = "eks.amazonaws.com/role-arn"
+	// many is how many ServiceAccounts are adopted at once.
+	many = 1000
+)
+
+// callForPeers registers Lanyard for the annotations of other webhooks, as the chart
+// does with config.adopt.
+func callForPeers(ctx context.Context) {
+	GinkgoHelper()
+	expression, err := os.ReadFile("../testdata/adoption.cel")
+	Expect(err).NotTo(HaveOccurred())
+	former := setExpression(ctx, string(expression))
+	DeferCleanup(func(ctx SpecContext) { setExpression(ctx, former) })
+	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
+		account, err := cluster.client.CoreV1().ServiceAccounts("shop").Create(ctx, serviceAccount("adopted", map[string]string{eksRole: role}), dryRun)
+		if err != nil {
+			return nil, err
+		}
+		return account.Annotations, nil
+	}).Within(timeout).Should(HaveKey("lanyard.dev/adopted"))
+}
+
+// setExpression changes the match condition for ServiceAccounts, and returns the
+// former one.
+func setExpression(ctx context.Context, expression string) (former string) {
+	GinkgoHelper()
+	api := cluster.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	Expect(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		configuration, err := api.Get(ctx, "lanyard", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		var condition *admissionregistrationv1.MatchCondition
+		for i := range installation.Entry(configuration, installation.ServiceAccountWebhook).MatchConditions {
+			found := &installation.Entry(configuration, installation.ServiceAccountWebhook).MatchConditions[i]
+			if found.Name == "label-and-annotations-disagree" {
+				condition = found
+			}
+		}
+		former, condition.Expression = condition.Expression, expression
+		_, err = api.Update(ctx, configuration, metav1.UpdateOptions{})
+		return err
+	})).To(Succeed())
+	return former
+}
+
+var _ = Describe("label serviceaccounts with adoption", Serial, func() {
+	It("adopts a thousand ServiceAccounts at once, and status shows nothing left over", func(ctx SpecContext) {
+		newNamespace(ctx, "peers")
+		DeferCleanup(func(ctx SpecContext) error {
+			return cluster.client.CoreV1().ServiceAccounts("peers").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+		})
+		workqueue.ParallelizeUntil(ctx, 8, many, func(i int) {
+			defer GinkgoRecover()
+			newServiceAccount(ctx, "peers", fmt.Sprintf("app-%d", i), map[string]string{eksRole: role})
+		})
+		newServiceAccount(ctx, "peers", "plain", nil)
+		label := func(args ...string) string {
+			code, out, errOut := lanyard(ctx, append([]string{"label", "serviceaccounts", "--namespace", "peers"}, args...)...)
+			Expect(errOut).To(BeEmpty())
+			Expect(code).To(Equal(app.ExitOK), out)
+			return out
+		}
+		status := func() string {
+			code, out, errOut := lanyard(ctx, "status", "--namespace", "peers")
+			Expect(errOut).To(BeEmpty())
+			Expect(code).To(Equal(app.ExitOK), out)
+			return out
+		}
+
+		By("leaving them alone while nothing is adopted")
+		Expect(status()).To(Equal("no ServiceAccount asks for an identity\n"))
+		Expect(label()).To(Equal("every ServiceAccount that needs credentials has the label\n"))
+
+		By("showing them")
+		callForPeers(ctx)
+		Expect(strings.Count(status(), "unguarded")).To(Equal(many))
+		Expect(strings.Count(label("--dry-run"), "would be adopted\n")).To(Equal(many))
+		Expect(strings.Count(status(), "unguarded")).To(Equal(many))
+
+		By("adopting them")
+		Expect(strings.Count(label(), "  adopted\n")).To(Equal(many))
+		accounts, err := cluster.client.CoreV1().ServiceAccounts("peers").List(ctx, metav1.ListOptions{LabelSelector: "lanyard.dev/identity=enabled"})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(accounts.Items).To(HaveLen(many))
+		Expect(accounts.Items).To(HaveEach(HaveField("Annotations", HaveKeyWithValue("lanyard.dev/aws-role-arn", role))))
+		Expect(status()).NotTo(ContainSubstring("unguarded"))
+		Expect(strings.Count(status(), "  guarded")).To(Equal(many))
+		Expect(label()).To(Equal("every ServiceAccount that needs credentials has the label\n"))
+	})
+
+	It("reports ServiceAccounts that the webhook does not translate", func(ctx SpecContext) {
+		newNamespace(ctx, "others")
+		newServiceAccount(ctx, "others", "app", map[string]string{"azure.workload.identity/client-id": "00000000-0000-0000-0000-000000000001"})
+		callForPeers(ctx)
+		code, out, _ := lanyard(ctx, "label", "serviceaccounts", "--namespace", "others")
+		Expect(out).To(ContainSubstring("got no translation of the annotations of another webhook"))
+		Expect(code).To(Equal(app.ExitFound))
+	})
+})
