@@ -329,6 +329,7 @@ func TestInvalidValuesAreRejected(t *testing.T) {
 		"a duration of OpenShift's":         {"certificates: {mode: openshift, duration: 1h}", "certificates.duration has no effect with certificates.mode=openshift"},
 		"the CA's duration, with an issuer": {"certificates: {mode: certManager, issuerRef: {name: a}, caDuration: 1h}", "certificates.caDuration has no effect with certificates.issuerRef"},
 		"a secret path without its writer":  {"certificates: {mode: openshift, unguessablePath: true}", "certificates.unguessablePath is for certificates.mode=selfManaged, got certificates.mode=openshift"},
+		"adoption without a provider":       {"config: {adopt: [gke]}", "config.adopt with gke needs config.gcp.defaultWorkloadIdentityProvider"},
 		"the CA of callers twice":           {"clientCertificates: {secret: a, configMap: b}", "clientCertificates.configMap and clientCertificates.secret cannot both be set"},
 		"names of callers without a CA":     {"clientCertificates: {allowedNames: [a]}", "clientCertificates.allowedNames needs clientCertificates.configMap or clientCertificates.secret"},
 		"a name of a caller with a comma":   {"clientCertificates: {secret: a, allowedNames: ['a,b']}", "at '/clientCertificates/allowedNames/0': 'a,b' does not match pattern"},

@@ -61,6 +61,9 @@ SPDX-License-Identifier: Apache-2.0
 {{- if and $v.config.existingConfigMap (or $v.config.providers $v.config.identities) }}
 - "config.providers and config.identities cannot be set with config.existingConfigMap: write them into that ConfigMap"
 {{- end }}
+{{- if and (has "gke" $v.config.adopt) (not $v.config.existingConfigMap) (not $v.config.gcp.defaultWorkloadIdentityProvider) }}
+- "config.adopt with gke needs config.gcp.defaultWorkloadIdentityProvider: GKE's annotation does not name a provider"
+{{- end }}
 {{- with $v.clientCertificates }}
 {{- if and .configMap .secret }}
 - "clientCertificates.configMap and clientCertificates.secret cannot both be set"
