@@ -41,6 +41,8 @@ type Input struct {
 	Sent, Got *corev1.Pod
 	Warnings  []string
 	Err       error
+	// Peers are those whose annotations Lanyard adopts.
+	Peers []*annotations.Peer
 	// Called reports whether Lanyard is called for the namespace.
 	Called bool
 	// Guard is what is wrong with the guard; empty if it is in place.
@@ -314,7 +316,9 @@ func (in *Input) without() New {
 		return New{Reason: reason.OptedOut, Why: "the pod has " + in.Keys.Inject + ": \"false\""}
 	case !asks:
 		n := New{Reason: reason.NoIdentity, Why: fmt.Sprintf("the ServiceAccount %s has no annotation that asks for an identity", in.ServiceAccountName)}
-		if hint := in.misspelt(); hint != "" {
+		if hint, fix := in.peer(); hint != "" {
+			n.Why, n.Fix = n.Why+": "+hint, fix
+		} else if hint := in.misspelt(); hint != "" {
 			n.Why, n.Fix = n.Why+": "+hint, "Correct the annotation."
 		} else if len(errs) > 0 {
 			n.Why += "; the pod's annotations have a mistake as well: " + errs.ToAggregate().Error()
@@ -361,6 +365,25 @@ func (in *Input) misspelt() string {
 		}
 	}
 	return ""
+}
+
+// peer returns a hint about an annotation of another webhook, and what to do about it.
+// There is nothing to do if Lanyard does not adopt it: the other webhook may be there.
+func (in *Input) peer() (hint, fix string) {
+	for _, p := range annotations.Peers() {
+		if !p.Asks(in.ServiceAccount.Annotations) {
+			continue
+		}
+		adopted := slices.ContainsFunc(in.Peers, func(adopted *annotations.Peer) bool { return adopted.Name == p.Name })
+		switch {
+		case adopted && in.Called:
+			return p.Identity[0] + " is not adopted yet", "Adopt it: lanyard label serviceaccounts --namespace " + in.Namespace.Name
+		case adopted:
+			return p.Identity[0] + " is not adopted, because Lanyard is not called for the namespace: " + in.exclusion(), ""
+		}
+		return fmt.Sprintf("%s is for %s, and Lanyard does not adopt it here (docs/adoption.md)", p.Identity[0], p.Program), ""
+	}
+	return "", ""
 }
 
 // finding matches a warning about one container.

@@ -90,6 +90,32 @@ func TestNewPods(t *testing.T) {
 			},
 			Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: lanyard.io/aws-role-arn has no effect, Lanyard reads lanyard.dev/aws-role-arn", true,
 		},
+		"the annotation is another webhook's": {
+			func(in *Input) {
+				in.ServiceAccount.Annotations, in.Got = map[string]string{"eks.amazonaws.com/role-arn": role}, &corev1.Pod{}
+			},
+			Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is for amazon-eks-pod-identity-webhook, and Lanyard does not adopt it here (docs/adoption.md)", false,
+		},
+		"the annotation is another webhook's without a value": {
+			func(in *Input) {
+				in.ServiceAccount.Annotations, in.Got = map[string]string{"eks.amazonaws.com/role-arn": ""}, &corev1.Pod{}
+			},
+			Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity", false,
+		},
+		"the annotation is another webhook's, and not adopted yet": {
+			func(in *Input) {
+				in.ServiceAccount.Annotations, in.Got = map[string]string{"iam.gke.io/gcp-service-account": "x", "eks.amazonaws.com/role-arn": role}, &corev1.Pod{}
+				in.Peers = annotations.Peers()[:1]
+			},
+			Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is not adopted yet", true,
+		},
+		"the annotation is another webhook's, in an excluded namespace": {
+			func(in *Input) {
+				in.ServiceAccount.Annotations, in.Got = map[string]string{"eks.amazonaws.com/role-arn": role}, &corev1.Pod{}
+				in.Peers, in.Called = annotations.Peers(), false
+			},
+			Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is not adopted, because Lanyard is not called for the namespace: the namespaceSelector of the webhook pods.lanyard.dev does not select it", false,
+		},
 		"the pod opts out by an annotation": {
 			func(in *Input) {
 				in.Sent.Annotations, in.Got = map[string]string{"lanyard.dev/inject": "false"}, &corev1.Pod{}

@@ -91,6 +91,11 @@ func (p *Peer) Reads(key string) bool {
 	return strings.HasPrefix(key, p.Prefix) && (slices.Contains(p.Identity, key) || slices.Contains(p.Others, key))
 }
 
+// Asks reports whether annotations of a ServiceAccount ask the peer for an identity.
+func (p *Peer) Asks(values map[string]string) bool {
+	return !slices.ContainsFunc(p.Identity, func(key string) bool { return values[key] == "" })
+}
+
 // MaxPeerBytes is how much is read of a peer's annotation. It is more than the longest
 // value that any of Lanyard's may have: a longer one is then too long as well.
 const MaxPeerBytes = 2049

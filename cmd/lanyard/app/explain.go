@@ -265,6 +265,7 @@ func (c *cli) registration(ctx context.Context, client kubernetes.Interface, in 
 	if err != nil {
 		return err
 	}
+	in.Peers = installation.Peers(found[0])
 	in.Called = selector.Matches(labels.Set(in.Namespace.Labels))
 	policies := &check.Policies{Policies: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}}
 	name := found[0].Name + "-guard-pods"
