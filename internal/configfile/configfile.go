@@ -43,6 +43,9 @@ type File struct {
 	// Parameters are the defaults of their parameters, by the annotation key without
 	// the prefix, as in annotations.Defaults.
 	Parameters map[string]string
+	// Patterns are those of their parameters, by the same keys; none for a parameter
+	// without one.
+	Patterns map[string]string
 	// Identities are the mappings, in the order of the file.
 	Identities []Identity
 
@@ -76,7 +79,7 @@ func Parse(text []byte) (*File, error) {
 	if err := decoder.Decode(&d); err != nil && !errors.Is(err, io.EOF) {
 		return nil, plain(err)
 	}
-	file := File{Identities: d.Identities, Parameters: map[string]string{}, root: new(yaml.Node)}
+	file := File{Identities: d.Identities, Parameters: map[string]string{}, Patterns: map[string]string{}, root: new(yaml.Node)}
 	if err := yaml.Unmarshal(text, file.root); err != nil {
 		return nil, plain(err)
 	}
@@ -87,7 +90,7 @@ func Parse(text []byte) (*File, error) {
 		d.Providers = nil
 	}
 	for i := range d.Providers {
-		definition, wrong := d.Providers[i].definition(path.Index(i), file.Parameters)
+		definition, wrong := d.Providers[i].definition(path.Index(i), &file)
 		errs = append(errs, wrong...)
 		file.Providers = append(file.Providers, definition)
 	}

@@ -71,9 +71,9 @@ var (
 // has, and values that every template may use.
 var ofEveryProvider = []string{"audience", "token-path", "namespace", "serviceaccount", "token-file", "credential-file"}
 
-// definition returns the provider, and adds the defaults of its parameters to
-// defaults.
-func (p *providerEntry) definition(path *field.Path, defaults map[string]string) (*provider.Definition, field.ErrorList) {
+// definition returns the provider, and adds the defaults and patterns of its
+// parameters to the file.
+func (p *providerEntry) definition(path *field.Path, file *File) (*provider.Definition, field.ErrorList) {
 	d := provider.Definition{
 		Name:                 p.Name,
 		DefaultAudience:      p.Audience,
@@ -89,7 +89,10 @@ func (p *providerEntry) definition(path *field.Path, defaults map[string]string)
 		errs = append(errs, wrong...)
 		d.Parameters = append(d.Parameters, parameter)
 		if value != "" {
-			defaults[d.Key(parameter.Name)] = value
+			file.Parameters[d.Key(parameter.Name)] = value
+		}
+		if pattern := p.Parameters[i].Pattern; pattern != "" {
+			file.Patterns[d.Key(parameter.Name)] = pattern
 		}
 		if parameter.Required {
 			d.Principal = append(d.Principal, parameter.Name)

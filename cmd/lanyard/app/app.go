@@ -143,6 +143,7 @@ func (c *cli) newRootCommand() *cobra.Command {
 		newExplainCommand(c),
 		newInjectCommand(c),
 		newLabelCommand(c),
+		newProviderCommand(c),
 		newRestartCommand(c),
 		newStatusCommand(c),
 		newTokenCommand(c),

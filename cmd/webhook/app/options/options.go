@@ -228,14 +228,23 @@ func (o *Options) LoadConfig(fs *pflag.FlagSet) error {
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
 	}
-	if o.settings, o.file, err = readConfig(text); err == nil {
-		err = applyConfig(fs, o.settings)
-	}
-	if err != nil {
+	if err := o.ReadConfig(text, fs); err != nil {
 		return fmt.Errorf("--config %s: %w", o.ConfigFile, err)
 	}
 	return nil
 }
+
+// ReadConfig is LoadConfig for the content of a file.
+func (o *Options) ReadConfig(text []byte, fs *pflag.FlagSet) (err error) {
+	if o.settings, o.file, err = readConfig(text); err != nil {
+		return err
+	}
+	return applyConfig(fs, o.settings)
+}
+
+// File returns what the configuration file has in addition to flags; nil if there is
+// no file.
+func (o *Options) File() *configfile.File { return o.file }
 
 // Reload returns the settings with the custom providers and identity mappings of
 // text, which is the content of ConfigFile now. The other settings stay: restart

@@ -26,6 +26,8 @@ var (
 	tokenPage   = newPage("token", "lanyard token")
 	trustPage   = newPage("trust", "lanyard trust")
 	injectPage  = newPage("inject", "lanyard inject")
+
+	providerPage = newPage("provider", "lanyard provider")
 )
 
 var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
@@ -41,6 +43,7 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 		for _, command := range []string{
 			"", "check", "explain", "status", "restart", "label", "label serviceaccounts", "token",
 			"trust", "trust aws", "trust azure", "trust gcp", "trust issuer", "inject",
+			"provider", "provider test",
 		} {
 			checkPage.record(ctx, &recording{command: strings.TrimSpace("lanyard "+command) + " --help"})
 		}
@@ -176,6 +179,21 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 		injectPage.record(ctx, &recording{
 			when: "What the webhook would deny is not written.", code: 1,
 			command: "lanyard inject -f wrong.yaml",
+		})
+	})
+
+	It("provider", func(ctx SpecContext) {
+		providerPage.record(ctx, &recording{
+			when:    "See what the providers of a [configuration file](../providers.md#add-a-provider) give to pods, before the webhook gets the file. Values without a default are made up: they match the patterns.",
+			command: "lanyard provider test alibaba.yaml",
+		})
+		providerPage.record(ctx, &recording{
+			when: "Try a value of yours. What the webhook would deny is denied here, with the same message.", code: 1,
+			command: "lanyard provider test alibaba.yaml --annotation alibaba-role-arn=admin",
+		})
+		providerPage.record(ctx, &recording{
+			when: "A mistake in the file has its line. The webhook would not start with this file.", code: 1,
+			command: "lanyard provider test misspelled.yaml",
 		})
 	})
 

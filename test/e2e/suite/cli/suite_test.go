@@ -108,6 +108,11 @@ func setUpUser(ctx context.Context) {
 	Expect(os.WriteFile(filepath.Join(user.directory, "app.yaml"), app, 0o600)).To(Succeed())
 	wrong := strings.ReplaceAll(string(app), "role/cart", "user/cart")
 	Expect(os.WriteFile(filepath.Join(user.directory, "wrong.yaml"), []byte(wrong), 0o600)).To(Succeed())
+	alibaba, err := os.ReadFile(filepath.Join(cluster.Root, "examples", "providers", "alibaba.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	misspelled := strings.Replace(string(alibaba), "pattern:", "patern:", 1)
+	Expect(os.WriteFile(filepath.Join(user.directory, "alibaba.yaml"), alibaba, 0o600)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(user.directory, "misspelled.yaml"), []byte(misspelled), 0o600)).To(Succeed())
 	programs := GinkgoT().TempDir()
 	for _, name := range []string{"lanyard", "kubectl-lanyard"} {
 		Expect(os.Symlink(filepath.Join(cluster.Root, "bin", "lanyard"), filepath.Join(programs, name))).To(Succeed())
