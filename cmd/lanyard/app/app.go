@@ -23,7 +23,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/version"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
 // Exit codes of every command.
@@ -47,13 +46,23 @@ type usageError struct{ error }
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // cli is what all commands share: the streams, the flags that select the cluster,
-// and the prefix of the annotations.
+// the prefix of the annotations, and the keys.
 type cli struct {
 	genericiooptions.IOStreams
 	// name is how the user calls the program: lanyard, or kubectl lanyard.
 	name   string
 	flags  *genericclioptions.ConfigFlags
 	prefix string
+	// configPath is the webhook's configuration file; empty to read it in the cluster.
+	configPath string
+	// cluster are the keys of the cluster's providers, once they are read. unread is why
+	// there may be custom providers that are not among them; noted reports whether the
+	// user knows.
+	cluster struct {
+		keys   *annotations.Keys
+		unread error
+		noted  bool
+	}
 	// started reports whether the command line was correct, so that a command runs.
 	started bool
 }
@@ -202,15 +211,6 @@ func (c *cli) finish(cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
 		c.finish(child)
 	}
-}
-
-// keys returns the keys under --annotation-prefix.
-func (c *cli) keys() (*annotations.Keys, error) {
-	keys, err := annotations.NewKeys(c.prefix, provider.Builtin())
-	if err != nil {
-		return nil, usagef("--annotation-prefix: %w", err)
-	}
-	return &keys, nil
 }
 
 // namespace returns the namespace of --namespace or of the kubeconfig.

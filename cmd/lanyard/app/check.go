@@ -77,6 +77,7 @@ func newCheckCommand(c *cli) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) },
 	}
 	k.output.addFlag(cmd)
+	c.addConfig(cmd)
 	cmd.Flags().BoolVar(&k.pre, "pre", false, "Check the cluster before the install.")
 	cmd.Flags().StringVar(&k.installTo, "install-namespace", "lanyard-system", "With --pre: the namespace that Lanyard is to be installed in.")
 	cmd.Flags().StringVar(&k.serviceAccount, "service-account", "", "ServiceAccount of --namespace to try. Without it, one that needs credentials is chosen.")
@@ -88,7 +89,7 @@ func (k *checkCommand) run(ctx context.Context) (err error) {
 	if k.pre && k.serviceAccount != "" {
 		return usagef("--service-account cannot be used with --pre")
 	}
-	if k.keys, err = k.cli.keys(); err != nil {
+	if k.keys, err = k.clusterKeys(ctx); err != nil {
 		return err
 	}
 	if k.client, _, err = k.clients(); err != nil {

@@ -80,13 +80,14 @@ func newExplainCommand(c *cli) *cobra.Command {
 		},
 	}
 	o.addFlag(cmd)
+	c.addConfig(cmd)
 	return cmd
 }
 
 // explain reads what there is, sends the dry runs, and explains them.
 func (c *cli) explain(ctx context.Context, r *reference) (*explain.Explanation, error) {
 	defer c.progress("asking Lanyard")()
-	keys, err := c.keys()
+	keys, err := c.clusterKeys(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -114,6 +115,9 @@ func (c *cli) explain(ctx context.Context, r *reference) (*explain.Explanation, 
 		}
 	} else if err != nil {
 		return nil, fmt.Errorf("serviceaccount %s/%s: %w", namespace, in.ServiceAccountName, err)
+	}
+	if in.ServiceAccount != nil {
+		c.noteUnknown(in.ServiceAccount)
 	}
 	if err := c.registration(ctx, typed, in); err != nil {
 		return nil, err

@@ -79,6 +79,7 @@ func newLabelServiceAccountsCommand(c *cli) *cobra.Command {
 	}
 	o.addFlag(cmd)
 	addAllNamespaces(cmd, &all)
+	c.addConfig(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "Only show which ServiceAccounts would be labelled.")
 	return cmd
 }
@@ -146,7 +147,7 @@ func (l *labelling) print(p *page) {
 // label labels the unguarded ServiceAccounts.
 func (c *cli) label(ctx context.Context, namespace string, dryRun bool) (*labelling, error) {
 	defer c.progress("labelling ServiceAccounts")()
-	keys, err := c.keys()
+	keys, err := c.clusterKeys(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -71,6 +71,7 @@ func newRestartCommand(c *cli) *cobra.Command {
 	}
 	k.output.addFlag(cmd)
 	addAllNamespaces(cmd, &k.all)
+	c.addConfig(cmd)
 	cmd.Flags().BoolVar(&k.stale, "stale", false, "Restart the workloads with outdated pods. Required: there is nothing else to restart.")
 	cmd.Flags().BoolVar(&k.dryRun, "dry-run", false, "Only show what would be restarted.")
 	cmd.Flags().BoolVarP(&k.yes, "yes", "y", false, "Do not ask.")

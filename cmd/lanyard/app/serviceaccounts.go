@@ -45,7 +45,10 @@ func eachPage[L metav1.ListInterface](ctx context.Context, list func(context.Con
 // eachServiceAccount calls do for the metadata of each ServiceAccount of the
 // namespace, or of all namespaces if it is empty.
 func (c *cli) eachServiceAccount(ctx context.Context, namespace string, do func(*metav1.PartialObjectMetadata) error) error {
-	return c.eachObject(ctx, "serviceaccounts", namespace, do)
+	return c.eachObject(ctx, "serviceaccounts", namespace, func(object *metav1.PartialObjectMetadata) error {
+		c.noteUnknown(object)
+		return do(object)
+	})
 }
 
 // eachObject is eachServiceAccount for any resource of the core group.
@@ -90,7 +93,7 @@ func (c *cli) calledFor(ctx context.Context, mutating *admissionregistrationv1.M
 // eachUnguarded calls do for each ServiceAccount that needs credentials, is in a
 // namespace that Lanyard is called for, and is not known to the guard.
 func (c *cli) eachUnguarded(ctx context.Context, namespace string, mutating *admissionregistrationv1.MutatingWebhookConfiguration, do func(*metav1.PartialObjectMetadata) error) error {
-	keys, err := c.keys()
+	keys, err := c.clusterKeys(ctx)
 	if err != nil {
 		return err
 	}

@@ -91,6 +91,7 @@ func newStatusCommand(c *cli) *cobra.Command {
 	}
 	o.addFlag(cmd)
 	addAllNamespaces(cmd, &all)
+	c.addConfig(cmd)
 	cmd.Flags().BoolVar(&stale, "stale", false, "Only workloads whose pods must be replaced.")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Look again every 5 seconds, until interrupted.")
 	return cmd
@@ -303,7 +304,7 @@ func (c *cli) eachStatus(ctx context.Context, namespace string, do func([]status
 }
 
 func (c *cli) newLister(ctx context.Context) (*lister, error) {
-	keys, err := c.keys()
+	keys, err := c.clusterKeys(ctx)
 	if err != nil {
 		return nil, err
 	}

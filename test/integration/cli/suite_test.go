@@ -70,7 +70,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	kubeconfig := filepath.Join(dir, "webhook")
 	Expect(controlplane.WriteKubeconfig(kubeconfig, config)).To(Succeed())
-	process, err := webhook.Start(ctx, webhook.Options{Binary: binary, Kubeconfig: kubeconfig, Dir: dir, Args: []string{"--azure-default-tenant-id=contoso.onmicrosoft.com", "--adopt=eks"}})
+	process, err := webhook.Start(ctx, webhook.Options{Binary: binary, Kubeconfig: kubeconfig, Dir: dir, Args: []string{"--azure-default-tenant-id=contoso.onmicrosoft.com", "--adopt=eks", "--config", customConfig}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return process.Stop() })
 	Expect(webhook.Guard(ctx, cluster.plane.Config(), deployDir)).To(Succeed())
