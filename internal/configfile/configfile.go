@@ -13,7 +13,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,6 +50,8 @@ type File struct {
 	Patterns map[string]string
 	// Identities are the mappings, in the order of the file.
 	Identities []Identity
+	// Settings are the names of the flags that the file sets, sorted.
+	Settings []string
 
 	root *yaml.Node // to find the line of a mistake
 }
@@ -79,7 +83,10 @@ func Parse(text []byte) (*File, error) {
 	if err := decoder.Decode(&d); err != nil && !errors.Is(err, io.EOF) {
 		return nil, plain(err)
 	}
-	file := File{Identities: d.Identities, Parameters: map[string]string{}, Patterns: map[string]string{}, root: new(yaml.Node)}
+	file := File{
+		Identities: d.Identities, Settings: slices.Sorted(maps.Keys(d.Settings)),
+		Parameters: map[string]string{}, Patterns: map[string]string{}, root: new(yaml.Node),
+	}
 	if err := yaml.Unmarshal(text, file.root); err != nil {
 		return nil, plain(err)
 	}

@@ -76,6 +76,9 @@ func TestAProviderIsADefinition(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"example-role": "role/[a-z]+"}, file.Patterns); diff != "" {
 		t.Errorf("patterns (-want +got):\n%s", diff)
 	}
+	if diff := cmp.Diff([]string{"aws-default-region"}, file.Settings); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
 	identities := []configfile.Identity{{Namespace: "team-*", ServiceAccount: "loki", Annotations: map[string]string{"aws-role-arn": "loki"}}}
 	if diff := cmp.Diff(identities, file.Identities); diff != "" {
 		t.Errorf("identities (-want +got):\n%s", diff)

@@ -5,8 +5,11 @@ package configfile
 
 import (
 	"regexp"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // maxAnnotations limits the annotations of one mapping.
@@ -42,4 +45,27 @@ func checkIdentities(identities []Identity, path *field.Path) field.ErrorList {
 		}
 	}
 	return errs
+}
+
+// Mappings returns the mappings of the file. Mistakes have their lines. The keys and
+// defaults have those of the file's providers.
+func (f *File) Mappings(keys *annotations.Keys, defaults *annotations.Defaults) ([]*annotations.Mapping, error) {
+	var mappings []*annotations.Mapping
+	var errs field.ErrorList
+	for i, identity := range f.Identities {
+		path := field.NewPath(IdentitiesKey).Index(i).Child("annotations")
+		full := map[string]string{}
+		for key, value := range identity.Annotations {
+			full[keys.Prefix+key] = value
+		}
+		mapping, wrong := annotations.NewMapping(keys, identity.Namespace, identity.ServiceAccount, full, defaults)
+		for _, err := range wrong {
+			errs = append(errs, &field.Error{Type: err.Type, Field: path.String(), BadValue: err.BadValue, Detail: strings.TrimPrefix(err.Field, "metadata.annotations") + " " + err.Detail})
+		}
+		mappings = append(mappings, mapping)
+	}
+	if len(errs) > 0 {
+		return nil, f.WithLines(errs)
+	}
+	return mappings, nil
 }

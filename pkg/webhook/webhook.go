@@ -18,6 +18,8 @@ package webhook
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/metadata"
@@ -25,6 +27,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/lanyard-dev/lanyard/internal/admission"
+	"github.com/lanyard-dev/lanyard/internal/configfile"
 	"github.com/lanyard-dev/lanyard/internal/injector"
 	"github.com/lanyard-dev/lanyard/internal/metrics"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -49,6 +52,10 @@ type Options struct {
 	// Providers are those that ServiceAccounts can ask for. If nil, they are
 	// provider.Builtin().
 	Providers []*provider.Definition
+	// Config is the content of a configuration file of lanyard-webhook, with custom
+	// providers and identity mappings (docs/providers.md). The custom providers are
+	// added to Providers. Settings in the file are an error: they have fields here.
+	Config []byte
 	// Defaults apply where an annotation is not set. A TokenExpirationSeconds of 0
 	// stands for annotations.DefaultTokenExpirationSeconds. If ReservedAudiences is
 	// nil, it is annotations.CommonAPIServerAudiences(); add the cluster's issuer.
@@ -72,9 +79,17 @@ func addToManager(mgr manager.Manager, o Options) error {
 	if o.Providers == nil {
 		o.Providers = provider.Builtin()
 	}
+	file, err := o.addConfig()
+	if err != nil {
+		return fmt.Errorf("config: %w", err)
+	}
 	keys, err := annotations.NewKeys(cmp.Or(o.AnnotationPrefix, annotations.DefaultPrefix), o.Providers)
 	if err != nil {
 		return err
+	}
+	mappings, err := file.Mappings(&keys, &o.Defaults)
+	if err != nil {
+		return fmt.Errorf("config: %w", err)
 	}
 	o.Defaults.TokenExpirationSeconds = cmp.Or(o.Defaults.TokenExpirationSeconds, annotations.DefaultTokenExpirationSeconds)
 	if o.Defaults.ReservedAudiences == nil {
@@ -104,11 +119,27 @@ func addToManager(mgr manager.Manager, o Options) error {
 		return err
 	}
 	config := injector.Config{
-		Keys: &keys, Defaults: &o.Defaults, TokenMountPath: mountPath,
+		Keys: &keys, Defaults: &o.Defaults, Mappings: mappings, TokenMountPath: mountPath,
 		ServiceAccounts: serviceAccounts, Namespaces: namespaces,
 	}
 	for path, handler := range injector.Handlers(config, serviceAccounts, admission.NewBudget(), recorder, mgr.GetLogger().WithName("lanyard")) {
 		mgr.GetWebhookServer().Register(path, handler)
 	}
 	return nil
+}
+
+// addConfig adds what is in Config to the other settings, and returns it.
+func (o *Options) addConfig() (*configfile.File, error) {
+	file, err := configfile.Parse(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	if len(file.Settings) > 0 {
+		return nil, fmt.Errorf("got %q, want only %s and %s", file.Settings, configfile.ProvidersKey, configfile.IdentitiesKey)
+	}
+	o.Providers = slices.Concat(o.Providers, file.Providers)
+	parameters := maps.Clone(file.Parameters)
+	maps.Copy(parameters, o.Defaults.Parameters)
+	o.Defaults.Parameters = parameters
+	return file, nil
 }

@@ -7,12 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/configfile"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
@@ -112,26 +109,11 @@ func (c *Completed) completePeers() (err error) {
 	return nil
 }
 
-// completeMappings makes the mappings of the file. Mistakes have their lines.
-func (c *Completed) completeMappings() error {
+// completeMappings makes the mappings of the file.
+func (c *Completed) completeMappings() (err error) {
 	if c.Keys.Prefix == "" {
 		return nil // another setting is wrong
 	}
-	var errs field.ErrorList
-	for i, identity := range c.file.Identities {
-		path := field.NewPath(configfile.IdentitiesKey).Index(i).Child("annotations")
-		full := map[string]string{}
-		for key, value := range identity.Annotations {
-			full[c.Keys.Prefix+key] = value
-		}
-		mapping, wrong := annotations.NewMapping(&c.Keys, identity.Namespace, identity.ServiceAccount, full, &c.Defaults)
-		for _, err := range wrong {
-			errs = append(errs, &field.Error{Type: err.Type, Field: path.String(), BadValue: err.BadValue, Detail: strings.TrimPrefix(err.Field, "metadata.annotations") + " " + err.Detail})
-		}
-		c.Mappings = append(c.Mappings, mapping)
-	}
-	if len(errs) > 0 {
-		return c.file.WithLines(errs)
-	}
-	return nil
+	c.Mappings, err = c.file.Mappings(&c.Keys, &c.Defaults)
+	return err
 }
