@@ -44,7 +44,7 @@ type Outcomes map[string]Outcome
 
 // Clouds returns the clouds in the order of a report.
 func (o Outcomes) Clouds() []string {
-	return slices.DeleteFunc(framework.AllClouds(), func(cloud string) bool {
+	return slices.DeleteFunc(slices.Concat(framework.AllClouds(), framework.CustomClouds()), func(cloud string) bool {
 		_, ok := o[cloud]
 		return !ok
 	})

@@ -31,7 +31,7 @@ const (
 )
 
 // Clouds are the cloud emulators in the cluster: AWS STS, Microsoft Entra ID,
-// Google STS and IAM Credentials. Pods reach them under the clouds' real host
+// Google STS and IAM Credentials, Alibaba Cloud STS, IBM Cloud IAM and Vault. Pods reach them under the clouds' real host
 // names.
 type Clouds struct {
 	cluster *Cluster
@@ -168,6 +168,7 @@ func redirectEnv() []corev1.EnvVar {
 		{Name: "REQUESTS_CA_BUNDLE", Value: file},
 		{Name: "AWS_CA_BUNDLE", Value: file},
 		{Name: "AWS_EC2_METADATA_DISABLED", Value: "true"},
+		{Name: "ALIBABA_CLOUD_ECS_METADATA_DISABLED", Value: "true"},
 		{Name: "NO_GCE_CHECK", Value: "true"},
 		{Name: "METADATA_SERVER_DETECTION", Value: "none"},
 		{Name: "HOME", Value: "/nonexistent"},

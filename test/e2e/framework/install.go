@@ -36,6 +36,8 @@ type Install struct {
 	SocketStore bool
 	// Values are additional chart values for Helm, such as guard.enabled=false.
 	Values []string
+	// Config is the value config of the chart for Helm, see ExampleProviders.
+	Config map[string]any
 }
 
 // Values of Install.
@@ -59,8 +61,7 @@ func (i *Install) String() string {
 // are ready.
 func (i *Install) Up(ctx context.Context, c *Cluster) error {
 	if i.Tool == Helm {
-		_, err := c.Run(ctx, "helm", i.helmArguments()...)
-		return err
+		return i.helm(ctx, c)
 	}
 	if err := i.kustomize(c, func(directory string) error {
 		_, err := c.Run(ctx, "kubectl", "apply", "-k", directory)
@@ -70,6 +71,49 @@ func (i *Install) Up(ctx context.Context, c *Cluster) error {
 	}
 	_, err := c.Run(ctx, "kubectl", "rollout", "status", "deployment/"+Deployment, "--namespace", Namespace, "--timeout", "3m")
 	return err
+}
+
+// helm installs Lanyard with Helm.
+func (i *Install) helm(ctx context.Context, c *Cluster) (err error) {
+	arguments := i.helmArguments()
+	if i.Config != nil {
+		file, err := os.CreateTemp("", "values-*.yaml")
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.Remove(file.Name())) }()
+		text, err := yaml.Marshal(map[string]any{"config": i.Config})
+		if err != nil {
+			return fmt.Errorf("encode the values: %w", err)
+		}
+		_, err = file.Write(text)
+		if err := errors.Join(err, file.Close()); err != nil {
+			return err
+		}
+		arguments = append(arguments, "--values", file.Name())
+	}
+	_, err = c.Run(ctx, "helm", arguments...)
+	return err
+}
+
+// ExampleProviders returns the value config of the chart with files of
+// examples/providers. The placeholders are replaced.
+func ExampleProviders(c *Cluster, placeholders *strings.Replacer, names ...string) (map[string]any, error) {
+	var all []any
+	for _, name := range names {
+		text, err := os.ReadFile(filepath.Join(c.Root, "examples", "providers", name+".yaml"))
+		if err != nil {
+			return nil, err
+		}
+		var file struct {
+			Providers []any `json:"providers"`
+		}
+		if err := yaml.UnmarshalStrict([]byte(placeholders.Replace(string(text))), &file); err != nil {
+			return nil, fmt.Errorf("decode examples/providers/%s.yaml: %w", name, err)
+		}
+		all = append(all, file.Providers...)
+	}
+	return map[string]any{"providers": all}, nil
 }
 
 func (i *Install) helmArguments() []string {

@@ -39,8 +39,18 @@ const (
 	GCP   = journal.GCP
 )
 
-// AllClouds returns all clouds in the order of a report.
+// AllClouds returns the built-in clouds in the order of a report.
 func AllClouds() []string { return []string{AWS, Azure, GCP} }
+
+// The custom providers, which only the SDK program in Go knows.
+const (
+	Alibaba = journal.Alibaba
+	IBM     = journal.IBM
+	Vault   = journal.Vault
+)
+
+// CustomClouds returns the custom providers in the order of a report.
+func CustomClouds() []string { return []string{Alibaba, IBM, Vault} }
 
 // SDKContainer is the name of the container with an SDK program.
 const SDKContainer = "credentials"

@@ -11,6 +11,10 @@ import (
 
 // Table is the final report of a suite: case by language by cloud.
 type Table struct {
+	// Languages and Clouds are the columns. If they are empty, they are those of
+	// Languages and AllClouds.
+	Languages, Clouds []string
+
 	cases []string
 	cells map[cell]string
 }
@@ -42,23 +46,27 @@ func (t *Table) set(name, language, cloud, text string) {
 }
 
 // titles are the display names of the clouds.
-var titles = map[string]string{AWS: "AWS", Azure: "Azure", GCP: "GCP"}
+var titles = map[string]string{AWS: "AWS", Azure: "Azure", GCP: "GCP", Alibaba: "Alibaba Cloud", IBM: "IBM Cloud", Vault: "Vault"}
 
 // String formats the table as Markdown, with the cases in the order in which
 // they began.
 func (t *Table) String() string {
+	languages, clouds := t.Languages, t.Clouds
+	if len(languages) == 0 {
+		languages, clouds = Languages(), AllClouds()
+	}
 	var out strings.Builder
 	out.WriteString("| case |")
-	for _, language := range Languages() {
-		for _, cloud := range AllClouds() {
+	for _, language := range languages {
+		for _, cloud := range clouds {
 			fmt.Fprintf(&out, " %s, %s |", language, titles[cloud])
 		}
 	}
-	out.WriteString("\n|---|" + strings.Repeat("---|", len(Languages())*len(AllClouds())) + "\n")
+	out.WriteString("\n|---|" + strings.Repeat("---|", len(languages)*len(clouds)) + "\n")
 	for _, name := range t.cases {
 		fmt.Fprintf(&out, "| %s |", name)
-		for _, language := range Languages() {
-			for _, cloud := range AllClouds() {
+		for _, language := range languages {
+			for _, cloud := range clouds {
 				fmt.Fprintf(&out, " %s |", t.cells[cell{name, language, cloud}])
 			}
 		}

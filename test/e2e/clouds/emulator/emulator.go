@@ -12,12 +12,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/alibaba"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/aws"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/entra"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/google"
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/ibm"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/vault"
 )
 
 // maxBody limits the size of a request body in bytes. A token has at most 20000
@@ -34,19 +37,24 @@ var (
 		"sts.us-east-1.amazonaws.com",
 		"sts.us-west-2.amazonaws.com",
 	}
-	entraHosts = []string{entra.Host, "login.microsoft.com"}
+	entraHosts   = []string{entra.Host, "login.microsoft.com"}
+	alibabaHosts = []string{"sts.aliyuncs.com", "sts.eu-central-1.aliyuncs.com"}
 )
 
 const (
 	stsHost             = "sts.googleapis.com"
 	credentialsHost     = "iamcredentials.googleapis.com"
 	resourceManagerHost = "cloudresourcemanager.googleapis.com"
+
+	ibmHost = "iam.cloud.ibm.com"
+	// vaultHost stands for a server of the users'.
+	vaultHost = "vault.example.com"
 )
 
 // Hosts returns all host names, sorted, for the certificate and the pods'
 // hostAliases.
 func Hosts() []string {
-	return slices.Sorted(maps.Keys(route(nil, nil, nil, nil, nil)))
+	return slices.Sorted(maps.Keys(route(&services{})))
 }
 
 // New returns a handler for all clouds with the configured trust. Each decision
@@ -64,7 +72,23 @@ func New(config trust.Trust, tokens *issuer.Issuer, log *journal.Journal) (http.
 	if err != nil {
 		return nil, err
 	}
-	routes := route(sts, login, cloud.STS(), cloud.Credentials(), cloud.ResourceManager())
+	ram, err := alibaba.New(config.Alibaba, tokens, log)
+	if err != nil {
+		return nil, err
+	}
+	iam, err := ibm.New(config.IBM, tokens, log)
+	if err != nil {
+		return nil, err
+	}
+	secrets, err := vault.New(config.Vault, tokens, log)
+	if err != nil {
+		return nil, err
+	}
+	routes := route(&services{
+		aws: sts, entra: login,
+		googleSTS: cloud.STS(), credentials: cloud.Credentials(), resourceManager: cloud.ResourceManager(),
+		alibaba: ram, ibm: iam, vault: secrets,
+	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler, found := routes[host(r)]
 		if !found {
@@ -76,18 +100,30 @@ func New(config trust.Trust, tokens *issuer.Issuer, log *journal.Journal) (http.
 	}), nil
 }
 
+// services are the handlers of the emulated services.
+type services struct {
+	aws, entra                              http.Handler
+	googleSTS, credentials, resourceManager http.Handler
+	alibaba, ibm, vault                     http.Handler
+}
+
 // route returns the handlers by host name.
-func route(awsSTS, login, googleSTS, credentials, resourceManager http.Handler) map[string]http.Handler {
+func route(s *services) map[string]http.Handler {
 	routes := map[string]http.Handler{
-		stsHost:             googleSTS,
-		credentialsHost:     credentials,
-		resourceManagerHost: resourceManager,
+		stsHost:             s.googleSTS,
+		credentialsHost:     s.credentials,
+		resourceManagerHost: s.resourceManager,
+		ibmHost:             s.ibm,
+		vaultHost:           s.vault,
 	}
 	for _, name := range awsHosts {
-		routes[name] = awsSTS
+		routes[name] = s.aws
 	}
 	for _, name := range entraHosts {
-		routes[name] = login
+		routes[name] = s.entra
+	}
+	for _, name := range alibabaHosts {
+		routes[name] = s.alibaba
 	}
 	return routes
 }

@@ -54,6 +54,9 @@ func TestRouting(t *testing.T) {
 		"Google's STS":           {http.MethodPost, "sts.googleapis.com", token, 400, "unsupported_grant_type"},
 		"Google's credentials":   {http.MethodPost, "iamcredentials.googleapis.com", "/v1/projects/-/serviceAccounts/x:generateAccessToken", 401, "UNAUTHENTICATED"},
 		"Google's projects":      {http.MethodGet, "cloudresourcemanager.googleapis.com", "/v1/projects/1", 403, "PERMISSION_DENIED"},
+		"Alibaba Cloud":          {http.MethodPost, "sts.eu-central-1.aliyuncs.com", "/", 404, "InvalidAction.NotFound"},
+		"IBM Cloud":              {http.MethodPost, "iam.cloud.ibm.com", "/identity/token", 400, "BXNIM0109E"},
+		"Vault":                  {http.MethodPut, "vault.example.com", "/v1/auth/jwt/login", 400, "failed to parse JSON input"},
 		"a path of another host": {http.MethodPost, "iamcredentials.googleapis.com", token, 404, ""},
 		"another operation":      {http.MethodPost, "iamcredentials.googleapis.com", "/v1/projects/-/serviceAccounts/x:signJwt", 404, ""},
 		"another host":           {http.MethodPost, "example.test", token, 421, ""},
@@ -84,7 +87,7 @@ func TestBodyLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	endless := url.Values{"WebIdentityToken": {strings.Repeat("a", 1<<20)}}.Encode()
-	for _, target := range []string{"https://sts.amazonaws.com/", "https://login.microsoftonline.com/x/oauth2/v2.0/token", "https://sts.googleapis.com/v1/token"} {
+	for _, target := range []string{"https://sts.amazonaws.com/", "https://login.microsoftonline.com/x/oauth2/v2.0/token", "https://sts.googleapis.com/v1/token", "https://sts.aliyuncs.com/", "https://iam.cloud.ibm.com/identity/token"} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, target, strings.NewReader(endless))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		w := httptest.NewRecorder()
@@ -93,7 +96,14 @@ func TestBodyLimit(t *testing.T) {
 			t.Errorf("%s: got %d %s, want the request rejected", target, w.Code, w.Body)
 		}
 	}
-	if got := len(recorder.Entries(t)); got != 3 {
+	// Vault reads JSON.
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "https://vault.example.com/v1/auth/jwt/login", strings.NewReader(`{"jwt": "`+strings.Repeat("a", 1<<20)+`"}`))
+	w := httptest.NewRecorder()
+	clouds.ServeHTTP(w, r)
+	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "failed to parse JSON input") {
+		t.Errorf("Vault: got %d %s, want the request rejected", w.Code, w.Body)
+	}
+	if got := len(recorder.Entries(t)); got != 6 {
 		t.Errorf("got %d entries, want one for each request", got)
 	}
 }
@@ -104,6 +114,10 @@ func TestConfigurationErrors(t *testing.T) {
 		"aws":    {AWS: trust.AWS{Roles: []trust.Role{{ARN: "x"}}}},
 		"entra":  {Entra: trust.Entra{Tenants: []trust.Tenant{{}}}},
 		"google": {Google: trust.Google{WorkloadIdentityPoolProviders: []trust.WorkloadIdentityPoolProvider{{Name: "x"}}}},
+
+		"alibaba": {Alibaba: trust.Alibaba{Roles: []trust.AlibabaRole{{ARN: "x"}}}},
+		"ibm":     {IBM: trust.IBM{TrustedProfiles: []trust.TrustedProfile{{ID: "x"}}}},
+		"vault":   {Vault: trust.Vault{AuthMethods: []trust.AuthMethod{{Path: "x"}}}},
 	}
 	for name, config := range tests {
 		t.Run(name, func(t *testing.T) {

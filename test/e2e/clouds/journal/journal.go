@@ -25,6 +25,10 @@ const (
 	AWS   = "aws"
 	Azure = "azure"
 	GCP   = "gcp"
+
+	Alibaba = "alibaba"
+	IBM     = "ibm"
+	Vault   = "vault"
 )
 
 // The operations, with the clouds' own names.
@@ -33,6 +37,9 @@ const (
 	ClientCredentials         = "client_credentials"
 	TokenExchange             = "token-exchange"
 	GenerateAccessToken       = "generateAccessToken"
+	AssumeRoleWithOIDC        = "AssumeRoleWithOIDC"
+	CRToken                   = "cr-token"
+	Login                     = "login"
 )
 
 // Entry is one decision. It contains no tokens and no secrets. The values of
@@ -50,7 +57,8 @@ type Entry struct {
 	// Message is the text of the error.
 	Message string `json:"message,omitempty"`
 	// Identity is the requested identity: a role ARN, appId@tenantId, a
-	// principal:// or the e-mail address of a service account.
+	// principal://, the e-mail address of a service account, the ID of a trusted
+	// profile, or the path of a Vault role.
 	Identity string `json:"identity,omitempty"`
 
 	// The following fields are from the Kubernetes token. For
@@ -105,6 +113,15 @@ type Response struct {
 	Body   []byte
 	// Err is an error of the emulator itself.
 	Err error
+}
+
+// JSON returns a response with a JSON body.
+func JSON(entry Entry, body any) Response {
+	text, err := json.MarshalIndent(body, "", "  ")
+	if err != nil {
+		entry.Status = http.StatusInternalServerError
+	}
+	return Response{Entry: entry, Header: http.Header{"Content-Type": {"application/json"}}, Body: append(text, '\n'), Err: err}
 }
 
 // Journal writes entries. It is safe for concurrent use.

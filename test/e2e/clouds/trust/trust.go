@@ -20,6 +20,10 @@ type Trust struct {
 	AWS    AWS    `json:"aws,omitzero"`
 	Entra  Entra  `json:"entra,omitzero"`
 	Google Google `json:"google,omitzero"`
+	// Custom providers, see examples/providers.
+	Alibaba Alibaba `json:"alibaba,omitzero"`
+	IBM     IBM     `json:"ibm,omitzero"`
+	Vault   Vault   `json:"vault,omitzero"`
 }
 
 // Parse reads a trust file. Unknown fields are errors.

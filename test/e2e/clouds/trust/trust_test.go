@@ -94,7 +94,7 @@ func TestParseRejectsUnknownFields(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ file, want string }{
 		"invalid YAML":                          {"{", "trust file"},
-		"an unknown cloud":                      {"alibaba: {}", "alibaba"},
+		"an unknown cloud":                      {"oracle: {}", "oracle"},
 		"an unknown field of a provider":        {"aws: {openIDConnectProviders: [{thumbprintList: []}]}", "thumbprintList"},
 		"an unknown field of a role":            {"aws: {roles: [{arn: the-role, path: /}]}", `role "the-role": json: unknown field "path"`},
 		"an unknown field of a trust policy":    {"aws: {roles: [{arn: the-role, assumeRolePolicyDocument: {Statements: []}}]}", `role "the-role": trust policy: json: unknown field "Statements"`},

@@ -9,6 +9,7 @@ package identity_test
 import (
 	_ "embed"
 	"fmt"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -24,6 +25,8 @@ const namespace = "identity"
 var (
 	cluster *framework.Cluster
 	checker expect.Checker
+	// custom is for the custom providers, which have a table of their own.
+	custom = expect.Checker{Table: framework.Table{Languages: []string{framework.Go}, Clouds: framework.CustomClouds()}}
 	// No shutdown delay: the suite reinstalls Lanyard, and the availability
 	// suite tests the shutdown.
 	install = framework.Install{Tool: framework.Helm, Certificates: framework.SelfManaged, Values: []string{"shutdownDelaySeconds=0"}}
@@ -46,6 +49,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	cluster, err = framework.Connect()
 	Expect(err).NotTo(HaveOccurred())
+	install.Config, err = framework.ExampleProviders(cluster, strings.NewReplacer(":8200", ""), framework.CustomClouds()...)
+	Expect(err).NotTo(HaveOccurred())
 	Expect(install.Up(ctx, cluster)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) error { return install.Down(ctx, cluster) })
 	Expect(cluster.WaitReady(ctx, expect.Patience)).To(HaveLen(2))
@@ -53,11 +58,12 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	checker.Clouds, err = cluster.StartClouds(ctx, trust)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) error { return checker.Clouds.Stop(ctx) })
+	custom.Cluster, custom.Clouds = cluster, checker.Clouds
 	Expect(cluster.SetUp(ctx, checker.Clouds, namespace, nil, accounts)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) error { return cluster.DeleteNamespace(ctx, namespace) })
 	Expect(cluster.WaitInjected(ctx, namespace, "three-clouds")).To(Succeed())
 })
 
 var _ = AfterSuite(func() {
-	fmt.Printf("\n%s\n", checker.Table.String())
+	fmt.Printf("\n%s\n%s\n", checker.Table.String(), custom.Table.String())
 })

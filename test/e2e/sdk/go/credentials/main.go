@@ -8,12 +8,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/sdk/go/internal/rounds"
@@ -45,20 +47,17 @@ func parse(args []string) (options rounds.Options, sources []rounds.Source, err 
 	if err := options.Validate(flags); err != nil {
 		return options, nil, err
 	}
+	clouds := map[string]func(context.Context) (rounds.Credential, error){
+		"aws": aws, "azure": azure, "gcp": gcp,
+		"alibaba": alibaba, "ibm": ibm, "vault": vaultLogin,
+	}
 	if flags.NArg() == 0 {
-		return options, nil, errors.New("no cloud given, want any of aws, azure, gcp")
+		return options, nil, fmt.Errorf("no cloud given, want any of %s", strings.Join(slices.Sorted(maps.Keys(clouds)), ", "))
 	}
 	for _, cloud := range flags.Args() {
 		source := rounds.Source{Cloud: cloud}
-		switch cloud {
-		case "aws":
-			source.Get = aws
-		case "azure":
-			source.Get = azure
-		case "gcp":
-			source.Get = gcp
-		default:
-			return options, nil, fmt.Errorf("unknown cloud %q, want aws, azure or gcp", cloud)
+		if source.Get = clouds[cloud]; source.Get == nil {
+			return options, nil, fmt.Errorf("unknown cloud %q, want any of %s", cloud, strings.Join(slices.Sorted(maps.Keys(clouds)), ", "))
 		}
 		sources = append(sources, source)
 	}

@@ -1,0 +1,150 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package vault emulates the login at the auth method jwt of Vault and OpenBao, with
+// Kubernetes tokens.
+//
+// API: https://developer.hashicorp.com/vault/api-docs/auth/jwt
+package vault
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer"
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
+)
+
+// lifetime is that of a Vault token.
+const lifetime = 20 * time.Minute
+
+// invalidToken begins the errors about a token. Vault's errors have no codes: the
+// journal has the beginning of the text.
+const invalidToken = "error validating token"
+
+// Server is a server with auth methods.
+type Server struct {
+	tokens  *issuer.Issuer
+	journal *journal.Journal
+	methods map[string]trust.AuthMethod
+}
+
+// New returns a server with the configured trust. A role must have an audience and a
+// subject.
+func New(config trust.Vault, tokens *issuer.Issuer, log *journal.Journal) (*Server, error) {
+	s := &Server{tokens: tokens, journal: log, methods: map[string]trust.AuthMethod{}}
+	for _, method := range config.AuthMethods {
+		if method.Path == "" || method.BoundIssuer == "" {
+			return nil, fmt.Errorf("vault: got auth method %q with bound_issuer %q, want both", method.Path, method.BoundIssuer)
+		}
+		for _, role := range method.Roles {
+			if role.Name == "" || len(role.BoundAudiences) == 0 || role.BoundSubject == "" {
+				return nil, fmt.Errorf("vault: auth method %s: role %q: want bound_audiences and bound_subject", method.Path, role.Name)
+			}
+		}
+		s.methods[method.Path] = method
+	}
+	return s, nil
+}
+
+// login is the body of a request.
+type login struct {
+	JWT  string `json:"jwt"`
+	Role string `json:"role"`
+}
+
+// ServeHTTP handles one login. Vault's own clients use PUT.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("PUT /v1/auth/{path}/login", s.login)
+	mux.HandleFunc("POST /v1/auth/{path}/login", s.login)
+	mux.ServeHTTP(w, r)
+}
+
+func (s *Server) login(w http.ResponseWriter, r *http.Request) {
+	entry := journal.Entry{Cloud: journal.Vault, Operation: journal.Login}
+	var body login
+	failure := &failure{code: "failed to parse JSON input"}
+	var role *trust.VaultRole
+	if err := json.NewDecoder(r.Body).Decode(&body); err == nil {
+		entry.Identity = "auth/" + r.PathValue("path") + "/role/" + body.Role
+		role, failure = s.decide(r.Context(), r.PathValue("path"), &body, &entry)
+	}
+	if failure != nil {
+		entry.Status, entry.Code, entry.Message = http.StatusBadRequest, failure.code, failure.text()
+		response := journal.JSON(entry, map[string][]string{"errors": {failure.text()}})
+		response.Err = failure.err
+		s.journal.Send(w, r, response)
+		return
+	}
+	token := "hvs." + rand.Text() + rand.Text() + rand.Text()
+	entry.Status, entry.Credential = http.StatusOK, journal.Digest(token)
+	s.journal.Send(w, r, journal.JSON(entry, map[string]any{
+		"request_id": string(uuid.NewUUID()), "lease_id": "", "renewable": false, "lease_duration": 0,
+		"data": nil, "wrap_info": nil, "warnings": nil,
+		"auth": map[string]any{
+			"client_token": token, "accessor": rand.Text(), "policies": role.TokenPolicies, "token_policies": role.TokenPolicies,
+			"metadata": map[string]string{"role": role.Name}, "lease_duration": int(lifetime.Seconds()), "renewable": true,
+			"entity_id": string(uuid.NewUUID()), "token_type": "service", "orphan": true,
+		},
+	}))
+}
+
+// failure is an error response.
+type failure struct {
+	code, detail string
+	// err is set for errors of the emulator itself.
+	err error
+}
+
+// text returns the error as Vault writes it.
+func (f *failure) text() string {
+	if f.detail == "" {
+		return f.code
+	}
+	return f.code + ": " + f.detail
+}
+
+// decide decides about a login and completes the journal entry. It returns the role.
+func (s *Server) decide(ctx context.Context, path string, body *login, entry *journal.Entry) (*trust.VaultRole, *failure) {
+	method, found := s.methods[path]
+	if !found {
+		return nil, &failure{code: "permission denied"}
+	}
+	n := slices.IndexFunc(method.Roles, func(role trust.VaultRole) bool { return role.Name == body.Role })
+	switch {
+	case n < 0:
+		return nil, &failure{code: fmt.Sprintf("role %q could not be found", body.Role)}
+	case body.JWT == "":
+		return nil, &failure{code: "missing token"}
+	}
+	role := &method.Roles[n]
+	token, err := s.tokens.Verify(ctx, body.JWT, time.Now())
+	entry.Describe(token)
+	switch {
+	case errors.Is(err, issuer.ErrUnavailable):
+		return nil, &failure{invalidToken, "error verifying token signature: fetching keys", err}
+	case err != nil && !errors.Is(err, issuer.ErrExpired) && !errors.Is(err, issuer.ErrNotYetValid):
+		return nil, &failure{invalidToken, "error verifying token signature: no known key successfully validated the token signature", nil}
+	case token.Issuer != method.BoundIssuer:
+		return nil, &failure{code: invalidToken + ": invalid issuer (iss) claim"}
+	case token.Subject != role.BoundSubject:
+		return nil, &failure{code: invalidToken + ": invalid subject (sub) claim"}
+	case !slices.ContainsFunc(token.Audience, func(audience string) bool { return slices.Contains(role.BoundAudiences, audience) }):
+		return nil, &failure{invalidToken + ": invalid audience (aud) claim", "audience claim does not match any expected audience", nil}
+	case errors.Is(err, issuer.ErrExpired):
+		return nil, &failure{invalidToken, "invalid expiration time (exp) claim: token is expired", nil}
+	case err != nil:
+		return nil, &failure{invalidToken, "invalid not before (nbf) claim: token not yet valid", nil}
+	}
+	return role, nil
+}

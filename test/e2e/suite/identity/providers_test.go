@@ -1,0 +1,65 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package identity_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/expect"
+	"github.com/lanyard-dev/lanyard/test/e2e/framework"
+)
+
+// The identities in trust.yaml.
+const (
+	ramRole        = "acs:ram::1234567890123456:role/reader"
+	trustedProfile = "Profile-00001111-aaaa-2222-bbbb-3333cccc4444"
+	vaultRole      = "auth/production/role/identity_custom"
+)
+
+// ofProviders runs a pod of the ServiceAccount that uses the SDKs of the custom
+// providers, and checks it.
+func ofProviders(ctx context.Context, account string, want expect.Outcomes) {
+	GinkgoHelper()
+	name := "account " + account
+	custom.Begin(name, framework.Go, want)
+	pod := create(ctx, namespace, framework.SDKPod(account, framework.Go, want.Clouds()...))
+	custom.Check(ctx, name, framework.Go, pod, framework.SDKContainer, want)
+}
+
+var _ = Describe("Custom providers", func() {
+	It("get their credentials, all in one pod", func(ctx SpecContext) {
+		ofProviders(ctx, "custom", expect.Outcomes{
+			framework.Alibaba: expect.Granted(ramRole), framework.IBM: expect.Granted(trustedProfile), framework.Vault: expect.Granted(vaultRole),
+		})
+	})
+
+	It("refuse tokens with another audience", func(ctx SpecContext) {
+		ofProviders(ctx, "custom-wrong-audience", expect.Outcomes{
+			framework.Alibaba: expect.Refused("AuthenticationFail.OIDCToken.AudienceNotMatch"), framework.IBM: expect.Refused("BXNIM0398E"), framework.Vault: expect.Refused("error validating token: invalid audience (aud) claim"),
+		})
+	})
+
+	It("refuse a ServiceAccount that they do not trust", func(ctx SpecContext) {
+		ofProviders(ctx, "custom-stranger", expect.Outcomes{
+			framework.Alibaba: expect.Refused("AuthenticationFail.NoPermission"), framework.IBM: expect.Refused("BXNIM0398E"), framework.Vault: expect.Refused("error validating token: invalid subject (sub) claim"),
+		})
+	})
+
+	It("find nothing in pods of a ServiceAccount without annotations", func(ctx SpecContext) {
+		ofProviders(ctx, "none", expect.Outcomes{framework.Alibaba: expect.None(), framework.IBM: expect.None(), framework.Vault: expect.None()})
+	})
+
+	// The command line reads them from the ConfigMap of the chart.
+	It("are known to the command line", func(ctx SpecContext) {
+		out, err := cluster.Run(ctx, "lanyard", "explain", "serviceaccount/custom", "--namespace", namespace)
+		Expect(err).NotTo(HaveOccurred())
+		for _, identity := range []string{ramRole, trustedProfile, "alibaba, ibm, vault"} {
+			Expect(out).To(ContainSubstring(identity))
+		}
+		Expect(out).NotTo(ContainSubstring("could not be read"))
+	})
+})
