@@ -103,7 +103,8 @@ func (p *providerEntry) definition(path *field.Path, file *File) (*provider.Defi
 	}
 	environment := path.Child("environment")
 	for i := range p.Environment {
-		variable := provider.Variable(p.Environment[i])
+		entry := &p.Environment[i]
+		variable := provider.Variable{Name: entry.Name, Value: entry.Value, Credential: entry.Credential, Group: entry.Group}
 		errs = append(errs, checkVariable(&variable, &d, environment.Index(i))...)
 		d.Variables = append(d.Variables, variable)
 	}

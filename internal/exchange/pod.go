@@ -30,7 +30,9 @@ func FromPod(pod *corev1.Pod, keys *annotations.Keys, name string) (provider.Pro
 	}
 	p := provider.Provider{Name: name}
 	if file := d.CredentialFile; file != nil {
-		p.File = provider.File{Annotation: file.Annotation, Path: file.Path, Content: pod.Annotations[keys.Prefix+file.Annotation]}
+		if content, found := pod.Annotations[keys.Prefix+file.Annotation]; found {
+			p.File = provider.File{Annotation: file.Annotation, Path: file.Path, Content: content}
+		}
 	}
 	for i := range pod.Spec.Volumes {
 		if volume := &pod.Spec.Volumes[i]; volume.Name == mutate.VolumeName || volume.Name == mutate.FallbackVolumeName {

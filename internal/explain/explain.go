@@ -20,6 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/installation"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
@@ -96,7 +97,9 @@ type ServiceAccount struct {
 // Identity is what a ServiceAccount asks of one provider, as its annotations have it.
 type Identity struct {
 	Provider string `json:"provider"`
-	Name     string `json:"name"`
+	// Profile is empty for the ServiceAccount's own identity.
+	Profile string `json:"profile,omitempty"`
+	Name    string `json:"name"`
 }
 
 // New is what happens to a new pod.
@@ -117,7 +120,7 @@ type Container struct {
 	Type string `json:"type"`
 	// Token reports whether the token volume is mounted.
 	Token bool `json:"token"`
-	// Providers are those whose credential variables point to the token volume.
+	// Providers are those whose variables point to a file of the token volume.
 	Providers []string `json:"providers,omitempty"`
 	// Reasons are the findings of Lanyard about this container.
 	Reasons []Reason `json:"reasons,omitempty"`
@@ -204,7 +207,7 @@ func Identities(keys *annotations.Keys, values map[string]string) []Identity {
 	for _, d := range keys.Providers {
 		if d.Plain() {
 			if audience, found := values[keys.Audience]; found && len(identities) == 0 {
-				identities = append(identities, Identity{d.Name, audience})
+				identities = append(identities, Identity{Provider: d.Name, Name: audience})
 			}
 			continue
 		}
@@ -218,10 +221,23 @@ func Identities(keys *annotations.Keys, values map[string]string) []Identity {
 		}
 		for _, parameter := range d.Principal {
 			if value := values[keys.Parameter(d, parameter)]; value != "" {
-				identities = append(identities, Identity{d.Name, value})
+				identities = append(identities, Identity{Provider: d.Name, Name: value})
 				break
 			}
 		}
+		identities = append(identities, profiles(keys, d, values)...)
+	}
+	return identities
+}
+
+// profiles returns the profiles of one provider.
+func profiles(keys *annotations.Keys, d *provider.Definition, values map[string]string) []Identity {
+	if d.Profiles == nil {
+		return nil
+	}
+	var identities []Identity
+	for _, name := range keys.ProfilesWith(d, d.Profiles.Parameter, values) {
+		identities = append(identities, Identity{d.Name, name, values[keys.Profile(d, d.Profiles.Parameter, name)]})
 	}
 	return identities
 }
@@ -427,12 +443,12 @@ func (in *Input) containers(pod *corev1.Pod) []Container {
 	return list
 }
 
-// providers returns the providers whose credential variables point below path.
+// providers returns the providers whose variables point to a file below path.
 func (in *Input) providers(env []corev1.EnvVar, path string) []string {
 	var names []string
 	for _, d := range in.Keys.Providers {
 		for _, v := range d.Variables {
-			if v.Credential && !slices.Contains(names, d.Name) && slices.ContainsFunc(env, func(e corev1.EnvVar) bool {
+			if (v.Credential || v.Profiles) && !slices.Contains(names, d.Name) && slices.ContainsFunc(env, func(e corev1.EnvVar) bool {
 				// A Windows container sees the path with backslashes, on drive C:.
 				return e.Name == v.Name && strings.Contains(strings.ReplaceAll(e.Value, `\`, "/"), path+"/")
 			}) {

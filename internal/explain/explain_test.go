@@ -258,7 +258,7 @@ func TestServiceAccounts(t *testing.T) {
 	t.Parallel()
 	in := input(t)
 	annotated(in, time.Unix(100, 0))
-	want := ServiceAccount{Name: "cart", Exists: true, Guarded: true, Annotated: "1970-01-01T00:01:40Z", Identities: []Identity{{"aws", role}}}
+	want := ServiceAccount{Name: "cart", Exists: true, Guarded: true, Annotated: "1970-01-01T00:01:40Z", Identities: []Identity{{Provider: "aws", Name: role}}}
 	if diff := cmp.Diff(want, Explain(in).ServiceAccount); diff != "" {
 		t.Errorf("ServiceAccount (-want +got):\n%s", diff)
 	}
@@ -293,10 +293,14 @@ func TestIdentities(t *testing.T) {
 		want   []Identity
 	}{
 		"none":                            {map[string]string{"lanyard.dev/aws-region": "eu-central-1"}, nil},
-		"a plain token":                   {map[string]string{"lanyard.dev/audience": "vault"}, []Identity{{"token", "vault"}}},
-		"an audience of another provider": {map[string]string{"lanyard.dev/audience": "x", "lanyard.dev/azure-client-id": "id"}, []Identity{{"azure", "id"}}},
-		"a Google service account":        {map[string]string{"lanyard.dev/gcp-workload-identity-provider": "default", "lanyard.dev/gcp-service-account": "a@b"}, []Identity{{"gcp", "a@b"}}},
-		"a provider of the cluster's":     {map[string]string{"lanyard.dev/gcp-workload-identity-provider": "default"}, []Identity{{"gcp", "default"}}},
+		"a plain token":                   {map[string]string{"lanyard.dev/audience": "vault"}, []Identity{{Provider: "token", Name: "vault"}}},
+		"an audience of another provider": {map[string]string{"lanyard.dev/audience": "x", "lanyard.dev/azure-client-id": "id"}, []Identity{{Provider: "azure", Name: "id"}}},
+		"a Google service account":        {map[string]string{"lanyard.dev/gcp-workload-identity-provider": "default", "lanyard.dev/gcp-service-account": "a@b"}, []Identity{{Provider: "gcp", Name: "a@b"}}},
+		"profiles": {
+			map[string]string{"lanyard.dev/aws-role-arn": role, "lanyard.dev/aws-role-arn.b": "y", "lanyard.dev/aws-role-arn.a": "x", "lanyard.dev/aws-source-profile.a": "default"},
+			[]Identity{{"aws", "", role}, {"aws", "a", "x"}, {"aws", "b", "y"}},
+		},
+		"a provider of the cluster's": {map[string]string{"lanyard.dev/gcp-workload-identity-provider": "default"}, []Identity{{Provider: "gcp", Name: "default"}}},
 	} {
 		if diff := cmp.Diff(test.want, Identities(keys, test.values)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -313,7 +317,9 @@ func TestContainers(t *testing.T) {
 	windows.Name, windows.Env[1].Value = "windows", `C:\var\run\secrets\lanyard.dev\serviceaccount\aws\token`
 	own := *in.Got.Spec.Containers[0].DeepCopy()
 	own.Name, own.Env[1].Value = "own", "/own/token"
-	in.Got.Spec.Containers = append(in.Got.Spec.Containers, windows, own)
+	profile := *in.Got.Spec.Containers[0].DeepCopy()
+	profile.Name, profile.Env = "profile", []corev1.EnvVar{{Name: "AWS_PROFILE", Value: "audit"}, {Name: "AWS_CONFIG_FILE", Value: path + "/aws/config"}}
+	in.Got.Spec.Containers = append(in.Got.Spec.Containers, windows, profile, own)
 	in.Warnings = []string{
 		`lanyard: environment_taken: container "own": AWS_WEB_IDENTITY_TOKEN_FILE is set`,
 		`another warning`, `lanyard: environment_taken: container "gone": x`,
@@ -322,6 +328,7 @@ func TestContainers(t *testing.T) {
 		{Name: "proxy", Type: "init", Reasons: []Reason{{reason.ContainerNotSelected, "the pod's annotations leave it out"}}},
 		{Name: "main", Type: "container", Token: true, Providers: []string{"aws"}},
 		{Name: "windows", Type: "container", Token: true, Providers: []string{"aws"}},
+		{Name: "profile", Type: "container", Token: true, Providers: []string{"aws"}},
 		{Name: "own", Type: "container", Token: true, Reasons: []Reason{{reason.EnvironmentTaken, "AWS_WEB_IDENTITY_TOKEN_FILE is set"}}},
 	}
 	if diff := cmp.Diff(want, Explain(in).New.Containers); diff != "" {

@@ -6,6 +6,7 @@ package injector_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"runtime"
 	"strings"
@@ -163,6 +164,8 @@ func longestThreeClouds() map[string]string {
 	values["lanyard.dev/aws-role-arn"] = "arn:aws:iam::111122223333:role/" + strings.Repeat("$", 510) + "/" + strings.Repeat("r", 64)
 	values["lanyard.dev/azure-tenant-id"] = strings.Repeat("a", 251) + ".b"
 	values["lanyard.dev/gcp-project"] = strings.Repeat("a", 285) + ".a:aaaaaaaaaa"
+	values["lanyard.dev/aws-region"] = "eu-" + strings.Repeat("a", 59) + "-1"
+	maps.Copy(values, abuse.LongestProfiles())
 	return values
 }
 
@@ -205,7 +208,7 @@ func TestAnAccountWhoseAnnotationsWereNotKeptHasNoPods(t *testing.T) {
 	if diff := cmp.Diff(summary{Reason: reason.InvalidAnnotation, Code: 400}, summaryOf(response)); diff != "" {
 		t.Fatalf("decision (-want +got):\n%s", diff)
 	}
-	want := `lanyard: invalid_annotation: serviceaccount "team/app": metadata.annotations: Invalid value: "200000 bytes under lanyard.dev/": must have at most 7242 bytes`
+	want := `lanyard: invalid_annotation: serviceaccount "team/app": metadata.annotations: Invalid value: "200000 bytes under lanyard.dev/": must have at most 9903 bytes`
 	if response.Message != want {
 		t.Errorf("message:\n got %s\nwant %s", response.Message, want)
 	}
@@ -220,7 +223,7 @@ func TestTheLargestValidAccountIsWithinTheBound(t *testing.T) {
 		size += len(key) + len(value)
 	}
 	size += len("lanyard.dev/aws-audiencelanyard.dev/azure-audiencelanyard.dev/gcp-audiencelanyard.dev/audience") + 255 + 600 + 256 + 1024
-	if limit := pods.Keys.MaxServiceAccountBytes(); size > limit || limit > 8192 {
+	if limit := pods.Keys.MaxServiceAccountBytes(); size > limit || limit > 10240 {
 		t.Errorf("a valid account has %d bytes, the bound is %d", size, limit)
 	}
 }

@@ -67,6 +67,10 @@ func addToContainer(container map[string]any, injection *provider.Injection, vol
 			together := func(other provider.EnvVar) bool {
 				return other.Name == v.Name || v.Group != "" && other.Group == v.Group
 			}
+			selects := selects(env, p.Selector) && !sets("AWS_CONFIG_FILE")
+			if v.Direct && selects || v.Profiles && !selects && (sets("AWS_ROLE_ARN") || sets("AWS_ROLE_SESSION_NAME")) {
+				continue
+			}
 			if !slices.ContainsFunc(p.Variables, func(other provider.EnvVar) bool { return together(other) && sets(other.Name) }) {
 				add = append(add, map[string]any{"name": v.Name, "value": v.Value})
 			}
@@ -79,6 +83,16 @@ func addToContainer(container map[string]any, injection *provider.Injection, vol
 	return true
 }
 
+// selects reports whether the last variable of this name is not empty.
+func selects(env []any, name string) bool {
+	for _, v := range slices.Backward(env) {
+		if v := v.(map[string]any); v["name"] == name {
+			return v["value"] != nil || v["valueFrom"] != nil
+		}
+	}
+	return false
+}
+
 func plainVolume(injection *provider.Injection, name string) map[string]any {
 	var sources []any
 	for _, p := range injection.Providers {
@@ -88,7 +102,7 @@ func plainVolume(injection *provider.Injection, name string) map[string]any {
 		if p.File.Path != "" {
 			sources = append(sources, map[string]any{"downwardAPI": map[string]any{"items": []any{map[string]any{
 				"path":     p.File.Path,
-				"fieldRef": map[string]any{"apiVersion": "v1", "fieldPath": "metadata.annotations['lanyard.dev/gcp-credentials']"},
+				"fieldRef": map[string]any{"apiVersion": "v1", "fieldPath": "metadata.annotations['lanyard.dev/" + p.File.Annotation + "']"},
 			}}}})
 		}
 	}
@@ -104,7 +118,7 @@ func addAnnotations(metadata map[string]any, injection *provider.Injection) {
 	for _, p := range injection.Providers {
 		names = append(names, p.Name)
 		if p.File.Path != "" {
-			values["lanyard.dev/gcp-credentials"] = p.File.Content
+			values["lanyard.dev/"+p.File.Annotation] = p.File.Content
 		}
 	}
 	values["lanyard.dev/injected"] = strings.Join(names, ",")
@@ -117,7 +131,7 @@ func addAnnotations(metadata map[string]any, injection *provider.Injection) {
 func FuzzDifferential(f *testing.F) {
 	var handlers [256]http.Handler
 	for seed := range uint64(500) {
-		f.Add(seed, uint8(seed%16))
+		f.Add(seed, uint8(seed%32))
 	}
 	f.Fuzz(func(t *testing.T, seed uint64, bits uint8) {
 		pod := marshal(t, randpod.New(rand.New(rand.NewPCG(seed, uint64(bits)))))

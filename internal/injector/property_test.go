@@ -31,6 +31,11 @@ func accountOf(bits uint8) map[string]string {
 			account[key] = value
 		}
 	}
+	if bits&16 != 0 && bits&1 != 0 {
+		account["lanyard.dev/aws-role-arn.audit"] = "arn:aws:iam::444455556666:role/audit"
+		account["lanyard.dev/aws-role-arn.backup"] = "arn:aws:iam::444455556666:role/backup"
+		account["lanyard.dev/aws-source-profile.backup"] = "audit"
+	}
 	if bits&8 != 0 || len(account) == 0 {
 		account["lanyard.dev/audience"] = "neutral"
 	}
@@ -41,7 +46,7 @@ func accountOf(bits uint8) map[string]string {
 // here is what must be so for every pod there is.
 func FuzzRules(f *testing.F) {
 	for seed := range uint64(300) {
-		f.Add(seed, uint8(seed%16))
+		f.Add(seed, uint8(seed%32))
 	}
 	f.Fuzz(func(t *testing.T, seed uint64, bits uint8) {
 		r := rand.New(rand.NewPCG(seed, uint64(bits)))

@@ -139,7 +139,7 @@ func NewKeys(prefix string, providers []*provider.Definition) (Keys, error) {
 func (k *Keys) check() error {
 	seen := map[string]bool{k.Probe: true, k.AllowedIdentities: true, k.IdentityLabel: true, k.Adopted: true}
 	lanyards := []string{k.Inject, k.Containers, k.SkipContainers, k.Injected, k.IdentityHash}
-	for _, key := range slices.Concat(lanyards, k.files(), k.ServiceAccount()) {
+	for _, key := range slices.Concat(lanyards, k.files(), k.ServiceAccount(), k.Profiles()) {
 		if seen[key] {
 			return fmt.Errorf("annotation %s has two meanings", key)
 		}
@@ -234,6 +234,9 @@ func (k *Keys) MaxServiceAccountBytes() int {
 	}
 	for _, d := range k.Providers {
 		size += d.MaxAudienceBytes
+		if d.Profiles != nil {
+			size += provider.MaxProfilesBytes
+		}
 		for i := range d.Parameters {
 			if p := &d.Parameters[i]; !p.ClusterOnly {
 				size += p.MaxBytes

@@ -87,7 +87,7 @@ func (p *parser) expiration(least int64) int64 {
 func (p *parser) denyUnknown(known []string, hint string) {
 	var unknown []string
 	for key := range p.annotations {
-		if strings.HasPrefix(key, p.keys.Prefix) && !slices.Contains(known, key) && key != p.written {
+		if strings.HasPrefix(key, p.keys.Prefix) && !slices.Contains(known, key) && key != p.written && !isOfProfile(key, known) {
 			unknown = append(unknown, key)
 		}
 	}

@@ -61,12 +61,12 @@ type Identity struct {
 	TokenExpirationSeconds int64
 }
 
-// Principals lists who the ServiceAccount asks to be, one name for each provider.
-// A namespace's allowed-identities is compared with them.
+// Principals lists who the ServiceAccount asks to be, at least one name for each
+// provider. A namespace's allowed-identities is compared with them.
 func (i *Identity) Principals() []string {
 	var names []string
 	for j := range i.Providers {
-		names = append(names, i.Providers[j].Principal())
+		names = i.Providers[j].AppendPrincipals(names)
 	}
 	return names
 }
@@ -86,7 +86,7 @@ func (i *Identity) minExpirationSeconds() int64 {
 // unknown keys first. If there are mistakes, the identity is nil.
 func ParseServiceAccount(keys *Keys, annotations map[string]string, defaults *Defaults) (*Identity, field.ErrorList) {
 	p := serviceAccountParser{parser{keys: keys, annotations: annotations, written: keys.Adopted}, defaults}
-	p.denyUnknown(keys.ServiceAccount(), serviceAccountHint)
+	p.denyUnknown(slices.Concat(keys.ServiceAccount(), keys.Profiles()), serviceAccountHint)
 	tokens := p.tokens()
 	var identity Identity
 	for _, d := range keys.Providers {
@@ -162,6 +162,11 @@ func (p *serviceAccountParser) identity(d *provider.Definition, tokenAlone bool)
 		}
 	}
 	identity.Audience = p.audience(d, identity.Values)
+	if tokenAlone {
+		p.denyProfiles(d)
+	} else {
+		identity.Profiles = p.profiles(d)
+	}
 	return identity
 }
 
@@ -190,7 +195,11 @@ func (p *serviceAccountParser) checkCopies(identities []provider.Identity) {
 
 // parameter returns the value of a parameter: the annotation's or the cluster's.
 func (p *serviceAccountParser) parameter(d *provider.Definition, parameter *provider.Parameter) string {
-	key := p.keys.Parameter(d, parameter.Name)
+	return p.parameterAt(p.keys.Parameter(d, parameter.Name), d, parameter)
+}
+
+// parameterAt is like parameter, for a value that may have another key.
+func (p *serviceAccountParser) parameterAt(key string, d *provider.Definition, parameter *provider.Parameter) string {
 	value, found := p.annotations[key]
 	if found && !parameter.ClusterOnly && !(value == ClusterDefault && parameter.Identity && p.hasDefault(d, parameter)) {
 		return p.parse(key, func(value string) (string, error) {
@@ -261,6 +270,7 @@ func (p *serviceAccountParser) denyWithoutIdentity(d *provider.Definition) {
 		}
 	}
 	p.denyUseless(p.keys.ProviderAudience(d), identity)
+	p.denyProfiles(d)
 }
 
 func (p *serviceAccountParser) hasAny(keys []string) bool {

@@ -365,7 +365,8 @@ func TestParseServiceAccountDenies(t *testing.T) {
 		"lanyard.dev/aws-role-arn, lanyard.dev/aws-region, lanyard.dev/aws-token-path, lanyard.dev/aws-audience, " +
 		"lanyard.dev/azure-client-id, lanyard.dev/azure-tenant-id, lanyard.dev/azure-token-path, lanyard.dev/azure-audience, " +
 		"lanyard.dev/gcp-workload-identity-provider, lanyard.dev/gcp-service-account, lanyard.dev/gcp-project, lanyard.dev/gcp-token-path, lanyard.dev/gcp-audience, " +
-		"lanyard.dev/audience, lanyard.dev/tokens, lanyard.dev/token-expiration-seconds"
+		"lanyard.dev/audience, lanyard.dev/tokens, lanyard.dev/token-expiration-seconds, " +
+		"lanyard.dev/aws-role-arn.PROFILE, lanyard.dev/aws-source-profile.PROFILE"
 	const reserved = "is an audience of the Kubernetes API server; a token with it would give its receiver access to the cluster"
 	bare := &annotations.Defaults{TokenExpirationSeconds: 3600}
 	tests := map[string]struct {

@@ -4,6 +4,7 @@
 package mutate
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
@@ -25,11 +26,12 @@ func (m *mutation) missingVariables(c *container) *jsonpatch.Fragment {
 			m.addFinding(reason.EnvironmentTaken, c, "it sets "+strings.Join(own, ", ")+" itself and keeps its own "+p.Name+" credentials")
 			continue
 		}
-		if shadows := setsAny(c, p.Shadows); len(shadows) > 0 {
+		selects := selectsProfile(c, p)
+		if shadows := shadows(c, p, selects); len(shadows) > 0 {
 			m.addFinding(reason.EnvironmentShadowed, c, "it sets "+strings.Join(shadows, ", ")+", which SDKs may prefer to the injected "+p.Name+" identity")
 		}
 		for j, v := range p.Variables {
-			if c.variable(v.Name) == nil && !setsGroup(c, p, v.Group) {
+			if c.variable(v.Name) == nil && !setsGroup(c, p, v.Group) && !chosenAgainst(c, p, &v, selects) {
 				missing = append(missing, p.variables[j])
 			}
 		}
@@ -56,7 +58,7 @@ func ownCredentials(c *container, p *encodedProvider) []string {
 		if !v.Credential {
 			continue
 		}
-		if got := c.variable(v.Name); got != nil && (got.derived || string(got.value) != v.Value && !pointsToCopy(got, p)) {
+		if setsOther(c, &v) && !pointsToCopy(c.variable(v.Name), p) {
 			own = append(own, v.Name)
 		}
 	}
@@ -65,18 +67,52 @@ func ownCredentials(c *container, p *encodedProvider) []string {
 
 // pointsToCopy reports whether the variable is the path of the copy of the token.
 func pointsToCopy(got *envVar, p *encodedProvider) bool {
-	return p.Copy.File != "" && string(got.value) == p.Copy.File
+	return p.Copy.File != "" && !got.derived && string(got.value) == p.Copy.File
 }
 
-// setsAny returns those of the names that the container sets.
-func setsAny(c *container, names []string) []string {
+// shadows returns the variables of the container that SDKs may prefer to the injected
+// identity. Those are not that select a profile of Lanyard's file, or point to it.
+func shadows(c *container, p *encodedProvider, selects bool) []string {
 	var set []string
-	for _, name := range names {
-		if c.variable(name) != nil {
+	for _, name := range p.Shadows {
+		if c.variable(name) == nil || selects && name == p.Selector {
+			continue
+		}
+		if i := slices.IndexFunc(p.Variables, func(v provider.EnvVar) bool { return v.Name == name }); i < 0 || setsOther(c, &p.Variables[i]) {
 			set = append(set, name)
 		}
 	}
 	return set
+}
+
+// setsOther reports whether the container sets the variable to a value of its own.
+func setsOther(c *container, v *provider.EnvVar) bool {
+	got := c.variable(v.Name)
+	return got != nil && (got.derived || string(got.value) != v.Value)
+}
+
+// selectsProfile reports whether the container selects a profile of Lanyard's file, and
+// not of its own. SDKs take an empty name for none.
+func selectsProfile(c *container, p *encodedProvider) bool {
+	if p.Selector == "" {
+		return false
+	}
+	got := c.variable(p.Selector)
+	return got != nil && (got.derived || len(got.value) > 0) &&
+		!slices.ContainsFunc(p.Variables, func(v provider.EnvVar) bool { return v.Profiles && setsOther(c, &v) })
+}
+
+// chosenAgainst reports whether the variable would override how the container chooses
+// its identity: by a profile, or by a variable of its own, which some SDKs take second
+// to the file with the profiles.
+func chosenAgainst(c *container, p *encodedProvider, v *provider.EnvVar, selects bool) bool {
+	switch {
+	case v.Direct:
+		return selects
+	case v.Profiles:
+		return !selects && slices.ContainsFunc(p.Variables, func(other provider.EnvVar) bool { return other.Direct && setsOther(c, &other) })
+	}
+	return false
 }
 
 // setsGroup reports whether the container sets a variable of the group.

@@ -78,7 +78,7 @@ const (
 	// maxAdditionBytes is what is left of containerBytes without the base64.
 	maxAdditionBytes = containerBytes * 3 / 7
 	// otherBytes is for the volume, the annotations and the findings.
-	otherBytes = 32 << 10
+	otherBytes = 48 << 10
 )
 
 // Size returns the most memory that Create or AddEphemeral takes for the pod, its

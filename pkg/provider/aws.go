@@ -17,7 +17,7 @@ func aws() *Definition {
 		Name: "aws",
 		Parameters: []Parameter{
 			{
-				Name: "role-arn", Identity: true, Required: true, MaxBytes: 2048, Parse: parseAWSRoleARN, Expand: expandAWSRole, Template: true,
+				Name: "role-arn", Identity: true, Required: true, MaxBytes: 613, Parse: parseAWSRoleARN, Expand: expandAWSRole, Template: true,
 				Flag: "aws-default-role-arn", Usage: "ARN of the IAM role for ServiceAccounts whose role is \"default\". {namespace} and {serviceaccount} stand for their names.",
 			},
 			{
@@ -36,16 +36,20 @@ func aws() *Definition {
 		TokenPath:        "aws/token",
 		CopyVolume:       "aws-iam-token", // of amazon-eks-pod-identity-webhook
 		TokenAlone:       true,
+		CredentialFile:   &CredentialFile{Annotation: "aws-config", Path: "aws/config", Content: awsConfig},
+		Profiles:         &Profiles{Parameter: "role-arn", Source: "source-profile", Selector: "AWS_PROFILE"},
 		Variables: []Variable{
-			{Name: "AWS_ROLE_ARN", Value: "{role-arn}"},
-			{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: "{token-file}", Credential: true},
-			{Name: "AWS_ROLE_SESSION_NAME", Value: "{session-name}"},
+			// Go, Java and Python prefer these to the profile of AWS_PROFILE.
+			{Name: "AWS_ROLE_ARN", Value: "{role-arn}", Direct: true},
+			{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: "{token-file}", Credential: true, Direct: true},
+			{Name: "AWS_ROLE_SESSION_NAME", Value: "{session-name}", Direct: true},
 			// Without it, botocore before mid-2025, the Go SDK v1, Java v1 and others
 			// of that age call the global endpoint in us-east-1.
 			{Name: "AWS_STS_REGIONAL_ENDPOINTS", Value: "regional"},
 			// boto3 reads the second one, JavaScript and Java the first.
 			{Name: "AWS_REGION", Value: "{region}", Group: "region"},
 			{Name: "AWS_DEFAULT_REGION", Value: "{region}", Group: "region"},
+			{Name: "AWS_CONFIG_FILE", Value: "{credential-file}", Profiles: true},
 		},
 		// Static keys come first in every SDK's chain. JavaScript prefers a profile
 		// and its files, boto3 a profile. The container credential variables stand
@@ -57,6 +61,34 @@ func aws() *Definition {
 		},
 		Derive: func(v Values) { v["session-name"] = sessionName(v["namespace"], v["serviceaccount"]) },
 	}
+}
+
+// awsConfig returns a shared config file with the profiles, or "" if there are none.
+// Its format is that of the AWS SDKs' reference guide: a role is assumed either with a
+// token or with the credentials of another profile, never both. No value has a space or
+// a line break.
+func awsConfig(v Values, profiles []Profile) string {
+	if len(profiles) == 0 {
+		return ""
+	}
+	var text strings.Builder
+	section := func(name, role, source string) {
+		text.WriteString("[" + name + "]\nrole_arn = " + role + "\n")
+		if source == "" {
+			text.WriteString("web_identity_token_file = " + v["token-file"] + "\n")
+		} else {
+			text.WriteString("source_profile = " + source + "\n")
+		}
+		text.WriteString("role_session_name = " + v["session-name"] + "\n")
+		if region := v["region"]; region != "" {
+			text.WriteString("region = " + region + "\n")
+		}
+	}
+	section(DefaultProfile, v["role-arn"], "")
+	for _, p := range profiles {
+		section("profile "+p.Name, p.Identity, p.Source)
+	}
+	return text.String()
 }
 
 var (

@@ -63,7 +63,10 @@ func TestVariablesTokensAndFlagsAreUniqueAcrossProviders(t *testing.T) {
 			add(d.Name, "variable", v.Name)
 		}
 		for _, name := range d.Shadows {
-			add(d.Name, "variable", name)
+			// One that points to the profiles may point to a file of the container's own.
+			if !slices.ContainsFunc(d.Variables, func(v Variable) bool { return v.Profiles && v.Name == name }) {
+				add(d.Name, "variable", name)
+			}
 		}
 		for i := range d.Parameters {
 			add(d.Name, "parameter", d.Name+"-"+d.Parameters[i].Name)
@@ -202,8 +205,9 @@ func TestExactlyTheVariablesThatPointToAFileAreCredentials(t *testing.T) {
 		credentials := 0
 		for _, v := range d.Variables {
 			file := strings.Contains(v.Value, "{token-file}") || strings.Contains(v.Value, "{credential-file}")
-			if v.Credential != file {
-				t.Errorf("%s=%s: got credential %t, want %t", v.Name, v.Value, v.Credential, file)
+			// The file with the profiles is beside the ServiceAccount's own identity.
+			if (v.Credential || v.Profiles) != file || v.Credential && v.Profiles {
+				t.Errorf("%s=%s: got credential %t and profiles %t, want one of them to be %t", v.Name, v.Value, v.Credential, v.Profiles, file)
 			}
 			if v.Credential {
 				credentials++
@@ -214,6 +218,30 @@ func TestExactlyTheVariablesThatPointToAFileAreCredentials(t *testing.T) {
 		}
 		if credentials == 0 {
 			t.Error("no variable points to the token")
+		}
+	})
+}
+
+func TestProfilesAreComplete(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *Definition) {
+		direct := slices.ContainsFunc(d.Variables, func(v Variable) bool { return v.Direct })
+		file := slices.ContainsFunc(d.Variables, func(v Variable) bool { return v.Profiles })
+		if d.Profiles == nil {
+			if direct || file {
+				t.Error("a variable is about profiles, and there are none")
+			}
+			return
+		}
+		i := slices.IndexFunc(d.Parameters, func(p Parameter) bool { return p.Name == d.Profiles.Parameter })
+		if i < 0 || !d.Parameters[i].Identity || !slices.Contains(d.Principal, d.Profiles.Parameter) {
+			t.Errorf("%s must ask for the identity and name it", d.Profiles.Parameter)
+		}
+		if slices.Contains(names(d), d.Profiles.Source) {
+			t.Errorf("%s has two meanings", d.Profiles.Source)
+		}
+		if !direct || !file || d.CredentialFile == nil || !slices.Contains(d.Shadows, d.Profiles.Selector) {
+			t.Error("want a file, a variable for it, one that SDKs may prefer, and a selector among the shadows")
 		}
 	})
 }

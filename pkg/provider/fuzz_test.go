@@ -56,6 +56,11 @@ var seeds = []string{
 	"tokens=aws\naws-region=eu-west-1\naudience=x",
 	"aws-role-arn=default",
 	"aws-role-arn=team/loki\ngcp-service-account=reader",
+	"aws-role-arn=" + roleARN + "\naws-role-arn.audit=" + roleARN + "\naws-role-arn.backup=team/$(A)/b\naws-source-profile.backup=audit",
+	"aws-role-arn=default\naws-role-arn.a=default\naws-source-profile.a=default\naws-region=eu-west-1",
+	"aws-role-arn=" + roleARN + "\naws-role-arn.a=a/#;[x]=\"'/b\naws-role-arn.b=b\naws-source-profile.b=a\naws-source-profile.a=b",
+	"aws-role-arn=" + roleARN + "\naws-role-arn.a\rb=c\naws-role-arn.=c\naws-role-arn.default=c\naws-source-profile.z=",
+	"aws-role-arn.audit=" + roleARN + "\ntokens=aws",
 	"aws-role=x\n=y",
 	"a=\nb=\nc=\nd=\ne=\nf=\ng=\nh=\ni=",
 	"audience=\xff\x00",
@@ -149,8 +154,15 @@ func checkIdentity(t *testing.T, keys *annotations.Keys, identity *annotations.I
 	if diff := cmp.Diff(injection, provider.NewInjection(identity.Providers, s)); diff != "" {
 		t.Errorf("the same identity results in two injections:\n%s", diff)
 	}
-	if len(injection.Providers) == 0 || len(injection.Providers) != len(identity.Principals()) {
-		t.Errorf("got %d providers for the principals %q", len(injection.Providers), identity.Principals())
+	want := len(injection.Providers)
+	for i := range identity.Providers {
+		want += len(identity.Providers[i].Profiles)
+		if aws := &identity.Providers[i]; len(aws.Profiles) > 0 {
+			checkConfig(t, injection.Providers[i].File.Content, aws)
+		}
+	}
+	if len(injection.Providers) == 0 || len(identity.Principals()) != want {
+		t.Errorf("got the principals %q, want %d for %d providers", identity.Principals(), want, len(injection.Providers))
 	}
 	for _, p := range injection.Providers {
 		if p.Token.Audience == reserved || len(p.Token.Audience) > 1024 {

@@ -52,7 +52,7 @@ func gcp() *Definition {
 
 // externalAccount returns a credential configuration file (AIP-4117). Its
 // audience is the provider's name, which may differ from the token's audience.
-func externalAccount(v Values) string {
+func externalAccount(v Values, _ []Profile) string {
 	type format struct {
 		Type string `json:"type"`
 	}

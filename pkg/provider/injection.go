@@ -63,6 +63,9 @@ type Provider struct {
 	Variables []EnvVar
 	// Shadows names variables that SDKs may prefer to the injected identity.
 	Shadows []string
+	// Selector is the variable by which a container selects a profile of File; empty if
+	// there are no profiles.
+	Selector string
 }
 
 // Token is a projected ServiceAccount token.
@@ -101,9 +104,9 @@ type File struct {
 // kubelet must not expand is written twice.
 type EnvVar struct {
 	Name, Value string
-	// Credential and Group are those of the Variable.
-	Credential bool
-	Group      string
+	// The others are those of the Variable.
+	Credential, Direct, Profiles bool
+	Group                        string
 }
 
 // NewInjection returns what the identities add to the subject.
@@ -124,9 +127,6 @@ func (i *Identity) inject(subject *Subject) Provider {
 	}
 	values["namespace"], values["serviceaccount"] = subject.Namespace, subject.ServiceAccount
 	values["token-file"] = subject.inVolume(d.TokenPath)
-	if d.CredentialFile != nil {
-		values["credential-file"] = subject.inVolume(d.CredentialFile.Path)
-	}
 	if d.Derive != nil {
 		d.Derive(values)
 	}
@@ -138,12 +138,20 @@ func (i *Identity) inject(subject *Subject) Provider {
 	if file := i.CopyPath(); file != "" {
 		p.Copy = Copy{Volume: d.CopyVolume, MountPath: path.Dir(file), Path: path.Base(file), File: subject.path(file)}
 	}
+	if len(i.Profiles) > 0 {
+		p.Selector = d.Profiles.Selector
+	}
 	if f := d.CredentialFile; f != nil {
-		p.File = File{Annotation: f.Annotation, Path: f.Path, Content: f.Content(values)}
+		if content := f.Content(values, i.Profiles); content != "" {
+			p.File = File{Annotation: f.Annotation, Path: f.Path, Content: content}
+			values["credential-file"] = subject.inVolume(f.Path)
+		}
 	}
 	for _, v := range d.Variables {
 		if value, complete := values.Expand(v.Value); complete {
-			p.Variables = append(p.Variables, EnvVar{Name: v.Name, Value: escape(value), Credential: v.Credential, Group: v.Group})
+			p.Variables = append(p.Variables, EnvVar{
+				Name: v.Name, Value: escape(value), Credential: v.Credential, Direct: v.Direct, Profiles: v.Profiles, Group: v.Group,
+			})
 		}
 	}
 	return p

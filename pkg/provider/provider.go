@@ -46,6 +46,8 @@ type Definition struct {
 	CopyVolume string
 	// CredentialFile is a second file in the volume; nil for none.
 	CredentialFile *CredentialFile
+	// Profiles lets a ServiceAccount have several identities; nil for one only.
+	Profiles *Profiles
 	// Variables are set in each container, in this order.
 	Variables []Variable
 	// Shadows names variables that some of the provider's SDKs prefer to the
@@ -146,8 +148,8 @@ type CredentialFile struct {
 	Annotation string
 	// Path is relative to the volume.
 	Path string
-	// Content returns the text of the file.
-	Content func(Values) string
+	// Content returns the text of the file, or "" for no file.
+	Content func(Values, []Profile) string
 }
 
 // Variable is an environment variable of a container.
@@ -163,6 +165,12 @@ type Variable struct {
 	// Group, if set, names variables that go together: a container that sets one
 	// of them gets none of the others.
 	Group string
+	// Direct reports whether the variable is about the ServiceAccount's own identity,
+	// which SDKs may prefer to a profile. With profiles, a container that selects one
+	// does not get it.
+	Direct bool
+	// Profiles reports whether the variable points to the file with the profiles.
+	Profiles bool
 }
 
 // Builtin returns the definitions of all providers, sorted by name.
@@ -178,7 +186,8 @@ func (d *Definition) Plain() bool { return len(d.Parameters) == 0 }
 // templates are expanded there are also:
 //
 //	namespace, serviceaccount   names of the pod's ServiceAccount
-//	token-file, credential-file absolute paths, as a container sees them
+//	token-file, credential-file absolute paths, as a container sees them; the second
+//	                            one is empty if there is no file
 type Values map[string]string
 
 // placeholder is the name of a value in braces.
@@ -202,6 +211,8 @@ type Identity struct {
 	// Values has the values of the parameters that are set, the cluster's defaults
 	// included.
 	Values Values
+	// Profiles are further identities, sorted by name.
+	Profiles []Profile
 	// Audience is the audience of the token, never empty.
 	Audience string
 	// TokenAlone reports whether the ServiceAccount asks for the token, but for no
@@ -209,9 +220,18 @@ type Identity struct {
 	TokenAlone bool
 }
 
+// AppendPrincipals appends the name of the identity and those of the profiles. A
+// namespace's allowed-identities is compared with them.
+func (i *Identity) AppendPrincipals(names []string) []string {
+	names = append(names, i.Principal())
+	for j := range i.Profiles {
+		names = append(names, i.Profiles[j].Identity)
+	}
+	return names
+}
+
 // Principal returns the name of the identity: a role, a client ID, an e-mail, or
-// "tokens:" and the provider's name for a token alone. A namespace's
-// allowed-identities is compared with it.
+// "tokens:" and the provider's name for a token alone.
 func (i *Identity) Principal() string {
 	if i.TokenAlone {
 		return "tokens:" + i.Definition.Name

@@ -67,9 +67,9 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 		"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
 	}
 	awsVariables := []provider.EnvVar{
-		{Name: "AWS_ROLE_ARN", Value: roleARN},
-		{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: mountPath + "/aws/token", Credential: true},
-		{Name: "AWS_ROLE_SESSION_NAME", Value: "loki@team-a"},
+		{Name: "AWS_ROLE_ARN", Value: roleARN, Direct: true},
+		{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: mountPath + "/aws/token", Credential: true, Direct: true},
+		{Name: "AWS_ROLE_SESSION_NAME", Value: "loki@team-a", Direct: true},
 		{Name: "AWS_STS_REGIONAL_ENDPOINTS", Value: "regional"},
 	}
 	gcpVariables := []provider.EnvVar{
@@ -623,6 +623,8 @@ func checkInjection(tb testing.TB, injection *provider.Injection) {
 		addPath(p.Token.Path)
 		if p.File != (provider.File{}) {
 			addPath(p.File.Path)
+		}
+		if p.File.Path == "gcp/credentials.json" {
 			file := parseCredentials(tb, p.File.Content)
 			if file.Type != "external_account" || file.TokenURL == "" || file.CredentialSource.Format.Type != "text" {
 				tb.Errorf("%s: credential file %s: want an external account with a token_url and the format text", p.Name, p.File.Content)

@@ -80,6 +80,7 @@ type goldenCase struct {
 var goldenExceptions = map[string]string{
 	"mount-path-in-another-spelling": "the guard compares strings, and the path begins like one below the token mount path",
 	"misspelled-key-on-the-account":  "the ServiceAccount has no annotation that needs credentials, so it has no label",
+	"profiles-without-a-role":        "the ServiceAccount has no annotation that needs credentials, so it has no label",
 }
 
 // serverDenies are the cases that the API server itself rejects.

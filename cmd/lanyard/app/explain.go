@@ -338,7 +338,11 @@ func (r *explanationResult) print(p *page) {
 	}
 	rows := [][]string{{"ServiceAccount", account}}
 	for _, identity := range r.ServiceAccount.Identities {
-		rows = append(rows, []string{"  " + identity.Provider, identity.Name})
+		name := identity.Provider
+		if identity.Profile != "" {
+			name += ", profile " + identity.Profile
+		}
+		rows = append(rows, []string{"  " + name, identity.Name})
 	}
 	if r.ServiceAccount.Annotated != "" {
 		rows = append(rows, []string{"  last annotated", r.ServiceAccount.Annotated})

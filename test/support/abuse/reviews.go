@@ -5,7 +5,10 @@ package abuse
 
 import (
 	"fmt"
+	"maps"
 	"strings"
+
+	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
 // The paths of the webhooks.
@@ -18,7 +21,7 @@ const (
 // LongestIdentity returns the annotations of a ServiceAccount that asks for three
 // clouds, each value as long as it may be. A dollar sign is doubled in a variable.
 func LongestIdentity() map[string]string {
-	return map[string]string{
+	longest := map[string]string{
 		"lanyard.dev/aws-role-arn":                   "arn:aws-iso-b:iam::111122223333:role/" + strings.Repeat("$", 510) + "/" + strings.Repeat("r", 64),
 		"lanyard.dev/aws-region":                     "eu-" + strings.Repeat("a", 59) + "-1",
 		"lanyard.dev/aws-audience":                   strings.Repeat("x", 255),
@@ -32,6 +35,27 @@ func LongestIdentity() map[string]string {
 		"lanyard.dev/audience":                       strings.Repeat("x", 1024),
 		"lanyard.dev/token-expiration-seconds":       "86400",
 	}
+	maps.Copy(longest, LongestProfiles())
+	return longest
+}
+
+// LongestProfiles returns the annotations of as many profiles as a ServiceAccount may
+// have, which are together as long as they may be.
+func LongestProfiles() map[string]string {
+	longest := map[string]string{}
+	left := provider.MaxProfilesBytes
+	for i := range provider.MaxProfiles {
+		key := fmt.Sprintf("lanyard.dev/aws-role-arn.p%02d", i)
+		role := "arn:aws:iam::111122223333:role/"
+		if i == provider.MaxProfiles-1 {
+			role += strings.Repeat("p", left-len(key)-len(role)-len("/r")) + "/"
+		} else {
+			role += strings.Repeat("p", 180) + "/"
+		}
+		longest[key] = role + "r"
+		left -= len(key) + len(longest[key])
+	}
+	return longest
 }
 
 // subject says what a review is about.
