@@ -1,16 +1,20 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package aws emulates the action AssumeRoleWithWebIdentity of AWS STS for
-// Kubernetes tokens, with the checks and responses of the real service.
+// Package aws emulates the actions AssumeRoleWithWebIdentity, for Kubernetes tokens,
+// and AssumeRole, for the credentials that it issued, of AWS STS, with the checks and
+// responses of the real service.
 //
 // API: https://docs.aws.amazon.com/STS/latest/APIReference/API_AssumeRoleWithWebIdentity.html
+// and API_AssumeRole.html
 package aws
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -38,6 +42,7 @@ type STS struct {
 	journal   *journal.Journal
 	providers []trust.OpenIDConnectProvider
 	roles     map[string]role
+	sessions  sessions
 }
 
 // role is a role that can be assumed.
@@ -59,7 +64,8 @@ func New(config trust.AWS, tokens *issuer.Issuer, log *journal.Journal) (*STS, e
 		if _, twice := sts.roles[configured.ARN]; twice || !roleARN.MatchString(configured.ARN) {
 			return nil, fmt.Errorf("aws: got role %q, want arn:aws:iam::ACCOUNT:role/NAME without duplicates", configured.ARN)
 		}
-		compiled, err := compile(configured.AssumeRolePolicyDocument, config.OpenIDConnectProviders)
+		account := roleARN.FindStringSubmatch(configured.ARN)[2]
+		compiled, err := compile(configured.AssumeRolePolicyDocument, account, config.OpenIDConnectProviders)
 		if err != nil {
 			return nil, fmt.Errorf("aws: role %s: %w", configured.ARN, err)
 		}
@@ -78,19 +84,32 @@ func (s *STS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	if err := r.ParseForm(); err != nil {
-		s.journal.Send(w, r, failed(journal.Entry{}, &failure{http.StatusBadRequest, "MalformedQueryString", "The query string is malformed", nil}))
+	// The signature is that of the body.
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	if err != nil || r.ParseForm() != nil {
+		s.journal.Send(w, r, failed(journal.Entry{Operation: journal.AssumeRoleWithWebIdentity}, &failure{http.StatusBadRequest, "MalformedQueryString", "The query string is malformed", nil}))
 		return
 	}
 	form := r.PostForm
-	entry := journal.Entry{Identity: form.Get("RoleArn")}
-	session, failure := s.assumeRole(r.Context(), form, &entry)
+	entry := journal.Entry{Operation: journal.AssumeRoleWithWebIdentity, Identity: form.Get("RoleArn")}
+	var session session
+	var failure *failure
+	if form.Get("Action") == journal.AssumeRole && form.Get("Version") == version {
+		entry.Operation = journal.AssumeRole
+		session, failure = s.assumeRole(r, body, &entry)
+	} else {
+		session, failure = s.assumeRoleWithWebIdentity(r.Context(), form, &entry)
+	}
 	if failure != nil {
 		s.journal.Send(w, r, failed(entry, failure))
 		return
 	}
 	s.journal.Send(w, r, granted(entry, session))
 }
+
+// maxBody is more than a call has.
+const maxBody = 1 << 20
 
 // failure is an error response of the API.
 type failure struct {
@@ -104,8 +123,8 @@ func invalidToken(message string) *failure {
 	return &failure{http.StatusBadRequest, "InvalidIdentityToken", message, nil}
 }
 
-// assumeRole decides about a call and completes the journal entry.
-func (s *STS) assumeRole(ctx context.Context, form url.Values, entry *journal.Entry) (session, *failure) {
+// assumeRoleWithWebIdentity decides about a call and completes the journal entry.
+func (s *STS) assumeRoleWithWebIdentity(ctx context.Context, form url.Values, entry *journal.Entry) (session, *failure) {
 	if action := form.Get("Action"); action != journal.AssumeRoleWithWebIdentity || form.Get("Version") != version {
 		return session{}, &failure{http.StatusBadRequest, "InvalidAction",
 			fmt.Sprintf("Could not find operation %s for version %s", action, form.Get("Version")), nil}
@@ -134,13 +153,16 @@ func (s *STS) assumeRole(ctx context.Context, form url.Values, entry *journal.En
 	// The response for a missing role is the same as for one that denies the
 	// call.
 	role, ok := s.roles[request.roleARN]
-	if !ok || !role.policy.allows(asked(provider, token.Subject, audience)) {
+	if !ok || !role.policy.allows(askedWithToken(provider, token.Subject, audience)) {
 		return session{}, accessDenied()
 	}
 	if request.duration > role.maxSession {
 		return session{}, invalid("The requested DurationSeconds exceeds the MaxSessionDuration set for this role.")
 	}
-	return newSession(request, provider, token.Subject, audience, now), nil
+	result := newSession(request, now)
+	result.SubjectFromWebIdentityToken, result.Audience, result.Provider = token.Subject, audience, provider.ARN
+	s.sessions.add(&result, request.roleARN, token, now.Add(time.Duration(request.duration)*time.Second))
+	return result, nil
 }
 
 func accessDenied() *failure {

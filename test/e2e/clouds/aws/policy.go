@@ -15,20 +15,26 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
 )
 
-// action is the action that trust policies are evaluated for.
-const action = "sts:" + journal.AssumeRoleWithWebIdentity
-
 // question is the request that a policy is evaluated for.
 type question struct {
-	// provider is the ARN of the principal.
-	provider string
+	// action is the action with its service, principal is an ARN.
+	action, principal string
 	// values holds the condition keys in lower case with their values.
 	values map[string]string
 }
 
-func asked(provider trust.OpenIDConnectProvider, subject, audience string) question {
+// askedWithToken returns the question of AssumeRoleWithWebIdentity.
+func askedWithToken(provider trust.OpenIDConnectProvider, subject, audience string) question {
 	url := strings.ToLower(provider.URL)
-	return question{provider: provider.ARN, values: map[string]string{url + ":sub": subject, url + ":aud": audience}}
+	return question{
+		action: "sts:" + journal.AssumeRoleWithWebIdentity, principal: provider.ARN,
+		values: map[string]string{url + ":sub": subject, url + ":aud": audience},
+	}
+}
+
+// askedByRole returns the question of AssumeRole.
+func askedByRole(arn string) question {
+	return question{action: "sts:" + journal.AssumeRole, principal: arn}
 }
 
 // policy is a compiled trust policy.
@@ -36,7 +42,7 @@ type policy []statement
 
 type statement struct {
 	allow      bool
-	providers  []string
+	principals []string
 	actions    []*regexp.Regexp
 	conditions []condition
 }
@@ -58,13 +64,14 @@ func (p policy) allows(q question) bool {
 }
 
 func (s statement) applies(q question) bool {
-	return slices.Contains(s.providers, q.provider) &&
-		slices.ContainsFunc(s.actions, func(pattern *regexp.Regexp) bool { return pattern.MatchString(action) }) &&
+	return slices.Contains(s.principals, q.principal) &&
+		slices.ContainsFunc(s.actions, func(pattern *regexp.Regexp) bool { return pattern.MatchString(q.action) }) &&
 		!slices.ContainsFunc(s.conditions, func(c condition) bool { return !c.holds(q) })
 }
 
 // compile returns an error for everything that it cannot evaluate as IAM does.
-func compile(document trust.Policy, providers []trust.OpenIDConnectProvider) (policy, error) {
+// account is the role's.
+func compile(document trust.Policy, account string, providers []trust.OpenIDConnectProvider) (policy, error) {
 	if document.Version != "2012-10-17" && document.Version != "2008-10-17" {
 		return nil, fmt.Errorf("trust policy: got Version %q, want 2012-10-17 or 2008-10-17", document.Version)
 	}
@@ -73,7 +80,7 @@ func compile(document trust.Policy, providers []trust.OpenIDConnectProvider) (po
 	}
 	var compiled policy
 	for n, s := range document.Statement {
-		next, err := compileStatement(s, providers)
+		next, err := compileStatement(s, account, providers)
 		if err != nil {
 			return nil, fmt.Errorf("trust policy: statement %d (Sid %q): %w", n, s.Sid, err)
 		}
@@ -82,15 +89,13 @@ func compile(document trust.Policy, providers []trust.OpenIDConnectProvider) (po
 	return compiled, nil
 }
 
-func compileStatement(s trust.Statement, providers []trust.OpenIDConnectProvider) (statement, error) {
+func compileStatement(s trust.Statement, account string, providers []trust.OpenIDConnectProvider) (statement, error) {
 	if s.Effect != "Allow" && s.Effect != "Deny" {
 		return statement{}, fmt.Errorf("got Effect %q, want Allow or Deny", s.Effect)
 	}
-	compiled := statement{allow: s.Effect == "Allow", providers: s.Principal.Federated}
-	for _, federated := range s.Principal.Federated {
-		if !slices.ContainsFunc(providers, func(p trust.OpenIDConnectProvider) bool { return p.ARN == federated }) {
-			return statement{}, fmt.Errorf("got Principal.Federated %q, want the ARN of a configured OIDC provider", federated)
-		}
+	compiled := statement{allow: s.Effect == "Allow", principals: slices.Concat(s.Principal.Federated, s.Principal.AWS)}
+	if err := checkPrincipal(s.Principal, account, providers); err != nil {
+		return statement{}, err
 	}
 	for _, pattern := range s.Action {
 		if !strings.HasPrefix(strings.ToLower(pattern), "sts:") && pattern != "*" {
@@ -98,7 +103,7 @@ func compileStatement(s trust.Statement, providers []trust.OpenIDConnectProvider
 		}
 		compiled.actions = append(compiled.actions, wildcards("(?i)", pattern))
 	}
-	if len(compiled.providers) == 0 || len(compiled.actions) == 0 {
+	if len(compiled.principals) == 0 || len(compiled.actions) == 0 {
 		return statement{}, errors.New("Principal.Federated or Action is missing, want both")
 	}
 	for _, operator := range slices.Sorted(maps.Keys(s.Condition)) {
@@ -112,6 +117,21 @@ func compileStatement(s trust.Statement, providers []trust.OpenIDConnectProvider
 		}
 	}
 	return compiled, nil
+}
+
+func checkPrincipal(principal trust.Principal, account string, providers []trust.OpenIDConnectProvider) error {
+	for _, federated := range principal.Federated {
+		if !slices.ContainsFunc(providers, func(p trust.OpenIDConnectProvider) bool { return p.ARN == federated }) {
+			return fmt.Errorf("got Principal.Federated %q, want the ARN of a configured OIDC provider", federated)
+		}
+	}
+	for _, arn := range principal.AWS {
+		// A role of another account also needs a policy of its own account.
+		if parts := roleARN.FindStringSubmatch(arn); parts == nil || parts[2] != account {
+			return fmt.Errorf("got Principal.AWS %q, want the ARN of a role in the account %s", arn, account)
+		}
+	}
+	return nil
 }
 
 // condition is one key of one operator.

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 )
 
 // The limits and the default of DurationSeconds.
@@ -23,13 +25,13 @@ const (
 // sessionName is the pattern of RoleSessionName.
 var sessionName = regexp.MustCompile(`^[\w+=,.@-]*$`)
 
-// request is a valid call of AssumeRoleWithWebIdentity.
+// request is a valid call of AssumeRoleWithWebIdentity or AssumeRole.
 type request struct {
 	roleARN string
 	// partition, account and roleName are parts of the ARN.
 	partition, account, roleName string
 	sessionName                  string
-	token                        string
+	token                        string // not of AssumeRole
 	duration                     int
 }
 
@@ -47,7 +49,9 @@ func parse(form url.Values) (request, *failure) {
 	if !sessionName.MatchString(parsed.sessionName) {
 		violations = append(violations, violation("RoleSessionName", quoted(parsed.sessionName), `Member must satisfy regular expression pattern: [\w+=,.@-]*`))
 	}
-	violations = append(violations, lengthViolations(form, "WebIdentityToken", 4, 20000)...)
+	if form.Get("Action") == journal.AssumeRoleWithWebIdentity {
+		violations = append(violations, lengthViolations(form, "WebIdentityToken", 4, 20000)...)
+	}
 	if given := form.Get("DurationSeconds"); given != "" {
 		duration, err := strconv.Atoi(given)
 		switch {

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
-	"github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
 )
 
 // namespace is the XML namespace of the responses.
@@ -24,9 +23,11 @@ const namespace = "https://sts.amazonaws.com/doc/2011-06-15/"
 
 // session is the result of a successful call.
 type session struct {
-	SubjectFromWebIdentityToken string
-	Audience                    string
-	Provider                    string
+	XMLName xml.Name // of the operation
+	// The first three are not of AssumeRole.
+	SubjectFromWebIdentityToken string `xml:",omitempty"`
+	Audience                    string `xml:",omitempty"`
+	Provider                    string `xml:",omitempty"`
 	AssumedRoleUser             struct {
 		Arn           string
 		AssumedRoleID string `xml:"AssumedRoleId"`
@@ -39,8 +40,8 @@ type session struct {
 	}
 }
 
-func newSession(r request, provider trust.OpenIDConnectProvider, subject, audience string, now time.Time) session {
-	s := session{SubjectFromWebIdentityToken: subject, Audience: audience, Provider: provider.ARN}
+func newSession(r request, now time.Time) session {
+	var s session
 	s.AssumedRoleUser.Arn = fmt.Sprintf("arn:%s:sts::%s:assumed-role/%s/%s", r.partition, r.account, r.roleName, r.sessionName)
 	// The ID of a role never changes. Real IDs have 21 characters.
 	id := sha256.Sum256([]byte(r.roleARN))
@@ -64,12 +65,13 @@ func granted(entry journal.Entry, s session) journal.Response {
 	entry.Status = http.StatusOK
 	entry.Credential = journal.Digest(s.Credentials.SessionToken)
 	requestID := string(uuid.NewUUID())
+	s.XMLName.Local = entry.Operation + "Result"
 	return response(entry, requestID, struct {
-		XMLName   xml.Name `xml:"AssumeRoleWithWebIdentityResponse"`
-		Namespace string   `xml:"xmlns,attr"`
-		Result    session  `xml:"AssumeRoleWithWebIdentityResult"`
-		RequestID string   `xml:"ResponseMetadata>RequestId"`
-	}{Namespace: namespace, Result: s, RequestID: requestID})
+		XMLName   xml.Name
+		Namespace string `xml:"xmlns,attr"`
+		Result    session
+		RequestID string `xml:"ResponseMetadata>RequestId"`
+	}{xml.Name{Local: entry.Operation + "Response"}, namespace, s, requestID})
 }
 
 // failed returns the response with an error.
@@ -89,7 +91,7 @@ func failed(entry journal.Entry, f *failure) journal.Response {
 }
 
 func response(entry journal.Entry, requestID string, body any) journal.Response {
-	entry.Cloud, entry.Operation = journal.AWS, journal.AssumeRoleWithWebIdentity
+	entry.Cloud = journal.AWS
 	text, err := xml.MarshalIndent(body, "", "  ")
 	if err != nil {
 		entry.Status = http.StatusInternalServerError

@@ -33,6 +33,7 @@ const (
 
 // The operations, with the clouds' own names.
 const (
+	AssumeRole                = "AssumeRole"
 	AssumeRoleWithWebIdentity = "AssumeRoleWithWebIdentity"
 	ClientCredentials         = "client_credentials"
 	TokenExchange             = "token-exchange"
@@ -62,8 +63,8 @@ type Entry struct {
 	Identity string `json:"identity,omitempty"`
 
 	// The following fields are from the Kubernetes token. For
-	// generateAccessToken, that is the token that was exchanged for the
-	// federated token.
+	// generateAccessToken and AssumeRole, that is the token that was exchanged
+	// for the credential of the request.
 	Subject  string   `json:"subject,omitempty"`
 	Audience []string `json:"audience,omitempty"`
 	Pod      string   `json:"pod,omitempty"`

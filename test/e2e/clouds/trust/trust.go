@@ -119,7 +119,9 @@ type Statement struct {
 // Principal identifies the principals of a statement.
 type Principal struct {
 	// Federated holds the ARNs of identity providers.
-	Federated Strings
+	Federated Strings `json:",omitempty"`
+	// AWS holds the ARNs of roles.
+	AWS Strings `json:",omitempty"`
 }
 
 // Strings is a string or a list of strings.

@@ -99,7 +99,7 @@ func TestParseRejectsUnknownFields(t *testing.T) {
 		"an unknown field of a role":            {"aws: {roles: [{arn: the-role, path: /}]}", `role "the-role": json: unknown field "path"`},
 		"an unknown field of a trust policy":    {"aws: {roles: [{arn: the-role, assumeRolePolicyDocument: {Statements: []}}]}", `role "the-role": trust policy: json: unknown field "Statements"`},
 		"an unknown field of a statement":       {"aws: {roles: [{arn: the-role, assumeRolePolicyDocument: {Statement: [{}, {NotAction: x}]}}]}", `role "the-role": trust policy: statement 1: json: unknown field "NotAction"`},
-		"an unknown field of a principal":       {"aws: {roles: [{arn: the-role, assumeRolePolicyDocument: {Statement: [{Principal: {AWS: x}}]}}]}", `statement 0: json: unknown field "AWS"`},
+		"an unknown field of a principal":       {"aws: {roles: [{arn: the-role, assumeRolePolicyDocument: {Statement: [{Principal: {Service: x}}]}}]}", `statement 0: json: unknown field "Service"`},
 		"an action that is a map":               {"aws: {roles: [{arn: the-role, assumeRolePolicyDocument: {Statement: [{Action: {}}]}}]}", "want a string or a list of strings"},
 		"an unknown field of a credential":      {"entra: {tenants: [{applications: [{federatedIdentityCredentials: [{claimsMatchingExpression: x}]}]}]}", "claimsMatchingExpression"},
 		"an unknown field of a binding":         {"google: {serviceAccounts: [{policy: {bindings: [{condition: {}}]}}]}", "condition"},

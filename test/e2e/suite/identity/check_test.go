@@ -18,6 +18,8 @@ import (
 // The identities in trust.yaml.
 const (
 	role         = "arn:aws:iam::123456789012:role/reader"
+	audit        = "arn:aws:iam::123456789012:role/audit"
+	backup       = "arn:aws:iam::123456789012:role/backup"
 	application  = "55556666-cccc-7777-dddd-8888eeee9999@aaaabbbb-0000-cccc-1111-dddd2222eeee"
 	principals   = "principal://iam.googleapis.com/projects/123456789/locations/global/workloadIdentityPools/example-pool/subject/system:serviceaccount:"
 	impersonated = "reporter@example-project.iam.gserviceaccount.com"
@@ -47,14 +49,16 @@ func create(ctx context.Context, namespace string, pod *corev1.Pod) *corev1.Pod 
 	return created
 }
 
-// inEachLanguage runs a pod of the ServiceAccount in each language and checks
-// it.
-func inEachLanguage(ctx context.Context, name, account string, want expect.Outcomes) {
+// inEachLanguage runs a pod of the ServiceAccount in each language, with these
+// variables, and checks it.
+func inEachLanguage(ctx context.Context, name, account string, want expect.Outcomes, variables ...corev1.EnvVar) {
 	GinkgoHelper()
 	pods := map[string]*corev1.Pod{}
 	for _, language := range framework.Languages() {
 		checker.Begin(name, language, want)
-		pods[language] = create(ctx, namespace, framework.SDKPod(account, language, want.Clouds()...))
+		pod := framework.SDKPod(account, language, want.Clouds()...)
+		pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, variables...)
+		pods[language] = create(ctx, namespace, pod)
 	}
 	expect.All(framework.Languages(), func(language string) {
 		By("checking the credentials of " + language)

@@ -5,6 +5,7 @@ package identity_test
 
 import (
 	. "github.com/onsi/ginkgo/v2"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
@@ -20,6 +21,19 @@ var _ = DescribeTable("The SDKs' default chains get the credentials of", func(ct
 	Entry("a ServiceAccount with a provider and a Google service account to impersonate", "gcp-impersonated",
 		expect.Outcomes{framework.GCP: expect.Granted(impersonated)}),
 	Entry("a ServiceAccount with all three clouds, in one pod", "three-clouds", threeClouds()),
+)
+
+var _ = DescribeTable("The SDKs get the role of AWS_PROFILE:", func(ctx SpecContext, profile, want string) {
+	var variables []corev1.EnvVar
+	if profile != "" {
+		variables = []corev1.EnvVar{{Name: "AWS_PROFILE", Value: profile}}
+	}
+	inEachLanguage(ctx, "account profiles, profile "+profile, "profiles", expect.Outcomes{framework.AWS: expect.Granted(want)}, variables...)
+},
+	Entry("without one, that of the ServiceAccount", "", role),
+	Entry("a profile with the token", "audit", audit),
+	Entry("a profile with the credentials of another profile", "backup", backup),
+	Entry("the profile of the ServiceAccount's own role", "default", role),
 )
 
 var _ = DescribeTable("The clouds refuse, with their own errors,", func(ctx SpecContext, account string, want expect.Outcomes) {
