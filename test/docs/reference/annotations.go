@@ -23,6 +23,8 @@ var (
 			{"name of an IAM role, with or without a path", "The ARN is `--aws-role-arn-prefix` followed by this name."},
 			{"`default`", "The role of the cluster, which may have the names of the namespace and the ServiceAccount."},
 		},
+		"aws-role-arn.PROFILE":           {{"the same as `lanyard.dev/aws-role-arn`, which must be set too", "One [more role](../clouds/aws.md#more-than-one-role), which a program selects by the name that you write for `PROFILE`. At most 16."}},
+		"aws-source-profile.PROFILE":     {{"name of another profile, or `default`", "Assume the role of `PROFILE` with the credentials of this profile, and not with the token. `default` is the role of `lanyard.dev/aws-role-arn`."}},
 		"aws-region":                     {{"AWS region", "The variables `AWS_REGION` and `AWS_DEFAULT_REGION`. If neither this nor the default is set, pods get no region."}},
 		"azure-client-id":                {{"GUID", "The pods act as this application or managed identity. Asks for an Azure identity."}},
 		"azure-tenant-id":                {{"GUID or domain", "The tenant of the client. Required if the cluster has no default."}},
@@ -55,6 +57,7 @@ var (
 	written = map[string][]meaning{
 		"injected":        {{"pod", "The providers whose tokens are in the pod's volume, such as `aws,gcp`."}},
 		"identity-hash":   {{"pod", "Identifies what was injected. If the identity changes, new pods have another value."}},
+		"aws-config":      {{"pod", "The content of the AWS config file, if the ServiceAccount has profiles."}},
 		"gcp-credentials": {{"pod", "The content of the Google credentials file."}},
 		"adopted":         {{"ServiceAccount", "The annotations that were [translated from those of another program](../adoption.md), and follow them."}},
 		"identity":        {{"ServiceAccount, as a label", "`enabled` if the ServiceAccount asks for an identity. The [guard](../concepts/guard.md) selects by it. You can write it yourself."}},
@@ -90,7 +93,7 @@ func serviceAccountAnnotations() (string, error) {
 		return "", err
 	}
 	defaults := clusterDefaults(&keys)
-	return keyTable([]string{"Annotation", "Value", "Meaning", "Default of the cluster"}, keys.ServiceAccount(), onServiceAccount,
+	return keyTable([]string{"Annotation", "Value", "Meaning", "Default of the cluster"}, slices.Concat(keys.ServiceAccount(), keys.Profiles()), onServiceAccount,
 		func(key string, m meaning) []string {
 			flag := defaults[key]
 			if flag != "" {
@@ -162,6 +165,9 @@ func tokens() (string, error) {
 		if d.CredentialFile != nil {
 			files += ", " + code(d.CredentialFile.Path)
 		}
+		if d.Profiles != nil {
+			files += " with profiles"
+		}
 		audience := "`lanyard.dev/audience`"
 		if d.DefaultAudience != "" {
 			audience = code(d.DefaultAudience)
@@ -182,6 +188,9 @@ func variables() (string, error) {
 				rule = "it gets none of the variables of this provider"
 			case v.Group != "":
 				rule = "its value stays, and it does not get the other " + v.Group + " variable"
+			}
+			if v.Direct && d.Profiles != nil {
+				rule += ". With profiles, a container that sets " + code(d.Profiles.Selector) + " does not get it"
 			}
 			t.row(code(d.Name), code(v.Name), code(v.Value), rule)
 		}
