@@ -1,0 +1,46 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package peers
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// NewHandler returns a handler that responds to admission reviews of new pods as the
+// webhook does. It reads each ServiceAccount from the API server.
+//
+// Like the webhooks, it compares the pod as it arrived with the pod that its own types
+// can hold. So fields that are newer than those types are lost.
+func NewHandler(p Peer, client kubernetes.Interface) http.Handler {
+	return &admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
+		var pod corev1.Pod
+		if err := json.Unmarshal(request.Object.Raw, &pod); err != nil {
+			return admission.Errored(http.StatusBadRequest, err)
+		}
+		account, err := client.CoreV1().ServiceAccounts(request.Namespace).Get(ctx, cmp.Or(pod.Spec.ServiceAccountName, "default"), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			account, err = nil, nil
+		}
+		if err != nil {
+			return admission.Errored(http.StatusInternalServerError, err)
+		}
+		if err := p.Mutate(&pod, account); err != nil {
+			return admission.Errored(http.StatusBadRequest, err)
+		}
+		current, err := json.Marshal(&pod)
+		if err != nil {
+			return admission.Errored(http.StatusInternalServerError, err)
+		}
+		return admission.PatchResponseFromRaw(request.Object.Raw, current)
+	})}
+}
