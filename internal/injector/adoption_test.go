@@ -30,6 +30,12 @@ func adopted(t *testing.T, config *injector.Config, file string) map[string]stri
 	if object == nil {
 		return nil
 	}
+	return adoptedObject(t, config, object)
+}
+
+// adoptedObject is like adopted, for a ServiceAccount.
+func adoptedObject(t *testing.T, config *injector.Config, object []byte) map[string]string {
+	t.Helper()
 	response := ask(t, mutator(config), write(object, nil))
 	if response.Code != 0 {
 		t.Fatalf("the ServiceAccount is denied: %+v", response)

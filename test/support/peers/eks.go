@@ -97,7 +97,7 @@ func (e *EKS) expiration(ofAccount, ofPod string) int64 {
 	expiration := cmp.Or(e.TokenExpiration, 86400)
 	for _, value := range []string{ofAccount, ofPod} {
 		if seconds, err := strconv.ParseInt(value, 10, 64); err == nil {
-			expiration = max(seconds, eksMinSeconds)
+			expiration = seconds
 		}
 	}
 	return max(expiration, eksMinSeconds)

@@ -105,6 +105,11 @@ func TestEKS(t *testing.T) {
 			pod:  "{spec: {containers: [{name: main, env: [{name: AWS_ROLE_ARN, value: own}]}]}}",
 			want: "{spec: {containers: [{name: main, env: [{name: AWS_ROLE_ARN, value: own}, {name: AWS_DEFAULT_REGION, value: eu-central-1}, {name: AWS_REGION, value: eu-central-1}], volumeMounts: [" + eksMount + "]}], volumes: [" + eksVolumeYAML + "]}}",
 		},
+		"a role and a region of the container's own keep the mount": {
+			flags: "eks: {}", account: role,
+			pod:  "{spec: {containers: [{name: main, env: [{name: AWS_ROLE_ARN, value: own}, {name: AWS_REGION, value: own}]}]}}",
+			want: "{spec: {containers: [{name: main, env: [{name: AWS_ROLE_ARN, value: own}, {name: AWS_REGION, value: own}], volumeMounts: [" + eksMount + "]}], volumes: [" + eksVolumeYAML + "]}}",
+		},
 		"all three kinds of variables leave the container without a mount": {
 			flags: "eks: {}", account: role,
 			pod:  "{spec: {containers: [{name: main, env: [{name: AWS_ROLE_ARN}, {name: AWS_REGION}, {name: AWS_STS_REGIONAL_ENDPOINTS}]}]}}",
