@@ -14,7 +14,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-all=(pause lanyard-webhook lanyard-kill lanyard-abuse lanyard-clouds lanyard-sdk-go lanyard-sdk-node lanyard-sdk-python lanyard-forwarder)
+all=(pause lanyard-webhook lanyard-kill lanyard-abuse lanyard-clouds lanyard-peers lanyard-sdk-go lanyard-sdk-node lanyard-sdk-python lanyard-forwarder)
 suite=trixie
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 images=$PWD/bin/images
@@ -43,6 +43,7 @@ make_image() {
     lanyard-kill) go_build test/e2e ../../bin/ ./kill; archive "$1" "$1:e2e" bin/kill ;;
     lanyard-abuse) go_build test/e2e ../../bin/ ./abuse; archive "$1" "$1:e2e" bin/abuse ;;
     lanyard-clouds) go_build test/e2e ../../bin/ ./clouds; archive "$1" "$1:e2e" bin/clouds ;;
+    lanyard-peers) go_build test/e2e ../../bin/ ./peers; archive "$1" "$1:e2e" bin/peers ;;
     lanyard-sdk-go) sdk_go "$1" credentials ;;
     lanyard-forwarder) sdk_go "$1" forwarder ;;
     lanyard-sdk-node) sdk_node ;;

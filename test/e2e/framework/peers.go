@@ -1,0 +1,128 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/peers"
+)
+
+const peersName = "peers"
+
+// Peer is the stand-in of another webhook.
+type Peer struct {
+	// Path identifies it.
+	Path string
+	// Flags are its settings.
+	Flags peers.Flags
+	// Namespaces selects the namespaces that it is called for.
+	Namespaces *metav1.LabelSelector
+}
+
+// Peers are the stand-ins of other webhooks in the cluster.
+type Peers struct {
+	cluster        *Cluster
+	configurations []*admissionregistrationv1.MutatingWebhookConfiguration
+}
+
+// StartPeers starts the stand-ins. The API server does not call them before Register.
+func (c *Cluster) StartPeers(ctx context.Context, webhooks ...Peer) (*Peers, error) {
+	serving, err := controlplane.NewServingPEM(peersName + "." + peersName + ".svc")
+	if err != nil {
+		return nil, err
+	}
+	started := &Peers{cluster: c}
+	config := map[string]peers.Flags{}
+	for _, w := range webhooks {
+		config[w.Path] = w.Flags
+		if err := started.add(&w, serving.CA); err != nil {
+			return nil, fmt.Errorf("peer %s: %w", w.Path, err)
+		}
+	}
+	text, err := yaml.Marshal(config)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.CreateNamespace(ctx, peersName, nil); err != nil {
+		return nil, err
+	}
+	_, err = c.CoreV1().ConfigMaps(peersName).Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "peers-config"}, Data: map[string]string{"peers.yaml": string(text)},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	_, err = c.CoreV1().Secrets(peersName).Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "peers-tls"}, Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{corev1.TLSCertKey: serving.Cert, corev1.TLSPrivateKeyKey: serving.Key},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.Run(ctx, "kubectl", "apply", "-f", "test/e2e/framework/peers.yaml"); err != nil {
+		return nil, err
+	}
+	_, err = c.Run(ctx, "kubectl", "rollout", "status", "deployment/"+peersName, "--namespace", peersName, "--timeout", "2m")
+	return started, err
+}
+
+// add adds a webhook to its configuration. Two layouts of one webhook share it.
+func (p *Peers) add(w *Peer, ca []byte) error {
+	peer, err := w.Flags.Peer()
+	if err != nil {
+		return err
+	}
+	configuration := peer.Registration()
+	webhook := &configuration.Webhooks[0]
+	webhook.NamespaceSelector = w.Namespaces
+	webhook.ClientConfig = admissionregistrationv1.WebhookClientConfig{
+		CABundle: ca, Service: &admissionregistrationv1.ServiceReference{Namespace: peersName, Name: peersName, Path: new("/" + w.Path)},
+	}
+	same := func(c *admissionregistrationv1.MutatingWebhookConfiguration) bool {
+		return c.Name == configuration.Name
+	}
+	if at := slices.IndexFunc(p.configurations, same); at >= 0 {
+		webhook.Name = "other." + webhook.Name
+		p.configurations[at].Webhooks = append(p.configurations[at].Webhooks, *webhook)
+		return nil
+	}
+	p.configurations = append(p.configurations, configuration)
+	return nil
+}
+
+// Register makes the API server call the stand-ins. It takes effect a moment later.
+func (p *Peers) Register(ctx context.Context) error {
+	for _, configuration := range p.configurations {
+		if _, err := p.cluster.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(ctx, configuration, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Unregister deletes the MutatingWebhookConfigurations of the stand-ins. It takes
+// effect a moment later.
+func (p *Peers) Unregister(ctx context.Context) error {
+	var errs error
+	for _, configuration := range p.configurations {
+		errs = errors.Join(errs, p.cluster.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, configuration.Name, metav1.DeleteOptions{}))
+	}
+	return errs
+}
+
+// Stop removes the stand-ins.
+func (p *Peers) Stop(ctx context.Context) error {
+	_, err := p.cluster.Run(ctx, "kubectl", "delete", "-f", "test/e2e/framework/peers.yaml")
+	return errors.Join(err, p.cluster.DeleteNamespace(ctx, peersName))
+}
