@@ -19,7 +19,6 @@ type tokenCopy struct {
 	*provider.Copy
 	provider string
 	token    *provider.Token
-	names    volumeNames
 }
 
 // newTokenCopy returns the copy of a provider's token, nil for none.
@@ -27,7 +26,7 @@ func newTokenCopy(p *provider.Provider) *tokenCopy {
 	if p.Copy.Path == "" {
 		return nil
 	}
-	return &tokenCopy{Copy: &p.Copy, provider: p.Name, token: &p.Token, names: volumeNames{p.Copy.Volume, "lanyard-" + p.Copy.Volume}}
+	return &tokenCopy{Copy: &p.Copy, provider: p.Name, token: &p.Token}
 }
 
 // projects reports whether the volume has the copy.
@@ -36,36 +35,33 @@ func (c *tokenCopy) projects(v volume) bool {
 }
 
 // encodeVolume returns the volume of the copy.
-func (c *tokenCopy) encodeVolume(name string) []byte {
+func (c *tokenCopy) encodeVolume() []byte {
 	text := append([]byte(nil), `{"name":`...)
-	text = jsonscan.AppendString(text, name)
+	text = jsonscan.AppendString(text, c.Volume)
 	text = append(text, `,"projected":{"sources":[`...)
 	text = appendToken(text, c.token, c.Path)
 	return append(text, `],"defaultMode":420}}`...)
 }
 
-// placedCopy is a copy with the volume that it has in one pod.
+// placedCopy is a copy in one pod.
 type placedCopy struct {
 	*tokenCopy
-	name      string // of the volume
-	exists    bool   // the pod has the volume
+	exists    bool   // the pod has a volume of the name
+	taken     bool   // that volume is something else
 	cleanPath string // the mount path, normalized
 	free      bool   // the container that is being decided about lacks the mount
 }
 
-// chooseCopies chooses the volumes of the copies, as chooseVolume does.
-func (m *mutation) chooseCopies() error {
+// chooseCopies finds the volumes of the copies. If the pod uses the name for something
+// else, it does not get the copy. With another name, the other webhook, called later,
+// would mount the pod's volume at the same path, and the API server would deny the pod.
+func (m *mutation) chooseCopies() {
 	for _, p := range m.providers {
-		if p.copied == nil {
-			continue
+		if p.copied != nil {
+			v, exists := m.pod.volumesByName[p.copied.Volume]
+			m.place(p.copied, exists, exists && !p.copied.projects(v))
 		}
-		name, exists, err := m.chooseVolume(p.copied.names, p.copied.projects)
-		if err != nil {
-			return err
-		}
-		m.place(p.copied, name, exists)
 	}
-	return nil
 }
 
 // findCopies finds the volumes of the copies in a running pod, whose volumes cannot
@@ -75,26 +71,31 @@ func (m *mutation) findCopies() {
 		if p.copied == nil {
 			continue
 		}
-		if name, found := m.findVolume(p.copied.names, p.copied.projects); found {
-			m.place(p.copied, name, true)
+		if v, exists := m.pod.volumesByName[p.copied.Volume]; exists && p.copied.projects(v) {
+			m.place(p.copied, true, false)
 		}
 	}
 }
 
-func (m *mutation) place(c *tokenCopy, name string, exists bool) {
-	m.copies = append(m.copies, placedCopy{tokenCopy: c, name: name, exists: exists, cleanPath: normalizePath(c.MountPath, m.pod.Windows)})
+func (m *mutation) place(c *tokenCopy, exists, taken bool) {
+	m.copies = append(m.copies, placedCopy{tokenCopy: c, exists: exists, taken: taken, cleanPath: normalizePath(c.MountPath, m.pod.Windows)})
 }
 
-// copyIsFree reports whether the container has nothing where the copy is mounted. If
+// copyIsFree reports whether the container can have the copy, and has nothing where it
+// is mounted. If
 // it has something else there, or below, that stays, and the container does not get
 // the copy.
 func (m *mutation) copyIsFree(c *container, copied *placedCopy) bool {
+	if copied.taken {
+		m.addFinding(reason.VolumeNameTaken, c, fmt.Sprintf("the pod uses the volume name %s for something else, so it does not get the copy of the %s token", copied.Volume, copied.provider))
+		return false
+	}
 	for i := range c.mounts {
 		here := &c.mounts[i]
 		if !isAtOrBelow(normalizePath(string(here.path), m.pod.Windows), copied.cleanPath) {
 			continue
 		}
-		if string(here.path) != copied.MountPath || string(here.volume) != copied.name || here.partial || here.device {
+		if string(here.path) != copied.MountPath || string(here.volume) != copied.Volume || here.partial || here.device {
 			m.addFinding(reason.MountPathTaken, c, fmt.Sprintf("volume %q is mounted at %s, where the copy of the %s token would be, so it does not get the copy", shown(here.volume), shown(here.path), copied.provider))
 		}
 		return false

@@ -49,9 +49,7 @@ func Create(pod *Pod, selection *annotations.Pod, injection *Injection) (Result,
 	if m.volumeName, exists, err = m.chooseVolume(tokenVolumeNames, m.projectsAll); err != nil {
 		return Result{}, err
 	}
-	if err := m.chooseCopies(); err != nil {
-		return Result{}, err
-	}
+	m.chooseCopies()
 	missing, err := m.missingAnnotations()
 	if err != nil {
 		return Result{}, err

@@ -90,10 +90,10 @@ func (i *Injection) encodeVolumes() {
 	i.volumeNames = tokenVolumeNames[:]
 	for _, p := range i.providers {
 		if c := p.copied; c != nil {
-			volumes = append(volumes, c.encodeVolume(c.names[0]))
-			mounts = append(mounts, encodeMount(c.names[0], c.MountPath))
-			longest = append(longest, encodeMount(c.names[1], c.MountPath))
-			i.volumeNames = slices.Concat(i.volumeNames, c.names[:])
+			volumes = append(volumes, c.encodeVolume())
+			mounts = append(mounts, encodeMount(c.Volume, c.MountPath))
+			longest = append(longest, encodeMount(c.Volume, c.MountPath))
+			i.volumeNames = slices.Concat(i.volumeNames, []string{c.Volume})
 		}
 	}
 	i.volumes, i.mounts = jsonpatch.NewFragment(volumes...), jsonpatch.NewFragment(mounts...)

@@ -111,7 +111,7 @@ func (m *mutation) missingMounts(c *container, at mountPoint) *jsonpatch.Fragmen
 		if copied.free {
 			missing++
 		}
-		usual = usual && copied.free && copied.name == copied.names[0]
+		usual = usual && copied.free
 	}
 	if usual && missing == len(m.copies) {
 		return m.mounts
@@ -128,7 +128,7 @@ func (m *mutation) someMounts(at mountPoint) *jsonpatch.Fragment {
 	}
 	for _, copied := range m.copies {
 		if copied.free {
-			missing = append(missing, encodeMount(copied.name, copied.MountPath))
+			missing = append(missing, encodeMount(copied.Volume, copied.MountPath))
 		}
 	}
 	if len(missing) == 0 {

@@ -84,7 +84,7 @@ func (m *mutation) projectsAll(v volume) bool {
 func (m *mutation) missingVolumes(exists bool) *jsonpatch.Fragment {
 	usual := !exists && m.volumeName == VolumeName
 	for _, c := range m.copies {
-		usual = usual && !c.exists && c.name == c.names[0]
+		usual = usual && !c.exists
 	}
 	if usual {
 		return m.volumes
@@ -95,7 +95,7 @@ func (m *mutation) missingVolumes(exists bool) *jsonpatch.Fragment {
 	}
 	for _, c := range m.copies {
 		if !c.exists {
-			missing = append(missing, c.encodeVolume(c.name))
+			missing = append(missing, c.encodeVolume())
 		}
 	}
 	return jsonpatch.NewFragment(missing...)

@@ -37,7 +37,8 @@ const (
 	// or a device there.
 	InvalidMountPath Reason = "invalid_mount_path"
 	// VolumeNameTaken: the pod uses both names of the token volume for something
-	// else.
+	// else. As a reason of a container: the pod uses the name of a copy's volume for
+	// something else.
 	VolumeNameTaken Reason = "volume_name_taken"
 	// TooLarge: the pod has more containers, or would get more, than an API server
 	// stores.
