@@ -133,6 +133,7 @@ func TestParsePodReadsWhatDecisionsNeed(t *testing.T) {
 		"a mirror pod has the annotation":  {`{"metadata":{"annotations":{"kubernetes.io/config.mirror":""}}}`, summary{ServiceAccountName: "default", Mirror: true}},
 		"the os is Windows":                {`{"spec":{"os":{"name":"windows"}}}`, summary{ServiceAccountName: "default", Windows: true}},
 		"the node selector is for Windows": {`{"spec":{"nodeSelector":{"a":"b","kubernetes.io/os":"windows"}}}`, summary{ServiceAccountName: "default", Windows: true}},
+		"the old node selector is as well": {`{"spec":{"nodeSelector":{"beta.kubernetes.io/os":"windows"}}}`, summary{ServiceAccountName: "default", Windows: true}},
 		"the os is Linux":                  {`{"spec":{"os":{"name":"linux"},"nodeSelector":{"kubernetes.io/os":"linux","name":"windows"}}}`, summary{ServiceAccountName: "default"}},
 	}
 	for name, test := range tests {

@@ -135,7 +135,7 @@ func (r *reader) specMember(key []byte) (err error) {
 	case "os":
 		return in("os", r.windows("name"))
 	case "nodeSelector":
-		return in("nodeSelector", r.windows("kubernetes.io/os"))
+		return in("nodeSelector", r.windows("kubernetes.io/os", "beta.kubernetes.io/os"))
 	case "volumes":
 		r.pod.volumesText, err = r.Raw()
 	case string(initContainers):
@@ -148,10 +148,10 @@ func (r *reader) specMember(key []byte) (err error) {
 	return err
 }
 
-// windows sets Pod.Windows if the member of this name is "windows".
-func (r *reader) windows(member string) error {
+// windows sets Pod.Windows if a member of one of these names is "windows".
+func (r *reader) windows(members ...string) error {
 	return r.Object(func(key []byte) error {
-		if string(key) != member {
+		if !slices.Contains(members, string(key)) {
 			return nil
 		}
 		value, err := r.String()
