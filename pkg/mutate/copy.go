@@ -47,7 +47,7 @@ func (c *tokenCopy) encodeVolume() []byte {
 type placedCopy struct {
 	*tokenCopy
 	exists    bool   // the pod has a volume of the name
-	taken     bool   // that volume is something else
+	taken     bool   // that volume does not have the copy
 	cleanPath string // the mount path, normalized
 	free      bool   // the container that is being decided about lacks the mount
 }
@@ -68,11 +68,8 @@ func (m *mutation) chooseCopies() {
 // change.
 func (m *mutation) findCopies() {
 	for _, p := range m.providers {
-		if p.copied == nil {
-			continue
-		}
-		if v, exists := m.pod.volumesByName[p.copied.Volume]; exists && p.copied.projects(v) {
-			m.place(p.copied, true, false)
+		if p.copied != nil {
+			m.place(p.copied, true, !p.copied.projects(m.pod.volumesByName[p.copied.Volume]))
 		}
 	}
 }
@@ -87,7 +84,7 @@ func (m *mutation) place(c *tokenCopy, exists, taken bool) {
 // the copy.
 func (m *mutation) copyIsFree(c *container, copied *placedCopy) bool {
 	if copied.taken {
-		m.addFinding(reason.VolumeNameTaken, c, fmt.Sprintf("the pod uses the volume name %s for something else, so it does not get the copy of the %s token", copied.Volume, copied.provider))
+		m.addFinding(reason.VolumeNameTaken, c, fmt.Sprintf("the pod cannot have a volume %s with the %s token, so it does not get the copy", copied.Volume, copied.provider))
 		return false
 	}
 	for i := range c.mounts {
