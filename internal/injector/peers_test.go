@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/injector"
@@ -47,7 +48,7 @@ func TestGoldenPairs(t *testing.T) {
 				t.Parallel()
 				b := besideInDir(t, dir)
 				got := b.admit(t, order == "peer-first", read(t, file))
-				b.holds(t, got)
+				b.holds(t, got, false)
 				goldenYAML(t, filepath.Join(dir, order+".yaml"), pairWant{Reasons: b.reasons, Findings: b.findings, Pod: unmarshal(t, got)})
 			})
 		}
@@ -94,14 +95,17 @@ func besideInDir(t *testing.T, dir string) *beside {
 	return newBeside(t, flags, filepath.Join(dir, "config.yaml"), read(t, filepath.Join(dir, "serviceaccount.yaml")))
 }
 
-// newBeside adopts the ServiceAccount with Lanyard's configuration file.
+// newBeside adopts the ServiceAccount with Lanyard's configuration file. Without
+// flags, there is no peer.
 func newBeside(t *testing.T, flags peers.Flags, config string, account []byte) *beside {
 	t.Helper()
-	peer, err := flags.Peer()
-	if err != nil {
-		t.Fatal(err)
+	b := &beside{account: &corev1.ServiceAccount{}}
+	if flags != (peers.Flags{}) {
+		var err error
+		if b.peer, err = flags.Peer(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	b := &beside{peer: peer, account: &corev1.ServiceAccount{}}
 	if err := json.Unmarshal(account, b.account); err != nil {
 		t.Fatal(err)
 	}
@@ -181,8 +185,9 @@ func typedPod(t *testing.T, text []byte) *corev1.Pod {
 	return &pod
 }
 
-// holds checks what must be so beside any peer, in any order.
-func (b *beside) holds(t *testing.T, stored []byte) {
+// holds checks what must be so beside any peer, in any order. With faulty, the peer's
+// variables lead to no token.
+func (b *beside) holds(t *testing.T, stored []byte, faulty bool) {
 	t.Helper()
 	pod := typedPod(t, stored)
 	holdsValidVolumes(t, pod)
@@ -200,7 +205,9 @@ func (b *beside) holds(t *testing.T, stored []byte) {
 	}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		holdsMarked(t, pod, &c)
-		holdsTokens(t, pod, &c)
+		if !faulty {
+			holdsTokens(t, pod, &c)
+		}
 	}
 }
 
@@ -356,4 +363,13 @@ func credentialAt(pod *corev1.Pod, c *corev1.Container, file string) *credential
 		return &found
 	}
 	return nil
+}
+
+// accountObject returns the JSON of the ServiceAccount team/app.
+func accountObject(t *testing.T, values map[string]string) []byte {
+	t.Helper()
+	return marshal(t, &corev1.ServiceAccount{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "app", Annotations: values},
+	})
 }

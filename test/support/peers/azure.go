@@ -164,6 +164,9 @@ func addProxy(pod *corev1.Pod) error {
 		Name: "azwi-proxy-init", Image: "proxy-init", Env: []corev1.EnvVar{{Name: "PROXY_PORT", Value: port}},
 		SecurityContext: &corev1.SecurityContext{Privileged: new(true), RunAsUser: new(int64(0))},
 	}
-	pod.Spec.InitContainers = append([]corev1.Container{sidecar}, append(pod.Spec.InitContainers, setup)...)
+	isThere := func(c corev1.Container) bool { return c.Name == setup.Name }
+	if !slices.ContainsFunc(pod.Spec.InitContainers, isThere) {
+		pod.Spec.InitContainers = append([]corev1.Container{sidecar}, append(pod.Spec.InitContainers, setup)...)
+	}
 	return nil
 }
