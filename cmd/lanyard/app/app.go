@@ -152,6 +152,7 @@ func (c *cli) newRootCommand() *cobra.Command {
 		newExplainCommand(c),
 		newInjectCommand(c),
 		newLabelCommand(c),
+		newMigrateCommand(c),
 		newProviderCommand(c),
 		newRestartCommand(c),
 		newStatusCommand(c),

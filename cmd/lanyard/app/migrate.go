@@ -1,0 +1,261 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/internal/migrate"
+)
+
+const migrateHelp = `migrate shows how Lanyard takes over from another webhook: what the other one
+reads in a cluster or in manifests, what becomes of each, and what somebody
+must do by hand. With --write, it adds Lanyard's annotations. Those of the
+other webhook stay, so that both can run, unless --remove is set.
+
+Without --filename, it reads the cluster, and --write changes ServiceAccounts
+only: a change of a pod template would restart the pods. With --filename, it
+reads manifests, and --write changes these files. Comments, order and quotes
+stay. --output diff shows the changes as a diff that "git apply" accepts.
+
+Write nothing with --remove while Lanyard still adopts from the other webhook
+(config.adopt): it would remove its annotations together with the other ones.
+
+The exit code is 1 if something could not be written. docs/migrate has the
+whole way, for each webhook.`
+
+const migrateExamples = `  # Take stock of a cluster
+  lanyard migrate --from eks --all-namespaces
+
+  # See the changes of the manifests in a directory
+  lanyard migrate --from eks,azure -f manifests/ --output diff
+
+  # Make them
+  lanyard migrate --from eks,azure -f manifests/ --write
+
+  # Annotate the ServiceAccounts of a cluster
+  lanyard migrate --from eks --all-namespaces --write`
+
+// outputDiff is one more value of --output.
+const outputDiff = "diff"
+
+// migrateCommand holds the flags of migrate.
+type migrateCommand struct {
+	*cli
+	output
+	from               []string
+	files              []string
+	all, write, remove bool
+}
+
+func newMigrateCommand(c *cli) *cobra.Command {
+	k := &migrateCommand{cli: c}
+	cmd := &cobra.Command{
+		Use:     "migrate --from NAME",
+		Short:   "Take over from another webhook.",
+		Long:    migrateHelp,
+		Example: migrateExamples,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) },
+	}
+	k.output.addFlag(cmd, outputDiff)
+	addAllNamespaces(cmd, &k.all)
+	names := migrate.PeerNames()
+	cmd.Flags().StringSliceVar(&k.from, "from", nil, "What to take over from, separated by commas: "+strings.Join(names, ", ")+".")
+	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // the error is for a flag that does not exist
+	cmd.Flags().StringArrayVarP(&k.files, "filename", "f", nil, "File or directory with manifests in YAML or JSON, or - for the standard input, instead of the cluster. Can be repeated.")
+	cmd.Flags().BoolVar(&k.write, "write", false, "Write the changes.")
+	cmd.Flags().BoolVar(&k.remove, "remove", false, "Also remove the annotations that are not needed any more.")
+	return cmd
+}
+
+// migration is a plan and what came of it.
+type migration struct {
+	*migrate.Plan
+	// Changes is the number of ServiceAccounts or files that change.
+	Changes int `json:"changes"`
+	// Written is the number of them that were written, Errors are why others were not.
+	Written int      `json:"written"`
+	Errors  []string `json:"errors,omitempty"`
+	// what changes: ServiceAccounts, or files.
+	what    string
+	written bool
+	diff    string
+}
+
+func (k *migrateCommand) run(ctx context.Context) error {
+	peers, err := k.peers()
+	if err != nil {
+		return err
+	}
+	if err := k.check(); err != nil {
+		return err
+	}
+	keys, err := k.keys()
+	if err != nil {
+		return err
+	}
+	options := &migrate.Options{Keys: keys, From: peers, Remove: k.remove, Cluster: len(k.files) == 0}
+	if options.Namespace, err = k.namespace(); err != nil {
+		return err
+	}
+	var result *migration
+	if options.Cluster {
+		result, err = k.cluster(ctx, options)
+	} else {
+		result, err = k.manifests(options)
+	}
+	if err != nil {
+		return err
+	}
+	result.written = k.write
+	if err := k.show(result); err != nil {
+		return err
+	}
+	if len(result.Errors) > 0 {
+		return errFound
+	}
+	return nil
+}
+
+// peers returns the peers of --from.
+func (k *migrateCommand) peers() ([]*migrate.Peer, error) {
+	names := migrate.PeerNames()
+	if len(k.from) == 0 {
+		return nil, usagef("--from: got none, want one or more of %s", strings.Join(names, ", "))
+	}
+	for _, name := range k.from {
+		if !slices.Contains(names, name) {
+			return nil, usagef("--from: got %q, want one or more of %s", name, strings.Join(names, ", "))
+		}
+	}
+	return slices.DeleteFunc(migrate.Peers(), func(p *migrate.Peer) bool { return !slices.Contains(k.from, p.Name) }), nil
+}
+
+// check checks that the flags fit together.
+func (k *migrateCommand) check() error {
+	switch files := len(k.files) > 0; {
+	case files && k.all:
+		return usagef("--all-namespaces: got it with --filename, want one of them")
+	case !files && k.format == outputDiff:
+		return usagef("--output diff: got it without --filename, want files to compare with")
+	case k.write && slices.Contains(k.files, "-"):
+		return usagef("--write: got it with the standard input, want files; --output diff shows the changes")
+	}
+	return nil
+}
+
+// show writes the result.
+func (k *migrateCommand) show(result *migration) error {
+	for _, message := range result.Errors {
+		k.note("%s: %s", k.name, message)
+	}
+	if k.format != outputDiff {
+		return k.output.write(k.cli, result)
+	}
+	for i := range result.Items {
+		if item := &result.Items[i]; item.Result == migrate.Manual || item.Result == migrate.Unsupported {
+			k.note("%s: %s: %s: %s", item.Result, nameOf(item), item.Found, item.Why)
+		}
+	}
+	_, err := fmt.Fprint(k.Out, result.diff)
+	return err
+}
+
+// nameOf names the object of an item.
+func nameOf(item *migrate.Item) string {
+	name := item.Object
+	if name == "" {
+		name = "the cluster"
+	}
+	if item.Namespace != "" {
+		name += " in the namespace " + item.Namespace
+	}
+	return name
+}
+
+func (m *migration) print(p *page) {
+	if len(m.Items) == 0 {
+		p.line("nothing was found")
+		return
+	}
+	styles := map[migrate.Result]string{migrate.Translated: good, migrate.Manual: warn, migrate.Unsupported: bad, migrate.NothingToDo: faint}
+	object := ""
+	for i := range m.Items {
+		item := &m.Items[i]
+		name := p.style(title, nameOf(item))
+		if item.Source != "" {
+			name += ", " + item.Source
+		}
+		if name != object {
+			if object != "" {
+				p.line("")
+			}
+			p.text(0, "", name)
+			object = name
+		}
+		line := item.Found + ": " + p.style(styles[item.Result], string(item.Result))
+		if item.Becomes != "" {
+			line += ", " + item.Becomes
+		}
+		p.text(2, "", line)
+		if item.Why != "" {
+			p.text(4, faint, item.Why)
+		}
+	}
+	m.printValues(p)
+	p.line("")
+	var counts []string
+	for _, result := range []migrate.Result{migrate.Translated, migrate.Setting, migrate.Manual, migrate.Unsupported, migrate.NothingToDo} {
+		if n := m.Count(result); n > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n, result))
+		}
+	}
+	p.text(0, title, strings.Join(counts, ", "))
+	switch {
+	case m.written:
+		p.line("%d of %d %s written", m.Written, m.Changes, m.what)
+	case m.Changes > 0:
+		p.line("%d %s to write: add --write", m.Changes, m.what)
+	default:
+		p.line("no %s to write", m.what)
+	}
+}
+
+// printValues writes the values of the chart.
+func (m *migration) printValues(p *page) {
+	if len(m.Values) == 0 {
+		return
+	}
+	tree := map[string]any{}
+	for path, value := range m.Values {
+		parent := tree
+		names := strings.Split(path, ".")
+		for _, name := range names[:len(names)-1] {
+			next, ok := parent[name].(map[string]any)
+			if !ok {
+				next = map[string]any{}
+				parent[name] = next
+			}
+			parent = next
+		}
+		parent[names[len(names)-1]] = value
+	}
+	text, err := yaml.Marshal(tree)
+	if err != nil {
+		p.err = err
+		return
+	}
+	p.line("")
+	p.line("%s", p.style(title, "values for the chart"))
+	for line := range strings.SplitSeq(strings.TrimSuffix(string(text), "\n"), "\n") {
+		p.line("  %s", line)
+	}
+}

@@ -1,0 +1,105 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/cmd/lanyard/app"
+)
+
+var _ = Describe("migrate", Ordered, func() {
+	get := func(ctx context.Context, namespace, name string) *corev1.ServiceAccount {
+		GinkgoHelper()
+		account, err := cluster.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		return account
+	}
+
+	BeforeAll(func(ctx SpecContext) {
+		newNamespace(ctx, "moving")
+		newServiceAccount(ctx, "moving", "app", map[string]string{eksRole: role, "eks.amazonaws.com/token-expiration": "7200"})
+		newServiceAccount(ctx, "moving", "ceph", map[string]string{eksRole: "arn:aws:iam:::role/ceph"})
+		newServiceAccount(ctx, "moving", "keda", nil)
+		newServiceAccount(ctx, "moving", "other", nil)
+		labels := map[string]string{"app": "keda", "azure.workload.identity/use": "true"}
+		template := corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"azure.workload.identity/skip-containers": "proxy;"}},
+			Spec:       newPod("", "keda").Spec,
+		}
+		_, err := cluster.client.AppsV1().Deployments("moving").Create(ctx, &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Name: "keda"},
+			Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("takes stock of a cluster and changes nothing", func(ctx SpecContext) {
+		before := get(ctx, "moving", "app")
+		expectOutputs(ctx, "migrate", app.ExitOK, "migrate", "--from", "eks,azure", "--namespace", "moving")
+		Expect(get(ctx, "moving", "app")).To(Equal(before))
+	})
+
+	It("writes nothing if one ServiceAccount cannot be written", func(ctx SpecContext) {
+		code, out, errOut := lanyardAs(ctx, reader(ctx, "migrate-reader"), "", "migrate", "--from", "eks,azure", "--namespace", "moving", "--write")
+		Expect(code).To(Equal(app.ExitFound))
+		Expect(errOut).To(ContainSubstring("serviceaccount/app in the namespace moving: serviceaccounts \"app\" is forbidden"))
+		Expect(out).To(HaveSuffix("0 of 2 ServiceAccounts written\n"))
+		Expect(get(ctx, "moving", "app").Annotations).NotTo(HaveKey("lanyard.dev/aws-role-arn"))
+	})
+
+	It("annotates the ServiceAccounts, and nothing else", func(ctx SpecContext) {
+		code, out, errOut := lanyard(ctx, "migrate", "--from", "eks,azure", "--namespace", "moving", "--write")
+		Expect(errOut).To(BeEmpty())
+		Expect(code).To(Equal(app.ExitOK))
+		Expect(out).To(HaveSuffix("2 of 2 ServiceAccounts written\n"))
+		account := get(ctx, "moving", "app")
+		Expect(account.Annotations).To(Equal(map[string]string{
+			eksRole: role, "eks.amazonaws.com/token-expiration": "7200", "lanyard.dev/aws-role-arn": role,
+			"lanyard.dev/aws-token-path": "/var/run/secrets/eks.amazonaws.com/serviceaccount/token", "lanyard.dev/token-expiration-seconds": "7200",
+		}))
+		Expect(account.Labels).To(HaveKeyWithValue("lanyard.dev/identity", "enabled"))
+		Expect(get(ctx, "moving", "keda").Annotations).To(HaveKeyWithValue("lanyard.dev/tokens", "azure"))
+		Expect(get(ctx, "moving", "other").Annotations).To(BeEmpty())
+		Expect(get(ctx, "moving", "ceph").Annotations).To(HaveLen(1))
+		pod, err := cluster.client.CoreV1().Pods("moving").Create(ctx, newPod("probe", "app"), dryRun)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(pod.Annotations).To(HaveKeyWithValue("lanyard.dev/injected", "aws"))
+	})
+
+	It("has nothing to do afterwards", func(ctx SpecContext) {
+		code, out, _ := lanyard(ctx, "migrate", "--from", "eks,azure", "--namespace", "moving")
+		Expect(code).To(Equal(app.ExitOK))
+		Expect(out).To(HaveSuffix("no ServiceAccounts to write\n"))
+	})
+
+	It("removes what is not needed any more", func(ctx SpecContext) {
+		code, out, _ := lanyard(ctx, "migrate", "--from", "eks", "--namespace", "moving", "--remove", "--write")
+		Expect(code).To(Equal(app.ExitOK))
+		Expect(out).To(HaveSuffix("1 of 1 ServiceAccounts written\n"))
+		Expect(get(ctx, "moving", "app").Annotations).NotTo(HaveKey(HavePrefix("eks.amazonaws.com/")))
+		Expect(get(ctx, "moving", "app").Annotations).To(HaveKeyWithValue("lanyard.dev/aws-role-arn", role))
+		Expect(get(ctx, "moving", "ceph").Annotations).To(HaveLen(1))
+	})
+
+	It("says how far it is with many ServiceAccounts", func(ctx SpecContext) {
+		newNamespace(ctx, "moving-many")
+		for i := range 201 {
+			newServiceAccount(ctx, "moving-many", fmt.Sprintf("app-%03d", i), map[string]string{eksRole: role})
+		}
+		code, out, errOut := lanyard(ctx, "migrate", "--from", "eks", "--namespace", "moving-many", "--write")
+		Expect(code).To(Equal(app.ExitOK))
+		Expect(out).To(HaveSuffix("201 of 201 ServiceAccounts written\n"))
+		Expect(strings.Split(strings.TrimSpace(errOut), "\n")).To(HaveLen(6))
+		Expect(errOut).To(HaveSuffix("writing 200 of 201 ServiceAccounts ...\n"))
+	})
+})
