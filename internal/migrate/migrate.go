@@ -12,6 +12,9 @@
 //	program.go         the peer's own objects: flags, ConfigMaps, webhooks
 //	cwii.go            the translation of cwii's annotations
 //	record.go          the record of adopted annotations
+//	manifest.go        makes the changes in files
+//	verify.go          compares what running pods have with what new ones get
+//	docs.go            the tables for the documentation
 //
 // The annotations of ServiceAccounts are translated by annotations.Keys.Adopt, as the
 // webhook does with --adopt, so that the two never disagree.

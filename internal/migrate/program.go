@@ -224,19 +224,21 @@ func (p *planner) mapping(o *Object, name string, values map[string]string) {
 	p.item(o, name, Setting, "config.identities", why)
 }
 
+// owns reports whether a webhook configuration is the peer's.
+func (p *Peer) owns(o *Object) bool {
+	return slices.ContainsFunc(p.webhooks, func(name string) bool { return strings.Contains(o.Name, name) || slices.Contains(o.Webhooks, name) })
+}
+
 // webhooks plans for a webhook configuration.
 func (p *planner) webhooks(o *Object) {
 	for _, peer := range p.From {
-		for _, name := range peer.webhooks {
-			if !strings.Contains(o.Name, name) && !slices.Contains(o.Webhooks, name) {
-				continue
-			}
-			order := "before"
-			if o.Name > "lanyard" {
-				order = "after"
-			}
-			p.item(o, "webhook of "+peer.Program, Manual, "", fmt.Sprintf("The API server calls it %s one with the name lanyard. Delete it when Lanyard has taken over.", order))
-			return
+		if !peer.owns(o) {
+			continue
 		}
+		order := "before"
+		if o.Name > "lanyard" {
+			order = "after"
+		}
+		p.item(o, "webhook of "+peer.Program, Manual, "", fmt.Sprintf("The API server calls it %s one with the name lanyard. Delete it when Lanyard has taken over.", order))
 	}
 }

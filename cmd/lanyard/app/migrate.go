@@ -28,8 +28,13 @@ stay. --output diff shows the changes as a diff that "git apply" accepts.
 Write nothing with --remove while Lanyard still adopts from the other webhook
 (config.adopt): it would remove its annotations together with the other ones.
 
-The exit code is 1 if something could not be written. docs/migrate has the
-whole way, for each webhook.`
+--verify compares, for one running pod of each workload, the credentials that
+it has with those of a new pod: role, client, audience, lifetime, and the paths
+of the token. The new pod is a dry run. It has what all webhooks give, so
+delete the other one's configuration first; what runs is not affected by that.
+
+The exit code is 1 if something could not be written, or if --verify finds a
+difference. docs/migrate has the whole way, for each webhook.`
 
 const migrateExamples = `  # Take stock of a cluster
   lanyard migrate --from eks --all-namespaces
@@ -41,7 +46,10 @@ const migrateExamples = `  # Take stock of a cluster
   lanyard migrate --from eks,azure -f manifests/ --write
 
   # Annotate the ServiceAccounts of a cluster
-  lanyard migrate --from eks --all-namespaces --write`
+  lanyard migrate --from eks --all-namespaces --write
+
+  # Compare running pods with new ones
+  lanyard migrate --from eks --all-namespaces --verify`
 
 // outputDiff is one more value of --output.
 const outputDiff = "diff"
@@ -50,9 +58,9 @@ const outputDiff = "diff"
 type migrateCommand struct {
 	*cli
 	output
-	from               []string
-	files              []string
-	all, write, remove bool
+	from                     []string
+	files                    []string
+	all, write, remove, pods bool
 }
 
 func newMigrateCommand(c *cli) *cobra.Command {
@@ -73,6 +81,7 @@ func newMigrateCommand(c *cli) *cobra.Command {
 	cmd.Flags().StringArrayVarP(&k.files, "filename", "f", nil, "File or directory with manifests in YAML or JSON, or - for the standard input, instead of the cluster. Can be repeated.")
 	cmd.Flags().BoolVar(&k.write, "write", false, "Write the changes.")
 	cmd.Flags().BoolVar(&k.remove, "remove", false, "Also remove the annotations that are not needed any more.")
+	cmd.Flags().BoolVar(&k.pods, "verify", false, "Compare the credentials of running pods with those of new ones, instead of making a plan.")
 	return cmd
 }
 
@@ -97,6 +106,9 @@ func (k *migrateCommand) run(ctx context.Context) error {
 	}
 	if err := k.check(); err != nil {
 		return err
+	}
+	if k.pods {
+		return k.verify(ctx, peers)
 	}
 	keys, err := k.keys()
 	if err != nil {
@@ -142,6 +154,8 @@ func (k *migrateCommand) peers() ([]*migrate.Peer, error) {
 // check checks that the flags fit together.
 func (k *migrateCommand) check() error {
 	switch files := len(k.files) > 0; {
+	case k.pods && (files || k.write || k.remove):
+		return usagef("--verify: got it with --filename, --write or --remove, want it alone")
 	case files && k.all:
 		return usagef("--all-namespaces: got it with --filename, want one of them")
 	case !files && k.format == outputDiff:

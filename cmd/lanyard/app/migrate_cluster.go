@@ -62,10 +62,9 @@ func (k *migrateCommand) stock(ctx context.Context, client dynamic.Interface, pe
 	for _, name := range migrate.ConfigMaps() {
 		lists = append(lists, listing{resource: coreResource("configmaps"), kind: "ConfigMap", namespace: namespace, name: name})
 	}
-	webhooks := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
 	lists = append(lists,
 		listing{resource: coreResource("namespaces"), kind: "Namespace", name: namespace, optional: true},
-		listing{resource: webhooks, kind: "MutatingWebhookConfiguration", optional: true},
+		listing{resource: webhookConfigurations, kind: "MutatingWebhookConfiguration", optional: true},
 	)
 	stock := &clusterStock{versions: map[*migrate.Object]string{}}
 	for i := range lists {

@@ -47,6 +47,7 @@ func TestMigrateFlags(t *testing.T) {
 		"--from other":                     `--from: got "other"`,
 		"--from eks -A -f x":               "--all-namespaces",
 		"--from eks -o diff":               "--output diff",
+		"--from eks --verify --write":      "--verify",
 		"--from eks --write -f -":          "--write",
 		"--from eks -f x --output nothing": "want one of table, json, yaml, diff",
 	} {

@@ -103,3 +103,62 @@ var _ = Describe("migrate", Ordered, func() {
 		Expect(errOut).To(HaveSuffix("writing 200 of 201 ServiceAccounts ...\n"))
 	})
 })
+
+var _ = Describe("migrate --verify", Ordered, func() {
+	const oldPath = "/var/run/secrets/eks.amazonaws.com/serviceaccount"
+
+	// newReplicaSet creates a ReplicaSet whose pod the other webhook has changed. No
+	// controller runs, so the pod is created here; the label keeps Lanyard away from it.
+	newReplicaSet := func(ctx context.Context, name, account, runningRole string) {
+		GinkgoHelper()
+		labels := map[string]string{"app": name}
+		set, err := cluster.client.AppsV1().ReplicaSets("verify").Create(ctx, &appsv1.ReplicaSet{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: appsv1.ReplicaSetSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: newPod("", account).Spec},
+			},
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		pod := newPod(name+"-1", account)
+		pod.Labels = map[string]string{"app": name, "lanyard.dev/inject": "false"}
+		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
+		seconds := int64(86400)
+		pod.Spec.Volumes = []corev1.Volume{{Name: "aws-iam-token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "sts.amazonaws.com", ExpirationSeconds: &seconds, Path: "token"}}},
+		}}}}
+		pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "aws-iam-token", MountPath: oldPath, ReadOnly: true}}
+		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "AWS_ROLE_ARN", Value: runningRole}, {Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: oldPath + "/token"}}
+		_, err = cluster.client.CoreV1().Pods("verify").Create(ctx, pod, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+	}
+
+	BeforeAll(func(ctx SpecContext) {
+		newNamespace(ctx, "verify")
+		newServiceAccount(ctx, "verify", "app", map[string]string{eksRole: role})
+		code, _, _ := lanyard(ctx, "migrate", "--from", "eks", "--namespace", "verify", "--write")
+		Expect(code).To(Equal(app.ExitOK))
+	})
+
+	It("finds nothing where no pod has credentials", func(ctx SpecContext) {
+		code, out, errOut := lanyard(ctx, "migrate", "--from", "eks", "--namespace", "verify", "--verify")
+		Expect(errOut).To(BeEmpty())
+		Expect(code).To(Equal(app.ExitOK))
+		Expect(out).To(Equal("no running pod has credentials\n"))
+	})
+
+	It("finds the same credentials", func(ctx SpecContext) {
+		newReplicaSet(ctx, "same", "app", role)
+		code, out, errOut := lanyard(ctx, "migrate", "--from", "eks", "--namespace", "verify", "--verify")
+		Expect(errOut).To(BeEmpty())
+		Expect(out).To(HaveSuffix("1 same, 0 differ, 0 denied, 0 not compared\n"))
+		Expect(code).To(Equal(app.ExitOK))
+	})
+
+	It("finds others, and ServiceAccounts that were forgotten", func(ctx SpecContext) {
+		newServiceAccount(ctx, "verify", "forgotten", nil)
+		newReplicaSet(ctx, "differs", "app", role+"-old")
+		newReplicaSet(ctx, "forgotten", "forgotten", role)
+		expectOutputs(ctx, "migrate-verify", app.ExitFound, "migrate", "--from", "eks", "--namespace", "verify", "--verify")
+	})
+})

@@ -1,0 +1,223 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+)
+
+// Difference is one way in which a new pod differs from a running one.
+type Difference struct {
+	Container string `json:"container,omitempty"`
+	// What is the meaning of what differs, such as the role.
+	What string `json:"what"`
+	// Running and New are the values; empty for none.
+	Running string `json:"running"`
+	New     string `json:"new"`
+}
+
+// facts are the credentials of a container by their meaning.
+type facts map[string]string
+
+// Compare compares the credentials of a running pod, which the peer gave it, with those
+// of a new one: by meaning, not by the names of volumes. It returns nil if they are the
+// same. The token may be at other paths in the new pod, but must still be at the old ones.
+func Compare(keys *annotations.Keys, running, fresh *corev1.Pod) []Difference {
+	var result []Difference
+	if fresh.Annotations[keys.Injected] == "" {
+		result = append(result, Difference{What: "injected by Lanyard", New: "no"})
+	}
+	for _, c := range containersOf(running) {
+		i := slices.IndexFunc(containersOf(fresh), func(other corev1.Container) bool { return other.Name == c.Name })
+		if i < 0 {
+			if !slices.Contains(addedContainers, c.Name) {
+				result = append(result, Difference{Container: c.Name, What: "container", Running: "yes"})
+			}
+			continue
+		}
+		was, is := factsOf(keys, running, &c), factsOf(keys, fresh, &containersOf(fresh)[i])
+		for _, what := range slices.Sorted(maps.Keys(was)) {
+			if is[what] != was[what] {
+				result = append(result, Difference{Container: c.Name, What: what, Running: was[what], New: is[what]})
+			}
+		}
+		for _, what := range slices.Sorted(maps.Keys(is)) {
+			// More copies of a token are no loss.
+			if _, found := was[what]; !found && !strings.HasPrefix(what, tokenAt) {
+				result = append(result, Difference{Container: c.Name, What: what, New: is[what]})
+			}
+		}
+	}
+	return result
+}
+
+// HasCredentials reports whether a pod has credentials of a cloud.
+func HasCredentials(keys *annotations.Keys, pod *corev1.Pod) bool {
+	return slices.ContainsFunc(containersOf(pod), func(c corev1.Container) bool { return len(factsOf(keys, pod, &c)) > 0 })
+}
+
+// addedContainers are those that the peers add.
+var addedContainers = []string{gcpSetup, "azwi-proxy-init", "azwi-proxy", "cwii-gcp-creds-writer", "cwii-gcp-verify", "cwii-aws-verify", "cwii-az-verify"}
+
+func containersOf(pod *corev1.Pod) []corev1.Container {
+	return slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+}
+
+// tokenAt starts the fact about a token at a path.
+const tokenAt = "token at "
+
+// factsOf returns the credentials of a container. A variable whose value comes from
+// elsewhere is only known to be set.
+func factsOf(keys *annotations.Keys, pod *corev1.Pod, c *corev1.Container) facts {
+	f, files := facts{}, tokens(pod, c)
+	env := map[string]string{}
+	for i := range c.Env {
+		env[c.Env[i].Name] = c.Env[i].Value
+		if c.Env[i].ValueFrom != nil {
+			env[c.Env[i].Name] = "(from elsewhere)"
+		}
+	}
+	f.credential("AWS", files, env["AWS_WEB_IDENTITY_TOKEN_FILE"])
+	f.add("AWS role", env["AWS_ROLE_ARN"])
+	f.add("AWS region", cmp.Or(env["AWS_REGION"], env["AWS_DEFAULT_REGION"]))
+	f.credential("Azure", files, env["AZURE_FEDERATED_TOKEN_FILE"])
+	f.add("Azure client", env["AZURE_CLIENT_ID"])
+	f.add("Azure tenant", env["AZURE_TENANT_ID"])
+	f.add("Azure authority", strings.TrimSuffix(env["AZURE_AUTHORITY_HOST"], "/"))
+	if file := env["GOOGLE_APPLICATION_CREDENTIALS"]; file != "" {
+		f.google(keys, pod, files, file)
+	}
+	for file, token := range files {
+		f[tokenAt+file] = token.audience
+	}
+	return f
+}
+
+func (f facts) add(what, value string) {
+	if value != "" {
+		f[what] = value
+	}
+}
+
+// credential adds the token behind a variable.
+func (f facts) credential(cloud string, files map[string]token, file string) {
+	if file == "" {
+		return
+	}
+	found, ok := files[slashes(file)]
+	if !ok {
+		f[cloud+" token"] = "none at " + file
+		return
+	}
+	f.token(cloud, found)
+}
+
+func (f facts) token(cloud string, t token) {
+	f[cloud+" audience"] = t.audience
+	f[cloud+" lifetime"] = fmt.Sprintf("%d s", t.seconds)
+}
+
+// googleCredentials are what counts in a file of Google.
+type googleCredentials struct {
+	Audience      string `json:"audience"`
+	Impersonation string `json:"service_account_impersonation_url"`
+	Source        struct {
+		File string `json:"file"`
+	} `json:"credential_source"`
+}
+
+// google adds what the credential file of Google says. Lanyard and the peer have its
+// content in an annotation of the pod, or what it is made from.
+func (f facts) google(keys *annotations.Keys, pod *corev1.Pod, files map[string]token, file string) {
+	const prefix = "cloud.google.com/"
+	var parsed googleCredentials
+	// The file is the one that the variable points to: a pod may have both.
+	text := pod.Annotations[prefix+"external-credentials-json"]
+	if strings.HasSuffix(slashes(file), "/gcp/credentials.json") {
+		text = pod.Annotations[keys.Prefix+"gcp-credentials"]
+	}
+	switch {
+	case text != "" && json.Unmarshal([]byte(text), &parsed) == nil:
+	case pod.Annotations[prefix+"workload-identity-provider"] != "": // the container gcloud-setup writes it
+		parsed.Audience = pod.Annotations[prefix+"workload-identity-provider"]
+		parsed.Impersonation = "/" + pod.Annotations[prefix+"service-account-email"] + ":"
+		parsed.Source.File = "/var/run/secrets/sts.googleapis.com/serviceaccount/token"
+	default:
+		f["Google credentials"] = "in a file that is not known: " + file
+		return
+	}
+	_, provider, found := strings.Cut(parsed.Audience, "//iam.googleapis.com/")
+	if !found {
+		provider = parsed.Audience
+	}
+	f["Google provider"] = provider
+	email, _, _ := strings.Cut(path.Base(parsed.Impersonation), ":")
+	if parsed.Impersonation != "" {
+		f["Google service account"] = email
+	}
+	f.credential("Google", files, parsed.Source.File)
+}
+
+// token is a token in a volume.
+type token struct {
+	audience string
+	seconds  int64
+}
+
+// tokens returns the tokens that are mounted in a container, by their paths, except
+// those for the API server.
+func tokens(pod *corev1.Pod, c *corev1.Container) map[string]token {
+	result := map[string]token{}
+	for i := range c.VolumeMounts {
+		mount := &c.VolumeMounts[i]
+		for j := range pod.Spec.Volumes {
+			volume := &pod.Spec.Volumes[j]
+			if volume.Name != mount.Name || volume.Projected == nil {
+				continue
+			}
+			for _, source := range volume.Projected.Sources {
+				s := source.ServiceAccountToken
+				if s == nil || s.Audience == "" {
+					continue
+				}
+				t := token{audience: s.Audience, seconds: 3600} // the default of Kubernetes
+				if s.ExpirationSeconds != nil {
+					t.seconds = *s.ExpirationSeconds
+				}
+				result[path.Join(slashes(mount.MountPath), s.Path)] = t
+			}
+		}
+	}
+	return result
+}
+
+// slashes returns a path of Windows as its mount has it.
+func slashes(file string) string {
+	if len(file) > 2 && file[1] == ':' {
+		file = file[2:]
+	}
+	return strings.ReplaceAll(file, `\`, "/")
+}
+
+// Webhooks returns the names of the webhook configurations of the peers among those of
+// a cluster.
+func Webhooks(peers []*Peer, all []*Object) []string {
+	var names []string
+	for _, o := range all {
+		if slices.ContainsFunc(peers, func(p *Peer) bool { return p.owns(o) }) {
+			names = append(names, o.Name)
+		}
+	}
+	return names
+}
