@@ -172,6 +172,11 @@ func TestAnEditKeepsEverythingElse(t *testing.T) {
 			set:  map[string]string{"l/a": "new"},
 			want: head + "metadata:\n  annotations:\n    l/a: new\n    z: w\n",
 		},
+		"another value with a comment is refused": {
+			text:        head + "metadata:\n  annotations:\n    l/a: old # why\n",
+			set:         map[string]string{"l/a": "new"},
+			wantRefused: "comment",
+		},
 		"an alias is refused": {
 			text:        head + "x: &x {a: b}\nmetadata:\n  annotations: *x\n",
 			set:         map[string]string{"l/a": "b"},
@@ -228,6 +233,9 @@ func TestADiffHasHunksWithContext(t *testing.T) {
 	checkDiff(t, text, result)
 	if got := strings.Count(result.Diff, "@@ -"); got != 3 {
 		t.Errorf("got %d hunks, want 3:\n%s", got, result.Diff)
+	}
+	if want := "@@ -26,6 +30,8 @@"; !strings.Contains(result.Diff, want) {
+		t.Errorf("got\n%s\nwant %s: two lines are added twice before", result.Diff, want)
 	}
 }
 

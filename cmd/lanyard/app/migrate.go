@@ -215,11 +215,14 @@ func (m *migration) print(p *page) {
 			p.text(0, "", name)
 			object = name
 		}
-		line := item.Found + ": " + p.style(styles[item.Result], string(item.Result))
-		if item.Becomes != "" {
-			line += ", " + item.Becomes
+		line, becomes := item.Found+": "+p.style(styles[item.Result], string(item.Result)), item.Becomes
+		if whole := line + ", " + becomes; becomes != "" && (p.width == 0 || cells(whole) <= p.width-2) {
+			line, becomes = whole, ""
 		}
 		p.text(2, "", line)
+		if becomes != "" {
+			p.text(4, "", becomes)
+		}
 		if item.Why != "" {
 			p.text(4, faint, item.Why)
 		}
@@ -235,9 +238,9 @@ func (m *migration) print(p *page) {
 	p.text(0, title, strings.Join(counts, ", "))
 	switch {
 	case m.written:
-		p.line("%d of %d %s written", m.Written, m.Changes, m.what)
+		p.line("%s written: %d of %d", m.what, m.Written, m.Changes)
 	case m.Changes > 0:
-		p.line("%d %s to write: add --write", m.Changes, m.what)
+		p.line("%s to write: %d, with --write", m.what, m.Changes)
 	default:
 		p.line("no %s to write", m.what)
 	}

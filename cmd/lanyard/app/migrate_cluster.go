@@ -152,9 +152,22 @@ func (k *migrateCommand) count(what string, done, all int) {
 // patchTimeout is how long a write may take: the webhook may not respond.
 const patchTimeout = 30 * time.Second
 
-// patchServiceAccount makes a change, unless the ServiceAccount has changed since it was
-// read.
+// patchServiceAccount makes a change.
 func patchServiceAccount(ctx context.Context, client dynamic.Interface, c *migrate.Change, version string, dryRun []string) error {
+	patch, err := annotationPatch(c, version)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
+	defer cancel()
+	_, err = client.Resource(coreResource("serviceaccounts")).Namespace(c.Object.Namespace).
+		Patch(ctx, c.Object.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "lanyard", DryRun: dryRun})
+	return err
+}
+
+// annotationPatch returns a merge patch that makes a change, unless the object has
+// changed since it was read.
+func annotationPatch(c *migrate.Change, version string) ([]byte, error) {
 	values := map[string]any{}
 	for key, value := range c.Set {
 		values[key] = value
@@ -164,11 +177,7 @@ func patchServiceAccount(ctx context.Context, client dynamic.Interface, c *migra
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": version, "annotations": values}})
 	if err != nil {
-		return fmt.Errorf("encode the patch: %w", err)
+		return nil, fmt.Errorf("encode the patch: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
-	defer cancel()
-	_, err = client.Resource(coreResource("serviceaccounts")).Namespace(c.Object.Namespace).
-		Patch(ctx, c.Object.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "lanyard", DryRun: dryRun})
-	return err
+	return patch, nil
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/lanyard-dev/lanyard/internal/migrate"
 )
 
 const annotated = `apiVersion: v1
@@ -74,7 +76,7 @@ func TestMigrateWritesTheFilesOfADirectory(t *testing.T) {
 		t.Fatalf("a diff changes the file: %s %v", text, err)
 	}
 	code, out, _ = runMigrate(t, "", "--from", "eks", "-f", dir, "--write")
-	if code != ExitOK || !strings.HasSuffix(out, "1 of 1 files written\n") {
+	if code != ExitOK || !strings.HasSuffix(out, "files written: 1 of 1\n") {
 		t.Fatalf("got the code %d and %s", code, out)
 	}
 	text, err := os.ReadFile(file)
@@ -132,5 +134,13 @@ func TestMigrateKeepsASymbolicLink(t *testing.T) {
 	}
 	if text, err := os.ReadFile(target); err != nil || !strings.Contains(string(text), "lanyard.dev/") {
 		t.Errorf("the target did not change: %v", err)
+	}
+}
+
+func TestMigrateChangesAServiceAccountAsItWasRead(t *testing.T) {
+	t.Parallel()
+	patch, err := annotationPatch(&migrate.Change{Set: map[string]string{"a": "b"}, Remove: []string{"c"}}, "7")
+	if want := `{"metadata":{"annotations":{"a":"b","c":null},"resourceVersion":"7"}}`; err != nil || string(patch) != want {
+		t.Errorf("got %s and %v, want %s", patch, err, want)
 	}
 }

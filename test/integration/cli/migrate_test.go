@@ -6,12 +6,16 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/cmd/lanyard/app"
@@ -50,10 +54,26 @@ var _ = Describe("migrate", Ordered, func() {
 	})
 
 	It("writes nothing if one ServiceAccount cannot be written", func(ctx SpecContext) {
-		code, out, errOut := lanyardAs(ctx, reader(ctx, "migrate-reader"), "", "migrate", "--from", "eks,azure", "--namespace", "moving", "--write")
+		kubeconfig := reader(ctx, "migrate-app-only")
+		api := cluster.client.RbacV1()
+		_, err := api.Roles("moving").Create(ctx, &rbacv1.Role{
+			ObjectMeta: metav1.ObjectMeta{Name: "app-only"},
+			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{"app"}, Verbs: []string{"patch"}}},
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = api.RoleBindings("moving").Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "app-only"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "app-only"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "migrate-app-only"}},
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, func(ctx context.Context) string {
+			_, _, errOut := lanyardAs(ctx, kubeconfig, "", "migrate", "--from", "eks,azure", "--namespace", "moving", "--write")
+			return errOut
+		}).Within(timeout).Should(And(HavePrefix("lanyard: serviceaccount/keda in the namespace moving: serviceaccounts \"keda\" is forbidden"), HaveSuffix("\n"), Not(ContainSubstring("serviceaccount/app"))))
+		code, out, _ := lanyardAs(ctx, kubeconfig, "", "migrate", "--from", "eks,azure", "--namespace", "moving", "--write")
 		Expect(code).To(Equal(app.ExitFound))
-		Expect(errOut).To(ContainSubstring("serviceaccount/app in the namespace moving: serviceaccounts \"app\" is forbidden"))
-		Expect(out).To(HaveSuffix("0 of 2 ServiceAccounts written\n"))
+		Expect(out).To(HaveSuffix("ServiceAccounts written: 0 of 2\n"))
 		Expect(get(ctx, "moving", "app").Annotations).NotTo(HaveKey("lanyard.dev/aws-role-arn"))
 	})
 
@@ -61,7 +81,7 @@ var _ = Describe("migrate", Ordered, func() {
 		code, out, errOut := lanyard(ctx, "migrate", "--from", "eks,azure", "--namespace", "moving", "--write")
 		Expect(errOut).To(BeEmpty())
 		Expect(code).To(Equal(app.ExitOK))
-		Expect(out).To(HaveSuffix("2 of 2 ServiceAccounts written\n"))
+		Expect(out).To(HaveSuffix("ServiceAccounts written: 2 of 2\n"))
 		account := get(ctx, "moving", "app")
 		Expect(account.Annotations).To(Equal(map[string]string{
 			eksRole: role, "eks.amazonaws.com/token-expiration": "7200", "lanyard.dev/aws-role-arn": role,
@@ -85,7 +105,7 @@ var _ = Describe("migrate", Ordered, func() {
 	It("removes what is not needed any more", func(ctx SpecContext) {
 		code, out, _ := lanyard(ctx, "migrate", "--from", "eks", "--namespace", "moving", "--remove", "--write")
 		Expect(code).To(Equal(app.ExitOK))
-		Expect(out).To(HaveSuffix("1 of 1 ServiceAccounts written\n"))
+		Expect(out).To(HaveSuffix("ServiceAccounts written: 1 of 1\n"))
 		Expect(get(ctx, "moving", "app").Annotations).NotTo(HaveKey(HavePrefix("eks.amazonaws.com/")))
 		Expect(get(ctx, "moving", "app").Annotations).To(HaveKeyWithValue("lanyard.dev/aws-role-arn", role))
 		Expect(get(ctx, "moving", "ceph").Annotations).To(HaveLen(1))
@@ -98,7 +118,7 @@ var _ = Describe("migrate", Ordered, func() {
 		}
 		code, out, errOut := lanyard(ctx, "migrate", "--from", "eks", "--namespace", "moving-many", "--write")
 		Expect(code).To(Equal(app.ExitOK))
-		Expect(out).To(HaveSuffix("201 of 201 ServiceAccounts written\n"))
+		Expect(out).To(HaveSuffix("ServiceAccounts written: 201 of 201\n"))
 		Expect(strings.Split(strings.TrimSpace(errOut), "\n")).To(HaveLen(6))
 		Expect(errOut).To(HaveSuffix("writing 200 of 201 ServiceAccounts ...\n"))
 	})
@@ -160,5 +180,34 @@ var _ = Describe("migrate --verify", Ordered, func() {
 		newReplicaSet(ctx, "differs", "app", role+"-old")
 		newReplicaSet(ctx, "forgotten", "forgotten", role)
 		expectOutputs(ctx, "migrate-verify", app.ExitFound, "migrate", "--from", "eks", "--namespace", "verify", "--verify")
+	})
+})
+
+// The commands of the pages must be correct, with manifests and with a cluster.
+var _ = Describe("the commands of docs/migrate", Serial, func() {
+	It("run", func(ctx SpecContext) {
+		pages, err := filepath.Glob("../../../docs/migrate/*.md")
+		Expect(err).NotTo(HaveOccurred())
+		manifests := filepath.Join(GinkgoT().TempDir(), "manifests")
+		Expect(os.Mkdir(manifests, 0o700)).To(Succeed())
+		text := "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: app\n  annotations:\n    " + eksRole + ": " + role + "\n"
+		Expect(os.WriteFile(filepath.Join(manifests, "app.yaml"), []byte(text), 0o600)).To(Succeed())
+		command := regexp.MustCompile(`(?m)^lanyard (migrate .*)$`)
+		ran := 0
+		for _, page := range pages {
+			text, err := os.ReadFile(page)
+			Expect(err).NotTo(HaveOccurred())
+			for _, match := range command.FindAllStringSubmatch(string(text), -1) {
+				args := strings.Fields(strings.ReplaceAll(match[1], "manifests/", manifests))
+				code, _, errOut := lanyard(ctx, args...)
+				if strings.HasSuffix(match[1], "--verify") { // which finds the pods of other specs
+					Expect(code).To(BeNumerically("<", app.ExitUsage), match[1])
+					continue
+				}
+				Expect(code).To(Equal(app.ExitOK), "%s: %s", match[1], errOut)
+				ran++
+			}
+		}
+		Expect(ran).To(BeNumerically(">", 25))
 	})
 })

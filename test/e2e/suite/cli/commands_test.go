@@ -28,6 +28,7 @@ var (
 	injectPage  = newPage("inject", "lanyard inject")
 
 	providerPage = newPage("provider", "lanyard provider")
+	migratePage  = newPage("migrate", "lanyard migrate")
 )
 
 var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
@@ -43,7 +44,7 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 		for _, command := range []string{
 			"", "check", "explain", "status", "restart", "label", "label serviceaccounts", "token",
 			"trust", "trust aws", "trust azure", "trust gcp", "trust issuer", "inject",
-			"provider", "provider test",
+			"provider", "provider test", "migrate",
 		} {
 			checkPage.record(ctx, &recording{command: strings.TrimSpace("lanyard "+command) + " --help"})
 		}
@@ -195,6 +196,18 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 			when: "A mistake in the file has its line. The webhook would not start with this file.", code: 1,
 			command: "lanyard provider test misspelled.yaml",
 		})
+	})
+
+	It("migrate", func(ctx SpecContext) {
+		for _, r := range []recording{
+			{when: "See what becomes of the annotations of another webhook in your manifests.", command: "lanyard migrate --from eks -f eks.yaml"},
+			{when: "See the changes. `git apply` and `patch -p1` accept them.", command: "lanyard migrate --from eks -f eks.yaml --output diff 2>/dev/null", verbatim: true},
+			{when: "Make them. Comments, order and quotes stay.", command: "lanyard migrate --from eks -f eks.yaml --write | tail -2", once: true},
+			{when: "Afterwards there is nothing to do.", command: "lanyard migrate --from eks -f eks.yaml --output diff 2>/dev/null"},
+			{when: "Without files, it reads the cluster. In this one, there is nothing to take over.", command: "lanyard migrate --from eks --all-namespaces"},
+		} {
+			migratePage.record(ctx, &r)
+		}
 	})
 
 	It("completes the names that are in the cluster", func(ctx SpecContext) {

@@ -66,6 +66,8 @@ var (
 	warehouseAccounts []byte
 	//go:embed testdata/app.yaml
 	app []byte
+	//go:embed testdata/eks.yaml
+	eks []byte
 )
 
 func TestCLI(t *testing.T) {
@@ -106,6 +108,7 @@ func setUpUser(ctx context.Context) {
 	GinkgoHelper()
 	user.directory = GinkgoT().TempDir()
 	Expect(os.WriteFile(filepath.Join(user.directory, "app.yaml"), app, 0o600)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(user.directory, "eks.yaml"), eks, 0o600)).To(Succeed())
 	wrong := strings.ReplaceAll(string(app), "role/cart", "user/cart")
 	Expect(os.WriteFile(filepath.Join(user.directory, "wrong.yaml"), []byte(wrong), 0o600)).To(Succeed())
 	alibaba, err := os.ReadFile(filepath.Join(cluster.Root, "examples", "providers", "alibaba.yaml"))
