@@ -222,7 +222,10 @@ func TestMigrateTakesOverWhatWasAdopted(t *testing.T) {
 	if record := after[keys.Adopted]; strings.Contains(record, "aws-") || !strings.Contains(record, "azure-client-id") {
 		t.Errorf("got the record %q, want that of azure alone", record)
 	}
-	_, after = migrated(t, adopted, []string{"eks", "azure"})
+	plan, after := migrated(t, adopted, []string{"eks", "azure"})
+	if plan.Count(migrate.Translated) != 1 || !slices.ContainsFunc(plan.Items, func(item migrate.Item) bool { return item.Found == keys.Adopted }) {
+		t.Errorf("got %+v, want that the record is removed, and nothing else", plan.Items)
+	}
 	if record, found := after[keys.Adopted]; found {
 		t.Errorf("got the record %q, want none", record)
 	}

@@ -56,6 +56,9 @@ func (p *planner) serviceAccount(o *Object) {
 	if needsTokens && a.after[p.Keys.Tokens] != before[p.Keys.Tokens] {
 		p.translated(a, azureUse+" on its pods", p.Keys.Tokens, "It has no client ID.")
 	}
+	if adopted && a.after[p.Keys.Adopted] != before[p.Keys.Adopted] {
+		p.translated(a, p.Keys.Adopted, "", "Lanyard's annotations do not follow the other ones any more.")
+	}
 	for _, err := range errs {
 		p.item(o, p.annotationOf(err), Manual, "", "Lanyard would deny it: "+err.ErrorBody())
 	}

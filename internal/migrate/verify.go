@@ -62,9 +62,20 @@ func Compare(keys *annotations.Keys, running, fresh *corev1.Pod) []Difference {
 	return result
 }
 
-// HasCredentials reports whether a pod has credentials of a cloud.
+// HasCredentials reports whether a pod has a token for a cloud, and what makes a program
+// use it. Keys in variables or in a Secret are none.
 func HasCredentials(keys *annotations.Keys, pod *corev1.Pod) bool {
-	return slices.ContainsFunc(containersOf(pod), func(c corev1.Container) bool { return len(factsOf(keys, pod, &c)) > 0 })
+	return slices.ContainsFunc(containersOf(pod), func(c corev1.Container) bool {
+		for what, value := range factsOf(keys, pod, &c) {
+			switch {
+			case what == "AWS audience", what == "Azure audience", what == "Google audience":
+				return true
+			case strings.HasPrefix(what, tokenAt) && strings.Contains(value, "//iam.googleapis.com/"):
+				return true // the credential file is of cwii
+			}
+		}
+		return false
+	})
 }
 
 // addedContainers are those that the peers add.

@@ -103,7 +103,22 @@ func TestCompare(t *testing.T) {
 			}
 		})
 	}
-	if migrate.HasCredentials(newKeys(t), podWith(nil, nil, "OTHER", "x")) {
-		t.Error("a pod without credentials has some")
+}
+
+func TestPodsWithoutACloudsToken(t *testing.T) {
+	t.Parallel()
+	for sentence, pod := range map[string]*corev1.Pod{
+		"nothing":                      podWith(nil, nil, "OTHER", "x"),
+		"keys and a region":            podWith(nil, nil, "AWS_ACCESS_KEY_ID", "x", "AWS_REGION", "eu-central-1"),
+		"a key of Google":              podWith(nil, nil, "GOOGLE_APPLICATION_CREDENTIALS", "/keys/key.json"),
+		"a token for something else":   podWith(nil, []mounted{{"istio-token", "/var/run/secrets/tokens", "istio-token", "istio-ca", 43200}}),
+		"a variable without its token": podWith(nil, nil, "AWS_ROLE_ARN", "x", "AWS_WEB_IDENTITY_TOKEN_FILE", "/a/token"),
+	} {
+		if migrate.HasCredentials(newKeys(t), pod) {
+			t.Errorf("%s: got credentials", sentence)
+		}
+	}
+	if !migrate.HasCredentials(newKeys(t), podWith(nil, []mounted{{"cwii-gcp-token", "/var/run/secrets/cwii.dev/gcp", "token", "//iam.googleapis.com/projects/1", 3600}})) {
+		t.Error("cwii's token for Google: got no credentials")
 	}
 }

@@ -46,32 +46,57 @@ var errFormat = errors.New("its format cannot be kept")
 // Edit changes the annotations. name is that of the file in the diff.
 func (f *File) Edit(name string, edits []Edit) *Result {
 	result := &Result{Text: f.text, Refused: map[int]error{}}
-	var splices []splice
+	planned := map[int][]splice{}
+	var all []int
 	for i := range edits {
 		found, err := f.edit(&edits[i])
-		if err == nil && !f.correct(edits[i:i+1], found) {
-			err = errFormat
-		}
 		if err != nil {
 			result.Refused[i] = err
 			continue
 		}
-		splices = append(splices, found...)
+		planned[i], all = found, append(all, i)
 	}
-	if sorted(splices) {
-		for i := range edits {
+	accepted := f.accept(edits, planned, all)
+	for _, i := range all {
+		if !slices.Contains(accepted, i) {
 			result.Refused[i] = errFormat
 		}
-		return result
 	}
-	if len(splices) > 0 {
+	if splices := join(planned, accepted); len(splices) > 0 {
+		sorted(splices)
 		result.Text, result.Diff = apply(f.text, 0, len(f.text), splices), f.diff(name, splices)
 	}
 	return result
 }
 
-// correct reports whether the splices make the edits and nothing else.
-func (f *File) correct(edits []Edit, splices []splice) bool {
+// accept returns the edits that can be made together. It looks for those that cannot by
+// halves, so that a long file is not read again for each of its objects.
+func (f *File) accept(edits []Edit, planned map[int][]splice, some []int) []int {
+	if len(some) == 0 || f.correct(edits, some, join(planned, some)) {
+		return some
+	}
+	if len(some) == 1 {
+		return nil
+	}
+	half := len(some) / 2
+	both := slices.Concat(f.accept(edits, planned, some[:half]), f.accept(edits, planned, some[half:]))
+	if len(both) == len(some) { // each half can be made, but not both
+		return both[:half]
+	}
+	return both
+}
+
+// join returns the splices of some edits.
+func join(planned map[int][]splice, some []int) []splice {
+	var splices []splice
+	for _, i := range some {
+		splices = append(splices, planned[i]...)
+	}
+	return splices
+}
+
+// correct reports whether the splices make some of the edits and nothing else.
+func (f *File) correct(edits []Edit, some []int, splices []splice) bool {
 	if sorted(splices) {
 		return false
 	}
@@ -88,7 +113,7 @@ func (f *File) correct(edits []Edit, splices []splice) bool {
 		if err != nil {
 			return false
 		}
-		for j := range edits {
+		for _, j := range some {
 			if edits[j].Object == object {
 				if want, err = edits[j].expected(want); err != nil {
 					return false

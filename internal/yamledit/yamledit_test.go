@@ -239,6 +239,51 @@ func TestADiffHasHunksWithContext(t *testing.T) {
 	}
 }
 
+func TestOneRefusedEditDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
+	text := ""
+	for i := range 40 {
+		switch i {
+		case 7:
+			text += head + "x: &x {a: b}\nmetadata:\n  name: alias\n  annotations: *x\n---\n"
+		case 23:
+			text += head + "metadata:\n  annotations: &y\n    a: b\n  labels: *y\n---\n"
+		default:
+			text += head + "metadata:\n  name: app\n---\n"
+		}
+	}
+	f, err := yamledit.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var edits []yamledit.Edit
+	for _, o := range f.Objects {
+		edits = append(edits, yamledit.Edit{Object: o, Set: map[string]string{"l/a": "b"}})
+	}
+	result := f.Edit("dir/app.yaml", edits)
+	checkDiff(t, text, result)
+	if got := strings.Count(string(result.Text), "l/a: b"); got != 38 || len(result.Refused) != 2 || result.Refused[7] == nil || result.Refused[23] == nil {
+		t.Errorf("got %d changes and refused %v, want 38, without the objects 7 and 23", got, result.Refused)
+	}
+}
+
+func TestALongFileIsChangedInOneGo(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat(head+"metadata:\n  name: app\n---\n", 5000)
+	f, err := yamledit.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var edits []yamledit.Edit
+	for _, o := range f.Objects {
+		edits = append(edits, yamledit.Edit{Object: o, Set: map[string]string{"l/a": "b"}})
+	}
+	// Reading it again for each object would take minutes.
+	if result := f.Edit("x", edits); len(result.Refused) > 0 || strings.Count(string(result.Text), "l/a: b") != 5000 {
+		t.Errorf("refused %d edits", len(result.Refused))
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"

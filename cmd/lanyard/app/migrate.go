@@ -200,7 +200,6 @@ func (m *migration) print(p *page) {
 		p.line("nothing was found")
 		return
 	}
-	styles := map[migrate.Result]string{migrate.Translated: good, migrate.Manual: warn, migrate.Unsupported: bad, migrate.NothingToDo: faint}
 	object := ""
 	for i := range m.Items {
 		item := &m.Items[i]
@@ -215,17 +214,7 @@ func (m *migration) print(p *page) {
 			p.text(0, "", name)
 			object = name
 		}
-		line, becomes := item.Found+": "+p.style(styles[item.Result], string(item.Result)), item.Becomes
-		if whole := line + ", " + becomes; becomes != "" && (p.width == 0 || cells(whole) <= p.width-2) {
-			line, becomes = whole, ""
-		}
-		p.text(2, "", line)
-		if becomes != "" {
-			p.text(4, "", becomes)
-		}
-		if item.Why != "" {
-			p.text(4, faint, item.Why)
-		}
+		printItem(p, item)
 	}
 	m.printValues(p)
 	p.line("")
@@ -243,6 +232,22 @@ func (m *migration) print(p *page) {
 		p.line("%s to write: %d, with --write", m.what, m.Changes)
 	default:
 		p.line("no %s to write", m.what)
+	}
+}
+
+// printItem writes an item below the name of its object.
+func printItem(p *page, item *migrate.Item) {
+	style := map[migrate.Result]string{migrate.Translated: good, migrate.Manual: warn, migrate.Unsupported: bad, migrate.NothingToDo: faint}[item.Result]
+	line, becomes := item.Found+": "+p.style(style, string(item.Result)), item.Becomes
+	if whole := line + ", " + becomes; becomes != "" && (p.width == 0 || cells(whole) <= p.width-2) {
+		line, becomes = whole, ""
+	}
+	p.text(2, "", line)
+	if becomes != "" {
+		p.text(4, "", becomes)
+	}
+	if item.Why != "" {
+		p.text(4, faint, item.Why)
 	}
 }
 
