@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/migrate"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const migrateHelp = `migrate shows how Lanyard takes over from another webhook: what the other one
@@ -74,6 +75,7 @@ func newMigrateCommand(c *cli) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) },
 	}
 	k.output.addFlag(cmd, outputDiff)
+	k.addConfig(cmd)
 	addAllNamespaces(cmd, &k.all)
 	names := migrate.PeerNames()
 	cmd.Flags().StringSliceVar(&k.from, "from", nil, "What to take over from, separated by commas: "+strings.Join(names, ", ")+".")
@@ -110,7 +112,7 @@ func (k *migrateCommand) run(ctx context.Context) error {
 	if k.pods {
 		return k.verify(ctx, peers)
 	}
-	keys, err := k.keys()
+	keys, err := k.providerKeys(ctx)
 	if err != nil {
 		return err
 	}
@@ -135,6 +137,15 @@ func (k *migrateCommand) run(ctx context.Context) error {
 		return errFound
 	}
 	return nil
+}
+
+// providerKeys returns the keys with those of custom providers: of the cluster, or of
+// --config. Files are read without a cluster.
+func (k *migrateCommand) providerKeys(ctx context.Context) (*annotations.Keys, error) {
+	if len(k.files) > 0 && k.configPath == "" {
+		return k.keys()
+	}
+	return k.clusterKeys(ctx)
 }
 
 // peers returns the peers of --from.

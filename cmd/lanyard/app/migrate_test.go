@@ -144,3 +144,17 @@ func TestMigrateChangesAServiceAccountAsItWasRead(t *testing.T) {
 		t.Errorf("got %s and %v, want %s", patch, err, want)
 	}
 }
+
+func TestMigrateKnowsCustomProviders(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, config := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "config.yaml")
+	write(t, file, strings.Replace(annotated, "{", "{lanyard.dev/other-name: x, ", 1))
+	write(t, config, "providers:\n- name: other\n  audience: other\n  parameters:\n  - {name: name, required: true, pattern: '^x$', message: must be x}\n  environment:\n  - {name: OTHER_TOKEN_FILE, value: '{token-file}', credential: true}\n")
+	if code, out, errOut := runMigrate(t, "", "--from", "eks", "-f", file); code != ExitOK || !strings.Contains(out, "Lanyard would deny it") {
+		t.Errorf("without the configuration: got the code %d, %s and %s, want that it would be denied", code, out, errOut)
+	}
+	if code, out, errOut := runMigrate(t, "", "--from", "eks", "-f", file, "--config", config); code != ExitOK || strings.Contains(out, "deny") || !strings.Contains(out, "files to write: 1") {
+		t.Errorf("with the configuration: got the code %d, %s and %s, want a file to write", code, out, errOut)
+	}
+}

@@ -111,7 +111,7 @@ func (k *migrateCommand) verify(ctx context.Context, peers []*migrate.Peer) erro
 		return err
 	}
 	v := &verifier{seen: map[string]bool{}, result: &verification{Webhooks: []string{}, Workloads: []verified{}}}
-	if v.keys, err = k.keys(); err != nil {
+	if v.keys, err = k.clusterKeys(ctx); err != nil {
 		return err
 	}
 	if _, v.client, err = k.clients(); err != nil {

@@ -21,6 +21,12 @@ import (
 	"github.com/lanyard-dev/lanyard/cmd/lanyard/app"
 )
 
+// withoutWarnings returns what a command writes to the error stream, without the
+// warnings of the webhook about ServiceAccounts that have both annotations.
+func withoutWarnings(errOut string) string {
+	return regexp.MustCompile(`(?m)^Warning: lanyard: adoption: .*\n`).ReplaceAllString(errOut, "")
+}
+
 var _ = Describe("migrate", Ordered, func() {
 	get := func(ctx context.Context, namespace, name string) *corev1.ServiceAccount {
 		GinkgoHelper()
@@ -69,7 +75,7 @@ var _ = Describe("migrate", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(ctx, func(ctx context.Context) string {
 			_, _, errOut := lanyardAs(ctx, kubeconfig, "", "migrate", "--from", "eks,azure", "--namespace", "moving", "--write")
-			return errOut
+			return withoutWarnings(errOut)
 		}).Within(timeout).Should(And(HavePrefix("lanyard: serviceaccount/keda in the namespace moving: serviceaccounts \"keda\" is forbidden"), HaveSuffix("\n"), Not(ContainSubstring("serviceaccount/app"))))
 		code, out, _ := lanyardAs(ctx, kubeconfig, "", "migrate", "--from", "eks,azure", "--namespace", "moving", "--write")
 		Expect(code).To(Equal(app.ExitFound))
@@ -79,7 +85,7 @@ var _ = Describe("migrate", Ordered, func() {
 
 	It("annotates the ServiceAccounts, and nothing else", func(ctx SpecContext) {
 		code, out, errOut := lanyard(ctx, "migrate", "--from", "eks,azure", "--namespace", "moving", "--write")
-		Expect(errOut).To(BeEmpty())
+		Expect(withoutWarnings(errOut)).To(BeEmpty())
 		Expect(code).To(Equal(app.ExitOK))
 		Expect(out).To(HaveSuffix("ServiceAccounts written: 2 of 2\n"))
 		account := get(ctx, "moving", "app")
@@ -119,6 +125,7 @@ var _ = Describe("migrate", Ordered, func() {
 		code, out, errOut := lanyard(ctx, "migrate", "--from", "eks", "--namespace", "moving-many", "--write")
 		Expect(code).To(Equal(app.ExitOK))
 		Expect(out).To(HaveSuffix("ServiceAccounts written: 201 of 201\n"))
+		errOut = withoutWarnings(errOut)
 		Expect(strings.Split(strings.TrimSpace(errOut), "\n")).To(HaveLen(6))
 		Expect(errOut).To(HaveSuffix("writing 200 of 201 ServiceAccounts ...\n"))
 	})
@@ -209,5 +216,28 @@ var _ = Describe("the commands of docs/migrate", Serial, func() {
 			}
 		}
 		Expect(ran).To(BeNumerically(">", 25))
+	})
+})
+
+var _ = Describe("migrate, after adoption", Serial, Ordered, func() {
+	It("makes the annotations the user's, so that they stay without the other ones", func(ctx SpecContext) {
+		callForPeers(ctx)
+		newNamespace(ctx, "adopted")
+		newServiceAccount(ctx, "adopted", "app", map[string]string{eksRole: role})
+		values := func() map[string]string {
+			account, err := cluster.client.CoreV1().ServiceAccounts("adopted").Get(ctx, "app", metav1.GetOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			return account.Annotations
+		}
+		adopted := values()
+		Expect(adopted).To(And(HaveKey("lanyard.dev/adopted"), HaveKeyWithValue("lanyard.dev/aws-role-arn", role)))
+		code, _, _ := lanyard(ctx, "migrate", "--from", "eks", "--namespace", "adopted", "--write")
+		Expect(code).To(Equal(app.ExitOK))
+		delete(adopted, "lanyard.dev/adopted")
+		Expect(values()).To(Equal(adopted))
+		code, _, _ = lanyard(ctx, "migrate", "--from", "eks", "--namespace", "adopted", "--remove", "--write")
+		Expect(code).To(Equal(app.ExitOK))
+		delete(adopted, eksRole)
+		Expect(values()).To(Equal(adopted))
 	})
 })
