@@ -70,8 +70,8 @@ func (p *Plan) Rewrite(manifests []*Manifest) []Rewritten {
 		}
 		edited := m.file.Edit(m.Name, edits)
 		for i, c := range changes {
-			if err := edited.Refused[i]; err != nil {
-				p.refuse(c, err)
+			if err := edited.Skipped[i]; err != nil {
+				p.skipped(c, err)
 			}
 		}
 		if edited.Diff != "" {
@@ -81,8 +81,8 @@ func (p *Plan) Rewrite(manifests []*Manifest) []Rewritten {
 	return result
 }
 
-// refuse turns what was translated on an object into something to do by hand.
-func (p *Plan) refuse(c *Change, err error) {
+// skipped turns what was translated on an object into something to do by hand.
+func (p *Plan) skipped(c *Change, err error) {
 	for i := range p.Items {
 		if item := &p.Items[i]; item.Result == Translated && item.Object == c.Object.Reference() && item.Source == c.Object.Source {
 			item.Result, item.Why = Manual, strings.TrimSpace(fmt.Sprintf("Set it yourself: %v. %s", err, item.Why))

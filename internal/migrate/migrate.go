@@ -215,11 +215,11 @@ func (p *planner) becomes(in *Input) string {
 
 // value adds a value of the chart. It reports whether there is another one already.
 func (p *planner) value(path string, value any) bool {
-	former, found := p.plan.Values[path]
+	previous, found := p.plan.Values[path]
 	if !found {
 		p.plan.Values[path] = value
 	}
-	return found && former != value
+	return found && previous != value
 }
 
 // identity adds an entry of config.identities.

@@ -9,7 +9,7 @@ import (
 )
 
 // withoutRecord returns the value of Keys.Adopted without what was adopted for the
-// clouds. An annotation without an entry belongs to whoever edits the ServiceAccount.
+// clouds. An annotation without an entry belongs to the users who edit the ServiceAccount.
 // The lifetime of the tokens stays in the record as long as another cloud's does.
 func withoutRecord(record string, clouds []string) string {
 	var rest []string

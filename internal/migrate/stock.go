@@ -60,7 +60,7 @@ const (
 	kindWebhooks       = "MutatingWebhookConfiguration"
 )
 
-// others are the kinds that matter, beside those with pods.
+// others are the kinds that matter, in addition to those with pods.
 var others = map[schema.GroupKind]bool{
 	{Kind: kindServiceAccount}: true,
 	{Kind: kindNamespace}:      true,

@@ -76,7 +76,7 @@ type Peer struct {
 	adopted *annotations.Peer
 	// ownPrefix starts keys that no other program has; empty if others share it.
 	ownPrefix string
-	// separator splits its list of containers to leave out.
+	// splitNames splits its list of containers to leave out.
 	splitNames func(string) []string
 	// programs are parts of the names of its images and commands, webhooks are the names
 	// of its webhooks or parts of the names of its configurations.

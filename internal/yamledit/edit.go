@@ -35,23 +35,23 @@ type Result struct {
 	Text []byte
 	// Diff is a unified diff, empty if nothing changes.
 	Diff string
-	// Refused are the edits that cannot be made without changing the format, by their
+	// Skipped are the edits that cannot be made without changing the format, by their
 	// index, with the reason.
-	Refused map[int]error
+	Skipped map[int]error
 }
 
-// errFormat is why an edit is refused.
+// errFormat is why an edit is skipped.
 var errFormat = errors.New("its format cannot be kept")
 
 // Edit changes the annotations. name is that of the file in the diff.
 func (f *File) Edit(name string, edits []Edit) *Result {
-	result := &Result{Text: f.text, Refused: map[int]error{}}
+	result := &Result{Text: f.text, Skipped: map[int]error{}}
 	planned := map[int][]splice{}
 	var all []int
 	for i := range edits {
 		found, err := f.edit(&edits[i])
 		if err != nil {
-			result.Refused[i] = err
+			result.Skipped[i] = err
 			continue
 		}
 		planned[i], all = found, append(all, i)
@@ -59,7 +59,7 @@ func (f *File) Edit(name string, edits []Edit) *Result {
 	accepted := f.accept(edits, planned, all)
 	for _, i := range all {
 		if !slices.Contains(accepted, i) {
-			result.Refused[i] = errFormat
+			result.Skipped[i] = errFormat
 		}
 	}
 	if splices := join(planned, accepted); len(splices) > 0 {

@@ -9,7 +9,7 @@
 //	splice.go    the changes of the text, for an edit and a diff
 //
 // An edit is checked: the new text is read again, and must differ from the old one in
-// the annotations only. A text that cannot be changed in that way is refused.
+// the annotations only. A text that cannot be changed in that way is skipped.
 package yamledit
 
 import (

@@ -73,7 +73,7 @@ func TestAnEditKeepsEverythingElse(t *testing.T) {
 		set         map[string]string
 		remove      []string
 		path        []string
-		wantRefused string
+		wantSkipped string
 	}{
 		"after the last annotation": {
 			text: head + "metadata: # about it\n    annotations:\n        # a comment\n        x: 'y' # why\n\n    name: app\n",
@@ -172,43 +172,43 @@ func TestAnEditKeepsEverythingElse(t *testing.T) {
 			set:  map[string]string{"l/a": "new"},
 			want: head + "metadata:\n  annotations:\n    l/a: new\n    z: w\n",
 		},
-		"another value with a comment is refused": {
+		"another value with a comment is skipped": {
 			text:        head + "metadata:\n  annotations:\n    l/a: old # why\n",
 			set:         map[string]string{"l/a": "new"},
-			wantRefused: "comment",
+			wantSkipped: "comment",
 		},
-		"an alias is refused": {
+		"an alias is skipped": {
 			text:        head + "x: &x {a: b}\nmetadata:\n  annotations: *x\n",
 			set:         map[string]string{"l/a": "b"},
-			wantRefused: "format",
+			wantSkipped: "format",
 		},
-		"an anchor that others use is refused": {
+		"an anchor that others use is skipped": {
 			text:        head + "metadata:\n  annotations: &x\n    a: b\n  labels: *x\n",
 			set:         map[string]string{"l/a": "b"},
-			wantRefused: "format",
+			wantSkipped: "format",
 		},
-		"a removed text of several lines is refused": {
+		"a removed text of several lines is skipped": {
 			text:        head + "metadata:\n  annotations:\n    x: |\n      one\n    z: w\n",
 			remove:      []string{"x"},
-			wantRefused: "more than one line",
+			wantSkipped: "more than one line",
 		},
-		"no such object is refused": {
+		"no such object is skipped": {
 			text:        head + "metadata:\n  name: app\n",
 			path:        []string{"spec"},
 			set:         map[string]string{"l/a": "b"},
-			wantRefused: "format",
+			wantSkipped: "format",
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
 			result := edit(t, tt.text, yamledit.Edit{Path: tt.path, Set: tt.set, Remove: tt.remove})
-			if tt.wantRefused != "" {
-				if err := result.Refused[0]; err == nil || !strings.Contains(err.Error(), tt.wantRefused) {
-					t.Errorf("got %v, want an error with %q", err, tt.wantRefused)
+			if tt.wantSkipped != "" {
+				if err := result.Skipped[0]; err == nil || !strings.Contains(err.Error(), tt.wantSkipped) {
+					t.Errorf("got %v, want an error with %q", err, tt.wantSkipped)
 				}
 				tt.want = tt.text
-			} else if err := result.Refused[0]; err != nil {
-				t.Errorf("refused: %v", err)
+			} else if err := result.Skipped[0]; err != nil {
+				t.Errorf("skipped: %v", err)
 			}
 			if diff := cmp.Diff(tt.want, string(result.Text)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -239,7 +239,7 @@ func TestADiffHasHunksWithContext(t *testing.T) {
 	}
 }
 
-func TestOneRefusedEditDoesNotStopTheOthers(t *testing.T) {
+func TestOneSkippedEditDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
 	text := ""
 	for i := range 40 {
@@ -262,8 +262,8 @@ func TestOneRefusedEditDoesNotStopTheOthers(t *testing.T) {
 	}
 	result := f.Edit("dir/app.yaml", edits)
 	checkDiff(t, text, result)
-	if got := strings.Count(string(result.Text), "l/a: b"); got != 38 || len(result.Refused) != 2 || result.Refused[7] == nil || result.Refused[23] == nil {
-		t.Errorf("got %d changes and refused %v, want 38, without the objects 7 and 23", got, result.Refused)
+	if got := strings.Count(string(result.Text), "l/a: b"); got != 38 || len(result.Skipped) != 2 || result.Skipped[7] == nil || result.Skipped[23] == nil {
+		t.Errorf("got %d changes and skipped %v, want 38, without the objects 7 and 23", got, result.Skipped)
 	}
 }
 
@@ -279,12 +279,12 @@ func TestALongFileIsChangedInOneGo(t *testing.T) {
 		edits = append(edits, yamledit.Edit{Object: o, Set: map[string]string{"l/a": "b"}})
 	}
 	// Reading it again for each object would take minutes.
-	if result := f.Edit("x", edits); len(result.Refused) > 0 || strings.Count(string(result.Text), "l/a: b") != 5000 {
-		t.Errorf("refused %d edits", len(result.Refused))
+	if result := f.Edit("x", edits); len(result.Skipped) > 0 || strings.Count(string(result.Text), "l/a: b") != 5000 {
+		t.Errorf("skipped %d edits", len(result.Skipped))
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParseErrors(t *testing.T) {
 	t.Parallel()
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
 	for i := byte('b'); i < 'i'; i++ {
@@ -310,7 +310,7 @@ func TestParseRefuses(t *testing.T) {
 }
 
 // FuzzEdit checks that an edit never changes anything but the annotations: if the new
-// text were wrong, it would be refused.
+// text were wrong, it would be skipped.
 func FuzzEdit(f *testing.F) {
 	f.Add([]byte(head+"metadata:\n  annotations: {a: b}\n  name: x\n"), "l/a", "b")
 	f.Add([]byte(head+"metadata: {name: x}\n"), "l/a", "86400")
@@ -325,7 +325,7 @@ func FuzzEdit(f *testing.F) {
 		}
 		for _, o := range parsed.Objects {
 			result := parsed.Edit("x", []yamledit.Edit{{Object: o, Set: map[string]string{key: value}}})
-			if len(result.Refused) > 0 {
+			if len(result.Skipped) > 0 {
 				continue
 			}
 			after, err := yamledit.Parse(result.Text)
