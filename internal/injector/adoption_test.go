@@ -5,6 +5,7 @@ package injector_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,6 +106,10 @@ func TestAPeersAnnotationIsTranslatedChangedAndRemoved(t *testing.T) {
 	left := apply(t, removed, response.Patch)
 	if len(underPrefix(t, left)) > 0 || strings.Contains(string(left), "lanyard.dev") || response.Reason != reason.Adopted {
 		t.Errorf("after the removal, got reason %s and %s", response.Reason, left)
+	}
+	want := []string{"lanyard: adoption: lanyard.dev/aws-role-arn is removed with the annotation that it was translated from; to keep it, write the ServiceAccount again"}
+	if !slices.Equal(response.Warnings, want) {
+		t.Errorf("after the removal, got warnings %q, want %q", response.Warnings, want)
 	}
 }
 

@@ -86,6 +86,10 @@ func (m *ServiceAccountMutator) adopt(response *admission.Response, object *Serv
 	addAnnotations(&response.Patch, object, adoption.Set)
 	object.hasAnnotations = true
 	for _, key := range adoption.Remove {
+		if m.Keys.IsIdentity(key) {
+			// It may be in a manifest from which the peer's annotation was removed.
+			response.Warnings = append(response.Warnings, "adoption: "+key+" is removed with the annotation that it was translated from; to keep it, write the ServiceAccount again")
+		}
 		response.Patch.Remove("/metadata/annotations/" + jsonpatch.Escape(key))
 		delete(object.annotations, key)
 	}

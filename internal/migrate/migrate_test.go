@@ -235,6 +235,24 @@ func TestMigrateTakesOverWhatWasAdopted(t *testing.T) {
 	}
 }
 
+// The peer's annotations were removed after --adopt was, but before migrate.
+func TestMigrateRemovesNothingThatWasAdopted(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+	adoptable, err := annotations.PeersNamed([]string{"eks"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := map[string]string{"eks.amazonaws.com/role-arn": "arn:aws:iam::111122223333:role/a"}
+	adopted := apply(has, keys.Adopt(adoptable, has, &annotations.Defaults{}))
+	delete(adopted, "eks.amazonaws.com/role-arn")
+	_, after := migrated(t, adopted, []string{"eks"})
+	delete(adopted, keys.Adopted)
+	if diff := cmp.Diff(adopted, after); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+}
+
 // denied reports whether the webhook denies the annotations in every cluster.
 func denied(keys *annotations.Keys, values map[string]string) bool {
 	_, errs := annotations.ParseServiceAccount(keys, values, &annotations.Defaults{})

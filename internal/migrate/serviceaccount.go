@@ -141,7 +141,8 @@ func (p *planner) translate(theirs map[string]string) map[string]string {
 	return values
 }
 
-// adopt translates as the webhook does.
+// adopt translates as the webhook does, but removes nothing of Lanyard's: the
+// annotations of the peer may be gone because Lanyard's have taken their place.
 func (p *planner) adopt(a *account) {
 	values := maps.Clone(a.after)
 	maps.Copy(values, a.theirs)
@@ -149,9 +150,6 @@ func (p *planner) adopt(a *account) {
 	a.warnings = slices.DeleteFunc(adoption.Warnings, func(warning string) bool {
 		return strings.HasPrefix(warning, "the annotations of a peer for ") // accountItem says which
 	})
-	for _, key := range adoption.Remove {
-		delete(a.after, key)
-	}
 	maps.Copy(a.after, adoption.Set)
 	if _, had := a.Annotations[p.Keys.Adopted]; !had {
 		delete(a.after, p.Keys.Adopted)
