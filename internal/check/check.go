@@ -7,97 +7,351 @@
 package check
 
 import (
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/lanyard-dev/lanyard/internal/installation"
+	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-// Status is the outcome of one line.
-type Status string
-
-const (
-	// OK means that nothing needs to be done.
-	OK Status = "ok"
-	// Warning means that something should be done, but pods get their credentials.
-	Warning Status = "warning"
-	// Failed means that pods do not get their credentials, or will not.
-	Failed Status = "failed"
-	// Skipped means that it could not be checked.
-	Skipped Status = "skipped"
+var (
+	oldest       = utilversion.MustParseGeneric("1.28.0")
+	withPolicies = utilversion.MustParseGeneric("1.30.0")
 )
 
-// Line is one finding.
-type Line struct {
-	Status Status `json:"status"`
-	// Text is what was found.
-	Text string `json:"text"`
-	// Fix says what to do, and Link has more.
-	Fix  string `json:"fix,omitempty"`
-	Link string `json:"link,omitempty"`
+// Version judges the version of the API server, such as v1.36.3.
+func Version(version string) report.Line {
+	parsed, err := utilversion.ParseGeneric(version)
+	switch {
+	case err != nil:
+		return report.Skip("Kubernetes has the version %q, which cannot be compared", version)
+	case parsed.LessThan(oldest):
+		return report.Fail("Upgrade Kubernetes to 1.30 or newer.", "install.md", "Kubernetes is %s, want 1.28 or newer", version)
+	case parsed.LessThan(withPolicies):
+		return report.Warn("Upgrade Kubernetes to 1.30 or newer.", "concepts/guard.md", "Kubernetes is %s: the guard and the fences need 1.30", version)
+	}
+	return report.Passed("Kubernetes is %s", version)
 }
 
-// String returns the line as people read it: what was found, what to do, and where
-// there is more.
-func (l *Line) String() string {
-	parts := []string{l.Text}
-	for _, more := range []string{l.Fix, l.Link} {
-		if more != "" {
-			parts = append(parts, more)
+// Registration judges the webhook configurations. validating is nil if there is
+// none with the name of mutating.
+func Registration(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating *admissionregistrationv1.ValidatingWebhookConfiguration) []report.Line {
+	const again, link = "Install the manifests or the chart again.", "install.md"
+	var lines []report.Line
+	for _, want := range []struct{ name, purpose string }{
+		{installation.PodWebhook, "injects pods"},
+		{installation.ServiceAccountWebhook, "labels ServiceAccounts"},
+		{installation.ProbeWebhook, "lets checks see the errors of the API server"},
+	} {
+		if installation.Entry(mutating, want.name) == nil {
+			lines = append(lines, report.Fail(again, link, "MutatingWebhookConfiguration %s has no webhook %s, which %s", mutating.Name, want.name, want.purpose))
 		}
 	}
-	return strings.Join(parts, "\n  ")
+	if validating == nil || !slices.ContainsFunc(validating.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool {
+		return w.Name == installation.ServiceAccountWebhook
+	}) {
+		lines = append(lines, report.Fail(again, link, "ValidatingWebhookConfiguration %s has no webhook %s, which denies malformed annotations", mutating.Name, installation.ServiceAccountWebhook))
+	}
+	if len(lines) == 0 {
+		lines = append(lines, report.Passed("webhook configurations %s are complete", mutating.Name))
+	}
+	return lines
 }
 
-// Section is a group of lines.
-type Section struct {
-	Name  string `json:"name"`
-	Lines []Line `json:"lines"`
+// peers are parts of the names of the configurations of other identity webhooks.
+var peers = []string{"pod-identity-webhook", "azure-wi-webhook", "azure-workload-identity", "gcp-wif-webhook", "gcp-workload-identity", "cwii"}
+
+// Peers lists other webhooks that inject identities, and whether they run before or
+// after Lanyard's configuration. The API server calls configurations in the order
+// of their names. name is empty before the install.
+func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name string) []report.Line {
+	var lines []report.Line
+	for i := range all {
+		other := all[i].Name
+		if other == name || !slices.ContainsFunc(peers, func(part string) bool { return strings.Contains(other, part) }) {
+			continue
+		}
+		order := ""
+		if name != "" && other < name {
+			order = ", before Lanyard"
+		} else if name != "" {
+			order = ", after Lanyard"
+		}
+		lines = append(lines, report.Warn("Do not annotate a ServiceAccount for both. What a container already has, Lanyard does not change.",
+			"concepts/rules.md", "MutatingWebhookConfiguration %s injects identities as well%s", other, order))
+	}
+	if len(lines) == 0 {
+		lines = append(lines, report.Passed("no other webhook that injects identities was found"))
+	}
+	return lines
 }
 
-// Report is everything that was checked.
-type Report struct {
-	Sections []Section `json:"sections"`
+// Replicas judges the pods behind the Service of the webhook.
+func Replicas(service string, pods []corev1.Pod) report.Line {
+	ready := 0
+	for i := range pods {
+		if podReady(&pods[i]) {
+			ready++
+		}
+	}
+	switch {
+	case len(pods) == 0:
+		return report.Fail("Scale its Deployment up, or see in its events why it creates no pods.", "operations.md#are-the-replicas-ready", "Service %s has no pods", service)
+	case ready == 0:
+		return report.Fail("See why: kubectl describe the pods, and read their logs.", "operations.md#are-the-replicas-ready",
+			"Service %s has no ready replica, of %d", service, len(pods))
+	case ready == 1:
+		return report.Warn("Run two replicas: with one, every restart is an outage.", "operations.md#when-it-is-down", "Service %s has 1 ready replica, of %d", service, len(pods))
+	case ready < len(pods):
+		return report.Warn("See why: kubectl describe the pods, and read their logs.", "operations.md#are-the-replicas-ready", "Service %s has %d ready replicas, of %d", service, ready, len(pods))
+	}
+	return report.Passed("Service %s has %d ready replicas", service, ready)
 }
 
-// Count returns the number of lines with this status.
-func (r *Report) Count(status Status) int {
-	n := 0
-	for _, section := range r.Sections {
-		for _, line := range section.Lines {
-			if line.Status == status {
-				n++
+func podReady(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// Certificates judges the CA certificates that the API server trusts, by the names
+// of the webhooks that have them.
+func Certificates(configuration *admissionregistrationv1.MutatingWebhookConfiguration, validating *admissionregistrationv1.ValidatingWebhookConfiguration, now time.Time) []report.Line {
+	type entry struct {
+		name   string
+		bundle []byte
+	}
+	var entries []entry
+	for i := range configuration.Webhooks {
+		entries = append(entries, entry{configuration.Webhooks[i].Name, configuration.Webhooks[i].ClientConfig.CABundle})
+	}
+	if validating != nil {
+		for i := range validating.Webhooks {
+			entries = append(entries, entry{validating.Webhooks[i].Name + " (validating)", validating.Webhooks[i].ClientConfig.CABundle})
+		}
+	}
+	const link = "operations.md#the-cabundle-is-wrong"
+	var lines []report.Line
+	var last time.Time
+	for _, e := range entries {
+		end, err := lastDay(e.bundle)
+		switch {
+		case err != nil:
+			lines = append(lines, report.Fail("Find out what must write the caBundle, and why it did not.", link, "webhook %s: caBundle: %v", e.name, err))
+		case end.Before(now):
+			lines = append(lines, report.Fail("Find out what must renew the CA, and why it did not.", link, "webhook %s: caBundle: the last CA expired at %s", e.name, end.UTC().Format(time.RFC3339)))
+		default:
+			last = end
+		}
+	}
+	switch left := last.Sub(now); {
+	case len(lines) > 0 || len(entries) == 0:
+	case left < 7*24*time.Hour:
+		lines = append(lines, report.Warn("Find out what must renew the CA, and why it did not.", "operations.md#certificates", "the CA in the caBundle expires at %s", last.UTC().Format(time.RFC3339)))
+	default:
+		lines = append(lines, report.Passed("the CA in the caBundle is valid until %s", last.UTC().Format(time.RFC3339)))
+	}
+	return lines
+}
+
+// lastDay returns when the last certificate of a caBundle expires.
+func lastDay(bundle []byte) (time.Time, error) {
+	if len(bundle) == 0 {
+		return time.Time{}, fmt.Errorf("got none, want the CA of the webhook")
+	}
+	var last time.Time
+	for rest := bundle; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return time.Time{}, fmt.Errorf("got a malformed certificate: %w", err)
+		}
+		if certificate.NotAfter.After(last) {
+			last = certificate.NotAfter
+		}
+	}
+	if last.IsZero() {
+		return last, fmt.Errorf("got no PEM certificate")
+	}
+	return last, nil
+}
+
+// Policies are the guard and the fences, by name.
+type Policies struct {
+	Policies map[string]*admissionregistrationv1.ValidatingAdmissionPolicy
+	Bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
+}
+
+// Denies returns what is wrong with a policy: it must be there and deny what it
+// matches. The result is empty if nothing is wrong.
+func (p *Policies) Denies(name string) (wrong string) {
+	policy := p.Policies[name]
+	if policy == nil {
+		return fmt.Sprintf("ValidatingAdmissionPolicy %s does not exist", name)
+	}
+	if policy.Status.TypeChecking != nil && len(policy.Status.TypeChecking.ExpressionWarnings) > 0 {
+		return fmt.Sprintf("ValidatingAdmissionPolicy %s has an expression with an error: %s", name, policy.Status.TypeChecking.ExpressionWarnings[0].Warning)
+	}
+	bound := false
+	for i := range p.Bindings {
+		if spec := &p.Bindings[i].Spec; spec.PolicyName == name {
+			if slices.Contains(spec.ValidationActions, admissionregistrationv1.Deny) {
+				return ""
 			}
+			bound = true
 		}
 	}
-	return n
-}
-
-// docs is where the links point to.
-const docs = "https://github.com/lanyard-dev/lanyard/blob/main/docs/"
-
-func ok(format string, args ...any) Line {
-	return Line{Status: OK, Text: fmt.Sprintf(format, args...)}
-}
-
-func warning(fix, link, format string, args ...any) Line {
-	return Line{Status: Warning, Text: fmt.Sprintf(format, args...), Fix: fix, Link: docs + link}
-}
-
-func failed(fix, link, format string, args ...any) Line {
-	return Line{Status: Failed, Text: fmt.Sprintf(format, args...), Fix: fix, Link: docs + link}
-}
-
-// skip returns a line for something that does not apply, or cannot be checked.
-func skip(format string, args ...any) Line {
-	return Line{Status: Skipped, Text: fmt.Sprintf(format, args...)}
-}
-
-// Unreadable returns the line for something that could not be read. A missing right
-// says nothing about the installation.
-func Unreadable(what string, err error) Line {
-	if apierrors.IsForbidden(err) {
-		return Line{Status: Skipped, Text: fmt.Sprintf("%s cannot be read: %v", what, err), Fix: "Run check as a user with the right."}
+	if bound {
+		return fmt.Sprintf("ValidatingAdmissionPolicy %s only warns: its binding has no validationAction Deny", name)
 	}
-	return Line{Status: Failed, Text: fmt.Sprintf("%s cannot be read: %v", what, err), Fix: "Check the connection to the API server."}
+	return fmt.Sprintf("ValidatingAdmissionPolicy %s has no effect: it has no binding", name)
+}
+
+// Guard judges what happens to pods while no replica of the webhook responds.
+func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *Policies) []report.Line {
+	wrong := policies.Denies(mutating.Name + "-guard-pods")
+	entry := installation.Entry(mutating, installation.PodWebhook)
+	ignores := entry.FailurePolicy != nil && *entry.FailurePolicy == admissionregistrationv1.Ignore
+	switch {
+	case wrong == "" && ignores:
+		return []report.Line{report.Passed("the guard denies pods that would lack their credentials; no other pod waits for the webhook")}
+	case wrong == "":
+		return []report.Line{report.Warn("Set failurePolicy to Ignore: the guard is enough.", "concepts/guard.md",
+			"the guard is on, but webhook %s has failurePolicy Fail: while no replica responds, all pods are denied", installation.PodWebhook)}
+	case ignores:
+		return []report.Line{report.Fail("Install the guard, or set failurePolicy to Fail.", "concepts/guard.md",
+			"%s, and webhook %s has failurePolicy Ignore: while no replica responds, pods start without their credentials", wrong, installation.PodWebhook)}
+	}
+	return []report.Line{report.Warn("Install the guard, and set failurePolicy to Ignore.", "concepts/guard.md", "%s: while no replica responds, all pods are denied", wrong)}
+}
+
+// Unguarded judges the number of ServiceAccounts that need credentials and lack
+// the label that the guard selects by. example is one of them.
+func Unguarded(n int, example string) report.Line {
+	if n == 0 {
+		return report.Passed("every ServiceAccount that needs credentials has the guard's label")
+	}
+	return report.Warn("Run: lanyard label serviceaccounts --all-namespaces", "operations.md#lanyardunguardedserviceaccounts",
+		"%d ServiceAccounts need credentials but lack the guard's label, such as %s", n, example)
+}
+
+// Fences judges the limits that the API server enforces.
+func Fences(name string, policies *Policies) []report.Line {
+	var lines []report.Line
+	for _, fence := range []struct{ suffix, without string }{
+		{"-guard-marks", "users who may write the status of a pod can change what Lanyard wrote on it"},
+		{"-guard-serviceaccounts", "very large ServiceAccounts slow the API server down"},
+		{"-guard-registration", "who has the webhook's token can change its webhook configurations"},
+	} {
+		if wrong := policies.Denies(name + fence.suffix); wrong != "" {
+			lines = append(lines, report.Warn("Install the fences.", "concepts/guard.md#the-fences", "%s: %s", wrong, fence.without))
+		}
+	}
+	if len(lines) == 0 {
+		lines = append(lines, report.Passed("the fences are in place"))
+	}
+	return lines
+}
+
+// Issuer judges the issuer of the cluster's tokens. public is what a cloud reads;
+// it is nil with publicErr, and both are nil if it was not read.
+func Issuer(cluster, public *issuer.Documents, publicErr error) []report.Line {
+	const link = "issuer.md#choose-where-the-documents-are"
+	name := cluster.Discovery.Issuer
+	switch {
+	case !issuer.Public(name):
+		return []report.Line{report.Warn("For AWS and Azure, set an issuer that they can read. For Google Cloud, upload the keys to the provider.", link,
+			"the issuer %s is not public", name)}
+	case publicErr != nil:
+		return []report.Line{report.Warn("Publish the discovery document and the keys, unless this machine cannot reach the internet.", link,
+			"the issuer %s cannot be read from here: %v", name, publicErr)}
+	}
+	var lines []report.Line
+	for _, wrong := range issuer.Compare(cluster, public) {
+		lines = append(lines, report.Fail("Publish the documents of the cluster again.", link, "%s: clouds deny the tokens", wrong))
+	}
+	if len(lines) == 0 {
+		lines = append(lines, report.Passed("the issuer %s is public, and its %d keys are the cluster's", name, len(cluster.Keys)))
+	}
+	return lines
+}
+
+// Right is something that the user must be allowed to do.
+type Right struct {
+	Group, Resource, Namespace string
+	Allowed                    bool
+}
+
+// Rights judges what the user may create.
+func Rights(rights []Right) []report.Line {
+	var lines []report.Line
+	for _, r := range rights {
+		if r.Allowed {
+			continue
+		}
+		name, where := r.Resource, ""
+		if r.Group != "" {
+			name += "." + r.Group
+		}
+		if r.Namespace != "" {
+			where = " in the namespace " + r.Namespace
+		}
+		lines = append(lines, report.Fail("Install as an administrator of the cluster.", "install.md", "you may not create %s%s", name, where))
+	}
+	if len(lines) == 0 {
+		lines = append(lines, report.Passed("you may create all %d kinds of objects that an install creates", len(rights)))
+	}
+	return lines
+}
+
+// NoInjection is the line for a cluster without a ServiceAccount to try.
+func NoInjection() report.Line {
+	return report.Skip("no ServiceAccount needs credentials yet, so none was tried")
+}
+
+// NotOne is the line for a cluster that has no installation, or more than one.
+func NotOne(found []*admissionregistrationv1.MutatingWebhookConfiguration) report.Line {
+	if len(found) == 0 {
+		return report.Fail("Install it; lanyard check --pre says whether that can be done.", "install.md", "Lanyard is not installed: no MutatingWebhookConfiguration has a webhook %s", installation.PodWebhook)
+	}
+	return report.Fail("Remove one of them.", "install.md#uninstall", "Lanyard is installed %d times: MutatingWebhookConfigurations %s", len(found), names(found))
+}
+
+// Installed warns of an installation that is there before the install.
+func Installed(found []*admissionregistrationv1.MutatingWebhookConfiguration) []report.Line {
+	if len(found) == 0 {
+		return nil
+	}
+	return []report.Line{report.Warn("Upgrade it, or remove it first.", "install.md#upgrade", "Lanyard is installed already: MutatingWebhookConfiguration %s", names(found))}
+}
+
+func names(configurations []*admissionregistrationv1.MutatingWebhookConfiguration) string {
+	var list []string
+	for _, c := range configurations {
+		list = append(list, c.Name)
+	}
+	return strings.Join(list, ", ")
+}
+
+// NoService is the line for a Service that the API server is to call and that does
+// not exist.
+func NoService(name string) report.Line {
+	return report.Fail("Install Lanyard again, or remove its webhook configurations.", "install.md#uninstall", "Service %s does not exist", name)
+}
+
+// Outside is the line for a webhook that does not run in the cluster.
+func Outside(url string) report.Line {
+	return report.Skip("the webhook runs outside of the cluster, at %s", url)
 }

@@ -12,19 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/lanyard-dev/lanyard/internal/installation"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
-	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/provider"
+	"github.com/lanyard-dev/lanyard/internal/report"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
@@ -74,7 +68,7 @@ func healthy(t *testing.T) *cluster {
 }
 
 // lines judges everything.
-func (c *cluster) lines(now time.Time) []Line {
+func (c *cluster) lines(now time.Time) []report.Line {
 	lines := append(Registration(c.mutating, c.validating), Certificates(c.mutating, c.validating, now)...)
 	return append(append(lines, Guard(c.mutating, c.policies)...), Fences("lanyard", c.policies)...)
 }
@@ -161,14 +155,14 @@ func TestWhatIsWrongWithAnInstallation(t *testing.T) {
 }
 
 // expect compares the lines that are not ok.
-func expect(t *testing.T, lines []Line, want []string) {
+func expect(t *testing.T, lines []report.Line, want []string) {
 	t.Helper()
 	var got []string
 	for _, line := range lines {
-		if line.Status != OK {
+		if line.Status != report.OK {
 			got = append(got, string(line.Status)+": "+line.Text)
 		}
-		if line.Status != OK && line.Status != Skipped && line.Fix == "" {
+		if line.Status != report.OK && line.Status != report.Skipped && line.Fix == "" {
 			t.Errorf("%q does not say what to do", line.Text)
 		}
 	}
@@ -195,9 +189,9 @@ func TestTheCAExpiresSoon(t *testing.T) {
 
 func TestVersions(t *testing.T) {
 	t.Parallel()
-	for version, want := range map[string]Status{
-		"v1.36.3": OK, "v1.30.0": OK, "v1.31.1-eks-abc": OK, "v1.33.2+k3s1": OK,
-		"v1.29.9": Warning, "v1.28.0": Warning, "v1.27.16": Failed, "latest": Skipped,
+	for version, want := range map[string]report.Status{
+		"v1.36.3": report.OK, "v1.30.0": report.OK, "v1.31.1-eks-abc": report.OK, "v1.33.2+k3s1": report.OK,
+		"v1.29.9": report.Warning, "v1.28.0": report.Warning, "v1.27.16": report.Failed, "latest": report.Skipped,
 	} {
 		if got := Version(version); got.Status != want {
 			t.Errorf("%s: got %v, want %s", version, got, want)
@@ -234,12 +228,12 @@ func TestReplicas(t *testing.T) {
 			if test.want != "" {
 				want = []string{test.want}
 			}
-			expect(t, []Line{Replicas("s/n", test.pods)}, want)
+			expect(t, []report.Line{Replicas("s/n", test.pods)}, want)
 		})
 	}
 	leaving := pods(true)
 	leaving[0].DeletionTimestamp = &metav1.Time{}
-	expect(t, []Line{Replicas("s/n", leaving)}, []string{"failed: Service s/n has no ready replica, of 1"})
+	expect(t, []report.Line{Replicas("s/n", leaving)}, []string{"failed: Service s/n has no ready replica, of 1"})
 }
 
 func TestPeers(t *testing.T) {
@@ -281,95 +275,14 @@ func TestRights(t *testing.T) {
 }
 
 // Two sections, and only the first if the webhook was not called.
-func TestDryRuns(t *testing.T) {
-	t.Parallel()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
-	if err != nil {
-		t.Fatal(err)
-	}
-	injected := &unstructured.Unstructured{Object: map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{"lanyard.dev/injected": "aws"}},
-		"spec":     map[string]any{"volumes": []any{map[string]any{"name": "bound-sa-token"}}},
-	}}
-	for name, test := range map[string]struct {
-		answer probe.Answer
-		want   []string // the section, the status and the start of each line
-	}{
-		"an injected pod": {
-			probe.Answer{Pod: injected},
-			[]string{"probe: ok: the API server can call the webhook", "dry run: ok: pods of ServiceAccount n/a get credentials: aws, from volume bound-sa-token"},
-		},
-		"a pod that was not injected": {
-			probe.Answer{Pod: &unstructured.Unstructured{}},
-			[]string{"probe: ok: ", "dry run: failed: pods of ServiceAccount n/a get no credentials: the pod has no annotation lanyard.dev/injected"},
-		},
-		"a pod that Lanyard denied": {
-			probe.Answer{Err: errors.New(`admission webhook "probe.lanyard.dev" denied the request: lanyard: invalid_annotation: x`)},
-			[]string{"probe: ok: ", "dry run: failed: pods of ServiceAccount n/a get no credentials: admission webhook"},
-		},
-		"a pod that another webhook denied": {
-			probe.Answer{Err: apierrors.NewBadRequest(`admission webhook "other" denied the request: no`)},
-			[]string{"probe: failed: the dry run of a pod was denied, but not by Lanyard: admission webhook"},
-		},
-		"a pod that was denied by something else": {
-			probe.Answer{Err: apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("exceeded quota"))},
-			[]string{"probe: failed: the dry run of a pod was denied, but not by Lanyard: pods is forbidden: exceeded quota"},
-		},
-		"an API server that is not there": {
-			probe.Answer{Err: errors.New("dial tcp: connection refused")},
-			[]string{"probe: failed: the API server did not answer the dry run of a pod: dial tcp"},
-		},
-		"a webhook that cannot be called": {
-			probe.Answer{Err: errors.New(`failed calling webhook "probe.lanyard.dev": no endpoints`)},
-			[]string{"probe: failed: the API server cannot call the webhook: failed calling"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var got []string
-			for _, section := range DryRun(&keys, "n/a", test.answer) {
-				for _, line := range section.Lines {
-					got = append(got, section.Name+": "+string(line.Status)+": "+line.Text)
-				}
-			}
-			if len(got) != len(test.want) {
-				t.Fatalf("got %q, want %q", got, test.want)
-			}
-			for i := range got {
-				if !strings.HasPrefix(got[i], test.want[i]) {
-					t.Errorf("got %q, want %q", got[i], test.want[i])
-				}
-			}
-		})
-	}
-}
-
-func TestLinesSayWhatToDo(t *testing.T) {
-	t.Parallel()
-	line := failed("Do it.", "install.md", "it is wrong: %s", "x")
-	if want := "it is wrong: x\n  Do it.\n  https://github.com/lanyard-dev/lanyard/blob/main/docs/install.md"; line.String() != want {
-		t.Errorf("got %q, want %q", line.String(), want)
-	}
-	if line := ok("right"); line.String() != "right" {
-		t.Errorf("got %q", line.String())
-	}
-}
-
-func TestWhatCannotBeRead(t *testing.T) {
-	t.Parallel()
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
-	expect(t, []Line{Unreadable("the pods", forbidden)}, []string{"skipped: the pods cannot be read: pods is forbidden"})
-	expect(t, []Line{Unreadable("the pods", errors.New("EOF"))}, []string{"failed: the pods cannot be read: EOF"})
-}
-
 func TestNumberOfInstallations(t *testing.T) {
 	t.Parallel()
 	one := healthy(t).mutating
-	expect(t, []Line{NotOne(nil)}, []string{"failed: Lanyard is not installed"})
-	expect(t, []Line{NotOne([]*admissionregistrationv1.MutatingWebhookConfiguration{one, one})}, []string{"failed: Lanyard is installed 2 times: MutatingWebhookConfigurations lanyard, lanyard"})
+	expect(t, []report.Line{NotOne(nil)}, []string{"failed: Lanyard is not installed"})
+	expect(t, []report.Line{NotOne([]*admissionregistrationv1.MutatingWebhookConfiguration{one, one})}, []string{"failed: Lanyard is installed 2 times: MutatingWebhookConfigurations lanyard, lanyard"})
 	expect(t, Installed([]*admissionregistrationv1.MutatingWebhookConfiguration{one}), []string{"warning: Lanyard is installed already: MutatingWebhookConfiguration lanyard"})
-	expect(t, []Line{Unguarded(0, "")}, nil)
-	expect(t, []Line{Unguarded(2, "n/a")}, []string{"warning: 2 ServiceAccounts need credentials but lack the guard's label, such as n/a"})
+	expect(t, []report.Line{Unguarded(0, "")}, nil)
+	expect(t, []report.Line{Unguarded(2, "n/a")}, []string{"warning: 2 ServiceAccounts need credentials but lack the guard's label, such as n/a"})
 	if installation.Entry(one, installation.PodWebhook) == nil {
 		t.Error("the configuration has no webhook for pods")
 	}
@@ -378,9 +291,13 @@ func TestNumberOfInstallations(t *testing.T) {
 // Each page that a line links exists, and so does the heading.
 func TestLinks(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("lines.go")
-	if err != nil {
-		t.Fatal(err)
+	var source []byte
+	for _, file := range []string{"check.go", "../report/dryrun.go"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source = append(source, text...)
 	}
 	links := regexp.MustCompile(`"([a-z/-]+\.md)(#[a-z-]+)?"`).FindAllSubmatch(source, -1)
 	if len(links) < 10 {
@@ -402,14 +319,5 @@ func TestLinks(t *testing.T) {
 		if !found {
 			t.Errorf("%s has no heading %s", link[1], link[2])
 		}
-	}
-}
-
-func TestReportsCountTheirLines(t *testing.T) {
-	t.Parallel()
-	report := Report{[]Section{{"a", []Line{ok("x"), skip("y")}}, {"b", []Line{ok("z")}}}}
-	got := map[Status]int{OK: report.Count(OK), Skipped: report.Count(Skipped), Failed: report.Count(Failed)}
-	if diff := cmp.Diff(map[Status]int{OK: 2, Skipped: 1, Failed: 0}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

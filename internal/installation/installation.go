@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -22,7 +23,7 @@ import (
 const (
 	PodWebhook            = "pods.lanyard.dev"
 	ServiceAccountWebhook = "serviceaccounts.lanyard.dev"
-	ProbeWebhook          = "probe.lanyard.dev"
+	ProbeWebhook          = probe.Webhook
 )
 
 // Find returns the mutating webhook configurations of Lanyard: one, unless it is

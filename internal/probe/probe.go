@@ -21,6 +21,10 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 )
 
+// Webhook is the name of the entry of the webhook configuration that is called for
+// Pod.
+const Webhook = "probe.lanyard.dev"
+
 // Pod returns a pod of the ServiceAccount that every Pod Security Standard allows.
 // Its label selects the entry of the webhook configuration whose failurePolicy is
 // Fail.

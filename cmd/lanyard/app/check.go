@@ -24,6 +24,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/installation"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/internal/report"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -114,15 +115,15 @@ func (k *checkCommand) run(ctx context.Context) (err error) {
 		k.report.summary(k.page)
 		err = k.page.err
 	}
-	if err == nil && k.report.Count(check.Failed) > 0 {
+	if err == nil && k.report.Count(report.Failed) > 0 {
 		return errFound
 	}
 	return err
 }
 
 // add adds a section to the report, and shows it.
-func (k *checkCommand) add(name string, lines ...check.Line) {
-	section := check.Section{Name: name, Lines: lines}
+func (k *checkCommand) add(name string, lines ...report.Line) {
+	section := report.Section{Name: name, Lines: lines}
 	k.report.Sections = append(k.report.Sections, section)
 	if k.page != nil {
 		printSection(k.page, &section)
@@ -133,12 +134,12 @@ func (k *checkCommand) add(name string, lines ...check.Line) {
 func (k *checkCommand) beforeInstall(ctx context.Context) {
 	rights, err := k.rights(ctx)
 	if err != nil {
-		k.add("rights", check.Unreadable("your rights", err))
+		k.add("rights", report.Unreadable("your rights", err))
 	} else {
 		k.add("rights", check.Rights(rights)...)
 	}
 	if all, err := k.configurations(ctx); err != nil {
-		k.add("other webhooks", check.Unreadable("webhook configurations", err))
+		k.add("other webhooks", report.Unreadable("webhook configurations", err))
 	} else {
 		k.add("other webhooks", append(check.Installed(installation.Find(all)), check.Peers(all, "")...)...)
 	}
@@ -149,7 +150,7 @@ func (k *checkCommand) beforeInstall(ctx context.Context) {
 func (k *checkCommand) installed(ctx context.Context) error {
 	all, err := k.configurations(ctx)
 	if err != nil {
-		k.add("registration", check.Unreadable("webhook configurations", err))
+		k.add("registration", report.Unreadable("webhook configurations", err))
 		return nil
 	}
 	found := installation.Find(all)
@@ -163,7 +164,7 @@ func (k *checkCommand) installed(ctx context.Context) error {
 	if apierrors.IsNotFound(err) {
 		validating = nil
 	} else if err != nil {
-		k.add("registration", check.Unreadable("validating webhook configurations", err))
+		k.add("registration", report.Unreadable("validating webhook configurations", err))
 		return nil
 	}
 	k.add("replicas", k.replicas(ctx, mutating))
@@ -183,7 +184,7 @@ func (k *checkCommand) configurations(ctx context.Context) ([]admissionregistrat
 }
 
 // replicas checks the pods behind the Service that the API server calls.
-func (k *checkCommand) replicas(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) check.Line {
+func (k *checkCommand) replicas(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) report.Line {
 	config := installation.Entry(mutating, installation.PodWebhook).ClientConfig
 	if config.Service == nil {
 		return check.Outside(*config.URL)
@@ -194,11 +195,11 @@ func (k *checkCommand) replicas(ctx context.Context, mutating *admissionregistra
 		return check.NoService(name)
 	}
 	if err != nil {
-		return check.Unreadable("Service "+name, err)
+		return report.Unreadable("Service "+name, err)
 	}
 	pods, err := k.client.CoreV1().Pods(service.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(service.Spec.Selector).String()})
 	if err != nil {
-		return check.Unreadable("the pods of Service "+name, err)
+		return report.Unreadable("the pods of Service "+name, err)
 	}
 	return check.Replicas(name, pods.Items)
 }
@@ -218,7 +219,7 @@ func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistra
 		}
 	}
 	if err != nil && !apierrors.IsNotFound(err) { // the API is missing before 1.30
-		k.add("guard", check.Unreadable("admission policies", err))
+		k.add("guard", report.Unreadable("admission policies", err))
 		return
 	}
 	lines := check.Guard(mutating, policies)
@@ -229,7 +230,7 @@ func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistra
 		return nil
 	})
 	if err != nil {
-		lines = append(lines, check.Unreadable("ServiceAccounts", err))
+		lines = append(lines, report.Unreadable("ServiceAccounts", err))
 	} else {
 		lines = append(lines, check.Unguarded(n, example))
 	}
@@ -242,7 +243,7 @@ func (k *checkCommand) issuer(ctx context.Context) {
 	defer k.progress("reading the issuer")()
 	cluster, err := issuer.FromCluster(ctx, k.client.CoreV1().RESTClient())
 	if err != nil {
-		k.add("issuer", check.Unreadable("the issuer", err))
+		k.add("issuer", report.Unreadable("the issuer", err))
 		return
 	}
 	var public *issuer.Documents
@@ -298,25 +299,25 @@ func (k *checkCommand) dryRuns(ctx context.Context, mutating *admissionregistrat
 	}
 	answer := client.Create(ctx, namespace, probe.Pod(k.keys, cmp.Or(k.serviceAccount, "default")))
 	if k.serviceAccount != "" {
-		for _, section := range check.DryRun(k.keys, namespace+"/"+k.serviceAccount, answer) {
+		for _, section := range report.DryRun(k.keys, namespace+"/"+k.serviceAccount, answer) {
 			k.add(section.Name, section.Lines...)
 		}
 		return nil
 	}
-	called := check.Probe(answer.Err)
+	called := report.Probe(answer.Err)
 	k.add("probe", called)
-	if called.Status == check.Failed {
+	if called.Status == report.Failed {
 		return nil // the next one would fail in the same way
 	}
 	namespace, name, err := k.anyServiceAccount(ctx, mutating)
 	switch {
 	case err != nil:
-		k.add("dry run", check.Unreadable("ServiceAccounts", err))
+		k.add("dry run", report.Unreadable("ServiceAccounts", err))
 	case name == "":
 		k.add("dry run", check.NoInjection())
 	default:
 		answer := client.Create(ctx, namespace, probe.Pod(k.keys, name))
-		k.add("dry run", check.Injection(k.keys, namespace+"/"+name, answer))
+		k.add("dry run", report.Injection(k.keys, namespace+"/"+name, answer))
 	}
 	return nil
 }
@@ -342,7 +343,7 @@ func (k *checkCommand) anyServiceAccount(ctx context.Context, mutating *admissio
 }
 
 // checkReport is a report that can be printed.
-type checkReport struct{ check.Report }
+type checkReport struct{ report.Report }
 
 func (r *checkReport) print(p *page) {
 	for i := range r.Sections {
@@ -352,11 +353,11 @@ func (r *checkReport) print(p *page) {
 }
 
 // marks are the signs of the lines, and their styles.
-var marks = map[check.Status][2]string{
-	check.OK: {"√", good}, check.Warning: {"‼", warn}, check.Failed: {"×", bad}, check.Skipped: {"-", faint},
+var marks = map[report.Status][2]string{
+	report.OK: {"√", good}, report.Warning: {"‼", warn}, report.Failed: {"×", bad}, report.Skipped: {"-", faint},
 }
 
-func printSection(p *page, section *check.Section) {
+func printSection(p *page, section *report.Section) {
 	p.line("%s", p.style(title, section.Name))
 	for _, line := range section.Lines {
 		mark := marks[line.Status]
@@ -372,7 +373,7 @@ func printSection(p *page, section *check.Section) {
 }
 
 func (r *checkReport) summary(p *page) {
-	failed, warnings := r.Count(check.Failed), r.Count(check.Warning)
+	failed, warnings := r.Count(report.Failed), r.Count(report.Warning)
 	switch {
 	case failed > 0:
 		p.line("%s", p.style(bad, fmt.Sprintf("failed: %d, warnings: %d", failed, warnings)))

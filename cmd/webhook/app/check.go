@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"github.com/lanyard-dev/lanyard/internal/check"
 	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/internal/report"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
@@ -48,9 +48,9 @@ func newCheckCommand(width int) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			report, err := o.run(cmd.Context())
+			found, err := o.run(cmd.Context())
 			if err == nil {
-				err = show(cmd.OutOrStdout(), report)
+				err = show(cmd.OutOrStdout(), found)
 			}
 			if err != nil {
 				return fmt.Errorf("check pods of ServiceAccount %s/%s: %w", o.namespace, o.serviceAccount, err)
@@ -72,7 +72,7 @@ func newCheckCommand(width int) *cobra.Command {
 
 // run retries until nothing has failed. After the timeout it returns what was found
 // last.
-func (o *checkOptions) run(ctx context.Context) (*check.Report, error) {
+func (o *checkOptions) run(ctx context.Context) (*report.Report, error) {
 	if o.namespace == "" || o.serviceAccount == "" {
 		return nil, errors.New("--namespace and --service-account are required")
 	}
@@ -88,14 +88,14 @@ func (o *checkOptions) run(ctx context.Context) (*check.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	var last *check.Report
+	var last *report.Report
 	err = wait.PollUntilContextTimeout(ctx, time.Second, o.timeout, true, func(ctx context.Context) (bool, error) {
 		answer := client.Create(ctx, o.namespace, probe.Pod(&keys, o.serviceAccount))
-		report := &check.Report{Sections: check.DryRun(&keys, o.namespace+"/"+o.serviceAccount, answer)}
+		found := &report.Report{Sections: report.DryRun(&keys, o.namespace+"/"+o.serviceAccount, answer)}
 		if last == nil || ctx.Err() == nil {
-			last = report // otherwise the error is that of the timeout
+			last = found // otherwise the error is that of the timeout
 		}
-		return report.Count(check.Failed) == 0, nil
+		return found.Count(report.Failed) == 0, nil
 	})
 	if last == nil {
 		return nil, err
@@ -104,11 +104,11 @@ func (o *checkOptions) run(ctx context.Context) (*check.Report, error) {
 }
 
 // show writes the lines of a report. The error has those that failed.
-func show(w io.Writer, report *check.Report) error {
+func show(w io.Writer, found *report.Report) error {
 	var failures []error
-	for _, section := range report.Sections {
+	for _, section := range found.Sections {
 		for _, line := range section.Lines {
-			if line.Status == check.Failed {
+			if line.Status == report.Failed {
 				failures = append(failures, errors.New(line.String()))
 			} else if _, err := fmt.Fprintln(w, line.String()); err != nil {
 				return err

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lanyard-dev/lanyard/internal/check"
+	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
 func TestCheckReportsMistakes(t *testing.T) {
@@ -33,9 +33,9 @@ func TestCheckReportsMistakes(t *testing.T) {
 // What failed is in the error, so that it is the last that a user sees.
 func TestCheckShowsItsLines(t *testing.T) {
 	t.Parallel()
-	report := &check.Report{Sections: []check.Section{
-		{Name: "probe", Lines: []check.Line{{Status: check.OK, Text: "called"}}},
-		{Name: "dry run", Lines: []check.Line{{Status: check.Failed, Text: "no credentials", Fix: "Annotate it."}}},
+	report := &report.Report{Sections: []report.Section{
+		{Name: "probe", Lines: []report.Line{{Status: report.OK, Text: "called"}}},
+		{Name: "dry run", Lines: []report.Line{{Status: report.Failed, Text: "no credentials", Fix: "Annotate it."}}},
 	}}
 	var out bytes.Buffer
 	if err := show(&out, report); err == nil || err.Error() != "no credentials\n  Annotate it." {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cmd/lanyard/app"
 	webhook "github.com/lanyard-dev/lanyard/cmd/webhook/app"
-	"github.com/lanyard-dev/lanyard/internal/check"
+	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
 // Serial and Ordered: some of these damage the installation for a while.
@@ -29,7 +29,7 @@ var _ = Describe("check", Serial, Ordered, func() {
 	It("says what lanyard-webhook check says", func(ctx SpecContext) {
 		for _, name := range []string{"cart", "default"} {
 			_, out, _ := lanyard(ctx, "check", "--namespace", "shop", "--service-account", name, "--output", "json")
-			var report check.Report
+			var report report.Report
 			Expect(json.Unmarshal([]byte(out), &report)).To(Succeed())
 			var want []string
 			for _, section := range report.Sections {
