@@ -47,41 +47,32 @@ func (c *tokenCopy) encodeVolume() []byte {
 type placedCopy struct {
 	*tokenCopy
 	exists    bool   // the pod has a volume of the name
-	taken     bool   // that volume does not have the copy
+	taken     bool   // the pod cannot have a volume of the name with the copy
 	cleanPath string // the mount path, normalized
 	free      bool   // the container that is being decided about lacks the mount
 }
 
-// chooseCopies finds the volumes of the copies. If the pod uses the name for something
+// placeCopies finds the volumes of the copies. If the pod uses the name for something
 // else, it does not get the copy. With another name, the other webhook, called later,
 // would mount the pod's volume at the same path, and the API server would deny the pod.
-func (m *mutation) chooseCopies() {
+// The volumes of a running pod cannot change.
+func (m *mutation) placeCopies(running bool) {
 	for _, p := range m.providers {
-		if p.copied != nil {
-			v, exists := m.pod.volumesByName[p.copied.Volume]
-			m.place(p.copied, exists, exists && !p.copied.projects(v))
+		if p.copied == nil {
+			continue
 		}
+		v, exists := m.pod.volumesByName[p.copied.Volume]
+		m.copies = append(m.copies, placedCopy{
+			tokenCopy: p.copied, exists: exists,
+			taken:     (exists || running) && !p.copied.projects(v),
+			cleanPath: normalizePath(p.copied.MountPath, m.pod.Windows),
+		})
 	}
-}
-
-// findCopies finds the volumes of the copies in a running pod, whose volumes cannot
-// change.
-func (m *mutation) findCopies() {
-	for _, p := range m.providers {
-		if p.copied != nil {
-			m.place(p.copied, true, !p.copied.projects(m.pod.volumesByName[p.copied.Volume]))
-		}
-	}
-}
-
-func (m *mutation) place(c *tokenCopy, exists, taken bool) {
-	m.copies = append(m.copies, placedCopy{tokenCopy: c, exists: exists, taken: taken, cleanPath: normalizePath(c.MountPath, m.pod.Windows)})
 }
 
 // copyIsFree reports whether the container can have the copy, and has nothing where it
-// is mounted. If
-// it has something else there, or below, that stays, and the container does not get
-// the copy.
+// is mounted. If it has something else there, or below, that stays, and the container
+// does not get the copy.
 func (m *mutation) copyIsFree(c *container, copied *placedCopy) bool {
 	if copied.taken {
 		m.addFinding(reason.VolumeNameTaken, c, fmt.Sprintf("the pod cannot have a volume %s with the %s token, so it does not get the copy", copied.Volume, copied.provider))

@@ -46,10 +46,10 @@ func Create(pod *Pod, selection *annotations.Pod, injection *Injection) (Result,
 	}
 	var exists bool
 	var err error
-	if m.volumeName, exists, err = m.chooseVolume(tokenVolumeNames, m.projectsAll); err != nil {
+	if m.volumeName, exists, err = m.chooseVolume(); err != nil {
 		return Result{}, err
 	}
-	m.chooseCopies()
+	m.placeCopies(false)
 	missing, err := m.missingAnnotations()
 	if err != nil {
 		return Result{}, err

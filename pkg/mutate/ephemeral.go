@@ -27,7 +27,7 @@ func AddEphemeral(pod, old *Pod, selection *annotations.Pod, injection *Injectio
 	}
 	volume, found := m.runningVolume()
 	m.volumeName = volume
-	m.findCopies()
+	m.placeCopies(true)
 	for i := range pod.containers {
 		c := &pod.containers[i]
 		if c.kind != ephemeralContainers || running[string(c.name)] {

@@ -4,7 +4,6 @@
 package mutate
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
@@ -87,13 +86,13 @@ func (i *Injection) encodeVolumes() {
 	volumes := [][]byte{i.encodeVolume(VolumeName)}
 	mounts := [][]byte{encodeMount(VolumeName, i.mountPath)}
 	longest := [][]byte{encodeMount(FallbackVolumeName, i.mountPath)}
-	i.volumeNames = tokenVolumeNames[:]
+	i.volumeNames = []string{VolumeName, FallbackVolumeName}
 	for _, p := range i.providers {
 		if c := p.copied; c != nil {
 			volumes = append(volumes, c.encodeVolume())
 			mounts = append(mounts, encodeMount(c.Volume, c.MountPath))
 			longest = append(longest, encodeMount(c.Volume, c.MountPath))
-			i.volumeNames = slices.Concat(i.volumeNames, []string{c.Volume})
+			i.volumeNames = append(i.volumeNames, c.Volume)
 		}
 	}
 	i.volumes, i.mounts = jsonpatch.NewFragment(volumes...), jsonpatch.NewFragment(mounts...)

@@ -23,37 +23,20 @@ const (
 	FallbackVolumeName = "lanyard-bound-sa-token"
 )
 
-// volumeNames are the names that a volume of Lanyard can have: the usual one, and
-// the one that it has if the pod uses the usual one for something else.
-type volumeNames [2]string
-
-var tokenVolumeNames = volumeNames{VolumeName, FallbackVolumeName}
-
-// chooseVolume returns the name of a volume, and reports whether the pod has that
-// volume already. fits reports whether a volume has what is needed.
-func (m *mutation) chooseVolume(names volumeNames, fits func(volume) bool) (name string, exists bool, err error) {
-	for _, name := range names {
+// chooseVolume returns the name of the token volume, and reports whether the pod
+// has that volume already.
+func (m *mutation) chooseVolume() (name string, exists bool, err error) {
+	for _, name := range []string{VolumeName, FallbackVolumeName} {
 		v, exists := m.pod.volumesByName[name]
-		if !exists || fits(v) {
+		if !exists || m.projectsAll(v) {
 			return name, exists, nil
 		}
 	}
 	return "", false, &reason.Error{
 		Reason: reason.VolumeNameTaken,
-		Err: field.Duplicate(field.NewPath("spec", "volumes").Key(names[1]),
-			fmt.Sprintf("%s and %s are both used for something else; rename one of the two", names[0], names[1])),
+		Err: field.Duplicate(field.NewPath("spec", "volumes").Key(FallbackVolumeName),
+			fmt.Sprintf("%s and %s are both used for something else; rename one of the two", VolumeName, FallbackVolumeName)),
 	}
-}
-
-// findVolume returns the name of a volume that the pod has, and reports whether it
-// has one that fits.
-func (m *mutation) findVolume(names volumeNames, fits func(volume) bool) (name string, found bool) {
-	for _, name := range names {
-		if v, exists := m.pod.volumesByName[name]; exists && fits(v) {
-			return name, true
-		}
-	}
-	return "", false
 }
 
 // runningVolume returns the name of the token volume of a running pod, and reports
@@ -62,7 +45,12 @@ func (m *mutation) runningVolume() (name string, found bool) {
 	if m.pod.Annotations[m.keys.IdentityHash] != m.hash {
 		return "", false
 	}
-	return m.findVolume(tokenVolumeNames, m.projectsAll)
+	for _, name := range []string{VolumeName, FallbackVolumeName} {
+		if v, exists := m.pod.volumesByName[name]; exists && m.projectsAll(v) {
+			return name, true
+		}
+	}
+	return "", false
 }
 
 // projectsAll reports whether the volume has every token and file of the
