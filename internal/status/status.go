@@ -18,6 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/installation"
 	"github.com/lanyard-dev/lanyard/internal/workload"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
 )
 
 // Guard is whether the guard knows a ServiceAccount.
@@ -167,7 +168,7 @@ func (n *Namespace) AddPod(object *corev1.Pod) {
 		question: Question{
 			ServiceAccount: name,
 			Expiration:     object.Annotations[n.keys.TokenExpirationSeconds],
-			Windows:        object.Spec.OS != nil && object.Spec.OS.Name == corev1.Windows || object.Spec.NodeSelector[corev1.LabelOSStable] == string(corev1.Windows),
+			Windows:        isWindows(&object.Spec),
 		},
 	}
 	if owner := metav1.GetControllerOf(object); owner != nil {
@@ -177,6 +178,13 @@ func (n *Namespace) AddPod(object *corev1.Pod) {
 		}
 	}
 	a.pods = append(a.pods, p)
+}
+
+// isWindows reports whether Lanyard takes a pod for one of Windows.
+func isWindows(pod *corev1.PodSpec) bool {
+	const windows = string(corev1.Windows)
+	return pod.OS != nil && pod.OS.Name == corev1.Windows ||
+		pod.NodeSelector[mutate.OSLabel] == windows || pod.NodeSelector[mutate.BetaOSLabel] == windows
 }
 
 // Questions returns what must be asked to judge the pods, in a fixed order.

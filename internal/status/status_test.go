@@ -148,6 +148,9 @@ func TestPodsThatDifferInWhatTheyGet(t *testing.T) {
 	bySelector := podOf(metav1.ObjectMeta{Name: "windows-2"}, "w")
 	bySelector.Spec.NodeSelector = map[string]string{"kubernetes.io/os": "windows"}
 	n.AddPod(bySelector)
+	byOldSelector := podOf(metav1.ObjectMeta{Name: "windows-3"}, "w")
+	byOldSelector.Spec.NodeSelector = map[string]string{"beta.kubernetes.io/os": "windows"}
+	n.AddPod(byOldSelector)
 	want := map[status.Question]string{{ServiceAccount: "cart", Expiration: "600"}: "s", {ServiceAccount: "cart", Windows: true}: "w"}
 	answers := map[status.Question]status.Answer{}
 	for _, q := range n.Questions() {

@@ -135,7 +135,7 @@ func (r *reader) specMember(key []byte) (err error) {
 	case "os":
 		return in("os", r.windows("name"))
 	case "nodeSelector":
-		return in("nodeSelector", r.windows("kubernetes.io/os", "beta.kubernetes.io/os"))
+		return in("nodeSelector", r.windows(OSLabel, BetaOSLabel))
 	case "volumes":
 		r.pod.volumesText, err = r.Raw()
 	case string(initContainers):
@@ -147,6 +147,13 @@ func (r *reader) specMember(key []byte) (err error) {
 	}
 	return err
 }
+
+// The labels of nodes by which a node selector makes a pod one of Windows. The second
+// one is of before Kubernetes 1.14.
+const (
+	OSLabel     = "kubernetes.io/os"
+	BetaOSLabel = "beta.kubernetes.io/os"
+)
 
 // windows sets Pod.Windows if a member of one of these names is "windows".
 func (r *reader) windows(members ...string) error {
