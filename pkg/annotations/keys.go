@@ -224,6 +224,24 @@ func (k *Keys) tokenAlone() []string {
 	return names
 }
 
+// UnknownOnServiceAccount lists the keys under the prefix that a ServiceAccount cannot
+// have, sorted.
+func (k *Keys) UnknownOnServiceAccount(values map[string]string) []string {
+	return k.unknown(values, slices.Concat(k.ServiceAccount(), k.Profiles(), []string{k.Adopted}))
+}
+
+// unknown lists the keys under the prefix that are not among the known ones, sorted.
+func (k *Keys) unknown(values map[string]string, known []string) []string {
+	var unknown []string
+	for key := range values {
+		if strings.HasPrefix(key, k.Prefix) && !slices.Contains(known, key) && !isOfProfile(key, known) {
+			unknown = append(unknown, key)
+		}
+	}
+	slices.Sort(unknown) // a map has no order, a message needs one
+	return unknown
+}
+
 // MaxServiceAccountBytes returns an upper bound for the annotations of a valid
 // ServiceAccount, keys and values together. Longer ones are invalid and not kept.
 func (k *Keys) MaxServiceAccountBytes() int {

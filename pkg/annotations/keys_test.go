@@ -332,3 +332,14 @@ func TestNewKeysDeniesProvidersThatDoNotGoTogether(t *testing.T) {
 		})
 	}
 }
+
+func TestUnknownOnServiceAccount(t *testing.T) {
+	t.Parallel()
+	got := newKeys(t).UnknownOnServiceAccount(map[string]string{
+		"lanyard.dev/aws-role-arn": "", "lanyard.dev/aws-role-arn.audit": "", "lanyard.dev/aws-source-profile.audit": "", "lanyard.dev/adopted": "",
+		"lanyard.dev/b": "", "lanyard.dev/a": "", "lanyard.dev/inject": "", "example.com/a": "",
+	})
+	if diff := cmp.Diff([]string{"lanyard.dev/a", "lanyard.dev/b", "lanyard.dev/inject"}, got); diff != "" {
+		t.Errorf("keys (-want +got):\n%s", diff)
+	}
+}

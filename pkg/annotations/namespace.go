@@ -44,7 +44,8 @@ var guid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{1
 // ParseNamespace reads the annotations of the namespace with this name.
 func ParseNamespace(keys *Keys, name string, annotations map[string]string, defaults *Defaults) (Policy, field.ErrorList) {
 	p := parser{keys: keys, annotations: annotations}
-	p.denyUnknown([]string{keys.AllowedIdentities}, namespaceHint)
+	known := []string{keys.AllowedIdentities}
+	p.denyUnknown(keys.unknown(annotations, known), known, namespaceHint)
 	value, found := annotations[keys.AllowedIdentities]
 	if !found {
 		return defaults.policy(name), p.errs

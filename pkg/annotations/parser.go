@@ -42,9 +42,7 @@ var (
 type parser struct {
 	keys        *Keys
 	annotations map[string]string
-	// written is a key that only Lanyard writes, if there may be one.
-	written string
-	errs    field.ErrorList
+	errs        field.ErrorList
 }
 
 // invalid reports the value of key, once: several providers may read it.
@@ -82,16 +80,9 @@ func (p *parser) expiration(least int64) int64 {
 	return seconds
 }
 
-// denyUnknown reports the keys under the prefix that are not known. Otherwise
-// a typo would pass silently, and the pod would run without its identity.
-func (p *parser) denyUnknown(known []string, hint string) {
-	var unknown []string
-	for key := range p.annotations {
-		if strings.HasPrefix(key, p.keys.Prefix) && !slices.Contains(known, key) && key != p.written && !isOfProfile(key, known) {
-			unknown = append(unknown, key)
-		}
-	}
-	slices.Sort(unknown) // a map has no order, a message needs one
+// denyUnknown reports keys under the prefix that are not known. Otherwise a typo would
+// pass silently, and the pod would run without its identity.
+func (p *parser) denyUnknown(unknown, known []string, hint string) {
 	for i, key := range unknown {
 		if i == maxShownKeys {
 			p.errs = append(p.errs, field.TooMany(annotationsPath, len(unknown), 0))

@@ -43,7 +43,8 @@ func ParsePod(keys *Keys, annotations map[string]string, injectLabel string) (Po
 	if injectLabel != "" && injectLabel != "true" {
 		p.errs = append(p.errs, field.Invalid(labelsPath.Key(keys.Inject), shown(injectLabel), errInject.Error()))
 	}
-	p.denyUnknown(keys.Pod(), podHint)
+	known := keys.Pod()
+	p.denyUnknown(keys.unknown(annotations, known), known, podHint)
 	pod := Pod{
 		Containers:             p.names(keys.Containers),
 		SkipContainers:         p.names(keys.SkipContainers),

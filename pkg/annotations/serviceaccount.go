@@ -85,8 +85,8 @@ func (i *Identity) minExpirationSeconds() int64 {
 // is set. It reports all mistakes at once,
 // unknown keys first. If there are mistakes, the identity is nil.
 func ParseServiceAccount(keys *Keys, annotations map[string]string, defaults *Defaults) (*Identity, field.ErrorList) {
-	p := serviceAccountParser{parser{keys: keys, annotations: annotations, written: keys.Adopted}, defaults}
-	p.denyUnknown(slices.Concat(keys.ServiceAccount(), keys.Profiles()), serviceAccountHint)
+	p := serviceAccountParser{parser{keys: keys, annotations: annotations}, defaults}
+	p.denyUnknown(keys.UnknownOnServiceAccount(annotations), slices.Concat(keys.ServiceAccount(), keys.Profiles()), serviceAccountHint)
 	tokens := p.tokens()
 	var identity Identity
 	for _, d := range keys.Providers {

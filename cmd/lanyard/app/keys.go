@@ -6,10 +6,8 @@ package app
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,13 +94,9 @@ func (c *cli) noteUnknown(object metav1.Object) {
 	if c.cluster.unread == nil || c.cluster.noted {
 		return
 	}
-	known := append(c.cluster.keys.ServiceAccount(), c.cluster.keys.Adopted)
-	for _, key := range slices.Sorted(maps.Keys(object.GetAnnotations())) {
-		if strings.HasPrefix(key, c.prefix) && !slices.Contains(known, key) {
-			c.cluster.noted = true
-			c.note("warning: serviceaccount %s/%s has the annotation %s, which no built-in provider has. The custom providers of the cluster could not be read: %v. Pass the webhook's configuration file with --config.",
-				object.GetNamespace(), object.GetName(), key, c.cluster.unread)
-			return
-		}
+	if unknown := c.cluster.keys.UnknownOnServiceAccount(object.GetAnnotations()); len(unknown) > 0 {
+		c.cluster.noted = true
+		c.note("warning: serviceaccount %s/%s has the annotation %s, which no built-in provider has. The custom providers of the cluster could not be read: %v. Pass the webhook's configuration file with --config.",
+			object.GetNamespace(), object.GetName(), unknown[0], c.cluster.unread)
 	}
 }
