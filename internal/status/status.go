@@ -120,8 +120,11 @@ func (n *Namespace) AddServiceAccount(object *metav1.PartialObjectMetadata) {
 		return
 	}
 	a := &account{unguarded: unguarded}
-	values := maps.Clone(object.Annotations)
-	maps.Copy(values, n.keys.Adopt(n.peers, object.Annotations, &annotations.Defaults{}).Set)
+	values := object.Annotations
+	if unguarded {
+		values = maps.Clone(values)
+		maps.Copy(values, n.keys.Adopt(n.peers, object.Annotations, &annotations.Defaults{}).Set)
+	}
 	for _, d := range n.keys.Providers {
 		for i := range d.Parameters {
 			_, found := values[n.keys.Parameter(d, d.Parameters[i].Name)]
