@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
 const providersAndIdentities = `config:
@@ -56,27 +55,15 @@ func TestChangedProvidersAndIdentitiesDoNotReplaceTheReplicas(t *testing.T) {
 }
 
 func TestTheWebhookIsCalledForMappedServiceAccounts(t *testing.T) {
-	expression := func(values string) string {
-		objects := render(t, defaultInstall, parseValues(t, values)).objects
-		for _, o := range find(objects, "MutatingWebhookConfiguration") {
-			for _, webhook := range decode[admissionregistrationv1.MutatingWebhookConfiguration](t, o).Webhooks {
-				if webhook.Name == "serviceaccounts.lanyard.dev" {
-					return webhook.MatchConditions[1].Expression
-				}
-			}
-		}
-		t.Fatal("got no webhook for ServiceAccounts")
-		return ""
-	}
 	want := `request.namespace.matches('^team-.*$') && has(object.metadata.name) && object.metadata.name.matches('^loki[.].*$') && ` +
 		`!(has(object.metadata.annotations) && object.metadata.annotations.exists(key, key in ['lanyard.dev/aws-role-arn', 'lanyard.dev/example-role'])) || (` +
 		`has(object.metadata.annotations) && `
-	got := strings.Join(strings.Fields(expression(providersAndIdentities)), " ")
+	got := strings.Join(strings.Fields(serviceAccountExpression(t, providersAndIdentities)), " ")
 	want = strings.Join(strings.Fields(want), " ")
 	if !strings.HasPrefix(strings.ReplaceAll(got, "[ '", "['"), want) {
 		t.Errorf("got expression\n%s\nwant it to begin with\n%s", got, want)
 	}
-	if without := expression(""); strings.Contains(without, "matches(") {
+	if without := serviceAccountExpression(t, ""); strings.Contains(without, "matches(") {
 		t.Errorf("without identities, got expression\n%s", without)
 	}
 }
