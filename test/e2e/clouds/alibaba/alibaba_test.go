@@ -56,7 +56,7 @@ type call struct {
 	role     string
 	provider string
 	token    string // replaces the token
-	key      string // "other" signs with a key that is not published
+	otherKey bool   // signs with a key that is not published
 	down     bool
 	want     string // the code, "" for a credential
 	status   int
@@ -85,7 +85,7 @@ func TestAssumeRoleWithOIDC(t *testing.T) {
 		"an unknown provider":                      failed(change(func(c *call) { c.provider += "-3" }), 401, "AuthenticationFail.NoPermission", "No such OIDC Provider registered."),
 		"a provider of another issuer":             failed(change(func(c *call) { c.provider += "-2" }), 401, "AuthenticationFail.NoPermission", "No such OIDC Provider registered."),
 		"an expired token":                         failed(change(func(c *call) { c.claims = map[string]any{"exp": time.Now().Add(-time.Second).Unix()} }), 401, "AuthenticationFail.OIDCToken.Expired", "This JsonWebToken is expired."),
-		"a key of somebody else":                   failed(change(func(c *call) { c.key = "other" }), 401, "AuthenticationFail.OIDCToken.InvalidSignature", "OIDC token validate failed: invalid signature."),
+		"a key of somebody else":                   failed(change(func(c *call) { c.otherKey = true }), 401, "AuthenticationFail.OIDCToken.InvalidSignature", "OIDC token validate failed: invalid signature."),
 		"keys that cannot be read":                 failed(change(func(c *call) { c.down = true }), 500, "InternalError", "The request processing has failed due to some unknown error."),
 		"an audience that no client has":           failed(change(func(c *call) { c.audience = "somebody-else" }), 401, "AuthenticationFail.OIDCToken.AudienceNotMatch", "Invalid audience."),
 		"an audience that the role does not trust": failed(change(func(c *call) { c.audience = "other" }), 401, "AuthenticationFail.NoPermission", "There is no permission"),
@@ -101,17 +101,12 @@ func TestAssumeRoleWithOIDC(t *testing.T) {
 
 func (c *call) run(t *testing.T) {
 	t.Helper()
-	key := issuertest.RSA(t, "key-1")
-	cluster, recorder := issuertest.Start(t, key), journaltest.New()
+	cluster, token := issuertest.Case{Audience: c.audience, Claims: c.claims, OtherKey: c.otherKey, Down: c.down}.Issue(t)
+	recorder := journaltest.New()
 	sts, err := alibaba.New(config(), cluster.Issuer, recorder.Journal)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.key != "" {
-		key = issuertest.RSA(t, "key-1")
-	}
-	cluster.SetDown(c.down)
-	token := key.Sign(t, issuertest.Claims(c.audience, c.claims))
 	if c.token != "" {
 		token = c.token
 	}

@@ -63,17 +63,13 @@ func TestExchange(t *testing.T) {
 
 func (c *call) run(t *testing.T) {
 	t.Helper()
-	key := issuertest.RSA(t, "key-1")
-	cluster, recorder := issuertest.Start(t, key), journaltest.New()
+	cluster, token := issuertest.Case{Audience: c.audience, Claims: c.claims, OtherKey: c.otherKey, Down: c.down}.Issue(t)
+	recorder := journaltest.New()
 	iam, err := ibm.New(config(), cluster.Issuer, recorder.Journal)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.otherKey {
-		key = issuertest.RSA(t, "key-1")
-	}
-	cluster.SetDown(c.down)
-	form := url.Values{"grant_type": {c.grant}, "profile_id": {c.profile}, "cr_token": {key.Sign(t, issuertest.Claims(c.audience, c.claims))}}
+	form := url.Values{"grant_type": {c.grant}, "profile_id": {c.profile}, "cr_token": {token}}
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "https://iam.cloud.ibm.com/identity/token", strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	w := httptest.NewRecorder()

@@ -58,17 +58,13 @@ func TestLogin(t *testing.T) {
 
 func (c *call) run(t *testing.T) {
 	t.Helper()
-	key := issuertest.RSA(t, "key-1")
-	cluster, recorder := issuertest.Start(t, key), journaltest.New()
+	cluster, token := issuertest.Case{Audience: c.audience, Claims: c.claims, OtherKey: c.otherKey, Down: c.down}.Issue(t)
+	recorder := journaltest.New()
 	server, err := vault.New(config(), cluster.Issuer, recorder.Journal)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.otherKey {
-		key = issuertest.RSA(t, "key-1")
-	}
-	cluster.SetDown(c.down)
-	request, err := json.Marshal(map[string]string{"role": c.role, "jwt": key.Sign(t, issuertest.Claims(c.audience, c.claims))})
+	request, err := json.Marshal(map[string]string{"role": c.role, "jwt": token})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -182,6 +182,29 @@ func (k Key) Sign(t testing.TB, claims map[string]any) string {
 	return Serialize(t, signer, claims)
 }
 
+// Case is a token that a test presents.
+type Case struct {
+	// Audience and Claims are those of Claims.
+	Audience string
+	Claims   map[string]any
+	// OtherKey has the token signed with a key that is not published.
+	OtherKey bool
+	// Down has the cluster deny all requests.
+	Down bool
+}
+
+// Issue starts a cluster and returns it with the token.
+func (c Case) Issue(t testing.TB) (*Cluster, string) {
+	t.Helper()
+	key := RSA(t, "key-1")
+	cluster := Start(t, key)
+	cluster.SetDown(c.Down)
+	if c.OtherKey {
+		key = RSA(t, "key-1")
+	}
+	return cluster, key.Sign(t, Claims(c.Audience, c.Claims))
+}
+
 // Serialize returns a token with the claims, signed by any signer.
 func Serialize(t testing.TB, signer jose.Signer, claims map[string]any) string {
 	t.Helper()
