@@ -55,7 +55,8 @@ type conformanceCase struct {
 	// Flags and Config override those of the file.
 	Flags  []peers.Flags  `json:"flags,omitempty"`
 	Config map[string]any `json:"config,omitempty"`
-	// Account has the annotations of the ServiceAccount; with NoAccount, there is none.
+	// Account has the annotations of the ServiceAccount. NoAccount reports whether the
+	// ServiceAccount does not exist.
 	Account   map[string]string `json:"account,omitempty"`
 	NoAccount bool              `json:"noAccount,omitempty"`
 	// Faulty means that the peer's variables lead to no token, so they do not beside
