@@ -28,9 +28,6 @@ var kustomizations = map[string][]string{
 	"cert-manager, and the lot":     {"cert-manager", "fail-closed", "monitoring", "network-policy"},
 	"monitoring, then openshift":    {"monitoring", "network-policy", "openshift"},
 	"secret, and the lot":           {"secret", "fail-closed", "monitoring", "network-policy"},
-	"socket store":                  {"socket-store"},
-	"socket store, then openshift":  {"socket-store", "openshift"},
-	"openshift, then socket store":  {"openshift", "socket-store"},
 	"an old cluster":                {"fail-closed", "no-fences"},
 	"an old cluster, openshift":     {"openshift", "no-fences"},
 	"an old cluster, the other way": {"no-fences", "fail-closed"},
@@ -38,7 +35,6 @@ var kustomizations = map[string][]string{
 	"token audiences":               {"token-audiences"},
 	"settings":                      {"config"},
 	"settings, then cert-manager":   {"config", "cert-manager"},
-	"socket store, then settings":   {"socket-store", "config"},
 }
 
 // sameValues are the values with which the chart renders the same objects.
@@ -52,9 +48,6 @@ var sameValues = map[string]string{
 	"cert-manager, and the lot":     "certificates: {mode: certManager}\nguard: {enabled: false}" + monitoringValues,
 	"monitoring, then openshift":    "certificates: {mode: openshift}" + monitoringValues,
 	"secret, and the lot":           caValues + "guard: {enabled: false}" + monitoringValues,
-	"socket store":                  "socketStore: {enabled: true}",
-	"socket store, then openshift":  "socketStore: {enabled: true}\ncertificates: {mode: openshift}",
-	"openshift, then socket store":  "socketStore: {enabled: true}\ncertificates: {mode: openshift}",
 	"an old cluster":                "guard: {enabled: false}\nfences: {enabled: false}",
 	"an old cluster, openshift":     "certificates: {mode: openshift}\nfences: {enabled: false}",
 	"an old cluster, the other way": "guard: {enabled: false}\nfences: {enabled: false}",
@@ -62,7 +55,6 @@ var sameValues = map[string]string{
 	"token audiences":               "tokenAudiences: {enabled: true}",
 	"settings":                      "config: {aws: {defaultRegion: eu-central-1}}",
 	"settings, then cert-manager":   "config: {aws: {defaultRegion: eu-central-1}}\ncertificates: {mode: certManager}",
-	"socket store, then settings":   "config: {aws: {defaultRegion: eu-central-1}}\nsocketStore: {enabled: true}",
 }
 
 func TestChartAndKustomizeRenderTheSameObjects(t *testing.T) {

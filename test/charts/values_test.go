@@ -147,8 +147,6 @@ var uses = map[string]struct{ with, value string }{
 	"livenessProbe":                                  {"", "livenessProbe: {timeoutSeconds: 2}"},
 	"startupProbe":                                   {"", "startupProbe: {failureThreshold: 2}"},
 	"lifecycle":                                      {"", "lifecycle: {preStop: {sleep: {seconds: 1}}}"},
-	"socketStore.enabled":                            {"", "socketStore: {enabled: true}"},
-	"socketStore.resources":                          {"socketStore: {enabled: true}", "socketStore: {resources: {requests: {cpu: 1}}}"},
 	"resources":                                      {"", "resources: {requests: {cpu: 1}}"},
 	"podSecurityContext":                             {"", "podSecurityContext: {fsGroup: 1}"},
 	"securityContext":                                {"", "securityContext: {privileged: false}"},

@@ -98,7 +98,6 @@ podMonitoring: {enabled: true}
 prometheusRule: {enabled: true, namespace: monitoring, disabled: [LanyardSlow], additionalRules: [{alert: Mine, expr: "up == 0"}], labels: {m: o}, certificateExpiryHours: 2, runbookURL: https://runbooks.example}
 grafanaDashboard: {enabled: true, namespace: monitoring, folder: Security}
 test: {namespace: shop, image: registry.example/check:v9}
-socketStore: {enabled: true, resources: {limits: {memory: 16Mi}}}
 extraObjects:
   - {apiVersion: v1, kind: ConfigMap, metadata: {name: more, namespace: "{{ .Release.Namespace }}"}}
   - |
@@ -142,7 +141,6 @@ var valueSets = map[string]struct {
 	"protected metrics":                  {in: defaultInstall, values: "metrics: {secure: true}\nserviceMonitor: {enabled: true}\nprometheusRule: {enabled: true}"},
 	"a PodMonitor":                       {in: defaultInstall, values: "podMonitor: {enabled: true, honorLabels: true, relabelings: [{action: labeldrop, regex: pod}]}\nprometheusRule: {enabled: true}"},
 	"a PodMonitor elsewhere":             {in: defaultInstall, values: "podMonitor: {enabled: true, namespace: monitoring, interval: 30s}"},
-	"a socket store":                     {in: defaultInstall, values: "socketStore: {enabled: true}"},
 	"monitoring and network policy":      {in: defaultInstall, values: monitoringValues},
 }
 

@@ -14,9 +14,6 @@ SPDX-License-Identifier: Apache-2.0
 {{- if .Values.metrics.secure }}
 - --metrics-secure
 {{- end }}
-{{- if .Values.socketStore.enabled }}
-- --socket-store=/run/lanyard/webhook.sock
-{{- end }}
 - --log-format={{ .Values.logFormat }}
 - --v={{ .Values.logLevel }}
 {{- if or .Values.config.existingConfigMap (ne .Values.annotationPrefix "lanyard.dev/") }}

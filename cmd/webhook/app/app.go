@@ -61,7 +61,7 @@ func NewCommand() *cobra.Command {
 		width = 0 // not a terminal: lines are not wrapped
 	}
 	cliflag.SetUsageAndHelpFunc(cmd, groups, width)
-	cmd.AddCommand(newCheckCommand(width), newKeepSocketCommand(width))
+	cmd.AddCommand(newCheckCommand(width))
 	return cmd
 }
 

@@ -19,7 +19,7 @@ import (
 
 // flags are the documented flags, in the groups of --help.
 var flags = map[string][]string{
-	"Serving": {"bind-address", "health-probe-bind-address", "metrics-bind-address", "metrics-secure", "secure-port", "shutdown-delay", "socket-store"},
+	"Serving": {"bind-address", "health-probe-bind-address", "metrics-bind-address", "metrics-secure", "secure-port", "shutdown-delay"},
 	"TLS": {
 		"ca-duration", "certificate-dns-names", "certificate-duration", "certificate-secret-name", "certificate-secret-namespace", "certificate-source",
 		"client-allowed-names", "client-ca-file",

@@ -18,7 +18,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/connlimit"
 	"github.com/lanyard-dev/lanyard/internal/singlewrite"
-	"github.com/lanyard-dev/lanyard/internal/socketstore"
 )
 
 // shutdownTimeout is how long requests in progress may take to finish. The API
@@ -138,20 +137,13 @@ func closing(draining <-chan struct{}, next http.Handler) http.Handler {
 // serveReviews listens at once, so that connections can wait, and accepts them
 // as soon as canServe returns true.
 func (p *program) serveReviews(ctx context.Context) error {
-	listener, err := p.listen(ctx)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", p.reviews.Addr)
 	if err != nil {
 		return err
 	}
 	listener = singlewrite.Use(p.reviews, listener)
 	start := time.Now()
 	return serveOnce(ctx, p.reviews, listener, func() bool { return p.canServe(time.Since(start)) }, &p.serving)
-}
-
-func (p *program) listen(ctx context.Context) (net.Listener, error) {
-	if p.socketStore == "" {
-		return new(net.ListenConfig).Listen(ctx, "tcp", p.reviews.Addr)
-	}
-	return socketstore.Listen(ctx, p.socketStore, "tcp", p.reviews.Addr, p.log.WithName("socketstore"))
 }
 
 // syncPatience is how long connections wait for the caches to sync. Until they

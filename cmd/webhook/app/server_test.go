@@ -56,6 +56,16 @@ func TestConnectionsAreClosedWhileDraining(t *testing.T) {
 	}
 }
 
+func localListener(t *testing.T) net.Listener {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	return listener
+}
+
 // startGated runs a server that serves once ready is set, and returns its TLS
 // check.
 func startGated(ctx context.Context, t *testing.T, ready *atomic.Bool) (address string, check func(*http.Request) error, ended <-chan error) {

@@ -49,12 +49,10 @@ type program struct {
 	reviews         *http.Server
 	callers         *clientcert.Verifier // nil if callers need no certificate
 	gate            *secretpath.Gate     // nil if the paths are not secret
-	socketStore     string               // path of the store's unix socket; empty if there is none
 	serving         atomic.Bool          // whether reviews accepts connections
 	injection       atomic.Pointer[injection]
 	config          *reload.Files // nil without --config
 	metrics, health *http.Server  // nil if not configured
-	log             logr.Logger
 }
 
 // injection is what a change of the file of --config replaces as a whole.
@@ -113,7 +111,7 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 	if err != nil {
 		return nil, err
 	}
-	p := program{socketStore: o.SocketStore, log: log}
+	var p program
 	if o.UnguessablePath {
 		p.gate = new(secretpath.Gate)
 	}

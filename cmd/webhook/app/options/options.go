@@ -52,8 +52,6 @@ type Options struct {
 	// BindAddress and SecurePort are where reviews are served.
 	BindAddress string
 	SecurePort  int
-	// SocketStore is the path of a socket store's unix socket; empty for none.
-	SocketStore string
 	// MetricsBindAddress and HealthProbeBindAddress are host:port; "0" turns the
 	// server off.
 	MetricsBindAddress     string
@@ -158,7 +156,6 @@ func (o *Options) addServingFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "host:port to serve /metrics on, with HTTP; 0 turns it off.")
 	fs.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure, "Serve /metrics with HTTPS and the serving certificate, to callers with a token of a user who may get the non-resource URL /metrics. Needs the permission to create TokenReviews and SubjectAccessReviews.")
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "host:port to serve /healthz and /readyz on, with HTTP; 0 turns it off.")
-	fs.StringVar(&o.SocketStore, "socket-store", o.SocketStore, "Unix socket of a keep-socket command, which keeps the socket of --secure-port open while the program restarts. If empty, there is none.")
 	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay", o.ShutdownDelay, "How long to serve on after SIGTERM, not ready, until the cluster has removed the replica from its Service.")
 }
 

@@ -66,7 +66,6 @@ var defaults = map[string]string{
 	"gcp-default-workload-identity-provider": "",
 	"gcp-default-audience":                   "",
 	"shutdown-delay":                         "10s",
-	"socket-store":                           "",
 	"log-format":                             "text",
 	"v":                                      "0",
 	"config":                                 "",
