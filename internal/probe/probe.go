@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/lanyard-dev/lanyard/internal/secretpath"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 )
@@ -49,7 +48,7 @@ type Answer struct {
 	Pod *unstructured.Unstructured
 	// Warnings are those of the response.
 	Warnings []string
-	// Err is why the pod would not be created. It has no secret paths.
+	// Err is why the pod would not be created.
 	Err error
 }
 
@@ -75,7 +74,7 @@ func (c *Client) Create(ctx context.Context, namespace string, pod *unstructured
 	ctx = context.WithValue(ctx, collector{}, &answer.Warnings)
 	created, err := c.pods.Namespace(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
-		answer.Err = secretpath.RedactError(err)
+		answer.Err = err
 		return answer
 	}
 	answer.Pod = created

@@ -32,10 +32,6 @@ const (
 	bundleKey      = "ca.crt"
 )
 
-// segmentKey is the key of the secret path in the same Secret. It is no part of the
-// authority: without it, a new one is generated.
-const segmentKey = "path"
-
 // authorityName is the subject of every CA certificate. A renewed CA certificate
 // must have the same subject as before: otherwise leaves that were signed earlier
 // do not verify against it.

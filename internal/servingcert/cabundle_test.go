@@ -37,47 +37,7 @@ func TestRegistrationPatchOfCABundles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			configuration := &unstructured.Unstructured{Object: map[string]any{"webhooks": test.webhooks}}
-			patch := registrationPatch(webhooksOf(configuration), []byte("new"), "")
-			if diff := cmp.Diff(test.want, string(patch.Bytes())); diff != "" {
-				t.Errorf("patch (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestRegistrationPatchOfPaths(t *testing.T) {
-	t.Parallel()
-	const secret, old = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
-	service := func(path string) map[string]any {
-		return map[string]any{"name": "a", "clientConfig": map[string]any{"caBundle": "bmV3", "service": map[string]any{"name": "s", "path": path}}}
-	}
-	url := func(url string) map[string]any {
-		return map[string]any{"name": "a", "clientConfig": map[string]any{"caBundle": "bmV3", "url": url}}
-	}
-	replaced := func(field, from, to string) string {
-		return `[{"op":"test","path":"/webhooks/0/name","value":"a"},{"op":"test","path":"/webhooks/0/clientConfig/` + field + `","value":"` + from +
-			`"},{"op":"add","path":"/webhooks/0/clientConfig/` + field + `","value":"` + to + `"}]`
-	}
-	for name, test := range map[string]struct {
-		webhook any
-		segment string
-		want    string
-	}{
-		"no secret path is wanted":                {service("/mutate"), "", ""},
-		"no secret path is wanted, but there is":  {service("/mutate/" + secret), "", ""},
-		"a plain path":                            {service("/mutate"), secret, replaced("service/path", "/mutate", "/mutate/"+secret)},
-		"the secret path":                         {service("/mutate/" + secret), secret, ""},
-		"an earlier secret path":                  {service("/mutate/" + old), secret, replaced("service/path", "/mutate/"+old, "/mutate/"+secret)},
-		"a path that only resembles a secret one": {service("/mutate/0123"), secret, replaced("service/path", "/mutate/0123", "/mutate/0123/"+secret)},
-		"a Service without a path":                {service(""), secret, ""},
-		"a plain URL":                             {url("https://h:1/mutate"), secret, replaced("url", "https://h:1/mutate", "https://h:1/mutate/"+secret)},
-		"a secret URL":                            {url("https://h:1/mutate/" + secret), secret, ""},
-		"neither a Service nor a URL":             {map[string]any{"name": "a", "clientConfig": map[string]any{"caBundle": "bmV3"}}, secret, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			configuration := &unstructured.Unstructured{Object: map[string]any{"webhooks": []any{test.webhook}}}
-			patch := registrationPatch(webhooksOf(configuration), []byte("new"), test.segment)
+			patch := registrationPatch(webhooksOf(configuration), []byte("new"))
 			if diff := cmp.Diff(test.want, string(patch.Bytes())); diff != "" {
 				t.Errorf("patch (-want +got):\n%s", diff)
 			}

@@ -21,8 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/lanyard-dev/lanyard/internal/secretpath"
 )
 
 const (
@@ -37,7 +35,7 @@ const (
 	managedByLabel = "app.kubernetes.io/managed-by"
 )
 
-// SelfManagedOptions configure a SelfManaged. All but Gate are required.
+// SelfManagedOptions configure a SelfManaged. All are required.
 type SelfManagedOptions struct {
 	// Client may get, list, watch, apply and update the Secret, and get, list,
 	// watch and patch the webhook configurations.
@@ -52,8 +50,6 @@ type SelfManagedOptions struct {
 	// CADuration and CertificateDuration are the lifetimes of a CA certificate and of
 	// a serving certificate. Each is renewed after two thirds of it.
 	CADuration, CertificateDuration time.Duration
-	// Gate, if set, makes the paths of the webhooks secret.
-	Gate *secretpath.Gate
 	// OnChange is called with the expiry of each new serving certificate.
 	OnChange func(notAfter time.Time)
 	// Logger gets changes and failures.
@@ -76,7 +72,6 @@ type SelfManaged struct {
 	changed        chan struct{} // of capacity 1: an object has changed
 
 	last    *authority // of the last step
-	segment string     // the secret one of the paths; empty if there is none yet
 	trusted trustedCA
 
 	mu      sync.RWMutex
@@ -170,8 +165,6 @@ func (s *SelfManaged) step(ctx context.Context, now time.Time) time.Duration {
 			next = t
 		}
 	}
-	// Before anything is changed: API servers already use what is written.
-	s.observePaths(now)
 	ca, err := s.ensureAuthority(ctx, now)
 	if err == nil {
 		s.last = ca
@@ -179,7 +172,7 @@ func (s *SelfManaged) step(ctx context.Context, now time.Time) time.Duration {
 		if len(ca.previous) > 0 {
 			wakeAt(ca.forgetAt(s.opts.CertificateDuration))
 		}
-		err = errors.Join(s.ensureSegment(ctx), s.ensureRegistration(ctx, ca))
+		err = s.ensureRegistration(ctx, ca)
 	}
 	if err != nil && ctx.Err() == nil {
 		s.report(err)
@@ -190,7 +183,6 @@ func (s *SelfManaged) step(ctx context.Context, now time.Time) time.Duration {
 		wakeAt(s.ensureLeaf(s.last, now))
 	}
 	s.check(now)
-	s.observePaths(now)
 	return max(next.Sub(now), 0)
 }
 
@@ -320,48 +312,7 @@ func (s *SelfManaged) previousCertificates(data map[string][]byte) []*x509.Certi
 	return previous
 }
 
-// ensureSegment writes a new secret segment of the paths into the Secret if it has
-// none.
-func (s *SelfManaged) ensureSegment(ctx context.Context) error {
-	secret := s.secret.get()
-	if s.opts.Gate == nil || secret == nil { // a new Secret arrives by the watch
-		return nil
-	}
-	if secretpath.Valid(string(secretData(secret)[segmentKey])) {
-		return nil
-	}
-	segment := secretpath.NewSegment()
-	if err := writeSecret(ctx, s.secrets, secret, map[string][]byte{segmentKey: []byte(segment)}); err != nil {
-		return fmt.Errorf("write the secret path into Secret %s/%s: %w", s.opts.SecretNamespace, s.opts.SecretName, err)
-	}
-	s.opts.Logger.Info("New secret path written")
-	s.segment = segment
-	return nil
-}
-
-// observePaths tells the gate the secret segment, and which paths the webhooks have.
-func (s *SelfManaged) observePaths(now time.Time) {
-	if s.opts.Gate == nil {
-		return
-	}
-	if segment := string(secretData(s.secret.get())[segmentKey]); secretpath.Valid(segment) {
-		s.segment = segment
-	}
-	var r secretpath.Registration
-	for _, configuration := range s.configurations {
-		r.Version += versionOf(configuration.get())
-		if t := lastWritten(configuration.get()); t.After(r.Written) {
-			r.Written = t
-		}
-	}
-	for _, w := range s.webhooks() {
-		r.Paths = append(r.Paths, w.path)
-	}
-	s.opts.Gate.Observe(s.segment, &r, now)
-}
-
-// ensureRegistration writes the CA and the secret path into the webhook
-// configurations. One that does not exist is skipped: an operator may have deleted
+// ensureRegistration writes the CA into the webhook configurations. One that does not exist is skipped: an operator may have deleted
 // it in an emergency.
 func (s *SelfManaged) ensureRegistration(ctx context.Context, ca *authority) error {
 	bundle, err := ca.bundle()
@@ -370,11 +321,9 @@ func (s *SelfManaged) ensureRegistration(ctx context.Context, ca *authority) err
 	}
 	var errs []error
 	for _, configuration := range s.configurations {
-		changed, err := patchRegistration(ctx, configuration.resource, configuration.get(), bundle, s.segment)
+		changed, err := patchRegistration(ctx, configuration.resource, configuration.get(), bundle)
 		switch {
 		case err != nil && !apierrors.IsNotFound(err):
-			// The message of a denied patch may contain the path.
-			err = secretpath.RedactError(err)
 			errs = append(errs, fmt.Errorf("write caBundle into %v: %w", configuration, err))
 		case changed:
 			s.opts.Logger.Info("Webhook configuration updated", "configuration", configuration.String())

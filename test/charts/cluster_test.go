@@ -257,7 +257,7 @@ func TestInstallAndUninstallOnAnAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := parseValues(t, mappingValues+"webhook: {url: 'https://127.0.0.1:"+ports[0]+"'}\ncertificates: {unguessablePath: true}")
+	v := parseValues(t, mappingValues+"webhook: {url: 'https://127.0.0.1:"+ports[0]+"'}\n")
 	c.install(t, v)
 	binary, err := webhook.Build(t.Context(), t.TempDir(), false)
 	if err != nil {

@@ -41,7 +41,7 @@ config:
   bindAddress: "::"
   tlsMinVersion: VersionTLS12
   tlsCipherSuites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
-certificates: {duration: 48h, caDuration: 1000h, unguessablePath: true}
+certificates: {duration: 48h, caDuration: 1000h}
 clientCertificates: {configMap: callers, allowedNames: [kube-apiserver, b]}
 webhook:
   url: https://lanyard.example:10250

@@ -45,9 +45,6 @@ SPDX-License-Identifier: Apache-2.0
 {{- with .Values.certificates.duration }}
 - --certificate-duration={{ . }}
 {{- end }}
-{{- if .Values.certificates.unguessablePath }}
-- --unguessable-path
-{{- end }}
 {{- else -}}
 - --certificate-source=files
 - --tls-cert-file=/etc/lanyard/tls/tls.crt

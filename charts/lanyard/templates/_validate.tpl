@@ -55,9 +55,6 @@ SPDX-License-Identifier: Apache-2.0
 {{- if and $v.webhook.url (eq $v.certificates.mode "openshift") }}
 - "webhook.url cannot be used with certificates.mode=openshift: OpenShift's certificate is only valid for the Service"
 {{- end }}
-{{- if and $v.certificates.unguessablePath (ne $v.certificates.mode "selfManaged") }}
-- "certificates.unguessablePath is for certificates.mode=selfManaged, got certificates.mode={{ $v.certificates.mode }}"
-{{- end }}
 {{- if and $v.config.existingConfigMap (or $v.config.providers $v.config.identities) }}
 - "config.providers and config.identities cannot be set with config.existingConfigMap: write them into that ConfigMap"
 {{- end }}

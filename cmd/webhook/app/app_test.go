@@ -23,7 +23,7 @@ var flags = map[string][]string{
 	"TLS": {
 		"ca-duration", "certificate-dns-names", "certificate-duration", "certificate-secret-name", "certificate-secret-namespace", "certificate-source",
 		"client-allowed-names", "client-ca-file",
-		"tls-cert-file", "tls-cipher-suites", "tls-min-version", "tls-private-key-file", "unguessable-path", "webhook-configuration-name",
+		"tls-cert-file", "tls-cipher-suites", "tls-min-version", "tls-private-key-file", "webhook-configuration-name",
 	},
 	"Injection": {
 		"adopt", "annotation-prefix", "default-allowed-identities", "excluded-namespaces", "token-expiration-seconds", "token-mount-path",

@@ -31,7 +31,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/metrics"
 	"github.com/lanyard-dev/lanyard/internal/reload"
-	"github.com/lanyard-dev/lanyard/internal/secretpath"
 	"github.com/lanyard-dev/lanyard/internal/servingcert"
 	"github.com/lanyard-dev/lanyard/internal/tokenauth"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -48,7 +47,6 @@ type program struct {
 	namespaces      *metadatacache.Cache
 	reviews         *http.Server
 	callers         *clientcert.Verifier // nil if callers need no certificate
-	gate            *secretpath.Gate     // nil if the paths are not secret
 	serving         atomic.Bool          // whether reviews accepts connections
 	injection       atomic.Pointer[injection]
 	config          *reload.Files // nil without --config
@@ -71,7 +69,7 @@ type certificateSource interface {
 	Check(r *http.Request) error
 }
 
-func newCertificateSource(config *rest.Config, o *options.Completed, gate *secretpath.Gate, onChange func(notAfter time.Time), log logr.Logger) (certificateSource, error) {
+func newCertificateSource(config *rest.Config, o *options.Completed, onChange func(notAfter time.Time), log logr.Logger) (certificateSource, error) {
 	if o.CertificateSource == options.FromFiles {
 		return servingcert.NewFiles(o.TLSCertFile, o.TLSPrivateKeyFile, onChange, log)
 	}
@@ -85,7 +83,6 @@ func newCertificateSource(config *rest.Config, o *options.Completed, gate *secre
 		WebhookConfigurationName: o.WebhookConfigurationName,
 		Hosts:                    o.CertificateDNSNames,
 		CADuration:               o.CADuration, CertificateDuration: o.CertificateDuration,
-		Gate:     gate,
 		OnChange: onChange, Logger: log,
 	}), nil
 }
@@ -112,10 +109,7 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 		return nil, err
 	}
 	var p program
-	if o.UnguessablePath {
-		p.gate = new(secretpath.Gate)
-	}
-	if p.certificate, err = newCertificateSource(config, o, p.gate, recorder.SetCertificateExpiry, log.WithName("certificate")); err != nil {
+	if p.certificate, err = newCertificateSource(config, o, recorder.SetCertificateExpiry, log.WithName("certificate")); err != nil {
 		return nil, err
 	}
 	if p.serviceAccounts, p.namespaces, err = newCaches(config, o, recorder, log); err != nil {
@@ -212,21 +206,13 @@ func cacheBytes() int64 {
 	return 32 << 20
 }
 
-// reviewMux serves each kind of review on its own path, and on this path with one
-// more segment. Without --unguessable-path, that may be any segment: while
-// replicas are replaced, some have the flag and some do not, and the API server
-// sends the same reviews to all of them.
+// reviewMux serves each kind of review on its own path.
 func reviewMux(p *program) http.Handler {
 	mux := http.NewServeMux()
 	for path := range p.injection.Load().handlers {
-		var handler http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			p.injection.Load().handlers[path].ServeHTTP(w, r)
 		})
-		if p.gate != nil {
-			handler = p.gate.Handler(handler)
-		}
-		mux.Handle(path, handler)
-		mux.Handle(path+"/{"+secretpath.Wildcard+"}", handler)
 	}
 	return mux
 }

@@ -135,12 +135,6 @@ func (c *Completed) completeTLS(v *validation) {
 		}
 		return nil
 	})
-	v.check("unguessable-path", func() error {
-		if c.UnguessablePath && c.CertificateSource != SelfManaged {
-			return fmt.Errorf("needs --certificate-source=%s, which writes the webhook configurations", SelfManaged)
-		}
-		return nil
-	})
 	v.check("certificate-source", func() error {
 		switch c.CertificateSource {
 		case FromFiles:

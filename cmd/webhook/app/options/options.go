@@ -70,8 +70,6 @@ type Options struct {
 	WebhookConfigurationName                          string
 	CertificateDNSNames                               []string
 	CADuration, CertificateDuration                   time.Duration
-	// UnguessablePath makes the paths of the reviews secret.
-	UnguessablePath bool
 	// TLSCertFile and TLSPrivateKeyFile are PEM files.
 	TLSCertFile, TLSPrivateKeyFile string
 	// TLSMinVersion and TLSCipherSuites are Go's names.
@@ -165,7 +163,6 @@ func (o *Options) addTLSFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.CertificateSecretName, "certificate-secret-name", o.CertificateSecretName, "Name of the Secret that holds the self-managed CA. The program creates it.")
 	fs.StringSliceVar(&o.CertificateDNSNames, "certificate-dns-names", o.CertificateDNSNames, "DNS names and IP addresses of the self-managed certificate, separated by commas; if empty, "+serviceName+".<namespace>.svc.")
 	fs.StringVar(&o.WebhookConfigurationName, "webhook-configuration-name", o.WebhookConfigurationName, "Name of the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration whose caBundle is set to the self-managed CA.")
-	fs.BoolVar(&o.UnguessablePath, "unguessable-path", o.UnguessablePath, "Only serve reviews on paths with a random last segment, which the program writes into the webhook configurations together with the self-managed CA. It is kept in the same Secret.")
 	fs.DurationVar(&o.CADuration, "ca-duration", o.CADuration, "Lifetime of the self-managed CA certificate. It is renewed with the same key after two thirds of it.")
 	fs.DurationVar(&o.CertificateDuration, "certificate-duration", o.CertificateDuration, "Lifetime of the self-managed serving certificate. It is renewed after two thirds of it.")
 	fs.StringVar(&o.TLSCertFile, "tls-cert-file", o.TLSCertFile, "PEM file with the serving certificate for --certificate-source=files, followed by its intermediates. It is read again when it changes.")

@@ -36,7 +36,6 @@ var defaults = map[string]string{
 	"tls-private-key-file":                   "",
 	"tls-min-version":                        "VersionTLS13",
 	"tls-cipher-suites":                      "[]",
-	"unguessable-path":                       "false",
 	"client-ca-file":                         "",
 	"client-allowed-names":                   "[]",
 	"certificate-source":                     "self-managed",
@@ -357,7 +356,6 @@ func TestCompleteDenies(t *testing.T) {
 		"port 65536":                        {"--secure-port=65536", `--secure-port: got 65536, want 1 to 65535`},
 		"a negative delay":                  {"--shutdown-delay=-1s", `--shutdown-delay: got -1s, want 0 or more`},
 		"an unknown TLS version":            {"--tls-min-version=1.3", `--tls-min-version: unknown tls version "1.3"`},
-		"a secret path with files":          {"--unguessable-path", `--unguessable-path: needs --certificate-source=self-managed, which writes the webhook configurations`},
 		"names of callers without a CA":     {"--client-allowed-names=a", `--client-allowed-names: has no effect without --client-ca-file`},
 		"an unknown cipher suite":           {"--tls-cipher-suites=ROT13", `--tls-cipher-suites: Cipher suite ROT13 not supported or doesn't exist`},
 		"cipher suites with TLS 1.3": {
@@ -580,7 +578,7 @@ func TestLoadConfigSetsTheFlags(t *testing.T) {
 		"a large number":                    {"token-expiration-seconds: 86400", nil, map[string]string{"token-expiration-seconds": "86400"}},
 		"a number in quotes":                {`secure-port: "8443"`, nil, map[string]string{"secure-port": "8443"}},
 		"a duration":                        {"shutdown-delay: 1m", nil, map[string]string{"shutdown-delay": "1m0s"}},
-		"true":                              {"unguessable-path: true", nil, map[string]string{"unguessable-path": "true"}},
+		"true":                              {"metrics-secure: true", nil, map[string]string{"metrics-secure": "true"}},
 		"a list":                            {"tls-cipher-suites: [a, b]", nil, map[string]string{"tls-cipher-suites": "[a,b]"}},
 		"a list as the command line has it": {"tls-cipher-suites: a,b", nil, map[string]string{"tls-cipher-suites": "[a,b]"}},
 		"the verbosity":                     {"v: 2", nil, map[string]string{"v": "2"}},
@@ -642,7 +640,7 @@ func TestLoadConfigDenies(t *testing.T) {
 		"a number for a duration": {"shutdown-delay: 10", `shutdown-delay: got 10, want a duration such as 10s`},
 		"a mapping for a string":  {"kubeconfig: {a: b}", `kubeconfig: got {"a":"b"}, want a string`},
 		"nothing for a string":    {"kubeconfig:", `kubeconfig: got null, want a string`},
-		"a word for true":         {"unguessable-path: 1", `unguessable-path: got 1, want true or false`},
+		"a word for true":         {"metrics-secure: 1", `metrics-secure: got 1, want true or false`},
 		"a number in a list":      {"tls-cipher-suites: [a, 1]", `tls-cipher-suites: got ["a",1], want a list of strings`},
 		"a list in a list":        {"tls-cipher-suites: [[a]]", `tls-cipher-suites: got [["a"]], want a list of strings`},
 	}
