@@ -185,7 +185,7 @@ func (s *Scanner) End() error {
 // Skip moves past the value that comes next.
 func (s *Scanner) Skip() error {
 	s.space()
-	if end := skip(s.data, s.pos, 0); end != 0 {
+	if end := skip(s.data, s.pos); end != 0 {
 		s.pos = end
 		return nil
 	}

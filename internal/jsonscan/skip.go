@@ -5,38 +5,22 @@ package jsonscan
 
 import (
 	"bytes"
-	"math/bits"
 	"strings"
 )
 
-const (
-	// maxDepth is encoding/json's own limit of nesting.
-	maxDepth = 10000
-	// wordDepth is how many levels one call of skip keeps: a bit of a word for each.
-	wordDepth = 64
-)
+// maxDepth is encoding/json's own limit of nesting.
+const maxDepth = 10000
 
-// skip returns the index after the value at data[i], or 0 if it is malformed. It is
-// nested in as many levels as outer says.
-//
-// Most of a review is skipped, and most of that time is spent here, so it is one
-// loop.
-//
-//nolint:gocognit // function calls would cost more than the work
-func skip(data []byte, i, outer int) int {
-	var objects uint64 // a bit for each level, set for an object
-	for depth := 0; ; {
-		if objects&1 == 1 {
-			if i = skipSpace(data, i); i >= len(data) || data[i] != '"' {
+// skip returns the index after the value at data[i], or 0 if it is malformed. It is a
+// loop: a recursion of maxDepth levels would take megabytes of stack for each request.
+func skip(data []byte, i int) int {
+	var usual [64]byte
+	open := usual[:0] // the closing bracket of each level
+	for {
+		if n := len(open); n > 0 && open[n-1] == '}' {
+			if i = skipName(data, i); i == 0 {
 				return 0
 			}
-			if i = skipString(data, i+1); i == 0 {
-				return 0
-			}
-			if i = skipSpace(data, i); i >= len(data) || data[i] != ':' {
-				return 0
-			}
-			i++
 		}
 		if i = skipSpace(data, i); i >= len(data) {
 			return 0
@@ -45,23 +29,13 @@ func skip(data []byte, i, outer int) int {
 		case '"':
 			i = skipString(data, i+1)
 		case '{', '[':
-			if outer+depth == maxDepth {
+			if len(open) == maxDepth {
 				return 0
 			}
-			if depth == wordDepth {
-				i = skip(data, i, outer+depth)
-				break
+			open = append(open, c+2) // in ASCII it comes two characters later
+			if i = skipSpace(data, i+1); i >= len(data) || data[i] != c+2 {
+				continue
 			}
-			i = skipSpace(data, i+1)
-			// The closing bracket is two characters later in ASCII.
-			if i < len(data) && data[i] == c+2 {
-				i++
-				break
-			}
-			depth++
-			// The two opening brackets differ only in this bit.
-			objects = objects<<1 | uint64(c>>5&1)
-			continue
 		case 't', 'f', 'n':
 			i = skipWord(data, i)
 		default:
@@ -70,25 +44,44 @@ func skip(data []byte, i, outer int) int {
 		if i == 0 {
 			return 0
 		}
-		for depth > 0 {
-			if i = skipSpace(data, i); i >= len(data) {
-				return 0
-			}
-			c := data[i]
-			i++
-			if c == ',' {
-				break
-			}
-			if c != ']'+byte(objects&1)<<5 {
-				return 0
-			}
-			depth--
-			objects >>= 1
-		}
-		if depth == 0 {
+		if i, open = skipClosing(data, i, open); i == 0 || len(open) == 0 {
 			return i
 		}
 	}
+}
+
+// skipClosing returns the index after the closing brackets that follow a value, and
+// after the comma that may follow the brackets. It returns the levels that are still
+// open, and the index 0 if something else follows.
+func skipClosing(data []byte, i int, open []byte) (after int, still []byte) {
+	for len(open) > 0 {
+		if i = skipSpace(data, i); i >= len(data) {
+			return 0, nil
+		}
+		switch data[i] {
+		case ',':
+			return i + 1, open
+		case open[len(open)-1]:
+			i, open = i+1, open[:len(open)-1]
+		default:
+			return 0, nil
+		}
+	}
+	return i, nil
+}
+
+// skipName returns the index after the name of a member and its colon, or 0.
+func skipName(data []byte, i int) int {
+	if i = skipSpace(data, i); i >= len(data) || data[i] != '"' {
+		return 0
+	}
+	if i = skipString(data, i+1); i == 0 {
+		return 0
+	}
+	if i = skipSpace(data, i); i >= len(data) || data[i] != ':' {
+		return 0
+	}
+	return i + 1
 }
 
 // skipSpace returns the index of the next byte that is not white space. The
@@ -108,17 +101,9 @@ func skipSpaces(data []byte, i int) int {
 }
 
 // skipString returns the index after the string whose first character is at
-// data[i], or 0. It checks eight bytes in one step, each in its own lane of a word.
+// data[i], or 0.
 func skipString(data []byte, i int) int {
-	for i >= 0 && i < len(data) {
-		if i < len(data)-7 {
-			hits := stringHits(wordAt(data, i))
-			if hits == 0 {
-				i += 8
-				continue
-			}
-			i += bits.TrailingZeros64(hits) / 8
-		}
+	for i < len(data) {
 		switch c := data[i]; {
 		case c == '"':
 			return i + 1
@@ -135,29 +120,6 @@ func skipString(data []byte, i int) int {
 		}
 	}
 	return 0
-}
-
-// wordAt returns eight bytes, the first one lowest. The compiler makes one
-// instruction of it, without the slice that binary.LittleEndian takes.
-func wordAt(data []byte, i int) uint64 {
-	_ = data[i+7]
-	return uint64(data[i]) | uint64(data[i+1])<<8 | uint64(data[i+2])<<16 | uint64(data[i+3])<<24 |
-		uint64(data[i+4])<<32 | uint64(data[i+5])<<40 | uint64(data[i+6])<<48 | uint64(data[i+7])<<56
-}
-
-// The lowest and the highest bit of each lane of a word.
-const ones, highs = 0x0101010101010101, 0x8080808080808080
-
-// stringHits sets the highest bit of a lane with a quote, a backslash or a control
-// character. Lanes above a hit may be set too; the lowest one is right.
-func stringHits(word uint64) uint64 {
-	// Flipping this bit exchanges quote and space: the quote is then next to the
-	// control characters, and the space is not.
-	low := word ^ 0x02*ones
-	backslash := word ^ '\\'*ones
-	// The highest bit of a lane is set if the lane is below the new quote's
-	// successor (quote, control characters), or is zero (backslash).
-	return ((low-(' '+1)*ones)&^low | (backslash-ones)&^backslash) & highs
 }
 
 // escapeLength returns the length of the escape sequence at the start of data, or
