@@ -7,6 +7,7 @@
 package admission
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -225,7 +226,7 @@ func appendReview(buf []byte, uid string, r *Response, denied *reason.Error) []b
 	buf = append(buf, `,"allowed":true`...)
 	if !r.Patch.Empty() {
 		buf = append(buf, `,"patchType":"JSONPatch","patch":"`...)
-		buf = r.Patch.AppendBase64(buf)
+		buf = base64.StdEncoding.AppendEncode(buf, r.Patch.Bytes())
 		buf = append(buf, '"')
 	}
 	for i, warning := range r.Warnings {

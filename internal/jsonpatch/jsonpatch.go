@@ -13,8 +13,6 @@ import (
 // Patch is a list of operations. The zero value is an empty patch.
 type Patch struct {
 	text []byte // without the closing bracket
-	// prepared are the fragments in the text, in its order.
-	prepared []placed
 }
 
 // The text of an operation around its path and its value.
@@ -28,7 +26,7 @@ const (
 )
 
 // Reset removes all operations. It keeps the memory.
-func (p *Patch) Reset() { p.text, p.prepared = p.text[:0], p.prepared[:0] }
+func (p *Patch) Reset() { p.text = p.text[:0] }
 
 // Empty reports whether the patch has no operation.
 func (p *Patch) Empty() bool { return len(p.text) == 0 }
@@ -50,20 +48,12 @@ func (p *Patch) Size() int {
 	return len(p.text) + len("]")
 }
 
-// Grow makes room for n more bytes, so that they are added without copying.
+// Grow allocates memory for n more bytes, so that they are added without copying.
 func (p *Patch) Grow(n int) { p.text = slices.Grow(p.text, n+len("]")) }
 
 // Add adds value at path: a member of an object, or an element of a list. The
 // path is a JSON Pointer (RFC 6901), its parts escaped.
 func (p *Patch) Add(path string, value []byte) { p.write(opAdd, path, value) }
-
-// AddFragment adds the elements of f, with commas between them, as one value.
-func (p *Patch) AddFragment(path string, f *Fragment) {
-	p.begin(opAdd, []byte(path))
-	p.text = append(p.text, opValue...)
-	p.append(f)
-	p.text = append(p.text, '}')
-}
 
 // Test makes the patch fail unless the value at path equals value.
 func (p *Patch) Test(path string, value []byte) { p.write(opTest, path, value) }
@@ -103,26 +93,21 @@ type List struct {
 	Text []byte
 }
 
-// Extend adds the elements of f to the end of the list at path. It adds them one by
-// one or the list as a whole, whichever is shorter. The former elements stay as
-// they are, byte for byte.
-func (p *Patch) Extend(path []byte, list List, f *Fragment) {
-	n := len(f.elements)
+// Extend adds JSON values to the end of the list at path. It adds them one by one or
+// the list as a whole, whichever is shorter. The previous elements stay as they are,
+// byte for byte.
+func (p *Patch) Extend(path []byte, list List, elements [][]byte) {
+	n := len(elements)
 	if n == 0 {
 		return
 	}
 	oneByOne := n * (overhead + len(path) + len("/-"))
 	whole := overhead + len(path) + len("[]") + len(list.Text) + n
 	if list.Present && oneByOne < whole {
-		for _, element := range f.elements {
+		for _, element := range elements {
 			p.begin(opAdd, path)
 			p.text = append(p.text, "/-"+opValue...)
-			if n == 1 {
-				p.append(f)
-			} else {
-				p.text = append(p.text, element...)
-			}
-			p.text = append(p.text, '}')
+			p.text = append(append(p.text, element...), '}')
 		}
 		return
 	}
@@ -131,12 +116,21 @@ func (p *Patch) Extend(path []byte, list List, f *Fragment) {
 	if len(list.Text) > 0 {
 		p.text = append(append(p.text, list.Text...), ',')
 	}
-	p.append(f)
+	for i, element := range elements {
+		if i > 0 {
+			p.text = append(p.text, ',')
+		}
+		p.text = append(p.text, element...)
+	}
 	p.text = append(p.text, `]}`...)
 }
 
 // SizeOfExtend returns the most that Extend adds to a patch for a path of this
 // length.
-func SizeOfExtend(pathBytes int, f *Fragment) int {
-	return len(f.elements)*(overhead+pathBytes+len("/-")) + len(f.text) + len("[]")
+func SizeOfExtend(pathBytes int, elements [][]byte) int {
+	size := len("[]") - len(",") // no comma precedes the first element
+	for _, element := range elements {
+		size += overhead + pathBytes + len("/-") + len(element) + len(",")
+	}
+	return size
 }

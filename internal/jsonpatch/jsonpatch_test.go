@@ -4,7 +4,6 @@
 package jsonpatch_test
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -52,7 +51,7 @@ func TestAPatchDoesWhatItsOperationsSay(t *testing.T) {
 	}{
 		"no operation is no patch": {
 			func(*jsonpatch.Patch) {}, `{"a":1}`, ``, `{"a":1}`},
-		"room is not an operation": {
+		"capacity is not an operation": {
 			func(p *jsonpatch.Patch) { p.Grow(100) }, `{"a":1}`, ``, `{"a":1}`},
 		"one member is added": {
 			func(p *jsonpatch.Patch) { p.Add("/b", []byte(`{"c":2}`)) }, `{"a":1}`,
@@ -119,21 +118,6 @@ func TestEscape(t *testing.T) {
 	}
 }
 
-func TestAppendBase64EncodesTheBytes(t *testing.T) {
-	t.Parallel()
-	for n := range 10 { // the three lengths of padding
-		var p jsonpatch.Patch
-		if n > 0 {
-			p.Add("/a", []byte(strconv.Quote(strings.Repeat("é", n))))
-			p.Add("/b", []byte(strconv.Quote(strings.Repeat("x", n))))
-		}
-		want := "before" + base64.StdEncoding.EncodeToString(p.Bytes())
-		if got := string(p.AppendBase64([]byte("before"))); got != want {
-			t.Errorf("%d: got %s, want %s", n, got, want)
-		}
-	}
-}
-
 // oneByOne and whole are the two ways to extend a list, written plainly.
 
 func oneByOne(path string, elements []string) string {
@@ -152,12 +136,11 @@ func whole(path, former string, elements []string) string {
 	return fmt.Sprintf(`[{"op":"add","path":"%s","value":[%s]}]`, path, all)
 }
 
-func fragmentOf(texts []string) *jsonpatch.Fragment {
-	var elements [][]byte
+func encoded(texts []string) (elements [][]byte) {
 	for _, text := range texts {
 		elements = append(elements, []byte(text))
 	}
-	return jsonpatch.NewFragment(elements...)
+	return elements
 }
 
 func TestExtendTakesTheShorterOfTwoWays(t *testing.T) {
@@ -175,7 +158,7 @@ func TestExtendTakesTheShorterOfTwoWays(t *testing.T) {
 				texts = append(texts, fmt.Sprintf(`{"name":"%d"}`, i))
 			}
 			var p jsonpatch.Patch
-			p.Extend([]byte(path), list, fragmentOf(texts))
+			p.Extend([]byte(path), list, encoded(texts))
 			got := string(p.Bytes())
 			a, b := oneByOne(path, texts), whole(path, string(list.Text), texts)
 			switch {
@@ -217,7 +200,7 @@ func TestExtendAddsAtTheEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var p jsonpatch.Patch
-			p.Extend([]byte("/l"), test.list, fragmentOf(test.added))
+			p.Extend([]byte("/l"), test.list, encoded(test.added))
 			got := string(p.Bytes())
 			if !strings.Contains(got, test.has) || strings.Contains(got, test.hasNot) {
 				t.Errorf("got %s, want %s in it and not %s", got, test.has, test.hasNot)
@@ -240,9 +223,9 @@ func checkExtend(t *testing.T, present bool, former, added []string) {
 	var p jsonpatch.Patch
 	p.Add("/b", []byte(`0`))
 	before := p.Size()
-	p.Extend([]byte(path), list, fragmentOf(added))
+	p.Extend([]byte(path), list, encoded(added))
 	size := p.Size() - before
-	if most := jsonpatch.SizeOfExtend(len(path), fragmentOf(added)); size > most {
+	if most := jsonpatch.SizeOfExtend(len(path), encoded(added)); size > most {
 		t.Errorf("%d elements after %d: got %d bytes, want at most %d", len(added), len(former), size, most)
 	}
 	want := `{"a":{},"b":0}`
@@ -250,29 +233,6 @@ func checkExtend(t *testing.T, present bool, former, added []string) {
 		want = `{"a":{"l":[` + strings.Join(append(append([]string(nil), former...), added...), ",") + `]},"b":0}`
 	}
 	checkApply(t, object, p.Bytes(), want)
-	if got, want := string(p.AppendBase64([]byte("x"))), "x"+base64.StdEncoding.EncodeToString(p.Bytes()); got != want {
-		t.Errorf("got %s in base64, want %s", got, want)
-	}
-}
-
-// A fragment is encoded once for each place that it can have in a group of three.
-func TestFragmentsAreEncodedAsTheRestOfThePatch(t *testing.T) {
-	t.Parallel()
-	for size := range 9 {
-		f := jsonpatch.NewFragment([]byte(strings.Repeat("7", size+1)))
-		for shift := range 7 {
-			var p jsonpatch.Patch
-			p.Add("/"+strings.Repeat("x", shift), []byte("0"))
-			for range 4 {
-				p.AddFragment("/b", f)
-			}
-			for range 2 {
-				if got, want := string(p.AppendBase64(nil)), base64.StdEncoding.EncodeToString(p.Bytes()); got != want {
-					t.Fatalf("fragment of %d bytes, shifted by %d: got %s, want %s", size+1, shift, got, want)
-				}
-			}
-		}
-	}
 }
 
 func TestExtendIsNeverLongerThanSizeOfExtend(t *testing.T) {
@@ -316,8 +276,8 @@ func FuzzExtend(f *testing.F) {
 }
 
 // A patch whose size is known in advance needs memory once.
-func TestGrowMakesRoomForWhatSizeOfExtendSays(t *testing.T) {
-	elements := fragmentOf([]string{`{"name":"a"}`, `{"name":"b"}`})
+func TestGrowAllocatesWhatSizeOfExtendReturns(t *testing.T) {
+	elements := encoded([]string{`{"name":"a"}`, `{"name":"b"}`})
 	list := jsonpatch.List{Present: true, Text: []byte(strings.Repeat("1,", 300) + "1")}
 	allocations := testing.AllocsPerRun(10, func() {
 		var p jsonpatch.Patch

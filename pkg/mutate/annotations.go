@@ -16,13 +16,13 @@ import (
 // annotation is an annotation that Lanyard writes on a pod.
 type annotation struct {
 	key, value string
-	secret     bool                // a credential file: messages never have the value
-	path       string              // JSON Pointer, in a pod that has annotations
-	text       *jsonpatch.Fragment // the value as JSON
+	secret     bool   // a credential file: messages never have the value
+	path       string // JSON Pointer, in a pod that has annotations
+	text       []byte // the value as JSON
 }
 
 func newAnnotation(key, value string) annotation {
-	text := jsonpatch.NewFragment(jsonscan.AppendString(nil, value))
+	text := jsonscan.AppendString(nil, value)
 	return annotation{key: key, value: value, path: "/metadata/annotations/" + jsonpatch.Escape(key), text: text}
 }
 
@@ -62,11 +62,11 @@ func (m *mutation) addAnnotations(add []annotation) {
 	case len(add) == 0:
 	case m.pod.hasAnnotations:
 		for _, a := range add {
-			patch.AddFragment(a.path, a.text)
+			patch.Add(a.path, a.text)
 		}
 	case m.pod.hasMetadata:
 		// A pod without annotations lacks all of them.
-		patch.AddFragment("/metadata/annotations", m.allAnnotations)
+		patch.Add("/metadata/annotations", m.allAnnotations)
 	default:
 		patch.Add("/metadata", append(append([]byte(`{"annotations":`), encodeAnnotations(add)...), '}'))
 	}

@@ -93,8 +93,8 @@ func newMutation(pod *Pod, selection *annotations.Pod, injection *Injection) *mu
 // plan is what one container gets.
 type plan struct {
 	container *container
-	mounts    *jsonpatch.Fragment // nil for none
-	variables *jsonpatch.Fragment
+	// JSON values.
+	mounts, variables [][]byte
 }
 
 // selects reports whether the pod's annotations let the container take part.
@@ -171,9 +171,7 @@ func (m *mutation) growPatch() error {
 func (m *mutation) addToContainers() {
 	path := make([]byte, 0, maxPathBytes)
 	for _, p := range m.pod.plans {
-		if p.mounts != nil {
-			m.pod.patch.Extend(p.container.appendPath(path, "/volumeMounts"), p.container.mountsList, p.mounts)
-		}
+		m.pod.patch.Extend(p.container.appendPath(path, "/volumeMounts"), p.container.mountsList, p.mounts)
 		m.pod.patch.Extend(p.container.appendPath(path, "/env"), p.container.varsList, p.variables)
 	}
 }

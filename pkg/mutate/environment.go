@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
@@ -15,7 +14,7 @@ import (
 
 // missingVariables returns the encoded variables that the container lacks. What
 // the container sets itself stays.
-func (m *mutation) missingVariables(c *container) *jsonpatch.Fragment {
+func (m *mutation) missingVariables(c *container) [][]byte {
 	if !m.setsKnown(c) {
 		return m.environment
 	}
@@ -36,7 +35,7 @@ func (m *mutation) missingVariables(c *container) *jsonpatch.Fragment {
 			}
 		}
 	}
-	return jsonpatch.NewFragment(missing...)
+	return missing
 }
 
 // setsKnown reports whether the container sets any variable that matters. Most

@@ -22,14 +22,14 @@ type Injection struct {
 	annotations []annotation
 	// environment has the variables of all providers, for a container that sets none
 	// of them.
-	environment *jsonpatch.Fragment
+	environment [][]byte
 	// volumes and mounts are those of the token volume and of the copies, with their
 	// usual names.
-	volumes, mounts *jsonpatch.Fragment
+	volumes, mounts [][]byte
 	// volumeNames are all names that the volumes can have.
 	volumeNames []string
 	// allAnnotations is the JSON object of all annotations.
-	allAnnotations *jsonpatch.Fragment
+	allAnnotations []byte
 	// maxContainerBytes is the most that one container adds to a patch.
 	maxContainerBytes int
 	// known are the names of the variables that providers set or warn of.
@@ -51,7 +51,6 @@ type encodedProvider struct {
 func NewInjection(injection *provider.Injection, keys *annotations.Keys) *Injection {
 	result := Injection{keys: keys, hash: injection.Hash, mountPath: injection.MountPath, known: map[string]struct{}{}}
 	var files []annotation
-	var environment [][]byte
 	for i := range injection.Providers {
 		p := encodedProvider{Provider: &injection.Providers[i]}
 		if p.File.Path != "" {
@@ -67,7 +66,7 @@ func NewInjection(injection *provider.Injection, keys *annotations.Keys) *Inject
 		for _, name := range p.Shadows {
 			result.known[name] = struct{}{}
 		}
-		environment = append(environment, p.variables...)
+		result.environment = append(result.environment, p.variables...)
 		p.copied = newTokenCopy(p.Provider)
 		result.providers = append(result.providers, p)
 	}
@@ -75,28 +74,26 @@ func NewInjection(injection *provider.Injection, keys *annotations.Keys) *Inject
 		newAnnotation(keys.Injected, strings.Join(result.Providers(), ",")),
 		newAnnotation(keys.IdentityHash, injection.Hash),
 	}, files...)
-	result.allAnnotations = jsonpatch.NewFragment(encodeAnnotations(result.annotations))
-	result.environment = jsonpatch.NewFragment(environment...)
+	result.allAnnotations = encodeAnnotations(result.annotations)
 	result.encodeVolumes()
 	return &result
 }
 
 // encodeVolumes encodes the volumes and mounts, and sets maxContainerBytes.
 func (i *Injection) encodeVolumes() {
-	volumes := [][]byte{i.encodeVolume(VolumeName)}
-	mounts := [][]byte{encodeMount(VolumeName, i.mountPath)}
+	i.volumes = [][]byte{i.encodeVolume(VolumeName)}
+	i.mounts = [][]byte{encodeMount(VolumeName, i.mountPath)}
 	longest := [][]byte{encodeMount(FallbackVolumeName, i.mountPath)}
 	i.volumeNames = []string{VolumeName, FallbackVolumeName}
 	for _, p := range i.providers {
 		if c := p.copied; c != nil {
-			volumes = append(volumes, c.encodeVolume())
-			mounts = append(mounts, encodeMount(c.Volume, c.MountPath))
+			i.volumes = append(i.volumes, c.encodeVolume())
+			i.mounts = append(i.mounts, encodeMount(c.Volume, c.MountPath))
 			longest = append(longest, encodeMount(c.Volume, c.MountPath))
 			i.volumeNames = append(i.volumeNames, c.Volume)
 		}
 	}
-	i.volumes, i.mounts = jsonpatch.NewFragment(volumes...), jsonpatch.NewFragment(mounts...)
-	i.maxContainerBytes = jsonpatch.SizeOfExtend(maxPathBytes, i.environment) + jsonpatch.SizeOfExtend(maxPathBytes, jsonpatch.NewFragment(longest...))
+	i.maxContainerBytes = jsonpatch.SizeOfExtend(maxPathBytes, i.environment) + jsonpatch.SizeOfExtend(maxPathBytes, longest)
 }
 
 // Providers lists the names of the providers, sorted.

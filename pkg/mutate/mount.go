@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
@@ -99,7 +98,7 @@ func shown(text []byte) string {
 
 // missingMounts returns the mounts that the container lacks, nil for none. at is what
 // it has at the token mount path.
-func (m *mutation) missingMounts(c *container, at mountPoint) *jsonpatch.Fragment {
+func (m *mutation) missingMounts(c *container, at mountPoint) [][]byte {
 	if len(m.copies) == 0 && at == tokens {
 		return nil
 	}
@@ -121,7 +120,7 @@ func (m *mutation) missingMounts(c *container, at mountPoint) *jsonpatch.Fragmen
 
 // someMounts returns the mount of the token volume, unless the container has it, and
 // those of the copies that are free in it.
-func (m *mutation) someMounts(at mountPoint) *jsonpatch.Fragment {
+func (m *mutation) someMounts(at mountPoint) [][]byte {
 	var missing [][]byte
 	if at == free {
 		missing = append(missing, encodeMount(m.volumeName, m.mountPath))
@@ -131,10 +130,7 @@ func (m *mutation) someMounts(at mountPoint) *jsonpatch.Fragment {
 			missing = append(missing, encodeMount(copied.Volume, copied.MountPath))
 		}
 	}
-	if len(missing) == 0 {
-		return nil
-	}
-	return jsonpatch.NewFragment(missing...)
+	return missing
 }
 
 // encodeMount returns the mount of a volume.

@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
@@ -69,7 +68,7 @@ func (m *mutation) projectsAll(v volume) bool {
 
 // missingVolumes returns the volumes that the pod gets. exists reports whether it
 // has the token volume.
-func (m *mutation) missingVolumes(exists bool) *jsonpatch.Fragment {
+func (m *mutation) missingVolumes(exists bool) [][]byte {
 	usual := !exists && m.volumeName == VolumeName
 	for _, c := range m.copies {
 		usual = usual && !c.exists
@@ -86,7 +85,7 @@ func (m *mutation) missingVolumes(exists bool) *jsonpatch.Fragment {
 			missing = append(missing, c.encodeVolume())
 		}
 	}
-	return jsonpatch.NewFragment(missing...)
+	return missing
 }
 
 // The encoders of this package write the members in the order of the API, with
