@@ -17,7 +17,6 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/lanyard-dev/lanyard/internal/connlimit"
-	"github.com/lanyard-dev/lanyard/internal/singlewrite"
 )
 
 // shutdownTimeout is how long requests in progress may take to finish. The API
@@ -141,7 +140,6 @@ func (p *program) serveReviews(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	listener = singlewrite.Use(p.reviews, listener)
 	start := time.Now()
 	return serveOnce(ctx, p.reviews, listener, func() bool { return p.canServe(time.Since(start)) }, &p.serving)
 }
