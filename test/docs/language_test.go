@@ -9,9 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/yuin/goldmark/ast"
-	extast "github.com/yuin/goldmark/extension/ast"
 )
 
 const (
@@ -29,17 +26,8 @@ var endOfSentence = regexp.MustCompile(`[.!?]["')]*\s+`)
 // of a table end a sentence, too. A piece of code is one word.
 func sentences(p *page) []string {
 	var found []string
-	code := "`code`"
-	_ = ast.Walk(p.tree, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
-		if !entering {
-			return ast.WalkContinue, nil
-		}
-		switch node.(type) {
-		case *ast.Paragraph, *ast.TextBlock, *ast.Heading, *extast.TableCell:
-			found = append(found, endOfSentence.Split(textOf(node, p.source, &code), -1)...)
-			return ast.WalkSkipChildren, nil
-		}
-		return ast.WalkContinue, nil
+	blocksOfText(p, func(_ int, text string) {
+		found = append(found, endOfSentence.Split(text, -1)...)
 	})
 	return found
 }

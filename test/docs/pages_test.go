@@ -108,7 +108,7 @@ func nodes[T ast.Node](tree ast.Node) []T {
 }
 
 // textOf returns the text of a node without its formatting. If code is not nil, it
-// stands for each piece of code.
+// stands for each piece of code. A line of the source is a line of the text.
 func textOf(node ast.Node, source []byte, code *string) string {
 	var b strings.Builder
 	_ = ast.Walk(node, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -124,7 +124,7 @@ func textOf(node ast.Node, source []byte, code *string) string {
 		case *ast.Text:
 			b.Write(n.Segment.Value(source))
 			if n.SoftLineBreak() || n.HardLineBreak() {
-				b.WriteByte(' ')
+				b.WriteByte('\n')
 			}
 		case *ast.String:
 			b.Write(n.Value)
