@@ -60,9 +60,9 @@ var sameValues = map[string]string{
 	"an old cluster, the other way": "guard: {enabled: false}\nfences: {enabled: false}",
 	"no fences, then openshift":     "certificates: {mode: openshift}\nfences: {enabled: false}",
 	"token audiences":               "tokenAudiences: {enabled: true}",
-	"settings":                      "config: {aws: {defaultRegion: eu-central-1}}",
-	"settings, then cert-manager":   "config: {aws: {defaultRegion: eu-central-1}}\ncertificates: {mode: certManager}",
-	"socket store, then settings":   "config: {aws: {defaultRegion: eu-central-1}}\nsocketStore: {enabled: true}",
+	"settings":                      "config: {aws-default-region: eu-central-1}",
+	"settings, then cert-manager":   "config: {aws-default-region: eu-central-1}\ncertificates: {mode: certManager}",
+	"socket store, then settings":   "config: {aws-default-region: eu-central-1}\nsocketStore: {enabled: true}",
 }
 
 func TestChartAndKustomizeRenderTheSameObjects(t *testing.T) {
