@@ -74,7 +74,7 @@ type Change struct {
 type Plan struct {
 	Items   []Item   `json:"items"`
 	Changes []Change `json:"-"`
-	// Values are those of the chart, by their path: config.aws.defaultRegion.
+	// Values are those of the chart, by their path: config.aws-default-region.
 	Values map[string]any `json:"values,omitempty"`
 }
 
@@ -290,6 +290,6 @@ func (p *planner) finish() {
 // settingOf has the value of the chart for an annotation that a ServiceAccount may
 // leave to the cluster.
 var settingOf = map[string]string{
-	"azure-tenant-id":                "config.azure.defaultTenantID",
-	"gcp-workload-identity-provider": "config.gcp.defaultWorkloadIdentityProvider",
+	"azure-tenant-id":                "config.azure-default-tenant-id",
+	"gcp-workload-identity-provider": "config.gcp-default-workload-identity-provider",
 }

@@ -117,7 +117,7 @@ func (p *planner) setting(o *Object, in *Input, name, value string) {
 		value = host
 	}
 	if in.Becomes == settingOf["gcp-workload-identity-provider"] {
-		p.value("config.gcp.defaultAudience", value)
+		p.value("config.gcp-default-audience", value)
 		value = strings.TrimPrefix(strings.TrimPrefix(value, "https:"), "//iam.googleapis.com/")
 	}
 	if p.value(in.Becomes, value) {

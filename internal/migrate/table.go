@@ -175,12 +175,12 @@ func eks() *Peer {
 			{InContainer, "AWS_CONTAINER_CREDENTIALS_FULL_URI", Unsupported, "", "The container uses EKS Pod Identity. Create a role that trusts the cluster's issuer, annotate the ServiceAccount, and remove the variable."},
 			{InConfigMap, eksConfigMap, Translated, "aws-role-arn", "Entries become annotations. Those of ServiceAccounts that were not found become `config.identities`."},
 			{AsFlag, "--annotation-prefix", Manual, "", noteFlagPrefix},
-			{AsFlag, "--token-audience", Setting, "config.aws.defaultAudience", ""},
+			{AsFlag, "--token-audience", Setting, "config.aws-default-audience", ""},
 			{AsFlag, "--token-mount-path", Manual, "aws-token-path", "Set it on the ServiceAccounts whose programs have the old path in their settings."},
 			{AsFlag, "--token-expiration", Manual, "token-expiration-seconds", "ServiceAccounts without an annotation get 86400. Change it where that matters."},
-			{AsFlag, "--aws-default-region", Setting, "config.aws.defaultRegion", ""},
+			{AsFlag, "--aws-default-region", Setting, "config.aws-default-region", ""},
 			{AsFlag, "--sts-regional-endpoint", NothingToDo, "", "Pods always get `AWS_STS_REGIONAL_ENDPOINTS=regional`."},
-			{AsFlag, "--compose-role-arn", Manual, "config.aws.roleARNPrefix", "Write out the account: `arn:aws:iam::111122223333:role/`. The program asked the node for it."},
+			{AsFlag, "--compose-role-arn", Manual, "config.aws-role-arn-prefix", "Write out the account: `arn:aws:iam::111122223333:role/`. The program asked the node for it."},
 			{AsFlag, "--watch-config-map", NothingToDo, "", "See the ConfigMap."},
 			{AsFlag, "--watch-container-credentials-config", Unsupported, "", "Annotate these ServiceAccounts with roles that trust the cluster's issuer."},
 			{AsFlag, "--service-account-lookup-grace-period", NothingToDo, "", "Lanyard reads a ServiceAccount that it does not know from the API server."},
@@ -208,9 +208,9 @@ func azure() *Peer {
 			{OnPod, prefix + "inject-proxy-sidecar", Unsupported, "", "Use an SDK that knows workload identity, or write the two containers of the proxy into the pod."},
 			{OnPod, prefix + "proxy-sidecar-port", Unsupported, "", "See `inject-proxy-sidecar`."},
 			{OnPod, prefix + "use-*", Unsupported, "", "Identity bindings need AKS. Use a client ID with a federated credential."},
-			{AsFlag, "--audience", Setting, "config.azure.defaultAudience", ""},
-			{AsVariable, "AZURE_TENANT_ID", Setting, "config.azure.defaultTenantID", "Also read from the ConfigMap `azure-wi-webhook-config`."},
-			{AsVariable, azureEnvironment, Setting, "config.azure.authorityHost", "The name of the cloud becomes the URL of its authority."},
+			{AsFlag, "--audience", Setting, "config.azure-default-audience", ""},
+			{AsVariable, "AZURE_TENANT_ID", Setting, "config.azure-default-tenant-id", "Also read from the ConfigMap `azure-wi-webhook-config`."},
+			{AsVariable, azureEnvironment, Setting, "config.azure-authority-host", "The name of the cloud becomes the URL of its authority."},
 			{AsVariable, "AZURE_KUBERNETES_*", Unsupported, "", "Identity bindings need AKS."},
 			{ByProgram, "pods without the label get nothing", Manual, "inject", "With Lanyard, every pod of an annotated ServiceAccount gets credentials. Pods that must not are listed."},
 		},
@@ -241,7 +241,7 @@ func gcp() *Peer {
 			{InContainer, "GOOGLE_APPLICATION_CREDENTIALS", Manual, "", "The program replaced it. With Lanyard, the container keeps it and gets nothing of Google: remove it."},
 			{InContainer, "CLOUDSDK_CONFIG", Manual, "", "The program replaced it. With Lanyard, the container keeps it: check that gcloud may write there."},
 			{AsFlag, "--annotation-prefix", Manual, "", noteFlagPrefix},
-			{AsFlag, "--token-audience", Setting, "config.gcp.defaultAudience", "ServiceAccounts without an annotation are written with `sts.googleapis.com` unless this is set."},
+			{AsFlag, "--token-audience", Setting, "config.gcp-default-audience", "ServiceAccounts without an annotation are written with `sts.googleapis.com` unless this is set."},
 			{AsFlag, "--token-expiration", Manual, "token-expiration-seconds", "ServiceAccounts without an annotation get 86400. Change it where that matters."},
 			{AsFlag, "--gcp-default-region", Unsupported, "", "Set `CLOUDSDK_COMPUTE_REGION` in the containers that need it."},
 			{AsFlag, "--default-injection-mode", NothingToDo, "", "The kubelet writes the credential file, as with `direct`."},
@@ -257,7 +257,7 @@ func gke() *Peer {
 	return &Peer{
 		Name: "gke", Program: "GKE",
 		Inputs: []Input{
-			{OnServiceAccount, "iam.gke.io/gcp-service-account", Translated, "gcp-service-account", "The cluster must have `config.gcp.defaultWorkloadIdentityProvider`."},
+			{OnServiceAccount, "iam.gke.io/gcp-service-account", Translated, "gcp-service-account", "The cluster must have `config.gcp-default-workload-identity-provider`."},
 			{OnPodField, gkeNodes, Manual, "", "Remove the node selector: nodes outside GKE do not have the label."},
 			{ByProgram, "the metadata server", Unsupported, "", "Programs that ask it for the project, the zone or a token must be told these. Client libraries read the credential file instead."},
 		},
@@ -278,7 +278,7 @@ func cwii() *Peer {
 	both("az-inject", NothingToDo, "", "Read together with the client ID and the tenant.")
 	both("az-client-id", Translated, "azure-client-id", "Only together with the tenant.")
 	both("az-tenant-id", Translated, "azure-tenant-id", "Only together with the client ID.")
-	both("az-authority-host", Setting, "config.azure.authorityHost", "Lanyard has one authority for the cluster.")
+	both("az-authority-host", Setting, "config.azure-authority-host", "Lanyard has one authority for the cluster.")
 	both("az-audience", Translated, "azure-audience", "")
 	both("az-token-expiration", Translated, "token-expiration-seconds", "At least 3600 with Azure.")
 	both("gcp-inject", NothingToDo, "", "Read together with the audience.")
@@ -301,9 +301,9 @@ func cwii() *Peer {
 			Input{OnPod, cwiiPrefix + "injected", NothingToDo, "", "cwii writes it."},
 			Input{OnPod, cwiiPrefix + "*", Manual, "", "A pod cannot choose its identity. Annotate its ServiceAccount, or give it one of its own."},
 			Input{OnNamespace, cwiiPrefix + "*", Manual, "", "Annotate the ServiceAccounts of the namespace, or map them in `config.identities`."},
-			Input{AsFlag, "--aws-default-audience", Setting, "config.aws.defaultAudience", ""},
-			Input{AsFlag, "--az-default-audience", Setting, "config.azure.defaultAudience", ""},
-			Input{AsFlag, "--gcp-default-audience", Setting, "config.gcp.defaultWorkloadIdentityProvider", "The name of the provider, which is the audience."},
+			Input{AsFlag, "--aws-default-audience", Setting, "config.aws-default-audience", ""},
+			Input{AsFlag, "--az-default-audience", Setting, "config.azure-default-audience", ""},
+			Input{AsFlag, "--gcp-default-audience", Setting, "config.gcp-default-workload-identity-provider", "The name of the provider, which is the audience."},
 			Input{AsFlag, "--token-expiration", Manual, "token-expiration-seconds", "Lanyard's default is 3600, too."},
 			Input{AsFlag, "--native-annotations", Manual, "", "Also run `lanyard migrate` with `--from eks,azure,gke`."},
 			Input{AsFlag, "--mount-root", Manual, "aws-token-path", "The path of the tokens changes. Set this, or the same of another cloud, where a program has the old path in its settings."},

@@ -122,7 +122,7 @@ func TestTheOwnNamespaceIsNeverSelectedAndKubeSystemIsNeverGuarded(t *testing.T)
 		t.Run(name, func(t *testing.T) {
 			r := render(t, set.in, parseValues(t, set.values))
 			var included []string
-			if strings.Contains(set.values, "excludedNamespaces: []") {
+			if strings.Contains(set.values, "excluded-namespaces: []") {
 				included = []string{"kube-system"}
 			}
 			check(t, own(t, r), included, registered(t, r.objects))
@@ -136,10 +136,10 @@ func TestTheOwnNamespaceIsNeverSelectedAndKubeSystemIsNeverGuarded(t *testing.T)
 func TestExcludedNamespacesAreExcludedEverywhereAndKnownToTheProgram(t *testing.T) {
 	for v, want := range map[string]string{
 		"":                                  "--excluded-namespaces=kube-system,lanyard-system",
-		"webhook: {excludedNamespaces: []}": "--excluded-namespaces=lanyard-system",
-		"webhook: {excludedNamespaces: [legacy, kube-system]}":            "--excluded-namespaces=legacy,kube-system,lanyard-system",
-		"webhook: {excludedNamespaces: [lanyard-system, kube-system]}":    "--excluded-namespaces=lanyard-system,kube-system",
-		"namespaceOverride: own\nwebhook: {excludedNamespaces: [legacy]}": "--excluded-namespaces=legacy,own",
+		"config: {excluded-namespaces: []}": "--excluded-namespaces=lanyard-system",
+		"config: {excluded-namespaces: [legacy, kube-system]}":            "--excluded-namespaces=legacy,kube-system,lanyard-system",
+		"config: {excluded-namespaces: [lanyard-system, kube-system]}":    "--excluded-namespaces=lanyard-system,kube-system",
+		"namespaceOverride: own\nconfig: {excluded-namespaces: [legacy]}": "--excluded-namespaces=legacy,own",
 	} {
 		t.Run(v, func(t *testing.T) {
 			r := render(t, defaultInstall, parseValues(t, v))
@@ -158,7 +158,7 @@ func TestExcludedNamespacesAreExcludedEverywhereAndKnownToTheProgram(t *testing.
 }
 
 func TestNamespacesOptOutOnlyForTheirPods(t *testing.T) {
-	for prefix, v := range map[string]string{"lanyard.dev/": "", "id.example/": "annotationPrefix: id.example/"} {
+	for prefix, v := range map[string]string{"lanyard.dev/": "", "id.example/": "config: {annotation-prefix: id.example/}"} {
 		for _, value := range []string{"disabled", "false"} {
 			t.Run(prefix+"inject="+value, func(t *testing.T) {
 				r := registered(t, render(t, defaultInstall, parseValues(t, v)).objects)
@@ -266,7 +266,7 @@ func TestTheFailurePolicyIsTheUsers(t *testing.T) {
 }
 
 func TestEveryKeyHasThePrefix(t *testing.T) {
-	r := render(t, defaultInstall, parseValues(t, "annotationPrefix: id.example/"))
+	r := render(t, defaultInstall, parseValues(t, "config: {annotation-prefix: id.example/}"))
 	for _, o := range r.objects {
 		// The names of webhooks are names, the mount path is a path, and the
 		// project is where it is.
@@ -279,7 +279,7 @@ func TestEveryKeyHasThePrefix(t *testing.T) {
 }
 
 func TestTheGuardKnowsTheMountPath(t *testing.T) {
-	guard := registered(t, render(t, defaultInstall, parseValues(t, "config: {tokenMountPath: /var/run/x}")).objects).guard(t)
+	guard := registered(t, render(t, defaultInstall, parseValues(t, "config: {token-mount-path: /var/run/x}")).objects).guard(t)
 	for _, want := range []string{"m.mountPath == '/var/run/x'", "m.mountPath.startsWith('/var/run/x/')"} {
 		if got := guard.MatchConditions[0].Expression; !strings.Contains(got, want) {
 			t.Errorf("got %s, want it to contain %s", got, want)

@@ -19,7 +19,7 @@ import (
 
 const adoptAll = `config:
   adopt: [eks, azure, gcp, gke]
-  gcp: {defaultWorkloadIdentityProvider: projects/1/locations/global/workloadIdentityPools/pool/providers/prov}
+  gcp-default-workload-identity-provider: projects/1/locations/global/workloadIdentityPools/pool/providers/prov
 `
 
 // adoptionExpression is what test/integration registers the webhook with.

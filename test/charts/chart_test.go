@@ -89,7 +89,7 @@ func TestNotesWarnOfWhatIsFragile(t *testing.T) {
 }
 
 func TestNotesNameWhatIsThere(t *testing.T) {
-	r := render(t, installAs("blue", "security", kubeVersion), parseValues(t, "annotationPrefix: id.example/"))
+	r := render(t, installAs("blue", "security", kubeVersion), parseValues(t, "config: {annotation-prefix: id.example/}"))
 	one(t, r.objects, "ValidatingAdmissionPolicyBinding/blue-lanyard-guard-pods")
 	for _, want := range []string{
 		"deployment/" + find(r.objects, "Deployment")[0].GetName() + " --namespace security",
@@ -105,7 +105,7 @@ func TestNotesNameWhatIsThere(t *testing.T) {
 }
 
 func TestTheTestCreatesAPodWhereItIsInjected(t *testing.T) {
-	r := render(t, defaultInstall, parseValues(t, "annotationPrefix: id.example/\ntest: {namespace: shop}"))
+	r := render(t, defaultInstall, parseValues(t, "config: {annotation-prefix: id.example/}\ntest: {namespace: shop}"))
 	hooks := map[string]object{}
 	for _, o := range r.objects {
 		if o.isHook() {

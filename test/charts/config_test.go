@@ -4,8 +4,12 @@
 package charts
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -69,17 +73,24 @@ func mounted(t *testing.T, objects []object, spec *corev1.PodSpec, path, users s
 	return ""
 }
 
-// allSettings has another value than the default for each value of config.
+// allSettings has another value than the default for many settings.
 const allSettings = `config:
-  aws: {defaultRegion: eu-central-1, defaultAudience: a, roleARNPrefix: "arn:aws:iam::1:role/team/", defaultRoleARN: "arn:aws:iam::1:role/{namespace}_{serviceaccount}"}
-  azure: {defaultTenantID: contoso.example, defaultAudience: b, authorityHost: https://login.example/}
-  gcp: {defaultWorkloadIdentityProvider: projects/1/locations/global/workloadIdentityPools/pool/providers/prov, defaultAudience: c, defaultProject: my-project}
-  defaultAllowedIdentities: "arn:aws:iam::1:role/{namespace}-*"
-  tokenExpirationSeconds: 7200
-  tokenMountPath: /var/run/x
-  bindAddress: "::"
-  tlsMinVersion: VersionTLS12
-  tlsCipherSuites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
+  aws-default-region: eu-central-1
+  aws-default-audience: a
+  aws-role-arn-prefix: "arn:aws:iam::1:role/team/"
+  aws-default-role-arn: "arn:aws:iam::1:role/{namespace}_{serviceaccount}"
+  azure-default-tenant-id: contoso.example
+  azure-default-audience: b
+  azure-authority-host: https://login.example/
+  gcp-default-workload-identity-provider: projects/1/locations/global/workloadIdentityPools/pool/providers/prov
+  gcp-default-audience: c
+  gcp-default-project: my-project
+  default-allowed-identities: "arn:aws:iam::1:role/{namespace}-*"
+  token-expiration-seconds: 7200
+  token-mount-path: /var/run/x
+  bind-address: "::"
+  tls-min-version: VersionTLS12
+  tls-cipher-suites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
 `
 
 // wantSettings is what the program must have with allSettings, by flag.
@@ -116,7 +127,7 @@ func settings(o *options.Options) map[string]string {
 }
 
 func TestSettingsArriveInAConfigMapAndAsFlags(t *testing.T) {
-	for name, more := range map[string]string{"the chart's ConfigMap": "", "the user's ConfigMap": "  existingConfigMap: mine\n"} {
+	for name, more := range map[string]string{"the chart's ConfigMap": "", "the user's ConfigMap": "existingConfigMap: mine\n"} {
 		t.Run(name, func(t *testing.T) {
 			objects := render(t, defaultInstall, parseValues(t, allSettings+more)).objects
 			// The values override what the user's file says.
@@ -132,7 +143,7 @@ func TestSettingsArriveInAConfigMapAndAsFlags(t *testing.T) {
 }
 
 func TestAConfigMapOfTheUsersIsRead(t *testing.T) {
-	objects := render(t, defaultInstall, parseValues(t, "config: {existingConfigMap: mine}")).objects
+	objects := render(t, defaultInstall, parseValues(t, "existingConfigMap: mine")).objects
 	o := loadOptions(t, objects, "aws-default-region: us-east-1\ntoken-mount-path: /other")
 	if got := settings(o)["aws-default-region"]; got != "us-east-1" {
 		t.Errorf("got the region %q, want us-east-1", got)
@@ -147,11 +158,11 @@ func TestAChangedSettingReplacesTheReplicas(t *testing.T) {
 	template := func(values string) any {
 		return deployment(t, render(t, defaultInstall, parseValues(t, values)).objects).Spec.Template
 	}
-	before := template("config: {aws: {defaultRegion: eu-central-1}}")
-	if diff := cmp.Diff(before, template("config: {aws: {defaultRegion: eu-west-1}}")); diff == "" {
+	before := template("config: {aws-default-region: eu-central-1}")
+	if diff := cmp.Diff(before, template("config: {aws-default-region: eu-west-1}")); diff == "" {
 		t.Error("the pods keep the former region")
 	}
-	if diff := cmp.Diff(before, template("config: {aws: {defaultRegion: eu-central-1}}\ncommonLabels: {}\nlogFormat: text\nfullnameOverride: lanyard")); diff != "" {
+	if diff := cmp.Diff(before, template("config: {aws-default-region: eu-central-1}\ncommonLabels: {}\nlogFormat: text\nfullnameOverride: lanyard")); diff != "" {
 		t.Errorf("the pods are replaced without a change (-before +after):\n%s", diff)
 	}
 }
@@ -163,5 +174,53 @@ func TestWithoutSettingsThereIsNoConfigMap(t *testing.T) {
 	}
 	if o := loadOptions(t, objects, ""); o.ConfigFile != "" {
 		t.Errorf("got --config=%s", o.ConfigFile)
+	}
+}
+
+// The file is the value config, also with settings that the chart does not know.
+func TestTheFileIsTheValue(t *testing.T) {
+	const values = "config: {a-setting-of-tomorrow: [x, 1], token-expiration-seconds: 7200, excluded-namespaces: [legacy], identities: [{namespace: a, serviceAccount: b, annotations: {c: d}}]}"
+	v := parseValues(t, values)
+	o := one(t, render(t, defaultInstall, v).objects, "ConfigMap/lanyard-system/lanyard-webhook-config")
+	got := parseValues(t, decode[corev1.ConfigMap](t, o).Data["config.yaml"])
+	if diff := cmp.Diff(v["config"], any(got)); diff != "" {
+		t.Errorf("config.yaml (-want +got):\n%s", diff)
+	}
+}
+
+// No setting has two values of the chart: a flag that a template sets cannot be set in
+// config. The chart adds to excluded-namespaces.
+func TestASettingOfTheChartIsNotInConfig(t *testing.T) {
+	flags := map[string]bool{}
+	for _, group := range options.New().Flags().FlagSets {
+		group.VisitAll(func(flag *pflag.Flag) { flags[flag.Name] = true })
+	}
+	set := map[string]bool{"existingConfigMap": true} // no flag, but a likely mistake
+	for _, values := range valueSets {
+		if strings.Contains(values.values, "existingConfigMap") {
+			continue // then the settings are arguments
+		}
+		for _, argument := range deployment(t, render(t, values.in, parseValues(t, values.values)).objects).Spec.Template.Spec.Containers[0].Args {
+			name, _, _ := strings.Cut(strings.TrimPrefix(argument, "--"), "=")
+			set[name] = name != "excluded-namespaces"
+		}
+	}
+	paths := leaves(t)
+	denied := regexp.MustCompile(`is set by the chart: use (\S+)`)
+	for name := range flags {
+		_, err := tryRender(t, defaultInstall, values{"config": map[string]any{name: "7"}})
+		match := denied.FindStringSubmatch(fmt.Sprint(err))
+		switch {
+		case (match != nil) != set[name]:
+			t.Errorf("%s: got error %v, want it denied: %t", name, err, set[name])
+		case match != nil && !slices.Contains(paths, match[1]):
+			t.Errorf("%s: got the value %s, which does not exist", name, match[1])
+		}
+	}
+	own := regexp.MustCompile(`(?m)^([a-z][a-zA-Z-]*): \S+$`)
+	for _, line := range own.FindAllStringSubmatch(readFile(t, chartDir+"/templates/_config.tpl"), -1) {
+		if !flags[line[1]] && !set[line[1]] {
+			t.Errorf("_config.tpl: got the setting %s, which is no flag", line[1])
+		}
 	}
 }

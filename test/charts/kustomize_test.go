@@ -53,8 +53,8 @@ var sameValues = map[string]string{
 	"an old cluster, the other way": "guard: {enabled: false}\nfences: {enabled: false}",
 	"no fences, then openshift":     "certificates: {mode: openshift}\nfences: {enabled: false}",
 	"token audiences":               "tokenAudiences: {enabled: true}",
-	"settings":                      "config: {aws: {defaultRegion: eu-central-1}}",
-	"settings, then cert-manager":   "config: {aws: {defaultRegion: eu-central-1}}\ncertificates: {mode: certManager}",
+	"settings":                      "config: {aws-default-region: eu-central-1}",
+	"settings, then cert-manager":   "config: {aws-default-region: eu-central-1}\ncertificates: {mode: certManager}",
 }
 
 func TestChartAndKustomizeRenderTheSameObjects(t *testing.T) {

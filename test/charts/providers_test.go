@@ -11,7 +11,7 @@ import (
 )
 
 const providersAndIdentities = `config:
-  aws: {roleARNPrefix: "arn:aws:iam::111122223333:role/"}
+  aws-role-arn-prefix: "arn:aws:iam::111122223333:role/"
   providers:
   - name: example
     audience: example.com
@@ -70,8 +70,8 @@ func TestTheWebhookIsCalledForMappedServiceAccounts(t *testing.T) {
 
 func TestProvidersAndAConfigMapOfTheUsersAreDenied(t *testing.T) {
 	for _, key := range []string{"providers: [{name: a, audience: a, parameters: []}]", "identities: [{namespace: a, serviceAccount: a, annotations: {a: b}}]"} {
-		_, err := tryRender(t, defaultInstall, parseValues(t, "config:\n  existingConfigMap: mine\n  "+key))
-		if err == nil || !strings.Contains(err.Error(), "config.providers and config.identities cannot be set with config.existingConfigMap") {
+		_, err := tryRender(t, defaultInstall, parseValues(t, "existingConfigMap: mine\nconfig:\n  "+key))
+		if err == nil || !strings.Contains(err.Error(), "config.providers and config.identities cannot be set with existingConfigMap") {
 			t.Errorf("%s: got error %v", key, err)
 		}
 	}

@@ -29,18 +29,22 @@ commonAnnotations: {contact: platform}
 global: {imageRegistry: registry.example/team, imagePullSecrets: [parents]}
 image: {registry: another.example, tag: v9, digest: "sha256:0123456789012345678901234567890123456789012345678901234567890123"}
 imagePullSecrets: [{name: pull}]
-annotationPrefix: identity.example.com/
 config:
-  aws: {defaultRegion: eu-central-1, defaultAudience: a}
-  azure: {defaultTenantID: contoso.example, defaultAudience: b, authorityHost: https://login.example/}
-  gcp: {defaultWorkloadIdentityProvider: projects/1/locations/global/workloadIdentityPools/pool/providers/prov, defaultAudience: c}
+  annotation-prefix: identity.example.com/
+  aws-default-region: eu-central-1
+  aws-default-audience: a
+  azure-default-tenant-id: contoso.example
+  azure-default-audience: b
+  azure-authority-host: https://login.example/
+  gcp-default-workload-identity-provider: projects/1/locations/global/workloadIdentityPools/pool/providers/prov
+  gcp-default-audience: c
   providers: [{name: example, audience: example.com, parameters: [{name: role, required: true}]}]
   identities: [{namespace: "a*", serviceAccount: b.c, annotations: {example-role: r}}]
-  tokenExpirationSeconds: 7200
-  tokenMountPath: /var/run/secrets/openshift/serviceaccount
-  bindAddress: "::"
-  tlsMinVersion: VersionTLS12
-  tlsCipherSuites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
+  token-expiration-seconds: 7200
+  token-mount-path: /var/run/secrets/openshift/serviceaccount
+  bind-address: "::"
+  tls-min-version: VersionTLS12
+  tls-cipher-suites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
 certificates: {duration: 48h, caDuration: 1000h}
 clientCertificates: {configMap: callers, allowedNames: [kube-apiserver, b]}
 webhook:
@@ -130,11 +134,11 @@ var valueSets = map[string]struct {
 	"no metrics":                         {in: defaultInstall, values: "metrics: {enabled: false}\nnetworkPolicy: {enabled: true}"},
 	"no rights and no account":           {in: defaultInstall, values: "rbac: {create: false}\nserviceAccount: {create: false, name: mine}"},
 	"selectors that want all":            {in: defaultInstall, values: "webhook: {namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: Exists}]}}"},
-	"kube-system included":               {in: defaultInstall, values: "webhook: {excludedNamespaces: []}"},
-	"another namespace excluded":         {in: defaultInstall, values: "webhook: {excludedNamespaces: [kube-system, legacy]}"},
+	"kube-system included":               {in: defaultInstall, values: "config: {excluded-namespaces: []}"},
+	"another namespace excluded":         {in: defaultInstall, values: "config: {excluded-namespaces: [kube-system, legacy]}"},
 	"no test":                            {in: defaultInstall, values: "test: {enabled: false}"},
-	"settings":                           {in: defaultInstall, values: "config: {aws: {defaultRegion: eu-central-1}}"},
-	"the user's ConfigMap":               {in: defaultInstall, values: "config: {existingConfigMap: mine, gcp: {defaultAudience: a}, tlsMinVersion: VersionTLS12, tlsCipherSuites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256], tokenExpirationSeconds: 7200}"},
+	"settings":                           {in: defaultInstall, values: "config: {aws-default-region: eu-central-1}"},
+	"the user's ConfigMap":               {in: defaultInstall, values: "existingConfigMap: mine\nconfig: {gcp-default-audience: a, tls-min-version: VersionTLS12, tls-cipher-suites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256], token-expiration-seconds: 7200}"},
 	"a URL":                              {in: defaultInstall, values: "webhook: {url: 'https://[2001:db8::1]:9443'}"},
 	"a URL, with cert-manager":           {in: defaultInstall, values: "certificates: {mode: certManager}\nwebhook: {url: 'https://192.0.2.1:9443'}"},
 	"a URL, with the user's certificate": {in: defaultInstall, values: urlCAValues},

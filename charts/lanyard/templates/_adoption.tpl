@@ -38,7 +38,7 @@ without Lanyard's, and a change of what was translated, or of what it was made o
 webhook is not called for other writes: they never wait for it.
 */ -}}
 {{- define "lanyard.hasSomethingToAdopt" -}}
-{{- $prefix := .Values.annotationPrefix -}}
+{{- $prefix := include "lanyard.prefix" . -}}
 {{- $adopted := printf "'%sadopted'" $prefix -}}
 {{- $peers := include "lanyard.peers" . | fromYaml -}}
 {{- $read := list -}}

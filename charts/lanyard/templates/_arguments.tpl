@@ -16,14 +16,14 @@ SPDX-License-Identifier: Apache-2.0
 {{- end }}
 - --log-format={{ .Values.logFormat }}
 - --v={{ .Values.logLevel }}
-{{- if or .Values.config.existingConfigMap (ne .Values.annotationPrefix "lanyard.dev/") }}
-- --annotation-prefix={{ .Values.annotationPrefix }}
-{{- end }}
 {{- if include "lanyard.configMap" . }}
 - --config=/etc/lanyard/config/config.yaml
 {{- end }}
-{{- if .Values.config.existingConfigMap }}
-{{- range $flag, $value := include "lanyard.settings" . | fromYaml }}
+{{- if .Values.existingConfigMap }}
+{{- /* Other templates use these two: the user's file must not set them. */}}
+- --annotation-prefix={{ include "lanyard.prefix" . }}
+- --token-mount-path={{ include "lanyard.tokenMountPath" . }}
+{{- range $flag, $value := omit .Values.config "annotation-prefix" "token-mount-path" "excluded-namespaces" }}
 - {{ printf "--%s=%v" $flag (kindIs "slice" $value | ternary (join "," $value) $value) | quote }}
 {{- end }}
 {{- end }}
@@ -58,55 +58,4 @@ SPDX-License-Identifier: Apache-2.0
 - {{ printf "--client-allowed-names=%s" (join "," .) | quote }}
 {{- end }}
 {{- end }}
-{{- end -}}
-
-{{- /*
-The values of config that are not empty, by the names of the flags. The program has
-a default for each of the others. The mount path in a ConfigMap of the user's has no
-effect, because the guard would not know it.
-*/ -}}
-{{- define "lanyard.settings" -}}
-{{- $settings := dict -}}
-{{- with .Values.config -}}
-{{- if .existingConfigMap }}{{ $_ := set $settings "token-mount-path" (include "lanyard.tokenMountPath" $) }}{{ end -}}
-{{- range $flag, $value := dict
-  "bind-address" .bindAddress
-  "tls-min-version" .tlsMinVersion
-  "tls-cipher-suites" .tlsCipherSuites
-  "token-mount-path" .tokenMountPath
-  "token-expiration-seconds" (int64 .tokenExpirationSeconds)
-  "default-allowed-identities" .defaultAllowedIdentities
-  "adopt" .adopt
-  "aws-default-region" .aws.defaultRegion
-  "aws-role-arn-prefix" .aws.roleARNPrefix
-  "aws-default-role-arn" .aws.defaultRoleARN
-  "aws-default-audience" .aws.defaultAudience
-  "azure-default-tenant-id" .azure.defaultTenantID
-  "azure-default-audience" .azure.defaultAudience
-  "azure-authority-host" .azure.authorityHost
-  "gcp-default-workload-identity-provider" .gcp.defaultWorkloadIdentityProvider
-  "gcp-default-project" .gcp.defaultProject
-  "gcp-default-audience" .gcp.defaultAudience -}}
-{{- if $value }}{{ $_ := set $settings $flag $value }}{{ end -}}
-{{- end -}}
-{{- end -}}
-{{- with $settings }}{{ toYaml . }}{{ end -}}
-{{- end -}}
-
-{{- /* The file of --config: the settings, custom providers and identity mappings. */ -}}
-{{- define "lanyard.configFile" -}}
-{{- $file := include "lanyard.settings" . | fromYaml -}}
-{{- range $key := list "providers" "identities" -}}
-{{- with get $.Values.config $key }}{{ $_ := set $file $key . }}{{ end -}}
-{{- end -}}
-{{- with $file }}{{ toYaml . }}{{ end -}}
-{{- end -}}
-
-{{- /* The name of the ConfigMap with the settings; empty if there are none. */ -}}
-{{- define "lanyard.configMap" -}}
-{{- if .Values.config.existingConfigMap -}}
-{{- .Values.config.existingConfigMap -}}
-{{- else if include "lanyard.configFile" . -}}
-{{ include "lanyard.webhook" . }}-config
-{{- end -}}
 {{- end -}}

@@ -120,10 +120,6 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
-{{- define "lanyard.tokenMountPath" -}}
-{{- .Values.config.tokenMountPath | default "/var/run/secrets/lanyard.dev/serviceaccount" -}}
-{{- end -}}
-
 {{- /* "true" if the cluster has policies: ValidatingAdmissionPolicy is v1 since Kubernetes 1.30. */ -}}
 {{- define "lanyard.policies" -}}
 {{- if semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version -}}
@@ -150,11 +146,6 @@ true
 {{- default (ternary "Ignore" "Fail" (eq "true" (include "lanyard.guarded" .))) .Values.webhook.failurePolicy -}}
 {{- end -}}
 
-{{- /* The namespaces that no webhook is called for, comma-separated. Always includes the release's own. */ -}}
-{{- define "lanyard.excludedNamespaces" -}}
-{{- append .Values.webhook.excludedNamespaces (include "lanyard.namespace" .) | uniq | join "," -}}
-{{- end -}}
-
 {{- /* The namespaces that the guard never checks: a cluster must be able to start while no replica runs. */ -}}
 {{- define "lanyard.unguardedNamespaces" -}}
 {{- concat (list "kube-system") (splitList "," (include "lanyard.excludedNamespaces" .)) | uniq | join "," -}}
@@ -171,7 +162,7 @@ matchExpressions:
     operator: NotIn
     values: [{{ .excluded | replace "," ", " }}]
   {{- if .optOut }}
-  - key: {{ .root.Values.annotationPrefix }}inject
+  - key: {{ include "lanyard.prefix" .root }}inject
     operator: NotIn
     values: [disabled, "false"]
   {{- end }}

@@ -9,8 +9,9 @@ and identities do not: the webhook reads them again.
 */ -}}
 {{- define "lanyard.podAnnotations" -}}
 {{- $annotations := mergeOverwrite (deepCopy .Values.commonAnnotations) (tpl (toYaml .Values.podAnnotations) . | fromYaml) -}}
-{{- if and (include "lanyard.settings" .) (not .Values.config.existingConfigMap) -}}
-{{- $_ := set $annotations "checksum/config" (include "lanyard.settings" . | sha256sum) -}}
+{{- $settings := omit .Values.config "providers" "identities" -}}
+{{- if and $settings (not .Values.existingConfigMap) -}}
+{{- $_ := set $annotations "checksum/config" (toYaml $settings | sha256sum) -}}
 {{- end -}}
 {{- toYaml $annotations -}}
 {{- end -}}

@@ -9,6 +9,7 @@ SPDX-License-Identifier: Apache-2.0
   (include "lanyard.certificateProblems" . | fromYamlArray)
   (include "lanyard.podProblems" . | fromYamlArray)
   (include "lanyard.monitoringProblems" . | fromYamlArray)
+  (include "lanyard.configProblems" . | fromYamlArray)
   (include "lanyard.otherProblems" . | fromYamlArray) -}}
 {{- with $problems -}}
 {{- fail (printf "\n\nThese values cannot be combined:\n- %s\n" (join "\n- " .)) -}}
@@ -54,12 +55,6 @@ SPDX-License-Identifier: Apache-2.0
 {{- $v := .Values -}}
 {{- if and $v.webhook.url (eq $v.certificates.mode "openshift") }}
 - "webhook.url cannot be used with certificates.mode=openshift: OpenShift's certificate is only valid for the Service"
-{{- end }}
-{{- if and $v.config.existingConfigMap (or $v.config.providers $v.config.identities) }}
-- "config.providers and config.identities cannot be set with config.existingConfigMap: write them into that ConfigMap"
-{{- end }}
-{{- if and (has "gke" $v.config.adopt) (not $v.config.existingConfigMap) (not $v.config.gcp.defaultWorkloadIdentityProvider) }}
-- "config.adopt with gke needs config.gcp.defaultWorkloadIdentityProvider: GKE's annotation does not name a provider"
 {{- end }}
 {{- with $v.clientCertificates }}
 {{- if and .configMap .secret }}

@@ -63,8 +63,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	cluster, err = framework.Connect()
 	Expect(err).NotTo(HaveOccurred())
 	install := framework.Install{Tool: framework.Helm, Certificates: framework.SelfManaged, Values: []string{
-		"config.adopt={eks,azure,gcp,gke}", "config.aws.defaultRegion=" + region, "config.azure.defaultTenantID=" + tenant,
-		"config.gcp.defaultWorkloadIdentityProvider=" + provider, "shutdownDelaySeconds=0",
+		"config.adopt={eks,azure,gcp,gke}", "config.aws-default-region=" + region, "config.azure-default-tenant-id=" + tenant,
+		"config.gcp-default-workload-identity-provider=" + provider, "shutdownDelaySeconds=0",
 	}}
 	Expect(install.Up(ctx, cluster)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) error { return install.Down(ctx, cluster) })

@@ -106,7 +106,7 @@ var _ = Describe("With the default settings", Ordered, func() {
 })
 
 var _ = Describe("With OpenShift's token path", Ordered, func() {
-	installed("config.tokenMountPath=/var/run/secrets/openshift/serviceaccount")
+	installed("config.token-mount-path=/var/run/secrets/openshift/serviceaccount")
 
 	It("mounts the token that the short-term credentials of components refer to", func(ctx SpecContext) {
 		checkComponents(begin(ctx, "short-term-credentials/lanyard"), "manual-mode", func(s scenario, workload, cloud string, want expect.Outcome) {
