@@ -21,10 +21,6 @@ import (
 // accepts objects of up to 3 MiB, and the review of an update has two of them.
 const MaxBodyBytes = 7 << 20
 
-// usualBodyBytes is more than nearly all requests have. A longer body needs a share
-// of the Budget.
-const usualBodyBytes = 64 << 10
-
 // Limits of the time that one request may take.
 const (
 	// defaultTimeout is the API server's own for a webhook without timeoutSeconds.
@@ -95,7 +91,7 @@ func (h *Handler[T]) readBody(ctx context.Context, buffer *bytes.Buffer, s *shar
 	if length < 0 || length > MaxBodyBytes {
 		length, body = MaxBodyBytes, http.MaxBytesReader(w, r.Body, MaxBodyBytes)
 	}
-	if length > usualBodyBytes && s.takeBody(ctx, length) != nil {
+	if s.takeBody(ctx, length) != nil {
 		return &reason.Fault{Reason: reason.Overloaded, Err: errOverloaded}
 	}
 	// A client that sends its body slowly, or does not read its response, must not

@@ -9,78 +9,82 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// The limits of a Budget. The chart limits the program to 128 MiB, of which some
-// 30 MiB are used without a request, and up to 29 MiB for the ServiceAccounts of
-// the cluster.
+// The limits of a Budget. The chart limits the program to 128 MiB:
+//
+//	 30 MiB  the program without a request
+//	 29 MiB  the ServiceAccounts of the cluster (metadatacache)
+//	 26 MiB  256 connections (httpserver), each with 40 kB and a usual body
+//	 12 MiB  usual requests: a decision of at most 512 KiB each
+//	 28 MiB  large requests: a body of at most 7 MiB, a decision of at most 12 MiB
+//	125 MiB
+//
+// What a decision costs is added up where the object is read: see Bounds in
+// pkg/mutate/pod.go.
 const (
-	// maxBodies limits the bodies over usualBodyBytes. Shorter ones are limited by
-	// the number of connections.
-	maxBodies = 16 << 20
-	// maxDecisions limits what usual decisions take, and what large ones take.
-	maxDecisions = 12 << 20
-	// usualDecisionBytes is more than nearly all decisions take.
+	usualPoolBytes = 12 << 20
+	largePoolBytes = 28 << 20
+	// usualBodyBytes is more than nearly all bodies have.
+	usualBodyBytes = 64 << 10
+	// usualDecisionBytes is more than nearly all decisions cost.
 	usualDecisionBytes = 512 << 10
+	// maxDecisionBytes is what a decision is charged at most.
+	maxDecisionBytes = 12 << 20
 )
 
 // Budget limits the memory of all requests of a process: its handlers share one.
 //
-// A request first takes its share for the body, then one for the decision. It
-// waits for each until its time is over. There are three parts, so that a request
-// only waits for requests that can end, and a usual one never for large ones.
+// A request takes its share once, and waits for it until its time is over. So it
+// only waits for requests that can end. A usual request never waits for large ones.
 type Budget struct {
-	bodies, usual, large *semaphore.Weighted // in bytes
+	usual, large *semaphore.Weighted // in bytes
 }
 
 // NewBudget returns a Budget with the limits of lanyard-webhook.
 func NewBudget() *Budget {
-	return &Budget{
-		bodies: semaphore.NewWeighted(maxBodies),
-		usual:  semaphore.NewWeighted(maxDecisions),
-		large:  semaphore.NewWeighted(maxDecisions),
-	}
+	return &Budget{usual: semaphore.NewWeighted(usualPoolBytes), large: semaphore.NewWeighted(largePoolBytes)}
 }
 
 // share is what one request holds of a Budget.
 type share struct {
 	budget *Budget
-	body   int64
-	// decision is held of part.
-	decision int64
-	part     *semaphore.Weighted
+	pool   *semaphore.Weighted // nil if nothing is held
+	bytes  int64
 }
 
-// takeBody waits for memory for a body of this length.
+// takeBody waits for memory for a large body, and for the largest decision: the
+// cost of the decision is not known before the body is read.
 func (s *share) takeBody(ctx context.Context, length int64) error {
-	if err := s.budget.bodies.Acquire(ctx, length); err != nil {
+	if length <= usualBodyBytes {
+		return nil
+	}
+	return s.take(ctx, s.budget.large, length+maxDecisionBytes)
+}
+
+// takeDecision waits for memory for a decision of this cost, after takeBody.
+func (s *share) takeDecision(ctx context.Context, cost int) error {
+	bytes := min(int64(cost), maxDecisionBytes)
+	switch {
+	case s.pool != nil:
+		s.keep(s.bytes - maxDecisionBytes + bytes)
+		return nil
+	case bytes > usualDecisionBytes:
+		return s.take(ctx, s.budget.large, bytes)
+	}
+	return s.take(ctx, s.budget.usual, bytes)
+}
+
+func (s *share) take(ctx context.Context, pool *semaphore.Weighted, bytes int64) error {
+	if err := pool.Acquire(ctx, bytes); err != nil {
 		return err
 	}
-	s.body = length
+	s.pool, s.bytes = pool, bytes
 	return nil
 }
 
-// takeDecision waits for memory for a decision of this size.
-func (s *share) takeDecision(ctx context.Context, size int) error {
-	part := s.budget.usual
-	if size > usualDecisionBytes {
-		part = s.budget.large
-	}
-	bytes := min(int64(size), maxDecisions)
-	if err := part.Acquire(ctx, bytes); err != nil {
-		return err
-	}
-	s.decision, s.part = bytes, part
-	return nil
-}
-
-// shrink returns everything but the memory of the answer.
-func (s *share) shrink(answer int) {
-	s.budget.bodies.Release(s.body)
-	s.body = 0
-	if keep := min(int64(answer), s.decision); s.part != nil {
-		s.part.Release(s.decision - keep)
-		s.decision = keep
+// keep returns all but this many bytes.
+func (s *share) keep(bytes int64) {
+	if s.pool != nil && bytes < s.bytes {
+		s.pool.Release(s.bytes - bytes)
+		s.bytes = bytes
 	}
 }
-
-// release returns all of it.
-func (s *share) release() { s.shrink(0) }

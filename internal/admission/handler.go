@@ -6,6 +6,7 @@ package admission
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -25,12 +26,10 @@ import (
 
 // Decider decides about requests for objects of type T.
 type Decider[T any] interface {
-	// Read reads the object that is the next value of s. It replaces the former
-	// content of object. The result may refer to the text of s.
-	Read(s *jsonscan.Scanner, object *T) error
-	// Size returns the most memory that Decide takes for an object, the response
-	// included, in bytes.
-	Size(object *T) int
+	// Read reads the object that is the next value of s. It replaces the previous
+	// content of object, which may refer to the text of s afterwards. The cost is the
+	// most memory that Decide takes for the object, the response included, in bytes.
+	Read(s *jsonscan.Scanner, object *T) (cost int, err error)
 	// Decide decides about a request. The context ends shortly before the API
 	// server stops waiting. A *reason.Error denies the object. Every other error is a
 	// fault: the API server applies the failure policy. The response may refer to the
@@ -67,16 +66,16 @@ type Handler[T any] struct {
 	log      logr.Logger
 	budget   *Budget
 	memories sync.Pool // of *memory[T]
-	answers  sync.Pool // of *bytes.Buffer
+	replies  sync.Pool // of *reply
 
-	// complaints limits the log lines about requests that have no decision.
-	complaints *rate.Limiter
-	silenced   atomic.Int64 // complaints that were not logged
+	// problems limits the log lines about requests that have no decision.
+	problems *rate.Limiter
+	unlogged atomic.Int64 // problems since the last line
 }
 
-// complaintsBurst is how many complaints are logged at once, before there is one
+// problemsBurst is how many problems are logged at once, before there is one line
 // each second.
-const complaintsBurst = 10
+const problemsBurst = 10
 
 // NewHandler returns a Handler that asks decider and counts with recorder. All
 // handlers of a process must have the same budget. The handler logs denials,
@@ -84,7 +83,7 @@ const complaintsBurst = 10
 func NewHandler[T any](decider Decider[T], budget *Budget, recorder Recorder, log logr.Logger) *Handler[T] {
 	return &Handler[T]{
 		decider: decider, recorder: recorder, log: log, budget: budget,
-		complaints: rate.NewLimiter(rate.Every(time.Second), complaintsBurst),
+		problems: rate.NewLimiter(rate.Every(time.Second), problemsBurst),
 	}
 }
 
@@ -94,6 +93,7 @@ type memory[T any] struct {
 	body              bytes.Buffer
 	request           Request[T]
 	object, oldObject T
+	cost              int // of both objects
 }
 
 // maxKeptBytes is the size of the largest memory that is kept for the next request.
@@ -107,11 +107,11 @@ func kept[P any](pool *sync.Pool) *P {
 	return new(P)
 }
 
-// answer is a response.
-type answer struct {
+// reply is an HTTP response.
+type reply struct {
 	code        int
 	contentType string
-	*bytes.Buffer
+	body        bytes.Buffer
 }
 
 // answerMargin is the percentage of the API server's timeout that is reserved for
@@ -123,43 +123,47 @@ const answerMargin = 10
 // can be made, the response is a 503.
 func (h *Handler[T]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s := share{budget: h.budget}
-	defer s.release()
-	a := answer{code: http.StatusOK, contentType: "application/json", Buffer: kept[bytes.Buffer](&h.answers)}
-	h.serve(&a, w, r, &s)
-	// A client that reads slowly only holds the answer.
-	s.shrink(a.Len())
+	defer func() { s.keep(0) }()
+	a := h.reply(w, r, &s)
+	// A client that reads slowly only holds the response.
+	s.keep(int64(a.body.Len()))
 	w.Header().Set("Content-Type", a.contentType)
-	w.Header().Set("Content-Length", strconv.Itoa(a.Len()))
+	w.Header().Set("Content-Length", strconv.Itoa(a.body.Len()))
 	if a.code == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", http.MethodPost)
 	}
 	w.WriteHeader(a.code)
-	if _, err := w.Write(a.Bytes()); err != nil {
-		h.complain("Failed to send the response", "error", err.Error())
+	if _, err := w.Write(a.body.Bytes()); err != nil {
+		h.logProblem("Failed to send the response", "error", err.Error())
 	}
-	if a.Cap() <= maxKeptBytes {
-		a.Reset()
-		h.answers.Put(a.Buffer)
+	if a.body.Cap() <= maxKeptBytes {
+		a.body.Reset()
+		h.replies.Put(a)
 	}
 }
 
-// serve writes the answer to a request.
-func (h *Handler[T]) serve(a *answer, w http.ResponseWriter, r *http.Request, s *share) {
+// reviewBytes is the usual length of an AdmissionReview without its patch.
+const reviewBytes = 512
+
+// reply returns the response to a request.
+func (h *Handler[T]) reply(w http.ResponseWriter, r *http.Request, s *share) *reply {
 	start := time.Now()
+	a := kept[reply](&h.replies)
+	a.code, a.contentType = http.StatusOK, "application/json"
 	timeout, err := requestTimeout(r)
 	if err == nil {
 		err = checkRequest(r)
 	}
 	if err != nil {
 		h.reject(a, start, err)
-		return
+		return a
 	}
 	// The server cancels the contexts of its requests when it begins to shut down.
 	// The API server still waits for the response then.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timeout-timeout*answerMargin/100)
 	defer cancel()
 	m := kept[memory[T]](&h.memories)
-	m.request = Request[T]{}
+	m.request, m.cost = Request[T]{}, 0
 	var response Response
 	if err = h.readBody(ctx, &m.body, s, w, r, start.Add(timeout)); err == nil {
 		response, err = h.review(ctx, m, s)
@@ -170,16 +174,17 @@ func (h *Handler[T]) serve(a *answer, w http.ResponseWriter, r *http.Request, s 
 	case errors.As(err, &invalid):
 		h.reject(a, start, err)
 	case err == nil || errors.As(err, &denied):
-		a.Grow(512 + response.Patch.Size()*4/3)
-		a.Write(appendReview(a.AvailableBuffer(), m.request.UID, &response, denied))
+		a.body.Grow(reviewBytes + base64.StdEncoding.EncodedLen(response.Patch.Size()))
+		a.body.Write(appendReview(a.body.AvailableBuffer(), m.request.UID, &response, denied))
 		h.record(&m.request.Attributes, &response, denied, time.Since(start))
 	default:
 		h.fail(a, &m.request.Attributes, start, err)
 	}
-	if m.body.Cap() <= maxKeptBytes && s.decision <= maxKeptBytes {
+	if m.body.Cap() <= maxKeptBytes && m.cost <= maxKeptBytes {
 		m.body.Reset()
 		h.memories.Put(m)
 	}
+	return a
 }
 
 // review parses the body and decides about it. It turns a panic into a fault: the
@@ -198,11 +203,7 @@ func (h *Handler[T]) review(ctx context.Context, m *memory[T], s *share) (respon
 	if err := m.request.validate(); err != nil {
 		return Response{}, badRequest(err)
 	}
-	size := h.decider.Size(m.request.Object)
-	if m.request.OldObject != nil {
-		size += h.decider.Size(m.request.OldObject)
-	}
-	if err := s.takeDecision(ctx, size); err != nil {
+	if err := s.takeDecision(ctx, m.cost); err != nil {
 		return Response{}, &reason.Fault{Reason: reason.Overloaded, Err: errOverloaded}
 	}
 	return h.decider.Decide(ctx, &m.request)
@@ -245,38 +246,38 @@ func (r *Attributes) logValues(why reason.Reason) []any {
 }
 
 // fail answers a request about which no decision could be made.
-func (h *Handler[T]) fail(a *answer, request *Attributes, start time.Time, err error) {
+func (h *Handler[T]) fail(a *reply, request *Attributes, start time.Time, err error) {
 	fault, ok := errors.AsType[*reason.Fault](err)
 	if !ok {
 		fault = &reason.Fault{Reason: reason.InternalError, Err: err}
 	}
 	h.recorder.RecordAdmission(request.resource(), "error", string(fault.Reason), time.Since(start))
-	h.complain("Failed", append(request.logValues(fault.Reason), "error", cut(fault.Err.Error(), maxMessageBytes))...)
+	h.logProblem("Failed", append(request.logValues(fault.Reason), "error", cut(fault.Err.Error(), maxMessageBytes))...)
 	a.code = http.StatusServiceUnavailable
 	// The API server's error repeats the message of a Status.
-	a.Write(append(appendStatus([]byte(`{"apiVersion":"v1","kind":"Status","metadata":{},`), fault.Error(), a.code), '}'))
+	a.body.Write(append(appendStatus([]byte(`{"apiVersion":"v1","kind":"Status","metadata":{},`), fault.Error(), a.code), '}'))
 }
 
 // reject answers a request that is not an AdmissionReview.
-func (h *Handler[T]) reject(a *answer, start time.Time, err error) {
+func (h *Handler[T]) reject(a *reply, start time.Time, err error) {
 	a.code = http.StatusBadRequest
 	if e, ok := errors.AsType[*statusError](err); ok {
 		a.code = e.code
 	}
 	message := cut(err.Error(), maxMessageBytes)
-	h.complain("Rejected a request that is not an AdmissionReview", "code", a.code, "message", message)
+	h.logProblem("Rejected a request that is not an AdmissionReview", "code", a.code, "message", message)
 	h.recorder.RecordAdmission("", "error", string(reason.InvalidReview), time.Since(start))
 	a.contentType = "text/plain; charset=utf-8"
-	a.WriteString(messagePrefix + message + "\n")
+	a.body.WriteString(messagePrefix + message + "\n")
 }
 
-// complain logs a line, unless there are too many.
-func (h *Handler[T]) complain(message string, values ...any) {
-	if !h.complaints.Allow() {
-		h.silenced.Add(1)
+// logProblem logs a line, unless there are too many.
+func (h *Handler[T]) logProblem(message string, values ...any) {
+	if !h.problems.Allow() {
+		h.unlogged.Add(1)
 		return
 	}
-	if n := h.silenced.Swap(0); n > 0 {
+	if n := h.unlogged.Swap(0); n > 0 {
 		values = append(values, "linesLeftOutBefore", n)
 	}
 	h.log.Info(message, values...)

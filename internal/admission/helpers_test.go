@@ -40,18 +40,16 @@ func (d decide) Decide(ctx context.Context, request *admission.Request[object]) 
 	return d(ctx, request)
 }
 
-func (d decide) Size(*object) int { return 1 }
-
-func (d decide) Read(s *jsonscan.Scanner, into *object) error {
+func (d decide) Read(s *jsonscan.Scanner, into *object) (cost int, err error) {
 	raw, err := s.Raw()
 	into.JSON = string(raw)
 	if strings.Contains(into.JSON, "panics") {
 		panic(into.JSON)
 	}
 	if strings.Contains(into.JSON, "unreadable") {
-		return errors.New("cannot be read")
+		return 0, errors.New("cannot be read")
 	}
-	return err
+	return 1, err
 }
 
 // fault returns a Decider that knows nothing of the object.

@@ -105,10 +105,10 @@ func (h *Handler[T]) parseMember(s *jsonscan.Scanner, m *memory[T], name string)
 	r := &m.request
 	switch name {
 	case "object":
-		r.Object, err = h.parseObject(s, &m.object)
+		r.Object, err = h.parseObject(s, m, &m.object)
 		return err
 	case "oldObject":
-		r.OldObject, err = h.parseObject(s, &m.oldObject)
+		r.OldObject, err = h.parseObject(s, m, &m.oldObject)
 		return err
 	}
 	return r.parseMember(s, name)
@@ -142,13 +142,16 @@ func (r *Attributes) parseMember(s *jsonscan.Scanner, name string) error {
 	return nil
 }
 
-// parseObject makes the decider read an object. It returns nil for a null.
-func (h *Handler[T]) parseObject(s *jsonscan.Scanner, object *T) (*T, error) {
+// parseObject makes the decider read an object, and adds the object's cost. It
+// returns nil for a null.
+func (h *Handler[T]) parseObject(s *jsonscan.Scanner, m *memory[T], object *T) (*T, error) {
 	switch s.Kind() {
 	case jsonscan.Null:
 		return nil, s.Skip()
 	case jsonscan.Object:
-		return object, h.decider.Read(s, object)
+		cost, err := h.decider.Read(s, object)
+		m.cost += cost
+		return object, err
 	}
 	return nil, fmt.Errorf("got %s, want object", s.Kind())
 }

@@ -66,13 +66,11 @@ func FuzzParseReview(f *testing.F) {
 // raw is a Decider whose objects are their JSON.
 type raw struct{}
 
-func (raw) Read(s *jsonscan.Scanner, into *string) error {
+func (raw) Read(s *jsonscan.Scanner, into *string) (cost int, err error) {
 	text, err := s.Raw()
 	*into = string(text)
-	return err
+	return 0, err
 }
-
-func (raw) Size(*string) int { return 0 }
 
 func (raw) Decide(context.Context, *Request[string]) (Response, error) { return Response{}, nil }
 

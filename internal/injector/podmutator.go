@@ -35,10 +35,9 @@ type PodMutator struct {
 }
 
 // Read implements admission.Decider.
-func (p *PodMutator) Read(s *jsonscan.Scanner, pod *mutate.Pod) error { return pod.Read(s, p.Keys) }
-
-// Size implements admission.Decider.
-func (p *PodMutator) Size(pod *mutate.Pod) int { return pod.Size() }
+func (p *PodMutator) Read(s *jsonscan.Scanner, pod *mutate.Pod) (cost int, err error) {
+	return pod.Read(s, p.Keys)
+}
 
 // Decide implements admission.Decider.
 func (p *PodMutator) Decide(ctx context.Context, request *admission.Request[mutate.Pod]) (admission.Response, error) {

@@ -37,12 +37,9 @@ type ServiceAccountMutator struct {
 }
 
 // Read implements admission.Decider.
-func (m *ServiceAccountMutator) Read(s *jsonscan.Scanner, object *ServiceAccount) error {
-	return readServiceAccount(s, m.Keys, m.Peers, object)
+func (m *ServiceAccountMutator) Read(s *jsonscan.Scanner, object *ServiceAccount) (cost int, err error) {
+	return serviceAccountBytes, readServiceAccount(s, m.Keys, m.Peers, object)
 }
-
-// Size implements admission.Decider.
-func (m *ServiceAccountMutator) Size(*ServiceAccount) int { return serviceAccountBytes }
 
 // Decide implements admission.Decider.
 func (m *ServiceAccountMutator) Decide(_ context.Context, request *admission.Request[ServiceAccount]) (admission.Response, error) {

@@ -22,12 +22,9 @@ type ServiceAccountValidator struct {
 }
 
 // Read implements admission.Decider.
-func (v *ServiceAccountValidator) Read(s *jsonscan.Scanner, object *ServiceAccount) error {
-	return readServiceAccount(s, v.Keys, nil, object)
+func (v *ServiceAccountValidator) Read(s *jsonscan.Scanner, object *ServiceAccount) (cost int, err error) {
+	return serviceAccountBytes, readServiceAccount(s, v.Keys, nil, object)
 }
-
-// Size implements admission.Decider.
-func (v *ServiceAccountValidator) Size(*ServiceAccount) int { return serviceAccountBytes }
 
 // Decide implements admission.Decider.
 func (v *ServiceAccountValidator) Decide(ctx context.Context, request *admission.Request[ServiceAccount]) (admission.Response, error) {

@@ -167,7 +167,7 @@ func (run *injection) mutate(ctx context.Context, o *object, namespace string) (
 		return admission.Response{}, &o.meta, nil
 	}
 	var parsed injector.ServiceAccount
-	if err := run.serviceAccounts.Read(jsonscan.New(o.raw), &parsed); err != nil {
+	if _, err := run.serviceAccounts.Read(jsonscan.New(o.raw), &parsed); err != nil {
 		return admission.Response{}, nil, err
 	}
 	response, err := run.serviceAccounts.Decide(ctx, &admission.Request[injector.ServiceAccount]{Attributes: creation("serviceaccounts", namespace), Object: &parsed})
@@ -261,7 +261,7 @@ func (run *injection) serviceAccount(ctx context.Context, o *object, namespace s
 		return response, err
 	}
 	var parsed injector.ServiceAccount
-	if err := run.validator.Read(jsonscan.New(raw), &parsed); err != nil {
+	if _, err := run.validator.Read(jsonscan.New(raw), &parsed); err != nil {
 		return response, err
 	}
 	valid, err := run.validator.Decide(ctx, &admission.Request[injector.ServiceAccount]{Attributes: creation("serviceaccounts", namespace), Object: &parsed})
@@ -281,7 +281,7 @@ func (run *injection) pod(ctx context.Context, o *object, kind *workload.Kind, n
 		return admission.Response{}, err
 	}
 	var pod mutate.Pod
-	if err := run.pods.Read(jsonscan.New(template), &pod); err != nil {
+	if _, err := run.pods.Read(jsonscan.New(template), &pod); err != nil {
 		return admission.Response{}, err
 	}
 	pod.ServiceAccountName = kind.ServiceAccount(&whole)

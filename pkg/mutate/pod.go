@@ -20,8 +20,6 @@
 package mutate
 
 import (
-	"bytes"
-
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 )
 
@@ -68,7 +66,8 @@ func (p *Pod) Name() string {
 	return string(p.name)
 }
 
-// Bounds of the memory that parts of a decision take.
+// Bounds of the memory that parts of a decision take. internal/admission/budget.go
+// has the sum for all requests.
 const (
 	// elementBytes is for a variable, mount or volume, and for what a list leaves
 	// behind when it grows.
@@ -81,16 +80,10 @@ const (
 	otherBytes = 48 << 10
 )
 
-// Size returns the most memory that Create or AddEphemeral takes for the pod, its
-// patch in base64 included, in bytes.
-func (p *Pod) Size() int {
-	elements := bytes.Count(p.volumesText, []byte(","))
-	for i := range p.containers {
-		c := &p.containers[i]
-		for _, text := range [][]byte{c.envText, c.mountsText, c.devicesText} {
-			elements += 1 + bytes.Count(text, []byte(","))
-		}
-	}
+// cost returns the most memory that Create or AddEphemeral takes for the pod, its
+// patch in base64 included, in bytes. elements is how many variables, mounts, devices
+// and volumes the pod has at most.
+func (p *Pod) cost(elements int) int {
 	patch := min(len(p.containers)*containerBytes, 3*maxPatchBytes)
 	return min(elements, maxElements)*elementBytes + patch + otherBytes + 4*len(p.volumesText)
 }

@@ -156,13 +156,13 @@ func TestReadKeepsNothingOfTheFormerPod(t *testing.T) {
 	keys := defaultKeys(t)
 	add := mutate.NewInjection(injection(), keys)
 	var pod mutate.Pod
-	if err := pod.Read(jsonscan.New([]byte(full)), keys); err != nil {
+	if _, err := pod.Read(jsonscan.New([]byte(full)), keys); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := mutate.Create(&pod, &annotations.Pod{}, add); err == nil {
 		t.Fatal("got no error for the full pod, want one: the test needs a pod with marks")
 	}
-	if err := pod.Read(jsonscan.New([]byte(bare)), keys); err != nil {
+	if _, err := pod.Read(jsonscan.New([]byte(bare)), keys); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(summarize(parse(t, bare)), summarize(&pod)); diff != "" {

@@ -29,24 +29,25 @@ const (
 // says which.
 func ParsePod(raw []byte, keys *annotations.Keys) (*Pod, error) {
 	s, pod := jsonscan.New(raw), new(Pod)
-	if err := pod.Read(s, keys); err != nil {
+	if _, err := pod.Read(s, keys); err != nil {
 		return nil, err
 	}
 	return pod, in("pod", s.End())
 }
 
-// Read reads the pod that is the next value of s. It replaces the former content
-// of p and uses its memory again.
+// Read reads the pod that is the next value of s. It replaces the previous content
+// of p and uses its memory again. The cost is the most memory that Create or
+// AddEphemeral takes for the pod, in bytes.
 //
 // Volumes, variables and mounts are read later, by Create and AddEphemeral: the
 // pods of ServiceAccounts without an identity, which are most, do not need them.
-func (p *Pod) Read(s *jsonscan.Scanner, keys *annotations.Keys) error {
+func (p *Pod) Read(s *jsonscan.Scanner, keys *annotations.Keys) (cost int, err error) {
 	if s.Kind() != jsonscan.Object {
-		return fmt.Errorf("pod: got %s, want object", s.Kind())
+		return 0, fmt.Errorf("pod: got %s, want object", s.Kind())
 	}
 	*p = Pod{containers: p.containers[:0], vars: p.vars, mounts: p.mounts, plans: p.plans, patch: p.patch}
 	r := reader{Scanner: s, keys: keys, pod: p}
-	err := r.Object(func(key []byte) error {
+	err = r.Object(func(key []byte) error {
 		switch string(key) {
 		case "metadata":
 			return r.metadata()
@@ -58,7 +59,7 @@ func (p *Pod) Read(s *jsonscan.Scanner, keys *annotations.Keys) error {
 	if p.ServiceAccountName == "" {
 		p.ServiceAccountName = "default"
 	}
-	return in("pod", err)
+	return p.cost(r.elements), in("pod", err)
 }
 
 // reader fills a Pod from JSON.
@@ -67,7 +68,7 @@ type reader struct {
 	keys     *annotations.Keys
 	pod      *Pod
 	names    []string // of the volumes to keep
-	elements int      // of lists, read so far
+	elements int      // of lists, as far as they were read or skipped
 }
 
 // in adds the name of a field to the error that was found in it.
@@ -137,7 +138,7 @@ func (r *reader) specMember(key []byte) (err error) {
 	case "nodeSelector":
 		return in("nodeSelector", r.windows(OSLabel, BetaOSLabel))
 	case "volumes":
-		r.pod.volumesText, err = r.Raw()
+		r.pod.volumesText, err = r.skipList()
 	case string(initContainers):
 		err = r.containers(initContainers)
 	case string(containers):
@@ -188,13 +189,21 @@ func (r *reader) containerMember(key []byte) (err error) {
 	case "name":
 		return in("name", r.bytes(&c.name))
 	case "env":
-		c.envText, err = r.Raw()
+		c.envText, err = r.skipList()
 	case "volumeMounts":
-		c.mountsText, err = r.Raw()
+		c.mountsText, err = r.skipList()
 	case "volumeDevices":
-		c.devicesText, err = r.Raw()
+		c.devicesText, err = r.skipList()
 	}
 	return err
+}
+
+// skipList returns the text of the list that comes next, and counts its elements: at
+// most as many as the text has commas, and one.
+func (r *reader) skipList() ([]byte, error) {
+	text, err := r.Raw()
+	r.elements += 1 + bytes.Count(text, []byte(","))
+	return text, err
 }
 
 // errTooLarge is wrapped by the errors for a pod that exceeds a limit.
