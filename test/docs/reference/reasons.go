@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
-// explanation is a row of the tables of reasons. For a container, result says
+// explanation is a row of the tables of reasons. For a container, result reports
 // whether there is a warning.
 type explanation struct{ result, meaning, action string }
 
