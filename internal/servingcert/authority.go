@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// Keys of the Secret that holds an authority. The first two are those of a Secret
-// of type kubernetes.io/tls; clients conventionally find the CAs to trust under
+// Keys of the Secret that holds an authority. A Secret of type kubernetes.io/tls
+// has the first two; clients conventionally find the CAs to trust under
 // the third.
 const (
 	certificateKey = "tls.crt"
@@ -32,8 +32,8 @@ const (
 	bundleKey      = "ca.crt"
 )
 
-// segmentKey is the key of the secret path in the same Secret. It is no part of the
-// authority: without it, a new one is generated.
+// segmentKey is the key of the secret path in the same Secret. It is not part of the
+// authority: without it, a new path is generated.
 const segmentKey = "path"
 
 // authorityName is the subject of every CA certificate. A renewed CA certificate

@@ -30,12 +30,12 @@ var (
 type webhook struct {
 	name     string
 	caBundle []byte
-	// path is what the API server calls: the path of the Service, or a URL.
+	// path is the path of the Service, or the URL, that the API server calls.
 	// pathField is its place in the clientConfig.
 	path, pathField string
 }
 
-// webhooksOf returns the webhooks of a configuration, nil if there is no
+// webhooksOf returns the webhooks of a configuration, nil for a nil
 // configuration. Fields that cannot be read are empty; the API server does not
 // store such objects.
 func webhooksOf(configuration *unstructured.Unstructured) []webhook {
@@ -107,8 +107,8 @@ func patchRegistration(ctx context.Context, client dynamic.ResourceInterface, co
 	return err == nil, err
 }
 
-// versionOf returns a text that is another one after each change of the webhooks.
-func versionOf(configuration *unstructured.Unstructured) string {
+// generationOf returns a text that differs after each change of the webhooks.
+func generationOf(configuration *unstructured.Unstructured) string {
 	if configuration == nil {
 		return "none;"
 	}

@@ -76,7 +76,7 @@ type SelfManaged struct {
 	changed        chan struct{} // of capacity 1: an object has changed
 
 	last    *authority // of the last step
-	segment string     // the secret one of the paths; empty if there is none yet
+	segment string     // the secret segment of the paths; empty until it is generated
 	trusted trustedCA
 
 	mu      sync.RWMutex
@@ -161,7 +161,7 @@ func (s *SelfManaged) webhooks() iter.Seq2[*watchedObject, webhook] {
 	}
 }
 
-// step does what is due, and returns the time until something else is due if no
+// step does the work that is due, and returns the time until the next step if no
 // object changes.
 func (s *SelfManaged) step(ctx context.Context, now time.Time) time.Duration {
 	next := now.Add(maxDelay)
@@ -170,7 +170,7 @@ func (s *SelfManaged) step(ctx context.Context, now time.Time) time.Duration {
 			next = t
 		}
 	}
-	// Before anything is changed: API servers already use what is written.
+	// Before anything is changed: API servers already use the written paths.
 	s.observePaths(now)
 	ca, err := s.ensureAuthority(ctx, now)
 	if err == nil {
@@ -195,7 +195,7 @@ func (s *SelfManaged) step(ctx context.Context, now time.Time) time.Duration {
 }
 
 // report logs a failure, unless it is a conflict: then another replica wrote first,
-// and the watch delivers what it wrote.
+// and the watch delivers the new object.
 func (s *SelfManaged) report(err error) {
 	if !apierrors.IsConflict(err) {
 		s.opts.Logger.Error(err, "Failed to renew, keeping the current certificate", "retryAfter", retryDelay.String())
@@ -237,7 +237,7 @@ func (s *SelfManaged) ensureAuthority(ctx context.Context, now time.Time) (*auth
 // re-created the Secret then would leave it behind.
 //
 // It asks the API server, because the watches of the configurations may be behind
-// that of the Secret. "helm uninstall" deletes the configurations first.
+// the watch of the Secret. "helm uninstall" deletes the configurations first.
 func (s *SelfManaged) uninstalled(ctx context.Context) (bool, error) {
 	if s.last == nil {
 		return false, nil
@@ -305,7 +305,7 @@ func (s *SelfManaged) regenerated(data map[string][]byte, now time.Time, cause e
 }
 
 // previousCertificates returns the CA certificates that a replica may still serve
-// a leaf of: those of this replica's last CA, of the Secret and of the
+// a leaf of. They come from this replica's last CA, the Secret and the
 // configurations.
 func (s *SelfManaged) previousCertificates(data map[string][]byte) []*x509.Certificate {
 	var previous []*x509.Certificate
@@ -349,7 +349,7 @@ func (s *SelfManaged) observePaths(now time.Time) {
 	}
 	var r secretpath.Registration
 	for _, configuration := range s.configurations {
-		r.Version += versionOf(configuration.get())
+		r.Version += generationOf(configuration.get())
 		if t := lastWritten(configuration.get()); t.After(r.Written) {
 			r.Written = t
 		}
@@ -389,7 +389,7 @@ func (s *SelfManaged) ensureLeaf(ca *authority, now time.Time) time.Time {
 	leaf := s.leaf()
 	switch {
 	case leaf == nil || now.After(leaf.NotAfter):
-		// There is no certificate that could be kept.
+		// No certificate could be kept.
 	case !ca.signed(leaf):
 		if usable := s.usableAt(ca, now); now.Before(usable) {
 			return usable
@@ -474,7 +474,7 @@ func (s *SelfManaged) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, er
 	return s.current, nil
 }
 
-// Check is a health check. It fails while there is no certificate, while it is not
+// Check is a health check. It fails while the certificate is missing, is not
 // valid yet or has expired, and while a webhook configuration does not trust it.
 func (s *SelfManaged) Check(*http.Request) error {
 	s.mu.RLock()
