@@ -57,7 +57,7 @@ type program struct {
 	log             logr.Logger
 }
 
-// injection is what a change of the file of --config replaces as a whole.
+// injection holds the state that a reload of --config replaces.
 type injection struct {
 	keys     *annotations.Keys
 	handlers map[string]http.Handler
