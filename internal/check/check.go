@@ -146,9 +146,9 @@ func Certificates(configuration *admissionregistrationv1.MutatingWebhookConfigur
 		end, err := lastDay(e.bundle)
 		switch {
 		case err != nil:
-			lines = append(lines, report.Fail("Find out what must write the caBundle, and why it did not.", link, "webhook %s: caBundle: %v", e.name, err))
+			lines = append(lines, report.Fail("Find the program that must write the caBundle, and the cause of its failure.", link, "webhook %s: caBundle: %v", e.name, err))
 		case end.Before(now):
-			lines = append(lines, report.Fail("Find out what must renew the CA, and why it did not.", link, "webhook %s: caBundle: the last CA expired at %s", e.name, end.UTC().Format(time.RFC3339)))
+			lines = append(lines, report.Fail("Find the program that must renew the CA, and the cause of its failure.", link, "webhook %s: caBundle: the last CA expired at %s", e.name, end.UTC().Format(time.RFC3339)))
 		default:
 			last = end
 		}
@@ -156,7 +156,7 @@ func Certificates(configuration *admissionregistrationv1.MutatingWebhookConfigur
 	switch left := last.Sub(now); {
 	case len(lines) > 0 || len(entries) == 0:
 	case left < 7*24*time.Hour:
-		lines = append(lines, report.Warn("Find out what must renew the CA, and why it did not.", "operations.md#certificates", "the CA in the caBundle expires at %s", last.UTC().Format(time.RFC3339)))
+		lines = append(lines, report.Warn("Find the program that must renew the CA, and the cause of its failure.", "operations.md#certificates", "the CA in the caBundle expires at %s", last.UTC().Format(time.RFC3339)))
 	default:
 		lines = append(lines, report.Passed("the CA in the caBundle is valid until %s", last.UTC().Format(time.RFC3339)))
 	}
