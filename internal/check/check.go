@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package check judges an installation of Lanyard, or a cluster that is to get
-// one. It is pure: callers read the objects, and the functions of this package say
-// what is right and what is wrong with them, and what to do.
+// one. It is pure: callers read the objects, and the functions of this package
+// judge them and suggest fixes.
 package check
 
 import (
@@ -42,8 +42,8 @@ func Version(version string) report.Line {
 	return report.Passed("Kubernetes is %s", version)
 }
 
-// Registration judges the webhook configurations. validating is nil if there is
-// none with the name of mutating.
+// Registration judges the webhook configurations. validating has the name of
+// mutating; it is nil if it does not exist.
 func Registration(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating *admissionregistrationv1.ValidatingWebhookConfiguration) []report.Line {
 	const again, link = "Install the manifests or the chart again.", "install.md"
 	var lines []report.Line
@@ -86,7 +86,7 @@ func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name stri
 		} else if name != "" {
 			order = ", after Lanyard"
 		}
-		lines = append(lines, report.Warn("Do not annotate a ServiceAccount for both. What a container already has, Lanyard does not change.",
+		lines = append(lines, report.Warn("Do not annotate a ServiceAccount for both. Lanyard does not change fields that a container already has.",
 			"concepts/rules.md", "MutatingWebhookConfiguration %s injects identities as well%s", other, order))
 	}
 	if len(lines) == 0 {
@@ -146,9 +146,9 @@ func Certificates(configuration *admissionregistrationv1.MutatingWebhookConfigur
 		end, err := lastDay(e.bundle)
 		switch {
 		case err != nil:
-			lines = append(lines, report.Fail("Find out what must write the caBundle, and why it did not.", link, "webhook %s: caBundle: %v", e.name, err))
+			lines = append(lines, report.Fail("Find the program that must write the caBundle, and the cause of its failure.", link, "webhook %s: caBundle: %v", e.name, err))
 		case end.Before(now):
-			lines = append(lines, report.Fail("Find out what must renew the CA, and why it did not.", link, "webhook %s: caBundle: the last CA expired at %s", e.name, end.UTC().Format(time.RFC3339)))
+			lines = append(lines, report.Fail("Find the program that must renew the CA, and the cause of its failure.", link, "webhook %s: caBundle: the last CA expired at %s", e.name, end.UTC().Format(time.RFC3339)))
 		default:
 			last = end
 		}
@@ -156,7 +156,7 @@ func Certificates(configuration *admissionregistrationv1.MutatingWebhookConfigur
 	switch left := last.Sub(now); {
 	case len(lines) > 0 || len(entries) == 0:
 	case left < 7*24*time.Hour:
-		lines = append(lines, report.Warn("Find out what must renew the CA, and why it did not.", "operations.md#certificates", "the CA in the caBundle expires at %s", last.UTC().Format(time.RFC3339)))
+		lines = append(lines, report.Warn("Find the program that must renew the CA, and the cause of its failure.", "operations.md#certificates", "the CA in the caBundle expires at %s", last.UTC().Format(time.RFC3339)))
 	default:
 		lines = append(lines, report.Passed("the CA in the caBundle is valid until %s", last.UTC().Format(time.RFC3339)))
 	}
@@ -194,8 +194,8 @@ type Policies struct {
 	Bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
 }
 
-// Denies returns what is wrong with a policy: it must be there and deny what it
-// matches. The result is empty if nothing is wrong.
+// Denies returns the mistake of a policy: the policy must exist, and deny the
+// matched requests. The result is empty if the policy is correct.
 func (p *Policies) Denies(name string) (wrong string) {
 	policy := p.Policies[name]
 	if policy == nil {
@@ -219,7 +219,7 @@ func (p *Policies) Denies(name string) (wrong string) {
 	return fmt.Sprintf("ValidatingAdmissionPolicy %s has no effect: it has no binding", name)
 }
 
-// Guard judges what happens to pods while no replica of the webhook responds.
+// Guard judges the creation of pods while no replica of the webhook responds.
 func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *Policies) []report.Line {
 	wrong := policies.Denies(mutating.Name + "-guard-pods")
 	entry := installation.Entry(mutating, installation.PodWebhook)
@@ -251,7 +251,7 @@ func Unguarded(n int, example string) report.Line {
 func Fences(name string, policies *Policies) []report.Line {
 	var lines []report.Line
 	for _, fence := range []struct{ suffix, without string }{
-		{"-guard-marks", "users who may write the status of a pod can change what Lanyard wrote on it"},
+		{"-guard-marks", "users who may write the status of a pod can change the annotations that Lanyard wrote on it"},
 		{"-guard-serviceaccounts", "very large ServiceAccounts slow the API server down"},
 		{"-guard-registration", "who has the webhook's token can change its webhook configurations"},
 	} {
@@ -265,8 +265,8 @@ func Fences(name string, policies *Policies) []report.Line {
 	return lines
 }
 
-// Issuer judges the issuer of the cluster's tokens. public is what a cloud reads;
-// it is nil with publicErr, and both are nil if it was not read.
+// Issuer judges the issuer of the cluster's tokens. public are the documents that a
+// cloud reads; nil with publicErr, and both are nil if the documents were not read.
 func Issuer(cluster, public *issuer.Documents, publicErr error) []report.Line {
 	const link = "issuer.md#choose-where-the-documents-are"
 	name := cluster.Discovery.Issuer
@@ -294,7 +294,7 @@ type Right struct {
 	Allowed                    bool
 }
 
-// Rights judges what the user may create.
+// Rights judges the user's rights to create objects.
 func Rights(rights []Right) []report.Line {
 	var lines []report.Line
 	for _, r := range rights {
@@ -324,7 +324,7 @@ func NoInjection() report.Line {
 // NotOne is the line for a cluster that has no installation, or more than one.
 func NotOne(found []*admissionregistrationv1.MutatingWebhookConfiguration) report.Line {
 	if len(found) == 0 {
-		return report.Fail("Install it; lanyard check --pre says whether that can be done.", "install.md", "Lanyard is not installed: no MutatingWebhookConfiguration has a webhook %s", installation.PodWebhook)
+		return report.Fail("Install it; lanyard check --pre reports whether the cluster is ready.", "install.md", "Lanyard is not installed: no MutatingWebhookConfiguration has a webhook %s", installation.PodWebhook)
 	}
 	return report.Fail("Remove one of them.", "install.md#uninstall", "Lanyard is installed %d times: MutatingWebhookConfigurations %s", len(found), names(found))
 }

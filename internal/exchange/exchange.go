@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package exchange presents a ServiceAccount token to a cloud, as the cloud's SDKs
-// do in a pod, and returns what the cloud says. It reads the same variables and
-// the same credential file as they do. It never returns a credential.
+// do in a pod, and returns the cloud's response. It reads the same variables and
+// the same credential file as the SDKs. It never returns a credential.
 package exchange
 
 import (
@@ -21,22 +21,22 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
-// Request is what to present to which cloud.
+// Request is a token with the cloud to present it to.
 type Request struct {
-	// Provider is what the pods of the ServiceAccount get.
+	// Provider has the variables and files of the ServiceAccount's pods.
 	Provider provider.Provider
 	// Token is the ServiceAccount token.
 	Token string
 	// Endpoint replaces the scheme and the host of every URL, as in
 	// https://sts.example.com; empty for the cloud's own.
 	Endpoint string
-	// Scope is what the credential of Azure is for; empty for Azure Resource Manager.
+	// Scope is the scope of Azure's credential; empty for Azure Resource Manager.
 	Scope string
 }
 
-// Answer is what a cloud said.
+// Answer is the response of a cloud.
 type Answer struct {
-	// Operation is the last call that was made, and URL is where.
+	// Operation is the last call, and URL is its address.
 	Operation string `json:"operation"`
 	URL       string `json:"url"`
 	// Granted reports whether the cloud issued a credential.
@@ -45,7 +45,7 @@ type Answer struct {
 	Identity string `json:"identity,omitempty"`
 	// Expires is when the credential expires.
 	Expires *time.Time `json:"expires,omitempty"`
-	// Status, Code and Message are those of an error.
+	// Status, Code and Message describe an error.
 	Status  int    `json:"status,omitempty"`
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
@@ -64,13 +64,13 @@ const (
 	timeout = 30 * time.Second
 	// maxResponse is more than a response of a cloud has.
 	maxResponse = 256 << 10
-	// maxMessage limits what is shown of an error.
+	// maxMessage limits the length of an error.
 	maxMessage = 2 << 10
 )
 
 // NewClient returns a client that uses the proxy of the environment and follows no
 // redirect: a token must not go to another host. caPEM has the certificates of the
-// endpoint's CA; nil for those of the system.
+// endpoint's CA; nil for the CAs of the system.
 func NewClient(caPEM []byte) (*http.Client, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if caPEM != nil {
@@ -86,8 +86,8 @@ func NewClient(caPEM []byte) (*http.Client, error) {
 	}, nil
 }
 
-// Do presents the token. An Answer that is not granted is no error: the error is
-// for a cloud that did not answer, or not as that cloud does.
+// Do presents the token. An Answer that is not granted is not an error: Do returns
+// an error if the cloud did not respond, or responded in another form.
 func Do(ctx context.Context, client *http.Client, r *Request) (*Answer, error) {
 	e := exchange{client: client, Request: r}
 	switch r.Provider.Name {
@@ -117,7 +117,7 @@ func (e *exchange) variable(name string) string {
 	return ""
 }
 
-// post sends a form and returns the answer to complete, and the response's body.
+// post sends a form and returns the Answer to complete, and the response's body.
 func (e *exchange) post(ctx context.Context, operation, target string, form url.Values) (*Answer, []byte, error) {
 	return e.send(ctx, operation, target, "application/x-www-form-urlencoded", "", form.Encode())
 }
@@ -173,14 +173,14 @@ func (e *exchange) at(target string) (string, error) {
 // ok reports whether the response has the status of a success.
 func (a *Answer) ok() bool { return a.Status == http.StatusOK }
 
-// granted completes the answer with a credential's identity and end.
+// granted completes the Answer with a credential's identity and end.
 func (a *Answer) granted(identity string, expires time.Time) *Answer {
 	expires = expires.UTC().Truncate(time.Second)
 	a.Granted, a.Identity, a.Expires, a.Status = true, identity, &expires, 0
 	return a
 }
 
-// denied completes the answer with an error of the cloud. No part of the token is
+// denied completes the Answer with an error of the cloud. No part of the token is
 // repeated.
 func (a *Answer) denied(code, message string, secrets ...string) *Answer {
 	for _, secret := range secrets {

@@ -18,7 +18,7 @@ import (
 // cloudPlatform is the scope of all APIs of Google Cloud.
 const cloudPlatform = "https://www.googleapis.com/auth/cloud-platform"
 
-// credentialFile is what is needed of a credential configuration file (AIP-4117).
+// credentialFile has fields of a credential configuration file (AIP-4117).
 type credentialFile struct {
 	Audience         string `json:"audience"`
 	SubjectTokenType string `json:"subject_token_type"`
@@ -26,8 +26,8 @@ type credentialFile struct {
 	ImpersonationURL string `json:"service_account_impersonation_url"`
 }
 
-// gcp exchanges the token for a federated one, and that for one of a service
-// account if the file names one.
+// gcp exchanges the token for a federated token. If the file names a service
+// account, gcp exchanges the federated token for the service account's token.
 func (e *exchange) gcp(ctx context.Context) (*Answer, error) {
 	var file credentialFile
 	if err := json.Unmarshal([]byte(e.Provider.File.Content), &file); err != nil {

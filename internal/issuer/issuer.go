@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package issuer compares what a cluster signs its tokens with to what the clouds
-// see: the discovery document and the keys of its ServiceAccount issuer.
+// Package issuer compares the discovery document and the keys of a cluster's
+// ServiceAccount issuer with the documents that clouds read.
 package issuer
 
 import (
@@ -31,13 +31,13 @@ const keysPath = "/openid/v1/jwks"
 // maxBytes limits each document.
 const maxBytes = 1 << 20
 
-// Discovery is what is needed of a discovery document.
+// Discovery has fields of a discovery document.
 type Discovery struct {
 	Issuer  string `json:"issuer"`
 	JWKSURI string `json:"jwks_uri"`
 }
 
-// Documents are what an issuer publishes.
+// Documents are the public documents of an issuer.
 type Documents struct {
 	Discovery Discovery
 	// Keys are the public keys by their IDs. A key is its parameters as JSON, in one
@@ -75,7 +75,7 @@ func parseKeys(text []byte) (map[string]string, error) {
 	keys := map[string]string{}
 	for _, key := range set.Keys {
 		id, _ := key["kid"].(string)
-		// What makes the key: RFC 7638.
+		// The parameters that identify a key: RFC 7638.
 		parameters := map[string]any{}
 		for _, name := range []string{"kty", "n", "e", "crv", "x", "y"} {
 			if value, found := key[name]; found {
@@ -146,9 +146,9 @@ func get(ctx context.Context, client *http.Client, address string) ([]byte, erro
 	return bytes.TrimSpace(text), nil
 }
 
-// Compare returns what is wrong with the public documents: tokens that the cluster
-// signs would be denied. Keys that only the public documents have are no mistake:
-// they are those of a rotation.
+// Compare returns the mistakes in the public documents for which a cloud would deny
+// the cluster's tokens. Additional public keys are not a mistake: they belong to a
+// rotation.
 func Compare(cluster, public *Documents) []string {
 	var wrong []string
 	if got, want := public.Discovery.Issuer, cluster.Discovery.Issuer; got != want {
@@ -160,7 +160,7 @@ func Compare(cluster, public *Documents) []string {
 		case !found:
 			wrong = append(wrong, fmt.Sprintf("key %s of the cluster is not public", id))
 		case key != cluster.Keys[id]:
-			wrong = append(wrong, fmt.Sprintf("the public key %s is another one than the cluster's", id))
+			wrong = append(wrong, fmt.Sprintf("the public key %s differs from the cluster's", id))
 		}
 	}
 	return wrong

@@ -45,7 +45,7 @@ func TestCompare(t *testing.T) {
 		"a key that is not public is wrong": {documents(t, name, keyA, keyB), documents(t, name, keyA), []string{"key b of the cluster is not public"}},
 		"another key of the same ID is wrong": {
 			documents(t, name, keyA), documents(t, name, keyAElse),
-			[]string{"the public key a is another one than the cluster's"},
+			[]string{"the public key a differs from the cluster's"},
 		},
 		"a slash makes another issuer": {
 			documents(t, name, keyA), documents(t, name+"/", keyA),

@@ -79,9 +79,9 @@ func (d *Documents) Files() map[string][]byte {
 	}
 }
 
-// Verify compares what is public with the cluster, which signs with the key signing
-// at present; it is empty if that is not known. wrong is what makes clouds deny
-// tokens. old are public keys that the cluster does not have any more.
+// Verify compares the public documents with the cluster. signing is the ID of the
+// present signing key; empty if it is not known. wrong are mistakes for which clouds
+// deny tokens. old are public keys that the cluster does not have any more.
 func Verify(cluster, public *Documents, signing string) (wrong, old []string) {
 	wrong = Compare(cluster, public)
 	_, served := cluster.Keys[signing]

@@ -43,13 +43,13 @@ type Options struct {
 	Mappings       []*annotations.Mapping
 	Peers          []*annotations.Peer
 	TokenMountPath string
-	// ExcludedNamespaces are those that the webhook is not called for.
+	// ExcludedNamespaces are namespaces that the webhook is not called for.
 	ExcludedNamespaces []string
-	// Namespace is that of objects that name none.
+	// Namespace is the default namespace of objects.
 	Namespace string
 }
 
-// Result is what was decided about one object.
+// Result is the decision about one object.
 type Result struct {
 	// Object names it: deployment/cart.
 	Object    string `json:"object"`
@@ -60,9 +60,9 @@ type Result struct {
 	Denied bool `json:"denied,omitempty"`
 	// Reason is the decision.
 	Reason reason.Reason `json:"reason"`
-	// Message is the error of a denial, or says more about the reason.
+	// Message is the error of a denial, or has details of the reason.
 	Message string `json:"message,omitempty"`
-	// Warnings are those of the webhook.
+	// Warnings are the webhook's warnings.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -203,7 +203,7 @@ func (s orEmpty) Get(_ context.Context, namespace, name string) (metadatacache.O
 	return s.store[namespace+"/"+name], nil
 }
 
-// unrecorded ignores what the webhook records.
+// unrecorded discards the webhook's records.
 type unrecorded struct{}
 
 func (unrecorded) RecordInjection(string)    {}
@@ -350,7 +350,7 @@ func patched(raw json.RawMessage, patch []byte, path []string) (json.RawMessage,
 	return result, nil
 }
 
-// objects returns the objects of a document: one, or those of a list.
+// objects returns the object of a document, or the objects of its list.
 func (d *Document) objects() ([]*object, error) {
 	if d.json == nil {
 		return nil, nil

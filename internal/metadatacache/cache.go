@@ -42,7 +42,7 @@ const (
 	// busy.
 	invalidFor = 10 * time.Second
 	// maxInvalid limits the memory. Above it, the least recently used object is
-	// answered from the cache again.
+	// served from the cache again.
 	maxInvalid = 4096
 )
 
@@ -70,7 +70,7 @@ type Options struct {
 	// Client lists, watches and reads the metadata of the objects. Live reads are
 	// subject to its rate limits.
 	Client metadata.Interface
-	// Resource is what is watched, in all namespaces.
+	// Resource is the watched resource, in all namespaces.
 	Resource schema.GroupVersionResource
 	// Prefix is the prefix of the annotations to keep, such as "lanyard.dev/".
 	Prefix string
@@ -80,8 +80,8 @@ type Options struct {
 	// together: users write them, and all objects share one memory. Zero means no
 	// limit. See Object.TooLarge.
 	MaxBytes int
-	// MaxTotalBytes limits the memory of all objects. An object for which there is no
-	// space is not kept: each Get reads it from the API server. Zero means no limit.
+	// MaxTotalBytes limits the memory of all objects. An object that does not
+	// fit is not kept: each Get reads it from the API server. Zero means no limit.
 	MaxTotalBytes int64
 	// ReadTimeout limits one live read. Zero means DefaultReadTimeout.
 	ReadTimeout time.Duration
@@ -160,8 +160,8 @@ func (c *Cache) Invalidated(namespace, name string) bool {
 	return invalid
 }
 
-// Get returns what is known of the object, from the cache or, if the cache does
-// not know it, from the API server. A cluster-scoped object has no namespace.
+// Get returns the object from the cache or, if the cache does not know it, from
+// the API server. A cluster-scoped object has no namespace.
 //
 // Callers that wait for the same object share a live read. A caller that is
 // canceled stops only its own wait. The error for an object that does not exist
@@ -222,7 +222,7 @@ func shown(name string) string {
 
 // read returns the object from the API server.
 //
-// A read that was in progress when this caller came may have been answered
+// A read that was in progress when this caller came may have been served
 // before the object was created or changed. If that matters, because the object
 // was not found or was invalidated, a second read is made. It begins after the
 // first has ended, so its result is new enough for all callers that came during

@@ -13,15 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Object is what the cache keeps of one API object.
+// Object has the metadata that the cache keeps of one API object.
 type Object struct {
 	// Annotations are the annotations under Options.Prefix, by their full keys;
-	// nil if there are none. They are shared: callers must not change them.
+	// nil if the object has no such annotation. They are shared: callers must not change them.
 	Annotations map[string]string
 	// TooLarge is the size of these annotations, keys and values, if it is above
 	// Options.MaxBytes. Annotations is then nil. Otherwise it is 0.
 	TooLarge int
-	// Label is the value of the label Options.Label; empty if there is none.
+	// Label is the value of the label Options.Label; empty if not set.
 	Label string
 }
 
@@ -37,7 +37,7 @@ func (o *Object) value() Object {
 	return *o
 }
 
-// ObjectOf returns what is kept of an object's metadata: the annotations under
+// ObjectOf returns the kept parts of an object's metadata: the annotations under
 // prefix, unless they have more than maxBytes, and the value of label. maxBytes of
 // zero means no limit. Strings are copied: none keeps the response that it was
 // decoded from in memory.
@@ -60,7 +60,7 @@ func ObjectOf(meta *metav1.PartialObjectMetadata, prefix, label string, maxBytes
 	return object
 }
 
-// object returns what is kept of the metadata, nil if that is nothing.
+// object returns the kept parts of the metadata, nil if nothing is kept.
 func (o *Options) object(meta *metav1.PartialObjectMetadata) *Object {
 	object := ObjectOf(meta, o.Prefix, o.Label, o.MaxBytes)
 	if !object.HasAnnotations() && object.Label == "" {
@@ -87,8 +87,8 @@ func (it *item) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// item returns the metadata as an item. The items of a list are all in memory
-// before the first is in the store: above its limit they are not kept.
+// item returns the metadata as an item. A list is decoded completely before it is
+// stored, so item drops the objects above the store's limit.
 func (c *Cache) item(meta *metav1.PartialObjectMetadata) *item {
 	it := &item{
 		id:     types.NamespacedName{Namespace: strings.Clone(meta.Namespace), Name: strings.Clone(meta.Name)},
@@ -101,7 +101,7 @@ func (c *Cache) item(meta *metav1.PartialObjectMetadata) *item {
 	return it
 }
 
-// itemOf converts what the reflector may pass to a store. It returns an item as
+// itemOf converts an object that the reflector passes to a store. It returns an item as
 // it is: a cache.TransformFunc must be idempotent.
 func (c *Cache) itemOf(obj any) (*item, error) {
 	switch obj := obj.(type) {

@@ -22,7 +22,7 @@ type store struct {
 	bytes   int64
 }
 
-// What the parts of an object take in memory, apart from their text. A test
+// Sizes of an object's parts in memory, apart from their text. A test
 // compares the sum with the heap.
 const (
 	entryBytes      = 112 // in the map of the store, and the allocations of the name
@@ -63,8 +63,8 @@ func (s *store) forget(id types.NamespacedName) {
 	}
 }
 
-// set keeps an object in place of its former state. If there is no space, neither
-// is kept.
+// set keeps an object in place of its previous state. If the object does not fit,
+// set keeps neither.
 func (s *store) set(it *item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,7 @@ func (s *store) add(it *item) {
 	s.bytes += n
 }
 
-// replace keeps these objects in place of all former ones, as many as there is
+// replace keeps these objects in place of all previous objects, as many as there is
 // space for.
 func (s *store) replace(items []*item) {
 	fresh := store{limit: s.limit, objects: make(map[types.NamespacedName]*Object, len(items))}

@@ -47,7 +47,7 @@ func New(registerer prometheus.Registerer) (*Recorder, error) {
 		registerer: registerer,
 		admissions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "lanyard_admissions_total",
-			Help: "Admission requests answered, by resource, result and reason.",
+			Help: "Admission requests, by resource, result and reason.",
 		}, []string{"resource", "result", "reason"}),
 		injections: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "lanyard_injections_total",

@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reload reads files again when they change, such as those of a mounted
+// Package reload reads files again when they change, such as the files of a mounted
 // Secret.
 //
 // controller-runtime's certwatcher is not used: it ignores a change of the
@@ -65,8 +65,8 @@ func (f *Files) Load() error {
 	return nil
 }
 
-// Start loads changed files until ctx is done. If they cannot be used, it logs
-// that once, and what was loaded before stays in use.
+// Start loads changed files until ctx is done. If the files cannot be used, it
+// logs the error once, and the previous content stays in use.
 func (f *Files) Start(ctx context.Context) error {
 	ticker := time.NewTicker(f.Interval)
 	defer ticker.Stop()
@@ -82,7 +82,7 @@ func (f *Files) Start(ctx context.Context) error {
 			f.Report(err)
 		}
 		if err != nil && err.Error() != last {
-			f.log.Error(err, "Failed to load changed files, keeping what was loaded before", "files", f.names)
+			f.log.Error(err, "Failed to load changed files, keeping the previous content", "files", f.names)
 		}
 		last = fmt.Sprint(err)
 	}

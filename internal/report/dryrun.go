@@ -13,7 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// DryRun judges the answer to a dry run of a pod of the ServiceAccount, which has
+// DryRun judges the result of a dry run of a pod of the ServiceAccount, which has
 // the label of the probe: whether the API server can call the webhook, and if so,
 // whether the pod would get credentials.
 func DryRun(keys *annotations.Keys, serviceAccount string, answer probe.Answer) []Section {
@@ -34,14 +34,14 @@ func Probe(err error) Line {
 	var status apierrors.APIStatus
 	switch {
 	case strings.Contains(err.Error(), probe.Webhook):
-		return Fail("The error says why.", "operations.md#when-it-is-down", "the API server cannot call the webhook: %v", err)
+		return Fail("Correct the cause in the error.", "operations.md#when-it-is-down", "the API server cannot call the webhook: %v", err)
 	case errors.As(err, &status):
 		return Line{Status: Failed, Text: "the dry run of a pod was denied, but not by Lanyard: " + err.Error(), Fix: "Choose another namespace with --namespace."}
 	}
-	return Line{Status: Failed, Text: "the API server did not answer the dry run of a pod: " + err.Error(), Fix: "Check the connection to the API server."}
+	return Line{Status: Failed, Text: "the API server did not respond to the dry run of a pod: " + err.Error(), Fix: "Check the connection to the API server."}
 }
 
-// Injection judges the answer to the dry run of a pod of a ServiceAccount that
+// Injection judges the result of the dry run of a pod of a ServiceAccount that
 // needs credentials.
 func Injection(keys *annotations.Keys, serviceAccount string, answer probe.Answer) Line {
 	injected, err := "", answer.Err

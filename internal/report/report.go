@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report has what checks found, and what to do about it, and judges the dry
+// Package report defines the findings of checks and their fixes, and judges the dry
 // run of a pod. It is pure.
 //
 // lanyard-webhook uses it, so it knows no types of the Kubernetes API: they would take
@@ -32,15 +32,15 @@ const (
 // Line is one finding.
 type Line struct {
 	Status Status `json:"status"`
-	// Text is what was found.
+	// Text is the finding.
 	Text string `json:"text"`
-	// Fix says what to do, and Link has more.
+	// Fix is an instruction, and Link is the page with details.
 	Fix  string `json:"fix,omitempty"`
 	Link string `json:"link,omitempty"`
 }
 
-// String returns the line as people read it: what was found, what to do, and where
-// there is more.
+// String returns the line as people read it: the finding, its fix, and the page with
+// details.
 func (l *Line) String() string {
 	parts := []string{l.Text}
 	for _, more := range []string{l.Fix, l.Link} {
@@ -99,7 +99,7 @@ func Skip(format string, args ...any) Line {
 }
 
 // Unreadable returns the line for something that could not be read. A missing right
-// says nothing about the installation.
+// is not a mistake of the installation.
 func Unreadable(what string, err error) Line {
 	if apierrors.IsForbidden(err) {
 		return Line{Status: Skipped, Text: fmt.Sprintf("%s cannot be read: %v", what, err), Fix: "Run check as a user with the right."}

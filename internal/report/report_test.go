@@ -54,7 +54,7 @@ func TestDryRuns(t *testing.T) {
 		},
 		"an API server that is not there": {
 			probe.Answer{Err: errors.New("dial tcp: connection refused")},
-			[]string{"probe: failed: the API server did not answer the dry run of a pod: dial tcp"},
+			[]string{"probe: failed: the API server did not respond to the dry run of a pod: dial tcp"},
 		},
 		"a webhook that cannot be called": {
 			probe.Answer{Err: errors.New(`failed calling webhook "probe.lanyard.dev": no endpoints`)},

@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// Keys of the Secret that holds an authority. The first two are those of a Secret
-// of type kubernetes.io/tls; clients conventionally find the CAs to trust under
+// Keys of the Secret that holds an authority. A Secret of type kubernetes.io/tls
+// has the first two; clients conventionally find the CAs to trust under
 // the third.
 const (
 	certificateKey = "tls.crt"

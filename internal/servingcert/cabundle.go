@@ -30,7 +30,7 @@ type webhook struct {
 	caBundle []byte
 }
 
-// webhooksOf returns the webhooks of a configuration, nil if there is no
+// webhooksOf returns the webhooks of a configuration, nil for a nil
 // configuration. Fields that cannot be read are empty; the API server does not
 // store such objects.
 func webhooksOf(configuration *unstructured.Unstructured) []webhook {

@@ -19,7 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/reload"
 )
 
-// Files is a certificate and its key in two PEM files, such as those of a mounted
+// Files is a certificate and its key in two PEM files, such as the files of a mounted
 // Secret. Changed files are loaded without a restart.
 type Files struct {
 	certFile, keyFile string

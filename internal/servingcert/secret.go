@@ -19,7 +19,7 @@ var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 // fieldManager is the owner of the fields that the program writes.
 const fieldManager = "lanyard-webhook"
 
-// secretData returns the data of a Secret, nil if there is no Secret or its data
+// secretData returns the data of a Secret, nil if the Secret is nil or its data
 // is malformed.
 func secretData(secret *unstructured.Unstructured) map[string][]byte {
 	if secret == nil {

@@ -156,7 +156,7 @@ func (s *SelfManaged) webhooks() iter.Seq2[*watchedObject, webhook] {
 	}
 }
 
-// step does what is due, and returns the time until something else is due if no
+// step does the work that is due, and returns the time until the next step if no
 // object changes.
 func (s *SelfManaged) step(ctx context.Context, now time.Time) time.Duration {
 	next := now.Add(maxDelay)
@@ -187,7 +187,7 @@ func (s *SelfManaged) step(ctx context.Context, now time.Time) time.Duration {
 }
 
 // report logs a failure, unless it is a conflict: then another replica wrote first,
-// and the watch delivers what it wrote.
+// and the watch delivers the new object.
 func (s *SelfManaged) report(err error) {
 	if !apierrors.IsConflict(err) {
 		s.opts.Logger.Error(err, "Failed to renew, keeping the current certificate", "retryAfter", retryDelay.String())
@@ -229,7 +229,7 @@ func (s *SelfManaged) ensureAuthority(ctx context.Context, now time.Time) (*auth
 // re-created the Secret then would leave it behind.
 //
 // It asks the API server, because the watches of the configurations may be behind
-// that of the Secret. "helm uninstall" deletes the configurations first.
+// the watch of the Secret. "helm uninstall" deletes the configurations first.
 func (s *SelfManaged) uninstalled(ctx context.Context) (bool, error) {
 	if s.last == nil {
 		return false, nil
@@ -297,7 +297,7 @@ func (s *SelfManaged) regenerated(data map[string][]byte, now time.Time, cause e
 }
 
 // previousCertificates returns the CA certificates that a replica may still serve
-// a leaf of: those of this replica's last CA, of the Secret and of the
+// a leaf of. They come from this replica's last CA, the Secret and the
 // configurations.
 func (s *SelfManaged) previousCertificates(data map[string][]byte) []*x509.Certificate {
 	var previous []*x509.Certificate
@@ -312,8 +312,8 @@ func (s *SelfManaged) previousCertificates(data map[string][]byte) []*x509.Certi
 	return previous
 }
 
-// ensureRegistration writes the CA into the webhook configurations. One that does not exist is skipped: an operator may have deleted
-// it in an emergency.
+// ensureRegistration writes the CA into the webhook configurations. It skips a
+// missing configuration: an operator may have deleted it in an emergency.
 func (s *SelfManaged) ensureRegistration(ctx context.Context, ca *authority) error {
 	bundle, err := ca.bundle()
 	if err != nil {
@@ -338,7 +338,7 @@ func (s *SelfManaged) ensureLeaf(ca *authority, now time.Time) time.Time {
 	leaf := s.leaf()
 	switch {
 	case leaf == nil || now.After(leaf.NotAfter):
-		// There is no certificate that could be kept.
+		// No certificate could be kept.
 	case !ca.signed(leaf):
 		if usable := s.usableAt(ca, now); now.Before(usable) {
 			return usable
@@ -423,7 +423,7 @@ func (s *SelfManaged) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, er
 	return s.current, nil
 }
 
-// Check is a health check. It fails while there is no certificate, while it is not
+// Check is a health check. It fails while the certificate is missing, is not
 // valid yet or has expired, and while a webhook configuration does not trust it.
 func (s *SelfManaged) Check(*http.Request) error {
 	s.mu.RLock()

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Claims are what a token says. They contain nothing that is secret.
+// Claims are the header and the claims of a token. They contain no secret.
 type Claims struct {
 	// KeyID and Algorithm are of the signature.
 	KeyID     string `json:"keyID"`

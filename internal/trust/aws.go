@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/shell"
 )
 
-// AWS is what IAM must be told.
+// AWS is the trust configuration of IAM.
 type AWS struct {
 	// OpenIDConnectProvider knows the cluster.
 	OpenIDConnectProvider OpenIDConnectProvider `json:"openIDConnectProvider"`
@@ -64,7 +64,7 @@ type Condition struct {
 	StringEquals map[string]string
 }
 
-// NewAWS returns what IAM must be told, so that the ServiceAccount can assume the
+// NewAWS returns the configuration with which the ServiceAccount can assume the
 // role.
 func NewAWS(token Token, roleARN string) (*AWS, error) {
 	if err := token.check(); err != nil {
@@ -76,7 +76,7 @@ func NewAWS(token Token, roleARN string) (*AWS, error) {
 	// arn:PARTITION:iam::ACCOUNT:role/PATH/NAME
 	parts := strings.SplitN(roleARN, ":", 6)
 	if len(parts) != 6 || parts[2] != "iam" || !strings.HasPrefix(parts[5], "role/") {
-		return nil, fmt.Errorf("role ARN %q: %w", roleARN, errForm)
+		return nil, fmt.Errorf("role ARN: got %q, want arn:PARTITION:iam::ACCOUNT:role/NAME", roleARN)
 	}
 	full := strings.TrimPrefix(parts[5], "role")
 	cut := strings.LastIndexByte(full, '/') + 1

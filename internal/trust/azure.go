@@ -9,7 +9,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/shell"
 )
 
-// Azure is what Microsoft Entra ID must be told.
+// Azure is the trust configuration of Microsoft Entra ID.
 type Azure struct {
 	// FederatedCredential belongs to the managed identity or the app registration.
 	FederatedCredential FederatedCredential `json:"federatedCredential"`
@@ -28,7 +28,7 @@ type FederatedCredential struct {
 	Audiences []string `json:"audiences"`
 }
 
-// NewAzure returns what Microsoft Entra ID must be told. identity is the name of a
+// NewAzure returns the trust configuration of Azure. identity is the name of a
 // user-assigned managed identity; if empty, it is made of the names of the
 // ServiceAccount. resourceGroup is the identity's. If it is empty, the shell and
 // Terraform ask for it.

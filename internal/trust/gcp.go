@@ -11,14 +11,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/shell"
 )
 
-// GCP is what Google Cloud must be told.
+// GCP is the trust configuration of Google Cloud.
 type GCP struct {
 	// WorkloadIdentityPoolProvider knows the cluster.
 	WorkloadIdentityPoolProvider PoolProvider `json:"workloadIdentityPoolProvider"`
 	// Principal is the name of the ServiceAccount in Google Cloud. It can have roles
 	// itself.
 	Principal string `json:"principal"`
-	// ServiceAccount is the one that the principal impersonates; nil for none.
+	// ServiceAccount is the service account that the principal impersonates; nil for none.
 	ServiceAccount *GoogleServiceAccount `json:"serviceAccount,omitempty"`
 
 	token                         Token
@@ -54,13 +54,13 @@ type IAMPolicy struct {
 	Bindings []Binding `json:"bindings"`
 }
 
-// Binding gives a role to members.
+// Binding grants a role to members.
 type Binding struct {
 	Role    string   `json:"role"`
 	Members []string `json:"members"`
 }
 
-// GCPOptions say more about what is in Google Cloud.
+// GCPOptions describe the resources in Google Cloud.
 type GCPOptions struct {
 	// Provider is the name of the workload identity pool provider:
 	// projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER.
@@ -84,14 +84,15 @@ const maxGoogleSubject = 127
 
 var poolProvider = regexp.MustCompile(`^projects/([0-9]+)/locations/global/workloadIdentityPools/([a-z0-9-]+)/providers/([a-z0-9-]+)$`)
 
-// NewGCP returns what Google Cloud must be told.
+// NewGCP returns the trust configuration of Google Cloud.
 func NewGCP(token Token, o GCPOptions) (*GCP, error) {
 	if err := token.check(); err != nil {
 		return nil, err
 	}
 	parts := poolProvider.FindStringSubmatch(o.Provider)
 	if parts == nil {
-		return nil, fmt.Errorf("workload identity provider %q: %w", o.Provider, errForm)
+		return nil, fmt.Errorf("workload identity provider: got %q, want projects/NUMBER/locations/global/"+
+			"workloadIdentityPools/POOL/providers/PROVIDER", o.Provider)
 	}
 	if len(token.Subject()) > maxGoogleSubject {
 		return nil, fmt.Errorf("subject %q: got %d bytes, want at most %d; Google Cloud accepts no longer one", token.Subject(), len(token.Subject()), maxGoogleSubject)

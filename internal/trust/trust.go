@@ -1,13 +1,13 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trust works out what a cloud must be told, so that it trusts the tokens
+// Package trust generates the configuration with which a cloud trusts the tokens
 // of a ServiceAccount: the trust policy of AWS, the federated credential of Azure,
 // the provider and the binding of Google Cloud.
 //
 // Each cloud has a type whose JSON has the form that the cloud itself uses. Its
-// methods Shell and Terraform say the same as commands and as resources. They are
-// those of the pages in docs/clouds.
+// methods Shell and Terraform return the commands and the resources of the pages in
+// docs/clouds.
 //
 // The package is pure: it uses no client, no clock and no files.
 package trust
@@ -17,14 +17,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
 	"strings"
 )
 
-// Token describes the tokens to trust: those of one ServiceAccount.
+// Token describes the tokens of the ServiceAccount to trust.
 type Token struct {
 	// Issuer is the claim iss, to the last character.
 	Issuer string
@@ -121,7 +120,3 @@ func indented(value any) string {
 	}
 	return text.String()
 }
-
-// errForm is the error for a name of another form. Names from annotations have
-// been checked by their parser.
-var errForm = errors.New("has another form")

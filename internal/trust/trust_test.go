@@ -214,9 +214,9 @@ func TestMistakes(t *testing.T) {
 		"no ServiceAccount":        {newAzure(with(func(t *trust.Token) { t.ServiceAccount = "" }), "", ""), "ServiceAccount: got none"},
 		"no audience":              {newGCP(with(func(t *trust.Token) { t.Audience = "" }), trust.GCPOptions{Provider: pool}), "audience: got none"},
 		"a variable of IAM":        {newAWS(tokenFor("a${aws:username}"), role), "want one without ${"},
-		"a user's ARN":             {newAWS(tokenFor("x"), "arn:aws:iam::111122223333:user/cart"), "has another form"},
-		"no ARN":                   {newAWS(tokenFor("x"), ""), "has another form"},
-		"a pool for a provider":    {newGCP(tokenFor("x"), trust.GCPOptions{Provider: "projects/1/locations/global/workloadIdentityPools/pool"}), "has another form"},
+		"a user's ARN":             {newAWS(tokenFor("x"), "arn:aws:iam::111122223333:user/cart"), `user/cart", want arn:PARTITION:iam::ACCOUNT:role/NAME`},
+		"no ARN":                   {newAWS(tokenFor("x"), ""), `role ARN: got "", want arn:PARTITION:iam::ACCOUNT:role/NAME`},
+		"a pool for a provider":    {newGCP(tokenFor("x"), trust.GCPOptions{Provider: "projects/1/locations/global/workloadIdentityPools/pool"}), "POOL/providers/PROVIDER"},
 		"a subject too long for Google": {newGCP(with(func(t *trust.Token) { t.ServiceAccount = strings.Repeat("a", 101) }), trust.GCPOptions{Provider: pool}),
 			"got 128 bytes, want at most 127"},
 	}

@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package version says which build of a program this is.
+// Package version returns the version of a program's build.
 package version
 
 import (
@@ -11,7 +11,7 @@ import (
 	"runtime/debug"
 )
 
-// devel is what Go calls a build whose version it does not know.
+// devel is Go's version of a build without one.
 const devel = "(devel)"
 
 // Version returns the version of the main module: v1.2.3 for a tag, and for other
@@ -19,7 +19,7 @@ const devel = "(devel)"
 // but the commit, it returns devel-COMMIT; if it knows neither, "(devel)".
 func Version() string { return version(debug.ReadBuildInfo()) }
 
-// version takes what debug.ReadBuildInfo returns.
+// version takes the results of debug.ReadBuildInfo.
 func version(info *debug.BuildInfo, ok bool) string {
 	if !ok {
 		return "unknown"

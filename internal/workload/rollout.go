@@ -13,7 +13,7 @@ import (
 type Rollout struct {
 	// Done reports whether all pods do, and are available.
 	Done bool
-	// Progress is what is missing, for people.
+	// Progress describes the missing replicas, for people.
 	Progress string
 	// Failed is why the rollout will not be done, empty if it may be.
 	Failed string
@@ -37,7 +37,7 @@ func (k *Kind) Rollout(object *unstructured.Unstructured) Rollout {
 		updated, all, available = number(0, "status", "updatedNumberScheduled"), want, number(0, "status", "numberAvailable")
 	case "StatefulSet":
 		want = number(1, "spec", "replicas")
-		// Pods below the partition keep the former template.
+		// Pods below the partition keep the previous template.
 		want -= min(want, number(0, "spec", "updateStrategy", "rollingUpdate", "partition"))
 		updated, all = number(0, "status", "updatedReplicas"), want
 		available = number(0, "status", "availableReplicas")

@@ -123,7 +123,7 @@ func (k *Kind) Pod(object *unstructured.Unstructured) (*unstructured.Unstructure
 // use.
 func (k *Kind) ServiceAccount(object *unstructured.Unstructured) string {
 	path := append(slices.Clone(k.Template), "spec")
-	// The API server copies the deprecated name of the field to the other one.
+	// The API server copies the deprecated name of the field to the other field.
 	name, _, _ := unstructured.NestedString(object.Object, append(path, "serviceAccountName")...)
 	deprecated, _, _ := unstructured.NestedString(object.Object, append(path, "serviceAccount")...)
 	return cmp.Or(name, deprecated, DefaultServiceAccount)

@@ -13,14 +13,14 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
-// Result is what was decided about a pod.
+// Result is the decision about a pod.
 type Result struct {
 	// Patch is empty if nothing is missing. It is valid until the Pod's next Read.
 	Patch jsonpatch.Patch
 	// Reason is the decision in one word.
 	Reason reason.Reason
-	// Findings are what users should know about single containers, in the order of
-	// the containers.
+	// Findings are warnings about single containers, in the order of the
+	// containers.
 	Findings []Finding
 }
 
@@ -37,7 +37,7 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s: container %q: %s", f.Reason, f.Container, f.Detail)
 }
 
-// Create decides what a new pod gets. Its error is a *reason.Error: the pod must
+// Create injects the identities into a new pod. Its error is a *reason.Error: the pod must
 // be denied.
 func Create(pod *Pod, selection *annotations.Pod, injection *Injection) (Result, error) {
 	m := newMutation(pod, selection, injection)
@@ -90,7 +90,7 @@ func newMutation(pod *Pod, selection *annotations.Pod, injection *Injection) *mu
 	return &mutation{Injection: injection, pod: pod, selection: selection, cleanPath: normalizePath(injection.mountPath, pod.Windows)}
 }
 
-// plan is what one container gets.
+// plan has the additions to one container.
 type plan struct {
 	container *container
 	// JSON values.
@@ -105,8 +105,8 @@ func (m *mutation) selects(c *container) bool {
 	return m.selection.Selects(string(c.name))
 }
 
-// plan decides what the container gets. One that takes part always gets the
-// mount: it marks the container as injected.
+// plan decides the additions to the container. A container that takes part always
+// gets the mount: the mount marks the container as injected.
 func (m *mutation) plan(c *container) error {
 	if !m.selects(c) {
 		m.addFinding(reason.ContainerNotSelected, c, "the pod's annotations leave it out")
@@ -146,15 +146,15 @@ func (m *mutation) findUnknownNames() {
 	}
 }
 
-// maxPatchBytes limits what the containers of one pod get together: an API server
+// maxPatchBytes limits the additions to all containers of a pod: an API server
 // stores objects of up to 1.5 MiB.
 const maxPatchBytes = 3 << 19
 
 // maxPathBytes is more than the length of any path to a list of a container.
 const maxPathBytes = 64
 
-// growPatch allocates memory for what the containers get. If that is too much, it
-// returns an error and allocates nothing.
+// growPatch allocates memory for the additions to the containers. If they are too
+// large, it returns an error and allocates nothing.
 func (m *mutation) growPatch() error {
 	if m.maxContainerBytes > maxAdditionBytes {
 		return &reason.Error{Reason: reason.TooLarge, Err: fmt.Errorf("%w: each container may need %d bytes, want at most %d", errTooLarge, m.maxContainerBytes, maxAdditionBytes)}
@@ -167,7 +167,7 @@ func (m *mutation) growPatch() error {
 	return nil
 }
 
-// addToContainers writes what each plan adds to its container.
+// addToContainers writes the additions of each plan.
 func (m *mutation) addToContainers() {
 	path := make([]byte, 0, maxPathBytes)
 	for _, p := range m.pod.plans {

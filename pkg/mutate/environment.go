@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
-// missingVariables returns the encoded variables that the container lacks. What
-// the container sets itself stays.
+// missingVariables returns the encoded variables that the container lacks. The
+// container's own variables stay.
 func (m *mutation) missingVariables(c *container) [][]byte {
 	if !m.setsKnown(c) {
 		return m.environment
@@ -30,7 +30,7 @@ func (m *mutation) missingVariables(c *container) [][]byte {
 			m.addFinding(reason.EnvironmentShadowed, c, "it sets "+strings.Join(shadows, ", ")+", which SDKs may prefer to the injected "+p.Name+" identity")
 		}
 		for j, v := range p.Variables {
-			if c.variable(v.Name) == nil && !setsGroup(c, p, v.Group) && !chosenAgainst(c, p, &v, selects) {
+			if c.variable(v.Name) == nil && !setsGroup(c, p, v.Group) && !overridesChoice(c, p, &v, selects) {
 				missing = append(missing, p.variables[j])
 			}
 		}
@@ -70,7 +70,8 @@ func pointsToCopy(got *envVar, p *encodedProvider) bool {
 }
 
 // shadows returns the variables of the container that SDKs may prefer to the injected
-// identity. Those are not that select a profile of Lanyard's file, or point to it.
+// identity. A variable that selects a profile in Lanyard's file, or points to that file,
+// is not included.
 func shadows(c *container, p *encodedProvider, selects bool) []string {
 	var set []string
 	for _, name := range p.Shadows {
@@ -101,10 +102,10 @@ func selectsProfile(c *container, p *encodedProvider) bool {
 		!slices.ContainsFunc(p.Variables, func(v provider.EnvVar) bool { return v.Profiles && setsOther(c, &v) })
 }
 
-// chosenAgainst reports whether the variable would override how the container chooses
+// overridesChoice reports whether the variable would override how the container chooses
 // its identity: by a profile, or by a variable of its own, which some SDKs take second
 // to the file with the profiles.
-func chosenAgainst(c *container, p *encodedProvider, v *provider.EnvVar, selects bool) bool {
+func overridesChoice(c *container, p *encodedProvider, v *provider.EnvVar, selects bool) bool {
 	switch {
 	case v.Direct:
 		return selects

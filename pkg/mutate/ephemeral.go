@@ -8,10 +8,10 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
-// AddEphemeral decides what the new ephemeral containers of a running pod get:
-// those that old, the pod before, does not have. The volumes and annotations of a
-// running pod cannot change, so its token volume must have what the containers
-// need. Its error is a *reason.Error: the request must be denied.
+// AddEphemeral injects the identities into new ephemeral containers of a running pod:
+// the containers that old, the previous pod, does not have. The volumes and annotations
+// of a running pod cannot change, so its token volume must already have all tokens and
+// files. Its error is a *reason.Error: the request must be denied.
 func AddEphemeral(pod, old *Pod, selection *annotations.Pod, injection *Injection) (Result, error) {
 	m := newMutation(pod, selection, injection)
 	for _, p := range []*Pod{pod, old} {

@@ -18,13 +18,13 @@ type Injection struct {
 	hash      string
 	mountPath string
 	providers []encodedProvider
-	// annotations are those that Lanyard writes.
+	// annotations are the annotations that Lanyard writes.
 	annotations []annotation
 	// environment has the variables of all providers, for a container that sets none
 	// of them.
 	environment [][]byte
-	// volumes and mounts are those of the token volume and of the copies, with their
-	// usual names.
+	// volumes and mounts are for the token and its copies, with the usual names of the
+	// volumes.
 	volumes, mounts [][]byte
 	// volumeNames are all names that the volumes can have.
 	volumeNames []string

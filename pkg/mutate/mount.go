@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
-// mountPoint is what a container has at the token mount path.
+// mountPoint is the state of a container's token mount path.
 type mountPoint int
 
 const (
@@ -23,13 +23,12 @@ const (
 	taken                    // something else, there or below
 )
 
-// mountAt returns what a container has at the token mount path. A mount below it
+// mountAt returns the state of a container's token mount path. A mount below the path
 // counts: it would need a directory in a volume that is read-only.
 //
-// The error is for what can neither be used nor left alone: a device, and a mount
-// at the token mount path, or below it, in another spelling. A path that begins
-// with the token mount path but leads elsewhere through dots is such a spelling
-// too. So the guard and other programs only need to compare strings.
+// It returns an error for a device at the token mount path, and for a mount there,
+// or below it, in another spelling. A path that begins with the token mount path but
+// leads elsewhere through dots is such a spelling too. So the guard and other programs only need to compare strings.
 func (m *mutation) mountAt(c *container) (at mountPoint, by *mount, err error) {
 	for i := range c.mounts {
 		here := &c.mounts[i]
@@ -96,8 +95,8 @@ func shown(text []byte) string {
 	return string(text)
 }
 
-// missingMounts returns the mounts that the container lacks, nil for none. at is what
-// it has at the token mount path.
+// missingMounts returns the mounts that the container lacks, nil for none. at is the
+// state of its token mount path.
 func (m *mutation) missingMounts(c *container, at mountPoint) [][]byte {
 	if len(m.copies) == 0 && at == tokens {
 		return nil
@@ -119,7 +118,7 @@ func (m *mutation) missingMounts(c *container, at mountPoint) [][]byte {
 }
 
 // someMounts returns the mount of the token volume, unless the container has it, and
-// those of the copies that are free in it.
+// the mounts of the copies whose paths are free in the container.
 func (m *mutation) someMounts(at mountPoint) [][]byte {
 	var missing [][]byte
 	if at == free {

@@ -23,18 +23,18 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 )
 
-// Pod is what the decision needs of a pod. It refers to the JSON it was read
-// from, which must not change while the Pod is in use.
+// Pod has the parts of a pod that the decision needs. It refers to the pod's JSON,
+// which must not change while the Pod is in use.
 type Pod struct {
 	// ServiceAccountName is never empty: the default is filled in.
 	ServiceAccountName string
-	// Annotations are those under Lanyard's prefix; nil if there are none.
+	// Annotations are the annotations under Lanyard's prefix; nil if not set.
 	Annotations map[string]string
 	// InjectLabel is the value of the label Keys.Inject; "" if not set.
 	InjectLabel string
 	// Mirror reports whether the pod mirrors a static pod.
 	Mirror bool
-	// Windows reports whether the pod says that it runs on Windows.
+	// Windows reports whether the pod is for Windows nodes.
 	Windows bool
 
 	name, generateName []byte
@@ -47,12 +47,12 @@ type Pod struct {
 	// The rest is read by readLists.
 
 	volumes       jsonpatch.List
-	volumesByName map[string]volume // only those of Injection.volumeNames
+	volumesByName map[string]volume // only names in Injection.volumeNames
 	// vars and mounts are the memory behind the containers' own lists.
 	vars   []envVar
 	mounts []mount
 
-	// plans and patch are those of Create and AddEphemeral. They are here so that
+	// Create and AddEphemeral use plans and patch. They are here so that
 	// their memory is used again, with the Pod's.
 	plans []plan
 	patch jsonpatch.Patch
@@ -69,12 +69,12 @@ func (p *Pod) Name() string {
 // Bounds of the memory that parts of a decision take. internal/admission/budget.go
 // has the sum for all requests.
 const (
-	// elementBytes is for a variable, mount or volume, and for what a list leaves
-	// behind when it grows.
+	// elementBytes is for a variable, mount or volume, and for the previous memory of
+	// a list that grows.
 	elementBytes = 256
 	// containerBytes is for the longest addition to a container, and its base64.
 	containerBytes = 12 << 10
-	// maxAdditionBytes is what is left of containerBytes without the base64.
+	// maxAdditionBytes is the share of containerBytes without the base64.
 	maxAdditionBytes = containerBytes * 3 / 7
 	// otherBytes is for the volume, the annotations and the findings.
 	otherBytes = 48 << 10
@@ -88,7 +88,7 @@ func (p *Pod) cost(elements int) int {
 	return min(elements, maxElements)*elementBytes + patch + otherBytes + 4*len(p.volumesText)
 }
 
-// volume is what is needed of a volume with one of Lanyard's names.
+// volume has the tokens and files of a volume with one of Lanyard's names.
 type volume struct {
 	tokens []tokenSource
 	files  []fileSource

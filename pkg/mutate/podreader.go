@@ -15,7 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
-// Limits of what is read. The API server stores objects of up to 1.5 MiB, but
+// Limits of the reader. The API server stores objects of up to 1.5 MiB, but
 // sends larger ones to webhooks. A pod of very many tiny containers must not fill
 // the memory of the webhook.
 const (
@@ -26,7 +26,7 @@ const (
 )
 
 // ParsePod reads the JSON of a pod. If a field has the wrong JSON type, the error
-// says which.
+// names it.
 func ParsePod(raw []byte, keys *annotations.Keys) (*Pod, error) {
 	s, pod := jsonscan.New(raw), new(Pod)
 	if _, err := pod.Read(s, keys); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
-// Names of the projected volume: the usual one, and the one that it has if the pod
-// uses the usual one for something else.
+// Names of the projected volume. The second name is for a pod that uses the first
+// name for something else.
 const (
 	VolumeName         = "bound-sa-token"
 	FallbackVolumeName = "lanyard-bound-sa-token"

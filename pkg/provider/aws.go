@@ -63,8 +63,8 @@ func aws() *Definition {
 	}
 }
 
-// awsConfig returns a shared config file with the profiles, or "" if there are none.
-// Its format is that of the AWS SDKs' reference guide: a role is assumed either with a
+// awsConfig returns a shared config file with the profiles, or "" without profiles.
+// The AWS SDKs' reference guide defines its format: a role is assumed either with a
 // token or with the credentials of another profile, never both. No value has a space or
 // a line break.
 func awsConfig(v Values, profiles []Profile) string {
@@ -92,7 +92,7 @@ func awsConfig(v Values, profiles []Profile) string {
 }
 
 var (
-	// The partitions are those of the AWS SDKs' endpoint data. The path and the
+	// The partitions come from the AWS SDKs' endpoint data. The path and the
 	// name follow IAM's CreateRole.
 	awsRoleARN = regexp.MustCompile(`^arn:(aws|aws-cn|aws-us-gov|aws-eusc|aws-iso|aws-iso-[a-z]):iam::[0-9]{12}:role/([\x21-\x7E]{1,510}/)?[\w+=,.@-]{1,64}$`)
 	awsRegion  = regexp.MustCompile(`^[a-z]{2,4}(-[a-z0-9]+)+-[0-9]+$`)

@@ -55,16 +55,16 @@ type Provider struct {
 	Name string
 	// Token is the projected token.
 	Token Token
-	// File is a second file in the volume; its Path is empty if there is none.
+	// File is a second file in the volume; its Path is empty if not used.
 	File File
-	// Copy is a copy of the token; its Path is empty if there is none.
+	// Copy is a copy of the token; its Path is empty if not used.
 	Copy Copy
 	// Variables are set in each container, in this order.
 	Variables []EnvVar
 	// Shadows names variables that SDKs may prefer to the injected identity.
 	Shadows []string
-	// Selector is the variable by which a container selects a profile of File; empty if
-	// there are no profiles.
+	// Selector is the variable by which a container selects a profile of File; empty
+	// without profiles.
 	Selector string
 }
 
@@ -104,12 +104,12 @@ type File struct {
 // kubelet must not expand is written twice.
 type EnvVar struct {
 	Name, Value string
-	// The others are those of the Variable.
+	// The other fields have the values of the Variable.
 	Credential, Direct, Profiles bool
 	Group                        string
 }
 
-// NewInjection returns what the identities add to the subject.
+// NewInjection returns the additions of the identities to the subject's pods.
 func NewInjection(identities []Identity, subject *Subject) *Injection {
 	injection := Injection{MountPath: subject.MountPath}
 	for i := range identities {

@@ -12,10 +12,11 @@ import (
 // program selects it. They are in the credential file.
 type Profiles struct {
 	// Parameter names the parameter that each profile has a value of. The annotation
-	// key of the profile's value is that of the parameter, a dot and the profile's name.
+	// key of the profile's value is the parameter's key, a dot and the profile's name.
 	Parameter string
-	// Source names the profile whose credentials a profile is asked for with, instead
-	// of the token. Its annotation key is made like that of Parameter.
+	// Source is the parameter that names the source profile, whose credentials replace
+	// the token in the request for the profile. Its annotation key has the form of
+	// Parameter's key.
 	Source string
 	// Selector is the variable by which a container selects a profile.
 	Selector string

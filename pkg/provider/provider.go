@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package provider describes the receivers of tokens, such as the clouds, and
-// works out what a pod needs for one: tokens, files and environment variables.
+// returns the additions to a pod for a receiver: tokens, files and variables.
 //
 // Each provider is one [Definition] in a file of its own. The parser of the
 // annotations, the flags, the injection, the metrics and the tests all read the
@@ -22,7 +22,7 @@ type Definition struct {
 	// Name starts the provider's annotation keys and flags. The annotation
 	// "injected" and the metrics show it.
 	Name string
-	// Parameters are what a ServiceAccount or the cluster says about an identity.
+	// Parameters are set by a ServiceAccount or the cluster for an identity.
 	// A provider without any is plain: a ServiceAccount asks for it by the
 	// annotation "audience", if it asks for no other provider.
 	Parameters []Parameter
@@ -40,9 +40,9 @@ type Definition struct {
 	// TokenPath is the path of the token, relative to the volume.
 	TokenPath string
 	// CopyVolume is the name of the volume with a copy of the token, for a
-	// ServiceAccount that sets TokenPathParameter; empty if there is no such parameter.
-	// It is the name that other webhooks
-	// use for a volume at such a path: they find their own volume by its name.
+	// ServiceAccount that sets TokenPathParameter; empty without such a parameter. Other
+	// webhooks use this name for a volume at such a path: they find their own volume by
+	// its name.
 	CopyVolume string
 	// CredentialFile is a second file in the volume; nil for none.
 	CredentialFile *CredentialFile
@@ -75,7 +75,7 @@ type Parameter struct {
 	Identity bool
 	// Required reports whether an identity needs a value.
 	Required bool
-	// ClusterOnly reports whether only the flag sets it: there is no annotation.
+	// ClusterOnly reports whether only the flag sets it, and not an annotation.
 	ClusterOnly bool
 	// MaxBytes is the length of the longest value.
 	MaxBytes int
@@ -204,7 +204,7 @@ func (v Values) Expand(template string) (text string, complete bool) {
 	return text, complete
 }
 
-// Identity is what a ServiceAccount asks of one provider, complete and valid.
+// Identity is a ServiceAccount's identity at one provider, complete and valid.
 type Identity struct {
 	// Definition is the provider's.
 	Definition *Definition
@@ -220,7 +220,7 @@ type Identity struct {
 	TokenAlone bool
 }
 
-// AppendPrincipals appends the name of the identity and those of the profiles. A
+// AppendPrincipals appends the names of the identity and of its profiles. A
 // namespace's allowed-identities is compared with them.
 func (i *Identity) AppendPrincipals(names []string) []string {
 	names = append(names, i.Principal())
@@ -231,7 +231,7 @@ func (i *Identity) AppendPrincipals(names []string) []string {
 }
 
 // Principal returns the name of the identity: a role, a client ID, an e-mail, or
-// "tokens:" and the provider's name for a token alone.
+// "tokens:" and the provider's name for a token without an identity.
 func (i *Identity) Principal() string {
 	if i.TokenAlone {
 		return "tokens:" + i.Definition.Name

@@ -14,7 +14,7 @@ type Reason string
 const (
 	// Injected: the patch adds an identity to the pod.
 	Injected Reason = "injected"
-	// AlreadyInjected: the pod has all that it would get; there is no patch.
+	// AlreadyInjected: the pod has all additions; the patch is empty.
 	AlreadyInjected Reason = "already_injected"
 	// NoIdentity: the ServiceAccount does not ask for an identity.
 	NoIdentity Reason = "no_identity"
@@ -23,7 +23,7 @@ const (
 	// MirrorPod: the pod mirrors a static pod. The ServiceAccount admission plugin
 	// denies a mirror pod with a ServiceAccount token.
 	MirrorPod Reason = "mirror_pod"
-	// NoContainer: there is no container to inject into.
+	// NoContainer: the pod has no container to inject into.
 	NoContainer Reason = "no_container"
 	// InvalidAnnotation: an annotation of the ServiceAccount, the namespace or the
 	// pod is malformed, unknown or without effect.
@@ -67,7 +67,7 @@ const (
 	Valid Reason = "valid"
 )
 
-// Reasons of one container, in addition to those of the admission.
+// Reasons of one container, in addition to the reason of the admission.
 const (
 	// MountPathTaken: something else is mounted at the token mount path.
 	MountPathTaken Reason = "mount_path_taken"

@@ -24,12 +24,12 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
-// startTimeout is how long the program waits for the API server to answer.
+// startTimeout is how long the program waits for the API server to respond.
 const startTimeout = 30 * time.Second
 
 // apiserverAudiences returns the audiences of the API server, as far as they are
 // known: the names that clusters commonly use, the issuer, which is the default
-// of --api-audiences, and those of the program's own token. No injected token may
+// of --api-audiences, and the audiences of the program's own token. No injected token may
 // have one of them.
 func apiserverAudiences(ctx context.Context, config *rest.Config, log logr.Logger) ([]string, error) {
 	audiences := annotations.CommonAPIServerAudiences()

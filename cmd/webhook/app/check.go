@@ -28,7 +28,7 @@ type checkOptions struct {
 
 const checkHelp = `check sends the API server a dry run of a pod that uses the ServiceAccount, and reports
 whether the API server can call the webhook and the pod would get credentials. Nothing is
-created. It needs the right to create pods in the namespace. "lanyard check" says the same, and
+created. It needs the right to create pods in the namespace. "lanyard check" reports the same, and
 looks at the rest of the installation, for which it needs more rights.
 
 The pod has the label lanyard.dev/probe=true. For such pods the webhook configuration has an
@@ -70,8 +70,8 @@ func newCheckCommand(width int) *cobra.Command {
 	return cmd
 }
 
-// run retries until nothing has failed. After the timeout it returns what was found
-// last.
+// run retries until nothing has failed. After the timeout it returns the last
+// findings.
 func (o *checkOptions) run(ctx context.Context) (*report.Report, error) {
 	if o.namespace == "" || o.serviceAccount == "" {
 		return nil, errors.New("--namespace and --service-account are required")
@@ -93,7 +93,7 @@ func (o *checkOptions) run(ctx context.Context) (*report.Report, error) {
 		answer := client.Create(ctx, o.namespace, probe.Pod(&keys, o.serviceAccount))
 		found := &report.Report{Sections: report.DryRun(&keys, o.namespace+"/"+o.serviceAccount, answer)}
 		if last == nil || ctx.Err() == nil {
-			last = found // otherwise the error is that of the timeout
+			last = found // otherwise err is the error of the timeout
 		}
 		return found.Count(report.Failed) == 0, nil
 	})

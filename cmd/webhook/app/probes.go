@@ -19,7 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/metadatacache"
 )
 
-// healthMux serves the probes: /healthz only reports that the process answers,
+// healthMux serves the probes: /healthz only reports that the process responds,
 // /readyz that it can serve reviews.
 func (p *program) healthMux(draining <-chan struct{}, address string) http.Handler {
 	mux := http.NewServeMux()

@@ -53,7 +53,7 @@ type program struct {
 	metrics, health *http.Server  // nil if not configured
 }
 
-// injection is what a change of the file of --config replaces as a whole.
+// injection holds the state that a reload of --config replaces.
 type injection struct {
 	keys     *annotations.Keys
 	handlers map[string]http.Handler

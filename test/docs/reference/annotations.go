@@ -59,7 +59,7 @@ var (
 		"identity-hash":   {{"pod", "Identifies what was injected. If the identity changes, new pods have another value."}},
 		"aws-config":      {{"pod", "The content of the AWS config file, if the ServiceAccount has profiles."}},
 		"gcp-credentials": {{"pod", "The content of the Google credentials file."}},
-		"adopted":         {{"ServiceAccount", "The annotations that were [translated from those of another program](../adoption.md), and follow them."}},
+		"adopted":         {{"ServiceAccount", "The keys that were [translated from another program's annotations](../adoption.md), and follow them."}},
 		"identity":        {{"ServiceAccount, as a label", "`enabled` if the ServiceAccount asks for an identity. The [guard](../concepts/guard.md) selects by it. You can write it yourself."}},
 	}
 )

@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/metrics/metricstest"
 )
 
-// whatToDo says what to do about each metric.
+// whatToDo has the advice for each metric.
 var whatToDo = map[string]string{
 	"lanyard_admission_duration_seconds":           "[LanyardSlow](../operations.md#lanyardslow) alerts if 1 % of the requests take longer than half a second.",
 	"lanyard_admissions_total":                     "Look up the `reason` in [reasons.md](reasons.md). [LanyardErrors](../operations.md#lanyarderrors) alerts on `result=\"error\"`. Use `result=\"denied\"` to see mistakes in annotations.",

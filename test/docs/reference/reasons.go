@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
-// explanation is a row of the tables of reasons. For a container, result says
+// explanation is a row of the tables of reasons. For a container, result reports
 // whether there is a warning.
 type explanation struct{ result, meaning, action string }
 
@@ -21,10 +21,10 @@ var ofObjects = map[string]explanation{
 	string(reason.OptedOut):               {"allowed", "The pod has `lanyard.dev/inject: \"false\"`, as an annotation or a label.", ""},
 	string(reason.MirrorPod):              {"allowed", "The pod mirrors a static pod of a node, which cannot have a token.", ""},
 	string(reason.NoContainer):            {"allowed", "There is no container to inject into. The API server itself denies a pod without containers.", ""},
-	string(reason.InvalidAnnotation):      {"denied, 400", "An annotation is malformed, unknown, or has no effect on this object.", "Read the message: it has the object, the key, the value and what is allowed."},
+	string(reason.InvalidAnnotation):      {"denied, 400", "An annotation is malformed, unknown, or has no effect on this object.", "Read the message: it has the object, the key, the value and the allowed form."},
 	string(reason.IdentityNotAllowed):     {"denied, 403", "`lanyard.dev/allowed-identities` of the namespace, or without it `--default-allowed-identities`, does not have the identity.", "Ask the administrator of the cluster, or correct the ServiceAccount."},
 	string(reason.ForeignInjection):       {"denied, 400", "The pod has Lanyard's annotations for another identity: its manifest was copied from a running pod.", "Remove from the manifest: the annotations `lanyard.dev/injected`, `lanyard.dev/identity-hash`, `lanyard.dev/aws-config` and `lanyard.dev/gcp-credentials`, the token volume, its mounts and the variables."},
-	string(reason.InvalidMountPath):       {"denied, 400", "A container mounts a volume at the token mount path or below it, and spells the path differently: with a trailing slash, dots or double slashes. On Windows, a drive, backslashes or other case count, too. Or the container has a device there.", "Write the path as the message says, mount the volume somewhere else, or name the container in `lanyard.dev/skip-containers`."},
+	string(reason.InvalidMountPath):       {"denied, 400", "A container mounts a volume at the token mount path or below it, and spells the path differently: with a trailing slash, dots or double slashes. On Windows, a drive, backslashes or other case count, too. Or the container has a device there.", "Write the path as in the message, mount the volume somewhere else, or name the container in `lanyard.dev/skip-containers`."},
 	string(reason.VolumeNameTaken):        {"denied, 400; or allowed, with a warning", "The pod has volumes with both names of the token volume, and uses them for something else. Or it uses the name of a [copy](../adoption.md) for something else: then it does not get the copy.", "Rename one of the volumes."},
 	string(reason.TooLarge):               {"denied, 400", "The pod has more than 512 containers, very long lists, or would get more variables than an API server stores.", "Make the pod smaller."},
 	string(reason.ServiceAccountNotFound): {"fault, 503", "The ServiceAccount does not exist.", "Create it."},

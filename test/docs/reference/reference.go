@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reference generates the tables of docs/reference from the code. What
-// the code does not say about a key, a metric or a reason is in this package. A
+// Package reference generates the tables of docs/reference from the code. This
+// package adds texts that the code does not have for a key, a metric or a reason. A
 // key without such a text is an error, and so is a text without a key.
 package reference
 
