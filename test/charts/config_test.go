@@ -20,10 +20,7 @@ import (
 func loadOptions(t *testing.T, objects []object, users string) *options.Options {
 	t.Helper()
 	o := options.New()
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	for _, group := range o.Flags().FlagSets {
-		flags.AddFlagSet(group)
-	}
+	flags := o.FlagSet()
 	spec := deployment(t, objects).Spec.Template.Spec
 	if err := flags.Parse(spec.Containers[0].Args); err != nil {
 		t.Fatal(err)
@@ -138,8 +135,8 @@ func TestAConfigMapOfTheUsersIsRead(t *testing.T) {
 		t.Errorf("got the region %q, want us-east-1", got)
 	}
 	// The guard would not know the path.
-	if want := "/var/run/secrets/lanyard.dev/serviceaccount"; o.TokenMountPath != want {
-		t.Errorf("got the mount path %s, want %s", o.TokenMountPath, want)
+	if want := "/var/run/secrets/lanyard.dev/serviceaccount"; o.Defaults.TokenMountPath != want {
+		t.Errorf("got the mount path %s, want %s", o.Defaults.TokenMountPath, want)
 	}
 }
 

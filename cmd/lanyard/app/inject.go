@@ -47,7 +47,7 @@ type injectCommand struct {
 }
 
 func newInjectCommand(c *cli) *cobra.Command {
-	k := &injectCommand{cli: c, options: options.New(), all: pflag.NewFlagSet("webhook", pflag.ContinueOnError)}
+	k := &injectCommand{cli: c, options: options.New(), }
 	cmd := &cobra.Command{
 		Use:     "inject -f FILE",
 		Short:   "Inject credentials into manifests, without a cluster.",
@@ -58,9 +58,7 @@ func newInjectCommand(c *cli) *cobra.Command {
 	}
 	cmd.Flags().StringArrayVarP(&k.files, "filename", "f", nil, "File with manifests in YAML or JSON, or - for the standard input. Can be repeated.")
 	groups := k.options.Flags()
-	for _, group := range groups.FlagSets {
-		k.all.AddFlagSet(group)
-	}
+	k.all = options.AllFlags(groups)
 	for _, name := range []string{"Injection", "Providers"} {
 		groups.FlagSet(name).VisitAll(func(flag *pflag.Flag) {
 			if flag.Name != annotationPrefixFlag { // the flag of all commands
@@ -111,19 +109,12 @@ func (k *injectCommand) settings(cmd *cobra.Command) (*manifest.Options, error) 
 	if cmd.Flags().Changed(annotationPrefixFlag) {
 		k.options.AnnotationPrefix = k.prefix
 	}
-	completed, err := k.options.CompleteInjection()
+	settings, err := k.options.Settings(annotations.CommonAPIServerAudiences())
 	if err != nil {
 		return nil, usageError{err}
 	}
-	completed.Defaults.ReservedAudiences = annotations.CommonAPIServerAudiences()
 	namespace, err := k.namespace()
-	if err != nil {
-		return nil, err
-	}
-	return &manifest.Options{
-		Keys: &completed.Keys, Defaults: &completed.Defaults, Mappings: completed.Mappings, Peers: completed.Peers, TokenMountPath: completed.TokenMountPath,
-		ExcludedNamespaces: completed.ExcludedNamespaces, Namespace: namespace,
-	}, nil
+	return &manifest.Options{Settings: settings, Namespace: namespace}, err
 }
 
 // read reads the documents of a file.

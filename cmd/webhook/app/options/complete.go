@@ -17,8 +17,7 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/util/validation"
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/provider"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
 // namespaceFile has the namespace of the pod that the program runs in.
@@ -27,11 +26,6 @@ const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 // Completed holds valid settings.
 type Completed struct {
 	*Options
-	// Keys, Defaults, Mappings and Peers are for the injector.
-	Keys     annotations.Keys
-	Defaults annotations.Defaults
-	Mappings []*annotations.Mapping
-	Peers    []*annotations.Peer
 	// MinVersion and CipherSuites are for tls.Config.
 	MinVersion   uint16
 	CipherSuites []uint16
@@ -41,122 +35,69 @@ type Completed struct {
 func (o *Options) Complete() (*Completed, error) {
 	c := &Completed{Options: o}
 	v := validation{}
-	c.completeInjection(&v)
-	v.check("bind-address", func() error { return validIP(o.BindAddress) })
-	v.check("secure-port", func() error { return validPort(o.SecurePort) })
-	v.check("metrics-bind-address", func() error { return validAddress(o.MetricsBindAddress) })
-	v.check("health-probe-bind-address", func() error { return validAddress(o.HealthProbeBindAddress) })
-	v.check("log-format", func() error { return validLogFormat(o.LogFormat) })
-	v.check("v", func() error {
-		if o.Verbosity < 0 {
-			return fmt.Errorf("got %d, want 0 or more", o.Verbosity)
-		}
-		return nil
-	})
-	v.check("shutdown-delay", func() error {
-		if o.ShutdownDelay < 0 {
-			return fmt.Errorf("got %s, want 0 or more", o.ShutdownDelay)
-		}
-		return nil
-	})
+	if _, err := o.Settings(nil); err != nil {
+		v.errs = append(v.errs, err)
+	}
+	v.check("bind-address", validIP(o.BindAddress))
+	v.check("secure-port", validPort(o.SecurePort))
+	v.check("metrics-bind-address", validAddress(o.MetricsBindAddress))
+	v.check("health-probe-bind-address", validAddress(o.HealthProbeBindAddress))
+	v.check("log-format", validLogFormat(o.LogFormat))
+	v.check("v", notNegative(o.Verbosity))
+	v.check("shutdown-delay", notNegative(o.ShutdownDelay))
 	c.completeTLS(&v)
-	c.completeProviders(&v)
+	if c.CertificateSource == SelfManaged {
+		c.completeSelfManaged(&v)
+	}
 	if len(v.errs) > 0 {
 		return nil, errors.Join(v.errs...)
 	}
 	return c, nil
 }
 
-// CompleteInjection is like Complete, but only validates the settings that decide
-// what is injected. Only these are valid in the result.
-func (o *Options) CompleteInjection() (*Completed, error) {
-	c := &Completed{Options: o}
-	v := validation{}
-	c.completeInjection(&v)
-	c.completeProviders(&v)
-	if len(v.errs) > 0 {
-		return nil, errors.Join(v.errs...)
+// Settings returns the settings that decide what is injected, and only checks these.
+// reserved are the audiences of the API server.
+func (o *Options) Settings(reserved []string) (*settings.Settings, error) {
+	values := o.Values
+	values.Defaults.ReservedAudiences = reserved
+	s, errs := settings.New(&values)
+	for i := range errs {
+		errs[i] = fmt.Errorf("--%w", errs[i])
 	}
-	return c, nil
-}
-
-func (c *Completed) completeInjection(v *validation) {
-	v.check("annotation-prefix", func() (err error) {
-		providers := provider.Builtin()
-		if c.file != nil {
-			providers = append(providers, c.file.Providers...)
-		}
-		c.Keys, err = annotations.NewKeys(c.AnnotationPrefix, providers)
-		return err
-	})
-	v.check("token-mount-path", func() error { return provider.ValidateTokenMountPath(c.TokenMountPath) })
-	v.check("token-expiration-seconds", func() error {
-		if err := annotations.ValidateTokenExpirationSeconds(c.TokenExpirationSeconds, 0); err != nil {
-			return fmt.Errorf("got %d: %w", c.TokenExpirationSeconds, err)
-		}
-		return nil
-	})
-	v.check("default-allowed-identities", func() (err error) {
-		if c.DefaultAllowedIdentities == "" {
-			return nil
-		}
-		if c.Defaults.AllowedIdentities, err = annotations.ParseDefaultAllowedIdentities(c.DefaultAllowedIdentities); err != nil {
-			return fmt.Errorf("got %q: %w", c.DefaultAllowedIdentities, err)
-		}
-		return nil
-	})
-	v.check("excluded-namespaces", func() error {
-		for _, name := range c.ExcludedNamespaces {
-			if err := validName(name, apivalidation.IsDNS1123Label); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	c.Defaults.TokenExpirationSeconds = c.TokenExpirationSeconds
-	c.Defaults.TokenMountPath = c.TokenMountPath
+	return s, errors.Join(errs...)
 }
 
 func (c *Completed) completeTLS(v *validation) {
-	v.check("tls-min-version", func() (err error) { c.MinVersion, err = cliflag.TLSVersion(c.TLSMinVersion); return err })
-	v.check("tls-cipher-suites", func() (err error) { c.CipherSuites, err = cliflag.TLSCipherSuites(c.TLSCipherSuites); return err })
-	v.check("tls-cipher-suites", func() error {
-		if len(c.CipherSuites) > 0 && c.MinVersion == tls.VersionTLS13 {
-			return errors.New("has no effect with --tls-min-version=VersionTLS13: its suites cannot be chosen")
-		}
-		return nil
-	})
-	v.check("client-allowed-names", func() error {
-		switch {
-		case len(c.ClientAllowedNames) > 0 && c.ClientCAFile == "":
-			return errors.New("has no effect without --client-ca-file")
-		case slices.Contains(c.ClientAllowedNames, ""):
-			return errors.New("got an empty name, which certificates without a common name have")
-		}
-		return nil
-	})
-	v.check("unguessable-path", func() error {
-		if c.UnguessablePath && c.CertificateSource != SelfManaged {
-			return fmt.Errorf("needs --certificate-source=%s, which writes the webhook configurations", SelfManaged)
-		}
-		return nil
-	})
-	v.check("certificate-source", func() error {
-		switch c.CertificateSource {
-		case FromFiles:
-			if c.TLSCertFile == "" || c.TLSPrivateKeyFile == "" {
-				return fmt.Errorf("%s needs both --tls-cert-file and --tls-private-key-file", FromFiles)
-			}
-			return nil
-		case SelfManaged:
-			c.completeSelfManaged(v)
-			if c.TLSCertFile != "" || c.TLSPrivateKeyFile != "" {
-				return fmt.Errorf("%s issues its own certificate; --tls-cert-file and --tls-private-key-file need --certificate-source=%s", SelfManaged, FromFiles)
-			}
-			return nil
-		}
+	var err error
+	c.MinVersion, err = cliflag.TLSVersion(c.TLSMinVersion)
+	v.check("tls-min-version", err)
+	c.CipherSuites, err = cliflag.TLSCipherSuites(c.TLSCipherSuites)
+	v.check("tls-cipher-suites", err)
+	if len(c.CipherSuites) > 0 && c.MinVersion == tls.VersionTLS13 {
+		v.check("tls-cipher-suites", errors.New("has no effect with --tls-min-version=VersionTLS13: its suites cannot be chosen"))
+	}
+	switch {
+	case len(c.ClientAllowedNames) > 0 && c.ClientCAFile == "":
+		v.check("client-allowed-names", errors.New("has no effect without --client-ca-file"))
+	case slices.Contains(c.ClientAllowedNames, ""):
+		v.check("client-allowed-names", errors.New("got an empty name, which certificates without a common name have"))
+	}
+	if c.UnguessablePath && c.CertificateSource != SelfManaged {
+		v.check("unguessable-path", fmt.Errorf("needs --certificate-source=%s, which writes the webhook configurations", SelfManaged))
+	}
+	v.check("certificate-source", c.validCertificateSource())
+}
+
+func (c *Completed) validCertificateSource() error {
+	switch files := c.TLSCertFile != "" || c.TLSPrivateKeyFile != ""; {
+	case c.CertificateSource != SelfManaged && c.CertificateSource != FromFiles:
 		return fmt.Errorf("got %q, want %s or %s", c.CertificateSource, SelfManaged, FromFiles)
-	})
+	case c.CertificateSource == FromFiles && (c.TLSCertFile == "" || c.TLSPrivateKeyFile == ""):
+		return fmt.Errorf("%s needs both --tls-cert-file and --tls-private-key-file", FromFiles)
+	case c.CertificateSource == SelfManaged && files:
+		return fmt.Errorf("%s issues its own certificate; --tls-cert-file and --tls-private-key-file need --certificate-source=%s", SelfManaged, FromFiles)
+	}
+	return nil
 }
 
 // minCertificateDuration leaves time to renew the certificate and to distribute
@@ -164,46 +105,38 @@ func (c *Completed) completeTLS(v *validation) {
 const minCertificateDuration = 10 * time.Second
 
 func (c *Completed) completeSelfManaged(v *validation) {
-	v.check("certificate-secret-namespace", func() error {
-		if c.CertificateSecretNamespace == "" {
-			namespace, err := os.ReadFile(namespaceFile)
-			if err != nil {
-				return fmt.Errorf("got none, and the program does not run in a cluster: %w", err)
-			}
-			c.CertificateSecretNamespace = strings.TrimSpace(string(namespace))
-		}
-		return validName(c.CertificateSecretNamespace, apivalidation.IsDNS1123Label)
-	})
-	v.check("certificate-secret-name", func() error { return validName(c.CertificateSecretName, apivalidation.IsDNS1123Subdomain) })
-	v.check("webhook-configuration-name", func() error { return validName(c.WebhookConfigurationName, apivalidation.IsDNS1123Subdomain) })
-	if len(c.CertificateDNSNames) == 0 && len(v.errs) == 0 {
+	if err := c.completeNamespace(); err != nil {
+		v.check("certificate-secret-namespace", err)
+	} else if len(c.CertificateDNSNames) == 0 {
 		c.CertificateDNSNames = []string{serviceName + "." + c.CertificateSecretNamespace + ".svc"}
 	}
-	v.check("certificate-dns-names", func() error {
-		for _, name := range c.CertificateDNSNames {
-			if net.ParseIP(name) != nil {
-				continue
-			}
-			if err := validName(name, apivalidation.IsDNS1123Subdomain); err != nil {
-				return err
-			}
+	v.check("certificate-secret-name", validName(c.CertificateSecretName, apivalidation.IsDNS1123Subdomain))
+	v.check("webhook-configuration-name", validName(c.WebhookConfigurationName, apivalidation.IsDNS1123Subdomain))
+	for _, name := range c.CertificateDNSNames {
+		if net.ParseIP(name) == nil {
+			v.check("certificate-dns-names", validName(name, apivalidation.IsDNS1123Subdomain))
 		}
-		return nil
-	})
-	v.check("certificate-duration", func() error {
-		if c.CertificateDuration < minCertificateDuration {
-			return fmt.Errorf("got %s, want at least %s", c.CertificateDuration, minCertificateDuration)
+	}
+	if c.CertificateDuration < minCertificateDuration {
+		v.check("certificate-duration", fmt.Errorf("got %s, want at least %s", c.CertificateDuration, minCertificateDuration))
+	}
+	// The CA is renewed after two thirds of its lifetime. What it has signed must
+	// expire before it does.
+	if c.CADuration < 3*c.CertificateDuration {
+		v.check("ca-duration", fmt.Errorf("got %s, want at least three times --certificate-duration, %s", c.CADuration, 3*c.CertificateDuration))
+	}
+}
+
+// completeNamespace sets the namespace of the Secret.
+func (c *Completed) completeNamespace() error {
+	if c.CertificateSecretNamespace == "" {
+		namespace, err := os.ReadFile(namespaceFile)
+		if err != nil {
+			return fmt.Errorf("got none, and the program does not run in a cluster: %w", err)
 		}
-		return nil
-	})
-	v.check("ca-duration", func() error {
-		// The CA is renewed after two thirds of its lifetime. What it has signed must
-		// expire before it does.
-		if c.CADuration < 3*c.CertificateDuration {
-			return fmt.Errorf("got %s, want at least three times --certificate-duration, %s", c.CADuration, 3*c.CertificateDuration)
-		}
-		return nil
-	})
+		c.CertificateSecretNamespace = strings.TrimSpace(string(namespace))
+	}
+	return validName(c.CertificateSecretNamespace, apivalidation.IsDNS1123Label)
 }
 
 func validName(value string, problems func(string) []string) error {
@@ -216,10 +149,17 @@ func validName(value string, problems func(string) []string) error {
 // validation collects what is wrong, by flag.
 type validation struct{ errs []error }
 
-func (v *validation) check(flag string, valid func() error) {
-	if err := valid(); err != nil {
+func (v *validation) check(flag string, err error) {
+	if err != nil {
 		v.errs = append(v.errs, fmt.Errorf("--%s: %w", flag, err))
 	}
+}
+
+func notNegative[T int | time.Duration](value T) error {
+	if value < 0 {
+		return fmt.Errorf("got %v, want 0 or more", value)
+	}
+	return nil
 }
 
 func validIP(value string) error {

@@ -5,31 +5,24 @@
 package optionstest
 
 import (
+	"os"
 	"testing"
 
-	"github.com/spf13/pflag"
-
 	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
-// Injection returns the settings that decide what is injected, with a configuration
-// file, as lanyard-webhook reads them.
-func Injection(t testing.TB, file string) *options.Completed {
+// Settings returns the settings that decide what is injected, with a configuration
+// file, as lanyard-webhook reads them. reserved are the audiences of the API server.
+func Settings(t testing.TB, file string, reserved ...string) *settings.Settings {
 	t.Helper()
-	o := options.New()
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	for _, group := range o.Flags().FlagSets {
-		flags.AddFlagSet(group)
-	}
-	if err := flags.Parse([]string{"--config=" + file}); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.LoadConfig(flags); err != nil {
-		t.Fatal(err)
-	}
-	completed, err := o.CompleteInjection()
+	o, err := options.Parse([]string{"--config=" + file}, os.ReadFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return completed
+	s, err := o.Settings(reserved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
