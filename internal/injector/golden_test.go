@@ -16,8 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options/optionstest"
 	"github.com/lanyard-dev/lanyard/internal/injector"
+	"github.com/lanyard-dev/lanyard/internal/options/optionstest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
 	"github.com/lanyard-dev/lanyard/internal/manifest"
+	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/providertest"
 )
 
@@ -79,11 +79,8 @@ func (c *cli) testProviders(cmd *cobra.Command, text []byte, given map[string]st
 	if err := o.ReadConfig(text, o.FlagSet()); err != nil {
 		return nil, err
 	}
-	if cmd.Flags().Changed(annotationPrefixFlag) {
-		o.AnnotationPrefix = c.prefix
-	}
 	o.DefaultAllowedIdentities = "" // the identities are made up, so no policy allows them
-	settings, err := o.Settings(nil)
+	settings, err := c.complete(o)
 	if err != nil {
 		return nil, err
 	}

@@ -143,11 +143,12 @@ func AllFlags(groups cliflag.NamedFlagSets) *pflag.FlagSet {
 	return all
 }
 
-// Parse returns the options of a command line. readFile returns the content of the file
-// of --config, if any.
+// Parse returns the options of a command line, which may be of another version: unknown
+// flags have no effect. readFile returns the content of the file of --config, if any.
 func Parse(args []string, readFile func(name string) ([]byte, error)) (*Options, error) {
 	o := New()
 	fs := o.FlagSet()
+	fs.ParseErrorsAllowlist.UnknownFlags = true
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
