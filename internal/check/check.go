@@ -221,7 +221,7 @@ func (p *Policies) Denies(name string) (wrong string) {
 
 // Guard judges the creation of pods while no replica of the webhook responds.
 func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *Policies) []report.Line {
-	wrong := policies.Denies(mutating.Name + "-guard-pods")
+	wrong := policies.Denies(installation.GuardPolicy(mutating))
 	entry := installation.Entry(mutating, installation.PodWebhook)
 	ignores := entry.FailurePolicy != nil && *entry.FailurePolicy == admissionregistrationv1.Ignore
 	switch {

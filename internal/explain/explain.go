@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/installation"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
@@ -26,7 +27,7 @@ import (
 
 // Input is what is known.
 type Input struct {
-	Keys *annotations.Keys
+	*settings.Settings
 	// Object is what the user asked about, such as deployment/cart.
 	Object string
 	// Namespace is that of the object.
@@ -42,8 +43,6 @@ type Input struct {
 	Sent, Got *corev1.Pod
 	Warnings  []string
 	Err       error
-	// Peers are those whose annotations Lanyard adopts.
-	Peers []*annotations.Peer
 	// Called reports whether Lanyard is called for the namespace.
 	Called bool
 	// Guard is what is wrong with the guard; empty if it is in place.

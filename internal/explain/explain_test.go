@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
@@ -50,7 +51,7 @@ func injectedPod(hash string) *corev1.Pod {
 func input(t *testing.T) *Input {
 	t.Helper()
 	return &Input{
-		Keys: newKeys(t), Object: "deployment/cart", Called: true,
+		Settings: &settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, Object: "deployment/cart", Called: true,
 		Namespace:          &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
 		ServiceAccountName: "cart",
 		ServiceAccount: &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{

@@ -50,7 +50,7 @@ func adoptedObject(t *testing.T, config *injector.Config, object []byte) map[str
 }
 
 func mutator(config *injector.Config) *injector.ServiceAccountMutator {
-	return &injector.ServiceAccountMutator{Keys: config.Keys, Defaults: config.Defaults, Mappings: config.Mappings, Peers: config.Peers, Invalidator: &invalidated{}}
+	return &injector.ServiceAccountMutator{Settings: config.Settings, Invalidator: &invalidated{}}
 }
 
 // underPrefix returns Lanyard's annotations of an object.

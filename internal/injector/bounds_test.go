@@ -96,7 +96,7 @@ func TestAnnotationsAllocateNotMuchMoreThanTheirText(t *testing.T) {
 	}
 	identity := `"lanyard.dev/audience":"x",`
 	pods, _ := newPods(t, threeClouds())
-	serviceAccounts := &injector.ServiceAccountMutator{Keys: pods.Keys, Invalidator: new(invalidated)}
+	serviceAccounts := &injector.ServiceAccountMutator{Settings: pods.Settings, Invalidator: new(invalidated)}
 	validator := &injector.ServiceAccountValidator{Config: pods.Config, Invalidator: new(invalidated)}
 	// The body is read once, and a message may repeat a little of it.
 	const times, more = 3, 2 << 20

@@ -143,7 +143,7 @@ func FuzzDifferential(f *testing.F) {
 		want := unmarshal(t, pod)
 		_, windows := want["spec"].(map[string]any)["nodeSelector"]
 		plainly(want, provider.NewInjection(identity.Providers, &provider.Subject{
-			Namespace: "team", ServiceAccount: "app", MountPath: pods.TokenMountPath, TokenExpirationSeconds: 3600, Windows: windows,
+			Namespace: "team", ServiceAccount: "app", MountPath: pods.Defaults.TokenMountPath, TokenExpirationSeconds: 3600, Windows: windows,
 		}))
 		if handlers[bits] == nil {
 			handlers[bits] = admission.NewHandler(pods, admission.NewBudget(), uncounted{}, logr.Discard())

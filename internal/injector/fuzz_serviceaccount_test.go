@@ -73,7 +73,7 @@ func FuzzServiceAccount(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		pods, _ := newPods(t, nil)
 		pods.Namespaces = withoutPolicy{}
-		mutator := admission.NewHandler(&injector.ServiceAccountMutator{Keys: pods.Keys, Invalidator: &invalidated{}}, admission.NewBudget(), uncounted{}, logr.Discard())
+		mutator := admission.NewHandler(&injector.ServiceAccountMutator{Settings: pods.Settings, Invalidator: &invalidated{}}, admission.NewBudget(), uncounted{}, logr.Discard())
 		validator := admission.NewHandler(&injector.ServiceAccountValidator{Config: pods.Config, Invalidator: &invalidated{}}, admission.NewBudget(), uncounted{}, logr.Discard())
 		mutated, validated := post(t, mutator, body), post(t, validator, body)
 		if (mutated == nil) != (validated == nil) {

@@ -16,8 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options/optionstest"
 	"github.com/lanyard-dev/lanyard/internal/injector"
+	"github.com/lanyard-dev/lanyard/internal/options/optionstest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -136,10 +136,7 @@ func configure(t *testing.T, config *injector.Config, file string) {
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	completed := optionstest.Injection(t, file)
-	completed.Defaults.ReservedAudiences = config.Defaults.ReservedAudiences
-	config.Keys, config.Defaults, config.Mappings, config.TokenMountPath = &completed.Keys, &completed.Defaults, completed.Mappings, completed.TokenMountPath
-	config.Peers = completed.Peers
+	config.Settings = optionstest.Settings(t, file, reservedAudience)
 }
 
 // read gives a YAML file as JSON, nil where there is no such file.

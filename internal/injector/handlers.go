@@ -31,7 +31,7 @@ func Handlers(config Config, invalidator Invalidator, budget *admission.Budget, 
 	return map[string]http.Handler{
 		MutatePodPath: admission.NewHandler(&PodMutator{Config: config, Recorder: recorder}, budget, recorder, log),
 		MutateServiceAccountPath: admission.NewHandler(
-			&ServiceAccountMutator{Keys: config.Keys, Defaults: config.Defaults, Mappings: config.Mappings, Peers: config.Peers, Invalidator: invalidator}, budget, recorder, log),
+			&ServiceAccountMutator{Settings: config.Settings, Invalidator: invalidator}, budget, recorder, log),
 		ValidateServiceAccountPath: admission.NewHandler(
 			&ServiceAccountValidator{Config: config, Invalidator: invalidator}, budget, recorder, log),
 	}

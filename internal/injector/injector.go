@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/lanyard-dev/lanyard/internal/metadatacache"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
@@ -26,16 +27,7 @@ type Getter interface {
 
 // Config is what every decision needs.
 type Config struct {
-	// Keys are the annotation keys.
-	Keys *annotations.Keys
-	// Defaults apply where an annotation is not set.
-	Defaults *annotations.Defaults
-	// Mappings give annotations to ServiceAccounts.
-	Mappings []*annotations.Mapping
-	// Peers are other programs whose annotations are translated.
-	Peers []*annotations.Peer
-	// TokenMountPath is an absolute POSIX path without a trailing slash.
-	TokenMountPath string
+	*settings.Settings
 	// ServiceAccounts and Namespaces are the objects of the cluster.
 	ServiceAccounts, Namespaces Getter
 }

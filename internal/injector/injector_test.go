@@ -23,6 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/admission"
 	"github.com/lanyard-dev/lanyard/internal/injector"
 	"github.com/lanyard-dev/lanyard/internal/metadatacache"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
@@ -35,6 +36,9 @@ const (
 	pool     = "projects/123456789012/locations/global/workloadIdentityPools/pool/providers/cluster"
 	email    = "lanyard-app@my-project.iam.gserviceaccount.com"
 )
+
+// reservedAudience belongs to the API server.
+const reservedAudience = "https://kubernetes.default.svc"
 
 // threeClouds asks for all three at once.
 func threeClouds() map[string]string {
@@ -145,9 +149,9 @@ func newPods(tb testing.TB, account map[string]string) (*injector.PodMutator, *c
 	recorder := &counted{}
 	return &injector.PodMutator{
 		Config: injector.Config{
-			Keys:            &keys,
-			Defaults:        &annotations.Defaults{TokenExpirationSeconds: annotations.DefaultTokenExpirationSeconds, ReservedAudiences: []string{"https://kubernetes.default.svc"}},
-			TokenMountPath:  provider.DefaultTokenMountPath,
+			Settings: &settings.Settings{Keys: &keys, Defaults: &annotations.Defaults{
+				TokenMountPath: provider.DefaultTokenMountPath, TokenExpirationSeconds: annotations.DefaultTokenExpirationSeconds, ReservedAudiences: []string{reservedAudience},
+			}},
 			ServiceAccounts: objects{"team/app": account, "team/default": nil},
 			Namespaces:      objects{"/team": nil},
 		},

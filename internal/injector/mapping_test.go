@@ -23,7 +23,8 @@ func mapper(t *testing.T) *injector.ServiceAccountMutator {
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
-	return &injector.ServiceAccountMutator{Keys: pods.Keys, Mappings: []*annotations.Mapping{mapping}, Invalidator: &invalidated{}}
+	pods.Mappings = []*annotations.Mapping{mapping}
+	return &injector.ServiceAccountMutator{Settings: pods.Settings, Invalidator: &invalidated{}}
 }
 
 func TestAMappingIsWrittenOntoTheServiceAccount(t *testing.T) {

@@ -110,7 +110,7 @@ func (p *PodMutator) newEntry(key cacheKey, pod *mutate.Pod, selection *annotati
 		return nil, invalid("pod", key.namespace+"/"+pod.Name(), errs)
 	}
 	injection := provider.NewInjection(identity.Providers, &provider.Subject{
-		Namespace: key.namespace, ServiceAccount: key.serviceAccount, MountPath: p.TokenMountPath,
+		Namespace: key.namespace, ServiceAccount: key.serviceAccount, MountPath: p.Defaults.TokenMountPath,
 		TokenExpirationSeconds: expiration, Windows: key.windows,
 	})
 	return &cacheEntry{annotations: values, identity: identity, injection: mutate.NewInjection(injection, p.Keys)}, nil

@@ -76,7 +76,7 @@ func TestTheLabelFollowsTheIdentityKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pods, _ := newPods(t, nil)
-			labels := &injector.ServiceAccountMutator{Keys: pods.Keys, Invalidator: &invalidated{}}
+			labels := &injector.ServiceAccountMutator{Settings: pods.Settings, Invalidator: &invalidated{}}
 			object := account(test.account)
 			var old []byte
 			if test.old != "" {
@@ -127,7 +127,7 @@ func TestAServiceAccountIsReadAgainAfterItWasWritten(t *testing.T) {
 			if test.old != "" {
 				old = account(test.old)
 			}
-			ask(t, &injector.ServiceAccountMutator{Keys: pods.Keys, Invalidator: &mutator}, write(account(test.account), old))
+			ask(t, &injector.ServiceAccountMutator{Settings: pods.Settings, Invalidator: &mutator}, write(account(test.account), old))
 			ask(t, &injector.ServiceAccountValidator{Config: pods.Config, Invalidator: &checker}, write(account(test.account), old))
 			if diff := cmp.Diff(test.mutator, mutator); diff != "" {
 				t.Errorf("mutator (-want +got):\n%s", diff)
@@ -233,7 +233,7 @@ func TestAReviewOfSomethingElseIsAFaultOfBoth(t *testing.T) {
 			r := write(account(withRole), account(withRole))
 			test.change(r)
 			for name, response := range map[string]decision{
-				"mutator":   ask(t, &injector.ServiceAccountMutator{Keys: pods.Keys, Invalidator: &told}, r),
+				"mutator":   ask(t, &injector.ServiceAccountMutator{Settings: pods.Settings, Invalidator: &told}, r),
 				"validator": ask(t, &injector.ServiceAccountValidator{Config: pods.Config, Invalidator: &told}, r),
 			} {
 				if diff := cmp.Diff(summary{Reason: reason.InvalidReview, Code: test.code}, summaryOf(response)); diff != "" {

@@ -11,6 +11,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/admission"
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
@@ -25,13 +26,7 @@ type Invalidator interface {
 // mappings, sets the identity label on the ServiceAccounts that ask for an identity,
 // and removes it from the others.
 type ServiceAccountMutator struct {
-	Keys *annotations.Keys
-	// Defaults are those of the cluster.
-	Defaults *annotations.Defaults
-	// Mappings are those of the cluster, in the order of their precedence.
-	Mappings []*annotations.Mapping
-	// Peers are those whose annotations are translated.
-	Peers []*annotations.Peer
+	*settings.Settings
 	// Invalidator is told of each ServiceAccount that the webhook is called for.
 	Invalidator Invalidator
 }

@@ -1,20 +1,20 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package installation finds Lanyard in a cluster: its webhook configurations and
-// the namespaces and ServiceAccounts that they are for.
+// Package installation finds Lanyard in a cluster: its webhook configurations, the
+// namespaces and ServiceAccounts that they are for, and the options of the webhook.
 package installation
 
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -47,33 +47,16 @@ func Entry(configuration *admissionregistrationv1.MutatingWebhookConfiguration, 
 	return &configuration.Webhooks[i]
 }
 
-// Peers returns the peers whose annotations are adopted: those that the match
-// conditions for ServiceAccounts name. Without such a condition, Lanyard is not called
-// for them.
-func Peers(configuration *admissionregistrationv1.MutatingWebhookConfiguration) []*annotations.Peer {
-	entry := Entry(configuration, ServiceAccountWebhook)
-	if entry == nil {
-		return nil
-	}
-	named := func(key string) bool {
-		return slices.ContainsFunc(entry.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool {
-			return strings.Contains(c.Expression, "'"+key+"'")
-		})
-	}
-	var peers []*annotations.Peer
-	for _, p := range annotations.Peers() {
-		if !slices.ContainsFunc(p.Identity, func(key string) bool { return !named(key) }) {
-			peers = append(peers, p)
-		}
-	}
-	return peers
+// GuardPolicy returns the name of the policy that denies pods without their credentials.
+func GuardPolicy(configuration *admissionregistrationv1.MutatingWebhookConfiguration) string {
+	return configuration.Name + "-guard-pods"
 }
 
 // Unguarded reports whether a ServiceAccount needs credentials but the guard does not
 // know it: it lacks the label, or an identity is not adopted from its peer yet.
-func Unguarded(keys *annotations.Keys, peers []*annotations.Peer, serviceAccount *metav1.PartialObjectMetadata) bool {
-	labelled := serviceAccount.Labels[keys.IdentityLabel] == annotations.LabelEnabled
-	return !labelled && keys.AskForIdentity(serviceAccount.Annotations) || keys.Adoptable(peers, serviceAccount.Annotations)
+func Unguarded(s *settings.Settings, serviceAccount *metav1.PartialObjectMetadata) bool {
+	labelled := serviceAccount.Labels[s.Keys.IdentityLabel] == annotations.LabelEnabled
+	return !labelled && s.Keys.AskForIdentity(serviceAccount.Annotations) || s.Keys.Adoptable(s.Peers, serviceAccount.Annotations)
 }
 
 // Selector returns the selector of the namespaces whose pods Lanyard is called for.

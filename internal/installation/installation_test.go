@@ -5,15 +5,14 @@ package installation_test
 
 import (
 	"maps"
-	"os"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/lanyard-dev/lanyard/internal/installation"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
@@ -81,47 +80,13 @@ func TestConfigurationsWithoutASelector(t *testing.T) {
 	}
 }
 
-// adopting returns the configuration with the match condition of the chart for all
-// peers.
-func adopting(t *testing.T) admissionregistrationv1.MutatingWebhookConfiguration {
-	t.Helper()
-	expression, err := os.ReadFile("../../test/integration/testdata/adoption.cel")
-	if err != nil {
-		t.Fatal(err)
-	}
-	configuration := registered(t)
-	entry := installation.Entry(&configuration, installation.ServiceAccountWebhook)
-	entry.MatchConditions[1].Expression = string(expression)
-	return configuration
-}
-
-func TestPeersAreThoseOfTheMatchConditions(t *testing.T) {
-	t.Parallel()
-	configuration := registered(t)
-	if got := installation.Peers(&configuration); len(got) != 0 {
-		t.Errorf("without adoption: got %d, want none", len(got))
-	}
-	configuration = adopting(t)
-	var names []string
-	for _, p := range installation.Peers(&configuration) {
-		names = append(names, p.Name)
-	}
-	if diff := cmp.Diff([]string{"eks", "azure", "gcp", "gke"}, names); diff != "" {
-		t.Errorf("peers (-want +got):\n%s", diff)
-	}
-	if got := installation.Peers(&admissionregistrationv1.MutatingWebhookConfiguration{}); len(got) != 0 {
-		t.Errorf("without a webhook: got %d, want none", len(got))
-	}
-}
-
 func TestUnguardedServiceAccounts(t *testing.T) {
 	t.Parallel()
 	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	configuration := adopting(t)
-	peers := installation.Peers(&configuration)
+	peers := annotations.Peers()
 	own := func(value string) map[string]string { return map[string]string{"lanyard.dev/aws-role-arn": value} }
 	theirs := map[string]string{"eks.amazonaws.com/role-arn": "r"}
 	adopted := keys.Adopt(peers, theirs, &annotations.Defaults{}).Set
@@ -149,7 +114,7 @@ func TestUnguardedServiceAccounts(t *testing.T) {
 		"a peer's identity of another cloud":          {annotations: map[string]string{"azure.workload.identity/client-id": "c", "lanyard.dev/aws-role-arn": "x"}, labels: label, peers: peers, want: true},
 	} {
 		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations, Labels: test.labels}}
-		if got := installation.Unguarded(&keys, test.peers, object); got != test.want {
+		if got := installation.Unguarded(&settings.Settings{Keys: &keys, Peers: test.peers}, object); got != test.want {
 			t.Errorf("%s: got %t, want %t", name, got, test.want)
 		}
 	}

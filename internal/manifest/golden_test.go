@@ -26,40 +26,43 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options/optionstest"
 	"github.com/lanyard-dev/lanyard/internal/admission"
 	"github.com/lanyard-dev/lanyard/internal/injector"
 	"github.com/lanyard-dev/lanyard/internal/manifest"
 	"github.com/lanyard-dev/lanyard/internal/metadatacache"
+	"github.com/lanyard-dev/lanyard/internal/options/optionstest"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/workload"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
-// settings are those of the golden cases of the injector.
-func settings(t *testing.T) *manifest.Options {
+// reservedAudience belongs to the API server.
+const reservedAudience = "https://kubernetes.default.svc"
+
+// defaults are the settings of the golden cases of the injector.
+func defaults(t *testing.T) *manifest.Options {
 	t.Helper()
 	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &manifest.Options{
-		Keys:               &keys,
-		Defaults:           &annotations.Defaults{TokenExpirationSeconds: annotations.DefaultTokenExpirationSeconds, ReservedAudiences: []string{"https://kubernetes.default.svc"}},
-		TokenMountPath:     provider.DefaultTokenMountPath,
-		ExcludedNamespaces: []string{"kube-system"},
-		Namespace:          "team",
+		Settings: &settings.Settings{
+			Keys: &keys,
+			Defaults: &annotations.Defaults{
+				TokenExpirationSeconds: annotations.DefaultTokenExpirationSeconds, TokenMountPath: provider.DefaultTokenMountPath, ReservedAudiences: []string{reservedAudience},
+			},
+			ExcludedNamespaces: []string{"kube-system"},
+		},
+		Namespace: "team",
 	}
 }
 
 // configured returns settings like those of the webhook with a configuration file.
 func configured(t *testing.T, file string) *manifest.Options {
 	t.Helper()
-	completed := optionstest.Injection(t, file)
-	result := settings(t)
-	completed.Defaults.ReservedAudiences = result.Defaults.ReservedAudiences
-	result.Keys, result.Defaults, result.Mappings, result.Peers, result.TokenMountPath = &completed.Keys, &completed.Defaults, completed.Mappings, completed.Peers, completed.TokenMountPath
-	return result
+	return &manifest.Options{Settings: optionstest.Settings(t, file, reservedAudience), Namespace: "team"}
 }
 
 // settingsOf returns the settings of a golden case: those of its configuration file
@@ -71,7 +74,7 @@ func settingsOf(t *testing.T, directory string) *manifest.Options {
 		file = "../../examples/providers/" + filepath.Base(directory) + ".yaml"
 	}
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-		return settings(t)
+		return defaults(t)
 	}
 	return configured(t, file)
 }
@@ -288,7 +291,7 @@ func (g *golden) webhook(t *testing.T, o *manifest.Options, pod []byte) []byte {
 		account = annotationsOf(t, g.serviceAccount)
 	}
 	mutator := &injector.PodMutator{Recorder: unrecorded{}, Config: injector.Config{
-		Keys: o.Keys, Defaults: o.Defaults, TokenMountPath: o.TokenMountPath,
+		Settings:        o.Settings,
 		ServiceAccounts: objects{"team/app": account},
 		Namespaces:      objects{"/team": annotationsOf(t, g.namespace)},
 	}}

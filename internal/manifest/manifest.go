@@ -30,6 +30,7 @@ import (
 	lanyardpatch "github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/metadatacache"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/workload"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
@@ -38,14 +39,8 @@ import (
 
 // Options are the settings of the webhook.
 type Options struct {
-	Keys           *annotations.Keys
-	Defaults       *annotations.Defaults
-	Mappings       []*annotations.Mapping
-	Peers          []*annotations.Peer
-	TokenMountPath string
-	// ExcludedNamespaces are namespaces that the webhook is not called for.
-	ExcludedNamespaces []string
-	// Namespace is the default namespace of objects.
+	*settings.Settings
+	// Namespace is the namespace of objects that do not name one.
 	Namespace string
 }
 
@@ -130,14 +125,11 @@ type injection struct {
 // newInjection collects the ServiceAccounts and Namespaces.
 func newInjection(ctx context.Context, o *Options, objects []*object) (*injection, error) {
 	serviceAccounts, namespaces := store{}, store{}
-	config := injector.Config{
-		Keys: o.Keys, Defaults: o.Defaults, TokenMountPath: o.TokenMountPath,
-		ServiceAccounts: serviceAccounts, Namespaces: orEmpty{namespaces},
-	}
+	config := injector.Config{Settings: o.Settings, ServiceAccounts: serviceAccounts, Namespaces: orEmpty{namespaces}}
 	run := &injection{
 		Options: o, optedOut: slices.Clone(o.ExcludedNamespaces),
 		pods:            &injector.PodMutator{Config: config, Recorder: unrecorded{}},
-		serviceAccounts: &injector.ServiceAccountMutator{Keys: o.Keys, Defaults: o.Defaults, Mappings: o.Mappings, Peers: o.Peers, Invalidator: unrecorded{}},
+		serviceAccounts: &injector.ServiceAccountMutator{Settings: o.Settings, Invalidator: unrecorded{}},
 		validator:       &injector.ServiceAccountValidator{Config: config, Invalidator: unrecorded{}},
 	}
 	for _, found := range objects {

@@ -75,7 +75,7 @@ func TestDecisions(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, _ := inject(t, settings(t), test.text)
+			got, _ := inject(t, defaults(t), test.text)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("results (-want +got):\n%s", diff)
 			}
@@ -85,7 +85,7 @@ func TestDecisions(t *testing.T) {
 
 func TestWhatTheNamespaceDoesNotAllowIsDenied(t *testing.T) {
 	t.Parallel()
-	results, out := inject(t, settings(t), join(account, deployment, namespace+"  annotations:\n    lanyard.dev/allowed-identities: arn:aws:iam::111122223333:role/other\n"))
+	results, out := inject(t, defaults(t), join(account, deployment, namespace+"  annotations:\n    lanyard.dev/allowed-identities: arn:aws:iam::111122223333:role/other\n"))
 	for _, result := range results {
 		if !result.Denied || result.Changed || result.Reason != reason.IdentityNotAllowed || !strings.Contains(result.Message, role) {
 			t.Errorf("got %+v, want it denied", result)
@@ -98,7 +98,7 @@ func TestWhatTheNamespaceDoesNotAllowIsDenied(t *testing.T) {
 
 func TestAServiceAccountGetsTheIdentityLabel(t *testing.T) {
 	t.Parallel()
-	_, out := inject(t, settings(t), account)
+	_, out := inject(t, defaults(t), account)
 	const want = `apiVersion: v1
 kind: ServiceAccount
 metadata:
@@ -119,11 +119,11 @@ func TestASecondTimeNothingChanges(t *testing.T) {
 		"documents": join(account, deployment),
 		"a List":    "apiVersion: v1\nkind: List\nitems:\n" + item(account) + item(deployment),
 	} {
-		_, first := inject(t, settings(t), text)
+		_, first := inject(t, defaults(t), text)
 		if !strings.Contains(first, "lanyard.dev/injected: aws") {
 			t.Errorf("%s: got %s, want it injected", name, first)
 		}
-		results, second := inject(t, settings(t), first)
+		results, second := inject(t, defaults(t), first)
 		if diff := cmp.Diff(first, second); diff != "" {
 			t.Errorf("%s: output (-first +second):\n%s", name, diff)
 		}
@@ -139,7 +139,7 @@ func TestASecondTimeNothingChanges(t *testing.T) {
 func TestOtherDocumentsStayAsTheyAre(t *testing.T) {
 	t.Parallel()
 	const before, after = "# before\nkind: ConfigMap # here\napiVersion: v1\ndata: {z: '1', a: \"2\"}\n", "kind: Secret\napiVersion: v1\nstringData:\n    text: |-\n        line\n"
-	_, out := inject(t, settings(t), join(before, account, deployment, after))
+	_, out := inject(t, defaults(t), join(before, account, deployment, after))
 	if !strings.HasPrefix(out, before+"---\n") || !strings.HasSuffix(out, "---\n"+after) {
 		t.Errorf("got %s", out)
 	}
@@ -154,7 +154,7 @@ func TestValuesStayAsTheyAre(t *testing.T) {
 	const odd = `        args: ["&&", "<a>", "1e3", "no", "0777"]
         securityContext: {runAsUser: 9007199254740993}
 `
-	_, out := inject(t, settings(t), join(account, deployment+odd))
+	_, out := inject(t, defaults(t), join(account, deployment+odd))
 	for _, want := range []string{"- '&&'", "- <a>", `- "1e3"`, `- "no"`, `- "0777"`, "runAsUser: 9007199254740993"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("got %s, want it to contain %q", out, want)
@@ -169,7 +169,7 @@ func TestJSONStaysJSON(t *testing.T) {
 		pod       = `{"spec":{"containers":[{"name":"main","args":["&&"],"image":"image"}],"serviceAccountName":"app"},"kind":"Pod","apiVersion":"v1","metadata":{"name":"pod"}}`
 		owner     = `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"app","annotations":{"lanyard.dev/aws-role-arn":"` + role + `"}}}`
 	)
-	_, out := inject(t, settings(t), untouched+"\n"+pod+owner)
+	_, out := inject(t, defaults(t), untouched+"\n"+pod+owner)
 	if !strings.HasPrefix(out, untouched+"\n{\n    \"spec\": {\n        \"containers\": [\n") || strings.Contains(out, "---") {
 		t.Errorf("got %s, want the objects in JSON, and their members in the former order", out)
 	}
@@ -195,7 +195,7 @@ func TestErrorsNameTheFile(t *testing.T) {
 			t.Parallel()
 			documents, err := manifest.Read("test", strings.NewReader(test.text))
 			if err == nil {
-				_, err = manifest.Inject(t.Context(), documents, settings(t))
+				_, err = manifest.Inject(t.Context(), documents, defaults(t))
 			}
 			if err == nil || !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("got error %v, want %q", err, test.want)
@@ -207,7 +207,7 @@ func TestErrorsNameTheFile(t *testing.T) {
 func TestMappings(t *testing.T) {
 	t.Parallel()
 	plain := "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: app\n"
-	o := settings(t)
+	o := defaults(t)
 	mapping, errs := annotations.NewMapping(o.Keys, "team", "ap*", map[string]string{o.Keys.Prefix + "aws-role-arn": role}, o.Defaults)
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())

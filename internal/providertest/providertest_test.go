@@ -12,8 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options/optionstest"
+	"github.com/lanyard-dev/lanyard/internal/configfile"
 	"github.com/lanyard-dev/lanyard/internal/manifest"
+	"github.com/lanyard-dev/lanyard/internal/options/optionstest"
 	"github.com/lanyard-dev/lanyard/internal/providertest"
 )
 
@@ -41,13 +42,15 @@ providers:
 // test runs the providers of a configuration file.
 func test(t *testing.T, text string, given map[string]string) ([]providertest.Result, error) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	name := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	completed := optionstest.Injection(t, file)
-	o := &manifest.Options{Keys: &completed.Keys, Defaults: &completed.Defaults, TokenMountPath: completed.TokenMountPath}
-	return providertest.Run(t.Context(), o, completed.File(), given)
+	file, err := configfile.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return providertest.Run(t.Context(), &manifest.Options{Settings: optionstest.Settings(t, name)}, file, given)
 }
 
 func TestAProviderGetsItsDefaultsAndMadeUpValues(t *testing.T) {

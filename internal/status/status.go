@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/installation"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/workload"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
@@ -86,8 +87,8 @@ type Answer struct {
 type Namespace struct {
 	Name string
 
-	keys     *annotations.Keys
-	peers    []*annotations.Peer
+	settings *settings.Settings
+	keys     *annotations.Keys // those of settings
 	called   bool
 	accounts map[string]*account
 	// owners has the owner of each ReplicaSet and Job that has one.
@@ -107,15 +108,15 @@ type pod struct {
 	optedOut    bool
 }
 
-// NewNamespace returns an empty namespace. peers are those that are adopted. called
-// reports whether Lanyard is called for the namespace.
-func NewNamespace(keys *annotations.Keys, peers []*annotations.Peer, name string, called bool) *Namespace {
-	return &Namespace{Name: name, keys: keys, peers: peers, called: called, accounts: map[string]*account{}, owners: map[string]string{}}
+// NewNamespace returns an empty namespace. called reports whether Lanyard is called for
+// the namespace.
+func NewNamespace(s *settings.Settings, name string, called bool) *Namespace {
+	return &Namespace{Name: name, settings: s, keys: s.Keys, called: called, accounts: map[string]*account{}, owners: map[string]string{}}
 }
 
 // AddServiceAccount adds a ServiceAccount if it asks for an identity.
 func (n *Namespace) AddServiceAccount(object *metav1.PartialObjectMetadata) {
-	unguarded := installation.Unguarded(n.keys, n.peers, object)
+	unguarded := installation.Unguarded(n.settings, object)
 	if !unguarded && !n.keys.AskForIdentity(object.Annotations) {
 		return
 	}
@@ -123,7 +124,7 @@ func (n *Namespace) AddServiceAccount(object *metav1.PartialObjectMetadata) {
 	values := object.Annotations
 	if unguarded {
 		values = maps.Clone(values)
-		maps.Copy(values, n.keys.Adopt(n.peers, object.Annotations, &annotations.Defaults{}).Set)
+		maps.Copy(values, n.keys.Adopt(n.settings.Peers, object.Annotations, n.settings.Defaults).Set)
 	}
 	for _, d := range n.keys.Providers {
 		for i := range d.Parameters {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/status"
 	"github.com/lanyard-dev/lanyard/internal/workload"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -54,7 +55,7 @@ var aws = map[string]string{"lanyard.dev/aws-role-arn": "x"}
 // cart returns a namespace with an annotated ServiceAccount and a Deployment.
 func cart(t *testing.T, called, labelled bool) *status.Namespace {
 	t.Helper()
-	n := status.NewNamespace(newKeys(t), nil, "shop", called)
+	n := status.NewNamespace(&settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, "shop", called)
 	n.AddServiceAccount(object("cart", aws, labelled))
 	set, _ := workload.ByName("replicaset")
 	n.AddOwner(&set, &metav1.PartialObjectMetadata{ObjectMeta: owned("cart-1", "Deployment", "cart")})
@@ -178,7 +179,7 @@ func TestPodsThatCannotBeCompared(t *testing.T) {
 
 func TestPodsWithoutAServiceAccountUseTheDefaultOne(t *testing.T) {
 	t.Parallel()
-	n := status.NewNamespace(newKeys(t), nil, "shop", true)
+	n := status.NewNamespace(&settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, "shop", true)
 	n.AddServiceAccount(object("default", aws, true))
 	pod := podOf(metav1.ObjectMeta{Name: "a"}, "")
 	pod.Spec.ServiceAccountName = ""
@@ -191,7 +192,7 @@ func TestPodsWithoutAServiceAccountUseTheDefaultOne(t *testing.T) {
 
 func TestServiceAccountsWithoutAnIdentityDoNotMatter(t *testing.T) {
 	t.Parallel()
-	n := status.NewNamespace(newKeys(t), nil, "shop", true)
+	n := status.NewNamespace(&settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, "shop", true)
 	n.AddServiceAccount(object("cart", map[string]string{"lanyard.dev/aws-region": "x"}, false))
 	n.AddPod(podOf(metav1.ObjectMeta{Name: "a"}, ""))
 	if rows := n.Rows(nil); !n.Empty() || len(rows) > 0 {

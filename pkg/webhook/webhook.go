@@ -17,9 +17,8 @@ package webhook
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/metadata"
@@ -30,6 +29,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/configfile"
 	"github.com/lanyard-dev/lanyard/internal/injector"
 	"github.com/lanyard-dev/lanyard/internal/metrics"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
@@ -46,9 +46,6 @@ const (
 type Options struct {
 	// AnnotationPrefix starts every key. If empty, it is lanyard.dev/.
 	AnnotationPrefix string
-	// TokenMountPath is where the token volume is mounted. If empty, it is
-	// provider.DefaultTokenMountPath.
-	TokenMountPath string
 	// Providers are those that ServiceAccounts can ask for. If nil, they are
 	// provider.Builtin().
 	Providers []*provider.Definition
@@ -56,9 +53,14 @@ type Options struct {
 	// providers and identity mappings (docs/providers.md). The custom providers are
 	// added to Providers. Settings in the file are an error: they have fields here.
 	Config []byte
+	// Adopt names other programs whose annotations on ServiceAccounts are translated,
+	// as --adopt of lanyard-webhook does (docs/adoption.md). Register the webhook for
+	// ServiceAccounts for these annotations, too.
+	Adopt []string
 	// Defaults apply where an annotation is not set. A TokenExpirationSeconds of 0
-	// stands for annotations.DefaultTokenExpirationSeconds. If ReservedAudiences is
-	// nil, it is annotations.CommonAPIServerAudiences(); add the cluster's issuer.
+	// stands for annotations.DefaultTokenExpirationSeconds, and an empty TokenMountPath
+	// for provider.DefaultTokenMountPath. If ReservedAudiences is nil, it is
+	// annotations.CommonAPIServerAudiences(); add the cluster's issuer.
 	Defaults annotations.Defaults
 	// Registerer gets Lanyard's metrics. If nil, it is controller-runtime's. The
 	// metrics of lookups stay 0, and those of ServiceAccounts and the certificate are
@@ -76,24 +78,9 @@ func AddToManager(mgr manager.Manager, o Options) error {
 }
 
 func addToManager(mgr manager.Manager, o Options) error {
-	if o.Providers == nil {
-		o.Providers = provider.Builtin()
-	}
-	file, err := o.addConfig()
-	if err != nil {
-		return fmt.Errorf("config: %w", err)
-	}
-	keys, err := annotations.NewKeys(cmp.Or(o.AnnotationPrefix, annotations.DefaultPrefix), o.Providers)
+	s, err := o.settings()
 	if err != nil {
 		return err
-	}
-	mappings, err := file.Mappings(&keys, &o.Defaults)
-	if err != nil {
-		return fmt.Errorf("config: %w", err)
-	}
-	o.Defaults.TokenExpirationSeconds = cmp.Or(o.Defaults.TokenExpirationSeconds, annotations.DefaultTokenExpirationSeconds)
-	if o.Defaults.ReservedAudiences == nil {
-		o.Defaults.ReservedAudiences = annotations.CommonAPIServerAudiences()
 	}
 	if o.Registerer == nil {
 		o.Registerer = ctrlmetrics.Registry
@@ -102,44 +89,45 @@ func addToManager(mgr manager.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	mountPath := cmp.Or(o.TokenMountPath, provider.DefaultTokenMountPath)
-	if err := provider.ValidateTokenMountPath(mountPath); err != nil {
-		return fmt.Errorf("token mount path: %w", err)
-	}
 	client, err := metadata.NewForConfig(mgr.GetConfig())
 	if err != nil {
 		return err
 	}
-	serviceAccounts, err := newReader(mgr.GetCache(), "ServiceAccount", injector.ServiceAccountCacheOptions(client, &keys))
+	serviceAccounts, err := newReader(mgr.GetCache(), "ServiceAccount", injector.ServiceAccountCacheOptions(client, s.Keys))
 	if err != nil {
 		return err
 	}
-	namespaces, err := newReader(mgr.GetCache(), "Namespace", injector.NamespaceCacheOptions(client, &keys))
+	namespaces, err := newReader(mgr.GetCache(), "Namespace", injector.NamespaceCacheOptions(client, s.Keys))
 	if err != nil {
 		return err
 	}
-	config := injector.Config{
-		Keys: &keys, Defaults: &o.Defaults, Mappings: mappings, TokenMountPath: mountPath,
-		ServiceAccounts: serviceAccounts, Namespaces: namespaces,
-	}
+	config := injector.Config{Settings: s, ServiceAccounts: serviceAccounts, Namespaces: namespaces}
 	for path, handler := range injector.Handlers(config, serviceAccounts, admission.NewBudget(), recorder, mgr.GetLogger().WithName("lanyard")) {
 		mgr.GetWebhookServer().Register(path, handler)
 	}
 	return nil
 }
 
-// addConfig adds what is in Config to the other settings, and returns it.
-func (o *Options) addConfig() (*configfile.File, error) {
+// settings returns the settings of the options. Its errors have the names of the flags
+// of lanyard-webhook.
+func (o *Options) settings() (*settings.Settings, error) {
 	file, err := configfile.Parse(o.Config)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("config: %w", err)
 	}
 	if len(file.Settings) > 0 {
-		return nil, fmt.Errorf("got %q, want only %s and %s", file.Settings, configfile.ProvidersKey, configfile.IdentitiesKey)
+		return nil, fmt.Errorf("config: got %q, want only %s and %s", file.Settings, configfile.ProvidersKey, configfile.IdentitiesKey)
 	}
-	o.Providers = slices.Concat(o.Providers, file.Providers)
-	parameters := maps.Clone(file.Parameters)
-	maps.Copy(parameters, o.Defaults.Parameters)
-	o.Defaults.Parameters = parameters
-	return file, nil
+	values := settings.Values{
+		AnnotationPrefix: cmp.Or(o.AnnotationPrefix, annotations.DefaultPrefix),
+		Providers:        o.Providers, Defaults: o.Defaults, Adopt: o.Adopt, File: file,
+	}
+	d := &values.Defaults
+	d.TokenExpirationSeconds = cmp.Or(d.TokenExpirationSeconds, annotations.DefaultTokenExpirationSeconds)
+	d.TokenMountPath = cmp.Or(d.TokenMountPath, provider.DefaultTokenMountPath)
+	if d.ReservedAudiences == nil {
+		d.ReservedAudiences = annotations.CommonAPIServerAudiences()
+	}
+	s, errs := settings.New(&values)
+	return s, errors.Join(errs...)
 }

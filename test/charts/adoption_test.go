@@ -99,7 +99,7 @@ func TestTheWebhookIsCalledForEachPeer(t *testing.T) {
 
 func TestPeersArriveAtTheProgram(t *testing.T) {
 	objects := render(t, defaultInstall, parseValues(t, adoptAll)).objects
-	completed, err := loadOptions(t, objects, "").CompleteInjection()
+	completed, err := loadOptions(t, objects, "").Settings(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

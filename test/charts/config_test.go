@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
+	"github.com/lanyard-dev/lanyard/internal/options"
 )
 
 // loadOptions returns the settings that the program has with its arguments and its
@@ -24,10 +24,7 @@ import (
 func loadOptions(t *testing.T, objects []object, users string) *options.Options {
 	t.Helper()
 	o := options.New()
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	for _, group := range o.Flags().FlagSets {
-		flags.AddFlagSet(group)
-	}
+	flags := o.FlagSet()
 	spec := deployment(t, objects).Spec.Template.Spec
 	if err := flags.Parse(spec.Containers[0].Args); err != nil {
 		t.Fatal(err)
@@ -149,8 +146,8 @@ func TestAConfigMapOfTheUsersIsRead(t *testing.T) {
 		t.Errorf("got the region %q, want us-east-1", got)
 	}
 	// The guard would not know the path.
-	if want := "/var/run/secrets/lanyard.dev/serviceaccount"; o.TokenMountPath != want {
-		t.Errorf("got the mount path %s, want %s", o.TokenMountPath, want)
+	if want := "/var/run/secrets/lanyard.dev/serviceaccount"; o.Defaults.TokenMountPath != want {
+		t.Errorf("got the mount path %s, want %s", o.Defaults.TokenMountPath, want)
 	}
 }
 

@@ -26,7 +26,7 @@ const providersAndIdentities = `config:
 func TestProvidersAndIdentitiesArriveInTheFile(t *testing.T) {
 	objects := render(t, defaultInstall, parseValues(t, providersAndIdentities)).objects
 	o := loadOptions(t, objects, "")
-	completed, err := o.CompleteInjection()
+	completed, err := o.Settings(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/version"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Exit codes of every command.
@@ -46,22 +46,22 @@ type usageError struct{ error }
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // cli is what all commands share: the streams, the flags that select the cluster,
-// the prefix of the annotations, and the keys.
+// and the settings of the webhook.
 type cli struct {
 	genericiooptions.IOStreams
 	// name is how the user calls the program: lanyard, or kubectl lanyard.
-	name   string
-	flags  *genericclioptions.ConfigFlags
+	name  string
+	flags *genericclioptions.ConfigFlags
+	// prefix is --annotation-prefix; empty for the webhook's.
 	prefix string
 	// configPath is the webhook's configuration file; empty to read it in the cluster.
 	configPath string
-	// cluster are the keys of the cluster's providers, once they are read. unread is why
-	// there may be custom providers that are not among them; noted reports whether the
-	// user knows.
-	cluster struct {
-		keys   *annotations.Keys
-		unread error
-		noted  bool
+	// webhook has the settings of the webhook, once they are read. unread is why they are
+	// only the built-in defaults; noted reports whether the user knows.
+	webhook struct {
+		settings *settings.Settings
+		unread   error
+		noted    bool
 	}
 	// started reports whether the command line was correct, so that a command runs.
 	started bool
@@ -94,7 +94,6 @@ func newCLI(program string, streams genericiooptions.IOStreams) *cli {
 		IOStreams: streams,
 		name:      "lanyard",
 		flags:     genericclioptions.NewConfigFlags(true),
-		prefix:    annotations.DefaultPrefix,
 	}
 	c.flags.CacheDir = nil // nothing is cached
 	if strings.HasPrefix(filepath.Base(program), "kubectl-") {
@@ -143,7 +142,7 @@ func (c *cli) newRootCommand() *cobra.Command {
 	root.SetErr(c.ErrOut)
 	root.SetUsageFunc(c.usage(root.UsageFunc()))
 	c.flags.AddFlags(root.PersistentFlags())
-	root.PersistentFlags().StringVar(&c.prefix, "annotation-prefix", c.prefix, "Prefix of every annotation and label, with its slash, as the webhook has it.")
+	root.PersistentFlags().StringVar(&c.prefix, "annotation-prefix", c.prefix, "Prefix of every annotation and label, with its slash. Without it, the prefix of the webhook.")
 	// The errors are for flags that do not exist.
 	_ = root.RegisterFlagCompletionFunc("namespace", c.completeNamespaces)
 	_ = root.RegisterFlagCompletionFunc("context", c.completeContexts)

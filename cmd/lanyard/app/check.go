@@ -25,7 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/report"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
 const checkHelp = `check looks at each part of an installation and says what to do about each
@@ -61,10 +61,10 @@ type checkCommand struct {
 	serviceAccount string
 	installTo      string
 
-	keys   *annotations.Keys
-	client kubernetes.Interface
-	report checkReport
-	page   *page // nil if the report is written at the end
+	settings *settings.Settings
+	client   kubernetes.Interface
+	report   checkReport
+	page     *page // nil if the report is written at the end
 }
 
 func newCheckCommand(c *cli) *cobra.Command {
@@ -90,7 +90,7 @@ func (k *checkCommand) run(ctx context.Context) (err error) {
 	if k.pre && k.serviceAccount != "" {
 		return usagef("--service-account cannot be used with --pre")
 	}
-	if k.keys, err = k.clusterKeys(ctx); err != nil {
+	if k.settings, err = k.cli.settings(ctx); err != nil {
 		return err
 	}
 	if k.client, _, err = k.clients(); err != nil {
@@ -297,9 +297,9 @@ func (k *checkCommand) dryRuns(ctx context.Context, mutating *admissionregistrat
 	if err != nil {
 		return err
 	}
-	answer := client.Create(ctx, namespace, probe.Pod(k.keys, cmp.Or(k.serviceAccount, "default")))
+	answer := client.Create(ctx, namespace, probe.Pod(k.settings.Keys, cmp.Or(k.serviceAccount, "default")))
 	if k.serviceAccount != "" {
-		for _, section := range report.DryRun(k.keys, namespace+"/"+k.serviceAccount, answer) {
+		for _, section := range report.DryRun(k.settings.Keys, namespace+"/"+k.serviceAccount, answer) {
 			k.add(section.Name, section.Lines...)
 		}
 		return nil
@@ -316,8 +316,8 @@ func (k *checkCommand) dryRuns(ctx context.Context, mutating *admissionregistrat
 	case name == "":
 		k.add("dry run", check.NoInjection())
 	default:
-		answer := client.Create(ctx, namespace, probe.Pod(k.keys, name))
-		k.add("dry run", report.Injection(k.keys, namespace+"/"+name, answer))
+		answer := client.Create(ctx, namespace, probe.Pod(k.settings.Keys, name))
+		k.add("dry run", report.Injection(k.settings.Keys, namespace+"/"+name, answer))
 	}
 	return nil
 }
@@ -330,7 +330,7 @@ func (k *checkCommand) anyServiceAccount(ctx context.Context, mutating *admissio
 		return "", "", err
 	}
 	err = k.eachServiceAccount(ctx, metav1.NamespaceAll, func(object *metav1.PartialObjectMetadata) error {
-		if called[object.Namespace] && k.keys.AskForIdentity(object.Annotations) {
+		if called[object.Namespace] && k.settings.Keys.AskForIdentity(object.Annotations) {
 			namespace, name = object.Namespace, object.Name
 			return fs.SkipAll
 		}

@@ -87,7 +87,7 @@ func newExplainCommand(c *cli) *cobra.Command {
 // explain reads what there is, sends the dry runs, and explains them.
 func (c *cli) explain(ctx context.Context, r *reference) (*explain.Explanation, error) {
 	defer c.progress("asking Lanyard")()
-	keys, err := c.clusterKeys(ctx)
+	s, err := c.settings(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (c *cli) explain(ctx context.Context, r *reference) (*explain.Explanation, 
 	if err != nil {
 		return nil, err
 	}
-	in := &explain.Input{Keys: keys, Object: r.String(), Called: true}
+	in := &explain.Input{Settings: s, Object: r.String(), Called: true}
 	if in.Namespace, err = typed.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{}); err != nil {
 		return nil, fmt.Errorf("namespace %s: %w", namespace, err)
 	}
@@ -253,26 +253,21 @@ func filter(object map[string]any, remove func(map[string]any) bool, path ...str
 // without it.
 func (c *cli) registration(ctx context.Context, client kubernetes.Interface, in *explain.Input) error {
 	api := client.AdmissionregistrationV1()
-	all, err := api.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	mutating, err := c.installation(ctx, client)
 	if apierrors.IsForbidden(err) {
 		in.Guard = "unknown: you may not read webhook configurations"
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("list mutatingwebhookconfigurations: %w", err)
+		return err
 	}
-	found := installation.Find(all.Items)
-	if len(found) == 0 {
-		return fmt.Errorf("got no MutatingWebhookConfiguration with a webhook %s: Lanyard is not installed", installation.PodWebhook)
-	}
-	selector, err := installation.Selector(found[0])
+	selector, err := installation.Selector(mutating)
 	if err != nil {
 		return err
 	}
-	in.Peers = installation.Peers(found[0])
 	in.Called = selector.Matches(labels.Set(in.Namespace.Labels))
 	policies := &check.Policies{Policies: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}}
-	name := found[0].Name + "-guard-pods"
+	name := installation.GuardPolicy(mutating)
 	policy, err := api.ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
 	if err == nil {
 		policies.Policies[name] = policy

@@ -4,15 +4,16 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
 	"github.com/lanyard-dev/lanyard/internal/manifest"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/internal/options"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
@@ -26,7 +27,8 @@ not change are written as they were read; the others lose their comments.
 
 Nothing is written if the webhook would deny an object, and the exit code is 1.
 The flags are those of the webhook: pass the ones that your cluster's webhook
-has, or its --config.`
+has, or its --config. With --cluster, inject reads the settings of the webhook
+in the cluster instead.`
 
 const injectExamples = `  # Inject all workloads of a file
   lanyard inject -f app.yaml > injected.yaml
@@ -41,13 +43,14 @@ const injectExamples = `  # Inject all workloads of a file
 type injectCommand struct {
 	*cli
 	files   []string
+	cluster bool
 	options *options.Options
 	// all are the flags of the webhook, for its configuration file.
 	all *pflag.FlagSet
 }
 
 func newInjectCommand(c *cli) *cobra.Command {
-	k := &injectCommand{cli: c, options: options.New(), all: pflag.NewFlagSet("webhook", pflag.ContinueOnError)}
+	k := &injectCommand{cli: c, options: options.New()}
 	cmd := &cobra.Command{
 		Use:     "inject -f FILE",
 		Short:   "Inject credentials into manifests, without a cluster.",
@@ -58,9 +61,7 @@ func newInjectCommand(c *cli) *cobra.Command {
 	}
 	cmd.Flags().StringArrayVarP(&k.files, "filename", "f", nil, "File with manifests in YAML or JSON, or - for the standard input. Can be repeated.")
 	groups := k.options.Flags()
-	for _, group := range groups.FlagSets {
-		k.all.AddFlagSet(group)
-	}
+	k.all = options.AllFlags(groups)
 	for _, name := range []string{"Injection", "Providers"} {
 		groups.FlagSet(name).VisitAll(func(flag *pflag.Flag) {
 			if flag.Name != annotationPrefixFlag { // the flag of all commands
@@ -71,6 +72,7 @@ func newInjectCommand(c *cli) *cobra.Command {
 	config := *k.all.Lookup("config")
 	config.Usage = "YAML file with the settings of the webhook, as its own --config. Other settings in it have no effect."
 	cmd.Flags().AddFlag(&config)
+	cmd.Flags().BoolVar(&k.cluster, "cluster", false, "Use the settings of the webhook in the cluster, instead of flags of the webhook.")
 	return cmd
 }
 
@@ -81,7 +83,7 @@ func (k *injectCommand) run(cmd *cobra.Command) error {
 	if len(k.files) == 0 {
 		return usagef("--filename: got none, want a file with manifests, or - for the standard input")
 	}
-	settings, err := k.settings(cmd)
+	settings, err := k.manifestOptions(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -103,27 +105,38 @@ func (k *injectCommand) run(cmd *cobra.Command) error {
 	return manifest.Write(k.Out, documents)
 }
 
-// settings returns the settings of the webhook.
-func (k *injectCommand) settings(cmd *cobra.Command) (*manifest.Options, error) {
-	if err := k.options.LoadConfig(k.all); err != nil {
-		return nil, usageError{err}
-	}
-	if cmd.Flags().Changed(annotationPrefixFlag) {
-		k.options.AnnotationPrefix = k.prefix
-	}
-	completed, err := k.options.CompleteInjection()
-	if err != nil {
-		return nil, usageError{err}
-	}
-	completed.Defaults.ReservedAudiences = annotations.CommonAPIServerAudiences()
-	namespace, err := k.namespace()
+// manifestOptions returns the settings of the webhook.
+func (k *injectCommand) manifestOptions(ctx context.Context) (*manifest.Options, error) {
+	settings, err := k.webhookSettings(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &manifest.Options{
-		Keys: &completed.Keys, Defaults: &completed.Defaults, Mappings: completed.Mappings, Peers: completed.Peers, TokenMountPath: completed.TokenMountPath,
-		ExcludedNamespaces: completed.ExcludedNamespaces, Namespace: namespace,
-	}, nil
+	namespace, err := k.namespace()
+	return &manifest.Options{Settings: settings, Namespace: namespace}, err
+}
+
+// webhookSettings returns the settings of the webhook in the cluster, or of the flags.
+func (k *injectCommand) webhookSettings(ctx context.Context) (*settings.Settings, error) {
+	if k.cluster {
+		given := k.options.ConfigFile != ""
+		k.all.VisitAll(func(flag *pflag.Flag) { given = given || flag.Changed })
+		if given {
+			return nil, usagef("--cluster cannot be used with flags of the webhook")
+		}
+		s, err := k.settings(ctx)
+		if err == nil && k.cli.webhook.unread != nil {
+			err = fmt.Errorf("read the settings of the webhook: %w", k.cli.webhook.unread)
+		}
+		return s, err
+	}
+	if err := k.options.LoadConfig(k.all); err != nil {
+		return nil, usageError{err}
+	}
+	s, err := k.complete(k.options)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return s, nil
 }
 
 // read reads the documents of a file.

@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/migrate"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/internal/options"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
 const migrateHelp = `migrate shows how Lanyard takes over from another webhook: what the other one
@@ -112,11 +113,11 @@ func (k *migrateCommand) run(ctx context.Context) error {
 	if k.pods {
 		return k.verify(ctx, peers)
 	}
-	keys, err := k.providerKeys(ctx)
+	s, err := k.settingsOf(ctx)
 	if err != nil {
 		return err
 	}
-	options := &migrate.Options{Keys: keys, From: peers, Remove: k.remove, Cluster: len(k.files) == 0}
+	options := &migrate.Options{Keys: s.Keys, From: peers, Remove: k.remove, Cluster: len(k.files) == 0}
 	if options.Namespace, err = k.namespace(); err != nil {
 		return err
 	}
@@ -139,13 +140,13 @@ func (k *migrateCommand) run(ctx context.Context) error {
 	return nil
 }
 
-// providerKeys returns the keys with those of custom providers: of the cluster, or of
-// --config. Files are read without a cluster.
-func (k *migrateCommand) providerKeys(ctx context.Context) (*annotations.Keys, error) {
+// settingsOf returns the settings of the cluster, or of --config. Files are read without
+// a cluster.
+func (k *migrateCommand) settingsOf(ctx context.Context) (*settings.Settings, error) {
 	if len(k.files) > 0 && k.configPath == "" {
-		return k.keys()
+		return k.complete(options.New())
 	}
-	return k.clusterKeys(ctx)
+	return k.settings(ctx)
 }
 
 // peers returns the peers of --from.

@@ -111,9 +111,11 @@ func (k *migrateCommand) verify(ctx context.Context, peers []*migrate.Peer) erro
 		return err
 	}
 	v := &verifier{seen: map[string]bool{}, result: &verification{Webhooks: []string{}, Workloads: []verified{}}}
-	if v.keys, err = k.clusterKeys(ctx); err != nil {
+	s, err := k.settings(ctx)
+	if err != nil {
 		return err
 	}
+	v.keys = s.Keys
 	if _, v.client, err = k.clients(); err != nil {
 		return err
 	}

@@ -11,10 +11,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
 	"github.com/lanyard-dev/lanyard/internal/manifest"
+	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/providertest"
 )
 
@@ -77,24 +76,15 @@ func newProviderTestCommand(c *cli) *cobra.Command {
 // testProviders tries the providers of a file with this text.
 func (c *cli) testProviders(cmd *cobra.Command, text []byte, given map[string]string) (*providersResult, error) {
 	o := options.New()
-	flags := pflag.NewFlagSet("webhook", pflag.ContinueOnError)
-	for _, group := range o.Flags().FlagSets {
-		flags.AddFlagSet(group)
-	}
-	if err := o.ReadConfig(text, flags); err != nil {
+	if err := o.ReadConfig(text, o.FlagSet()); err != nil {
 		return nil, err
 	}
-	if cmd.Flags().Changed(annotationPrefixFlag) {
-		o.AnnotationPrefix = c.prefix
-	}
-	completed, err := o.CompleteInjection()
+	o.DefaultAllowedIdentities = "" // the identities are made up, so no policy allows them
+	settings, err := c.complete(o)
 	if err != nil {
 		return nil, err
 	}
-	// The identities are made up, so no policy allows them.
-	completed.Defaults.AllowedIdentities = nil
-	settings := &manifest.Options{Keys: &completed.Keys, Defaults: &completed.Defaults, TokenMountPath: completed.TokenMountPath}
-	results, err := providertest.Run(cmd.Context(), settings, o.File(), given)
+	results, err := providertest.Run(cmd.Context(), &manifest.Options{Settings: settings}, o.File, given)
 	if err != nil {
 		return nil, err
 	}

@@ -93,7 +93,7 @@ func (c *cli) calledFor(ctx context.Context, mutating *admissionregistrationv1.M
 // eachUnguarded calls do for each ServiceAccount that needs credentials, is in a
 // namespace that Lanyard is called for, and is not known to the guard.
 func (c *cli) eachUnguarded(ctx context.Context, namespace string, mutating *admissionregistrationv1.MutatingWebhookConfiguration, do func(*metav1.PartialObjectMetadata) error) error {
-	keys, err := c.clusterKeys(ctx)
+	s, err := c.settings(ctx)
 	if err != nil {
 		return err
 	}
@@ -101,9 +101,8 @@ func (c *cli) eachUnguarded(ctx context.Context, namespace string, mutating *adm
 	if err != nil {
 		return err
 	}
-	peers := installation.Peers(mutating)
 	return c.eachServiceAccount(ctx, namespace, func(object *metav1.PartialObjectMetadata) error {
-		if !called[object.Namespace] || !installation.Unguarded(keys, peers, object) {
+		if !called[object.Namespace] || !installation.Unguarded(s, object) {
 			return nil
 		}
 		return do(object)

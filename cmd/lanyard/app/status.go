@@ -19,11 +19,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 
-	"github.com/lanyard-dev/lanyard/internal/installation"
 	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/status"
 	"github.com/lanyard-dev/lanyard/internal/workload"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const statusHelp = `status lists the ServiceAccounts that ask for an identity, the workloads that
@@ -260,8 +259,7 @@ func printProblems(p *page, rows []status.Row) {
 // lister reads what status needs.
 type lister struct {
 	*cli
-	keys     *annotations.Keys
-	peers    []*annotations.Peer
+	settings *settings.Settings
 	typed    kubernetes.Interface
 	metadata metadata.Interface
 	probe    *probe.Client
@@ -292,7 +290,7 @@ func (c *cli) eachStatus(ctx context.Context, namespace string, do func([]status
 			if err := flush(); err != nil {
 				return err
 			}
-			current = status.NewNamespace(l.keys, l.peers, object.Namespace, l.called[object.Namespace])
+			current = status.NewNamespace(l.settings, object.Namespace, l.called[object.Namespace])
 		}
 		current.AddServiceAccount(object)
 		return nil
@@ -304,7 +302,7 @@ func (c *cli) eachStatus(ctx context.Context, namespace string, do func([]status
 }
 
 func (c *cli) newLister(ctx context.Context) (*lister, error) {
-	keys, err := c.clusterKeys(ctx)
+	settings, err := c.settings(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -315,7 +313,7 @@ func (c *cli) newLister(ctx context.Context) (*lister, error) {
 	// Pods are large, and faster to read in this form.
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	l := &lister{cli: c, keys: keys}
+	l := &lister{cli: c, settings: settings}
 	if l.typed, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("create Kubernetes client: %w", err)
 	}
@@ -329,7 +327,6 @@ func (c *cli) newLister(ctx context.Context) (*lister, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.peers = installation.Peers(mutating)
 	l.called, err = c.calledFor(ctx, mutating)
 	return l, err
 }
@@ -369,9 +366,9 @@ func (l *lister) ask(ctx context.Context, n *status.Namespace) map[status.Questi
 	group.SetLimit(maxQuestions)
 	for _, q := range n.Questions() {
 		group.Go(func() error {
-			pod := probe.Pod(l.keys, q.ServiceAccount)
+			pod := probe.Pod(l.settings.Keys, q.ServiceAccount)
 			if q.Expiration != "" {
-				pod.SetAnnotations(map[string]string{l.keys.TokenExpirationSeconds: q.Expiration})
+				pod.SetAnnotations(map[string]string{l.settings.Keys.TokenExpirationSeconds: q.Expiration})
 			}
 			if q.Windows {
 				// Not spec.os: the API server would deny the pod's security context.
@@ -381,7 +378,7 @@ func (l *lister) ask(ctx context.Context, n *status.Namespace) map[status.Questi
 			if got := l.probe.Create(ctx, n.Name, pod); got.Err != nil {
 				answer.Problem = got.Err.Error()
 			} else {
-				answer.Hash = got.Pod.GetAnnotations()[l.keys.IdentityHash]
+				answer.Hash = got.Pod.GetAnnotations()[l.settings.Keys.IdentityHash]
 			}
 			mu.Lock()
 			defer mu.Unlock()

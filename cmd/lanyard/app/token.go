@@ -28,9 +28,9 @@ import (
 
 const tokenHelp = `token requests a token of a ServiceAccount from the API server and shows what it
 says: the issuer, the subject and the audience that a cloud compares with its
-trust. For aws, azure and gcp, the audience is the one that the pods of the
-ServiceAccount get, which a dry run of a pod tells. Any other value of --for is
-an audience.
+trust. For aws, azure, gcp and the custom providers of the cluster, the audience
+is the one that the pods of the ServiceAccount get, which a dry run of a pod
+tells. Any other value of --for is an audience.
 
 With --exchange, token presents the token to the cloud as the SDK in a pod
 would, with the same identity and region, and shows what the cloud says. The
@@ -73,8 +73,9 @@ func newTokenCommand(c *cli) *cobra.Command {
 		RunE:              func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) },
 	}
 	k.output.addFlag(cmd)
+	c.addConfig(cmd)
 	fs := cmd.Flags()
-	fs.StringVar(&k.receiver, "for", "", "Who the token is for: aws, azure, gcp, or an audience.")
+	fs.StringVar(&k.receiver, "for", "", "Who the token is for: aws, azure, gcp, a custom provider, or an audience.")
 	fs.BoolVar(&k.raw, "raw", false, "Write the token, and nothing else.")
 	fs.BoolVar(&k.exchange, "exchange", false, "Present the token to the cloud.")
 	fs.StringVar(&k.endpoint, "endpoint", "", "With --exchange: the scheme and host to use in place of the cloud's, such as https://sts.example.com.")
@@ -118,9 +119,13 @@ func (k *tokenCommand) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	injected := provider.Provider{Token: provider.Token{Audience: k.receiver, ExpirationSeconds: annotations.DefaultTokenExpirationSeconds}}
-	if isCloud {
-		if injected, err = k.injected(ctx, namespace, name, k.receiver); err != nil {
+	s, err := k.settings(ctx)
+	if err != nil {
+		return err
+	}
+	injected := provider.Provider{Token: provider.Token{Audience: k.receiver, ExpirationSeconds: s.Defaults.TokenExpirationSeconds}}
+	if slices.ContainsFunc(s.Keys.Providers, func(d *provider.Definition) bool { return d.Name == k.receiver && !d.Plain() }) {
+		if injected, err = k.injected(ctx, s.Keys, namespace, name, k.receiver); err != nil {
 			return fmt.Errorf("pods of serviceaccount %s/%s: %w", namespace, name, err)
 		}
 	}
@@ -168,11 +173,7 @@ func (k *tokenCommand) show(ctx context.Context, r *tokenResult, injected provid
 }
 
 // injected returns what the pods of a ServiceAccount get for a provider.
-func (c *cli) injected(ctx context.Context, namespace, serviceAccount, name string) (provider.Provider, error) {
-	keys, err := c.keys()
-	if err != nil {
-		return provider.Provider{}, err
-	}
+func (c *cli) injected(ctx context.Context, keys *annotations.Keys, namespace, serviceAccount, name string) (provider.Provider, error) {
 	client, err := c.probe()
 	if err != nil {
 		return provider.Provider{}, err

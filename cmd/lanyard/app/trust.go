@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/token"
 	"github.com/lanyard-dev/lanyard/internal/trust"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -69,7 +70,8 @@ type trustCommand struct {
 	// newDocument makes the result.
 	newDocument func(t trust.Token, jwks string) (trustDocument, error)
 
-	keys        *annotations.Keys
+	settings    *settings.Settings
+	defaults    map[string]string // of the cluster, for the ServiceAccount
 	annotations map[string]string // of the ServiceAccount
 }
 
@@ -95,6 +97,7 @@ func newCloudCommand(c *cli, name, cloud, example string) (*trustCommand, *cobra
 		ValidArgsFunction: c.completeServiceAccountReferences,
 		RunE:              func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) },
 	}
+	c.addConfig(cmd)
 	addChoice(cmd, &k.format, "output", "o", "Output format", outputShell, outputJSON, outputYAML, outputTerraform)
 	addChoice(cmd, &k.part, "part", "", "Part of the shell's or Terraform's output", partAll, partCluster, partServiceAccount)
 	cmd.Flags().StringVar(&k.issuer, "issuer", "", "Issuer of the tokens. Without it, the cluster's.")
@@ -172,9 +175,10 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 	if t.Namespace, err = k.namespace(); err != nil {
 		return err
 	}
-	if k.keys, err = k.cli.keys(); err != nil {
+	if k.settings, err = k.cli.settings(ctx); err != nil {
 		return err
 	}
+	k.defaults = k.settings.Defaults.For(t.Namespace, t.ServiceAccount).Parameters
 	client, _, err := k.clients()
 	if err != nil {
 		return err
@@ -187,6 +191,7 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 		return fmt.Errorf("get serviceaccount %s/%s: %w", t.Namespace, t.ServiceAccount, err)
 	default:
 		k.annotations = serviceAccount.Annotations
+		k.noteUnknown(serviceAccount)
 	}
 	if t.Audience, err = k.audienceOf(); err != nil {
 		return err
@@ -225,19 +230,22 @@ func (k *trustCommand) completeIssuer(ctx context.Context, client kubernetes.Int
 	return jwks, nil
 }
 
-// value returns the value of a parameter, that of the flag or the annotation; empty
-// if there is neither, or if the annotation stands for the cluster's default.
+// value returns the value of a parameter: of the flag, the annotation or the cluster, in
+// this order; empty if none of them has one.
 func (k *trustCommand) value(name string) (string, error) {
 	value, from := *k.parameters[name], "--"+name
 	if value == "" {
-		key := k.keys.Parameter(k.definition, name)
+		key := k.settings.Keys.Parameter(k.definition, name)
 		value, from = k.annotations[key], "annotation "+key
 	}
 	if value == "" || value == annotations.ClusterDefault {
-		return "", nil // the cluster's default is a flag of the webhook
+		return k.defaults[k.definition.Key(name)], nil
 	}
-	index := slices.IndexFunc(k.definition.Parameters, func(p provider.Parameter) bool { return p.Name == name })
-	parsed, err := k.definition.Parameters[index].Read(value)
+	p := &k.definition.Parameters[slices.IndexFunc(k.definition.Parameters, func(p provider.Parameter) bool { return p.Name == name })]
+	if p.Expand != nil {
+		value = p.Expand(value, func(name string) string { return k.defaults[k.definition.Key(name)] })
+	}
+	parsed, err := p.Read(value)
 	if err != nil {
 		return "", fmt.Errorf("%s: got %q: %w", from, value, err)
 	}
@@ -248,7 +256,7 @@ func (k *trustCommand) value(name string) (string, error) {
 func (k *trustCommand) required(name string) (string, error) {
 	value, err := k.value(name)
 	if err == nil && value == "" {
-		return "", usagef("--%s: got none, and annotation %s of the ServiceAccount is not set, or %q", name, k.keys.Parameter(k.definition, name), annotations.ClusterDefault)
+		return "", usagef("--%s: got none, and annotation %s of the ServiceAccount is not set, or %q, and the cluster has no default", name, k.settings.Keys.Parameter(k.definition, name), annotations.ClusterDefault)
 	}
 	return value, err
 }
@@ -256,10 +264,13 @@ func (k *trustCommand) required(name string) (string, error) {
 // audienceOf returns the audience of the tokens.
 func (k *trustCommand) audienceOf() (string, error) {
 	value, from := k.audience, "--audience"
-	for _, key := range []string{k.keys.ProviderAudience(k.definition), k.keys.Audience} {
+	for _, key := range []string{k.settings.Keys.ProviderAudience(k.definition), k.settings.Keys.Audience} {
 		if value == "" {
 			value, from = k.annotations[key], "annotation "+key
 		}
+	}
+	if value == "" {
+		value, from = k.defaults[k.definition.Key("audience")], "the cluster's default"
 	}
 	if value == "" {
 		values := provider.Values{}
@@ -276,7 +287,7 @@ func (k *trustCommand) audienceOf() (string, error) {
 			return "-", nil
 		}
 	}
-	parsed, err := annotations.ParseAudience(value, k.definition.MaxAudienceBytes, annotations.CommonAPIServerAudiences())
+	parsed, err := annotations.ParseAudience(value, k.definition.MaxAudienceBytes, k.settings.Defaults.ReservedAudiences)
 	if err != nil {
 		return "", fmt.Errorf("%s: got %q: %w", from, value, err)
 	}

@@ -18,7 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
+	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/version"
 )
 
@@ -80,9 +80,12 @@ func run(ctx context.Context, draining <-chan struct{}, o *options.Completed, lo
 	if err != nil {
 		return err
 	}
-	o.Defaults.ReservedAudiences = audiences
-	warnOfReservedAudiences(&o.Defaults, o.Keys.Providers, log)
-	program, err := newProgram(draining, config, o, log)
+	settings, err := o.Settings(audiences)
+	if err != nil {
+		return err
+	}
+	warnOfReservedAudiences(settings, log)
+	program, err := newProgram(draining, config, o, settings, log)
 	if err != nil {
 		return err
 	}

@@ -4,8 +4,8 @@
 package app
 
 import (
+	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -20,8 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
+	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/internal/token"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
 // startTimeout is how long the program waits for the API server to respond.
@@ -53,15 +54,11 @@ func apiserverAudiences(ctx context.Context, config *rest.Config, log logr.Logge
 
 // warnOfReservedAudiences logs default audiences that belong to the API server:
 // ServiceAccounts that use them are denied.
-func warnOfReservedAudiences(defaults *annotations.Defaults, providers []*provider.Definition, log logr.Logger) {
-	for _, d := range providers {
-		if slices.Contains(defaults.ReservedAudiences, d.DefaultAudience) {
-			log.Info("The audience of a provider belongs to the API server; ServiceAccounts without an audience of their own are denied", "provider", d.Name, "audience", d.DefaultAudience)
-		}
-	}
-	for name, value := range defaults.Parameters {
-		if strings.HasSuffix(name, "-audience") && slices.Contains(defaults.ReservedAudiences, value) {
-			log.Info("A default audience belongs to the API server; ServiceAccounts without an audience of their own are denied", "parameter", name, "audience", value)
+func warnOfReservedAudiences(s *settings.Settings, log logr.Logger) {
+	for _, d := range s.Keys.Providers {
+		audience := cmp.Or(s.Defaults.Parameters[d.Key("audience")], d.DefaultAudience)
+		if slices.Contains(s.Defaults.ReservedAudiences, audience) {
+			log.Info("A default audience belongs to the API server; ServiceAccounts without an audience of their own are denied", "provider", d.Name, "audience", audience)
 		}
 	}
 }
@@ -116,39 +113,19 @@ func discoveryDocument(ctx context.Context, config *rest.Config, log logr.Logger
 	return document, nil
 }
 
-// audiences is the aud claim: one string or several (RFC 7519, section 4.1.3).
-type audiences []string
-
-// UnmarshalJSON reads both forms.
-func (a *audiences) UnmarshalJSON(text []byte) error {
-	var one string
-	if json.Unmarshal(text, &one) == nil {
-		*a = audiences{one}
-		return nil
-	}
-	return json.Unmarshal(text, (*[]string)(a))
-}
-
 // tokenAudiences returns the audiences of the ServiceAccount token in a file. It
 // does not verify the signature: the token is the program's own.
 func tokenAudiences(file string) ([]string, error) {
-	token, err := os.ReadFile(file)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("read the program's own token: %w", err)
 	}
-	parts := strings.Split(strings.TrimSpace(string(token)), ".")
-	if len(parts) != 3 {
+	if strings.Count(string(text), ".") != 2 {
 		return nil, nil // not a JSON Web Token
 	}
-	claims, err := base64.RawURLEncoding.DecodeString(parts[1])
+	claims, err := token.Parse(string(text))
 	if err != nil {
-		return nil, fmt.Errorf("read the claims of the program's own token %s: %w", file, err)
+		return nil, fmt.Errorf("read the program's own token %s: %w", file, err)
 	}
-	var parsed struct {
-		Audiences audiences `json:"aud"`
-	}
-	if err := json.Unmarshal(claims, &parsed); err != nil {
-		return nil, fmt.Errorf("read the claims of the program's own token %s: %w", file, err)
-	}
-	return parsed.Audiences, nil
+	return claims.Audience, nil
 }

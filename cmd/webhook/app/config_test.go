@@ -15,12 +15,12 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"github.com/spf13/pflag"
 
-	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
 	"github.com/lanyard-dev/lanyard/internal/admission"
 	"github.com/lanyard-dev/lanyard/internal/injector"
 	"github.com/lanyard-dev/lanyard/internal/metrics"
+	"github.com/lanyard-dev/lanyard/internal/options"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
 // providerFile is a configuration file with one custom provider.
@@ -42,15 +42,8 @@ func writeFile(t *testing.T, name, text string) {
 // completed returns the settings of a configuration file.
 func completed(t *testing.T, file string) *options.Completed {
 	t.Helper()
-	o := options.New()
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	for _, group := range o.Flags().FlagSets {
-		flags.AddFlagSet(group)
-	}
-	if err := flags.Parse([]string{"--config=" + file, "--certificate-source=files", "--tls-cert-file=C", "--tls-private-key-file=P"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.LoadConfig(flags); err != nil {
+	o, err := options.Parse([]string{"--config=" + file, "--certificate-source=files", "--tls-cert-file=C", "--tls-private-key-file=P"}, os.ReadFile)
+	if err != nil {
 		t.Fatal(err)
 	}
 	c, err := o.Complete()
@@ -101,9 +94,13 @@ func TestAChangedConfigurationIsUsedWithoutARestart(t *testing.T) {
 	messages := make(chan string, 100)
 	log := funcr.New(func(_, args string) { messages <- args }, funcr.Options{})
 	p := program{serviceAccounts: newTestCache(t, true), namespaces: newTestCache(t, true)}
-	inject := func(o *options.Completed) { p.inject(o, admission.NewBudget(), recorder, log) }
-	inject(o)
-	if err := p.watchConfig(o, inject, recorder, log); err != nil {
+	s, err := o.Settings(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inject := func(s *settings.Settings) { p.inject(s, admission.NewBudget(), recorder, log) }
+	inject(s)
+	if err := p.watchConfig(o, nil, inject, recorder, log); err != nil {
 		t.Fatal(err)
 	}
 	p.config.Interval = time.Millisecond

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/metrics"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -22,9 +23,9 @@ var optOutLabels = []string{annotations.LabelDisabled, annotations.OptOut}
 // countServiceAccounts counts ServiceAccounts by state. The webhook is called
 // neither for the excluded namespaces nor for those that opt out by their label.
 func countServiceAccounts(serviceAccounts, namespaces iter.Seq2[types.NamespacedName, metadatacache.Object],
-	keys *annotations.Keys, excludedNamespaces []string,
+	s *settings.Settings,
 ) metrics.ServiceAccounts {
-	excluded := sets.New(excludedNamespaces...)
+	excluded := sets.New(s.ExcludedNamespaces...)
 	for id, namespace := range namespaces {
 		if slices.Contains(optOutLabels, namespace.Label) {
 			excluded.Insert(id.Name)
@@ -38,7 +39,7 @@ func countServiceAccounts(serviceAccounts, namespaces iter.Seq2[types.Namespaced
 		}
 		counts.Annotated++
 		switch {
-		case !keys.AskForIdentity(serviceAccount.Annotations):
+		case !s.Keys.AskForIdentity(serviceAccount.Annotations):
 		case excluded.Has(id.Namespace):
 			counts.Excluded++
 		case serviceAccount.Label != annotations.LabelEnabled:

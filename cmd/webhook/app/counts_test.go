@@ -11,6 +11,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/metrics"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
@@ -52,7 +53,7 @@ func TestServiceAccountsByState(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			serviceAccounts := map[types.NamespacedName]metadatacache.Object{{Namespace: test.namespace, Name: "app"}: test.object}
-			got := countServiceAccounts(maps.All(serviceAccounts), maps.All(namespaces), &keys, []string{"kube-system"})
+			got := countServiceAccounts(maps.All(serviceAccounts), maps.All(namespaces), &settings.Settings{Keys: &keys, ExcludedNamespaces: []string{"kube-system"}})
 			if got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}

@@ -24,14 +24,15 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
-	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
 	"github.com/lanyard-dev/lanyard/internal/admission"
 	"github.com/lanyard-dev/lanyard/internal/clientcert"
 	"github.com/lanyard-dev/lanyard/internal/injector"
 	"github.com/lanyard-dev/lanyard/internal/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/metrics"
+	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/reload"
 	"github.com/lanyard-dev/lanyard/internal/servingcert"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/tokenauth"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
@@ -55,7 +56,7 @@ type program struct {
 
 // injection holds the state that a reload of --config replaces.
 type injection struct {
-	keys     *annotations.Keys
+	*settings.Settings
 	handlers map[string]http.Handler
 }
 
@@ -101,7 +102,7 @@ func newTLSConfig(o *options.Completed, certificate certificateSource) *tls.Conf
 }
 
 // newProgram builds all parts; run starts them.
-func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Completed, log logr.Logger) (*program, error) {
+func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Completed, s *settings.Settings, log logr.Logger) (*program, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	recorder, err := metrics.New(registry)
@@ -112,18 +113,18 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 	if p.certificate, err = newCertificateSource(config, o, recorder.SetCertificateExpiry, log.WithName("certificate")); err != nil {
 		return nil, err
 	}
-	if p.serviceAccounts, p.namespaces, err = newCaches(config, o, recorder, log); err != nil {
+	if p.serviceAccounts, p.namespaces, err = newCaches(config, s.Keys, recorder, log); err != nil {
 		return nil, err
 	}
 	budget := admission.NewBudget()
-	inject := func(o *options.Completed) { p.inject(o, budget, recorder, log) }
+	inject := func(s *settings.Settings) { p.inject(s, budget, recorder, log) }
 	if o.ConfigFile == "" {
-		inject(o)
-	} else if err := p.watchConfig(o, inject, recorder, log.WithName("config")); err != nil {
+		inject(s)
+	} else if err := p.watchConfig(o, s.Defaults.ReservedAudiences, inject, recorder, log.WithName("config")); err != nil {
 		return nil, err
 	}
 	recorder.WatchServiceAccounts(func() metrics.ServiceAccounts {
-		return countServiceAccounts(p.serviceAccounts.All(), p.namespaces.All(), p.injection.Load().keys, o.ExcludedNamespaces)
+		return countServiceAccounts(p.serviceAccounts.All(), p.namespaces.All(), p.injection.Load().Settings)
 	})
 	recorder.WatchCache("serviceaccounts", p.serviceAccounts.Bytes)
 	recorder.WatchCache("namespaces", p.namespaces.Bytes)
@@ -177,12 +178,12 @@ func host(bindAddress string) string {
 	return bindAddress
 }
 
-func newCaches(config *rest.Config, o *options.Completed, recorder *metrics.Recorder, log logr.Logger) (serviceAccounts, namespaces *metadatacache.Cache, err error) {
+func newCaches(config *rest.Config, keys *annotations.Keys, recorder *metrics.Recorder, log logr.Logger) (serviceAccounts, namespaces *metadatacache.Cache, err error) {
 	client, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("create Kubernetes client: %w", err)
 	}
-	opts := injector.ServiceAccountCacheOptions(client, &o.Keys)
+	opts := injector.ServiceAccountCacheOptions(client, keys)
 	// 100,000 ServiceAccounts, of which 10,000 are annotated, take about 20 MiB.
 	opts.MaxTotalBytes = cacheBytes()
 	opts.Recorder = recorder
@@ -190,7 +191,7 @@ func newCaches(config *rest.Config, o *options.Completed, recorder *metrics.Reco
 	if serviceAccounts, err = metadatacache.New(opts); err != nil {
 		return nil, nil, err
 	}
-	opts = injector.NamespaceCacheOptions(client, &o.Keys)
+	opts = injector.NamespaceCacheOptions(client, keys)
 	opts.MaxTotalBytes = cacheBytes() / 4 // namespaces are few
 	opts.Logger = log.WithName("namespaces")
 	namespaces, err = metadatacache.New(opts)
@@ -218,23 +219,20 @@ func reviewMux(p *program) http.Handler {
 }
 
 // inject makes the program inject by these settings, from the next request on.
-func (p *program) inject(o *options.Completed, budget *admission.Budget, recorder *metrics.Recorder, log logr.Logger) {
-	config := injector.Config{
-		Keys: &o.Keys, Defaults: &o.Defaults, Mappings: o.Mappings, Peers: o.Peers, TokenMountPath: o.TokenMountPath,
-		ServiceAccounts: p.serviceAccounts, Namespaces: p.namespaces,
-	}
+func (p *program) inject(s *settings.Settings, budget *admission.Budget, recorder *metrics.Recorder, log logr.Logger) {
+	config := injector.Config{Settings: s, ServiceAccounts: p.serviceAccounts, Namespaces: p.namespaces}
 	p.injection.Store(&injection{
-		keys:     &o.Keys,
+		Settings: s,
 		handlers: injector.Handlers(config, p.serviceAccounts, budget, recorder, log.WithName("admission")),
 	})
 }
 
 // watchConfig makes the program use changes of the file of --config: all of them, or
 // none if there is a mistake.
-func (p *program) watchConfig(o *options.Completed, inject func(*options.Completed), recorder *metrics.Recorder, log logr.Logger) error {
+func (p *program) watchConfig(o *options.Completed, reserved []string, inject func(*settings.Settings), recorder *metrics.Recorder, log logr.Logger) error {
 	first := true
 	p.config = reload.New(func(contents [][]byte) error {
-		reloaded, restart, err := o.Reload(contents[0])
+		reloaded, restart, err := o.Reload(contents[0], reserved)
 		if err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lanyard-dev/lanyard/cmd/webhook/app"
-	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
+	"github.com/lanyard-dev/lanyard/internal/options"
 )
 
 // flags lists the flags of the program by the groups of --help.

@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -41,6 +43,14 @@ func callForPeers(ctx context.Context) {
 		}
 		return account.Annotations, nil
 	}).Within(timeout).Should(HaveKey("lanyard.dev/adopted"))
+}
+
+// adopting returns a configuration file of a webhook that adopts from peers.
+func adopting(peers string) string {
+	GinkgoHelper()
+	file := filepath.Join(GinkgoT().TempDir(), "config.yaml")
+	Expect(os.WriteFile(file, []byte("adopt: ["+peers+"]\n"), 0o600)).To(Succeed())
+	return file
 }
 
 // setExpression changes the match condition for ServiceAccounts, and returns the
@@ -78,22 +88,30 @@ var _ = Describe("label serviceaccounts with adoption", Serial, func() {
 			newServiceAccount(ctx, "peers", fmt.Sprintf("app-%d", i), map[string]string{eksRole: role})
 		})
 		newServiceAccount(ctx, "peers", "plain", nil)
+		config := []string{"--config", adopting("eks")}
 		label := func(args ...string) string {
-			code, out, errOut := lanyard(ctx, append([]string{"label", "serviceaccounts", "--namespace", "peers"}, args...)...)
+			code, out, errOut := lanyard(ctx, slices.Concat([]string{"label", "serviceaccounts", "--namespace", "peers"}, config, args)...)
 			Expect(errOut).To(BeEmpty())
 			Expect(code).To(Equal(app.ExitOK), out)
 			return out
 		}
 		status := func() string {
-			code, out, errOut := lanyard(ctx, "status", "--namespace", "peers")
+			code, out, errOut := lanyard(ctx, append([]string{"status", "--namespace", "peers"}, config...)...)
 			Expect(errOut).To(BeEmpty())
 			Expect(code).To(Equal(app.ExitOK), out)
 			return out
 		}
 
 		By("leaving them alone while nothing is adopted")
+		config[1] = adopting("")
 		Expect(status()).To(Equal("no ServiceAccount asks for an identity\n"))
 		Expect(label()).To(Equal("every ServiceAccount that needs credentials has the label\n"))
+		config[1] = adopting("eks")
+
+		By("warning if nobody knows what is adopted")
+		_, out, errOut := lanyard(ctx, "status", "--namespace", "peers")
+		Expect(out).To(Equal("no ServiceAccount asks for an identity\n"))
+		Expect(errOut).To(HavePrefix("warning: serviceaccount peers/app-0 has the annotation " + eksRole + ", which Lanyard only reads with settings of the webhook. "))
 
 		By("showing them")
 		callForPeers(ctx)
@@ -116,7 +134,7 @@ var _ = Describe("label serviceaccounts with adoption", Serial, func() {
 		newNamespace(ctx, "others")
 		newServiceAccount(ctx, "others", "app", map[string]string{"azure.workload.identity/client-id": "00000000-0000-0000-0000-000000000001"})
 		callForPeers(ctx)
-		code, out, _ := lanyard(ctx, "label", "serviceaccounts", "--namespace", "others")
+		code, out, _ := lanyard(ctx, "label", "serviceaccounts", "--namespace", "others", "--config", adopting("eks, azure"))
 		Expect(out).To(ContainSubstring("got no translation of the annotations of another webhook"))
 		Expect(code).To(Equal(app.ExitFound))
 	})

@@ -24,8 +24,8 @@ const customConfig = examples + "/alibaba.yaml"
 
 const (
 	noUnlabelled  = "every ServiceAccount that needs credentials has the label\n"
-	unreadBecause = "warning: serviceaccount custom/oss has the annotation lanyard.dev/alibaba-role-arn, which no built-in provider has. " +
-		"The custom providers of the cluster could not be read: "
+	unreadBecause = "warning: serviceaccount custom/oss has the annotation lanyard.dev/alibaba-role-arn, which Lanyard only reads with settings of the webhook. " +
+		"The settings could not be read: "
 )
 
 // moveIntoCluster makes the webhook for pods one behind a Service, with objects as in
@@ -131,6 +131,7 @@ var _ = Describe("custom providers", Serial, Ordered, func() {
 		Entry("by restart", "restart", "--stale", "--dry-run"),
 		Entry("by explain", "explain", "sa/oss"),
 		Entry("by check", "check"),
+		Entry("by trust", "trust", "azure", "sa/oss"),
 	)
 
 	It("are no matter if no ServiceAccount may have one", func(ctx SpecContext) {
@@ -148,12 +149,49 @@ var _ = Describe("custom providers", Serial, Ordered, func() {
 		Expect(errOut).To(BeEmpty())
 		expectGolden("custom-label.txt", out)
 		Expect(code).To(Equal(app.ExitOK))
+
+		By("token, for a custom provider")
+		code, out, errOut = lanyard(ctx, "token", "sa/oss", "--namespace", "custom", "--for", "alibaba", "--config", customConfig)
+		Expect(errOut).To(ContainSubstring("pods of serviceaccount custom/oss: "), out) // the webhook is not called
+		Expect(code).To(Equal(app.ExitFound))
+	})
+
+	It("and their defaults are known to trust, inject and token", func(ctx SpecContext) {
+		text, err := os.ReadFile(customConfig)
+		Expect(err).NotTo(HaveOccurred())
+		const provider = "projects/123456789012/locations/global/workloadIdentityPools/pool/providers/cluster"
+		moveIntoCluster(ctx, string(text)+"gcp-default-workload-identity-provider: "+provider+"\ntoken-expiration-seconds: 7200\naws-role-arn-prefix: 'arn:aws:iam::111122223333:role/'\n")
+		code, out, errOut := lanyard(ctx, "trust", "gcp", "sa/oss", "--namespace", "custom", "-o", "terraform")
+		Expect(errOut).NotTo(ContainSubstring("could not be read"))
+		Expect(out).To(ContainSubstring("123456789012"), errOut)
+		Expect(code).To(Equal(app.ExitOK))
+		code, out, errOut = lanyard(ctx, "trust", "aws", "sa/oss", "--namespace", "custom", "--role-arn", "cart")
+		Expect(out).To(ContainSubstring("cart"), errOut)
+		Expect(code).To(Equal(app.ExitOK))
+		code, out, errOut = lanyard(ctx, "token", "sa/oss", "--namespace", "custom", "--for", "other")
+		Expect(out).To(ContainSubstring("after 2h0m0s"), errOut)
+		Expect(code).To(Equal(app.ExitOK))
+
+		const manifests = "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: oss\n  annotations:\n    lanyard.dev/alibaba-role-arn: acs:ram::1234567890123456:role/oss\n    lanyard.dev/alibaba-oidc-provider-arn: acs:ram::1234567890123456:oidc-provider/cluster\n"
+		code, out, errOut = lanyardAs(ctx, cluster.kubeconfig, manifests, "inject", "-f", "-", "--cluster")
+		Expect(errOut).To(BeEmpty())
+		Expect(out).To(ContainSubstring("lanyard.dev/identity"))
+		Expect(code).To(Equal(app.ExitOK))
+		code, _, errOut = lanyardAs(ctx, cluster.kubeconfig, manifests, "inject", "-f", "-", "--cluster", "--adopt", "eks")
+		Expect(errOut).To(ContainSubstring("--cluster cannot be used with flags of the webhook"))
+		Expect(code).To(Equal(app.ExitUsage))
+	})
+
+	It("are not guessed by inject --cluster", func(ctx SpecContext) {
+		code, _, errOut := lanyardAs(ctx, cluster.kubeconfig, "", "inject", "-f", "-", "--cluster")
+		Expect(errOut).To(HavePrefix("lanyard: read the settings of the webhook: the webhook runs outside of the cluster"))
+		Expect(code).To(Equal(app.ExitFound))
 	})
 
 	It("are warned of if the file in the cluster is wrong", func(ctx SpecContext) {
 		moveIntoCluster(ctx, "v: 1\nproviders: {}\n")
 		code, out, errOut := lanyard(ctx, "label", "sa", "--namespace", "custom", "--dry-run")
-		Expect(errOut).To(HavePrefix(unreadBecause + "line 2: cannot unmarshal !!map"))
+		Expect(errOut).To(HavePrefix(unreadBecause + "deployment lanyard-system/webhook: --config /config/config.yaml: line 2: cannot unmarshal !!map"))
 		Expect(out).To(Equal(noUnlabelled))
 		Expect(code).To(Equal(app.ExitOK))
 	})
@@ -166,13 +204,13 @@ var _ = Describe("custom providers", Serial, Ordered, func() {
 
 	It("need a correct --config", func(ctx SpecContext) {
 		code, out, errOut := lanyard(ctx, "label", "sa", "--config", "/does/not/exist")
-		Expect(errOut).To(HavePrefix("lanyard: open /does/not/exist: "))
+		Expect(errOut).To(HavePrefix("lanyard: --config: open /does/not/exist: "))
 		Expect(code).To(Equal(app.ExitFound))
 		Expect(out).To(BeEmpty())
 		file := filepath.Join(GinkgoT().TempDir(), "config.yaml")
 		Expect(os.WriteFile(file, []byte("providers: {}\n"), 0o600)).To(Succeed())
 		code, out, errOut = lanyard(ctx, "label", "sa", "--config", file)
-		Expect(errOut).To(HavePrefix("lanyard: " + file + ": line 1: cannot unmarshal !!map"))
+		Expect(errOut).To(HavePrefix("lanyard: --config " + file + ": line 1: cannot unmarshal !!map"))
 		Expect(code).To(Equal(app.ExitFound))
 		Expect(out).To(BeEmpty())
 	})

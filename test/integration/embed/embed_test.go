@@ -8,10 +8,12 @@ package embed_test
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +31,9 @@ import (
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/yaml"
 
+	"github.com/lanyard-dev/lanyard/internal/configfile"
+	"github.com/lanyard-dev/lanyard/internal/installation"
+	"github.com/lanyard-dev/lanyard/internal/options/optionstest"
 	"github.com/lanyard-dev/lanyard/pkg/webhook"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	support "github.com/lanyard-dev/lanyard/test/support/webhook"
@@ -58,11 +63,105 @@ identities:
 	keysOfConfig = "lanyard.dev/example-role, lanyard.dev/example-region, lanyard.dev/example-audience, "
 )
 
-var client *kubernetes.Clientset
+var (
+	client  *kubernetes.Clientset
+	manager ctrl.Manager
+)
 
 func TestEmbed(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "embedded webhooks")
+}
+
+// goldenCases returns the folders of the golden cases of new pods. A running pod cannot
+// be stored as a case with an ephemeral container has it.
+func goldenCases() []string {
+	var folders []string
+	for _, pattern := range []string{"*", "*/*"} {
+		files, err := filepath.Glob(filepath.Join(goldenDir, pattern, "want.yaml"))
+		if err != nil {
+			panic(err)
+		}
+		for _, file := range files {
+			if folder := filepath.Dir(file); !exists(filepath.Join(folder, "old.yaml")) {
+				folders = append(folders, folder)
+			}
+		}
+	}
+	if len(folders) < 100 {
+		panic("too few golden cases in " + goldenDir)
+	}
+	return folders
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// inPlace are handlers that serve in place of the first ones; nil for none.
+var inPlace atomic.Pointer[map[string]http.Handler]
+
+// switching is a webhook server whose handlers can be replaced.
+type switching struct{ ctrlwebhook.Server }
+
+// Register implements webhook.Server.
+func (s switching) Register(path string, first http.Handler) {
+	s.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler := first
+		if others := inPlace.Load(); others != nil {
+			handler = (*others)[path]
+		}
+		handler.ServeHTTP(w, r)
+	}))
+}
+
+// another is the running manager, for webhooks that serve in place of the first ones.
+type another struct {
+	ctrl.Manager
+	server recording
+}
+
+// GetWebhookServer implements manager.Manager.
+func (a *another) GetWebhookServer() ctrlwebhook.Server { return a.server }
+
+// recording is a webhook server that only keeps its handlers.
+type recording struct {
+	ctrlwebhook.Server
+	handlers map[string]http.Handler
+}
+
+// Register implements webhook.Server.
+func (r recording) Register(path string, handler http.Handler) { r.handlers[path] = handler }
+
+// configure sets up the webhooks with the configuration file of a golden case, if it has
+// one, until the spec ends.
+func configure(dir string) {
+	GinkgoHelper()
+	file := filepath.Join(dir, "config.yaml")
+	if filepath.Base(filepath.Dir(dir)) == "providers" {
+		file = filepath.Join("../../../examples/providers", filepath.Base(dir)+".yaml")
+	}
+	if !exists(file) {
+		return
+	}
+	settings := optionstest.Settings(GinkgoTB(), file)
+	o := webhook.Options{Defaults: *settings.Defaults, Registerer: prometheus.NewRegistry()}
+	for _, p := range settings.Peers {
+		o.Adopt = append(o.Adopt, p.Name)
+	}
+	// The settings of the file have fields of their own.
+	var whole, own map[string]any
+	text, err := os.ReadFile(file)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(yaml.Unmarshal(text, &whole)).To(Succeed())
+	own = map[string]any{configfile.ProvidersKey: whole[configfile.ProvidersKey], configfile.IdentitiesKey: whole[configfile.IdentitiesKey]}
+	o.Config, err = yaml.Marshal(own)
+	Expect(err).NotTo(HaveOccurred())
+	a := &another{manager, recording{handlers: map[string]http.Handler{}}}
+	Expect(webhook.AddToManager(a, o)).To(Succeed())
+	inPlace.Store(&a.server.handlers)
+	DeferCleanup(func() { inPlace.Store(nil) })
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -82,10 +181,11 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	mgr, err := ctrl.NewManager(plane.Config(), ctrl.Options{
 		Metrics:       server.Options{BindAddress: "0"},
-		WebhookServer: ctrlwebhook.NewServer(ctrlwebhook.Options{Host: "127.0.0.1", Port: port, CertDir: dir}),
+		WebhookServer: switching{ctrlwebhook.NewServer(ctrlwebhook.Options{Host: "127.0.0.1", Port: port, CertDir: dir})},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(webhook.AddToManager(mgr, webhook.Options{Config: []byte(config)})).To(Succeed())
+	manager = mgr
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(running) }()
@@ -118,21 +218,25 @@ func register(ctx context.Context, url string, ca []byte) {
 		path := url + *config.Service.Path
 		*config = admissionregistrationv1.WebhookClientConfig{URL: &path, CABundle: ca}
 	}
+	expression, err := os.ReadFile("../testdata/adoption.cel")
+	Expect(err).NotTo(HaveOccurred())
+	installation.Entry(configuration, installation.ServiceAccountWebhook).MatchConditions[1].Expression = string(expression)
 	_, err = client.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(ctx, configuration, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// writeServiceAccount gives the ServiceAccount these annotations. The webhook
-// keeps its label.
-func writeServiceAccount(ctx context.Context, annotations map[string]string) {
+// writeServiceAccount gives the ServiceAccount these annotations, and returns them as
+// the webhook leaves them. The webhook keeps the label of the ServiceAccount.
+func writeServiceAccount(ctx context.Context, annotations map[string]string) map[string]string {
 	GinkgoHelper()
 	object := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: serviceAccount, Annotations: annotations}}
 	api := client.CoreV1().ServiceAccounts(namespace)
-	_, err := api.Update(ctx, object, metav1.UpdateOptions{})
+	got, err := api.Update(ctx, object, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
-		_, err = api.Create(ctx, object, metav1.CreateOptions{})
+		got, err = api.Create(ctx, object, metav1.CreateOptions{})
 	}
 	Expect(err).NotTo(HaveOccurred())
+	return got.Annotations
 }
 
 func create(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
@@ -141,8 +245,9 @@ func create(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 
 // want is the form of want.yaml.
 type want struct {
-	Message string      `json:"message"`
-	Pod     *corev1.Pod `json:"pod"`
+	Message        string            `json:"message"`
+	ServiceAccount map[string]string `json:"serviceAccount"`
+	Pod            *corev1.Pod       `json:"pod"`
 }
 
 // byTheServer are the cases that the API server denies before or after the
@@ -155,17 +260,11 @@ var byTheServer = map[string]string{
 }
 
 var _ = Describe("Embedded in a manager, Lanyard", func() {
-	files, err := filepath.Glob(filepath.Join(goldenDir, "*", "want.yaml"))
-	if err != nil || len(files) < 40 {
-		panic("too few golden cases in " + goldenDir)
-	}
-	for _, file := range files {
-		dir := filepath.Dir(file)
-		if _, err := os.Stat(filepath.Join(dir, "old.yaml")); err == nil {
-			continue // a running pod cannot be stored as the case has it
-		}
-		It("decides as "+filepath.Base(dir), func(ctx SpecContext) {
+	for _, dir := range goldenCases() {
+		name := strings.TrimPrefix(dir, goldenDir+"/")
+		It("decides as "+name, func(ctx SpecContext) {
 			var want want
+			configure(dir)
 			var pod corev1.Pod
 			var account corev1.ServiceAccount
 			var policy corev1.Namespace
@@ -177,11 +276,14 @@ var _ = Describe("Embedded in a manager, Lanyard", func() {
 			if pod.Name == "" && pod.GenerateName == "" {
 				pod.Name = "pod"
 			}
-			writeServiceAccount(ctx, account.Annotations)
+			adopted := writeServiceAccount(ctx, account.Annotations)
+			if want.ServiceAccount != nil {
+				Expect(lanyards(adopted)).To(Equal(want.ServiceAccount))
+			}
 			writePolicy(ctx, policy.Annotations)
 			Eventually(func(g Gomega) {
 				got, err := create(ctx, &pod)
-				switch denial := byTheServer[filepath.Base(dir)]; {
+				switch denial := byTheServer[name]; {
 				case denial != "":
 					g.Expect(err).To(MatchError(ContainSubstring(denial)))
 				case want.Message != "":

@@ -26,7 +26,7 @@ func TestAdoptNamesPeers(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
 			o, _ := parsed(t, append([]string{"--adopt=" + strings.Join(tt.adopt, ","), "--gcp-default-workload-identity-provider=" + tt.pool}, files...)...)
-			completed, err := o.CompleteInjection()
+			completed, err := o.Settings(nil)
 			if tt.want != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("got error %v, want %s", err, tt.want)

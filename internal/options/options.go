@@ -21,7 +21,7 @@ import (
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"github.com/lanyard-dev/lanyard/internal/configfile"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
@@ -81,24 +81,8 @@ type Options struct {
 	ClientCAFile       string
 	ClientAllowedNames []string
 
-	// AnnotationPrefix starts every key.
-	AnnotationPrefix string
-	// TokenMountPath is where the volume is mounted.
-	TokenMountPath string
-	// TokenExpirationSeconds is the default.
-	TokenExpirationSeconds int64
-	// DefaultAllowedIdentities are the globs for namespaces without the annotation.
-	DefaultAllowedIdentities string
-
-	// Adopt names the peers whose annotations are translated.
-	Adopt []string
-
-	// providerSettings are the cluster's defaults of the providers' parameters.
-	providerSettings []*providerSetting
-
-	// ExcludedNamespaces are the namespaces that the webhook configurations exclude
-	// by name. They are needed to count ServiceAccounts.
-	ExcludedNamespaces []string
+	// Values decide what is injected. File is the content of ConfigFile.
+	settings.Values
 
 	// LogFormat is text or json. Verbosity 0 logs what an operator needs.
 	LogFormat string
@@ -107,9 +91,8 @@ type Options struct {
 	// ConfigFile is a file with the same settings, custom providers and identity
 	// mappings.
 	ConfigFile string
-	// settings and file are its content.
-	settings map[string]json.RawMessage
-	file     *configfile.File
+	// fileSettings are its settings, by the names of the flags.
+	fileSettings map[string]json.RawMessage
 }
 
 // New returns the default settings.
@@ -127,13 +110,9 @@ func New() *Options {
 		CADuration:               365 * 24 * time.Hour,
 		CertificateDuration:      24 * time.Hour,
 
-		TLSMinVersion:          "VersionTLS13",
-		AnnotationPrefix:       annotations.DefaultPrefix,
-		TokenMountPath:         provider.DefaultTokenMountPath,
-		TokenExpirationSeconds: annotations.DefaultTokenExpirationSeconds,
-		providerSettings:       newProviderSettings(provider.Builtin()),
-		ExcludedNamespaces:     []string{"kube-system"},
-		LogFormat:              logText,
+		TLSMinVersion: "VersionTLS13",
+		Values:        settings.Default(),
+		LogFormat:     logText,
 	}
 }
 
@@ -146,6 +125,30 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.addProviderFlags(groups.FlagSet("Providers"))
 	o.addGeneralFlags(groups.FlagSet("General"))
 	return groups
+}
+
+// FlagSet returns all flags in one set.
+func (o *Options) FlagSet() *pflag.FlagSet { return AllFlags(o.Flags()) }
+
+// AllFlags returns the flags of all groups in one set.
+func AllFlags(groups cliflag.NamedFlagSets) *pflag.FlagSet {
+	all := pflag.NewFlagSet("lanyard-webhook", pflag.ContinueOnError)
+	for _, group := range groups.FlagSets {
+		all.AddFlagSet(group)
+	}
+	return all
+}
+
+// Parse returns the options of a command line, which may be of another version: unknown
+// flags have no effect. readFile returns the content of the file of --config, if any.
+func Parse(args []string, readFile func(name string) ([]byte, error)) (*Options, error) {
+	o := New()
+	fs := o.FlagSet()
+	fs.ParseErrorsAllowlist.UnknownFlags = true
+	if err := fs.Parse(args); err != nil {
+		return nil, err
+	}
+	return o, o.loadConfig(fs, readFile)
 }
 
 func (o *Options) addServingFlags(fs *pflag.FlagSet) {
@@ -175,8 +178,8 @@ func (o *Options) addTLSFlags(fs *pflag.FlagSet) {
 
 func (o *Options) addInjectionFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.AnnotationPrefix, "annotation-prefix", o.AnnotationPrefix, "Prefix of every annotation and label, with its slash.")
-	fs.StringVar(&o.TokenMountPath, "token-mount-path", o.TokenMountPath, "Absolute path that the token volume is mounted at.")
-	fs.Int64Var(&o.TokenExpirationSeconds, "token-expiration-seconds", o.TokenExpirationSeconds,
+	fs.StringVar(&o.Defaults.TokenMountPath, "token-mount-path", o.Defaults.TokenMountPath, "Absolute path that the token volume is mounted at.")
+	fs.Int64Var(&o.Defaults.TokenExpirationSeconds, "token-expiration-seconds", o.Defaults.TokenExpirationSeconds,
 		fmt.Sprintf("Lifetime of the tokens if neither pod nor ServiceAccount sets one, from %d to %d. A provider may need more: azure has at least 3600.",
 			annotations.MinTokenExpirationSeconds, annotations.MaxTokenExpirationSeconds))
 	fs.StringVar(&o.DefaultAllowedIdentities, "default-allowed-identities", o.DefaultAllowedIdentities,
@@ -185,6 +188,39 @@ func (o *Options) addInjectionFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.Adopt, "adopt", o.Adopt, "Other programs whose annotations on ServiceAccounts are translated to Lanyard's, separated by commas: "+strings.Join(peerNames(), ", ")+". See docs/adoption.md.")
 	fs.StringSliceVar(&o.ExcludedNamespaces, "excluded-namespaces", o.ExcludedNamespaces, "Namespaces that the webhook configurations exclude, separated by commas. This only affects metrics: ServiceAccounts that ask for an identity there are counted as excluded, not as unguarded.")
 }
+
+// peerNames lists the values of --adopt.
+func peerNames() []string {
+	var names []string
+	for _, p := range annotations.Peers() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+func (o *Options) addProviderFlags(fs *pflag.FlagSet) {
+	for _, p := range settings.Parameters(provider.Builtin()) {
+		fs.Var(parameter{o.Defaults.Parameters, p.Key}, p.Flag, p.Usage)
+	}
+}
+
+// parameter is the value of a provider's flag: an element of Defaults.Parameters.
+type parameter struct {
+	values map[string]string
+	key    string
+}
+
+// String implements pflag.Value.
+func (p parameter) String() string { return p.values[p.key] }
+
+// Set implements pflag.Value.
+func (p parameter) Set(value string) error {
+	p.values[p.key] = value
+	return nil
+}
+
+// Type implements pflag.Value.
+func (p parameter) Type() string { return "string" }
 
 func (o *Options) addGeneralFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "Kubeconfig file; not needed in a cluster.")
@@ -214,11 +250,13 @@ func plainLevel(_ []string, attr slog.Attr) slog.Attr {
 
 // LoadConfig sets the flags that are in --config and not on the command line. fs
 // must have all flags, parsed.
-func (o *Options) LoadConfig(fs *pflag.FlagSet) error {
+func (o *Options) LoadConfig(fs *pflag.FlagSet) error { return o.loadConfig(fs, os.ReadFile) }
+
+func (o *Options) loadConfig(fs *pflag.FlagSet, readFile func(name string) ([]byte, error)) error {
 	if o.ConfigFile == "" {
 		return nil
 	}
-	text, err := os.ReadFile(o.ConfigFile)
+	text, err := readFile(o.ConfigFile)
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
 	}
@@ -230,34 +268,29 @@ func (o *Options) LoadConfig(fs *pflag.FlagSet) error {
 
 // ReadConfig is LoadConfig for the content of a file.
 func (o *Options) ReadConfig(text []byte, fs *pflag.FlagSet) (err error) {
-	if o.settings, o.file, err = readConfig(text); err != nil {
+	if o.fileSettings, o.File, err = readConfig(text); err != nil {
 		return err
 	}
-	return applyConfig(fs, o.settings)
+	return applyConfig(fs, o.fileSettings)
 }
-
-// File returns what the configuration file has in addition to flags; nil if there is
-// no file.
-func (o *Options) File() *configfile.File { return o.file }
 
 // Reload returns the settings with the custom providers and identity mappings of
 // text, which is the content of ConfigFile now. The other settings stay: restart
-// names those that have changed in the file, and need a restart.
-func (c *Completed) Reload(text []byte) (reloaded *Completed, restart []string, err error) {
-	o := *c.Options
-	settings, file, err := readConfig(text)
+// names those that have changed in the file, and need a restart. reserved is as in
+// Settings.
+func (o *Options) Reload(text []byte, reserved []string) (reloaded *settings.Settings, restart []string, err error) {
+	changed := *o
+	changed.fileSettings, changed.File, err = readConfig(text)
 	if err != nil {
 		return nil, nil, err
 	}
-	o.file = file
-	if reloaded, err = o.CompleteInjection(); err != nil {
+	if reloaded, err = changed.Settings(reserved); err != nil {
 		return nil, nil, err
 	}
-	reloaded.Defaults.ReservedAudiences = c.Defaults.ReservedAudiences
-	names := slices.AppendSeq(slices.Collect(maps.Keys(settings)), maps.Keys(o.settings))
+	names := slices.AppendSeq(slices.Collect(maps.Keys(changed.fileSettings)), maps.Keys(o.fileSettings))
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		if !bytes.Equal(settings[name], o.settings[name]) {
+		if !bytes.Equal(changed.fileSettings[name], o.fileSettings[name]) {
 			restart = append(restart, name)
 		}
 	}

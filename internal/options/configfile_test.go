@@ -10,7 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
+	"github.com/lanyard-dev/lanyard/internal/options"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
 const withProvider = `aws-default-region: eu-central-1
@@ -28,19 +29,24 @@ identities:
 `
 
 // complete returns the settings of a configuration file.
-func complete(t *testing.T, text string) (*options.Completed, error) {
+func complete(t *testing.T, text string) (*options.Options, *settings.Settings, error) {
 	t.Helper()
 	o, _, err := configured(t, text, files...)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return o.Complete()
+	_, err = o.Complete()
+	s, errSettings := o.Settings([]string{"reserved"})
+	if (err == nil) != (errSettings == nil) {
+		t.Errorf("got error %v, and %v for the settings only", err, errSettings)
+	}
+	return o, s, err
 }
 
 // providersOf returns the names of the providers.
-func providersOf(c *options.Completed) []string {
+func providersOf(s *settings.Settings) []string {
 	var names []string
-	for _, d := range c.Keys.Providers {
+	for _, d := range s.Keys.Providers {
 		names = append(names, d.Name)
 	}
 	return names
@@ -48,7 +54,7 @@ func providersOf(c *options.Completed) []string {
 
 func TestTheFileHasProvidersAndMappings(t *testing.T) {
 	t.Parallel()
-	c, err := complete(t, withProvider)
+	_, c, err := complete(t, withProvider)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +85,7 @@ func TestMistakesOfProvidersAndMappingsHaveTheirLine(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
 			text := strings.Replace(withProvider, tt.old, tt.replacement, 1)
-			if _, err := complete(t, text); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if _, _, err := complete(t, text); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got error:\n%v\nwant:\n%s", err, tt.want)
 			}
 		})
@@ -98,14 +104,14 @@ func manyParameters() string {
 
 func TestReloadTakesUpProvidersAndMappingsOnly(t *testing.T) {
 	t.Parallel()
-	c, err := complete(t, withProvider)
+	o, c, err := complete(t, withProvider)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Defaults.ReservedAudiences = []string{"reserved"}
+	reserved := c.Defaults.ReservedAudiences
 	changed := strings.NewReplacer("name: example", "name: other", "example-role", "other-role", "eu-central-1", "us-east-1", "aws-role-arn-prefix", "azure-default-tenant-id").Replace(withProvider)
 	changed = strings.Replace(changed, "aws-role-arn: loki, ", "", 1)
-	reloaded, restart, err := c.Reload([]byte(changed))
+	reloaded, restart, err := o.Reload([]byte(changed), reserved)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,11 +130,11 @@ func TestReloadTakesUpProvidersAndMappingsOnly(t *testing.T) {
 	if got := providersOf(c); !slices.Contains(got, "example") || slices.Contains(got, "other") {
 		t.Errorf("got %q in the settings before, want them unchanged", got)
 	}
-	if _, restart, err := c.Reload([]byte(withProvider)); err != nil || len(restart) > 0 {
+	if _, restart, err := o.Reload([]byte(withProvider), reserved); err != nil || len(restart) > 0 {
 		t.Errorf("the same file: got %q and error %v", restart, err)
 	}
-	for _, text := range []string{"providers: [", "x: [", "providers: [{name: aws}]", strings.Replace(withProvider, "example-role: r", "x: y", 1)} {
-		if reloaded, _, err := c.Reload([]byte(text)); err == nil {
+	for _, text := range []string{"providers: [", "x: [", "providers: [{name: aws}]", strings.Replace(withProvider, "example-role: r", "x: y", 1), strings.Replace(withProvider, "example-role: r", "aws-audience: reserved", 1)} {
+		if reloaded, _, err := o.Reload([]byte(text), reserved); err == nil {
 			t.Errorf("%q: got %+v and no error", text, reloaded)
 		}
 	}

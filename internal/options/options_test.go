@@ -22,7 +22,7 @@ import (
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"github.com/lanyard-dev/lanyard/cmd/webhook/app/options"
+	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
@@ -72,11 +72,7 @@ var defaults = map[string]string{
 
 // flagSet returns all flags of o.
 func flagSet(o *options.Options) *pflag.FlagSet {
-	all := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	for _, fs := range o.Flags().FlagSets {
-		all.AddFlagSet(fs)
-	}
-	return all
+	return o.FlagSet()
 }
 
 // parsed returns the options of a command line.
@@ -221,11 +217,15 @@ func TestTheStandAloneCommandLineIsComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s, err := o.Settings(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	keys, err := annotations.NewKeys("lanyard.dev/", provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(keys, completed.Keys, sameDefinition); diff != "" {
+	if diff := cmp.Diff(keys, *s.Keys, sameDefinition); diff != "" {
 		t.Errorf("keys (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(annotations.Defaults{
@@ -234,11 +234,8 @@ func TestTheStandAloneCommandLineIsComplete(t *testing.T) {
 		Parameters: map[string]string{
 			"azure-tenant-id": "contoso.onmicrosoft.com", "azure-authority-host": "https://login.microsoftonline.com/",
 		},
-	}, completed.Defaults); diff != "" {
+	}, *s.Defaults); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
-	}
-	if got, want := completed.TokenMountPath, "/var/run/secrets/lanyard.dev/serviceaccount"; got != want {
-		t.Errorf("mount path: got %q, want %q", got, want)
 	}
 	if completed.MinVersion != tls.VersionTLS13 || len(completed.CipherSuites) != 0 {
 		t.Errorf("TLS: got version %x and suites %x, want 1.3 and Go's own", completed.MinVersion, completed.CipherSuites)
@@ -266,7 +263,11 @@ func TestCompleteUsesEverySetting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := completed.Keys.Inject, "identity.example.com/inject"; got != want {
+	s, err := o.Settings(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.Keys.Inject, "identity.example.com/inject"; got != want {
 		t.Errorf("key: got %q, want %q", got, want)
 	}
 	if diff := cmp.Diff(annotations.Defaults{
@@ -280,11 +281,8 @@ func TestCompleteUsesEverySetting(t *testing.T) {
 			"azure-tenant-id":     "01234567-89ab-cdef-0123-456789abcdef", "azure-authority-host": "https://login.microsoftonline.us/", "azure-audience": "b",
 			"gcp-workload-identity-provider": providerName, "gcp-audience": "c",
 		},
-	}, completed.Defaults); diff != "" {
+	}, *s.Defaults); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
-	}
-	if got, want := completed.TokenMountPath, "/var/run/secrets/openshift/serviceaccount"; got != want {
-		t.Errorf("mount path: got %q, want %q", got, want)
 	}
 	if completed.MinVersion != tls.VersionTLS12 {
 		t.Errorf("TLS version: got %x, want 1.2", completed.MinVersion)
@@ -510,7 +508,7 @@ func TestDefaultAllowedIdentities(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o, _ := parsed(t, append(slices.Clone(files), test.arguments...)...)
-			completed, err := o.Complete()
+			completed, err := o.Settings(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -755,12 +753,12 @@ func TestNewLogger(t *testing.T) {
 }
 
 // The command line injects without a cluster: nothing else of the settings matters.
-func TestCompleteInjectionOnlyLooksAtTheInjection(t *testing.T) {
+func TestSettingsOnlyLooksAtTheInjection(t *testing.T) {
 	t.Parallel()
 	o := options.New()
 	o.SecurePort, o.LogFormat, o.CertificateSource = 0, "x", "x"
-	o.TokenExpirationSeconds = 4000
-	completed, err := o.CompleteInjection()
+	o.Defaults.TokenExpirationSeconds = 4000
+	completed, err := o.Settings(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -768,9 +766,9 @@ func TestCompleteInjectionOnlyLooksAtTheInjection(t *testing.T) {
 		completed.Defaults.Parameters["azure-authority-host"] != "https://login.microsoftonline.com/" {
 		t.Errorf("got %+v and %+v", completed.Keys, completed.Defaults)
 	}
-	o.AnnotationPrefix, o.TokenMountPath, o.TokenExpirationSeconds = "x", "x", 1
+	o.AnnotationPrefix, o.Defaults.TokenMountPath, o.Defaults.TokenExpirationSeconds = "x", "x", 1
 	o.DefaultAllowedIdentities, o.ExcludedNamespaces = "{x}", []string{"X"}
-	_, err = o.CompleteInjection()
+	_, err = o.Settings(nil)
 	for _, flag := range []string{"annotation-prefix", "token-mount-path", "token-expiration-seconds", "default-allowed-identities", "excluded-namespaces"} {
 		if err == nil || !strings.Contains(err.Error(), "--"+flag+": ") {
 			t.Errorf("got error %v, want it to name --%s", err, flag)

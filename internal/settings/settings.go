@@ -1,0 +1,130 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package settings makes the settings that decide what is injected. lanyard-webhook,
+// lanyard and programs that embed the webhooks make them here, and pass one pointer on.
+package settings
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	apivalidation "k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/lanyard-dev/lanyard/internal/configfile"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
+)
+
+// Settings decide what is injected. Make them with New. They do not change.
+type Settings struct {
+	// Keys are the annotation keys, with the keys of the custom providers.
+	Keys *annotations.Keys
+	// Defaults apply where an annotation is not set.
+	Defaults *annotations.Defaults
+	// Mappings give annotations to ServiceAccounts, in the order of their precedence.
+	Mappings []*annotations.Mapping
+	// Peers are other programs whose annotations are translated.
+	Peers []*annotations.Peer
+	// ExcludedNamespaces are the namespaces that the webhook is not called for.
+	ExcludedNamespaces []string
+}
+
+// Values are the values of the settings before they are checked: flags, the fields of
+// a program that embeds the webhooks, and a configuration file.
+type Values struct {
+	// AnnotationPrefix starts every key.
+	AnnotationPrefix string
+	// Providers are the providers in addition to those of File; nil for the built-in
+	// ones.
+	Providers []*provider.Definition
+	// Defaults have the parameters as they are written. A parameter that is not there
+	// has the default of its flag.
+	Defaults annotations.Defaults
+	// DefaultAllowedIdentities overrides Defaults.AllowedIdentities. It has globs,
+	// separated by commas.
+	DefaultAllowedIdentities string
+	// Adopt names the peers whose annotations are translated.
+	Adopt []string
+	// ExcludedNamespaces are the namespaces that the webhook is not called for.
+	ExcludedNamespaces []string
+	// File has custom providers and identity mappings; nil for none.
+	File *configfile.File
+}
+
+// Default returns the values that flags have by default.
+func Default() Values {
+	values := Values{
+		AnnotationPrefix: annotations.DefaultPrefix,
+		Defaults: annotations.Defaults{
+			TokenExpirationSeconds: annotations.DefaultTokenExpirationSeconds, TokenMountPath: provider.DefaultTokenMountPath, Parameters: map[string]string{},
+		},
+		ExcludedNamespaces: []string{"kube-system"},
+	}
+	for _, p := range Parameters(provider.Builtin()) {
+		values.Defaults.Parameters[p.Key] = p.Default
+	}
+	return values
+}
+
+// New checks the values. It reports all mistakes at once, each with the name of the
+// flag that sets the value.
+func New(v *Values) (*Settings, []error) {
+	file, providers, defaults := v.File, v.Providers, v.Defaults
+	if file == nil {
+		file = new(configfile.File)
+	}
+	if providers == nil {
+		providers = provider.Builtin()
+	}
+	var errs []error
+	check := func(flag string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", flag, err))
+		}
+	}
+	keys, err := annotations.NewKeys(v.AnnotationPrefix, slices.Concat(providers, file.Providers))
+	check("annotation-prefix", err)
+	validKeys := err == nil
+	s := &Settings{Keys: &keys, Defaults: &defaults, ExcludedNamespaces: v.ExcludedNamespaces}
+	check("token-mount-path", provider.ValidateTokenMountPath(defaults.TokenMountPath))
+	if err := annotations.ValidateTokenExpirationSeconds(defaults.TokenExpirationSeconds, 0); err != nil {
+		check("token-expiration-seconds", fmt.Errorf("got %d: %w", defaults.TokenExpirationSeconds, err))
+	}
+	if globs := v.DefaultAllowedIdentities; globs != "" {
+		if defaults.AllowedIdentities, err = annotations.ParseDefaultAllowedIdentities(globs); err != nil {
+			check("default-allowed-identities", fmt.Errorf("got %q: %w", globs, err))
+		}
+	}
+	for _, name := range v.ExcludedNamespaces {
+		if problems := apivalidation.IsDNS1123Label(name); len(problems) > 0 {
+			check("excluded-namespaces", fmt.Errorf("got %q: %s", name, strings.Join(problems, "; ")))
+		}
+	}
+	defaults.Parameters = map[string]string{}
+	maps.Copy(defaults.Parameters, file.Parameters)
+	maps.Copy(defaults.Parameters, v.Defaults.Parameters)
+	for _, p := range Parameters(providers) {
+		check(p.Flag, p.set(defaults.Parameters))
+	}
+	if validKeys {
+		s.Mappings, err = file.Mappings(s.Keys, s.Defaults)
+		check("config", err)
+	}
+	s.Peers, err = peers(v.Adopt, s.Defaults)
+	check("adopt", err)
+	return s, errs
+}
+
+// peers returns the peers of these names.
+func peers(names []string, defaults *annotations.Defaults) ([]*annotations.Peer, error) {
+	found, err := annotations.PeersNamed(names)
+	for _, p := range found {
+		if p.Requires != "" && defaults.Parameters[p.Requires] == "" {
+			return nil, fmt.Errorf("%s needs the cluster's default of the annotation %s", p.Name, p.Requires)
+		}
+	}
+	return found, err
+}
