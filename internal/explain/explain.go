@@ -204,30 +204,27 @@ func (in *Input) serviceAccount() ServiceAccount {
 // written: the cluster's defaults are not known.
 func Identities(keys *annotations.Keys, values map[string]string) []Identity {
 	var identities []Identity
-	for _, d := range keys.Providers {
-		if d.Plain() {
-			if audience, found := values[keys.Audience]; found && len(identities) == 0 {
-				identities = append(identities, Identity{Provider: d.Name, Name: audience})
-			}
-			continue
-		}
-		asks := false
-		for i := range d.Parameters {
-			_, found := values[keys.Parameter(d, d.Parameters[i].Name)]
-			asks = asks || found && d.Parameters[i].Identity
-		}
-		if !asks {
-			continue
-		}
-		for _, parameter := range d.Principal {
-			if value := values[keys.Parameter(d, parameter)]; value != "" {
-				identities = append(identities, Identity{Provider: d.Name, Name: value})
-				break
-			}
-		}
+	for _, d := range keys.Asked(values) {
+		identities = append(identities, Identity{Provider: d.Name, Name: principal(keys, d, values)})
 		identities = append(identities, profiles(keys, d, values)...)
 	}
 	return identities
+}
+
+// principal returns the name of an identity, as provider.Identity.Principal does.
+func principal(keys *annotations.Keys, d *provider.Definition, values map[string]string) string {
+	if d.Plain() {
+		return values[keys.Audience]
+	}
+	for _, parameter := range d.Principal {
+		if value := values[keys.Parameter(d, parameter)]; value != "" {
+			return value
+		}
+	}
+	if _, found := values[keys.Tokens]; found {
+		return (&provider.Identity{Definition: d, TokenAlone: true}).Principal()
+	}
+	return "" // the annotation has no value
 }
 
 // profiles returns the profiles of one provider.

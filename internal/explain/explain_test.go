@@ -300,6 +300,12 @@ func TestIdentities(t *testing.T) {
 			map[string]string{"lanyard.dev/aws-role-arn": role, "lanyard.dev/aws-role-arn.b": "y", "lanyard.dev/aws-role-arn.a": "x", "lanyard.dev/aws-source-profile.a": "default"},
 			[]Identity{{"aws", "", role}, {"aws", "a", "x"}, {"aws", "b", "y"}},
 		},
+		"tokens only":             {map[string]string{"lanyard.dev/tokens": "aws,azure"}, []Identity{{Provider: "aws", Name: "tokens:aws"}, {Provider: "azure", Name: "tokens:azure"}}},
+		"tokens with an audience": {map[string]string{"lanyard.dev/tokens": "aws", "lanyard.dev/audience": "x"}, []Identity{{Provider: "aws", Name: "tokens:aws"}}},
+		"a token and an identity": {
+			map[string]string{"lanyard.dev/tokens": "aws", "lanyard.dev/azure-client-id": "id"},
+			[]Identity{{Provider: "aws", Name: "tokens:aws"}, {Provider: "azure", Name: "id"}},
+		},
 		"a provider of the cluster's": {map[string]string{"lanyard.dev/gcp-workload-identity-provider": "default"}, []Identity{{Provider: "gcp", Name: "default"}}},
 	} {
 		if diff := cmp.Diff(test.want, Identities(keys, test.values)); diff != "" {

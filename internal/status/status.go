@@ -125,16 +125,8 @@ func (n *Namespace) AddServiceAccount(object *metav1.PartialObjectMetadata) {
 		values = maps.Clone(values)
 		maps.Copy(values, n.keys.Adopt(n.peers, object.Annotations, &annotations.Defaults{}).Set)
 	}
-	for _, d := range n.keys.Providers {
-		for i := range d.Parameters {
-			_, found := values[n.keys.Parameter(d, d.Parameters[i].Name)]
-			if found && d.Parameters[i].Identity && !slices.Contains(a.providers, d.Name) {
-				a.providers = append(a.providers, d.Name)
-			}
-		}
-		if d.Plain() && len(a.providers) == 0 {
-			a.providers = []string{d.Name}
-		}
+	for _, d := range n.keys.Asked(values) {
+		a.providers = append(a.providers, d.Name)
 	}
 	n.accounts[object.Name] = a
 }

@@ -199,12 +199,14 @@ func TestServiceAccountsWithoutAnIdentityDoNotMatter(t *testing.T) {
 	}
 	n.AddServiceAccount(object("token", map[string]string{"lanyard.dev/audience": "x"}, false))
 	n.AddServiceAccount(object("both", map[string]string{"lanyard.dev/audience": "x", "lanyard.dev/gcp-service-account": "a", "lanyard.dev/azure-client-id": "b"}, false))
+	n.AddServiceAccount(object("tokens", map[string]string{"lanyard.dev/tokens": "aws,azure"}, false))
+	n.AddServiceAccount(object("tokens-with-audience", map[string]string{"lanyard.dev/tokens": "aws", "lanyard.dev/audience": "x"}, false))
 	rows := n.Rows(nil)
 	var got [][]string
 	for _, row := range rows {
 		got = append(got, row.Providers)
 	}
-	if diff := cmp.Diff([][]string{{"azure", "gcp"}, {"token"}}, got); diff != "" || n.Empty() {
+	if diff := cmp.Diff([][]string{{"azure", "gcp"}, {"token"}, {"aws", "azure"}, {"aws"}}, got); diff != "" || n.Empty() {
 		t.Errorf("providers (-want +got):\n%s", diff)
 	}
 }

@@ -264,6 +264,43 @@ func (k *Keys) MaxServiceAccountBytes() int {
 	return size
 }
 
+// tokens returns the providers that the annotation Tokens names. An error in the list
+// makes all of it void.
+func (k *Keys) tokens(annotations map[string]string) ([]string, error) {
+	value, found := annotations[k.Tokens]
+	if !found {
+		return nil, nil
+	}
+	names, err := splitList(value)
+	known := k.tokenAlone()
+	if err != nil || slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(known, name) }) {
+		return nil, fmt.Errorf("must be one or more of %s, separated by commas", strings.Join(known, ", "))
+	}
+	return names, nil
+}
+
+// Asked returns the providers that a ServiceAccount with these annotations asks for, by
+// an identity or by its token only, in the order of Keys.Providers. A plain provider is
+// asked for only if no other provider is: otherwise the audience is for their tokens.
+func (k *Keys) Asked(annotations map[string]string) []*provider.Definition {
+	tokens, _ := k.tokens(annotations) // a list with an error asks for nothing
+	var asked []*provider.Definition
+	for _, d := range k.Providers {
+		if d.Plain() && len(asked) > 0 {
+			continue
+		}
+		if slices.Contains(tokens, d.Name) || k.identifies(d, annotations) {
+			asked = append(asked, d)
+		}
+	}
+	return asked
+}
+
+// identifies reports whether an annotation asks for an identity of the provider.
+func (k *Keys) identifies(d *provider.Definition, annotations map[string]string) bool {
+	return slices.ContainsFunc(k.identity(d), func(key string) bool { _, found := annotations[key]; return found })
+}
+
 // IsIdentity reports whether the key asks for an identity.
 func (k *Keys) IsIdentity(key string) bool {
 	if key == k.Tokens {

@@ -343,3 +343,35 @@ func TestUnknownOnServiceAccount(t *testing.T) {
 		t.Errorf("keys (-want +got):\n%s", diff)
 	}
 }
+
+func TestAskedProviders(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+	tests := map[string]struct {
+		values map[string]string
+		want   []string
+	}{
+		"none":                              {map[string]string{"lanyard.dev/aws-region": "eu-central-1"}, nil},
+		"an identity, malformed":            {map[string]string{"lanyard.dev/aws-role-arn": ""}, []string{"aws"}},
+		"identities":                        {map[string]string{"lanyard.dev/gcp-service-account": "a", "lanyard.dev/azure-client-id": "b"}, []string{"azure", "gcp"}},
+		"a plain token":                     {map[string]string{"lanyard.dev/audience": "x"}, []string{"token"}},
+		"an audience of an identity":        {map[string]string{"lanyard.dev/audience": "x", "lanyard.dev/aws-role-arn": "a"}, []string{"aws"}},
+		"tokens":                            {map[string]string{"lanyard.dev/tokens": "azure, aws"}, []string{"aws", "azure"}},
+		"tokens with an audience":           {map[string]string{"lanyard.dev/tokens": "aws", "lanyard.dev/audience": "x"}, []string{"aws"}},
+		"a token and an identity":           {map[string]string{"lanyard.dev/tokens": "aws", "lanyard.dev/azure-client-id": "b"}, []string{"aws", "azure"}},
+		"tokens of an unknown provider":     {map[string]string{"lanyard.dev/tokens": "aws,other"}, nil},
+		"tokens without a provider in them": {map[string]string{"lanyard.dev/tokens": ""}, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			for _, d := range keys.Asked(test.values) {
+				got = append(got, d.Name)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("providers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
