@@ -156,6 +156,10 @@ func (n *Namespace) AddPod(object *corev1.Pod) {
 	if a == nil || mirror || object.Status.Phase == corev1.PodSucceeded || object.Status.Phase == corev1.PodFailed {
 		return
 	}
+	os := ""
+	if object.Spec.OS != nil {
+		os = string(object.Spec.OS.Name)
+	}
 	p := pod{
 		owner:    "pod/" + object.Name,
 		hash:     object.Annotations[n.keys.IdentityHash],
@@ -163,7 +167,7 @@ func (n *Namespace) AddPod(object *corev1.Pod) {
 		question: Question{
 			ServiceAccount: name,
 			Expiration:     object.Annotations[n.keys.TokenExpirationSeconds],
-			Windows:        isWindows(&object.Spec),
+			Windows:        mutate.IsWindows(os, object.Spec.NodeSelector),
 		},
 	}
 	if owner := metav1.GetControllerOf(object); owner != nil {
@@ -173,13 +177,6 @@ func (n *Namespace) AddPod(object *corev1.Pod) {
 		}
 	}
 	a.pods = append(a.pods, p)
-}
-
-// isWindows reports whether Lanyard takes a pod for one of Windows.
-func isWindows(pod *corev1.PodSpec) bool {
-	const windows = string(corev1.Windows)
-	return pod.OS != nil && pod.OS.Name == corev1.Windows ||
-		pod.NodeSelector[mutate.OSLabel] == windows || pod.NodeSelector[mutate.BetaOSLabel] == windows
 }
 
 // Questions returns what must be asked to judge the pods, in a fixed order.

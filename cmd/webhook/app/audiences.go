@@ -5,8 +5,8 @@ package app
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
+	"github.com/lanyard-dev/lanyard/internal/token"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
@@ -116,39 +117,19 @@ func discoveryDocument(ctx context.Context, config *rest.Config, log logr.Logger
 	return document, nil
 }
 
-// audiences is the aud claim: one string or several (RFC 7519, section 4.1.3).
-type audiences []string
-
-// UnmarshalJSON reads both forms.
-func (a *audiences) UnmarshalJSON(text []byte) error {
-	var one string
-	if json.Unmarshal(text, &one) == nil {
-		*a = audiences{one}
-		return nil
-	}
-	return json.Unmarshal(text, (*[]string)(a))
-}
-
 // tokenAudiences returns the audiences of the ServiceAccount token in a file. It
 // does not verify the signature: the token is the program's own.
 func tokenAudiences(file string) ([]string, error) {
-	token, err := os.ReadFile(file)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("read the program's own token: %w", err)
 	}
-	parts := strings.Split(strings.TrimSpace(string(token)), ".")
-	if len(parts) != 3 {
-		return nil, nil // not a JSON Web Token
+	claims, err := token.Parse(string(text))
+	if errors.Is(err, token.ErrOpaque) {
+		return nil, nil
 	}
-	claims, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
 		return nil, fmt.Errorf("read the claims of the program's own token %s: %w", file, err)
 	}
-	var parsed struct {
-		Audiences audiences `json:"aud"`
-	}
-	if err := json.Unmarshal(claims, &parsed); err != nil {
-		return nil, fmt.Errorf("read the claims of the program's own token %s: %w", file, err)
-	}
-	return parsed.Audiences, nil
+	return claims.Audience, nil
 }
