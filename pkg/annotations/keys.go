@@ -184,9 +184,11 @@ func (k *Keys) ServiceAccount() []string {
 
 // Pod lists the keys that may be on a pod: those of users, then Lanyard's own.
 func (k *Keys) Pod() []string {
-	keys := []string{k.Inject, k.Containers, k.SkipContainers, k.TokenExpirationSeconds, k.Injected, k.IdentityHash}
-	return append(keys, k.files()...)
+	return append([]string{k.Inject, k.Containers, k.SkipContainers, k.TokenExpirationSeconds}, k.Marks()...)
 }
+
+// Marks lists the annotations that only Lanyard writes on a pod.
+func (k *Keys) Marks() []string { return append([]string{k.Injected, k.IdentityHash}, k.files()...) }
 
 // files lists the keys whose values are credential files.
 func (k *Keys) files() []string {
