@@ -122,7 +122,6 @@ func addAnnotations(metadata map[string]any, injection *provider.Injection) {
 		}
 	}
 	values["lanyard.dev/injected"] = strings.Join(names, ",")
-	values["lanyard.dev/identity-hash"] = injection.Hash
 	metadata["annotations"] = values
 }
 

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/installation"
 	"github.com/lanyard-dev/lanyard/internal/workload"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -44,7 +45,7 @@ type Row struct {
 	// Workload is the owner of the pods, such as deployment/cart.
 	Workload string `json:"workload,omitempty"`
 	Counts
-	// Problem is why nothing is known of new pods.
+	// Problem has the reasons why new pods are unknown.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -67,8 +68,7 @@ type Counts struct {
 // ServiceAccount asks for.
 func (r *Row) Outdated() bool { return r.Guard != Excluded && r.Stale+r.Without > 0 }
 
-// Question asks for the hash that a new pod would have. Pods of one ServiceAccount
-// have different hashes only if these differ.
+// Question identifies the pods of a namespace that get the same credentials.
 type Question struct {
 	ServiceAccount string
 	// Expiration is the pod's annotation token-expiration-seconds.
@@ -76,10 +76,11 @@ type Question struct {
 	Windows    bool
 }
 
-// Answer is the hash, empty if a new pod gets no credentials; or why it is not known.
+// Answer is the contents of a new pod, or the reason why they are unknown.
 type Answer struct {
-	Hash    string
-	Problem string
+	// Injected is nil if a new pod gets no credentials.
+	Injected *injected.Pod
+	Problem  string
 }
 
 // Namespace collects what is in one namespace.
@@ -102,9 +103,10 @@ type account struct {
 
 // pod is what is kept of a pod.
 type pod struct {
-	owner, hash string
-	question    Question
-	optedOut    bool
+	owner    string
+	injected *injected.Pod // nil if the pod has no credentials
+	question Question
+	optedOut bool
 }
 
 // NewNamespace returns an empty namespace. peers are those that are adopted. called
@@ -162,13 +164,19 @@ func (n *Namespace) AddPod(object *corev1.Pod) {
 	}
 	p := pod{
 		owner:    "pod/" + object.Name,
-		hash:     object.Annotations[n.keys.IdentityHash],
 		optedOut: object.Annotations[n.keys.Inject] == annotations.OptOut || object.Labels[n.keys.Inject] == annotations.OptOut,
 		question: Question{
 			ServiceAccount: name,
 			Expiration:     object.Annotations[n.keys.TokenExpirationSeconds],
 			Windows:        mutate.IsWindows(os, object.Spec.NodeSelector),
 		},
+	}
+	if object.Annotations[n.keys.Injected] != "" {
+		read, err := injected.Read(object, n.keys)
+		if err != nil {
+			panic(err) // a typed pod can be encoded, and decoded
+		}
+		p.injected = read
 	}
 	if owner := metav1.GetControllerOf(object); owner != nil {
 		p.owner = ownerName(owner)
@@ -248,17 +256,23 @@ func (n *Namespace) count(row *Row, p *pod, answers map[Question]Answer) {
 	switch {
 	case p.optedOut:
 		row.OptedOut++
-	case !n.called && p.hash == "":
+	case !n.called && p.injected == nil:
 		row.Without++
 	case !n.called:
 		row.Current++ // from before the namespace was excluded
 	case answer.Problem != "":
 		row.Unknown++
-		row.Problem = answer.Problem
-	case p.hash == answer.Hash:
+		if row.Problem == "" {
+			row.Problem = answer.Problem
+		} else if !strings.Contains(row.Problem, answer.Problem) {
+			row.Problem += "; " + answer.Problem
+		}
+	case p.injected == nil && answer.Injected == nil:
 		row.Current++
-	case p.hash == "":
+	case p.injected == nil:
 		row.Without++
+	case answer.Injected != nil && p.injected.Current(answer.Injected, n.keys):
+		row.Current++
 	default:
 		row.Stale++
 	}

@@ -78,8 +78,6 @@ type Keys struct {
 
 	// Injected lists the providers whose tokens are in the pod's volume.
 	Injected string
-	// IdentityHash identifies what was injected.
-	IdentityHash string
 
 	// On a namespace.
 
@@ -125,8 +123,7 @@ func NewKeys(prefix string, providers []*provider.Definition) (Keys, error) {
 		SkipContainers: prefix + "skip-containers",
 		Probe:          prefix + "probe",
 
-		Injected:     prefix + "injected",
-		IdentityHash: prefix + "identity-hash",
+		Injected: prefix + "injected",
 
 		AllowedIdentities: prefix + "allowed-identities",
 		IdentityLabel:     prefix + "identity",
@@ -138,8 +135,8 @@ func NewKeys(prefix string, providers []*provider.Definition) (Keys, error) {
 // or if there are so many that no ServiceAccount with all of them would be kept.
 func (k *Keys) check() error {
 	seen := map[string]bool{k.Probe: true, k.AllowedIdentities: true, k.IdentityLabel: true, k.Adopted: true}
-	lanyards := []string{k.Inject, k.Containers, k.SkipContainers, k.Injected, k.IdentityHash}
-	for _, key := range slices.Concat(lanyards, k.files(), k.ServiceAccount(), k.Profiles()) {
+	lanyards := []string{k.Inject, k.Containers, k.SkipContainers}
+	for _, key := range slices.Concat(lanyards, k.Marks(), k.ServiceAccount(), k.Profiles()) {
 		if seen[key] {
 			return fmt.Errorf("annotation %s has two meanings", key)
 		}
@@ -188,7 +185,7 @@ func (k *Keys) Pod() []string {
 }
 
 // Marks lists the annotations that only Lanyard writes on a pod.
-func (k *Keys) Marks() []string { return append([]string{k.Injected, k.IdentityHash}, k.files()...) }
+func (k *Keys) Marks() []string { return append([]string{k.Injected}, k.files()...) }
 
 // files lists the keys whose values are credential files.
 func (k *Keys) files() []string {

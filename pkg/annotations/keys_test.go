@@ -40,7 +40,6 @@ func TestKeysArePublic(t *testing.T) {
 		SkipContainers:         "lanyard.dev/skip-containers",
 		Probe:                  "lanyard.dev/probe",
 		Injected:               "lanyard.dev/injected",
-		IdentityHash:           "lanyard.dev/identity-hash",
 		AllowedIdentities:      "lanyard.dev/allowed-identities",
 		IdentityLabel:          "lanyard.dev/identity",
 	}
@@ -59,7 +58,7 @@ func TestKeysArePublic(t *testing.T) {
 	}
 	pod := []string{
 		"lanyard.dev/inject", "lanyard.dev/containers", "lanyard.dev/skip-containers", "lanyard.dev/token-expiration-seconds",
-		"lanyard.dev/injected", "lanyard.dev/identity-hash", "lanyard.dev/aws-config", "lanyard.dev/gcp-credentials",
+		"lanyard.dev/injected", "lanyard.dev/aws-config", "lanyard.dev/gcp-credentials",
 	}
 	if diff := cmp.Diff(pod, keys.Pod()); diff != "" {
 		t.Errorf("keys of a pod (-want +got):\n%s", diff)
@@ -310,7 +309,6 @@ func TestNewKeysDeniesProvidersThatDoNotGoTogether(t *testing.T) {
 		"the same name twice":                     {[]*provider.Definition{provided("aws", "x", 1)}, "annotation lanyard.dev/aws-audience has two meanings"},
 		"another name and the same annotation":    {[]*provider.Definition{provided("aws-role", "arn", 1)}, "annotation lanyard.dev/aws-role-arn has two meanings"},
 		"an annotation of a pod":                  {[]*provider.Definition{provided("skip", "containers", 1)}, "annotation lanyard.dev/skip-containers has two meanings"},
-		"an annotation that Lanyard writes":       {[]*provider.Definition{provided("identity", "hash", 1)}, "annotation lanyard.dev/identity-hash has two meanings"},
 		"an annotation of a namespace":            {[]*provider.Definition{provided("allowed", "identities", 1)}, "annotation lanyard.dev/allowed-identities has two meanings"},
 		"the name of a credential file":           {[]*provider.Definition{provided("gcp-x", "y", 1), provided("gcp", "credentials", 1)}, "has two meanings"},
 		"annotations that would not all be kept":  {[]*provider.Definition{provided("zeta", "x", 32<<10)}, "want at most 32768"},

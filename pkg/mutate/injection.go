@@ -15,7 +15,6 @@ import (
 // does not change, and may be used concurrently.
 type Injection struct {
 	keys      *annotations.Keys
-	hash      string
 	mountPath string
 	providers []encodedProvider
 	// annotations are those that Lanyard writes.
@@ -49,7 +48,7 @@ type encodedProvider struct {
 // NewInjection encodes an injection. keys are the keys of the annotations that it
 // writes.
 func NewInjection(injection *provider.Injection, keys *annotations.Keys) *Injection {
-	result := Injection{keys: keys, hash: injection.Hash, mountPath: injection.MountPath, known: map[string]struct{}{}}
+	result := Injection{keys: keys, mountPath: injection.MountPath, known: map[string]struct{}{}}
 	var files []annotation
 	var environment [][]byte
 	for i := range injection.Providers {
@@ -71,10 +70,7 @@ func NewInjection(injection *provider.Injection, keys *annotations.Keys) *Inject
 		p.copied = newTokenCopy(p.Provider)
 		result.providers = append(result.providers, p)
 	}
-	result.annotations = append([]annotation{
-		newAnnotation(keys.Injected, strings.Join(result.Providers(), ",")),
-		newAnnotation(keys.IdentityHash, injection.Hash),
-	}, files...)
+	result.annotations = append([]annotation{newAnnotation(keys.Injected, strings.Join(result.Providers(), ","))}, files...)
 	result.allAnnotations = jsonpatch.NewFragment(encodeAnnotations(result.annotations))
 	result.environment = jsonpatch.NewFragment(environment...)
 	result.encodeVolumes()

@@ -26,7 +26,7 @@ metadata:
   name: cart
   uid: x
   labels: {app: cart}
-  annotations: {lanyard.dev/injected: "aws,gcp", lanyard.dev/identity-hash: "1", lanyard.dev/gcp-credentials: "{}", lanyard.dev/skip-containers: proxy, own: x}
+  annotations: {lanyard.dev/injected: "aws,gcp", lanyard.dev/gcp-credentials: "{}", lanyard.dev/skip-containers: proxy, own: x}
 spec:
   serviceAccountName: cart
   volumes:
