@@ -271,7 +271,7 @@ func TestFromPodIsWhatWasInjected(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(provider.EnvVar{}, "Credential", "Direct", "Profiles", "Group"), cmpopts.IgnoreFields(provider.Provider{}, "Shadows")); diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(provider.EnvVar{}, "Principal", "Credential", "Direct", "Profiles", "Group"), cmpopts.IgnoreFields(provider.Provider{}, "Shadows")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", want.Name, diff)
 		}
 	}
