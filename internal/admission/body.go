@@ -11,9 +11,9 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"strings"
 	"time"
 
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
@@ -34,14 +34,6 @@ const (
 // maxShownBytes limits what a message repeats of a request.
 const maxShownBytes = 64
 
-// cut returns the text as a message repeats it.
-func cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit], "") + "..."
-}
-
 // statusError is the error of a request that is not an AdmissionReview. It is
 // answered with an HTTP status.
 type statusError struct {
@@ -61,11 +53,11 @@ var errOverloaded = errors.New("too many other requests; try again")
 // checkRequest checks everything but the body.
 func checkRequest(r *http.Request) error {
 	if r.Method != http.MethodPost {
-		return &statusError{http.StatusMethodNotAllowed, fmt.Errorf("got method %s, want POST", cut(r.Method, maxShownBytes))}
+		return &statusError{http.StatusMethodNotAllowed, fmt.Errorf("got method %s, want POST", texts.Cut(r.Method, maxShownBytes))}
 	}
 	contentType := r.Header.Get("Content-Type")
 	if mediaType, _, err := mime.ParseMediaType(contentType); err != nil || mediaType != "application/json" {
-		return &statusError{http.StatusUnsupportedMediaType, fmt.Errorf("got Content-Type %q, want application/json", cut(contentType, maxShownBytes))}
+		return &statusError{http.StatusUnsupportedMediaType, fmt.Errorf("got Content-Type %q, want application/json", texts.Cut(contentType, maxShownBytes))}
 	}
 	return nil
 }
@@ -79,7 +71,7 @@ func requestTimeout(r *http.Request) (time.Duration, error) {
 	}
 	timeout, err := time.ParseDuration(value)
 	if err != nil || timeout <= 0 {
-		return 0, badRequest(fmt.Errorf("query parameter timeout: got %q, want a positive duration such as 10s", cut(value, maxShownBytes)))
+		return 0, badRequest(fmt.Errorf("query parameter timeout: got %q, want a positive duration such as 10s", texts.Cut(value, maxShownBytes)))
 	}
 	return min(timeout, maxTimeout), nil
 }

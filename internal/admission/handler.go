@@ -21,6 +21,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
@@ -229,7 +230,7 @@ func (h *Handler[T]) record(request *Attributes, response *Response, denied *rea
 	log = log.WithValues(request.logValues(why)...)
 	switch {
 	case denied != nil:
-		log.Info("Denied", "code", code(denied.Reason), "message", cut(denied.Err.Error(), maxMessageBytes))
+		log.Info("Denied", "code", code(denied.Reason), "message", texts.Cut(denied.Err.Error(), maxMessageBytes))
 	case len(response.Warnings) > 0:
 		log.Info("Allowed with warnings", "findings", response.Findings, "warnings", response.Warnings)
 	default:
@@ -240,8 +241,8 @@ func (h *Handler[T]) record(request *Attributes, response *Response, denied *rea
 // logValues names the request in a log line.
 func (r *Attributes) logValues(why reason.Reason) []any {
 	return []any{
-		"resource", cut(r.resource(), maxShownBytes), "namespace", cut(r.Namespace, maxShownBytes),
-		"name", cut(r.Name, maxNameBytes), "uid", r.UID, "reason", why,
+		"resource", texts.Cut(r.resource(), maxShownBytes), "namespace", texts.Cut(r.Namespace, maxShownBytes),
+		"name", texts.Cut(r.Name, maxNameBytes), "uid", r.UID, "reason", why,
 	}
 }
 
@@ -252,7 +253,7 @@ func (h *Handler[T]) fail(a *reply, request *Attributes, start time.Time, err er
 		fault = &reason.Fault{Reason: reason.InternalError, Err: err}
 	}
 	h.recorder.RecordAdmission(request.resource(), "error", string(fault.Reason), time.Since(start))
-	h.logProblem("Failed", append(request.logValues(fault.Reason), "error", cut(fault.Err.Error(), maxMessageBytes))...)
+	h.logProblem("Failed", append(request.logValues(fault.Reason), "error", texts.Cut(fault.Err.Error(), maxMessageBytes))...)
 	a.code = http.StatusServiceUnavailable
 	// The API server's error repeats the message of a Status.
 	a.body.Write(append(appendStatus([]byte(`{"apiVersion":"v1","kind":"Status","metadata":{},`), fault.Error(), a.code), '}'))
@@ -264,7 +265,7 @@ func (h *Handler[T]) reject(a *reply, start time.Time, err error) {
 	if e, ok := errors.AsType[*statusError](err); ok {
 		a.code = e.code
 	}
-	message := cut(err.Error(), maxMessageBytes)
+	message := texts.Cut(err.Error(), maxMessageBytes)
 	h.logProblem("Rejected a request that is not an AdmissionReview", "code", a.code, "message", message)
 	h.recorder.RecordAdmission("", "error", string(reason.InvalidReview), time.Since(start))
 	a.contentType = "text/plain; charset=utf-8"

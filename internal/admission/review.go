@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
@@ -95,7 +96,7 @@ func (h *Handler[T]) parse(m *memory[T]) error {
 	case err != nil:
 		return fmt.Errorf("malformed AdmissionReview: %w", err)
 	case gotVersion != apiVersion || gotKind != kind:
-		return fmt.Errorf("got apiVersion %q and kind %q, want %q and %q", cut(gotVersion, maxShownBytes), cut(gotKind, maxShownBytes), apiVersion, kind)
+		return fmt.Errorf("got apiVersion %q and kind %q, want %q and %q", texts.Cut(gotVersion, maxShownBytes), texts.Cut(gotKind, maxShownBytes), apiVersion, kind)
 	}
 	return nil
 }
@@ -165,7 +166,7 @@ func (r *Request[T]) validate() error {
 	case r.attributeBytes() > maxAttributeBytes:
 		return fmt.Errorf("request: got %d bytes of namespace, operation and resource, want at most %d", r.attributeBytes(), maxAttributeBytes)
 	case r.Operation != Create && r.Operation != Update:
-		return fmt.Errorf("request.operation: got %q, want %s or %s; the rules of the webhook configuration are too wide", cut(r.Operation, maxShownBytes), Create, Update)
+		return fmt.Errorf("request.operation: got %q, want %s or %s; the rules of the webhook configuration are too wide", texts.Cut(r.Operation, maxShownBytes), Create, Update)
 	case r.Object == nil:
 		return errors.New("request.object: got none, want an object")
 	case r.Operation == Update && r.OldObject == nil:
@@ -191,7 +192,7 @@ func (r *Attributes) resource() string {
 func (r *Attributes) Unexpected(want string) error {
 	got := fmt.Sprintf("%s of group %q, version %q, resource %q, subResource %q", r.Operation, r.Group, r.Version, r.Resource, r.SubResource)
 	return &reason.Fault{Reason: reason.InvalidReview, Err: fmt.Errorf(
-		"request: got %s, want %s; the rules of the webhook configuration are too wide", cut(got, 4*maxShownBytes), want)}
+		"request: got %s, want %s; the rules of the webhook configuration are too wide", texts.Cut(got, 4*maxShownBytes), want)}
 }
 
 // code returns the HTTP status of a denial. 400 and 403 are mistakes of the user.
@@ -238,7 +239,7 @@ func appendReview(buf []byte, uid string, r *Response, denied *reason.Error) []b
 		} else {
 			buf = append(buf, ',')
 		}
-		buf = jsonscan.AppendString(buf, messagePrefix+cut(warning, maxMessageBytes))
+		buf = jsonscan.AppendString(buf, messagePrefix+texts.Cut(warning, maxMessageBytes))
 	}
 	if len(r.Warnings) > 0 {
 		buf = append(buf, ']')
@@ -255,7 +256,7 @@ func appendReview(buf []byte, uid string, r *Response, denied *reason.Error) []b
 // appendStatus appends the members of a metav1.Status.
 func appendStatus(buf []byte, message string, code int) []byte {
 	buf = append(buf, `"status":"Failure","message":`...)
-	buf = jsonscan.AppendString(buf, messagePrefix+cut(message, maxMessageBytes))
+	buf = jsonscan.AppendString(buf, messagePrefix+texts.Cut(message, maxMessageBytes))
 	buf = append(buf, `,"reason":`...)
 	buf = jsonscan.AppendString(buf, statusReasons[code])
 	buf = append(buf, `,"code":`...)

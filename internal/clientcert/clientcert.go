@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/lanyard-dev/lanyard/internal/reload"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 const (
@@ -120,11 +121,11 @@ func (v *Verifier) check(chain []*x509.Certificate) error {
 	for _, c := range chain[1:] {
 		intermediates.AddCert(c)
 	}
-	name := cut(caller.Subject.CommonName, maxName)
+	name := texts.Cut(caller.Subject.CommonName, maxName)
 	if _, err := caller.Verify(x509.VerifyOptions{
 		Roots: v.roots.Load(), Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}); err != nil {
-		return fmt.Errorf("client certificate of %q: %s", name, cut(err.Error(), maxProblem))
+		return fmt.Errorf("client certificate of %q: %s", name, texts.Cut(err.Error(), maxProblem))
 	}
 	if len(v.names) > 0 && !slices.ContainsFunc(v.names, func(name string) bool {
 		return name == caller.Subject.CommonName || slices.Contains(caller.DNSNames, name)
@@ -133,8 +134,6 @@ func (v *Verifier) check(chain []*x509.Certificate) error {
 	}
 	return nil
 }
-
-func cut(s string, n int) string { return s[:min(len(s), n)] }
 
 // ProbeCertificate returns a client certificate that this Verifier lets in, for the
 // program's connection to itself. Its key is only in memory.

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
@@ -64,7 +65,6 @@ var (
 	name         = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 	variableName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 	placeholder  = regexp.MustCompile(`\{[a-z0-9-]+\}`)
-	guid         = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 )
 
 // ofEveryProvider are names that no parameter may have: keys that every provider
@@ -194,13 +194,12 @@ func (p *parameterEntry) grammar(path *field.Path) (func(string) (string, error)
 	}
 	restricted := p.Pattern != ""
 	return func(value string) (string, error) {
-		notVisible := func(r rune) bool { return r <= ' ' || r > '~' }
 		switch {
-		case value == "" || strings.ContainsFunc(value, notVisible):
+		case value == "" || !texts.IsVisible(value):
 			return "", errors.New("must be visible ASCII characters without a space")
 		case restricted && !pattern.MatchString(value):
 			return "", errors.New(message)
-		case guid.MatchString(value):
+		case texts.IsGUID(value):
 			return strings.ToLower(value), nil // one identity has one spelling
 		}
 		return value, nil

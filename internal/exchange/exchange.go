@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
@@ -188,10 +189,7 @@ func (a *Answer) denied(code, message string, secrets ...string) *Answer {
 			message = strings.ReplaceAll(message, secret, "[token]")
 		}
 	}
-	if len(message) > maxMessage {
-		message = strings.ToValidUTF8(message[:maxMessage], "") + "..."
-	}
-	a.Code, a.Message = code, message
+	a.Code, a.Message = code, texts.Cut(message, maxMessage)
 	return a
 }
 

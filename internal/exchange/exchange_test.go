@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/exchange"
+	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
@@ -266,23 +267,32 @@ func TestFromPodIsWhatWasInjected(t *testing.T) {
 		t.Fatalf("got %d providers, want 3", len(injection.Providers))
 	}
 	for _, want := range injection.Providers {
-		got, err := exchange.FromPod(golden.Pod, &keys, want.Name)
+		got, err := exchange.FromPod(readPod(t, golden.Pod, &keys), &keys, want.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(provider.EnvVar{}, "Credential", "Direct", "Profiles", "Group"), cmpopts.IgnoreFields(provider.Provider{}, "Shadows")); diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(provider.EnvVar{}, "Principal", "Credential", "Direct", "Profiles", "Group"), cmpopts.IgnoreFields(provider.Provider{}, "Shadows")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", want.Name, diff)
 		}
 	}
 	for name, want := range map[string]string{"token": "want it to contain token", "other": `got provider "other"`} {
-		if _, err := exchange.FromPod(golden.Pod, &keys, name); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := exchange.FromPod(readPod(t, golden.Pod, &keys), &keys, name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want %q", name, err, want)
 		}
 	}
 	golden.Pod.Spec.Volumes = nil
-	if _, err := exchange.FromPod(golden.Pod, &keys, "aws"); err == nil || !strings.Contains(err.Error(), "got no token with the path aws/token") {
+	if _, err := exchange.FromPod(readPod(t, golden.Pod, &keys), &keys, "aws"); err == nil || !strings.Contains(err.Error(), "got no token with the path aws/token") {
 		t.Errorf("without volumes: got error %v", err)
 	}
+}
+
+func readPod(t *testing.T, pod *corev1.Pod, keys *annotations.Keys) *injected.Pod {
+	t.Helper()
+	read, err := injected.Read(pod, keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read
 }
 
 func read(t *testing.T, file string, into any) {

@@ -17,10 +17,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/installation"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
@@ -203,30 +203,27 @@ func (in *Input) serviceAccount() ServiceAccount {
 // written: the cluster's defaults are not known.
 func Identities(keys *annotations.Keys, values map[string]string) []Identity {
 	var identities []Identity
-	for _, d := range keys.Providers {
-		if d.Plain() {
-			if audience, found := values[keys.Audience]; found && len(identities) == 0 {
-				identities = append(identities, Identity{Provider: d.Name, Name: audience})
-			}
-			continue
-		}
-		asks := false
-		for i := range d.Parameters {
-			_, found := values[keys.Parameter(d, d.Parameters[i].Name)]
-			asks = asks || found && d.Parameters[i].Identity
-		}
-		if !asks {
-			continue
-		}
-		for _, parameter := range d.Principal {
-			if value := values[keys.Parameter(d, parameter)]; value != "" {
-				identities = append(identities, Identity{Provider: d.Name, Name: value})
-				break
-			}
-		}
+	for _, d := range keys.Asked(values) {
+		identities = append(identities, Identity{Provider: d.Name, Name: principal(keys, d, values)})
 		identities = append(identities, profiles(keys, d, values)...)
 	}
 	return identities
+}
+
+// principal returns the name of an identity, as provider.Identity.Principal does.
+func principal(keys *annotations.Keys, d *provider.Definition, values map[string]string) string {
+	if d.Plain() {
+		return values[keys.Audience]
+	}
+	for _, parameter := range d.Principal {
+		if value := values[keys.Parameter(d, parameter)]; value != "" {
+			return value
+		}
+	}
+	if _, found := values[keys.Tokens]; found {
+		return (&provider.Identity{Definition: d, TokenAlone: true}).Principal()
+	}
+	return "" // the annotation has no value
 }
 
 // profiles returns the profiles of one provider.
@@ -297,6 +294,7 @@ func (in *Input) denied() New {
 			return New{Outcome: Denied, Reason: known, Why: match[2], Fix: fixes[known]}
 		}
 	}
+	// The sentence is that of the policy in charts/lanyard/templates/guard.yaml.
 	if strings.Contains(text, "needs credentials (label "+in.Keys.IdentityLabel) {
 		n := New{Outcome: Denied, Why: "the guard denies new pods: Lanyard did not inject a container that needs credentials", Fix: "See: lanyard check"}
 		if in.ProbeErr != nil {
@@ -408,54 +406,26 @@ var finding = regexp.MustCompile(`^lanyard: ([a-z_]+): container "([^"]*)": (.*)
 func (in *Input) containers(pod *corev1.Pod) []Container {
 	selection, _ := annotations.ParsePod(in.Keys, pod.Annotations, "")
 	var list []Container
-	add := func(kind, name string, env []corev1.EnvVar, mounts []corev1.VolumeMount) {
-		c := Container{Name: name, Type: kind}
-		path := ""
-		for _, m := range mounts {
-			if m.Name == mutate.VolumeName || m.Name == mutate.FallbackVolumeName {
-				c.Token, path = true, m.MountPath
-			}
-		}
-		if c.Token {
-			c.Providers = in.providers(env, path)
-		}
+	for _, read := range in.read(pod).Containers {
+		c := Container{Name: read.Name, Type: read.Kind, Token: read.TakesPart, Providers: read.Providers}
 		if pod == in.Got {
-			c.Reasons = in.findings(name)
-			if !selection.Selects(name) {
+			c.Reasons = in.findings(c.Name)
+			if !selection.Selects(c.Name) {
 				c.Reasons = append(c.Reasons, Reason{reason.ContainerNotSelected, "the pod's annotations leave it out"})
 			}
 		}
 		list = append(list, c)
 	}
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		add("init", c.Name, c.Env, c.VolumeMounts)
-	}
-	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i]
-		add("container", c.Name, c.Env, c.VolumeMounts)
-	}
-	for i := range pod.Spec.EphemeralContainers {
-		c := &pod.Spec.EphemeralContainers[i]
-		add("ephemeral", c.Name, c.Env, c.VolumeMounts)
-	}
 	return list
 }
 
-// providers returns the providers whose variables point to a file below path.
-func (in *Input) providers(env []corev1.EnvVar, path string) []string {
-	var names []string
-	for _, d := range in.Keys.Providers {
-		for _, v := range d.Variables {
-			if (v.Credential || v.Profiles) && !slices.Contains(names, d.Name) && slices.ContainsFunc(env, func(e corev1.EnvVar) bool {
-				// A Windows container sees the path with backslashes, on drive C:.
-				return e.Name == v.Name && strings.Contains(strings.ReplaceAll(e.Value, `\`, "/"), path+"/")
-			}) {
-				names = append(names, d.Name)
-			}
-		}
+// read reads what was injected into a pod.
+func (in *Input) read(pod *corev1.Pod) *injected.Pod {
+	read, err := injected.Read(pod, in.Keys)
+	if err != nil {
+		panic(err) // a typed pod can be encoded, and decoded
 	}
-	return names
+	return read
 }
 
 // findings returns the warnings about one container.
@@ -499,7 +469,7 @@ func (in *Input) live(n *New) *Live {
 		l.State, l.Why, l.Fix = Stale, "it has credentials, and a new pod gets none"+older, restart
 	case l.Injected == "":
 		l.State, l.Why, l.Fix = Missing, "it has no credentials, and a new pod gets some"+missed, restart
-	case pod.Annotations[in.Keys.IdentityHash] != in.Got.Annotations[in.Keys.IdentityHash]:
+	case !in.read(pod).Current(in.read(in.Got), in.Keys):
 		l.State, l.Why, l.Fix = Stale, "its credentials differ from those of a new pod"+older, restart
 	default:
 		l.Why = "it has the credentials of a new pod"

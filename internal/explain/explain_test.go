@@ -34,16 +34,21 @@ func newKeys(t *testing.T) *annotations.Keys {
 }
 
 // injectedPod returns what Lanyard makes of a pod with one container.
-func injectedPod(hash string) *corev1.Pod {
+func injectedPod(role string) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"lanyard.dev/injected": "aws", "lanyard.dev/identity-hash": hash}},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{
-			Name: "main",
-			Env:  []corev1.EnvVar{{Name: "AWS_ROLE_ARN", Value: role}, {Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: path + "/aws/token"}},
-			VolumeMounts: []corev1.VolumeMount{
-				{Name: "data", MountPath: "/data"}, {Name: "bound-sa-token", MountPath: path},
-			},
-		}}},
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"lanyard.dev/injected": "aws"}},
+		Spec: corev1.PodSpec{
+			Volumes: []corev1.Volume{{Name: "bound-sa-token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+				Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "sts.amazonaws.com", Path: "aws/token"}}},
+			}}}},
+			Containers: []corev1.Container{{
+				Name: "main",
+				Env:  []corev1.EnvVar{{Name: "AWS_ROLE_ARN", Value: role}, {Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: path + "/aws/token"}},
+				VolumeMounts: []corev1.VolumeMount{
+					{Name: "data", MountPath: "/data"}, {Name: "bound-sa-token", MountPath: path, ReadOnly: true},
+				},
+			}},
+		},
 	}
 }
 
@@ -57,7 +62,7 @@ func input(t *testing.T) *Input {
 		ServiceAccount: &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 			Name: "cart", Annotations: map[string]string{"lanyard.dev/aws-role-arn": role}, Labels: map[string]string{"lanyard.dev/identity": "enabled"},
 		}},
-		Sent: &corev1.Pod{}, Got: injectedPod("1"),
+		Sent: &corev1.Pod{}, Got: injectedPod(role),
 	}
 }
 
@@ -215,12 +220,14 @@ func TestRunningPods(t *testing.T) {
 		why    string
 		fix    bool
 	}{
-		"the same hash":    {func(in *Input) { in.Live = injectedPod("1") }, Current, "it has the credentials of a new pod", false},
-		"another hash":     {func(in *Input) { in.Live = injectedPod("2") }, Stale, "its credentials differ from those of a new pod", true},
-		"none, but asked":  {func(in *Input) { in.Live = &corev1.Pod{} }, Missing, "it has no credentials, and a new pod gets some: it was created before its ServiceAccount was annotated, or while Lanyard was not called", true},
-		"none, as a new":   {func(in *Input) { in.Live, in.Got, in.ServiceAccount.Annotations = &corev1.Pod{}, &corev1.Pod{}, nil }, Current, "it has no credentials, like a new pod", false},
-		"more than a new":  {func(in *Input) { in.Live, in.Got, in.ServiceAccount.Annotations = injectedPod("1"), &corev1.Pod{}, nil }, Stale, "it has credentials, and a new pod gets none", true},
-		"new pods denied":  {func(in *Input) { in.Live, in.Err = injectedPod("1"), errors.New("no") }, Unknown, "it cannot be compared", false},
+		"the same role":   {func(in *Input) { in.Live = injectedPod(role) }, Current, "it has the credentials of a new pod", false},
+		"another role":    {func(in *Input) { in.Live = injectedPod(role + "2") }, Stale, "its credentials differ from those of a new pod", true},
+		"none, but asked": {func(in *Input) { in.Live = &corev1.Pod{} }, Missing, "it has no credentials, and a new pod gets some: it was created before its ServiceAccount was annotated, or while Lanyard was not called", true},
+		"none, as a new":  {func(in *Input) { in.Live, in.Got, in.ServiceAccount.Annotations = &corev1.Pod{}, &corev1.Pod{}, nil }, Current, "it has no credentials, like a new pod", false},
+		"more than a new": {func(in *Input) {
+			in.Live, in.Got, in.ServiceAccount.Annotations = injectedPod(role), &corev1.Pod{}, nil
+		}, Stale, "it has credentials, and a new pod gets none", true},
+		"new pods denied":  {func(in *Input) { in.Live, in.Err = injectedPod(role), errors.New("no") }, Unknown, "it cannot be compared", false},
 		"older than asked": {func(in *Input) { in.Live = &corev1.Pod{}; annotated(in, time.Unix(100, 0)) }, Missing, "it has no credentials, and a new pod gets some: it is older than the annotations of its ServiceAccount", true},
 		"younger than asked": {func(in *Input) {
 			in.Live = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Unix(200, 0)}}
@@ -300,6 +307,12 @@ func TestIdentities(t *testing.T) {
 		"profiles": {
 			map[string]string{"lanyard.dev/aws-role-arn": role, "lanyard.dev/aws-role-arn.b": "y", "lanyard.dev/aws-role-arn.a": "x", "lanyard.dev/aws-source-profile.a": "default"},
 			[]Identity{{"aws", "", role}, {"aws", "a", "x"}, {"aws", "b", "y"}},
+		},
+		"tokens only":             {map[string]string{"lanyard.dev/tokens": "aws,azure"}, []Identity{{Provider: "aws", Name: "tokens:aws"}, {Provider: "azure", Name: "tokens:azure"}}},
+		"tokens with an audience": {map[string]string{"lanyard.dev/tokens": "aws", "lanyard.dev/audience": "x"}, []Identity{{Provider: "aws", Name: "tokens:aws"}}},
+		"a token and an identity": {
+			map[string]string{"lanyard.dev/tokens": "aws", "lanyard.dev/azure-client-id": "id"},
+			[]Identity{{Provider: "aws", Name: "tokens:aws"}, {Provider: "azure", Name: "id"}},
 		},
 		"a provider of the cluster's": {map[string]string{"lanyard.dev/gcp-workload-identity-provider": "default"}, []Identity{{Provider: "gcp", Name: "default"}}},
 	} {

@@ -122,7 +122,6 @@ func addAnnotations(metadata map[string]any, injection *provider.Injection) {
 		}
 	}
 	values["lanyard.dev/injected"] = strings.Join(names, ",")
-	values["lanyard.dev/identity-hash"] = injection.Hash
 	metadata["annotations"] = values
 }
 
@@ -142,9 +141,10 @@ func FuzzDifferential(f *testing.F) {
 		}
 		want := unmarshal(t, pod)
 		_, windows := want["spec"].(map[string]any)["nodeSelector"]
-		plainly(want, provider.NewInjection(identity.Providers, &provider.Subject{
+		injection := provider.NewInjection(identity.Providers, &provider.Subject{
 			Namespace: "team", ServiceAccount: "app", MountPath: pods.Defaults.TokenMountPath, TokenExpirationSeconds: 3600, Windows: windows,
-		}))
+		})
+		plainly(want, injection)
 		if handlers[bits] == nil {
 			handlers[bits] = admission.NewHandler(pods, admission.NewBudget(), uncounted{}, logr.Discard())
 		}
@@ -161,6 +161,7 @@ func FuzzDifferential(f *testing.F) {
 			if diff := cmp.Diff(want, unmarshal(t, apply(t, pod, response.Patch))); diff != "" {
 				t.Errorf("pod, with %s (-plain +patched):\n%s", name, diff)
 			}
+			holdsReadable(t, pods.Keys, apply(t, pod, response.Patch), injection)
 		}
 	})
 }

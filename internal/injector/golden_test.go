@@ -108,7 +108,9 @@ func golden(t *testing.T, dir string) {
 	if response.Code != 0 {
 		got.Code, got.Message = response.Code, response.Message
 	} else {
-		got.Pod = unmarshal(t, apply(t, pod, response.Patch))
+		result := apply(t, pod, response.Patch)
+		got.Pod = unmarshal(t, result)
+		holdsRemovable(t, pods.Keys, dir, pod, result)
 	}
 	text, err := yaml.Marshal(got)
 	if err != nil {

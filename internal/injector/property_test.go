@@ -62,6 +62,7 @@ func FuzzRules(f *testing.F) {
 		result := apply(t, pod, response.Patch)
 		holdsAppendOnly(t, pod, response.Patch, result)
 		holdsConsistent(t, result)
+		holdsRemovable(t, pods.Keys, "", pod, result)
 		if again := ask(t, pods, create(pod)); !bytes.Equal(again.Patch, response.Patch) {
 			t.Errorf("the same pod got two patches:\n%s\n%s", response.Patch, again.Patch)
 		}
@@ -315,7 +316,7 @@ func TestTheSameInputGivesTheSameBytesInEveryProgramRun(t *testing.T) {
 	t.Parallel()
 	pod := []byte(`{"metadata":{"name":"pod"},"spec":{"serviceAccountName":"app","containers":[{"name":"main"}]}}`)
 	pods, _ := newPods(t, map[string]string{"lanyard.dev/audience": "neutral"})
-	want := `[{"op":"add","path":"/metadata/annotations","value":{"lanyard.dev/injected":"token","lanyard.dev/identity-hash":"1474adbb074feec3"}},` +
+	want := `[{"op":"add","path":"/metadata/annotations","value":{"lanyard.dev/injected":"token"}},` +
 		`{"op":"add","path":"/spec/volumes","value":[{"name":"bound-sa-token","projected":{"sources":[{"serviceAccountToken":{"audience":"neutral","expirationSeconds":3600,"path":"token"}}],"defaultMode":420}}]},` +
 		`{"op":"add","path":"/spec/containers/0/volumeMounts","value":[{"name":"bound-sa-token","readOnly":true,"mountPath":"/var/run/secrets/lanyard.dev/serviceaccount"}]},` +
 		`{"op":"add","path":"/spec/containers/0/env","value":[{"name":"LANYARD_TOKEN_FILE","value":"/var/run/secrets/lanyard.dev/serviceaccount/token"}]}]`

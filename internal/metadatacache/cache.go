@@ -26,6 +26,8 @@ import (
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/metadata"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // Sources and results, as the Recorder gets them.
@@ -213,12 +215,7 @@ func canExist(id types.NamespacedName) bool {
 }
 
 // shown returns a name as an error repeats it.
-func shown(name string) string {
-	if len(name) > validation.DNS1123SubdomainMaxLength {
-		return name[:validation.DNS1123SubdomainMaxLength] + "..."
-	}
-	return name
-}
+func shown(name string) string { return texts.Cut(name, validation.DNS1123SubdomainMaxLength) }
 
 // read returns the object from the API server.
 //

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -38,15 +39,16 @@ func Compare(keys *annotations.Keys, running, fresh *corev1.Pod) []Difference {
 	if fresh.Annotations[keys.Injected] == "" {
 		result = append(result, Difference{What: "injected by Lanyard", New: "no"})
 	}
-	for _, c := range containersOf(running) {
-		i := slices.IndexFunc(containersOf(fresh), func(other corev1.Container) bool { return other.Name == c.Name })
+	others := containersOf(keys, fresh)
+	for _, c := range containersOf(keys, running) {
+		i := slices.IndexFunc(others, func(other injected.Container) bool { return other.Name == c.Name })
 		if i < 0 {
 			if !slices.Contains(addedContainers, c.Name) {
 				result = append(result, Difference{Container: c.Name, What: "container", Running: "yes"})
 			}
 			continue
 		}
-		was, is := factsOf(keys, running, &c), factsOf(keys, fresh, &containersOf(fresh)[i])
+		was, is := factsOf(keys, running, &c), factsOf(keys, fresh, &others[i])
 		for _, what := range slices.Sorted(maps.Keys(was)) {
 			if is[what] != was[what] {
 				result = append(result, Difference{Container: c.Name, What: what, Running: was[what], New: is[what]})
@@ -65,7 +67,7 @@ func Compare(keys *annotations.Keys, running, fresh *corev1.Pod) []Difference {
 // HasCredentials reports whether a pod has a token for a cloud, and what makes a program
 // use it. Keys in variables or in a Secret are none.
 func HasCredentials(keys *annotations.Keys, pod *corev1.Pod) bool {
-	return slices.ContainsFunc(containersOf(pod), func(c corev1.Container) bool {
+	return slices.ContainsFunc(containersOf(keys, pod), func(c injected.Container) bool {
 		for what, value := range factsOf(keys, pod, &c) {
 			switch {
 			case what == "AWS audience", what == "Azure audience", what == "Google audience":
@@ -81,8 +83,12 @@ func HasCredentials(keys *annotations.Keys, pod *corev1.Pod) bool {
 // addedContainers are those that the peers add.
 var addedContainers = []string{gcpSetup, "azwi-proxy-init", "azwi-proxy", "cwii-gcp-creds-writer", "cwii-gcp-verify", "cwii-aws-verify", "cwii-az-verify"}
 
-func containersOf(pod *corev1.Pod) []corev1.Container {
-	return slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+func containersOf(keys *annotations.Keys, pod *corev1.Pod) []injected.Container {
+	read, err := injected.Read(pod, keys)
+	if err != nil {
+		panic(err) // a typed pod can be encoded, and decoded
+	}
+	return slices.DeleteFunc(read.Containers, func(c injected.Container) bool { return c.Kind == injected.Ephemeral })
 }
 
 // tokenAt starts the fact about a token at a path.
@@ -90,14 +96,17 @@ const tokenAt = "token at "
 
 // factsOf returns the credentials of a container. A variable whose value comes from
 // elsewhere is only known to be set.
-func factsOf(keys *annotations.Keys, pod *corev1.Pod, c *corev1.Container) facts {
-	f, files := facts{}, tokens(pod, c)
-	env := map[string]string{}
-	for i := range c.Env {
-		env[c.Env[i].Name] = c.Env[i].Value
-		if c.Env[i].ValueFrom != nil {
-			env[c.Env[i].Name] = "(from elsewhere)"
+func factsOf(keys *annotations.Keys, pod *corev1.Pod, c *injected.Container) facts {
+	f, files, env := facts{}, map[string]injected.Token{}, map[string]string{}
+	for _, v := range c.Variables {
+		env[v.Name] = v.Value
+		if v.From != nil {
+			env[v.Name] = "(from elsewhere)"
 		}
+	}
+	for _, token := range c.Tokens {
+		files[token.File] = token
+		f[tokenAt+token.File] = token.Audience
 	}
 	f.credential("AWS", files, env["AWS_WEB_IDENTITY_TOKEN_FILE"])
 	f.add("AWS role", env["AWS_ROLE_ARN"])
@@ -109,9 +118,6 @@ func factsOf(keys *annotations.Keys, pod *corev1.Pod, c *corev1.Container) facts
 	if file := env["GOOGLE_APPLICATION_CREDENTIALS"]; file != "" {
 		f.google(keys, pod, files, file)
 	}
-	for file, token := range files {
-		f[tokenAt+file] = token.audience
-	}
 	return f
 }
 
@@ -122,11 +128,11 @@ func (f facts) add(what, value string) {
 }
 
 // credential adds the token behind a variable.
-func (f facts) credential(cloud string, files map[string]token, file string) {
+func (f facts) credential(cloud string, files map[string]injected.Token, file string) {
 	if file == "" {
 		return
 	}
-	found, ok := files[slashes(file)]
+	found, ok := files[injected.Slashes(file)]
 	if !ok {
 		f[cloud+" token"] = "none at " + file
 		return
@@ -134,9 +140,9 @@ func (f facts) credential(cloud string, files map[string]token, file string) {
 	f.token(cloud, found)
 }
 
-func (f facts) token(cloud string, t token) {
-	f[cloud+" audience"] = t.audience
-	f[cloud+" lifetime"] = fmt.Sprintf("%d s", t.seconds)
+func (f facts) token(cloud string, t injected.Token) {
+	f[cloud+" audience"] = t.Audience
+	f[cloud+" lifetime"] = fmt.Sprintf("%d s", t.ExpirationSeconds)
 }
 
 // googleCredentials are what counts in a file of Google.
@@ -150,13 +156,15 @@ type googleCredentials struct {
 
 // google adds what the credential file of Google says. Lanyard and the peer have its
 // content in an annotation of the pod, or what it is made from.
-func (f facts) google(keys *annotations.Keys, pod *corev1.Pod, files map[string]token, file string) {
+func (f facts) google(keys *annotations.Keys, pod *corev1.Pod, files map[string]injected.Token, file string) {
 	const prefix = "cloud.google.com/"
 	var parsed googleCredentials
 	// The file is the one that the variable points to: a pod may have both.
 	text := pod.Annotations[prefix+"external-credentials-json"]
-	if strings.HasSuffix(slashes(file), "/gcp/credentials.json") {
-		text = pod.Annotations[keys.Prefix+"gcp-credentials"]
+	for _, d := range keys.Providers {
+		if own := d.CredentialFile; own != nil && strings.HasSuffix(injected.Slashes(file), "/"+own.Path) {
+			text = pod.Annotations[keys.Prefix+own.Annotation]
+		}
 	}
 	switch {
 	case text != "" && json.Unmarshal([]byte(text), &parsed) == nil:
@@ -178,47 +186,6 @@ func (f facts) google(keys *annotations.Keys, pod *corev1.Pod, files map[string]
 		f["Google service account"] = email
 	}
 	f.credential("Google", files, parsed.Source.File)
-}
-
-// token is a token in a volume.
-type token struct {
-	audience string
-	seconds  int64
-}
-
-// tokens returns the tokens that are mounted in a container, by their paths, except
-// those for the API server.
-func tokens(pod *corev1.Pod, c *corev1.Container) map[string]token {
-	result := map[string]token{}
-	for i := range c.VolumeMounts {
-		mount := &c.VolumeMounts[i]
-		for j := range pod.Spec.Volumes {
-			volume := &pod.Spec.Volumes[j]
-			if volume.Name != mount.Name || volume.Projected == nil {
-				continue
-			}
-			for _, source := range volume.Projected.Sources {
-				s := source.ServiceAccountToken
-				if s == nil || s.Audience == "" {
-					continue
-				}
-				t := token{audience: s.Audience, seconds: 3600} // the default of Kubernetes
-				if s.ExpirationSeconds != nil {
-					t.seconds = *s.ExpirationSeconds
-				}
-				result[path.Join(slashes(mount.MountPath), s.Path)] = t
-			}
-		}
-	}
-	return result
-}
-
-// slashes returns a path of Windows as its mount has it.
-func slashes(file string) string {
-	if len(file) > 2 && file[1] == ':' {
-		file = file[2:]
-	}
-	return strings.ReplaceAll(file, `\`, "/")
 }
 
 // Webhooks returns the names of the webhook configurations of the peers among those of

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 )
@@ -100,22 +101,14 @@ func (collector) HandleWarningHeaderWithContext(ctx context.Context, code int, _
 
 // Injected describes what was injected into a pod.
 func Injected(pod *unstructured.Unstructured, keys *annotations.Keys) (string, error) {
-	injected := pod.GetAnnotations()[keys.Injected]
-	if injected == "" {
+	read, err := injected.Read(pod.Object, keys)
+	switch {
+	case err != nil:
+		return "", err
+	case len(read.Providers) == 0:
 		return "", fmt.Errorf("the pod has no annotation %s: the ServiceAccount has no identity annotation, or lanyard-webhook was not called", keys.Injected)
+	case read.Volume == "":
+		return "", fmt.Errorf("the pod has no volume %s, but annotation %s=%s", mutate.VolumeName, keys.Injected, strings.Join(read.Providers, ","))
 	}
-	volumes, _, err := unstructured.NestedSlice(pod.Object, "spec", "volumes")
-	if err != nil {
-		return "", fmt.Errorf("volumes of the pod: %w", err)
-	}
-	for _, volume := range volumes {
-		fields, ok := volume.(map[string]any)
-		if !ok {
-			continue
-		}
-		if name, _, _ := unstructured.NestedString(fields, "name"); name == mutate.VolumeName || name == mutate.FallbackVolumeName {
-			return fmt.Sprintf("%s, from volume %s", strings.ReplaceAll(injected, ",", ", "), name), nil
-		}
-	}
-	return "", fmt.Errorf("the pod has no volume %s, but annotation %s=%s", mutate.VolumeName, keys.Injected, injected)
+	return fmt.Sprintf("%s, from volume %s", strings.Join(read.Providers, ", "), read.Volume), nil
 }

@@ -16,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
@@ -24,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/configfile"
+	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/manifest"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
@@ -162,11 +162,11 @@ func inject(ctx context.Context, o *manifest.Options, d *provider.Definition, va
 	if err := manifest.Write(&text, documents[1:]); err != nil {
 		return nil, err
 	}
-	var pod corev1.Pod
-	if err := json.Unmarshal(text.Bytes(), &pod); err != nil {
-		return nil, fmt.Errorf("read the injected pod: %w", err)
+	pod, err := injected.Read(json.RawMessage(text.Bytes()), o.Keys)
+	if err != nil {
+		return nil, err
 	}
-	return result, result.read(&pod)
+	return result, result.read(pod)
 }
 
 // objects returns a ServiceAccount and a pod that uses it.
@@ -192,15 +192,15 @@ func objects(values map[string]string) ([]*manifest.Document, error) {
 }
 
 // read reads what an injected pod has.
-func (r *Result) read(pod *corev1.Pod) error {
-	container := &pod.Spec.Containers[0]
-	if len(pod.Spec.Volumes) != 1 || len(container.VolumeMounts) != 1 || pod.Spec.Volumes[0].Projected == nil {
-		return fmt.Errorf("got %d volumes and %d mounts, want one projected volume", len(pod.Spec.Volumes), len(container.VolumeMounts))
+func (r *Result) read(pod *injected.Pod) error {
+	if len(pod.Tokens) != 1 || pod.MountPath == "" {
+		return fmt.Errorf("got %d tokens and the mount path %q, want one token and a path", len(pod.Tokens), pod.MountPath)
 	}
-	source := pod.Spec.Volumes[0].Projected.Sources[0].ServiceAccountToken
-	mount := &container.VolumeMounts[0]
-	r.Environment = container.Env
-	r.Token = Token{Audience: source.Audience, ExpirationSeconds: *source.ExpirationSeconds, File: path.Join(mount.MountPath, source.Path)}
-	r.Volume = Volume{Name: mount.Name, MountPath: mount.MountPath}
+	for _, v := range pod.Containers[0].Variables {
+		r.Environment = append(r.Environment, corev1.EnvVar{Name: v.Name, Value: v.Value})
+	}
+	token := &pod.Tokens[0]
+	r.Token = Token{Audience: token.Audience, ExpirationSeconds: token.ExpirationSeconds, File: token.File}
+	r.Volume = Volume{Name: pod.Volume, MountPath: pod.MountPath}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/installation"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/workload"
@@ -45,7 +46,7 @@ type Row struct {
 	// Workload is the owner of the pods, such as deployment/cart.
 	Workload string `json:"workload,omitempty"`
 	Counts
-	// Problem is why nothing is known of new pods.
+	// Problem has the reasons why new pods are unknown.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -68,8 +69,7 @@ type Counts struct {
 // ServiceAccount asks for.
 func (r *Row) Outdated() bool { return r.Guard != Excluded && r.Stale+r.Without > 0 }
 
-// Question asks for the hash that a new pod would have. Pods of one ServiceAccount
-// have different hashes only if these differ.
+// Question identifies the pods of a namespace that get the same credentials.
 type Question struct {
 	ServiceAccount string
 	// Expiration is the pod's annotation token-expiration-seconds.
@@ -77,10 +77,11 @@ type Question struct {
 	Windows    bool
 }
 
-// Answer is the hash, empty if a new pod gets no credentials; or why it is not known.
+// Answer is the contents of a new pod, or the reason why they are unknown.
 type Answer struct {
-	Hash    string
-	Problem string
+	// Injected is nil if a new pod gets no credentials.
+	Injected *injected.Pod
+	Problem  string
 }
 
 // Namespace collects what is in one namespace.
@@ -103,9 +104,10 @@ type account struct {
 
 // pod is what is kept of a pod.
 type pod struct {
-	owner, hash string
-	question    Question
-	optedOut    bool
+	owner    string
+	injected *injected.Pod // nil if the pod has no credentials
+	question Question
+	optedOut bool
 }
 
 // NewNamespace returns an empty namespace. called reports whether Lanyard is called for
@@ -126,16 +128,8 @@ func (n *Namespace) AddServiceAccount(object *metav1.PartialObjectMetadata) {
 		values = maps.Clone(values)
 		maps.Copy(values, n.keys.Adopt(n.settings.Peers, object.Annotations, n.settings.Defaults).Set)
 	}
-	for _, d := range n.keys.Providers {
-		for i := range d.Parameters {
-			_, found := values[n.keys.Parameter(d, d.Parameters[i].Name)]
-			if found && d.Parameters[i].Identity && !slices.Contains(a.providers, d.Name) {
-				a.providers = append(a.providers, d.Name)
-			}
-		}
-		if d.Plain() && len(a.providers) == 0 {
-			a.providers = []string{d.Name}
-		}
+	for _, d := range n.keys.Asked(values) {
+		a.providers = append(a.providers, d.Name)
 	}
 	n.accounts[object.Name] = a
 }
@@ -165,15 +159,25 @@ func (n *Namespace) AddPod(object *corev1.Pod) {
 	if a == nil || mirror || object.Status.Phase == corev1.PodSucceeded || object.Status.Phase == corev1.PodFailed {
 		return
 	}
+	os := ""
+	if object.Spec.OS != nil {
+		os = string(object.Spec.OS.Name)
+	}
 	p := pod{
 		owner:    "pod/" + object.Name,
-		hash:     object.Annotations[n.keys.IdentityHash],
 		optedOut: object.Annotations[n.keys.Inject] == annotations.OptOut || object.Labels[n.keys.Inject] == annotations.OptOut,
 		question: Question{
 			ServiceAccount: name,
 			Expiration:     object.Annotations[n.keys.TokenExpirationSeconds],
-			Windows:        isWindows(&object.Spec),
+			Windows:        mutate.IsWindows(os, object.Spec.NodeSelector),
 		},
+	}
+	if object.Annotations[n.keys.Injected] != "" {
+		read, err := injected.Read(object, n.keys)
+		if err != nil {
+			panic(err) // a typed pod can be encoded, and decoded
+		}
+		p.injected = read
 	}
 	if owner := metav1.GetControllerOf(object); owner != nil {
 		p.owner = ownerName(owner)
@@ -182,13 +186,6 @@ func (n *Namespace) AddPod(object *corev1.Pod) {
 		}
 	}
 	a.pods = append(a.pods, p)
-}
-
-// isWindows reports whether Lanyard takes a pod for one of Windows.
-func isWindows(pod *corev1.PodSpec) bool {
-	const windows = string(corev1.Windows)
-	return pod.OS != nil && pod.OS.Name == corev1.Windows ||
-		pod.NodeSelector[mutate.OSLabel] == windows || pod.NodeSelector[mutate.BetaOSLabel] == windows
 }
 
 // Questions returns what must be asked to judge the pods, in a fixed order.
@@ -260,17 +257,23 @@ func (n *Namespace) count(row *Row, p *pod, answers map[Question]Answer) {
 	switch {
 	case p.optedOut:
 		row.OptedOut++
-	case !n.called && p.hash == "":
+	case !n.called && p.injected == nil:
 		row.Without++
 	case !n.called:
 		row.Current++ // from before the namespace was excluded
 	case answer.Problem != "":
 		row.Unknown++
-		row.Problem = answer.Problem
-	case p.hash == answer.Hash:
+		if row.Problem == "" {
+			row.Problem = answer.Problem
+		} else if !strings.Contains(row.Problem, answer.Problem) {
+			row.Problem += "; " + answer.Problem
+		}
+	case p.injected == nil && answer.Injected == nil:
 		row.Current++
-	case p.hash == "":
+	case p.injected == nil:
 		row.Without++
+	case answer.Injected != nil && p.injected.Current(answer.Injected, n.keys):
+		row.Current++
 	default:
 		row.Stale++
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/status"
 	"github.com/lanyard-dev/lanyard/internal/workload"
@@ -41,13 +42,29 @@ func owned(name, kind, owner string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: owner, Controller: &controller}}}
 }
 
-// podOf returns a running pod of the ServiceAccount cart.
-func podOf(meta metav1.ObjectMeta, hash string) *corev1.Pod {
+// podOf returns a running pod of the ServiceAccount cart, with a role if it is not
+// empty.
+func podOf(meta metav1.ObjectMeta, role string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{ServiceAccountName: "cart"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
-	if hash != "" {
-		pod.Annotations = map[string]string{"lanyard.dev/injected": "aws", "lanyard.dev/identity-hash": hash}
+	if role != "" {
+		pod.Annotations = map[string]string{"lanyard.dev/injected": "aws"}
+		pod.Spec.Volumes = []corev1.Volume{{Name: "bound-sa-token"}}
+		pod.Spec.Containers = []corev1.Container{{
+			Name: "main", Env: []corev1.EnvVar{{Name: "AWS_ROLE_ARN", Value: "arn:aws:iam::111122223333:role/" + role}},
+			VolumeMounts: []corev1.VolumeMount{{Name: "bound-sa-token", MountPath: "/lanyard", ReadOnly: true}},
+		}}
 	}
 	return pod
+}
+
+// answer returns the contents of a new pod with the role.
+func answer(t *testing.T, role string) status.Answer {
+	t.Helper()
+	read, err := injected.Read(podOf(metav1.ObjectMeta{}, role), newKeys(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status.Answer{Injected: read}
 }
 
 var aws = map[string]string{"lanyard.dev/aws-role-arn": "x"}
@@ -99,7 +116,7 @@ func TestPodsAreCountedByWorkload(t *testing.T) {
 		row("pod/alone", status.Counts{Pods: 1, Without: 1}),
 		row("statefulset/db", status.Counts{Pods: 1, Current: 1}),
 	}
-	got := n.Rows(map[status.Question]status.Answer{question: {Hash: "new"}})
+	got := n.Rows(map[status.Question]status.Answer{question: answer(t, "new")})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
@@ -155,7 +172,7 @@ func TestPodsThatDifferInWhatTheyGet(t *testing.T) {
 	want := map[status.Question]string{{ServiceAccount: "cart", Expiration: "600"}: "s", {ServiceAccount: "cart", Windows: true}: "w"}
 	answers := map[status.Question]status.Answer{}
 	for _, q := range n.Questions() {
-		answers[q] = status.Answer{Hash: want[q]}
+		answers[q] = answer(t, want[q])
 	}
 	if len(answers) != len(want) {
 		t.Fatalf("got questions %v, want %v", answers, want)
@@ -200,12 +217,14 @@ func TestServiceAccountsWithoutAnIdentityDoNotMatter(t *testing.T) {
 	}
 	n.AddServiceAccount(object("token", map[string]string{"lanyard.dev/audience": "x"}, false))
 	n.AddServiceAccount(object("both", map[string]string{"lanyard.dev/audience": "x", "lanyard.dev/gcp-service-account": "a", "lanyard.dev/azure-client-id": "b"}, false))
+	n.AddServiceAccount(object("tokens", map[string]string{"lanyard.dev/tokens": "aws,azure"}, false))
+	n.AddServiceAccount(object("tokens-with-audience", map[string]string{"lanyard.dev/tokens": "aws", "lanyard.dev/audience": "x"}, false))
 	rows := n.Rows(nil)
 	var got [][]string
 	for _, row := range rows {
 		got = append(got, row.Providers)
 	}
-	if diff := cmp.Diff([][]string{{"azure", "gcp"}, {"token"}}, got); diff != "" || n.Empty() {
+	if diff := cmp.Diff([][]string{{"azure", "gcp"}, {"token"}, {"aws", "azure"}, {"aws"}}, got); diff != "" || n.Empty() {
 		t.Errorf("providers (-want +got):\n%s", diff)
 	}
 }

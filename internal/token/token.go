@@ -28,12 +28,15 @@ type Claims struct {
 	Expires  time.Time `json:"expires"`
 }
 
+// ErrOpaque is the error for a token that is not a JSON Web Token.
+var ErrOpaque = errors.New("token")
+
 // Parse reads the header and the claims of a JSON Web Token. The error never
 // contains a part of the token.
 func Parse(token string) (*Claims, error) {
 	parts := strings.Split(strings.TrimSpace(token), ".")
 	if len(parts) != 3 {
-		return nil, fmt.Errorf("token: got %d parts, want the 3 of a JSON Web Token", len(parts))
+		return nil, fmt.Errorf("%w: got %d parts, want the 3 of a JSON Web Token", ErrOpaque, len(parts))
 	}
 	var header struct {
 		KeyID     string `json:"kid"`

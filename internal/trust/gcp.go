@@ -5,10 +5,10 @@ package trust
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/shell"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
 // GCP is the trust configuration of Google Cloud.
@@ -82,30 +82,27 @@ const workloadIdentityUser = "roles/iam.workloadIdentityUser"
 // maxGoogleSubject is the length of the longest subject in bytes.
 const maxGoogleSubject = 127
 
-var poolProvider = regexp.MustCompile(`^projects/([0-9]+)/locations/global/workloadIdentityPools/([a-z0-9-]+)/providers/([a-z0-9-]+)$`)
-
 // NewGCP returns the trust configuration of Google Cloud.
 func NewGCP(token Token, o GCPOptions) (*GCP, error) {
 	if err := token.check(); err != nil {
 		return nil, err
 	}
-	parts := poolProvider.FindStringSubmatch(o.Provider)
-	if parts == nil {
+	number, pool, name, ok := provider.GCPProviderParts(o.Provider)
+	if !ok {
 		return nil, fmt.Errorf("workload identity provider: got %q, want projects/NUMBER/locations/global/"+
 			"workloadIdentityPools/POOL/providers/PROVIDER", o.Provider)
 	}
 	if len(token.Subject()) > maxGoogleSubject {
 		return nil, fmt.Errorf("subject %q: got %d bytes, want at most %d; Google Cloud accepts no longer one", token.Subject(), len(token.Subject()), maxGoogleSubject)
 	}
-	pool := strings.TrimSuffix(o.Provider, "/providers/"+parts[3])
 	g := &GCP{
 		WorkloadIdentityPoolProvider: PoolProvider{
 			Name:             o.Provider,
 			OIDC:             OIDC{IssuerURI: token.Issuer, JWKSJSON: o.JWKS},
 			AttributeMapping: map[string]string{"google.subject": "assertion.sub"},
 		},
-		Principal: "principal://iam.googleapis.com/" + pool + "/subject/" + token.Subject(),
-		token:     token, number: parts[1], pool: parts[2], provider: parts[3], known: o.Project,
+		Principal: "principal://iam.googleapis.com/" + strings.TrimSuffix(o.Provider, "/providers/"+name) + "/subject/" + token.Subject(),
+		token:     token, number: number, pool: pool, provider: name, known: o.Project,
 	}
 	if token.Audience != "https://iam.googleapis.com/"+o.Provider && token.Audience != "//iam.googleapis.com/"+o.Provider {
 		g.WorkloadIdentityPoolProvider.OIDC.AllowedAudiences = []string{token.Audience}

@@ -21,6 +21,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // Token describes the tokens of the ServiceAccount to trust.
@@ -58,13 +60,11 @@ type Script struct {
 // CheckIssuer returns an error if no cloud accepts the URL as an issuer.
 func CheckIssuer(issuer string) error {
 	u, err := url.Parse(issuer)
-	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.ContainsAny(issuer, "?#") || strings.ContainsFunc(issuer, notVisible) {
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.ContainsAny(issuer, "?#") || !texts.IsVisible(issuer) {
 		return fmt.Errorf("issuer: got %q, want an https URL without user, query and fragment", issuer)
 	}
 	return nil
 }
-
-func notVisible(r rune) bool { return r <= ' ' || r > '~' }
 
 // maxName is the length of the longest name of an object in a cloud.
 const maxName = 64

@@ -78,8 +78,6 @@ type Keys struct {
 
 	// Injected lists the providers whose tokens are in the pod's volume.
 	Injected string
-	// IdentityHash identifies what was injected.
-	IdentityHash string
 
 	// On a namespace.
 
@@ -125,8 +123,7 @@ func NewKeys(prefix string, providers []*provider.Definition) (Keys, error) {
 		SkipContainers: prefix + "skip-containers",
 		Probe:          prefix + "probe",
 
-		Injected:     prefix + "injected",
-		IdentityHash: prefix + "identity-hash",
+		Injected: prefix + "injected",
 
 		AllowedIdentities: prefix + "allowed-identities",
 		IdentityLabel:     prefix + "identity",
@@ -138,8 +135,8 @@ func NewKeys(prefix string, providers []*provider.Definition) (Keys, error) {
 // or if there are so many that no ServiceAccount with all of them would be kept.
 func (k *Keys) check() error {
 	seen := map[string]bool{k.Probe: true, k.AllowedIdentities: true, k.IdentityLabel: true, k.Adopted: true}
-	lanyards := []string{k.Inject, k.Containers, k.SkipContainers, k.Injected, k.IdentityHash}
-	for _, key := range slices.Concat(lanyards, k.files(), k.ServiceAccount(), k.Profiles()) {
+	lanyards := []string{k.Inject, k.Containers, k.SkipContainers}
+	for _, key := range slices.Concat(lanyards, k.Marks(), k.ServiceAccount(), k.Profiles()) {
 		if seen[key] {
 			return fmt.Errorf("annotation %s has two meanings", key)
 		}
@@ -184,9 +181,11 @@ func (k *Keys) ServiceAccount() []string {
 
 // Pod lists the keys that may be on a pod: those of users, then Lanyard's own.
 func (k *Keys) Pod() []string {
-	keys := []string{k.Inject, k.Containers, k.SkipContainers, k.TokenExpirationSeconds, k.Injected, k.IdentityHash}
-	return append(keys, k.files()...)
+	return append([]string{k.Inject, k.Containers, k.SkipContainers, k.TokenExpirationSeconds}, k.Marks()...)
 }
+
+// Marks lists the annotations that only Lanyard writes on a pod.
+func (k *Keys) Marks() []string { return append([]string{k.Injected}, k.files()...) }
 
 // files lists the keys whose values are credential files.
 func (k *Keys) files() []string {
@@ -262,6 +261,43 @@ func (k *Keys) MaxServiceAccountBytes() int {
 		}
 	}
 	return size
+}
+
+// tokens returns the providers that the annotation Tokens names. An error in the list
+// makes all of it void.
+func (k *Keys) tokens(annotations map[string]string) ([]string, error) {
+	value, found := annotations[k.Tokens]
+	if !found {
+		return nil, nil
+	}
+	names, err := splitList(value)
+	known := k.tokenAlone()
+	if err != nil || slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(known, name) }) {
+		return nil, fmt.Errorf("must be one or more of %s, separated by commas", strings.Join(known, ", "))
+	}
+	return names, nil
+}
+
+// Asked returns the providers that a ServiceAccount with these annotations asks for, by
+// an identity or by its token only, in the order of Keys.Providers. A plain provider is
+// asked for only if no other provider is: otherwise the audience is for their tokens.
+func (k *Keys) Asked(annotations map[string]string) []*provider.Definition {
+	tokens, _ := k.tokens(annotations) // a list with an error asks for nothing
+	var asked []*provider.Definition
+	for _, d := range k.Providers {
+		if d.Plain() && len(asked) > 0 {
+			continue
+		}
+		if slices.Contains(tokens, d.Name) || k.identifies(d, annotations) {
+			asked = append(asked, d)
+		}
+	}
+	return asked
+}
+
+// identifies reports whether an annotation asks for an identity of the provider.
+func (k *Keys) identifies(d *provider.Definition, annotations map[string]string) bool {
+	return slices.ContainsFunc(k.identity(d), func(key string) bool { _, found := annotations[key]; return found })
 }
 
 // IsIdentity reports whether the key asks for an identity.

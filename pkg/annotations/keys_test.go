@@ -40,7 +40,6 @@ func TestKeysArePublic(t *testing.T) {
 		SkipContainers:         "lanyard.dev/skip-containers",
 		Probe:                  "lanyard.dev/probe",
 		Injected:               "lanyard.dev/injected",
-		IdentityHash:           "lanyard.dev/identity-hash",
 		AllowedIdentities:      "lanyard.dev/allowed-identities",
 		IdentityLabel:          "lanyard.dev/identity",
 	}
@@ -59,7 +58,7 @@ func TestKeysArePublic(t *testing.T) {
 	}
 	pod := []string{
 		"lanyard.dev/inject", "lanyard.dev/containers", "lanyard.dev/skip-containers", "lanyard.dev/token-expiration-seconds",
-		"lanyard.dev/injected", "lanyard.dev/identity-hash", "lanyard.dev/aws-config", "lanyard.dev/gcp-credentials",
+		"lanyard.dev/injected", "lanyard.dev/aws-config", "lanyard.dev/gcp-credentials",
 	}
 	if diff := cmp.Diff(pod, keys.Pod()); diff != "" {
 		t.Errorf("keys of a pod (-want +got):\n%s", diff)
@@ -310,7 +309,6 @@ func TestNewKeysDeniesProvidersThatDoNotGoTogether(t *testing.T) {
 		"the same name twice":                     {[]*provider.Definition{provided("aws", "x", 1)}, "annotation lanyard.dev/aws-audience has two meanings"},
 		"another name and the same annotation":    {[]*provider.Definition{provided("aws-role", "arn", 1)}, "annotation lanyard.dev/aws-role-arn has two meanings"},
 		"an annotation of a pod":                  {[]*provider.Definition{provided("skip", "containers", 1)}, "annotation lanyard.dev/skip-containers has two meanings"},
-		"an annotation that Lanyard writes":       {[]*provider.Definition{provided("identity", "hash", 1)}, "annotation lanyard.dev/identity-hash has two meanings"},
 		"an annotation of a namespace":            {[]*provider.Definition{provided("allowed", "identities", 1)}, "annotation lanyard.dev/allowed-identities has two meanings"},
 		"the name of a credential file":           {[]*provider.Definition{provided("gcp-x", "y", 1), provided("gcp", "credentials", 1)}, "has two meanings"},
 		"annotations that would not all be kept":  {[]*provider.Definition{provided("zeta", "x", 32<<10)}, "want at most 32768"},
@@ -341,5 +339,37 @@ func TestUnknownOnServiceAccount(t *testing.T) {
 	})
 	if diff := cmp.Diff([]string{"lanyard.dev/a", "lanyard.dev/b", "lanyard.dev/inject"}, got); diff != "" {
 		t.Errorf("keys (-want +got):\n%s", diff)
+	}
+}
+
+func TestAskedProviders(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+	tests := map[string]struct {
+		values map[string]string
+		want   []string
+	}{
+		"none":                              {map[string]string{"lanyard.dev/aws-region": "eu-central-1"}, nil},
+		"an identity, malformed":            {map[string]string{"lanyard.dev/aws-role-arn": ""}, []string{"aws"}},
+		"identities":                        {map[string]string{"lanyard.dev/gcp-service-account": "a", "lanyard.dev/azure-client-id": "b"}, []string{"azure", "gcp"}},
+		"a plain token":                     {map[string]string{"lanyard.dev/audience": "x"}, []string{"token"}},
+		"an audience of an identity":        {map[string]string{"lanyard.dev/audience": "x", "lanyard.dev/aws-role-arn": "a"}, []string{"aws"}},
+		"tokens":                            {map[string]string{"lanyard.dev/tokens": "azure, aws"}, []string{"aws", "azure"}},
+		"tokens with an audience":           {map[string]string{"lanyard.dev/tokens": "aws", "lanyard.dev/audience": "x"}, []string{"aws"}},
+		"a token and an identity":           {map[string]string{"lanyard.dev/tokens": "aws", "lanyard.dev/azure-client-id": "b"}, []string{"aws", "azure"}},
+		"tokens of an unknown provider":     {map[string]string{"lanyard.dev/tokens": "aws,other"}, nil},
+		"tokens without a provider in them": {map[string]string{"lanyard.dev/tokens": ""}, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			for _, d := range keys.Asked(test.values) {
+				got = append(got, d.Name)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("providers (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

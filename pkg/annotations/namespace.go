@@ -5,12 +5,12 @@ package annotations
 
 import (
 	"errors"
-	"regexp"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
@@ -36,10 +36,6 @@ const (
 	// Defaults.AllowedIdentities.
 	NamespaceVariable = provider.NamespaceVariable
 )
-
-// guid matches a GUID. Principals have GUIDs in lower case, so ParseAllowedIdentities
-// turns a GUID in the list to lower case too.
-var guid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
 // ParseNamespace reads the annotations of the namespace with this name.
 func ParseNamespace(keys *Keys, name string, annotations map[string]string, defaults *Defaults) (Policy, field.ErrorList) {
@@ -80,7 +76,7 @@ func ParseAllowedIdentities(value string) ([]string, error) {
 		return []string{}, err
 	}
 	for i, glob := range allowed {
-		if guid.MatchString(glob) {
+		if texts.IsGUID(glob) { // principals have GUIDs in lower case
 			allowed[i] = strings.ToLower(glob)
 		}
 	}

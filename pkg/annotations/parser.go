@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // Limits of what a message repeats: messages are logged, and the annotations of
@@ -19,12 +21,7 @@ const (
 )
 
 // shown returns the value as a message repeats it.
-func shown(value string) string {
-	if len(value) <= maxShownBytes {
-		return value
-	}
-	return value[:maxShownBytes] + "..."
-}
+func shown(value string) string { return texts.Cut(value, maxShownBytes) }
 
 // What a message says about unknown keys.
 const (

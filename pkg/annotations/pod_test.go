@@ -17,7 +17,7 @@ func TestParsePod(t *testing.T) {
 	t.Parallel()
 	const hint = " and is not an annotation of a Pod; identities are set on the ServiceAccount; known keys are " +
 		"lanyard.dev/inject, lanyard.dev/containers, lanyard.dev/skip-containers, lanyard.dev/token-expiration-seconds, " +
-		"lanyard.dev/injected, lanyard.dev/identity-hash, lanyard.dev/aws-config, lanyard.dev/gcp-credentials"
+		"lanyard.dev/injected, lanyard.dev/aws-config, lanyard.dev/gcp-credentials"
 	tests := map[string]struct {
 		annotations map[string]string
 		label       string
@@ -145,7 +145,7 @@ func TestParsePod(t *testing.T) {
 			errs:        []string{`metadata.annotations[lanyard.dev/token-expiration-seconds]: Invalid value: "599": must be a whole number of seconds from 600 to 86400`},
 		},
 		"what Lanyard itself wrote is accepted": {
-			annotations: map[string]string{"lanyard.dev/injected": "aws", "lanyard.dev/identity-hash": "0", "lanyard.dev/aws-config": "[default]", "lanyard.dev/gcp-credentials": "{}"},
+			annotations: map[string]string{"lanyard.dev/injected": "aws", "lanyard.dev/aws-config": "[default]", "lanyard.dev/gcp-credentials": "{}"},
 		},
 		"a pod can never choose a role": {
 			annotations: map[string]string{"lanyard.dev/aws-role-arn": "arn:aws:iam::111122223333:role/admin"},

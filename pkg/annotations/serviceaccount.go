@@ -87,17 +87,18 @@ func (i *Identity) minExpirationSeconds() int64 {
 func ParseServiceAccount(keys *Keys, annotations map[string]string, defaults *Defaults) (*Identity, field.ErrorList) {
 	p := serviceAccountParser{parser{keys: keys, annotations: annotations}, defaults}
 	p.denyUnknown(keys.UnknownOnServiceAccount(annotations), slices.Concat(keys.ServiceAccount(), keys.Profiles()), serviceAccountHint)
-	tokens := p.tokens()
+	tokens, err := keys.tokens(annotations)
+	if err != nil {
+		p.invalid(keys.Tokens, err)
+	}
 	var identity Identity
+	asked := keys.Asked(annotations)
 	for _, d := range keys.Providers {
-		if d.Plain() && len(identity.Providers) > 0 {
-			continue // the audience is for the tokens of the other providers
-		}
 		alone := slices.Contains(tokens, d.Name)
-		switch asks := p.hasAny(keys.identity(d)); {
-		case asks && alone:
+		switch {
+		case alone && keys.identifies(d, annotations):
 			p.invalid(keys.Tokens, fmt.Errorf("must not name %s together with %s", d.Name, strings.Join(keys.identity(d), " or ")))
-		case asks || alone:
+		case slices.Contains(asked, d):
 			identity.Providers = append(identity.Providers, p.identity(d, alone))
 		case !d.Plain():
 			p.denyWithoutIdentity(d)
@@ -130,22 +131,6 @@ func maxAudience(keys *Keys) int {
 type serviceAccountParser struct {
 	parser
 	defaults *Defaults
-}
-
-// tokens reads the names of the providers whose token is asked for without an
-// identity.
-func (p *serviceAccountParser) tokens() []string {
-	value, found := p.annotations[p.keys.Tokens]
-	if !found {
-		return nil
-	}
-	names, err := splitList(value)
-	known := p.keys.tokenAlone()
-	if err != nil || slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(known, name) }) {
-		p.invalid(p.keys.Tokens, fmt.Errorf("must be one or more of %s, separated by commas", strings.Join(known, ", ")))
-		return nil
-	}
-	return names
 }
 
 // identity reads what the ServiceAccount asks of one provider. With tokenAlone, that
@@ -271,10 +256,6 @@ func (p *serviceAccountParser) denyWithoutIdentity(d *provider.Definition) {
 	}
 	p.denyUseless(p.keys.ProviderAudience(d), identity)
 	p.denyProfiles(d)
-}
-
-func (p *serviceAccountParser) hasAny(keys []string) bool {
-	return slices.ContainsFunc(keys, func(key string) bool { _, found := p.annotations[key]; return found })
 }
 
 // denyUseless reports a key that is set without what it needs.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // Bounds of a token's lifetime in seconds.
@@ -25,8 +27,7 @@ const (
 // audiences: those of the API server. With such a token, the cloud that receives
 // it could act in the cluster as the pod.
 func ParseAudience(value string, limit int, reserved []string) (string, error) {
-	notVisible := func(r rune) bool { return r <= ' ' || r > '~' }
-	if value == "" || len(value) > limit || strings.ContainsFunc(value, notVisible) {
+	if value == "" || len(value) > limit || !texts.IsVisible(value) {
 		return "", fmt.Errorf("must be 1 to %d visible ASCII characters without a space", limit)
 	}
 	if slices.Contains(reserved, value) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
@@ -52,7 +53,7 @@ func foreignAnnotation(a annotation, got string) error {
 	if a.secret {
 		return field.Forbidden(path, "is written only by Lanyard, and differs from what this pod's ServiceAccount needs; "+advice)
 	}
-	return field.Invalid(path, shown([]byte(got)), fmt.Sprintf("is written only by Lanyard, and must be %q for this pod's ServiceAccount; %s", a.value, advice))
+	return field.Invalid(path, texts.Cut(got, maxShown), fmt.Sprintf("is written only by Lanyard, and must be %q for this pod's ServiceAccount; %s", a.value, advice))
 }
 
 // addAnnotations adds annotations to the pod.

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
@@ -84,7 +85,7 @@ func (m *mutation) copyIsFree(c *container, copied *placedCopy) bool {
 			continue
 		}
 		if string(here.path) != copied.MountPath || string(here.volume) != copied.Volume || here.partial || here.device {
-			m.addFinding(reason.MountPathTaken, c, fmt.Sprintf("volume %q is mounted at %s, where the copy of the %s token would be, so it does not get the copy", shown(here.volume), shown(here.path), copied.provider))
+			m.addFinding(reason.MountPathTaken, c, fmt.Sprintf("volume %q is mounted at %s, where the copy of the %s token would be, so it does not get the copy", texts.Cut(here.volume, maxShown), texts.Cut(here.path, maxShown), copied.provider))
 		}
 		return false
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
@@ -117,7 +118,7 @@ func (m *mutation) plan(c *container) error {
 		return err
 	}
 	if at == taken {
-		m.addFinding(reason.MountPathTaken, c, fmt.Sprintf("volume %q is mounted at %s, where the token would be, so it gets no identity", shown(by.volume), shown(by.path)))
+		m.addFinding(reason.MountPathTaken, c, fmt.Sprintf("volume %q is mounted at %s, where the token would be, so it gets no identity", texts.Cut(by.volume, maxShown), texts.Cut(by.path, maxShown)))
 		return nil
 	}
 	m.pod.plans = append(m.pod.plans, plan{container: c, mounts: m.missingMounts(c, at), variables: m.missingVariables(c)})
@@ -125,7 +126,7 @@ func (m *mutation) plan(c *container) error {
 }
 
 func (m *mutation) addFinding(r reason.Reason, c *container, detail string) {
-	m.findings = append(m.findings, Finding{Reason: r, Container: shown(c.name), Detail: detail})
+	m.findings = append(m.findings, Finding{Reason: r, Container: texts.Cut(c.name, maxShown), Detail: detail})
 }
 
 // findUnknownNames reports the names in the pod's annotations that no container

@@ -31,12 +31,12 @@ func TestThePatchAddsWhatIsMissing(t *testing.T) {
 		// One element at the end of an empty list is as long as the list; four are
 		// longer.
 		"everything is empty": {`{"metadata":{"annotations":{}},"spec":{"volumes":[],"containers":[{"env":[],"volumeMounts":[]}]}}`,
-			[]string{"/metadata/annotations/lanyard.dev~1injected", "/metadata/annotations/lanyard.dev~1identity-hash",
+			[]string{"/metadata/annotations/lanyard.dev~1injected",
 				"/spec/volumes/-", "/spec/containers/0/volumeMounts/-", "/spec/containers/0/env"}},
 		"one of the annotations is there": {`{"metadata":{"annotations":{"lanyard.dev/injected":"aws"}},"spec":{"containers":[{}]}}`,
-			[]string{"/metadata/annotations/lanyard.dev~1identity-hash", "/spec/volumes", "/spec/containers/0/volumeMounts", "/spec/containers/0/env"}},
+			[]string{"/spec/volumes", "/spec/containers/0/volumeMounts", "/spec/containers/0/env"}},
 		"the init containers are null": {`{"metadata":{"annotations":{}},"spec":{"initContainers":null,"containers":[{"name":"a"},{"name":"b"}]}}`,
-			[]string{"/metadata/annotations/lanyard.dev~1injected", "/metadata/annotations/lanyard.dev~1identity-hash", "/spec/volumes",
+			[]string{"/metadata/annotations/lanyard.dev~1injected", "/spec/volumes",
 				"/spec/containers/0/volumeMounts", "/spec/containers/0/env", "/spec/containers/1/volumeMounts", "/spec/containers/1/env"}},
 		"there are init containers": {`{"metadata":{},"spec":{"initContainers":[{"name":"i"}],"containers":[{"name":"a"}]}}`,
 			[]string{"/metadata/annotations", "/spec/volumes", "/spec/initContainers/0/volumeMounts", "/spec/initContainers/0/env",
@@ -103,7 +103,7 @@ func TestKeysUnderAnotherPrefixAreEscapedAndRead(t *testing.T) {
 	}
 	result := once(pod)
 	want := []string{
-		"/metadata/annotations/identity.example.com~1injected", "/metadata/annotations/identity.example.com~1identity-hash",
+		"/metadata/annotations/identity.example.com~1injected",
 		"/metadata/annotations/identity.example.com~1gcp-credentials",
 		"/spec/volumes", "/spec/containers/0/volumeMounts", "/spec/containers/0/env",
 	}
@@ -130,9 +130,8 @@ func TestMarksOfAnotherInjectionDenyThePod(t *testing.T) {
 	}{
 		"other providers":      {`"lanyard.dev/injected":"gcp"`, []string{"lanyard.dev/injected", `"gcp"`, `"aws"`}, "external_account"},
 		"no providers":         {`"lanyard.dev/injected":""`, []string{"lanyard.dev/injected"}, "external_account"},
-		"another hash":         {`"lanyard.dev/identity-hash":"g"`, []string{"lanyard.dev/identity-hash", `"g"`, `"h"`}, "external_account"},
 		"other credentials":    {`"lanyard.dev/gcp-credentials":"s3cr3t"`, []string{"lanyard.dev/gcp-credentials"}, "s3cr3t"},
-		"one right, one wrong": {`"lanyard.dev/injected":"aws","lanyard.dev/identity-hash":"g"`, []string{"lanyard.dev/identity-hash"}, "external_account"},
+		"one right, one wrong": {`"lanyard.dev/injected":"aws","lanyard.dev/gcp-credentials":"g"`, []string{"lanyard.dev/gcp-credentials"}, "external_account"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

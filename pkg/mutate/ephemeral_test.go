@@ -17,8 +17,8 @@ import (
 
 // running returns a pod with the annotations, the volumes and the ephemeral
 // containers. Its other container was not injected.
-func running(hash, volumes, ephemeral string) string {
-	return `{"metadata":{"annotations":{"lanyard.dev/identity-hash":"` + hash + `"}},"spec":{"volumes":[` + volumes + `],"containers":[{"name":"main"}],"ephemeralContainers":[` + ephemeral + `]}}`
+func running(injected, volumes, ephemeral string) string {
+	return `{"metadata":{"annotations":{"lanyard.dev/injected":"` + injected + `"}},"spec":{"volumes":[` + volumes + `],"containers":[{"name":"main"}],"ephemeralContainers":[` + ephemeral + `]}}`
 }
 
 func addEphemeral(t *testing.T, pod, old string, selection *annotations.Pod) mutate.Result {
@@ -42,35 +42,35 @@ func TestOnlyNewEphemeralContainersAreInjected(t *testing.T) {
 		want          reason.Reason
 		finds         []string
 	}{
-		"the first one": {"h", volume, ``, `{"name":"a"}`, all,
+		"the first one": {"aws", volume, ``, `{"name":"a"}`, all,
 			[]string{"/spec/ephemeralContainers/0/volumeMounts", "/spec/ephemeralContainers/0/env"}, reason.Injected, nil},
-		"one after another": {"h", volume, `{"name":"a"}`, `{"name":"a"},{"name":"b"}`, all,
+		"one after another": {"aws", volume, `{"name":"a"}`, `{"name":"a"},{"name":"b"}`, all,
 			[]string{"/spec/ephemeralContainers/1/volumeMounts", "/spec/ephemeralContainers/1/env"}, reason.Injected, nil},
-		"one before another": {"h", volume, `{"name":"a"}`, `{"name":"b"},{"name":"a"}`, all,
+		"one before another": {"aws", volume, `{"name":"a"}`, `{"name":"b"},{"name":"a"}`, all,
 			[]string{"/spec/ephemeralContainers/0/volumeMounts", "/spec/ephemeralContainers/0/env"}, reason.Injected, nil},
-		"one named like an ordinary container": {"h", volume, ``, `{"name":"main"}`, all,
+		"one named like an ordinary container": {"aws", volume, ``, `{"name":"main"}`, all,
 			[]string{"/spec/ephemeralContainers/0/volumeMounts", "/spec/ephemeralContainers/0/env"}, reason.Injected, nil},
-		"one with its own region": {"h", volume, ``, `{"name":"a","env":[` + set("REGION", "us") + `]}`, all,
+		"one with its own region": {"aws", volume, ``, `{"name":"a","env":[` + set("REGION", "us") + `]}`, all,
 			[]string{"/spec/ephemeralContainers/0/volumeMounts", "/spec/ephemeralContainers/0/env"}, reason.Injected, nil},
-		"one with its own token file gets the mount": {"h", volume, ``, `{"name":"a","env":[` + set("FILE", "own") + `]}`, all,
+		"one with its own token file gets the mount": {"aws", volume, ``, `{"name":"a","env":[` + set("FILE", "own") + `]}`, all,
 			[]string{"/spec/ephemeralContainers/0/volumeMounts"}, reason.Injected, []string{`environment_taken: container "a"`}},
-		"one whose mount path is taken": {"h", volume, ``, `{"name":"a","volumeMounts":[{"name":"own","mountPath":"/lanyard"}]}`, all,
+		"one whose mount path is taken": {"aws", volume, ``, `{"name":"a","volumeMounts":[{"name":"own","mountPath":"/lanyard"}]}`, all,
 			nil, reason.MountPathTaken, []string{`mount_path_taken: container "a"`}},
-		"one that is not selected": {"h", volume, ``, `{"name":"a"}`, &annotations.Pod{Containers: []string{"main"}},
+		"one that is not selected": {"aws", volume, ``, `{"name":"a"}`, &annotations.Pod{Containers: []string{"main"}},
 			nil, reason.ContainerNotSelected, []string{`container_not_selected: container "a"`}},
-		"the volume has the fallback name": {"h", projected(mutate.VolumeName) + "," + projected(mutate.FallbackVolumeName, tokenSource), ``, `{"name":"a"}`, all,
+		"the volume has the fallback name": {"aws", projected(mutate.VolumeName) + "," + projected(mutate.FallbackVolumeName, tokenSource), ``, `{"name":"a"}`, all,
 			[]string{"/spec/ephemeralContainers/0/volumeMounts", "/spec/ephemeralContainers/0/env"}, reason.Injected, nil},
-		"the pod has no volume": {"h", ``, ``, `{"name":"a"}`, all,
+		"the pod has no volume": {"aws", ``, ``, `{"name":"a"}`, all,
 			nil, reason.VolumeMissing, []string{`volume_missing: container "a"`}},
-		"the volume has another audience": {"h", projected(mutate.VolumeName, strings.Replace(tokenSource, "aud", "aud2", 2)), ``, `{"name":"a"},{"name":"b"}`, all,
+		"the volume has another audience": {"aws", projected(mutate.VolumeName, strings.Replace(tokenSource, "aud", "aud2", 2)), ``, `{"name":"a"},{"name":"b"}`, all,
 			nil, reason.VolumeMissing, []string{`volume_missing: container "a"`, `volume_missing: container "b"`}},
-		"the ServiceAccount has another identity now": {"g", volume, ``, `{"name":"a"}`, all,
+		"the ServiceAccount has another identity now": {"gcp", volume, ``, `{"name":"a"}`, all,
 			nil, reason.VolumeMissing, []string{`volume_missing: container "a"`}},
-		"one that is not selected needs no volume": {"g", ``, ``, `{"name":"a"}`, &annotations.Pod{SkipContainers: []string{"a"}},
+		"one that is not selected needs no volume": {"gcp", ``, ``, `{"name":"a"}`, &annotations.Pod{SkipContainers: []string{"a"}},
 			nil, reason.ContainerNotSelected, []string{`container_not_selected: container "a"`}},
-		"no container is new": {"h", volume, `{"name":"a"}`, `{"name":"a"}`, all,
+		"no container is new": {"aws", volume, `{"name":"a"}`, `{"name":"a"}`, all,
 			nil, reason.NoContainer, nil},
-		"no container is new and the volume is missing": {"g", ``, `{"name":"a"}`, `{"name":"a"}`, all,
+		"no container is new and the volume is missing": {"gcp", ``, `{"name":"a"}`, `{"name":"a"}`, all,
 			nil, reason.NoContainer, nil},
 	}
 	for name, test := range tests {
@@ -96,7 +96,7 @@ func TestAnEphemeralContainerMountsTheVolumeThatThePodHas(t *testing.T) {
 		mutate.VolumeName:         projected(mutate.VolumeName, tokenSource),
 		mutate.FallbackVolumeName: projected(mutate.VolumeName) + "," + projected(mutate.FallbackVolumeName, tokenSource),
 	} {
-		pod, old := running("h", volumes, `{"name":"a"}`), running("h", volumes, ``)
+		pod, old := running("aws", volumes, `{"name":"a"}`), running("aws", volumes, ``)
 		patched := decode(t, apply(t, pod, func() []byte { r := addEphemeral(t, pod, old, &annotations.Pod{}); return r.Patch.Bytes() }()))
 		want := []containerSpec{{
 			Name:         "a",
@@ -114,13 +114,13 @@ func TestAnInvalidMountPathDeniesANewEphemeralContainerOnly(t *testing.T) {
 	const slash = `{"name":"a","volumeMounts":[{"name":"own","mountPath":"/lanyard/"}]}`
 	volume := projected(mutate.VolumeName, tokenSource)
 	add := mutate.NewInjection(injection(), defaultKeys(t))
-	result, err := mutate.AddEphemeral(parse(t, running("h", volume, slash)), parse(t, running("h", volume, ``)), &annotations.Pod{}, add)
+	result, err := mutate.AddEphemeral(parse(t, running("aws", volume, slash)), parse(t, running("aws", volume, ``)), &annotations.Pod{}, add)
 	denied(t, reason.InvalidMountPath, result, err)
 	if field := "spec.ephemeralContainers[0].volumeMounts[0].mountPath"; !strings.Contains(err.Error(), field) {
 		t.Errorf("got error %v, want %q in it", err, field)
 	}
 	// One that runs cannot be changed any more.
-	if result := addEphemeral(t, running("h", volume, slash+`,{"name":"b"}`), running("h", volume, slash), &annotations.Pod{}); result.Reason != reason.Injected {
+	if result := addEphemeral(t, running("aws", volume, slash+`,{"name":"b"}`), running("aws", volume, slash), &annotations.Pod{}); result.Reason != reason.Injected {
 		t.Errorf("got %s, want %s", result.Reason, reason.Injected)
 	}
 }
@@ -151,7 +151,7 @@ func TestManyEphemeralContainers(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pod, old := running("h", volume, many(0, test.now)), running("h", volume, many(0, test.old))
+			pod, old := running("aws", volume, many(0, test.now)), running("aws", volume, many(0, test.old))
 			result, err := mutate.AddEphemeral(parse(t, pod), parse(t, old), &annotations.Pod{}, add)
 			if !test.want {
 				denied(t, reason.TooLarge, result, err)
@@ -176,7 +176,7 @@ func BenchmarkAddEphemeral(b *testing.B) {
 	add := mutate.NewInjection(injection(), defaultKeys(b))
 	for _, n := range []int{64, 128, 255} {
 		b.Run(fmt.Sprintf("%d old and %d new", n, n), func(b *testing.B) {
-			pod, old := parse(b, running("h", volume, many(0, 2*n))), parse(b, running("h", volume, many(0, n)))
+			pod, old := parse(b, running("aws", volume, many(0, 2*n))), parse(b, running("aws", volume, many(0, n)))
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := mutate.AddEphemeral(pod, old, &annotations.Pod{}, add); err != nil {

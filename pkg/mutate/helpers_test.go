@@ -25,7 +25,7 @@ const (
 )
 
 func injection() *provider.Injection {
-	return &provider.Injection{MountPath: mountPath, Hash: "h", Providers: []provider.Provider{{
+	return &provider.Injection{MountPath: mountPath, Providers: []provider.Provider{{
 		Name:  "aws",
 		Token: provider.Token{Audience: "aud", ExpirationSeconds: 3600, Path: "aws/token"},
 		Variables: []provider.EnvVar{

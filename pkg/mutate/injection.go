@@ -15,7 +15,6 @@ import (
 // does not change, and may be used concurrently.
 type Injection struct {
 	keys      *annotations.Keys
-	hash      string
 	mountPath string
 	providers []encodedProvider
 	// annotations are the annotations that Lanyard writes.
@@ -49,7 +48,7 @@ type encodedProvider struct {
 // NewInjection encodes an injection. keys are the keys of the annotations that it
 // writes.
 func NewInjection(injection *provider.Injection, keys *annotations.Keys) *Injection {
-	result := Injection{keys: keys, hash: injection.Hash, mountPath: injection.MountPath, known: map[string]struct{}{}}
+	result := Injection{keys: keys, mountPath: injection.MountPath, known: map[string]struct{}{}}
 	var files []annotation
 	for i := range injection.Providers {
 		p := encodedProvider{Provider: &injection.Providers[i]}
@@ -72,7 +71,6 @@ func NewInjection(injection *provider.Injection, keys *annotations.Keys) *Inject
 	}
 	result.annotations = append([]annotation{
 		newAnnotation(keys.Injected, strings.Join(result.Providers(), ",")),
-		newAnnotation(keys.IdentityHash, injection.Hash),
 	}, files...)
 	result.allAnnotations = encodeAnnotations(result.annotations)
 	result.encodeVolumes()

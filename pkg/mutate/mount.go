@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
@@ -81,19 +82,12 @@ func (m *mutation) invalidMountPath(c *container, got *mount) error {
 	}
 	return &reason.Error{
 		Reason: reason.InvalidMountPath,
-		Err:    field.Invalid(field.NewPath("spec", string(c.kind)).Index(c.index).Child(list).Index(got.index).Child(name), shown(got.path), detail),
+		Err:    field.Invalid(field.NewPath("spec", string(c.kind)).Index(c.index).Child(list).Index(got.index).Child(name), texts.Cut(got.path, maxShown), detail),
 	}
 }
 
 // maxShown is how many bytes of a value in the pod a message repeats at most.
 const maxShown = 128
-
-func shown(text []byte) string {
-	if len(text) > maxShown {
-		return string(text[:maxShown]) + "..."
-	}
-	return string(text)
-}
 
 // missingMounts returns the mounts that the container lacks, nil for none. at is the
 // state of its token mount path.

@@ -136,7 +136,7 @@ func (r *reader) specMember(key []byte) (err error) {
 	case "os":
 		return in("os", r.windows("name"))
 	case "nodeSelector":
-		return in("nodeSelector", r.windows(OSLabel, BetaOSLabel))
+		return in("nodeSelector", r.windows(osLabel, betaOSLabel))
 	case "volumes":
 		r.pod.volumesText, err = r.skipList()
 	case string(initContainers):
@@ -152,9 +152,16 @@ func (r *reader) specMember(key []byte) (err error) {
 // The labels of nodes by which a node selector makes a pod one of Windows. The second
 // one is of before Kubernetes 1.14.
 const (
-	OSLabel     = "kubernetes.io/os"
-	BetaOSLabel = "beta.kubernetes.io/os"
+	osLabel     = "kubernetes.io/os"
+	betaOSLabel = "beta.kubernetes.io/os"
+	windows     = "windows"
 )
+
+// IsWindows reports whether a pod with this name of spec.os and this node selector
+// runs on Windows.
+func IsWindows(os string, nodeSelector map[string]string) bool {
+	return os == windows || nodeSelector[osLabel] == windows || nodeSelector[betaOSLabel] == windows
+}
 
 // windows sets Pod.Windows if a member of one of these names is "windows".
 func (r *reader) windows(members ...string) error {
@@ -163,7 +170,7 @@ func (r *reader) windows(members ...string) error {
 			return nil
 		}
 		value, err := r.String()
-		r.pod.Windows = r.pod.Windows || string(value) == "windows"
+		r.pod.Windows = r.pod.Windows || string(value) == windows
 		return err
 	})
 }

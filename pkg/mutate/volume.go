@@ -41,15 +41,42 @@ func (m *mutation) chooseVolume() (name string, exists bool, err error) {
 // runningVolume returns the name of the token volume of a running pod, and reports
 // whether the pod was injected with the current identity of its ServiceAccount.
 func (m *mutation) runningVolume() (name string, found bool) {
-	if m.pod.Annotations[m.keys.IdentityHash] != m.hash {
-		return "", false
+	for _, a := range m.annotations {
+		if m.pod.Annotations[a.key] != a.value {
+			return "", false
+		}
 	}
 	for _, name := range []string{VolumeName, FallbackVolumeName} {
 		if v, exists := m.pod.volumesByName[name]; exists && m.projectsAll(v) {
-			return name, true
+			return name, m.hasPrincipals(name)
 		}
 	}
 	return "", false
+}
+
+// hasPrincipals reports whether the containers with the token volume have the current
+// names of the identities. A name that no container has is in a credential file, or a
+// container chooses a profile. A name that only some have is overridden in the others.
+func (m *mutation) hasPrincipals(volume string) bool {
+	for i := range m.providers {
+		for _, v := range m.providers[i].Variables {
+			set, same := false, false
+			for j := range m.pod.containers {
+				c := &m.pod.containers[j]
+				if got := c.variable(v.Name); v.Principal && got != nil && c.mountsVolume(volume) {
+					set, same = true, same || string(got.value) == v.Value
+				}
+			}
+			if set && !same {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (c *container) mountsVolume(name string) bool {
+	return slices.ContainsFunc(c.mounts, func(m mount) bool { return string(m.volume) == name })
 }
 
 // projectsAll reports whether the volume has every token and file of the

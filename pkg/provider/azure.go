@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // azure is Microsoft Entra Workload ID.
@@ -53,15 +55,12 @@ func azure() *Definition {
 	}
 }
 
-var (
-	guid        = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
-	azureDomain = regexp.MustCompile(`^[0-9A-Za-z]([0-9A-Za-z-]*[0-9A-Za-z])?(\.[0-9A-Za-z]([0-9A-Za-z-]*[0-9A-Za-z])?)+$`)
-)
+var azureDomain = regexp.MustCompile(`^[0-9A-Za-z]([0-9A-Za-z-]*[0-9A-Za-z])?(\.[0-9A-Za-z]([0-9A-Za-z-]*[0-9A-Za-z])?)+$`)
 
 // parseAzureClientID accepts a GUID and returns it in lower case, so that one
 // identity has one spelling.
 func parseAzureClientID(value string) (string, error) {
-	if !guid.MatchString(value) {
+	if !texts.IsGUID(value) {
 		return "", errors.New("must be a client ID (GUID), such as 00000000-0000-0000-0000-000000000000")
 	}
 	return strings.ToLower(value), nil
@@ -70,7 +69,7 @@ func parseAzureClientID(value string) (string, error) {
 // parseAzureTenantID accepts a tenant's GUID or one of its domains. No token is
 // issued for the words that stand for "any tenant".
 func parseAzureTenantID(value string) (string, error) {
-	if guid.MatchString(value) {
+	if texts.IsGUID(value) {
 		return strings.ToLower(value), nil
 	}
 	if !azureDomain.MatchString(value) {
@@ -82,9 +81,8 @@ func parseAzureTenantID(value string) (string, error) {
 // parseAzureAuthorityHost accepts an https URL and returns it with the trailing
 // slash that Microsoft's documentation shows.
 func parseAzureAuthorityHost(value string) (string, error) {
-	notVisible := func(r rune) bool { return r <= ' ' || r > '~' }
 	u, err := url.Parse(value)
-	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.ContainsAny(value, "?#") || strings.ContainsFunc(value, notVisible) {
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.ContainsAny(value, "?#") || !texts.IsVisible(value) {
 		return "", errors.New("must be an https URL without user, query and fragment, such as https://login.microsoftonline.com/")
 	}
 	return strings.TrimRight(value, "/") + "/", nil

@@ -85,7 +85,7 @@ func externalAccount(v Values, _ []Profile) string {
 }
 
 var (
-	gcpProvider = regexp.MustCompile(`^projects/[0-9]{1,20}/locations/global/workloadIdentityPools/([a-z0-9-]{4,32})/providers/([a-z0-9-]{4,32})$`)
+	gcpProvider = regexp.MustCompile(`^projects/([0-9]{1,20})/locations/global/workloadIdentityPools/([a-z0-9-]{4,32})/providers/([a-z0-9-]{4,32})$`)
 	gcpProject  = regexp.MustCompile(`^([a-z0-9-]+(\.[a-z0-9-]+)+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$`)
 
 	// A user's own service account, in a project of an organization's domain or not.
@@ -97,10 +97,20 @@ var (
 // parseGCPProvider accepts the resource name of a workload identity pool
 // provider, with or without the name of the service in front, and returns it
 // without.
+// GCPProviderParts returns the number of the project, the pool and the provider in the
+// full name of a workload identity provider. It reports false for any other text.
+func GCPProviderParts(name string) (number, pool, provider string, ok bool) {
+	match := gcpProvider.FindStringSubmatch(name)
+	if match == nil {
+		return "", "", "", false
+	}
+	return match[1], match[2], match[3], true
+}
+
 func parseGCPProvider(value string) (string, error) {
 	name := strings.TrimPrefix(strings.TrimPrefix(value, "https:"), "//iam.googleapis.com/")
 	match := gcpProvider.FindStringSubmatch(name)
-	if match == nil || strings.HasPrefix(match[1], "gcp-") || strings.HasPrefix(match[2], "gcp-") ||
+	if match == nil || strings.HasPrefix(match[2], "gcp-") || strings.HasPrefix(match[3], "gcp-") ||
 		strings.HasPrefix(value, "https:") && !strings.HasPrefix(value, "https://iam.googleapis.com/") {
 		return "", errors.New(`must be projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER, with or without //iam.googleapis.com/ or https://iam.googleapis.com/ in front; pool and provider have 4 to 32 of a-z, 0-9 and "-" and do not begin with "gcp-"`)
 	}

@@ -4,12 +4,10 @@
 package provider
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
 	"maps"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -45,8 +43,6 @@ type Injection struct {
 	MountPath string
 	// Providers take part, sorted by name.
 	Providers []Provider
-	// Hash identifies the injection: 16 hexadecimal digits.
-	Hash string
 }
 
 // Provider is the part of one provider in an injection.
@@ -105,6 +101,8 @@ type File struct {
 type EnvVar struct {
 	Name, Value string
 	// The other fields have the values of the Variable.
+	// Principal reports whether the value is the name of the identity.
+	Principal                    bool
 	Credential, Direct, Profiles bool
 	Group                        string
 }
@@ -115,7 +113,6 @@ func NewInjection(identities []Identity, subject *Subject) *Injection {
 	for i := range identities {
 		injection.Providers = append(injection.Providers, identities[i].inject(subject))
 	}
-	injection.Hash = injection.hash()
 	return &injection
 }
 
@@ -150,7 +147,7 @@ func (i *Identity) inject(subject *Subject) Provider {
 	for _, v := range d.Variables {
 		if value, complete := values.Expand(v.Value); complete {
 			p.Variables = append(p.Variables, EnvVar{
-				Name: v.Name, Value: escape(value), Credential: v.Credential, Direct: v.Direct, Profiles: v.Profiles, Group: v.Group,
+				Name: v.Name, Value: escape(value), Principal: slices.Contains(d.Principal, strings.Trim(v.Value, "{}")), Credential: v.Credential, Direct: v.Direct, Profiles: v.Profiles, Group: v.Group,
 			})
 		}
 	}
@@ -172,29 +169,3 @@ func (s *Subject) path(file string) string {
 // escape makes a value literal. The kubelet expands $(NAME) and turns $$ into $
 // (k8s.io/kubernetes/third_party/forked/golang/expansion).
 func escape(value string) string { return strings.ReplaceAll(value, "$", "$$") }
-
-// hash covers what the injection puts into a pod, except the keys of annotations
-// and the name of the volume. Each field follows its length, so that different
-// injections never result in the same text.
-func (i *Injection) hash() string {
-	h := sha256.New()
-	write := func(fields ...string) {
-		for _, s := range fields {
-			_, _ = fmt.Fprintf(h, "%d:", len(s)) // a hash never returns an error
-			_, _ = io.WriteString(h, s)
-		}
-	}
-	write(i.MountPath)
-	for _, p := range i.Providers {
-		write(p.Name, p.Token.Audience, p.Token.Path, fmt.Sprint(p.Token.ExpirationSeconds), p.File.Path, p.File.Content, fmt.Sprint(len(p.Variables)))
-		for _, v := range p.Variables {
-			write(v.Name, v.Value)
-		}
-	}
-	for _, p := range i.Providers {
-		if p.Copy.Path != "" {
-			write("", p.Name, p.Copy.Volume, p.Copy.MountPath, p.Copy.Path) // no provider's name is empty
-		}
-	}
-	return hex.EncodeToString(h.Sum(nil)[:8])
-}

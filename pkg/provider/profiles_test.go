@@ -108,26 +108,6 @@ func TestWithoutProfilesThereIsNoConfigFile(t *testing.T) {
 	}
 }
 
-func TestHashDiffersIfAProfileDiffers(t *testing.T) {
-	t.Parallel()
-	whose := map[string]string{} // hash to sentence
-	for sentence, profiles := range map[string][]provider.Profile{
-		"no profiles":      nil,
-		"two profiles":     twoProfiles(),
-		"one profile":      twoProfiles()[:1],
-		"another name":     {{Name: "audits", Identity: auditARN}},
-		"another role":     {{Name: "audit", Identity: backupARN}},
-		"another source":   {{Name: "audit", Identity: auditARN}, {Name: "backup", Identity: backupARN, Source: "audit"}},
-		"no source at all": {{Name: "audit", Identity: auditARN}, {Name: "backup", Identity: backupARN}},
-	} {
-		hash := provider.NewInjection([]provider.Identity{withProfiles(profiles...)}, subject()).Hash
-		if other, found := whose[hash]; found {
-			t.Errorf("%q and %q have the hash %s", sentence, other, hash)
-		}
-		whose[hash] = sentence
-	}
-}
-
 func TestPrincipalsAreThoseOfTheProfilesToo(t *testing.T) {
 	t.Parallel()
 	aws := withProfiles(twoProfiles()...)

@@ -67,7 +67,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 		"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
 	}
 	awsVariables := []provider.EnvVar{
-		{Name: "AWS_ROLE_ARN", Value: roleARN, Direct: true},
+		{Name: "AWS_ROLE_ARN", Value: roleARN, Principal: true, Direct: true},
 		{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: mountPath + "/aws/token", Credential: true, Direct: true},
 		{Name: "AWS_ROLE_SESSION_NAME", Value: "loki@team-a", Direct: true},
 		{Name: "AWS_STS_REGIONAL_ENDPOINTS", Value: "regional"},
@@ -111,7 +111,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 				Name:  "azure",
 				Token: provider.Token{Audience: "api://AzureADTokenExchange", ExpirationSeconds: 3600, Path: "azure/token"},
 				Variables: []provider.EnvVar{
-					{Name: "AZURE_CLIENT_ID", Value: clientID},
+					{Name: "AZURE_CLIENT_ID", Value: clientID, Principal: true},
 					{Name: "AZURE_TENANT_ID", Value: tenantID},
 					{Name: "AZURE_FEDERATED_TOKEN_FILE", Value: mountPath + "/azure/token", Credential: true},
 					{Name: "AZURE_AUTHORITY_HOST", Value: authority},
@@ -422,7 +422,6 @@ func TestVariablesReachTheContainerUnchanged(t *testing.T) {
 var (
 	sessionGrammar  = regexp.MustCompile(`^[\w+=,.@-]{2,64}$`)
 	variableGrammar = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
-	hashGrammar     = regexp.MustCompile(`^[0-9a-f]{16}$`)
 )
 
 // sessionName returns the session name of the ServiceAccount's pods.
@@ -499,109 +498,11 @@ func TestHashIsEqualIfNothingDiffers(t *testing.T) {
 			t.Fatalf("the same identities result in another injection:\n%s", diff)
 		}
 	}
-	if !hashGrammar.MatchString(first.Hash) {
-		t.Errorf("hash %q is not 16 hexadecimal digits", first.Hash)
-	}
-	const want = "85c85391a40be563"
-	if first.Hash != want {
-		t.Errorf("hash: got %s, want %s; pods that were injected before would look out of date", first.Hash, want)
-	}
-}
-
-func TestHashDiffersIfAnythingDiffers(t *testing.T) {
-	t.Parallel()
-	type identities = []provider.Identity
-	const aws, azure, gcp, plain = 0, 1, 2, 3
-	set := func(which int, name, value string) func(identities, *provider.Subject) identities {
-		return func(i identities, _ *provider.Subject) identities { i[which].Values[name] = value; return i }
-	}
-	audience := func(which int) func(identities, *provider.Subject) identities {
-		return func(i identities, _ *provider.Subject) identities { i[which].Audience += "x"; return i }
-	}
-	without := func(which int) func(identities, *provider.Subject) identities {
-		return func(i identities, _ *provider.Subject) identities { return slices.Delete(i, which, which+1) }
-	}
-	tests := map[string]func(identities, *provider.Subject) identities{
-		"nothing":              func(i identities, _ *provider.Subject) identities { return i },
-		"no identities":        func(identities, *provider.Subject) identities { return nil },
-		"the mount path":       func(i identities, s *provider.Subject) identities { s.MountPath += "x"; return i },
-		"the ServiceAccount":   func(i identities, s *provider.Subject) identities { s.ServiceAccount += "x"; return i },
-		"the namespace":        func(i identities, s *provider.Subject) identities { s.Namespace += "x"; return i },
-		"the lifetime":         func(i identities, s *provider.Subject) identities { s.TokenExpirationSeconds++; return i },
-		"the operating system": func(i identities, s *provider.Subject) identities { s.Windows = true; return i },
-
-		"no AWS":              without(aws),
-		"the role":            set(aws, "role-arn", roleARN+"x"),
-		"the region":          set(aws, "region", "eu-west-1"),
-		"no region":           set(aws, "region", ""),
-		"the audience of AWS": audience(aws),
-
-		"no Azure":              without(azure),
-		"the client":            set(azure, "client-id", clientID+"x"),
-		"the tenant":            set(azure, "tenant-id", tenantID+"x"),
-		"the authority":         set(azure, "authority-host", authority+"x/"),
-		"the audience of Azure": audience(azure),
-		"client and tenant swapped": func(i identities, _ *provider.Subject) identities {
-			v := i[azure].Values
-			v["client-id"], v["tenant-id"] = v["tenant-id"], v["client-id"]
-			return i
-		},
-
-		"no Google":                        without(gcp),
-		"the provider":                     set(gcp, "workload-identity-provider", providerName+"x"),
-		"the impersonated service account": set(gcp, "service-account", "x"+email),
-		"direct federation":                set(gcp, "service-account", ""),
-		"the project":                      set(gcp, "project", "other-project"),
-		"no project": func(i identities, _ *provider.Subject) identities {
-			i[gcp].Values["project"], i[gcp].Values["service-account"] = "", ""
-			return i
-		},
-		"the audience of Google": audience(gcp),
-
-		"no plain token":                  without(plain),
-		"the audience of the plain token": audience(plain),
-	}
-	whose := map[string]string{} // hash to sentence
-	for name, change := range tests {
-		s := subject()
-		hash := provider.NewInjection(change(all(), s), s).Hash
-		if other, found := whose[hash]; found {
-			t.Errorf("%q and %q have the hash %s", name, other, hash)
-		}
-		whose[hash] = name
-	}
-}
-
-// What is not injected does not count: the name of an AWS session does not put
-// an Azure pod out of date.
-func TestHashIsEqualIfOnlyWhatIsNotInjectedDiffers(t *testing.T) {
-	t.Parallel()
-	other := subject()
-	other.Namespace, other.ServiceAccount = "team-b", "tempo"
-	first, second := provider.NewInjection(all()[1:], subject()), provider.NewInjection(all()[1:], other)
-	if first.Hash != second.Hash {
-		t.Errorf("got %s and %s, want one hash", first.Hash, second.Hash)
-	}
-}
-
-// The fields have the same text in a row, cut in other places.
-func TestHashTellsFieldsApart(t *testing.T) {
-	t.Parallel()
-	hash := func(client, tenant string) string {
-		azure := identity("azure", "x", "client-id", client, "tenant-id", tenant, "authority-host", authority)
-		return provider.NewInjection([]provider.Identity{azure}, subject()).Hash
-	}
-	if a, b := hash("ab", "c"), hash("a", "bc"); a == b {
-		t.Errorf("both have the hash %s", a)
-	}
 }
 
 // checkInjection checks what is true of every injection.
 func checkInjection(tb testing.TB, injection *provider.Injection) {
 	tb.Helper()
-	if !hashGrammar.MatchString(injection.Hash) {
-		tb.Errorf("hash %q is not 16 hexadecimal digits", injection.Hash)
-	}
 	paths := map[string]bool{}
 	addPath := func(path string) {
 		// The API server does not check that the paths of two sources differ.

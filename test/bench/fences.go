@@ -42,7 +42,7 @@ const (
 )
 
 // mark is an annotation that the fence protects.
-const mark = "lanyard.dev/identity-hash"
+const mark = "lanyard.dev/injected"
 
 // statusUpdate is an update of a pod's status without and with the fence around
 // the marks. The times are in milliseconds.

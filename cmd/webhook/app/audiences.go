@@ -7,10 +7,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -120,10 +120,10 @@ func tokenAudiences(file string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the program's own token: %w", err)
 	}
-	if strings.Count(string(text), ".") != 2 {
-		return nil, nil // not a JSON Web Token
-	}
 	claims, err := token.Parse(string(text))
+	if errors.Is(err, token.ErrOpaque) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the program's own token %s: %w", file, err)
 	}

@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// tokenWith writes a JSON Web Token with the claims to a file.
-func tokenWith(t *testing.T, claims string) string {
+// token writes a JSON Web Token with the claims to a file.
+func tokenOf(t *testing.T, claims string) string {
 	t.Helper()
 	return tokenFile(t, "e30."+base64.RawURLEncoding.EncodeToString([]byte(claims))+".c2lnbmF0dXJl\n")
 }
@@ -43,13 +43,13 @@ func TestAudiencesOfTheProgramsOwnToken(t *testing.T) {
 		want  []string
 		error string
 	}{
-		"of a bound token":              {tokenWith(t, `{"aud":["https://issuer","k3s"],"sub":"x"}`), []string{"https://issuer", "k3s"}, ""},
-		"of a token without any":        {tokenWith(t, `{"sub":"x"}`), nil, ""},
+		"of a bound token":              {tokenOf(t, `{"aud":["https://issuer","k3s"],"sub":"x"}`), []string{"https://issuer", "k3s"}, ""},
+		"of a token without any":        {tokenOf(t, `{"sub":"x"}`), nil, ""},
 		"of an opaque token":            {tokenFile(t, "opaque"), nil, ""},
 		"of an empty file":              {tokenFile(t, ""), nil, ""},
 		"of a missing file":             {filepath.Join(t.TempDir(), "none"), nil, "no such file"},
-		"of claims that are not JSON":   {tokenWith(t, `{`), nil, "the claims are malformed"},
-		"of claims that are not base64": {tokenFile(t, "e30.!s3cr3t!.c2ln"), nil, "the program's own token"},
+		"of claims that are not JSON":   {tokenOf(t, `{`), nil, "claims of the program's own token"},
+		"of claims that are not base64": {tokenFile(t, "e30.!s3cr3t!.c2ln"), nil, "claims of the program's own token"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -153,7 +153,7 @@ func TestTheProgramWaitsForTheAPIServerUntilItStops(t *testing.T) {
 func TestTheAPIServersAudiences(t *testing.T) {
 	t.Parallel()
 	config, _ := answers(t, text(`{"issuer":"https://issuer"}`))
-	config.BearerTokenFile = tokenWith(t, `{"aud":["https://issuer","own","https://kubernetes.default.svc"]}`)
+	config.BearerTokenFile = tokenOf(t, `{"aud":["https://issuer","own","https://kubernetes.default.svc"]}`)
 	got, err := apiserverAudiences(t.Context(), config, logr.Discard())
 	if err != nil {
 		t.Fatal(err)

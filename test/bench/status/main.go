@@ -130,7 +130,7 @@ func newCluster() http.Handler {
 		reply(w, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[`+strings.Join(items, ",")+`]}`)
 	})
 	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/pods", func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x","annotations":{"lanyard.dev/identity-hash":"1"}}}`)
+		reply(w, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x","annotations":{"lanyard.dev/injected":"aws"}}}`)
 	})
 	return mux
 }
@@ -143,10 +143,10 @@ func pod(i int) string {
 	for n := range 30 {
 		env = append(env, fmt.Sprintf(`{"name":"VARIABLE_%d","value":"a value of about the usual length"}`, n))
 	}
-	return fmt.Sprintf(`{"metadata":{"name":"pod-%d","annotations":{"lanyard.dev/injected":"aws","lanyard.dev/identity-hash":"%d"},`+
+	return fmt.Sprintf(`{"metadata":{"name":"pod-%d","annotations":{"lanyard.dev/injected":"aws"},`+
 		`"ownerReferences":[{"apiVersion":"apps/v1","kind":"StatefulSet","name":"set-%d","uid":"x","controller":true}]},`+
 		`"spec":{"serviceAccountName":"account-%03d","containers":[{"name":"main","image":"image","env":[%s]}]},"status":{"phase":"Running"}}`,
-		i, 1+i%2, i, i%serviceAccounts, strings.Join(env, ","))
+		i, i, i%serviceAccounts, strings.Join(env, ","))
 }
 
 // page replies with a part of a list of metadata.

@@ -56,7 +56,6 @@ var (
 	}
 	written = map[string][]meaning{
 		"injected":        {{"pod", "The providers whose tokens are in the pod's volume, such as `aws,gcp`."}},
-		"identity-hash":   {{"pod", "Identifies what was injected. If the identity changes, new pods have another value."}},
 		"aws-config":      {{"pod", "The content of the AWS config file, if the ServiceAccount has profiles."}},
 		"gcp-credentials": {{"pod", "The content of the Google credentials file."}},
 		"adopted":         {{"ServiceAccount", "The keys that were [translated from another program's annotations](../adoption.md), and follow them."}},
@@ -122,7 +121,7 @@ func clusterDefaults(keys *annotations.Keys) map[string]string {
 
 // writtenByLanyard lists the keys of a pod that users do not set.
 func writtenByLanyard(keys *annotations.Keys) []string {
-	own := []string{keys.Injected, keys.IdentityHash}
+	own := []string{keys.Injected}
 	for _, d := range keys.Providers {
 		if d.CredentialFile != nil {
 			own = append(own, keys.Prefix+d.CredentialFile.Annotation)

@@ -1,0 +1,100 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package injected
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
+)
+
+// Current reports whether a running pod has the credentials that fresh, a new pod of
+// the same ServiceAccount, gets. The containers of the two may differ: what a container
+// sets itself, and what Lanyard leaves out for that reason, is no difference.
+func (p *Pod) Current(fresh *Pod, keys *annotations.Keys) bool {
+	if !slices.Equal(p.Providers, fresh.Providers) || !maps.Equal(p.Files, fresh.Files) ||
+		!slices.EqualFunc(p.Tokens, fresh.Tokens, sameToken) || !p.currentCopies(fresh) {
+		return false
+	}
+	is := fresh.injectedValues(nil)
+	was := p.injectedValues(is)
+	for name := range was {
+		if _, found := is[name]; !found {
+			return false
+		}
+	}
+	for _, d := range keys.Providers {
+		for i := range d.Variables {
+			if v := &d.Variables[i]; !p.currentVariable(d, v, was, is[v.Name]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// sameToken compares two tokens. The volumes may have different names.
+func sameToken(a, b Token) bool {
+	a.Volume = b.Volume
+	return a == b
+}
+
+// currentCopies compares the copies. A pod that uses the name of a copy's volume for
+// something else gets no copy.
+func (p *Pod) currentCopies(fresh *Pod) bool {
+	for _, t := range p.Copies {
+		if !slices.Contains(fresh.Copies, t) {
+			return false
+		}
+	}
+	for _, t := range fresh.Copies {
+		if !slices.ContainsFunc(p.volumes, func(v volume) bool { return v.Name == t.Volume }) {
+			return false
+		}
+	}
+	return true
+}
+
+// injectedValues returns the values of Lanyard's variables in all containers. A
+// container's own value can look like Lanyard's, so there can be several. If is has the
+// variables of a new pod, others before the first of them are the container's own: with
+// the annotation tokens, containers set the role or the client ID there.
+func (p *Pod) injectedValues(is map[string][]string) map[string][]string {
+	values := map[string][]string{}
+	for i := range p.Containers {
+		own := is != nil
+		for _, v := range p.Containers[i].Variables {
+			if !v.Injected {
+				continue
+			}
+			if own = own && is[v.Name] == nil; !own {
+				values[v.Name] = append(values[v.Name], v.Value)
+			}
+		}
+	}
+	return values
+}
+
+// currentVariable reports whether the pod has the values that a new pod gets in a
+// variable of the provider.
+func (p *Pod) currentVariable(d *provider.Definition, v *provider.Variable, was map[string][]string, is []string) bool {
+	if len(is) == 0 {
+		return true
+	}
+	if values, found := was[v.Name]; found {
+		return !slices.ContainsFunc(is, func(value string) bool { return !slices.Contains(values, value) })
+	}
+	gets := slices.ContainsFunc(d.Variables, func(other provider.Variable) bool { return was[other.Name] != nil })
+	// A container that selects a profile does not get all. The file shows a change.
+	return !gets || (v.Direct || v.Profiles) && p.Files[d.Name] != "" || slices.ContainsFunc(p.Containers, func(c Container) bool {
+		return c.TakesPart && slices.ContainsFunc(c.Variables, func(set Variable) bool { return set.Name == v.Name || inGroup(d, v.Group, set.Name) })
+	})
+}
+
+// inGroup reports whether the provider's variable belongs to the group.
+func inGroup(d *provider.Definition, group, name string) bool {
+	return group != "" && slices.ContainsFunc(d.Variables, func(v provider.Variable) bool { return v.Group == group && v.Name == name })
+}

@@ -1,0 +1,161 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package injected_test
+
+import (
+	"encoding/json"
+	"maps"
+	"testing"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+
+	"github.com/lanyard-dev/lanyard/internal/injected"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
+)
+
+const (
+	role  = "arn:aws:iam::111122223333:role/app"
+	plain = `{"metadata":{"name":"a"},"spec":{"containers":[{"name":"main"}]}}`
+)
+
+func newKeys(t *testing.T) *annotations.Keys {
+	t.Helper()
+	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &keys
+}
+
+// inject returns the pod as Lanyard injects it for a ServiceAccount. A value of "" in
+// a change removes an annotation.
+func inject(t *testing.T, pod string, changes ...map[string]string) *injected.Pod {
+	t.Helper()
+	keys := newKeys(t)
+	values := map[string]string{}
+	for _, change := range changes {
+		for key, value := range change {
+			values["lanyard.dev/"+key] = value
+		}
+	}
+	maps.DeleteFunc(values, func(_, value string) bool { return value == "" })
+	seconds := int64(3600)
+	if values["lanyard.dev/token-expiration-seconds"] == "7200" {
+		seconds = 7200
+	}
+	identity, errs := annotations.ParseServiceAccount(keys, values, &annotations.Defaults{TokenExpirationSeconds: 3600})
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	injection := provider.NewInjection(identity.Providers, &provider.Subject{
+		Namespace: "team", ServiceAccount: "app", MountPath: provider.DefaultTokenMountPath, TokenExpirationSeconds: seconds,
+	})
+	parsed, err := mutate.ParsePod([]byte(pod), keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := mutate.Create(parsed, &annotations.Pod{}, mutate.NewInjection(injection, keys))
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, err := jsonpatch.DecodePatch(result.Patch.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	patched, err := patch.Apply([]byte(pod))
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := injected.Read(json.RawMessage(patched), keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read
+}
+
+// withEnv returns a pod whose container sets variables.
+func withEnv(env string) string {
+	return `{"metadata":{"name":"a"},"spec":{"containers":[{"name":"main","env":[` + env + `]}]}}`
+}
+
+func set(name, value string) string { return `{"name":"` + name + `","value":"` + value + `"}` }
+
+func TestARunningPodIsComparedWithANewOne(t *testing.T) {
+	t.Parallel()
+	aws := map[string]string{"aws-role-arn": role, "aws-region": "eu-central-1"}
+	other := map[string]string{"aws-role-arn": role + "2"}
+	azure := map[string]string{"azure-client-id": "00000000-0000-0000-0000-000000000001", "azure-tenant-id": "contoso.example"}
+	tokens := map[string]string{"tokens": "aws"}
+	const region, ownRole = "AWS_REGION", "AWS_ROLE_ARN"
+	two := `{"metadata":{"name":"a"},"spec":{"containers":[{"name":"main"},{"name":"own","env":[` + set(ownRole, role+"3") + `]}]}}`
+	for name, test := range map[string]struct {
+		pod      string
+		before   map[string]string
+		change   map[string]string
+		new      string
+		want     bool
+		identity map[string]string // in place of before and change
+	}{
+		"nothing changed":    {plain, aws, nil, plain, true, nil},
+		"another role":       {plain, aws, other, plain, false, nil},
+		"another region":     {plain, aws, map[string]string{"aws-region": "eu-west-1"}, plain, false, nil},
+		"no region any more": {plain, aws, map[string]string{"aws-region": ""}, plain, false, nil},
+		"a new region":       {plain, other, aws, plain, false, nil},
+		"a new region, and the container has one": {withEnv(set(region, "x")), other, map[string]string{"aws-region": "eu-west-1"}, plain, true, nil},
+		"another region, and the container's own": {withEnv(set(region, "x")), aws, map[string]string{"aws-region": "eu-west-1"}, plain, true, nil},
+		"another audience":                        {plain, aws, map[string]string{"aws-audience": "x"}, plain, false, nil},
+		"another lifetime":                        {plain, aws, map[string]string{"token-expiration-seconds": "7200"}, plain, false, nil},
+		"one more provider":                       {plain, aws, azure, plain, false, nil},
+		"another tenant":                          {plain, azure, map[string]string{"azure-tenant-id": "other.example"}, plain, false, nil},
+		"a profile":                               {plain, aws, map[string]string{"aws-role-arn.audit": role}, plain, false, nil},
+		"a copy of the token":                     {plain, aws, map[string]string{"aws-token-path": "/var/run/secrets/a/token"}, plain, false, nil},
+		"a copy, and the volume's name is taken": {
+			`{"metadata":{"name":"a"},"spec":{"volumes":[{"name":"aws-iam-token"}],"containers":[{"name":"main"}]}}`,
+			aws, map[string]string{"aws-token-path": "/var/run/secrets/a/token"}, plain, true, nil,
+		},
+		"credentials of the container's own":                 {withEnv(set("AWS_WEB_IDENTITY_TOKEN_FILE", "/own")), aws, other, plain, true, nil},
+		"a profile that the container selects":               {withEnv(set("AWS_PROFILE", "audit")), nil, nil, plain, true, map[string]string{"aws-role-arn": role, "aws-role-arn.audit": role}},
+		"a role of one of two containers":                    {two, aws, nil, plain, true, nil},
+		"a role of one of two containers, and another role":  {two, aws, other, plain, false, nil},
+		"the same containers, one of which has its own role": {two, aws, nil, two, true, nil},
+		"the same containers, and another role":              {two, aws, other, two, false, nil},
+		"a token, and a role of the container":               {withEnv(set(ownRole, role)), tokens, nil, plain, true, nil},
+		"an identity instead of a token":                     {plain, tokens, map[string]string{"tokens": "", "aws-role-arn": role}, plain, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before, after := []map[string]string{test.before}, []map[string]string{test.before, test.change}
+			if test.identity != nil {
+				before, after = []map[string]string{test.identity}, []map[string]string{test.identity}
+			}
+			if got := inject(t, test.pod, before...).Current(inject(t, test.new, after...), newKeys(t)); got != test.want {
+				t.Errorf("got current: %t, want %t", got, test.want)
+			}
+		})
+	}
+}
+
+func TestPodsThatWereNotInjected(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+	const volume = `{"spec":{"volumes":[{"name":"bound-sa-token"}],"containers":[{"name":"main","volumeMounts":[{"name":"bound-sa-token","mountPath":"/a","readOnly":true}]}]}}`
+	var pod, before map[string]any
+	for _, into := range []*map[string]any{&pod, &before} {
+		if err := json.Unmarshal([]byte(volume), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read, err := injected.Read(pod, keys)
+	if err != nil || len(read.Providers) > 0 || read.Volume != "" || read.Containers[0].TakesPart {
+		t.Errorf("got %+v and error %v, want nothing injected", read, err)
+	}
+	if err := injected.Remove(pod, keys); err != nil || len(pod["spec"].(map[string]any)) != len(before["spec"].(map[string]any)) {
+		t.Errorf("got %v and error %v, want %v", pod, err, before)
+	}
+	if _, err := injected.Read(map[string]any{"spec": 1}, keys); err == nil {
+		t.Error("got no error for a spec that is a number")
+	}
+}

@@ -1,0 +1,94 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package injected
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
+)
+
+// markInjected marks Lanyard's variables: the longest end of the list that has the
+// providers' variables, in their order, with values that Lanyard could have written.
+func markInjected(variables []Variable, definitions []*provider.Definition, mountPath string) {
+	type known struct {
+		*provider.Definition
+		provider.Variable
+	}
+	var before []known
+	for _, d := range definitions {
+		for _, v := range d.Variables {
+			before = append(before, known{d, v})
+		}
+	}
+	for i, v := range slices.Backward(variables) {
+		at := slices.IndexFunc(before, func(k known) bool { return k.Variable.Name == v.Name })
+		if at < 0 || v.From != nil || !fits(v.Value, before[at].Value, before[at].Definition, mountPath) {
+			return
+		}
+		variables[i].Injected = true
+		before = before[:at]
+	}
+}
+
+// placeholder matches a placeholder of a template in which QuoteMeta has escaped the
+// braces.
+var placeholder = regexp.MustCompile(`\\\{([a-z0-9-]+)\\\}`)
+
+// fits reports whether the template of a variable can result in the value.
+func fits(value, template string, d *provider.Definition, mountPath string) bool {
+	value = strings.ReplaceAll(value, "$$", "$")
+	if name, found := strings.CutPrefix(template, "{"); found && strings.Index(name, "}") == len(name)-1 {
+		return isValue(name[:len(name)-1], value, d, mountPath)
+	}
+	if !strings.Contains(template, "{") {
+		return value == template
+	}
+	quoted := regexp.QuoteMeta(template)
+	match := regexp.MustCompile("^" + placeholder.ReplaceAllString(quoted, "(.+)") + "$").FindStringSubmatch(value)
+	if match == nil {
+		return false
+	}
+	for i, name := range placeholder.FindAllStringSubmatch(quoted, -1) {
+		if !isValue(name[1], match[i+1], d, mountPath) {
+			return false
+		}
+	}
+	return true
+}
+
+// isValue reports whether a placeholder of this name can have the value.
+func isValue(name, value string, d *provider.Definition, mountPath string) bool {
+	switch name {
+	case "token-file":
+		return Slashes(value) == mountPath+"/"+d.TokenPath
+	case "credential-file":
+		return d.CredentialFile != nil && Slashes(value) == mountPath+"/"+d.CredentialFile.Path
+	}
+	for i := range d.Parameters {
+		if p := &d.Parameters[i]; p.Name == name {
+			read, err := p.Read(value)
+			return err == nil && read == value
+		}
+	}
+	return value != "" && texts.IsVisible(value)
+}
+
+// pointingTo returns the providers whose variables point to a file in the token volume.
+func pointingTo(variables []Variable, definitions []*provider.Definition, mountPath string) []string {
+	var names []string
+	for _, d := range definitions {
+		if slices.ContainsFunc(d.Variables, func(v provider.Variable) bool {
+			return (v.Credential || v.Profiles) && slices.ContainsFunc(variables, func(set Variable) bool {
+				return set.Name == v.Name && strings.HasPrefix(Slashes(set.Value), mountPath+"/")
+			})
+		}) {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}
