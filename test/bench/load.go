@@ -103,22 +103,28 @@ func loadTable(trials map[loadKey][]trial) table {
 			for _, p := range loadPairs() {
 				for _, name := range []string{p.floor, p.lanyard} {
 					cells := []any{name, fmt.Sprintf("%d+1", containers), connections}
-					for _, get := range []func(trial) float64{
-						func(t trial) float64 { return t.CPU }, func(t trial) float64 { return t.P50 },
-						func(t trial) float64 { return t.P99 }, func(t trial) float64 { return t.Throughput },
-					} {
-						var values []float64
-						for _, t := range trials[loadKey{name, containers, connections}] {
-							values = append(values, get(t))
-						}
-						cells = append(cells, fmt.Sprintf("%.0f", median(values)))
-					}
-					t.add(cells...)
+					t.add(append(cells, medians(trials[loadKey{name, containers, connections}])...)...)
 				}
 			}
 		}
 	}
 	return *t
+}
+
+// medians returns the median of each figure.
+func medians(trials []trial) []any {
+	var cells []any
+	for _, get := range []func(trial) float64{
+		func(t trial) float64 { return t.CPU }, func(t trial) float64 { return t.P50 },
+		func(t trial) float64 { return t.P99 }, func(t trial) float64 { return t.Throughput },
+	} {
+		var values []float64
+		for _, t := range trials {
+			values = append(values, get(t))
+		}
+		cells = append(cells, fmt.Sprintf("%.0f", median(values)))
+	}
+	return cells
 }
 
 // loadChecks compares Lanyard's CPU time with that of the floor in the same round.
