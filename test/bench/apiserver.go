@@ -20,42 +20,52 @@ const (
 	withLanyard    = "with-lanyard"
 )
 
-// Indexes of apiserverResult.Creations.
-const (
-	createdWithout = iota
-	createdWithFloor
-	createdWithAnnotation
-	createdWithPatch
-	createdWithLanyard
-)
-
 // annotationPatch is nearly the shortest possible patch of a pod.
 const annotationPatch = `[{"op":"add","path":"/metadata/annotations","value":{"measured":"1"}}]`
 
-// creation is one way to create a pod. Median and P99 are in milliseconds.
-type creation struct {
-	Name               string
-	Namespace, Account string
-	Median, P99        float64
-	// Added is the difference from the median without a webhook.
-	Added float64
+// warmUp is the number of turns that are not measured.
+const warmUp = 50
+
+// way is one of several actions that are compared.
+type way struct {
+	name string
+	do   func(ctx context.Context, turn int) error
 }
 
-type apiserverResult struct {
-	Stamp     stamp
-	Pods      int // created per way
-	Creations []creation
+// takeTurns does everything the given number of times, in turns, and returns the
+// duration of each action in milliseconds.
+func (b *bench) takeTurns(ctx context.Context, warmUp, turns int, ways ...way) ([][]float64, error) {
+	times := make([][]float64, len(ways))
+	last := time.Now()
+	for i := range warmUp + turns {
+		for j := range ways {
+			next := (i + j) % len(ways)
+			start := time.Now()
+			if err := ways[next].do(ctx, i); err != nil {
+				return nil, fmt.Errorf("%s: %w", ways[next].name, err)
+			}
+			if i >= warmUp {
+				times[next] = append(times[next], time.Since(start).Seconds()*1000)
+			}
+		}
+		if time.Since(last) > 5*time.Second {
+			b.printf("turn %d of %d", i, warmUp+turns)
+			last = time.Now()
+		}
+	}
+	return times, nil
 }
 
-// ratio returns what Lanyard adds for three clouds, relative to what another
-// way adds.
-func (r *apiserverResult) ratio(to int) float64 {
-	return r.Creations[createdWithLanyard].Added / r.Creations[to].Added
+// creation is the creation of a pod, as a dry run.
+func (c *cluster) creation(name, namespace string, pod *corev1.Pod) way {
+	return way{name, func(ctx context.Context, _ int) error {
+		_, err := c.dryRun(ctx, namespace, pod)
+		return err
+	}}
 }
 
-// apiserver measures what a webhook adds to the creation of a pod. The ways
-// take turns, one pod at a time, on one API server.
-func (b *bench) apiserver(ctx context.Context) (*apiserverResult, error) {
+// apiserver measures how much a webhook adds to the creation of a pod.
+func (b *bench) apiserver(ctx context.Context) (*outcome, error) {
 	c, floor, err := b.prepareWebhooks(ctx)
 	if err != nil {
 		return nil, err
@@ -64,17 +74,17 @@ func (b *bench) apiserver(ctx context.Context) (*apiserverResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	creations := []creation{
-		createdWithout:        {Name: "no webhook", Namespace: withoutWebhook, Account: threeClouds},
-		createdWithFloor:      {Name: "floor, minimal", Namespace: withFloor, Account: threeClouds},
-		createdWithAnnotation: {Name: "floor, with a patch of one annotation", Namespace: withAnnotation, Account: threeClouds},
-		createdWithPatch:      {Name: "floor, with Lanyard's patch for three clouds", Namespace: withPatch, Account: threeClouds},
-		createdWithLanyard:    {Name: "Lanyard, three clouds", Namespace: withLanyard, Account: threeClouds},
-		{Name: "Lanyard, AWS", Namespace: withLanyard, Account: awsAlone},
-		{Name: "Lanyard, unannotated ServiceAccount", Namespace: withLanyard, Account: unannotated},
+	ways := []way{
+		c.creation("no webhook", withoutWebhook, newPod(threeClouds, 1)),
+		c.creation("floor, minimal", withFloor, newPod(threeClouds, 1)),
+		c.creation("floor, with a patch of one annotation", withAnnotation, newPod(threeClouds, 1)),
+		c.creation("floor, with Lanyard's patch for three clouds", withPatch, newPod(threeClouds, 1)),
+		c.creation("Lanyard, three clouds", withLanyard, newPod(threeClouds, 1)),
+		c.creation("Lanyard, AWS", withLanyard, newPod(awsAlone, 1)),
+		c.creation("Lanyard, unannotated ServiceAccount", withLanyard, newPod(unannotated, 1)),
 	}
-	result := &apiserverResult{Stamp: b.stamp(c), Pods: either(b, 1500, 300), Creations: creations}
-	times, err := b.takeTurns(ctx, c, creations, result.Pods)
+	pods := either(b, 1500, 300)
+	times, err := b.takeTurns(ctx, warmUp, pods, ways...)
 	if err != nil {
 		return nil, err
 	}
@@ -82,44 +92,25 @@ func (b *bench) apiserver(ctx context.Context) (*apiserverResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	if used := after - before; used < time.Duration(result.Pods)*10*time.Microsecond {
-		return nil, fmt.Errorf("the floor used %v of CPU for %d requests: the API server did not call it", used, result.Pods)
+	if used := after - before; used < time.Duration(pods)*10*time.Microsecond {
+		return nil, fmt.Errorf("the floor used %v of CPU for %d requests: the API server did not call it", used, pods)
 	}
-	result.summarize(times)
-	return result, nil
-}
-
-// takeTurns creates the given number of pods in each way and returns the
-// duration of each creation in milliseconds.
-func (b *bench) takeTurns(ctx context.Context, c *cluster, creations []creation, pods int) ([][]float64, error) {
-	const warmUp = 50
-	times := make([][]float64, len(creations))
-	last := time.Now()
-	for i := range warmUp + pods {
-		for j := range creations {
-			way := (i + j) % len(creations)
-			start := time.Now()
-			if _, err := c.dryRun(ctx, creations[way].Namespace, newPod(creations[way].Account, 1)); err != nil {
-				return nil, fmt.Errorf("%s: %w", creations[way].Name, err)
-			}
-			if i >= warmUp {
-				times[way] = append(times[way], time.Since(start).Seconds()*1000)
-			}
-		}
-		if time.Since(last) > 5*time.Second {
-			b.printf("apiserver: %d of %d pods", i, warmUp+pods)
-			last = time.Now()
-		}
+	t := newTable(docsFile, "apiserver", "Webhook", "median, ms", "p99, ms", "added to the median, ms")
+	added := make([]float64, len(ways))
+	for i, way := range ways {
+		added[i] = median(times[i]) - median(times[0])
+		t.add(way.name, median(times[i]), quantile(times[i], 0.99), added[i])
 	}
-	return times, nil
-}
-
-func (r *apiserverResult) summarize(times [][]float64) {
-	for i := range r.Creations {
-		c := &r.Creations[i]
-		c.Median, c.P99 = median(times[i]), quantile(times[i], 0.99)
-		c.Added = c.Median - r.Creations[createdWithout].Median
+	const lanyard = 4 // the three ways before it are the floors
+	var checks []check
+	for i, floor := range []string{"the minimal floor", "the floor with a patch of one annotation", "the floor with the same patch"} {
+		checks = append(checks, check{
+			What: "added to the median pod creation, three clouds: relative to " + floor,
+			Got:  added[lanyard] / added[i+1], Limit: 1.4, Format: "%.2f×",
+			Detail: fmt.Sprintf("%.2f ms and %.2f ms", added[lanyard], added[i+1]),
+		})
 	}
+	return &outcome{Stamp: b.stamp(c), Tables: []table{*t}, Checks: checks}, nil
 }
 
 // prepareWebhooks registers the floor and Lanyard, each for one namespace.
@@ -162,9 +153,8 @@ func (b *bench) prepareWebhooks(ctx context.Context) (*cluster, *server, error) 
 	if err := c.register(ctx, annotating.url+"/patch", annotating.ca, withAnnotation, annotated); err != nil {
 		return nil, nil, err
 	}
-	injected := func(pod *corev1.Pod) bool { return pod.Annotations["lanyard.dev/injected"] != "" }
-	if err := c.register(ctx, floor.url+"/patch", floor.ca, withPatch, injected); err != nil {
+	if err := c.register(ctx, floor.url+"/patch", floor.ca, withPatch, isInjected); err != nil {
 		return nil, nil, err
 	}
-	return c, floor, c.register(ctx, lanyard.url+podPath, lanyard.ca, withLanyard, injected)
+	return c, floor, c.register(ctx, lanyard.url+podPath, lanyard.ca, withLanyard, isInjected)
 }

@@ -48,52 +48,39 @@ func numbers(n int) []int {
 func TestRatioOfRound(t *testing.T) {
 	t.Parallel()
 	trials := map[loadKey][]trial{}
-	for _, containers := range loadContainers {
-		for _, connections := range loadConnections {
-			for _, p := range loadPairs {
+	for _, containers := range loadContainers() {
+		for _, connections := range loadConnections() {
+			for _, p := range loadPairs() {
 				// The machine became twice as slow after the first round.
 				trials[loadKey{p.floor, containers, connections}] = []trial{{CPU: 10}, {CPU: 20}, {CPU: 20}}
 				trials[loadKey{p.lanyard, containers, connections}] = []trial{{CPU: 11}, {CPU: 22}, {CPU: 26}}
 			}
 		}
 	}
-	var result loadResult
-	result.summarize(trials)
-	got, found := result.ratio(loadPairs[threeClouds], 20)
-	want := loadRatio{caseThree, caseThreeFloor, 20, targetConnections, 1.1, 1.1, 1.3}
-	if !found {
-		t.Fatal("got no ratio")
+	checks := loadChecks(trials)
+	want := check{
+		What: "CPU per request, three clouds, 20 containers: relative to the floor with the same length",
+		Got:  1.1, Limit: 1.25, Format: "%.2f×", Detail: "1.10 to 1.30",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("ratio (-want +got):\n%s", diff)
+	if len(checks) != 6 || checks[1] != want {
+		t.Errorf("got checks %+v, want six, the second %+v", checks, want)
 	}
-	if got, want := len(result.Rows), 2*len(loadPairs)*len(loadContainers)*len(loadConnections); got != want {
-		t.Errorf("got %d rows, want %d: a floor and a Lanyard case for each pair", got, want)
+	table := loadTable(trials)
+	if got, want := len(table.Rows), 1+2*len(loadPairs())*len(loadContainers())*len(loadConnections()); got != want {
+		t.Errorf("got %d rows, want %d: the header, and a floor and a Lanyard case for each pair", got, want)
 	}
-	for _, c := range result.checks() {
-		if want := c.limit > 1.1; c.met() != want {
-			t.Errorf("%s: got met = %v, want %v", c.what, c.met(), want)
-		}
+	if diff := cmp.Diff([]string{"floor, minimal", "2+1", "1", "20", "0", "0", "0"}, table.Rows[1]); diff != "" {
+		t.Errorf("row (-want +got):\n%s", diff)
 	}
 }
 
-func TestParseBenchmarks(t *testing.T) {
+func TestTargets(t *testing.T) {
 	t.Parallel()
-	got := parseBenchmarks([]byte(`goos: linux
-pkg: example.com/x
-BenchmarkReview/clouds=3/containers=2-2   	   10000	     30 ns/op	 200.5 MB/s	  7678 answer-bytes	  12 B/op	  3 allocs/op
-BenchmarkReview/clouds=3/containers=2-2   	   10000	     10 ns/op	 200.5 MB/s	  7678 answer-bytes	  12 B/op	  3 allocs/op
-BenchmarkReview/clouds=3/containers=2-2   	   10000	     20 ns/op	 200.5 MB/s	  7678 answer-bytes	  12 B/op	  3 allocs/op
-BenchmarkDecode-16 	 5 	 1 ns/op
-PASS
-ok  	example.com/x	1.2s
-`))
-	want := []microRow{
-		{"Review/clouds=3/containers=2", map[string]float64{"ns/op": 20, "MB/s": 200.5, "answer-bytes": 7678, "B/op": 12, "allocs/op": 3}},
-		{"Decode", map[string]float64{"ns/op": 1}},
-	}
+	got := targets([]*outcome{{Checks: []check{{"time", 1.4, 1.5, "%.1f s", "fast"}, {"size", 1.6, 1.5, "%.1f", "large"}}}}).markdown()
+	want := "| Target | limit | result |  |\n|---|---:|---:|---:|\n" +
+		"| time | 1.5 s | **1.4 s** (fast) | met |\n| size | 1.5 | **1.6** (large) | NOT MET |\n"
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("rows (-want +got):\n%s", diff)
+		t.Errorf("table (-want +got):\n%s", diff)
 	}
 }
 
@@ -120,13 +107,17 @@ func TestReplaceSection(t *testing.T) {
 
 func TestDocumentationHasEverySection(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../" + docsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"machine", "targets", "answers", "load", "memory", "apiserver", "micro"} {
-		if _, err := replaceSection(string(text), name, ""); err != nil {
-			t.Error(err)
+	for file, sections := range map[string][]string{
+		docsFile: {"machine", "targets", "answers", "load", "memory", "apiserver"}, guardDocsFile: {"cost", "fences", "sizes"},
+	} {
+		text, err := os.ReadFile("../../" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range sections {
+			if _, err := replaceSection(string(text), name, ""); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
 		}
 	}
 }
@@ -138,14 +129,18 @@ func TestParts(t *testing.T) {
 		want []string
 		err  string
 	}{
-		"all parts by default": {"", parts, ""},
+		"all parts by default": {"", []string{"load", "memory", "apiserver", "guard", "fences"}, ""},
 		"none":                 {"none", nil, ""},
-		"two parts, in the order in which they run": {"micro,load", []string{"load", "micro"}, ""},
+		"two parts, in the order in which they run": {"memory,load", []string{"load", "memory"}, ""},
 		"a part that does not exist":                {"load,disk", nil, `got "disk"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := (&settings{only: test.only, protocol: "h1"}).parts()
+			run, err := (&settings{only: test.only, protocol: "h1"}).parts()
+			var got []string
+			for _, part := range run {
+				got = append(got, part.name)
+			}
 			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Fatalf("got error %v, want %q", err, test.err)
 			}

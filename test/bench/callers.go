@@ -66,7 +66,7 @@ func send(ctx context.Context, client *http.Client, url string, review []byte) (
 type callers struct {
 	c       *loadCase
 	clients []*http.Client
-	length  int // of the response, which is always the same
+	length  atomic.Int64 // of the response, which is always the same; 0 if not known
 }
 
 func newCallers(c *loadCase, connections int, protocol string) *callers {
@@ -75,13 +75,6 @@ func newCallers(c *loadCase, connections int, protocol string) *callers {
 		cs.clients = append(cs.clients, c.server.client(protocol))
 	}
 	return cs
-}
-
-// learn sends one request to learn the length of the response.
-func (cs *callers) learn(ctx context.Context) error {
-	response, err := post(ctx, cs.clients[0], cs.c.server.url+cs.c.path, cs.c.review)
-	cs.length = len(response)
-	return err
 }
 
 func (cs *callers) close() {
@@ -98,43 +91,32 @@ func (cs *callers) run(ctx context.Context, n int) ([]time.Duration, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, client := range cs.clients {
 		group.Go(func() error {
-			buffer := make([]byte, 64<<10)
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return nil
-				}
+			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
 				start := time.Now()
-				if err := cs.call(ctx, client, buffer); err != nil {
+				if err := cs.call(ctx, client); err != nil {
 					return err
 				}
 				latencies[i] = time.Since(start)
 			}
+			return nil
 		})
 	}
 	return latencies, group.Wait()
 }
 
 // call sends one request and checks the length of the response.
-func (cs *callers) call(ctx context.Context, client *http.Client, buffer []byte) error {
+func (cs *callers) call(ctx context.Context, client *http.Client) error {
 	response, err := send(ctx, client, cs.c.server.url+cs.c.path, cs.c.review)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
-	length := 0
-	for {
-		n, err := response.Body.Read(buffer)
-		length += n
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return err
-		}
+	length, err := io.Copy(io.Discard, response.Body)
+	if err != nil {
+		return err
 	}
-	if length != cs.length {
-		return fmt.Errorf("got a response of %d bytes, want %d", length, cs.length)
+	if !cs.length.CompareAndSwap(0, length) && length != cs.length.Load() {
+		return fmt.Errorf("got a response of %d bytes, want %d", length, cs.length.Load())
 	}
 	return nil
 }

@@ -146,6 +146,27 @@ func (c *cluster) register(ctx context.Context, url string, ca []byte, namespace
 	return nil
 }
 
+// isInjected reports whether Lanyard's patch was applied to the pod.
+func isInjected(pod *corev1.Pod) bool { return pod.Annotations["lanyard.dev/injected"] != "" }
+
+// createAccounts creates a namespace that also has n other ServiceAccounts, of which
+// the first ones are labelled.
+func (c *cluster) createAccounts(ctx context.Context, namespace string, n, labelled int, annotations func(i int) map[string]string) error {
+	if err := c.createNamespace(ctx, namespace); err != nil {
+		return err
+	}
+	for i := range n {
+		account := newAccount(fmt.Sprintf("other-%d", i), nil)
+		if i < labelled {
+			account = newAccount(account.Name, annotations(i))
+		}
+		if _, err := c.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("create a ServiceAccount: %w", err)
+		}
+	}
+	return nil
+}
+
 // dryRun creates a pod without storing it and returns the result.
 func (c *cluster) dryRun(ctx context.Context, namespace string, pod *corev1.Pod) (*corev1.Pod, error) {
 	return c.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})

@@ -5,29 +5,27 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
+	"path/filepath"
 	"strings"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
-const (
-	// guardLimit is the target: how many milliseconds the guard may add to the
-	// median creation of a pod in the namespace withGuard.
-	guardLimit = 1.5
+// guardLimit is the target: how many milliseconds the guard may add to the median
+// creation of a pod in the namespace withGuard.
+const guardLimit = 1.5
 
-	guardDocsFile = "docs/concepts/guard.md"
-)
-
-// The namespaces.
+// The namespaces of the guard.
 const (
 	withoutGuard   = "without-guard"
 	withGuard      = "with-guard"
@@ -40,48 +38,49 @@ const (
 // them are labelled.
 type guardSize struct{ accounts, labelled int }
 
-func (s guardSize) String() string { return fmt.Sprintf("%d of %d", s.labelled, s.accounts) }
-
-var guardSizes = map[string]guardSize{
-	withoutGuard: {2000, 5}, withGuard: {2000, 5}, withGuardFew: {20, 5}, withGuardMany: {2000, 50},
+func guardSizes() map[string]guardSize {
+	return map[string]guardSize{withoutGuard: {2000, 5}, withGuard: {2000, 5}, withGuardFew: {20, 5}, withGuardMany: {2000, 50}}
 }
 
-// guardPair is a pod creation without and with the guard.
-type guardPair struct{ Without, With creation }
-
-type guardResult struct {
-	Stamp stamp
-	Pods  int // created per way
-	Pairs []guardPair
-}
-
-// guard measures what the guard adds to the creation of a pod. The ways take
-// turns, one pod at a time, on one API server. Each namespace is measured
-// separately, because the API server's garbage collector works for all of them.
-func (b *bench) guard(ctx context.Context) (*guardResult, error) {
+// guard measures how much the guard adds to the creation of a pod. Each namespace is
+// measured separately, because the API server's garbage collector works for all of
+// them.
+func (b *bench) guard(ctx context.Context) (*outcome, error) {
 	c, err := b.prepareGuard(ctx)
 	if err != nil {
 		return nil, err
 	}
-	result := &guardResult{Stamp: b.stamp(c), Pods: either(b, 1500, 300)}
+	result := &outcome{Stamp: b.stamp(c)}
+	t := newTable(guardDocsFile, "cost",
+		"Pod", "labelled ServiceAccounts", "median without the guard, ms", "median with the guard, ms", "added, ms")
+	pods := either(b, 1500, 300)
 	for _, namespace := range []string{withGuard, withGuardFew, withGuardMany} {
-		var ways []creation
-		for _, account := range []string{unannotated, threeClouds} {
-			name := map[string]string{unannotated: "ServiceAccount without identity", threeClouds: "three clouds, injected"}[account]
-			ways = append(ways, creation{Name: name, Namespace: withoutGuard, Account: account}, creation{Name: name, Namespace: namespace, Account: account})
+		names := []string{"ServiceAccount without identity", "three clouds, injected"}
+		var ways []way
+		for i, account := range []string{unannotated, threeClouds} {
+			pod := newPod(account, 1)
+			ways = append(ways, c.creation(names[i], withoutGuard, pod), c.creation(names[i], namespace, pod))
 		}
-		times, err := b.takeTurns(ctx, c, ways, result.Pods)
+		times, err := b.takeTurns(ctx, warmUp, pods, ways...)
 		if err != nil {
 			return nil, err
 		}
-		for i := range ways {
-			ways[i].Median, ways[i].P99 = median(times[i]), quantile(times[i], 0.99)
-		}
-		for i := 0; i < len(ways); i += 2 {
-			ways[i+1].Added = ways[i+1].Median - ways[i].Median
-			result.Pairs = append(result.Pairs, guardPair{ways[i], ways[i+1]})
+		size := guardSizes()[namespace]
+		labelled := fmt.Sprintf("%d of %d", size.labelled, size.accounts)
+		for i, name := range names {
+			without, with := median(times[2*i]), median(times[2*i+1])
+			t.add(name, labelled, without, with, with-without)
+			if namespace == withGuard {
+				result.Checks = append(result.Checks, check{
+					What: fmt.Sprintf("median pod creation, %s, %s ServiceAccounts labelled: added by the guard", name, labelled),
+					Got:  with - without, Limit: guardLimit, Format: "%.2f ms",
+					Detail: fmt.Sprintf("%.2f ms with, %.2f ms without the guard", with, without),
+				})
+			}
 		}
 	}
+	t.Note = "\n" + result.Stamp.sentence(fmt.Sprintf("%d pods of each kind, taking turns", pods))
+	result.Tables = []table{*t}
 	return result, nil
 }
 
@@ -94,117 +93,207 @@ func (b *bench) prepareGuard(ctx context.Context) (*cluster, error) {
 	if err := c.createNamespace(ctx, guardUnchecked); err != nil {
 		return nil, err
 	}
-	b.printf("creating ServiceAccounts")
-	for namespace, size := range guardSizes {
-		if err := c.createGuarded(ctx, namespace, size); err != nil {
-			return nil, err
-		}
-	}
 	lanyard, _, _, err := b.startLanyard(ctx, c.kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	injected := func(pod *corev1.Pod) bool { return pod.Annotations["lanyard.dev/injected"] != "" }
-	for namespace := range guardSizes {
-		if err := c.register(ctx, lanyard.url+podPath, lanyard.ca, namespace, injected); err != nil {
+	b.printf("creating ServiceAccounts")
+	for namespace, size := range guardSizes() {
+		// createNamespace creates three, two of them labelled, and there is "default".
+		err := c.createAccounts(ctx, namespace, size.accounts-4, size.labelled-2, func(i int) map[string]string { return identity(i + 1) })
+		if err != nil {
+			return nil, err
+		}
+		if err := c.register(ctx, lanyard.url+podPath, lanyard.ca, namespace, isInjected); err != nil {
 			return nil, err
 		}
 	}
-	if err := webhook.Guard(ctx, c.Config(), deployDir); err != nil {
-		return nil, err
+	// withoutGuard opts out of the guard with a label; the webhook is registered by the
+	// namespace's name.
+	patch := []byte(`{"metadata":{"labels":{"lanyard.dev/inject":"disabled"}}}`)
+	if _, err := c.CoreV1().Namespaces().Patch(ctx, withoutGuard, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return nil, fmt.Errorf("opt a namespace out: %w", err)
 	}
-	return c, c.waitForGuard(ctx, guardUnchecked)
+	return c, c.installGuard(ctx, guardUnchecked)
 }
 
-// waitForGuard waits until the guard denies pods that were not injected, in a
-// namespace without a webhook.
-func (c *cluster) waitForGuard(ctx context.Context, namespace string) error {
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+// installGuard installs the guard and waits until it denies pods that were not
+// injected, in a namespace without a webhook.
+func (c *cluster) installGuard(ctx context.Context, namespace string) error {
+	if err := webhook.Guard(ctx, c.Config(), deployDir); err != nil {
+		return err
+	}
+	return waitUntil(ctx, "the guard is in effect", func(ctx context.Context) (bool, error) {
 		_, err := c.dryRun(ctx, namespace, newPod(threeClouds, 1))
 		if apierrors.IsForbidden(err) {
 			return true, nil
 		}
 		return false, err
 	})
-	if err != nil {
-		return fmt.Errorf("wait for the guard: %w", err)
+}
+
+// waitUntil waits for the API server to notice a change of its configuration.
+func waitUntil(ctx context.Context, what string, done wait.ConditionWithContextFunc) error {
+	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, done); err != nil {
+		return fmt.Errorf("wait until %s: %w", what, err)
 	}
 	return nil
 }
 
-// createGuarded creates a namespace of the given size. withoutGuard opts out of
-// the guard with a label; the webhook is registered by the namespace's name.
-func (c *cluster) createGuarded(ctx context.Context, namespace string, size guardSize) error {
-	if err := c.createNamespace(ctx, namespace); err != nil { // with three ServiceAccounts, two of them labelled, and "default"
+// The namespaces of the fences, and of the sizes.
+const (
+	withoutFence = "without-fence"
+	withFence    = "with-fence"
+	fewAccounts  = "few-accounts"
+	manyAccounts = "many-accounts"
+	largeOnes    = "large-accounts"
+)
+
+const (
+	fewLabelled  = 2 // of createNamespace
+	manyLabelled = 52
+	// largePod is the number of variables of a large pod: half a megabyte.
+	largePod = 20_000
+	// largeAccount is the number of annotations of a large ServiceAccount: nearly
+	// as many as the API server accepts.
+	largeAccount = 15_000
+)
+
+// fences measures how much the fence around the marks adds to an update of a pod's
+// status, as kubelets write it.
+func (b *bench) fences(ctx context.Context) (*outcome, error) {
+	c, err := b.startCluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	marked := newPod(unannotated, 1)
+	marked.Annotations["lanyard.dev/injected"] = "aws,azure,gcp"
+	marked.Annotations["lanyard.dev/gcp-credentials"] = strings.Repeat("a", 600) // as long as usual ones
+	names := []string{"without marks", "with marks"}
+	var ways []way
+	var protected *corev1.Pod
+	for i, pod := range []*corev1.Pod{newPod(unannotated, 1), marked} {
+		for _, namespace := range []string{withoutFence, withFence} {
+			if i == 0 {
+				if err := c.createNamespace(ctx, namespace); err != nil {
+					return nil, err
+				}
+			}
+			created, err := c.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+			if err != nil {
+				return nil, fmt.Errorf("create a pod: %w", err)
+			}
+			ways = append(ways, c.statusUpdate(names[i], created))
+			protected = created // the last one is in withFence
+		}
+	}
+	if err := c.installFences(ctx, protected); err != nil {
+		return nil, err
+	}
+	result := &outcome{Stamp: b.stamp(c)}
+	updates := either(b, 3000, 500)
+	times, err := b.takeTurns(ctx, 2*warmUp, updates, ways...)
+	if err != nil {
+		return nil, err
+	}
+	t := newTable(guardDocsFile, "fences", "Status update of a pod", "median without the fence, ms", "median with the fence, ms", "added, ms",
+		"p99 without the fence, ms", "p99 with the fence, ms")
+	for i, name := range names {
+		without, with := times[2*i], times[2*i+1]
+		t.add(name, median(without), median(with), median(with)-median(without), quantile(without, 0.99), quantile(with, 0.99))
+	}
+	t.Note = "\n" + result.Stamp.sentence(fmt.Sprintf("%d updates of each kind, taking turns", updates))
+	sizes, err := b.sizes(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	result.Tables = []table{*t, *sizes}
+	return result, nil
+}
+
+// statusUpdate changes a condition of the pod.
+func (c *cluster) statusUpdate(name string, pod *corev1.Pod) way {
+	return way{name, func(ctx context.Context, turn int) error {
+		patch := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":"True","message":"%d"}]}}`, turn)
+		_, err := c.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		return err
+	}}
+}
+
+// installFences creates the fences, and waits until they protect the pod. Two
+// namespaces have none: withoutFence, and largeOnes, whose ServiceAccounts the
+// fences would deny.
+func (c *cluster) installFences(ctx context.Context, pod *corev1.Pod) error {
+	objects, err := webhook.ReadManifest(filepath.Join(deployDir, "71-fences.yaml"))
+	if err != nil {
+		return fmt.Errorf("%w; run this in the root of the repository", err)
+	}
+	admin, err := client.New(c.Config(), client.Options{})
+	if err != nil {
 		return err
 	}
-	for i := range size.accounts - 4 {
-		var annotations map[string]string
-		if i < size.labelled-2 {
-			annotations = identity(i + 1)
+	for _, object := range objects {
+		if binding, ok := object.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding); ok {
+			binding.Spec.MatchResources = &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{
+					Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{withoutFence, largeOnes},
+				}},
+			}}
 		}
-		if _, err := c.CoreV1().ServiceAccounts(namespace).Create(ctx, newAccount(fmt.Sprintf("other-%d", i), annotations), metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("create a ServiceAccount: %w", err)
+		if err := admin.Create(ctx, object); err != nil {
+			return fmt.Errorf("create a fence: %w", err)
 		}
 	}
-	if namespace != withoutGuard {
-		return nil
-	}
-	object, err := c.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("opt a namespace out: %w", err)
-	}
-	object.Labels["lanyard.dev/inject"] = "disabled"
-	if _, err := c.CoreV1().Namespaces().Update(ctx, object, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("opt a namespace out: %w", err)
-	}
-	return nil
-}
-
-func (r *guardResult) checks() []check {
-	var checks []check
-	for _, pair := range r.Pairs {
-		if pair.With.Namespace != withGuard {
-			continue
-		}
-		checks = append(checks, check{
-			what: fmt.Sprintf("median pod creation, %s, %v ServiceAccounts labelled: added by the guard", pair.With.Name, guardSizes[withGuard]),
-			got:  pair.With.Added, limit: guardLimit, format: "%.2f ms",
-			detail: fmt.Sprintf("%.2f ms with, %.2f ms without the guard", pair.With.Median, pair.Without.Median),
-		})
-	}
-	return checks
-}
-
-// cells returns the row for the printed table and for the documentation.
-func (p *guardPair) cells() []string {
-	return []string{
-		p.With.Name, guardSizes[p.With.Namespace].String(),
-		fmt.Sprintf("%.2f", p.Without.Median), fmt.Sprintf("%.2f", p.With.Median), fmt.Sprintf("%.2f", p.With.Added),
-	}
-}
-
-func (r *guardResult) print(b *bench) {
-	b.table("\nDry-run pod creation\tlabelled\tmedian without ms\tmedian with ms\tadded ms", func(w io.Writer) {
-		for _, pair := range r.Pairs {
-			_, _ = fmt.Fprintln(w, strings.Join(pair.cells(), "\t"))
-		}
+	patch := []byte(`{"metadata":{"annotations":{"lanyard.dev/injected":"changed"}}}`)
+	dryRun := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
+	return waitUntil(ctx, "the fences are in effect", func(ctx context.Context) (bool, error) {
+		_, err := c.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, dryRun, "status")
+		return err != nil, nil
 	})
 }
 
-func (r *guardResult) table() string {
-	m := newTable("Pod", "labelled ServiceAccounts", "median without the guard, ms", "median with the guard, ms", "added, ms")
-	for _, pair := range r.Pairs {
-		m.row(pair.cells()...)
+// sizes measures the cost of the guard with large pods and ServiceAccounts.
+func (b *bench) sizes(ctx context.Context, c *cluster) (*table, error) {
+	annotations := identity(0)
+	for i := range largeAccount {
+		annotations[fmt.Sprintf("a/%d", i)] = ""
 	}
-	m.WriteString("\n" + r.Stamp.sentence(fmt.Sprintf("%d pods of each kind", r.Pods)))
-	return m.String()
-}
-
-// updateDocs updates the table in the guard's documentation.
-func (r *guardResult) updateDocs() error {
-	if r == nil {
-		return errors.New("-update-docs needs the results of all parts; run make bench first")
+	for namespace, annotations := range map[string]map[string]string{manyAccounts: identity(0), largeOnes: annotations} {
+		const others = manyLabelled - fewLabelled
+		if err := c.createAccounts(ctx, namespace, others, others, func(int) map[string]string { return annotations }); err != nil {
+			return nil, err
+		}
 	}
-	return replaceInFile(guardDocsFile, "cost", r.table())
+	if err := c.createNamespace(ctx, fewAccounts); err != nil {
+		return nil, err
+	}
+	if err := c.installGuard(ctx, fewAccounts); err != nil {
+		return nil, err
+	}
+	usual, large := newPod(unannotated, 1), newPod(unannotated, 1)
+	for i := range largePod {
+		large.Spec.Containers[0].Env = append(large.Spec.Containers[0].Env, corev1.EnvVar{Name: fmt.Sprintf("VARIABLE_%d", i)})
+	}
+	t := newTable(guardDocsFile, "sizes", "Creation of a pod", fmt.Sprintf("median with %d labelled ServiceAccounts, ms", fewLabelled),
+		fmt.Sprintf("median with %d, ms", manyLabelled), "for each ServiceAccount, ms")
+	for _, size := range []struct {
+		name      string
+		pod       *corev1.Pod
+		namespace string
+		pods      int
+	}{
+		{"usual pod", usual, manyAccounts, either(b, 500, 100)},
+		{fmt.Sprintf("pod of %d variables", largePod), large, manyAccounts, either(b, 40, 10)},
+		{fmt.Sprintf("usual pod, ServiceAccounts of %d annotations", largeAccount), usual, largeOnes, either(b, 100, 20)},
+	} {
+		b.printf("fences: %s", size.name)
+		few, many := c.creation(size.name, fewAccounts, size.pod), c.creation(size.name, size.namespace, size.pod)
+		times, err := b.takeTurns(ctx, 0, size.pods, few, many)
+		if err != nil {
+			return nil, err
+		}
+		ofFew, ofMany := median(times[0]), median(times[1])
+		t.add(size.name, fmt.Sprintf("%.1f", ofFew), fmt.Sprintf("%.1f", ofMany), (ofMany-ofFew)/(manyLabelled-fewLabelled))
+	}
+	return t, nil
 }

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,32 +13,28 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
-// The cases of the load test. Each runs for each number of containers.
 const (
-	caseMinimal     = "floor, minimal"
-	caseUnannotated = "Lanyard, unannotated ServiceAccount"
-	caseAWSFloor    = "floor, same length as AWS"
-	caseAWS         = "Lanyard, AWS"
-	caseThreeFloor  = "floor, same length as three clouds"
-	caseThree       = "Lanyard, three clouds"
-
+	// podPath is the path of Lanyard's webhook for pods.
+	podPath = "/mutate-v1-pod"
 	// targetConnections is the number of connections that the targets apply to.
 	targetConnections = 8
 )
 
-var (
-	loadContainers  = []int{2, 20}
-	loadConnections = []int{1, targetConnections, 64}
-	loadAccounts    = []string{unannotated, awsAlone, threeClouds}
-	loadPairs       = map[string]pair{
-		unannotated: {caseUnannotated, caseMinimal},
-		awsAlone:    {caseAWS, caseAWSFloor},
-		threeClouds: {caseThree, caseThreeFloor},
-	}
-)
+// pair is the requests of one ServiceAccount to Lanyard, and the same requests to
+// the floor.
+type pair struct{ account, lanyard, floor string }
 
-// pair is a Lanyard case and the floor that it is compared with.
-type pair struct{ lanyard, floor string }
+// The dimensions of the load test.
+func loadPairs() []pair {
+	return []pair{
+		{unannotated, "Lanyard, unannotated ServiceAccount", "floor, minimal"},
+		{awsAlone, "Lanyard, AWS", "floor, same length as AWS"},
+		{threeClouds, "Lanyard, three clouds", "floor, same length as three clouds"},
+	}
+}
+
+func loadContainers() []int  { return []int{2, 20} }
+func loadConnections() []int { return []int{1, targetConnections, 64} }
 
 // loadCase is the request of one trial.
 type loadCase struct {
@@ -50,9 +45,24 @@ type loadCase struct {
 	review     []byte
 }
 
+// loadKey identifies the trials of a case.
+type loadKey struct {
+	name        string
+	containers  int
+	connections int
+}
+
+// trial is the result of a fixed number of requests: the server's CPU time per
+// request and the latencies in microseconds, and the requests per second.
+type trial struct{ CPU, P50, P99, Throughput float64 }
+
 // load measures CPU, latency and throughput of requests over HTTPS.
-func (b *bench) load(ctx context.Context) (*loadResult, error) {
-	cases, result, err := b.prepareLoad(ctx)
+func (b *bench) load(ctx context.Context) (*outcome, error) {
+	c, err := b.startCluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cases, responses, err := b.prepareLoad(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +71,7 @@ func (b *bench) load(ctx context.Context) (*loadResult, error) {
 	// and both trials of a ratio should see the same load.
 	rounds := either(b, 36, 6)
 	for round := range rounds {
-		for _, connections := range loadConnections {
+		for _, connections := range loadConnections() {
 			if connections != targetConnections && round%4 != 0 {
 				continue // no target depends on these
 			}
@@ -77,38 +87,84 @@ func (b *bench) load(ctx context.Context) (*loadResult, error) {
 				trials[key] = append(trials[key], t)
 			}
 		}
-		b.printf("load: round %d of %d: %s", round+1, rounds, roundLine(trials))
+		b.printf("load: round %d of %d", round+1, rounds)
 	}
-	result.summarize(trials)
-	return result, nil
+	stamp := b.stamp(c)
+	protocol := map[string]string{"h1": "HTTP/1.1", "h2": "HTTP/2"}[b.protocol]
+	machine := table{File: docsFile, Section: "machine", Note: stamp.sentence("load over " + protocol)}
+	return &outcome{Stamp: stamp, Tables: []table{machine, *responses, loadTable(trials)}, Checks: loadChecks(trials)}, nil
 }
 
-// roundLine formats the last round's results for the targets.
-func roundLine(trials map[loadKey][]trial) string {
-	var line bytes.Buffer
-	for _, containers := range loadContainers {
-		for _, account := range loadAccounts {
-			p := loadPairs[account]
-			lanyard := trials[loadKey{p.lanyard, containers, targetConnections}]
-			floor := trials[loadKey{p.floor, containers, targetConnections}]
-			last := len(lanyard) - 1
-			fmt.Fprintf(&line, " %.0f/%.0f", lanyard[last].CPU, floor[last].CPU)
+// loadTable returns the medians of the trials.
+func loadTable(trials map[loadKey][]trial) table {
+	t := newTable(docsFile, "load", "", "containers", "connections", "CPU per request, µs", "p50, µs", "p99, µs", "requests per second")
+	for _, containers := range loadContainers() {
+		for _, connections := range loadConnections() {
+			for _, p := range loadPairs() {
+				for _, name := range []string{p.floor, p.lanyard} {
+					cells := []any{name, fmt.Sprintf("%d+1", containers), connections}
+					t.add(append(cells, medians(trials[loadKey{name, containers, connections}])...)...)
+				}
+			}
 		}
 	}
-	return "µs of CPU" + line.String()
+	return *t
 }
 
-// prepareLoad starts the servers and captures requests of the real API server.
-func (b *bench) prepareLoad(ctx context.Context) ([]loadCase, *loadResult, error) {
-	const namespace = "team"
-	c, err := b.startCluster(ctx)
-	if err != nil {
-		return nil, nil, err
+// medians returns the median of each figure.
+func medians(trials []trial) []any {
+	var cells []any
+	for _, get := range []func(trial) float64{
+		func(t trial) float64 { return t.CPU }, func(t trial) float64 { return t.P50 },
+		func(t trial) float64 { return t.P99 }, func(t trial) float64 { return t.Throughput },
+	} {
+		var values []float64
+		for _, t := range trials {
+			values = append(values, get(t))
+		}
+		cells = append(cells, fmt.Sprintf("%.0f", median(values)))
 	}
+	return cells
+}
+
+// loadChecks compares Lanyard's CPU time with that of the floor in the same round.
+func loadChecks(trials map[loadKey][]trial) []check {
+	pairs := loadPairs()
+	var checks []check
+	for _, target := range []struct {
+		lanyard, floor, what, to string
+		limits                   [2]float64 // by the index of the number of containers
+	}{
+		{pairs[2].lanyard, pairs[2].floor, "three clouds", "the floor with the same length", [2]float64{1.25, 1.25}},
+		// The cheapest webhook for a single cloud costs 4.3 and 10 times this
+		// floor; the target is 0.35 of that.
+		{pairs[1].lanyard, pairs[0].floor, "AWS only", "the minimal floor", [2]float64{1.5, 3.5}},
+		{pairs[0].lanyard, pairs[0].floor, "unannotated ServiceAccount", "the minimal floor", [2]float64{1.2, 1.2}},
+	} {
+		for i, containers := range loadContainers() {
+			floor := trials[loadKey{target.floor, containers, targetConnections}]
+			var ratios []float64
+			for round, lanyard := range trials[loadKey{target.lanyard, containers, targetConnections}] {
+				ratios = append(ratios, lanyard.CPU/floor[round].CPU)
+			}
+			checks = append(checks, check{
+				What: fmt.Sprintf("CPU per request, %s, %d containers: relative to %s", target.what, containers, target.to),
+				Got:  median(ratios), Limit: target.limits[i], Format: "%.2f×",
+				Detail: fmt.Sprintf("%.2f to %.2f", slices.Min(ratios), slices.Max(ratios)),
+			})
+		}
+	}
+	return checks
+}
+
+// prepareLoad starts the servers, captures requests of the real API server and
+// sends each to Lanyard once.
+func (b *bench) prepareLoad(ctx context.Context, c *cluster) ([]loadCase, *table, error) {
+	const namespace = "team"
 	if err := c.createNamespace(ctx, namespace); err != nil {
 		return nil, nil, err
 	}
-	reviews, err := capture(ctx, c, namespace, loadAccounts, loadContainers)
+	reviews, err := capture(ctx, c, namespace, []string{unannotated, awsAlone, threeClouds}, loadContainers())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -116,81 +172,55 @@ func (b *bench) prepareLoad(ctx context.Context) ([]loadCase, *loadResult, error
 	if err != nil {
 		return nil, nil, err
 	}
-	result := &loadResult{Stamp: b.stamp(c), Protocol: b.protocol}
-	if result.Responses, err = askAll(ctx, lanyard, reviews); err != nil {
-		return nil, nil, err
-	}
+	responses := newTable(docsFile, "answers", "Request", "containers", "request, bytes", "response, bytes", "patch before base64, bytes")
+	var cases []loadCase
 	var lengths []int
-	for _, response := range result.Responses {
-		lengths = append(lengths, response.Sent)
+	for _, containers := range loadContainers() {
+		for _, p := range loadPairs() {
+			review := reviews[p.account][containers]
+			length, patch, err := ask(ctx, lanyard, review)
+			if err != nil {
+				return nil, nil, err
+			}
+			if injected := len(patch) > 0; injected != (p.account != unannotated) {
+				return nil, nil, fmt.Errorf("ServiceAccount %s, %d containers: got an unexpected patch of %d bytes", p.account, containers, len(patch))
+			}
+			responses.add(p.lanyard, fmt.Sprintf("%d+1", containers), len(review), length, len(patch))
+			path := fmt.Sprintf("/constant/%d", length)
+			if len(patch) == 0 {
+				path = "/minimal"
+			} else {
+				lengths = append(lengths, length)
+			}
+			cases = append(cases, loadCase{p.floor, containers, nil, path, review}, loadCase{p.lanyard, containers, lanyard, podPath, review})
+		}
 	}
-	slices.Sort(lengths)
-	floor, err := b.startFloor(nil, slices.Compact(lengths)...)
+	floor, err := b.startFloor(nil, lengths...)
 	if err != nil {
 		return nil, nil, err
 	}
-	var cases []loadCase
-	for _, response := range result.Responses {
-		review := reviews[response.Account][response.Containers]
-		p := loadPairs[response.Account]
-		path := fmt.Sprintf("/constant/%d", response.Sent)
-		if response.Patch == 0 {
-			path = "/minimal"
-		}
-		cases = append(cases,
-			loadCase{p.floor, response.Containers, floor, path, review},
-			loadCase{p.lanyard, response.Containers, lanyard, podPath, review})
+	for i := 0; i < len(cases); i += 2 {
+		cases[i].server = floor
 	}
-	return cases, result, nil
+	return cases, responses, nil
 }
 
-// askAll sends each request to Lanyard once.
-func askAll(ctx context.Context, lanyard *server, reviews map[string]map[int][]byte) ([]responseSize, error) {
-	var responses []responseSize
-	for _, containers := range loadContainers {
-		for _, account := range loadAccounts {
-			response, _, err := ask(ctx, lanyard, reviews[account][containers])
-			if err != nil {
-				return nil, err
-			}
-			if injected := response.Patch > 0; injected != (account != unannotated) {
-				return nil, fmt.Errorf("ServiceAccount %s, %d containers: got an unexpected patch of %d bytes", account, containers, response.Patch)
-			}
-			response.Account, response.Containers = account, containers
-			responses = append(responses, *response)
-		}
-	}
-	return responses, nil
-}
-
-// podPath is the path of Lanyard's webhook for pods.
-const podPath = "/mutate-v1-pod"
-
-// ask sends a request once and returns the patch and the sizes.
-func ask(ctx context.Context, s *server, review []byte) (size *responseSize, patch []byte, err error) {
+// ask sends a request once and returns the length of the response, and its patch.
+func ask(ctx context.Context, s *server, review []byte) (length int, patch []byte, err error) {
 	client := s.client("h1")
 	defer client.CloseIdleConnections()
 	body, err := post(ctx, client, s.url+podPath, review)
 	if err != nil {
-		return nil, nil, err
+		return 0, nil, err
 	}
 	var decoded admissionv1.AdmissionReview
 	if err := json.Unmarshal(body, &decoded); err != nil {
-		return nil, nil, fmt.Errorf("decode the response: %w", err)
+		return 0, nil, fmt.Errorf("decode the response: %w", err)
 	}
 	if decoded.Response == nil || !decoded.Response.Allowed {
-		return nil, nil, fmt.Errorf("got the response %.1000s, want an allowed request", body)
+		return 0, nil, fmt.Errorf("got the response %.1000s, want an allowed request", body)
 	}
-	return &responseSize{Review: len(review), Sent: len(body), Patch: len(decoded.Response.Patch)}, decoded.Response.Patch, nil
-}
-
-// requests returns the number of requests in a trial. Trials take about the
-// same time for all cases.
-func (b *bench) requests(c *loadCase) int {
-	if c.containers > 2 {
-		return either(b, 700, 250)
-	}
-	return either(b, 1200, 500)
+	return len(body), decoded.Response.Patch, nil
 }
 
 // trial sends a fixed number of requests over the given number of connections.
@@ -198,9 +228,6 @@ func (b *bench) requests(c *loadCase) int {
 func (b *bench) trial(ctx context.Context, c *loadCase, connections int) (trial, error) {
 	callers := newCallers(c, connections, b.protocol)
 	defer callers.close()
-	if err := callers.learn(ctx); err != nil {
-		return trial{}, err
-	}
 	// Warm up connections, buffers and the heap.
 	if _, err := callers.run(ctx, max(connections*4, 100)); err != nil {
 		return trial{}, err
@@ -210,7 +237,11 @@ func (b *bench) trial(ctx context.Context, c *loadCase, connections int) (trial,
 		return trial{}, err
 	}
 	start := time.Now()
-	n := b.requests(c)
+	// Trials take about the same time for all cases.
+	n := either(b, 1200, 500)
+	if c.containers > 2 {
+		n = either(b, 700, 250)
+	}
 	latencies, err := callers.run(ctx, n)
 	if err != nil {
 		return trial{}, err

@@ -48,9 +48,9 @@ type bench struct {
 
 func main() {
 	var s settings
-	flag.StringVar(&s.only, "only", "", "comma-separated `parts` to run: load, apiserver, guard, fences, memory, micro; or none")
+	flag.StringVar(&s.only, "only", "", "comma-separated `parts` to run: load, memory, apiserver, guard, fences; or none")
 	flag.BoolVar(&s.quick, "quick", false, "run shorter measurements with rough results")
-	flag.BoolVar(&s.updateDocs, "update-docs", false, "update the tables and the plot of docs/evidence/performance.md from the results in "+resultsDir)
+	flag.BoolVar(&s.updateDocs, "update-docs", false, "update the tables of the documentation from the results in "+resultsDir)
 	flag.StringVar(&s.protocol, "protocol", "h1", "`protocol` of the load test: h1, which the API server uses for a webhook behind a Service, or h2")
 	flag.IntVar(&s.maxAccounts, "max-accounts", 100_000, "measure memory with at most this `number` of ServiceAccounts; -quick stops at 20,000")
 	flag.Parse()
@@ -65,26 +65,42 @@ func main() {
 	}
 }
 
-// parts lists the parts in the order in which they run.
-var parts = []string{"load", "apiserver", "guard", "fences", "memory", "micro"}
+// part is one measurement.
+type part struct {
+	name string
+	run  func(*bench, context.Context) (*outcome, error)
+}
 
-func (s *settings) parts() ([]string, error) {
+// parts returns the parts in the order in which they run.
+func parts() []part {
+	return []part{
+		{"load", (*bench).load},
+		{"memory", (*bench).memory},
+		{"apiserver", (*bench).apiserver},
+		{"guard", (*bench).guard},
+		{"fences", (*bench).fences},
+	}
+}
+
+// parts returns the parts that the flags ask for.
+func (s *settings) parts() ([]part, error) {
 	if s.protocol != "h1" && s.protocol != "h2" {
 		return nil, fmt.Errorf("-protocol: got %q, want h1 or h2", s.protocol)
 	}
+	all := parts()
 	switch s.only {
 	case "":
-		return parts, nil
+		return all, nil
 	case "none":
 		return nil, nil
 	}
 	asked := strings.Split(s.only, ",")
-	for _, part := range asked {
-		if !slices.Contains(parts, part) {
-			return nil, fmt.Errorf("-only: got %q, want any of %s, or none", part, strings.Join(parts, ", "))
+	for _, name := range asked {
+		if !slices.ContainsFunc(all, func(p part) bool { return p.name == name }) {
+			return nil, fmt.Errorf("-only: got %q, want any of load, memory, apiserver, guard, fences, or none", name)
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(parts), func(part string) bool { return !slices.Contains(asked, part) }), nil
+	return slices.DeleteFunc(all, func(p part) bool { return !slices.Contains(asked, p.name) }), nil
 }
 
 // run runs the parts. It leaves no processes, and no files except for the
@@ -99,55 +115,34 @@ func (b *bench) run(ctx context.Context) (err error) {
 	}
 	b.ends = append(b.ends, func() error { return os.RemoveAll(b.dir) })
 	defer func() { err = errors.Join(err, b.end(0)) }()
+	var outcomes []*outcome
 	for _, part := range run {
-		if err := b.part(ctx, part); err != nil {
-			if ctx.Err() != nil {
-				return errInterrupted
-			}
-			return fmt.Errorf("%s: %w", part, err)
+		o, err := b.part(ctx, part)
+		if ctx.Err() != nil {
+			return errInterrupted
 		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
+		outcomes = append(outcomes, o)
 	}
-	var results results
-	if err := results.read(b.protocol); err != nil {
-		return err
-	}
-	if len(run) > 0 {
-		b.summarize(&results, run)
-	}
+	b.print(outcomes)
 	if b.updateDocs {
-		return errors.Join(updateDocs(&results), results.Guard.updateDocs(), results.Fences.updateDocs())
+		return b.writeDocs()
 	}
 	return nil
 }
 
 // part runs one part and stores its result. It stops everything that the part
 // started, so that it does not disturb the next part.
-func (b *bench) part(ctx context.Context, name string) (err error) {
+func (b *bench) part(ctx context.Context, p part) (o *outcome, err error) {
 	before := len(b.ends)
 	defer func() { err = errors.Join(err, b.end(before)) }()
-	b.printf("== %s", name)
-	var result any
-	switch name {
-	case "load":
-		result, err = b.load(ctx)
-	case "apiserver":
-		result, err = b.apiserver(ctx)
-	case "guard":
-		result, err = b.guard(ctx)
-	case "fences":
-		result, err = b.fences(ctx)
-	case "memory":
-		result, err = b.memory(ctx)
-	case "micro":
-		result, err = b.micro(ctx)
+	b.printf("== %s", p.name)
+	if o, err = p.run(b, ctx); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return err
-	}
-	if name == "load" {
-		name += "-" + b.protocol // so that the results of both protocols are kept
-	}
-	return store(name, result)
+	return o, b.store(p.name, o)
 }
 
 // end runs the cleanup functions after the first n, in reverse order.

@@ -33,30 +33,22 @@ const (
 	writers = 32
 )
 
-// memoryRow is the result for one cluster size.
-type memoryRow struct {
-	Accounts, Annotated int
-	// Ready is the time in seconds from the start of the program until it is
-	// ready.
-	Ready float64
-	// Idle is the memory after readiness; Updated is the memory after all
-	// Updates.
-	Idle, Updated memoryUse
-	Updates       int
-}
+// memoryLimits are the targets in MiB by the number of ServiceAccounts.
+func memoryLimits() map[int]float64 { return map[int]float64{20_000: 29, 100_000: 60} }
 
-type memoryResult struct {
-	Stamp stamp
-	Rows  []memoryRow
-}
+// updatedLimit is the target for the memory after all updates, relative to the
+// memory before. It allows for the variance of the garbage collector.
+const updatedLimit = 1.1
 
 // memory measures the webhook's memory in clusters of different sizes.
-func (b *bench) memory(ctx context.Context) (*memoryResult, error) {
+func (b *bench) memory(ctx context.Context) (*outcome, error) {
 	c, err := b.startCluster(ctx)
 	if err != nil {
 		return nil, err
 	}
-	result := &memoryResult{Stamp: b.stamp(c)}
+	t := newTable(docsFile, "memory", "ServiceAccounts", "annotated", "ready after, s",
+		"resident", "anonymous", "file-backed", "peak", "after updates", "resident", "anonymous")
+	result := &outcome{Stamp: b.stamp(c)}
 	existing := 0
 	for _, accounts := range []int{1_000, 20_000, 100_000} {
 		if accounts > min(b.maxAccounts, either(b, 100_000, 20_000)) {
@@ -74,42 +66,56 @@ func (b *bench) memory(ctx context.Context) (*memoryResult, error) {
 			return nil, err
 		}
 		existing = accounts
-		row, err := b.memoryOf(ctx, c, accounts)
+		checks, err := b.memoryOf(ctx, c, accounts, t)
 		if err != nil {
 			return nil, err
 		}
-		result.Rows = append(result.Rows, *row)
+		result.Checks = append(result.Checks, checks...)
 	}
+	result.Tables = []table{*t}
 	return result, nil
 }
 
-// memoryOf measures a webhook that starts after the ServiceAccounts were
-// created.
-func (b *bench) memoryOf(ctx context.Context, c *cluster, accounts int) (*memoryRow, error) {
+// memoryOf measures a webhook that starts after the ServiceAccounts were created, and
+// adds a row to the table.
+func (b *bench) memoryOf(ctx context.Context, c *cluster, accounts int, t *table) ([]check, error) {
 	s, ready, end, err := b.startLanyard(ctx, c.kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	row := &memoryRow{Accounts: accounts, Annotated: accounts / annotatedEvery, Ready: ready.Seconds()}
-	if row.Idle, err = b.settled(ctx, s); err != nil {
+	annotated := accounts / annotatedEvery
+	idle, err := b.settled(ctx, s)
+	if err != nil {
 		return nil, err
 	}
-	b.printf("memory: %d ServiceAccounts: ready in %.2f s, %s resident", accounts, row.Ready, mebibytes(row.Idle.RSS))
-	if accounts < 20_000 {
-		return row, end()
+	row := []any{accounts, annotated, ready.Seconds(), mebibytes(idle.RSS), mebibytes(idle.Anon), mebibytes(idle.File), mebibytes(idle.Peak)}
+	limit, found := memoryLimits()[accounts]
+	if !found {
+		t.add(append(row, "", "", "")...)
+		return nil, end()
 	}
-	row.Updates = either(b, 100_000, 20_000)
-	err = b.each(ctx, row.Updates, "updates", func(ctx context.Context, i int) error {
+	updates := either(b, 100_000, 20_000)
+	err = b.each(ctx, updates, "updates", func(ctx context.Context, i int) error {
 		return c.update(ctx, i%accounts, i/accounts+1)
 	})
 	if err != nil {
 		return nil, err
 	}
-	if row.Updated, err = b.settled(ctx, s); err != nil {
+	updated, err := b.settled(ctx, s)
+	if err != nil {
 		return nil, err
 	}
-	b.printf("memory: %d ServiceAccounts, after %d updates: %s resident", accounts, row.Updates, mebibytes(row.Updated.RSS))
-	return row, errors.Join(checkAnnotated(ctx, s, row.Annotated), end())
+	t.add(append(row, updates, mebibytes(updated.RSS), mebibytes(updated.Anon))...)
+	checks := []check{{
+		What: fmt.Sprintf("resident memory, %d ServiceAccounts, %d annotated", accounts, annotated),
+		Got:  float64(idle.RSS) / 1024, Limit: limit, Format: "%.1f MiB",
+		Detail: fmt.Sprintf("%s anonymous, %s file-backed; peak %s", mebibytes(idle.Anon), mebibytes(idle.File), mebibytes(idle.Peak)),
+	}, {
+		What: fmt.Sprintf("resident memory, %d ServiceAccounts: after %d updates, relative to before", accounts, updates),
+		Got:  float64(updated.RSS) / float64(idle.RSS), Limit: updatedLimit, Format: "%.2f×",
+		Detail: mebibytes(updated.RSS),
+	}}
+	return checks, errors.Join(checkAnnotated(ctx, s, annotated), end())
 }
 
 // checkAnnotated checks that the webhook knows all annotated ServiceAccounts.

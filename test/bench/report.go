@@ -4,173 +4,230 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"slices"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"text/tabwriter"
+	"time"
 )
+
+const (
+	// resultsDir holds the last outcome of each part.
+	resultsDir = "bench-results"
+
+	docsFile      = "docs/evidence/performance.md"
+	guardDocsFile = "docs/concepts/guard.md"
+)
+
+// outcome is the result of a part.
+type outcome struct {
+	Stamp  stamp
+	Tables []table
+	Checks []check
+}
+
+// table is printed, and stands between <!-- begin SECTION --> and
+// <!-- end SECTION --> of a page. Its first row is the header. Without rows, it is
+// only the note of the page.
+type table struct {
+	File, Section string
+	Rows          [][]string
+	Note          string // below the table of the page
+}
+
+func newTable(file, section string, header ...string) *table {
+	return &table{File: file, Section: section, Rows: [][]string{header}}
+}
+
+// add appends a row. Numbers have two digits after the point.
+func (t *table) add(cells ...any) {
+	row := make([]string, len(cells))
+	for i, cell := range cells {
+		if number, ok := cell.(float64); ok {
+			row[i] = fmt.Sprintf("%.2f", number)
+		} else {
+			row[i] = fmt.Sprint(cell)
+		}
+	}
+	t.Rows = append(t.Rows, row)
+}
+
+func (t *table) print(w io.Writer) {
+	tabs := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(tabs)
+	for _, row := range t.Rows {
+		_, _ = fmt.Fprintln(tabs, strings.Join(row, "\t"))
+	}
+	_ = tabs.Flush()
+}
+
+// markdown returns the text of the section.
+func (t *table) markdown() string {
+	var b strings.Builder
+	for i, row := range t.Rows {
+		b.WriteString("| " + strings.Join(row, " | ") + " |\n")
+		if i == 0 {
+			// The first column holds words, the others hold numbers.
+			b.WriteString("|---|" + strings.Repeat("---:|", len(row)-1) + "\n")
+		}
+	}
+	return b.String() + t.Note
+}
 
 // check is a target and its result.
 type check struct {
-	what       string
-	got, limit float64
-	format     string // of got and limit
-	detail     string
+	What       string
+	Got, Limit float64
+	Format     string // of Got and Limit
+	Detail     string
 }
 
-func (c *check) met() bool { return c.got <= c.limit }
+func (c *check) met() bool { return c.Got <= c.Limit }
 
-func (c *check) verdict() string {
-	if c.met() {
-		return "met"
-	}
-	return "NOT MET"
-}
-
-// checks compares the results of the parts with the targets.
-func (r *results) checks(parts []string) []check {
-	var checks []check
-	if slices.Contains(parts, "load") && r.Load != nil {
-		checks = append(checks, r.Load.checks()...)
-	}
-	if slices.Contains(parts, "memory") && r.Memory != nil {
-		checks = append(checks, r.Memory.checks()...)
-	}
-	if slices.Contains(parts, "apiserver") && r.APIServer != nil {
-		checks = append(checks, r.APIServer.checks()...)
-	}
-	if slices.Contains(parts, "guard") && r.Guard != nil {
-		checks = append(checks, r.Guard.checks()...)
-	}
-	return checks
-}
-
-func (r *loadResult) checks() []check {
-	var checks []check
-	add := func(p pair, what, floor string, limits ...float64) {
-		for i, containers := range loadContainers {
-			ratio, found := r.ratio(p, containers)
-			if !found {
-				continue
+// targets returns the table of all checks.
+func targets(outcomes []*outcome) *table {
+	t := newTable(docsFile, "targets", "Target", "limit", "result", "")
+	for _, o := range outcomes {
+		for _, c := range o.Checks {
+			verdict := "NOT MET"
+			if c.met() {
+				verdict = "met"
 			}
-			checks = append(checks, check{
-				what: fmt.Sprintf("CPU per request, %s, %d containers: relative to %s", what, containers, floor),
-				got:  ratio.Ratio, limit: limits[i], format: "%.2f×",
-				detail: fmt.Sprintf("%.2f to %.2f", ratio.Least, ratio.Most),
-			})
+			t.add(c.What, fmt.Sprintf(c.Format, c.Limit), fmt.Sprintf("**"+c.Format+"** ("+c.Detail+")", c.Got), verdict)
 		}
 	}
-	add(loadPairs[threeClouds], "three clouds", "the floor with the same length", 1.25, 1.25)
-	// The cheapest webhook for a single cloud costs 4.3 and 10 times this
-	// floor; the target is 0.35 of that.
-	add(pair{caseAWS, caseMinimal}, "AWS only", "the minimal floor", 1.5, 3.5)
-	add(loadPairs[unannotated], "unannotated ServiceAccount", "the minimal floor", 1.2, 1.2)
-	return checks
+	return t
 }
 
-// memoryLimits are the targets in MiB by the number of ServiceAccounts.
-var memoryLimits = map[int]float64{20_000: 29, 100_000: 60}
-
-// updatedLimit is the target for the memory after all updates, relative to the
-// memory before. It allows for the variance of the garbage collector.
-const updatedLimit = 1.1
-
-func (r *memoryResult) checks() []check {
-	var checks []check
-	for _, row := range r.Rows {
-		if limit, found := memoryLimits[row.Accounts]; found {
-			checks = append(checks, check{
-				what: fmt.Sprintf("resident memory, %d ServiceAccounts, %d annotated", row.Accounts, row.Annotated),
-				got:  float64(row.Idle.RSS) / 1024, limit: limit, format: "%.1f MiB",
-				detail: fmt.Sprintf("%s anonymous, %s file-backed; peak %s", mebibytes(row.Idle.Anon), mebibytes(row.Idle.File), mebibytes(row.Idle.Peak)),
-			})
-		}
-		if row.Updates == 0 {
-			continue
-		}
-		checks = append(checks, check{
-			what: fmt.Sprintf("resident memory, %d ServiceAccounts: after %d updates, relative to before", row.Accounts, row.Updates),
-			got:  float64(row.Updated.RSS) / float64(row.Idle.RSS), limit: updatedLimit, format: "%.2f×",
-			detail: mebibytes(row.Updated.RSS),
-		})
-	}
-	return checks
+// stamp describes the environment of a run.
+type stamp struct {
+	Date                        string
+	Quick                       bool `json:",omitempty"`
+	CPU, Kernel, Go, Kubernetes string
+	Cores                       int
 }
 
-func (r *apiserverResult) checks() []check {
-	var checks []check
-	for _, to := range []struct {
-		way  int
-		what string
-	}{
-		{createdWithFloor, "the minimal floor"},
-		{createdWithAnnotation, "the floor with a patch of one annotation"},
-		{createdWithPatch, "the floor with the same patch"},
-	} {
-		checks = append(checks, check{
-			what: "added to the median pod creation, three clouds: relative to " + to.what,
-			got:  r.ratio(to.way), limit: 1.4, format: "%.2f×",
-			detail: fmt.Sprintf("%.2f ms and %.2f ms", r.Creations[createdWithLanyard].Added, r.Creations[to.way].Added),
-		})
+func (b *bench) stamp(c *cluster) stamp {
+	return stamp{
+		Date: time.Now().UTC().Format(time.DateOnly), Quick: b.quick, Cores: runtime.NumCPU(),
+		CPU: cpuModel(), Kernel: kernelVersion(), Go: runtime.Version(), Kubernetes: c.Version(),
 	}
-	return checks
 }
 
-// summarize prints the results of this run, followed by the targets.
-func (b *bench) summarize(r *results, parts []string) {
-	if slices.Contains(parts, "load") {
-		b.printLoad(r.Load)
+// sentence returns where and how it was measured.
+func (s *stamp) sentence(how string) string {
+	text := fmt.Sprintf("Measured on %s: %d cores of %s, Linux %s, %s, kube-apiserver %s, %s.\n",
+		s.Date, s.Cores, s.CPU, s.Kernel, s.Go, s.Kubernetes, how)
+	if s.Quick {
+		text += "\n**Provisional:** from a short run (`-quick`).\n"
 	}
-	if slices.Contains(parts, "apiserver") {
-		b.table("\nDry-run pod creation\tmedian ms\tp99 ms\tadded ms", func(w io.Writer) {
-			for _, c := range r.APIServer.Creations {
-				_, _ = fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\n", c.Name, c.Median, c.P99, c.Added)
-			}
-		})
-	}
-	if slices.Contains(parts, "guard") {
-		r.Guard.print(b)
-	}
-	if slices.Contains(parts, "fences") {
-		r.Fences.print(b)
-	}
-	if slices.Contains(parts, "memory") {
-		b.table("\nServiceAccounts\tannotated\tready s\tresident\tanonymous\tfile-backed\tpeak\tupdates\tresident\tanonymous", func(w io.Writer) {
-			for _, row := range r.Memory.Rows {
-				_, _ = fmt.Fprintln(w, strings.Join(row.cells(), "\t"))
-			}
-		})
-	}
-	checks := r.checks(parts)
-	if len(checks) == 0 {
-		return
-	}
-	b.table("\nTarget\tlimit\tresult\t\t", func(w io.Writer) {
-		for _, c := range checks {
-			_, _ = fmt.Fprintf(w, "%s\t"+c.format+"\t"+c.format+"\t%s\t%s\n", c.what, c.limit, c.got, c.verdict(), c.detail)
-		}
-	})
+	return text
 }
 
-func (b *bench) printLoad(r *loadResult) {
-	b.table("\nRequest\tcontainers\tbytes\tresponse bytes\tpatch bytes", func(w io.Writer) {
-		for _, a := range r.Responses {
-			_, _ = fmt.Fprintf(w, "%s\t%d+1\t%d\t%d\t%d\n", loadPairs[a.Account].lanyard, a.Containers, a.Review, a.Sent, a.Patch)
+// cpuModel returns the kernel's name of the processor, if any.
+func cpuModel() string {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
 		}
-	})
-	b.table("\nLoad ("+r.Protocol+")\tcontainers\tconnections\tCPU µs\tp50 µs\tp99 µs\trequests/s", func(w io.Writer) {
-		for _, row := range r.Rows {
-			_, _ = fmt.Fprintf(w, "%s\t%d+1\t%d\t%.0f\t%.0f\t%.0f\t%.0f\n",
-				row.Case, row.Containers, row.Connections, row.CPU, row.P50, row.P99, row.Throughput)
-		}
-	})
+	}
+	return runtime.GOARCH
 }
 
-// table prints rows of tab-separated cells.
-func (b *bench) table(header string, rows func(io.Writer)) {
-	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, header)
-	rows(w)
-	_ = w.Flush()
+// kernelVersion returns the kernel's release without the suffix of its builder.
+func kernelVersion() string {
+	text, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return ""
+	}
+	version, _, _ := strings.Cut(strings.TrimSpace(string(text)), "-")
+	return version
+}
+
+// file returns the file with the last outcome of a part. Both protocols of the
+// load test have one.
+func (b *bench) file(part string) string {
+	if part == "load" {
+		part += "-" + b.protocol
+	}
+	return filepath.Join(resultsDir, part+".json")
+}
+
+func (b *bench) store(part string, o *outcome) error {
+	text, err := json.MarshalIndent(o, "", "  ")
+	if err != nil {
+		return fmt.Errorf("store results: %w", err)
+	}
+	return errors.Join(os.MkdirAll(resultsDir, 0o755), os.WriteFile(b.file(part), append(text, '\n'), 0o644))
+}
+
+// print prints the tables of this run and its targets.
+func (b *bench) print(outcomes []*outcome) {
+	for _, o := range outcomes {
+		for _, t := range o.Tables {
+			t.print(b.out)
+		}
+	}
+	if t := targets(outcomes); len(t.Rows) > 1 {
+		t.print(b.out)
+	}
+}
+
+// writeDocs writes the tables of all parts into their pages.
+func (b *bench) writeDocs() error {
+	var outcomes []*outcome
+	for _, part := range parts() {
+		text, err := os.ReadFile(b.file(part.name))
+		if err != nil {
+			return fmt.Errorf("%w; -update-docs needs the results of all parts: run make bench first", err)
+		}
+		o := &outcome{}
+		if err := json.Unmarshal(text, o); err != nil {
+			return fmt.Errorf("%s: %w", b.file(part.name), err)
+		}
+		outcomes = append(outcomes, o)
+	}
+	tables := []table{*targets(outcomes)}
+	for _, o := range outcomes {
+		tables = append(tables, o.Tables...)
+	}
+	for _, t := range tables {
+		if err := replaceInFile(t.File, t.Section, t.markdown()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replaceInFile replaces a section of a file.
+func replaceInFile(file, name, text string) error {
+	old, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("%w; run this in the root of the repository", err)
+	}
+	doc, err := replaceSection(string(old), name, text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return os.WriteFile(file, []byte(doc), 0o644)
+}
+
+// replaceSection replaces the text between the two markers of a section.
+func replaceSection(doc, name, text string) (string, error) {
+	begin, end := "<!-- begin "+name+" -->\n", "<!-- end "+name+" -->"
+	before, rest, found := strings.Cut(doc, begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		return "", fmt.Errorf("section %q not found, want it between %q and %q", name, strings.TrimSpace(begin), end)
+	}
+	return before + begin + text + end + after, nil
 }

@@ -23,7 +23,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/test/support/abuse"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
-	"github.com/lanyard-dev/lanyard/test/support/memlimit"
 	"github.com/lanyard-dev/lanyard/test/support/podstream"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
@@ -44,7 +43,7 @@ var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 type replica struct {
 	*webhook.Process
 	client kubernetes.Interface
-	limit  *memlimit.Limit
+	limit  *limit
 	target abuse.Target
 }
 
@@ -54,7 +53,7 @@ func newReplica(ctx context.Context, c *cluster, user *rest.Config) *replica {
 	GinkgoHelper()
 	r := &replica{client: c.client}
 	var err error
-	r.limit, err = memlimit.New(memoryLimit)
+	r.limit, err = newLimit(memoryLimit)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(r.limit.Remove)
 	dir := GinkgoT().TempDir()

@@ -4,7 +4,6 @@
 package entra
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
@@ -66,18 +65,11 @@ func failed(entry journal.Entry, f *failure) journal.Response {
 }
 
 func response(entry journal.Entry, body map[string]any) journal.Response {
-	text, err := json.Marshal(body)
-	if err != nil {
-		entry.Status = http.StatusInternalServerError
+	a := journal.JSON(entry, body)
+	a.Header = http.Header{
+		"Content-Type":  {"application/json; charset=utf-8"},
+		"Cache-Control": {"no-store, no-cache"},
+		"Pragma":        {"no-cache"},
 	}
-	return journal.Response{
-		Entry: entry,
-		Header: http.Header{
-			"Content-Type":  {"application/json; charset=utf-8"},
-			"Cache-Control": {"no-store, no-cache"},
-			"Pragma":        {"no-cache"},
-		},
-		Body: text,
-		Err:  err,
-	}
+	return a
 }

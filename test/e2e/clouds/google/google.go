@@ -12,7 +12,6 @@ package google
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -178,17 +177,10 @@ func (g *Google) find(federated string, now time.Time) (grant, bool) {
 
 // response returns a JSON response.
 func response(entry journal.Entry, body any) journal.Response {
-	text, err := json.MarshalIndent(body, "", "  ")
-	if err != nil {
-		entry.Status = http.StatusInternalServerError
+	a := journal.JSON(entry, body)
+	a.Header = http.Header{
+		"Content-Type":  {"application/json; charset=UTF-8"},
+		"Cache-Control": {"private"},
 	}
-	return journal.Response{
-		Entry: entry,
-		Header: http.Header{
-			"Content-Type":  {"application/json; charset=UTF-8"},
-			"Cache-Control": {"private"},
-		},
-		Body: append(text, '\n'),
-		Err:  err,
-	}
+	return a
 }

@@ -1,10 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package memlimit runs a program under a limit of its memory, as a container
-// has one: in a control group (version 1 or 2) if this process may create one.
-// Otherwise the caller can only compare the peak with the limit.
-package memlimit
+//go:build !race
+
+package abuse_test
 
 import (
 	"errors"
@@ -15,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 )
 
@@ -25,9 +25,11 @@ const goPercent = 90
 // last process has ended, the kernel returns an error.
 const removeTimeout = 10 * time.Second
 
-// Limit is a limit for one program. Make it with New, and remove it after the
+// limit is a memory limit for one program, as a container has one: in a control group
+// (version 1 or 2) if this process may create one. Otherwise the caller can only
+// compare the peak with the limit. Make it with newLimit, and remove it after the
 // program has ended.
-type Limit struct {
+type limit struct {
 	bytes int64
 	dir   string // of the control group; empty if there is none
 	files files
@@ -45,10 +47,10 @@ var (
 	version2 = files{limit: "memory.max", peak: "memory.peak", kills: "memory.events"}
 )
 
-// New returns a limit of this many bytes. If no control group can be created,
+// newLimit returns a limit of this many bytes. If no control group can be created,
 // the limit is not enforced.
-func New(bytes int64) (*Limit, error) {
-	l := &Limit{bytes: bytes}
+func newLimit(bytes int64) (*limit, error) {
+	l := &limit{bytes: bytes}
 	// The path of version 1 comes first: where both are mounted, the memory
 	// controller belongs to version 1.
 	for _, hierarchy := range []struct {
@@ -59,8 +61,8 @@ func New(bytes int64) (*Limit, error) {
 		if err != nil {
 			continue // not mounted, or without the right to create a group
 		}
-		limit := []byte(strconv.FormatInt(bytes, 10))
-		if os.WriteFile(filepath.Join(dir, hierarchy.files.limit), limit, 0o600) == nil {
+		text := []byte(strconv.FormatInt(bytes, 10))
+		if os.WriteFile(filepath.Join(dir, hierarchy.files.limit), text, 0o600) == nil {
 			l.dir, l.files = dir, hierarchy.files
 			return l, nil
 		}
@@ -72,11 +74,11 @@ func New(bytes int64) (*Limit, error) {
 }
 
 // Enforced reports whether the kernel enforces the limit.
-func (l *Limit) Enforced() bool { return l.dir != "" }
+func (l *limit) Enforced() bool { return l.dir != "" }
 
 // Apply changes the command so that it runs under the limit, with a GOMEMLIMIT of
 // 90 % of it. It must be called before the command is started.
-func (l *Limit) Apply(cmd *exec.Cmd) {
+func (l *limit) Apply(cmd *exec.Cmd) {
 	cmd.Env = append(cmd.Environ(), "GOMEMLIMIT="+strconv.FormatInt(l.bytes*goPercent/100, 10))
 	if !l.Enforced() {
 		return
@@ -89,7 +91,7 @@ func (l *Limit) Apply(cmd *exec.Cmd) {
 
 // Kills returns how many processes the kernel has killed because of the limit. It
 // returns 0 if the limit is not enforced.
-func (l *Limit) Kills() (int64, error) {
+func (l *limit) Kills() (int64, error) {
 	if !l.Enforced() {
 		return 0, nil
 	}
@@ -99,7 +101,7 @@ func (l *Limit) Kills() (int64, error) {
 // Peak returns the most memory that the process has used, in bytes. If the limit
 // is enforced, that includes the kernel's memory for the process; it returns 0 if
 // the system does not tell.
-func (l *Limit) Peak(pid int) (int64, error) {
+func (l *limit) Peak(pid int) (int64, error) {
 	if l.Enforced() {
 		text, err := os.ReadFile(filepath.Join(l.dir, l.files.peak))
 		if err == nil {
@@ -132,7 +134,7 @@ func readField(file, name string) (int64, error) {
 }
 
 // Remove removes the control group, whose program must have ended.
-func (l *Limit) Remove() error {
+func (l *limit) Remove() error {
 	if !l.Enforced() {
 		return nil
 	}
@@ -143,5 +145,54 @@ func (l *Limit) Remove() error {
 			return err
 		}
 		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func limitOf(t *testing.T, bytes int64) *limit {
+	t.Helper()
+	limit, err := newLimit(bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := limit.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	return limit
+}
+
+func TestTheCommandRunsWithItsArgumentsAndGOMEMLIMIT(t *testing.T) {
+	t.Parallel()
+	limit := limitOf(t, 100<<20)
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `echo "$GOMEMLIMIT $0 $1"`, "a b", "c")
+	limit.Apply(cmd)
+	out, err := cmd.CombinedOutput()
+	if got, want := strings.TrimSpace(string(out)), "94371840 a b c"; err != nil || got != want {
+		t.Errorf("got %q and error %v, want %q", got, err, want)
+	}
+	if kills, err := limit.Kills(); err != nil || kills != 0 {
+		t.Errorf("got %d kills and error %v, want none", kills, err)
+	}
+}
+
+func TestAProgramAboveTheLimitIsKilled(t *testing.T) {
+	t.Parallel()
+	const bytes = 16 << 20
+	limit := limitOf(t, bytes)
+	if !limit.Enforced() {
+		t.Skip("no control group can be created here")
+	}
+	// The shell keeps what it reads in its memory.
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `x=$(head -c 67108864 /dev/zero | tr '\0' x); echo ${#x}`)
+	limit.Apply(cmd)
+	if out, err := cmd.CombinedOutput(); err == nil {
+		t.Errorf("got no error and output %q, want that the program is killed", out)
+	}
+	if kills, err := limit.Kills(); err != nil || kills == 0 {
+		t.Errorf("got %d kills and error %v, want at least one", kills, err)
+	}
+	if peak, err := limit.Peak(cmd.Process.Pid); err != nil || peak < bytes/2 || peak > bytes {
+		t.Errorf("got a peak of %d bytes and error %v, want nearly %d", peak, err, bytes)
 	}
 }
