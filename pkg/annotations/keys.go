@@ -138,8 +138,7 @@ func NewKeys(prefix string, providers []*provider.Definition) (Keys, error) {
 // or if there are so many that no ServiceAccount with all of them would be kept.
 func (k *Keys) check() error {
 	seen := map[string]bool{k.Probe: true, k.AllowedIdentities: true, k.IdentityLabel: true, k.Adopted: true}
-	lanyards := []string{k.Inject, k.Containers, k.SkipContainers, k.Injected, k.IdentityHash}
-	for _, key := range slices.Concat(lanyards, k.files(), k.ServiceAccount(), k.Profiles()) {
+	for _, key := range slices.Concat([]string{k.Inject, k.Containers, k.SkipContainers}, k.Marks(), k.ServiceAccount(), k.Profiles()) {
 		if seen[key] {
 			return fmt.Errorf("annotation %s has two meanings", key)
 		}
@@ -184,8 +183,14 @@ func (k *Keys) ServiceAccount() []string {
 
 // Pod lists the keys that may be on a pod: those of users, then Lanyard's own.
 func (k *Keys) Pod() []string {
-	keys := []string{k.Inject, k.Containers, k.SkipContainers, k.TokenExpirationSeconds, k.Injected, k.IdentityHash}
-	return append(keys, k.files()...)
+	return append([]string{k.Inject, k.Containers, k.SkipContainers, k.TokenExpirationSeconds}, k.Marks()...)
+}
+
+// Marks lists the keys that only Lanyard may write on a pod. The kubelet writes the
+// values of some of them into credential files. "make generate" makes the chart's
+// fence from this list.
+func (k *Keys) Marks() []string {
+	return append([]string{k.Injected, k.IdentityHash}, k.files()...)
 }
 
 // files lists the keys whose values are credential files.
