@@ -135,8 +135,7 @@ func NewKeys(prefix string, providers []*provider.Definition) (Keys, error) {
 // or if there are so many that no ServiceAccount with all of them would be kept.
 func (k *Keys) check() error {
 	seen := map[string]bool{k.Probe: true, k.AllowedIdentities: true, k.IdentityLabel: true, k.Adopted: true}
-	lanyards := []string{k.Inject, k.Containers, k.SkipContainers}
-	for _, key := range slices.Concat(lanyards, k.Marks(), k.ServiceAccount(), k.Profiles()) {
+	for _, key := range slices.Concat([]string{k.Inject, k.Containers, k.SkipContainers}, k.Marks(), k.ServiceAccount(), k.Profiles()) {
 		if seen[key] {
 			return fmt.Errorf("annotation %s has two meanings", key)
 		}
@@ -184,8 +183,12 @@ func (k *Keys) Pod() []string {
 	return append([]string{k.Inject, k.Containers, k.SkipContainers, k.TokenExpirationSeconds}, k.Marks()...)
 }
 
-// Marks lists the annotations that only Lanyard writes on a pod.
-func (k *Keys) Marks() []string { return append([]string{k.Injected}, k.files()...) }
+// Marks lists the keys that only Lanyard may write on a pod. The kubelet writes the
+// values of some of them into credential files. "make generate" makes the chart's
+// fence from this list.
+func (k *Keys) Marks() []string {
+	return append([]string{k.Injected}, k.files()...)
+}
 
 // files lists the keys whose values are credential files.
 func (k *Keys) files() []string {

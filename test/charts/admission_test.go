@@ -13,6 +13,8 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
 // registration is what the apiserver is told.
@@ -340,11 +342,18 @@ func TestTheDefaultAudiencesAreCloudAudiences(t *testing.T) {
 	for _, validation := range policy.Spec.Validations {
 		text.WriteString(validation.Expression)
 	}
-	for _, want := range []string{
+	wanted := []string{
 		"|| audience == 'a')", "|| audience == 'b')", "|| audience == 'c' && variables.provider == '')",
 		"provider == 'default' ? 'projects/1/locations/global/workloadIdentityPools/pool/providers/prov' : provider",
 		"'identity.example.com/aws-role-arn' in variables.annotations",
-	} {
+	}
+	for _, d := range provider.Builtin() {
+		if !d.Plain() {
+			audience, _, _ := strings.Cut(d.DefaultAudience, "{")
+			wanted = append(wanted, "'"+d.Key("audience")+"'", "audience.startsWith('"+audience)
+		}
+	}
+	for _, want := range wanted {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the policy lacks %s:\n%s", want, text.String())
 		}

