@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/lanyard-dev/lanyard/internal/metadatacache"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
@@ -33,7 +34,7 @@ type Config struct {
 	// Mappings give annotations to ServiceAccounts.
 	Mappings []*annotations.Mapping
 	// Peers are other programs whose annotations are translated.
-	Peers []*annotations.Peer
+	Peers []*peer.Peer
 	// TokenMountPath is an absolute POSIX path without a trailing slash.
 	TokenMountPath string
 	// ServiceAccounts and Namespaces are the objects of the cluster.

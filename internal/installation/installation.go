@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
@@ -50,7 +51,7 @@ func Entry(configuration *admissionregistrationv1.MutatingWebhookConfiguration, 
 // Peers returns the peers whose annotations are adopted: those that the match
 // conditions for ServiceAccounts name. Without such a condition, Lanyard is not called
 // for them.
-func Peers(configuration *admissionregistrationv1.MutatingWebhookConfiguration) []*annotations.Peer {
+func Peers(configuration *admissionregistrationv1.MutatingWebhookConfiguration) []*peer.Peer {
 	entry := Entry(configuration, ServiceAccountWebhook)
 	if entry == nil {
 		return nil
@@ -60,8 +61,8 @@ func Peers(configuration *admissionregistrationv1.MutatingWebhookConfiguration) 
 			return strings.Contains(c.Expression, "'"+key+"'")
 		})
 	}
-	var peers []*annotations.Peer
-	for _, p := range annotations.Peers() {
+	var peers []*peer.Peer
+	for _, p := range peer.All() {
 		if !slices.ContainsFunc(p.Identity, func(key string) bool { return !named(key) }) {
 			peers = append(peers, p)
 		}
@@ -71,9 +72,9 @@ func Peers(configuration *admissionregistrationv1.MutatingWebhookConfiguration) 
 
 // Unguarded reports whether a ServiceAccount needs credentials but the guard does not
 // know it: it lacks the label, or an identity is not adopted from its peer yet.
-func Unguarded(keys *annotations.Keys, peers []*annotations.Peer, serviceAccount *metav1.PartialObjectMetadata) bool {
+func Unguarded(keys *annotations.Keys, peers []*peer.Peer, serviceAccount *metav1.PartialObjectMetadata) bool {
 	labelled := serviceAccount.Labels[keys.IdentityLabel] == annotations.LabelEnabled
-	return !labelled && keys.AskForIdentity(serviceAccount.Annotations) || keys.Adoptable(peers, serviceAccount.Annotations)
+	return !labelled && keys.AskForIdentity(serviceAccount.Annotations) || peer.Adoptable(keys, peers, serviceAccount.Annotations)
 }
 
 // Selector returns the selector of the namespaces whose pods Lanyard is called for.

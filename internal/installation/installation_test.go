@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/lanyard-dev/lanyard/internal/installation"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
@@ -124,7 +125,7 @@ func TestUnguardedServiceAccounts(t *testing.T) {
 	peers := installation.Peers(&configuration)
 	own := func(value string) map[string]string { return map[string]string{"lanyard.dev/aws-role-arn": value} }
 	theirs := map[string]string{"eks.amazonaws.com/role-arn": "r"}
-	adopted := keys.Adopt(peers, theirs, &annotations.Defaults{}).Set
+	adopted := peer.Adopt(&keys, peers, theirs, &annotations.Defaults{}).Set
 	with := func(value string) map[string]string {
 		all := maps.Clone(adopted)
 		all["eks.amazonaws.com/role-arn"] = value
@@ -133,7 +134,7 @@ func TestUnguardedServiceAccounts(t *testing.T) {
 	label := map[string]string{"lanyard.dev/identity": "enabled"}
 	for name, test := range map[string]struct {
 		annotations, labels map[string]string
-		peers               []*annotations.Peer
+		peers               []*peer.Peer
 		want                bool
 	}{
 		"an identity without the label":               {annotations: own("x"), want: true},

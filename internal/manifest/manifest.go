@@ -30,6 +30,7 @@ import (
 	lanyardpatch "github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/metadatacache"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/workload"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
@@ -41,7 +42,7 @@ type Options struct {
 	Keys           *annotations.Keys
 	Defaults       *annotations.Defaults
 	Mappings       []*annotations.Mapping
-	Peers          []*annotations.Peer
+	Peers          []*peer.Peer
 	TokenMountPath string
 	// ExcludedNamespaces are those that the webhook is not called for.
 	ExcludedNamespaces []string

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -41,7 +42,7 @@ func Compare(keys *annotations.Keys, running, fresh *corev1.Pod) []Difference {
 	for _, c := range containersOf(running) {
 		i := slices.IndexFunc(containersOf(fresh), func(other corev1.Container) bool { return other.Name == c.Name })
 		if i < 0 {
-			if !slices.Contains(addedContainers, c.Name) {
+			if !addedByPeer(c.Name) {
 				result = append(result, Difference{Container: c.Name, What: "container", Running: "yes"})
 			}
 			continue
@@ -66,20 +67,19 @@ func Compare(keys *annotations.Keys, running, fresh *corev1.Pod) []Difference {
 // use it. Keys in variables or in a Secret are none.
 func HasCredentials(keys *annotations.Keys, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(containersOf(pod), func(c corev1.Container) bool {
-		for what, value := range factsOf(keys, pod, &c) {
-			switch {
-			case what == "AWS audience", what == "Azure audience", what == "Google audience":
+		for what := range factsOf(keys, pod, &c) {
+			if what == "AWS audience" || what == "Azure audience" || what == "Google audience" {
 				return true
-			case strings.HasPrefix(what, tokenAt) && strings.Contains(value, "//iam.googleapis.com/"):
-				return true // the credential file is of cwii
 			}
 		}
 		return false
 	})
 }
 
-// addedContainers are those that the peers add.
-var addedContainers = []string{gcpSetup, "azwi-proxy-init", "azwi-proxy", "cwii-gcp-creds-writer", "cwii-gcp-verify", "cwii-aws-verify", "cwii-az-verify"}
+// addedByPeer reports whether a peer adds containers of this name.
+func addedByPeer(name string) bool {
+	return slices.ContainsFunc(peer.All(), func(p *peer.Peer) bool { return slices.Contains(p.Containers, name) })
+}
 
 func containersOf(pod *corev1.Pod) []corev1.Container {
 	return slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
@@ -219,16 +219,4 @@ func slashes(file string) string {
 		file = file[2:]
 	}
 	return strings.ReplaceAll(file, `\`, "/")
-}
-
-// Webhooks returns the names of the webhook configurations of the peers among those of
-// a cluster.
-func Webhooks(peers []*Peer, all []*Object) []string {
-	var names []string
-	for _, o := range all {
-		if slices.ContainsFunc(peers, func(p *Peer) bool { return p.owns(o) }) {
-			names = append(names, o.Name)
-		}
-	}
-	return names
 }

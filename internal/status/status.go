@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/installation"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/workload"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
@@ -87,7 +88,7 @@ type Namespace struct {
 	Name string
 
 	keys     *annotations.Keys
-	peers    []*annotations.Peer
+	peers    []*peer.Peer
 	called   bool
 	accounts map[string]*account
 	// owners has the owner of each ReplicaSet and Job that has one.
@@ -109,7 +110,7 @@ type pod struct {
 
 // NewNamespace returns an empty namespace. peers are those that are adopted. called
 // reports whether Lanyard is called for the namespace.
-func NewNamespace(keys *annotations.Keys, peers []*annotations.Peer, name string, called bool) *Namespace {
+func NewNamespace(keys *annotations.Keys, peers []*peer.Peer, name string, called bool) *Namespace {
 	return &Namespace{Name: name, keys: keys, peers: peers, called: called, accounts: map[string]*account{}, owners: map[string]string{}}
 }
 
@@ -123,7 +124,7 @@ func (n *Namespace) AddServiceAccount(object *metav1.PartialObjectMetadata) {
 	values := object.Annotations
 	if unguarded {
 		values = maps.Clone(values)
-		maps.Copy(values, n.keys.Adopt(n.peers, object.Annotations, &annotations.Defaults{}).Set)
+		maps.Copy(values, peer.Adopt(n.keys, n.peers, object.Annotations, &annotations.Defaults{}).Set)
 	}
 	for _, d := range n.keys.Providers {
 		for i := range d.Parameters {

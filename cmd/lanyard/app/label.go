@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/lanyard-dev/lanyard/internal/installation"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -163,7 +164,7 @@ func (c *cli) label(ctx context.Context, namespace string, dryRun bool) (*labell
 	report := c.periodically()
 	peers := installation.Peers(mutating)
 	err = c.eachUnguarded(ctx, namespace, mutating, func(object *metav1.PartialObjectMetadata) error {
-		entry := labelled{Namespace: object.Namespace, Name: object.Name, Adopted: keys.Adoptable(peers, object.Annotations)}
+		entry := labelled{Namespace: object.Namespace, Name: object.Name, Adopted: peer.Adoptable(keys, peers, object.Annotations)}
 		if !dryRun {
 			if err := addLabel(ctx, client, keys, peers, object); err != nil {
 				entry.Error = err.Error()
@@ -178,13 +179,13 @@ func (c *cli) label(ctx context.Context, namespace string, dryRun bool) (*labell
 
 // addLabel adds the label to a ServiceAccount. With that write, Lanyard adopts the
 // annotations of the peers.
-func addLabel(ctx context.Context, client kubernetes.Interface, keys *annotations.Keys, peers []*annotations.Peer, object *metav1.PartialObjectMetadata) error {
+func addLabel(ctx context.Context, client kubernetes.Interface, keys *annotations.Keys, peers []*peer.Peer, object *metav1.PartialObjectMetadata) error {
 	patch, err := labelPatch(keys, object)
 	if err != nil {
 		return err
 	}
 	got, err := client.CoreV1().ServiceAccounts(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "lanyard"})
-	if err == nil && keys.Adoptable(peers, got.Annotations) {
+	if err == nil && peer.Adoptable(keys, peers, got.Annotations) {
 		err = fmt.Errorf("got no translation of the annotations of another webhook: the webhook %s must be called for them and have them in --adopt", installation.ServiceAccountWebhook)
 	}
 	return err

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/migrate"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 )
 
 // Limits of what is read.
@@ -62,7 +63,7 @@ type input struct {
 }
 
 // readManifests reads the files of --filename, and those in its directories.
-func (k *migrateCommand) readManifests(peers []*migrate.Peer) ([]*migrate.Manifest, error) {
+func (k *migrateCommand) readManifests(peers []*peer.Peer) ([]*migrate.Manifest, error) {
 	inputs, err := k.inputs()
 	if err != nil {
 		return nil, err
@@ -140,7 +141,7 @@ func manifestsIn(directory string) ([]string, error) {
 }
 
 // readManifest reads one file.
-func (k *migrateCommand) readManifest(peers []*migrate.Peer, name string) (*migrate.Manifest, error) {
+func (k *migrateCommand) readManifest(peers []*peer.Peer, name string) (*migrate.Manifest, error) {
 	in := k.In
 	if name == "-" {
 		name = standardInput

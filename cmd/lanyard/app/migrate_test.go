@@ -45,7 +45,7 @@ func write(t *testing.T, name, text string) {
 func TestMigrateFlags(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"-f x":                             "--from: got none, want one or more of eks, azure, gcp, gke, cwii",
+		"-f x":                             "--from: got none, want one or more of eks, azure, gcp, gke",
 		"--from other":                     `--from: got "other"`,
 		"--from eks -A -f x":               "--all-namespaces",
 		"--from eks -o diff":               "--output diff",

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/lanyard-dev/lanyard/internal/installation"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/status"
 	"github.com/lanyard-dev/lanyard/internal/workload"
@@ -261,7 +262,7 @@ func printProblems(p *page, rows []status.Row) {
 type lister struct {
 	*cli
 	keys     *annotations.Keys
-	peers    []*annotations.Peer
+	peers    []*peer.Peer
 	typed    kubernetes.Interface
 	metadata metadata.Interface
 	probe    *probe.Client

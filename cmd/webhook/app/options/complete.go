@@ -17,6 +17,7 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/util/validation"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
@@ -31,7 +32,7 @@ type Completed struct {
 	Keys     annotations.Keys
 	Defaults annotations.Defaults
 	Mappings []*annotations.Mapping
-	Peers    []*annotations.Peer
+	Peers    []*peer.Peer
 	// MinVersion and CipherSuites are for tls.Config.
 	MinVersion   uint16
 	CipherSuites []uint16

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
@@ -88,17 +89,8 @@ func (c *Completed) completeProviders(v *validation) {
 	v.check("adopt", c.completePeers)
 }
 
-// peerNames lists the values of --adopt.
-func peerNames() []string {
-	var names []string
-	for _, p := range annotations.Peers() {
-		names = append(names, p.Name)
-	}
-	return names
-}
-
 func (c *Completed) completePeers() (err error) {
-	if c.Peers, err = annotations.PeersNamed(c.Adopt); err != nil {
+	if c.Peers, err = peer.Named(c.Adopt); err != nil {
 		return err
 	}
 	for _, p := range c.Peers {
