@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -107,8 +106,8 @@ func ofJSON(value any) any {
 		return int64(v)
 	case uint64:
 		return float64(v)
-	case time.Time:
-		return v.Format(time.RFC3339Nano)
+	case fmt.Stringer: // a time
+		return v.String()
 	}
 	return value
 }
