@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
@@ -62,8 +64,31 @@ func (f *File) Edit(name string, edits []Edit) *Result {
 		}
 		return result
 	}
+	result.Diff = renumber(result.Diff)
 	result.Text = []byte(text)
 	return result
+}
+
+// hunkHeader matches the header of a hunk: its first line and number of lines, before and
+// after.
+var hunkHeader = regexp.MustCompile(`(?m)^@@ -(\d+)((?:,\d+)?) \+\d+((?:,\d+)?) @@`)
+
+// renumber mends the second line numbers of a diff. The library forgets the equal lines
+// between two edits of one hunk.
+func renumber(diff string) string {
+	count := func(text string) int {
+		if n, err := strconv.Atoi(strings.TrimPrefix(text, ",")); err == nil {
+			return n
+		}
+		return 1
+	}
+	shift := 0
+	return hunkHeader.ReplaceAllStringFunc(diff, func(header string) string {
+		m := hunkHeader.FindStringSubmatch(header)
+		start := count(m[1]) + shift
+		shift += count(m[3]) - count(m[2])
+		return fmt.Sprintf("@@ -%s%s +%d%s @@", m[1], m[2], start, m[3])
+	})
 }
 
 // check returns an error if the new text has anything but the edits that are not skipped.

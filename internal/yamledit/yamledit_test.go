@@ -249,6 +249,23 @@ func TestADiffHasHunksWithContext(t *testing.T) {
 	}
 }
 
+func TestTheLinesAfterAHunkWithTwoEdits(t *testing.T) {
+	t.Parallel()
+	text := head + "metadata:\n  annotations:\n    x: y\n    z: w\n    v: u\n" + strings.Repeat("# c\n", 10) + "---\n" + head + "metadata:\n  name: app\n"
+	f, err := yamledit.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := f.Edit("dir/app.yaml", []yamledit.Edit{
+		{Object: f.Objects[0], Set: map[string]string{"l/a": "b"}, Remove: []string{"x"}},
+		{Object: f.Objects[1], Set: map[string]string{"l/a": "b"}},
+	})
+	checkDiff(t, text, result)
+	if want := "@@ -20,3 +20,5 @@"; !strings.Contains(result.Diff, want) {
+		t.Errorf("got\n%s\nwant %s: one line is removed, and one is added before", result.Diff, want)
+	}
+}
+
 func TestOneSkippedEditDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
 	text := ""
