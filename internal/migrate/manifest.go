@@ -78,9 +78,13 @@ func (p *Plan) Rewrite(manifests []*Manifest) []Rewritten {
 
 // skipped turns the translated items of an object into something to do by hand.
 func (p *Plan) skipped(c *Change, err error) {
+	namespace := c.Object.Namespace
 	for i := range p.Items {
-		if item := &p.Items[i]; item.Result == peer.Translated && item.Object == c.Object.Reference() && item.Source == c.Object.Source {
-			item.Result = peer.Manual
+		if item := &p.Items[i]; item.Object == c.Object.Reference() && item.Source == c.Object.Source {
+			namespace = item.Namespace
+			if item.Result == peer.Translated {
+				item.Result, item.Why = peer.Manual, strings.TrimSpace("Its manifest must be edited by hand. "+item.Why)
+			}
 		}
 	}
 	todo := fmt.Sprintf("Edit %s by hand: %v.", c.Object.Source, err)
@@ -91,7 +95,7 @@ func (p *Plan) skipped(c *Change, err error) {
 		todo += " Remove " + strings.Join(c.Remove, ", ") + "."
 	}
 	p.Items = append(p.Items, Item{
-		Object: c.Object.Reference(), Namespace: c.Object.Namespace, Source: c.Object.Source,
+		Object: c.Object.Reference(), Namespace: namespace, Source: c.Object.Source,
 		Found: "its manifest", Result: peer.Manual, Why: todo,
 	})
 }
