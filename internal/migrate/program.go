@@ -160,7 +160,8 @@ func (p *planner) mapping(o *Object, name string, values map[string]string) {
 func (p *planner) webhooks(o *Object) {
 	for _, from := range p.From {
 		if from.Registers(o.Name, o.Webhooks) {
-			p.item(o, "webhook of "+from.Program, peer.Manual, "", "Delete it when Lanyard has taken over. `lanyard check` shows which one the API server calls first.")
+			p.item(o, "webhook of "+from.Program, peer.Manual, "",
+				"Delete it when Lanyard has taken over. `lanyard check` shows which one the API server calls first.")
 		}
 	}
 }
