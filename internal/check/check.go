@@ -20,6 +20,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/installation"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
@@ -67,17 +68,19 @@ func Registration(mutating *admissionregistrationv1.MutatingWebhookConfiguration
 	return lines
 }
 
-// peers are parts of the names of the configurations of other identity webhooks.
-var peers = []string{"pod-identity-webhook", "azure-wi-webhook", "azure-workload-identity", "gcp-wif-webhook", "gcp-workload-identity", "cwii"}
-
 // Peers lists other webhooks that inject identities, and whether they run before or
 // after Lanyard's configuration. The API server calls configurations in the order
 // of their names. name is empty before the install.
 func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name string) []report.Line {
 	var lines []report.Line
+	known := peer.All()
 	for i := range all {
 		other := all[i].Name
-		if other == name || !slices.ContainsFunc(peers, func(part string) bool { return strings.Contains(other, part) }) {
+		var webhooks []string
+		for j := range all[i].Webhooks {
+			webhooks = append(webhooks, all[i].Webhooks[j].Name)
+		}
+		if other == name || !slices.ContainsFunc(known, func(p *peer.Peer) bool { return p.Registers(other, webhooks) }) {
 			continue
 		}
 		order := ""

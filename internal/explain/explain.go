@@ -19,6 +19,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/installation"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
@@ -383,11 +384,11 @@ func (in *Input) misspelt() string {
 // peer returns a hint about an annotation of another webhook, and what to do about it.
 // There is nothing to do if Lanyard does not adopt it: the other webhook may be there.
 func (in *Input) peer() (hint, fix string) {
-	for _, p := range annotations.Peers() {
+	for _, p := range peer.All() {
 		if !p.Asks(in.ServiceAccount.Annotations) {
 			continue
 		}
-		adopted := slices.ContainsFunc(in.Peers, func(adopted *annotations.Peer) bool { return adopted.Name == p.Name })
+		adopted := slices.ContainsFunc(in.Peers, func(adopted *peer.Peer) bool { return adopted.Name == p.Name })
 		switch {
 		case adopted && in.Called:
 			return p.Identity[0] + " is not adopted yet", "Adopt it: lanyard label serviceaccounts --namespace " + in.Namespace.Name

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
@@ -111,14 +112,14 @@ func TestNewPods(t *testing.T) {
 		"the annotation is another webhook's, and not adopted yet": {
 			func(in *Input) {
 				in.ServiceAccount.Annotations, in.Got = map[string]string{"iam.gke.io/gcp-service-account": "x", "eks.amazonaws.com/role-arn": role}, &corev1.Pod{}
-				in.Peers = annotations.Peers()[:1]
+				in.Peers = peer.All()[:1]
 			},
 			Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is not adopted yet", true,
 		},
 		"the annotation is another webhook's, in an excluded namespace": {
 			func(in *Input) {
 				in.ServiceAccount.Annotations, in.Got = map[string]string{"eks.amazonaws.com/role-arn": role}, &corev1.Pod{}
-				in.Peers, in.Called = annotations.Peers(), false
+				in.Peers, in.Called = peer.All(), false
 			},
 			Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is not adopted, because Lanyard is not called for the namespace: the namespaceSelector of the webhook pods.lanyard.dev does not select it", false,
 		},

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/injector"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
@@ -73,7 +74,7 @@ func adopter(t *testing.T) (*injector.ServiceAccountMutator, *injector.ServiceAc
 	t.Helper()
 	pods, _ := newPods(t, nil)
 	var err error
-	if pods.Peers, err = annotations.PeersNamed([]string{"eks"}); err != nil {
+	if pods.Peers, err = peer.Named([]string{"eks"}); err != nil {
 		t.Fatal(err)
 	}
 	return mutator(&pods.Config), &injector.ServiceAccountValidator{Config: pods.Config, Invalidator: &invalidated{}}

@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
 
@@ -362,7 +362,7 @@ func documentDifferences(t *testing.T, name string, file *conformance) {
 
 func differencesTable(t *testing.T, name string, file *conformance) string {
 	t.Helper()
-	found, err := annotations.PeersNamed([]string{name})
+	found, err := peer.Named([]string{name})
 	if err != nil {
 		t.Fatal(err)
 	}

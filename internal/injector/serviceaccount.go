@@ -9,6 +9,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/admission"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -19,8 +20,8 @@ type ServiceAccount struct {
 	// than valid ones can be; annotationBytes is the size of all of them.
 	annotations     map[string]string
 	annotationBytes int
-	// theirs are the annotations of the peers, cut to annotations.MaxPeerBytes.
-	theirs map[string]string
+	// peerAnnotations are the annotations of the peers, cut to peer.MaxBytes.
+	peerAnnotations map[string]string
 	// asks reports whether one of them asks for an identity.
 	asks bool
 	// label is the value of the identity label.
@@ -37,8 +38,8 @@ type ServiceAccount struct {
 const serviceAccountBytes = 64 << 10
 
 // readServiceAccount reads the ServiceAccount that is the next value of s.
-func readServiceAccount(s *jsonscan.Scanner, keys *annotations.Keys, peers []*annotations.Peer, into *ServiceAccount) error {
-	*into = ServiceAccount{annotations: map[string]string{}, theirs: map[string]string{}}
+func readServiceAccount(s *jsonscan.Scanner, keys *annotations.Keys, peers []*peer.Peer, into *ServiceAccount) error {
+	*into = ServiceAccount{annotations: map[string]string{}, peerAnnotations: map[string]string{}}
 	limit := keys.MaxServiceAccountBytes()
 	metadata := func(key []byte) (err error) {
 		switch string(key) {
@@ -70,7 +71,7 @@ func readServiceAccount(s *jsonscan.Scanner, keys *annotations.Keys, peers []*an
 	})
 }
 
-func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, keys *annotations.Keys, peers []*annotations.Peer, limit int) error {
+func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, keys *annotations.Keys, peers []*peer.Peer, limit int) error {
 	if !strings.HasPrefix(key, keys.Prefix) {
 		return a.readPeer(s, key, peers)
 	}
@@ -83,11 +84,11 @@ func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, keys *a
 }
 
 // readPeer keeps the annotation if it is a peer's.
-func (a *ServiceAccount) readPeer(s *jsonscan.Scanner, key string, peers []*annotations.Peer) error {
+func (a *ServiceAccount) readPeer(s *jsonscan.Scanner, key string, peers []*peer.Peer) error {
 	for _, p := range peers {
 		if p.Reads(key) {
 			value, err := s.String()
-			a.theirs[key] = strings.ToValidUTF8(string(value[:min(len(value), annotations.MaxPeerBytes)]), "?")
+			a.peerAnnotations[key] = strings.ToValidUTF8(string(value[:min(len(value), peer.MaxBytes)]), "?")
 			return err
 		}
 	}

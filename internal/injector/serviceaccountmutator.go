@@ -11,6 +11,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/admission"
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/reason"
@@ -66,9 +67,10 @@ func (m *ServiceAccountMutator) adopt(response *admission.Response, object *Serv
 		return
 	}
 	values := maps.Clone(object.annotations)
-	maps.Copy(values, object.theirs)
-	adoption := m.Keys.Adopt(m.Peers, values, m.Defaults)
-	for _, warning := range adoption.Warnings {
+	maps.Copy(values, object.peerAnnotations)
+	adoption := peer.Adopt(m.Keys, m.Peers, values, m.Defaults)
+	for _, finding := range adoption.Findings {
+		warning := finding.String()
 		response.Warnings = append(response.Warnings, "adoption: "+warning[:min(len(warning), maxWarningBytes)])
 	}
 	if len(adoption.Set) == 0 && len(adoption.Remove) == 0 {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -56,7 +57,7 @@ func GuardPolicy(configuration *admissionregistrationv1.MutatingWebhookConfigura
 // know it: it lacks the label, or an identity is not adopted from its peer yet.
 func Unguarded(s *settings.Settings, serviceAccount *metav1.PartialObjectMetadata) bool {
 	labelled := serviceAccount.Labels[s.Keys.IdentityLabel] == annotations.LabelEnabled
-	return !labelled && s.Keys.AskForIdentity(serviceAccount.Annotations) || s.Keys.Adoptable(s.Peers, serviceAccount.Annotations)
+	return !labelled && s.Keys.AskForIdentity(serviceAccount.Annotations) || peer.Adoptable(s.Keys, s.Peers, serviceAccount.Annotations)
 }
 
 // Selector returns the selector of the namespaces whose pods Lanyard is called for.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/lanyard-dev/lanyard/internal/installation"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
@@ -86,10 +87,10 @@ func TestUnguardedServiceAccounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	peers := annotations.Peers()
+	peers := peer.All()
 	own := func(value string) map[string]string { return map[string]string{"lanyard.dev/aws-role-arn": value} }
 	theirs := map[string]string{"eks.amazonaws.com/role-arn": "r"}
-	adopted := keys.Adopt(peers, theirs, &annotations.Defaults{}).Set
+	adopted := peer.Adopt(&keys, peers, theirs, &annotations.Defaults{}).Set
 	with := func(value string) map[string]string {
 		all := maps.Clone(adopted)
 		all["eks.amazonaws.com/role-arn"] = value
@@ -98,7 +99,7 @@ func TestUnguardedServiceAccounts(t *testing.T) {
 	label := map[string]string{"lanyard.dev/identity": "enabled"}
 	for name, test := range map[string]struct {
 		annotations, labels map[string]string
-		peers               []*annotations.Peer
+		peers               []*peer.Peer
 		want                bool
 	}{
 		"an identity without the label":               {annotations: own("x"), want: true},

@@ -11,12 +11,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/yamledit"
 )
 
 // Manifest is a file with objects.
 type Manifest struct {
-	// Name is that of the file.
+	// Name is the name of the file.
 	Name string
 	// Objects are those that matter.
 	Objects []*Object
@@ -26,7 +27,7 @@ type Manifest struct {
 }
 
 // ReadManifest reads a file in YAML or JSON.
-func ReadManifest(peers []*Peer, name string, text []byte) (*Manifest, error) {
+func ReadManifest(peers []*peer.Peer, name string, text []byte) (*Manifest, error) {
 	file, err := yamledit.Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -51,8 +52,7 @@ type Rewritten struct {
 }
 
 // Rewrite makes the changes of the plan in the manifests. It returns the files that
-// change. What cannot be changed without changing the format of a file becomes an item
-// to do by hand.
+// change. A change that does not consist of whole lines becomes an item to do by hand.
 func (p *Plan) Rewrite(manifests []*Manifest) []Rewritten {
 	var result []Rewritten
 	for _, m := range manifests {
@@ -65,14 +65,9 @@ func (p *Plan) Rewrite(manifests []*Manifest) []Rewritten {
 				changes = append(changes, c)
 			}
 		}
-		if len(edits) == 0 {
-			continue
-		}
 		edited := m.file.Edit(m.Name, edits)
-		for i, c := range changes {
-			if err := edited.Skipped[i]; err != nil {
-				p.skipped(c, err)
-			}
+		for _, i := range slices.Sorted(maps.Keys(edited.Skipped)) {
+			p.skipped(changes[i], edited.Skipped[i])
 		}
 		if edited.Diff != "" {
 			result = append(result, Rewritten{Name: m.Name, Text: edited.Text, Diff: edited.Diff})
@@ -81,20 +76,26 @@ func (p *Plan) Rewrite(manifests []*Manifest) []Rewritten {
 	return result
 }
 
-// skipped turns what was translated on an object into something to do by hand.
+// skipped turns the translated items of an object into something to do by hand.
 func (p *Plan) skipped(c *Change, err error) {
+	namespace := c.Object.Namespace
 	for i := range p.Items {
-		if item := &p.Items[i]; item.Result == Translated && item.Object == c.Object.Reference() && item.Source == c.Object.Source {
-			item.Result, item.Why = Manual, strings.TrimSpace(fmt.Sprintf("Set it yourself: %v. %s", err, item.Why))
+		if item := &p.Items[i]; item.Object == c.Object.Reference() && item.Source == c.Object.Source {
+			namespace = item.Namespace
+			if item.Result == peer.Translated {
+				item.Result, item.Why = peer.Manual, strings.TrimSpace("Its manifest must be edited by hand. "+item.Why)
+			}
 		}
 	}
-	item := Item{Object: c.Object.Reference(), Namespace: c.Object.Namespace, Source: c.Object.Source, Found: "its manifest", Result: Manual}
-	item.Why = fmt.Sprintf("It was not changed: %v.", err)
-	if keys := slices.Sorted(maps.Keys(c.Set)); len(keys) > 0 {
-		item.Why += " Set " + strings.Join(keys, ", ") + "."
+	todo := fmt.Sprintf("Edit %s by hand: %v.", c.Object.Source, err)
+	for _, key := range slices.Sorted(maps.Keys(c.Set)) {
+		todo += fmt.Sprintf(" Set %s: %q.", key, c.Set[key])
 	}
 	if len(c.Remove) > 0 {
-		item.Why += " Remove " + strings.Join(c.Remove, ", ") + "."
+		todo += " Remove " + strings.Join(c.Remove, ", ") + "."
 	}
-	p.Items = append(p.Items, item)
+	p.Items = append(p.Items, Item{
+		Object: c.Object.Reference(), Namespace: namespace, Source: c.Object.Source,
+		Found: "its manifest", Result: peer.Manual, Why: todo,
+	})
 }

@@ -2,22 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package migrate plans how Lanyard takes over from another webhook. It is pure: the
-// objects of a cluster or of files in, a plan out.
+// objects of a cluster or of files in, a plan out. Package peer has the table of what
+// each webhook reads.
 //
-//	table.go           what each peer reads, and what becomes of it
-//	stock.go           what is kept of an object
+//	stock.go           the part of an object that a peer reads
 //	migrate.go         the plan
 //	serviceaccount.go  translates ServiceAccounts
 //	pod.go             translates pod templates
 //	program.go         the peer's own objects: flags, ConfigMaps, webhooks
-//	cwii.go            the translation of cwii's annotations
-//	record.go          the record of adopted annotations
 //	manifest.go        makes the changes in files
-//	verify.go          compares what running pods have with what new ones get
-//	docs.go            the tables for the documentation
+//	verify.go          compares running pods with new ones
 //
-// The annotations of ServiceAccounts are translated by annotations.Keys.Adopt, as the
-// webhook does with --adopt, so that the two never disagree.
+// The annotations of ServiceAccounts are translated by peer.Adopt, as the webhook does
+// with --adopt, so that the two never disagree.
 package migrate
 
 import (
@@ -27,20 +24,21 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// Options are what a plan depends on, in addition to the stock.
+// Options change a plan, in addition to the stock.
 type Options struct {
 	Keys *annotations.Keys
-	// From are the peers, in the order of Peers.
-	From []*Peer
+	// From are the peers, in the order of their precedence.
+	From []*peer.Peer
 	// Remove reports whether the annotations of the peers are removed.
 	Remove bool
-	// Cluster reports whether the stock is that of a cluster. Pod templates are not
+	// Cluster reports whether the stock was read from a cluster. Pod templates are not
 	// changed there: that would restart the pods.
 	Cluster bool
-	// Namespace is that of objects that name none.
+	// Namespace is the namespace of objects that name none.
 	Namespace string
 }
 
@@ -51,35 +49,35 @@ type Item struct {
 	Namespace string `json:"namespace,omitempty"`
 	Source    string `json:"source,omitempty"`
 	// Found is the key, or the name of a flag.
-	Found  string `json:"found"`
-	Result Result `json:"result"`
-	// Becomes is the annotation of Lanyard, or the value of the chart.
+	Found  string      `json:"found"`
+	Result peer.Result `json:"result"`
+	// Becomes is the annotation of Lanyard, or "config." and the name of a setting.
 	Becomes string `json:"becomes,omitempty"`
-	// Why says more, for people.
+	// Why has more, for people.
 	Why string `json:"why,omitempty"`
 }
 
-// Change is what changes in the annotations of an object, or of its pod template.
+// Change changes the annotations of an object, or of its pod template.
 type Change struct {
-	Object *Object `json:"-"`
+	Object *Object
 	// Path is where the metadata is in the object.
-	Path []string `json:"-"`
+	Path []string
 	// Set has annotations to add, or to give another value.
-	Set map[string]string `json:"set,omitempty"`
+	Set map[string]string
 	// Remove lists annotations to remove, sorted.
-	Remove []string `json:"remove,omitempty"`
+	Remove []string
 }
 
-// Plan is what becomes of a stock.
+// Plan is the outcome for a stock.
 type Plan struct {
 	Items   []Item   `json:"items"`
 	Changes []Change `json:"-"`
-	// Values are those of the chart, by their path: config.aws-default-region.
-	Values map[string]any `json:"values,omitempty"`
+	// Config has settings of Lanyard, by their names in the configuration file.
+	Config map[string]any `json:"config,omitempty"`
 }
 
 // Count returns how many items have the result.
-func (p *Plan) Count(result Result) int {
+func (p *Plan) Count(result peer.Result) int {
 	n := 0
 	for i := range p.Items {
 		if p.Items[i].Result == result {
@@ -91,7 +89,12 @@ func (p *Plan) Count(result Result) int {
 
 // New returns the plan for a stock.
 func New(stock []*Object, o *Options) *Plan {
-	p := newPlanner(o)
+	p := &planner{
+		Options: o, plan: &Plan{Items: []Item{}, Config: map[string]any{}},
+		defaults:   &annotations.Defaults{Parameters: map[string]string{}, ReservedAudiences: annotations.CommonAPIServerAudiences()},
+		accounts:   map[string][]*Object{},
+		needTokens: map[string]bool{}, mapped: map[string]map[string]string{}, lacking: map[string]int{},
+	}
 	if o.Cluster {
 		slices.SortStableFunc(stock, func(a, b *Object) int {
 			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
@@ -104,81 +107,83 @@ func New(stock []*Object, o *Options) *Plan {
 		switch object.Kind {
 		case kindServiceAccount:
 			p.serviceAccount(object)
-		case kindNamespace:
-			p.namespace(object)
 		case kindConfigMap:
 			p.configMap(object)
 		case kindWebhooks:
 			p.webhooks(object)
 		default:
 			p.pod(object)
-			p.program(object)
+			for _, from := range p.From {
+				p.settings(object, from, object.Pod.Settings[from.Name])
+			}
 		}
 	}
-	p.finish()
+	for _, key := range slices.Sorted(maps.Keys(p.lacking)) {
+		why := fmt.Sprintf("The cluster must have a default. ServiceAccounts without a value of their own: %d.", p.lacking[key])
+		p.item(nil, p.Keys.Prefix+key, peer.Setting, "config."+settingOf[key], why)
+	}
 	return p.plan
+}
+
+// settingOf has the setting for an annotation that a ServiceAccount may leave to the
+// cluster.
+var settingOf = map[string]string{
+	"azure-tenant-id":                "azure-default-tenant-id",
+	"gcp-workload-identity-provider": "gcp-default-workload-identity-provider",
 }
 
 // planner is the state of one New.
 type planner struct {
 	*Options
-	plan *Plan
-	// adoptable are the peers that the webhook can adopt from.
-	adoptable []*annotations.Peer
-	defaults  *annotations.Defaults
-	// accounts and namespaces are the ServiceAccounts and Namespaces by their names.
-	accounts, namespaces map[string][]*Object
+	plan     *Plan
+	defaults *annotations.Defaults
+	// accounts are the ServiceAccounts by namespace and name.
+	accounts map[string][]*Object
 	// needTokens are the ServiceAccounts whose pods have Azure's label.
 	needTokens map[string]bool
 	// mapped are the entries of EKS's ConfigMap, as annotations, by namespace and name.
 	mapped map[string]map[string]string
+	// composesRoles reports whether EKS's program makes ARNs of the names of roles.
+	composesRoles bool
 	// lacking counts the ServiceAccounts that need a default of the cluster.
 	lacking map[string]int
 }
 
-func newPlanner(o *Options) *planner {
-	p := &planner{
-		Options: o, plan: &Plan{Items: []Item{}, Values: map[string]any{}},
-		defaults:   &annotations.Defaults{Parameters: map[string]string{}, ReservedAudiences: annotations.CommonAPIServerAudiences()},
-		accounts:   map[string][]*Object{},
-		namespaces: map[string][]*Object{},
-		needTokens: map[string]bool{}, mapped: map[string]map[string]string{}, lacking: map[string]int{},
-	}
-	for _, peer := range o.From {
-		if peer.adopted != nil {
-			p.adoptable = append(p.adoptable, peer.adopted)
-		}
-	}
-	return p
-}
+// Keys of the peers that have a rule of their own.
+const (
+	eksRole     = "eks.amazonaws.com/role-arn"
+	azureUse    = "azure.workload.identity/use"
+	azureClient = "azure.workload.identity/client-id"
+	azureTenant = "AZURE_TENANT_ID"
+)
 
 // has reports whether the peer of this name is one of those to migrate from.
 func (p *planner) has(name string) bool {
-	return slices.ContainsFunc(p.From, func(peer *Peer) bool { return peer.Name == name })
+	return slices.ContainsFunc(p.From, func(from *peer.Peer) bool { return from.Name == name })
 }
 
 // namespaceOf returns the namespace of an object.
 func (p *planner) namespaceOf(o *Object) string { return cmp.Or(o.Namespace, p.Namespace) }
 
-// index notes what other objects need to know of this one.
+// accountOf returns the namespace and name of a pod's ServiceAccount.
+func (p *planner) accountOf(o *Object) string { return p.namespaceOf(o) + "/" + o.Pod.ServiceAccount }
+
+// index notes the facts that other objects depend on.
 func (p *planner) index(o *Object) {
-	namespace := p.namespaceOf(o)
 	switch {
 	case o.Kind == kindServiceAccount:
-		key := namespace + "/" + o.Name
+		key := p.namespaceOf(o) + "/" + o.Name
 		p.accounts[key] = append(p.accounts[key], o)
-	case o.Kind == kindNamespace:
-		p.namespaces[o.Name] = append(p.namespaces[o.Name], o)
-	case o.Kind == kindConfigMap && o.Name == eksConfigMap && p.has("eks"):
-		maps.Copy(p.mapped, entries(o))
+	case o.Kind == kindConfigMap:
+		p.setDefault("azure-tenant-id", o.Data[azureTenant])
+		if mapped, err := entries(o); err == nil && p.has("eks") {
+			maps.Copy(p.mapped, mapped)
+		}
 	case o.Pod != nil:
 		if p.has("azure") && o.Pod.Labels[azureUse] == "true" {
-			p.needTokens[namespace+"/"+o.Pod.ServiceAccount] = true
+			p.needTokens[p.accountOf(o)] = true
 		}
 		p.programDefaults(o)
-	}
-	if o.Kind == kindConfigMap && o.Name == azureConfigMap {
-		p.setDefault("azure-tenant-id", o.Data["AZURE_TENANT_ID"])
 	}
 }
 
@@ -189,11 +194,11 @@ func (p *planner) setDefault(name, value string) {
 }
 
 // item adds an item about an object, nil for the cluster.
-func (p *planner) item(o *Object, found string, result Result, becomes, why string) {
-	item := Item{Found: found, Result: result, Becomes: becomes, Why: strings.ReplaceAll(why, "`", "")}
+func (p *planner) item(o *Object, found string, result peer.Result, becomes, why string) {
+	item := Item{Found: found, Result: result, Becomes: becomes, Why: strings.TrimSpace(strings.ReplaceAll(why, "`", ""))}
 	if o != nil {
 		item.Object, item.Source = o.Reference(), o.Source
-		if o.Kind != kindNamespace && o.Kind != kindWebhooks {
+		if o.Kind != kindWebhooks {
 			item.Namespace = p.namespaceOf(o)
 		}
 	}
@@ -201,57 +206,23 @@ func (p *planner) item(o *Object, found string, result Result, becomes, why stri
 }
 
 // row adds an item as the table has it.
-func (p *planner) row(o *Object, found string, in *Input) {
+func (p *planner) row(o *Object, found string, in *peer.Input) {
 	p.item(o, found, in.Result, p.becomes(in), in.Note)
 }
 
-// becomes returns the annotation with its prefix, or the value of the chart.
-func (p *planner) becomes(in *Input) string {
-	if in.Becomes == "" || strings.HasPrefix(in.Becomes, "config.") {
+// becomes returns the annotation with its prefix, or the setting.
+func (p *planner) becomes(in *peer.Input) string {
+	if in.Becomes == "" || in.SettingOf() != "" {
 		return in.Becomes
 	}
 	return p.Keys.Prefix + in.Becomes
 }
 
-// value adds a value of the chart. It reports whether there is another one already.
-func (p *planner) value(path string, value any) bool {
-	previous, found := p.plan.Values[path]
-	if !found {
-		p.plan.Values[path] = value
-	}
-	return found && previous != value
-}
-
-// identity adds an entry of config.identities.
-func (p *planner) identity(namespace, name string, values map[string]string) {
-	const path = "config.identities"
-	list, _ := p.plan.Values[path].([]any)
-	short := map[string]any{}
-	for key, value := range values {
-		short[strings.TrimPrefix(key, p.Keys.Prefix)] = value
-	}
-	p.plan.Values[path] = append(list, map[string]any{"namespace": namespace, "serviceAccount": name, "annotations": short})
-}
-
 // unknownKeys adds an item for each key that only the peer can have, and does not read.
-func (p *planner) unknownKeys(o *Object, peer *Peer, place Place, values map[string]string) {
-	if peer.ownPrefix == "" {
-		return
-	}
+func (p *planner) unknownKeys(o *Object, from *peer.Peer, place peer.Place, values map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if strings.HasPrefix(key, peer.ownPrefix) && peer.input(place, key) == nil {
-			p.item(o, key, Manual, "", fmt.Sprintf("%s does not read it as a %s: it may be misspelt.", peer.Program, place))
-		}
-	}
-}
-
-// namespace plans for the annotations of a Namespace.
-func (p *planner) namespace(o *Object) {
-	for _, peer := range p.From {
-		for _, key := range slices.Sorted(maps.Keys(o.Annotations)) {
-			if in := peer.input(OnNamespace, key); in != nil {
-				p.row(o, key, in)
-			}
+		if from.OwnsPrefix && strings.HasPrefix(key, from.Prefix) && from.Input(place, key) == nil {
+			p.item(o, key, peer.Manual, "", fmt.Sprintf("%s does not read it as a %s: it may be misspelt.", from.Program, place))
 		}
 	}
 }
@@ -259,7 +230,9 @@ func (p *planner) namespace(o *Object) {
 // leavesWork reports whether one of the items from first on must be done by hand, or
 // is not supported. Then nothing of the peer is removed from the object.
 func (p *planner) leavesWork(first int) bool {
-	return slices.ContainsFunc(p.plan.Items[first:], func(item Item) bool { return item.Result == Manual || item.Result == Unsupported })
+	return slices.ContainsFunc(p.plan.Items[first:], func(item Item) bool {
+		return item.Result == peer.Manual || item.Result == peer.Unsupported
+	})
 }
 
 // change adds a change of the annotations that o has.
@@ -278,18 +251,4 @@ func (p *planner) change(o *Object, path []string, has, set map[string]string, r
 	if len(c.Set)+len(c.Remove) > 0 {
 		p.plan.Changes = append(p.plan.Changes, c)
 	}
-}
-
-// finish adds what is about the cluster as a whole.
-func (p *planner) finish() {
-	for _, key := range slices.Sorted(maps.Keys(p.lacking)) {
-		p.item(nil, p.Keys.Prefix+key, Setting, settingOf[key], fmt.Sprintf("The cluster must have a default. ServiceAccounts without a value of their own: %d.", p.lacking[key]))
-	}
-}
-
-// settingOf has the value of the chart for an annotation that a ServiceAccount may
-// leave to the cluster.
-var settingOf = map[string]string{
-	"azure-tenant-id":                "config.azure-default-tenant-id",
-	"gcp-workload-identity-provider": "config.gcp-default-workload-identity-provider",
 }

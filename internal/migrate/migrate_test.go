@@ -15,10 +15,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
+	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/migrate"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
@@ -34,18 +37,18 @@ func newKeys(t *testing.T) *annotations.Keys {
 	return &keys
 }
 
-// peersNamed returns peers in the order of migrate.Peers.
-func peersNamed(t *testing.T, names ...string) []*migrate.Peer {
+// peersNamed returns peers in the order of their precedence.
+func peersNamed(t *testing.T, names ...string) []*peer.Peer {
 	t.Helper()
-	peers := slices.DeleteFunc(migrate.Peers(), func(p *migrate.Peer) bool { return !slices.Contains(names, p.Name) })
-	if len(peers) != len(names) {
-		t.Fatalf("got %d peers, want %v", len(peers), names)
+	peers, err := peer.Named(names)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return peers
 }
 
 // read reads manifests, by their names.
-func read(t *testing.T, peers []*migrate.Peer, files map[string]string) (manifests []*migrate.Manifest, stock []*migrate.Object) {
+func read(t *testing.T, peers []*peer.Peer, files map[string]string) (manifests []*migrate.Manifest, stock []*migrate.Object) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		m, err := migrate.ReadManifest(peers, name, []byte(files[name]))
@@ -110,7 +113,7 @@ func testdata(t *testing.T, name string) map[string]string {
 
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	for _, name := range migrate.PeerNames() {
+	for _, name := range peer.Names() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			files := testdata(t, name)
@@ -125,7 +128,7 @@ func TestGolden(t *testing.T) {
 			golden(t, filepath.Join("testdata", name, "remove.golden"), removed)
 
 			again, _, diff := rewrite(t, after, false, name)
-			if diff != "" || again.Count(migrate.Translated) > 0 {
+			if diff != "" || again.Count(peer.Translated) > 0 {
 				t.Errorf("a second migration changes something: %+v\n%s", again.Items, diff)
 			}
 		})
@@ -136,7 +139,7 @@ func TestGolden(t *testing.T) {
 // may be a secret may be in it.
 func TestThePlanHasEveryKey(t *testing.T) {
 	t.Parallel()
-	for _, name := range migrate.PeerNames() {
+	for _, name := range peer.Names() {
 		plan, _, _ := rewrite(t, testdata(t, name), false, name)
 		text, err := yaml.Marshal(plan)
 		if err != nil {
@@ -170,7 +173,7 @@ func TestMigrateAgreesWithAdoption(t *testing.T) {
 	t.Parallel()
 	keys := newKeys(t)
 	names := []string{"eks", "azure", "gcp", "gke"}
-	adoptable, err := annotations.PeersNamed(names)
+	adoptable, err := peer.Named(names)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +182,7 @@ func TestMigrateAgreesWithAdoption(t *testing.T) {
 	for range 3000 {
 		has := randomAnnotations(random, adoptable, keys)
 		defaults := &annotations.Defaults{Parameters: map[string]string{}}
-		adopted := apply(has, keys.Adopt(adoptable, has, defaults))
+		adopted := apply(has, peer.Adopt(keys, adoptable, has, defaults))
 		plan, after := migrated(t, has, names)
 		got := after
 		delete(adopted, keys.Adopted)
@@ -195,7 +198,7 @@ func TestMigrateAgreesWithAdoption(t *testing.T) {
 		if diff := cmp.Diff(adopted, got); diff != "" {
 			t.Fatalf("%v: adoption and migration differ (-adopted +migrated):\n%s", has, diff)
 		}
-		if again := keys.Adopt(adoptable, after, defaults); len(again.Set)+len(again.Remove) > 0 {
+		if again := peer.Adopt(keys, adoptable, after, defaults); len(again.Set)+len(again.Remove) > 0 {
 			t.Fatalf("%v: adoption changes what was migrated: %+v", has, again)
 		}
 		if len(plan.Changes) > 0 {
@@ -211,26 +214,26 @@ func TestMigrateAgreesWithAdoption(t *testing.T) {
 func TestMigrateTakesOverWhatWasAdopted(t *testing.T) {
 	t.Parallel()
 	keys := newKeys(t)
-	adoptable, err := annotations.PeersNamed([]string{"eks", "azure"})
+	adoptable, err := peer.Named([]string{"eks", "azure"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	has := map[string]string{"eks.amazonaws.com/role-arn": "arn:aws:iam::111122223333:role/a", "azure.workload.identity/client-id": "00000000-1111-2222-3333-444444444444"}
 	defaults := &annotations.Defaults{Parameters: map[string]string{}}
-	adopted := apply(has, keys.Adopt(adoptable, has, defaults))
+	adopted := apply(has, peer.Adopt(keys, adoptable, has, defaults))
 	_, after := migrated(t, adopted, []string{"eks"})
 	if record := after[keys.Adopted]; strings.Contains(record, "aws-") || !strings.Contains(record, "azure-client-id") {
 		t.Errorf("got the record %q, want that of azure alone", record)
 	}
 	plan, after := migrated(t, adopted, []string{"eks", "azure"})
-	if plan.Count(migrate.Translated) != 1 || !slices.ContainsFunc(plan.Items, func(item migrate.Item) bool { return item.Found == keys.Adopted }) {
+	if plan.Count(peer.Translated) != 1 || !slices.ContainsFunc(plan.Items, func(item migrate.Item) bool { return item.Found == keys.Adopted }) {
 		t.Errorf("got %+v, want that the record is removed, and nothing else", plan.Items)
 	}
 	if record, found := after[keys.Adopted]; found {
 		t.Errorf("got the record %q, want none", record)
 	}
 	delete(after, "eks.amazonaws.com/role-arn")
-	if a := keys.Adopt(adoptable, after, defaults); len(a.Remove) > 0 {
+	if a := peer.Adopt(keys, adoptable, after, defaults); len(a.Remove) > 0 {
 		t.Errorf("without the peer's annotation, adoption removes %v", a.Remove)
 	}
 }
@@ -239,12 +242,12 @@ func TestMigrateTakesOverWhatWasAdopted(t *testing.T) {
 func TestMigrateRemovesNothingThatWasAdopted(t *testing.T) {
 	t.Parallel()
 	keys := newKeys(t)
-	adoptable, err := annotations.PeersNamed([]string{"eks"})
+	adoptable, err := peer.Named([]string{"eks"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	has := map[string]string{"eks.amazonaws.com/role-arn": "arn:aws:iam::111122223333:role/a"}
-	adopted := apply(has, keys.Adopt(adoptable, has, &annotations.Defaults{}))
+	adopted := apply(has, peer.Adopt(keys, adoptable, has, &annotations.Defaults{}))
 	delete(adopted, "eks.amazonaws.com/role-arn")
 	_, after := migrated(t, adopted, []string{"eks"})
 	delete(adopted, keys.Adopted)
@@ -283,7 +286,7 @@ func migrated(t *testing.T, has map[string]string, names []string) (*migrate.Pla
 	return plan, after
 }
 
-func apply(has map[string]string, a annotations.Adoption) map[string]string {
+func apply(has map[string]string, a peer.Adoption) map[string]string {
 	after := maps.Clone(has)
 	maps.Copy(after, a.Set)
 	for _, key := range a.Remove {
@@ -293,7 +296,7 @@ func apply(has map[string]string, a annotations.Adoption) map[string]string {
 }
 
 // randomAnnotations returns annotations of the peers, and sometimes some of Lanyard.
-func randomAnnotations(random *rand.Rand, peers []*annotations.Peer, keys *annotations.Keys) map[string]string {
+func randomAnnotations(random *rand.Rand, peers []*peer.Peer, keys *annotations.Keys) map[string]string {
 	values := func(key string) string {
 		switch {
 		case random.IntN(8) == 0:
@@ -352,13 +355,13 @@ spec: {containers: [{name: a, image: a}, {name: b, image: b}]}
 		"a short lifetime of EKS":           {`eks.amazonaws.com/token-expiration: "0"`, "eks", `lanyard.dev/token-expiration-seconds: "600"`, ""},
 		"a long lifetime of EKS":            {`eks.amazonaws.com/token-expiration: "90000"`, "eks", `lanyard.dev/token-expiration-seconds: "86400"`, ""},
 		"a short lifetime of Google":        {`cloud.google.com/token-expiration: "600"`, "gcp", `lanyard.dev/token-expiration-seconds: "3600"`, ""},
-		"a short lifetime of Azure":         {`azure.workload.identity/service-account-token-expiration: "600"`, "azure", "", string(migrate.Manual)},
+		"a short lifetime of Azure":         {`azure.workload.identity/service-account-token-expiration: "600"`, "azure", "", string(peer.Manual)},
 		"no lifetime of Azure":              {`azure.workload.identity/service-account-token-expiration: ""`, "azure", "", migrateNothing},
-		"a word as the lifetime of Google":  {`cloud.google.com/token-expiration: soon`, "gcp", "", string(migrate.Manual)},
-		"another list of Lanyard":           {"eks.amazonaws.com/skip-containers: a\n    lanyard.dev/skip-containers: b", "eks", "", string(migrate.Manual)},
+		"a word as the lifetime of Google":  {`cloud.google.com/token-expiration: soon`, "gcp", "", string(peer.Manual)},
+		"another list of Lanyard":           {"eks.amazonaws.com/skip-containers: a\n    lanyard.dev/skip-containers: b", "eks", "", string(peer.Manual)},
 		"the same list of Lanyard":          {"eks.amazonaws.com/skip-containers: a\n    lanyard.dev/skip-containers: a", "eks", "", migrateNothing},
-		"a list of those that get it":       {"eks.amazonaws.com/skip-containers: a\n    lanyard.dev/containers: b", "eks", "", string(migrate.Manual)},
-		"the proxy of Azure, even if false": {`azure.workload.identity/inject-proxy-sidecar: "false"`, "azure", "", string(migrate.Unsupported)},
+		"a list of those that get it":       {"eks.amazonaws.com/skip-containers: a\n    lanyard.dev/containers: b", "eks", "", string(peer.Manual)},
+		"the proxy of Azure, even if false": {`azure.workload.identity/inject-proxy-sidecar: "false"`, "azure", "", string(peer.Unsupported)},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
@@ -371,14 +374,14 @@ spec: {containers: [{name: a, image: a}, {name: b, image: b}]}
 			if diff := cmp.Diff(want, after["pod.yaml"]); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if tt.by != "" && plan.Count(migrate.Result(tt.by)) != 1 {
+			if tt.by != "" && plan.Count(peer.Result(tt.by)) != 1 {
 				t.Errorf("got %+v, want one with the result %s", plan.Items, tt.by)
 			}
 		})
 	}
 }
 
-const migrateNothing = string(migrate.NothingToDo)
+const migrateNothing = string(peer.NothingToDo)
 
 func TestPodsOfAClusterStayAsTheyAre(t *testing.T) {
 	t.Parallel()
@@ -391,7 +394,7 @@ func TestPodsOfAClusterStayAsTheyAre(t *testing.T) {
 		}
 	}
 	for _, item := range plan.Items {
-		if item.Found == "eks.amazonaws.com/skip-containers" && item.Result != migrate.Manual {
+		if item.Found == "eks.amazonaws.com/skip-containers" && item.Result != peer.Manual {
 			t.Errorf("got %+v, want it by hand", item)
 		}
 	}
@@ -410,22 +413,22 @@ func TestSeveralPeersAtOnce(t *testing.T) {
 	}
 }
 
-// The tables must have every key that adoption reads.
-func TestTheTablesHaveTheKeysOfAdoption(t *testing.T) {
+// The table must name annotations and flags that Lanyard has.
+func TestTheTableBecomesWhatLanyardHas(t *testing.T) {
 	t.Parallel()
-	for _, adopted := range annotations.Peers() {
-		p := peersNamed(t, adopted.Name)[0]
-		for _, key := range adopted.Keys() {
-			if !slices.ContainsFunc(p.Inputs, func(in migrate.Input) bool { return in.Place == migrate.OnServiceAccount && in.Key == key }) {
-				t.Errorf("%s: the table lacks %s", p.Name, key)
-			}
-		}
+	sets := options.New().Flags()
+	isFlag := func(name string) bool {
+		return slices.ContainsFunc(slices.Collect(maps.Values(sets.FlagSets)), func(fs *pflag.FlagSet) bool { return fs.Lookup(name) != nil })
 	}
 	keys := newKeys(t)
-	for _, p := range migrate.Peers() {
+	known := slices.Concat(keys.ServiceAccount(), keys.Pod())
+	for _, p := range peer.All() {
 		for _, in := range p.Inputs {
-			known := slices.Concat(keys.ServiceAccount(), keys.Pod())
-			if in.Becomes != "" && !strings.HasPrefix(in.Becomes, "config.") && !slices.Contains(known, keys.Prefix+in.Becomes) {
+			switch name := in.SettingOf(); {
+			case in.Becomes == "":
+			case name != "" && !isFlag(name):
+				t.Errorf("%s: %s: becomes %s, and the webhook has no flag --%s", p.Name, in.Key, in.Becomes, name)
+			case name == "" && !slices.Contains(known, keys.Prefix+in.Becomes):
 				t.Errorf("%s: %s: becomes %s, which is no annotation of Lanyard", p.Name, in.Key, in.Becomes)
 			}
 		}

@@ -10,17 +10,19 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// account is a ServiceAccount and what becomes of it.
+// account is a ServiceAccount and its translation.
 type account struct {
 	*Object
-	// theirs are the annotations that the peers read, and those of a mapped entry.
+	// theirs are the annotations that the peers read, with those of a mapped entry.
 	theirs map[string]string
-	// want are Lanyard's annotations for theirs alone, after all of them afterwards.
-	want, after map[string]string
-	warnings    []string
+	// translated is the translation of theirs. before and after are Lanyard's annotations
+	// before and after the migration.
+	translated, before, after map[string]string
+	findings                  []peer.Finding
 	// denied reports whether the webhook would deny the result, so that nothing is
 	// changed.
 	denied bool
@@ -28,39 +30,32 @@ type account struct {
 
 // serviceAccount plans for a ServiceAccount.
 func (p *planner) serviceAccount(o *Object) {
-	a := &account{Object: o, theirs: p.theirs(o), after: p.own(o.Annotations)}
-	before := maps.Clone(a.after)
+	a := &account{Object: o, theirs: p.theirs(o), before: maps.Clone(o.Annotations)}
+	maps.DeleteFunc(a.before, func(key, _ string) bool { return !strings.HasPrefix(key, p.Keys.Prefix) })
 	needsTokens := p.needTokens[p.namespaceOf(o)+"/"+o.Name]
-	record, adopted := before[p.Keys.Adopted]
-	if len(a.theirs) == 0 && !needsTokens && !adopted && !p.reads(OnServiceAccount, o) && !p.reads(OnServiceAccountLabel, o) {
+	_, adopted := a.before[p.Keys.Adopted]
+	if len(a.theirs) == 0 && !needsTokens && !adopted && !p.reads(o) {
 		return
 	}
-	a.want = p.translate(a.theirs)
+	a.translated = p.translate(a.theirs)
 	p.adopt(a)
-	if p.has("cwii") {
-		p.addMissing(a, p.cwii(o))
-	}
 	if needsTokens {
 		p.addTokens(a)
 	}
 	if adopted {
-		if record = withoutRecord(record, p.clouds()); record == "" {
-			delete(a.after, p.Keys.Adopted)
-		} else {
-			a.after[p.Keys.Adopted] = record
-		}
+		p.release(a)
 	}
 	errs := p.validate(a)
 	first := len(p.plan.Items)
-	remove := p.accountItems(a, before)
-	if needsTokens && a.after[p.Keys.Tokens] != before[p.Keys.Tokens] {
-		p.translated(a, azureUse+" on its pods", p.Keys.Tokens, "It has no client ID.")
+	remove := p.accountItems(a)
+	if needsTokens && a.after[p.Keys.Tokens] != a.before[p.Keys.Tokens] {
+		p.translatedItem(a, azureUse+" on its pods", p.Keys.Tokens, "It has no client ID.")
 	}
-	if adopted && a.after[p.Keys.Adopted] != before[p.Keys.Adopted] {
-		p.translated(a, p.Keys.Adopted, "", "Lanyard's annotations do not follow the other ones any more.")
+	if adopted && a.after[p.Keys.Adopted] != a.before[p.Keys.Adopted] {
+		p.translatedItem(a, p.Keys.Adopted, "", "Lanyard's annotations do not follow the other ones any more.")
 	}
 	for _, err := range errs {
-		p.item(o, p.annotationOf(err), Manual, "", "Lanyard would deny it: "+err.ErrorBody())
+		p.item(o, annotationOf(err), peer.Manual, "", "Lanyard would deny it: "+err.ErrorBody())
 	}
 	if a.denied {
 		return
@@ -68,7 +63,7 @@ func (p *planner) serviceAccount(o *Object) {
 	if p.leavesWork(first) {
 		remove = nil
 	}
-	for key := range before {
+	for key := range a.before {
 		if _, found := a.after[key]; !found {
 			remove = append(remove, key)
 		}
@@ -76,67 +71,51 @@ func (p *planner) serviceAccount(o *Object) {
 	p.change(o, nil, o.Annotations, a.after, remove)
 }
 
-// reads reports whether a peer has to do with the object.
-func (p *planner) reads(place Place, o *Object) bool {
-	values := o.Annotations
-	if place == OnServiceAccountLabel {
-		values = o.Labels
-	}
-	return slices.ContainsFunc(p.From, func(peer *Peer) bool { return peer.reads(place, values) })
+// reads reports whether a peer has to do with the ServiceAccount.
+func (p *planner) reads(o *Object) bool {
+	return slices.ContainsFunc(p.From, func(from *peer.Peer) bool {
+		return concerns(from, peer.OnServiceAccount, o.Annotations) || concerns(from, peer.OnServiceAccountLabel, o.Labels)
+	})
 }
 
-// clouds returns the names of the providers that the peers have.
-func (p *planner) clouds() []string {
-	var names []string
-	for _, peer := range p.adoptable {
-		names = append(names, peer.Provider)
-	}
-	return names
-}
-
-// own returns the annotations under Lanyard's prefix.
-func (p *planner) own(values map[string]string) map[string]string {
-	result := map[string]string{}
-	for key, value := range values {
-		if strings.HasPrefix(key, p.Keys.Prefix) {
-			result[key] = value
+// concerns reports whether the peer reads any of the keys, or owns one.
+func concerns(from *peer.Peer, place peer.Place, values map[string]string) bool {
+	for key := range values {
+		if from.Input(place, key) != nil || from.OwnsPrefix && strings.HasPrefix(key, from.Prefix) {
+			return true
 		}
 	}
-	return result
+	return false
 }
 
-// theirs returns the annotations that the adoptable peers read, and those of the
-// ConfigMap's entry, which counts if the ServiceAccount has no role of its own.
+// theirs returns the annotations that the peers read, and those of the ConfigMap's
+// entry, which counts if the ServiceAccount has no role of its own. An empty audience is
+// left out: Lanyard denies it.
 func (p *planner) theirs(o *Object) map[string]string {
 	result := map[string]string{}
 	for key, value := range o.Annotations {
-		if slices.ContainsFunc(p.adoptable, func(peer *annotations.Peer) bool { return peer.Reads(key) }) {
-			result[key] = value[:min(len(value), annotations.MaxPeerBytes)]
+		if slices.ContainsFunc(p.From, func(from *peer.Peer) bool { return from.Reads(key) }) {
+			result[key] = value[:min(len(value), peer.MaxBytes)]
 		}
 	}
-	if entry, found := p.entryOf(o); found && o.Annotations[eksRole] == "" {
-		for key, value := range entry {
-			if _, has := result[key]; !has || key == eksRole {
-				result[key] = value
-			}
+	entry, found := p.mapped[p.namespaceOf(o)+"/"+o.Name]
+	if !found {
+		entry = p.mapped["*/"+o.Name]
+	}
+	for key, value := range entry {
+		if _, has := result[key]; o.Annotations[eksRole] == "" && (!has || key == eksRole) {
+			result[key] = value
 		}
 	}
-	p.withoutEmptyAudience(result)
+	maps.DeleteFunc(result, func(key, value string) bool { return value == "" && isAudience(key) })
 	return result
 }
 
-// withoutEmptyAudience removes an empty audience, which Lanyard denies.
-func (p *planner) withoutEmptyAudience(values map[string]string) {
-	for _, peer := range p.adoptable {
-		if audience, found := values[peer.Prefix+"audience"]; found && audience == "" {
-			delete(values, peer.Prefix+"audience")
-		}
-	}
-}
+func isAudience(key string) bool { return strings.HasSuffix(key, "/audience") }
 
-// translate returns Lanyard's annotations for those of the peers alone.
+// translate returns Lanyard's annotations for those of the peers, without any others.
 func (p *planner) translate(theirs map[string]string) map[string]string {
-	values := p.Keys.Adopt(p.adoptable, theirs, p.defaults).Set
+	values := peer.Adopt(p.Keys, p.From, theirs, p.defaults).Set
 	delete(values, p.Keys.Adopted)
 	return values
 }
@@ -144,189 +123,166 @@ func (p *planner) translate(theirs map[string]string) map[string]string {
 // adopt translates as the webhook does, but removes nothing of Lanyard's: the
 // annotations of the peer may be gone because Lanyard's have taken their place.
 func (p *planner) adopt(a *account) {
-	values := maps.Clone(a.after)
-	maps.Copy(values, a.theirs)
-	adoption := p.Keys.Adopt(p.adoptable, values, p.defaults)
-	a.warnings = slices.DeleteFunc(adoption.Warnings, func(warning string) bool {
-		return strings.HasPrefix(warning, "the annotations of a peer for ") // accountItem says which
-	})
-	maps.Copy(a.after, adoption.Set)
-	if _, had := a.Annotations[p.Keys.Adopted]; !had {
-		delete(a.after, p.Keys.Adopted)
-	}
-}
-
-// addMissing adds annotations, except those of a provider that the ServiceAccount has
-// some of: they were written by hand.
-func (p *planner) addMissing(a *account, values map[string]string) {
-	before := maps.Clone(a.after)
-	maps.Copy(a.want, values)
-	_, hasAudience := before[p.Keys.Audience]
-	if hasAudience {
-		return
-	}
-	for key, value := range values {
-		cloud, _, _ := strings.Cut(strings.TrimPrefix(key, p.Keys.Prefix), "-")
-		if _, has := before[key]; has || key != p.Keys.TokenExpirationSeconds && p.hasProvider(before, cloud) {
-			continue
-		}
-		a.after[key] = value
-	}
-}
-
-// hasProvider reports whether Lanyard's annotations ask for a token of the provider.
-func (p *planner) hasProvider(values map[string]string, name string) bool {
-	if slices.Contains(strings.Split(strings.ReplaceAll(values[p.Keys.Tokens], " ", ""), ","), name) {
-		return true
-	}
-	for key := range values {
-		if strings.HasPrefix(key, p.Keys.Prefix+name+"-") {
-			return true
+	values := maps.Clone(a.theirs)
+	maps.Copy(values, a.before)
+	adoption := peer.Adopt(p.Keys, p.From, values, p.defaults)
+	// accountItem reports each annotation that another one overrides.
+	a.findings = slices.DeleteFunc(adoption.Findings, func(f peer.Finding) bool { return f.Reason == peer.ByHand })
+	a.after = adoption.Set
+	delete(a.after, p.Keys.Adopted)
+	for key, value := range a.before {
+		if _, changed := a.after[key]; !changed {
+			a.after[key] = value
 		}
 	}
-	return false
 }
 
 // addTokens asks for Azure's token without an identity, if the ServiceAccount has
 // none: the programs bring their own. Everything else is translated as with a client.
 func (p *planner) addTokens(a *account) {
+	azure := func(key string) bool { return strings.HasPrefix(key, p.Keys.Prefix+"azure-") }
+	tokens := a.after[p.Keys.Tokens]
 	_, hasAudience := a.after[p.Keys.Audience]
-	if p.hasProvider(a.after, "azure") || hasAudience {
+	if hasAudience || strings.Contains(tokens, "azure") || slices.ContainsFunc(slices.Collect(maps.Keys(a.after)), azure) {
 		return
 	}
 	theirs := maps.Clone(a.theirs)
 	theirs[azureClient] = "any"
-	values := p.translate(theirs)
-	delete(values, p.Keys.Prefix+"azure-client-id")
-	tokens := "azure"
-	if other := a.after[p.Keys.Tokens]; other != "" {
-		tokens = other + "," + tokens
-	}
-	for key, value := range values {
-		if strings.HasPrefix(key, p.Keys.Prefix+"azure-") {
-			a.after[key], a.want[key] = value, value
+	for key, value := range p.translate(theirs) {
+		isLifetime := key == p.Keys.TokenExpirationSeconds && a.after[key] == ""
+		if (azure(key) || isLifetime) && key != p.Keys.Prefix+"azure-client-id" {
+			a.after[key], a.translated[key] = value, value
 		}
 	}
-	a.after[p.Keys.Tokens] = tokens
-	if lifetime, found := values[p.Keys.TokenExpirationSeconds]; found && a.after[p.Keys.TokenExpirationSeconds] == "" {
-		a.after[p.Keys.TokenExpirationSeconds], a.want[p.Keys.TokenExpirationSeconds] = lifetime, lifetime
+	a.after[p.Keys.Tokens] = strings.TrimPrefix(tokens+",azure", ",")
+}
+
+// release removes the entries of the peers' clouds from the record of adoption. An
+// annotation without an entry belongs to the users who edit the ServiceAccount. The
+// lifetime of the tokens stays in the record as long as another cloud's does.
+func (p *planner) release(a *account) {
+	var rest []string
+	others := false
+	for entry := range strings.SplitSeq(a.before[p.Keys.Adopted], ",") {
+		cloud, _, _ := strings.Cut(entry, "-")
+		if entry == "" || slices.ContainsFunc(p.From, func(from *peer.Peer) bool { return from.Provider == cloud }) {
+			continue
+		}
+		rest = append(rest, entry)
+		others = others || !strings.HasPrefix(entry, "token-expiration-seconds=")
+	}
+	delete(a.after, p.Keys.Adopted)
+	if others {
+		a.after[p.Keys.Adopted] = strings.Join(rest, ",")
 	}
 }
 
 // accountItems adds an item for each key of the peers, in the order of their tables.
 // It returns the keys that may be removed: those that nothing needs any more.
-func (p *planner) accountItems(a *account, before map[string]string) (done []string) {
-	for _, peer := range p.From {
-		for i := range peer.Inputs {
-			in := &peer.Inputs[i]
-			values := a.Annotations
-			if in.Place == OnServiceAccountLabel {
-				values = a.Labels
-			} else if in.Place != OnServiceAccount {
-				continue
-			}
-			for _, key := range slices.Sorted(maps.Keys(values)) {
-				if !in.matches(key) {
-					continue
-				}
-				if p.accountItem(a, before, in, key, values[key]) && p.Remove && in.Place == OnServiceAccount {
-					done = append(done, key)
+func (p *planner) accountItems(a *account) (done []string) {
+	for _, from := range p.From {
+		for i := range from.Inputs {
+			in := &from.Inputs[i]
+			label, isLabel := a.Labels[in.Key]
+			value, isAnnotation := a.Annotations[in.Key]
+			switch {
+			case in.Place == peer.OnServiceAccountLabel && isLabel:
+				p.accountItem(a, in, label)
+			case in.Place == peer.OnServiceAccount && isAnnotation:
+				if p.accountItem(a, in, value) && p.Remove {
+					done = append(done, in.Key)
 				}
 			}
 		}
-		p.unknownKeys(a.Object, peer, OnServiceAccount, a.Annotations)
+		p.unknownKeys(a.Object, from, peer.OnServiceAccount, a.Annotations)
 	}
-	if len(a.warnings) > 0 {
-		p.item(a.Object, "its annotations", Manual, "", strings.Join(a.warnings, "; "))
+	var rest []string
+	for _, f := range a.findings {
+		rest = append(rest, f.String())
+	}
+	if len(rest) > 0 {
+		p.item(a.Object, "its annotations", peer.Manual, "", strings.Join(rest, "; "))
 	}
 	return done
 }
 
 // accountItem adds the item about one key. It reports whether the key is not needed
 // any more.
-func (p *planner) accountItem(a *account, before map[string]string, in *Input, key, value string) bool {
-	warning := a.takeWarning(key)
-	becomes := p.becomes(in)
-	switch {
-	case in.Result == Setting:
-		if p.value(in.Becomes, value) {
-			p.item(a.Object, key, Manual, in.Becomes, "Another object has another value. "+in.Note)
-			return false
-		}
-		p.row(a.Object, key, in)
-		return true
-	case in.Result != Translated:
-		if warning == "" {
-			warning = in.Note
-		}
-		p.item(a.Object, key, in.Result, becomes, warning)
-		return in.Result == NothingToDo
-	}
+func (p *planner) accountItem(a *account, in *peer.Input, value string) bool {
+	finding, becomes := a.takeFinding(in.Key), p.becomes(in)
 	got, found := a.after[becomes]
-	want, wanted := a.want[becomes]
+	want, wanted := a.translated[becomes]
 	switch {
-	case value == "" && !strings.HasSuffix(key, "/audience"):
-		p.item(a.Object, key, NothingToDo, "", strings.TrimSpace("It is empty. "+warning))
-		return true
-	case !wanted && !found, !wanted && warning != "":
+	case in.Result != peer.Translated:
+		if finding == "" {
+			finding = in.Note
+		}
+		p.item(a.Object, in.Key, in.Result, becomes, finding)
+		return in.Result == peer.NothingToDo
+	case value == "" && !isAudience(in.Key):
+		p.item(a.Object, in.Key, peer.NothingToDo, "", "It is empty. "+finding)
+	case !wanted && (!found || finding != ""):
 		if value == "" {
-			warning = in.Note
+			finding = in.Note
 		}
-		if warning == "" {
-			warning = "It has no effect: the ServiceAccount does not ask for an identity in full, or it is turned off."
+		if finding == "" {
+			finding = "It has no effect: the ServiceAccount does not ask for an identity in full, or it is turned off."
 		}
-		p.item(a.Object, key, Manual, becomes, warning)
+		p.item(a.Object, in.Key, peer.Manual, becomes, finding)
 		return false
 	case wanted && got != want:
-		p.item(a.Object, key, Manual, becomes, "The ServiceAccount has another value of it, or another identity of this cloud, which overrides this.")
+		p.item(a.Object, in.Key, peer.Manual, becomes,
+			"The ServiceAccount has another value of it, or another identity of this cloud, which overrides this.")
 		return false
-	case before[becomes] == got:
-		p.item(a.Object, key, NothingToDo, becomes, "The ServiceAccount has it already.")
+	case a.before[becomes] == got:
+		p.item(a.Object, in.Key, peer.NothingToDo, becomes, "The ServiceAccount has it already.")
 	default:
-		p.translated(a, key, becomes, warning)
+		p.translatedItem(a, in.Key, becomes, finding)
 	}
 	return true
 }
 
-// translated adds an item about something that is translated, unless the result would
-// be denied.
-func (p *planner) translated(a *account, found, becomes, why string) {
-	result := Translated
+// translatedItem adds an item about something that is translated, unless the result
+// would be denied.
+func (p *planner) translatedItem(a *account, found, becomes, why string) {
 	if a.denied {
-		result, why = Manual, strings.TrimSpace("Nothing was changed, because Lanyard would deny the result. "+why)
+		p.item(a.Object, found, peer.Manual, becomes, "Nothing was changed, because Lanyard would deny the result. "+why)
+		return
 	}
-	p.item(a.Object, found, result, becomes, why)
+	p.item(a.Object, found, peer.Translated, becomes, why)
 }
 
-// takeWarning returns the warning about a key, if any.
-func (a *account) takeWarning(key string) string {
-	for i, warning := range a.warnings {
-		if rest, found := strings.CutPrefix(warning, key); found && rest != "" && (rest[0] == ':' || rest[0] == ' ') {
-			a.warnings = slices.Delete(a.warnings, i, i+1)
-			return strings.TrimSpace(strings.TrimPrefix(rest, ":"))
-		}
+// takeFinding returns the text of the finding about a key, if any, and removes it.
+func (a *account) takeFinding(key string) string {
+	i := slices.IndexFunc(a.findings, func(f peer.Finding) bool { return f.Key == key })
+	if i < 0 {
+		return ""
 	}
-	return ""
+	text := a.findings[i].Text
+	a.findings = slices.Delete(a.findings, i, i+1)
+	return text
 }
 
-// validate returns the mistakes for which the webhook would deny the result. What the
-// cluster may have a default for is none.
+// validate returns the mistakes for which the webhook would deny the result. Missing
+// values that the cluster may default are not mistakes.
 func (p *planner) validate(a *account) field.ErrorList {
 	_, errs := annotations.ParseServiceAccount(p.Keys, a.after, p.defaults.For(p.namespaceOf(a.Object), a.Name))
 	mistakes := slices.DeleteFunc(errs, func(err *field.Error) bool {
-		name := strings.TrimPrefix(p.annotationOf(err), p.Keys.Prefix)
-		if _, known := settingOf[name]; known && err.Type == field.ErrorTypeRequired {
+		key := annotationOf(err)
+		name := strings.TrimPrefix(key, p.Keys.Prefix)
+		if settingOf[name] != "" && err.Type == field.ErrorTypeRequired {
 			p.lacking[name]++
 			return true
 		}
-		return false
+		// The setting for the start of the ARN is another item of the plan.
+		return p.composesRoles && name == "aws-role-arn" && !strings.HasPrefix(a.after[key], "arn:")
 	})
 	a.denied = len(mistakes) > 0
 	return mistakes
 }
 
 // annotationOf returns the key that an error is about.
-func (p *planner) annotationOf(err *field.Error) string {
+func annotationOf(err *field.Error) string {
 	_, key, _ := strings.Cut(err.Field, "[")
 	return strings.TrimSuffix(key, "]")
 }

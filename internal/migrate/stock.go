@@ -4,6 +4,7 @@
 package migrate
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,10 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/workload"
 )
 
-// Object is what is kept of an object: only what a peer reads.
+// Object is the part of an object that a peer reads.
 type Object struct {
 	// Kind, Namespace and Name identify it. Source is its file, if any.
 	Kind                    string
@@ -23,7 +25,7 @@ type Object struct {
 	Labels, Annotations map[string]string
 	// Pod is its pod template; nil if it makes no pods.
 	Pod *Pod
-	// Data is that of a ConfigMap of a peer.
+	// Data is the data of a ConfigMap of a peer.
 	Data map[string]string
 	// Webhooks are the names of the webhooks of a configuration.
 	Webhooks []string
@@ -36,44 +38,35 @@ type Pod struct {
 	Labels, Annotations map[string]string
 	ServiceAccount      string
 	NodeSelector        map[string]string
-	Containers          []Container
+	// Variables are the variables of all containers. Their values may be secrets.
+	Variables []Variable
+	// Settings are the flags and variables of the peers' programs, by the peer's name.
+	Settings map[string]map[string]string
 }
 
-// Container is a container of a pod. Arguments and the values of variables are kept
-// only of the program of a peer: others may have secrets.
-type Container struct {
-	Name      string
-	Variables []string
-	Arguments []string
-	Values    map[string]string
-	// Program is the name of the peer that it runs; empty for none.
-	Program string
-}
+// Variable is a variable of a container.
+type Variable struct{ Container, Name string }
 
 // Reference names the object for people.
 func (o *Object) Reference() string { return strings.ToLower(o.Kind) + "/" + o.Name }
 
 const (
 	kindServiceAccount = "ServiceAccount"
-	kindNamespace      = "Namespace"
 	kindConfigMap      = "ConfigMap"
 	kindWebhooks       = "MutatingWebhookConfiguration"
 )
 
 // others are the kinds that matter, in addition to those with pods.
-var others = map[schema.GroupKind]bool{
-	{Kind: kindServiceAccount}: true,
-	{Kind: kindNamespace}:      true,
-	{Kind: kindConfigMap}:      true,
-	{Group: "admissionregistration.k8s.io", Kind: kindWebhooks}: true,
+var others = []schema.GroupKind{
+	{Kind: kindServiceAccount}, {Kind: kindConfigMap}, {Group: "admissionregistration.k8s.io", Kind: kindWebhooks},
 }
 
-// Read returns what is kept of an object, nil if no peer can have to do with it. An
-// object that another one makes is left out: that one is in the stock.
-func Read(peers []*Peer, u *unstructured.Unstructured) *Object {
+// Read returns the part of an object that the peers read, nil for none. An object that
+// another object makes is left out: the stock has its maker.
+func Read(peers []*peer.Peer, u *unstructured.Unstructured) *Object {
 	group := u.GroupVersionKind().GroupKind()
 	kind, isWorkload := workload.ByGroupKind(group)
-	if !isWorkload && !others[group] {
+	if !isWorkload && !slices.Contains(others, group) {
 		return nil
 	}
 	o := &Object{Kind: group.Kind, Namespace: u.GetNamespace(), Name: u.GetName(), Labels: u.GetLabels(), Annotations: u.GetAnnotations()}
@@ -86,7 +79,7 @@ func Read(peers []*Peer, u *unstructured.Unstructured) *Object {
 		}
 		o.Pod = readPod(peers, &kind, u)
 	case group.Kind == kindConfigMap:
-		if o.Name != eksConfigMap && o.Name != azureConfigMap {
+		if !slices.Contains(ConfigMaps(), o.Name) {
 			return nil
 		}
 		o.Data, _, _ = unstructured.NestedStringMap(u.Object, "data")
@@ -99,51 +92,71 @@ func Read(peers []*Peer, u *unstructured.Unstructured) *Object {
 }
 
 // readPod reads the pod template of a workload.
-func readPod(peers []*Peer, kind *workload.Kind, u *unstructured.Unstructured) *Pod {
+func readPod(peers []*peer.Peer, kind *workload.Kind, u *unstructured.Unstructured) *Pod {
 	template, _, _ := unstructured.NestedMap(u.Object, kind.Template...)
 	if len(kind.Template) == 0 {
 		template = u.Object
 	}
-	pod := &Pod{Path: kind.Template, ServiceAccount: kind.ServiceAccount(u)}
+	pod := &Pod{Path: kind.Template, ServiceAccount: kind.ServiceAccount(u), Settings: map[string]map[string]string{}}
 	pod.Labels, _, _ = unstructured.NestedStringMap(template, "metadata", "labels")
 	pod.Annotations, _, _ = unstructured.NestedStringMap(template, "metadata", "annotations")
 	pod.NodeSelector, _, _ = unstructured.NestedStringMap(template, "spec", "nodeSelector")
-	for _, list := range []string{"initContainers", "containers"} {
-		for _, container := range objects(template, "spec", list) {
-			pod.Containers = append(pod.Containers, readContainer(peers, container))
-		}
+	for _, container := range append(objects(template, "spec", "initContainers"), objects(template, "spec", "containers")...) {
+		pod.readContainer(peers, container)
 	}
 	return pod
 }
 
-// readContainer reads a container.
-func readContainer(peers []*Peer, container map[string]any) Container {
-	c := Container{Name: text(container, "name")}
+// readContainer reads a container. Values are kept only of the program of a peer.
+func (p *Pod) readContainer(peers []*peer.Peer, container map[string]any) {
 	command, _, _ := unstructured.NestedStringSlice(container, "command")
 	arguments, _, _ := unstructured.NestedStringSlice(container, "args")
-	c.Program = programOf(peers, text(container, "image"), command)
-	if c.Program != "" {
-		c.Arguments, c.Values = slices.Concat(command, arguments), map[string]string{}
-	}
+	values := map[string]string{}
 	for _, variable := range objects(container, "env") {
-		name := text(variable, "name")
-		c.Variables = append(c.Variables, name)
-		if c.Program != "" {
-			c.Values[name] = text(variable, "value")
-		}
+		p.Variables = append(p.Variables, Variable{Container: text(container, "name"), Name: text(variable, "name")})
+		values[text(variable, "name")] = text(variable, "value")
 	}
-	return c
+	program := programOf(peers, text(container, "image"), command)
+	if program == "" {
+		return
+	}
+	maps.Copy(values, flags(slices.Concat(command, arguments)))
+	if p.Settings[program] == nil {
+		p.Settings[program] = map[string]string{}
+	}
+	maps.Copy(p.Settings[program], values)
+}
+
+// flags reads arguments: --name=value, --name value, or --name for true.
+func flags(arguments []string) map[string]string {
+	result := map[string]string{}
+	for i, argument := range arguments {
+		name, found := strings.CutPrefix(argument, "-")
+		if !found {
+			continue
+		}
+		name, value, hasValue := strings.Cut(strings.TrimPrefix(name, "-"), "=")
+		switch {
+		case hasValue:
+		case i+1 < len(arguments) && !strings.HasPrefix(arguments[i+1], "-"):
+			value = arguments[i+1]
+		default:
+			value = "true"
+		}
+		result["--"+name] = value
+	}
+	return result
 }
 
 // programOf returns the name of the peer that a container runs, or "".
-func programOf(peers []*Peer, image string, command []string) string {
+func programOf(peers []*peer.Peer, image string, command []string) string {
 	image, _, _ = strings.Cut(image, "@")
 	if at := strings.LastIndex(image, ":"); at > strings.LastIndex(image, "/") {
 		image = image[:at]
 	}
 	for _, p := range peers {
-		for _, name := range p.programs {
-			if strings.HasSuffix("/"+image, name) || len(command) > 0 && strings.HasSuffix("/"+command[0], name) {
+		for _, name := range p.Programs {
+			if strings.HasSuffix(image, name) || len(command) > 0 && strings.HasSuffix(command[0], name) {
 				return p.Name
 			}
 		}
@@ -170,4 +183,12 @@ func text(object map[string]any, field string) string {
 }
 
 // ConfigMaps lists the names of the ConfigMaps that matter.
-func ConfigMaps() []string { return []string{eksConfigMap, azureConfigMap} }
+func ConfigMaps() []string {
+	var names []string
+	for _, p := range peer.All() {
+		if p.ConfigMap != "" {
+			names = append(names, p.ConfigMap)
+		}
+	}
+	return names
+}

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/injected"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -43,7 +44,7 @@ func Compare(keys *annotations.Keys, running, fresh *corev1.Pod) []Difference {
 	for _, c := range containersOf(keys, running) {
 		i := slices.IndexFunc(others, func(other injected.Container) bool { return other.Name == c.Name })
 		if i < 0 {
-			if !slices.Contains(addedContainers, c.Name) {
+			if !addedByPeer(c.Name) {
 				result = append(result, Difference{Container: c.Name, What: "container", Running: "yes"})
 			}
 			continue
@@ -68,20 +69,19 @@ func Compare(keys *annotations.Keys, running, fresh *corev1.Pod) []Difference {
 // use it. Keys in variables or in a Secret are none.
 func HasCredentials(keys *annotations.Keys, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(containersOf(keys, pod), func(c injected.Container) bool {
-		for what, value := range factsOf(keys, pod, &c) {
-			switch {
-			case what == "AWS audience", what == "Azure audience", what == "Google audience":
+		for what := range factsOf(keys, pod, &c) {
+			if what == "AWS audience" || what == "Azure audience" || what == "Google audience" {
 				return true
-			case strings.HasPrefix(what, tokenAt) && strings.Contains(value, "//iam.googleapis.com/"):
-				return true // the credential file is of cwii
 			}
 		}
 		return false
 	})
 }
 
-// addedContainers are those that the peers add.
-var addedContainers = []string{gcpSetup, "azwi-proxy-init", "azwi-proxy", "cwii-gcp-creds-writer", "cwii-gcp-verify", "cwii-aws-verify", "cwii-az-verify"}
+// addedByPeer reports whether a peer adds containers of this name.
+func addedByPeer(name string) bool {
+	return slices.ContainsFunc(peer.All(), func(p *peer.Peer) bool { return slices.Contains(p.Containers, name) })
+}
 
 func containersOf(keys *annotations.Keys, pod *corev1.Pod) []injected.Container {
 	read, err := injected.Read(pod, keys)
@@ -186,16 +186,4 @@ func (f facts) google(keys *annotations.Keys, pod *corev1.Pod, files map[string]
 		f["Google service account"] = email
 	}
 	f.credential("Google", files, parsed.Source.File)
-}
-
-// Webhooks returns the names of the webhook configurations of the peers among those of
-// a cluster.
-func Webhooks(peers []*Peer, all []*Object) []string {
-	var names []string
-	for _, o := range all {
-		if slices.ContainsFunc(peers, func(p *Peer) bool { return p.owns(o) }) {
-			names = append(names, o.Name)
-		}
-	}
-	return names
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
@@ -185,14 +186,14 @@ func (o *Options) addInjectionFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.DefaultAllowedIdentities, "default-allowed-identities", o.DefaultAllowedIdentities,
 		"Globs, separated by commas, of the identities that ServiceAccounts may ask for in namespaces without the annotation allowed-identities. "+
 			annotations.NamespaceVariable+" stands for the namespace's name. "+annotations.AllowNothing+" allows nothing. If empty, everything is allowed.")
-	fs.StringSliceVar(&o.Adopt, "adopt", o.Adopt, "Other programs whose annotations on ServiceAccounts are translated to Lanyard's, separated by commas: "+strings.Join(peerNames(), ", ")+". See docs/adoption.md.")
+	fs.StringSliceVar(&o.Adopt, "adopt", o.Adopt, "Other programs whose annotations on ServiceAccounts are translated to Lanyard's, separated by commas: "+strings.Join(peer.Names(), ", ")+". See docs/adoption.md.")
 	fs.StringSliceVar(&o.ExcludedNamespaces, "excluded-namespaces", o.ExcludedNamespaces, "Namespaces that the webhook configurations exclude, separated by commas. This only affects metrics: ServiceAccounts that ask for an identity there are counted as excluded, not as unguarded.")
 }
 
 // peerNames lists the values of --adopt.
 func peerNames() []string {
 	var names []string
-	for _, p := range annotations.Peers() {
+	for _, p := range peer.All() {
 		names = append(names, p.Name)
 	}
 	return names

@@ -14,6 +14,7 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/lanyard-dev/lanyard/internal/configfile"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
@@ -27,7 +28,7 @@ type Settings struct {
 	// Mappings give annotations to ServiceAccounts, in the order of their precedence.
 	Mappings []*annotations.Mapping
 	// Peers are other programs whose annotations are translated.
-	Peers []*annotations.Peer
+	Peers []*peer.Peer
 	// ExcludedNamespaces are the namespaces that the webhook is not called for.
 	ExcludedNamespaces []string
 }
@@ -119,8 +120,8 @@ func New(v *Values) (*Settings, []error) {
 }
 
 // peers returns the peers of these names.
-func peers(names []string, defaults *annotations.Defaults) ([]*annotations.Peer, error) {
-	found, err := annotations.PeersNamed(names)
+func peers(names []string, defaults *annotations.Defaults) ([]*peer.Peer, error) {
+	found, err := peer.Named(names)
 	for _, p := range found {
 		if p.Requires != "" && defaults.Parameters[p.Requires] == "" {
 			return nil, fmt.Errorf("%s needs the cluster's default of the annotation %s", p.Name, p.Requires)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/installation"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/workload"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -126,7 +127,7 @@ func (n *Namespace) AddServiceAccount(object *metav1.PartialObjectMetadata) {
 	values := object.Annotations
 	if unguarded {
 		values = maps.Clone(values)
-		maps.Copy(values, n.keys.Adopt(n.settings.Peers, object.Annotations, n.settings.Defaults).Set)
+		maps.Copy(values, peer.Adopt(n.keys, n.settings.Peers, object.Annotations, n.settings.Defaults).Set)
 	}
 	for _, d := range n.keys.Asked(values) {
 		a.providers = append(a.providers, d.Name)

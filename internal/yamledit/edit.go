@@ -4,16 +4,15 @@
 package yamledit
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/aymanbagabas/go-udiff"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -21,7 +20,7 @@ import (
 type Edit struct {
 	Object *Object
 	// Path is where the metadata with the annotations is: empty for the object's own,
-	// spec, template for that of a Deployment's pods.
+	// spec, template for the metadata of a Deployment's pods.
 	Path []string
 	// Set has annotations to add, or to give another value.
 	Set map[string]string
@@ -35,122 +34,91 @@ type Result struct {
 	Text []byte
 	// Diff is a unified diff, empty if nothing changes.
 	Diff string
-	// Skipped are the edits that cannot be made without changing the format, by their
-	// index, with the reason.
+	// Skipped are the edits that the user must make, by their index, with the reason.
 	Skipped map[int]error
 }
 
-// errFormat is why an edit is skipped.
-var errFormat = errors.New("its format cannot be kept")
-
-// Edit changes the annotations. name is that of the file in the diff.
+// Edit changes the annotations. name is the name of the file in the diff.
 func (f *File) Edit(name string, edits []Edit) *Result {
-	result := &Result{Text: f.text, Skipped: map[int]error{}}
-	planned := map[int][]splice{}
-	var all []int
+	result := &Result{Text: []byte(f.text), Skipped: map[int]error{}}
+	var all []udiff.Edit
 	for i := range edits {
 		found, err := f.edit(&edits[i])
 		if err != nil {
 			result.Skipped[i] = err
 			continue
 		}
-		planned[i], all = found, append(all, i)
+		all = append(all, found...)
 	}
-	accepted := f.accept(edits, planned, all)
-	for _, i := range all {
-		if !slices.Contains(accepted, i) {
-			result.Skipped[i] = errFormat
+	name = strings.TrimPrefix(name, "/")
+	text, err := udiff.Apply(f.text, all)
+	if err == nil {
+		err = f.check(text, edits, result.Skipped)
+	}
+	if err == nil {
+		result.Diff, err = udiff.ToUnified("a/"+name, "b/"+name, f.text, all, udiff.DefaultContextLines)
+	}
+	if err != nil {
+		for i := range edits {
+			result.Skipped[i] = fmt.Errorf("the file cannot be changed line by line: %w", err)
 		}
+		return result
 	}
-	if splices := join(planned, accepted); len(splices) > 0 {
-		sorted(splices)
-		result.Text, result.Diff = apply(f.text, 0, len(f.text), splices), f.diff(name, splices)
-	}
+	result.Diff = renumber(result.Diff)
+	result.Text = []byte(text)
 	return result
 }
 
-// accept returns the edits that can be made together. It looks for those that cannot by
-// halves, so that a long file is not read again for each of its objects.
-func (f *File) accept(edits []Edit, planned map[int][]splice, some []int) []int {
-	if len(some) == 0 || f.correct(edits, some, join(planned, some)) {
-		return some
+// hunkHeader matches the header of a hunk: its first line and number of lines, before and
+// after.
+var hunkHeader = regexp.MustCompile(`(?m)^@@ -(\d+)((?:,\d+)?) \+\d+((?:,\d+)?) @@`)
+
+// renumber mends the second line numbers of a diff. The library forgets the equal lines
+// between two edits of one hunk.
+func renumber(diff string) string {
+	count := func(text string) int {
+		if n, err := strconv.Atoi(strings.TrimPrefix(text, ",")); err == nil {
+			return n
+		}
+		return 1
 	}
-	if len(some) == 1 {
-		return nil
-	}
-	half := len(some) / 2
-	both := slices.Concat(f.accept(edits, planned, some[:half]), f.accept(edits, planned, some[half:]))
-	if len(both) == len(some) { // each half can be made, but not both
-		return both[:half]
-	}
-	return both
+	shift := 0
+	return hunkHeader.ReplaceAllStringFunc(diff, func(header string) string {
+		m := hunkHeader.FindStringSubmatch(header)
+		start := count(m[1]) + shift
+		shift += count(m[3]) - count(m[2])
+		return fmt.Sprintf("@@ -%s%s +%d%s @@", m[1], m[2], start, m[3])
+	})
 }
 
-// join returns the splices of some edits.
-func join(planned map[int][]splice, some []int) []splice {
-	var splices []splice
-	for _, i := range some {
-		splices = append(splices, planned[i]...)
+// check returns an error if the new text has anything but the edits that are not skipped.
+func (f *File) check(text string, edits []Edit, skipped map[int]error) error {
+	after, err := Parse([]byte(text))
+	if err != nil {
+		return err
 	}
-	return splices
+	want, err := Parse([]byte(f.text))
+	if err != nil {
+		return err
+	}
+	for i := range edits {
+		if skipped[i] == nil {
+			edits[i].apply(want.Objects[slices.Index(f.Objects, edits[i].Object)].Fields)
+		}
+	}
+	same := func(a, b *Object) bool { return reflect.DeepEqual(a.Fields, b.Fields) }
+	if !slices.EqualFunc(want.Objects, after.Objects, same) {
+		return fmt.Errorf("got %d objects that differ in more than their annotations", len(after.Objects))
+	}
+	return nil
 }
 
-// correct reports whether the splices make some of the edits and nothing else.
-func (f *File) correct(edits []Edit, some []int, splices []splice) bool {
-	if sorted(splices) {
-		return false
-	}
-	after, err := Parse(apply(f.text, 0, len(f.text), splices))
-	if err != nil || len(after.Objects) != len(f.Objects) {
-		return false
-	}
-	for i, object := range f.Objects {
-		got, err := json.Marshal(after.Objects[i].Fields)
-		if err != nil {
-			return false
-		}
-		want, err := json.Marshal(object.Fields)
-		if err != nil {
-			return false
-		}
-		for _, j := range some {
-			if edits[j].Object == object {
-				if want, err = edits[j].expected(want); err != nil {
-					return false
-				}
-			}
-		}
-		if !equalJSON(got, want) {
-			return false
-		}
-	}
-	return true
-}
-
-func equalJSON(a, b []byte) bool {
-	if bytes.Equal(a, b) {
-		return true
-	}
-	var x, y any
-	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
-}
-
-// expected returns the object of JSON after the edit. Annotations that become empty may
-// be there or not: they are removed.
-func (e *Edit) expected(object []byte) ([]byte, error) {
-	var fields map[string]any
-	if err := json.Unmarshal(object, &fields); err != nil {
-		return nil, err
-	}
-	parent := fields
+// apply makes the edit in the fields of its object.
+func (e *Edit) apply(fields map[string]any) {
 	for _, name := range append(slices.Clone(e.Path), "metadata") {
-		next, ok := parent[name].(map[string]any)
-		if !ok {
-			return nil, errFormat
-		}
-		parent = next
+		fields, _ = fields[name].(map[string]any)
 	}
-	values, _ := parent["annotations"].(map[string]any)
+	values, _ := fields["annotations"].(map[string]any)
 	if values == nil {
 		values = map[string]any{}
 	}
@@ -160,45 +128,130 @@ func (e *Edit) expected(object []byte) ([]byte, error) {
 	for key, value := range e.Set {
 		values[key] = value
 	}
-	if parent["annotations"] = values; len(values) == 0 {
-		delete(parent, "annotations")
+	if fields["annotations"] = values; len(values) == 0 {
+		delete(fields, "annotations")
 	}
-	return json.Marshal(fields)
 }
 
-// edit returns the splices of one edit.
-func (f *File) edit(e *Edit) ([]splice, error) {
+// byHand is the error for a node that is not in block style.
+func byHand(node *yaml.Node, why string) error {
+	return fmt.Errorf("line %d: %s", node.Line, why)
+}
+
+// edit returns the changed lines of one edit.
+func (f *File) edit(e *Edit) ([]udiff.Edit, error) {
 	metadata := e.Object.node
 	for _, name := range append(slices.Clone(e.Path), "metadata") {
-		if metadata = child(metadata, name); metadata == nil {
-			return nil, errFormat
+		key, value := member(metadata, name)
+		if value == nil {
+			return nil, byHand(metadata, "got no "+name)
 		}
-	}
-	if metadata.Kind != yaml.MappingNode || len(metadata.Content) == 0 {
-		return nil, errFormat
+		if !isBlock(value) || key.Line == value.Line {
+			return nil, byHand(value, name+" is not in block style")
+		}
+		metadata = value
 	}
 	key, values := member(metadata, "annotations")
-	switch {
-	case values == nil:
-		return f.addMember(metadata, e.Set)
-	case values.Kind == yaml.ScalarNode && values.ShortTag() == "!!null" && values.Value == "":
-		return []splice{f.insertAfter(key.Line, f.block(key.Column-1+indent, e.Set))}, nil
-	case values.Kind != yaml.MappingNode:
-		return nil, errFormat
-	case len(values.Content) == 0:
-		return f.fillEmpty(key, values, e.Set)
-	case values.Style&yaml.FlowStyle != 0:
-		return f.editFlow(values, e)
+	if key == nil {
+		first := metadata.Content[0]
+		lines := strings.Repeat(" ", first.Column-1) + "annotations:" + f.newline() + f.block(first.Column-1+indent, e.Set)
+		for i := 0; i+1 < len(metadata.Content); i += 2 {
+			if f.isLine(metadata.Content[i], metadata.Content[i+1]) {
+				return []udiff.Edit{f.insert(metadata.Content[i].Line, lines)}, nil
+			}
+		}
+		return []udiff.Edit{f.insert(first.Line-1, lines)}, nil
+	}
+	switch line := strings.TrimSpace(f.line(key.Line)); {
+	case line == "annotations:" && len(values.Content) == 0:
+		return []udiff.Edit{f.insert(key.Line, f.block(key.Column-1+indent, e.Set))}, nil
+	case line != "annotations:" && !strings.HasPrefix(line, "annotations: #") || !isBlock(values):
+		return nil, byHand(key, "annotations are not in block style")
 	}
 	return f.editBlock(metadata, key, values, e)
+}
+
+// isBlock reports whether a node has members in block style, and does not stand for
+// others.
+func isBlock(node *yaml.Node) bool {
+	return node.Kind == yaml.MappingNode && node.Style&yaml.FlowStyle == 0 && node.Anchor == "" && len(node.Content) > 0
+}
+
+// editBlock changes annotations of which each has lines of its own.
+func (f *File) editBlock(metadata, key, values *yaml.Node, e *Edit) ([]udiff.Edit, error) {
+	var edits []udiff.Edit
+	left, last := len(values.Content)/2, values.Content[0].Line-1
+	columns := values.Content[0].Column - 1
+	add := maps.Clone(e.Set)
+	for i := 0; i+1 < len(values.Content); i += 2 {
+		name, value := values.Content[i], values.Content[i+1]
+		isLine := f.isLine(name, value)
+		if isLine {
+			last = name.Line
+		}
+		text, changed := e.Set[name.Value]
+		removed := slices.Contains(e.Remove, name.Value)
+		switch {
+		case !changed && !removed:
+			continue
+		case !isLine:
+			return nil, byHand(name, name.Value+" has more than one line")
+		case changed && strings.Contains(f.line(name.Line), " #"):
+			return nil, byHand(name, "the line of "+name.Value+" has a comment")
+		case changed:
+			delete(add, name.Value)
+			text = f.block(columns, map[string]string{name.Value: text})
+		default:
+			left--
+		}
+		edits = append(edits, f.replace(name.Line, text))
+	}
+	if len(add) > 0 {
+		return append(edits, f.insert(last, f.block(columns, add))), nil
+	}
+	if left == 0 && len(metadata.Content) == 2 {
+		return nil, byHand(key, "metadata would be empty")
+	}
+	if left == 0 {
+		return []udiff.Edit{{Start: f.offset(key.Line), End: f.offset(last + 1)}}, nil
+	}
+	return edits, nil
 }
 
 // indent is how far the members of new annotations are indented.
 const indent = 2
 
+// offset returns where a line starts, counted from 1; the end of the text for the one
+// after the last.
+func (f *File) offset(line int) int {
+	if line > len(f.lines) {
+		return len(f.text)
+	}
+	return f.lines[line-1]
+}
+
+func (f *File) line(line int) string { return f.text[f.offset(line):f.offset(line+1)] }
+
+// replace replaces a line by another one, or by nothing.
+func (f *File) replace(line int, text string) udiff.Edit {
+	if !strings.HasSuffix(f.line(line), "\n") {
+		text = strings.TrimSuffix(text, f.newline())
+	}
+	return udiff.Edit{Start: f.offset(line), End: f.offset(line + 1), New: text}
+}
+
+// insert inserts whole lines after a line.
+func (f *File) insert(line int, lines string) udiff.Edit {
+	at := f.offset(line + 1)
+	if at == len(f.text) && !strings.HasSuffix(f.text, "\n") {
+		lines = f.newline() + strings.TrimSuffix(lines, f.newline())
+	}
+	return udiff.Edit{Start: at, End: at, New: lines}
+}
+
 // newline is the end of the lines of the file.
 func (f *File) newline() string {
-	if bytes.Contains(f.text, []byte("\r\n")) {
+	if strings.Contains(f.text, "\r\n") {
 		return "\r\n"
 	}
 	return "\n"
@@ -215,39 +268,15 @@ func (f *File) block(columns int, set map[string]string) string {
 
 // plain returns a string as YAML writes it in one line.
 func plain(value string) string {
-	text, err := yaml.Marshal(value)
-	if line := strings.TrimSuffix(string(text), "\n"); err == nil && !strings.Contains(line, "\n") {
-		return line
+	node := yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
+	if strings.ContainsAny(value, "\n\r\u2028\u2029\u0085") {
+		node.Style = yaml.DoubleQuotedStyle
 	}
-	return quoted(value)
-}
-
-// quoted returns a string as JSON writes it, which YAML reads, too.
-func quoted(value string) string {
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(value) // a string can always be encoded
-	return strings.TrimSuffix(text.String(), "\n")
-}
-
-// offset returns where a node starts.
-func (f *File) offset(node *yaml.Node) int {
-	at := f.lineStart(node.Line - 1)
-	for range node.Column - 1 {
-		_, size := utf8.DecodeRune(f.text[at:])
-		at += size
+	text, err := yaml.Marshal(&node)
+	if err != nil {
+		return fmt.Sprintf("%q", value)
 	}
-	return at
-}
-
-// insertAfter inserts whole lines after a line, counted from 1.
-func (f *File) insertAfter(line int, lines string) splice {
-	at := f.lineStart(line)
-	if at == len(f.text) && !bytes.HasSuffix(f.text, []byte("\n")) {
-		return splice{at, at, f.newline() + strings.TrimSuffix(lines, f.newline())}
-	}
-	return splice{at, at, lines}
+	return strings.TrimSuffix(string(text), "\n")
 }
 
 // isLine reports whether a member of a block is one line of its own.
@@ -255,140 +284,10 @@ func (f *File) isLine(key, value *yaml.Node) bool {
 	if key.Line != value.Line || value.Kind != yaml.ScalarNode {
 		return false
 	}
-	line := f.text[f.offset(key):f.lineStart(key.Line)]
 	var read map[string]yaml.Node
-	if yaml.Unmarshal(line, &read) != nil || len(read) != 1 {
+	if yaml.Unmarshal([]byte(f.line(key.Line)), &read) != nil || len(read) != 1 {
 		return false
 	}
 	got, found := read[key.Value]
 	return found && got.Value == value.Value
-}
-
-// addMember adds the annotations to metadata without any.
-func (f *File) addMember(metadata *yaml.Node, set map[string]string) ([]splice, error) {
-	if len(set) == 0 {
-		return nil, errFormat
-	}
-	first := metadata.Content[0]
-	if metadata.Style&yaml.FlowStyle != 0 {
-		var members []string
-		for _, key := range slices.Sorted(maps.Keys(set)) {
-			members = append(members, quoted(key)+": "+quoted(set[key]))
-		}
-		name := "annotations"
-		if first.Style&yaml.DoubleQuotedStyle != 0 {
-			name = quoted(name)
-		}
-		if first.Line == metadata.Line {
-			at := f.offset(first)
-			return []splice{{at, at, name + ": {" + strings.Join(members, ", ") + "}, "}}, nil
-		}
-		outer := strings.Repeat(" ", first.Column-1)
-		inner := f.newline() + outer + strings.Repeat(" ", indent)
-		at := f.lineStart(first.Line - 1)
-		return []splice{{at, at, outer + name + ": {" + inner + strings.Join(members, ","+inner) + f.newline() + outer + "}," + f.newline()}}, nil
-	}
-	lines := strings.Repeat(" ", first.Column-1) + "annotations:" + f.newline() + f.block(first.Column-1+indent, set)
-	for i := 0; i+1 < len(metadata.Content); i += 2 {
-		if f.isLine(metadata.Content[i], metadata.Content[i+1]) {
-			return []splice{f.insertAfter(metadata.Content[i].Line, lines)}, nil
-		}
-	}
-	at := f.lineStart(first.Line - 1)
-	return []splice{{at, at, lines}}, nil
-}
-
-// fillEmpty replaces {} by annotations.
-func (f *File) fillEmpty(key, values *yaml.Node, set map[string]string) ([]splice, error) {
-	start := f.offset(values)
-	end := bytes.IndexByte(f.text[start:], '}')
-	if end < 0 || f.text[start] != '{' {
-		return nil, errFormat
-	}
-	end += start + 1
-	if key.Style&yaml.DoubleQuotedStyle != 0 { // of JSON
-		var members []string
-		for _, name := range slices.Sorted(maps.Keys(set)) {
-			members = append(members, quoted(name)+": "+quoted(set[name]))
-		}
-		return []splice{{start, end, "{" + strings.Join(members, ", ") + "}"}}, nil
-	}
-	start = len(bytes.TrimRight(f.text[:start], " "))
-	return []splice{{start, end, f.newline() + strings.TrimSuffix(f.block(key.Column-1+indent, set), f.newline())}}, nil
-}
-
-// editBlock changes annotations of which each has lines of its own.
-func (f *File) editBlock(metadata, key, values *yaml.Node, e *Edit) ([]splice, error) {
-	var splices []splice
-	left, last := len(values.Content)/2, 0
-	add := maps.Clone(e.Set)
-	for i := 0; i+1 < len(values.Content); i += 2 {
-		name, value := values.Content[i], values.Content[i+1]
-		line := f.isLine(name, value)
-		if line {
-			last = name.Line
-		}
-		text, changed := e.Set[name.Value]
-		removed := slices.Contains(e.Remove, name.Value)
-		switch {
-		case (changed || removed) && !line:
-			return nil, fmt.Errorf("%w: %s has more than one line", errFormat, name.Value)
-		case changed:
-			delete(add, name.Value)
-			rest := f.text[f.offset(name):f.lineStart(name.Line)]
-			if bytes.Contains(rest, []byte(" #")) {
-				return nil, fmt.Errorf("%w: the line of %s has a comment", errFormat, name.Value)
-			}
-			end := len(bytes.TrimRight(rest, "\r\n"))
-			splices = append(splices, splice{f.offset(name), f.offset(name) + end, plain(name.Value) + ": " + plain(text)})
-		case removed:
-			left--
-			splices = append(splices, splice{f.lineStart(name.Line - 1), f.lineStart(name.Line), ""})
-		}
-	}
-	switch {
-	case len(add) > 0 && last > 0:
-		splices = append(splices, f.insertAfter(last, f.block(values.Content[0].Column-1, add)))
-	case len(add) > 0:
-		at := f.lineStart(values.Content[0].Line - 1)
-		splices = append(splices, splice{at, at, f.block(values.Content[0].Column-1, add)})
-	case left == 0:
-		header := strings.TrimSpace(string(f.text[f.offset(key):f.lineStart(key.Line)]))
-		if header != "annotations:" || len(metadata.Content) == 2 {
-			return nil, errFormat
-		}
-		start := f.lineStart(key.Line - 1)
-		return []splice{{start, f.lineStart(last), ""}}, nil
-	}
-	return splices, nil
-}
-
-// editFlow changes annotations in braces.
-func (f *File) editFlow(values *yaml.Node, e *Edit) ([]splice, error) {
-	first := values.Content[0]
-	var splices []splice
-	var members []string
-	for _, name := range slices.Sorted(maps.Keys(e.Set)) {
-		if child(values, name) != nil {
-			return nil, fmt.Errorf("%w: %s has another value", errFormat, name)
-		}
-		members = append(members, quoted(name)+": "+quoted(e.Set[name]))
-	}
-	if len(members) > 0 {
-		at, between := f.offset(first), ", "
-		if first.Line != values.Line {
-			between = "," + f.newline() + strings.Repeat(" ", first.Column-1)
-		}
-		splices = append(splices, splice{at, at, strings.Join(members, between) + between})
-	}
-	for i := 0; i+1 < len(values.Content); i += 2 {
-		if !slices.Contains(e.Remove, values.Content[i].Value) {
-			continue
-		}
-		if i+2 == len(values.Content) {
-			return nil, fmt.Errorf("%w: %s is the last one in braces", errFormat, values.Content[i].Value)
-		}
-		splices = append(splices, splice{f.offset(values.Content[i]), f.offset(values.Content[i+2]), ""})
-	}
-	return splices, nil
 }

@@ -101,9 +101,9 @@ func TestAnEditKeepsEverythingElse(t *testing.T) {
 			want: head + "metadata:\n  annotations:\n    l/a: b\n    z: >-\n      one\n      two\n  name: app\n",
 		},
 		"empty annotations": {
-			text: head + "metadata:\n  annotations: {} # none\n  name: app\n",
-			set:  map[string]string{"l/a": "b"},
-			want: head + "metadata:\n  annotations:\n    l/a: b # none\n  name: app\n",
+			text:        head + "metadata:\n  annotations: {} # none\n  name: app\n",
+			set:         map[string]string{"l/a": "b"},
+			wantSkipped: "not in block style",
 		},
 		"no value": {
 			text: head + "metadata:\n  annotations:\n  name: app\n",
@@ -111,24 +111,24 @@ func TestAnEditKeepsEverythingElse(t *testing.T) {
 			want: head + "metadata:\n  annotations:\n    l/a: b\n  name: app\n",
 		},
 		"braces": {
-			text: head + "metadata: {name: app, annotations: {x: y}}\n",
-			set:  map[string]string{"l/a": "b"},
-			want: head + "metadata: {name: app, annotations: {\"l/a\": \"b\", x: y}}\n",
+			text:        head + "metadata: {name: app, annotations: {x: y}}\n",
+			set:         map[string]string{"l/a": "b"},
+			wantSkipped: "not in block style",
 		},
 		"braces without annotations": {
-			text: head + "metadata: {name: app}\n",
-			set:  map[string]string{"l/a": "b"},
-			want: head + "metadata: {annotations: {\"l/a\": \"b\"}, name: app}\n",
+			text:        head + "metadata: {name: app}\n",
+			set:         map[string]string{"l/a": "b"},
+			wantSkipped: "not in block style",
 		},
 		"JSON": {
-			text: "{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"ServiceAccount\",\n  \"metadata\": {\n    \"annotations\": {\n      \"x\": \"y\"\n    },\n    \"name\": \"app\"\n  }\n}\n",
-			set:  add,
-			want: "{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"ServiceAccount\",\n  \"metadata\": {\n    \"annotations\": {\n      \"l/a\": \"arn:aws:iam::1:role/x\",\n      \"l/b\": \"86400\",\n      \"x\": \"y\"\n    },\n    \"name\": \"app\"\n  }\n}\n",
+			text:        "{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"ServiceAccount\",\n  \"metadata\": {\n    \"annotations\": {\n      \"x\": \"y\"\n    },\n    \"name\": \"app\"\n  }\n}\n",
+			set:         add,
+			wantSkipped: "not in block style",
 		},
 		"JSON without annotations": {
-			text: "{\"apiVersion\": \"v1\", \"kind\": \"ServiceAccount\",\n  \"metadata\": {\n    \"name\": \"app\"\n  }\n}",
-			set:  map[string]string{"l/a": "b"},
-			want: "{\"apiVersion\": \"v1\", \"kind\": \"ServiceAccount\",\n  \"metadata\": {\n    \"annotations\": {\n      \"l/a\": \"b\"\n    },\n    \"name\": \"app\"\n  }\n}",
+			text:        "{\"apiVersion\": \"v1\", \"kind\": \"ServiceAccount\",\n  \"metadata\": {\n    \"name\": \"app\"\n  }\n}",
+			set:         map[string]string{"l/a": "b"},
+			wantSkipped: "not in block style",
 		},
 		"the second document, with other line ends": {
 			text: strings.ReplaceAll("# c\n"+head+"metadata:\n  name: one\n---\n"+head+"metadata:\n  name: two\n", "\n", "\r\n"),
@@ -163,9 +163,9 @@ func TestAnEditKeepsEverythingElse(t *testing.T) {
 			want:   head + "metadata:\n  name: app\n",
 		},
 		"one removed from braces": {
-			text:   head + "metadata: {annotations: {x: y, z: w}, name: app}\n",
-			remove: []string{"x"},
-			want:   head + "metadata: {annotations: {z: w}, name: app}\n",
+			text:        head + "metadata: {annotations: {x: y, z: w}, name: app}\n",
+			remove:      []string{"x"},
+			wantSkipped: "not in block style",
 		},
 		"another value": {
 			text: head + "metadata:\n  annotations:\n    l/a: \"old\"\n    z: w\n",
@@ -177,15 +177,25 @@ func TestAnEditKeepsEverythingElse(t *testing.T) {
 			set:         map[string]string{"l/a": "new"},
 			wantSkipped: "comment",
 		},
+		"metadata in the line of its key": {
+			text:        head + "metadata: {name: app,\n  annotations: {x: y}}\n",
+			set:         map[string]string{"l/a": "b"},
+			wantSkipped: "line 3: metadata is not in block style",
+		},
+		"nothing left in the metadata": {
+			text:        head + "metadata:\n  annotations:\n    x: y\n",
+			remove:      []string{"x"},
+			wantSkipped: "would be empty",
+		},
 		"an alias is skipped": {
 			text:        head + "x: &x {a: b}\nmetadata:\n  annotations: *x\n",
 			set:         map[string]string{"l/a": "b"},
-			wantSkipped: "format",
+			wantSkipped: "line ",
 		},
 		"an anchor that others use is skipped": {
 			text:        head + "metadata:\n  annotations: &x\n    a: b\n  labels: *x\n",
 			set:         map[string]string{"l/a": "b"},
-			wantSkipped: "format",
+			wantSkipped: "line ",
 		},
 		"a removed text of several lines is skipped": {
 			text:        head + "metadata:\n  annotations:\n    x: |\n      one\n    z: w\n",
@@ -196,7 +206,7 @@ func TestAnEditKeepsEverythingElse(t *testing.T) {
 			text:        head + "metadata:\n  name: app\n",
 			path:        []string{"spec"},
 			set:         map[string]string{"l/a": "b"},
-			wantSkipped: "format",
+			wantSkipped: "line ",
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -236,6 +246,23 @@ func TestADiffHasHunksWithContext(t *testing.T) {
 	}
 	if want := "@@ -26,6 +30,8 @@"; !strings.Contains(result.Diff, want) {
 		t.Errorf("got\n%s\nwant %s: two lines are added twice before", result.Diff, want)
+	}
+}
+
+func TestTheLinesAfterAHunkWithTwoEdits(t *testing.T) {
+	t.Parallel()
+	text := head + "metadata:\n  annotations:\n    x: y\n    z: w\n    v: u\n" + strings.Repeat("# c\n", 10) + "---\n" + head + "metadata:\n  name: app\n"
+	f, err := yamledit.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := f.Edit("dir/app.yaml", []yamledit.Edit{
+		{Object: f.Objects[0], Set: map[string]string{"l/a": "b"}, Remove: []string{"x"}},
+		{Object: f.Objects[1], Set: map[string]string{"l/a": "b"}},
+	})
+	checkDiff(t, text, result)
+	if want := "@@ -20,3 +20,5 @@"; !strings.Contains(result.Diff, want) {
+		t.Errorf("got\n%s\nwant %s: one line is removed, and one is added before", result.Diff, want)
 	}
 }
 
@@ -292,8 +319,8 @@ func TestParseErrors(t *testing.T) {
 	}
 	for sentence, tt := range map[string]struct{ text, want string }{
 		"a template":               {"a: {{ .Values.x }}\nb: {{", "line"},
-		"a key twice":              {"a: b\na: c\n", "twice"},
-		"aliases for very much":    {bomb, "more than 1000000 values"},
+		"a key twice":              {"a: b\na: c\n", "already defined at line 1"},
+		"aliases for very much":    {bomb, "excessive aliasing"},
 		"a text that is no YAML":   {"\x00", "control characters"},
 		"brackets without an end":  {strings.Repeat("[", 20000), "exceeded max depth"},
 		"an unknown anchor":        {"a: *x\n", "unknown anchor"},

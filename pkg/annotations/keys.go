@@ -58,7 +58,7 @@ type Keys struct {
 	TokenExpirationSeconds string
 
 	// Adopted is written by Lanyard: the annotations that follow those of a peer,
-	// see Adopt.
+	// with the fingerprints of their values.
 	Adopted string
 
 	// On a pod.
@@ -250,7 +250,7 @@ func (k *Keys) MaxServiceAccountBytes() int {
 	size := len("86400") + len(strings.Join(k.tokenAlone(), ", "))
 	size += len(k.Adopted)
 	for _, key := range k.ServiceAccount() {
-		size += len(key) + maxRecordBytes(key)
+		size += 2*len(key) + len("=12345678,") // the second one is in Adopted, with a fingerprint
 	}
 	for _, d := range k.Providers {
 		size += d.MaxAudienceBytes

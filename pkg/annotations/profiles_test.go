@@ -5,7 +5,6 @@ package annotations_test
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 	"testing"
 
@@ -242,31 +241,5 @@ func TestAMappingMayHaveProfiles(t *testing.T) {
 	has := prefixed(map[string]string{"aws-role-arn.backup": backupARN})
 	if added := keys.Map([]*annotations.Mapping{m}, "team", "loki", has); added != nil {
 		t.Errorf("got %v for a ServiceAccount with a profile of its own, want nothing", added)
-	}
-}
-
-// A profile by hand goes together with an adopted role.
-func TestAdoptionLeavesProfilesAlone(t *testing.T) {
-	t.Parallel()
-	keys := newKeys(t)
-	peers, err := annotations.PeersNamed([]string{"eks"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	has := map[string]string{"eks.amazonaws.com/role-arn": roleARN, "lanyard.dev/aws-role-arn.audit": auditARN}
-	adoption := keys.Adopt(peers, has, clusterDefaults())
-	if got := adoption.Set["lanyard.dev/aws-role-arn"]; got != roleARN || len(adoption.Remove) > 0 {
-		t.Fatalf("got %+v, want the role adopted and nothing removed", adoption)
-	}
-	maps.Copy(has, adoption.Set)
-	if again := keys.Adopt(peers, has, clusterDefaults()); len(again.Set) > 0 || len(again.Remove) > 0 {
-		t.Errorf("a second time: got %+v, want nothing", again)
-	}
-	delete(has, "eks.amazonaws.com/role-arn")
-	gone := keys.Adopt(peers, has, clusterDefaults())
-	for _, key := range gone.Remove {
-		if key == "lanyard.dev/aws-role-arn.audit" {
-			t.Errorf("got %v removed, want the profile to stay", gone.Remove)
-		}
 	}
 }

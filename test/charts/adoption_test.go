@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
@@ -75,7 +76,7 @@ func TestTheWebhookIsCalledForEachPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := func(keys []string) string { return "['" + strings.Join(keys, "', '") + "']" }
-	for _, peer := range annotations.Peers() {
+	for _, peer := range peer.All() {
 		var own []string
 		for _, d := range keys.Providers {
 			for i := range d.Parameters {

@@ -11,7 +11,7 @@ program's.
 {{- define "lanyard.peers" -}}
 eks:
   identity: [eks.amazonaws.com/role-arn]
-  others: [eks.amazonaws.com/audience, eks.amazonaws.com/sts-regional-endpoints, eks.amazonaws.com/token-expiration]
+  others: [eks.amazonaws.com/audience, eks.amazonaws.com/token-expiration, eks.amazonaws.com/sts-regional-endpoints]
   lanyard: [aws-role-arn]
 azure:
   identity: [azure.workload.identity/client-id]

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/lanyard-dev/lanyard/internal/installation"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
@@ -163,7 +164,7 @@ func (c *cli) label(ctx context.Context, namespace string, dryRun bool) (*labell
 	result := &labelling{DryRun: dryRun, ServiceAccounts: []labelled{}}
 	report := c.periodically()
 	err = c.eachUnguarded(ctx, namespace, mutating, func(object *metav1.PartialObjectMetadata) error {
-		entry := labelled{Namespace: object.Namespace, Name: object.Name, Adopted: s.Keys.Adoptable(s.Peers, object.Annotations)}
+		entry := labelled{Namespace: object.Namespace, Name: object.Name, Adopted: peer.Adoptable(s.Keys, s.Peers, object.Annotations)}
 		if !dryRun {
 			if err := addLabel(ctx, client, s, object); err != nil {
 				entry.Error = err.Error()
@@ -184,7 +185,7 @@ func addLabel(ctx context.Context, client kubernetes.Interface, s *settings.Sett
 		return err
 	}
 	got, err := client.CoreV1().ServiceAccounts(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "lanyard"})
-	if err == nil && s.Keys.Adoptable(s.Peers, got.Annotations) {
+	if err == nil && peer.Adoptable(s.Keys, s.Peers, got.Annotations) {
 		err = fmt.Errorf("got no translation of the annotations of another webhook: the webhook %s must be called for them and have them in --adopt", installation.ServiceAccountWebhook)
 	}
 	return err

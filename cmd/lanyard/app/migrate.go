@@ -14,6 +14,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/migrate"
 	"github.com/lanyard-dev/lanyard/internal/options"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
@@ -25,7 +26,8 @@ other webhook stay, so that both can run, unless --remove is set.
 Without --filename, it reads the cluster, and --write changes ServiceAccounts
 only: a change of a pod template would restart the pods. With --filename, it
 reads manifests, and --write changes these files. Comments, order and quotes
-stay. --output diff shows the changes as a diff that "git apply" accepts.
+stay. --output diff shows the changes as a diff that "git apply" accepts. Whole
+lines are changed: JSON and braces in YAML are listed, to edit by hand.
 
 Write nothing with --remove while Lanyard still adopts from the other webhook
 (config.adopt): it would remove its annotations together with the other ones.
@@ -60,9 +62,8 @@ const outputDiff = "diff"
 type migrateCommand struct {
 	*cli
 	output
-	from                     []string
-	files                    []string
-	all, write, remove, pods bool
+	from, files                []string
+	all, write, remove, verify bool
 }
 
 func newMigrateCommand(c *cli) *cobra.Command {
@@ -78,13 +79,13 @@ func newMigrateCommand(c *cli) *cobra.Command {
 	k.output.addFlag(cmd, outputDiff)
 	k.addConfig(cmd)
 	addAllNamespaces(cmd, &k.all)
-	names := migrate.PeerNames()
+	names := peer.Names()
 	cmd.Flags().StringSliceVar(&k.from, "from", nil, "What to take over from, separated by commas: "+strings.Join(names, ", ")+".")
 	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // the error is for a flag that does not exist
 	cmd.Flags().StringArrayVarP(&k.files, "filename", "f", nil, "File or directory with manifests in YAML or JSON, or - for the standard input, instead of the cluster. Can be repeated.")
 	cmd.Flags().BoolVar(&k.write, "write", false, "Write the changes.")
 	cmd.Flags().BoolVar(&k.remove, "remove", false, "Also remove the annotations that are not needed any more.")
-	cmd.Flags().BoolVar(&k.pods, "verify", false, "Compare the credentials of running pods with those of new ones, instead of making a plan.")
+	cmd.Flags().BoolVar(&k.verify, "verify", false, "Compare the credentials of running pods with those of new ones, instead of making a plan.")
 	return cmd
 }
 
@@ -103,15 +104,15 @@ type migration struct {
 }
 
 func (k *migrateCommand) run(ctx context.Context) error {
-	peers, err := k.peers()
-	if err != nil {
-		return err
-	}
 	if err := k.check(); err != nil {
 		return err
 	}
-	if k.pods {
-		return k.verify(ctx, peers)
+	peers, err := peer.Named(k.from)
+	if err != nil {
+		return usagef("--from: %v", err)
+	}
+	if k.verify {
+		return k.verifyPods(ctx, peers)
 	}
 	s, err := k.settingsOf(ctx)
 	if err != nil {
@@ -149,25 +150,13 @@ func (k *migrateCommand) settingsOf(ctx context.Context) (*settings.Settings, er
 	return k.settings(ctx)
 }
 
-// peers returns the peers of --from.
-func (k *migrateCommand) peers() ([]*migrate.Peer, error) {
-	names := migrate.PeerNames()
-	if len(k.from) == 0 {
-		return nil, usagef("--from: got none, want one or more of %s", strings.Join(names, ", "))
-	}
-	for _, name := range k.from {
-		if !slices.Contains(names, name) {
-			return nil, usagef("--from: got %q, want one or more of %s", name, strings.Join(names, ", "))
-		}
-	}
-	return slices.DeleteFunc(migrate.Peers(), func(p *migrate.Peer) bool { return !slices.Contains(k.from, p.Name) }), nil
-}
-
 // check checks that the flags fit together.
 func (k *migrateCommand) check() error {
 	switch files := len(k.files) > 0; {
-	case k.pods && (files || k.write || k.remove):
-		return usagef("--verify: got it with --filename, --write or --remove, want it alone")
+	case len(k.from) == 0:
+		return usagef("--from: got none, want one or more of %s", strings.Join(peer.Names(), ", "))
+	case k.verify && (files || k.write || k.remove):
+		return usagef("--verify: got it with --filename, --write or --remove, want it without them")
 	case files && k.all:
 		return usagef("--all-namespaces: got it with --filename, want one of them")
 	case !files && k.format == outputDiff:
@@ -187,7 +176,7 @@ func (k *migrateCommand) show(result *migration) error {
 		return k.output.write(k.cli, result)
 	}
 	for i := range result.Items {
-		if item := &result.Items[i]; item.Result == migrate.Manual || item.Result == migrate.Unsupported {
+		if item := &result.Items[i]; item.Result == peer.Manual || item.Result == peer.Unsupported {
 			k.note("%s: %s: %s: %s", item.Result, nameOf(item), item.Found, item.Why)
 		}
 	}
@@ -228,10 +217,10 @@ func (m *migration) print(p *page) {
 		}
 		printItem(p, item)
 	}
-	m.printValues(p)
+	m.printConfig(p)
 	p.line("")
 	var counts []string
-	for _, result := range []migrate.Result{migrate.Translated, migrate.Setting, migrate.Manual, migrate.Unsupported, migrate.NothingToDo} {
+	for _, result := range []peer.Result{peer.Translated, peer.Setting, peer.Manual, peer.Unsupported, peer.NothingToDo} {
 		if n := m.Count(result); n > 0 {
 			counts = append(counts, fmt.Sprintf("%d %s", n, result))
 		}
@@ -249,7 +238,7 @@ func (m *migration) print(p *page) {
 
 // printItem writes an item below the name of its object.
 func printItem(p *page, item *migrate.Item) {
-	style := map[migrate.Result]string{migrate.Translated: good, migrate.Manual: warn, migrate.Unsupported: bad, migrate.NothingToDo: faint}[item.Result]
+	style := map[peer.Result]string{peer.Translated: good, peer.Manual: warn, peer.Unsupported: bad, peer.NothingToDo: faint}[item.Result]
 	line, becomes := item.Found+": "+p.style(style, string(item.Result)), item.Becomes
 	if whole := line + ", " + becomes; becomes != "" && (p.width == 0 || cells(whole) <= p.width-2) {
 		line, becomes = whole, ""
@@ -263,33 +252,19 @@ func printItem(p *page, item *migrate.Item) {
 	}
 }
 
-// printValues writes the values of the chart.
-func (m *migration) printValues(p *page) {
-	if len(m.Values) == 0 {
+// printConfig writes the settings.
+func (m *migration) printConfig(p *page) {
+	if len(m.Config) == 0 {
 		return
 	}
-	tree := map[string]any{}
-	for path, value := range m.Values {
-		parent := tree
-		names := strings.Split(path, ".")
-		for _, name := range names[:len(names)-1] {
-			next, ok := parent[name].(map[string]any)
-			if !ok {
-				next = map[string]any{}
-				parent[name] = next
-			}
-			parent = next
-		}
-		parent[names[len(names)-1]] = value
-	}
-	text, err := yaml.Marshal(tree)
+	text, err := yaml.Marshal(map[string]any{"config": m.Config})
 	if err != nil {
 		p.err = err
 		return
 	}
 	p.line("")
 	p.line("%s", p.style(title, "values for the chart"))
-	for line := range strings.SplitSeq(strings.TrimSuffix(string(text), "\n"), "\n") {
-		p.line("  %s", line)
+	for line := range strings.Lines(string(text)) {
+		p.line("  %s", strings.TrimSuffix(line, "\n"))
 	}
 }

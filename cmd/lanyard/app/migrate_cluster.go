@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/lanyard-dev/lanyard/internal/migrate"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/workload"
 )
 
@@ -54,7 +55,7 @@ func (k *migrateCommand) cluster(ctx context.Context, o *migrate.Options) (*migr
 
 // stock reads what matters of a cluster, a page at a time. What is not in a namespace is
 // left out if the user may not read it.
-func (k *migrateCommand) stock(ctx context.Context, client dynamic.Interface, peers []*migrate.Peer, namespace string) (*clusterStock, error) {
+func (k *migrateCommand) stock(ctx context.Context, client dynamic.Interface, peers []*peer.Peer, namespace string) (*clusterStock, error) {
 	lists := []listing{{resource: coreResource("serviceaccounts"), kind: "ServiceAccount", namespace: namespace}}
 	for _, kind := range workload.Kinds() {
 		lists = append(lists, listing{resource: kind.Resource, kind: kind.Kind, namespace: namespace})
@@ -62,10 +63,7 @@ func (k *migrateCommand) stock(ctx context.Context, client dynamic.Interface, pe
 	for _, name := range migrate.ConfigMaps() {
 		lists = append(lists, listing{resource: coreResource("configmaps"), kind: "ConfigMap", namespace: namespace, name: name})
 	}
-	lists = append(lists,
-		listing{resource: coreResource("namespaces"), kind: "Namespace", name: namespace, optional: true},
-		listing{resource: webhookConfigurations, kind: "MutatingWebhookConfiguration", optional: true},
-	)
+	lists = append(lists, listing{resource: webhookConfigurations, kind: "MutatingWebhookConfiguration", optional: true})
 	stock := &clusterStock{versions: map[*migrate.Object]string{}}
 	for i := range lists {
 		if err := k.list(ctx, client, peers, &lists[i], stock); err != nil && !(lists[i].optional && apierrors.IsForbidden(err)) {
@@ -86,7 +84,7 @@ type listing struct {
 }
 
 // list adds what matters of a list to the stock.
-func (k *migrateCommand) list(ctx context.Context, client dynamic.Interface, peers []*migrate.Peer, l *listing, stock *clusterStock) error {
+func (k *migrateCommand) list(ctx context.Context, client dynamic.Interface, peers []*peer.Peer, l *listing, stock *clusterStock) error {
 	defer k.progress("reading " + l.resource.Resource)()
 	list := func(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 		if l.name != "" {

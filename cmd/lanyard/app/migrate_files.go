@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/migrate"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 )
 
 // Limits of what is read.
@@ -62,7 +63,7 @@ type input struct {
 }
 
 // readManifests reads the files of --filename, and those in its directories.
-func (k *migrateCommand) readManifests(peers []*migrate.Peer) ([]*migrate.Manifest, error) {
+func (k *migrateCommand) readManifests(peers []*peer.Peer) ([]*migrate.Manifest, error) {
 	inputs, err := k.inputs()
 	if err != nil {
 		return nil, err
@@ -82,65 +83,48 @@ func (k *migrateCommand) readManifests(peers []*migrate.Peer) ([]*migrate.Manife
 	return manifests, nil
 }
 
-// inputs returns the files to read, each once.
+// inputs returns the files to read, each once: those that are named, and those in
+// directories that may be manifests.
 func (k *migrateCommand) inputs() ([]input, error) {
 	var inputs []input
 	seen := map[string]bool{}
-	add := func(in input) {
+	add := func(in input) error {
 		if !seen[filepath.Clean(in.name)] {
 			inputs = append(inputs, in)
 		}
 		seen[filepath.Clean(in.name)] = true
+		if len(inputs) > maxManifests {
+			return fmt.Errorf("got more than %d files", maxManifests)
+		}
+		return nil
 	}
 	for _, name := range k.files {
 		if name == "-" {
-			add(input{name: name})
+			_ = add(input{name: name}) // the limit is for directories
 			continue
 		}
-		info, err := os.Stat(name)
+		err := filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case entry.IsDir() && path != name && strings.HasPrefix(entry.Name(), "."):
+				return fs.SkipDir
+			case path == name && !entry.IsDir():
+				return add(input{name: path})
+			case entry.Type().IsRegular() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)):
+				return add(input{name: path, found: true})
+			}
+			return nil
+		})
 		if err != nil {
 			return nil, err
 		}
-		if !info.IsDir() {
-			add(input{name: name})
-			continue
-		}
-		found, err := manifestsIn(name)
-		if err != nil {
-			return nil, err
-		}
-		for _, file := range found {
-			add(input{name: file, found: true})
-		}
-	}
-	if len(inputs) > maxManifests {
-		return nil, fmt.Errorf("got more than %d files", maxManifests)
 	}
 	return inputs, nil
 }
 
-// manifestsIn returns the files of a directory that may be manifests.
-func manifestsIn(directory string) ([]string, error) {
-	var files []string
-	err := filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && path != directory && strings.HasPrefix(entry.Name(), "."):
-			return fs.SkipDir
-		case entry.Type().IsRegular() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)):
-			files = append(files, path)
-		}
-		if len(files) > maxManifests {
-			return fmt.Errorf("%s: got more than %d files", directory, maxManifests)
-		}
-		return nil
-	})
-	return files, err
-}
-
 // readManifest reads one file.
-func (k *migrateCommand) readManifest(peers []*migrate.Peer, name string) (*migrate.Manifest, error) {
+func (k *migrateCommand) readManifest(peers []*peer.Peer, name string) (*migrate.Manifest, error) {
 	in := k.In
 	if name == "-" {
 		name = standardInput

@@ -20,7 +20,8 @@ const annotated = `apiVersion: v1
 kind: ServiceAccount
 metadata:
   name: cart # the cart
-  annotations: {eks.amazonaws.com/role-arn: "arn:aws:iam::111122223333:role/cart"}
+  annotations:
+    eks.amazonaws.com/role-arn: arn:aws:iam::111122223333:role/cart
 `
 
 // runMigrate runs migrate without a cluster.
@@ -45,7 +46,7 @@ func write(t *testing.T, name, text string) {
 func TestMigrateFlags(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"-f x":                             "--from: got none, want one or more of eks, azure, gcp, gke, cwii",
+		"-f x":                             "--from: got none, want one or more of eks, azure, gcp, gke",
 		"--from other":                     `--from: got "other"`,
 		"--from eks -A -f x":               "--all-namespaces",
 		"--from eks -o diff":               "--output diff",
@@ -83,7 +84,7 @@ func TestMigrateWritesTheFilesOfADirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(text), `"lanyard.dev/aws-role-arn": "arn:aws:iam::111122223333:role/cart"`) || !strings.Contains(string(text), "# the cart") {
+	if !strings.Contains(string(text), "lanyard.dev/aws-role-arn: arn:aws:iam::111122223333:role/cart\n") || !strings.Contains(string(text), "# the cart") {
 		t.Errorf("got %s", text)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o640 {
@@ -95,6 +96,17 @@ func TestMigrateWritesTheFilesOfADirectory(t *testing.T) {
 	}
 	if _, out, _ = runMigrate(t, "", "--from", "eks", "-f", dir, "--output", "diff"); out != "" {
 		t.Errorf("a second run changes something: %s", out)
+	}
+}
+
+func TestMigrateNamesTheLineToEditByHand(t *testing.T) {
+	t.Parallel()
+	text := strings.Replace(annotated, "annotations:\n    ", "annotations: {", 1)
+	code, out, errOut := runMigrate(t, strings.TrimSpace(text)+"}\n", "--from", "eks", "-f", "-")
+	for _, want := range []string{"stdin by hand: line 5:", `Set lanyard.dev/aws-role-arn: "arn:aws:iam::111122223333:role/cart".`} {
+		if code != ExitOK || !strings.Contains(out, want) {
+			t.Errorf("got the code %d, %s and %s, want %s", code, out, errOut, want)
+		}
 	}
 }
 
@@ -149,7 +161,7 @@ func TestMigrateKnowsCustomProviders(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file, config := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "config.yaml")
-	write(t, file, strings.Replace(annotated, "{", "{lanyard.dev/other-name: x, ", 1))
+	write(t, file, annotated+"    lanyard.dev/other-name: x\n")
 	write(t, config, "providers:\n- name: other\n  audience: other\n  parameters:\n  - {name: name, required: true, pattern: '^x$', message: must be x}\n  environment:\n  - {name: OTHER_TOKEN_FILE, value: '{token-file}', credential: true}\n")
 	if code, out, errOut := runMigrate(t, "", "--from", "eks", "-f", file); code != ExitOK || !strings.Contains(out, "Lanyard would deny it") {
 		t.Errorf("without the configuration: got the code %d, %s and %s, want that it would be denied", code, out, errOut)

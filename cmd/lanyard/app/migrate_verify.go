@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/lanyard-dev/lanyard/internal/migrate"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/workload"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -104,8 +105,8 @@ type verifier struct {
 	result *verification
 }
 
-// verify compares one running pod of each workload with a new one, which is a dry run.
-func (k *migrateCommand) verify(ctx context.Context, peers []*migrate.Peer) error {
+// verifyPods compares one running pod of each workload with a new one, which is a dry run.
+func (k *migrateCommand) verifyPods(ctx context.Context, peers []*peer.Peer) error {
 	namespace, err := k.scope(k.all)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/installation"
 	"github.com/lanyard-dev/lanyard/internal/options"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
@@ -73,7 +74,7 @@ func (c *cli) noteUnknown(object metav1.Object) {
 		return
 	}
 	unknown := c.webhook.settings.Keys.UnknownOnServiceAccount(object.GetAnnotations())
-	for _, p := range annotations.Peers() {
+	for _, p := range peer.All() {
 		if p.Asks(object.GetAnnotations()) {
 			unknown = append(unknown, p.Identity...)
 		}

@@ -34,10 +34,15 @@ func sections() map[string][]section {
 		"flags.md":   {{"flags", flags}, {"commands", commands}},
 		"metrics.md": {{"metrics", metricsTable}},
 		"reasons.md": {{"objects", objectReasons}, {"containers", containerReasons}},
+
+		"../migrate/azure.md": {{"inputs", inputsOf("azure")}},
+		"../migrate/eks.md":   {{"inputs", inputsOf("eks")}},
+		"../migrate/gcp.md":   {{"inputs", inputsOf("gcp")}},
+		"../migrate/gke.md":   {{"inputs", inputsOf("gke")}},
 	}
 }
 
-// Pages returns the names of the pages that have generated sections.
+// Pages returns the names of the pages that have generated sections, below docs/reference.
 func Pages() []string { return slices.Sorted(maps.Keys(sections())) }
 
 // Update returns the text of a page with its generated sections up to date.

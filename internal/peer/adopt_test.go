@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package annotations_test
+package peer_test
 
 import (
 	"maps"
@@ -11,7 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
 const (
@@ -26,8 +28,24 @@ const (
 	gcpEmail  = "cloud.google.com/service-account-email"
 	gkeEmail  = "iam.gke.io/gcp-service-account"
 	gcpPath   = "/var/run/secrets/sts.googleapis.com/serviceaccount/token"
-	gcpPool   = providerName
+	gcpPool   = "projects/123456789012/locations/global/workloadIdentityPools/my-pool/providers/my-k8s"
+	roleARN   = "arn:aws:iam::111122223333:role/logs"
+	clientID  = "01234567-89ab-cdef-0123-456789abcdef"
+	email     = "reader@my-project.iam.gserviceaccount.com"
 )
+
+func newKeys(tb testing.TB) *annotations.Keys {
+	tb.Helper()
+	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &keys
+}
+
+func clusterDefaults() *annotations.Defaults {
+	return &annotations.Defaults{Parameters: map[string]string{"gcp-workload-identity-provider": gcpPool, "gcp-audience": "gcp.cluster", "azure-tenant-id": "contoso.onmicrosoft.com"}}
+}
 
 // values are annotations: keys with a slash are whole, the others are Lanyard's.
 type values map[string]string
@@ -43,9 +61,9 @@ func (v values) whole() map[string]string {
 	return result
 }
 
-func peersNamed(t *testing.T, names ...string) []*annotations.Peer {
+func peersNamed(t *testing.T, names ...string) []*peer.Peer {
 	t.Helper()
-	peers, err := annotations.PeersNamed(names)
+	peers, err := peer.Named(names)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +76,7 @@ func adopt(t *testing.T, has map[string]string, peers ...string) (whole, own map
 	keys := newKeys(t)
 	defaults := clusterDefaults()
 	delete(defaults.Parameters, "gcp-audience")
-	a := keys.Adopt(peersNamed(t, peers...), has, defaults)
+	a := peer.Adopt(keys, peersNamed(t, peers...), has, defaults)
 	whole = maps.Clone(has)
 	maps.Copy(whole, a.Set)
 	for _, key := range a.Remove {
@@ -67,7 +85,7 @@ func adopt(t *testing.T, has map[string]string, peers ...string) (whole, own map
 		}
 		delete(whole, key)
 	}
-	if again := keys.Adopt(peersNamed(t, peers...), whole, defaults); len(again.Set)+len(again.Remove) > 0 {
+	if again := peer.Adopt(keys, peersNamed(t, peers...), whole, defaults); len(again.Set)+len(again.Remove) > 0 {
 		t.Errorf("a second pass sets %v and removes %v", again.Set, again.Remove)
 	}
 	own = map[string]string{}
@@ -76,7 +94,10 @@ func adopt(t *testing.T, has map[string]string, peers ...string) (whole, own map
 			own[name] = value
 		}
 	}
-	return whole, own, a.Warnings
+	for _, f := range a.Findings {
+		warnings = append(warnings, f.String())
+	}
+	return whole, own, warnings
 }
 
 var allPeers = []string{"eks", "azure", "gcp", "gke"}
@@ -219,7 +240,7 @@ func own(whole map[string]string) map[string]string {
 // The peer's audience may be a flag of the peer's: then it is one of Lanyard's too.
 func TestTheClustersAudienceIsNotOverridden(t *testing.T) {
 	t.Parallel()
-	a := newKeys(t).Adopt(peersNamed(t, "gcp"), values{gcpName: gcpPool, gcpEmail: email}.whole(), clusterDefaults())
+	a := peer.Adopt(newKeys(t), peersNamed(t, "gcp"), values{gcpName: gcpPool, gcpEmail: email}.whole(), clusterDefaults())
 	if audience, found := a.Set["lanyard.dev/gcp-audience"]; found {
 		t.Errorf("got audience %s", audience)
 	}
@@ -227,10 +248,36 @@ func TestTheClustersAudienceIsNotOverridden(t *testing.T) {
 
 func TestPeersNamed(t *testing.T) {
 	t.Parallel()
-	if _, err := annotations.PeersNamed([]string{"eks", "aws"}); err == nil || !strings.Contains(err.Error(), `"aws", want one or more of eks, azure, gcp, gke`) {
+	if _, err := peer.Named([]string{"eks", "aws"}); err == nil || !strings.Contains(err.Error(), `"aws", want one or more of eks, azure, gcp, gke`) {
 		t.Errorf("got error %v", err)
 	}
 	if got := peersNamed(t, "gke", "eks", "eks"); len(got) != 2 || got[0].Name != "eks" || got[1].Name != "gke" {
 		t.Errorf("got %v", got)
+	}
+}
+
+// A profile by hand goes together with an adopted role.
+func TestAdoptionLeavesProfilesAlone(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+	peers, err := peer.Named([]string{"eks"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := map[string]string{"eks.amazonaws.com/role-arn": roleARN, "lanyard.dev/aws-role-arn.audit": otherRole}
+	adoption := peer.Adopt(keys, peers, has, clusterDefaults())
+	if got := adoption.Set["lanyard.dev/aws-role-arn"]; got != roleARN || len(adoption.Remove) > 0 {
+		t.Fatalf("got %+v, want the role adopted and nothing removed", adoption)
+	}
+	maps.Copy(has, adoption.Set)
+	if again := peer.Adopt(keys, peers, has, clusterDefaults()); len(again.Set) > 0 || len(again.Remove) > 0 {
+		t.Errorf("a second time: got %+v, want nothing", again)
+	}
+	delete(has, "eks.amazonaws.com/role-arn")
+	gone := peer.Adopt(keys, peers, has, clusterDefaults())
+	for _, key := range gone.Remove {
+		if key == "lanyard.dev/aws-role-arn.audit" {
+			t.Errorf("got %v removed, want the profile to stay", gone.Remove)
+		}
 	}
 }

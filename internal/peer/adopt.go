@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package annotations
+package peer
 
 import (
 	"crypto/sha256"
@@ -12,39 +12,77 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
-// Adoption is what adoption changes on a ServiceAccount.
+// MaxBytes is the part of a peer's annotation that adoption reads. It is longer than any
+// valid value, so truncation cannot make an invalid value valid.
+const MaxBytes = 2049
+
+// Reason classifies a finding.
+type Reason int
+
+// The reasons.
+const (
+	// Changed means that the annotation has no effect, or another one than with the peer.
+	Changed Reason = iota
+	// Superseded means that an annotation of another peer counts.
+	Superseded
+	// ByHand means that an annotation of Lanyard counts, which somebody wrote.
+	ByHand
+)
+
+// Finding is something that adoption does not take over as it is.
+type Finding struct {
+	// Key is the annotation of the peer; empty for the ServiceAccount as a whole.
+	Key    string
+	Reason Reason
+	// Text is for people. It does not repeat the key.
+	Text string
+}
+
+// String returns the finding as a warning shows it.
+func (f Finding) String() string {
+	switch {
+	case f.Key == "":
+		return f.Text
+	case f.Reason == Superseded:
+		return f.Key + " " + f.Text
+	}
+	return f.Key + ": " + f.Text
+}
+
+// Adoption lists the changes that adoption makes on a ServiceAccount.
 type Adoption struct {
 	// Set has annotations to add, or to give another value.
 	Set map[string]string
 	// Remove lists annotations to remove, sorted.
 	Remove []string
-	// Warnings are for whoever writes the ServiceAccount.
-	Warnings []string
+	// Findings are for the author of the ServiceAccount.
+	Findings []Finding
 }
 
 // Adopt translates the annotations of the peers to Lanyard's. values are the
 // annotations of a ServiceAccount: Lanyard's, and those that the peers read.
 //
-// Keys.Adopted records what was translated. These annotations follow the peer's: if
-// that changes, they change, and if it is removed, they are removed. An annotation of
+// Keys.Adopted records the translated annotations. They follow the peer's annotation: if
+// it changes, they change, and if it is removed, they are removed. An annotation of
 // Lanyard's with any other value was written by hand, and stays. If it asks for an
 // identity, nothing of its provider is adopted.
 //
-// The result depends on values and defaults alone. Adopt finds nothing to do on its
-// own result.
-func (k *Keys) Adopt(peers []*Peer, values map[string]string, defaults *Defaults) Adoption {
+// The result depends on values and defaults only. Adopt finds nothing to do on its own
+// result.
+func Adopt(keys *annotations.Keys, peers []*Peer, values map[string]string, defaults *annotations.Defaults) Adoption {
 	a := adopter{
-		keys: k, values: values, written: k.parseRecord(values[k.Adopted]),
+		keys: keys, values: values, written: parseRecord(keys, values[keys.Adopted]),
 		translations: map[string]*translation{}, record: map[string]string{},
 		adoption: Adoption{Set: map[string]string{}},
 	}
 	for _, p := range peers {
 		a.translate(p, defaults)
 	}
-	for _, d := range k.Providers {
+	for _, d := range keys.Providers {
 		if t, hasPeer := a.translations[d.Name]; hasPeer {
 			a.adopt(d, t)
 		}
@@ -57,9 +95,9 @@ func (k *Keys) Adopt(peers []*Peer, values map[string]string, defaults *Defaults
 // Adoptable reports whether Adopt would add an identity, or change one: the
 // ServiceAccount was not written since its peer's annotation, or since the peer is
 // adopted.
-func (k *Keys) Adoptable(peers []*Peer, values map[string]string) bool {
-	for key := range k.Adopt(peers, values, &Defaults{}).Set {
-		if k.IsIdentity(key) {
+func Adoptable(keys *annotations.Keys, peers []*Peer, values map[string]string) bool {
+	for key := range Adopt(keys, peers, values, &annotations.Defaults{}).Set {
+		if keys.IsIdentity(key) {
 			return true
 		}
 	}
@@ -68,42 +106,43 @@ func (k *Keys) Adoptable(peers []*Peer, values map[string]string) bool {
 
 // adopter is the state of one Adopt.
 type adopter struct {
-	keys   *Keys
+	keys   *annotations.Keys
 	values map[string]string
 	// translations are by the names of the providers that have a peer.
 	translations map[string]*translation
-	// written is what Keys.Adopted says, record what it will say: the fingerprint of
-	// each translated annotation, by its key.
+	// written and record map annotation keys to fingerprints: the current and the new
+	// content of Keys.Adopted.
 	written, record map[string]string
 	adoption        Adoption
 }
 
 // translate translates the annotations of one peer. If two peers are for the same
 // provider, the first one with an identity counts.
-func (a *adopter) translate(p *Peer, defaults *Defaults) {
-	t := &translation{values: map[string]string{}}
-	p.translate(&peerReader{translation: t, prefix: p.Prefix, found: a.values, defaults: defaults})
-	switch former := a.translations[p.Provider]; {
-	case former == nil || len(former.values) == 0:
-		if former != nil {
-			t.warnings = append(former.warnings, t.warnings...)
+func (a *adopter) translate(p *Peer, defaults *annotations.Defaults) {
+	t, first := p.translate(a.values, defaults), a.translations[p.Provider]
+	if first != nil && len(first.values) > 0 {
+		if len(t.values) > 0 {
+			text := "is ignored: another annotation asks for the same cloud"
+			first.findings = append(first.findings, Finding{Key: p.Identity[0], Reason: Superseded, Text: text})
 		}
-		a.translations[p.Provider] = t
-	case len(t.values) > 0:
-		former.warnings = append(former.warnings, p.Identity[0]+" is ignored: another annotation asks for the same cloud")
+		return
 	}
+	if first != nil {
+		t.findings = append(first.findings, t.findings...)
+	}
+	a.translations[p.Provider] = t
 }
 
 // adopt makes the annotations of one provider follow the translation.
 func (a *adopter) adopt(d *provider.Definition, t *translation) {
 	if byHand := a.identityByHand(d); byHand != "" {
 		if len(t.values) > 0 {
-			a.warn("the annotations of a peer for %s are ignored, because the ServiceAccount has %s", d.Name, byHand)
+			a.find(ByHand, "the annotations of a peer for %s are ignored, because the ServiceAccount has %s", d.Name, byHand)
 		}
 		t.values, t.lifetime = nil, ""
 		return
 	}
-	a.adoption.Warnings = append(a.adoption.Warnings, t.warnings...)
+	a.adoption.Findings = append(a.adoption.Findings, t.findings...)
 	for name, value := range t.values {
 		a.follow(a.keys.Prefix+name, value)
 	}
@@ -118,19 +157,23 @@ func (a *adopter) adopt(d *provider.Definition, t *translation) {
 // the provider, or "". Lanyard's audience is of every provider: its tokens must not
 // change by adoption.
 func (a *adopter) identityByHand(d *provider.Definition) string {
-	for _, key := range append(a.keys.identity(d), a.keys.Audience) {
-		if a.byHand(key) {
+	for i := range d.Parameters {
+		if key := a.keys.Parameter(d, d.Parameters[i].Name); d.Parameters[i].Identity && a.byHand(key) {
 			return key
 		}
 	}
-	tokens, _ := splitList(a.values[a.keys.Tokens])
-	if slices.Contains(tokens, d.Name) {
-		return a.keys.Tokens
+	if a.byHand(a.keys.Audience) {
+		return a.keys.Audience
+	}
+	for name := range strings.SplitSeq(a.values[a.keys.Tokens], ",") {
+		if strings.TrimSpace(name) == d.Name {
+			return a.keys.Tokens
+		}
 	}
 	return ""
 }
 
-// byHand reports whether the annotation is there, and not as it was translated.
+// byHand reports whether the annotation is there, and differs from its translation.
 func (a *adopter) byHand(key string) bool {
 	value, found := a.values[key]
 	return found && a.written[key] != fingerprint(value)
@@ -163,9 +206,7 @@ func (a *adopter) adoptLifetime() {
 		if written, found := a.written[key]; found {
 			a.record[key] = written
 		}
-		return
-	}
-	if value := a.lifetime(); value != "" {
+	} else if value := a.lifetime(); value != "" {
 		a.follow(key, value)
 	} else {
 		a.drop(key)
@@ -184,7 +225,7 @@ func (a *adopter) isShared() bool {
 }
 
 // lifetime returns the shortest lifetime of the translations that all providers can
-// use, or a malformed one as it is.
+// use. A malformed lifetime is returned as it is.
 func (a *adopter) lifetime() string {
 	var shortest, least int64
 	for _, d := range a.keys.Providers {
@@ -208,13 +249,13 @@ func (a *adopter) lifetime() string {
 		return ""
 	}
 	if shortest < least {
-		a.warn("the lifetime of the tokens is %d seconds, not %d: Lanyard has one for all clouds", least, shortest)
+		a.find(Changed, "the lifetime of the tokens is %d seconds, not %d: Lanyard has one for all clouds", least, shortest)
 	}
 	return strconv.FormatInt(max(shortest, least), 10)
 }
 
-// writeRecord makes Keys.Adopted right. What was adopted from a peer that is not
-// adopted any more stays.
+// writeRecord makes Keys.Adopted right. Entries stay that were adopted from a peer that
+// is not adopted any more.
 func (a *adopter) writeRecord() {
 	for key, written := range a.written {
 		name := a.providerOf(key)
@@ -247,30 +288,26 @@ func (a *adopter) providerOf(key string) string {
 	return ""
 }
 
-func (a *adopter) warn(format string, values ...any) {
-	a.adoption.Warnings = append(a.adoption.Warnings, fmt.Sprintf(format, values...))
+func (a *adopter) find(reason Reason, format string, values ...any) {
+	a.adoption.Findings = append(a.adoption.Findings, Finding{Reason: reason, Text: fmt.Sprintf(format, values...)})
 }
 
-// fingerprint identifies a value in the record.
+// fingerprint identifies a value in the record. Its length is part of
+// Keys.MaxServiceAccountBytes.
 func fingerprint(value string) string {
 	sum := sha256.Sum256([]byte(value))
-	return hex.EncodeToString(sum[:fingerprintBytes])
+	return hex.EncodeToString(sum[:4])
 }
 
-const fingerprintBytes = 4
-
-// maxRecordBytes is the most that the record has about one key.
-func maxRecordBytes(key string) int { return len(key) + len("=,") + 2*fingerprintBytes }
-
-// parseRecord reads Keys.Adopted. It ignores what Lanyard does not write: an
+// parseRecord reads Keys.Adopted. It ignores entries that Lanyard does not write: an
 // annotation without an entry was written by hand.
-func (k *Keys) parseRecord(value string) map[string]string {
+func parseRecord(keys *annotations.Keys, value string) map[string]string {
 	record := map[string]string{}
-	known := k.ServiceAccount()
+	known := keys.ServiceAccount()
 	for entry := range strings.SplitSeq(value, ",") {
 		name, value, found := strings.Cut(entry, "=")
-		if found && len(value) == 2*fingerprintBytes && slices.Contains(known, k.Prefix+name) {
-			record[k.Prefix+name] = value
+		if found && len(value) == len(fingerprint("")) && slices.Contains(known, keys.Prefix+name) {
+			record[keys.Prefix+name] = value
 		}
 	}
 	return record

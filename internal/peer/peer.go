@@ -1,0 +1,213 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package peer knows the other webhooks whose annotations Lanyard takes over.
+//
+//	peers.yaml    the table: the keys, paths and names of each peer
+//	peer.go       the type of the table, and questions about it
+//	adopt.go      makes Lanyard's annotations follow those of the peers
+//	translate.go  the annotations of one peer in Lanyard's words
+package peer
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Place is where a peer reads something.
+type Place string
+
+// The places.
+const (
+	OnServiceAccount      Place = "ServiceAccount annotation"
+	OnServiceAccountLabel Place = "ServiceAccount label"
+	OnPod                 Place = "pod annotation"
+	OnPodLabel            Place = "pod label"
+	OnPodField            Place = "pod field"
+	InContainer           Place = "variable of a container"
+	InConfigMap           Place = "ConfigMap"
+	AsFlag                Place = "flag of the program"
+	AsVariable            Place = "variable of the program"
+	ByProgram             Place = "what the program does"
+)
+
+// Result is the outcome for one input of a peer.
+type Result string
+
+// The results.
+const (
+	// Translated means that an annotation of Lanyard is added.
+	Translated Result = "translated"
+	// NothingToDo means that Lanyard does it already, or that it has no effect.
+	NothingToDo Result = "nothing to do"
+	// Setting means that it is a setting of the cluster.
+	Setting Result = "setting"
+	// Manual means that somebody must decide, or do it elsewhere.
+	Manual Result = "by hand"
+	// Unsupported means that Lanyard has nothing for it.
+	Unsupported Result = "not supported"
+)
+
+// Input is one thing that a peer reads, or does.
+type Input struct {
+	Place Place `json:"place"`
+	// Key is the whole key, or the name. A star at its end stands for any characters.
+	Key string `json:"key"`
+	// Result is the usual outcome.
+	Result Result `json:"result"`
+	// Becomes is Lanyard's annotation without the prefix, or "config." and the name of a
+	// setting, which is the name of a flag, too.
+	Becomes string `json:"becomes"`
+	// Note has more, in whole sentences.
+	Note string `json:"note"`
+	// Ignored is the warning that the annotation is ignored: always if the input becomes
+	// nothing, else if the value is empty. With OnlyFalse, only "false" is warned of.
+	Ignored   string `json:"ignored"`
+	OnlyFalse bool   `json:"onlyFalse"`
+	// Half ends the warning that an identity lacks its other key.
+	Half string `json:"half"`
+}
+
+// matches reports whether the key is one of the input.
+func (in *Input) matches(key string) bool {
+	start, isGlob := strings.CutSuffix(in.Key, "*")
+	return key == in.Key || isGlob && strings.HasPrefix(key, start)
+}
+
+// SettingOf returns the name of the setting that the input becomes, or "".
+func (in *Input) SettingOf() string {
+	name, found := strings.CutPrefix(in.Becomes, "config.")
+	if !found {
+		return ""
+	}
+	return name
+}
+
+// Lifetime has the rules of a peer for the lifetime of its tokens, in seconds.
+type Lifetime struct {
+	// Least is the shortest lifetime, Unset the one without an annotation.
+	Least int64 `json:"least"`
+	Unset int64 `json:"unset"`
+	// Denies reports whether the peer denies pods for a lifetime outside of its limits.
+	Denies bool `json:"denies"`
+	// IgnoresWords reports whether the peer ignores a lifetime that is not a number.
+	IgnoresWords bool `json:"ignoresWords"`
+}
+
+// Peer is another program that gives pods identities by the annotations of
+// ServiceAccounts.
+type Peer struct {
+	// Name is the peer's name in flags, Program the one for people.
+	Name    string `json:"name"`
+	Program string `json:"program"`
+	// Provider is the name of the provider of its identities.
+	Provider string `json:"provider"`
+	// Prefix starts its keys. OwnsPrefix reports whether no other program uses it.
+	Prefix     string `json:"prefix"`
+	OwnsPrefix bool   `json:"ownsPrefix"`
+	// Identity lists the annotations that ask for an identity. All must have a value.
+	Identity []string `json:"identity"`
+	// Requires is the annotation key, without the prefix, of a default that the cluster
+	// must have; empty for none.
+	Requires string `json:"requires"`
+	// Audience is the audience without an annotation; empty for the cluster's default.
+	Audience string `json:"audience"`
+	// Lifetime is nil if the peer has none.
+	Lifetime *Lifetime `json:"lifetime"`
+	// TokenPath is the path of the token, which programs have in their own settings.
+	TokenPath string `json:"tokenPath"`
+	// Volumes and Containers are the names of the volumes and containers that it adds.
+	Volumes    []string `json:"volumes"`
+	Containers []string `json:"containers"`
+	// Separator separates the names of containers to leave out.
+	Separator string `json:"separator"`
+	// Programs are ends of the names of its images and commands. Webhooks are the names of
+	// its webhooks, Configurations are parts of the names of their configurations.
+	Programs       []string `json:"programs"`
+	Webhooks       []string `json:"webhooks"`
+	Configurations []string `json:"configurations"`
+	// ConfigMap is the name of its ConfigMap; empty for none.
+	ConfigMap string `json:"configMap"`
+	// Defaults are the values of its flags and variables that need nothing.
+	Defaults map[string]string `json:"defaults"`
+	// Inputs lists everything that it reads.
+	Inputs []Input `json:"inputs"`
+}
+
+//go:embed peers.yaml
+var table []byte
+
+// All returns all peers, in the order of their precedence.
+func All() []*Peer {
+	var peers []*Peer
+	if err := yaml.UnmarshalStrict(table, &peers); err != nil {
+		panic(fmt.Sprintf("peers.yaml: %v", err)) // a test reads the same bytes
+	}
+	return peers
+}
+
+// Names lists the names of all peers.
+func Names() []string {
+	var names []string
+	for _, p := range All() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// Named returns the peers of these names, in the order of their precedence.
+func Named(names []string) ([]*Peer, error) {
+	known := Names()
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("got %q, want one or more of %s", name, strings.Join(known, ", "))
+		}
+	}
+	return slices.DeleteFunc(All(), func(p *Peer) bool { return !slices.Contains(names, p.Name) }), nil
+}
+
+// Input returns the row of the table, or nil.
+func (p *Peer) Input(place Place, key string) *Input {
+	for i := range p.Inputs {
+		if in := &p.Inputs[i]; in.Place == place && in.matches(key) {
+			return in
+		}
+	}
+	return nil
+}
+
+// Keys lists the annotation keys of ServiceAccounts that adoption reads.
+func (p *Peer) Keys() []string {
+	var keys []string
+	for i := range p.Inputs {
+		if in := &p.Inputs[i]; in.Place == OnServiceAccount && (in.Becomes != "" || in.Ignored != "") {
+			keys = append(keys, in.Key)
+		}
+	}
+	return keys
+}
+
+// Reads reports whether adoption reads the annotation key of a ServiceAccount.
+func (p *Peer) Reads(key string) bool {
+	if !strings.HasPrefix(key, p.Prefix) {
+		return false
+	}
+	in := p.Input(OnServiceAccount, key)
+	return in != nil && (in.Becomes != "" || in.Ignored != "")
+}
+
+// Asks reports whether annotations of a ServiceAccount ask the peer for an identity.
+func (p *Peer) Asks(values map[string]string) bool {
+	return !slices.ContainsFunc(p.Identity, func(key string) bool { return values[key] == "" })
+}
+
+// Registers reports whether a webhook configuration is the peer's, by its name and the
+// names of its webhooks.
+func (p *Peer) Registers(configuration string, webhooks []string) bool {
+	return slices.ContainsFunc(p.Configurations, func(part string) bool { return strings.Contains(configuration, part) }) ||
+		slices.ContainsFunc(p.Webhooks, func(name string) bool { return slices.Contains(webhooks, name) })
+}

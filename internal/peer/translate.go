@@ -1,0 +1,109 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package peer
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+)
+
+// translation has the annotations of a peer in Lanyard's words.
+type translation struct {
+	// values are by the keys without Lanyard's prefix; empty if there is no identity.
+	values map[string]string
+	// lifetime is the lifetime of the tokens in seconds, "" if the peer has none. With
+	// strict, it is the text of the ServiceAccount, and may be malformed.
+	lifetime string
+	strict   bool
+	findings []Finding
+}
+
+const lifetimeKey = "token-expiration-seconds"
+
+// translate translates the annotations of a ServiceAccount.
+func (p *Peer) translate(found map[string]string, defaults *annotations.Defaults) *translation {
+	t := &translation{values: map[string]string{}}
+	if !p.Asks(found) {
+		p.half(t, found)
+		return t
+	}
+	for i := range p.Inputs {
+		in := &p.Inputs[i]
+		value, has := found[in.Key]
+		switch {
+		case in.Place != OnServiceAccount:
+		case in.Becomes == lifetimeKey:
+			p.lifetime(t, in.Key, value, has)
+		case in.Key == p.Prefix+"audience":
+			// An empty audience is malformed: the token would be for the API server.
+			if has {
+				t.values[in.Becomes] = value
+			} else if p.Audience != "" && defaults.Parameters[in.Becomes] == "" {
+				t.values[in.Becomes] = p.Audience
+			}
+		case in.Becomes != "" && value != "":
+			t.values[in.Becomes] = value
+		case has && in.Ignored != "" && !(in.OnlyFalse && isOn(value)):
+			t.find(in.Key, value, "%s", in.Ignored)
+		}
+	}
+	if p.TokenPath != "" {
+		t.values[p.Provider+"-token-path"] = p.TokenPath
+	}
+	return t
+}
+
+// isOn reports whether a text does not turn something off.
+func isOn(value string) bool {
+	on, err := strconv.ParseBool(value)
+	return err != nil || on
+}
+
+// half adds findings about an identity that lacks one of its keys.
+func (p *Peer) half(t *translation, found map[string]string) {
+	for _, key := range p.Identity {
+		if found[key] == "" {
+			continue
+		}
+		for _, other := range p.Identity {
+			if found[other] == "" {
+				t.find(key, found[key], "it is ignored without %s%s", other, p.Input(OnServiceAccount, key).Half)
+			}
+		}
+	}
+}
+
+// lifetime translates the lifetime of the tokens. Peers have no upper limit: the kubelet
+// replaces a token after a day in any case.
+func (p *Peer) lifetime(t *translation, key, value string, has bool) {
+	const most = annotations.MaxTokenExpirationSeconds
+	seconds, err := strconv.ParseInt(value, 10, 64)
+	switch {
+	case p.Lifetime.Denies:
+		t.lifetime = value
+		t.strict = value != "" && (err != nil || annotations.ValidateTokenExpirationSeconds(seconds, p.Lifetime.Least) != nil)
+		return
+	case !has:
+		seconds = p.Lifetime.Unset
+	case err != nil && p.Lifetime.IgnoresWords:
+		seconds = p.Lifetime.Unset
+		t.find(key, value, "it is not a number, so the lifetime of the tokens is %d seconds", seconds)
+	case err != nil:
+		t.lifetime, t.strict = value, true
+		return
+	case seconds > most:
+		t.find(key, value, "the lifetime of the tokens is %d seconds", most)
+	}
+	t.lifetime = strconv.FormatInt(min(max(seconds, p.Lifetime.Least), most), 10)
+}
+
+func (t *translation) find(key, value, format string, values ...any) {
+	text := fmt.Sprintf("got %q: %s", value[:min(len(value), maxShown)], fmt.Sprintf(format, values...))
+	t.findings = append(t.findings, Finding{Key: key, Reason: Changed, Text: text})
+}
+
+// maxShown limits a value in a finding.
+const maxShown = 1024
