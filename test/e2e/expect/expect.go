@@ -151,7 +151,7 @@ func OfPod(entries []journal.Entry, pod *corev1.Pod, cloud string) []journal.Ent
 func Untouched(want *corev1.PodSpec, pod *corev1.Pod) {
 	GinkgoHelper()
 	for key := range pod.Annotations {
-		Expect(key).NotTo(BeElementOf("lanyard.dev/injected", "lanyard.dev/identity-hash", "lanyard.dev/aws-config", "lanyard.dev/gcp-credentials"), pod.Name)
+		Expect(key).NotTo(BeElementOf("lanyard.dev/injected", "lanyard.dev/aws-config", "lanyard.dev/gcp-credentials"), pod.Name)
 	}
 	Expect(slices.DeleteFunc(slices.Clone(pod.Spec.Volumes), func(v corev1.Volume) bool { return ofKubernetes(v.Name) })).
 		To(BeComparableTo(want.Volumes, cmpopts.EquateEmpty()), "volumes of pod %s", pod.Name)
