@@ -80,12 +80,3 @@ func (c *cluster) recordWithout(ctx context.Context, examples []*example) error 
 	}
 	return nil
 }
-
-// publishedKeys reads the keys with which a cloud would verify a token.
-func (c *cluster) publishedKeys(ctx context.Context) (keySet, error) {
-	document, err := c.Discovery().RESTClient().Get().AbsPath("/openid/v1/jwks").DoRaw(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read the issuer's keys: %w", err)
-	}
-	return parseKeys(document)
-}
