@@ -14,7 +14,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-all=(lanyard-webhook lanyard-kill lanyard-abuse lanyard-clouds lanyard-peers lanyard-sdk-go lanyard-sdk-node lanyard-sdk-python lanyard-forwarder)
+all=(lanyard-webhook lanyard-abuse lanyard-clouds lanyard-peers lanyard-sdk-go lanyard-sdk-node lanyard-sdk-python lanyard-forwarder)
 suite=trixie
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 images=$PWD/bin/images
@@ -39,7 +39,6 @@ make_image() {
   local start=$SECONDS made=
   case $1 in
     lanyard-webhook) make --no-print-directory build; archive "$1" "$1:e2e" bin/lanyard-webhook ;;
-    lanyard-kill) go_build test/e2e ../../bin/ ./kill; archive "$1" "$1:e2e" bin/kill ;;
     lanyard-abuse) go_build test/e2e ../../bin/ ./abuse; archive "$1" "$1:e2e" bin/abuse ;;
     lanyard-clouds) go_build test/e2e ../../bin/ ./clouds; archive "$1" "$1:e2e" bin/clouds ;;
     lanyard-peers) go_build test/e2e ../../bin/ ./peers; archive "$1" "$1:e2e" bin/peers ;;
