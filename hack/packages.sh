@@ -22,6 +22,7 @@ need ip iproute2
 need nsenter util-linux
 need debootstrap debootstrap
 need jq jq
+need systemctl systemd
 need npm npm
 
 if [ ${#missing[@]} -eq 0 ] && command -v docker >/dev/null; then exit 0; fi
