@@ -11,10 +11,9 @@
 # methods are skipped. --build builds everything and runs nothing. $E2E_CLUSTER
 # selects the cluster:
 #
-#   own       a cluster built from source (the default): needs root on Debian, but no
-#             container engine; missing packages are installed
-#   kind      a kind cluster on Docker or Podman, with the node image $KIND_IMAGE or
-#             kind's default
+#   kind      a kind cluster on Docker or Podman (the default), with the node image
+#             $KIND_IMAGE or kind's default; without an engine or a registry, that of
+#             hack/kind/offline.sh, which needs root on Debian
 #   existing  the cluster of $KUBECONFIG (the default if KUBECONFIG is set); its nodes
 #             need the images in bin/images and the kubelet settings in
 #             test/e2e/kind.yaml
@@ -26,11 +25,11 @@ set -euo pipefail
 set -m
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# The slow suite mostly waits, so on own clusters it runs next to the other suites.
+# The slow suite mostly waits, so it runs next to the other suites on a second cluster.
 slow=rotation
 slow_log=bin/$slow.log
 kind_name=lanyard-e2e-$$ # unique, because it is deleted at the end
-images=(lanyard-webhook lanyard-kill lanyard-abuse lanyard-clouds lanyard-peers lanyard-sdk-go lanyard-sdk-node lanyard-sdk-python lanyard-forwarder)
+images=(lanyard-webhook lanyard-abuse lanyard-clouds lanyard-peers lanyard-sdk-go lanyard-sdk-node lanyard-sdk-python lanyard-forwarder)
 
 # The same flags as in the Makefile, to share the build cache.
 export CGO_ENABLED=0 GOFLAGS="-trimpath $(go env GOFLAGS)"
@@ -38,7 +37,7 @@ export CGO_ENABLED=0 GOFLAGS="-trimpath $(go env GOFLAGS)"
 # checks that they render the same objects.
 export GINKGO_FLAGS=${GINKGO_FLAGS--ginkgo.label-filter=!every-install}
 cluster=${E2E_CLUSTER:-${KUBECONFIG:+existing}}
-cluster=${cluster:-own}
+cluster=${cluster:-kind}
 suites=()
 directory= # for kind's kubeconfig
 
@@ -51,7 +50,11 @@ main() {
   suites=("$@")
   if [ ${#suites[@]} -eq 0 ]; then mapfile -t suites < <(basename -a test/e2e/suite/*/); fi
   slow_last
-  check
+  case $cluster in
+    kind) ;;
+    existing) [ -n "${KUBECONFIG-}" ] || die "E2E_CLUSTER=existing needs KUBECONFIG" ;;
+    *) die "got E2E_CLUSTER=$cluster, want kind or existing" ;;
+  esac
   trap finish EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM HUP
@@ -68,19 +71,6 @@ slow_last() {
     if [ "$suite" = "$slow" ]; then last=("$suite"); else others+=("$suite"); fi
   done
   suites=("${others[@]}" "${last[@]}")
-}
-
-# check fails early if the cluster lacks something that it needs.
-check() {
-  case $cluster in
-    own) hack/packages.sh ;;
-    existing) [ -n "${KUBECONFIG-}" ] || die "E2E_CLUSTER=existing needs KUBECONFIG" ;;
-    kind)
-      # --build needs no engine.
-      [ -n "$build_only" ] || KIND_EXPERIMENTAL_PROVIDER=$(hack/kind/engine.sh) || die "E2E_CLUSTER=own needs neither"
-      export KIND_EXPERIMENTAL_PROVIDER ;;
-    *) die "got E2E_CLUSTER=$cluster, want own, kind or existing" ;;
-  esac
 }
 
 die() {
@@ -111,13 +101,7 @@ finish() {
 
 build_all() {
   local suite
-  if [ "$cluster" = own ]; then
-    run hack/controlplane.sh
-    run hack/node.sh
-    build bin/cluster env -C test/e2e go build -o ../../bin/ ./cluster
-  else
-    run hack/controlplane.sh kubectl
-  fi
+  run hack/controlplane.sh kubectl
   if [ "$cluster" = kind ]; then run make --no-print-directory bin/kind; fi
   run hack/certmanager.sh
   build bin/helm env -C test/charts go build -o ../../bin/helm helm.sh/helm/v4/cmd/helm
@@ -148,27 +132,20 @@ on_existing() {
 }
 
 on_kind() {
-  local image
-  directory=$(mktemp -d)
-  export KUBECONFIG=$directory/kubeconfig
-  run bin/kind create cluster --name "$kind_name" --config test/e2e/kind.yaml --wait 5m ${KIND_IMAGE:+--image "$KIND_IMAGE"}
-  # kind waits for the node, but not for DNS.
-  run kubectl rollout status deployment/coredns --namespace kube-system --timeout 3m
-  for image in "${images[@]}"; do
-    run bin/kind load image-archive "bin/images/$image.tar" --name "$kind_name"
-  done
-  run run_suites "$@"
-}
-
-on_own() {
   local second= status=0
+  if hack/kind/offline.sh needed; then
+    echo "no container engine with a registry: starting hack/kind/offline.sh"
+    run hack/kind/offline.sh with hack/e2e.sh "$@"
+    return
+  fi
   if [ $# -gt 1 ] && [ "${!#}" = "$slow" ]; then
     echo "suite $slow: runs on a second cluster; output is in $slow_log and shown at the end"
-    own_cluster "$slow" >"$slow_log" 2>&1 &
+    hack/e2e.sh "$slow" >"$slow_log" 2>&1 &
     second=$!
     set -- "${@:1:$#-1}"
   fi
-  run own_cluster "$@" || status=$?
+  kind_cluster
+  run run_suites "$@" || status=$?
   if [ -n "$second" ]; then
     echo "suite $slow: waiting for it to finish"
     wait "$second" || status=$?
@@ -177,14 +154,20 @@ on_own() {
   return "$status"
 }
 
-# own_cluster SUITE...
-own_cluster() {
-  local image flags=()
+# kind_cluster creates a cluster with the images.
+kind_cluster() {
+  local image engine
+  engine=$(hack/kind/engine.sh)
+  # kind's default is docker. It prints a warning if the variable is set.
+  if [ "$engine" != docker ]; then export KIND_EXPERIMENTAL_PROVIDER=$engine; fi
+  directory=$(mktemp -d)
+  export KUBECONFIG=$directory/kubeconfig
+  run bin/kind create cluster --name "$kind_name" --config test/e2e/kind.yaml --wait 5m ${KIND_IMAGE:+--image "$KIND_IMAGE"}
+  # kind waits for the node, but not for DNS.
+  run kubectl rollout status deployment/coredns --namespace kube-system --timeout 3m
   for image in "${images[@]}"; do
-    flags+=(--image "bin/images/$image.tar")
+    run bin/kind load image-archive "bin/images/$image.tar" --name "$kind_name"
   done
-  export -f run_suites
-  exec bin/cluster "${flags[@]}" -- bash -c 'run_suites "$@"' -- "$@"
 }
 
 main "$@"

@@ -2,9 +2,9 @@
 # Copyright The Lanyard Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the images for the test/e2e suites and their cluster without a container
-# engine: bin/images/NAME.tar in the format of docker save. The arguments are image
-# names; the default is all images.
+# Builds the images for the test/e2e suites without a container engine:
+# bin/images/NAME.tar in the format of docker save. The arguments are image names; the
+# default is all images.
 #
 # The SDK images for Node.js and Python are built from npm packages
 # (test/e2e/sdk/node/package-lock.json) and Debian 13 packages
@@ -14,7 +14,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-all=(pause lanyard-webhook lanyard-kill lanyard-abuse lanyard-clouds lanyard-peers lanyard-sdk-go lanyard-sdk-node lanyard-sdk-python lanyard-forwarder)
+all=(lanyard-webhook lanyard-abuse lanyard-clouds lanyard-peers lanyard-sdk-go lanyard-sdk-node lanyard-sdk-python lanyard-forwarder)
 suite=trixie
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 images=$PWD/bin/images
@@ -38,9 +38,7 @@ main() {
 make_image() {
   local start=$SECONDS made=
   case $1 in
-    pause) go_build test/e2e ../../bin/ ./cluster/pause; archive "$1" pause:cluster bin/pause ;;
     lanyard-webhook) make --no-print-directory build; archive "$1" "$1:e2e" bin/lanyard-webhook ;;
-    lanyard-kill) go_build test/e2e ../../bin/ ./kill; archive "$1" "$1:e2e" bin/kill ;;
     lanyard-abuse) go_build test/e2e ../../bin/ ./abuse; archive "$1" "$1:e2e" bin/abuse ;;
     lanyard-clouds) go_build test/e2e ../../bin/ ./clouds; archive "$1" "$1:e2e" bin/clouds ;;
     lanyard-peers) go_build test/e2e ../../bin/ ./peers; archive "$1" "$1:e2e" bin/peers ;;

@@ -2,9 +2,9 @@
 # Copyright The Lanyard Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs the missing Debian packages that "make e2e" needs for its own cluster:
-# the node's programs, and npm for the Node.js SDKs. It changes nothing if all are
-# installed.
+# Installs the missing Debian packages of a machine that reaches no container registry:
+# a container engine, what makes the node image of kind, and npm for the Node.js SDKs. It
+# changes nothing if all are installed.
 set -euo pipefail
 
 missing=()
@@ -14,18 +14,24 @@ need() {
 }
 
 PATH=$PATH:/usr/sbin:/sbin
+need dockerd docker.io
 need containerd containerd
 need runc runc
-need iptables-restore iptables
+need iptables iptables
 need ip iproute2
-need /usr/lib/cni/ptp containernetworking-plugins
+need nsenter util-linux
+need debootstrap debootstrap
+need jq jq
+need systemctl systemd
 need npm npm
 
-if [ ${#missing[@]} -eq 0 ]; then exit 0; fi
+if [ ${#missing[@]} -eq 0 ] && command -v docker >/dev/null; then exit 0; fi
 if [ "$EUID" -ne 0 ] || ! command -v apt-get >/dev/null; then
-  echo "packages.sh: missing packages: ${missing[*]} (Debian names); run as root on Debian to install them" >&2
+  echo "packages.sh: missing packages: ${missing[*]-docker-cli} (Debian names); run as root on Debian to install them" >&2
   exit 1
 fi
-echo "installing ${missing[*]}"
 apt-get update -qq
+# Since Debian 13, the client is a package of its own.
+if ! command -v docker >/dev/null && apt-cache show docker-cli >/dev/null 2>&1; then missing+=(docker-cli); fi
+echo "installing ${missing[*]}"
 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

@@ -29,7 +29,9 @@ Docker: install it from https://docs.docker.com/get-started/get-docker/, and sta
   macOS, Windows   open Docker Desktop
   "permission denied" on Linux: sudo usermod -aG docker "$USER", then log in again
 Podman: install it from https://podman.io/docs/installation, and select it:
-  KIND_EXPERIMENTAL_PROVIDER=podman make quickstart'
+  KIND_EXPERIMENTAL_PROVIDER=podman make quickstart
+
+Without a container engine, see the same on a real API server: make demo'
 
 case ${KIND_EXPERIMENTAL_PROVIDER-} in
   "") candidates=(docker podman) ;;

@@ -6,7 +6,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -40,11 +44,28 @@ func connect(config *rest.Config) (*cluster, error) {
 // own.
 func (c *cluster) createServiceAccounts(ctx context.Context, examples []*example) error {
 	for _, e := range examples {
-		if err := c.objects.Create(ctx, e.account.DeepCopy()); err != nil {
+		if err := c.createServiceAccount(ctx, e.account); err != nil {
 			return fmt.Errorf("serviceaccount %s: %w", e.account.Name, err)
 		}
 	}
 	return c.recordWithout(ctx, examples)
+}
+
+// createServiceAccount tries again while the call of the webhook fails: right after an
+// install, the node forwards calls to a ready replica only a moment later.
+func (c *cluster) createServiceAccount(ctx context.Context, account *corev1.ServiceAccount) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
+		last = c.objects.Create(ctx, account.DeepCopy())
+		if apierrors.IsInternalError(last) {
+			return false, nil
+		}
+		return true, last
+	})
+	if wait.Interrupted(err) {
+		return last
+	}
+	return err
 }
 
 // recordWithout records how the examples' pods look without Lanyard, which must not
@@ -58,13 +79,4 @@ func (c *cluster) recordWithout(ctx context.Context, examples []*example) error 
 		e.without = without
 	}
 	return nil
-}
-
-// publishedKeys reads the keys with which a cloud would verify a token.
-func (c *cluster) publishedKeys(ctx context.Context) (keySet, error) {
-	document, err := c.Discovery().RESTClient().Get().AbsPath("/openid/v1/jwks").DoRaw(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read the issuer's keys: %w", err)
-	}
-	return parseKeys(document)
 }

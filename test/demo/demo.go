@@ -30,7 +30,6 @@ type demo struct {
 	options  options
 	examples []*example
 	cluster  *cluster
-	keys     keySet
 	outage   outage
 	// own is the control plane and the webhook that the demo started, if any.
 	own *own
@@ -110,7 +109,7 @@ func (d *demo) show(ctx context.Context, examples []*example) ([]*result, error)
 		results = append(results, r)
 		d.headline(e.file(), e.title)
 		for key, value := range sorted(e.account.Annotations) {
-			d.printf("  %s: %s\n", d.bold(key), quote(value))
+			d.printf("  %s: %s\n", d.bold(key), value)
 		}
 		showPod := d.showPod
 		if e.denied {

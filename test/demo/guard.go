@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -33,13 +34,21 @@ func (c *cluster) installGuard(ctx context.Context, probe *example) error {
 		return err
 	}
 	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
-		_, err := c.CoreV1().Pods(namespace).Create(ctx, probe.pod, dryRun)
+		_, err := c.tryAnother(ctx, probe)
 		return isGuards(err), ctx.Err()
 	})
 	if err != nil {
 		return fmt.Errorf("wait for the guard to deny a pod: %w", err)
 	}
 	return nil
+}
+
+// tryAnother creates a second pod of an example without storing it. The second pod has
+// a name of its own, because the first pod can exist by then.
+func (c *cluster) tryAnother(ctx context.Context, e *example) (*corev1.Pod, error) {
+	pod := e.pod.DeepCopy()
+	pod.Name += "-2"
+	return c.CoreV1().Pods(namespace).Create(ctx, pod, dryRun)
 }
 
 func isGuards(err error) bool { return err != nil && strings.Contains(err.Error(), guardName) }
@@ -54,9 +63,7 @@ func (d *demo) showGuard(ctx context.Context, annotated, other *example) (*resul
 	begin := d.outage.begin(ctx)
 	denied, created := make(chan error, 1), make(chan error, 1)
 	try := func(e *example, to chan<- error) {
-		pod := e.pod.DeepCopy()
-		pod.Name += "-2" // the first one exists already
-		_, err := d.cluster.CoreV1().Pods(namespace).Create(ctx, pod, dryRun)
+		_, err := d.cluster.tryAnother(ctx, e)
 		to <- err
 	}
 	go try(annotated, denied)

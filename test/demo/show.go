@@ -24,14 +24,14 @@ func (d *demo) showPod(ctx context.Context, e *example, r *result) error {
 		r.fail("the pod was denied: %v", err)
 		return ctx.Err()
 	}
-	difference, err := d.showAdditions(e.without, pod, r)
+	added, err := d.showAdditions(e.without, pod, r)
 	if err != nil {
 		return err
 	}
 	r.providers = pod.Annotations[injectedKey]
 	r.check(r.providers == e.providers(), "annotation %s: got %q, want %q", injectedKey, r.providers, e.providers())
 	if len(e.grants) == 0 {
-		r.check(len(difference) == 0, "got additions to the pod, want none")
+		r.check(len(added) == 0, "got additions to the pod, want none")
 		d.printf("  nothing was added\n")
 		r.containers, r.outcome = "unchanged", "(nothing added)"
 		return nil
@@ -40,9 +40,9 @@ func (d *demo) showPod(ctx context.Context, e *example, r *result) error {
 	return d.showTokens(ctx, pod, e, r)
 }
 
-// showAdditions prints and returns what the second pod has in addition to the
-// first.
-func (d *demo) showAdditions(before, after *corev1.Pod, r *result) ([]line, error) {
+// showAdditions prints and returns what the second pod has in addition to the first
+// pod. Nothing else may differ.
+func (d *demo) showAdditions(before, after *corev1.Pod, r *result) ([]string, error) {
 	old, err := scrub(before)
 	if err != nil {
 		return nil, err
@@ -51,21 +51,17 @@ func (d *demo) showAdditions(before, after *corev1.Pod, r *result) ([]line, erro
 	if err != nil {
 		return nil, err
 	}
-	c := compare(old, stored)
-	for _, l := range c.lines {
-		if l.added {
-			d.printf("%s\n", d.green("+ "+l.String()))
-		} else {
-			d.printf("%s\n", d.dim("  "+l.String()))
-		}
+	r.failures = append(r.failures, changes("", old, stored)...)
+	lines := additions(before, after)
+	for _, line := range lines {
+		d.printf("%s\n", d.green("+ "+line))
 	}
-	r.failures = append(r.failures, c.violations...)
-	return c.lines, nil
+	return lines, nil
 }
 
 // checkContainers compares every container with the grants.
 func checkContainers(pod *corev1.Pod, grants []grant, r *result) {
-	all := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+	all := containers(pod)
 	good := 0
 	for i := range all {
 		problems := containerProblems(&all[i], grants)

@@ -5,16 +5,9 @@ package main
 
 import (
 	"context"
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rsa"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"math/big"
 	"slices"
 	"strings"
 	"time"
@@ -25,58 +18,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
-
-// keySet maps key IDs to public keys, *ecdsa.PublicKey or *rsa.PublicKey.
-type keySet map[string]crypto.PublicKey
-
-// jwk is a key of a JWK set (RFC 7517).
-type jwk struct{ Kty, Crv, Kid, X, Y, N, E string }
-
-// parseKeys reads a JWK set. It skips keys of types that API servers do not use by
-// default.
-func parseKeys(document []byte) (keySet, error) {
-	var parsed struct{ Keys []jwk }
-	if err := json.Unmarshal(document, &parsed); err != nil {
-		return nil, fmt.Errorf("read the issuer's keys: %w", err)
-	}
-	keys := keySet{}
-	for _, key := range parsed.Keys {
-		var public crypto.PublicKey
-		var err error
-		switch {
-		case key.Crv == "P-256":
-			public, err = key.ecdsa()
-		case key.Kty == "RSA":
-			public, err = key.rsa()
-		default:
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read the issuer's key %q: %w", key.Kid, err)
-		}
-		keys[key.Kid] = public
-	}
-	return keys, nil
-}
-
-func (k *jwk) ecdsa() (*ecdsa.PublicKey, error) {
-	x, errX := base64.RawURLEncoding.DecodeString(k.X)
-	y, errY := base64.RawURLEncoding.DecodeString(k.Y)
-	if err := errors.Join(errX, errY); err != nil {
-		return nil, err
-	}
-	// An uncompressed point: the byte 4 and both coordinates.
-	return ecdsa.ParseUncompressedPublicKey(elliptic.P256(), slices.Concat([]byte{4}, x, y))
-}
-
-func (k *jwk) rsa() (*rsa.PublicKey, error) {
-	n, errN := base64.RawURLEncoding.DecodeString(k.N)
-	e, errE := base64.RawURLEncoding.DecodeString(k.E)
-	if err := errors.Join(errN, errE); err != nil {
-		return nil, err
-	}
-	return &rsa.PublicKey{N: new(big.Int).SetBytes(n), E: int(new(big.Int).SetBytes(e).Int64())}, nil
-}
 
 // claims are the claims that a cloud checks.
 type claims struct {
@@ -93,49 +34,21 @@ type claims struct {
 	} `json:"kubernetes.io"`
 }
 
-// verify returns the claims of a JSON Web Token (RFC 7519) if one of the keys
-// signed it. Errors never contain a part of the token.
-func (keys keySet) verify(token string) (claims, error) {
-	var c claims
+// readClaims decodes the claims of a JSON Web Token (RFC 7519). Errors never contain a
+// part of the token.
+func readClaims(token string) (c claims, err error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
 		return c, fmt.Errorf("got a token with %d parts, want 3", len(parts))
 	}
-	var header struct{ Alg, Kid string }
-	if err := decodePart(parts[0], &header); err != nil {
-		return c, fmt.Errorf("decode the token's header: %w", err)
+	text, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err == nil {
+		err = json.Unmarshal(text, &c)
 	}
-	signature, err := base64.RawURLEncoding.DecodeString(parts[2])
 	if err != nil {
-		return c, fmt.Errorf("decode the token's signature: %w", err)
-	}
-	sum := sha256.Sum256([]byte(parts[0] + "." + parts[1]))
-	valid := false
-	switch key := keys[header.Kid].(type) {
-	case *ecdsa.PublicKey:
-		// Two numbers of 32 bytes (RFC 7518, section 3.4).
-		valid = header.Alg == "ES256" && len(signature) == 64 &&
-			ecdsa.Verify(key, sum[:], new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:]))
-	case *rsa.PublicKey:
-		valid = header.Alg == "RS256" && rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], signature) == nil
-	default:
-		return c, fmt.Errorf("got the key ID %q, want one that the issuer publishes", header.Kid)
-	}
-	if !valid {
-		return c, fmt.Errorf("the token's signature, with the algorithm %q, does not match its key", header.Alg)
-	}
-	if err := decodePart(parts[1], &c); err != nil {
 		return c, fmt.Errorf("decode the token's claims: %w", err)
 	}
 	return c, nil
-}
-
-func decodePart(part string, into any) error {
-	text, err := base64.RawURLEncoding.DecodeString(part)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(text, into)
 }
 
 // check compares the claims with the pod's volume and returns the differences.
@@ -162,7 +75,8 @@ func (c *claims) expires() string {
 	return fmt.Sprintf("%s (in %s)", time.Unix(c.Expires, 0).UTC().Format(time.RFC3339), lifetime)
 }
 
-// requestToken requests a projected token as a kubelet does, and verifies it.
+// requestToken requests a projected token as a kubelet does. The API server verifies the
+// token's signature and audience.
 func (d *demo) requestToken(ctx context.Context, pod *corev1.Pod, projection *corev1.ServiceAccountTokenProjection) (claims, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		Audiences:         []string{projection.Audience},
@@ -174,5 +88,14 @@ func (d *demo) requestToken(ctx context.Context, pod *corev1.Pod, projection *co
 	if err != nil {
 		return claims{}, fmt.Errorf("request the token %s: %w", projection.Path, err)
 	}
-	return d.keys.verify(response.Status.Token)
+	review, err := d.cluster.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: response.Status.Token, Audiences: []string{projection.Audience}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return claims{}, fmt.Errorf("review the token %s: %w", projection.Path, err)
+	}
+	if !review.Status.Authenticated {
+		return claims{}, fmt.Errorf("review the token %s: got %q, want an authenticated token", projection.Path, review.Status.Error)
+	}
+	return readClaims(response.Status.Token)
 }

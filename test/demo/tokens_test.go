@@ -4,15 +4,8 @@
 package main
 
 import (
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -24,54 +17,27 @@ import (
 const goodClaims = `{"iss":"https://kubernetes.default.svc.cluster.local","sub":"system:serviceaccount:demo:app",
 	"aud":["sts.amazonaws.com"],"iat":1000,"exp":4600,"kubernetes.io":{"pod":{"name":"p","uid":"u"}}}`
 
-func TestVerify(t *testing.T) {
+func TestReadClaims(t *testing.T) {
 	t.Parallel()
-	key, other := newKey(t), newKey(t)
-	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, err := parseKeys(jwks(t, "k", key, "r", rsaKey))
-	if err != nil {
-		t.Fatal(err)
-	}
-	goodRSA := signRSA(t, rsaKey, `{"alg":"RS256","kid":"r"}`, goodClaims)
-	good := sign(t, key, `{"alg":"ES256","kid":"k"}`, goodClaims)
-	parts := strings.Split(good, ".")
-	tests := map[string]struct {
-		token   string
-		wantErr string
-	}{
-		"a token of a published key is valid":     {token: good},
-		"a token of a published RSA key is valid": {token: goodRSA},
-		"an RSA token of another algorithm is rejected": {
-			signRSA(t, rsaKey, `{"alg":"HS256","kid":"r"}`, goodClaims), "does not match",
-		},
-		"a token with the key ID of an RSA key is rejected": {sign(t, key, `{"alg":"ES256","kid":"r"}`, goodClaims), "does not match"},
-		"changed claims of an RSA token are rejected": {
-			replacePart(goodRSA, 1, `{"aud":["mine"]}`), "does not match",
-		},
-		"a token of another key is rejected":      {sign(t, other, `{"alg":"ES256","kid":"k"}`, goodClaims), "does not match"},
-		"a token of an unknown key is rejected":   {sign(t, key, `{"alg":"ES256","kid":"x"}`, goodClaims), `key ID "x"`},
-		"a token without a signature is rejected": {parts[0] + "." + parts[1] + ".", "does not match"},
-		"a token with alg none is rejected":       {sign(t, key, `{"alg":"none","kid":"k"}`, goodClaims), `algorithm "none"`},
-		"changed claims are rejected": {
-			replacePart(good, 1, `{"aud":["mine"]}`), "does not match",
-		},
-		"a string without dots is rejected": {"abc", "1 parts"},
+	good := base64.RawURLEncoding.EncodeToString([]byte(goodClaims))
+	tests := map[string]struct{ token, wantErr string }{
+		"the claims are the second part":             {token: "header." + good + ".signature"},
+		"a string without dots is denied":            {"secret", "1 parts"},
+		"a part that is not base64 is denied":        {"secret.secret!.secret", "decode the token's claims"},
+		"a part that is not a JSON object is denied": {"secret.c2VjcmV0.secret", "decode the token's claims"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c, err := keys.verify(test.token)
+			c, err := readClaims(test.token)
 			if test.wantErr == "" {
 				if err != nil || c.Subject != "system:serviceaccount:demo:app" {
-					t.Errorf("got claims %+v and error %v, want the signed claims", c, err)
+					t.Errorf("got claims %+v and error %v, want the claims of the token", c, err)
 				}
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), test.wantErr) {
-				t.Errorf("got error %v, want one with %q", err, test.wantErr)
+			if err == nil || !strings.Contains(err.Error(), test.wantErr) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("got error %v, want an error with %q and without the token", err, test.wantErr)
 			}
 		})
 	}
@@ -118,61 +84,4 @@ func TestClaimsCheck(t *testing.T) {
 			}
 		})
 	}
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-// jwks returns a key set with both keys, and with another key that parseKeys
-// skips.
-func jwks(t *testing.T, id string, key *ecdsa.PrivateKey, rsaID string, rsaKey *rsa.PrivateKey) []byte {
-	t.Helper()
-	point, err := key.PublicKey.Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	encode := base64.RawURLEncoding.EncodeToString
-	return fmt.Appendf(nil, `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"o","x":"AQ"},
-		{"kty":"RSA","kid":%q,"n":%q,"e":"AQAB"},{"kty":"EC","crv":"P-256","kid":%q,"x":%q,"y":%q}]}`,
-		rsaID, encode(rsaKey.N.Bytes()), id, encode(point[1:33]), encode(point[33:]))
-}
-
-func sign(t *testing.T, key *ecdsa.PrivateKey, header, claims string) string {
-	t.Helper()
-	encode := base64.RawURLEncoding.EncodeToString
-	text := encode([]byte(header)) + "." + encode([]byte(claims))
-	sum := sha256.Sum256([]byte(text))
-	r, s, err := ecdsa.Sign(rand.Reader, key, sum[:])
-	if err != nil {
-		t.Fatal(err)
-	}
-	signature := make([]byte, 64)
-	r.FillBytes(signature[:32])
-	s.FillBytes(signature[32:])
-	return text + "." + encode(signature)
-}
-
-func signRSA(t *testing.T, key *rsa.PrivateKey, header, claims string) string {
-	t.Helper()
-	encode := base64.RawURLEncoding.EncodeToString
-	text := encode([]byte(header)) + "." + encode([]byte(claims))
-	sum := sha256.Sum256([]byte(text))
-	signature, err := rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, sum[:])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text + "." + encode(signature)
-}
-
-// replacePart replaces one of the three parts of a token.
-func replacePart(token string, index int, text string) string {
-	parts := strings.Split(token, ".")
-	parts[index] = base64.RawURLEncoding.EncodeToString([]byte(text))
-	return strings.Join(parts, ".")
 }

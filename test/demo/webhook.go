@@ -68,7 +68,7 @@ func (c *cluster) waitInEffect(ctx context.Context, probe *example) error {
 // inEffect tries the webhooks without storing anything: the example's pod must
 // be injected, and a malformed ServiceAccount must be denied.
 func (c *cluster) inEffect(ctx context.Context, probe *example) (bool, error) {
-	pod, err := c.CoreV1().Pods(namespace).Create(ctx, probe.pod, dryRun)
+	pod, err := c.tryAnother(ctx, probe)
 	if isGuards(err) {
 		return false, nil
 	}

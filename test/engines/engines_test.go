@@ -95,6 +95,9 @@ func TestEngineForKind(t *testing.T) {
 			says:    []string{`"docker info" fails: Cannot connect to the Docker daemon.`, "podman is not installed", "systemctl start docker"},
 			saysNot: "docker is not installed",
 		},
+		"without an engine it ends with the command that works": {
+			fails: true, says: []string{"see the same on a real API server: make demo\n"},
+		},
 		"another engine is denied": {
 			environment: []string{"KIND_EXPERIMENTAL_PROVIDER=nerdctl"}, fails: true, says: []string{"got KIND_EXPERIMENTAL_PROVIDER=nerdctl, want docker or podman"},
 		},

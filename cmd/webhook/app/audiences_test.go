@@ -48,8 +48,8 @@ func TestAudiencesOfTheProgramsOwnToken(t *testing.T) {
 		"of an opaque token":            {tokenFile(t, "opaque"), nil, ""},
 		"of an empty file":              {tokenFile(t, ""), nil, ""},
 		"of a missing file":             {filepath.Join(t.TempDir(), "none"), nil, "no such file"},
-		"of claims that are not JSON":   {tokenOf(t, `{`), nil, "claims of the program's own token"},
-		"of claims that are not base64": {tokenFile(t, "e30.!s3cr3t!.c2ln"), nil, "claims of the program's own token"},
+		"of claims that are not JSON":   {tokenOf(t, `{`), nil, "the claims are malformed"},
+		"of claims that are not base64": {tokenFile(t, "e30.!s3cr3t!.c2ln"), nil, "the claims are malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -24,7 +24,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/emulator"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer/issuertest"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
-	"github.com/lanyard-dev/lanyard/test/e2e/cluster/pki"
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
 
 func TestParse(t *testing.T) {
@@ -71,11 +71,7 @@ func start(t *testing.T, cluster *issuertest.Cluster) program {
 		}
 		return file
 	}
-	ca, err := pki.NewCA("clouds")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := ca.Server("clouds", emulator.Hosts())
+	serving, err := controlplane.NewServingPEM(emulator.Hosts()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,12 +80,12 @@ func start(t *testing.T, cluster *issuertest.Cluster) program {
 	p := program{clouds: freeAddress(t), probes: freeAddress(t), stdout: &output{}, stderr: &output{}, ended: make(chan error, 1)}
 	args := []string{
 		"--trust", write("trust.yaml", []byte("entra: {tenants: [{tenantId: contoso.example}]}")),
-		"--tls-cert-file", write("tls.crt", pair.CertPEM), "--tls-private-key-file", write("tls.key", pair.KeyPEM),
+		"--tls-cert-file", write("tls.crt", serving.Cert), "--tls-private-key-file", write("tls.key", serving.Key),
 		"--kubeconfig", write("kubeconfig", []byte(kubeconfig)),
 		"--bind-address", p.clouds, "--health-probe-bind-address", p.probes,
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca.CertPEM)
+	roots.AppendCertsFromPEM(serving.CA)
 	// As with hostAliases: the host names are real, the address is the
 	// program's.
 	p.client = &http.Client{Transport: &http.Transport{

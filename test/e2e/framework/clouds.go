@@ -47,31 +47,12 @@ func (c *Cluster) StartClouds(ctx context.Context, trustTemplate string) (*Cloud
 	if err != nil {
 		return nil, err
 	}
-	if err := c.CreateNamespace(ctx, cloudsName, nil); err != nil {
-		return nil, err
-	}
 	serving, err := controlplane.NewServingPEM(emulator.Hosts()...)
 	if err != nil {
 		return nil, err
 	}
 	clouds := &Clouds{cluster: c, caPEM: serving.CA}
-	_, err = c.CoreV1().ConfigMaps(cloudsName).Create(ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "clouds-trust"}, Data: map[string]string{"trust.yaml": trust},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return nil, err
-	}
-	_, err = c.CoreV1().Secrets(cloudsName).Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "clouds-tls"}, Type: corev1.SecretTypeTLS,
-		Data: map[string][]byte{corev1.TLSCertKey: serving.Cert, corev1.TLSPrivateKeyKey: serving.Key},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return nil, err
-	}
-	if _, err := c.Run(ctx, "kubectl", "apply", "-f", "test/e2e/framework/clouds.yaml"); err != nil {
-		return nil, err
-	}
-	if _, err := c.Run(ctx, "kubectl", "rollout", "status", "deployment/clouds", "--namespace", cloudsName, "--timeout", "2m"); err != nil {
+	if err := c.startServer(ctx, cloudsName, serving, "clouds-trust", map[string]string{"trust.yaml": trust}); err != nil {
 		return nil, errors.Join(err, clouds.lastWords(ctx))
 	}
 	service, err := c.CoreV1().Services(cloudsName).Get(ctx, cloudsName, metav1.GetOptions{})
@@ -80,6 +61,30 @@ func (c *Cluster) StartClouds(ctx context.Context, trustTemplate string) (*Cloud
 	}
 	clouds.address = service.Spec.ClusterIP
 	return clouds, nil
+}
+
+// startServer runs an HTTPS server with the manifest of its name, in a namespace of its
+// name, with a ConfigMap.
+func (c *Cluster) startServer(ctx context.Context, name string, serving *controlplane.ServingPEM, configMap string, data map[string]string) error {
+	if err := c.CreateNamespace(ctx, name, nil); err != nil {
+		return err
+	}
+	_, err := c.CoreV1().ConfigMaps(name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: configMap}, Data: data}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	_, err = c.CoreV1().Secrets(name).Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name + "-tls"}, Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{corev1.TLSCertKey: serving.Cert, corev1.TLSPrivateKeyKey: serving.Key},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	if _, err := c.Run(ctx, "kubectl", "apply", "-f", "test/e2e/framework/"+name+".yaml"); err != nil {
+		return err
+	}
+	_, err = c.Run(ctx, "kubectl", "rollout", "status", "deployment/"+name, "--namespace", name, "--timeout", "2m")
+	return err
 }
 
 // Stop removes the emulators.

@@ -26,7 +26,6 @@ import (
 // Images that the cluster must have. hack/e2e.sh loads them.
 const (
 	WebhookImage   = "lanyard-webhook:e2e"
-	KillImage      = "lanyard-kill:e2e"
 	AbuseImage     = "lanyard-abuse:e2e"
 	SDKGoImage     = "lanyard-sdk-go:e2e"
 	SDKNodeImage   = "lanyard-sdk-node:e2e"

@@ -31,9 +31,6 @@ type Install struct {
 	// CADuration and CertificateDuration apply to SelfManaged. Zero keeps the
 	// manifests' values.
 	CADuration, CertificateDuration time.Duration
-	// SocketStore adds the container that keeps the socket open, which only Helm
-	// can here.
-	SocketStore bool
 	// Values are additional chart values for Helm, such as guard.enabled=false.
 	Values []string
 	// Config is the value config of the chart for Helm, see ExampleProviders.
@@ -49,13 +46,7 @@ const (
 )
 
 // String returns the name of the method.
-func (i *Install) String() string {
-	name := i.Tool + ", " + i.Certificates
-	if i.SocketStore {
-		name += ", socket store"
-	}
-	return name
-}
+func (i *Install) String() string { return i.Tool + ", " + i.Certificates }
 
 // Up installs Lanyard with the documented commands and waits until all replicas
 // are ready.
@@ -121,9 +112,6 @@ func (i *Install) helmArguments() []string {
 	arguments := []string{
 		"install", "lanyard", "charts/lanyard", "--namespace", Namespace, "--create-namespace", "--wait", "--timeout", "3m",
 		"--set", "image.repository=" + repository, "--set", "image.tag=" + tag,
-	}
-	if i.SocketStore {
-		arguments = append(arguments, "--set", "socketStore.enabled=true")
 	}
 	for _, value := range i.Values {
 		arguments = append(arguments, "--set", value)

@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -54,27 +53,7 @@ func (c *Cluster) StartPeers(ctx context.Context, webhooks ...Peer) (*Peers, err
 	if err != nil {
 		return nil, err
 	}
-	if err := c.CreateNamespace(ctx, peersName, nil); err != nil {
-		return nil, err
-	}
-	_, err = c.CoreV1().ConfigMaps(peersName).Create(ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "peers-config"}, Data: map[string]string{"peers.yaml": string(text)},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return nil, err
-	}
-	_, err = c.CoreV1().Secrets(peersName).Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "peers-tls"}, Type: corev1.SecretTypeTLS,
-		Data: map[string][]byte{corev1.TLSCertKey: serving.Cert, corev1.TLSPrivateKeyKey: serving.Key},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return nil, err
-	}
-	if _, err := c.Run(ctx, "kubectl", "apply", "-f", "test/e2e/framework/peers.yaml"); err != nil {
-		return nil, err
-	}
-	_, err = c.Run(ctx, "kubectl", "rollout", "status", "deployment/"+peersName, "--namespace", peersName, "--timeout", "2m")
-	return started, err
+	return started, c.startServer(ctx, peersName, serving, "peers-config", map[string]string{"peers.yaml": string(text)})
 }
 
 // add adds a webhook to its configuration. Two layouts of one webhook share it.

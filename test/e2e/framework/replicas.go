@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	_ "embed"
 	"errors"
 	"fmt"
 	"net"
@@ -98,6 +99,9 @@ func (c *Cluster) KillPods(ctx context.Context, pods []corev1.Pod, duration time
 	return c.kill(ctx, pods[0].Spec.NodeName, duration, ids...)
 }
 
+//go:embed kill.py
+var killProgram string
+
 // kill runs a pod that shares the node's process namespace.
 func (c *Cluster) kill(ctx context.Context, node string, duration time.Duration, ids ...string) (done func(context.Context) error, err error) {
 	privileged := true
@@ -106,8 +110,8 @@ func (c *Cluster) kill(ctx context.Context, node string, duration time.Duration,
 		Spec: corev1.PodSpec{
 			NodeName: node, HostPID: true, RestartPolicy: corev1.RestartPolicyNever,
 			Containers: []corev1.Container{{
-				Name: "kill", Image: KillImage, ImagePullPolicy: corev1.PullNever,
-				Args:            append([]string{"-for=" + duration.String()}, ids...),
+				Name: "kill", Image: SDKPythonImage, ImagePullPolicy: corev1.PullNever,
+				Command:         append([]string{"/usr/bin/python3", "-c", killProgram, strconv.FormatFloat(duration.Seconds(), 'f', -1, 64)}, ids...),
 				SecurityContext: &corev1.SecurityContext{Privileged: &privileged, RunAsUser: new(int64)},
 			}},
 		},

@@ -140,14 +140,9 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		Expect(counts.NoIdentity.Failed).To(BeEmpty(), counts.NoIdentity.String())
 		Expect(counts.Identity.NotInjected).To(BeZero())
 		Expect(counts.Identity.Created).To(BeNumerically(">", 0))
-		// Requests that the process was handling are lost: at this rate, at most one.
-		// Without a socket store, connections to the replica are refused until the
-		// cluster has removed it from the Service.
-		lost := 1
-		if !install.SocketStore {
-			lost = perSecond / 2 // the pods with an identity of one second
-		}
-		Expect(counts.Identity.Failures()).To(BeNumerically("<=", lost), counts.Identity.String())
+		// Connections to the replica are refused until the cluster has removed it from
+		// the Service: at most the pods with an identity of one second.
+		Expect(counts.Identity.Failures()).To(BeNumerically("<=", perSecond/2), counts.Identity.String())
 	})
 
 	It("is rolled out without an outage", func(ctx SpecContext) {
@@ -212,9 +207,8 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		unharmed(ctx, "nothing, after all replicas had been dead", func() { pause(ctx, 3*time.Second) })
 	})
 },
-	Entry("Helm, a self-managed certificate and the socket store", framework.Install{
+	Entry("Helm and a self-managed certificate", framework.Install{
 		Tool: framework.Helm, Certificates: framework.SelfManaged, CertificateDuration: 12 * time.Second, CADuration: 36 * time.Second,
-		SocketStore: true,
 	}),
 	Entry("kustomize and cert-manager", framework.Install{Tool: framework.Kustomize, Certificates: framework.CertManager}),
 	Entry("Helm and cert-manager", everyInstall, framework.Install{Tool: framework.Helm, Certificates: framework.CertManager}),

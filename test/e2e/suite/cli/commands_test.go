@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
@@ -243,6 +244,13 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 			scale(ctx, "2")
 			Expect(cluster.WaitInjected(ctx, shop, "cart")).To(Succeed())
 		})
+		// For a moment, the node still forwards calls to the last replica, and the error
+		// is another error.
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{"lanyard.dev/audience": "probe"}}}
+		Eventually(ctx, func(ctx context.Context) error {
+			_, err := cluster.CoreV1().ServiceAccounts(shop).Create(ctx, account, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		}).WithTimeout(expect.Patience).Should(MatchError(ContainSubstring("connection refused")))
 		checkPage.record(ctx, &recording{when: "No replica of the webhook runs.", command: "lanyard check", code: 1})
 		explainPage.record(ctx, &recording{
 			when:    "No replica of the webhook runs, so the guard denies new pods.",

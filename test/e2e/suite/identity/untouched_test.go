@@ -70,9 +70,11 @@ var _ = Describe("Lanyard does not change", func() {
 		const mirrored = "identity-mirror"
 		Expect(cluster.CreateNamespace(ctx, mirrored, nil)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) error { return cluster.DeleteNamespace(ctx, mirrored) })
-		// Annotate the ServiceAccount of pods that name none.
-		_, err := cluster.Run(ctx, "kubectl", "annotate", "serviceaccount", "default", "--namespace", mirrored, "lanyard.dev/aws-role-arn="+role)
-		Expect(err).NotTo(HaveOccurred())
+		// Annotate the ServiceAccount of pods that name none. A controller creates it.
+		Eventually(ctx, func(ctx context.Context) error {
+			_, err := cluster.Run(ctx, "kubectl", "annotate", "serviceaccount", "default", "--namespace", mirrored, "lanyard.dev/aws-role-arn="+role)
+			return err
+		}).WithTimeout(expect.Patience).Should(Succeed())
 		Expect(cluster.WaitInjected(ctx, mirrored, "default")).To(Succeed())
 
 		static := framework.SDKPod("", framework.Python, framework.AWS)

@@ -1,0 +1,25 @@
+# Copyright The Lanyard Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# Sends SIGKILL to the processes of containers: kill.py SECONDS ID..., with IDs of
+# containers or pods. It runs in a pod that shares the node's process namespace, and
+# kills the replacements, too, for the given time. Pause processes are not killed,
+# because they do not crash in practice.
+import glob, os, signal, sys, time
+
+killed, end = 0, time.monotonic() + float(sys.argv[1])
+while True:
+    for directory in glob.glob("/proc/[0-9]*"):
+        try:
+            with open(directory + "/cgroup") as cgroups, open(directory + "/comm") as name:
+                text = cgroups.read()
+                if name.read().strip() != "pause" and any(i in text for i in sys.argv[2:]):
+                    os.kill(int(os.path.basename(directory)), signal.SIGKILL)
+                    killed += 1
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # ended in the meantime
+    if time.monotonic() >= end:
+        break
+    time.sleep(0.02)
+print("killed", killed)
+sys.exit(killed == 0)
