@@ -60,14 +60,14 @@ const outputDiff = "diff"
 
 // migrateCommand holds the flags of migrate.
 type migrateCommand struct {
-	*cli
+	*CLI
 	output
 	from, files                []string
 	all, write, remove, verify bool
 }
 
-func newMigrateCommand(c *cli) *cobra.Command {
-	k := &migrateCommand{cli: c}
+func newMigrateCommand(c *CLI) *cobra.Command {
+	k := &migrateCommand{CLI: c}
 	cmd := &cobra.Command{
 		Use:     "migrate --from NAME",
 		Short:   "Take over from another webhook.",
@@ -173,7 +173,7 @@ func (k *migrateCommand) show(result *migration) error {
 		k.note("%s: %s", k.name, message)
 	}
 	if k.format != outputDiff {
-		return k.output.write(k.cli, result)
+		return k.output.write(k.CLI, result)
 	}
 	for i := range result.Items {
 		if item := &result.Items[i]; item.Result == peer.Manual || item.Result == peer.Unsupported {
