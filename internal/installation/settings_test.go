@@ -39,7 +39,7 @@ func newInstalled() *installed {
 			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "config"}},
 		}}},
 	}
-	i.configMap.Data = map[string]string{"config.yaml": "v: 1\nadopt: [eks]\n", "other.yaml": "verbosity 2, adopt []"}
+	i.configMap.Data = map[string]string{"config.yaml": "v: 1\nadopt: [eks]\n", "other.yaml": "v: 2\n"}
 	return i
 }
 

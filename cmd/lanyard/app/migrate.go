@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/migrate"
-	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
@@ -144,7 +143,7 @@ func (k *migrateCommand) run(ctx context.Context) error {
 // a cluster.
 func (k *migrateCommand) settingsOf(ctx context.Context) (*settings.Settings, error) {
 	if len(k.files) > 0 && k.configPath == "" {
-		return k.complete(options.New())
+		return k.builtin()
 	}
 	return k.settings(ctx)
 }
