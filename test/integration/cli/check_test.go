@@ -71,7 +71,7 @@ var _ = Describe("check", Serial, Ordered, func() {
 	})
 
 	It("reports a ServiceAccount without an identity", func(ctx SpecContext) {
-		expectOutputs(ctx, "check-no-identity", app.ExitFound, "check", "--namespace", "shop", "--service-account", "default")
+		expectOutputs(ctx, "check-no-identity", app.ExitFound, "check", "--namespace", "shop", "--service-account", "default", "--config", adopting(""))
 	})
 
 	It("reports that a guard is missing", func(ctx SpecContext) {
