@@ -161,7 +161,7 @@ var _ = Describe("custom providers", Serial, Ordered, func() {
 		moveIntoCluster(ctx, string(text)+"gcp-default-workload-identity-provider: "+provider+"\ntoken-expiration-seconds: 7200\naws-role-arn-prefix: 'arn:aws:iam::111122223333:role/'\n")
 		code, out, errOut := lanyard(ctx, "trust", "gcp", "sa/oss", "--namespace", "custom", "-o", "terraform")
 		Expect(errOut).NotTo(ContainSubstring("could not be read"))
-		Expect(out).To(ContainSubstring("123456789012"), errOut)
+		Expect(out).To(ContainSubstring(`workload_identity_pool_provider_id = "cluster"`), errOut)
 		Expect(code).To(Equal(app.ExitOK))
 		code, out, errOut = lanyard(ctx, "trust", "aws", "sa/oss", "--namespace", "custom", "--role-arn", "cart")
 		Expect(out).To(ContainSubstring("cart"), errOut)
