@@ -145,7 +145,7 @@ func (k *migrateCommand) run(ctx context.Context) error {
 // a cluster.
 func (k *migrateCommand) settingsOf(ctx context.Context) (*settings.Settings, error) {
 	if len(k.files) > 0 && k.configPath == "" {
-		return k.complete(options.New())
+		return k.builtin()
 	}
 	return k.settings(ctx)
 }

@@ -35,11 +35,18 @@ func (c *CLI) settings(ctx context.Context) (*settings.Settings, error) {
 	}
 	if err != nil && c.configPath == "" {
 		c.webhook.unread = err
-		if c.webhook.settings, err = c.complete(options.New()); err != nil {
-			return nil, usageError{err} // of --annotation-prefix
-		}
+		c.webhook.settings, err = c.builtin()
 	}
 	return c.webhook.settings, err
+}
+
+// builtin returns the built-in defaults. An error is a mistake in --annotation-prefix.
+func (c *cli) builtin() (*settings.Settings, error) {
+	s, err := c.complete(options.New())
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return s, nil
 }
 
 // webhookOptions reads the options of the webhook.
