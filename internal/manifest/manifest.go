@@ -43,9 +43,9 @@ type Options struct {
 	Mappings       []*annotations.Mapping
 	Peers          []*annotations.Peer
 	TokenMountPath string
-	// ExcludedNamespaces are namespaces that the webhook is not called for.
+	// ExcludedNamespaces are those that the webhook is not called for.
 	ExcludedNamespaces []string
-	// Namespace is the default namespace of objects.
+	// Namespace is that of objects that name none.
 	Namespace string
 }
 

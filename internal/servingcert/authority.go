@@ -32,8 +32,8 @@ const (
 	bundleKey      = "ca.crt"
 )
 
-// segmentKey is the key of the secret path in the same Secret. It is not part of the
-// authority: without it, a new path is generated.
+// segmentKey is the key of the secret path in the same Secret. It is no part of the
+// authority: without it, a new one is generated.
 const segmentKey = "path"
 
 // authorityName is the subject of every CA certificate. A renewed CA certificate

@@ -30,7 +30,7 @@ var (
 type webhook struct {
 	name     string
 	caBundle []byte
-	// path is the path of the Service, or the URL, that the API server calls.
+	// path is what the API server calls: the path of the Service, or a URL.
 	// pathField is its place in the clientConfig.
 	path, pathField string
 }
@@ -107,8 +107,8 @@ func patchRegistration(ctx context.Context, client dynamic.ResourceInterface, co
 	return err == nil, err
 }
 
-// generationOf returns a text that differs after each change of the webhooks.
-func generationOf(configuration *unstructured.Unstructured) string {
+// versionOf returns a text that is another one after each change of the webhooks.
+func versionOf(configuration *unstructured.Unstructured) string {
 	if configuration == nil {
 		return "none;"
 	}

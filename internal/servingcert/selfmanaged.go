@@ -76,7 +76,7 @@ type SelfManaged struct {
 	changed        chan struct{} // of capacity 1: an object has changed
 
 	last    *authority // of the last step
-	segment string     // the secret segment of the paths; empty until it is generated
+	segment string     // the secret one of the paths; empty if there is none yet
 	trusted trustedCA
 
 	mu      sync.RWMutex
@@ -170,7 +170,7 @@ func (s *SelfManaged) step(ctx context.Context, now time.Time) time.Duration {
 			next = t
 		}
 	}
-	// Before anything is changed: API servers already use the written paths.
+	// Before anything is changed: API servers already use what is written.
 	s.observePaths(now)
 	ca, err := s.ensureAuthority(ctx, now)
 	if err == nil {
@@ -349,7 +349,7 @@ func (s *SelfManaged) observePaths(now time.Time) {
 	}
 	var r secretpath.Registration
 	for _, configuration := range s.configurations {
-		r.Version += generationOf(configuration.get())
+		r.Version += versionOf(configuration.get())
 		if t := lastWritten(configuration.get()); t.After(r.Written) {
 			r.Written = t
 		}

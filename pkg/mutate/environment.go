@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
-// missingVariables returns the encoded variables that the container lacks. The
-// container's own variables stay.
+// missingVariables returns the encoded variables that the container lacks. What
+// the container sets itself stays.
 func (m *mutation) missingVariables(c *container) *jsonpatch.Fragment {
 	if !m.setsKnown(c) {
 		return m.environment

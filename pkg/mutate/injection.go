@@ -23,8 +23,8 @@ type Injection struct {
 	// environment has the variables of all providers, for a container that sets none
 	// of them.
 	environment *jsonpatch.Fragment
-	// volumes and mounts are for the token and its copies, with the usual names of the
-	// volumes.
+	// volumes and mounts are those of the token volume and of the copies, with their
+	// usual names.
 	volumes, mounts *jsonpatch.Fragment
 	// volumeNames are all names that the volumes can have.
 	volumeNames []string

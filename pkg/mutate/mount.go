@@ -96,8 +96,8 @@ func shown(text []byte) string {
 	return string(text)
 }
 
-// missingMounts returns the mounts that the container lacks, nil for none. at is the
-// state of its token mount path.
+// missingMounts returns the mounts that the container lacks, nil for none. at is what
+// it has at the token mount path.
 func (m *mutation) missingMounts(c *container, at mountPoint) *jsonpatch.Fragment {
 	if len(m.copies) == 0 && at == tokens {
 		return nil
@@ -119,7 +119,7 @@ func (m *mutation) missingMounts(c *container, at mountPoint) *jsonpatch.Fragmen
 }
 
 // someMounts returns the mount of the token volume, unless the container has it, and
-// the mounts of the copies whose paths are free in the container.
+// those of the copies that are free in it.
 func (m *mutation) someMounts(at mountPoint) *jsonpatch.Fragment {
 	var missing [][]byte
 	if at == free {

@@ -35,7 +35,7 @@ func ParsePod(raw []byte, keys *annotations.Keys) (*Pod, error) {
 	return pod, in("pod", s.End())
 }
 
-// Read reads the pod that is the next value of s. It replaces the previous content
+// Read reads the pod that is the next value of s. It replaces the former content
 // of p and uses its memory again.
 //
 // Volumes, variables and mounts are read later, by Create and AddEphemeral: the

@@ -104,7 +104,7 @@ type File struct {
 // kubelet must not expand is written twice.
 type EnvVar struct {
 	Name, Value string
-	// The other fields have the values of the Variable.
+	// The others are those of the Variable.
 	Credential, Direct, Profiles bool
 	Group                        string
 }
