@@ -41,7 +41,7 @@ func (c *CLI) settings(ctx context.Context) (*settings.Settings, error) {
 }
 
 // builtin returns the built-in defaults. An error is a mistake in --annotation-prefix.
-func (c *cli) builtin() (*settings.Settings, error) {
+func (c *CLI) builtin() (*settings.Settings, error) {
 	s, err := c.complete(options.New())
 	if err != nil {
 		return nil, usageError{err}
