@@ -6,8 +6,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"os"
 
 	"github.com/spf13/cobra"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -17,7 +15,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 
-	"github.com/lanyard-dev/lanyard/internal/exchange"
 	"github.com/lanyard-dev/lanyard/internal/installation"
 )
 
@@ -137,16 +134,4 @@ func (c *CLI) scope(all bool) (string, error) {
 		return metav1.NamespaceAll, nil
 	}
 	return c.namespace()
-}
-
-// httpClient returns a client that trusts the CA in a file, or those of the system.
-func (c *CLI) httpClient(caFile string) (*http.Client, error) {
-	var pem []byte
-	if caFile != "" {
-		var err error
-		if pem, err = os.ReadFile(caFile); err != nil {
-			return nil, fmt.Errorf("--ca-file: %w", err)
-		}
-	}
-	return exchange.NewClient(pem)
 }

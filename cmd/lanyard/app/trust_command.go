@@ -446,7 +446,7 @@ func (k *trustIssuerCommand) signingKey(ctx context.Context) (string, error) {
 
 // compare reads the public documents as a cloud does.
 func (k *trustIssuerCommand) compare(ctx context.Context, cluster *issuer.Documents, signing string) (*publicIssuer, error) {
-	client, err := k.httpClient(k.caFile)
+	client, err := httpClient(k.caFile)
 	if err != nil {
 		return nil, err
 	}

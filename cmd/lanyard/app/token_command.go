@@ -6,6 +6,8 @@ package app
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -150,7 +152,7 @@ func (k *tokenCommand) show(ctx context.Context, r *tokenResult, injected provid
 		return err
 	}
 	if k.exchange {
-		client, err := k.httpClient(k.caFile)
+		client, err := httpClient(k.caFile)
 		if err != nil {
 			return err
 		}
@@ -223,4 +225,16 @@ func (r *tokenResult) print(p *page) {
 	}
 	p.marked(bad, "×", fmt.Sprintf("the cloud denies the token: %s (status %d)", a.Code, a.Status))
 	p.text(4, "", a.Message)
+}
+
+// httpClient returns a client that trusts the CA in a file, or those of the system.
+func httpClient(caFile string) (*http.Client, error) {
+	var pem []byte
+	if caFile != "" {
+		var err error
+		if pem, err = os.ReadFile(caFile); err != nil {
+			return nil, fmt.Errorf("--ca-file: %w", err)
+		}
+	}
+	return exchange.NewClient(pem)
 }
