@@ -81,7 +81,7 @@ test: c-compiler controlplane bin/cyclonedx-gomod bin/govulncheck ## Run all tes
 	echo "go test -race; in the background: the abuse suite"; \
 	CGO_ENABLED=1 nice -n 5 $(GO) test -race -vet=off -p 4 -count=1 -timeout=20m ./... || status=1; \
 	wait $$abuse || status=1; cat bin/abuse.log; exit $$status
-	$(GO) test -count=1 -run='^TestCost$$' -v ./internal/injector
+	$(GO) test -count=1 -run='^TestCost$$' -v ./internal/webhook/injector
 
 # Go's test cache does not know the files outside of the module.
 .PHONY: charts
@@ -128,7 +128,7 @@ fuzz: ## Run each fuzz target for FUZZTIME (default 30s).
 
 .PHONY: update-golden
 update-golden: ## Regenerate the golden files from the current output; read the diff.
-	$(GO) test ./internal/injector -count=1 -update
+	$(GO) test ./internal/webhook/injector -count=1 -update
 
 .PHONY: vet
 vet: ## Run go vet.

@@ -1,8 +1,11 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probe has the pod that asks the API server what Lanyard would do, as a
-// dry run, and reads what came of it. Nothing is created.
+// Package probe asks the API server, by the dry run of a pod, how Lanyard would change
+// the pod, and reports findings with their fixes.
+//
+// lanyard-webhook uses this package, so it imports no types of the Kubernetes API: these
+// types would take several MiB of memory in each replica.
 package probe
 
 import (

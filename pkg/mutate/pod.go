@@ -66,7 +66,7 @@ func (p *Pod) Name() string {
 	return string(p.name)
 }
 
-// Bounds of the memory that parts of a decision take. internal/admission/budget.go
+// Bounds of the memory that parts of a decision take. internal/webhook/admission/budget.go
 // has the sum for all requests.
 const (
 	// elementBytes is for a variable, mount or volume, and for the previous memory of

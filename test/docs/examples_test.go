@@ -202,7 +202,7 @@ func TestValuesOnPagesAreThoseOfTheChart(t *testing.T) {
 // The README shows a ServiceAccount and what its pod gets. The injector's golden
 // case is the same.
 func TestTheReadmeShowsWhatAPodGets(t *testing.T) {
-	const golden = "internal/injector/testdata/aws-with-a-region"
+	const golden = "internal/webhook/injector/testdata/aws-with-a-region"
 	var want struct {
 		Pod map[string]any `json:"pod"`
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	goldenDir = "../../internal/injector/testdata"
+	goldenDir = "../../internal/webhook/injector/testdata"
 	// guardDenies is how a denial of the guard begins.
 	guardDenies = "ValidatingAdmissionPolicy 'lanyard-guard-pods' with binding 'lanyard-guard-pods' denied request: lanyard: "
 	mirrorPod   = "kubernetes.io/config.mirror"

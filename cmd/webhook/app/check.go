@@ -15,7 +15,6 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/internal/report"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
@@ -72,7 +71,7 @@ func newCheckCommand(width int) *cobra.Command {
 
 // run retries until nothing has failed. After the timeout it returns the last
 // findings.
-func (o *checkOptions) run(ctx context.Context) (*report.Report, error) {
+func (o *checkOptions) run(ctx context.Context) (*probe.Report, error) {
 	if o.namespace == "" || o.serviceAccount == "" {
 		return nil, errors.New("--namespace and --service-account are required")
 	}
@@ -88,14 +87,14 @@ func (o *checkOptions) run(ctx context.Context) (*report.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	var last *report.Report
+	var last *probe.Report
 	err = wait.PollUntilContextTimeout(ctx, time.Second, o.timeout, true, func(ctx context.Context) (bool, error) {
 		answer := client.Create(ctx, o.namespace, probe.Pod(&keys, o.serviceAccount))
-		found := &report.Report{Sections: report.DryRun(&keys, o.namespace+"/"+o.serviceAccount, answer)}
+		found := &probe.Report{Sections: probe.DryRun(&keys, o.namespace+"/"+o.serviceAccount, answer)}
 		if last == nil || ctx.Err() == nil {
 			last = found // otherwise err is the error of the timeout
 		}
-		return found.Count(report.Failed) == 0, nil
+		return found.Count(probe.Failed) == 0, nil
 	})
 	if last == nil {
 		return nil, err
@@ -104,11 +103,11 @@ func (o *checkOptions) run(ctx context.Context) (*report.Report, error) {
 }
 
 // show writes the lines of a report. The error has those that failed.
-func show(w io.Writer, found *report.Report) error {
+func show(w io.Writer, found *probe.Report) error {
 	var failures []error
 	for _, section := range found.Sections {
 		for _, line := range section.Lines {
-			if line.Status == report.Failed {
+			if line.Status == probe.Failed {
 				failures = append(failures, errors.New(line.String()))
 			} else if _, err := fmt.Fprintln(w, line.String()); err != nil {
 				return err

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lanyard-dev/lanyard/internal/report"
+	"github.com/lanyard-dev/lanyard/internal/probe"
 )
 
 func TestCheckReportsMistakes(t *testing.T) {
@@ -33,9 +33,9 @@ func TestCheckReportsMistakes(t *testing.T) {
 // What failed is in the error, so that it is the last that a user sees.
 func TestCheckShowsItsLines(t *testing.T) {
 	t.Parallel()
-	report := &report.Report{Sections: []report.Section{
-		{Name: "probe", Lines: []report.Line{{Status: report.OK, Text: "called"}}},
-		{Name: "dry run", Lines: []report.Line{{Status: report.Failed, Text: "no credentials", Fix: "Annotate it."}}},
+	report := &probe.Report{Sections: []probe.Section{
+		{Name: "probe", Lines: []probe.Line{{Status: probe.OK, Text: "called"}}},
+		{Name: "dry run", Lines: []probe.Line{{Status: probe.Failed, Text: "no credentials", Fix: "Annotate it."}}},
 	}}
 	var out bytes.Buffer
 	if err := show(&out, report); err == nil || err.Error() != "no credentials\n  Annotate it." {

@@ -15,8 +15,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
-	"github.com/lanyard-dev/lanyard/internal/clientcert"
-	"github.com/lanyard-dev/lanyard/internal/metadatacache"
+	"github.com/lanyard-dev/lanyard/internal/webhook/callers"
+	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 )
 
 // healthMux serves the probes: /healthz only reports that the process responds,
@@ -96,7 +96,7 @@ func recent(check healthz.Checker) healthz.Checker {
 
 // checkTLS makes a TLS handshake with the server at address. If callers is set, it
 // presents a client certificate that is let in.
-func checkTLS(address string, callers *clientcert.Verifier) healthz.Checker {
+func checkTLS(address string, callers *callers.Verifier) healthz.Checker {
 	// Another check verifies the certificate.
 	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
 	if callers != nil {

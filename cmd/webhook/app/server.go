@@ -16,7 +16,7 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/lanyard-dev/lanyard/internal/connlimit"
+	"github.com/lanyard-dev/lanyard/internal/webhook/connlimit"
 )
 
 // shutdownTimeout is how long requests in progress may take to finish. The API

@@ -24,16 +24,15 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
-	"github.com/lanyard-dev/lanyard/internal/admission"
-	"github.com/lanyard-dev/lanyard/internal/clientcert"
-	"github.com/lanyard-dev/lanyard/internal/injector"
-	"github.com/lanyard-dev/lanyard/internal/metadatacache"
-	"github.com/lanyard-dev/lanyard/internal/metrics"
 	"github.com/lanyard-dev/lanyard/internal/options"
-	"github.com/lanyard-dev/lanyard/internal/reload"
-	"github.com/lanyard-dev/lanyard/internal/servingcert"
 	"github.com/lanyard-dev/lanyard/internal/settings"
-	"github.com/lanyard-dev/lanyard/internal/tokenauth"
+	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/internal/webhook/callers"
+	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
+	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
+	"github.com/lanyard-dev/lanyard/internal/webhook/reload"
+	"github.com/lanyard-dev/lanyard/internal/webhook/servingcert"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
@@ -47,8 +46,8 @@ type program struct {
 	serviceAccounts *metadatacache.Cache
 	namespaces      *metadatacache.Cache
 	reviews         *http.Server
-	callers         *clientcert.Verifier // nil if callers need no certificate
-	serving         atomic.Bool          // whether reviews accepts connections
+	callers         *callers.Verifier // nil if callers need no certificate
+	serving         atomic.Bool       // whether reviews accepts connections
 	injection       atomic.Pointer[injection]
 	config          *reload.Files // nil without --config
 	metrics, health *http.Server  // nil if not configured
@@ -130,7 +129,7 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 	recorder.WatchCache("namespaces", p.namespaces.Bytes)
 	tlsConfig := newTLSConfig(o, p.certificate)
 	if o.ClientCAFile != "" {
-		if p.callers, err = clientcert.New(o.ClientCAFile, o.ClientAllowedNames, log.WithName("callers")); err != nil {
+		if p.callers, err = callers.New(o.ClientCAFile, o.ClientAllowedNames, log.WithName("callers")); err != nil {
 			return nil, err
 		}
 		p.callers.Configure(tlsConfig)
@@ -161,7 +160,7 @@ func newMetricsServer(config *rest.Config, o *options.Completed, registry *prome
 		if err != nil {
 			return nil, err
 		}
-		handler = tokenauth.Handler(client, metricsPath, handler, log)
+		handler = callers.Handler(client, metricsPath, handler, log)
 		tlsConfig = newTLSConfig(o, certificate)
 	}
 	mux := http.NewServeMux()

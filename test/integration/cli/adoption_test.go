@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/util/retry"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/lanyard-dev/lanyard/cmd/lanyard/app"
-	"github.com/lanyard-dev/lanyard/internal/installation"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
 const (
@@ -37,7 +37,7 @@ func callForPeers(ctx context.Context) {
 	former := setExpression(ctx, string(expression))
 	DeferCleanup(func(ctx SpecContext) { setExpression(ctx, former) })
 	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
-		account, err := cluster.client.CoreV1().ServiceAccounts("shop").Create(ctx, serviceAccount("adopted", map[string]string{eksRole: role}), dryRun)
+		account, err := env.client.CoreV1().ServiceAccounts("shop").Create(ctx, serviceAccount("adopted", map[string]string{eksRole: role}), dryRun)
 		if err != nil {
 			return nil, err
 		}
@@ -57,15 +57,15 @@ func adopting(peers string) string {
 // former one.
 func setExpression(ctx context.Context, expression string) (former string) {
 	GinkgoHelper()
-	api := cluster.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	api := env.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	Expect(retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		configuration, err := api.Get(ctx, "lanyard", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		var condition *admissionregistrationv1.MatchCondition
-		for i := range installation.Entry(configuration, installation.ServiceAccountWebhook).MatchConditions {
-			found := &installation.Entry(configuration, installation.ServiceAccountWebhook).MatchConditions[i]
+		for i := range cluster.Entry(configuration, cluster.ServiceAccountWebhook).MatchConditions {
+			found := &cluster.Entry(configuration, cluster.ServiceAccountWebhook).MatchConditions[i]
 			if found.Name == "label-and-annotations-disagree" {
 				condition = found
 			}
@@ -81,7 +81,7 @@ var _ = Describe("label serviceaccounts with adoption", Serial, func() {
 	It("adopts a thousand ServiceAccounts at once, and status shows nothing left over", func(ctx SpecContext) {
 		newNamespace(ctx, "peers")
 		DeferCleanup(func(ctx SpecContext) error {
-			return cluster.client.CoreV1().ServiceAccounts("peers").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+			return env.client.CoreV1().ServiceAccounts("peers").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 		})
 		workqueue.ParallelizeUntil(ctx, 8, many, func(i int) {
 			defer GinkgoRecover()
@@ -92,13 +92,13 @@ var _ = Describe("label serviceaccounts with adoption", Serial, func() {
 		label := func(args ...string) string {
 			code, out, errOut := lanyard(ctx, slices.Concat([]string{"label", "serviceaccounts", "--namespace", "peers"}, config, args)...)
 			Expect(errOut).To(BeEmpty())
-			Expect(code).To(Equal(app.ExitOK), out)
+			Expect(code).To(Equal(command.ExitOK), out)
 			return out
 		}
 		status := func() string {
 			code, out, errOut := lanyard(ctx, append([]string{"status", "--namespace", "peers"}, config...)...)
 			Expect(errOut).To(BeEmpty())
-			Expect(code).To(Equal(app.ExitOK), out)
+			Expect(code).To(Equal(command.ExitOK), out)
 			return out
 		}
 
@@ -121,7 +121,7 @@ var _ = Describe("label serviceaccounts with adoption", Serial, func() {
 
 		By("adopting them")
 		Expect(strings.Count(label(), "  adopted\n")).To(Equal(many))
-		accounts, err := cluster.client.CoreV1().ServiceAccounts("peers").List(ctx, metav1.ListOptions{LabelSelector: "lanyard.dev/identity=enabled"})
+		accounts, err := env.client.CoreV1().ServiceAccounts("peers").List(ctx, metav1.ListOptions{LabelSelector: "lanyard.dev/identity=enabled"})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(accounts.Items).To(HaveLen(many))
 		Expect(accounts.Items).To(HaveEach(HaveField("Annotations", HaveKeyWithValue("lanyard.dev/aws-role-arn", role))))
@@ -136,6 +136,6 @@ var _ = Describe("label serviceaccounts with adoption", Serial, func() {
 		callForPeers(ctx)
 		code, out, _ := lanyard(ctx, "label", "serviceaccounts", "--namespace", "others", "--config", adopting("eks, azure"))
 		Expect(out).To(ContainSubstring("got no translation of the annotations of another webhook"))
-		Expect(code).To(Equal(app.ExitFound))
+		Expect(code).To(Equal(command.ExitFound))
 	})
 })

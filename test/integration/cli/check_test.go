@@ -15,21 +15,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lanyard-dev/lanyard/cmd/lanyard/app"
 	webhook "github.com/lanyard-dev/lanyard/cmd/webhook/app"
-	"github.com/lanyard-dev/lanyard/internal/report"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/probe"
 )
 
 // Serial and Ordered: some of these damage the installation for a while.
 var _ = Describe("check", Serial, Ordered, func() {
 	It("finds nothing wrong with an installation", func(ctx SpecContext) {
-		expectOutputs(ctx, "check", app.ExitOK, "check", "--namespace", "shop", "--service-account", "cart", "--config", adopting(""))
+		expectOutputs(ctx, "check", command.ExitOK, "check", "--namespace", "shop", "--service-account", "cart", "--config", adopting(""))
 	})
 
 	It("says what lanyard-webhook check says", func(ctx SpecContext) {
 		for _, name := range []string{"cart", "default"} {
 			_, out, _ := lanyard(ctx, "check", "--namespace", "shop", "--service-account", name, "--output", "json")
-			var report report.Report
+			var report probe.Report
 			Expect(json.Unmarshal([]byte(out), &report)).To(Succeed())
 			var want []string
 			for _, section := range report.Sections {
@@ -41,7 +41,7 @@ var _ = Describe("check", Serial, Ordered, func() {
 			}
 			Expect(want).To(HaveLen(2))
 			command := webhook.NewCommand()
-			command.SetArgs([]string{"check", "--kubeconfig", cluster.kubeconfig, "--namespace", "shop", "--service-account", name, "--timeout", "2s"})
+			command.SetArgs([]string{"check", "--kubeconfig", env.kubeconfig, "--namespace", "shop", "--service-account", name, "--timeout", "2s"})
 			var stdout bytes.Buffer
 			command.SetOut(&stdout)
 			err := command.ExecuteContext(ctx)
@@ -58,11 +58,11 @@ var _ = Describe("check", Serial, Ordered, func() {
 	It("chooses a ServiceAccount that needs credentials", func(ctx SpecContext) {
 		code, out, _ := lanyard(ctx, "check", "--namespace", "shop")
 		Expect(out).To(MatchRegexp("pods of ServiceAccount [a-z-]+/[a-z-]+ get credentials: [a-z, ]+, from volume bound-sa-token"))
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 	})
 
 	It("does not choose one in a namespace that Lanyard is not called for", func(ctx SpecContext) {
-		_, err := cluster.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a-first", Labels: map[string]string{"lanyard.dev/inject": "disabled"}}}, metav1.CreateOptions{})
+		_, err := env.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a-first", Labels: map[string]string{"lanyard.dev/inject": "disabled"}}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		newServiceAccount(ctx, "a-first", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
 		_, out, _ := lanyard(ctx, "check", "--namespace", "shop")
@@ -71,11 +71,11 @@ var _ = Describe("check", Serial, Ordered, func() {
 	})
 
 	It("reports a ServiceAccount without an identity", func(ctx SpecContext) {
-		expectOutputs(ctx, "check-no-identity", app.ExitFound, "check", "--namespace", "shop", "--service-account", "default", "--config", adopting(""))
+		expectOutputs(ctx, "check-no-identity", command.ExitFound, "check", "--namespace", "shop", "--service-account", "default", "--config", adopting(""))
 	})
 
 	It("reports that a guard is missing", func(ctx SpecContext) {
-		api := cluster.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+		api := env.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 		binding, err := api.Get(ctx, "lanyard-guard-pods", metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(api.Delete(ctx, binding.Name, metav1.DeleteOptions{})).To(Succeed())
@@ -86,16 +86,16 @@ var _ = Describe("check", Serial, Ordered, func() {
 		})
 		code, out, _ := lanyard(ctx, "check", "--namespace", "shop")
 		Expect(out).To(ContainSubstring("× ValidatingAdmissionPolicy lanyard-guard-pods has no effect: it has no binding, and webhook pods.lanyard.dev has failurePolicy Ignore"))
-		Expect(code).To(Equal(app.ExitFound))
+		Expect(code).To(Equal(command.ExitFound))
 	})
 
 	It("says of a denied pod that Lanyard denied it", func(ctx SpecContext) {
 		newNamespace(ctx, "check-denied")
 		newServiceAccount(ctx, "check-denied", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
-		_, err := cluster.client.CoreV1().Namespaces().Patch(ctx, "check-denied", types.MergePatchType, []byte(`{"metadata":{"annotations":{"lanyard.dev/allowed-identities":"-"}}}`), metav1.PatchOptions{})
+		_, err := env.client.CoreV1().Namespaces().Patch(ctx, "check-denied", types.MergePatchType, []byte(`{"metadata":{"annotations":{"lanyard.dev/allowed-identities":"-"}}}`), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func(ctx SpecContext) error { // other specs let check choose a ServiceAccount
-			return cluster.client.CoreV1().ServiceAccounts("check-denied").Delete(ctx, "cart", metav1.DeleteOptions{})
+			return env.client.CoreV1().ServiceAccounts("check-denied").Delete(ctx, "cart", metav1.DeleteOptions{})
 		})
 		Eventually(ctx, func(ctx context.Context) string {
 			_, out, _ := lanyard(ctx, "check", "--namespace", "check-denied", "--service-account", "cart")
@@ -107,7 +107,7 @@ var _ = Describe("check", Serial, Ordered, func() {
 	})
 
 	It("shows the error of the API server if it cannot call the webhook", func(ctx SpecContext) {
-		api := cluster.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+		api := env.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
 		configuration, err := api.Get(ctx, "lanyard", metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		redirect := func(ctx context.Context, i int, url string) {
@@ -123,7 +123,7 @@ var _ = Describe("check", Serial, Ordered, func() {
 			Eventually(ctx, func(ctx context.Context) int {
 				code, _, _ := lanyard(ctx, "check", "--namespace", "shop")
 				return code
-			}).Within(timeout).Should(Equal(app.ExitOK))
+			}).Within(timeout).Should(Equal(command.ExitOK))
 		})
 		for _, i := range []int{0, 2} { // those for pods and for the probe
 			redirect(ctx, i, "https://127.0.0.1:1/mutate-v1-pod")
@@ -143,21 +143,21 @@ var _ = Describe("check", Serial, Ordered, func() {
 		code, out, errOut := lanyardAs(ctx, user("nobody"), "", "check", "--namespace", "shop")
 		Expect(out).To(ContainSubstring("- webhook configurations cannot be read: "))
 		Expect(errOut).To(BeEmpty())
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 	})
 
 	It("checks a cluster before the install", func(ctx SpecContext) {
-		expectOutputs(ctx, "check-pre", app.ExitOK, "check", "--pre")
+		expectOutputs(ctx, "check-pre", command.ExitOK, "check", "--pre")
 	})
 
 	It("reports missing rights before the install", func(ctx SpecContext) {
 		code, out, _ := lanyardAs(ctx, user("visitor"), "", "check", "--pre", "--install-namespace", "tools")
 		Expect(out).To(ContainSubstring("× you may not create deployments.apps in the namespace tools"))
-		Expect(code).To(Equal(app.ExitFound))
+		Expect(code).To(Equal(command.ExitFound))
 	})
 
 	It("reports that Lanyard is not installed", func(ctx SpecContext) {
-		api := cluster.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+		api := env.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
 		_, err := api.Patch(ctx, "lanyard", types.JSONPatchType, []byte(`[{"op":"replace","path":"/webhooks/0/name","value":"other.lanyard.dev"}]`), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func(ctx SpecContext) error {
@@ -166,11 +166,11 @@ var _ = Describe("check", Serial, Ordered, func() {
 		})
 		code, out, _ := lanyard(ctx, "check")
 		Expect(out).To(ContainSubstring("× Lanyard is not installed"))
-		Expect(code).To(Equal(app.ExitFound))
+		Expect(code).To(Equal(command.ExitFound))
 	})
 
 	It("does not guess which of two installations is meant, and neither does explain", func(ctx SpecContext) {
-		api := cluster.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+		api := env.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
 		second, err := api.Get(ctx, "lanyard", metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		second.ObjectMeta = metav1.ObjectMeta{Name: "second"}
@@ -179,15 +179,15 @@ var _ = Describe("check", Serial, Ordered, func() {
 		DeferCleanup(func(ctx SpecContext) error { return api.Delete(ctx, "second", metav1.DeleteOptions{}) })
 		code, out, _ := lanyard(ctx, "check")
 		Expect(out).To(ContainSubstring("second"))
-		Expect(code).To(Equal(app.ExitFound))
+		Expect(code).To(Equal(command.ExitFound))
 		code, _, errOut := lanyard(ctx, "explain", "sa/cart", "--namespace", "shop")
 		Expect(errOut).To(Equal("lanyard: got 2 MutatingWebhookConfigurations with a webhook pods.lanyard.dev, want 1: see lanyard check\n"))
-		Expect(code).To(Equal(app.ExitFound))
+		Expect(code).To(Equal(command.ExitFound))
 	})
 
 	It("denies contradicting flags", func(ctx SpecContext) {
 		code, _, errOut := lanyard(ctx, "check", "--pre", "--service-account", "x")
 		Expect(errOut).To(HavePrefix("lanyard: --service-account cannot be used with --pre\n"))
-		Expect(code).To(Equal(app.ExitUsage))
+		Expect(code).To(Equal(command.ExitUsage))
 	})
 })

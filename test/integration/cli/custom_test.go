@@ -16,7 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/cmd/lanyard/app"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
 // customConfig is the configuration file of the webhook: it has a custom provider.
@@ -41,22 +41,22 @@ func moveIntoCluster(ctx context.Context, text string) {
 	template.Spec.Volumes = []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{
 		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "webhook"}},
 	}}}
-	_, err := cluster.client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"config.yaml": text}}, metav1.CreateOptions{})
+	_, err := env.client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"config.yaml": text}}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	_, err = cluster.client.CoreV1().Services(namespace).Create(ctx, &corev1.Service{
+	_, err = env.client.CoreV1().Services(namespace).Create(ctx, &corev1.Service{
 		ObjectMeta: meta, Spec: corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{{Port: 443}}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	_, err = cluster.client.AppsV1().Deployments(namespace).Create(ctx, &appsv1.Deployment{
+	_, err = env.client.AppsV1().Deployments(namespace).Create(ctx, &appsv1.Deployment{
 		ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	outside := setClient(ctx, admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: "webhook"}})
 	DeferCleanup(func(ctx SpecContext) {
 		setClient(ctx, outside)
-		Expect(cluster.client.CoreV1().ConfigMaps(namespace).Delete(ctx, "webhook", metav1.DeleteOptions{})).To(Succeed())
-		Expect(cluster.client.CoreV1().Services(namespace).Delete(ctx, "webhook", metav1.DeleteOptions{})).To(Succeed())
-		Expect(cluster.client.AppsV1().Deployments(namespace).Delete(ctx, "webhook", metav1.DeleteOptions{})).To(Succeed())
+		Expect(env.client.CoreV1().ConfigMaps(namespace).Delete(ctx, "webhook", metav1.DeleteOptions{})).To(Succeed())
+		Expect(env.client.CoreV1().Services(namespace).Delete(ctx, "webhook", metav1.DeleteOptions{})).To(Succeed())
+		Expect(env.client.AppsV1().Deployments(namespace).Delete(ctx, "webhook", metav1.DeleteOptions{})).To(Succeed())
 		expectInjected(ctx, "shop", "cart", "aws")
 	})
 }
@@ -65,7 +65,7 @@ func moveIntoCluster(ctx context.Context, text string) {
 // was before.
 func setClient(ctx context.Context, config admissionregistrationv1.WebhookClientConfig) (before admissionregistrationv1.WebhookClientConfig) {
 	GinkgoHelper()
-	api := cluster.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	api := env.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	Eventually(ctx, func(ctx context.Context) error {
 		configuration, err := api.Get(ctx, "lanyard", metav1.GetOptions{})
 		if err != nil {
@@ -83,7 +83,7 @@ func setClient(ctx context.Context, config admissionregistrationv1.WebhookClient
 // namespace.
 func developer(ctx context.Context, name, namespace string) string {
 	GinkgoHelper()
-	api := cluster.client.RbacV1()
+	api := env.client.RbacV1()
 	_, err := api.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"*"}, Verbs: []string{"get", "list", "create"}}},
@@ -104,24 +104,24 @@ var _ = Describe("custom providers", Serial, Ordered, func() {
 		newServiceAccount(ctx, "custom", "oss", map[string]string{"lanyard.dev/alibaba-role-arn": "acs:ram::1234567890123456:role/oss"})
 		unlabel(ctx, "custom", "oss")
 		expectInjected(ctx, "custom", "oss", "alibaba")
-		_, err := cluster.client.CoreV1().Pods("custom").Create(ctx, newPod("oss-0", "oss"), metav1.CreateOptions{})
+		_, err := env.client.CoreV1().Pods("custom").Create(ctx, newPod("oss-0", "oss"), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		// Other specs look at all ServiceAccounts, and would be warned.
 		DeferCleanup(func(ctx SpecContext) error {
-			return cluster.client.CoreV1().ServiceAccounts("custom").Delete(ctx, "oss", metav1.DeleteOptions{})
+			return env.client.CoreV1().ServiceAccounts("custom").Delete(ctx, "oss", metav1.DeleteOptions{})
 		})
 	})
 
 	It("are those of --config", func(ctx SpecContext) {
-		expectOutputs(ctx, "custom-label", app.ExitOK, "label", "sa", "--namespace", "custom", "--dry-run", "--config", customConfig)
-		expectOutputs(ctx, "custom-status", app.ExitOK, "status", "--namespace", "custom", "--config", customConfig)
-		expectOutputs(ctx, "custom-explain", app.ExitFound, "explain", "pod/oss-0", "--namespace", "custom", "--config", customConfig)
+		expectOutputs(ctx, "custom-label", command.ExitOK, "label", "sa", "--namespace", "custom", "--dry-run", "--config", customConfig)
+		expectOutputs(ctx, "custom-status", command.ExitOK, "status", "--namespace", "custom", "--config", customConfig)
+		expectOutputs(ctx, "custom-explain", command.ExitFound, "explain", "pod/oss-0", "--namespace", "custom", "--config", customConfig)
 		code, _, errOut := lanyard(ctx, "check", "--config", customConfig)
 		Expect(errOut).To(BeEmpty())
-		Expect(code).To(Equal(app.ExitFound))
+		Expect(code).To(Equal(command.ExitFound))
 		code, out, errOut := lanyard(ctx, "token", "sa/oss", "--namespace", "custom", "--for", "alibaba", "--config", customConfig)
 		Expect(out).To(ContainSubstring("sts.aliyuncs.com"), errOut)
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 	})
 
 	DescribeTable("are warned of if they cannot be read", func(ctx SpecContext, args ...string) {
@@ -141,7 +141,7 @@ var _ = Describe("custom providers", Serial, Ordered, func() {
 		code, out, errOut := lanyard(ctx, "label", "sa", "--namespace", "shop", "--dry-run")
 		Expect(errOut).To(BeEmpty())
 		Expect(out).To(Equal(noUnlabelled))
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 	})
 
 	It("are read in the cluster", func(ctx SpecContext) {
@@ -151,7 +151,7 @@ var _ = Describe("custom providers", Serial, Ordered, func() {
 		code, out, errOut := lanyard(ctx, "label", "sa", "--namespace", "custom", "--dry-run")
 		Expect(errOut).To(BeEmpty())
 		expectGolden("custom-label.txt", out)
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 	})
 
 	It("and their defaults are known to trust, inject and token", func(ctx SpecContext) {
@@ -162,28 +162,28 @@ var _ = Describe("custom providers", Serial, Ordered, func() {
 		code, out, errOut := lanyard(ctx, "trust", "gcp", "sa/oss", "--namespace", "custom", "-o", "terraform")
 		Expect(errOut).NotTo(ContainSubstring("could not be read"))
 		Expect(out).To(ContainSubstring(`workload_identity_pool_provider_id = "cluster"`), errOut)
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 		code, out, errOut = lanyard(ctx, "trust", "aws", "sa/oss", "--namespace", "custom", "--role-arn", "cart")
 		Expect(out).To(ContainSubstring("cart"), errOut)
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 		code, out, errOut = lanyard(ctx, "token", "sa/oss", "--namespace", "custom", "--for", "other")
 		Expect(out).To(ContainSubstring("after 2h0m0s"), errOut)
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 
 		const manifests = "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: oss\n  annotations:\n    lanyard.dev/alibaba-role-arn: acs:ram::1234567890123456:role/oss\n    lanyard.dev/alibaba-oidc-provider-arn: acs:ram::1234567890123456:oidc-provider/cluster\n"
-		code, out, errOut = lanyardAs(ctx, cluster.kubeconfig, manifests, "inject", "-f", "-", "--cluster")
+		code, out, errOut = lanyardAs(ctx, env.kubeconfig, manifests, "inject", "-f", "-", "--cluster")
 		Expect(errOut).To(BeEmpty())
 		Expect(out).To(ContainSubstring("lanyard.dev/identity"))
-		Expect(code).To(Equal(app.ExitOK))
-		code, _, errOut = lanyardAs(ctx, cluster.kubeconfig, manifests, "inject", "-f", "-", "--cluster", "--adopt", "eks")
+		Expect(code).To(Equal(command.ExitOK))
+		code, _, errOut = lanyardAs(ctx, env.kubeconfig, manifests, "inject", "-f", "-", "--cluster", "--adopt", "eks")
 		Expect(errOut).To(ContainSubstring("--cluster cannot be used with flags of the webhook"))
-		Expect(code).To(Equal(app.ExitUsage))
+		Expect(code).To(Equal(command.ExitUsage))
 	})
 
 	It("are not guessed by inject --cluster", func(ctx SpecContext) {
-		code, _, errOut := lanyardAs(ctx, cluster.kubeconfig, "", "inject", "-f", "-", "--cluster")
+		code, _, errOut := lanyardAs(ctx, env.kubeconfig, "", "inject", "-f", "-", "--cluster")
 		Expect(errOut).To(HavePrefix("lanyard: read the settings of the webhook: the webhook runs outside of the cluster"))
-		Expect(code).To(Equal(app.ExitFound))
+		Expect(code).To(Equal(command.ExitFound))
 	})
 
 	It("are warned of if the file in the cluster is wrong", func(ctx SpecContext) {
@@ -191,25 +191,25 @@ var _ = Describe("custom providers", Serial, Ordered, func() {
 		code, out, errOut := lanyard(ctx, "label", "sa", "--namespace", "custom", "--dry-run")
 		Expect(errOut).To(HavePrefix(unreadBecause + "deployment lanyard-system/webhook: --config /config/config.yaml: line 2: cannot unmarshal !!map"))
 		Expect(out).To(Equal(noUnlabelled))
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 	})
 
 	It("are warned of if the user may not read them", func(ctx SpecContext) {
 		code, _, errOut := lanyardAs(ctx, developer(ctx, "developer", "custom"), "", "explain", "sa/oss", "--namespace", "custom")
 		Expect(errOut).To(HavePrefix(unreadBecause + "list mutatingwebhookconfigurations: mutatingwebhookconfigurations.admissionregistration.k8s.io is forbidden: "))
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 	})
 
 	It("need a correct --config", func(ctx SpecContext) {
 		code, out, errOut := lanyard(ctx, "label", "sa", "--config", "/does/not/exist")
 		Expect(errOut).To(HavePrefix("lanyard: --config: open /does/not/exist: "))
-		Expect(code).To(Equal(app.ExitFound))
+		Expect(code).To(Equal(command.ExitFound))
 		Expect(out).To(BeEmpty())
 		file := filepath.Join(GinkgoT().TempDir(), "config.yaml")
 		Expect(os.WriteFile(file, []byte("providers: {}\n"), 0o600)).To(Succeed())
 		code, out, errOut = lanyard(ctx, "label", "sa", "--config", file)
 		Expect(errOut).To(HavePrefix("lanyard: --config " + file + ": line 1: cannot unmarshal !!map"))
-		Expect(code).To(Equal(app.ExitFound))
+		Expect(code).To(Equal(command.ExitFound))
 		Expect(out).To(BeEmpty())
 	})
 })

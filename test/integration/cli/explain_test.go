@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lanyard-dev/lanyard/cmd/lanyard/app"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
 // newDeployment creates a Deployment and the ReplicaSet that a controller would
@@ -24,12 +24,12 @@ func newDeployment(ctx context.Context, namespace, name, account string) *appsv1
 	labels := map[string]string{"app": name}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: newPod("", account).Spec}
 	template.Spec.InitContainers = []corev1.Container{{Name: "setup", Image: "image"}}
-	deployment, err := cluster.client.AppsV1().Deployments(namespace).Create(ctx, &appsv1.Deployment{
+	deployment, err := env.client.AppsV1().Deployments(namespace).Create(ctx, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	set, err := cluster.client.AppsV1().ReplicaSets(namespace).Create(ctx, &appsv1.ReplicaSet{
+	set, err := env.client.AppsV1().ReplicaSets(namespace).Create(ctx, &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name + "-1", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(deployment, appsv1.SchemeGroupVersion.WithKind("Deployment"))}},
 		Spec:       appsv1.ReplicaSetSpec{Selector: deployment.Spec.Selector, Template: template},
 	}, metav1.CreateOptions{})
@@ -47,14 +47,14 @@ func newReplica(ctx context.Context, set *appsv1.ReplicaSet, name string, annota
 		},
 		Spec: set.Spec.Template.Spec,
 	}
-	_, err := cluster.client.CoreV1().Pods(set.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+	_, err := env.client.CoreV1().Pods(set.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }
 
 // reannotate changes the identity of a ServiceAccount.
 func reannotate(ctx context.Context, namespace, name string, annotations map[string]string) {
 	GinkgoHelper()
-	api := cluster.client.CoreV1().ServiceAccounts(namespace)
+	api := env.client.CoreV1().ServiceAccounts(namespace)
 	account, err := api.Get(ctx, name, metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	account.Annotations = annotations
@@ -72,7 +72,7 @@ var _ = Describe("explain", Ordered, func() {
 		time.Sleep(1100 * time.Millisecond) // the times of objects have seconds
 		reannotate(ctx, "explained", "cart", map[string]string{"lanyard.dev/aws-role-arn": role, "lanyard.dev/azure-client-id": "11111111-2222-3333-4444-555555555555"})
 		Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
-			pod, err := cluster.client.CoreV1().Pods("explained").Create(ctx, newPod("x", "cart"), dryRun)
+			pod, err := env.client.CoreV1().Pods("explained").Create(ctx, newPod("x", "cart"), dryRun)
 			if err != nil {
 				return nil, err
 			}
@@ -81,35 +81,35 @@ var _ = Describe("explain", Ordered, func() {
 	})
 
 	It("explains a ServiceAccount with an identity", func(ctx SpecContext) {
-		expectOutputs(ctx, "explain-serviceaccount", app.ExitOK, "explain", "serviceaccount", "cart", "--namespace", "explained")
+		expectOutputs(ctx, "explain-serviceaccount", command.ExitOK, "explain", "serviceaccount", "cart", "--namespace", "explained")
 	})
 
 	It("explains a workload", func(ctx SpecContext) {
-		expectOutputs(ctx, "explain-deployment", app.ExitOK, "explain", "deploy/cart", "--namespace", "explained")
+		expectOutputs(ctx, "explain-deployment", command.ExitOK, "explain", "deploy/cart", "--namespace", "explained")
 	})
 
 	It("explains a pod with an old identity", func(ctx SpecContext) {
-		expectOutputs(ctx, "explain-pod-stale", app.ExitFound, "explain", "pod", "cart-1-old", "--namespace", "explained")
+		expectOutputs(ctx, "explain-pod-stale", command.ExitFound, "explain", "pod", "cart-1-old", "--namespace", "explained")
 	})
 
 	It("explains a pod of a ServiceAccount without an identity", func(ctx SpecContext) {
-		_, err := cluster.client.CoreV1().Pods("explained").Create(ctx, newPod("plain", "plain"), metav1.CreateOptions{})
+		_, err := env.client.CoreV1().Pods("explained").Create(ctx, newPod("plain", "plain"), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		expectOutputs(ctx, "explain-pod-no-identity", app.ExitOK, "explain", "pod", "plain", "--namespace", "explained")
+		expectOutputs(ctx, "explain-pod-no-identity", command.ExitOK, "explain", "pod", "plain", "--namespace", "explained")
 	})
 
 	It("explains a pod without an owner by what it was", func(ctx SpecContext) {
-		_, err := cluster.client.CoreV1().Pods("explained").Create(ctx, newPod("alone", "cart"), metav1.CreateOptions{})
+		_, err := env.client.CoreV1().Pods("explained").Create(ctx, newPod("alone", "cart"), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		code, out, _ := lanyard(ctx, "explain", "pod", "alone", "--namespace", "explained")
 		Expect(out).To(ContainSubstring("this pod: current"))
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 	})
 
 	It("reports a container that points to its own credentials", func(ctx SpecContext) {
 		pod := newPod("own", "cart")
 		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: "/own"}}
-		_, err := cluster.client.CoreV1().PodTemplates("explained").Create(ctx, &corev1.PodTemplate{
+		_, err := env.client.CoreV1().PodTemplates("explained").Create(ctx, &corev1.PodTemplate{
 			ObjectMeta: metav1.ObjectMeta{Name: "own"}, Template: corev1.PodTemplateSpec{Spec: pod.Spec},
 		}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
@@ -118,18 +118,18 @@ var _ = Describe("explain", Ordered, func() {
 	})
 
 	It("names the namespace that opts out", func(ctx SpecContext) {
-		_, err := cluster.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "opted-out", Labels: map[string]string{"lanyard.dev/inject": "disabled"}}}, metav1.CreateOptions{})
+		_, err := env.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "opted-out", Labels: map[string]string{"lanyard.dev/inject": "disabled"}}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		newServiceAccount(ctx, "opted-out", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
 		code, out, _ := lanyard(ctx, "explain", "sa/cart", "--namespace", "opted-out")
 		Expect(out).To(ContainSubstring("new pods: without credentials\n  Lanyard is not called for the namespace: it has the label lanyard.dev/inject=disabled\n"))
-		Expect(code).To(Equal(app.ExitFound))
+		Expect(code).To(Equal(command.ExitFound))
 	})
 
 	It("names an identity that the namespace does not allow", func(ctx SpecContext) {
 		newNamespace(ctx, "limited")
 		newServiceAccount(ctx, "limited", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
-		_, err := cluster.client.CoreV1().Namespaces().Patch(ctx, "limited", types.MergePatchType, []byte(`{"metadata":{"annotations":{"lanyard.dev/allowed-identities":"-"}}}`), metav1.PatchOptions{})
+		_, err := env.client.CoreV1().Namespaces().Patch(ctx, "limited", types.MergePatchType, []byte(`{"metadata":{"annotations":{"lanyard.dev/allowed-identities":"-"}}}`), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(ctx, func(ctx context.Context) string {
 			_, out, _ := lanyard(ctx, "explain", "sa/cart", "--namespace", "limited")
@@ -140,25 +140,25 @@ var _ = Describe("explain", Ordered, func() {
 	It("reports a ServiceAccount that does not exist", func(ctx SpecContext) {
 		code, _, errOut := lanyard(ctx, "explain", "sa/none", "--namespace", "explained")
 		Expect(errOut).To(Equal("lanyard: serviceaccount explained/none: serviceaccounts \"none\" not found\n"))
-		Expect(code).To(Equal(app.ExitFound))
+		Expect(code).To(Equal(command.ExitFound))
 	})
 
 	It("reports a workload whose ServiceAccount does not exist", func(ctx SpecContext) {
 		newDeployment(ctx, "explained", "lost", "nobody")
 		code, out, _ := lanyard(ctx, "explain", "deploy/lost", "--namespace", "explained")
 		Expect(out).To(ContainSubstring("new pods: denied (serviceaccount_not_found)"))
-		Expect(code).To(Equal(app.ExitFound))
+		Expect(code).To(Equal(command.ExitFound))
 	})
 
 	It("denies an unknown type", func(ctx SpecContext) {
 		code, _, errOut := lanyard(ctx, "explain", "service", "cart")
 		Expect(errOut).To(HavePrefix("lanyard: got type \"service\", want serviceaccount, pod or a workload such as deployment\n"))
-		Expect(code).To(Equal(app.ExitUsage))
+		Expect(code).To(Equal(command.ExitUsage))
 	})
 
 	It("completes the names that are in the cluster", func(ctx SpecContext) {
 		code, out, _ := lanyard(ctx, "__complete", "explain", "--namespace", "explained", "deployment/")
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 		Expect(out).To(HavePrefix("deployment/cart\n"))
 		_, out, _ = lanyard(ctx, "__complete", "check", "--namespace", "expl")
 		Expect(out).To(HavePrefix("explained\n"))

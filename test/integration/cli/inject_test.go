@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/cmd/lanyard/app"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
 const manifests = `# The ServiceAccount
@@ -56,7 +56,7 @@ var _ = Describe("inject", func() {
 	It("injects manifests without a cluster", func(ctx SpecContext) {
 		code, out, errOut := lanyardAs(ctx, os.DevNull, manifests, "inject", "-f", "-")
 		Expect(errOut).To(BeEmpty())
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 		expectGolden("inject.yaml", out)
 	})
 
@@ -67,7 +67,7 @@ var _ = Describe("inject", func() {
 		Expect(yaml.Unmarshal([]byte(documents[len(documents)-1]), &injected)).To(Succeed())
 		pod := newPod("web", "cart")
 		pod.Labels = map[string]string{"app": "web"}
-		created, err := cluster.client.CoreV1().Pods("shop").Create(ctx, pod, dryRun)
+		created, err := env.client.CoreV1().Pods("shop").Create(ctx, pod, dryRun)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(injected.Spec.Template.Annotations).To(Equal(created.Annotations))
 		Expect(injected.Spec.Template.Spec.Containers[0].Env).To(Equal(created.Spec.Containers[0].Env))
@@ -82,11 +82,11 @@ var _ = Describe("inject", func() {
 		Expect(yaml.Unmarshal([]byte(documents[len(documents)-1]), &injected)).To(Succeed())
 		pod := newPod("web", "cart")
 		pod.Annotations, pod.Spec = injected.Spec.Template.Annotations, injected.Spec.Template.Spec
-		created, err := cluster.client.CoreV1().Pods("shop").Create(ctx, pod, dryRun)
+		created, err := env.client.CoreV1().Pods("shop").Create(ctx, pod, dryRun)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(created.Annotations).To(Equal(pod.Annotations))
 		Expect(created.Spec.Containers[0].Env).To(Equal(pod.Spec.Containers[0].Env))
-		deployment, err := cluster.client.AppsV1().Deployments("shop").Create(ctx, &injected, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		deployment, err := env.client.AppsV1().Deployments("shop").Create(ctx, &injected, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(deployment.Spec.Template.Annotations).To(Equal(pod.Annotations))
 	})
@@ -106,7 +106,7 @@ var _ = Describe("inject", func() {
 		} {
 			code, out, errOut := lanyardAs(ctx, os.DevNull, test.input, append([]string{"inject", "-f", "-"}, test.args...)...)
 			Expect(errOut).To(BeEmpty())
-			Expect(code).To(Equal(app.ExitOK))
+			Expect(code).To(Equal(command.ExitOK))
 			Expect(out).To(ContainSubstring("mountPath: "+test.path+"\n"), "%v", test.args)
 		}
 	})
@@ -125,7 +125,7 @@ var _ = Describe("inject", func() {
 		}
 		code, out, errOut := lanyardAs(ctx, os.DevNull, "", append([]string{"inject"}, args...)...)
 		Expect(errOut).To(BeEmpty())
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 		expectGolden("inject.json", out)
 	})
 
@@ -137,7 +137,7 @@ var _ = Describe("inject", func() {
 			ContainSubstring("denied: deployment/web in the namespace shop: invalid_annotation: "),
 			HaveSuffix("lanyard: the webhook would deny 2 objects; nothing was written\n"),
 		))
-		Expect(code).To(Equal(app.ExitFound))
+		Expect(code).To(Equal(command.ExitFound))
 	})
 
 	It("says which ServiceAccounts the manifests lack", func(ctx SpecContext) {
@@ -145,7 +145,7 @@ var _ = Describe("inject", func() {
 		code, out, errOut := lanyardAs(ctx, os.DevNull, deployment, "inject", "-f", "-")
 		Expect(out).To(Equal(deployment))
 		Expect(errOut).To(Equal("unchanged: deployment/web in the namespace shop: serviceaccount_not_found: the manifests do not have its ServiceAccount\n"))
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 	})
 
 	DescribeTable("names what is wrong", func(ctx SpecContext, code int, want, input string, args ...string) {
@@ -154,10 +154,10 @@ var _ = Describe("inject", func() {
 		Expect(out).To(BeEmpty())
 		Expect(got).To(Equal(code))
 	},
-		Entry("no file", app.ExitUsage, "--filename: got none", ""),
-		Entry("a file that is not there", app.ExitFound, "open /does/not/exist: ", "", "-f", "/does/not/exist"),
-		Entry("malformed YAML", app.ExitFound, "standard input: document 1: ", "a: b: c", "-f", "-"),
-		Entry("a malformed setting", app.ExitUsage, "--token-mount-path: ", "", "-f", "-", "--token-mount-path", "relative"),
-		Entry("a configuration that is not there", app.ExitUsage, "--config: ", "", "-f", "-", "--config", "/does/not/exist"),
+		Entry("no file", command.ExitUsage, "--filename: got none", ""),
+		Entry("a file that is not there", command.ExitFound, "open /does/not/exist: ", "", "-f", "/does/not/exist"),
+		Entry("malformed YAML", command.ExitFound, "standard input: document 1: ", "a: b: c", "-f", "-"),
+		Entry("a malformed setting", command.ExitUsage, "--token-mount-path: ", "", "-f", "-", "--token-mount-path", "relative"),
+		Entry("a configuration that is not there", command.ExitUsage, "--config: ", "", "-f", "-", "--config", "/does/not/exist"),
 	)
 })

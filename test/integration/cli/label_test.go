@@ -12,14 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lanyard-dev/lanyard/cmd/lanyard/app"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
 // unlabel removes the label from a ServiceAccount. The webhook that would add it again is
 // not registered for that time.
 func unlabel(ctx context.Context, namespace, name string) {
 	GinkgoHelper()
-	api := cluster.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	api := env.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	configuration, err := api.Get(ctx, "lanyard", metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	removed := configuration.DeepCopy()
@@ -28,7 +28,7 @@ func unlabel(ctx context.Context, namespace, name string) {
 	Expect(err).NotTo(HaveOccurred())
 	patch := []byte(`{"metadata":{"labels":{"lanyard.dev/identity":null}}}`)
 	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
-		account, err := cluster.client.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		account, err := env.client.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 		if err != nil {
 			return nil, err
 		}
@@ -58,14 +58,14 @@ var _ = Describe("label serviceaccounts", Serial, Ordered, func() {
 
 	list := func(ctx context.Context, namespace string) *corev1.ServiceAccountList {
 		GinkgoHelper()
-		accounts, err := cluster.client.CoreV1().ServiceAccounts(namespace).List(ctx, metav1.ListOptions{})
+		accounts, err := env.client.CoreV1().ServiceAccounts(namespace).List(ctx, metav1.ListOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		return accounts
 	}
 
 	It("only shows them in a dry run", func(ctx SpecContext) {
 		before := list(ctx, "unlabelled").Items
-		expectOutputs(ctx, "label-dry-run", app.ExitOK, "label", "serviceaccounts", "--namespace", "unlabelled", "--dry-run")
+		expectOutputs(ctx, "label-dry-run", command.ExitOK, "label", "serviceaccounts", "--namespace", "unlabelled", "--dry-run")
 		Expect(list(ctx, "unlabelled").Items).To(Equal(before))
 	})
 
@@ -74,7 +74,7 @@ var _ = Describe("label serviceaccounts", Serial, Ordered, func() {
 		code, out, errOut := lanyard(ctx, "label", "serviceaccounts", "--namespace", "unlabelled")
 		Expect(errOut).To(BeEmpty())
 		expectGolden("label.txt", out)
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 		after := list(ctx, "unlabelled").Items
 		for i := range after {
 			name := after[i].Name
@@ -87,7 +87,7 @@ var _ = Describe("label serviceaccounts", Serial, Ordered, func() {
 		}
 		code, out, _ = lanyard(ctx, "label", "serviceaccounts", "--namespace", "unlabelled")
 		Expect(out).To(Equal("every ServiceAccount that needs credentials has the label\n"))
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 	})
 
 	It("shows which ones it labelled, in each format", func(ctx SpecContext) {
@@ -95,7 +95,7 @@ var _ = Describe("label serviceaccounts", Serial, Ordered, func() {
 			unlabel(ctx, "unlabelled", "first")
 			code, out, errOut := lanyard(ctx, "label", "serviceaccounts", "--namespace", "unlabelled", "--output", format)
 			Expect(errOut).To(BeEmpty())
-			Expect(code).To(Equal(app.ExitOK))
+			Expect(code).To(Equal(command.ExitOK))
 			expectGolden("label-one"+extension, out)
 		}
 	})
@@ -104,14 +104,14 @@ var _ = Describe("label serviceaccounts", Serial, Ordered, func() {
 		newServiceAccount(ctx, "kube-system", "annotated", map[string]string{"lanyard.dev/aws-role-arn": role})
 		code, out, _ := lanyard(ctx, "label", "serviceaccounts", "--namespace", "kube-system")
 		Expect(out).To(Equal("every ServiceAccount that needs credentials has the label\n"))
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 	})
 
 	It("labels in all namespaces", func(ctx SpecContext) {
 		unlabel(ctx, "unlabelled", "first")
 		code, out, _ := lanyard(ctx, "label", "sa", "-A")
 		Expect(out).To(MatchRegexp(`unlabelled +first +labelled`))
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 		_, out, _ = lanyard(ctx, "label", "sa", "-A")
 		Expect(out).To(Equal("every ServiceAccount that needs credentials has the label\n"))
 	})
@@ -120,12 +120,12 @@ var _ = Describe("label serviceaccounts", Serial, Ordered, func() {
 		unlabel(ctx, "unlabelled", "second")
 		DeferCleanup(func(ctx SpecContext) { lanyard(ctx, "label", "sa", "--namespace", "unlabelled") })
 		kubeconfig := reader(ctx, "reader")
-		expectOutputsAs(ctx, kubeconfig, "label-forbidden", app.ExitFound, BeEmpty(), "label", "sa", "--namespace", "unlabelled")
+		expectOutputsAs(ctx, kubeconfig, "label-forbidden", command.ExitFound, BeEmpty(), "label", "sa", "--namespace", "unlabelled")
 	})
 
 	It("needs a command", func(ctx SpecContext) {
 		code, _, errOut := lanyard(ctx, "label")
 		Expect(errOut).To(Equal("lanyard: a command is missing\nRun 'lanyard label --help' for usage.\n"))
-		Expect(code).To(Equal(app.ExitUsage))
+		Expect(code).To(Equal(command.ExitUsage))
 	})
 })

@@ -18,7 +18,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/cmd/lanyard/app"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
 // withoutWarnings returns what a command writes to the error stream, without the
@@ -30,7 +30,7 @@ func withoutWarnings(errOut string) string {
 var _ = Describe("migrate", Ordered, func() {
 	get := func(ctx context.Context, namespace, name string) *corev1.ServiceAccount {
 		GinkgoHelper()
-		account, err := cluster.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+		account, err := env.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		return account
 	}
@@ -46,7 +46,7 @@ var _ = Describe("migrate", Ordered, func() {
 			ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"azure.workload.identity/skip-containers": "proxy;"}},
 			Spec:       newPod("", "keda").Spec,
 		}
-		_, err := cluster.client.AppsV1().Deployments("moving").Create(ctx, &appsv1.Deployment{
+		_, err := env.client.AppsV1().Deployments("moving").Create(ctx, &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Name: "keda"},
 			Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
 		}, metav1.CreateOptions{})
@@ -55,13 +55,13 @@ var _ = Describe("migrate", Ordered, func() {
 
 	It("takes stock of a cluster and changes nothing", func(ctx SpecContext) {
 		before := get(ctx, "moving", "app")
-		expectOutputs(ctx, "migrate", app.ExitOK, "migrate", "--from", "eks,azure", "--namespace", "moving")
+		expectOutputs(ctx, "migrate", command.ExitOK, "migrate", "--from", "eks,azure", "--namespace", "moving")
 		Expect(get(ctx, "moving", "app")).To(Equal(before))
 	})
 
 	It("writes nothing if one ServiceAccount cannot be written", func(ctx SpecContext) {
 		kubeconfig := reader(ctx, "migrate-app-only")
-		api := cluster.client.RbacV1()
+		api := env.client.RbacV1()
 		_, err := api.Roles("moving").Create(ctx, &rbacv1.Role{
 			ObjectMeta: metav1.ObjectMeta{Name: "app-only"},
 			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: []string{"app"}, Verbs: []string{"patch"}}},
@@ -78,7 +78,7 @@ var _ = Describe("migrate", Ordered, func() {
 			return withoutWarnings(errOut)
 		}).Within(timeout).Should(And(HavePrefix("lanyard: serviceaccount/keda in the namespace moving: serviceaccounts \"keda\" is forbidden"), HaveSuffix("\n"), Not(ContainSubstring("serviceaccount/app"))))
 		code, out, _ := lanyardAs(ctx, kubeconfig, "", "migrate", "--from", "eks,azure", "--namespace", "moving", "--write")
-		Expect(code).To(Equal(app.ExitFound))
+		Expect(code).To(Equal(command.ExitFound))
 		Expect(out).To(HaveSuffix("ServiceAccounts written: 0 of 2\n"))
 		Expect(get(ctx, "moving", "app").Annotations).NotTo(HaveKey("lanyard.dev/aws-role-arn"))
 	})
@@ -86,7 +86,7 @@ var _ = Describe("migrate", Ordered, func() {
 	It("annotates the ServiceAccounts, and nothing else", func(ctx SpecContext) {
 		code, out, errOut := lanyard(ctx, "migrate", "--from", "eks,azure", "--namespace", "moving", "--write")
 		Expect(withoutWarnings(errOut)).To(BeEmpty())
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 		Expect(out).To(HaveSuffix("ServiceAccounts written: 2 of 2\n"))
 		account := get(ctx, "moving", "app")
 		Expect(account.Annotations).To(Equal(map[string]string{
@@ -97,20 +97,20 @@ var _ = Describe("migrate", Ordered, func() {
 		Expect(get(ctx, "moving", "keda").Annotations).To(HaveKeyWithValue("lanyard.dev/tokens", "azure"))
 		Expect(get(ctx, "moving", "other").Annotations).To(BeEmpty())
 		Expect(get(ctx, "moving", "ceph").Annotations).To(HaveLen(1))
-		pod, err := cluster.client.CoreV1().Pods("moving").Create(ctx, newPod("probe", "app"), dryRun)
+		pod, err := env.client.CoreV1().Pods("moving").Create(ctx, newPod("probe", "app"), dryRun)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(pod.Annotations).To(HaveKeyWithValue("lanyard.dev/injected", "aws"))
 	})
 
 	It("has nothing to do afterwards", func(ctx SpecContext) {
 		code, out, _ := lanyard(ctx, "migrate", "--from", "eks,azure", "--namespace", "moving")
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 		Expect(out).To(HaveSuffix("no ServiceAccounts to write\n"))
 	})
 
 	It("removes what is not needed any more", func(ctx SpecContext) {
 		code, out, _ := lanyard(ctx, "migrate", "--from", "eks", "--namespace", "moving", "--remove", "--write")
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 		Expect(out).To(HaveSuffix("ServiceAccounts written: 1 of 1\n"))
 		Expect(get(ctx, "moving", "app").Annotations).NotTo(HaveKey(HavePrefix("eks.amazonaws.com/")))
 		Expect(get(ctx, "moving", "app").Annotations).To(HaveKeyWithValue("lanyard.dev/aws-role-arn", role))
@@ -123,7 +123,7 @@ var _ = Describe("migrate", Ordered, func() {
 			newServiceAccount(ctx, "moving-many", fmt.Sprintf("app-%03d", i), map[string]string{eksRole: role})
 		}
 		code, out, errOut := lanyard(ctx, "migrate", "--from", "eks", "--namespace", "moving-many", "--write")
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 		Expect(out).To(HaveSuffix("ServiceAccounts written: 201 of 201\n"))
 		errOut = withoutWarnings(errOut)
 		Expect(strings.Split(strings.TrimSpace(errOut), "\n")).To(HaveLen(6))
@@ -139,7 +139,7 @@ var _ = Describe("migrate --verify", Ordered, func() {
 	newReplicaSet := func(ctx context.Context, name, account, runningRole string) {
 		GinkgoHelper()
 		labels := map[string]string{"app": name}
-		set, err := cluster.client.AppsV1().ReplicaSets("verify").Create(ctx, &appsv1.ReplicaSet{
+		set, err := env.client.AppsV1().ReplicaSets("verify").Create(ctx, &appsv1.ReplicaSet{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: appsv1.ReplicaSetSpec{
 				Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -156,7 +156,7 @@ var _ = Describe("migrate --verify", Ordered, func() {
 		}}}}
 		pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "aws-iam-token", MountPath: oldPath, ReadOnly: true}}
 		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "AWS_ROLE_ARN", Value: runningRole}, {Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: oldPath + "/token"}}
-		_, err = cluster.client.CoreV1().Pods("verify").Create(ctx, pod, metav1.CreateOptions{})
+		_, err = env.client.CoreV1().Pods("verify").Create(ctx, pod, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 	}
 
@@ -164,13 +164,13 @@ var _ = Describe("migrate --verify", Ordered, func() {
 		newNamespace(ctx, "verify")
 		newServiceAccount(ctx, "verify", "app", map[string]string{eksRole: role})
 		code, _, _ := lanyard(ctx, "migrate", "--from", "eks", "--namespace", "verify", "--write")
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 	})
 
 	It("finds nothing where no pod has credentials", func(ctx SpecContext) {
 		code, out, errOut := lanyard(ctx, "migrate", "--from", "eks", "--namespace", "verify", "--verify")
 		Expect(errOut).To(BeEmpty())
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 		Expect(out).To(Equal("no running pod has credentials\n"))
 	})
 
@@ -179,14 +179,14 @@ var _ = Describe("migrate --verify", Ordered, func() {
 		code, out, errOut := lanyard(ctx, "migrate", "--from", "eks", "--namespace", "verify", "--verify")
 		Expect(errOut).To(BeEmpty())
 		Expect(out).To(HaveSuffix("1 same, 0 differ, 0 denied, 0 not compared\n"))
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 	})
 
 	It("finds others, and ServiceAccounts that were forgotten", func(ctx SpecContext) {
 		newServiceAccount(ctx, "verify", "forgotten", nil)
 		newReplicaSet(ctx, "differs", "app", role+"-old")
 		newReplicaSet(ctx, "forgotten", "forgotten", role)
-		expectOutputs(ctx, "migrate-verify", app.ExitFound, "migrate", "--from", "eks", "--namespace", "verify", "--verify")
+		expectOutputs(ctx, "migrate-verify", command.ExitFound, "migrate", "--from", "eks", "--namespace", "verify", "--verify")
 	})
 })
 
@@ -199,19 +199,19 @@ var _ = Describe("the commands of docs/migrate", Serial, func() {
 		Expect(os.Mkdir(manifests, 0o700)).To(Succeed())
 		text := "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: app\n  annotations:\n    " + eksRole + ": " + role + "\n"
 		Expect(os.WriteFile(filepath.Join(manifests, "app.yaml"), []byte(text), 0o600)).To(Succeed())
-		command := regexp.MustCompile(`(?m)^lanyard (migrate .*)$`)
+		commandLine := regexp.MustCompile(`(?m)^lanyard (migrate .*)$`)
 		ran := 0
 		for _, page := range pages {
 			text, err := os.ReadFile(page)
 			Expect(err).NotTo(HaveOccurred())
-			for _, match := range command.FindAllStringSubmatch(string(text), -1) {
+			for _, match := range commandLine.FindAllStringSubmatch(string(text), -1) {
 				args := strings.Fields(strings.ReplaceAll(match[1], "manifests/", manifests))
 				code, _, errOut := lanyard(ctx, args...)
 				if strings.HasSuffix(match[1], "--verify") { // which finds the pods of other specs
-					Expect(code).To(BeNumerically("<", app.ExitUsage), match[1])
+					Expect(code).To(BeNumerically("<", command.ExitUsage), match[1])
 					continue
 				}
-				Expect(code).To(Equal(app.ExitOK), "%s: %s", match[1], errOut)
+				Expect(code).To(Equal(command.ExitOK), "%s: %s", match[1], errOut)
 				ran++
 			}
 		}
@@ -225,18 +225,18 @@ var _ = Describe("migrate, after adoption", Serial, Ordered, func() {
 		newNamespace(ctx, "adopted")
 		newServiceAccount(ctx, "adopted", "app", map[string]string{eksRole: role})
 		values := func() map[string]string {
-			account, err := cluster.client.CoreV1().ServiceAccounts("adopted").Get(ctx, "app", metav1.GetOptions{})
+			account, err := env.client.CoreV1().ServiceAccounts("adopted").Get(ctx, "app", metav1.GetOptions{})
 			Expect(err).NotTo(HaveOccurred())
 			return account.Annotations
 		}
 		adopted := values()
 		Expect(adopted).To(And(HaveKey("lanyard.dev/adopted"), HaveKeyWithValue("lanyard.dev/aws-role-arn", role)))
 		code, _, _ := lanyard(ctx, "migrate", "--from", "eks", "--namespace", "adopted", "--write")
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 		delete(adopted, "lanyard.dev/adopted")
 		Expect(values()).To(Equal(adopted))
 		code, _, _ = lanyard(ctx, "migrate", "--from", "eks", "--namespace", "adopted", "--remove", "--write")
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 		delete(adopted, eksRole)
 		Expect(values()).To(Equal(adopted))
 	})

@@ -11,7 +11,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/lanyard-dev/lanyard/cmd/lanyard/app"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
 const examples = "../../../examples/providers"
@@ -25,7 +25,7 @@ var _ = Describe("provider test", func() {
 			name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 			code, out, errOut := lanyardAs(ctx, os.DevNull, "", "provider", "test", file)
 			Expect(errOut).To(BeEmpty())
-			Expect(code).To(Equal(app.ExitOK))
+			Expect(code).To(Equal(command.ExitOK))
 			expectGolden("provider-"+name+".txt", out)
 		}
 	})
@@ -36,7 +36,7 @@ var _ = Describe("provider test", func() {
 		file := filepath.Join(GinkgoT().TempDir(), "config.yaml")
 		settings := "annotation-prefix: example.com/\ndefault-allowed-identities: nobody\n"
 		Expect(os.WriteFile(file, []byte(settings+string(text)), 0o600)).To(Succeed())
-		expectOutputsAs(ctx, os.DevNull, "provider-given", app.ExitOK, BeEmpty(), "provider", "test", file,
+		expectOutputsAs(ctx, os.DevNull, "provider-given", command.ExitOK, BeEmpty(), "provider", "test", file,
 			"--annotation", "vault-role=loki", "--annotation", "vault-audience=bao,vault-address=https://bao.example.com")
 		_, out, _ := lanyardAs(ctx, os.DevNull, "", "provider", "test", file, "--annotation-prefix", "lanyard.dev/")
 		Expect(out).To(ContainSubstring("lanyard.dev/vault-role "))
@@ -50,19 +50,19 @@ var _ = Describe("provider test", func() {
 		Expect(out).To(BeEmpty())
 		Expect(got).To(Equal(code))
 	},
-		Entry("with a provider", app.ExitFound, "providers:\n- name: aws\n  audience: a\n  parameters: [{name: b, required: true}]\n", "FILE: line 2: providers[0].name: Invalid value: \"aws\": is already a name of provider aws\n"),
-		Entry("with the form", app.ExitFound, "providers: {}\n", "FILE: line 1: cannot unmarshal !!map"),
-		Entry("with a setting", app.ExitFound, "secure-ports: 1\n", "FILE: secure-ports: unknown setting"),
-		Entry("with the value of a setting", app.ExitFound, "token-mount-path: relative\n", "FILE: --token-mount-path: "),
-		Entry("without providers", app.ExitFound, "v: 1\n", "FILE: got no providers, want at least one\n"),
-		Entry("with a value", app.ExitFound, "providers: [{name: a, audience: a, parameters: [{name: b, required: true, pattern: c}]}]\n",
+		Entry("with a provider", command.ExitFound, "providers:\n- name: aws\n  audience: a\n  parameters: [{name: b, required: true}]\n", "FILE: line 2: providers[0].name: Invalid value: \"aws\": is already a name of provider aws\n"),
+		Entry("with the form", command.ExitFound, "providers: {}\n", "FILE: line 1: cannot unmarshal !!map"),
+		Entry("with a setting", command.ExitFound, "secure-ports: 1\n", "FILE: secure-ports: unknown setting"),
+		Entry("with the value of a setting", command.ExitFound, "token-mount-path: relative\n", "FILE: --token-mount-path: "),
+		Entry("without providers", command.ExitFound, "v: 1\n", "FILE: got no providers, want at least one\n"),
+		Entry("with a value", command.ExitFound, "providers: [{name: a, audience: a, parameters: [{name: b, required: true, pattern: c}]}]\n",
 			"FILE: provider a: invalid_annotation: serviceaccount \"team/app\": metadata.annotations[lanyard.dev/a-b]: Invalid value: \"d\": must match the pattern c\n", "--annotation", "a-b=d"),
-		Entry("with the command line", app.ExitUsage, "", "accepts 1 arg(s), received 2\n", "another"),
+		Entry("with the command line", command.ExitUsage, "", "accepts 1 arg(s), received 2\n", "another"),
 	)
 
 	It("names a file that is not there", func(ctx SpecContext) {
 		code, _, errOut := lanyardAs(ctx, os.DevNull, "", "provider", "test", "/does/not/exist")
 		Expect(errOut).To(HavePrefix("lanyard: open /does/not/exist: "))
-		Expect(code).To(Equal(app.ExitFound))
+		Expect(code).To(Equal(command.ExitFound))
 	})
 })

@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/cmd/lanyard/app"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
 // newRolledOut creates a namespace with workloads whose pods are current, stale and
@@ -31,7 +31,7 @@ func newRolledOut(ctx context.Context, namespace string) {
 	newServiceAccount(ctx, namespace, "short", map[string]string{"lanyard.dev/aws-role-arn": role})
 	set := newDeployment(ctx, namespace, "cart", "cart")
 	newReplica(ctx, set, "cart-1-without", nil)
-	_, err := cluster.client.CoreV1().Pods(namespace).Create(ctx, newPod("unrelated", "plain"), metav1.CreateOptions{})
+	_, err := env.client.CoreV1().Pods(namespace).Create(ctx, newPod("unrelated", "plain"), metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 
 	reannotate(ctx, namespace, "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
@@ -39,7 +39,7 @@ func newRolledOut(ctx context.Context, namespace string) {
 	newReplica(ctx, set, "cart-1-stale", nil)
 	reannotate(ctx, namespace, "cart", map[string]string{"lanyard.dev/aws-role-arn": role, "lanyard.dev/audience": "other"})
 	Eventually(ctx, func(ctx context.Context) (string, error) {
-		pod, err := cluster.client.CoreV1().Pods(namespace).Create(ctx, newPod("x", "cart"), dryRun)
+		pod, err := env.client.CoreV1().Pods(namespace).Create(ctx, newPod("x", "cart"), dryRun)
 		if err != nil {
 			return "", err
 		}
@@ -51,7 +51,7 @@ func newRolledOut(ctx context.Context, namespace string) {
 
 	// Its tokens have a lifetime of their own, so its hash differs from that of other pods.
 	expectInjected(ctx, namespace, "short", "aws")
-	job, err := cluster.client.BatchV1().Jobs(namespace).Create(ctx, &batchv1.Job{
+	job, err := env.client.BatchV1().Jobs(namespace).Create(ctx, &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: "short-1", OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "short", UID: "x", Controller: new(true)}}},
 		Spec:       batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: newPod("", "").Spec.Containers}}},
 	}, metav1.CreateOptions{})
@@ -59,7 +59,7 @@ func newRolledOut(ctx context.Context, namespace string) {
 	pod := newPod("short-1-current", "short")
 	pod.Annotations = map[string]string{"lanyard.dev/token-expiration-seconds": "600"}
 	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))}
-	_, err = cluster.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+	_, err = env.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }
 
@@ -67,7 +67,7 @@ func newRolledOut(ctx context.Context, namespace string) {
 func expectInjected(ctx context.Context, namespace, name, providers string) {
 	GinkgoHelper()
 	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
-		pod, err := cluster.client.CoreV1().Pods(namespace).Create(ctx, newPod("x", name), dryRun)
+		pod, err := env.client.CoreV1().Pods(namespace).Create(ctx, newPod("x", name), dryRun)
 		if err != nil {
 			return nil, err
 		}
@@ -79,11 +79,11 @@ var _ = Describe("status", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) { newRolledOut(ctx, "counted") })
 
 	It("counts the pods of each workload", func(ctx SpecContext) {
-		expectOutputs(ctx, "status", app.ExitOK, "status", "--namespace", "counted")
+		expectOutputs(ctx, "status", command.ExitOK, "status", "--namespace", "counted")
 	})
 
 	It("lists only workloads with outdated pods", func(ctx SpecContext) {
-		expectOutputs(ctx, "status-stale", app.ExitFound, "status", "--namespace", "counted", "--stale")
+		expectOutputs(ctx, "status-stale", command.ExitFound, "status", "--namespace", "counted", "--stale")
 	})
 
 	It("finds the same in all namespaces", func(ctx SpecContext) {
@@ -95,28 +95,28 @@ var _ = Describe("status", Ordered, func() {
 		newNamespace(ctx, "fresh")
 		code, out, _ := lanyard(ctx, "status", "--namespace", "fresh", "--stale")
 		Expect(out).To(Equal("every pod has the credentials that its ServiceAccount asks for\n"))
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 		_, out, _ = lanyard(ctx, "status", "--namespace", "fresh")
 		Expect(out).To(Equal("no ServiceAccount asks for an identity\n"))
 	})
 
 	It("shows excluded namespaces, and does not call them outdated", func(ctx SpecContext) {
-		_, err := cluster.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "left-out", Labels: map[string]string{"lanyard.dev/inject": "disabled"}}}, metav1.CreateOptions{})
+		_, err := env.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "left-out", Labels: map[string]string{"lanyard.dev/inject": "disabled"}}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		newServiceAccount(ctx, "left-out", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
-		_, err = cluster.client.CoreV1().Pods("left-out").Create(ctx, newPod("cart-0", "cart"), metav1.CreateOptions{})
+		_, err = env.client.CoreV1().Pods("left-out").Create(ctx, newPod("cart-0", "cart"), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		_, out, _ := lanyard(ctx, "status", "--namespace", "left-out")
 		Expect(out).To(MatchRegexp(`(?m)^cart +excluded +pod/cart-0 +1 +0 +0 +1 +0\n`))
 		code, _, _ := lanyard(ctx, "status", "--namespace", "left-out", "--stale")
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 	})
 })
 
 // roll does what the controller of a Deployment would do: it reports new pods as
 // available.
 func roll(ctx context.Context, namespace, name string) error {
-	api := cluster.client.AppsV1().Deployments(namespace)
+	api := env.client.AppsV1().Deployments(namespace)
 	deployment, err := api.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
@@ -137,21 +137,21 @@ var _ = Describe("restart --stale", Ordered, func() {
 	// restarted reports whether the template of the Deployment was changed.
 	restarted := func(ctx context.Context) bool {
 		GinkgoHelper()
-		deployment, err := cluster.client.AppsV1().Deployments("restarted").Get(ctx, "cart", metav1.GetOptions{})
+		deployment, err := env.client.AppsV1().Deployments("restarted").Get(ctx, "cart", metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		return deployment.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] != ""
 	}
 
 	It("only shows the plan in a dry run", func(ctx SpecContext) {
-		expectOutputs(ctx, "restart-dry-run", app.ExitOK, "restart", "--stale", "--namespace", "restarted", "--dry-run")
+		expectOutputs(ctx, "restart-dry-run", command.ExitOK, "restart", "--stale", "--namespace", "restarted", "--dry-run")
 		Expect(restarted(ctx)).To(BeFalse())
 	})
 
 	DescribeTable("does nothing without a yes", func(ctx SpecContext, answer string) {
-		code, out, errOut := lanyardAs(ctx, cluster.kubeconfig, answer, "restart", "--stale", "--namespace", "restarted")
+		code, out, errOut := lanyardAs(ctx, env.kubeconfig, answer, "restart", "--stale", "--namespace", "restarted")
 		Expect(errOut).To(ContainSubstring("Restart this workload? [y/N] nothing was restarted\n"))
 		Expect(out).To(BeEmpty())
-		Expect(code).To(Equal(app.ExitFound))
+		Expect(code).To(Equal(command.ExitFound))
 		Expect(restarted(ctx)).To(BeFalse())
 	},
 		Entry("at the end of the input", ""),
@@ -161,7 +161,7 @@ var _ = Describe("restart --stale", Ordered, func() {
 	)
 
 	It("reports a workload that is not done in time", func(ctx SpecContext) {
-		expectOutputsAs(ctx, cluster.kubeconfig, "restart-failed", app.ExitFound, Equal(restarting), "restart", "--stale", "--namespace", "restarted", "--yes", "--timeout", "2s")
+		expectOutputsAs(ctx, env.kubeconfig, "restart-failed", command.ExitFound, Equal(restarting), "restart", "--stale", "--namespace", "restarted", "--yes", "--timeout", "2s")
 		Expect(restarted(ctx)).To(BeTrue())
 	})
 
@@ -173,9 +173,9 @@ var _ = Describe("restart --stale", Ordered, func() {
 		}
 		reannotate(ctx, "halted", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
 		expectInjected(ctx, "halted", "cart", "aws")
-		expectOutputsAs(ctx, cluster.kubeconfig, "restart-halted", app.ExitFound, Equal("restarting deployment/first in the namespace halted ...\n"),
+		expectOutputsAs(ctx, env.kubeconfig, "restart-halted", command.ExitFound, Equal("restarting deployment/first in the namespace halted ...\n"),
 			"restart", "--stale", "--namespace", "halted", "--yes", "--timeout", "1s")
-		second, err := cluster.client.AppsV1().Deployments("halted").Get(ctx, "second", metav1.GetOptions{})
+		second, err := env.client.AppsV1().Deployments("halted").Get(ctx, "second", metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(second.Spec.Template.Annotations).To(BeEmpty())
 	})
@@ -195,27 +195,27 @@ var _ = Describe("restart --stale", Ordered, func() {
 				}
 			}
 		})
-		code, out, errOut := lanyardAs(ctx, cluster.kubeconfig, "y\n", "restart", "--stale", "--namespace", "restarted")
+		code, out, errOut := lanyardAs(ctx, env.kubeconfig, "y\n", "restart", "--stale", "--namespace", "restarted")
 		Expect(errOut).To(HaveSuffix(restarting))
 		Expect(out).To(MatchRegexp(`restarted +deployment/cart +2 +restarted\n`))
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 		// No controller replaces the pods, so they can be restarted again.
-		expectOutputsAs(ctx, cluster.kubeconfig, "restart", app.ExitOK, Equal(restarting), "restart", "--stale", "--namespace", "restarted", "--yes")
+		expectOutputsAs(ctx, env.kubeconfig, "restart", command.ExitOK, Equal(restarting), "restart", "--stale", "--namespace", "restarted", "--yes")
 	})
 
 	It("lists what must be restarted by hand", func(ctx SpecContext) {
 		newNamespace(ctx, "by-hand")
 		newServiceAccount(ctx, "by-hand", "cart", nil)
-		_, err := cluster.client.CoreV1().Pods("by-hand").Create(ctx, newPod("alone", "cart"), metav1.CreateOptions{})
+		_, err := env.client.CoreV1().Pods("by-hand").Create(ctx, newPod("alone", "cart"), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		reannotate(ctx, "by-hand", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
 		expectInjected(ctx, "by-hand", "cart", "aws")
-		expectOutputs(ctx, "restart-by-hand", app.ExitFound, "restart", "--stale", "--namespace", "by-hand", "--yes")
+		expectOutputs(ctx, "restart-by-hand", command.ExitFound, "restart", "--stale", "--namespace", "by-hand", "--yes")
 	})
 
 	It("needs --stale", func(ctx SpecContext) {
 		code, _, errOut := lanyard(ctx, "restart")
 		Expect(errOut).To(HavePrefix("lanyard: --stale is required\n"))
-		Expect(code).To(Equal(app.ExitUsage))
+		Expect(code).To(Equal(command.ExitUsage))
 	})
 })

@@ -25,7 +25,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/lanyard-dev/lanyard/cmd/lanyard/app"
+	"github.com/lanyard-dev/lanyard/internal/cli"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
@@ -38,8 +38,8 @@ const (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// cluster is what all specs share.
-var cluster struct {
+// env is what all specs share.
+var env struct {
 	plane      *controlplane.ControlPlane
 	client     *kubernetes.Clientset
 	kubeconfig string // of an administrator
@@ -58,28 +58,28 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	dir := GinkgoT().TempDir()
 	binary, err := webhook.Build(ctx, dir, false)
 	Expect(err).NotTo(HaveOccurred())
-	cluster.plane, err = controlplane.Start(ctx, controlplane.Options{})
+	env.plane, err = controlplane.Start(ctx, controlplane.Options{})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return cluster.plane.Stop() })
-	cluster.client, err = kubernetes.NewForConfig(cluster.plane.Config())
+	DeferCleanup(func() error { return env.plane.Stop() })
+	env.client, err = kubernetes.NewForConfig(env.plane.Config())
 	Expect(err).NotTo(HaveOccurred())
-	cluster.kubeconfig = filepath.Join(dir, "admin")
-	Expect(cluster.plane.Kubeconfig(cluster.kubeconfig)).To(Succeed())
+	env.kubeconfig = filepath.Join(dir, "admin")
+	Expect(env.plane.Kubeconfig(env.kubeconfig)).To(Succeed())
 
-	config, err := webhook.Grant(ctx, cluster.plane, deployDir)
+	config, err := webhook.Grant(ctx, env.plane, deployDir)
 	Expect(err).NotTo(HaveOccurred())
 	kubeconfig := filepath.Join(dir, "webhook")
 	Expect(controlplane.WriteKubeconfig(kubeconfig, config)).To(Succeed())
 	process, err := webhook.Start(ctx, webhook.Options{Binary: binary, Kubeconfig: kubeconfig, Dir: dir, Args: []string{"--azure-default-tenant-id=contoso.onmicrosoft.com", "--adopt=eks", "--config", customConfig}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return process.Stop() })
-	Expect(webhook.Guard(ctx, cluster.plane.Config(), deployDir)).To(Succeed())
-	Expect(webhook.Fences(ctx, cluster.plane.Config(), deployDir)).To(Succeed())
-	Expect(process.Register(ctx, cluster.client, deployDir)).To(Succeed())
+	Expect(webhook.Guard(ctx, env.plane.Config(), deployDir)).To(Succeed())
+	Expect(webhook.Fences(ctx, env.plane.Config(), deployDir)).To(Succeed())
+	Expect(process.Register(ctx, env.client, deployDir)).To(Succeed())
 
 	newNamespace(ctx, "shop")
 	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
-		account, err := cluster.client.CoreV1().ServiceAccounts("shop").Create(ctx, serviceAccount("cart", map[string]string{"lanyard.dev/aws-role-arn": role}), dryRun)
+		account, err := env.client.CoreV1().ServiceAccounts("shop").Create(ctx, serviceAccount("cart", map[string]string{"lanyard.dev/aws-role-arn": role}), dryRun)
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +87,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}).Within(timeout).Should(HaveKey("lanyard.dev/identity"))
 	newServiceAccount(ctx, "shop", "cart", map[string]string{"lanyard.dev/aws-role-arn": role, "lanyard.dev/aws-region": "eu-central-1"})
 	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
-		pod, err := cluster.client.CoreV1().Pods("shop").Create(ctx, newPod("probe", "cart"), dryRun)
+		pod, err := env.client.CoreV1().Pods("shop").Create(ctx, newPod("probe", "cart"), dryRun)
 		if err != nil {
 			return nil, err
 		}
@@ -97,7 +97,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 func newNamespace(ctx context.Context, name string) {
 	GinkgoHelper()
-	Expect(cluster.plane.CreateNamespace(ctx, name)).To(Succeed())
+	Expect(env.plane.CreateNamespace(ctx, name)).To(Succeed())
 }
 
 func serviceAccount(name string, annotations map[string]string) *corev1.ServiceAccount {
@@ -106,7 +106,7 @@ func serviceAccount(name string, annotations map[string]string) *corev1.ServiceA
 
 func newServiceAccount(ctx context.Context, namespace, name string, annotations map[string]string) {
 	GinkgoHelper()
-	_, err := cluster.client.CoreV1().ServiceAccounts(namespace).Create(ctx, serviceAccount(name, annotations), metav1.CreateOptions{})
+	_, err := env.client.CoreV1().ServiceAccounts(namespace).Create(ctx, serviceAccount(name, annotations), metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }
 
@@ -120,21 +120,21 @@ func newPod(name, account string) *corev1.Pod {
 
 // lanyard runs the command line with a kubeconfig of an administrator.
 func lanyard(ctx context.Context, args ...string) (code int, out, errOut string) {
-	return lanyardAs(ctx, cluster.kubeconfig, "", args...)
+	return lanyardAs(ctx, env.kubeconfig, "", args...)
 }
 
 // lanyardAs runs the command line with a kubeconfig and an input.
 func lanyardAs(ctx context.Context, kubeconfig, input string, args ...string) (code int, out, errOut string) {
 	var stdout, stderr bytes.Buffer
 	args = append([]string{"lanyard", "--kubeconfig", kubeconfig}, args...)
-	code = app.Run(ctx, args, genericiooptions.IOStreams{In: bytes.NewBufferString(input), Out: &stdout, ErrOut: &stderr})
+	code = cli.Run(ctx, args, genericiooptions.IOStreams{In: bytes.NewBufferString(input), Out: &stdout, ErrOut: &stderr})
 	return code, stdout.String(), stderr.String()
 }
 
 // user returns the kubeconfig of a user without rights of their own.
 func user(name string) string {
 	GinkgoHelper()
-	config, err := cluster.plane.User(name)
+	config, err := env.plane.User(name)
 	Expect(err).NotTo(HaveOccurred())
 	path := filepath.Join(GinkgoT().TempDir(), name)
 	Expect(controlplane.WriteKubeconfig(path, config)).To(Succeed())
@@ -145,7 +145,7 @@ func user(name string) string {
 // read, and write nothing.
 func reader(ctx context.Context, name string) string {
 	GinkgoHelper()
-	api := cluster.client.RbacV1()
+	api := env.client.RbacV1()
 	_, err := api.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}},
@@ -193,7 +193,7 @@ var formats = map[string]string{"table": ".txt", "json": ".json", "yaml": ".yaml
 // expectOutputs compares the output of a command in each format.
 func expectOutputs(ctx context.Context, name string, code int, args ...string) {
 	GinkgoHelper()
-	expectOutputsAs(ctx, cluster.kubeconfig, name, code, BeEmpty(), args...)
+	expectOutputsAs(ctx, env.kubeconfig, name, code, BeEmpty(), args...)
 }
 
 // expectOutputsAs is expectOutputs for a kubeconfig, and a command that writes to the

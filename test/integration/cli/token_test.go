@@ -15,7 +15,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/lanyard-dev/lanyard/cmd/lanyard/app"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/token"
 )
 
@@ -67,12 +67,12 @@ var _ = Describe("token for Azure and Google Cloud", Ordered, func() {
 
 	DescribeTable("shows what a token says, and what the cloud says to it", func(ctx SpecContext, cloud, grants, denies string) {
 		args := []string{"token", "serviceaccount/clouds", "--namespace", "shop", "--for", cloud}
-		expectOutputs(ctx, "token-"+cloud, app.ExitOK, args...)
+		expectOutputs(ctx, "token-"+cloud, command.ExitOK, args...)
 		url, ca, forms := startCloud(http.StatusOK, grants)
-		expectOutputs(ctx, "token-"+cloud+"-exchange", app.ExitOK, append(args, "--exchange", "--endpoint", url, "--ca-file", ca)...)
+		expectOutputs(ctx, "token-"+cloud+"-exchange", command.ExitOK, append(args, "--exchange", "--endpoint", url, "--ca-file", ca)...)
 		Expect(*forms).To(HaveLen(len(formats)))
 		url, ca, _ = startCloud(http.StatusBadRequest, denies)
-		expectOutputs(ctx, "token-"+cloud+"-denied", app.ExitFound, append(args, "--exchange", "--endpoint", url, "--ca-file", ca)...)
+		expectOutputs(ctx, "token-"+cloud+"-denied", command.ExitFound, append(args, "--exchange", "--endpoint", url, "--ca-file", ca)...)
 	},
 		Entry("Azure", "azure", azureGrants, azureDenies),
 		Entry("Google Cloud", "gcp", gcpGrants, gcpDenies),
@@ -81,13 +81,13 @@ var _ = Describe("token for Azure and Google Cloud", Ordered, func() {
 
 var _ = Describe("token", func() {
 	It("shows what a token says, in the audience of the pods", func(ctx SpecContext) {
-		expectOutputs(ctx, "token", app.ExitOK, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws")
+		expectOutputs(ctx, "token", command.ExitOK, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws")
 	})
 
 	It("takes any other audience as it is", func(ctx SpecContext) {
 		code, out, errOut := lanyard(ctx, "token", "sa", "default", "--namespace", "shop", "--for", "vault", "--expiration", "20m")
 		Expect(errOut).To(BeEmpty())
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 		Expect(out).To(MatchRegexp(`(?m)^  audience +vault$`))
 		Expect(out).To(MatchRegexp(`(?m)^  expires .*, after 20m0s$`))
 	})
@@ -95,7 +95,7 @@ var _ = Describe("token", func() {
 	It("writes the token itself only with --raw", func(ctx SpecContext) {
 		code, out, errOut := lanyard(ctx, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws", "--raw")
 		Expect(errOut).To(BeEmpty())
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 		claims, err := token.Parse(out)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(claims.Subject).To(Equal("system:serviceaccount:shop:cart"))
@@ -106,7 +106,7 @@ var _ = Describe("token", func() {
 
 	It("presents the token to the cloud as the SDK in a pod would", func(ctx SpecContext) {
 		url, ca, forms := startCloud(http.StatusOK, stsGrants)
-		expectOutputs(ctx, "token-exchange", app.ExitOK, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws", "--exchange", "--endpoint", url, "--ca-file", ca)
+		expectOutputs(ctx, "token-exchange", command.ExitOK, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws", "--exchange", "--endpoint", url, "--ca-file", ca)
 		Expect(*forms).To(HaveLen(3))
 		for _, form := range *forms {
 			Expect(form).To(HaveKeyWithValue("RoleArn", []string{role}))
@@ -119,7 +119,7 @@ var _ = Describe("token", func() {
 
 	It("shows why the cloud denies the token", func(ctx SpecContext) {
 		url, ca, _ := startCloud(http.StatusForbidden, stsDenies)
-		expectOutputs(ctx, "token-denied", app.ExitFound, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws", "--exchange", "--endpoint", url, "--ca-file", ca)
+		expectOutputs(ctx, "token-denied", command.ExitFound, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws", "--exchange", "--endpoint", url, "--ca-file", ca)
 	})
 
 	It("does not send the token to a server that it does not trust", func(ctx SpecContext) {
@@ -127,7 +127,7 @@ var _ = Describe("token", func() {
 		code, out, errOut := lanyard(ctx, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws", "--exchange", "--endpoint", url)
 		Expect(errOut).To(ContainSubstring("certificate"))
 		Expect(out).To(BeEmpty())
-		Expect(code).To(Equal(app.ExitFound))
+		Expect(code).To(Equal(command.ExitFound))
 		Expect(*forms).To(BeEmpty())
 	})
 
@@ -139,7 +139,7 @@ var _ = Describe("token", func() {
 			code, out, errOut := lanyard(ctx, "token", "serviceaccount/"+name, "--namespace", "shop", "--for", "azure")
 			Expect(errOut).To(And(HavePrefix("lanyard: pods of serviceaccount shop/"+name+": "), ContainSubstring(want)))
 			Expect(out).To(BeEmpty())
-			Expect(code).To(Equal(app.ExitFound))
+			Expect(code).To(Equal(command.ExitFound))
 		}
 	})
 
@@ -147,7 +147,7 @@ var _ = Describe("token", func() {
 		code, out, errOut := lanyard(ctx, append([]string{"token"}, args...)...)
 		Expect(errOut).To(HavePrefix("lanyard: " + want))
 		Expect(out).To(BeEmpty())
-		Expect(code).To(Equal(app.ExitUsage))
+		Expect(code).To(Equal(command.ExitUsage))
 	},
 		Entry("no receiver", "--for: got none", "sa/cart"),
 		Entry("raw with exchange", "--raw cannot be used with --exchange", "sa/cart", "--for", "aws", "--raw", "--exchange"),
@@ -161,7 +161,7 @@ var _ = Describe("token", func() {
 func completions(ctx context.Context, args ...string) []string {
 	GinkgoHelper()
 	code, out, _ := lanyard(ctx, append([]string{"__complete"}, args...)...)
-	Expect(code).To(Equal(app.ExitOK))
+	Expect(code).To(Equal(command.ExitOK))
 	return strings.Split(out, "\n")
 }
 

@@ -15,7 +15,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/lanyard-dev/lanyard/cmd/lanyard/app"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
 const (
@@ -28,7 +28,7 @@ var _ = Describe("trust", func() {
 		for format, extension := range map[string]string{"shell": ".sh", "terraform": ".tf", "json": ".json", "yaml": ".yaml"} {
 			code, out, errOut := lanyard(ctx, append([]string{"trust", "--namespace", "shop", "--issuer", publicIssuer, "--output", format}, args...)...)
 			Expect(errOut).To(BeEmpty())
-			Expect(code).To(Equal(app.ExitOK))
+			Expect(code).To(Equal(command.ExitOK))
 			expectGolden("trust-"+name+extension, out)
 		}
 	},
@@ -48,7 +48,7 @@ var _ = Describe("trust", func() {
 			{[]string{"trust", "aws", "--role-arn", "arn:aws:iam::444455556666:role/other", "--audience", "of-the-flag"}, []string{"arn:aws:iam::444455556666:role/other", "of-the-flag"}},
 		} {
 			code, out, _ := lanyard(ctx, append(append(test.args, args...), "--output", "json")...)
-			Expect(code).To(Equal(app.ExitOK))
+			Expect(code).To(Equal(command.ExitOK))
 			for _, want := range test.want {
 				Expect(out).To(ContainSubstring(`"`+want+`"`), "%v", test.args)
 			}
@@ -57,7 +57,7 @@ var _ = Describe("trust", func() {
 
 	It("takes the issuer of the cluster", func(ctx SpecContext) {
 		code, out, errOut := lanyard(ctx, "trust", "aws", "sa/cart", "--namespace", "shop")
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 		issuer := clusterIssuer(ctx)
 		Expect(out).To(ContainSubstring("--url " + issuer + " "))
 		Expect(errOut).To(Equal("warning: the issuer " + issuer + " is not public, so the cloud cannot read its keys\n"))
@@ -66,14 +66,14 @@ var _ = Describe("trust", func() {
 	It("uploads the keys to Google Cloud if the issuer is not public", func(ctx SpecContext) {
 		code, out, errOut := lanyard(ctx, "trust", "gcp", "sa/cart", "--namespace", "shop", "--workload-identity-provider", pool)
 		Expect(errOut).To(BeEmpty())
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 		Expect(out).To(And(ContainSubstring("--jwk-json-path jwks.json"), ContainSubstring(`{"keys":[{"use":"sig","kty":`)))
 	})
 
 	It("works before the ServiceAccount exists", func(ctx SpecContext) {
 		code, out, errOut := lanyard(ctx, "trust", "aws", "sa/later", "--namespace", "shop", "--issuer", publicIssuer, "--role-arn", role, "--part", "serviceaccount")
 		Expect(errOut).To(Equal("serviceaccount shop/later does not exist yet\n"))
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 		Expect(out).To(And(ContainSubstring("system:serviceaccount:shop:later"), Not(ContainSubstring("create-open-id-connect-provider"))))
 	})
 
@@ -83,20 +83,20 @@ var _ = Describe("trust", func() {
 		Expect(out).To(BeEmpty())
 		Expect(got).To(Equal(code))
 	},
-		Entry("no role", app.ExitUsage, "--role-arn: got none, and annotation lanyard.dev/aws-role-arn of the ServiceAccount is not set", "aws", "sa/default"),
-		Entry("no provider", app.ExitUsage, "--workload-identity-provider: got none", "gcp", "sa/cart"),
-		Entry("a malformed role", app.ExitFound, "--role-arn: got \"x\": must be the ARN of an IAM role", "aws", "sa/cart", "--role-arn", "x"),
-		Entry("an audience of the API server", app.ExitFound, "--audience: got \"https://kubernetes.default.svc\"", "aws", "sa/cart", "--audience", "https://kubernetes.default.svc"),
-		Entry("an issuer with http", app.ExitFound, "issuer: got \"http://x\"", "aws", "sa/cart", "--issuer", "http://x"),
-		Entry("no cloud", app.ExitUsage, "a command is missing"),
-		Entry("another type", app.ExitUsage, "got type \"pod\"", "aws", "pod/cart"),
+		Entry("no role", command.ExitUsage, "--role-arn: got none, and annotation lanyard.dev/aws-role-arn of the ServiceAccount is not set", "aws", "sa/default"),
+		Entry("no provider", command.ExitUsage, "--workload-identity-provider: got none", "gcp", "sa/cart"),
+		Entry("a malformed role", command.ExitFound, "--role-arn: got \"x\": must be the ARN of an IAM role", "aws", "sa/cart", "--role-arn", "x"),
+		Entry("an audience of the API server", command.ExitFound, "--audience: got \"https://kubernetes.default.svc\"", "aws", "sa/cart", "--audience", "https://kubernetes.default.svc"),
+		Entry("an issuer with http", command.ExitFound, "issuer: got \"http://x\"", "aws", "sa/cart", "--issuer", "http://x"),
+		Entry("no cloud", command.ExitUsage, "a command is missing"),
+		Entry("another type", command.ExitUsage, "got type \"pod\"", "aws", "pod/cart"),
 	)
 })
 
 // clusterIssuer returns the issuer of the cluster.
 func clusterIssuer(ctx context.Context) string {
 	GinkgoHelper()
-	text, err := cluster.client.CoreV1().RESTClient().Get().AbsPath("/.well-known/openid-configuration").DoRaw(ctx)
+	text, err := env.client.CoreV1().RESTClient().Get().AbsPath("/.well-known/openid-configuration").DoRaw(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	_, rest, found := strings.Cut(string(text), `"issuer":"`)
 	Expect(found).To(BeTrue())
@@ -108,9 +108,9 @@ var _ = Describe("trust issuer", func() {
 	It("shows the issuer and the key that signs", func(ctx SpecContext) {
 		code, out, errOut := lanyard(ctx, "trust", "issuer", "--namespace", "shop")
 		Expect(errOut).To(BeEmpty())
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 		Expect(out).To(MatchRegexp(`^issuer ` + clusterIssuer(ctx) + `\n  key \S+, signs at present\n$`))
-		expectOutputs(ctx, "trust-issuer", app.ExitOK, "trust", "issuer", "--namespace", "shop")
+		expectOutputs(ctx, "trust-issuer", command.ExitOK, "trust", "issuer", "--namespace", "shop")
 	})
 
 	It("writes documents that it then finds equal, until they are not", func(ctx SpecContext) {
@@ -123,11 +123,11 @@ var _ = Describe("trust issuer", func() {
 		code, out, errOut := lanyard(ctx, "trust", "issuer", "--issuer", server.URL, "--to", directory)
 		Expect(errOut).To(ContainSubstring("wrote the documents of " + server.URL))
 		Expect(out).To(BeEmpty())
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 
 		// The issuer differs from the cluster's, the keys do not.
 		code, out, _ = lanyard(ctx, "trust", "issuer", "--namespace", "shop", "--verify", server.URL, "--ca-file", ca)
-		Expect(code).To(Equal(app.ExitFound))
+		Expect(code).To(Equal(command.ExitFound))
 		Expect(out).To(ContainSubstring(`× the public issuer is "` + server.URL + `", but tokens have "` + clusterIssuer(ctx) + `"`))
 		Expect(strings.Count(out, "×")).To(Equal(1))
 
@@ -139,22 +139,22 @@ var _ = Describe("trust issuer", func() {
 		Expect(os.WriteFile(discovery, []byte(changed), 0o600)).To(Succeed())
 		code, out, _ = lanyard(ctx, "trust", "issuer", "--namespace", "shop", "--verify", server.URL, "--ca-file", ca)
 		Expect(out).To(ContainSubstring("√ has the issuer and all keys of the cluster"))
-		Expect(code).To(Equal(app.ExitOK))
-		expectOutputs(ctx, "trust-issuer-verified", app.ExitOK, "trust", "issuer", "--namespace", "shop", "--verify", server.URL, "--ca-file", ca)
+		Expect(code).To(Equal(command.ExitOK))
+		expectOutputs(ctx, "trust-issuer-verified", command.ExitOK, "trust", "issuer", "--namespace", "shop", "--verify", server.URL, "--ca-file", ca)
 
 		// After a rotation without a new upload, the public key is another one.
 		keys := filepath.Join(directory, "openid", "v1", "jwks")
 		Expect(os.WriteFile(keys, []byte(`{"keys":[{"kty":"RSA","kid":"former","n":"AQAB","e":"AQAB"}]}`), 0o600)).To(Succeed())
 		code, out, _ = lanyard(ctx, "trust", "issuer", "--namespace", "shop", "--verify", server.URL, "--ca-file", ca)
-		Expect(code).To(Equal(app.ExitFound))
+		Expect(code).To(Equal(command.ExitFound))
 		Expect(out).To(And(ContainSubstring("at present: clouds deny all new tokens"), ContainSubstring("key former is public, but the cluster does not have it any more")))
-		expectOutputs(ctx, "trust-issuer-rotated", app.ExitFound, "trust", "issuer", "--namespace", "shop", "--verify", server.URL, "--ca-file", ca)
+		expectOutputs(ctx, "trust-issuer-rotated", command.ExitFound, "trust", "issuer", "--namespace", "shop", "--verify", server.URL, "--ca-file", ca)
 	})
 
 	It("writes the commands of an upload", func(ctx SpecContext) {
 		code, out, errOut := lanyard(ctx, "trust", "issuer", "--issuer", "https://storage.googleapis.com/bucket/production", "--to", "gs://bucket/production")
 		Expect(errOut).To(BeEmpty())
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 		Expect(out).To(And(
 			ContainSubstring("gs://bucket/production/openid/v1/jwks"), ContainSubstring("gs://bucket/production/.well-known/openid-configuration"),
 			ContainSubstring(`"issuer": "https://storage.googleapis.com/bucket/production"`),
@@ -164,14 +164,14 @@ var _ = Describe("trust issuer", func() {
 	It("warns of a place that is not the issuer's", func(ctx SpecContext) {
 		code, _, errOut := lanyard(ctx, "trust", "issuer", "--issuer", publicIssuer, "--to", "s3://bucket/production")
 		Expect(errOut).To(Equal("warning: the issuer is " + publicIssuer + "; make sure that s3://bucket/production is what it shows\n"))
-		Expect(code).To(Equal(app.ExitOK))
+		Expect(code).To(Equal(command.ExitOK))
 	})
 
 	DescribeTable("denies contradicting flags", func(ctx SpecContext, want string, args ...string) {
 		code, out, errOut := lanyard(ctx, append([]string{"trust", "issuer"}, args...)...)
 		Expect(errOut).To(HavePrefix("lanyard: " + want))
 		Expect(out).To(BeEmpty())
-		Expect(code).To(Equal(app.ExitUsage))
+		Expect(code).To(Equal(command.ExitUsage))
 	},
 		Entry("an issuer alone", "--issuer needs --to", "--issuer", publicIssuer),
 		Entry("a CA alone", "--ca-file needs --verify", "--ca-file", "x"),

@@ -31,8 +31,8 @@ import (
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/yaml"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/configfile"
-	"github.com/lanyard-dev/lanyard/internal/installation"
 	"github.com/lanyard-dev/lanyard/internal/options/optionstest"
 	"github.com/lanyard-dev/lanyard/pkg/webhook"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
@@ -41,7 +41,7 @@ import (
 
 const (
 	deployDir = "../../../deploy/base"
-	goldenDir = "../../../internal/injector/testdata"
+	goldenDir = "../../../internal/webhook/injector/testdata"
 	// namespace and serviceAccount are those of the golden cases.
 	namespace      = "team"
 	serviceAccount = "app"
@@ -220,7 +220,7 @@ func register(ctx context.Context, url string, ca []byte) {
 	}
 	expression, err := os.ReadFile("../testdata/adoption.cel")
 	Expect(err).NotTo(HaveOccurred())
-	installation.Entry(configuration, installation.ServiceAccountWebhook).MatchConditions[1].Expression = string(expression)
+	cluster.Entry(configuration, cluster.ServiceAccountWebhook).MatchConditions[1].Expression = string(expression)
 	_, err = client.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(ctx, configuration, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }

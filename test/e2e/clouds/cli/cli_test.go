@@ -23,8 +23,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/internal/exchange"
-	"github.com/lanyard-dev/lanyard/internal/trust"
+	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/emulator"
@@ -82,19 +81,19 @@ func identityOf(t *testing.T, values map[string]string) *provider.Identity {
 
 // trustOf returns the emulators' trust file with what package trust returns for the
 // identity.
-func trustOf(t *testing.T, identity *provider.Identity, token trust.Token) emulated.Trust {
+func trustOf(t *testing.T, identity *provider.Identity, token cloud.Token) emulated.Trust {
 	t.Helper()
 	var file string
 	switch identity.Definition.Name {
 	case "aws":
-		aws, err := trust.NewAWS(token, identity.Values["role-arn"])
+		aws, err := cloud.NewAWS(token, identity.Values["role-arn"])
 		file = fmt.Sprintf(`{"aws": {"openIDConnectProviders": [%s], "roles": [%s]}}`, marshal(t, err, aws.OpenIDConnectProvider), marshal(t, err, aws.Role))
 	case "azure":
-		azure, err := trust.NewAzure(token, "", "")
+		azure, err := cloud.NewAzure(token, "", "")
 		file = fmt.Sprintf(`{"entra": {"tenants": [{"tenantId": %q, "applications": [{"appId": %q, "federatedIdentityCredentials": [%s]}]}]}}`,
 			tenantID, clientID, marshal(t, err, azure.FederatedCredential))
 	case "gcp":
-		gcp, err := trust.NewGCP(token, trust.GCPOptions{Provider: identity.Values["workload-identity-provider"], ServiceAccount: identity.Values["service-account"]})
+		gcp, err := cloud.NewGCP(token, cloud.GCPOptions{Provider: identity.Values["workload-identity-provider"], ServiceAccount: identity.Values["service-account"]})
 		accounts := "[]"
 		if err == nil && gcp.ServiceAccount != nil {
 			accounts = "[" + marshal(t, nil, gcp.ServiceAccount) + "]"
@@ -138,7 +137,7 @@ func newFixture(t *testing.T, trusted func() emulated.Trust) *fixture {
 	}
 	server := httptest.NewTLSServer(handler)
 	t.Cleanup(server.Close)
-	f.client, err = exchange.NewClient(nil)
+	f.client, err = cloud.NewClient(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,13 +191,13 @@ func (r *recorder) credentials() []string {
 }
 
 // present exchanges a token with the claims.
-func (f *fixture) present(t *testing.T, identity *provider.Identity, claims map[string]any) *exchange.Answer {
+func (f *fixture) present(t *testing.T, identity *provider.Identity, claims map[string]any) *cloud.Answer {
 	t.Helper()
 	injection := provider.NewInjection([]provider.Identity{*identity}, &provider.Subject{
 		Namespace: "shop", ServiceAccount: "cart", MountPath: provider.DefaultTokenMountPath, TokenExpirationSeconds: 3600,
 	})
 	token := f.key.Sign(t, issuertest.Claims(identity.Audience, claims))
-	answer, err := exchange.Do(t.Context(), f.client, &exchange.Request{Provider: injection.Providers[0], Token: token})
+	answer, err := cloud.Do(t.Context(), f.client, &cloud.Request{Provider: injection.Providers[0], Token: token})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +217,7 @@ func TestTrustMakesTheExchangeSucceed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			identity := identityOf(t, cloud.annotations)
-			token := trust.Token{Issuer: issuertest.URL, Namespace: "shop", ServiceAccount: "cart", Audience: identity.Audience}
+			token := cloud.Token{Issuer: issuertest.URL, Namespace: "shop", ServiceAccount: "cart", Audience: identity.Audience}
 			f := newFixture(t, func() emulated.Trust { return trustOf(t, identity, token) })
 			answer := f.present(t, identity, nil)
 			if !answer.Granted || answer.Identity != cloud.identity {
@@ -257,7 +256,7 @@ func TestTrustDeniesOtherTokens(t *testing.T) {
 			t.Run(name+" and a token "+which, func(t *testing.T) {
 				t.Parallel()
 				identity := identityOf(t, cloud.annotations)
-				token := trust.Token{Issuer: issuertest.URL, Namespace: "shop", ServiceAccount: "cart", Audience: identity.Audience}
+				token := cloud.Token{Issuer: issuertest.URL, Namespace: "shop", ServiceAccount: "cart", Audience: identity.Audience}
 				f := newFixture(t, func() emulated.Trust { return trustOf(t, identity, token) })
 				answer := f.present(t, identity, maps.Clone(claims))
 				if answer.Granted || answer.Code == "" || answer.Message == "" || answer.Status < 400 || answer.Expires != nil {

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	golden = "../../../../../internal/injector/testdata/providers"
+	golden = "../../../../../internal/webhook/injector/testdata/providers"
 	// mountPath is where a container of the golden cases has its tokens.
 	mountPath = "/var/run/secrets/lanyard.dev/serviceaccount"
 	// token is the content of the token's file. Some SDKs read its claims: here, that it

@@ -1,0 +1,360 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package check judges an installation of Lanyard, or a cluster that is to get
+// one. It is pure: callers read the objects, and the functions of this package
+// judge them and suggest fixes.
+package check
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/probe"
+)
+
+var (
+	oldest       = utilversion.MustParseGeneric("1.28.0")
+	withPolicies = utilversion.MustParseGeneric("1.30.0")
+)
+
+// Version judges the version of the API server, such as v1.36.3.
+func Version(version string) probe.Line {
+	parsed, err := utilversion.ParseGeneric(version)
+	switch {
+	case err != nil:
+		return probe.Skip("Kubernetes has the version %q, which cannot be compared", version)
+	case parsed.LessThan(oldest):
+		return probe.Fail("Upgrade Kubernetes to 1.30 or newer.", "install.md", "Kubernetes is %s, want 1.28 or newer", version)
+	case parsed.LessThan(withPolicies):
+		return probe.Warn("Upgrade Kubernetes to 1.30 or newer.", "concepts/guard.md", "Kubernetes is %s: the guard and the fences need 1.30", version)
+	}
+	return probe.Passed("Kubernetes is %s", version)
+}
+
+// Registration judges the webhook configurations. validating has the name of
+// mutating; it is nil if it does not exist.
+func Registration(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating *admissionregistrationv1.ValidatingWebhookConfiguration) []probe.Line {
+	const again, link = "Install the manifests or the chart again.", "install.md"
+	var lines []probe.Line
+	for _, want := range []struct{ name, purpose string }{
+		{cluster.PodWebhook, "injects pods"},
+		{cluster.ServiceAccountWebhook, "labels ServiceAccounts"},
+		{cluster.ProbeWebhook, "lets checks see the errors of the API server"},
+	} {
+		if cluster.Entry(mutating, want.name) == nil {
+			lines = append(lines, probe.Fail(again, link, "MutatingWebhookConfiguration %s has no webhook %s, which %s", mutating.Name, want.name, want.purpose))
+		}
+	}
+	if validating == nil || !slices.ContainsFunc(validating.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool {
+		return w.Name == cluster.ServiceAccountWebhook
+	}) {
+		lines = append(lines, probe.Fail(again, link, "ValidatingWebhookConfiguration %s has no webhook %s, which denies malformed annotations", mutating.Name, cluster.ServiceAccountWebhook))
+	}
+	if len(lines) == 0 {
+		lines = append(lines, probe.Passed("webhook configurations %s are complete", mutating.Name))
+	}
+	return lines
+}
+
+// Peers lists other webhooks that inject identities, and whether they run before or
+// after Lanyard's configuration. The API server calls configurations in the order
+// of their names. name is empty before the install.
+func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name string) []probe.Line {
+	var lines []probe.Line
+	known := peer.All()
+	for i := range all {
+		other := all[i].Name
+		var webhooks []string
+		for j := range all[i].Webhooks {
+			webhooks = append(webhooks, all[i].Webhooks[j].Name)
+		}
+		if other == name || !slices.ContainsFunc(known, func(p *peer.Peer) bool { return p.Registers(other, webhooks) }) {
+			continue
+		}
+		order := ""
+		if name != "" && other < name {
+			order = ", before Lanyard"
+		} else if name != "" {
+			order = ", after Lanyard"
+		}
+		lines = append(lines, probe.Warn("Do not annotate a ServiceAccount for both. Lanyard does not change fields that a container already has.",
+			"concepts/rules.md", "MutatingWebhookConfiguration %s injects identities as well%s", other, order))
+	}
+	if len(lines) == 0 {
+		lines = append(lines, probe.Passed("no other webhook that injects identities was found"))
+	}
+	return lines
+}
+
+// Replicas judges the pods behind the Service of the webhook.
+func Replicas(service string, pods []corev1.Pod) probe.Line {
+	ready := 0
+	for i := range pods {
+		if podReady(&pods[i]) {
+			ready++
+		}
+	}
+	switch {
+	case len(pods) == 0:
+		return probe.Fail("Scale its Deployment up, or see in its events why it creates no pods.", "operations.md#are-the-replicas-ready", "Service %s has no pods", service)
+	case ready == 0:
+		return probe.Fail("See why: kubectl describe the pods, and read their logs.", "operations.md#are-the-replicas-ready",
+			"Service %s has no ready replica, of %d", service, len(pods))
+	case ready == 1:
+		return probe.Warn("Run two replicas: with one, every restart is an outage.", "operations.md#when-it-is-down", "Service %s has 1 ready replica, of %d", service, len(pods))
+	case ready < len(pods):
+		return probe.Warn("See why: kubectl describe the pods, and read their logs.", "operations.md#are-the-replicas-ready", "Service %s has %d ready replicas, of %d", service, ready, len(pods))
+	}
+	return probe.Passed("Service %s has %d ready replicas", service, ready)
+}
+
+func podReady(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// Certificates judges the CA certificates that the API server trusts, by the names
+// of the webhooks that have them.
+func Certificates(configuration *admissionregistrationv1.MutatingWebhookConfiguration, validating *admissionregistrationv1.ValidatingWebhookConfiguration, now time.Time) []probe.Line {
+	type entry struct {
+		name   string
+		bundle []byte
+	}
+	var entries []entry
+	for i := range configuration.Webhooks {
+		entries = append(entries, entry{configuration.Webhooks[i].Name, configuration.Webhooks[i].ClientConfig.CABundle})
+	}
+	if validating != nil {
+		for i := range validating.Webhooks {
+			entries = append(entries, entry{validating.Webhooks[i].Name + " (validating)", validating.Webhooks[i].ClientConfig.CABundle})
+		}
+	}
+	const link = "operations.md#the-cabundle-is-wrong"
+	var lines []probe.Line
+	var last time.Time
+	for _, e := range entries {
+		end, err := lastDay(e.bundle)
+		switch {
+		case err != nil:
+			lines = append(lines, probe.Fail("Find the program that must write the caBundle, and the cause of its failure.", link, "webhook %s: caBundle: %v", e.name, err))
+		case end.Before(now):
+			lines = append(lines, probe.Fail("Find the program that must renew the CA, and the cause of its failure.", link, "webhook %s: caBundle: the last CA expired at %s", e.name, end.UTC().Format(time.RFC3339)))
+		default:
+			last = end
+		}
+	}
+	switch left := last.Sub(now); {
+	case len(lines) > 0 || len(entries) == 0:
+	case left < 7*24*time.Hour:
+		lines = append(lines, probe.Warn("Find the program that must renew the CA, and the cause of its failure.", "operations.md#certificates", "the CA in the caBundle expires at %s", last.UTC().Format(time.RFC3339)))
+	default:
+		lines = append(lines, probe.Passed("the CA in the caBundle is valid until %s", last.UTC().Format(time.RFC3339)))
+	}
+	return lines
+}
+
+// lastDay returns when the last certificate of a caBundle expires.
+func lastDay(bundle []byte) (time.Time, error) {
+	if len(bundle) == 0 {
+		return time.Time{}, fmt.Errorf("got none, want the CA of the webhook")
+	}
+	var last time.Time
+	for rest := bundle; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return time.Time{}, fmt.Errorf("got a malformed certificate: %w", err)
+		}
+		if certificate.NotAfter.After(last) {
+			last = certificate.NotAfter
+		}
+	}
+	if last.IsZero() {
+		return last, fmt.Errorf("got no PEM certificate")
+	}
+	return last, nil
+}
+
+// Policies are the guard and the fences, by name.
+type Policies struct {
+	Policies map[string]*admissionregistrationv1.ValidatingAdmissionPolicy
+	Bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
+}
+
+// Denies returns the mistake of a policy: the policy must exist, and deny the
+// matched requests. The result is empty if the policy is correct.
+func (p *Policies) Denies(name string) (wrong string) {
+	policy := p.Policies[name]
+	if policy == nil {
+		return fmt.Sprintf("ValidatingAdmissionPolicy %s does not exist", name)
+	}
+	if policy.Status.TypeChecking != nil && len(policy.Status.TypeChecking.ExpressionWarnings) > 0 {
+		return fmt.Sprintf("ValidatingAdmissionPolicy %s has an expression with an error: %s", name, policy.Status.TypeChecking.ExpressionWarnings[0].Warning)
+	}
+	bound := false
+	for i := range p.Bindings {
+		if spec := &p.Bindings[i].Spec; spec.PolicyName == name {
+			if slices.Contains(spec.ValidationActions, admissionregistrationv1.Deny) {
+				return ""
+			}
+			bound = true
+		}
+	}
+	if bound {
+		return fmt.Sprintf("ValidatingAdmissionPolicy %s only warns: its binding has no validationAction Deny", name)
+	}
+	return fmt.Sprintf("ValidatingAdmissionPolicy %s has no effect: it has no binding", name)
+}
+
+// Guard judges the creation of pods while no replica of the webhook responds.
+func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *Policies) []probe.Line {
+	wrong := policies.Denies(cluster.GuardPolicy(mutating))
+	entry := cluster.Entry(mutating, cluster.PodWebhook)
+	ignores := entry.FailurePolicy != nil && *entry.FailurePolicy == admissionregistrationv1.Ignore
+	switch {
+	case wrong == "" && ignores:
+		return []probe.Line{probe.Passed("the guard denies pods that would lack their credentials; no other pod waits for the webhook")}
+	case wrong == "":
+		return []probe.Line{probe.Warn("Set failurePolicy to Ignore: the guard is enough.", "concepts/guard.md",
+			"the guard is on, but webhook %s has failurePolicy Fail: while no replica responds, all pods are denied", cluster.PodWebhook)}
+	case ignores:
+		return []probe.Line{probe.Fail("Install the guard, or set failurePolicy to Fail.", "concepts/guard.md",
+			"%s, and webhook %s has failurePolicy Ignore: while no replica responds, pods start without their credentials", wrong, cluster.PodWebhook)}
+	}
+	return []probe.Line{probe.Warn("Install the guard, and set failurePolicy to Ignore.", "concepts/guard.md", "%s: while no replica responds, all pods are denied", wrong)}
+}
+
+// Unguarded judges the number of ServiceAccounts that need credentials and lack
+// the label that the guard selects by. example is one of them.
+func Unguarded(n int, example string) probe.Line {
+	if n == 0 {
+		return probe.Passed("every ServiceAccount that needs credentials has the guard's label")
+	}
+	return probe.Warn("Run: lanyard label serviceaccounts --all-namespaces", "operations.md#lanyardunguardedserviceaccounts",
+		"%d ServiceAccounts need credentials but lack the guard's label, such as %s", n, example)
+}
+
+// Fences judges the limits that the API server enforces.
+func Fences(name string, policies *Policies) []probe.Line {
+	var lines []probe.Line
+	for _, fence := range []struct{ suffix, without string }{
+		{"-guard-marks", "users who may write the status of a pod can change the annotations that Lanyard wrote on it"},
+		{"-guard-serviceaccounts", "very large ServiceAccounts slow the API server down"},
+		{"-guard-registration", "who has the webhook's token can change its webhook configurations"},
+	} {
+		if wrong := policies.Denies(name + fence.suffix); wrong != "" {
+			lines = append(lines, probe.Warn("Install the fences.", "concepts/guard.md#the-fences", "%s: %s", wrong, fence.without))
+		}
+	}
+	if len(lines) == 0 {
+		lines = append(lines, probe.Passed("the fences are in place"))
+	}
+	return lines
+}
+
+// Issuer judges the issuer of the cluster's tokens. public are the documents that a
+// cloud reads; nil with publicErr, and both are nil if the documents were not read.
+func Issuer(cluster, public *cloud.Documents, publicErr error) []probe.Line {
+	const link = "issuer.md#choose-where-the-documents-are"
+	name := cluster.Discovery.Issuer
+	switch {
+	case !cloud.Public(name):
+		return []probe.Line{probe.Warn("For AWS and Azure, set an issuer that they can read. For Google Cloud, upload the keys to the provider.", link,
+			"the issuer %s is not public", name)}
+	case publicErr != nil:
+		return []probe.Line{probe.Warn("Publish the discovery document and the keys, unless this machine cannot reach the internet.", link,
+			"the issuer %s cannot be read from here: %v", name, publicErr)}
+	}
+	var lines []probe.Line
+	for _, wrong := range cloud.Compare(cluster, public) {
+		lines = append(lines, probe.Fail("Publish the documents of the cluster again.", link, "%s: clouds deny the tokens", wrong))
+	}
+	if len(lines) == 0 {
+		lines = append(lines, probe.Passed("the issuer %s is public, and its %d keys are the cluster's", name, len(cluster.Keys)))
+	}
+	return lines
+}
+
+// Right is something that the user must be allowed to do.
+type Right struct {
+	Group, Resource, Namespace string
+	Allowed                    bool
+}
+
+// Rights judges the user's rights to create objects.
+func Rights(rights []Right) []probe.Line {
+	var lines []probe.Line
+	for _, r := range rights {
+		if r.Allowed {
+			continue
+		}
+		name, where := r.Resource, ""
+		if r.Group != "" {
+			name += "." + r.Group
+		}
+		if r.Namespace != "" {
+			where = " in the namespace " + r.Namespace
+		}
+		lines = append(lines, probe.Fail("Install as an administrator of the cluster.", "install.md", "you may not create %s%s", name, where))
+	}
+	if len(lines) == 0 {
+		lines = append(lines, probe.Passed("you may create all %d kinds of objects that an install creates", len(rights)))
+	}
+	return lines
+}
+
+// NoInjection is the line for a cluster without a ServiceAccount to try.
+func NoInjection() probe.Line {
+	return probe.Skip("no ServiceAccount needs credentials yet, so none was tried")
+}
+
+// NotOne is the line for a cluster that has no installation, or more than one.
+func NotOne(found []*admissionregistrationv1.MutatingWebhookConfiguration) probe.Line {
+	if len(found) == 0 {
+		return probe.Fail("Install it; lanyard check --pre reports whether the cluster is ready.", "install.md", "Lanyard is not installed: no MutatingWebhookConfiguration has a webhook %s", cluster.PodWebhook)
+	}
+	return probe.Fail("Remove one of them.", "install.md#uninstall", "Lanyard is installed %d times: MutatingWebhookConfigurations %s", len(found), names(found))
+}
+
+// Installed warns of an installation that is there before the install.
+func Installed(found []*admissionregistrationv1.MutatingWebhookConfiguration) []probe.Line {
+	if len(found) == 0 {
+		return nil
+	}
+	return []probe.Line{probe.Warn("Upgrade it, or remove it first.", "install.md#upgrade", "Lanyard is installed already: MutatingWebhookConfiguration %s", names(found))}
+}
+
+func names(configurations []*admissionregistrationv1.MutatingWebhookConfiguration) string {
+	var list []string
+	for _, c := range configurations {
+		list = append(list, c.Name)
+	}
+	return strings.Join(list, ", ")
+}
+
+// NoService is the line for a Service that the API server is to call and that does
+// not exist.
+func NoService(name string) probe.Line {
+	return probe.Fail("Install Lanyard again, or remove its webhook configurations.", "install.md#uninstall", "Service %s does not exist", name)
+}
+
+// Outside is the line for a webhook that does not run in the cluster.
+func Outside(url string) probe.Line {
+	return probe.Skip("the webhook runs outside of the cluster, at %s", url)
+}

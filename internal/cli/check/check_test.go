@@ -1,0 +1,323 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/webhook"
+)
+
+const deploy = "../../../deploy/base"
+
+// damaged is an installation that each test damages in its own way.
+type damaged struct {
+	mutating   *admissionregistrationv1.MutatingWebhookConfiguration
+	validating *admissionregistrationv1.ValidatingWebhookConfiguration
+	policies   *Policies
+}
+
+// healthy returns the objects of deploy/, with a caBundle.
+func healthy(t *testing.T) *damaged {
+	t.Helper()
+	_, _, ca, err := controlplane.NewServingCertificate(t.TempDir(), "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &damaged{policies: &Policies{Policies: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}}}
+	for _, name := range []string{"50-mutatingwebhookconfiguration.yaml", "60-validatingwebhookconfiguration.yaml", "70-guard.yaml", "71-fences.yaml"} {
+		objects, err := webhook.ReadManifest(filepath.Join(deploy, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range objects {
+			switch object := object.(type) {
+			case *admissionregistrationv1.MutatingWebhookConfiguration:
+				c.mutating = object
+			case *admissionregistrationv1.ValidatingWebhookConfiguration:
+				c.validating = object
+			case *admissionregistrationv1.ValidatingAdmissionPolicy:
+				c.policies.Policies[object.Name] = object
+			case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
+				c.policies.Bindings = append(c.policies.Bindings, *object)
+			}
+		}
+	}
+	for i := range c.mutating.Webhooks {
+		c.mutating.Webhooks[i].ClientConfig.CABundle = ca
+	}
+	for i := range c.validating.Webhooks {
+		c.validating.Webhooks[i].ClientConfig.CABundle = ca
+	}
+	return c
+}
+
+// lines judges everything.
+func (c *damaged) lines(now time.Time) []probe.Line {
+	lines := append(Registration(c.mutating, c.validating), Certificates(c.mutating, c.validating, now)...)
+	return append(append(lines, Guard(c.mutating, c.policies)...), Fences("lanyard", c.policies)...)
+}
+
+func TestWhatIsWrongWithAnInstallation(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		damage func(*damaged)
+		now    time.Duration // from now
+		want   []string      // the status and a part of each line that is not ok
+	}{
+		"nothing": {func(*damaged) {}, 0, nil},
+		"a webhook is missing": {
+			func(c *damaged) { c.mutating.Webhooks = c.mutating.Webhooks[:2] }, 0,
+			[]string{"failed: MutatingWebhookConfiguration lanyard has no webhook probe.lanyard.dev"},
+		},
+		"the validating configuration is missing": {
+			func(c *damaged) { c.validating = nil }, 0,
+			[]string{"failed: ValidatingWebhookConfiguration lanyard has no webhook serviceaccounts.lanyard.dev"},
+		},
+		"the caBundle is empty": {
+			func(c *damaged) { c.mutating.Webhooks[0].ClientConfig.CABundle = nil }, 0,
+			[]string{"failed: webhook pods.lanyard.dev: caBundle: got none"},
+		},
+		"the caBundle of the validating webhook is no certificate": {
+			func(c *damaged) { c.validating.Webhooks[0].ClientConfig.CABundle = []byte("x") }, 0,
+			[]string{"failed: webhook serviceaccounts.lanyard.dev (validating): caBundle: got no PEM certificate"},
+		},
+		"the CA expired": {
+			func(*damaged) {}, 100 * 365 * 24 * time.Hour,
+			[]string{
+				"failed: webhook pods.lanyard.dev: caBundle: the last CA expired at 2", "failed: webhook serviceaccounts.lanyard.dev: caBundle: the last CA expired at 2",
+				"failed: webhook probe.lanyard.dev: caBundle: the last CA expired at 2", "failed: webhook serviceaccounts.lanyard.dev (validating): caBundle: the last CA expired at 2",
+			},
+		},
+		"the guard is missing, and pods are not": {
+			func(c *damaged) { delete(c.policies.Policies, "lanyard-guard-pods") }, 0,
+			[]string{"failed: ValidatingAdmissionPolicy lanyard-guard-pods does not exist, and webhook pods.lanyard.dev has failurePolicy Ignore"},
+		},
+		"the guard is missing on purpose": {
+			func(c *damaged) {
+				delete(c.policies.Policies, "lanyard-guard-pods")
+				c.mutating.Webhooks[0].FailurePolicy = new(admissionregistrationv1.Fail)
+			}, 0,
+			[]string{"warning: ValidatingAdmissionPolicy lanyard-guard-pods does not exist: while no replica responds, all pods are denied"},
+		},
+		"the guard only warns": {
+			func(c *damaged) {
+				for i := range c.policies.Bindings {
+					if c.policies.Bindings[i].Spec.PolicyName == "lanyard-guard-pods" {
+						c.policies.Bindings[i].Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}
+					}
+				}
+			}, 0,
+			[]string{"failed: ValidatingAdmissionPolicy lanyard-guard-pods only warns"},
+		},
+		"the policies have no bindings": {
+			func(c *damaged) { c.policies.Bindings = nil }, 0,
+			[]string{
+				"failed: ValidatingAdmissionPolicy lanyard-guard-pods has no effect", "warning: ValidatingAdmissionPolicy lanyard-guard-marks has no effect",
+				"warning: ValidatingAdmissionPolicy lanyard-guard-serviceaccounts has no effect", "warning: ValidatingAdmissionPolicy lanyard-guard-registration has no effect",
+			},
+		},
+		"an expression has an error": {
+			func(c *damaged) {
+				c.policies.Policies["lanyard-guard-marks"].Status.TypeChecking = &admissionregistrationv1.TypeChecking{
+					ExpressionWarnings: []admissionregistrationv1.ExpressionWarning{{Warning: "undefined field"}},
+				}
+			}, 0,
+			[]string{"warning: ValidatingAdmissionPolicy lanyard-guard-marks has an expression with an error: undefined field"},
+		},
+		"both the guard and Fail": {
+			func(c *damaged) { c.mutating.Webhooks[0].FailurePolicy = new(admissionregistrationv1.Fail) }, 0,
+			[]string{"warning: the guard is on, but webhook pods.lanyard.dev has failurePolicy Fail"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := healthy(t)
+			test.damage(c)
+			expect(t, c.lines(time.Now().Add(test.now)), test.want)
+		})
+	}
+}
+
+// expect compares the lines that are not ok.
+func expect(t *testing.T, lines []probe.Line, want []string) {
+	t.Helper()
+	var got []string
+	for _, line := range lines {
+		if line.Status != probe.OK {
+			got = append(got, string(line.Status)+": "+line.Text)
+		}
+		if line.Status != probe.OK && line.Status != probe.Skipped && line.Fix == "" {
+			t.Errorf("%q does not say what to do", line.Text)
+		}
+	}
+	if len(lines) == 0 || len(got) != len(want) {
+		t.Fatalf("got %d lines and %q, want %q", len(lines), got, want)
+	}
+	for i := range want {
+		if !strings.HasPrefix(got[i], want[i]) {
+			t.Errorf("got %q, want %q", got[i], want[i])
+		}
+	}
+}
+
+func TestTheCAExpiresSoon(t *testing.T) {
+	t.Parallel()
+	c := healthy(t)
+	end, err := lastDay(c.mutating.Webhooks[0].ClientConfig.CABundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, Certificates(c.mutating, c.validating, end.Add(-8*24*time.Hour)), nil)
+	expect(t, Certificates(c.mutating, c.validating, end.Add(-6*24*time.Hour)), []string{"warning: the CA in the caBundle expires at "})
+}
+
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]probe.Status{
+		"v1.36.3": probe.OK, "v1.30.0": probe.OK, "v1.31.1-eks-abc": probe.OK, "v1.33.2+k3s1": probe.OK,
+		"v1.29.9": probe.Warning, "v1.28.0": probe.Warning, "v1.27.16": probe.Failed, "latest": probe.Skipped,
+	} {
+		if got := Version(version); got.Status != want {
+			t.Errorf("%s: got %v, want %s", version, got, want)
+		}
+	}
+}
+
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	pods := func(ready ...bool) []corev1.Pod {
+		list := make([]corev1.Pod, len(ready))
+		for i, r := range ready {
+			status := corev1.ConditionFalse
+			if r {
+				status = corev1.ConditionTrue
+			}
+			list[i].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+		}
+		return list
+	}
+	for name, test := range map[string]struct {
+		pods []corev1.Pod
+		want string
+	}{
+		"two":          {pods(true, true), ""},
+		"one":          {pods(true), "warning: Service s/n has 1 ready replica, of 1"},
+		"none":         {nil, "failed: Service s/n has no pods"},
+		"two of three": {pods(true, false, true), "warning: Service s/n has 2 ready replicas, of 3"},
+		"none ready":   {pods(false, false), "failed: Service s/n has no ready replica, of 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var want []string
+			if test.want != "" {
+				want = []string{test.want}
+			}
+			expect(t, []probe.Line{Replicas("s/n", test.pods)}, want)
+		})
+	}
+	leaving := pods(true)
+	leaving[0].DeletionTimestamp = &metav1.Time{}
+	expect(t, []probe.Line{Replicas("s/n", leaving)}, []string{"failed: Service s/n has no ready replica, of 1"})
+}
+
+func TestPeers(t *testing.T) {
+	t.Parallel()
+	var all []admissionregistrationv1.MutatingWebhookConfiguration
+	for _, name := range []string{"azure-wi-webhook-mutating-webhook-configuration", "lanyard", "pod-identity-webhook", "unrelated"} {
+		all = append(all, admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	expect(t, Peers(all, "lanyard"), []string{
+		"warning: MutatingWebhookConfiguration azure-wi-webhook-mutating-webhook-configuration injects identities as well, before Lanyard",
+		"warning: MutatingWebhookConfiguration pod-identity-webhook injects identities as well, after Lanyard",
+	})
+	expect(t, Peers(all[3:], ""), nil)
+	expect(t, Peers(all[2:], ""), []string{"warning: MutatingWebhookConfiguration pod-identity-webhook injects identities as well"})
+}
+
+func TestIssuers(t *testing.T) {
+	t.Parallel()
+	documents := func(name string, ids ...string) *cloud.Documents {
+		d := &cloud.Documents{Discovery: cloud.Discovery{Issuer: name}, Keys: map[string]string{}}
+		for _, id := range ids {
+			d.Keys[id] = id
+		}
+		return d
+	}
+	own := documents("https://issuer.example", "a", "b")
+	expect(t, Issuer(own, documents("https://issuer.example", "a", "b"), nil), nil)
+	expect(t, Issuer(own, documents("https://issuer.example", "a"), nil), []string{"failed: key b of the cluster is not public: clouds deny the tokens"})
+	expect(t, Issuer(own, nil, errors.New("no such host")), []string{"warning: the issuer https://issuer.example cannot be read from here: no such host"})
+	expect(t, Issuer(documents("https://kubernetes.default.svc.damaged.local", "a"), nil, nil), []string{"warning: the issuer https://kubernetes.default.svc.damaged.local is not public"})
+}
+
+func TestRights(t *testing.T) {
+	t.Parallel()
+	expect(t, Rights([]Right{{Resource: "namespaces", Allowed: true}}), nil)
+	expect(t, Rights([]Right{
+		{Resource: "namespaces", Allowed: true}, {Group: "apps", Resource: "deployments", Namespace: "lanyard-system"},
+	}), []string{"failed: you may not create deployments.apps in the namespace lanyard-system"})
+}
+
+// Two sections, and only the first if the webhook was not called.
+func TestNumberOfInstallations(t *testing.T) {
+	t.Parallel()
+	one := healthy(t).mutating
+	expect(t, []probe.Line{NotOne(nil)}, []string{"failed: Lanyard is not installed"})
+	expect(t, []probe.Line{NotOne([]*admissionregistrationv1.MutatingWebhookConfiguration{one, one})}, []string{"failed: Lanyard is installed 2 times: MutatingWebhookConfigurations lanyard, lanyard"})
+	expect(t, Installed([]*admissionregistrationv1.MutatingWebhookConfiguration{one}), []string{"warning: Lanyard is installed already: MutatingWebhookConfiguration lanyard"})
+	expect(t, []probe.Line{Unguarded(0, "")}, nil)
+	expect(t, []probe.Line{Unguarded(2, "n/a")}, []string{"warning: 2 ServiceAccounts need credentials but lack the guard's label, such as n/a"})
+	if cluster.Entry(one, cluster.PodWebhook) == nil {
+		t.Error("the configuration has no webhook for pods")
+	}
+}
+
+// Each page that a line links exists, and so does the heading.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	var source []byte
+	for _, file := range []string{"check.go", "../../probe/dryrun.go"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source = append(source, text...)
+	}
+	links := regexp.MustCompile(`"([a-z/-]+\.md)(#[a-z-]+)?"`).FindAllSubmatch(source, -1)
+	if len(links) < 10 {
+		t.Fatalf("got %d links, want more: the pattern is wrong", len(links))
+	}
+	for _, link := range links {
+		page, err := os.ReadFile(filepath.Join("../../../docs", string(link[1])))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		found := len(link[2]) == 0
+		for line := range strings.Lines(string(page)) {
+			if heading, isHeading := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); isHeading && strings.HasPrefix(line, "#") {
+				anchor := regexp.MustCompile(`[^a-z -]`).ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), "")
+				found = found || "#"+strings.ReplaceAll(anchor, " ", "-") == string(link[2])
+			}
+		}
+		if !found {
+			t.Errorf("%s has no heading %s", link[1], link[2])
+		}
+	}
+}

@@ -1,0 +1,310 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
+	"github.com/lanyard-dev/lanyard/internal/injected"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
+)
+
+const (
+	secret = "a-secret-token"
+	role   = "arn:aws:iam::111122223333:role/cart"
+)
+
+// aws, azure and gcp are what pods get.
+func aws(others ...provider.EnvVar) provider.Provider {
+	return provider.Provider{Name: "aws", Variables: append([]provider.EnvVar{
+		{Name: "AWS_ROLE_ARN", Value: role}, {Name: "AWS_ROLE_SESSION_NAME", Value: "cart@shop"},
+	}, others...)}
+}
+
+func azure(authority string) provider.Provider {
+	return provider.Provider{Name: "azure", Variables: []provider.EnvVar{
+		{Name: "AZURE_CLIENT_ID", Value: "client"}, {Name: "AZURE_TENANT_ID", Value: "tenant"}, {Name: "AZURE_AUTHORITY_HOST", Value: authority},
+	}}
+}
+
+func gcp(impersonate string) provider.Provider {
+	return provider.Provider{Name: "gcp", File: provider.File{Content: `{"audience":"//iam.googleapis.com/pool/providers/p",` +
+		`"token_url":"https://sts.googleapis.com/v1/token","service_account_impersonation_url":"` + impersonate + `"}`}}
+}
+
+// answering returns a client that gets a response from any host, and the requests
+// that it got.
+func answering(t *testing.T, status int, body string) (*http.Client, *[]*http.Request) {
+	t.Helper()
+	client, err := cloud.NewClient(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var requests []*http.Request
+	client.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+		requests = append(requests, r)
+		return &http.Response{StatusCode: status, Header: http.Header{"Location": {"https://other.example"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+	})
+	return client, &requests
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A token only goes where the SDK in the pod would send it.
+func TestEndpoints(t *testing.T) {
+	t.Parallel()
+	region := func(name string) provider.EnvVar { return provider.EnvVar{Name: "AWS_REGION", Value: name} }
+	china := aws(region("cn-north-1"))
+	china.Variables[0].Value = "arn:aws-cn:iam::111122223333:role/cart"
+	tests := map[string]struct {
+		provider provider.Provider
+		endpoint string
+		want     string
+	}{
+		"AWS":                      {aws(), "", "https://sts.amazonaws.com/"},
+		"AWS in a region":          {aws(region("eu-central-1")), "", "https://sts.eu-central-1.amazonaws.com/"},
+		"AWS in China":             {china, "", "https://sts.cn-north-1.amazonaws.com.cn/"},
+		"an endpoint of AWS":       {aws(region("eu-central-1")), "https://vpce.example", "https://vpce.example/"},
+		"Azure":                    {azure("https://login.microsoftonline.com/"), "", "https://login.microsoftonline.com/tenant/oauth2/v2.0/token"},
+		"an authority with a path": {azure("https://login.example/a"), "", "https://login.example/a/tenant/oauth2/v2.0/token"},
+		"an endpoint of Azure":     {azure("https://login.microsoftonline.com/"), "https://proxy.example:8443/", "https://proxy.example:8443/tenant/oauth2/v2.0/token"},
+		"Google":                   {gcp(""), "", "https://sts.googleapis.com/v1/token"},
+		"an endpoint of Google":    {gcp(""), "https://sts.example", "https://sts.example/v1/token"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client, requests := answering(t, 500, "")
+			_, _ = cloud.Do(t.Context(), client, &cloud.Request{Provider: test.provider, Token: secret, Endpoint: test.endpoint})
+			if len(*requests) != 1 || (*requests)[0].URL.String() != test.want {
+				t.Fatalf("got %v, want one request to %s", *requests, test.want)
+			}
+		})
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	china := aws()
+	china.Variables[0].Value = "arn:aws-cn:iam::111122223333:role/cart"
+	tests := map[string]struct {
+		provider provider.Provider
+		endpoint string
+		want     string
+	}{
+		"a plain token":           {provider.Provider{Name: "token"}, "", `got provider "token", want aws, azure or gcp`},
+		"an endpoint with http":   {aws(), "http://sts.example", "want an https URL without a path"},
+		"an endpoint with a path": {aws(), "https://sts.example/a", "want an https URL without a path"},
+		"an endpoint with a user": {gcp(""), "https://user@sts.example", "want an https URL without a path"},
+		"no role":                 {provider.Provider{Name: "aws"}, "", `AWS_ROLE_ARN: got ""`},
+		"China without a region":  {china, "", `partition "aws-cn": got region ""`},
+		"no credential file":      {provider.Provider{Name: "gcp"}, "", "credential file: "},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client, requests := answering(t, 200, "")
+			_, err := cloud.Do(t.Context(), client, &cloud.Request{Provider: test.provider, Token: secret, Endpoint: test.endpoint})
+			if err == nil || !strings.Contains(err.Error(), test.want) || len(*requests) > 0 {
+				t.Errorf("got error %v and %d requests, want %q and none", err, len(*requests), test.want)
+			}
+		})
+	}
+}
+
+// What is not of the API is an error. It may be a page of a proxy, or contain a
+// credential: nothing of it is shown.
+func TestUnexpectedResponses(t *testing.T) {
+	t.Parallel()
+	all := map[string]provider.Provider{
+		"AWS": aws(), "Azure": azure("https://login.microsoftonline.com/"), "Google": gcp(""),
+	}
+	responses := map[string]struct {
+		status int
+		body   string
+		want   string
+	}{
+		"a page with an error":    {502, "<html>HIDDEN</html>", "got status 502"},
+		"a page":                  {200, "<html>HIDDEN</html>", "got status 200"},
+		"a redirect":              {302, "HIDDEN", "got status 302"},
+		"nothing":                 {200, "", "got status 200"},
+		"an empty object":         {200, "{}", "got status 200"},
+		"an error with a success": {200, `{"error":"HIDDEN"}`, "got status 200"},
+		"a success with an error": {403, `{"access_token":"HIDDEN"}`, "got status 403"},
+		"too much":                {200, strings.Repeat("HIDDEN", 1<<20), "got more than 262144 bytes"},
+	}
+	for where, p := range all {
+		for name, response := range responses {
+			t.Run(where+" and "+name, func(t *testing.T) {
+				t.Parallel()
+				client, requests := answering(t, response.status, response.body)
+				_, err := cloud.Do(t.Context(), client, &cloud.Request{Provider: p, Token: secret})
+				if err == nil || !strings.Contains(err.Error(), response.want) || strings.Contains(err.Error(), "HIDDEN") {
+					t.Errorf("got error %v, want %q", err, response.want)
+				}
+				if len(*requests) != 1 {
+					t.Errorf("got %d requests, want 1: a redirect is not followed", len(*requests))
+				}
+			})
+		}
+	}
+}
+
+// A cloud may repeat what it got.
+func TestMessagesContainNoToken(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 10000)
+	tests := map[string]struct {
+		provider provider.Provider
+		body     string
+	}{
+		"AWS":    {aws(), "<ErrorResponse><Error><Code>Denied</Code><Message>bad " + secret + " " + long + "</Message></Error></ErrorResponse>"},
+		"Azure":  {azure("https://login.microsoftonline.com/"), `{"error":"Denied","error_description":"bad ` + secret + " " + long + `"}`},
+		"Google": {gcp(""), `{"error":"Denied","error_description":"bad ` + secret + " " + long + `"}`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client, _ := answering(t, 400, test.body)
+			answer, err := cloud.Do(t.Context(), client, &cloud.Request{Provider: test.provider, Token: secret})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if answer.Granted || answer.Status != 400 || answer.Code != "Denied" || !strings.HasPrefix(answer.Message, "bad [token] xxx") || len(answer.Message) > 3000 {
+				t.Errorf("got %+v", answer)
+			}
+		})
+	}
+}
+
+// The federated credential of Google only goes to the second service, and is not
+// shown either.
+func TestImpersonation(t *testing.T) {
+	t.Parallel()
+	client, err := cloud.NewClient(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const url = "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/a@b.iam.gserviceaccount.com:generateAccessToken"
+	var second *http.Request
+	client.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+		status, body := 200, `{"access_token":"FEDERATED","expires_in":60}`
+		if r.URL.Host != "sts.googleapis.com" {
+			second, status, body = r, 403, `{"error":{"code":403,"status":"PERMISSION_DENIED","message":"FEDERATED may not"}}`
+		}
+		return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(body))}, nil
+	})
+	answer, err := cloud.Do(t.Context(), client, &cloud.Request{Provider: gcp(url), Token: secret})
+	want := &cloud.Answer{Operation: cloud.GenerateAccessToken, URL: url, Status: 403, Code: "PERMISSION_DENIED", Message: "[token] may not"}
+	if diff := cmp.Diff(want, answer); diff != "" || err != nil {
+		t.Fatalf("answer (-want +got):\n%s%v", diff, err)
+	}
+	if got := second.Header.Get("Authorization"); got != "Bearer FEDERATED" {
+		t.Errorf("got Authorization %q", got)
+	}
+}
+
+func TestTheSystemsCertificatesAreNotUsedWithAnotherCA(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	t.Cleanup(server.Close)
+	if _, err := cloud.NewClient([]byte("no PEM")); err == nil {
+		t.Error("got no error for a file that is not PEM")
+	}
+	client, err := cloud.NewClient(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response, err := client.Do(request); err == nil {
+		_ = response.Body.Close()
+		t.Error("got a response of a server with an unknown CA")
+	}
+}
+
+// The pods are those that the webhook makes.
+func TestFromPodIsWhatWasInjected(t *testing.T) {
+	t.Parallel()
+	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const directory = "../../webhook/injector/testdata/three-clouds-in-every-kind-of-container"
+	var account corev1.ServiceAccount
+	read(t, filepath.Join(directory, "serviceaccount.yaml"), &account)
+	var golden struct {
+		Pod *corev1.Pod `json:"pod"`
+	}
+	read(t, filepath.Join(directory, "want.yaml"), &golden)
+	identity, errs := annotations.ParseServiceAccount(&keys, account.Annotations, &annotations.Defaults{})
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	injection := provider.NewInjection(identity.Providers, &provider.Subject{
+		Namespace: account.Namespace, ServiceAccount: account.Name, MountPath: provider.DefaultTokenMountPath, TokenExpirationSeconds: 3600,
+	})
+	if len(injection.Providers) != 3 {
+		t.Fatalf("got %d providers, want 3", len(injection.Providers))
+	}
+	for _, want := range injection.Providers {
+		got, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, want.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(provider.EnvVar{}, "Principal", "Credential", "Direct", "Profiles", "Group"), cmpopts.IgnoreFields(provider.Provider{}, "Shadows")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", want.Name, diff)
+		}
+	}
+	for name, want := range map[string]string{"token": "want it to contain token", "other": `got provider "other"`} {
+		if _, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got error %v, want %q", name, err, want)
+		}
+	}
+	golden.Pod.Spec.Volumes = nil
+	if _, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, "aws"); err == nil || !strings.Contains(err.Error(), "got no token with the path aws/token") {
+		t.Errorf("without volumes: got error %v", err)
+	}
+}
+
+func readPod(t *testing.T, pod *corev1.Pod, keys *annotations.Keys) *injected.Pod {
+	t.Helper()
+	read, err := injected.Read(pod, keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read
+}
+
+func read(t *testing.T, file string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err == nil {
+		text, err = yaml.YAMLToJSON(text)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

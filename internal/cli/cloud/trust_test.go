@@ -1,0 +1,262 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud_test
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
+	"github.com/lanyard-dev/lanyard/internal/cli/shell/shelltest"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+const (
+	publicIssuer = "https://issuer.example.com/production"
+	shopRole     = "arn:aws:iam::111122223333:role/shop-cart"
+	pool         = "projects/123456789012/locations/global/workloadIdentityPools/production/providers/kubernetes"
+	email        = "shop-cart@my-project.iam.gserviceaccount.com"
+	jwks         = `{"keys":[{"use":"sig","kty":"RSA","kid":"key-1","alg":"RS256","n":"AQAB","e":"AQAB"}]}`
+)
+
+// tokenFor returns the tokens of shop/cart.
+func tokenFor(audience string) cloud.Token {
+	return cloud.Token{Issuer: publicIssuer, Namespace: "shop", ServiceAccount: "cart", Audience: audience}
+}
+
+// document is what the clouds have in common.
+type document interface {
+	Shell() cloud.Script
+	Terraform() cloud.Script
+}
+
+func newAWS(token cloud.Token, role string) func() (document, error) {
+	return func() (document, error) { return cloud.NewAWS(token, role) }
+}
+
+func newAzure(token cloud.Token, identity, group string) func() (document, error) {
+	return func() (document, error) { return cloud.NewAzure(token, identity, group) }
+}
+
+func newGCP(token cloud.Token, o cloud.GCPOptions) func() (document, error) {
+	return func() (document, error) { return cloud.NewGCP(token, o) }
+}
+
+func cases() map[string]func() (document, error) {
+	gcp := tokenFor("https://iam.googleapis.com/" + pool)
+	dotted := tokenFor("api://AzureADTokenExchange")
+	dotted.Namespace, dotted.ServiceAccount = "1-shop", "cart.v2"
+	return map[string]func() (document, error){
+		"aws":                            newAWS(tokenFor("sts.amazonaws.com"), shopRole),
+		"aws-with-a-path-in-china":       newAWS(tokenFor("sts.amazonaws.com"), "arn:aws-cn:iam::111122223333:role/team/a/cart"),
+		"aws-with-another-audience":      newAWS(tokenFor("$(odd)'%{audience}"), shopRole),
+		"azure":                          newAzure(tokenFor("api://AzureADTokenExchange"), "", "workload-identities"),
+		"azure-without-a-resource-group": newAzure(tokenFor("api://AzureADTokenExchange"), "other", ""),
+		"azure-with-another-audience":    newAzure(tokenFor("${odd}'%{audience}"), "", "workload-identities"),
+		"azure-with-odd-names":           newAzure(dotted, "", "workload-identities"),
+		"gcp-direct":                     newGCP(gcp, cloud.GCPOptions{Provider: pool, Project: "my-project"}),
+		"gcp-through-a-service-account":  newGCP(gcp, cloud.GCPOptions{Provider: pool, ServiceAccount: email, Project: "my-project"}),
+		"gcp-with-uploaded-keys":         newGCP(gcp, cloud.GCPOptions{Provider: pool, JWKS: jwks}),
+		"gcp-with-another-audience":      newGCP(tokenFor("openshift"), cloud.GCPOptions{Provider: pool, Project: "my-project"}),
+	}
+}
+
+// TestGolden compares each format with testdata/CASE.json, .sh and .tf.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	for name, newDocument := range cases() {
+		t.Run(strings.ReplaceAll(name, "-", " "), func(t *testing.T) {
+			t.Parallel()
+			d, err := newDocument()
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := json.MarshalIndent(d, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join("testdata", name)
+			golden(t, file+".json", string(text)+"\n")
+			golden(t, file+".sh", d.Shell().Cluster+d.Shell().ServiceAccount)
+			golden(t, file+".tf", d.Terraform().Cluster+"\n"+d.Terraform().ServiceAccount)
+		})
+	}
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+// The words of hostile names must reach the programs as they are, and nothing in
+// them must run.
+func TestShellQuotesEverything(t *testing.T) {
+	t.Parallel()
+	const hostile = `https://issuer.example.com/'$(touch${IFS}owned)'"\` + "`id`" + `;x`
+	token := tokenFor("a'$(touch owned)")
+	token.Issuer = hostile
+	oddRole := "arn:aws:iam::111122223333:role/$(touch${IFS}owned)/'/cart"
+	aws, err := cloud.NewAWS(token, oddRole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls, directory := shelltest.Run(t, aws.Shell().Cluster+aws.Shell().ServiceAccount)
+	want := [][]string{
+		{"aws", "iam", "create-open-id-connect-provider", "--url", hostile, "--client-id-list", token.Audience},
+		{"aws", "iam", "create-role", "--role-name", "cart", "--path", "/$(touch${IFS}owned)/'/", "--assume-role-policy-document", "file://trust.json"},
+	}
+	if diff := cmp.Diff(want, calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	text, err := os.ReadFile(filepath.Join(directory, "trust.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var policy cloud.Policy
+	if err := json.Unmarshal(text, &policy); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(aws.Role.AssumeRolePolicyDocument, policy); diff != "" {
+		t.Errorf("trust.json (-want +got):\n%s", diff)
+	}
+	if entries, err := os.ReadDir(directory); err != nil || len(entries) != 1 {
+		t.Errorf("got files %v and error %v, want only trust.json", entries, err)
+	}
+}
+
+func TestShellOfAzureAsksForTheResourceGroup(t *testing.T) {
+	t.Parallel()
+	azure, err := cloud.NewAzure(tokenFor("api://AzureADTokenExchange"), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls, _ := shelltest.Run(t, azure.Shell().ServiceAccount)
+	want := [][]string{
+		{"az", "identity", "create", "--resource-group", "from-the-environment", "--name", "shop-cart"},
+		{
+			"az", "identity", "federated-credential", "create", "--resource-group", "from-the-environment", "--identity-name", "shop-cart", "--name", "shop-cart",
+			"--issuer", publicIssuer, "--subject", "system:serviceaccount:shop:cart", "--audiences", "api://AzureADTokenExchange",
+		},
+	}
+	if diff := cmp.Diff(want, calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", azure.Shell().ServiceAccount)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "set it to the resource group") {
+		t.Errorf("without GROUP: got %v and %s", err, out)
+	}
+}
+
+func TestShellOfGCPUploadsTheKeys(t *testing.T) {
+	t.Parallel()
+	gcp, err := cloud.NewGCP(tokenFor("https://iam.googleapis.com/"+pool), cloud.GCPOptions{Provider: pool, ServiceAccount: email, JWKS: jwks})
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls, directory := shelltest.Run(t, gcp.Shell().Cluster+gcp.Shell().ServiceAccount)
+	principal := "principal://iam.googleapis.com/" + strings.TrimSuffix(pool, "/providers/kubernetes") + "/subject/system:serviceaccount:shop:cart"
+	want := [][]string{
+		{"gcloud", "projects", "describe", "123456789012", "--format", "value(projectId)"},
+		{"gcloud", "services", "enable", "--project", "my-project", "iam.googleapis.com", "sts.googleapis.com", "iamcredentials.googleapis.com"},
+		{"gcloud", "iam", "workload-identity-pools", "create", "production", "--project", "my-project", "--location", "global"},
+		{
+			"gcloud", "iam", "workload-identity-pools", "providers", "create-oidc", "kubernetes", "--project", "my-project", "--location", "global",
+			"--workload-identity-pool", "production", "--issuer-uri", publicIssuer, "--attribute-mapping", "google.subject=assertion.sub", "--jwk-json-path", "jwks.json",
+		},
+		{"gcloud", "iam", "service-accounts", "add-iam-policy-binding", email, "--role", "roles/iam.workloadIdentityUser", "--member", principal},
+	}
+	if diff := cmp.Diff(want, calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	text, err := os.ReadFile(filepath.Join(directory, "jwks.json"))
+	if err != nil || string(text) != jwks+"\n" {
+		t.Errorf("jwks.json: got %q and error %v", text, err)
+	}
+}
+
+func TestMistakesInTrust(t *testing.T) {
+	t.Parallel()
+	with := func(change func(*cloud.Token)) cloud.Token {
+		token := tokenFor("sts.amazonaws.com")
+		change(&token)
+		return token
+	}
+	tests := map[string]struct {
+		newDocument func() (document, error)
+		want        string
+	}{
+		"an issuer with http":      {newAWS(with(func(t *cloud.Token) { t.Issuer = "http://issuer.example.com" }), shopRole), "want an https URL"},
+		"an issuer with a query":   {newAzure(with(func(t *cloud.Token) { t.Issuer += "?a" }), "", ""), "want an https URL"},
+		"an issuer with a newline": {newAzure(with(func(t *cloud.Token) { t.Issuer += "\nEOF\n" }), "", ""), "want an https URL"},
+		"no issuer":                {newAWS(with(func(t *cloud.Token) { t.Issuer = "" }), shopRole), "want an https URL"},
+		"no namespace":             {newAWS(with(func(t *cloud.Token) { t.Namespace = "" }), shopRole), "namespace: got none"},
+		"no ServiceAccount":        {newAzure(with(func(t *cloud.Token) { t.ServiceAccount = "" }), "", ""), "ServiceAccount: got none"},
+		"no audience":              {newGCP(with(func(t *cloud.Token) { t.Audience = "" }), cloud.GCPOptions{Provider: pool}), "audience: got none"},
+		"a variable of IAM":        {newAWS(tokenFor("a${aws:username}"), shopRole), "want one without ${"},
+		"a user's ARN":             {newAWS(tokenFor("x"), "arn:aws:iam::111122223333:user/cart"), `user/cart", want arn:PARTITION:iam::ACCOUNT:role/NAME`},
+		"no ARN":                   {newAWS(tokenFor("x"), ""), `role ARN: got "", want arn:PARTITION:iam::ACCOUNT:role/NAME`},
+		"a pool for a provider":    {newGCP(tokenFor("x"), cloud.GCPOptions{Provider: "projects/1/locations/global/workloadIdentityPools/pool"}), "POOL/providers/PROVIDER"},
+		"a subject too long for Google": {newGCP(with(func(t *cloud.Token) { t.ServiceAccount = strings.Repeat("a", 101) }), cloud.GCPOptions{Provider: pool}),
+			"got 128 bytes, want at most 127"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := test.newDocument(); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got error %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestTheLongestSubjectOfGoogle(t *testing.T) {
+	t.Parallel()
+	token := tokenFor("x")
+	token.ServiceAccount = strings.Repeat("a", 100)
+	if _, err := cloud.NewGCP(token, cloud.GCPOptions{Provider: pool}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLongNamesStayDifferent(t *testing.T) {
+	t.Parallel()
+	name := func(serviceAccount string) string {
+		token := tokenFor("x")
+		token.ServiceAccount = serviceAccount
+		azure, err := cloud.NewAzure(token, "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return azure.FederatedCredential.Name
+	}
+	for _, length := range []int{59, 60, 100} { // with shop- in front
+		if got := name(strings.Repeat("a", length)); len(got) != 64 {
+			t.Errorf("%d characters: got %q of %d bytes, want 64", length, got, len(got))
+		}
+	}
+	long := strings.Repeat("a", 200)
+	if first, second := name(long+"b"), name(long+"c"); first == second || len(first) > 64 {
+		t.Errorf("got %q and %q, want different names of at most 64 bytes", first, second)
+	}
+}

@@ -1,0 +1,78 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cluster finds Lanyard in a cluster: its webhook configurations, the
+// namespaces and ServiceAccounts in their scope, and the options of the webhook. It also
+// knows the kinds that have pods, and their pod templates (workload.go, rollout.go).
+package cluster
+
+import (
+	"fmt"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+)
+
+// The entries of the webhook configurations. Their names do not depend on the
+// prefix of the annotations.
+const (
+	PodWebhook            = "pods.lanyard.dev"
+	ServiceAccountWebhook = "serviceaccounts.lanyard.dev"
+	ProbeWebhook          = probe.Webhook
+)
+
+// Find returns the mutating webhook configurations of Lanyard: one, unless it is
+// not installed, or twice.
+func Find(all []admissionregistrationv1.MutatingWebhookConfiguration) []*admissionregistrationv1.MutatingWebhookConfiguration {
+	var found []*admissionregistrationv1.MutatingWebhookConfiguration
+	for i := range all {
+		if Entry(&all[i], PodWebhook) != nil {
+			found = append(found, &all[i])
+		}
+	}
+	return found
+}
+
+// Entry returns the webhook of this name, or nil.
+func Entry(configuration *admissionregistrationv1.MutatingWebhookConfiguration, name string) *admissionregistrationv1.MutatingWebhook {
+	i := slices.IndexFunc(configuration.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool { return w.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &configuration.Webhooks[i]
+}
+
+// GuardPolicy returns the name of the policy that denies pods without their credentials.
+func GuardPolicy(configuration *admissionregistrationv1.MutatingWebhookConfiguration) string {
+	return configuration.Name + "-guard-pods"
+}
+
+// Unguarded reports whether a ServiceAccount needs credentials but the guard does not
+// know it: it lacks the label, or an identity is not adopted from its peer yet.
+func Unguarded(s *settings.Settings, serviceAccount *metav1.PartialObjectMetadata) bool {
+	labelled := serviceAccount.Labels[s.Keys.IdentityLabel] == annotations.LabelEnabled
+	return !labelled && s.Keys.AskForIdentity(serviceAccount.Annotations) || peer.Adoptable(s.Keys, s.Peers, serviceAccount.Annotations)
+}
+
+// Selector returns the selector of the namespaces whose pods Lanyard is called for.
+func Selector(configuration *admissionregistrationv1.MutatingWebhookConfiguration) (labels.Selector, error) {
+	entry := Entry(configuration, PodWebhook)
+	if entry == nil {
+		return nil, fmt.Errorf("mutatingwebhookconfiguration %s: got no webhook %s", configuration.Name, PodWebhook)
+	}
+	if entry.NamespaceSelector == nil {
+		return labels.Everything(), nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(entry.NamespaceSelector)
+	if err != nil {
+		return nil, fmt.Errorf("mutatingwebhookconfiguration %s: webhook %s: namespaceSelector: %w", configuration.Name, PodWebhook, err)
+	}
+	return selector, nil
+}

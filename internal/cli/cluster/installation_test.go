@@ -1,0 +1,122 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"maps"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
+	"github.com/lanyard-dev/lanyard/test/support/webhook"
+)
+
+// registered returns the webhook configuration of deploy/.
+func registered(t *testing.T) admissionregistrationv1.MutatingWebhookConfiguration {
+	t.Helper()
+	configuration, err := webhook.ReadMutating("../../../deploy/base")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *configuration
+}
+
+func TestFindIsNotMisledByNames(t *testing.T) {
+	t.Parallel()
+	other := admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: "pods.example.com"}}}
+	other.Name = "lanyard"
+	own := registered(t)
+	own.Name = "release-lanyard"
+	found := cluster.Find([]admissionregistrationv1.MutatingWebhookConfiguration{other, own})
+	if len(found) != 1 || found[0].Name != "release-lanyard" {
+		t.Errorf("got %v, want release-lanyard", found)
+	}
+	for _, name := range []string{cluster.PodWebhook, cluster.ServiceAccountWebhook, cluster.ProbeWebhook} {
+		if cluster.Entry(&own, name) == nil {
+			t.Errorf("deploy/ has no webhook %s", name)
+		}
+	}
+}
+
+func TestSelectorsOfNamespaces(t *testing.T) {
+	t.Parallel()
+	configuration := registered(t)
+	selector, err := cluster.Selector(&configuration)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		labels map[string]string
+		want   bool
+	}{
+		{map[string]string{"kubernetes.io/metadata.name": "shop"}, true},
+		{map[string]string{"kubernetes.io/metadata.name": "kube-system"}, false},
+		{map[string]string{"kubernetes.io/metadata.name": "shop", "lanyard.dev/inject": "disabled"}, false},
+		{map[string]string{"kubernetes.io/metadata.name": "shop", "lanyard.dev/inject": "true"}, true},
+	} {
+		if got := selector.Matches(labels.Set(test.labels)); got != test.want {
+			t.Errorf("%v: got %t, want %t", test.labels, got, test.want)
+		}
+	}
+}
+
+func TestConfigurationsWithoutASelector(t *testing.T) {
+	t.Parallel()
+	configuration := registered(t)
+	cluster.Entry(&configuration, cluster.PodWebhook).NamespaceSelector = nil
+	if selector, err := cluster.Selector(&configuration); err != nil || !selector.Empty() {
+		t.Errorf("got %v and %v, want a selector of everything", selector, err)
+	}
+	configuration.Webhooks = nil
+	if _, err := cluster.Selector(&configuration); err == nil {
+		t.Error("got no error for a configuration without the webhook")
+	}
+}
+
+func TestUnguardedServiceAccounts(t *testing.T) {
+	t.Parallel()
+	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	peers := peer.All()
+	own := func(value string) map[string]string { return map[string]string{"lanyard.dev/aws-role-arn": value} }
+	theirs := map[string]string{"eks.amazonaws.com/role-arn": "r"}
+	adopted := peer.Adopt(&keys, peers, theirs, &annotations.Defaults{}).Set
+	with := func(value string) map[string]string {
+		all := maps.Clone(adopted)
+		all["eks.amazonaws.com/role-arn"] = value
+		return all
+	}
+	label := map[string]string{"lanyard.dev/identity": "enabled"}
+	for name, test := range map[string]struct {
+		annotations, labels map[string]string
+		peers               []*peer.Peer
+		want                bool
+	}{
+		"an identity without the label":               {annotations: own("x"), want: true},
+		"an identity with another value of the label": {annotations: own("x"), labels: map[string]string{"lanyard.dev/identity": "true"}, want: true},
+		"an identity with the label":                  {annotations: own("x"), labels: label},
+		"no identity":                                 {annotations: map[string]string{"lanyard.dev/aws-region": "x"}},
+		"nothing":                                     {},
+		"a peer's identity, not adopted":              {annotations: theirs, peers: peers, want: true},
+		"a peer's identity of a peer that is not":     {annotations: theirs},
+		"a peer's identity, adopted":                  {annotations: with("r"), labels: label, peers: peers},
+		"a peer's identity that changed since":        {annotations: with("s"), labels: label, peers: peers, want: true},
+		"a peer's identity beside one by hand":        {annotations: map[string]string{"eks.amazonaws.com/role-arn": "r", "lanyard.dev/aws-role-arn": "x"}, labels: label, peers: peers},
+		"a peer's identity of another cloud":          {annotations: map[string]string{"azure.workload.identity/client-id": "c", "lanyard.dev/aws-role-arn": "x"}, labels: label, peers: peers, want: true},
+	} {
+		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations, Labels: test.labels}}
+		if got := cluster.Unguarded(&settings.Settings{Keys: &keys, Peers: test.peers}, object); got != test.want {
+			t.Errorf("%s: got %t, want %t", name, got, test.want)
+		}
+	}
+}

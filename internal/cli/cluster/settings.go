@@ -1,0 +1,95 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/lanyard-dev/lanyard/internal/options"
+)
+
+// Options returns the options that the webhook has. No replica needs to run: Options
+// reads the Service that the API server calls, the arguments of the Deployment behind
+// the Service, and the ConfigMap with the file of --config.
+func Options(ctx context.Context, client kubernetes.Interface, configuration *admissionregistrationv1.MutatingWebhookConfiguration) (*options.Options, error) {
+	entry := Entry(configuration, PodWebhook)
+	if entry == nil || entry.ClientConfig.Service == nil {
+		return nil, errors.New("the webhook runs outside of the cluster")
+	}
+	deployment, err := deploymentOf(ctx, client, entry.ClientConfig.Service)
+	if err != nil {
+		return nil, err
+	}
+	pod := &deployment.Spec.Template.Spec
+	container := webhookContainer(pod)
+	o, err := options.Parse(container.Args, func(file string) ([]byte, error) {
+		return readMounted(ctx, client, deployment.Namespace, pod, container, file)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
+	}
+	return o, nil
+}
+
+// deploymentOf returns the Deployment behind a Service.
+func deploymentOf(ctx context.Context, client kubernetes.Interface, reference *admissionregistrationv1.ServiceReference) (*appsv1.Deployment, error) {
+	service, err := client.CoreV1().Services(reference.Namespace).Get(ctx, reference.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("service %s/%s: %w", reference.Namespace, reference.Name, err)
+	}
+	all, err := client.AppsV1().Deployments(service.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list deployments in the namespace %s: %w", service.Namespace, err)
+	}
+	selector := labels.SelectorFromSet(service.Spec.Selector)
+	for i := range all.Items {
+		if len(service.Spec.Selector) > 0 && selector.Matches(labels.Set(all.Items[i].Spec.Template.Labels)) {
+			return &all.Items[i], nil
+		}
+	}
+	return nil, fmt.Errorf("service %s/%s: got no deployment with its pods", service.Namespace, service.Name)
+}
+
+// webhookContainer returns the container of the webhook: the one with the name in the
+// manifests, or the first one.
+func webhookContainer(pod *corev1.PodSpec) *corev1.Container {
+	named := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == "webhook" })
+	return &pod.Containers[max(named, 0)] // the API server allows no pod without a container
+}
+
+// readMounted returns the content of a file in a container, which a ConfigMap must have.
+func readMounted(ctx context.Context, client kubernetes.Interface, namespace string, pod *corev1.PodSpec, container *corev1.Container, file string) ([]byte, error) {
+	for _, mount := range container.VolumeMounts {
+		relative, below := strings.CutPrefix(file, strings.TrimSuffix(mount.MountPath, "/")+"/")
+		volume := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
+		if !below || volume < 0 || pod.Volumes[volume].ConfigMap == nil {
+			continue
+		}
+		source, key := pod.Volumes[volume].ConfigMap, path.Join(mount.SubPath, relative)
+		if item := slices.IndexFunc(source.Items, func(item corev1.KeyToPath) bool { return item.Path == key }); item >= 0 {
+			key = source.Items[item].Key
+		}
+		configMap, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, source.Name, metav1.GetOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("configmap %s/%s: %w", namespace, source.Name, err)
+		}
+		if text, found := configMap.Data[key]; found {
+			return []byte(text), nil
+		}
+		return nil, fmt.Errorf("configmap %s/%s: got no key %q", namespace, source.Name, key)
+	}
+	return nil, fmt.Errorf("%s is not a file of a ConfigMap", file)
+}

@@ -1,0 +1,190 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package command is the common ground of all commands: the streams, the flags that
+// select the cluster, the clients, the settings of the webhook, errors, and output for
+// people and programs.
+package command
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/internal/version"
+)
+
+// Exit codes of every command.
+const (
+	// ExitOK means that all is well.
+	ExitOK = 0
+	// ExitFound means that a command found something that is wrong, or failed.
+	ExitFound = 1
+	// ExitUsage means that the command line is wrong.
+	ExitUsage = 2
+)
+
+// errFound ends a command with ExitFound. It has no message of its own: the output
+// of the command says what it found.
+var ErrFound = errors.New("found a problem, see the output")
+
+// usageError is a mistake in the command line that cobra does not find.
+type UsageError struct{ error }
+
+// usagef returns a usageError.
+func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
+
+// CLI is what all commands share: the streams, the flags that select the cluster,
+// and the settings of the webhook.
+type CLI struct {
+	genericiooptions.IOStreams
+	// name is how the user calls the program: lanyard, or kubectl lanyard.
+	Name  string
+	Flags *genericclioptions.ConfigFlags
+	// prefix is --annotation-prefix; empty for the webhook's.
+	Prefix string
+	// configPath is the webhook's configuration file; empty to read it in the cluster.
+	ConfigPath string
+	// webhook has the settings of the webhook, once they are read. unread is why they are
+	// only the built-in defaults; noted reports whether the user knows.
+	Webhook struct {
+		settings *settings.Settings
+		Unread   error
+		noted    bool
+	}
+	// started reports whether the command line was correct, so that a command runs.
+	Started bool
+}
+
+// newCLI returns the defaults. A program whose name starts with kubectl- is a
+// plugin of kubectl.
+func NewCLI(program string, streams genericiooptions.IOStreams) *CLI {
+	c := &CLI{
+		IOStreams: streams,
+		Name:      "lanyard",
+		Flags:     genericclioptions.NewConfigFlags(true),
+	}
+	c.Flags.CacheDir = nil // nothing is cached
+	if strings.HasPrefix(filepath.Base(program), "kubectl-") {
+		c.Name = "kubectl lanyard"
+	}
+	return c.wrapConfig()
+}
+
+// wrapConfig sets up the clients. They have no rate limit: the API server limits
+// requests by priority and fairness. Its warnings go to the error stream, once.
+func (c *CLI) wrapConfig() *CLI {
+	c.Flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
+		config.QPS = -1
+		config.UserAgent = "lanyard/" + version.Version()
+		config.WarningHandler = rest.NewWarningWriter(c.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
+		return config
+	}
+	return c
+}
+
+// usage returns the function that writes the usage of a command. It is cobra's, with
+// descriptions of flags that fit the terminal.
+func (c *CLI) Usage(standard func(*cobra.Command) error) func(*cobra.Command) error {
+	return func(cmd *cobra.Command) error {
+		out := cmd.OutOrStderr()
+		var text strings.Builder
+		cmd.SetOut(&text)
+		err := standard(cmd)
+		cmd.SetOut(out)
+		if err != nil {
+			return err
+		}
+		// For a help text, out is a buffer.
+		p := &Page{W: out, Width: NewPage(c.Out).Width}
+		for line := range strings.SplitSeq(strings.TrimSuffix(text.String(), "\n"), "\n") {
+			if match := flagLine.FindStringSubmatch(line); match != nil && p.Width > 0 {
+				p.Line("%s", match[1])
+				p.Text(10, "", match[2])
+			} else {
+				p.Line("%s", line)
+			}
+		}
+		return p.Err
+	}
+}
+
+// flagLine matches the line of a flag in cobra's usage: the flag with its type, and
+// its description.
+var flagLine = regexp.MustCompile(`^( +(?:-\w, )?--[\w-]+(?: \w+)?) {2,}(.*)$`)
+
+// finish completes a command and its subcommands: the examples show the name that
+// the user types, and a command that only groups others needs one of them.
+func (c *CLI) Finish(cmd *cobra.Command) {
+	cmd.Example = strings.ReplaceAll(cmd.Example, "  lanyard ", "  "+c.Name+" ")
+	if !cmd.Runnable() {
+		cmd.Args = cobra.ArbitraryArgs
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return Usagef("a command is missing")
+			}
+			if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+				return Usagef("unknown command %q; did you mean %s?", args[0], strings.Join(similar, " or "))
+			}
+			return Usagef("unknown command %q", args[0])
+		}
+	}
+	for _, child := range cmd.Commands() {
+		c.Finish(child)
+	}
+}
+
+// namespace returns the namespace of --namespace or of the kubeconfig.
+func (c *CLI) Namespace() (string, error) {
+	namespace, _, err := c.Flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("namespace: %w", err)
+	}
+	return namespace, nil
+}
+
+// config returns a configuration for clients. The caller may change it.
+func (c *CLI) Config() (*rest.Config, error) {
+	config, err := c.Flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	return config, nil
+}
+
+// probe returns a client for dry runs of pods.
+func (c *CLI) Probe() (*probe.Client, error) {
+	config, err := c.Config()
+	if err != nil {
+		return nil, err
+	}
+	return probe.NewClient(config)
+}
+
+// clients returns a client for the types of Kubernetes and one for any object.
+func (c *CLI) Clients() (kubernetes.Interface, dynamic.Interface, error) {
+	config, err := c.Config()
+	if err != nil {
+		return nil, nil, err
+	}
+	typed, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("create Kubernetes client: %w", err)
+	}
+	untyped, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("create Kubernetes client: %w", err)
+	}
+	return typed, untyped, nil
+}

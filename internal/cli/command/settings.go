@@ -1,0 +1,94 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"context"
+	"os"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/options"
+	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+)
+
+// addConfig adds the flag --config, to a command that uses settings.
+func (c *CLI) AddConfig(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.ConfigPath, "config", "", "Configuration file of the webhook, with its settings. Without it, the settings are read in the cluster.")
+}
+
+// settings returns the settings of the webhook: the settings in the file of --config, or
+// those of the webhook in the cluster. If the cluster's cannot be read, the settings are
+// the built-in defaults, and noteUnknown warns where it matters.
+func (c *CLI) Settings(ctx context.Context) (*settings.Settings, error) {
+	if c.Webhook.settings != nil {
+		return c.Webhook.settings, nil
+	}
+	o, err := c.webhookOptions(ctx)
+	if err == nil {
+		c.Webhook.settings, err = c.Complete(o)
+	}
+	if err != nil && c.ConfigPath == "" {
+		c.Webhook.Unread = err
+		c.Webhook.settings, err = c.Builtin()
+	}
+	return c.Webhook.settings, err
+}
+
+// builtin returns the built-in defaults. An error is a mistake in --annotation-prefix.
+func (c *CLI) Builtin() (*settings.Settings, error) {
+	s, err := c.Complete(options.New())
+	if err != nil {
+		return nil, UsageError{err}
+	}
+	return s, nil
+}
+
+// webhookOptions reads the options of the webhook.
+func (c *CLI) webhookOptions(ctx context.Context) (*options.Options, error) {
+	if c.ConfigPath != "" {
+		return options.Parse([]string{"--config=" + c.ConfigPath}, os.ReadFile)
+	}
+	client, _, err := c.Clients()
+	if err != nil {
+		return nil, err
+	}
+	mutating, err := c.Installation(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	return cluster.Options(ctx, client, mutating)
+}
+
+// complete returns the settings of options. --annotation-prefix takes precedence.
+func (c *CLI) Complete(o *options.Options) (*settings.Settings, error) {
+	if c.Prefix != "" {
+		o.AnnotationPrefix = c.Prefix
+	}
+	return o.Settings(annotations.CommonAPIServerAudiences())
+}
+
+// noteUnknown warns the user, once, about an annotation of a ServiceAccount that
+// Lanyard may read, if the settings of the webhook could not be read: an annotation
+// of a custom provider, or of another webhook.
+func (c *CLI) NoteUnknown(object metav1.Object) {
+	if c.Webhook.Unread == nil || c.Webhook.noted {
+		return
+	}
+	unknown := c.Webhook.settings.Keys.UnknownOnServiceAccount(object.GetAnnotations())
+	for _, p := range peer.All() {
+		if p.Asks(object.GetAnnotations()) {
+			unknown = append(unknown, p.Identity...)
+		}
+	}
+	if len(unknown) > 0 {
+		c.Webhook.noted = true
+		c.Note("warning: serviceaccount %s/%s has the annotation %s, which Lanyard only reads with settings of the webhook. The settings could not be read: %v. Pass the webhook's configuration file with --config.",
+			object.GetNamespace(), object.GetName(), unknown[0], c.Webhook.Unread)
+	}
+}

@@ -1,0 +1,27 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package label
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
+)
+
+// A ServiceAccount that lost its annotation in the meantime must not be labelled:
+// the API server denies a patch of another version.
+func TestTheLabelDependsOnTheVersionThatWasRead(t *testing.T) {
+	t.Parallel()
+	keys, err := annotations.NewKeys("example.com/", provider.Builtin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, err := labelPatch(&keys, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a", ResourceVersion: "7"}})
+	if want := `{"metadata":{"labels":{"example.com/identity":"enabled"},"resourceVersion":"7"}}`; err != nil || string(patch) != want {
+		t.Errorf("got %s and %v, want %s", patch, err, want)
+	}
+}

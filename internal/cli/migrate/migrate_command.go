@@ -1,0 +1,269 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/settings"
+)
+
+const migrateHelp = `migrate shows how Lanyard takes over from another webhook: what the other one
+reads in a cluster or in manifests, what becomes of each, and what somebody
+must do by hand. With --write, it adds Lanyard's annotations. Those of the
+other webhook stay, so that both can run, unless --remove is set.
+
+Without --filename, it reads the cluster, and --write changes ServiceAccounts
+only: a change of a pod template would restart the pods. With --filename, it
+reads manifests, and --write changes these files. Comments, order and quotes
+stay. --output diff shows the changes as a diff that "git apply" accepts. Whole
+lines are changed: JSON and braces in YAML are listed, to edit by hand.
+
+Write nothing with --remove while Lanyard still adopts from the other webhook
+(config.adopt): it would remove its annotations together with the other ones.
+
+--verify compares, for one running pod of each workload, the credentials that
+it has with those of a new pod: role, client, audience, lifetime, and the paths
+of the token. The new pod is a dry run. It has what all webhooks give, so
+delete the other one's configuration first; what runs is not affected by that.
+
+The exit code is 1 if something could not be written, or if --verify finds a
+difference. docs/migrate has the whole way, for each webhook.`
+
+const migrateExamples = `  # Take stock of a cluster
+  lanyard migrate --from eks --all-namespaces
+
+  # See the changes of the manifests in a directory
+  lanyard migrate --from eks,azure -f manifests/ --output diff
+
+  # Make them
+  lanyard migrate --from eks,azure -f manifests/ --write
+
+  # Annotate the ServiceAccounts of a cluster
+  lanyard migrate --from eks --all-namespaces --write
+
+  # Compare running pods with new ones
+  lanyard migrate --from eks --all-namespaces --verify`
+
+// outputDiff is one more value of --output.
+const outputDiff = "diff"
+
+// migrateCommand holds the flags of migrate.
+type migrateCommand struct {
+	*command.CLI
+	command.Output
+	from, files                []string
+	all, write, remove, verify bool
+}
+
+func NewMigrateCommand(c *command.CLI) *cobra.Command {
+	k := &migrateCommand{CLI: c}
+	cmd := &cobra.Command{
+		Use:     "migrate --from NAME",
+		Short:   "Take over from another webhook.",
+		Long:    migrateHelp,
+		Example: migrateExamples,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) },
+	}
+	k.Output.AddFlag(cmd, outputDiff)
+	k.AddConfig(cmd)
+	command.AddAllNamespaces(cmd, &k.all)
+	names := peer.Names()
+	cmd.Flags().StringSliceVar(&k.from, "from", nil, "What to take over from, separated by commas: "+strings.Join(names, ", ")+".")
+	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // the error is for a flag that does not exist
+	cmd.Flags().StringArrayVarP(&k.files, "filename", "f", nil, "File or directory with manifests in YAML or JSON, or - for the standard input, instead of the cluster. Can be repeated.")
+	cmd.Flags().BoolVar(&k.write, "write", false, "Write the changes.")
+	cmd.Flags().BoolVar(&k.remove, "remove", false, "Also remove the annotations that are not needed any more.")
+	cmd.Flags().BoolVar(&k.verify, "verify", false, "Compare the credentials of running pods with those of new ones, instead of making a plan.")
+	return cmd
+}
+
+// migration is a plan and what came of it.
+type migration struct {
+	*Plan
+	// Changes is the number of ServiceAccounts or files that change.
+	Changes int `json:"changes"`
+	// Written is the number of them that were written, Errors are why others were not.
+	Written int      `json:"written"`
+	Errors  []string `json:"errors,omitempty"`
+	// what changes: ServiceAccounts, or files.
+	what    string
+	written bool
+	diff    string
+}
+
+func (k *migrateCommand) run(ctx context.Context) error {
+	if err := k.check(); err != nil {
+		return err
+	}
+	peers, err := peer.Named(k.from)
+	if err != nil {
+		return command.Usagef("--from: %v", err)
+	}
+	if k.verify {
+		return k.verifyPods(ctx, peers)
+	}
+	s, err := k.settingsOf(ctx)
+	if err != nil {
+		return err
+	}
+	options := &Options{Keys: s.Keys, From: peers, Remove: k.remove, Cluster: len(k.files) == 0}
+	if options.Namespace, err = k.Namespace(); err != nil {
+		return err
+	}
+	var result *migration
+	if options.Cluster {
+		result, err = k.cluster(ctx, options)
+	} else {
+		result, err = k.manifests(options)
+	}
+	if err != nil {
+		return err
+	}
+	result.written = k.write
+	if err := k.show(result); err != nil {
+		return err
+	}
+	if len(result.Errors) > 0 {
+		return command.ErrFound
+	}
+	return nil
+}
+
+// settingsOf returns the settings of the cluster, or of --config. Files are read without
+// a cluster.
+func (k *migrateCommand) settingsOf(ctx context.Context) (*settings.Settings, error) {
+	if len(k.files) > 0 && k.ConfigPath == "" {
+		return k.Builtin()
+	}
+	return k.Settings(ctx)
+}
+
+// check checks that the flags fit together.
+func (k *migrateCommand) check() error {
+	switch files := len(k.files) > 0; {
+	case len(k.from) == 0:
+		return command.Usagef("--from: got none, want one or more of %s", strings.Join(peer.Names(), ", "))
+	case k.verify && (files || k.write || k.remove):
+		return command.Usagef("--verify: got it with --filename, --write or --remove, want it without them")
+	case files && k.all:
+		return command.Usagef("--all-namespaces: got it with --filename, want one of them")
+	case !files && k.Format == outputDiff:
+		return command.Usagef("--output diff: got it without --filename, want files to compare with")
+	case k.write && slices.Contains(k.files, "-"):
+		return command.Usagef("--write: got it with the standard input, want files; --output diff shows the changes")
+	}
+	return nil
+}
+
+// show writes the result.
+func (k *migrateCommand) show(result *migration) error {
+	for _, message := range result.Errors {
+		k.Note("%s: %s", k.Name, message)
+	}
+	if k.Format != outputDiff {
+		return k.Output.Write(k.CLI, result)
+	}
+	for i := range result.Items {
+		if item := &result.Items[i]; item.Result == peer.Manual || item.Result == peer.Unsupported {
+			k.Note("%s: %s: %s: %s", item.Result, nameOf(item), item.Found, item.Why)
+		}
+	}
+	_, err := fmt.Fprint(k.Out, result.diff)
+	return err
+}
+
+// nameOf names the object of an item.
+func nameOf(item *Item) string {
+	name := item.Object
+	if name == "" {
+		name = "the cluster"
+	}
+	if item.Namespace != "" {
+		name += " in the namespace " + item.Namespace
+	}
+	return name
+}
+
+func (m *migration) Print(p *command.Page) {
+	if len(m.Items) == 0 {
+		p.Line("nothing was found")
+		return
+	}
+	object := ""
+	for i := range m.Items {
+		item := &m.Items[i]
+		name := p.Style(command.Title, nameOf(item))
+		if item.Source != "" {
+			name += ", " + item.Source
+		}
+		if name != object {
+			if object != "" {
+				p.Line("")
+			}
+			p.Text(0, "", name)
+			object = name
+		}
+		printItem(p, item)
+	}
+	m.printConfig(p)
+	p.Line("")
+	var counts []string
+	for _, result := range []peer.Result{peer.Translated, peer.Setting, peer.Manual, peer.Unsupported, peer.NothingToDo} {
+		if n := m.Count(result); n > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n, result))
+		}
+	}
+	p.Text(0, command.Title, strings.Join(counts, ", "))
+	switch {
+	case m.written:
+		p.Line("%s written: %d of %d", m.what, m.Written, m.Changes)
+	case m.Changes > 0:
+		p.Line("%s to write: %d, with --write", m.what, m.Changes)
+	default:
+		p.Line("no %s to write", m.what)
+	}
+}
+
+// printItem writes an item below the name of its object.
+func printItem(p *command.Page, item *Item) {
+	style := map[peer.Result]string{peer.Translated: command.Good, peer.Manual: command.Warn, peer.Unsupported: command.Bad, peer.NothingToDo: command.Faint}[item.Result]
+	line, becomes := item.Found+": "+p.Style(style, string(item.Result)), item.Becomes
+	if whole := line + ", " + becomes; becomes != "" && (p.Width == 0 || command.Cells(whole) <= p.Width-2) {
+		line, becomes = whole, ""
+	}
+	p.Text(2, "", line)
+	if becomes != "" {
+		p.Text(4, "", becomes)
+	}
+	if item.Why != "" {
+		p.Text(4, command.Faint, item.Why)
+	}
+}
+
+// printConfig writes the settings.
+func (m *migration) printConfig(p *command.Page) {
+	if len(m.Config) == 0 {
+		return
+	}
+	text, err := yaml.Marshal(map[string]any{"config": m.Config})
+	if err != nil {
+		p.Err = err
+		return
+	}
+	p.Line("")
+	p.Line("%s", p.Style(command.Title, "values for the chart"))
+	for line := range strings.Lines(string(text)) {
+		p.Line("  %s", strings.TrimSuffix(line, "\n"))
+	}
+}

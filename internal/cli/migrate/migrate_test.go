@@ -1,0 +1,436 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/migrate"
+	"github.com/lanyard-dev/lanyard/internal/options"
+	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func newKeys(t *testing.T) *annotations.Keys {
+	t.Helper()
+	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &keys
+}
+
+// peersNamed returns peers in the order of their precedence.
+func peersNamed(t *testing.T, names ...string) []*peer.Peer {
+	t.Helper()
+	peers, err := peer.Named(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return peers
+}
+
+// read reads manifests, by their names.
+func read(t *testing.T, peers []*peer.Peer, files map[string]string) (manifests []*migrate.Manifest, stock []*migrate.Object) {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		m, err := migrate.ReadManifest(peers, name, []byte(files[name]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		manifests, stock = append(manifests, m), append(stock, m.Objects...)
+	}
+	return manifests, stock
+}
+
+// rewrite plans for manifests, and returns them as they are afterwards.
+func rewrite(t *testing.T, files map[string]string, remove bool, names ...string) (plan *migrate.Plan, after map[string]string, diff string) {
+	t.Helper()
+	peers := peersNamed(t, names...)
+	manifests, stock := read(t, peers, files)
+	plan = migrate.New(stock, &migrate.Options{Keys: newKeys(t), From: peers, Remove: remove, Namespace: "default"})
+	after = maps.Clone(files)
+	for _, r := range plan.Rewrite(manifests) {
+		after[r.Name] = string(r.Text)
+		diff += r.Diff
+	}
+	return plan, after, diff
+}
+
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+// testdata returns the manifests of a peer.
+func testdata(t *testing.T, name string) map[string]string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("testdata", name, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, path := range paths {
+		if strings.Contains(filepath.Base(path), "golden") {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[filepath.Base(path)] = string(text)
+	}
+	return files
+}
+
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	for _, name := range peer.Names() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			files := testdata(t, name)
+			plan, after, diff := rewrite(t, files, false, name)
+			text, err := yaml.Marshal(plan)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, filepath.Join("testdata", name, "plan.golden"), string(text))
+			golden(t, filepath.Join("testdata", name, "diff.golden"), diff)
+			_, _, removed := rewrite(t, files, true, name)
+			golden(t, filepath.Join("testdata", name, "remove.golden"), removed)
+
+			again, _, diff := rewrite(t, after, false, name)
+			if diff != "" || again.Count(peer.Translated) > 0 {
+				t.Errorf("a second migration changes something: %+v\n%s", again.Items, diff)
+			}
+		})
+	}
+}
+
+// Nothing that a peer reads may be left out of a plan, and nothing of its program that
+// may be a secret may be in it.
+func TestThePlanHasEveryKey(t *testing.T) {
+	t.Parallel()
+	for _, name := range peer.Names() {
+		plan, _, _ := rewrite(t, testdata(t, name), false, name)
+		text, err := yaml.Marshal(plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "must-not-be-shown") {
+			t.Errorf("%s: the plan has a variable of the program", name)
+		}
+		_, stock := read(t, peersNamed(t, name), testdata(t, name))
+		for _, o := range stock {
+			keys := slices.Concat(slices.Collect(maps.Keys(o.Annotations)), slices.Collect(maps.Keys(o.Labels)))
+			if o.Pod != nil {
+				keys = slices.Concat(keys, slices.Collect(maps.Keys(o.Pod.Annotations)), slices.Collect(maps.Keys(o.Pod.Labels)))
+			}
+			for _, key := range keys {
+				unrelated := !strings.Contains(key, "/") || slices.Contains([]string{"prometheus.io/scrape", "eks.amazonaws.com/component", "cloud.google.com/neg"}, key) || strings.HasPrefix(key, "lanyard.dev/")
+				has := slices.ContainsFunc(plan.Items, func(item migrate.Item) bool {
+					return item.Object == o.Reference() && strings.Contains(item.Found, key)
+				})
+				if has == unrelated {
+					t.Errorf("%s: %s: %s: in the plan: %t, want %t", name, o.Reference(), key, has, !unrelated)
+				}
+			}
+		}
+	}
+}
+
+// What the webhook adopts and what migrate writes must be the same: for any
+// annotations, and in any order of the two.
+func TestMigrateAgreesWithAdoption(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+	names := []string{"eks", "azure", "gcp", "gke"}
+	adoptable, err := peer.Named(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	checked := 0
+	for range 3000 {
+		has := randomAnnotations(random, adoptable, keys)
+		defaults := &annotations.Defaults{Parameters: map[string]string{}}
+		adopted := apply(has, peer.Adopt(keys, adoptable, has, defaults))
+		plan, after := migrated(t, has, names)
+		got := after
+		delete(adopted, keys.Adopted)
+		if emptyAudience(has) {
+			continue // adoption has the pods denied, migrate leaves it out
+		}
+		if denied(keys, adopted) {
+			if !maps.Equal(has, after) {
+				t.Fatalf("%v: changes to %v, which is denied", has, after)
+			}
+			continue
+		}
+		if diff := cmp.Diff(adopted, got); diff != "" {
+			t.Fatalf("%v: adoption and migration differ (-adopted +migrated):\n%s", has, diff)
+		}
+		if again := peer.Adopt(keys, adoptable, after, defaults); len(again.Set)+len(again.Remove) > 0 {
+			t.Fatalf("%v: adoption changes what was migrated: %+v", has, again)
+		}
+		if len(plan.Changes) > 0 {
+			checked++
+		}
+	}
+	if checked < 1000 {
+		t.Errorf("got %d ServiceAccounts that change, want most of 3000", checked)
+	}
+}
+
+// A ServiceAccount that was adopted belongs to its owner afterwards.
+func TestMigrateTakesOverWhatWasAdopted(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+	adoptable, err := peer.Named([]string{"eks", "azure"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := map[string]string{"eks.amazonaws.com/role-arn": "arn:aws:iam::111122223333:role/a", "azure.workload.identity/client-id": "00000000-1111-2222-3333-444444444444"}
+	defaults := &annotations.Defaults{Parameters: map[string]string{}}
+	adopted := apply(has, peer.Adopt(keys, adoptable, has, defaults))
+	_, after := migrated(t, adopted, []string{"eks"})
+	if record := after[keys.Adopted]; strings.Contains(record, "aws-") || !strings.Contains(record, "azure-client-id") {
+		t.Errorf("got the record %q, want that of azure alone", record)
+	}
+	plan, after := migrated(t, adopted, []string{"eks", "azure"})
+	if plan.Count(peer.Translated) != 1 || !slices.ContainsFunc(plan.Items, func(item migrate.Item) bool { return item.Found == keys.Adopted }) {
+		t.Errorf("got %+v, want that the record is removed, and nothing else", plan.Items)
+	}
+	if record, found := after[keys.Adopted]; found {
+		t.Errorf("got the record %q, want none", record)
+	}
+	delete(after, "eks.amazonaws.com/role-arn")
+	if a := peer.Adopt(keys, adoptable, after, defaults); len(a.Remove) > 0 {
+		t.Errorf("without the peer's annotation, adoption removes %v", a.Remove)
+	}
+}
+
+// The peer's annotations were removed after --adopt was, but before migrate.
+func TestMigrateRemovesNothingThatWasAdopted(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+	adoptable, err := peer.Named([]string{"eks"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := map[string]string{"eks.amazonaws.com/role-arn": "arn:aws:iam::111122223333:role/a"}
+	adopted := apply(has, peer.Adopt(keys, adoptable, has, &annotations.Defaults{}))
+	delete(adopted, "eks.amazonaws.com/role-arn")
+	_, after := migrated(t, adopted, []string{"eks"})
+	delete(adopted, keys.Adopted)
+	if diff := cmp.Diff(adopted, after); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+}
+
+// denied reports whether the webhook denies the annotations in every cluster.
+func denied(keys *annotations.Keys, values map[string]string) bool {
+	_, errs := annotations.ParseServiceAccount(keys, values, &annotations.Defaults{})
+	return slices.ContainsFunc(errs, func(err *field.Error) bool { return err.Type != field.ErrorTypeRequired })
+}
+
+func emptyAudience(has map[string]string) bool {
+	for key, value := range has {
+		if strings.HasSuffix(key, "/audience") && value == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// migrated returns the annotations of a ServiceAccount after a migration.
+func migrated(t *testing.T, has map[string]string, names []string) (*migrate.Plan, map[string]string) {
+	t.Helper()
+	account := &migrate.Object{Kind: "ServiceAccount", Namespace: "a", Name: "b", Annotations: has}
+	plan := migrate.New([]*migrate.Object{account}, &migrate.Options{Keys: newKeys(t), From: peersNamed(t, names...), Cluster: true})
+	after := maps.Clone(has)
+	for _, c := range plan.Changes {
+		maps.Copy(after, c.Set)
+		for _, key := range c.Remove {
+			delete(after, key)
+		}
+	}
+	return plan, after
+}
+
+func apply(has map[string]string, a peer.Adoption) map[string]string {
+	after := maps.Clone(has)
+	maps.Copy(after, a.Set)
+	for _, key := range a.Remove {
+		delete(after, key)
+	}
+	return after
+}
+
+// randomAnnotations returns annotations of the peers, and sometimes some of Lanyard.
+func randomAnnotations(random *rand.Rand, peers []*peer.Peer, keys *annotations.Keys) map[string]string {
+	values := func(key string) string {
+		switch {
+		case random.IntN(8) == 0:
+			return []string{"", "60", "soon", "999999"}[random.IntN(4)]
+		case strings.HasSuffix(key, "role-arn"):
+			return "arn:aws:iam::111122223333:role/" + string(rune('a'+random.IntN(3)))
+		case strings.HasSuffix(key, "client-id"), strings.HasSuffix(key, "tenant-id"):
+			return "00000000-1111-2222-3333-444444444444"
+		case strings.HasSuffix(key, "email"), strings.HasSuffix(key, "service-account"):
+			return "cart-reader@example-project.iam.gserviceaccount.com"
+		case strings.HasSuffix(key, "workload-identity-provider"):
+			return "projects/123456789/locations/global/workloadIdentityPools/pool/providers/cluster"
+		case strings.Contains(key, "expiration"):
+			return []string{"7200", "43200", "3600"}[random.IntN(3)]
+		}
+		return []string{"true", "false", "my-audience", "1"}[random.IntN(4)]
+	}
+	result := map[string]string{}
+	for _, p := range peers {
+		if random.IntN(3) == 0 {
+			continue
+		}
+		for _, key := range p.Keys() {
+			if random.IntN(3) > 0 {
+				result[key] = values(key)
+			}
+		}
+	}
+	for _, key := range keys.ServiceAccount() {
+		if random.IntN(40) == 0 {
+			result[key] = values(key)
+		}
+	}
+	return result
+}
+
+func TestPodTemplates(t *testing.T) {
+	t.Parallel()
+	const pod = `apiVersion: v1
+kind: Pod
+metadata:
+  name: p
+  annotations:
+    %s
+spec: {containers: [{name: a, image: a}, {name: b, image: b}]}
+`
+	for sentence, tt := range map[string]struct{ has, peer, want, by string }{
+		"commas of EKS":                     {`eks.amazonaws.com/skip-containers: a,b`, "eks", "lanyard.dev/skip-containers: a,b", ""},
+		"a space never matched with EKS":    {`eks.amazonaws.com/skip-containers: "a, b"`, "eks", "lanyard.dev/skip-containers: a", ""},
+		"quotes of EKS":                     {`eks.amazonaws.com/skip-containers: '"a",b'`, "eks", "lanyard.dev/skip-containers: a,b", ""},
+		"quotes that do not end":            {`eks.amazonaws.com/skip-containers: '"a,b'`, "eks", "", migrateNothing},
+		"an empty list":                     {`eks.amazonaws.com/skip-containers: ""`, "eks", "", migrateNothing},
+		"semicolons of Azure":               {`azure.workload.identity/skip-containers: "a; b;"`, "azure", "lanyard.dev/skip-containers: a,b", ""},
+		"commas of Azure are no separator":  {`azure.workload.identity/skip-containers: "a,b"`, "azure", "", migrateNothing},
+		"commas of Google":                  {`cloud.google.com/skip-containers: "a, b,gcloud-setup"`, "gcp", "lanyard.dev/skip-containers: a,b", ""},
+		"a short lifetime of EKS":           {`eks.amazonaws.com/token-expiration: "0"`, "eks", `lanyard.dev/token-expiration-seconds: "600"`, ""},
+		"a long lifetime of EKS":            {`eks.amazonaws.com/token-expiration: "90000"`, "eks", `lanyard.dev/token-expiration-seconds: "86400"`, ""},
+		"a short lifetime of Google":        {`cloud.google.com/token-expiration: "600"`, "gcp", `lanyard.dev/token-expiration-seconds: "3600"`, ""},
+		"a short lifetime of Azure":         {`azure.workload.identity/service-account-token-expiration: "600"`, "azure", "", string(peer.Manual)},
+		"no lifetime of Azure":              {`azure.workload.identity/service-account-token-expiration: ""`, "azure", "", migrateNothing},
+		"a word as the lifetime of Google":  {`cloud.google.com/token-expiration: soon`, "gcp", "", string(peer.Manual)},
+		"another list of Lanyard":           {"eks.amazonaws.com/skip-containers: a\n    lanyard.dev/skip-containers: b", "eks", "", string(peer.Manual)},
+		"the same list of Lanyard":          {"eks.amazonaws.com/skip-containers: a\n    lanyard.dev/skip-containers: a", "eks", "", migrateNothing},
+		"a list of those that get it":       {"eks.amazonaws.com/skip-containers: a\n    lanyard.dev/containers: b", "eks", "", string(peer.Manual)},
+		"the proxy of Azure, even if false": {`azure.workload.identity/inject-proxy-sidecar: "false"`, "azure", "", string(peer.Unsupported)},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			text := fmt.Sprintf(pod, tt.has)
+			plan, after, _ := rewrite(t, map[string]string{"pod.yaml": text}, false, tt.peer)
+			want := text
+			if tt.want != "" {
+				want = strings.Replace(text, "\nspec:", "\n    "+tt.want+"\nspec:", 1)
+			}
+			if diff := cmp.Diff(want, after["pod.yaml"]); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if tt.by != "" && plan.Count(peer.Result(tt.by)) != 1 {
+				t.Errorf("got %+v, want one with the result %s", plan.Items, tt.by)
+			}
+		})
+	}
+}
+
+const migrateNothing = string(peer.NothingToDo)
+
+func TestPodsOfAClusterStayAsTheyAre(t *testing.T) {
+	t.Parallel()
+	peers := peersNamed(t, "eks")
+	_, stock := read(t, peers, testdata(t, "eks"))
+	plan := migrate.New(stock, &migrate.Options{Keys: newKeys(t), From: peers, Cluster: true, Namespace: "default"})
+	for _, c := range plan.Changes {
+		if c.Object.Kind != "ServiceAccount" {
+			t.Errorf("changes %s", c.Object.Reference())
+		}
+	}
+	for _, item := range plan.Items {
+		if item.Found == "eks.amazonaws.com/skip-containers" && item.Result != peer.Manual {
+			t.Errorf("got %+v, want it by hand", item)
+		}
+	}
+}
+
+func TestSeveralPeersAtOnce(t *testing.T) {
+	t.Parallel()
+	has := map[string]string{
+		"eks.amazonaws.com/role-arn":                               "arn:aws:iam::111122223333:role/a",
+		"azure.workload.identity/client-id":                        "00000000-1111-2222-3333-444444444444",
+		"azure.workload.identity/service-account-token-expiration": "7200",
+	}
+	_, after := migrated(t, has, []string{"eks", "azure"})
+	if got := after["lanyard.dev/token-expiration-seconds"]; got != "7200" {
+		t.Errorf("got the lifetime %s, want the shortest, 7200", got)
+	}
+}
+
+// The table must name annotations and flags that Lanyard has.
+func TestTheTableBecomesWhatLanyardHas(t *testing.T) {
+	t.Parallel()
+	sets := options.New().Flags()
+	isFlag := func(name string) bool {
+		return slices.ContainsFunc(slices.Collect(maps.Values(sets.FlagSets)), func(fs *pflag.FlagSet) bool { return fs.Lookup(name) != nil })
+	}
+	keys := newKeys(t)
+	known := slices.Concat(keys.ServiceAccount(), keys.Pod())
+	for _, p := range peer.All() {
+		for _, in := range p.Inputs {
+			switch name := in.SettingOf(); {
+			case in.Becomes == "":
+			case name != "" && !isFlag(name):
+				t.Errorf("%s: %s: becomes %s, and the webhook has no flag --%s", p.Name, in.Key, in.Becomes, name)
+			case name == "" && !slices.Contains(known, keys.Prefix+in.Becomes):
+				t.Errorf("%s: %s: becomes %s, which is no annotation of Lanyard", p.Name, in.Key, in.Becomes)
+			}
+		}
+	}
+}

@@ -1,0 +1,164 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
+)
+
+const annotated = `apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: cart # the cart
+  annotations:
+    eks.amazonaws.com/role-arn: arn:aws:iam::111122223333:role/cart
+`
+
+// runMigrate runs migrate without a cluster.
+func runMigrate(t *testing.T, input string, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	args = append([]string{"lanyard", "--kubeconfig", os.DevNull, "migrate"}, args...)
+	code = Run(t.Context(), args, genericiooptions.IOStreams{In: strings.NewReader(input), Out: &stdout, ErrOut: &stderr})
+	return code, stdout.String(), stderr.String()
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o640); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMigrateFlags(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"-f x":                             "--from: got none, want one or more of eks, azure, gcp, gke",
+		"--from other":                     `--from: got "other"`,
+		"--from eks -A -f x":               "--all-namespaces",
+		"--from eks -o diff":               "--output diff",
+		"--from eks --verify --write":      "--verify",
+		"--from eks --write -f -":          "--write",
+		"--from eks -f x --output nothing": "want one of table, json, yaml, diff",
+	} {
+		code, _, errOut := runMigrate(t, "", strings.Fields(args)...)
+		if code != command.ExitUsage || !strings.Contains(errOut, want) {
+			t.Errorf("%s: got the code %d and %q, want 2 and %q", args, code, errOut, want)
+		}
+	}
+}
+
+func TestMigrateWritesTheFilesOfADirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "sub", "a.yaml")
+	write(t, file, annotated)
+	write(t, filepath.Join(dir, "template.yaml"), "a: {{ .Values.a }}\nb: {{")
+	write(t, filepath.Join(dir, ".git", "hidden.yaml"), annotated)
+	write(t, filepath.Join(dir, "notes.txt"), annotated)
+	code, out, errOut := runMigrate(t, "", "--from", "eks", "-f", dir, "--output", "diff")
+	if code != command.ExitOK || strings.Count(out, "+++ b/") != 1 || !strings.Contains(errOut, "not read: ") || !strings.Contains(errOut, "template.yaml") {
+		t.Fatalf("got the code %d, the diff %q and %q, want a diff of a.yaml and a note about template.yaml", code, out, errOut)
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != annotated {
+		t.Fatalf("a diff changes the file: %s %v", text, err)
+	}
+	code, out, _ = runMigrate(t, "", "--from", "eks", "-f", dir, "--write")
+	if code != command.ExitOK || !strings.HasSuffix(out, "files written: 1 of 1\n") {
+		t.Fatalf("got the code %d and %s", code, out)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "lanyard.dev/aws-role-arn: arn:aws:iam::111122223333:role/cart\n") || !strings.Contains(string(text), "# the cart") {
+		t.Errorf("got %s", text)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("got the mode %v, want that of before: %v", info.Mode(), err)
+	}
+	entries, err := os.ReadDir(filepath.Dir(file))
+	if err != nil || len(entries) != 1 {
+		t.Errorf("got the files %v, want a.yaml alone: %v", entries, err)
+	}
+	if _, out, _ = runMigrate(t, "", "--from", "eks", "-f", dir, "--output", "diff"); out != "" {
+		t.Errorf("a second run changes something: %s", out)
+	}
+}
+
+func TestMigrateNamesTheLineToEditByHand(t *testing.T) {
+	t.Parallel()
+	text := strings.Replace(annotated, "annotations:\n    ", "annotations: {", 1)
+	code, out, errOut := runMigrate(t, strings.TrimSpace(text)+"}\n", "--from", "eks", "-f", "-")
+	for _, want := range []string{"stdin by hand: line 5:", `Set lanyard.dev/aws-role-arn: "arn:aws:iam::111122223333:role/cart".`} {
+		if code != command.ExitOK || !strings.Contains(out, want) {
+			t.Errorf("got the code %d, %s and %s, want %s", code, out, errOut, want)
+		}
+	}
+}
+
+func TestMigrateLimitsWhatItReads(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "big.yaml")
+	write(t, file, annotated+strings.Repeat("# comment\n", (4<<20)/10+1))
+	code, _, errOut := runMigrate(t, "", "--from", "eks", "-f", file)
+	if want := fmt.Sprintf("got more than %d bytes", (4 << 20)); code != command.ExitFound || !strings.Contains(errOut, want) {
+		t.Errorf("got the code %d and %q, want 1 and %q", code, errOut, want)
+	}
+	many := t.TempDir()
+	for i := range 10_000 + 1 {
+		write(t, filepath.Join(many, fmt.Sprintf("%d.yaml", i)), "")
+	}
+	code, _, errOut = runMigrate(t, "", "--from", "eks", "-f", many)
+	if want := fmt.Sprintf("got more than %d files", 10_000); code != command.ExitFound || !strings.Contains(errOut, want) {
+		t.Errorf("got the code %d and %q, want 1 and %q", code, errOut, want)
+	}
+}
+
+func TestMigrateKeepsASymbolicLink(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "link.yaml")
+	write(t, target, annotated)
+	if err := os.Symlink(target, link); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, _ := runMigrate(t, "", "--from", "eks", "-f", link, "--write"); code != command.ExitOK {
+		t.Fatalf("got the code %d: %s", code, out)
+	}
+	info, err := os.Lstat(link)
+	if err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("got the mode %v, want a link: %v", info.Mode(), err)
+	}
+	if text, err := os.ReadFile(target); err != nil || !strings.Contains(string(text), "lanyard.dev/") {
+		t.Errorf("the target did not change: %v", err)
+	}
+}
+
+func TestMigrateKnowsCustomProviders(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, config := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "config.yaml")
+	write(t, file, annotated+"    lanyard.dev/other-name: x\n")
+	write(t, config, "providers:\n- name: other\n  audience: other\n  parameters:\n  - {name: name, required: true, pattern: '^x$', message: must be x}\n  environment:\n  - {name: OTHER_TOKEN_FILE, value: '{token-file}', credential: true}\n")
+	if code, out, errOut := runMigrate(t, "", "--from", "eks", "-f", file); code != command.ExitOK || !strings.Contains(out, "Lanyard would deny it") {
+		t.Errorf("without the configuration: got the code %d, %s and %s, want that it would be denied", code, out, errOut)
+	}
+	if code, out, errOut := runMigrate(t, "", "--from", "eks", "-f", file, "--config", config); code != command.ExitOK || strings.Contains(out, "deny") || !strings.Contains(out, "files to write: 1") {
+		t.Errorf("with the configuration: got the code %d, %s and %s, want a file to write", code, out, errOut)
+	}
+}

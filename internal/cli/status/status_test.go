@@ -1,0 +1,230 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package status_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/status"
+	"github.com/lanyard-dev/lanyard/internal/injected"
+	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
+)
+
+func newKeys(t *testing.T) *annotations.Keys {
+	t.Helper()
+	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &keys
+}
+
+// object returns the metadata of an object with annotations and a label.
+func object(name string, values map[string]string, labelled bool) *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: values}}
+	if labelled {
+		o.Labels = map[string]string{"lanyard.dev/identity": "enabled"}
+	}
+	return o
+}
+
+// owned returns the metadata of an object with a controller.
+func owned(name, kind, owner string) metav1.ObjectMeta {
+	controller := true
+	return metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: owner, Controller: &controller}}}
+}
+
+// podOf returns a running pod of the ServiceAccount cart, with a role if it is not
+// empty.
+func podOf(meta metav1.ObjectMeta, role string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{ServiceAccountName: "cart"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	if role != "" {
+		pod.Annotations = map[string]string{"lanyard.dev/injected": "aws"}
+		pod.Spec.Volumes = []corev1.Volume{{Name: "bound-sa-token"}}
+		pod.Spec.Containers = []corev1.Container{{
+			Name: "main", Env: []corev1.EnvVar{{Name: "AWS_ROLE_ARN", Value: "arn:aws:iam::111122223333:role/" + role}},
+			VolumeMounts: []corev1.VolumeMount{{Name: "bound-sa-token", MountPath: "/lanyard", ReadOnly: true}},
+		}}
+	}
+	return pod
+}
+
+// answer returns the contents of a new pod with the role.
+func answer(t *testing.T, role string) status.Answer {
+	t.Helper()
+	read, err := injected.Read(podOf(metav1.ObjectMeta{}, role), newKeys(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status.Answer{Injected: read}
+}
+
+var aws = map[string]string{"lanyard.dev/aws-role-arn": "x"}
+
+// cart returns a namespace with an annotated ServiceAccount and a Deployment.
+func cart(t *testing.T, called, labelled bool) *status.Namespace {
+	t.Helper()
+	n := status.NewNamespace(&settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, "shop", called)
+	n.AddServiceAccount(object("cart", aws, labelled))
+	set, _ := cluster.ByName("replicaset")
+	n.AddOwner(&set, &metav1.PartialObjectMetadata{ObjectMeta: owned("cart-1", "Deployment", "cart")})
+	return n
+}
+
+func TestPodsAreCountedByWorkload(t *testing.T) {
+	t.Parallel()
+	n := cart(t, true, true)
+	n.AddPod(podOf(owned("cart-1-a", "ReplicaSet", "cart-1"), "new"))
+	n.AddPod(podOf(owned("cart-1-b", "ReplicaSet", "cart-1"), "old"))
+	n.AddPod(podOf(owned("cart-1-c", "ReplicaSet", "cart-1"), ""))
+	n.AddPod(podOf(owned("db-0", "StatefulSet", "db"), "new"))
+	n.AddPod(podOf(metav1.ObjectMeta{Name: "alone"}, ""))
+	optedOut := podOf(owned("cart-1-d", "ReplicaSet", "cart-1"), "")
+	optedOut.Labels = map[string]string{"lanyard.dev/inject": "false"}
+	n.AddPod(optedOut)
+	optedOut = podOf(owned("cart-1-f", "ReplicaSet", "cart-1"), "")
+	optedOut.Annotations = map[string]string{"lanyard.dev/inject": "false"}
+	n.AddPod(optedOut)
+	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} {
+		done := podOf(owned("cart-1-e", "ReplicaSet", "cart-1"), "old")
+		done.Status.Phase = phase
+		n.AddPod(done)
+	}
+	mirror := podOf(metav1.ObjectMeta{Name: "mirror", Annotations: map[string]string{"kubernetes.io/config.mirror": "x"}}, "")
+	n.AddPod(mirror)
+	other := podOf(metav1.ObjectMeta{Name: "other"}, "")
+	other.Spec.ServiceAccountName = ""
+	n.AddPod(other)
+
+	question := status.Question{ServiceAccount: "cart"}
+	if diff := cmp.Diff([]status.Question{question}, n.Questions()); diff != "" {
+		t.Fatalf("questions (-want +got):\n%s", diff)
+	}
+	row := func(workload string, counts status.Counts) status.Row {
+		return status.Row{Namespace: "shop", ServiceAccount: "cart", Providers: []string{"aws"}, Guard: status.Guarded, Workload: workload, Counts: counts}
+	}
+	want := []status.Row{
+		row("deployment/cart", status.Counts{Pods: 5, Current: 1, Stale: 1, Without: 1, OptedOut: 2}),
+		row("pod/alone", status.Counts{Pods: 1, Without: 1}),
+		row("statefulset/db", status.Counts{Pods: 1, Current: 1}),
+	}
+	got := n.Rows(map[status.Question]status.Answer{question: answer(t, "new")})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+	for i, outdated := range []bool{true, true, false} {
+		if got[i].Outdated() != outdated {
+			t.Errorf("%s: got outdated %t, want %t", got[i].Workload, got[i].Outdated(), outdated)
+		}
+	}
+}
+
+func TestGuards(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		called, labelled bool
+		want             status.Guard
+	}{{true, true, status.Guarded}, {true, false, status.Unguarded}, {false, true, status.Excluded}, {false, false, status.Excluded}} {
+		rows := cart(t, test.called, test.labelled).Rows(nil)
+		if len(rows) != 1 || rows[0].Guard != test.want || rows[0].Workload != "" || rows[0].Outdated() {
+			t.Errorf("called %t, labelled %t: got %+v, want %s", test.called, test.labelled, rows, test.want)
+		}
+	}
+}
+
+func TestExcludedNamespacesAskNothing(t *testing.T) {
+	t.Parallel()
+	n := cart(t, false, true)
+	n.AddPod(podOf(metav1.ObjectMeta{Name: "a"}, ""))
+	n.AddPod(podOf(metav1.ObjectMeta{Name: "b"}, "old"))
+	if questions := n.Questions(); len(questions) > 0 {
+		t.Errorf("got %v", questions)
+	}
+	rows := n.Rows(nil)
+	if len(rows) != 2 || rows[0].Without != 1 || rows[1].Current != 1 || rows[0].Outdated() || rows[1].Outdated() {
+		t.Errorf("got %+v", rows)
+	}
+}
+
+func TestPodsThatDifferInWhatTheyGet(t *testing.T) {
+	t.Parallel()
+	n := cart(t, true, true)
+	short := podOf(metav1.ObjectMeta{Name: "short"}, "s")
+	short.Annotations["lanyard.dev/token-expiration-seconds"] = "600"
+	n.AddPod(short)
+	byOS := podOf(metav1.ObjectMeta{Name: "windows"}, "w")
+	byOS.Spec.OS = &corev1.PodOS{Name: corev1.Windows}
+	n.AddPod(byOS)
+	bySelector := podOf(metav1.ObjectMeta{Name: "windows-2"}, "w")
+	bySelector.Spec.NodeSelector = map[string]string{"kubernetes.io/os": "windows"}
+	n.AddPod(bySelector)
+	byOldSelector := podOf(metav1.ObjectMeta{Name: "windows-3"}, "w")
+	byOldSelector.Spec.NodeSelector = map[string]string{"beta.kubernetes.io/os": "windows"}
+	n.AddPod(byOldSelector)
+	want := map[status.Question]string{{ServiceAccount: "cart", Expiration: "600"}: "s", {ServiceAccount: "cart", Windows: true}: "w"}
+	answers := map[status.Question]status.Answer{}
+	for _, q := range n.Questions() {
+		answers[q] = answer(t, want[q])
+	}
+	if len(answers) != len(want) {
+		t.Fatalf("got questions %v, want %v", answers, want)
+	}
+	for _, row := range n.Rows(answers) {
+		if row.Current != 1 {
+			t.Errorf("got %+v, want 1 current pod", row)
+		}
+	}
+}
+
+func TestPodsThatCannotBeCompared(t *testing.T) {
+	t.Parallel()
+	n := cart(t, true, true)
+	n.AddPod(podOf(metav1.ObjectMeta{Name: "a"}, "old"))
+	rows := n.Rows(map[status.Question]status.Answer{{ServiceAccount: "cart"}: {Problem: "denied"}})
+	if len(rows) != 1 || rows[0].Unknown != 1 || rows[0].Problem != "denied" || rows[0].Outdated() {
+		t.Errorf("got %+v", rows)
+	}
+}
+
+func TestPodsWithoutAServiceAccountUseTheDefaultOne(t *testing.T) {
+	t.Parallel()
+	n := status.NewNamespace(&settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, "shop", true)
+	n.AddServiceAccount(object("default", aws, true))
+	pod := podOf(metav1.ObjectMeta{Name: "a"}, "")
+	pod.Spec.ServiceAccountName = ""
+	n.AddPod(pod)
+	rows := n.Rows(nil)
+	if len(rows) != 1 || rows[0].Pods != 1 {
+		t.Errorf("got %+v, want 1 pod", rows)
+	}
+}
+
+func TestServiceAccountsWithoutAnIdentityDoNotMatter(t *testing.T) {
+	t.Parallel()
+	n := status.NewNamespace(&settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, "shop", true)
+	n.AddServiceAccount(object("cart", map[string]string{"lanyard.dev/aws-region": "x"}, false))
+	n.AddPod(podOf(metav1.ObjectMeta{Name: "a"}, ""))
+	if rows := n.Rows(nil); !n.Empty() || len(rows) > 0 {
+		t.Errorf("got %v", rows)
+	}
+	n.AddServiceAccount(object("token", map[string]string{"lanyard.dev/audience": "x"}, false))
+	n.AddServiceAccount(object("both", map[string]string{"lanyard.dev/audience": "x", "lanyard.dev/gcp-service-account": "a", "lanyard.dev/azure-client-id": "b"}, false))
+	n.AddServiceAccount(object("tokens", map[string]string{"lanyard.dev/tokens": "aws,azure"}, false))
+	n.AddServiceAccount(object("tokens-with-audience", map[string]string{"lanyard.dev/tokens": "aws", "lanyard.dev/audience": "x"}, false))
+	rows := n.Rows(nil)
+	var got [][]string
+	for _, row := range rows {
+		got = append(got, row.Providers)
+	}
+	if diff := cmp.Diff([][]string{{"azure", "gcp"}, {"token"}, {"aws", "azure"}, {"aws"}}, got); diff != "" || n.Empty() {
+		t.Errorf("providers (-want +got):\n%s", diff)
+	}
+}

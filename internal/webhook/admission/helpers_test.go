@@ -1,0 +1,170 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	admissionv1 "k8s.io/api/admission/v1"
+	kubejson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/pkg/reason"
+)
+
+// review is one that every test starts from: a pod, created.
+const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u1",` +
+	`"kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},` +
+	`"namespace":"team","name":"pod","operation":"CREATE","object":{"kind":"Pod"},"oldObject":null,"dryRun":false}}`
+
+// object is the JSON of an object.
+type object struct{ JSON string }
+
+// decide is a Decider that is a function.
+type decide func(ctx context.Context, request *admission.Request[object]) (admission.Response, error)
+
+func (d decide) Decide(ctx context.Context, request *admission.Request[object]) (admission.Response, error) {
+	return d(ctx, request)
+}
+
+func (d decide) Read(s *jsonscan.Scanner, into *object) (cost int, err error) {
+	raw, err := s.Raw()
+	into.JSON = string(raw)
+	if strings.Contains(into.JSON, "panics") {
+		panic(into.JSON)
+	}
+	if strings.Contains(into.JSON, "unreadable") {
+		return 0, errors.New("cannot be read")
+	}
+	return 1, err
+}
+
+// fault returns a Decider that knows nothing of the object.
+func fault(r reason.Reason, message string) decide {
+	return func(context.Context, *admission.Request[object]) (admission.Response, error) {
+		return admission.Response{}, &reason.Fault{Reason: r, Err: errors.New(message)}
+	}
+}
+
+// allow returns a Decider with one answer.
+func allow(response admission.Response) decide {
+	return func(context.Context, *admission.Request[object]) (admission.Response, error) { return response, nil }
+}
+
+// deny returns a Decider with one denial.
+func deny(r reason.Reason, message string) decide {
+	return func(context.Context, *admission.Request[object]) (admission.Response, error) {
+		return admission.Response{}, &reason.Error{Reason: r, Err: errors.New(message)}
+	}
+}
+
+// patchOf returns a patch that adds value.
+func patchOf(value string) jsonpatch.Patch {
+	var p jsonpatch.Patch
+	p.Add("/a", []byte(value))
+	return p
+}
+
+// record is what a Recorder was told, the duration aside.
+type record struct{ Resource, Result, Reason string }
+
+// fixture is a handler with all that it writes to.
+type fixture struct {
+	handler *admission.Handler[object]
+
+	mu        sync.Mutex
+	records   []record
+	durations []time.Duration
+	log       strings.Builder
+}
+
+func newFixture(decider admission.Decider[object]) *fixture {
+	f := &fixture{}
+	f.handler = admission.NewHandler(decider, admission.NewBudget(), f, funcr.New(func(prefix, args string) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.log.WriteString(prefix + args + "\n")
+		// More verbose than anything that is logged.
+	}, funcr.Options{Verbosity: 100}))
+	return f
+}
+
+func (f *fixture) RecordAdmission(resource, result, reason string, duration time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.records = append(f.records, record{resource, result, reason})
+	f.durations = append(f.durations, duration)
+}
+
+// post sends body over a connection and gives the answer. When it returns, the
+// handler has returned too.
+func (f *fixture) post(t *testing.T, body string) (*http.Response, string) {
+	t.Helper()
+	return f.send(t, func(url string) *http.Request {
+		return newRequest(t, url, body)
+	})
+}
+
+// newRequest is as an apiserver sends one.
+func newRequest(t *testing.T, url, body string) *http.Request {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	return request
+}
+
+func (f *fixture) send(t *testing.T, newRequest func(url string) *http.Request) (*http.Response, string) {
+	t.Helper()
+	server := httptest.NewServer(f.handler)
+	defer server.Close()
+	response, err := server.Client().Do(newRequest(server.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response, string(body)
+}
+
+// decode reads an answer as the apiserver does, which tells upper from lower
+// case, only more strictly: no field may be one that the API does not have, and
+// nothing may come after.
+func decode(t *testing.T, answer string) *admissionv1.AdmissionReview {
+	t.Helper()
+	decoder := json.NewDecoder(strings.NewReader(answer))
+	decoder.DisallowUnknownFields()
+	var review admissionv1.AdmissionReview
+	if err := decoder.Decode(&review); err != nil {
+		t.Fatalf("answer %s: %v", answer, err)
+	}
+	if decoder.More() {
+		t.Fatalf("answer %s: something comes after the review", answer)
+	}
+	review = admissionv1.AdmissionReview{}
+	if err := kubejson.Unmarshal([]byte(answer), &review); err != nil {
+		t.Fatalf("answer %s: %v", answer, err)
+	}
+	return &review
+}
+
+// untroubled is a decision with nothing to tell.
+var untroubled = admission.Response{Reason: reason.NoIdentity}

@@ -1,0 +1,152 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package injector_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/reason"
+)
+
+// TestGoldenAdopted is like TestGoldenConfigured, for ServiceAccounts with annotations
+// of a peer: they are adopted first. The pods of the cases "after-..." are as the
+// peer's own webhook leaves them.
+func TestGoldenAdopted(t *testing.T) {
+	t.Parallel()
+	goldenCases(t, "testdata/adopted/*/pod.yaml")
+}
+
+// adopted returns the annotations of the file after the mutating webhook.
+func adopted(t *testing.T, config *injector.Config, file string) map[string]string {
+	t.Helper()
+	object := read(t, file)
+	if object == nil {
+		return nil
+	}
+	return adoptedObject(t, config, object)
+}
+
+// adoptedObject is like adopted, for a ServiceAccount.
+func adoptedObject(t *testing.T, config *injector.Config, object []byte) map[string]string {
+	t.Helper()
+	response := ask(t, mutator(config), write(object, nil))
+	if response.Code != 0 {
+		t.Fatalf("the ServiceAccount is denied: %+v", response)
+	}
+	validator := &injector.ServiceAccountValidator{Config: *config, Invalidator: &invalidated{}}
+	whole := apply(t, object, response.Patch)
+	if denied := ask(t, validator, write(whole, nil)); denied.Code != 0 {
+		t.Errorf("the ServiceAccount is denied: %s", denied.Message)
+	}
+	return underPrefix(t, whole)
+}
+
+func mutator(config *injector.Config) *injector.ServiceAccountMutator {
+	return &injector.ServiceAccountMutator{Settings: config.Settings, Invalidator: &invalidated{}}
+}
+
+// underPrefix returns Lanyard's annotations of an object.
+func underPrefix(t *testing.T, object []byte) map[string]string {
+	t.Helper()
+	var metadata metav1.PartialObjectMetadata
+	if err := json.Unmarshal(object, &metadata); err != nil {
+		t.Fatal(err)
+	}
+	own := map[string]string{}
+	for key, value := range metadata.Annotations {
+		if strings.HasPrefix(key, annotations.DefaultPrefix) {
+			own[key] = value
+		}
+	}
+	return own
+}
+
+func adopter(t *testing.T) (*injector.ServiceAccountMutator, *injector.ServiceAccountValidator) {
+	t.Helper()
+	pods, _ := newPods(t, nil)
+	var err error
+	if pods.Peers, err = peer.Named([]string{"eks"}); err != nil {
+		t.Fatal(err)
+	}
+	return mutator(&pods.Config), &injector.ServiceAccountValidator{Config: pods.Config, Invalidator: &invalidated{}}
+}
+
+const eksRole = `"eks.amazonaws.com/role-arn":"` + role + `"`
+
+func TestAPeersAnnotationIsTranslatedChangedAndRemoved(t *testing.T) {
+	t.Parallel()
+	m, _ := adopter(t)
+	before := account(named + `,"annotations":{` + eksRole + `}`)
+	response := ask(t, m, write(before, nil))
+	if response.Reason != reason.Adopted {
+		t.Fatalf("got %+v", response)
+	}
+	stored := apply(t, before, response.Patch)
+	if !strings.Contains(string(stored), `"lanyard.dev/identity":"enabled"`) || underPrefix(t, stored)["lanyard.dev/aws-role-arn"] != role {
+		t.Fatalf("got %s", stored)
+	}
+	if again := ask(t, m, write(stored, stored)); again.Patch != nil || again.Reason != reason.Labeled {
+		t.Errorf("a second pass gave %+v", again)
+	}
+	changed := []byte(strings.Replace(string(stored), eksRole, `"eks.amazonaws.com/role-arn":"arn:aws:iam::111122223333:role/other"`, 1))
+	response = ask(t, m, write(changed, stored))
+	if got := underPrefix(t, apply(t, changed, response.Patch))["lanyard.dev/aws-role-arn"]; got != "arn:aws:iam::111122223333:role/other" {
+		t.Errorf("after a change, got role %s", got)
+	}
+	removed := []byte(strings.Replace(string(stored), eksRole, `"a":"b"`, 1))
+	response = ask(t, m, write(removed, stored))
+	left := apply(t, removed, response.Patch)
+	if len(underPrefix(t, left)) > 0 || strings.Contains(string(left), "lanyard.dev") || response.Reason != reason.Adopted {
+		t.Errorf("after the removal, got reason %s and %s", response.Reason, left)
+	}
+	want := []string{"lanyard: adoption: lanyard.dev/aws-role-arn is removed with the annotation that it was translated from; to keep it, write the ServiceAccount again"}
+	if !slices.Equal(response.Warnings, want) {
+		t.Errorf("after the removal, got warnings %q, want %q", response.Warnings, want)
+	}
+}
+
+func TestWithoutPeersTheirAnnotationsAreNotRead(t *testing.T) {
+	t.Parallel()
+	m, _ := adopter(t)
+	m.Peers = nil
+	if response := ask(t, m, write(account(named+`,"annotations":{`+eksRole+`}`), nil)); response.Patch != nil || response.Reason != reason.NoIdentity {
+		t.Errorf("got %+v", response)
+	}
+}
+
+// What worked with the peer is not denied when it is written: the pods are.
+func TestOddAdoptedValuesAreWarnedOf(t *testing.T) {
+	t.Parallel()
+	for sentence, value := range map[string]string{
+		"a role of another vendor":    "arn:aws:iam:::role/x",
+		"a role that is too long":     "arn:aws:iam::111122223333:role/" + strings.Repeat("x", 5000),
+		"a role with a character cut": strings.Repeat("é", 2000),
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			m, v := adopter(t)
+			object := account(named + `,"annotations":{"eks.amazonaws.com/role-arn":"` + value + `"}`)
+			object = apply(t, object, ask(t, m, write(object, nil)).Patch)
+			response := ask(t, v, write(object, nil))
+			if response.Code != 0 || response.Reason != reason.InvalidAnnotation || len(response.Warnings) != 1 {
+				t.Errorf("got %+v, want a warning", response)
+			}
+			if again := ask(t, m, write(object, object)); again.Patch != nil {
+				t.Errorf("a second pass gave %s", again.Patch)
+			}
+			pods, _ := newPods(t, underPrefix(t, object))
+			if pod := ask(t, pods, create([]byte(plainPod))); pod.Reason != reason.InvalidAnnotation {
+				t.Errorf("the pod got %+v, want a denial", pod)
+			}
+		})
+	}
+}

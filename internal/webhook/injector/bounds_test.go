@@ -1,0 +1,240 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package injector_test
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/reason"
+	"github.com/lanyard-dev/lanyard/test/support/abuse"
+)
+
+// podOf gives a pod with n containers, each with these members besides a name.
+func podOf(n int, annotations, members string) []byte {
+	containers := make([]string, n)
+	for i := range containers {
+		containers[i] = fmt.Sprintf(`{"name":"c%d"%s}`, i, members)
+	}
+	return []byte(`{"metadata":{"name":"pod","annotations":{` + annotations + `}},"spec":{"serviceAccountName":"app","containers":[` + strings.Join(containers, ",") + `]}}`)
+}
+
+// A pod's author must not be able to fill the memory that all pods share.
+func TestAPodThatNoAPIServerStoresIsRefusedBeforeItCostsMuch(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		pod  []byte
+		want summary
+	}{
+		"as many containers as will do":      {podOf(500, "", ""), summary{Reason: reason.Injected, Patch: true}},
+		"too many containers":                {podOf(513, "", ""), summary{Reason: reason.TooLarge, Code: 400}},
+		"too many variables":                 {podOf(1, "", `,"env":[`+strings.Repeat(`{"name":"A"},`, 40000)+`{}]`), summary{Reason: reason.TooLarge, Code: 400}},
+		"a list of too many container names": {podOf(1, `"lanyard.dev/skip-containers":"`+strings.Repeat("a,", 512)+`a"`, ""), summary{Reason: reason.InvalidAnnotation, Code: 400}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pods, _ := newPods(t, threeClouds())
+			response := ask(t, pods, create(test.pod))
+			if diff := cmp.Diff(test.want, summaryOf(response)); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
+			}
+			if response.Code != 0 && len(response.Message) > 2000 {
+				t.Errorf("got a message of %d bytes", len(response.Message))
+			}
+		})
+	}
+}
+
+func TestWhatIsSaidOfAPodIsBounded(t *testing.T) {
+	t.Parallel()
+	pods, _ := newPods(t, threeClouds())
+	response := ask(t, pods, create(podOf(100, "", `,"env":[{"name":"AWS_WEB_IDENTITY_TOKEN_FILE","value":"mine"}]`)))
+	if got := len(response.Warnings); got != 33 {
+		t.Errorf("got %d warnings, want 32 and one more", got)
+	}
+	if got, want := response.Warnings[32], "lanyard: and 68 more"; got != want {
+		t.Errorf("got last warning %q, want %q", got, want)
+	}
+	if got, want := response.Findings[32], "and 68 more"; got != want {
+		t.Errorf("got last finding %q, want %q", got, want)
+	}
+}
+
+// allocated returns how many bytes a request takes.
+func allocated(tb testing.TB, handler http.Handler, body []byte) int {
+	tb.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	askHandler(tb, handler, body)
+	runtime.ReadMemStats(&after)
+	return int(after.TotalAlloc - before.TotalAlloc)
+}
+
+// What a user writes into annotations must not become many times larger in memory.
+// This test runs next to no other: it counts what the process allocates.
+//
+//nolint:paralleltest // see above
+func TestAnnotationsAllocateNotMuchMoreThanTheirText(t *testing.T) {
+	many := make([]string, 100_000)
+	for i := range many {
+		many[i] = fmt.Sprintf(`"lanyard.dev/%06d":""`, i)
+	}
+	identity := `"lanyard.dev/audience":"x",`
+	pods, _ := newPods(t, threeClouds())
+	serviceAccounts := &injector.ServiceAccountMutator{Settings: pods.Settings, Invalidator: new(invalidated)}
+	validator := &injector.ServiceAccountValidator{Config: pods.Config, Invalidator: new(invalidated)}
+	// The body is read once, and a message may repeat a little of it.
+	const times, more = 3, 2 << 20
+	for name, test := range map[string]struct {
+		handler http.Handler
+		body    []byte
+	}{
+		"a pod with 100,000 annotations":       {handlerOf(pods), create(podOf(1, strings.Join(many, ","), "")).body()},
+		"a list of 3,000,000 commas":           {handlerOf(pods), create(podOf(1, `"lanyard.dev/containers":"`+strings.Repeat(",", 3_000_000)+`"`, "")).body()},
+		"a ServiceAccount that is labelled":    {handlerOf(serviceAccounts), write(account(`"annotations":{`+identity+strings.Join(many, ",")+`}`), nil).body()},
+		"a ServiceAccount that is validated":   {handlerOf(validator), write(account(`"annotations":{`+identity+strings.Join(many, ",")+`}`), nil).body()},
+		"a ServiceAccount with a long name":    {handlerOf(validator), []byte(strings.Replace(string(write(account(identity[:0]), nil).body()), `"name":"app"`, `"name":"`+strings.Repeat("a", 3_000_000)+`"`, 2))},
+		"a review whose version is a megabyte": {handlerOf(pods), []byte(`{"apiVersion":"` + strings.Repeat("v", 1_000_000) + `","kind":"x"}`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, most := allocated(t, test.handler, test.body), times*len(test.body)+more; got > most {
+				t.Errorf("got %d KiB allocated for a body of %d KiB, want at most %d KiB", got>>10, len(test.body)>>10, most>>10)
+			}
+		})
+	}
+}
+
+// handlerOf returns a handler with a budget of its own.
+func handlerOf[T any](d admission.Decider[T]) http.Handler {
+	return admission.NewHandler(d, admission.NewBudget(), uncounted{}, logr.Discard())
+}
+
+// A request waits until there is memory of this size.
+//
+//nolint:paralleltest // it counts what the process allocates
+func TestADecisionTakesNoMoreThanItsCost(t *testing.T) {
+	variables := `,"env":[` + strings.Repeat(`{"name":"A","value":"b"},`, 50) + `{}]`
+	for name, pod := range map[string][]byte{
+		"of one container":                     podOf(1, "", ""),
+		"of 400 containers":                    podOf(400, "", ""),
+		"of 300 containers with 51 variables":  podOf(300, "", variables),
+		"of too many containers for a patch":   podOf(512, "", ""),
+		"of one container with many variables": podOf(1, "", `,"env":[`+strings.Repeat("{},", 30000)+`{}]`),
+		"of many volumes": []byte(`{"spec":{"serviceAccountName":"app","containers":[{"name":"c"}],"volumes":[` +
+			strings.Repeat(`{"name":"v","emptyDir":{}},`, 20000) + `{"name":"w"}]}}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			pods, _ := newPods(t, longestThreeClouds())
+			ask(t, pods, create(podOf(1, "", ""))) // encodes the injection, which is kept
+			var read mutate.Pod
+			cost, err := pods.Read(jsonscan.New(pod), &read)
+			if err != nil {
+				t.Fatal(err)
+			}
+			request := &admission.Request[mutate.Pod]{Attributes: create(nil).Attributes, Object: &read}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			response, err := pods.Decide(t.Context(), request)
+			encoded := base64.StdEncoding.AppendEncode(make([]byte, 0, response.Patch.Size()*4/3+4), response.Patch.Bytes()) // as in an answer
+			runtime.ReadMemStats(&after)
+			if got := int(after.TotalAlloc - before.TotalAlloc); got > cost {
+				t.Errorf("got %d KiB allocated (error %v, %d KiB of patch in base64), want at most the cost of %d KiB", got>>10, err, len(encoded)>>10, cost>>10)
+			}
+		})
+	}
+}
+
+// longestThreeClouds is the ServiceAccount whose pods get the longest patch: the
+// values are the longest that are valid, and each $ of the role is doubled.
+func longestThreeClouds() map[string]string {
+	values := threeClouds()
+	values["lanyard.dev/aws-role-arn"] = "arn:aws:iam::111122223333:role/" + strings.Repeat("$", 510) + "/" + strings.Repeat("r", 64)
+	values["lanyard.dev/azure-tenant-id"] = strings.Repeat("a", 251) + ".b"
+	values["lanyard.dev/gcp-project"] = strings.Repeat("a", 285) + ".a:aaaaaaaaaa"
+	values["lanyard.dev/aws-region"] = "eu-" + strings.Repeat("a", 59) + "-1"
+	maps.Copy(values, abuse.LongestProfiles())
+	return values
+}
+
+// One dry run of a pod of 32,000 tiny containers must not take a replica's
+// memory (128 MiB). This test runs next to no other: it counts what the process
+// allocates.
+//
+//nolint:paralleltest // see above
+func TestAPodOfVeryManyContainersAllocatesLittle(t *testing.T) {
+	for name, containers := range map[string]int{"as many as are allowed": 512, "one more": 513, "32,000": 32000} {
+		t.Run(name, func(t *testing.T) {
+			pods, _ := newPods(t, longestThreeClouds())
+			request := create(podOf(containers, "", ""))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			response := ask(t, pods, request)
+			runtime.ReadMemStats(&after)
+			if response.Reason != reason.TooLarge || response.Code == 0 || response.Code != 400 {
+				t.Errorf("got %+v, want it denied as too large", response)
+			}
+			if got := (after.TotalAlloc - before.TotalAlloc) >> 20; got > 4 {
+				t.Errorf("got %d MiB allocated, want at most 4", got)
+			}
+		})
+	}
+}
+
+// tooLarge is an account whose annotations were not kept.
+type tooLarge struct{}
+
+func (tooLarge) Get(context.Context, string, string) (metadatacache.Object, error) {
+	return metadatacache.Object{Annotations: map[string]string{}, TooLarge: 200000}, nil
+}
+
+func TestAnAccountWhoseAnnotationsWereNotKeptHasNoPods(t *testing.T) {
+	t.Parallel()
+	pods, _ := newPods(t, nil)
+	pods.ServiceAccounts = tooLarge{}
+	response := ask(t, pods, create([]byte(plainPod)))
+	if diff := cmp.Diff(summary{Reason: reason.InvalidAnnotation, Code: 400}, summaryOf(response)); diff != "" {
+		t.Fatalf("decision (-want +got):\n%s", diff)
+	}
+	want := `lanyard: invalid_annotation: serviceaccount "team/app": metadata.annotations: Invalid value: "200000 bytes under lanyard.dev/": must have at most 9903 bytes`
+	if response.Message != want {
+		t.Errorf("message:\n got %s\nwant %s", response.Message, want)
+	}
+}
+
+// The largest account that is valid must be kept.
+func TestTheLargestValidAccountIsWithinTheBound(t *testing.T) {
+	t.Parallel()
+	pods, _ := newPods(t, nil)
+	size := 0
+	for key, value := range threeClouds() {
+		size += len(key) + len(value)
+	}
+	size += len("lanyard.dev/aws-audiencelanyard.dev/azure-audiencelanyard.dev/gcp-audiencelanyard.dev/audience") + 255 + 600 + 256 + 1024
+	if limit := pods.Keys.MaxServiceAccountBytes(); size > limit || limit > 10240 {
+		t.Errorf("a valid account has %d bytes, the bound is %d", size, limit)
+	}
+}
+
+// The memory for what a container gets is reserved before its identity is known.
+func TestAPodOfTheLongestValidIdentityIsInjected(t *testing.T) {
+	t.Parallel()
+	pods, _ := newPods(t, abuse.LongestIdentity())
+	if response := ask(t, pods, create([]byte(plainPod))); response.Reason != reason.Injected {
+		t.Errorf("got %s (%s), want %s", response.Reason, response.Message, reason.Injected)
+	}
+}

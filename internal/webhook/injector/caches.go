@@ -1,0 +1,35 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package injector
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+
+	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+)
+
+// ServiceAccountCacheOptions returns the options of a cache that keeps what the
+// handlers read of ServiceAccounts. The caller may add limits and a recorder.
+func ServiceAccountCacheOptions(client metadata.Interface, keys *annotations.Keys) metadatacache.Options {
+	return metadatacache.Options{
+		Client:   client,
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"},
+		Prefix:   keys.Prefix,
+		Label:    keys.IdentityLabel,
+		MaxBytes: annotations.MaxKeptBytes,
+	}
+}
+
+// NamespaceCacheOptions is like ServiceAccountCacheOptions for namespaces.
+func NamespaceCacheOptions(client metadata.Interface, keys *annotations.Keys) metadatacache.Options {
+	return metadatacache.Options{
+		Client:   client,
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"},
+		Prefix:   keys.Prefix,
+		Label:    keys.Inject,
+		MaxBytes: annotations.MaxNamespaceBytes,
+	}
+}

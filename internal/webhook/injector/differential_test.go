@@ -1,0 +1,167 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package injector_test
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
+	"github.com/lanyard-dev/lanyard/pkg/reason"
+	"github.com/lanyard-dev/lanyard/test/support/randpod"
+)
+
+// plainly adds an injection to a decoded pod in the obvious way. The patch of the
+// webhook must result in the same pod.
+func plainly(pod map[string]any, injection *provider.Injection) {
+	spec := pod["spec"].(map[string]any)
+	volumes, _ := spec["volumes"].([]any)
+	name := "bound-sa-token"
+	for _, volume := range volumes {
+		if volume.(map[string]any)["name"] == name {
+			name = "lanyard-bound-sa-token" // randpod's own never holds what is needed
+		}
+	}
+	given := false
+	for _, kind := range []string{"initContainers", "containers"} {
+		containers, _ := spec[kind].([]any)
+		for _, container := range containers {
+			given = addToContainer(container.(map[string]any), injection, name) || given
+		}
+	}
+	if !given {
+		return
+	}
+	spec["volumes"] = append(volumes, plainVolume(injection, name))
+	addAnnotations(pod["metadata"].(map[string]any), injection)
+}
+
+// addToContainer reports whether the container takes part.
+func addToContainer(container map[string]any, injection *provider.Injection, volume string) bool {
+	env, _ := container["env"].([]any)
+	sets := func(name string) bool {
+		return slices.ContainsFunc(env, func(v any) bool { return v.(map[string]any)["name"] == name })
+	}
+	mounts, _ := container["volumeMounts"].([]any)
+	for _, mount := range mounts {
+		at := mount.(map[string]any)["mountPath"].(string)
+		if at == injection.MountPath || strings.HasPrefix(at, injection.MountPath+"/") {
+			return false
+		}
+	}
+	var add []any
+	for _, p := range injection.Providers {
+		if slices.ContainsFunc(p.Variables, func(v provider.EnvVar) bool { return v.Credential && sets(v.Name) }) {
+			continue // the values of randpod never are Lanyard's
+		}
+		for _, v := range p.Variables {
+			together := func(other provider.EnvVar) bool {
+				return other.Name == v.Name || v.Group != "" && other.Group == v.Group
+			}
+			selects := selects(env, p.Selector) && !sets("AWS_CONFIG_FILE")
+			if v.Direct && selects || v.Profiles && !selects && (sets("AWS_ROLE_ARN") || sets("AWS_ROLE_SESSION_NAME")) {
+				continue
+			}
+			if !slices.ContainsFunc(p.Variables, func(other provider.EnvVar) bool { return together(other) && sets(other.Name) }) {
+				add = append(add, map[string]any{"name": v.Name, "value": v.Value})
+			}
+		}
+	}
+	container["volumeMounts"] = append(mounts, map[string]any{"name": volume, "readOnly": true, "mountPath": injection.MountPath})
+	if len(add) > 0 {
+		container["env"] = append(env, add...)
+	}
+	return true
+}
+
+// selects reports whether the last variable of this name is not empty.
+func selects(env []any, name string) bool {
+	for _, v := range slices.Backward(env) {
+		if v := v.(map[string]any); v["name"] == name {
+			return v["value"] != nil || v["valueFrom"] != nil
+		}
+	}
+	return false
+}
+
+func plainVolume(injection *provider.Injection, name string) map[string]any {
+	var sources []any
+	for _, p := range injection.Providers {
+		sources = append(sources, map[string]any{"serviceAccountToken": map[string]any{
+			"audience": p.Token.Audience, "expirationSeconds": float64(p.Token.ExpirationSeconds), "path": p.Token.Path,
+		}})
+		if p.File.Path != "" {
+			sources = append(sources, map[string]any{"downwardAPI": map[string]any{"items": []any{map[string]any{
+				"path":     p.File.Path,
+				"fieldRef": map[string]any{"apiVersion": "v1", "fieldPath": "metadata.annotations['lanyard.dev/" + p.File.Annotation + "']"},
+			}}}})
+		}
+	}
+	return map[string]any{"name": name, "projected": map[string]any{"defaultMode": float64(420), "sources": sources}}
+}
+
+func addAnnotations(metadata map[string]any, injection *provider.Injection) {
+	values, _ := metadata["annotations"].(map[string]any)
+	if values == nil {
+		values = map[string]any{}
+	}
+	var names []string
+	for _, p := range injection.Providers {
+		names = append(names, p.Name)
+		if p.File.Path != "" {
+			values["lanyard.dev/"+p.File.Annotation] = p.File.Content
+		}
+	}
+	values["lanyard.dev/injected"] = strings.Join(names, ",")
+	metadata["annotations"] = values
+}
+
+// FuzzDifferential: the patched pod is what the plain way makes of it, also with
+// the memory of the pods before it.
+func FuzzDifferential(f *testing.F) {
+	var handlers [256]http.Handler
+	for seed := range uint64(500) {
+		f.Add(seed, uint8(seed%32))
+	}
+	f.Fuzz(func(t *testing.T, seed uint64, bits uint8) {
+		pod := marshal(t, randpod.New(rand.New(rand.NewPCG(seed, uint64(bits)))))
+		pods, _ := newPods(t, accountOf(bits))
+		identity, errs := annotations.ParseServiceAccount(pods.Keys, accountOf(bits), pods.Defaults)
+		if len(errs) > 0 {
+			t.Fatal(errs.ToAggregate())
+		}
+		want := unmarshal(t, pod)
+		_, windows := want["spec"].(map[string]any)["nodeSelector"]
+		injection := provider.NewInjection(identity.Providers, &provider.Subject{
+			Namespace: "team", ServiceAccount: "app", MountPath: pods.Defaults.TokenMountPath, TokenExpirationSeconds: 3600, Windows: windows,
+		})
+		plainly(want, injection)
+		if handlers[bits] == nil {
+			handlers[bits] = admission.NewHandler(pods, admission.NewBudget(), uncounted{}, logr.Discard())
+		}
+		for name, response := range map[string]decision{
+			"new memory":           ask(t, pods, create(pod)),
+			"the memory of others": askHandler(t, handlers[bits], realReview(t, pod)),
+		} {
+			if response.Reason == reason.InvalidMountPath && misspelled(pod) {
+				continue
+			}
+			if response.Code != 0 {
+				t.Fatalf("denied: %s", response.Message)
+			}
+			if diff := cmp.Diff(want, unmarshal(t, apply(t, pod, response.Patch))); diff != "" {
+				t.Errorf("pod, with %s (-plain +patched):\n%s", name, diff)
+			}
+			holdsReadable(t, pods.Keys, apply(t, pod, response.Patch), injection)
+		}
+	})
+}

@@ -1,0 +1,157 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package injector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/provider"
+	"github.com/lanyard-dev/lanyard/pkg/reason"
+)
+
+// EphemeralContainers is the subresource that kubectl debug updates.
+const EphemeralContainers = "ephemeralcontainers"
+
+// Recorder counts injections.
+type Recorder interface {
+	// RecordInjection counts a pod that got the identity of a provider.
+	RecordInjection(provider string)
+}
+
+// PodMutator injects identities into new pods, and into ephemeral containers that
+// are added to running ones.
+type PodMutator struct {
+	Config
+	Recorder Recorder
+
+	cache cache
+}
+
+// Read implements admission.Decider.
+func (p *PodMutator) Read(s *jsonscan.Scanner, pod *mutate.Pod) (cost int, err error) {
+	return pod.Read(s, p.Keys)
+}
+
+// Decide implements admission.Decider.
+func (p *PodMutator) Decide(ctx context.Context, request *admission.Request[mutate.Pod]) (admission.Response, error) {
+	if !isExpected(&request.Attributes) {
+		return admission.Response{}, request.Unexpected("CREATE of v1 pods or UPDATE of v1 pods/ephemeralcontainers")
+	}
+	pod := request.Object
+	if pod.Mirror {
+		return admission.Response{Reason: reason.MirrorPod}, nil
+	}
+	selection, errs := annotations.ParsePod(p.Keys, pod.Annotations, pod.InjectLabel)
+	if selection.OptOut {
+		return admission.Response{Reason: reason.OptedOut}, nil
+	}
+	injection, err := p.injection(ctx, request.Namespace, pod, &selection)
+	if err != nil {
+		return admission.Response{}, err
+	}
+	if injection == nil {
+		response := admission.Response{Reason: reason.NoIdentity}
+		if len(errs) > 0 { // which only matters for a pod with an identity
+			response.Warnings = []string{invalid("pod", request.Namespace+"/"+pod.Name(), errs).Error()}
+		}
+		return response, nil
+	}
+	if len(errs) > 0 {
+		return admission.Response{}, invalid("pod", request.Namespace+"/"+pod.Name(), errs)
+	}
+	return p.inject(request, &selection, injection)
+}
+
+// isExpected reports whether the request is one of the two that can add
+// containers to a pod. No other request can change what Lanyard adds.
+func isExpected(r *admission.Attributes) bool {
+	if r.Group != "" || r.Version != "v1" || r.Resource != "pods" {
+		return false
+	}
+	return r.SubResource == "" && r.Operation == admission.Create ||
+		r.SubResource == EphemeralContainers && r.Operation == admission.Update
+}
+
+// injection returns what the pod's ServiceAccount adds to the pod, or nil if it
+// asks for no identity.
+func (p *PodMutator) injection(ctx context.Context, namespace string, pod *mutate.Pod, selection *annotations.Pod) (*mutate.Injection, error) {
+	name := pod.ServiceAccountName
+	values, err := p.serviceAccount(ctx, namespace, name)
+	if err != nil || len(values) == 0 {
+		return nil, err
+	}
+	key := cacheKey{namespace, name, selection.TokenExpirationSeconds, pod.Windows}
+	entry := p.cache.get(key, values)
+	if entry == nil {
+		if entry, err = p.newEntry(key, pod, selection, values); err != nil || entry == nil {
+			return nil, err
+		}
+		p.cache.put(key, entry)
+	}
+	return entry.injection, p.checkPolicy(ctx, namespace, name, entry.identity)
+}
+
+// newEntry makes a cache entry from the annotations of a ServiceAccount. It
+// returns nil if they ask for no identity.
+func (p *PodMutator) newEntry(key cacheKey, pod *mutate.Pod, selection *annotations.Pod, values map[string]string) (*cacheEntry, error) {
+	identity, err := p.identity(key.namespace, key.serviceAccount, values)
+	if err != nil || identity == nil {
+		return nil, err
+	}
+	expiration, errs := annotations.Expiration(p.Keys, selection, identity, p.Defaults)
+	if len(errs) > 0 {
+		return nil, invalid("pod", key.namespace+"/"+pod.Name(), errs)
+	}
+	injection := provider.NewInjection(identity.Providers, &provider.Subject{
+		Namespace: key.namespace, ServiceAccount: key.serviceAccount, MountPath: p.Defaults.TokenMountPath,
+		TokenExpirationSeconds: expiration, Windows: key.windows,
+	})
+	return &cacheEntry{annotations: values, identity: identity, injection: mutate.NewInjection(injection, p.Keys)}, nil
+}
+
+// maxFindings limits the findings in one response: a pod may have very many
+// containers.
+const maxFindings = 32
+
+func (p *PodMutator) inject(request *admission.Request[mutate.Pod], selection *annotations.Pod, injection *mutate.Injection) (admission.Response, error) {
+	var result mutate.Result
+	var err error
+	if request.SubResource == EphemeralContainers {
+		result, err = mutate.AddEphemeral(request.Object, request.OldObject, selection, injection)
+	} else {
+		result, err = mutate.Create(request.Object, selection, injection)
+	}
+	if denied, ok := errors.AsType[*reason.Error](err); ok {
+		return admission.Response{}, &reason.Error{Reason: denied.Reason, Err: fmt.Errorf("pod %q: %w", request.Namespace+"/"+request.Object.Name(), denied.Err)}
+	}
+	if err != nil {
+		return admission.Response{}, err
+	}
+	response := admission.Response{Patch: result.Patch, Reason: result.Reason}
+	for i, finding := range result.Findings {
+		if i == maxFindings {
+			more := fmt.Sprintf("and %d more", len(result.Findings)-i)
+			response.Findings = append(response.Findings, more)
+			response.Warnings = append(response.Warnings, more)
+			break
+		}
+		response.Findings = append(response.Findings, finding.String())
+		// What the author of the pod asked for needs no warning.
+		if finding.Reason != reason.ContainerNotSelected {
+			response.Warnings = append(response.Warnings, finding.String())
+		}
+	}
+	if !result.Patch.Empty() {
+		for _, name := range injection.Providers() {
+			p.Recorder.RecordInjection(name)
+		}
+	}
+	return response, nil
+}
