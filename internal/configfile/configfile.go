@@ -45,9 +45,9 @@ type File struct {
 	// Parameters are the defaults of their parameters, by the annotation key without
 	// the prefix, as in annotations.Defaults.
 	Parameters map[string]string
-	// Patterns are those of their parameters, by the same keys; none for a parameter
+	// Examples are values of their parameters, by the same keys; none for a parameter
 	// without one.
-	Patterns map[string]string
+	Examples map[string]string
 	// Identities are the mappings, in the order of the file.
 	Identities []Identity
 	// Settings are the names of the flags that the file sets, sorted.
@@ -85,7 +85,7 @@ func Parse(text []byte) (*File, error) {
 	}
 	file := File{
 		Identities: d.Identities, Settings: slices.Sorted(maps.Keys(d.Settings)),
-		Parameters: map[string]string{}, Patterns: map[string]string{}, root: new(yaml.Node),
+		Parameters: map[string]string{}, Examples: map[string]string{}, root: new(yaml.Node),
 	}
 	if err := yaml.Unmarshal(text, file.root); err != nil {
 		return nil, plain(err)

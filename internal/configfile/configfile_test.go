@@ -24,7 +24,7 @@ providers:
   audience: example.com
   minTokenExpirationSeconds: 1200
   parameters:
-  - {name: role, required: true, pattern: 'role/[a-z]+', message: must be a role}
+  - {name: role, required: true, pattern: 'role/[a-z]+', message: must be a role, example: role/loki}
   - name: region
     maxBytes: 16
     default: eu-{namespace}
@@ -73,8 +73,8 @@ func TestAProviderIsADefinition(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"example-region": "eu-{namespace}"}, file.Parameters); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]string{"example-role": "role/[a-z]+"}, file.Patterns); diff != "" {
-		t.Errorf("patterns (-want +got):\n%s", diff)
+	if diff := cmp.Diff(map[string]string{"example-role": "role/loki"}, file.Examples); diff != "" {
+		t.Errorf("examples (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"aws-default-region"}, file.Settings); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
@@ -162,6 +162,9 @@ func TestAMistakeHasItsLineAndItsReason(t *testing.T) {
 		"a pattern that does not compile":        {"role/[a-z]+", "role/[", `line 8: providers[0].parameters[0].pattern: Invalid value: "role/[": must be a regular expression: missing closing ]`},
 		"a pattern that is too long":             {"role/[a-z]+", strings.Repeat("a", 1025), "line 8: providers[0].parameters[0].pattern: Too long"},
 		"a message without a pattern":            {"pattern: 'role/[a-z]+', ", "", "line 8: providers[0].parameters[0].message: Invalid value: \"must be a role\": has no effect without a pattern"},
+		"a pattern without an example":           {", example: role/loki", "", "line 8: providers[0].parameters[0].example: Required value: must have a value that the pattern matches"},
+		"an example that does not match":         {"example: role/loki", "example: loki", `line 8: providers[0].parameters[0].example: Invalid value: "loki": must be a role`},
+		"an example that is too long":            {"maxBytes: 16", "maxBytes: 16\n    example: eu-central-1-and-more", `line 11: providers[0].parameters[1].example: Invalid value: "eu-central-1-and-more": must have at most 16 bytes`},
 		"a limit that is too high":               {"maxBytes: 16", "maxBytes: 2049", "line 10: providers[0].parameters[1].maxBytes: Invalid value: 2049: must be 1 to 2048"},
 		"a default that is too long":             {"default: eu-{namespace}", "default: eu-central-1-and-more", `line 11: providers[0].parameters[1].default: Invalid value: "eu-central-1-and-more": must have at most 16 bytes`},
 		"a default with another variable":        {"default: eu-{namespace}", "default: eu-{x}", "line 11: providers[0].parameters[1].default: Invalid value: \"eu-{x}\": "},

@@ -49,6 +49,7 @@ type parameterEntry struct {
 	Required bool   `yaml:"required"`
 	Pattern  string `yaml:"pattern"`
 	Message  string `yaml:"message"`
+	Example  string `yaml:"example"`
 	MaxBytes int    `yaml:"maxBytes"`
 	Default  string `yaml:"default"`
 }
@@ -71,7 +72,7 @@ var (
 // has, and values that every template may use.
 var ofEveryProvider = []string{"audience", "token-path", "namespace", "serviceaccount", "token-file", "credential-file"}
 
-// definition returns the provider, and adds the defaults and patterns of its
+// definition returns the provider, and adds the defaults and examples of its
 // parameters to the file.
 func (p *providerEntry) definition(path *field.Path, file *File) (*provider.Definition, field.ErrorList) {
 	d := provider.Definition{
@@ -91,8 +92,8 @@ func (p *providerEntry) definition(path *field.Path, file *File) (*provider.Defi
 		if value != "" {
 			file.Parameters[d.Key(parameter.Name)] = value
 		}
-		if pattern := p.Parameters[i].Pattern; pattern != "" {
-			file.Patterns[d.Key(parameter.Name)] = pattern
+		if example := p.Parameters[i].Example; example != "" {
+			file.Examples[d.Key(parameter.Name)] = example
 		}
 		if parameter.Required {
 			d.Principal = append(d.Principal, parameter.Name)
@@ -159,7 +160,16 @@ func (p *parameterEntry) parameter(path *field.Path) (provider.Parameter, string
 		Name: p.Name, Identity: p.Required, Required: p.Required, MaxBytes: limit,
 		Parse: parse, Template: true,
 	}
-	if p.Default == "" || len(errs) > 0 {
+	if len(errs) > 0 {
+		return result, "", errs
+	}
+	if p.Pattern != "" && p.Example == "" {
+		errs = append(errs, field.Required(path.Child("example"), "must have a value that the pattern matches"))
+	}
+	if _, err := result.Read(p.Example); p.Example != "" && err != nil {
+		errs = append(errs, field.Invalid(path.Child("example"), p.Example, err.Error()))
+	}
+	if p.Default == "" {
 		return result, "", errs
 	}
 	value, err := result.ReadTemplate(p.Default)
