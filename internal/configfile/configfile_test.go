@@ -156,7 +156,7 @@ func TestAMistakeHasItsLineAndItsReason(t *testing.T) {
 		"the annotation of a built-in provider":  {"name: example", "name: aws-role", "x"},
 		"no audience":                            {"audience: example.com", "audience: ''", `line 5: providers[0].audience: Invalid value: "": must be 1 to 256 visible ASCII characters without a space`},
 		"a lifetime that is too short":           {"Seconds: 1200", "Seconds: 599", "line 6: providers[0].minTokenExpirationSeconds: Invalid value: 599: must be a whole number of seconds from 600 to 86400"},
-		"the name of a key of every provider":    {"name: region", "name: audience", `line 9: providers[0].parameters[1].name: Invalid value: "audience": must not be one of audience, token-path, namespace`},
+		"the name of a key of every provider":    {"name: region", "name: audience", `line 9: providers[0].parameters[1].name: Invalid value: "audience": must not be one of audience, token-path, namespace, serviceaccount, token-file, credential-file`},
 		"a parameter that is there twice":        {"name: region", "name: role", `line 9: providers[0].parameters[1].name: Invalid value: "example-role": is already a annotation of provider example`},
 		"no required parameter":                  {"required: true, ", "", "line 8: providers[0].parameters: Required value: must have a parameter with required: true"},
 		"a pattern that does not compile":        {"role/[a-z]+", "role/[", `line 8: providers[0].parameters[0].pattern: Invalid value: "role/[": must be a regular expression: missing closing ]`},

@@ -68,10 +68,6 @@ var (
 	placeholder  = regexp.MustCompile(`\{[a-z0-9-]+\}`)
 )
 
-// ofEveryProvider are names that no parameter may have: keys that every provider
-// has, and values that every template may use.
-var ofEveryProvider = []string{"audience", "token-path", "namespace", "serviceaccount", "token-file", "credential-file"}
-
 // definition returns the provider, and adds the defaults and examples of its
 // parameters to the file.
 func (p *providerEntry) definition(path *field.Path, file *File) (*provider.Definition, field.ErrorList) {
@@ -144,8 +140,9 @@ func (p *providerEntry) check(path *field.Path) field.ErrorList {
 // parameter returns the parameter and the cluster's default of it, "" for none.
 func (p *parameterEntry) parameter(path *field.Path) (provider.Parameter, string, field.ErrorList) {
 	errs := checkName(p.Name, path.Child("name"))
-	if slices.Contains(ofEveryProvider, p.Name) {
-		errs = append(errs, field.Invalid(path.Child("name"), p.Name, "must not be one of "+strings.Join(ofEveryProvider, ", ")))
+	// Every provider has these keys, and every template these values.
+	if taken := slices.Concat([]string{"audience", "token-path"}, provider.SubjectValues(), []string{"credential-file"}); slices.Contains(taken, p.Name) {
+		errs = append(errs, field.Invalid(path.Child("name"), p.Name, "must not be one of "+strings.Join(taken, ", ")))
 	}
 	limit := p.MaxBytes
 	if limit == 0 {
@@ -222,7 +219,7 @@ func checkVariable(v *provider.Variable, d *provider.Definition, path *field.Pat
 	if v.Value == "" || len(v.Value) > maxTemplateBytes {
 		errs = append(errs, field.Invalid(path.Child("value"), v.Value, fmt.Sprintf("must be 1 to %d bytes", maxTemplateBytes)))
 	}
-	known := []string{"namespace", "serviceaccount", "token-file"}
+	known := provider.SubjectValues()
 	for i := range d.Parameters {
 		known = append(known, d.Parameters[i].Name)
 	}
