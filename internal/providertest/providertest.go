@@ -4,13 +4,11 @@
 // Package providertest shows what the custom providers of a configuration file do.
 // For each one, it makes up a ServiceAccount and a pod, and injects them as the
 // webhook does.
-//
-//	example.go       makes up values that match a pattern
-//	providertest.go  injects
 package providertest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,7 +62,7 @@ type Volume struct {
 
 // Run returns a Result for each custom provider of the file, in its order. o are the
 // settings of a webhook that has the file. given are annotations by their keys without
-// the prefix, in place of those that Run makes up.
+// the prefix, in place of the defaults and examples of the file.
 func Run(ctx context.Context, o *manifest.Options, file *configfile.File, given map[string]string) ([]Result, error) {
 	if file == nil || len(file.Providers) == 0 {
 		return nil, errors.New("got no providers, want at least one")
@@ -74,11 +72,7 @@ func Run(ctx context.Context, o *manifest.Options, file *configfile.File, given 
 	}
 	var results []Result
 	for _, d := range file.Providers {
-		values, err := exampleAnnotations(d, file, given)
-		if err != nil {
-			return nil, err
-		}
-		result, err := inject(ctx, o, d, values)
+		result, err := inject(ctx, o, d, exampleAnnotations(d, file, given))
 		if err != nil {
 			return nil, fmt.Errorf("provider %s: %w", d.Name, err)
 		}
@@ -111,8 +105,8 @@ func keysOf(d *provider.Definition) []string {
 }
 
 // exampleAnnotations returns annotations that ask for an identity of the provider, by
-// their keys without the prefix. A default of the file is used.
-func exampleAnnotations(d *provider.Definition, file *configfile.File, given map[string]string) (map[string]string, error) {
+// their keys without the prefix. Of the file, a default comes before an example.
+func exampleAnnotations(d *provider.Definition, file *configfile.File, given map[string]string) map[string]string {
 	values := map[string]string{}
 	for _, key := range keysOf(d) {
 		if value, isGiven := given[key]; isGiven {
@@ -128,14 +122,10 @@ func exampleAnnotations(d *provider.Definition, file *configfile.File, given map
 		case hasDefault:
 			values[key] = annotations.ClusterDefault
 		default:
-			value, ok := example(p, file.Patterns[key])
-			if !ok {
-				return nil, fmt.Errorf("annotation %s: no value for the pattern %s could be made up: give one", key, file.Patterns[key])
-			}
-			values[key] = value
+			values[key] = cmp.Or(file.Examples[key], "example")
 		}
 	}
-	return values, nil
+	return values
 }
 
 // inject returns what the pods of a ServiceAccount with the annotations get.

@@ -19,6 +19,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/metadata"
@@ -116,7 +118,7 @@ func (o *Options) settings() (*settings.Settings, error) {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	if len(file.Settings) > 0 {
-		return nil, fmt.Errorf("config: got %q, want only %s and %s", file.Settings, configfile.ProvidersKey, configfile.IdentitiesKey)
+		return nil, fmt.Errorf("config: got %q, want only %s and %s", slices.Sorted(maps.Keys(file.Settings)), configfile.ProvidersKey, configfile.IdentitiesKey)
 	}
 	values := settings.Values{
 		AnnotationPrefix: cmp.Or(o.AnnotationPrefix, annotations.DefaultPrefix),

@@ -22,8 +22,8 @@ shows for each custom provider in it what a ServiceAccount and its pods would
 get. It needs no cluster. Other settings in the file apply, too.
 
 The ServiceAccount is an example: app in the namespace team. Its annotations
-are the defaults of the file where it has some, and otherwise values that match
-the patterns. To try a value of yours, pass it with --annotation.
+are the defaults of the file where it has some, and otherwise its examples. To
+try a value of yours, pass it with --annotation.
 
 If something is wrong with the file or a value, test says what and where, and
 the exit code is 1.`
@@ -79,7 +79,7 @@ func testProviders(cmd *cobra.Command, c *CLI, text []byte, given map[string]str
 	if err := o.ReadConfig(text, o.FlagSet()); err != nil {
 		return nil, err
 	}
-	o.DefaultAllowedIdentities = "" // the identities are made up, so no policy allows them
+	o.DefaultAllowedIdentities = "" // the identities are examples, so no policy allows them
 	settings, err := c.complete(o)
 	if err != nil {
 		return nil, err

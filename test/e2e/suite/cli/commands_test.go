@@ -186,7 +186,7 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 
 	It("provider", func(ctx SpecContext) {
 		providerPage.record(ctx, &recording{
-			when:    "See what the providers of a [configuration file](../providers.md#add-a-provider) give to pods, before the webhook gets the file. Values without a default are made up: they match the patterns.",
+			when:    "See what the providers of a [configuration file](../providers.md#add-a-provider) give to pods, before the webhook gets the file. Values without a default are the examples of the file.",
 			command: "lanyard provider test alibaba.yaml",
 		})
 		providerPage.record(ctx, &recording{
