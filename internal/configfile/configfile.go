@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package configfile reads what the file of --config has in addition to flags:
+// Package configfile reads the parts of the file of --config that are not flags:
 // custom providers and identity mappings.
 //
 // A custom provider becomes a provider.Definition, like the built-in ones: no other
@@ -38,15 +38,14 @@ const (
 	maxIdentities = 256
 )
 
-// File is what a file has in addition to flags.
+// File holds the parts of a file that are not flags.
 type File struct {
 	// Providers are the custom providers, in the order of the file.
 	Providers []*provider.Definition
 	// Parameters are the defaults of their parameters, by the annotation key without
 	// the prefix, as in annotations.Defaults.
 	Parameters map[string]string
-	// Patterns are those of their parameters, by the same keys; none for a parameter
-	// without one.
+	// Patterns are the patterns of their parameters, if any, by the same keys.
 	Patterns map[string]string
 	// Identities are the mappings, in the order of the file.
 	Identities []Identity
@@ -137,8 +136,8 @@ func (f *File) WithLines(list field.ErrorList) error {
 // step is one element of a path such as providers[0].parameters[1].name.
 var step = regexp.MustCompile(`[A-Za-z]+|\[[^\]]*\]`)
 
-// line returns the line of the value at the path. If there is none, it is that of
-// the value around it.
+// line returns the line of the value at the path. If the path does not exist, line
+// returns the line of its parent.
 func (f *File) line(path string) int {
 	node := f.root
 	if len(node.Content) > 0 {

@@ -35,7 +35,7 @@ func candidates(pattern string) []string {
 	return []string{matching(tree, 0), matching(tree, 1)}
 }
 
-// matching returns a text that matches the expression. What may be left out is there
+// matching returns a text that matches the expression. Optional parts are there
 // optional times. A text that depends on its surroundings, as for a word boundary,
 // may not match.
 func matching(re *syntax.Regexp, optional int) string {
