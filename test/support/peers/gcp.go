@@ -226,7 +226,7 @@ func gcpMounts(direct bool) []corev1.VolumeMount {
 	return []corev1.VolumeMount{token, {Name: gcloudVolume, MountPath: gcloudMountPath}}
 }
 
-// inject replaces variables of the same name in the container, except for the region
+// inject replaces mounts and variables of the same names, except for the region
 // and the project.
 func (g *GCP) inject(c *corev1.Container, identity *gcpIdentity) {
 	for _, mount := range gcpMounts(identity.direct) {
