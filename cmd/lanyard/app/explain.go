@@ -219,7 +219,7 @@ func (c *cli) registration(ctx context.Context, client kubernetes.Interface, in 
 	return nil
 }
 
-// ask sends a dry run. If the result is inconclusive, it sends a second one with the
+// ask sends a dry run. If the result is inconclusive, it sends a second dry run with the
 // label of the probe.
 func (c *cli) ask(ctx context.Context, in *explain.Input, pod *unstructured.Unstructured) error {
 	client, err := c.probe()
