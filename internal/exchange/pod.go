@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -22,7 +23,7 @@ func FromPod(pod *injected.Pod, keys *annotations.Keys, name string) (provider.P
 	}
 	d := keys.Providers[index]
 	if !slices.Contains(pod.Providers, name) {
-		return provider.Provider{}, fmt.Errorf("annotation %s of the pod: got %q, want it to contain %s", keys.Injected, pod.Providers, name)
+		return provider.Provider{}, fmt.Errorf("annotation %s of the pod: got %q, want it to contain %s", keys.Injected, strings.Join(pod.Providers, ","), name)
 	}
 	p := provider.Provider{Name: name}
 	if content, found := pod.Files[name]; found {

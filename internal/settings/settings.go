@@ -116,7 +116,10 @@ func New(v *Values) (*Settings, []error) {
 	}
 	s.Peers, err = peers(v.Adopt, s.Defaults)
 	check("adopt", err)
-	return s, errs
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	return s, nil
 }
 
 // peers returns the peers of these names.

@@ -6,7 +6,6 @@
 package app
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -45,9 +44,9 @@ type usageError struct{ error }
 // usagef returns a usageError.
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// cli holds the parts that all commands share: the streams, the flags that select the cluster,
-// and the settings of the webhook.
-type cli struct {
+// CLI holds the parts that all commands share: the streams, the flags that select the
+// cluster, and the settings of the webhook.
+type CLI struct {
 	genericiooptions.IOStreams
 	// name is how the user calls the program: lanyard, or kubectl lanyard.
 	name  string
@@ -67,30 +66,10 @@ type cli struct {
 	started bool
 }
 
-// Run runs the command of args, which begin with the program's name. It prints
-// the error, if any, and returns the exit code.
-func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
-	c := newCLI(args[0], streams)
-	root := c.newRootCommand()
-	root.SetArgs(args[1:])
-	cmd, err := root.ExecuteContextC(ctx)
-	_, isUsage := errors.AsType[usageError](err)
-	switch {
-	case err == nil:
-		return ExitOK
-	case isUsage || !c.started:
-		c.note("%s: %v\nRun '%s --help' for usage.", c.name, err, cmd.CommandPath())
-		return ExitUsage
-	case !errors.Is(err, errFound):
-		c.note("%s: %v", c.name, err)
-	}
-	return ExitFound
-}
-
 // newCLI returns the defaults. A program whose name starts with kubectl- is a
 // plugin of kubectl.
-func newCLI(program string, streams genericiooptions.IOStreams) *cli {
-	c := &cli{
+func newCLI(program string, streams genericiooptions.IOStreams) *CLI {
+	c := &CLI{
 		IOStreams: streams,
 		name:      "lanyard",
 		flags:     genericclioptions.NewConfigFlags(true),
@@ -104,7 +83,7 @@ func newCLI(program string, streams genericiooptions.IOStreams) *cli {
 
 // wrapConfig sets up the clients. They have no rate limit: the API server limits
 // requests by priority and fairness. Its warnings go to the error stream, once.
-func (c *cli) wrapConfig() *cli {
+func (c *CLI) wrapConfig() *CLI {
 	c.flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
 		config.QPS = -1
 		config.UserAgent = "lanyard/" + version.Version()
@@ -114,57 +93,9 @@ func (c *cli) wrapConfig() *cli {
 	return c
 }
 
-const rootHelp = `lanyard looks into a cluster that runs the Lanyard webhook. It needs nothing
-but access to the API server, with the same kubeconfig and flags as kubectl.
-
-Exit codes: 0 if all is well, 1 if a command found a problem or failed, 2 if
-the command line is wrong.`
-
-// newRootCommand returns the command with all of its subcommands.
-func (c *cli) newRootCommand() *cobra.Command {
-	root := &cobra.Command{
-		Use:   "lanyard",
-		Short: "See and manage the cloud credentials of pods.",
-		Long:  rootHelp,
-		// Not SetVersionTemplate, as in cmd/webhook/app.
-		Version:       version.String(),
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: c.name},
-		// After this point, an error is not a mistake in the command line.
-		PersistentPreRunE: func(*cobra.Command, []string) error {
-			c.started = true
-			return nil
-		},
-	}
-	root.SetIn(c.In)
-	root.SetOut(c.Out)
-	root.SetErr(c.ErrOut)
-	root.SetUsageFunc(c.usage(root.UsageFunc()))
-	c.flags.AddFlags(root.PersistentFlags())
-	root.PersistentFlags().StringVar(&c.prefix, "annotation-prefix", c.prefix, "Prefix of every annotation and label, with its slash. Without it, the prefix of the webhook.")
-	// The errors are for flags that do not exist.
-	_ = root.RegisterFlagCompletionFunc("namespace", c.completeNamespaces)
-	_ = root.RegisterFlagCompletionFunc("context", c.completeContexts)
-	root.AddCommand(
-		newCheckCommand(c),
-		newExplainCommand(c),
-		newInjectCommand(c),
-		newLabelCommand(c),
-		newMigrateCommand(c),
-		newProviderCommand(c),
-		newRestartCommand(c),
-		newStatusCommand(c),
-		newTokenCommand(c),
-		newTrustCommand(c),
-	)
-	c.finish(root)
-	return root
-}
-
 // usage returns the function that writes the usage of a command. It is cobra's, with
 // descriptions of flags that fit the terminal.
-func (c *cli) usage(standard func(*cobra.Command) error) func(*cobra.Command) error {
+func (c *CLI) usage(standard func(*cobra.Command) error) func(*cobra.Command) error {
 	return func(cmd *cobra.Command) error {
 		out := cmd.OutOrStderr()
 		var text strings.Builder
@@ -194,7 +125,7 @@ var flagLine = regexp.MustCompile(`^( +(?:-\w, )?--[\w-]+(?: \w+)?) {2,}(.*)$`)
 
 // finish completes a command and its subcommands: the examples show the name that
 // the user types, and a command that only groups others needs one of them.
-func (c *cli) finish(cmd *cobra.Command) {
+func (c *CLI) finish(cmd *cobra.Command) {
 	cmd.Example = strings.ReplaceAll(cmd.Example, "  lanyard ", "  "+c.name+" ")
 	if !cmd.Runnable() {
 		cmd.Args = cobra.ArbitraryArgs
@@ -214,7 +145,7 @@ func (c *cli) finish(cmd *cobra.Command) {
 }
 
 // namespace returns the namespace of --namespace or of the kubeconfig.
-func (c *cli) namespace() (string, error) {
+func (c *CLI) namespace() (string, error) {
 	namespace, _, err := c.flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return "", fmt.Errorf("namespace: %w", err)
@@ -223,7 +154,7 @@ func (c *cli) namespace() (string, error) {
 }
 
 // config returns a configuration for clients. The caller may change it.
-func (c *cli) config() (*rest.Config, error) {
+func (c *CLI) config() (*rest.Config, error) {
 	config, err := c.flags.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
@@ -232,7 +163,7 @@ func (c *cli) config() (*rest.Config, error) {
 }
 
 // probe returns a client for dry runs of pods.
-func (c *cli) probe() (*probe.Client, error) {
+func (c *CLI) probe() (*probe.Client, error) {
 	config, err := c.config()
 	if err != nil {
 		return nil, err
@@ -241,7 +172,7 @@ func (c *cli) probe() (*probe.Client, error) {
 }
 
 // clients returns a client for the types of Kubernetes and one for any object.
-func (c *cli) clients() (kubernetes.Interface, dynamic.Interface, error) {
+func (c *CLI) clients() (kubernetes.Interface, dynamic.Interface, error) {
 	config, err := c.config()
 	if err != nil {
 		return nil, nil, err

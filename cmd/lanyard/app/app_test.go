@@ -50,7 +50,7 @@ func TestMistakesInTheCommandLine(t *testing.T) {
 // exist.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	root := newCLI("lanyard", genericiooptions.NewTestIOStreamsDiscard()).newRootCommand()
+	root := newRootCommand(newCLI("lanyard", genericiooptions.NewTestIOStreamsDiscard()))
 	eachCommand(root, func(cmd *cobra.Command) {
 		if cmd.HasSubCommands() || cmd == root {
 			return
@@ -74,7 +74,7 @@ func TestExamples(t *testing.T) {
 				t.Errorf("%s: example %q does not start with lanyard", cmd.CommandPath(), line)
 				continue
 			}
-			fresh := newCLI("lanyard", genericiooptions.NewTestIOStreamsDiscard()).newRootCommand()
+			fresh := newRootCommand(newCLI("lanyard", genericiooptions.NewTestIOStreamsDiscard()))
 			found, rest, err := fresh.Find(args[1:])
 			if err != nil || found.CommandPath() != cmd.CommandPath() {
 				t.Errorf("%s: example %q is of another command: %v", cmd.CommandPath(), line, err)
@@ -98,7 +98,7 @@ func eachCommand(cmd *cobra.Command, do func(*cobra.Command)) {
 
 func TestExamplesShowTheNameOfThePlugin(t *testing.T) {
 	t.Parallel()
-	root := newCLI("kubectl-lanyard", genericiooptions.NewTestIOStreamsDiscard()).newRootCommand()
+	root := newRootCommand(newCLI("kubectl-lanyard", genericiooptions.NewTestIOStreamsDiscard()))
 	eachCommand(root, func(cmd *cobra.Command) {
 		for line := range strings.Lines(cmd.Example) {
 			if strings.HasPrefix(line, "  lanyard") {
@@ -123,7 +123,7 @@ func TestOutputFormats(t *testing.T) {
 		"yaml":  "name: x\n",
 	} {
 		streams, _, out, _ := genericiooptions.NewTestIOStreams()
-		c := &cli{IOStreams: streams}
+		c := &CLI{IOStreams: streams}
 		o := output{format}
 		if err := o.write(c, sample{"x"}); err != nil || out.String() != want {
 			t.Errorf("%s: got %q and %v, want %q", format, out, err, want)

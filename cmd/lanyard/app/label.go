@@ -41,7 +41,7 @@ const labelServiceAccountsExamples = `  # Show which ServiceAccounts would be la
   # Only the ServiceAccounts of one namespace
   lanyard label serviceaccounts --namespace shop`
 
-func newLabelCommand(c *cli) *cobra.Command {
+func newLabelCommand(c *CLI) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "label",
 		Short: "Label ServiceAccounts for the guard.",
@@ -51,7 +51,7 @@ func newLabelCommand(c *cli) *cobra.Command {
 	return cmd
 }
 
-func newLabelServiceAccountsCommand(c *cli) *cobra.Command {
+func newLabelServiceAccountsCommand(c *CLI) *cobra.Command {
 	var o output
 	var all, dryRun bool
 	cmd := &cobra.Command{
@@ -66,7 +66,7 @@ func newLabelServiceAccountsCommand(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			result, err := c.label(cmd.Context(), namespace, dryRun)
+			result, err := label(cmd.Context(), c, namespace, dryRun)
 			if err != nil {
 				return err
 			}
@@ -84,19 +84,6 @@ func newLabelServiceAccountsCommand(c *cli) *cobra.Command {
 	c.addConfig(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "Only show which ServiceAccounts would be labelled.")
 	return cmd
-}
-
-// addAllNamespaces adds the flag --all-namespaces.
-func addAllNamespaces(cmd *cobra.Command, all *bool) {
-	cmd.Flags().BoolVarP(all, "all-namespaces", "A", false, "All namespaces, instead of --namespace.")
-}
-
-// scope returns the namespace of the flags, or all namespaces.
-func (c *cli) scope(all bool) (string, error) {
-	if all {
-		return metav1.NamespaceAll, nil
-	}
-	return c.namespace()
 }
 
 // labelling is the ServiceAccounts that were labelled.
@@ -147,7 +134,7 @@ func (l *labelling) print(p *page) {
 }
 
 // label labels the unguarded ServiceAccounts.
-func (c *cli) label(ctx context.Context, namespace string, dryRun bool) (*labelling, error) {
+func label(ctx context.Context, c *CLI, namespace string, dryRun bool) (*labelling, error) {
 	defer c.progress("labelling ServiceAccounts")()
 	s, err := c.settings(ctx)
 	if err != nil {

@@ -142,7 +142,7 @@ func (k *migrateCommand) verifyPods(ctx context.Context, peers []*peer.Peer) err
 	if err != nil {
 		return fmt.Errorf("compare pods: %w", err)
 	}
-	if err := k.output.write(k.cli, v.result); err != nil {
+	if err := k.output.write(k.CLI, v.result); err != nil {
 		return err
 	}
 	if v.result.count(stateDiffers)+v.result.count(stateDenied) > 0 {

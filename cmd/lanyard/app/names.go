@@ -69,7 +69,7 @@ func parseReference(args []string, kinds ...string) (*reference, error) {
 }
 
 // completeReferences completes TYPE/NAME with the names that are in the cluster.
-func (c *cli) completeReferences(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+func (c *CLI) completeReferences(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	typeName, _, found := strings.Cut(typed, "/")
 	if len(args) == 1 {
 		typeName, found = args[0], true
@@ -104,17 +104,17 @@ func startingWith(names []string, typed string) []string {
 }
 
 // completeServiceAccounts completes the names of ServiceAccounts.
-func (c *cli) completeServiceAccounts(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+func (c *CLI) completeServiceAccounts(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	return startingWith(c.names(cmd.Context(), coreResource("serviceaccounts")), typed), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeNamespaces completes the names of namespaces.
-func (c *cli) completeNamespaces(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+func (c *CLI) completeNamespaces(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	return startingWith(c.names(cmd.Context(), coreResource("namespaces")), typed), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeContexts completes the contexts of the kubeconfig.
-func (c *cli) completeContexts(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+func (c *CLI) completeContexts(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	config, err := c.flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -132,7 +132,7 @@ const maxCompletions = 500
 
 // names lists objects of the namespace of the flags. Errors result in no names: a
 // shell has no place to show them.
-func (c *cli) names(ctx context.Context, resource schema.GroupVersionResource) []string {
+func (c *CLI) names(ctx context.Context, resource schema.GroupVersionResource) []string {
 	config, err := c.config()
 	if err != nil {
 		return nil
@@ -158,4 +158,17 @@ func (c *cli) names(ctx context.Context, resource schema.GroupVersionResource) [
 		names = append(names, list.Items[i].Name)
 	}
 	return names
+}
+
+// completeServiceAccountReferences completes serviceaccount/NAME with the names that
+// are in the cluster.
+func (c *CLI) completeServiceAccountReferences(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	names := c.names(cmd.Context(), coreResource("serviceaccounts"))
+	for i := range names {
+		names[i] = "serviceaccount/" + names[i]
+	}
+	return startingWith(names, typed), cobra.ShellCompDirectiveNoFileComp
 }

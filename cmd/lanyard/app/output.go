@@ -73,7 +73,7 @@ func (c *choice) Set(value string) error {
 }
 
 // write writes a result in the format of the flag.
-func (o *output) write(c *cli, r result) error {
+func (o *output) write(c *CLI, r result) error {
 	switch o.format {
 	case outputJSON:
 		encoder := json.NewEncoder(c.Out)
@@ -94,7 +94,7 @@ func (o *output) write(c *cli, r result) error {
 }
 
 // note writes to the error stream. If that fails, there is nobody to tell.
-func (c *cli) note(format string, args ...any) {
+func (c *CLI) note(format string, args ...any) {
 	p := newPage(c.ErrOut)
 	for line := range strings.SplitSeq(fmt.Sprintf(format, args...), "\n") {
 		p.text(0, "", line)
@@ -107,7 +107,7 @@ const patience = 2 * time.Second
 // progress shows the current step of a command on the error stream, if it takes
 // longer than patience. The caller must call the function that it returns when the
 // step has ended. Where the error stream is not a terminal, it writes nothing.
-func (c *cli) progress(what string) (done func()) {
+func (c *CLI) progress(what string) (done func()) {
 	if _, _, err := term.TerminalSize(c.ErrOut); err != nil {
 		return func() {}
 	}
@@ -117,7 +117,7 @@ func (c *cli) progress(what string) (done func()) {
 
 // periodically returns a function that notes how far a command is, at most every few
 // seconds, and only on a terminal.
-func (c *cli) periodically() (report func(format string, values ...any)) {
+func (c *CLI) periodically() (report func(format string, values ...any)) {
 	if _, _, err := term.TerminalSize(c.ErrOut); err != nil {
 		return func(string, ...any) {}
 	}

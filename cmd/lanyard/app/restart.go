@@ -52,15 +52,15 @@ const rolloutInterval = time.Second
 
 // restartCommand holds the flags of restart.
 type restartCommand struct {
-	*cli
+	*CLI
 	output
 	all, stale, dryRun, yes bool
 	timeout                 time.Duration
 	client                  dynamic.Interface
 }
 
-func newRestartCommand(c *cli) *cobra.Command {
-	k := &restartCommand{cli: c}
+func newRestartCommand(c *CLI) *cobra.Command {
+	k := &restartCommand{CLI: c}
 	cmd := &cobra.Command{
 		Use:     "restart --stale",
 		Short:   "Replace the pods whose credentials are old or missing.",
@@ -156,7 +156,7 @@ func (k *restartCommand) run(ctx context.Context) error {
 		}
 		k.restartAll(ctx, plan)
 	}
-	if err := k.write(k.cli, plan); err != nil {
+	if err := k.write(k.CLI, plan); err != nil {
 		return err
 	}
 	if plan.count(resultByHand)+plan.count(resultFailed)+plan.count(resultPlanned) > 0 && !k.dryRun {
@@ -168,7 +168,7 @@ func (k *restartCommand) run(ctx context.Context) error {
 // plan returns the workloads with outdated pods.
 func (k *restartCommand) plan(ctx context.Context, namespace string) (*restarts, error) {
 	plan := &restarts{DryRun: k.dryRun, Workloads: []restart{}}
-	err := k.eachStatus(ctx, namespace, func(rows []status.Row) error {
+	err := eachStatus(ctx, k.CLI, namespace, func(rows []status.Row) error {
 		for i := range rows {
 			row := &rows[i]
 			if !row.Outdated() {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/spf13/cobra"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -44,7 +45,7 @@ func eachPage[L metav1.ListInterface](ctx context.Context, list func(context.Con
 
 // eachServiceAccount calls do for the metadata of each ServiceAccount of the
 // namespace, or of all namespaces if it is empty.
-func (c *cli) eachServiceAccount(ctx context.Context, namespace string, do func(*metav1.PartialObjectMetadata) error) error {
+func (c *CLI) eachServiceAccount(ctx context.Context, namespace string, do func(*metav1.PartialObjectMetadata) error) error {
 	return c.eachObject(ctx, "serviceaccounts", namespace, func(object *metav1.PartialObjectMetadata) error {
 		c.noteUnknown(object)
 		return do(object)
@@ -52,7 +53,7 @@ func (c *cli) eachServiceAccount(ctx context.Context, namespace string, do func(
 }
 
 // eachObject is eachServiceAccount for any resource of the core group.
-func (c *cli) eachObject(ctx context.Context, resource, namespace string, do func(*metav1.PartialObjectMetadata) error) error {
+func (c *CLI) eachObject(ctx context.Context, resource, namespace string, do func(*metav1.PartialObjectMetadata) error) error {
 	config, err := c.config()
 	if err != nil {
 		return err
@@ -77,7 +78,7 @@ func (c *cli) eachObject(ctx context.Context, resource, namespace string, do fun
 }
 
 // calledFor returns the namespaces that Lanyard is called for.
-func (c *cli) calledFor(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) (map[string]bool, error) {
+func (c *CLI) calledFor(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) (map[string]bool, error) {
 	selector, err := installation.Selector(mutating)
 	if err != nil {
 		return nil, err
@@ -92,7 +93,7 @@ func (c *cli) calledFor(ctx context.Context, mutating *admissionregistrationv1.M
 
 // eachUnguarded calls do for each ServiceAccount that needs credentials, is in a
 // namespace that Lanyard is called for, and is not known to the guard.
-func (c *cli) eachUnguarded(ctx context.Context, namespace string, mutating *admissionregistrationv1.MutatingWebhookConfiguration, do func(*metav1.PartialObjectMetadata) error) error {
+func (c *CLI) eachUnguarded(ctx context.Context, namespace string, mutating *admissionregistrationv1.MutatingWebhookConfiguration, do func(*metav1.PartialObjectMetadata) error) error {
 	s, err := c.settings(ctx)
 	if err != nil {
 		return err
@@ -110,7 +111,7 @@ func (c *cli) eachUnguarded(ctx context.Context, namespace string, mutating *adm
 }
 
 // installation returns the one installation of Lanyard.
-func (c *cli) installation(ctx context.Context, client kubernetes.Interface) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+func (c *CLI) installation(ctx context.Context, client kubernetes.Interface) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	all, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list mutatingwebhookconfigurations: %w", err)
@@ -120,4 +121,17 @@ func (c *cli) installation(ctx context.Context, client kubernetes.Interface) (*a
 		return nil, fmt.Errorf("got %d MutatingWebhookConfigurations with a webhook %s, want 1: see %s check", len(found), installation.PodWebhook, c.name)
 	}
 	return found[0], nil
+}
+
+// addAllNamespaces adds the flag --all-namespaces.
+func addAllNamespaces(cmd *cobra.Command, all *bool) {
+	cmd.Flags().BoolVarP(all, "all-namespaces", "A", false, "All namespaces, instead of --namespace.")
+}
+
+// scope returns the namespace of the flags, or all namespaces.
+func (c *CLI) scope(all bool) (string, error) {
+	if all {
+		return metav1.NamespaceAll, nil
+	}
+	return c.namespace()
 }

@@ -18,14 +18,14 @@ import (
 )
 
 // addConfig adds the flag --config, to a command that uses settings.
-func (c *cli) addConfig(cmd *cobra.Command) {
+func (c *CLI) addConfig(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.configPath, "config", "", "Configuration file of the webhook, with its settings. Without it, the settings are read in the cluster.")
 }
 
 // settings returns the settings of the webhook: the settings in the file of --config, or
 // the settings in the cluster. If the cluster's cannot be read, the settings are
 // the built-in defaults, and noteUnknown warns where it matters.
-func (c *cli) settings(ctx context.Context) (*settings.Settings, error) {
+func (c *CLI) settings(ctx context.Context) (*settings.Settings, error) {
 	if c.webhook.settings != nil {
 		return c.webhook.settings, nil
 	}
@@ -35,15 +35,22 @@ func (c *cli) settings(ctx context.Context) (*settings.Settings, error) {
 	}
 	if err != nil && c.configPath == "" {
 		c.webhook.unread = err
-		if c.webhook.settings, err = c.complete(options.New()); err != nil {
-			return nil, usageError{err} // of --annotation-prefix
-		}
+		c.webhook.settings, err = c.builtin()
 	}
 	return c.webhook.settings, err
 }
 
+// builtin returns the built-in defaults. An error is a mistake in --annotation-prefix.
+func (c *CLI) builtin() (*settings.Settings, error) {
+	s, err := c.complete(options.New())
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return s, nil
+}
+
 // webhookOptions reads the options of the webhook.
-func (c *cli) webhookOptions(ctx context.Context) (*options.Options, error) {
+func (c *CLI) webhookOptions(ctx context.Context) (*options.Options, error) {
 	if c.configPath != "" {
 		return options.Parse([]string{"--config=" + c.configPath}, os.ReadFile)
 	}
@@ -59,7 +66,7 @@ func (c *cli) webhookOptions(ctx context.Context) (*options.Options, error) {
 }
 
 // complete returns the settings of options. --annotation-prefix takes precedence.
-func (c *cli) complete(o *options.Options) (*settings.Settings, error) {
+func (c *CLI) complete(o *options.Options) (*settings.Settings, error) {
 	if c.prefix != "" {
 		o.AnnotationPrefix = c.prefix
 	}
@@ -69,7 +76,7 @@ func (c *cli) complete(o *options.Options) (*settings.Settings, error) {
 // noteUnknown warns the user, once, about an annotation of a ServiceAccount that
 // Lanyard may read, if the settings of the webhook could not be read: an annotation
 // of a custom provider, or of another webhook.
-func (c *cli) noteUnknown(object metav1.Object) {
+func (c *CLI) noteUnknown(object metav1.Object) {
 	if c.webhook.unread == nil || c.webhook.noted {
 		return
 	}

@@ -23,7 +23,7 @@ import (
 // Serial and Ordered: some of these damage the installation for a while.
 var _ = Describe("check", Serial, Ordered, func() {
 	It("finds nothing wrong with an installation", func(ctx SpecContext) {
-		expectOutputs(ctx, "check", app.ExitOK, "check", "--namespace", "shop", "--service-account", "cart")
+		expectOutputs(ctx, "check", app.ExitOK, "check", "--namespace", "shop", "--service-account", "cart", "--config", adopting(""))
 	})
 
 	It("says what lanyard-webhook check says", func(ctx SpecContext) {
@@ -71,7 +71,7 @@ var _ = Describe("check", Serial, Ordered, func() {
 	})
 
 	It("reports a ServiceAccount without an identity", func(ctx SpecContext) {
-		expectOutputs(ctx, "check-no-identity", app.ExitFound, "check", "--namespace", "shop", "--service-account", "default")
+		expectOutputs(ctx, "check-no-identity", app.ExitFound, "check", "--namespace", "shop", "--service-account", "default", "--config", adopting(""))
 	})
 
 	It("reports that a guard is missing", func(ctx SpecContext) {
@@ -166,6 +166,22 @@ var _ = Describe("check", Serial, Ordered, func() {
 		})
 		code, out, _ := lanyard(ctx, "check")
 		Expect(out).To(ContainSubstring("× Lanyard is not installed"))
+		Expect(code).To(Equal(app.ExitFound))
+	})
+
+	It("does not guess which of two installations is meant, and neither does explain", func(ctx SpecContext) {
+		api := cluster.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+		second, err := api.Get(ctx, "lanyard", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		second.ObjectMeta = metav1.ObjectMeta{Name: "second"}
+		_, err = api.Create(ctx, second, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx SpecContext) error { return api.Delete(ctx, "second", metav1.DeleteOptions{}) })
+		code, out, _ := lanyard(ctx, "check")
+		Expect(out).To(ContainSubstring("second"))
+		Expect(code).To(Equal(app.ExitFound))
+		code, _, errOut := lanyard(ctx, "explain", "sa/cart", "--namespace", "shop")
+		Expect(errOut).To(Equal("lanyard: got 2 MutatingWebhookConfigurations with a webhook pods.lanyard.dev, want 1: see lanyard check\n"))
 		Expect(code).To(Equal(app.ExitFound))
 	})
 

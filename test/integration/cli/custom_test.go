@@ -119,11 +119,14 @@ var _ = Describe("custom providers", Serial, Ordered, func() {
 		code, _, errOut := lanyard(ctx, "check", "--config", customConfig)
 		Expect(errOut).To(BeEmpty())
 		Expect(code).To(Equal(app.ExitFound))
+		code, out, errOut := lanyard(ctx, "token", "sa/oss", "--namespace", "custom", "--for", "alibaba", "--config", customConfig)
+		Expect(out).To(ContainSubstring("sts.aliyuncs.com"), errOut)
+		Expect(code).To(Equal(app.ExitOK))
 	})
 
 	DescribeTable("are warned of if they cannot be read", func(ctx SpecContext, args ...string) {
 		_, out, errOut := lanyard(ctx, append(args, "--namespace", "custom")...)
-		Expect(errOut).To(Equal(unreadBecause + "the webhook runs outside of the cluster. Pass the webhook's configuration file with --config.\n"))
+		Expect(errOut).To(HavePrefix(unreadBecause + "the webhook runs outside of the cluster. Pass the webhook's configuration file with --config.\n"))
 		Expect(out).NotTo(ContainSubstring("acs:ram"))
 	},
 		Entry("by label", "label", "sa", "--dry-run"),
@@ -149,11 +152,6 @@ var _ = Describe("custom providers", Serial, Ordered, func() {
 		Expect(errOut).To(BeEmpty())
 		expectGolden("custom-label.txt", out)
 		Expect(code).To(Equal(app.ExitOK))
-
-		By("token, for a custom provider")
-		code, out, errOut = lanyard(ctx, "token", "sa/oss", "--namespace", "custom", "--for", "alibaba", "--config", customConfig)
-		Expect(errOut).To(ContainSubstring("pods of serviceaccount custom/oss: "), out) // the webhook is not called
-		Expect(code).To(Equal(app.ExitFound))
 	})
 
 	It("and their defaults are known to trust, inject and token", func(ctx SpecContext) {
@@ -163,7 +161,7 @@ var _ = Describe("custom providers", Serial, Ordered, func() {
 		moveIntoCluster(ctx, string(text)+"gcp-default-workload-identity-provider: "+provider+"\ntoken-expiration-seconds: 7200\naws-role-arn-prefix: 'arn:aws:iam::111122223333:role/'\n")
 		code, out, errOut := lanyard(ctx, "trust", "gcp", "sa/oss", "--namespace", "custom", "-o", "terraform")
 		Expect(errOut).NotTo(ContainSubstring("could not be read"))
-		Expect(out).To(ContainSubstring("123456789012"), errOut)
+		Expect(out).To(ContainSubstring(`workload_identity_pool_provider_id = "cluster"`), errOut)
 		Expect(code).To(Equal(app.ExitOK))
 		code, out, errOut = lanyard(ctx, "trust", "aws", "sa/oss", "--namespace", "custom", "--role-arn", "cart")
 		Expect(out).To(ContainSubstring("cart"), errOut)

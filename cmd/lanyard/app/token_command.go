@@ -50,7 +50,7 @@ const tokenExamples = `  # Show the claims of a token for AWS
 
 // tokenCommand holds the flags of token.
 type tokenCommand struct {
-	*cli
+	*CLI
 	output
 	receiver      string
 	raw, exchange bool
@@ -60,8 +60,8 @@ type tokenCommand struct {
 	expiration    time.Duration
 }
 
-func newTokenCommand(c *cli) *cobra.Command {
-	k := &tokenCommand{cli: c}
+func newTokenCommand(c *CLI) *cobra.Command {
+	k := &tokenCommand{CLI: c}
 	cmd := &cobra.Command{
 		Use:               "token serviceaccount/NAME --for aws|azure|gcp|AUDIENCE",
 		Short:             "Show a token of a ServiceAccount, and a cloud's response to it.",
@@ -124,7 +124,7 @@ func (k *tokenCommand) run(ctx context.Context, args []string) error {
 	}
 	injected := provider.Provider{Token: provider.Token{Audience: k.receiver, ExpirationSeconds: s.Defaults.TokenExpirationSeconds}}
 	if slices.ContainsFunc(s.Keys.Providers, func(d *provider.Definition) bool { return d.Name == k.receiver && !d.Plain() }) {
-		if injected, err = k.injected(ctx, s.Keys, namespace, name, k.receiver); err != nil {
+		if injected, err = injectedFor(ctx, k.CLI, s.Keys, namespace, name, k.receiver); err != nil {
 			return fmt.Errorf("pods of serviceaccount %s/%s: %w", namespace, name, err)
 		}
 	}
@@ -152,7 +152,7 @@ func (k *tokenCommand) show(ctx context.Context, r *tokenResult, injected provid
 		return err
 	}
 	if k.exchange {
-		client, err := k.httpClient(k.caFile)
+		client, err := httpClient(k.caFile)
 		if err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func (k *tokenCommand) show(ctx context.Context, r *tokenResult, injected provid
 			return err
 		}
 	}
-	if err := k.write(k.cli, r); err != nil {
+	if err := k.write(k.CLI, r); err != nil {
 		return err
 	}
 	if r.Exchange != nil && !r.Exchange.Granted {
@@ -171,8 +171,8 @@ func (k *tokenCommand) show(ctx context.Context, r *tokenResult, injected provid
 	return nil
 }
 
-// injected returns the injection for a provider into the pods of a ServiceAccount.
-func (c *cli) injected(ctx context.Context, keys *annotations.Keys, namespace, serviceAccount, name string) (provider.Provider, error) {
+// injectedFor returns the injection for a provider into the pods of a ServiceAccount.
+func injectedFor(ctx context.Context, c *CLI, keys *annotations.Keys, namespace, serviceAccount, name string) (provider.Provider, error) {
 	client, err := c.probe()
 	if err != nil {
 		return provider.Provider{}, err
@@ -201,31 +201,6 @@ func requestToken(ctx context.Context, client kubernetes.Interface, namespace, n
 	return response.Status.Token, nil
 }
 
-// httpClient returns a client that trusts the CA in a file, or the CAs of the system.
-func (c *cli) httpClient(caFile string) (*http.Client, error) {
-	var pem []byte
-	if caFile != "" {
-		var err error
-		if pem, err = os.ReadFile(caFile); err != nil {
-			return nil, fmt.Errorf("--ca-file: %w", err)
-		}
-	}
-	return exchange.NewClient(pem)
-}
-
-// completeServiceAccountReferences completes serviceaccount/NAME with the names that
-// are in the cluster.
-func (c *cli) completeServiceAccountReferences(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	names := c.names(cmd.Context(), coreResource("serviceaccounts"))
-	for i := range names {
-		names[i] = "serviceaccount/" + names[i]
-	}
-	return startingWith(names, typed), cobra.ShellCompDirectiveNoFileComp
-}
-
 func (r *tokenResult) print(p *page) {
 	c := r.Claims
 	p.line("%s", p.style(title, "token of serviceaccount "+r.Namespace+"/"+r.ServiceAccount))
@@ -250,4 +225,16 @@ func (r *tokenResult) print(p *page) {
 	}
 	p.marked(bad, "×", fmt.Sprintf("the cloud denies the token: %s (status %d)", a.Code, a.Status))
 	p.text(4, "", a.Message)
+}
+
+// httpClient returns a client that trusts the CA in a file, or those of the system.
+func httpClient(caFile string) (*http.Client, error) {
+	var pem []byte
+	if caFile != "" {
+		var err error
+		if pem, err = os.ReadFile(caFile); err != nil {
+			return nil, fmt.Errorf("--ca-file: %w", err)
+		}
+	}
+	return exchange.NewClient(pem)
 }

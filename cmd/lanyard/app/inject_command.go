@@ -41,7 +41,7 @@ const injectExamples = `  # Inject all workloads of a file
 
 // injectCommand holds the flags of inject.
 type injectCommand struct {
-	*cli
+	*CLI
 	files   []string
 	cluster bool
 	options *options.Options
@@ -49,8 +49,8 @@ type injectCommand struct {
 	all *pflag.FlagSet
 }
 
-func newInjectCommand(c *cli) *cobra.Command {
-	k := &injectCommand{cli: c, options: options.New()}
+func newInjectCommand(c *CLI) *cobra.Command {
+	k := &injectCommand{CLI: c, options: options.New()}
 	cmd := &cobra.Command{
 		Use:     "inject -f FILE",
 		Short:   "Inject credentials into manifests, without a cluster.",
@@ -124,8 +124,8 @@ func (k *injectCommand) webhookSettings(ctx context.Context) (*settings.Settings
 			return nil, usagef("--cluster cannot be used with flags of the webhook")
 		}
 		s, err := k.settings(ctx)
-		if err == nil && k.cli.webhook.unread != nil {
-			err = fmt.Errorf("read the settings of the webhook: %w", k.cli.webhook.unread)
+		if err == nil && k.CLI.webhook.unread != nil {
+			err = fmt.Errorf("read the settings of the webhook: %w", k.CLI.webhook.unread)
 		}
 		return s, err
 	}

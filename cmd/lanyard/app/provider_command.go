@@ -38,7 +38,7 @@ const providerTestExamples = `  # What do the providers of this file do?
   # The variables, for scripts
   lanyard provider test alibaba.yaml -o json | jq .providers[].environment`
 
-func newProviderCommand(c *cli) *cobra.Command {
+func newProviderCommand(c *CLI) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "provider",
 		Short: "Try custom providers.",
@@ -48,7 +48,7 @@ func newProviderCommand(c *cli) *cobra.Command {
 	return cmd
 }
 
-func newProviderTestCommand(c *cli) *cobra.Command {
+func newProviderTestCommand(c *CLI) *cobra.Command {
 	var o output
 	given := map[string]string{}
 	cmd := &cobra.Command{
@@ -62,7 +62,7 @@ func newProviderTestCommand(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			result, err := c.testProviders(cmd, text, given)
+			result, err := testProviders(cmd, c, text, given)
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
@@ -75,7 +75,7 @@ func newProviderTestCommand(c *cli) *cobra.Command {
 }
 
 // testProviders tries the providers of a file with this text.
-func (c *cli) testProviders(cmd *cobra.Command, text []byte, given map[string]string) (*providersResult, error) {
+func testProviders(cmd *cobra.Command, c *CLI, text []byte, given map[string]string) (*providersResult, error) {
 	o := options.New()
 	if err := o.ReadConfig(text, o.FlagSet()); err != nil {
 		return nil, err

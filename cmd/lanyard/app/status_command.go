@@ -62,7 +62,7 @@ const watchInterval = 5 * time.Second
 // maxQuestions is how many dry runs are under way at once.
 const maxQuestions = 8
 
-func newStatusCommand(c *cli) *cobra.Command {
+func newStatusCommand(c *CLI) *cobra.Command {
 	var o output
 	var all, stale, watch bool
 	cmd := &cobra.Command{
@@ -80,9 +80,9 @@ func newStatusCommand(c *cli) *cobra.Command {
 				return usagef("--watch can only be used with --output table")
 			}
 			if watch {
-				return c.watchStatus(cmd.Context(), &o, namespace, stale)
+				return watchStatus(cmd.Context(), c, &o, namespace, stale)
 			}
-			outdated, err := c.writeStatus(cmd.Context(), &o, namespace, stale)
+			outdated, err := writeStatus(cmd.Context(), c, &o, namespace, stale)
 			if err == nil && stale && outdated {
 				err = errFound
 			}
@@ -98,9 +98,9 @@ func newStatusCommand(c *cli) *cobra.Command {
 }
 
 // watchStatus writes the rows again and again, until the user interrupts it.
-func (c *cli) watchStatus(ctx context.Context, o *output, namespace string, stale bool) error {
+func watchStatus(ctx context.Context, c *CLI, o *output, namespace string, stale bool) error {
 	for {
-		_, err := c.writeStatus(ctx, o, namespace, stale)
+		_, err := writeStatus(ctx, c, o, namespace, stale)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the error is the interruption
 		}
@@ -131,14 +131,14 @@ func (r *statusResult) print(p *page) {
 
 // writeStatus writes the rows, and reports whether one is outdated. A table is
 // written as it is known, namespace by namespace.
-func (c *cli) writeStatus(ctx context.Context, o *output, namespace string, stale bool) (outdated bool, err error) {
+func writeStatus(ctx context.Context, c *CLI, o *output, namespace string, stale bool) (outdated bool, err error) {
 	result := statusResult{Workloads: []status.Row{}, all: namespace == metav1.NamespaceAll}
 	var p *page
 	if o.format == outputTable {
 		p = newPage(c.Out)
 	}
 	some := false
-	err = c.eachStatus(ctx, namespace, func(rows []status.Row) error {
+	err = eachStatus(ctx, c, namespace, func(rows []status.Row) error {
 		if stale {
 			rows = slices.DeleteFunc(rows, func(row status.Row) bool { return !row.Outdated() })
 		}
@@ -259,7 +259,7 @@ func printProblems(p *page, rows []status.Row) {
 
 // lister reads the objects that status needs.
 type lister struct {
-	*cli
+	*CLI
 	settings *settings.Settings
 	typed    kubernetes.Interface
 	metadata metadata.Interface
@@ -268,8 +268,8 @@ type lister struct {
 }
 
 // eachStatus calls do with the rows of each namespace that has some.
-func (c *cli) eachStatus(ctx context.Context, namespace string, do func([]status.Row) error) error {
-	l, err := c.newLister(ctx)
+func eachStatus(ctx context.Context, c *CLI, namespace string, do func([]status.Row) error) error {
+	l, err := newLister(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -302,7 +302,7 @@ func (c *cli) eachStatus(ctx context.Context, namespace string, do func([]status
 	return flush()
 }
 
-func (c *cli) newLister(ctx context.Context) (*lister, error) {
+func newLister(ctx context.Context, c *CLI) (*lister, error) {
 	settings, err := c.settings(ctx)
 	if err != nil {
 		return nil, err
@@ -314,7 +314,7 @@ func (c *cli) newLister(ctx context.Context) (*lister, error) {
 	// Pods are large, and faster to read in this form.
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	l := &lister{cli: c, settings: settings}
+	l := &lister{CLI: c, settings: settings}
 	if l.typed, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("create Kubernetes client: %w", err)
 	}

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/migrate"
-	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
@@ -62,14 +61,14 @@ const outputDiff = "diff"
 
 // migrateCommand holds the flags of migrate.
 type migrateCommand struct {
-	*cli
+	*CLI
 	output
 	from, files                []string
 	all, write, remove, verify bool
 }
 
-func newMigrateCommand(c *cli) *cobra.Command {
-	k := &migrateCommand{cli: c}
+func newMigrateCommand(c *CLI) *cobra.Command {
+	k := &migrateCommand{CLI: c}
 	cmd := &cobra.Command{
 		Use:     "migrate --from NAME",
 		Short:   "Take over from another webhook.",
@@ -147,7 +146,7 @@ func (k *migrateCommand) run(ctx context.Context) error {
 // a cluster.
 func (k *migrateCommand) settingsOf(ctx context.Context) (*settings.Settings, error) {
 	if len(k.files) > 0 && k.configPath == "" {
-		return k.complete(options.New())
+		return k.builtin()
 	}
 	return k.settings(ctx)
 }
@@ -175,7 +174,7 @@ func (k *migrateCommand) show(result *migration) error {
 		k.note("%s: %s", k.name, message)
 	}
 	if k.format != outputDiff {
-		return k.output.write(k.cli, result)
+		return k.output.write(k.CLI, result)
 	}
 	for i := range result.Items {
 		if item := &result.Items[i]; item.Result == peer.Manual || item.Result == peer.Unsupported {

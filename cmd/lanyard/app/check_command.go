@@ -55,7 +55,7 @@ const checkExamples = `  # Is Lanyard all right?
 
 // checkCommand holds the flags of check and its findings.
 type checkCommand struct {
-	*cli
+	*CLI
 	output
 	pre            bool
 	serviceAccount string
@@ -67,8 +67,8 @@ type checkCommand struct {
 	page     *page // nil if the report is written at the end
 }
 
-func newCheckCommand(c *cli) *cobra.Command {
-	k := &checkCommand{cli: c}
+func newCheckCommand(c *CLI) *cobra.Command {
+	k := &checkCommand{CLI: c}
 	cmd := &cobra.Command{
 		Use:     "check",
 		Short:   "Check that Lanyard works, or that it can be installed.",
@@ -90,7 +90,7 @@ func (k *checkCommand) run(ctx context.Context) (err error) {
 	if k.pre && k.serviceAccount != "" {
 		return usagef("--service-account cannot be used with --pre")
 	}
-	if k.settings, err = k.cli.settings(ctx); err != nil {
+	if k.settings, err = k.CLI.settings(ctx); err != nil {
 		return err
 	}
 	if k.client, _, err = k.clients(); err != nil {
@@ -110,7 +110,7 @@ func (k *checkCommand) run(ctx context.Context) (err error) {
 		return err
 	}
 	if k.page == nil {
-		err = k.write(k.cli, &k.report)
+		err = k.write(k.CLI, &k.report)
 	} else {
 		k.report.summary(k.page)
 		err = k.page.err

@@ -46,7 +46,7 @@ const (
 	partServiceAccount = "serviceaccount"
 )
 
-func newTrustCommand(c *cli) *cobra.Command {
+func newTrustCommand(c *CLI) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trust",
 		Short: "Show how to configure a cloud to trust a ServiceAccount.",
@@ -58,7 +58,7 @@ func newTrustCommand(c *cli) *cobra.Command {
 
 // trustCommand is one of trust aws, azure and gcp.
 type trustCommand struct {
-	*cli
+	*CLI
 	format, part string
 	issuer       string
 	audience     string
@@ -81,10 +81,10 @@ type trustDocument interface {
 }
 
 // newCloudCommand returns a command without its own parameters.
-func newCloudCommand(c *cli, name, cloud, example string) (*trustCommand, *cobra.Command) {
+func newCloudCommand(c *CLI, name, cloud, example string) (*trustCommand, *cobra.Command) {
 	builtin := provider.Builtin()
 	k := &trustCommand{
-		cli: c, format: outputShell, part: partAll, parameters: map[string]*string{},
+		CLI: c, format: outputShell, part: partAll, parameters: map[string]*string{},
 		definition: builtin[slices.IndexFunc(builtin, func(d *provider.Definition) bool { return d.Name == name })],
 	}
 	cmd := &cobra.Command{
@@ -109,7 +109,7 @@ func (k *trustCommand) parameter(cmd *cobra.Command, name, usage string) {
 	k.parameters[name] = cmd.Flags().String(name, "", usage+" Without it, the value of the annotation "+k.definition.Key(name)+".")
 }
 
-func newTrustAWSCommand(c *cli) *cobra.Command {
+func newTrustAWSCommand(c *CLI) *cobra.Command {
 	k, cmd := newCloudCommand(c, "aws", "AWS", `  # The commands that let the ServiceAccount assume the role of its annotation
   lanyard trust aws serviceaccount/cart --namespace shop
 
@@ -129,7 +129,7 @@ func newTrustAWSCommand(c *cli) *cobra.Command {
 	return cmd
 }
 
-func newTrustAzureCommand(c *cli) *cobra.Command {
+func newTrustAzureCommand(c *CLI) *cobra.Command {
 	k, cmd := newCloudCommand(c, "azure", "Azure", `  # The commands that give a managed identity a federated credential
   lanyard trust azure serviceaccount/cart --resource-group workload-identities
 
@@ -141,7 +141,7 @@ func newTrustAzureCommand(c *cli) *cobra.Command {
 	return cmd
 }
 
-func newTrustGCPCommand(c *cli) *cobra.Command {
+func newTrustGCPCommand(c *CLI) *cobra.Command {
 	k, cmd := newCloudCommand(c, "gcp", "Google Cloud", `  # The commands that let the ServiceAccount use the provider of its annotation
   lanyard trust gcp serviceaccount/cart --namespace shop
 
@@ -174,7 +174,7 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 	if t.Namespace, err = k.namespace(); err != nil {
 		return err
 	}
-	if k.settings, err = k.cli.settings(ctx); err != nil {
+	if k.settings, err = k.CLI.settings(ctx); err != nil {
 		return err
 	}
 	k.defaults = k.settings.Defaults.For(t.Namespace, t.ServiceAccount).Parameters
@@ -206,7 +206,7 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 	if !issuer.Public(t.Issuer) && jwks == "" {
 		k.note("warning: the issuer %s is not public, so the cloud cannot read its keys", t.Issuer)
 	}
-	return (&output{k.format}).write(k.cli, &trustResult{document, k.format, k.part})
+	return (&output{k.format}).write(k.CLI, &trustResult{document, k.format, k.part})
 }
 
 // completeIssuer sets the issuer unless a flag has done so. It returns the public
@@ -342,13 +342,13 @@ const trustIssuerExamples = `  # See the issuer and its keys
 
 // trustIssuerCommand holds the flags of trust issuer.
 type trustIssuerCommand struct {
-	*cli
+	*CLI
 	output
 	issuer, to, verify, caFile string
 }
 
-func newTrustIssuerCommand(c *cli) *cobra.Command {
-	k := &trustIssuerCommand{cli: c}
+func newTrustIssuerCommand(c *CLI) *cobra.Command {
+	k := &trustIssuerCommand{CLI: c}
 	cmd := &cobra.Command{
 		Use:     "issuer",
 		Short:   "Show, publish or verify the issuer of the cluster's tokens.",
@@ -413,7 +413,7 @@ func (k *trustIssuerCommand) run(ctx context.Context) error {
 			return fmt.Errorf("--verify %s: %w", k.verify, err)
 		}
 	}
-	if err := k.write(k.cli, result); err != nil {
+	if err := k.write(k.CLI, result); err != nil {
 		return err
 	}
 	if result.Public != nil && len(result.Public.Wrong) > 0 {
@@ -445,7 +445,7 @@ func (k *trustIssuerCommand) signingKey(ctx context.Context) (string, error) {
 
 // compare reads the public documents as a cloud does.
 func (k *trustIssuerCommand) compare(ctx context.Context, cluster *issuer.Documents, signing string) (*publicIssuer, error) {
-	client, err := k.httpClient(k.caFile)
+	client, err := httpClient(k.caFile)
 	if err != nil {
 		return nil, err
 	}

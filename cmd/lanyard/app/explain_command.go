@@ -51,7 +51,7 @@ const explainExamples = `  # Why has this pod no credentials?
   # The same for a workload, for scripts
   lanyard explain deployment/cart --namespace shop --output json`
 
-func newExplainCommand(c *cli) *cobra.Command {
+func newExplainCommand(c *CLI) *cobra.Command {
 	var o output
 	cmd := &cobra.Command{
 		Use:               "explain TYPE NAME",
@@ -65,7 +65,7 @@ func newExplainCommand(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			explanation, err := c.explain(cmd.Context(), reference)
+			explanation, err := explainObject(cmd.Context(), c, reference)
 			if err != nil {
 				return err
 			}
@@ -83,8 +83,8 @@ func newExplainCommand(c *cli) *cobra.Command {
 	return cmd
 }
 
-// explain reads the objects, sends the dry runs, and explains the results.
-func (c *cli) explain(ctx context.Context, r *reference) (*explain.Explanation, error) {
+// explainObject reads the objects, sends the dry runs, and explains the results.
+func explainObject(ctx context.Context, c *CLI, r *reference) (*explain.Explanation, error) {
 	defer c.progress("asking Lanyard")()
 	s, err := c.settings(ctx)
 	if err != nil {
@@ -102,7 +102,7 @@ func (c *cli) explain(ctx context.Context, r *reference) (*explain.Explanation, 
 	if in.Namespace, err = typed.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{}); err != nil {
 		return nil, fmt.Errorf("namespace %s: %w", namespace, err)
 	}
-	template, err := c.template(ctx, untyped, namespace, r, in)
+	template, err := template(ctx, c, untyped, namespace, r, in)
 	if err != nil {
 		return nil, err
 	}
@@ -118,10 +118,10 @@ func (c *cli) explain(ctx context.Context, r *reference) (*explain.Explanation, 
 	if in.ServiceAccount != nil {
 		c.noteUnknown(in.ServiceAccount)
 	}
-	if err := c.registration(ctx, typed, in); err != nil {
+	if err := registration(ctx, c, typed, in); err != nil {
 		return nil, err
 	}
-	if err := c.ask(ctx, in, template); err != nil {
+	if err := ask(ctx, c, in, template); err != nil {
 		return nil, err
 	}
 	return explain.Explain(in), nil
@@ -129,7 +129,7 @@ func (c *cli) explain(ctx context.Context, r *reference) (*explain.Explanation, 
 
 // template returns the pod to send as a dry run, and fills in the name of the
 // ServiceAccount and the live pod.
-func (c *cli) template(ctx context.Context, client dynamic.Interface, namespace string, r *reference, in *explain.Input) (*unstructured.Unstructured, error) {
+func template(ctx context.Context, c *CLI, client dynamic.Interface, namespace string, r *reference, in *explain.Input) (*unstructured.Unstructured, error) {
 	if r.isServiceAccount() {
 		in.ServiceAccountName = r.name
 		pod := probe.Pod(in.Keys, r.name)
@@ -186,7 +186,7 @@ func original(pod *unstructured.Unstructured, keys *annotations.Keys) (*unstruct
 // registration fills in whether Lanyard is called for the namespace, and whether
 // the guard is in place. A user without the right to read that gets the answer
 // without it.
-func (c *cli) registration(ctx context.Context, client kubernetes.Interface, in *explain.Input) error {
+func registration(ctx context.Context, c *CLI, client kubernetes.Interface, in *explain.Input) error {
 	api := client.AdmissionregistrationV1()
 	mutating, err := c.installation(ctx, client)
 	if apierrors.IsForbidden(err) {
@@ -221,7 +221,7 @@ func (c *cli) registration(ctx context.Context, client kubernetes.Interface, in 
 
 // ask sends a dry run. If the result is inconclusive, it sends a second dry run with the
 // label of the probe.
-func (c *cli) ask(ctx context.Context, in *explain.Input, pod *unstructured.Unstructured) error {
+func ask(ctx context.Context, c *CLI, in *explain.Input, pod *unstructured.Unstructured) error {
 	client, err := c.probe()
 	if err != nil {
 		return err
