@@ -227,7 +227,7 @@ func (r *tokenResult) print(p *page) {
 	p.text(4, "", a.Message)
 }
 
-// httpClient returns a client that trusts the CA in a file, or those of the system.
+// httpClient returns a client that trusts the CA in a file, or the CAs of the system.
 func httpClient(caFile string) (*http.Client, error) {
 	var pem []byte
 	if caFile != "" {
