@@ -108,7 +108,7 @@ func (p *providerEntry) definition(path *field.Path, file *File) (*provider.Defi
 	return &d, errs
 }
 
-// check checks what belongs to the provider as a whole.
+// check checks the rules for the provider as a whole.
 func (p *providerEntry) check(path *field.Path) field.ErrorList {
 	errs := checkName(p.Name, path.Child("name"))
 	if _, err := annotations.ParseAudience(p.Audience, maxAudienceBytes, nil); err != nil {
@@ -176,7 +176,7 @@ func (p *parameterEntry) parameter(path *field.Path) (provider.Parameter, string
 	return result, value, errs
 }
 
-// grammar returns what checks the values of the parameter.
+// grammar returns the check of the parameter's values.
 func (p *parameterEntry) grammar(path *field.Path) (func(string) (string, error), field.ErrorList) {
 	var errs field.ErrorList
 	if len(p.Pattern) > maxPatternBytes {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package options holds the settings of lanyard-webhook: their flags, their file,
-// and what is allowed in them.
+// and their allowed values.
 package options
 
 import (
@@ -81,10 +81,10 @@ type Options struct {
 	ClientCAFile       string
 	ClientAllowedNames []string
 
-	// Values decide what is injected. File is the content of ConfigFile.
+	// Values decide about the injection. File is the content of ConfigFile.
 	settings.Values
 
-	// LogFormat is text or json. Verbosity 0 logs what an operator needs.
+	// LogFormat is text or json. Verbosity 0 is for operators.
 	LogFormat string
 	Verbosity int
 
@@ -224,7 +224,7 @@ func (o *Options) addGeneralFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "Kubeconfig file; not needed in a cluster.")
 	fs.StringVar(&o.ConfigFile, "config", o.ConfigFile, "YAML file with any of these settings, by the names of the flags, and with custom providers and identity mappings (docs/providers.md). Flags on the command line take precedence. Changed providers and mappings are used without a restart.")
 	fs.StringVar(&o.LogFormat, "log-format", o.LogFormat, "Format of the log: text or json.")
-	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, "Verbosity of the log: 0 for what an operator needs, 1 for each admission, more for debugging.")
+	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, "Verbosity of the log: 0 for operators, 1 for each admission, more for debugging.")
 }
 
 // NewLogger returns the logger for the settings.

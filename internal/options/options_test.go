@@ -365,11 +365,11 @@ func TestCompleteDenies(t *testing.T) {
 		"files without a certificate":        {"--tls-cert-file=", `--certificate-source: files needs both --tls-cert-file and --tls-private-key-file`},
 		"files without a key":                {"--tls-private-key-file=", `--certificate-source: files needs both --tls-cert-file and --tls-private-key-file`},
 		"identities with an empty element":   {"--default-allowed-identities=a,", `--default-allowed-identities: got "a,": must be a list separated by commas, without an empty element`},
-		"identities with another variable":   {"--default-allowed-identities={ns}", `--default-allowed-identities: got "{ns}": must have no braces except those of {namespace}`},
+		"identities with another variable":   {"--default-allowed-identities={ns}", `--default-allowed-identities: got "{ns}": must have no braces except in {namespace}`},
 		"a malformed region":                 {"--aws-default-region=EU", `--aws-default-region: got "EU": must be an AWS region, such as eu-central-1`},
 		"a role with another variable": {
 			"--aws-default-role-arn=arn:aws:iam::111122223333:role/{ns}/{namespace}",
-			`--aws-default-role-arn: got "arn:aws:iam::111122223333:role/{ns}/{namespace}": must have no braces except those of {namespace} and {serviceaccount}`,
+			`--aws-default-role-arn: got "arn:aws:iam::111122223333:role/{ns}/{namespace}": must have no braces except in {namespace} and {serviceaccount}`,
 		},
 		"a role that two ServiceAccounts could share by their names": {
 			"--aws-default-role-arn=arn:aws:iam::111122223333:role/{namespace}-x-{serviceaccount}",

@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probe has the pod that asks the API server what Lanyard would do, as a
-// dry run, and reads what came of it. Nothing is created.
+// Package probe creates a pod as a dry run and reports the result. Nothing is
+// created.
 package probe
 
 import (
@@ -43,11 +43,11 @@ func Pod(keys *annotations.Keys, serviceAccount string) *unstructured.Unstructur
 	}}
 }
 
-// Answer is what the API server answered to a dry run.
+// Answer is the API server's response to a dry run.
 type Answer struct {
 	// Pod is the pod as it would be stored; nil if there is an error.
 	Pod *unstructured.Unstructured
-	// Warnings are those of the response.
+	// Warnings are the warnings of the response.
 	Warnings []string
 	// Err is why the pod would not be created.
 	Err error
@@ -99,7 +99,7 @@ func (collector) HandleWarningHeaderWithContext(ctx context.Context, code int, _
 	}
 }
 
-// Injected describes what was injected into a pod.
+// Injected describes the injection into a pod.
 func Injected(pod *unstructured.Unstructured, keys *annotations.Keys) (string, error) {
 	read, err := injected.Read(pod.Object, keys)
 	switch {

@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package providertest shows what the custom providers of a configuration file do.
+// Package providertest shows the effects of the custom providers of a configuration file.
 // For each one, it makes up a ServiceAccount and a pod, and injects them as the
 // webhook does.
 package providertest
@@ -33,16 +33,16 @@ const (
 	ServiceAccount = "app"
 )
 
-// Result is what a ServiceAccount and its pods get from one provider.
+// Result holds the additions of one provider to a ServiceAccount and its pods.
 type Result struct {
 	Provider string `json:"provider"`
-	// Annotations are those of the ServiceAccount.
+	// Annotations are the annotations of the ServiceAccount.
 	Annotations map[string]string `json:"annotations"`
-	// Environment is that of each container of the pod, in its order.
+	// Environment has the variables of each container of the pod, in its order.
 	Environment []corev1.EnvVar `json:"environment"`
 	Token       Token           `json:"token"`
 	Volume      Volume          `json:"volume"`
-	// Warnings are those of the webhook.
+	// Warnings are the warnings of the webhook.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -128,7 +128,7 @@ func exampleAnnotations(d *provider.Definition, file *configfile.File, given map
 	return values
 }
 
-// inject returns what the pods of a ServiceAccount with the annotations get.
+// inject injects into a pod of a ServiceAccount with the annotations.
 func inject(ctx context.Context, o *manifest.Options, d *provider.Definition, values map[string]string) (*Result, error) {
 	result := &Result{Provider: d.Name, Annotations: map[string]string{}}
 	for key, value := range values {
@@ -181,7 +181,7 @@ func objects(values map[string]string) ([]*manifest.Document, error) {
 	return manifest.Read("example", &text)
 }
 
-// read reads what an injected pod has.
+// read reads the injection back from a pod.
 func (r *Result) read(pod *injected.Pod) error {
 	if len(pod.Tokens) != 1 || pod.MountPath == "" {
 		return fmt.Errorf("got %d tokens and the mount path %q, want one token and a path", len(pod.Tokens), pod.MountPath)

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package tokenauth decides who may make a request, by the caller's token. The API
-// server says whose token it is, and what this user may do.
+// server identifies the token's user, and decides whether this user may do so.
 package tokenauth
 
 import (
@@ -59,8 +59,8 @@ type authorizer struct {
 	turns  *rate.Limiter
 }
 
-// authorize returns the status for the request: 200 if it is allowed. The error says
-// why nothing is known of the caller; it does not contain the token.
+// authorize returns the status for the request: 200 if it is allowed. The error is
+// the reason why nothing is known of the caller; it does not contain the token.
 func (a *authorizer) authorize(r *http.Request) (status int, err error) {
 	token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !found || token == "" {

@@ -65,7 +65,7 @@ type Options struct {
 	// annotations.CommonAPIServerAudiences(); add the cluster's issuer.
 	Defaults annotations.Defaults
 	// Registerer gets Lanyard's metrics. If nil, it is controller-runtime's. The
-	// metrics of lookups stay 0, and those of ServiceAccounts and the certificate are
+	// metrics of lookups stay 0, and the metrics of ServiceAccounts and the certificate are
 	// absent: the manager's cache and server have metrics of their own.
 	Registerer prometheus.Registerer
 }
