@@ -154,7 +154,7 @@ func TestMigrateKnowsCustomProviders(t *testing.T) {
 	dir := t.TempDir()
 	file, config := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "config.yaml")
 	write(t, file, annotated+"    lanyard.dev/other-name: x\n")
-	write(t, config, "providers:\n- name: other\n  audience: other\n  parameters:\n  - {name: name, required: true, pattern: '^x$', message: must be x}\n  environment:\n  - {name: OTHER_TOKEN_FILE, value: '{token-file}', credential: true}\n")
+	write(t, config, "providers:\n- name: other\n  audience: other\n  parameters:\n  - {name: name, required: true, pattern: '^x$', message: must be x, example: x}\n  environment:\n  - {name: OTHER_TOKEN_FILE, value: '{token-file}', credential: true}\n")
 	if code, out, errOut := runMigrate(t, "", "--from", "eks", "-f", file); code != command.ExitOK || !strings.Contains(out, "Lanyard would deny it") {
 		t.Errorf("without the configuration: got the code %d, %s and %s, want that it would be denied", code, out, errOut)
 	}

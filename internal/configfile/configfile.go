@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package configfile reads what the file of --config has in addition to flags:
+// Package configfile reads the file of --config: settings by the names of the flags,
 // custom providers and identity mappings.
 //
 // A custom provider becomes a provider.Definition, like the built-in ones: no other
@@ -13,9 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -31,6 +29,12 @@ const (
 	IdentitiesKey = "identities"
 )
 
+// The forms of a setting.
+const (
+	Text = "text"
+	List = "list of texts"
+)
+
 // Bounds of one file. A ConfigMap has at most 1 MiB.
 const (
 	maxBytes      = 1 << 20
@@ -38,22 +42,30 @@ const (
 	maxIdentities = 256
 )
 
-// File is what a file has in addition to flags.
+// File is the content of a file.
 type File struct {
 	// Providers are the custom providers, in the order of the file.
 	Providers []*provider.Definition
 	// Parameters are the defaults of their parameters, by the annotation key without
 	// the prefix, as in annotations.Defaults.
 	Parameters map[string]string
-	// Patterns are those of their parameters, by the same keys; none for a parameter
+	// Examples are values of their parameters, by the same keys; none for a parameter
 	// without one.
-	Patterns map[string]string
+	Examples map[string]string
 	// Identities are the mappings, in the order of the file.
 	Identities []Identity
-	// Settings are the names of the flags that the file sets, sorted.
-	Settings []string
+	// Settings are the values of flags, by the names of the flags.
+	Settings map[string]Setting
 
-	root *yaml.Node // to find the line of a mistake
+	text []byte // to find the line of a mistake
+}
+
+// Setting is the value of a flag, in the form that the flag has on the command line.
+type Setting struct {
+	// Value is a text. The texts of a list are separated by commas.
+	Value string
+	// Form is Text, List, or the YAML type of a value that no flag has.
+	Form string
 }
 
 // Identity gives annotations to the ServiceAccounts that match.
@@ -65,7 +77,7 @@ type Identity struct {
 	Annotations map[string]string `yaml:"annotations"`
 }
 
-// document is the form of the file. Settings are the flags, which are read elsewhere.
+// document is the form of the file.
 type document struct {
 	Providers  []providerEntry      `yaml:"providers"`
 	Identities []Identity           `yaml:"identities"`
@@ -83,12 +95,15 @@ func Parse(text []byte) (*File, error) {
 	if err := decoder.Decode(&d); err != nil && !errors.Is(err, io.EOF) {
 		return nil, plain(err)
 	}
-	file := File{
-		Identities: d.Identities, Settings: slices.Sorted(maps.Keys(d.Settings)),
-		Parameters: map[string]string{}, Patterns: map[string]string{}, root: new(yaml.Node),
+	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, errors.Join(errors.New("got more than one document"), err)
 	}
-	if err := yaml.Unmarshal(text, file.root); err != nil {
-		return nil, plain(err)
+	file := File{
+		Parameters: map[string]string{}, Examples: map[string]string{},
+		Identities: d.Identities, Settings: map[string]Setting{}, text: text,
+	}
+	for name, node := range d.Settings {
+		file.Settings[name] = newSetting(&node)
 	}
 	var errs field.ErrorList
 	path := field.NewPath(ProvidersKey)
@@ -109,27 +124,43 @@ func Parse(text []byte) (*File, error) {
 	return &file, nil
 }
 
-// ofType is how the YAML library names the Go type that it decodes into.
-var ofType = regexp.MustCompile(` in type \S+| into configfile\.\S+| into (\[\])?(map\[string\]string|string)`)
+// newSetting returns the setting that a node has. In and of a list there are no
+// aliases, because they could multiply a long text.
+func newSetting(node *yaml.Node) Setting {
+	if node.Alias != nil && len(node.Alias.Content) == 0 {
+		node = node.Alias
+	}
+	var list []string
+	for _, item := range node.Content {
+		if item.Kind == yaml.ScalarNode && item.ShortTag() != "!!null" && item.Value != "" {
+			list = append(list, item.Value)
+		}
+	}
+	switch form := strings.TrimPrefix(node.ShortTag(), "!!"); {
+	case node.Kind == yaml.ScalarNode && form != "null":
+		return Setting{Value: node.Value, Form: Text}
+	case node.Kind == yaml.SequenceNode && len(list) == len(node.Content):
+		return Setting{Value: strings.Join(list, ","), Form: List}
+	default:
+		return Setting{Form: form}
+	}
+}
+
+// ofYAML is the part of the YAML library's mistakes that is about Go and the library.
+var ofYAML = regexp.MustCompile(`(?m)^(yaml: unmarshal errors:\n)?  | in type \S+| into (\[\]|map\[string\])*(configfile\.\S+|string)`)
 
 // plain returns a mistake of the YAML library without the names of Go types.
 func plain(err error) error {
-	var wrong *yaml.TypeError
-	if !errors.As(err, &wrong) {
-		return err
-	}
-	var errs []error
-	for _, text := range wrong.Errors {
-		errs = append(errs, errors.New(ofType.ReplaceAllString(text, "")))
-	}
-	return errors.Join(errs...)
+	text := strings.ReplaceAll(err.Error(), " into configfile.document", ", want a mapping of settings by the names of the flags")
+	return errors.New(ofYAML.ReplaceAllString(text, ""))
 }
 
 // WithLines returns the mistakes of the file, each with its line.
 func (f *File) WithLines(list field.ErrorList) error {
-	var errs []error
+	var root yaml.Node
+	errs := []error{yaml.Unmarshal(f.text, &root)}
 	for _, err := range list {
-		errs = append(errs, fmt.Errorf("line %d: %w", f.line(err.Field), err))
+		errs = append(errs, fmt.Errorf("line %d: %w", line(&root, err.Field), err))
 	}
 	return errors.Join(errs...)
 }
@@ -139,8 +170,7 @@ var step = regexp.MustCompile(`[A-Za-z]+|\[[^\]]*\]`)
 
 // line returns the line of the value at the path. If there is none, it is that of
 // the value around it.
-func (f *File) line(path string) int {
-	node := f.root
+func line(node *yaml.Node, path string) int {
 	if len(node.Content) > 0 {
 		node = node.Content[0]
 	}

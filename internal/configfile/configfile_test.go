@@ -24,7 +24,7 @@ providers:
   audience: example.com
   minTokenExpirationSeconds: 1200
   parameters:
-  - {name: role, required: true, pattern: 'role/[a-z]+', message: must be a role}
+  - {name: role, required: true, pattern: 'role/[a-z]+', message: must be a role, example: role/loki}
   - name: region
     maxBytes: 16
     default: eu-{namespace}
@@ -73,10 +73,10 @@ func TestAProviderIsADefinition(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"example-region": "eu-{namespace}"}, file.Parameters); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]string{"example-role": "role/[a-z]+"}, file.Patterns); diff != "" {
-		t.Errorf("patterns (-want +got):\n%s", diff)
+	if diff := cmp.Diff(map[string]string{"example-role": "role/loki"}, file.Examples); diff != "" {
+		t.Errorf("examples (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"aws-default-region"}, file.Settings); diff != "" {
+	if diff := cmp.Diff(map[string]configfile.Setting{"aws-default-region": {Value: "eu-central-1", Form: configfile.Text}}, file.Settings); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
 	identities := []configfile.Identity{{Namespace: "team-*", ServiceAccount: "loki", Annotations: map[string]string{"aws-role-arn": "loki"}}}
@@ -148,6 +148,7 @@ func TestAMistakeHasItsLineAndItsReason(t *testing.T) {
 		"an unknown key":                         {"pattern:", "patern:", "line 8: field patern not found"},
 		"a key that is there twice":              {"maxBytes: 16", "maxBytes: 16\n    maxBytes: 17", `line 11: mapping key "maxBytes" already defined at line 10`},
 		"a value of another type":                {"maxBytes: 16", "maxBytes: many", "line 10: cannot unmarshal !!str `many` into int"},
+		"two mistakes":                           {"audience: example.com", "audience: [a]\n  x: 1", "line 5: cannot unmarshal !!seq\nline 6: field x not found"},
 		"a list in place of a text":              {"audience: example.com", "audience: [a]", "line 5: cannot unmarshal !!seq"},
 		"an empty name":                          {"name: example", "name: ''", `line 4: providers[0].name: Invalid value: "": ` + anyName},
 		"a name in capital letters":              {"name: example", "name: Example", `line 4: providers[0].name: Invalid value: "Example": ` + anyName},
@@ -156,12 +157,15 @@ func TestAMistakeHasItsLineAndItsReason(t *testing.T) {
 		"the annotation of a built-in provider":  {"name: example", "name: aws-role", "x"},
 		"no audience":                            {"audience: example.com", "audience: ''", `line 5: providers[0].audience: Invalid value: "": must be 1 to 256 visible ASCII characters without a space`},
 		"a lifetime that is too short":           {"Seconds: 1200", "Seconds: 599", "line 6: providers[0].minTokenExpirationSeconds: Invalid value: 599: must be a whole number of seconds from 600 to 86400"},
-		"the name of a key of every provider":    {"name: region", "name: audience", `line 9: providers[0].parameters[1].name: Invalid value: "audience": must not be one of audience, token-path, namespace`},
+		"the name of a key of every provider":    {"name: region", "name: audience", `line 9: providers[0].parameters[1].name: Invalid value: "audience": must not be one of audience, token-path, namespace, serviceaccount, token-file, credential-file`},
 		"a parameter that is there twice":        {"name: region", "name: role", `line 9: providers[0].parameters[1].name: Invalid value: "example-role": is already a annotation of provider example`},
 		"no required parameter":                  {"required: true, ", "", "line 8: providers[0].parameters: Required value: must have a parameter with required: true"},
 		"a pattern that does not compile":        {"role/[a-z]+", "role/[", `line 8: providers[0].parameters[0].pattern: Invalid value: "role/[": must be a regular expression: missing closing ]`},
 		"a pattern that is too long":             {"role/[a-z]+", strings.Repeat("a", 1025), "line 8: providers[0].parameters[0].pattern: Too long"},
 		"a message without a pattern":            {"pattern: 'role/[a-z]+', ", "", "line 8: providers[0].parameters[0].message: Invalid value: \"must be a role\": has no effect without a pattern"},
+		"a pattern without an example":           {", example: role/loki", "", "line 8: providers[0].parameters[0].example: Required value: must have a value that the pattern matches"},
+		"an example that does not match":         {"example: role/loki", "example: loki", `line 8: providers[0].parameters[0].example: Invalid value: "loki": must be a role`},
+		"an example that is too long":            {"maxBytes: 16", "maxBytes: 16\n    example: eu-central-1-and-more", `line 11: providers[0].parameters[1].example: Invalid value: "eu-central-1-and-more": must have at most 16 bytes`},
 		"a limit that is too high":               {"maxBytes: 16", "maxBytes: 2049", "line 10: providers[0].parameters[1].maxBytes: Invalid value: 2049: must be 1 to 2048"},
 		"a default that is too long":             {"default: eu-{namespace}", "default: eu-central-1-and-more", `line 11: providers[0].parameters[1].default: Invalid value: "eu-central-1-and-more": must have at most 16 bytes`},
 		"a default with another variable":        {"default: eu-{namespace}", "default: eu-{x}", "line 11: providers[0].parameters[1].default: Invalid value: \"eu-{x}\": "},

@@ -22,8 +22,8 @@ var (
 	serviceAccountGlob = regexp.MustCompile(`^[a-z0-9.*-]{1,253}$`)
 )
 
-// checkIdentities checks the form of the mappings. What their annotations mean is
-// known only with the flags.
+// checkIdentities checks the form of the mappings. The meaning of their annotations
+// is known only with the flags.
 func checkIdentities(identities []Identity, path *field.Path) field.ErrorList {
 	if len(identities) > maxIdentities {
 		return field.ErrorList{field.TooMany(path, len(identities), maxIdentities)}
@@ -48,7 +48,7 @@ func checkIdentities(identities []Identity, path *field.Path) field.ErrorList {
 }
 
 // Mappings returns the mappings of the file. Mistakes have their lines. The keys and
-// defaults have those of the file's providers.
+// defaults include the file's providers.
 func (f *File) Mappings(keys *annotations.Keys, defaults *annotations.Defaults) ([]*annotations.Mapping, error) {
 	var mappings []*annotations.Mapping
 	var errs field.ErrorList

@@ -49,6 +49,7 @@ type parameterEntry struct {
 	Required bool   `yaml:"required"`
 	Pattern  string `yaml:"pattern"`
 	Message  string `yaml:"message"`
+	Example  string `yaml:"example"`
 	MaxBytes int    `yaml:"maxBytes"`
 	Default  string `yaml:"default"`
 }
@@ -67,11 +68,7 @@ var (
 	placeholder  = regexp.MustCompile(`\{[a-z0-9-]+\}`)
 )
 
-// ofEveryProvider are names that no parameter may have: keys that every provider
-// has, and values that every template may use.
-var ofEveryProvider = []string{"audience", "token-path", "namespace", "serviceaccount", "token-file", "credential-file"}
-
-// definition returns the provider, and adds the defaults and patterns of its
+// definition returns the provider, and adds the defaults and examples of its
 // parameters to the file.
 func (p *providerEntry) definition(path *field.Path, file *File) (*provider.Definition, field.ErrorList) {
 	d := provider.Definition{
@@ -91,8 +88,8 @@ func (p *providerEntry) definition(path *field.Path, file *File) (*provider.Defi
 		if value != "" {
 			file.Parameters[d.Key(parameter.Name)] = value
 		}
-		if pattern := p.Parameters[i].Pattern; pattern != "" {
-			file.Patterns[d.Key(parameter.Name)] = pattern
+		if example := p.Parameters[i].Example; example != "" {
+			file.Examples[d.Key(parameter.Name)] = example
 		}
 		if parameter.Required {
 			d.Principal = append(d.Principal, parameter.Name)
@@ -111,7 +108,7 @@ func (p *providerEntry) definition(path *field.Path, file *File) (*provider.Defi
 	return &d, errs
 }
 
-// check checks what belongs to the provider as a whole.
+// check checks the rules for the provider as a whole.
 func (p *providerEntry) check(path *field.Path) field.ErrorList {
 	errs := checkName(p.Name, path.Child("name"))
 	if _, err := annotations.ParseAudience(p.Audience, maxAudienceBytes, nil); err != nil {
@@ -143,8 +140,9 @@ func (p *providerEntry) check(path *field.Path) field.ErrorList {
 // parameter returns the parameter and the cluster's default of it, "" for none.
 func (p *parameterEntry) parameter(path *field.Path) (provider.Parameter, string, field.ErrorList) {
 	errs := checkName(p.Name, path.Child("name"))
-	if slices.Contains(ofEveryProvider, p.Name) {
-		errs = append(errs, field.Invalid(path.Child("name"), p.Name, "must not be one of "+strings.Join(ofEveryProvider, ", ")))
+	// Every provider has these keys, and every template these values.
+	if taken := slices.Concat([]string{"audience", "token-path"}, provider.SubjectValues(), []string{"credential-file"}); slices.Contains(taken, p.Name) {
+		errs = append(errs, field.Invalid(path.Child("name"), p.Name, "must not be one of "+strings.Join(taken, ", ")))
 	}
 	limit := p.MaxBytes
 	if limit == 0 {
@@ -159,7 +157,16 @@ func (p *parameterEntry) parameter(path *field.Path) (provider.Parameter, string
 		Name: p.Name, Identity: p.Required, Required: p.Required, MaxBytes: limit,
 		Parse: parse, Template: true,
 	}
-	if p.Default == "" || len(errs) > 0 {
+	if len(errs) > 0 {
+		return result, "", errs
+	}
+	if p.Pattern != "" && p.Example == "" {
+		errs = append(errs, field.Required(path.Child("example"), "must have a value that the pattern matches"))
+	}
+	if _, err := result.Read(p.Example); p.Example != "" && err != nil {
+		errs = append(errs, field.Invalid(path.Child("example"), p.Example, err.Error()))
+	}
+	if p.Default == "" {
 		return result, "", errs
 	}
 	value, err := result.ReadTemplate(p.Default)
@@ -169,7 +176,7 @@ func (p *parameterEntry) parameter(path *field.Path) (provider.Parameter, string
 	return result, value, errs
 }
 
-// grammar returns what checks the values of the parameter.
+// grammar returns the check of the parameter's values.
 func (p *parameterEntry) grammar(path *field.Path) (func(string) (string, error), field.ErrorList) {
 	var errs field.ErrorList
 	if len(p.Pattern) > maxPatternBytes {
@@ -212,7 +219,7 @@ func checkVariable(v *provider.Variable, d *provider.Definition, path *field.Pat
 	if v.Value == "" || len(v.Value) > maxTemplateBytes {
 		errs = append(errs, field.Invalid(path.Child("value"), v.Value, fmt.Sprintf("must be 1 to %d bytes", maxTemplateBytes)))
 	}
-	known := []string{"namespace", "serviceaccount", "token-file"}
+	known := provider.SubjectValues()
 	for i := range d.Parameters {
 		known = append(known, d.Parameters[i].Name)
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // Current reports whether a running pod has the credentials that fresh, a new pod of
-// the same ServiceAccount, gets. The containers of the two may differ: what a container
-// sets itself, and what Lanyard leaves out for that reason, is no difference.
+// the same ServiceAccount, gets. The containers of the two may differ: variables and
+// mounts that a container sets itself, so that Lanyard leaves them out, do not count.
 func (p *Pod) Current(fresh *Pod, keys *annotations.Keys) bool {
 	if !slices.Equal(p.Providers, fresh.Providers) || !maps.Equal(p.Files, fresh.Files) ||
 		!slices.EqualFunc(p.Tokens, fresh.Tokens, sameToken) || !p.currentCopies(fresh) {

@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package injected reads back from a pod what Lanyard put into the pod, removes it,
-// and compares it with the contents of a new pod. It takes a pod in any form that
+// Package injected reads the injection back from a pod, removes it, and compares it
+// with the contents of a new pod. It takes a pod in any form that
 // encodes as the JSON of the API, so that lanyard-webhook need not link the types of
 // the Kubernetes API.
 //
@@ -301,7 +301,7 @@ func Slashes(file string) string {
 	return strings.ReplaceAll(file, `\`, "/")
 }
 
-// Remove removes from the JSON object of a pod what Lanyard added: marks, volumes,
+// Remove removes Lanyard's additions from the JSON object of a pod: marks, volumes,
 // mounts and variables. A pod that was not injected stays as it is. An own variable
 // directly before Lanyard's variables that could be Lanyard's by its name and value is
 // removed, too: a pod does not show which one it is.

@@ -64,7 +64,7 @@ func (p *Patch) write(operation, path string, value []byte) {
 	p.text = append(append(p.text, value...), '}')
 }
 
-// Remove removes what is at path.
+// Remove removes the value at path.
 func (p *Patch) Remove(path string) {
 	p.begin(opRemove, []byte(path))
 	p.text = append(p.text, `"}`...)

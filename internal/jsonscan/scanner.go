@@ -3,7 +3,7 @@
 
 // Package jsonscan reads JSON (RFC 8259) in place. Callers walk to the few values
 // that they need. The rest is checked and skipped, neither decoded nor copied. It
-// accepts what encoding/json accepts, and nothing else.
+// accepts the same input as encoding/json.
 //
 //	scanner.go   reads: objects, arrays and strings
 //	skip.go      skips
@@ -145,7 +145,7 @@ func (s *Scanner) String() ([]byte, error) {
 	start := s.pos
 	end := skipString(s.data, start+1)
 	if end == 0 {
-		return nil, s.Skip() // which says what is wrong
+		return nil, s.Skip() // which returns the error
 	}
 	s.pos = end
 	if text := s.data[start+1 : end-1]; bytes.IndexByte(text, '\\') < 0 && utf8.Valid(text) {
@@ -192,7 +192,7 @@ func (s *Scanner) Skip() error {
 	if s.pos == len(s.data) {
 		return s.want("a value")
 	}
-	// encoding/json knows what is wrong with it.
+	// encoding/json finds the error in it.
 	return fmt.Errorf("value at byte %d: %w", s.pos, json.Unmarshal(s.data[s.pos:], new(json.RawMessage)))
 }
 
@@ -249,7 +249,7 @@ func (s *Scanner) space() { s.pos = skipSpace(s.data, s.pos) }
 
 var errEnd = errors.New("unexpected end of JSON")
 
-// want returns an error with what was wanted and what comes next. It shows at most
+// want returns an error with the wanted token and the next bytes. It shows at most
 // one character of the text: the text may have secrets.
 func (s *Scanner) want(what string) error {
 	if s.pos >= len(s.data) {

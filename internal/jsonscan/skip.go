@@ -123,7 +123,7 @@ func skipString(data []byte, i int) int {
 }
 
 // escapeLength returns the length of the escape sequence at the start of data, or
-// 0 if there is none.
+// 0 without an escape sequence.
 func escapeLength(data []byte) int {
 	switch {
 	case len(data) < 2 || strings.IndexByte(`"\/bfnrtu`, data[1]) < 0:
@@ -171,7 +171,7 @@ func skipNumber(data []byte, i int) int {
 	return i
 }
 
-// skipDigits returns the index after the digits at data[i], or 0 if there are none.
+// skipDigits returns the index after the digits at data[i], or 0 without a digit.
 func skipDigits(data []byte, i int) int {
 	first := i
 	for i < len(data) && isDigit(data[i]) {

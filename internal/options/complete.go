@@ -55,7 +55,7 @@ func (o *Options) Complete() (*Completed, error) {
 	return c, nil
 }
 
-// Settings returns the settings that decide what is injected, and only checks these.
+// Settings returns the settings of the injection, and only checks these.
 // reserved are the audiences of the API server.
 func (o *Options) Settings(reserved []string) (*settings.Settings, error) {
 	values := o.Values
@@ -117,8 +117,8 @@ func (c *Completed) completeSelfManaged(v *validation) {
 	if c.CertificateDuration < minCertificateDuration {
 		v.check("certificate-duration", fmt.Errorf("got %s, want at least %s", c.CertificateDuration, minCertificateDuration))
 	}
-	// The CA is renewed after two thirds of its lifetime. What it has signed must
-	// expire before it does.
+	// The CA is renewed after two thirds of its lifetime. Certificates that it has
+	// signed must expire before it does.
 	if c.CADuration < 3*c.CertificateDuration {
 		v.check("ca-duration", fmt.Errorf("got %s, want at least three times --certificate-duration, %s", c.CADuration, 3*c.CertificateDuration))
 	}
@@ -143,7 +143,7 @@ func validName(value string, problems func(string) []string) error {
 	return nil
 }
 
-// validation collects what is wrong, by flag.
+// validation collects errors, by flag.
 type validation struct{ errs []error }
 
 func (v *validation) check(flag string, err error) {

@@ -2,12 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package options holds the settings of lanyard-webhook: their flags, their file,
-// and what is allowed in them.
+// and their allowed values.
 package options
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -21,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/lanyard-dev/lanyard/internal/configfile"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -82,18 +81,16 @@ type Options struct {
 	ClientCAFile       string
 	ClientAllowedNames []string
 
-	// Values decide what is injected. File is the content of ConfigFile.
+	// Values decide about the injection. File is the content of ConfigFile.
 	settings.Values
 
-	// LogFormat is text or json. Verbosity 0 logs what an operator needs.
+	// LogFormat is text or json. Verbosity 0 is for operators.
 	LogFormat string
 	Verbosity int
 
 	// ConfigFile is a file with the same settings, custom providers and identity
 	// mappings.
 	ConfigFile string
-	// fileSettings are its settings, by the names of the flags.
-	fileSettings map[string]json.RawMessage
 }
 
 // New returns the default settings.
@@ -227,7 +224,7 @@ func (o *Options) addGeneralFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "Kubeconfig file; not needed in a cluster.")
 	fs.StringVar(&o.ConfigFile, "config", o.ConfigFile, "YAML file with any of these settings, by the names of the flags, and with custom providers and identity mappings (docs/providers.md). Flags on the command line take precedence. Changed providers and mappings are used without a restart.")
 	fs.StringVar(&o.LogFormat, "log-format", o.LogFormat, "Format of the log: text or json.")
-	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, "Verbosity of the log: 0 for what an operator needs, 1 for each admission, more for debugging.")
+	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, "Verbosity of the log: 0 for operators, 1 for each admission, more for debugging.")
 }
 
 // NewLogger returns the logger for the settings.
@@ -269,10 +266,10 @@ func (o *Options) loadConfig(fs *pflag.FlagSet, readFile func(name string) ([]by
 
 // ReadConfig is LoadConfig for the content of a file.
 func (o *Options) ReadConfig(text []byte, fs *pflag.FlagSet) (err error) {
-	if o.fileSettings, o.File, err = readConfig(text); err != nil {
+	if o.File, err = configfile.Parse(text); err != nil {
 		return err
 	}
-	return applyConfig(fs, o.fileSettings)
+	return applyConfig(fs, o.File.Settings)
 }
 
 // Reload returns the settings with the custom providers and identity mappings of
@@ -281,17 +278,17 @@ func (o *Options) ReadConfig(text []byte, fs *pflag.FlagSet) (err error) {
 // Settings.
 func (o *Options) Reload(text []byte, reserved []string) (reloaded *settings.Settings, restart []string, err error) {
 	changed := *o
-	changed.fileSettings, changed.File, err = readConfig(text)
-	if err != nil {
+	if changed.File, err = configfile.Parse(text); err != nil {
 		return nil, nil, err
 	}
 	if reloaded, err = changed.Settings(reserved); err != nil {
 		return nil, nil, err
 	}
-	names := slices.AppendSeq(slices.Collect(maps.Keys(changed.fileSettings)), maps.Keys(o.fileSettings))
+	before, after := o.File.Settings, changed.File.Settings
+	names := slices.AppendSeq(slices.Collect(maps.Keys(after)), maps.Keys(before))
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		if !bytes.Equal(changed.fileSettings[name], o.fileSettings[name]) {
+		if after[name] != before[name] {
 			restart = append(restart, name)
 		}
 	}

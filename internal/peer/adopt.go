@@ -25,7 +25,7 @@ type Reason int
 
 // The reasons.
 const (
-	// Changed means that the annotation has no effect, or another one than with the peer.
+	// Changed means that the annotation has no effect, or not the same as with the peer.
 	Changed Reason = iota
 	// Superseded means that an annotation of another peer counts.
 	Superseded
@@ -117,7 +117,7 @@ type adopter struct {
 }
 
 // translate translates the annotations of one peer. If two peers are for the same
-// provider, the first one with an identity counts.
+// provider, the first peer with an identity counts.
 func (a *adopter) translate(p *Peer, defaults *annotations.Defaults) {
 	t, first := p.translate(a.values, defaults), a.translations[p.Provider]
 	if first != nil && len(first.values) > 0 {

@@ -89,7 +89,7 @@ func (in *Input) SettingOf() string {
 
 // Lifetime has the rules of a peer for the lifetime of its tokens, in seconds.
 type Lifetime struct {
-	// Least is the shortest lifetime, Unset the one without an annotation.
+	// Least is the shortest lifetime, Unset the lifetime if there is no annotation.
 	Least int64 `json:"least"`
 	Unset int64 `json:"unset"`
 	// Denies reports whether the peer denies pods for a lifetime outside of its limits.
@@ -101,7 +101,7 @@ type Lifetime struct {
 // Peer is another program that gives pods identities by the annotations of
 // ServiceAccounts.
 type Peer struct {
-	// Name is the peer's name in flags, Program the one for people.
+	// Name is the peer's name in flags, Program the name that people know.
 	Name    string `json:"name"`
 	Program string `json:"program"`
 	// Provider is the name of the provider of its identities.

@@ -46,11 +46,11 @@ func Pod(keys *annotations.Keys, serviceAccount string) *unstructured.Unstructur
 	}}
 }
 
-// Answer is what the API server answered to a dry run.
+// Answer is the API server's response to a dry run.
 type Answer struct {
 	// Pod is the pod as it would be stored; nil if there is an error.
 	Pod *unstructured.Unstructured
-	// Warnings are those of the response.
+	// Warnings are the warnings of the response.
 	Warnings []string
 	// Err is why the pod would not be created.
 	Err error
@@ -102,7 +102,7 @@ func (collector) HandleWarningHeaderWithContext(ctx context.Context, code int, _
 	}
 }
 
-// Injected describes what was injected into a pod.
+// Injected describes the injection into a pod.
 func Injected(pod *unstructured.Unstructured, keys *annotations.Keys) (string, error) {
 	read, err := injected.Read(pod.Object, keys)
 	switch {

@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package settings makes the settings that decide what is injected. lanyard-webhook,
+// Package settings makes the settings of the injection. lanyard-webhook,
 // lanyard and programs that embed the webhooks make them here, and pass one pointer on.
 package settings
 
@@ -19,7 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
-// Settings decide what is injected. Make them with New. They do not change.
+// Settings decide about the injection. Make them with New. They do not change.
 type Settings struct {
 	// Keys are the annotation keys, with the keys of the custom providers.
 	Keys *annotations.Keys
@@ -38,7 +38,7 @@ type Settings struct {
 type Values struct {
 	// AnnotationPrefix starts every key.
 	AnnotationPrefix string
-	// Providers are the providers in addition to those of File; nil for the built-in
+	// Providers are the providers in addition to the File's; nil for the built-in
 	// ones.
 	Providers []*provider.Definition
 	// Defaults have the parameters as they are written. A parameter that is not there

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package annotations holds the annotations and labels of Lanyard, how their
-// values are read and what is allowed in them. The keys of a single provider are
+// values are read and which values are allowed. The keys of a single provider are
 // part of its definition in package provider.
 package annotations
 
@@ -57,7 +57,7 @@ type Keys struct {
 	// overrides the ServiceAccount's.
 	TokenExpirationSeconds string
 
-	// Adopted is written by Lanyard: the annotations that follow those of a peer,
+	// Adopted is written by Lanyard: the annotations that follow a peer's annotations,
 	// with the fingerprints of their values.
 	Adopted string
 
@@ -81,8 +81,8 @@ type Keys struct {
 
 	// On a namespace.
 
-	// AllowedIdentities limits what the ServiceAccounts of the namespace may ask
-	// for.
+	// AllowedIdentities limits the identities that the ServiceAccounts of the namespace
+	// may ask for.
 	AllowedIdentities string
 
 	// IdentityLabel is the label of a ServiceAccount that asks for an identity.
@@ -178,7 +178,7 @@ func (k *Keys) ServiceAccount() []string {
 	return append(keys, k.Audience, k.Tokens, k.TokenExpirationSeconds)
 }
 
-// Pod lists the keys that may be on a pod: those of users, then Lanyard's own.
+// Pod lists the keys that may be on a pod: the users' keys, then Lanyard's own.
 func (k *Keys) Pod() []string {
 	return append([]string{k.Inject, k.Containers, k.SkipContainers, k.TokenExpirationSeconds}, k.Marks()...)
 }

@@ -23,7 +23,7 @@ type Mapping struct {
 
 // NewMapping returns a mapping for the ServiceAccounts whose names match the globs,
 // in which "*" stands for any characters. The annotations have full keys. They must
-// be those of a valid ServiceAccount that asks for an identity.
+// make a valid ServiceAccount that asks for an identity.
 func NewMapping(keys *Keys, namespace, serviceAccount string, annotations map[string]string, defaults *Defaults) (*Mapping, field.ErrorList) {
 	identity, errs := ParseServiceAccount(keys, annotations, defaults.For("namespace", "serviceaccount"))
 	if len(errs) == 0 && identity == nil {
@@ -39,8 +39,8 @@ func NewMapping(keys *Keys, namespace, serviceAccount string, annotations map[st
 	return &m, nil
 }
 
-// Map returns what the mappings add to the annotations of a ServiceAccount, nil for
-// nothing. A mapping is left out if the ServiceAccount has an annotation of one of
+// Map returns the annotations that the mappings add to a ServiceAccount, nil for
+// none. A mapping is left out if the ServiceAccount has an annotation of one of
 // its providers, whether by hand or by an earlier mapping.
 func (k *Keys) Map(mappings []*Mapping, namespace, name string, annotations map[string]string) map[string]string {
 	var added map[string]string
@@ -74,8 +74,8 @@ func (k *Keys) has(m *Mapping, annotations map[string]string) bool {
 }
 
 // meet reports whether a key that is of every provider is on one side, and an identity
-// on the other: the mapping must not change what the ServiceAccount has, nor the other
-// way around.
+// on the other: the mapping must not change an identity of the ServiceAccount, nor the
+// other way around.
 func (k *Keys) meet(m *Mapping, annotations map[string]string) bool {
 	if _, found := annotations[k.Audience]; found {
 		return true

@@ -18,7 +18,7 @@ import (
 // Longer ones are invalid and not kept.
 const MaxNamespaceBytes = 16 << 10
 
-// Policy is what the ServiceAccounts of a namespace may ask for. The zero value
+// Policy lists the identities that the ServiceAccounts of a namespace may ask for. The zero value
 // allows everything.
 type Policy struct {
 	// Allowed are globs: "*" stands for any number of characters, including none.
@@ -88,7 +88,7 @@ func ParseAllowedIdentities(value string) ([]string, error) {
 // variable is denied, because its glob would never match.
 func ParseDefaultAllowedIdentities(value string) ([]string, error) {
 	if strings.ContainsAny(strings.ReplaceAll(value, NamespaceVariable, ""), "{}") {
-		return []string{}, errors.New("must have no braces except those of " + NamespaceVariable)
+		return []string{}, errors.New("must have no braces except in " + NamespaceVariable)
 	}
 	return ParseAllowedIdentities(value)
 }

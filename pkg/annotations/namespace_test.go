@@ -104,9 +104,9 @@ func TestParseDefaultAllowedIdentities(t *testing.T) {
 		"a dash in a list is a glob": {"-,a", []string{"-", "a"}, ""},
 		"an empty list":              {"", []string{}, "must be a list separated by commas, without an empty element"},
 		"an empty element":           {"a,,b", []string{}, "must be a list separated by commas, without an empty element"},
-		"another variable":           {"{ns}-*", []string{}, "must have no braces except those of {namespace}"},
-		"a variable in capitals":     {"{Namespace}", []string{}, "must have no braces except those of {namespace}"},
-		"a brace that is not closed": {"{namespace", []string{}, "must have no braces except those of {namespace}"},
+		"another variable":           {"{ns}-*", []string{}, "must have no braces except in {namespace}"},
+		"a variable in capitals":     {"{Namespace}", []string{}, "must have no braces except in {namespace}"},
+		"a brace that is not closed": {"{namespace", []string{}, "must have no braces except in {namespace}"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
-// Limits of what a message repeats: messages are logged, and the annotations of
+// Limits of the text that a message repeats: messages are logged, and the annotations of
 // an object may have 256 KiB.
 const (
 	maxShownBytes = 1024
@@ -23,7 +23,7 @@ const (
 // shown returns the value as a message repeats it.
 func shown(value string) string { return texts.Cut(value, maxShownBytes) }
 
-// What a message says about unknown keys.
+// Texts of messages about unknown keys.
 const (
 	serviceAccountHint = "is not an annotation of a ServiceAccount"
 	podHint            = "is not an annotation of a Pod; identities are set on the ServiceAccount"
@@ -35,7 +35,7 @@ var (
 	labelsPath      = field.NewPath("metadata", "labels")
 )
 
-// parser reads the annotations of one object and collects what is wrong.
+// parser reads the annotations of one object and collects the errors.
 type parser struct {
 	keys        *Keys
 	annotations map[string]string

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Pod is what a pod's own annotations say: whether and where to inject. They
+// Pod holds the values of a pod's own annotations: whether and where to inject. They
 // never choose an identity.
 type Pod struct {
 	// OptOut reports whether the pod opts out.

@@ -105,7 +105,7 @@ func (p *serviceAccountParser) profiles(d *provider.Definition) []provider.Profi
 	return profiles
 }
 
-// profile reads one profile. names are those of all.
+// profile reads one profile. names are the names of all profiles.
 func (p *serviceAccountParser) profile(d *provider.Definition, name string, names []string) provider.Profile {
 	key := p.keys.Profile(d, d.Profiles.Parameter, name)
 	if err := provider.ParseProfileName(name); err != nil {

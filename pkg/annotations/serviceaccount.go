@@ -37,7 +37,7 @@ type Defaults struct {
 	// TokenMountPath is where the token volume is mounted. No copy of a token may be
 	// there.
 	TokenMountPath string
-	// ReservedAudiences are those of the API server. No token may have one.
+	// ReservedAudiences are the audiences of the API server. No token may have one.
 	ReservedAudiences []string
 }
 
@@ -52,7 +52,7 @@ func (d *Defaults) For(namespace, name string) *Defaults {
 	return &result
 }
 
-// Identity is what a ServiceAccount asks for, complete and valid. Its annotations
+// Identity holds the identities of a ServiceAccount, complete and valid. Its annotations
 // take precedence over the cluster's defaults.
 type Identity struct {
 	// Providers has at least one element; sorted by name.
@@ -133,8 +133,8 @@ type serviceAccountParser struct {
 	defaults *Defaults
 }
 
-// identity reads what the ServiceAccount asks of one provider. With tokenAlone, that
-// is no identity, and the program may bring everything else as well.
+// identity reads the ServiceAccount's identity of one provider. With tokenAlone, the
+// identity is incomplete, and the program may bring everything else as well.
 func (p *serviceAccountParser) identity(d *provider.Definition, tokenAlone bool) provider.Identity {
 	identity := provider.Identity{Definition: d, Values: provider.Values{}, TokenAlone: tokenAlone}
 	for _, parameter := range d.Parameters {
@@ -158,7 +158,7 @@ func (p *serviceAccountParser) identity(d *provider.Definition, tokenAlone bool)
 // checkCopies reports the copies of tokens whose directory cannot be mounted beside
 // the other directories of Lanyard.
 func (p *serviceAccountParser) checkCopies(identities []provider.Identity) {
-	mounted := map[string]string{} // what is there, by the directory
+	mounted := map[string]string{} // the mount's content, by the directory
 	if p.defaults.TokenMountPath != "" {
 		mounted[p.defaults.TokenMountPath] = "the tokens of Lanyard"
 	}
@@ -222,8 +222,8 @@ func noDefault(parameter *provider.Parameter) string {
 	return message + ": --" + parameter.Flag + " is not set"
 }
 
-// audience returns the audience of one provider's token: that of its own
-// annotation, of the ServiceAccount's or of the cluster, in this order. An
+// audience returns the audience of one provider's token: from its own
+// annotation, the ServiceAccount's audience or the cluster's, in this order. An
 // audience of the API server is denied, whichever of them has it.
 func (p *serviceAccountParser) audience(d *provider.Definition, values provider.Values) string {
 	grammar := func(value string) (string, error) {
@@ -258,7 +258,7 @@ func (p *serviceAccountParser) denyWithoutIdentity(d *provider.Definition) {
 	p.denyProfiles(d)
 }
 
-// denyUseless reports a key that is set without what it needs.
+// denyUseless reports a key that is set without the keys that it needs.
 func (p *serviceAccountParser) denyUseless(key, needs string) {
 	if value, found := p.annotations[key]; found {
 		p.errs = append(p.errs, field.Forbidden(annotationsPath.Key(key), fmt.Sprintf("has value %q but no effect without %s", shown(value), needs)))

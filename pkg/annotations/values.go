@@ -24,7 +24,7 @@ const (
 )
 
 // ParseAudience accepts 1 to limit visible ASCII characters, except the reserved
-// audiences: those of the API server. With such a token, the cloud that receives
+// audiences: the audiences of the API server. With such a token, the cloud that receives
 // it could act in the cluster as the pod.
 func ParseAudience(value string, limit int, reserved []string) (string, error) {
 	if value == "" || len(value) > limit || !texts.IsVisible(value) {

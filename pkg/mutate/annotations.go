@@ -48,10 +48,10 @@ func (m *mutation) missingAnnotations() ([]annotation, error) {
 }
 
 func foreignAnnotation(a annotation, got string) error {
-	const advice = "remove what was injected into the pod that this one was copied from"
+	const advice = "remove the injection that was copied from another pod"
 	path := field.NewPath("metadata", "annotations").Key(a.key)
 	if a.secret {
-		return field.Forbidden(path, "is written only by Lanyard, and differs from what this pod's ServiceAccount needs; "+advice)
+		return field.Forbidden(path, "is written only by Lanyard, and does not match this pod's ServiceAccount; "+advice)
 	}
 	return field.Invalid(path, texts.Cut(got, maxShown), fmt.Sprintf("is written only by Lanyard, and must be %q for this pod's ServiceAccount; %s", a.value, advice))
 }

@@ -118,12 +118,9 @@ func NewInjection(identities []Identity, subject *Subject) *Injection {
 
 func (i *Identity) inject(subject *Subject) Provider {
 	d := i.Definition
-	values := maps.Clone(i.Values)
-	if values == nil {
-		values = Values{}
-	}
-	values["namespace"], values["serviceaccount"] = subject.Namespace, subject.ServiceAccount
-	values["token-file"] = subject.inVolume(d.TokenPath)
+	values := Values{}
+	maps.Copy(values, i.Values)
+	maps.Copy(values, subject.values(d))
 	if d.Derive != nil {
 		d.Derive(values)
 	}
@@ -152,6 +149,17 @@ func (i *Identity) inject(subject *Subject) Provider {
 		}
 	}
 	return p
+}
+
+// values are the values of the subject, for the templates of the definition.
+func (s *Subject) values(d *Definition) Values {
+	return Values{"namespace": s.Namespace, "serviceaccount": s.ServiceAccount, "token-file": s.inVolume(d.TokenPath)}
+}
+
+// SubjectValues returns the names of the values that every template may have, in
+// addition to the parameters: namespace, serviceaccount and token-file.
+func SubjectValues() []string {
+	return slices.Sorted(maps.Keys(new(Subject).values(new(Definition))))
 }
 
 // inVolume returns the path under which a container sees a file of the volume.

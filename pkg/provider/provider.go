@@ -128,7 +128,7 @@ func (p *Parameter) ReadTemplate(template string) (string, error) {
 	case err != nil:
 		return "", err
 	case strings.ContainsAny(value, "{}"):
-		return "", fmt.Errorf("must have no braces except those of %s and %s", NamespaceVariable, ServiceAccountVariable)
+		return "", fmt.Errorf("must have no braces except in %s and %s", NamespaceVariable, ServiceAccountVariable)
 	case joinsNames.MatchString(template):
 		return "", fmt.Errorf("must have a character other than a-z, 0-9 and - between %s and %s, so that no two ServiceAccounts have the same value", NamespaceVariable, ServiceAccountVariable)
 	case value == template:

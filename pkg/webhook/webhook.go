@@ -19,6 +19,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/metadata"
@@ -63,7 +65,7 @@ type Options struct {
 	// annotations.CommonAPIServerAudiences(); add the cluster's issuer.
 	Defaults annotations.Defaults
 	// Registerer gets Lanyard's metrics. If nil, it is controller-runtime's. The
-	// metrics of lookups stay 0, and those of ServiceAccounts and the certificate are
+	// metrics of lookups stay 0, and the metrics of ServiceAccounts and the certificate are
 	// absent: the manager's cache and server have metrics of their own.
 	Registerer prometheus.Registerer
 }
@@ -116,7 +118,7 @@ func (o *Options) settings() (*settings.Settings, error) {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	if len(file.Settings) > 0 {
-		return nil, fmt.Errorf("config: got %q, want only %s and %s", file.Settings, configfile.ProvidersKey, configfile.IdentitiesKey)
+		return nil, fmt.Errorf("config: got %q, want only %s and %s", slices.Sorted(maps.Keys(file.Settings)), configfile.ProvidersKey, configfile.IdentitiesKey)
 	}
 	values := settings.Values{
 		AnnotationPrefix: cmp.Or(o.AnnotationPrefix, annotations.DefaultPrefix),

@@ -127,7 +127,7 @@ func medians(trials []trial) []any {
 	return cells
 }
 
-// loadChecks compares Lanyard's CPU time with that of the floor in the same round.
+// loadChecks compares Lanyard's CPU time with the floor's in the same round.
 func loadChecks(trials map[loadKey][]trial) []check {
 	pairs := loadPairs()
 	var checks []check

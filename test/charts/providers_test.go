@@ -16,7 +16,7 @@ const providersAndIdentities = `config:
   - name: example
     audience: example.com
     parameters:
-    - {name: role, required: true, pattern: 'role/.+'}
+    - {name: role, required: true, pattern: 'role/.+', example: role/loki}
     environment:
     - {name: EXAMPLE_ROLE, value: '{role}'}
   identities:

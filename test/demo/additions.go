@@ -22,7 +22,7 @@ const (
 	maxString = 100
 )
 
-// additions returns what the second pod has in addition to the first pod: annotations,
+// additions returns the parts of the second pod that the first pod lacks: annotations,
 // labels, variables, mounts and volumes.
 func additions(before, after *corev1.Pod) (lines []string) {
 	lines = append(lines, newKeys("label", before.Labels, after.Labels)...)

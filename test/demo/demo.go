@@ -18,7 +18,7 @@ type options struct {
 	// kubeconfig is the file of a cluster that Lanyard is installed on. If it is
 	// empty, the demo starts its own control plane and webhook.
 	kubeconfig string
-	// image is that of test/demo/whoami. If it is empty, no pod is run.
+	// image is the image of test/demo/whoami. If it is empty, no pod is run.
 	image string
 	// keep is the variable KEEP.
 	keep string
@@ -42,7 +42,7 @@ type outage struct {
 	begin, end func(context.Context) error
 }
 
-// step is a part of the preparation. do returns what was reached.
+// step is a part of the preparation. do returns the result.
 type step struct {
 	what string
 	do   func() (string, error)
@@ -101,7 +101,7 @@ func (d *demo) report(ctx context.Context) error {
 }
 
 // show creates the pods one after another. It returns errors of the demo
-// itself; what is wrong with a pod is in the results.
+// itself; errors of a pod are in the results.
 func (d *demo) show(ctx context.Context, examples []*example) ([]*result, error) {
 	var results []*result
 	for _, e := range examples {
@@ -139,7 +139,7 @@ func (d *demo) show(ctx context.Context, examples []*example) ([]*result, error)
 	return append(results, r), nil
 }
 
-// step prints what a step does and its result.
+// step prints the description of a step and its result.
 func (p *printer) step(what string, do func() (string, error)) error {
 	p.printf("%s %s ... ", p.bold("•"), what)
 	start := time.Now()

@@ -38,7 +38,7 @@ type example struct {
 	without *corev1.Pod // how the API server stores the pod without Lanyard
 }
 
-// grant is what a pod must get from one provider.
+// grant is the injection that a pod must get from one provider.
 type grant struct {
 	provider  string
 	path      string // of the token, in the volume

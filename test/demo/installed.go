@@ -25,7 +25,7 @@ const (
 	deployment      = "lanyard-webhook"
 )
 
-// slow limits what a node takes part in, such as the end of a pod.
+// slow limits operations of a node, such as the end of a pod.
 const slow = 2 * time.Minute
 
 // installedSteps prepares the cluster of the kubeconfig, which Lanyard is installed

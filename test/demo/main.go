@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command demo shows Lanyard on a real cluster. It creates the pods of examples/,
-// prints what Lanyard added to them and checks it. Run it in the root of the
+// prints Lanyard's additions to them and checks these. Run it in the root of the
 // repository.
 //
 // Without flags it starts a control plane and the webhook itself, after "make build

@@ -15,7 +15,7 @@ import (
 )
 
 // showRunning runs test/demo/whoami with the example's ServiceAccount, and prints and
-// checks what it printed: this is what a program in a container sees.
+// checks its output: a program in a container sees the same.
 func (d *demo) showRunning(ctx context.Context, e *example) (*result, error) {
 	r := &result{example: "running pod", containers: "1 of 1", outcome: "(as printed by the pod)"}
 	d.headline(r.example, "what a container with the ServiceAccount "+e.name+" sees")
@@ -44,7 +44,7 @@ func (d *demo) showRunning(ctx context.Context, e *example) (*result, error) {
 	return r, nil
 }
 
-// missing returns what a container did not print of the grants.
+// missing returns the parts of the grants that a container did not print.
 func missing(printed string, pod *corev1.Pod, grants []grant) (problems []string) {
 	lines := map[string]bool{}
 	for line := range strings.Lines(printed) {
@@ -66,7 +66,7 @@ func missing(printed string, pod *corev1.Pod, grants []grant) (problems []string
 	return problems
 }
 
-// output waits until a pod has succeeded and returns what it printed.
+// output waits until a pod has succeeded and returns its output.
 func (c *cluster) output(ctx context.Context, pod *corev1.Pod) (string, error) {
 	var last corev1.PodStatus
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, slow, true, func(ctx context.Context) (bool, error) {

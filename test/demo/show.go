@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// showPod creates an example's pod, prints what was added and compares it with
+// showPod creates an example's pod, prints the additions and compares them with
 // the expected result.
 func (d *demo) showPod(ctx context.Context, e *example, r *result) error {
 	pod, err := d.cluster.CoreV1().Pods(namespace).Create(ctx, e.pod, metav1.CreateOptions{})
@@ -40,8 +40,8 @@ func (d *demo) showPod(ctx context.Context, e *example, r *result) error {
 	return d.showTokens(ctx, pod, e, r)
 }
 
-// showAdditions prints and returns what the second pod has in addition to the first
-// pod. Nothing else may differ.
+// showAdditions prints and returns the parts of the second pod that the first pod
+// lacks. Nothing else may differ.
 func (d *demo) showAdditions(before, after *corev1.Pod, r *result) ([]string, error) {
 	old, err := scrub(before)
 	if err != nil {
@@ -73,7 +73,7 @@ func checkContainers(pod *corev1.Pod, grants []grant, r *result) {
 	r.containers = fmt.Sprintf("%d of %d", good, len(all))
 }
 
-// containerProblems returns what a container lacks of the grants.
+// containerProblems returns the parts of the grants that a container lacks.
 func containerProblems(c *corev1.Container, grants []grant) (problems []string) {
 	mounted := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
 		return m.Name == volumeName && m.MountPath == mountPath && m.ReadOnly && m.SubPath == ""

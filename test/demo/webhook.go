@@ -79,6 +79,6 @@ func (c *cluster) inEffect(ctx context.Context, probe *example) (bool, error) {
 	account.Name = "probe"
 	account.Annotations = map[string]string{roleARNKey: "malformed"}
 	_, err = c.CoreV1().ServiceAccounts(namespace).Create(ctx, account, dryRun)
-	denied := err != nil && !apierrors.IsInternalError(err) // which says that the call failed
+	denied := err != nil && !apierrors.IsInternalError(err) // an internal error means that the call failed
 	return pod.Annotations[injectedKey] != "" && denied, nil
 }

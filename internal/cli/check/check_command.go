@@ -27,7 +27,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
-const checkHelp = `check looks at each part of an installation and says what to do about each
+const checkHelp = `check looks at each part of an installation and shows a fix for each
 failure: the API server, the replicas, the certificate, the webhook
 configurations, the guard, the fences and the issuer. Then it sends the API
 server dry runs of two pods: one that needs nothing but an answer of the
@@ -37,7 +37,7 @@ created.
 With --pre, it looks at a cluster before the install: its version, your
 rights, other webhooks that inject identities, and the issuer.
 
-What you have no right to read is skipped. The exit code is 1 if a check
+Parts that you have no right to read are skipped. The exit code is 1 if a check
 failed; warnings do not change it.`
 
 const checkExamples = `  # Is Lanyard all right?
@@ -52,7 +52,7 @@ const checkExamples = `  # Is Lanyard all right?
   # Which checks failed? For scripts.
   lanyard check -o json | jq '.sections[].lines[] | select(.status == "failed")'`
 
-// checkCommand holds the flags of check and what it finds.
+// checkCommand holds the flags of check and its findings.
 type checkCommand struct {
 	*command.CLI
 	command.Output
@@ -252,7 +252,7 @@ func (k *checkCommand) issuer(ctx context.Context) {
 	k.add("issuer", Issuer(cluster, public, err)...)
 }
 
-// rights returns what an install creates, and whether the user may create it.
+// rights returns the objects that an install creates, and whether the user may create them.
 func (k *checkCommand) rights(ctx context.Context) ([]Right, error) {
 	rights := []Right{
 		{Resource: "namespaces"},
@@ -322,7 +322,7 @@ func (k *checkCommand) dryRuns(ctx context.Context, mutating *admissionregistrat
 }
 
 // anyServiceAccount returns a ServiceAccount that needs credentials, in a namespace
-// that Lanyard is called for. The name is empty if there is none.
+// that Lanyard is called for. The name is empty if there is no such namespace.
 func (k *checkCommand) anyServiceAccount(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) (namespace, name string, err error) {
 	called, err := k.CalledFor(ctx, mutating)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
-// FromPod returns what an injected pod has for a provider: the audience of its
+// FromPod returns the values that an injected pod has for a provider: the audience of its
 // token, its variables and its credential file.
 func FromPod(pod *injected.Pod, keys *annotations.Keys, name string) (provider.Provider, error) {
 	index := slices.IndexFunc(keys.Providers, func(d *provider.Definition) bool { return d.Name == name })

@@ -25,21 +25,21 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
-const tokenHelp = `token requests a token of a ServiceAccount from the API server and shows what it
-says: the issuer, the subject and the audience that a cloud compares with its
+const tokenHelp = `token requests a token of a ServiceAccount from the API server and shows its
+claims: the issuer, the subject and the audience that a cloud compares with its
 trust. For aws, azure, gcp and the custom providers of the cluster, the audience
 is the one that the pods of the ServiceAccount get, which a dry run of a pod
 tells. Any other value of --for is an audience.
 
 With --exchange, token presents the token to the cloud as the SDK in a pod
-would, with the same identity and region, and shows what the cloud says. The
+would, with the same identity and region, and shows the cloud's response. The
 exit code is 1 if the cloud denies it. The credential of the cloud is never
 shown.
 
-The token itself is only written with --raw. Who has it can act as the
-ServiceAccount until it expires.`
+The token itself is only written with --raw. Anyone with the token can act as
+the ServiceAccount until it expires.`
 
-const tokenExamples = `  # What does a token for AWS say?
+const tokenExamples = `  # Show the claims of a token for AWS
   lanyard token serviceaccount/cart --namespace shop --for aws
 
   # Does Azure accept it?
@@ -64,7 +64,7 @@ func NewTokenCommand(c *command.CLI) *cobra.Command {
 	k := &tokenCommand{CLI: c}
 	cmd := &cobra.Command{
 		Use:               "token serviceaccount/NAME --for aws|azure|gcp|AUDIENCE",
-		Short:             "Show a token of a ServiceAccount, and what a cloud says to it.",
+		Short:             "Show a token of a ServiceAccount, and a cloud's response to it.",
 		Long:              tokenHelp,
 		Example:           tokenExamples,
 		Args:              cobra.RangeArgs(1, 2),
@@ -78,9 +78,9 @@ func NewTokenCommand(c *command.CLI) *cobra.Command {
 	fs.BoolVar(&k.raw, "raw", false, "Write the token, and nothing else.")
 	fs.BoolVar(&k.exchange, "exchange", false, "Present the token to the cloud.")
 	fs.StringVar(&k.endpoint, "endpoint", "", "With --exchange: the scheme and host to use in place of the cloud's, such as https://sts.example.com.")
-	fs.StringVar(&k.caFile, "ca-file", "", "With --exchange: PEM file with the CA of the cloud's certificate. Without it, those of the system are trusted.")
-	fs.StringVar(&k.scope, "scope", "", "With --exchange and --for azure: the scope to ask for. Without it, that of Azure Resource Manager.")
-	fs.DurationVar(&k.expiration, "expiration", 0, "Lifetime of the token. Without it, that of the tokens in pods.")
+	fs.StringVar(&k.caFile, "ca-file", "", "With --exchange: PEM file with the CA of the cloud's certificate. Without it, the CAs of the system are trusted.")
+	fs.StringVar(&k.scope, "scope", "", "With --exchange and --for azure: the scope to ask for. Without it, the scope of Azure Resource Manager.")
+	fs.DurationVar(&k.expiration, "expiration", 0, "Lifetime of the token. Without it, the lifetime of the tokens in pods.")
 	// The error is for a flag that does not exist.
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(clouds, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -89,7 +89,7 @@ func NewTokenCommand(c *command.CLI) *cobra.Command {
 // clouds are the providers that exchange tokens.
 var clouds = []string{"aws", "azure", "gcp"}
 
-// tokenResult is what token shows.
+// tokenResult is the output of token.
 type tokenResult struct {
 	Namespace      string        `json:"namespace"`
 	ServiceAccount string        `json:"serviceAccount"`
@@ -146,7 +146,7 @@ func (k *tokenCommand) run(ctx context.Context, args []string) error {
 	return k.show(ctx, &tokenResult{Namespace: namespace, ServiceAccount: name}, injected, text)
 }
 
-// show writes what the token says, and what the cloud says to it.
+// show prints the token's claims and the cloud's response.
 func (k *tokenCommand) show(ctx context.Context, r *tokenResult, injected provider.Provider, text string) (err error) {
 	if r.Claims, err = token.Parse(text); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (k *tokenCommand) show(ctx context.Context, r *tokenResult, injected provid
 	return nil
 }
 
-// injected returns what the pods of a ServiceAccount get for a provider.
+// injectedFor returns the injection for a provider into the pods of a ServiceAccount.
 func injectedFor(ctx context.Context, c *command.CLI, keys *annotations.Keys, namespace, serviceAccount, name string) (provider.Provider, error) {
 	client, err := c.Probe()
 	if err != nil {
@@ -227,7 +227,7 @@ func (r *tokenResult) Print(p *command.Page) {
 	p.Text(4, "", a.Message)
 }
 
-// httpClient returns a client that trusts the CA in a file, or those of the system.
+// httpClient returns a client that trusts the CA in a file, or the CAs of the system.
 func httpClient(caFile string) (*http.Client, error) {
 	var pem []byte
 	if caFile != "" {

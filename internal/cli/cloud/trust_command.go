@@ -25,16 +25,15 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
-const trustHelp = `trust says what a cloud must be told, so that it accepts the tokens of a
+const trustHelp = `trust shows how to configure a cloud, so that it accepts the tokens of a
 ServiceAccount, with the issuer of the cluster filled in. It changes nothing,
 neither in the cloud nor in the cluster.`
 
 const trustCloudHelp = `
 
 It reads the annotations of the ServiceAccount; flags take precedence, so that
-it also works before the ServiceAccount is annotated or exists. What is needed
-once per cluster and what is needed once per ServiceAccount can be had
-separately with --part.`
+it also works before the ServiceAccount is annotated or exists. --part prints
+only the cluster-wide part or only the ServiceAccount's.`
 
 // Values of --output and --part of trust.
 const (
@@ -49,7 +48,7 @@ const (
 func NewTrustCommand(c *command.CLI) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trust",
-		Short: "Show what a cloud must be told to trust a ServiceAccount.",
+		Short: "Show how to configure a cloud to trust a ServiceAccount.",
 		Long:  trustHelp,
 	}
 	cmd.AddCommand(newTrustAWSCommand(c), newTrustAzureCommand(c), newTrustGCPCommand(c), newTrustIssuerCommand(c))
@@ -74,7 +73,7 @@ type trustCommand struct {
 	annotations map[string]string // of the ServiceAccount
 }
 
-// trustDocument is what a cloud must be told.
+// trustDocument is the trust configuration of a cloud.
 type trustDocument interface {
 	Shell() Script
 	Terraform() Script
@@ -100,13 +99,13 @@ func newCloudCommand(c *command.CLI, name, cloud, example string) (*trustCommand
 	command.AddChoice(cmd, &k.format, "output", "o", "Output format", outputShell, command.OutputJSON, command.OutputYAML, outputTerraform)
 	command.AddChoice(cmd, &k.part, "part", "", "Part of the shell's or Terraform's output", partAll, partCluster, partServiceAccount)
 	cmd.Flags().StringVar(&k.issuer, "issuer", "", "Issuer of the tokens. Without it, the cluster's.")
-	cmd.Flags().StringVar(&k.audience, "audience", "", "Audience of the tokens. Without it, that of the annotations, or else the one that "+cloud+" expects.")
+	cmd.Flags().StringVar(&k.audience, "audience", "", "Audience of the tokens. Without it, the audience in the annotations, or else the one that "+cloud+" expects.")
 	return k, cmd
 }
 
 // parameter adds a flag that stands for an annotation of the provider.
 func (k *trustCommand) parameter(cmd *cobra.Command, name, usage string) {
-	k.parameters[name] = cmd.Flags().String(name, "", usage+" Without it, that of the annotation "+k.definition.Key(name)+".")
+	k.parameters[name] = cmd.Flags().String(name, "", usage+" Without it, the value of the annotation "+k.definition.Key(name)+".")
 }
 
 func newTrustAWSCommand(c *command.CLI) *cobra.Command {
@@ -116,7 +115,7 @@ func newTrustAWSCommand(c *command.CLI) *cobra.Command {
   # The same as Terraform, before the ServiceAccount is annotated
   lanyard trust aws sa/cart --role-arn "$ROLE_ARN" --output terraform
 
-  # The trust policy alone
+  # Only the trust policy
   lanyard trust aws sa/cart -o json | jq .role.assumeRolePolicyDocument`)
 	k.parameter(cmd, "role-arn", "ARN of the role.")
 	k.newDocument = func(t Token, _ string) (trustDocument, error) {
@@ -133,7 +132,7 @@ func newTrustAzureCommand(c *command.CLI) *cobra.Command {
 	k, cmd := newCloudCommand(c, "azure", "Azure", `  # The commands that give a managed identity a federated credential
   lanyard trust azure serviceaccount/cart --resource-group workload-identities
 
-  # The federated credential alone, for an app registration
+  # Only the federated credential, for an app registration
   lanyard trust azure serviceaccount/cart -o json | jq .federatedCredential`)
 	identity := cmd.Flags().String("identity", "", "Name of the managed identity. Without it, NAMESPACE-NAME.")
 	group := cmd.Flags().String("resource-group", "", "Resource group of the managed identity. Without it, the output asks for it.")
@@ -145,7 +144,7 @@ func newTrustGCPCommand(c *command.CLI) *cobra.Command {
 	k, cmd := newCloudCommand(c, "gcp", "Google Cloud", `  # The commands that let the ServiceAccount use the provider of its annotation
   lanyard trust gcp serviceaccount/cart --namespace shop
 
-  # Only what is needed for another ServiceAccount of the same cluster
+  # Only the part for another ServiceAccount of the same cluster
   lanyard trust gcp serviceaccount/cart --namespace shop --part serviceaccount`)
 	k.parameter(cmd, "workload-identity-provider", "Workload identity provider.")
 	k.parameter(cmd, "service-account", "E-mail of the service account to impersonate.")
@@ -282,7 +281,7 @@ func (k *trustCommand) audienceOf() (string, error) {
 		}
 		var complete bool
 		if value, complete = values.Expand(k.definition.DefaultAudience); !complete {
-			// newDocument returns the error for what is missing.
+			// newDocument returns the error for missing values.
 			return "-", nil
 		}
 	}
@@ -324,9 +323,9 @@ With --to, it prepares the two documents that clouds read for upload. A
 directory gets them as files. For s3://BUCKET/PATH, gs://BUCKET/PATH and
 azblob://ACCOUNT/CONTAINER, it writes the commands that upload them.
 
-With --verify, it reads what is public at a URL, without a login, and compares
-it with what the cluster signs with. The exit code is 1 if clouds would deny
-tokens. Run it again after a change of the keys.`
+With --verify, it reads the public documents at a URL, without a login, and
+compares them with the keys of the cluster. The exit code is 1 if clouds would
+deny tokens. Run it again after a change of the keys.`
 
 const trustIssuerExamples = `  # See the issuer and its keys
   lanyard trust issuer
@@ -337,7 +336,7 @@ const trustIssuerExamples = `  # See the issuer and its keys
   # Write them into a directory, for an issuer that the cluster will have
   lanyard trust issuer --issuer https://issuer.example.com/prod --to issuer
 
-  # Compare what is public with the cluster
+  # Compare the public documents with the cluster
   lanyard trust issuer --verify https://issuer.example.com/production`
 
 // trustIssuerCommand holds the flags of trust issuer.
@@ -361,11 +360,11 @@ func newTrustIssuerCommand(c *command.CLI) *cobra.Command {
 	cmd.Flags().StringVar(&k.issuer, "issuer", "", "With --to: the issuer in the documents. Without it, the cluster's.")
 	cmd.Flags().StringVar(&k.to, "to", "", "Directory, s3://BUCKET/PATH, gs://BUCKET/PATH or azblob://ACCOUNT/CONTAINER to publish the documents in.")
 	cmd.Flags().StringVar(&k.verify, "verify", "", "URL of the public issuer to compare with the cluster.")
-	cmd.Flags().StringVar(&k.caFile, "ca-file", "", "With --verify: PEM file with the CA of the URL's certificate. Without it, those of the system are trusted, as a cloud does.")
+	cmd.Flags().StringVar(&k.caFile, "ca-file", "", "With --verify: PEM file with the CA of the URL's certificate. Without it, the CAs of the system are trusted, as in a cloud.")
 	return cmd
 }
 
-// issuerResult is what trust issuer shows.
+// issuerResult is the output of trust issuer.
 type issuerResult struct {
 	Issuer string `json:"issuer"`
 	// Keys are the IDs of the keys that the API server serves. SigningKey signs at
@@ -375,7 +374,7 @@ type issuerResult struct {
 	Public     *publicIssuer `json:"public,omitempty"`
 }
 
-// publicIssuer is what was found at a URL.
+// publicIssuer is the issuer that was found at a URL.
 type publicIssuer struct {
 	URL   string   `json:"url"`
 	Keys  []string `json:"keys"`
@@ -470,7 +469,7 @@ func (k *trustIssuerCommand) publish(documents *Documents) error {
 		return err
 	}
 	if !Public(at) {
-		k.Note("warning: the issuer %s is not public: give the cluster another one, or pass --issuer", at)
+		k.Note("warning: the issuer %s is not public: give the cluster a public issuer, or pass --issuer", at)
 	}
 	if !strings.Contains(k.to, "://") {
 		return k.writeFiles(published)
@@ -480,7 +479,7 @@ func (k *trustIssuerCommand) publish(documents *Documents) error {
 		return command.Usagef("--to: %w", err)
 	}
 	if !place.Has(at) {
-		k.Note("warning: the issuer is %s; make sure that %s is what it shows", at, k.to)
+		k.Note("warning: the issuer is %s; make sure that it shows %s", at, k.to)
 	}
 	_, err = fmt.Fprint(k.Out, place.Shell(published))
 	return err

@@ -63,8 +63,8 @@ func deploymentOf(ctx context.Context, client kubernetes.Interface, reference *a
 	return nil, fmt.Errorf("service %s/%s: got no deployment with its pods", service.Namespace, service.Name)
 }
 
-// webhookContainer returns the container of the webhook: the one with the name in the
-// manifests, or the first one.
+// webhookContainer returns the container of the webhook: the container with the name in
+// the manifests, or the first container.
 func webhookContainer(pod *corev1.PodSpec) *corev1.Container {
 	named := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == "webhook" })
 	return &pod.Containers[max(named, 0)] // the API server allows no pod without a container

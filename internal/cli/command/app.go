@@ -36,7 +36,7 @@ const (
 )
 
 // errFound ends a command with ExitFound. It has no message of its own: the output
-// of the command says what it found.
+// of the command shows the findings.
 var ErrFound = errors.New("found a problem, see the output")
 
 // usageError is a mistake in the command line that cobra does not find.
@@ -45,8 +45,8 @@ type UsageError struct{ error }
 // usagef returns a usageError.
 func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// CLI is what all commands share: the streams, the flags that select the cluster,
-// and the settings of the webhook.
+// CLI holds the parts that all commands share: the streams, the flags that select the
+// cluster, and the settings of the webhook.
 type CLI struct {
 	genericiooptions.IOStreams
 	// name is how the user calls the program: lanyard, or kubectl lanyard.

@@ -38,7 +38,7 @@ func (r *Reference) String() string {
 }
 
 // parseReference reads the arguments TYPE NAME or TYPE/NAME. kinds are the kinds
-// that are allowed; all kinds with pods and ServiceAccounts if there are none.
+// that are allowed; if empty, all kinds with pods and ServiceAccounts.
 func ParseReference(args []string, kinds ...string) (*Reference, error) {
 	var typeName, name string
 	switch len(args) {
@@ -98,7 +98,7 @@ func (c *CLI) CompleteReferences(cmd *cobra.Command, args []string, typed string
 	return startingWith(names, typed), cobra.ShellCompDirectiveNoFileComp
 }
 
-// startingWith returns the names that start with what the user typed.
+// startingWith returns the names that start with the user's input.
 func startingWith(names []string, typed string) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, typed) })
 }

@@ -26,7 +26,7 @@ const (
 	OutputYAML  = "yaml"
 )
 
-// result is what a command found. It is encoded as JSON or YAML by its tags, or
+// result holds the findings of a command. It is encoded as JSON or YAML by its tags, or
 // writes itself for people.
 type result interface {
 	// Print writes the result for people.
@@ -36,8 +36,8 @@ type result interface {
 // output is the flag --output of a command.
 type Output struct{ Format string }
 
-// addFlag adds the flag. formats are those of the command in addition to table, JSON
-// and YAML.
+// addFlag adds the flag. formats are the formats of the command in addition to table,
+// JSON and YAML.
 func (o *Output) AddFlag(cmd *cobra.Command, formats ...string) {
 	formats = append([]string{OutputTable, OutputJSON, OutputYAML}, formats...)
 	o.Format = OutputTable
@@ -104,7 +104,7 @@ func (c *CLI) Note(format string, args ...any) {
 // patience is how long a step may take before the user is told about it.
 const patience = 2 * time.Second
 
-// progress tells the user on the error stream what a command waits for, if it takes
+// progress shows the current step of a command on the error stream, if it takes
 // longer than patience. The caller must call the function that it returns when the
 // step has ended. Where the error stream is not a terminal, it writes nothing.
 func (c *CLI) Progress(what string) (done func()) {
@@ -134,7 +134,7 @@ func (c *CLI) Periodically() (report func(format string, values ...any)) {
 type Page struct {
 	W      io.Writer
 	Colour bool
-	// width is that of the terminal; 0 if the page is not on a terminal, and lines are
+	// width is the width of the terminal; 0 if the page is not on a terminal, and lines are
 	// not wrapped.
 	Width int
 	Err   error
@@ -187,7 +187,7 @@ func (p *Page) Text(indent int, style, text string) {
 	}
 }
 
-// marked writes a text behind a mark, such as that of a check, indented by 2 spaces.
+// marked writes a text behind a mark, such as the mark of a check, indented by 2 spaces.
 func (p *Page) Marked(style, mark, text string) {
 	for _, line := range wrap(text, p.Width-4) {
 		p.Line("  %s %s", p.Style(style, mark), line)
@@ -217,7 +217,7 @@ func wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// escapes matches what style adds to a text.
+// escapes matches the escape sequences that style adds to a text.
 var Escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 // cells returns the width of a text on the terminal.
@@ -295,7 +295,7 @@ var styled = regexp.MustCompile("(?s)^(\x1b\\[[0-9;]*m)(.*)(\x1b\\[0m)$")
 
 // wrapCell breaks a text, which may have a style, into lines of at most width cells:
 // between words, and in a word that is too long behind its punctuation, such as
-// that of a path.
+// the slashes of a path.
 func WrapCell(text string, width int) []string {
 	if Cells(text) <= width {
 		return []string{text}

@@ -23,7 +23,7 @@ func (c *CLI) AddConfig(cmd *cobra.Command) {
 }
 
 // settings returns the settings of the webhook: the settings in the file of --config, or
-// those of the webhook in the cluster. If the cluster's cannot be read, the settings are
+// the settings in the cluster. If the cluster's cannot be read, the settings are
 // the built-in defaults, and noteUnknown warns where it matters.
 func (c *CLI) Settings(ctx context.Context) (*settings.Settings, error) {
 	if c.Webhook.settings != nil {

@@ -1,9 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explain says why a pod has the credentials that it has, or none. It is
-// pure: callers read the objects and send the dry run, and Explain puts together
-// what they say, in the words of package reason.
+// Package explain explains why a pod has its credentials, or none. It is pure:
+// callers read the objects and send the dry run, and Explain combines the results,
+// using the reasons of package reason.
 package explain
 
 import (
@@ -26,12 +26,12 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
-// Input is what is known.
+// Input holds the objects and the results of the dry runs.
 type Input struct {
 	*settings.Settings
-	// Object is what the user asked about, such as deployment/cart.
+	// Object is the object in the user's question, such as deployment/cart.
 	Object string
-	// Namespace is that of the object.
+	// Namespace is the namespace of the object.
 	Namespace *corev1.Namespace
 	// ServiceAccountName is the name that the pod has. ServiceAccount is nil if it does
 	// not exist.
@@ -39,14 +39,14 @@ type Input struct {
 	ServiceAccount     *corev1.ServiceAccount
 	// Live is the pod that the user asked about, if it is a pod.
 	Live *corev1.Pod
-	// Sent is the pod of the dry run. Got is what it became; nil if Err is why it
-	// would not be created. Warnings are those of the response.
+	// Sent is the pod of the dry run. Got and Warnings are the response; if the pod
+	// would not be created, Got is nil and Err is the reason.
 	Sent, Got *corev1.Pod
 	Warnings  []string
 	Err       error
 	// Called reports whether Lanyard is called for the namespace.
 	Called bool
-	// Guard is what is wrong with the guard; empty if it is in place.
+	// Guard is the problem with the guard; empty if it is in place.
 	Guard string
 	// Probed reports whether a second dry run had the label of the probe. ProbeErr is
 	// its error.
@@ -54,7 +54,7 @@ type Input struct {
 	ProbeErr error
 }
 
-// Outcome is what becomes of a new pod.
+// Outcome classifies the result of the dry run.
 type Outcome string
 
 const (
@@ -71,17 +71,17 @@ type Explanation struct {
 	Object         string         `json:"object"`
 	Namespace      string         `json:"namespace"`
 	ServiceAccount ServiceAccount `json:"serviceAccount"`
-	// New is what happens to a new pod.
+	// New is the outcome for a new pod.
 	New New `json:"new"`
 	// Live is about the pod that the user asked about.
 	Live *Live `json:"live,omitempty"`
 	// AllowedIdentities is the namespace's policy; empty if it has none of its own.
 	AllowedIdentities string `json:"allowedIdentities,omitempty"`
-	// Guard is "on", or what is wrong with it.
+	// Guard is "on", or the problem with it.
 	Guard string `json:"guard"`
 }
 
-// ServiceAccount is what a ServiceAccount asks for.
+// ServiceAccount describes a ServiceAccount and its identities.
 type ServiceAccount struct {
 	Name       string     `json:"name"`
 	Exists     bool       `json:"exists"`
@@ -90,11 +90,11 @@ type ServiceAccount struct {
 	Guarded bool `json:"guarded"`
 	// Annotated is when Lanyard's annotations were last written; empty if unknown.
 	Annotated string `json:"annotated,omitempty"`
-	// Fix is what to do about the label; empty if there is nothing to do.
+	// Fix is the fix for the label; empty if there is nothing to do.
 	Fix string `json:"fix,omitempty"`
 }
 
-// Identity is what a ServiceAccount asks of one provider, as its annotations have it.
+// Identity is an identity of a ServiceAccount, as its annotations have it.
 type Identity struct {
 	Provider string `json:"provider"`
 	// Profile is empty for the ServiceAccount's own identity.
@@ -102,7 +102,7 @@ type Identity struct {
 	Name    string `json:"name"`
 }
 
-// New is what happens to a new pod.
+// New is the outcome for a new pod.
 type New struct {
 	Outcome Outcome `json:"outcome"`
 	// Reason is a word of package reason; empty if Lanyard did not decide.
@@ -113,7 +113,7 @@ type New struct {
 	Containers []Container `json:"containers,omitempty"`
 }
 
-// Container is what one container has.
+// Container describes the credentials of a container.
 type Container struct {
 	Name string `json:"name"`
 	// Type is container, init or ephemeral.
@@ -132,11 +132,11 @@ type Reason struct {
 	Detail string        `json:"detail"`
 }
 
-// State is how the credentials of a running pod compare with those of a new one.
+// State compares the credentials of a running pod with the credentials of a new pod.
 type State string
 
 const (
-	// Current means that it has what a new pod gets, which may be nothing.
+	// Current means that it has the credentials that a new pod gets, if any.
 	Current State = "current"
 	// Stale means that it has an identity that its ServiceAccount had before.
 	Stale State = "stale"
@@ -200,8 +200,8 @@ func (in *Input) serviceAccount() ServiceAccount {
 	return account
 }
 
-// Identities returns what the annotations of a ServiceAccount ask for, as they are
-// written: the cluster's defaults are not known.
+// Identities returns the identities in the annotations of a ServiceAccount, as they
+// are written: the cluster's defaults are not known.
 func Identities(keys *annotations.Keys, values map[string]string) []Identity {
 	var identities []Identity
 	for _, d := range keys.Asked(values) {
@@ -263,7 +263,7 @@ func Annotated(keys *annotations.Keys, fields []metav1.ManagedFieldsEntry) (last
 // denial matches a denial by Lanyard: a reason and a message.
 var denial = regexp.MustCompile(`lanyard: ([a-z_]+): (.*)`)
 
-// new says what happens to a new pod.
+// new describes the outcome of the dry run.
 func (in *Input) new() New {
 	if in.ServiceAccount == nil {
 		return New{
@@ -287,7 +287,7 @@ func (in *Input) new() New {
 	return n
 }
 
-// denied says why the dry run was denied.
+// denied returns the reason for the denial of the dry run.
 func (in *Input) denied() New {
 	text := in.Err.Error()
 	for _, known := range reason.All() {
@@ -295,7 +295,7 @@ func (in *Input) denied() New {
 			return New{Outcome: Denied, Reason: known, Why: match[2], Fix: fixes[known]}
 		}
 	}
-	// The sentence is that of the policy in charts/lanyard/templates/guard.yaml.
+	// The sentence is in the policy in charts/lanyard/templates/guard.yaml.
 	if strings.Contains(text, "needs credentials (label "+in.Keys.IdentityLabel) {
 		n := New{Outcome: Denied, Why: "the guard denies new pods: Lanyard did not inject a container that needs credentials", Fix: "See: lanyard check"}
 		if in.ProbeErr != nil {
@@ -303,22 +303,22 @@ func (in *Input) denied() New {
 		}
 		return n
 	}
-	return New{Outcome: Denied, Why: text, Fix: "Lanyard did not deny the pod. The message says who did."}
+	return New{Outcome: Denied, Why: text, Fix: "Lanyard did not deny the pod. The message names the webhook or policy."}
 }
 
-// fixes are what to do about a reason.
+// fixes are the fixes by reason.
 var fixes = map[reason.Reason]string{
 	reason.InvalidAnnotation:  "Correct the annotation that the message names.",
 	reason.IdentityNotAllowed: "Ask the administrator of the cluster to allow the identity, or correct the ServiceAccount.",
-	reason.ForeignInjection:   "Remove what Lanyard wrote from the pod template: it was copied from a running pod.",
-	reason.InvalidMountPath:   "Write the path as the message says, or leave the container out with skip-containers.",
+	reason.ForeignInjection:   "Remove Lanyard's additions from the pod template: they were copied from a running pod.",
+	reason.InvalidMountPath:   "Write the path as the message shows, or leave the container out with skip-containers.",
 	reason.VolumeNameTaken:    "Rename one of the two volumes.",
 	reason.TooLarge:           "Make the pod smaller.",
 	reason.LookupFailed:       "Try again; if it goes on, see: lanyard check",
 	reason.Overloaded:         "Try again; if it goes on, see: lanyard check",
 }
 
-// without says why a new pod gets no credentials.
+// without returns the reason why a new pod gets no credentials.
 func (in *Input) without() New {
 	pod, errs := annotations.ParsePod(in.Keys, in.Sent.Annotations, in.Sent.Labels[in.Keys.Inject])
 	asks := in.Keys.AskForIdentity(in.ServiceAccount.Annotations)
@@ -352,7 +352,7 @@ func (in *Input) without() New {
 	}
 }
 
-// exclusion says what excludes the namespace.
+// exclusion names the label or selector that excludes the namespace.
 func (in *Input) exclusion() string {
 	if value, found := in.Namespace.Labels[in.Keys.Inject]; found && (value == annotations.LabelDisabled || value == annotations.OptOut) {
 		return fmt.Sprintf("it has the label %s=%s", in.Keys.Inject, value)
@@ -381,7 +381,7 @@ func (in *Input) misspelt() string {
 	return ""
 }
 
-// peer returns a hint about an annotation of another webhook, and what to do about it.
+// peer returns a hint about an annotation of another webhook, and the fix.
 // There is nothing to do if Lanyard does not adopt it: the other webhook may be there.
 func (in *Input) peer() (hint, fix string) {
 	for _, p := range peer.All() {
@@ -420,7 +420,7 @@ func (in *Input) containers(pod *corev1.Pod) []Container {
 	return list
 }
 
-// read reads what was injected into a pod.
+// read reads the injection back from a pod.
 func (in *Input) read(pod *corev1.Pod) *injected.Pod {
 	read, err := injected.Read(pod, in.Keys)
 	if err != nil {
@@ -471,7 +471,7 @@ func (in *Input) live(n *New) *Live {
 	case l.Injected == "":
 		l.State, l.Why, l.Fix = Missing, "it has no credentials, and a new pod gets some"+missed, restart
 	case !in.read(pod).Current(in.read(in.Got), in.Keys):
-		l.State, l.Why, l.Fix = Stale, "its credentials differ from those of a new pod"+older, restart
+		l.State, l.Why, l.Fix = Stale, "its credentials differ from the credentials of a new pod"+older, restart
 	default:
 		l.Why = "it has the credentials of a new pod"
 	}

@@ -27,15 +27,15 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-const explainHelp = `explain says which credentials the pods of an object get, and why: the
+const explainHelp = `explain shows which credentials the pods of an object get, and why: the
 ServiceAccount and its identities, each container, the policy of the namespace
-and the guard. For a pod, it also says whether the pod has the credentials
-that a new one would get.
+and the guard. For a pod, it also shows whether the pod has the credentials
+that a new pod would get.
 
 It asks Lanyard itself: it sends the API server a dry run of the pod template.
-Nothing is created. The template of a pod is that of its ReplicaSet,
+Nothing is created. The template of a pod is the template of its ReplicaSet,
 StatefulSet, DaemonSet or Job. A pod without an owner is its own template,
-without what Lanyard added.
+without Lanyard's additions.
 
 It needs the right to create pods in the namespace. The exit code is 1 if
 something must be done, and 0 otherwise, also for a pod that needs no
@@ -54,7 +54,7 @@ func NewExplainCommand(c *command.CLI) *cobra.Command {
 	var o command.Output
 	cmd := &cobra.Command{
 		Use:               "explain TYPE NAME",
-		Short:             "Say why pods have credentials, or none.",
+		Short:             "Show why pods have credentials, or none.",
 		Long:              explainHelp,
 		Example:           explainExamples,
 		Args:              cobra.RangeArgs(1, 2),
@@ -82,7 +82,7 @@ func NewExplainCommand(c *command.CLI) *cobra.Command {
 	return cmd
 }
 
-// explainObject reads what there is, sends the dry runs, and explains them.
+// explainObject reads the objects, sends the dry runs, and explains the results.
 func explainObject(ctx context.Context, c *command.CLI, r *command.Reference) (*Explanation, error) {
 	defer c.Progress("asking Lanyard")()
 	s, err := c.Settings(ctx)
@@ -218,8 +218,8 @@ func registration(ctx context.Context, c *command.CLI, client kubernetes.Interfa
 	return nil
 }
 
-// ask sends the dry run, and another one with the label of the probe if the answer
-// to the first one does not say enough.
+// ask sends a dry run. If the result is inconclusive, it sends a second dry run with the
+// label of the probe.
 func ask(ctx context.Context, c *command.CLI, in *Input, pod *unstructured.Unstructured) error {
 	client, err := c.Probe()
 	if err != nil {

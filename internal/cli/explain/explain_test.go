@@ -222,7 +222,7 @@ func TestRunningPods(t *testing.T) {
 		fix    bool
 	}{
 		"the same role":   {func(in *Input) { in.Live = injectedPod(role) }, Current, "it has the credentials of a new pod", false},
-		"another role":    {func(in *Input) { in.Live = injectedPod(role + "2") }, Stale, "its credentials differ from those of a new pod", true},
+		"another role":    {func(in *Input) { in.Live = injectedPod(role + "2") }, Stale, "its credentials differ from the credentials of a new pod", true},
 		"none, but asked": {func(in *Input) { in.Live = &corev1.Pod{} }, Missing, "it has no credentials, and a new pod gets some: it was created before its ServiceAccount was annotated, or while Lanyard was not called", true},
 		"none, as a new":  {func(in *Input) { in.Live, in.Got, in.ServiceAccount.Annotations = &corev1.Pod{}, &corev1.Pod{}, nil }, Current, "it has no credentials, like a new pod", false},
 		"more than a new": {func(in *Input) {

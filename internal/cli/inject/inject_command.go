@@ -22,18 +22,18 @@ manifests in, manifests out. It makes the same decisions as the webhook and
 applies the same patches, to the pod templates of every kind of workload.
 
 The ServiceAccounts and Namespaces come from the same files. A workload whose
-ServiceAccount is not there stays as it is, and inject says so. Objects that do
-not change are written as they were read; the others lose their comments.
+ServiceAccount is not there stays as it is, and inject reports it. Objects that
+do not change are written as they were read; the others lose their comments.
 
 Nothing is written if the webhook would deny an object, and the exit code is 1.
-The flags are those of the webhook: pass the ones that your cluster's webhook
+The flags are the webhook's: pass the ones that your cluster's webhook
 has, or its --config. With --cluster, inject reads the settings of the webhook
 in the cluster instead.`
 
 const injectExamples = `  # Inject all workloads of a file
   lanyard inject -f app.yaml > injected.yaml
 
-  # Inject what comes from another program, with settings of the webhook
+  # Inject the output of another program, with settings of the webhook
   lanyard inject -f - --aws-default-region eu-central-1 > injected.yaml
 
   # The ServiceAccounts are in a file of their own
@@ -152,7 +152,7 @@ func (k *injectCommand) read(file string) ([]*Document, error) {
 	return Read(file, f)
 }
 
-// report writes what is worth knowing to the error stream, and returns the number of
+// report writes warnings and findings to the error stream, and returns the number of
 // objects that are denied.
 func (k *injectCommand) report(results []Result) (denied int) {
 	for _, r := range results {

@@ -40,13 +40,13 @@ const labelServiceAccountsExamples = `  # Show which ServiceAccounts would be la
   # Label them
   lanyard label serviceaccounts --all-namespaces
 
-  # Only those of one namespace
+  # Only the ServiceAccounts of one namespace
   lanyard label serviceaccounts --namespace shop`
 
 func NewLabelCommand(c *command.CLI) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "label",
-		Short: "Label what the guard must know.",
+		Short: "Label ServiceAccounts for the guard.",
 		Long:  "label adds the labels of Lanyard to objects that lack them.",
 	}
 	cmd.AddCommand(newLabelServiceAccountsCommand(c))

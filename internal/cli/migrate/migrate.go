@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package migrate plans how Lanyard takes over from another webhook. It is pure: the
-// objects of a cluster or of files in, a plan out. Package peer has the table of what
-// each webhook reads.
+// objects of a cluster or of files in, a plan out. Package peer has the table of the
+// inputs of each webhook.
 //
 //	stock.go           the part of an object that a peer reads
 //	migrate.go         the plan

@@ -24,7 +24,7 @@ import (
 // maxStock is how many objects are kept of a cluster.
 const maxStock = 500_000
 
-// clusterStock is what was read of a cluster.
+// clusterStock holds the objects that were read in a cluster.
 type clusterStock struct {
 	objects []*Object
 	// versions are the resource versions of the ServiceAccounts.
@@ -53,8 +53,8 @@ func (k *migrateCommand) cluster(ctx context.Context, o *Options) (*migration, e
 	return result, nil
 }
 
-// stock reads what matters of a cluster, a page at a time. What is not in a namespace is
-// left out if the user may not read it.
+// stock reads the objects that matter in a cluster, a page at a time. Cluster-scoped
+// objects are left out if the user may not read them.
 func (k *migrateCommand) stock(ctx context.Context, client dynamic.Interface, peers []*peer.Peer, namespace string) (*clusterStock, error) {
 	lists := []listing{{resource: command.CoreResource("serviceaccounts"), kind: "ServiceAccount", namespace: namespace}}
 	for _, kind := range cluster.Kinds() {
@@ -83,7 +83,7 @@ type listing struct {
 	optional bool
 }
 
-// list adds what matters of a list to the stock.
+// list adds the objects that matter in a list to the stock.
 func (k *migrateCommand) list(ctx context.Context, client dynamic.Interface, peers []*peer.Peer, l *listing, stock *clusterStock) error {
 	defer k.Progress("reading " + l.resource.Resource)()
 	list := func(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
@@ -136,7 +136,7 @@ func (k *migrateCommand) writeServiceAccounts(ctx context.Context, client dynami
 	}
 }
 
-// countEvery is how often a long step says how far it is.
+// countEvery is the interval in which a long step reports its progress.
 const countEvery = 100
 
 // count tells the user how far a step is, if it is a long one. Unlike progress, it

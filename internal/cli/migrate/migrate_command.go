@@ -17,10 +17,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
-const migrateHelp = `migrate shows how Lanyard takes over from another webhook: what the other one
-reads in a cluster or in manifests, what becomes of each, and what somebody
-must do by hand. With --write, it adds Lanyard's annotations. Those of the
-other webhook stay, so that both can run, unless --remove is set.
+const migrateHelp = `migrate shows how Lanyard takes over from another webhook: the annotations that
+the other webhook reads in a cluster or in manifests, their translation, and the
+steps to do by hand. With --write, it adds Lanyard's annotations. The
+annotations of the other webhook stay, so that both webhooks can run, unless
+--remove is set.
 
 Without --filename, it reads the cluster, and --write changes ServiceAccounts
 only: a change of a pod template would restart the pods. With --filename, it
@@ -29,12 +30,13 @@ stay. --output diff shows the changes as a diff that "git apply" accepts. Whole
 lines are changed: JSON and braces in YAML are listed, to edit by hand.
 
 Write nothing with --remove while Lanyard still adopts from the other webhook
-(config.adopt): it would remove its annotations together with the other ones.
+(config.adopt): it would remove the adopted annotations, too.
 
 --verify compares, for one running pod of each workload, the credentials that
-it has with those of a new pod: role, client, audience, lifetime, and the paths
-of the token. The new pod is a dry run. It has what all webhooks give, so
-delete the other one's configuration first; what runs is not affected by that.
+it has with the credentials of a new pod: role, client, audience, lifetime, and
+the paths of the token. The new pod is a dry run. All webhooks inject into it,
+so delete the configuration of the other webhook first; running pods are not
+affected.
 
 The exit code is 1 if something could not be written, or if --verify finds a
 difference. docs/migrate has the whole way, for each webhook.`
@@ -79,16 +81,16 @@ func NewMigrateCommand(c *command.CLI) *cobra.Command {
 	k.AddConfig(cmd)
 	command.AddAllNamespaces(cmd, &k.all)
 	names := peer.Names()
-	cmd.Flags().StringSliceVar(&k.from, "from", nil, "What to take over from, separated by commas: "+strings.Join(names, ", ")+".")
+	cmd.Flags().StringSliceVar(&k.from, "from", nil, "The webhooks to take over from, separated by commas: "+strings.Join(names, ", ")+".")
 	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // the error is for a flag that does not exist
 	cmd.Flags().StringArrayVarP(&k.files, "filename", "f", nil, "File or directory with manifests in YAML or JSON, or - for the standard input, instead of the cluster. Can be repeated.")
 	cmd.Flags().BoolVar(&k.write, "write", false, "Write the changes.")
 	cmd.Flags().BoolVar(&k.remove, "remove", false, "Also remove the annotations that are not needed any more.")
-	cmd.Flags().BoolVar(&k.verify, "verify", false, "Compare the credentials of running pods with those of new ones, instead of making a plan.")
+	cmd.Flags().BoolVar(&k.verify, "verify", false, "Compare the credentials of running and new pods, instead of making a plan.")
 	return cmd
 }
 
-// migration is a plan and what came of it.
+// migration is a plan and its results.
 type migration struct {
 	*Plan
 	// Changes is the number of ServiceAccounts or files that change.
@@ -96,7 +98,7 @@ type migration struct {
 	// Written is the number of them that were written, Errors are why others were not.
 	Written int      `json:"written"`
 	Errors  []string `json:"errors,omitempty"`
-	// what changes: ServiceAccounts, or files.
+	// the kind of the changes: ServiceAccounts, or files.
 	what    string
 	written bool
 	diff    string

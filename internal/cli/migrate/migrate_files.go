@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/peer"
 )
 
-// Limits of what is read.
+// Limits of the input.
 const (
 	maxManifestBytes = 4 << 20
 	maxManifests     = 10_000

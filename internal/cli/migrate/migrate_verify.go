@@ -64,7 +64,7 @@ func (v *verification) count(state string) int {
 
 func (v *verification) Print(p *command.Page) {
 	for _, name := range v.Webhooks {
-		p.Text(0, command.Warn, fmt.Sprintf("The webhook configuration %s is still there: new pods have what both give.", name))
+		p.Text(0, command.Warn, fmt.Sprintf("The webhook configuration %s is still there: both webhooks inject into new pods.", name))
 	}
 	if len(v.Webhooks) > 0 {
 		p.Line("")
@@ -151,7 +151,7 @@ func (k *migrateCommand) verifyPods(ctx context.Context, peers []*peer.Peer) err
 	return nil
 }
 
-// pod compares a pod, if it is the first one of its owner.
+// pod compares a pod, if it is the first pod of its owner.
 func (v *verifier) pod(ctx context.Context, u *unstructured.Unstructured) error {
 	pod := &corev1.Pod{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, pod); err != nil {

@@ -166,8 +166,7 @@ func (p *planner) webhooks(o *Object) {
 	}
 }
 
-// Webhooks returns the names of the webhook configurations of the peers among those of
-// a cluster.
+// Webhooks returns the names of the peers' webhook configurations in a cluster.
 func Webhooks(peers []*peer.Peer, all []*Object) []string {
 	var names []string
 	for _, o := range all {

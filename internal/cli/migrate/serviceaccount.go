@@ -17,7 +17,7 @@ import (
 // account is a ServiceAccount and its translation.
 type account struct {
 	*Object
-	// theirs are the annotations that the peers read, with those of a mapped entry.
+	// theirs are the annotations that the peers read, with the ConfigMap's entry.
 	theirs map[string]string
 	// translated is the translation of theirs. before and after are Lanyard's annotations
 	// before and after the migration.
@@ -52,7 +52,7 @@ func (p *planner) serviceAccount(o *Object) {
 		p.translatedItem(a, azureUse+" on its pods", p.Keys.Tokens, "It has no client ID.")
 	}
 	if adopted && a.after[p.Keys.Adopted] != a.before[p.Keys.Adopted] {
-		p.translatedItem(a, p.Keys.Adopted, "", "Lanyard's annotations do not follow the other ones any more.")
+		p.translatedItem(a, p.Keys.Adopted, "", "Lanyard's annotations do not follow the annotations of the other webhook any more.")
 	}
 	for _, err := range errs {
 		p.item(o, annotationOf(err), peer.Manual, "", "Lanyard would deny it: "+err.ErrorBody())
@@ -88,8 +88,8 @@ func concerns(from *peer.Peer, place peer.Place, values map[string]string) bool 
 	return false
 }
 
-// theirs returns the annotations that the peers read, and those of the ConfigMap's
-// entry, which counts if the ServiceAccount has no role of its own. An empty audience is
+// theirs returns the annotations that the peers read, with the ConfigMap's entry,
+// which counts if the ServiceAccount has no role of its own. An empty audience is
 // left out: Lanyard denies it.
 func (p *planner) theirs(o *Object) map[string]string {
 	result := map[string]string{}
@@ -113,7 +113,7 @@ func (p *planner) theirs(o *Object) map[string]string {
 
 func isAudience(key string) bool { return strings.HasSuffix(key, "/audience") }
 
-// translate returns Lanyard's annotations for those of the peers, without any others.
+// translate returns only the annotations that the peers' annotations translate to.
 func (p *planner) translate(theirs map[string]string) map[string]string {
 	values := peer.Adopt(p.Keys, p.From, theirs, p.defaults).Set
 	delete(values, p.Keys.Adopted)
@@ -126,7 +126,7 @@ func (p *planner) adopt(a *account) {
 	values := maps.Clone(a.theirs)
 	maps.Copy(values, a.before)
 	adoption := peer.Adopt(p.Keys, p.From, values, p.defaults)
-	// accountItem reports each annotation that another one overrides.
+	// accountItem reports each overridden annotation.
 	a.findings = slices.DeleteFunc(adoption.Findings, func(f peer.Finding) bool { return f.Reason == peer.ByHand })
 	a.after = adoption.Set
 	delete(a.after, p.Keys.Adopted)

@@ -56,7 +56,7 @@ const (
 	kindWebhooks       = "MutatingWebhookConfiguration"
 )
 
-// others are the kinds that matter, in addition to those with pods.
+// others are the kinds that matter, in addition to kinds with pods.
 var others = []schema.GroupKind{
 	{Kind: kindServiceAccount}, {Kind: kindConfigMap}, {Group: "admissionregistration.k8s.io", Kind: kindWebhooks},
 }

@@ -22,7 +22,7 @@ import (
 // Difference is one way in which a new pod differs from a running one.
 type Difference struct {
 	Container string `json:"container,omitempty"`
-	// What is the meaning of what differs, such as the role.
+	// What is the meaning of the value that differs, such as the role.
 	What string `json:"what"`
 	// Running and New are the values; empty for none.
 	Running string `json:"running"`
@@ -32,8 +32,8 @@ type Difference struct {
 // facts are the credentials of a container by their meaning.
 type facts map[string]string
 
-// Compare compares the credentials of a running pod, which the peer gave it, with those
-// of a new one: by meaning, not by the names of volumes. It returns nil if they are the
+// Compare compares the credentials of a running pod, which the peer gave it, with the
+// credentials of a new pod: by meaning, not by the names of volumes. It returns nil if they are the
 // same. The token may be at other paths in the new pod, but must still be at the old ones.
 func Compare(keys *annotations.Keys, running, fresh *corev1.Pod) []Difference {
 	var result []Difference
@@ -56,7 +56,7 @@ func Compare(keys *annotations.Keys, running, fresh *corev1.Pod) []Difference {
 			}
 		}
 		for _, what := range slices.Sorted(maps.Keys(is)) {
-			// More copies of a token are no loss.
+			// More copies of a token do no harm.
 			if _, found := was[what]; !found && !strings.HasPrefix(what, tokenAt) {
 				result = append(result, Difference{Container: c.Name, What: what, New: is[what]})
 			}
@@ -65,8 +65,8 @@ func Compare(keys *annotations.Keys, running, fresh *corev1.Pod) []Difference {
 	return result
 }
 
-// HasCredentials reports whether a pod has a token for a cloud, and what makes a program
-// use it. Keys in variables or in a Secret are none.
+// HasCredentials reports whether a pod has a token for a cloud, and variables that make
+// a program use it. Keys in variables or in a Secret do not count.
 func HasCredentials(keys *annotations.Keys, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(containersOf(keys, pod), func(c injected.Container) bool {
 		for what := range factsOf(keys, pod, &c) {
@@ -145,7 +145,7 @@ func (f facts) token(cloud string, t injected.Token) {
 	f[cloud+" lifetime"] = fmt.Sprintf("%d s", t.ExpirationSeconds)
 }
 
-// googleCredentials are what counts in a file of Google.
+// googleCredentials are the fields that count in a file of Google.
 type googleCredentials struct {
 	Audience      string `json:"audience"`
 	Impersonation string `json:"service_account_impersonation_url"`
@@ -154,8 +154,8 @@ type googleCredentials struct {
 	} `json:"credential_source"`
 }
 
-// google adds what the credential file of Google says. Lanyard and the peer have its
-// content in an annotation of the pod, or what it is made from.
+// google adds the facts in the credential file of Google. Lanyard and the peer have its
+// content, or the input for its content, in an annotation of the pod.
 func (f facts) google(keys *annotations.Keys, pod *corev1.Pod, files map[string]injected.Token, file string) {
 	const prefix = "cloud.google.com/"
 	var parsed googleCredentials

@@ -18,15 +18,16 @@ import (
 )
 
 const providerTestHelp = `test reads a configuration file of the webhook, as strictly as the webhook, and
-shows for each custom provider in it what a ServiceAccount and its pods would
-get. It needs no cluster. Other settings in the file apply, too.
+shows for each custom provider in it an annotated ServiceAccount and the
+additions to its pods. It needs no cluster. Other settings in the file apply,
+too.
 
 The ServiceAccount is an example: app in the namespace team. Its annotations
-are the defaults of the file where it has some, and otherwise values that match
-the patterns. To try a value of yours, pass it with --annotation.
+are the defaults of the file where it has some, and otherwise its examples. To
+try a value of yours, pass it with --annotation.
 
-If something is wrong with the file or a value, test says what and where, and
-the exit code is 1.`
+If something is wrong with the file or a value, test shows the error and its
+place, and the exit code is 1.`
 
 const providerTestExamples = `  # What do the providers of this file do?
   lanyard provider test examples/providers/alibaba.yaml
@@ -52,7 +53,7 @@ func newProviderTestCommand(c *command.CLI) *cobra.Command {
 	given := map[string]string{}
 	cmd := &cobra.Command{
 		Use:     "test FILE",
-		Short:   "Show what the custom providers of a file give to pods.",
+		Short:   "Show how the custom providers of a file change pods.",
 		Long:    providerTestHelp,
 		Example: providerTestExamples,
 		Args:    cobra.ExactArgs(1),
@@ -79,7 +80,7 @@ func testProviders(cmd *cobra.Command, c *command.CLI, text []byte, given map[st
 	if err := o.ReadConfig(text, o.FlagSet()); err != nil {
 		return nil, err
 	}
-	o.DefaultAllowedIdentities = "" // the identities are made up, so no policy allows them
+	o.DefaultAllowedIdentities = "" // the identities are examples, so no policy allows them
 	settings, err := c.Complete(o)
 	if err != nil {
 		return nil, err
@@ -91,7 +92,7 @@ func testProviders(cmd *cobra.Command, c *command.CLI, text []byte, given map[st
 	return &providersResult{results}, nil
 }
 
-// providersResult is what the providers of a file give.
+// providersResult lists the results of the providers of a file.
 type providersResult struct {
 	Providers []Result `json:"providers"`
 }

@@ -1,12 +1,14 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package provider is the command "provider test". For each custom provider of a
-// configuration file, it injects into an example pod as the webhook does.
+// Package providertest shows the effects of the custom providers of a configuration file.
+// For each one, it makes up a ServiceAccount and a pod, and injects them as the
+// webhook does.
 package provider
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,16 +33,16 @@ const (
 	ServiceAccount = "app"
 )
 
-// Result is what a ServiceAccount and its pods get from one provider.
+// Result holds the additions of one provider to a ServiceAccount and its pods.
 type Result struct {
 	Provider string `json:"provider"`
-	// Annotations are those of the ServiceAccount.
+	// Annotations are the annotations of the ServiceAccount.
 	Annotations map[string]string `json:"annotations"`
-	// Environment is that of each container of the pod, in its order.
+	// Environment has the variables of each container of the pod, in its order.
 	Environment []corev1.EnvVar `json:"environment"`
 	Token       Token           `json:"token"`
 	Volume      Volume          `json:"volume"`
-	// Warnings are those of the webhook.
+	// Warnings are the warnings of the webhook.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -60,7 +62,7 @@ type Volume struct {
 
 // Run returns a Result for each custom provider of the file, in its order. o are the
 // settings of a webhook that has the file. given are annotations by their keys without
-// the prefix, in place of those that Run makes up.
+// the prefix, in place of the defaults and examples of the file.
 func Run(ctx context.Context, o *inject.Options, file *configfile.File, given map[string]string) ([]Result, error) {
 	if file == nil || len(file.Providers) == 0 {
 		return nil, errors.New("got no providers, want at least one")
@@ -70,11 +72,7 @@ func Run(ctx context.Context, o *inject.Options, file *configfile.File, given ma
 	}
 	var results []Result
 	for _, d := range file.Providers {
-		values, err := exampleAnnotations(d, file, given)
-		if err != nil {
-			return nil, err
-		}
-		result, err := injectInto(ctx, o, d, values)
+		result, err := injectInto(ctx, o, d, exampleAnnotations(d, file, given))
 		if err != nil {
 			return nil, fmt.Errorf("provider %s: %w", d.Name, err)
 		}
@@ -107,8 +105,8 @@ func keysOf(d *provider.Definition) []string {
 }
 
 // exampleAnnotations returns annotations that ask for an identity of the provider, by
-// their keys without the prefix. A default of the file is used.
-func exampleAnnotations(d *provider.Definition, file *configfile.File, given map[string]string) (map[string]string, error) {
+// their keys without the prefix. Of the file, a default comes before an example.
+func exampleAnnotations(d *provider.Definition, file *configfile.File, given map[string]string) map[string]string {
 	values := map[string]string{}
 	for _, key := range keysOf(d) {
 		if value, isGiven := given[key]; isGiven {
@@ -124,17 +122,13 @@ func exampleAnnotations(d *provider.Definition, file *configfile.File, given map
 		case hasDefault:
 			values[key] = annotations.ClusterDefault
 		default:
-			value, ok := example(p, file.Patterns[key])
-			if !ok {
-				return nil, fmt.Errorf("annotation %s: no value for the pattern %s could be made up: give one", key, file.Patterns[key])
-			}
-			values[key] = value
+			values[key] = cmp.Or(file.Examples[key], "example")
 		}
 	}
-	return values, nil
+	return values
 }
 
-// injectInto returns what the pods of a ServiceAccount with the annotations get.
+// injectInto injects into a pod of a ServiceAccount with the annotations.
 func injectInto(ctx context.Context, o *inject.Options, d *provider.Definition, values map[string]string) (*Result, error) {
 	result := &Result{Provider: d.Name, Annotations: map[string]string{}}
 	for key, value := range values {
@@ -187,7 +181,7 @@ func objects(values map[string]string) ([]*inject.Document, error) {
 	return inject.Read("example", &text)
 }
 
-// read reads what an injected pod has.
+// read reads the injection back from a pod.
 func (r *Result) read(pod *injected.Pod) error {
 	if len(pod.Tokens) != 1 || pod.MountPath == "" {
 		return fmt.Errorf("got %d tokens and the mount path %q, want one token and a path", len(pod.Tokens), pod.MountPath)

@@ -23,9 +23,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
-const restartHelp = `restart --stale replaces the pods that "status --stale" lists: those with an
-identity that their ServiceAccount had before, and those without credentials
-that a new pod would get.
+const restartHelp = `restart --stale replaces the pods that "status --stale" lists: pods
+with an identity that their ServiceAccount had before, and pods without
+credentials that a new pod would get.
 
 It asks first. Then it restarts Deployments, StatefulSets and DaemonSets one
 after the other, as "kubectl rollout restart" does, and waits for each. It
@@ -35,7 +35,7 @@ are listed: somebody must replace them.
 The exit code is 1 if a workload was not restarted, or must be restarted by
 hand.`
 
-const restartExamples = `  # Show what would be restarted
+const restartExamples = `  # Show the workloads that would be restarted
   lanyard restart --stale --all-namespaces --dry-run
 
   # Restart it, with a question first
@@ -73,13 +73,13 @@ func NewRestartCommand(c *command.CLI) *cobra.Command {
 	command.AddAllNamespaces(cmd, &k.all)
 	c.AddConfig(cmd)
 	cmd.Flags().BoolVar(&k.stale, "stale", false, "Restart the workloads with outdated pods. Required: there is nothing else to restart.")
-	cmd.Flags().BoolVar(&k.dryRun, "dry-run", false, "Only show what would be restarted.")
+	cmd.Flags().BoolVar(&k.dryRun, "dry-run", false, "Only show the workloads that would be restarted.")
 	cmd.Flags().BoolVarP(&k.yes, "yes", "y", false, "Do not ask.")
 	cmd.Flags().DurationVar(&k.timeout, "timeout", 10*time.Minute, "How long to wait for each workload.")
 	return cmd
 }
 
-// restarts is what was restarted.
+// restarts lists the restarted workloads.
 type restarts struct {
 	DryRun    bool      `json:"dryRun"`
 	Workloads []restart `json:"workloads"`
@@ -232,12 +232,12 @@ func (k *restartCommand) agree(ctx context.Context, plan *restarts, n int) (bool
 	if _, err := fmt.Fprintf(k.ErrOut, "Restart %s? [y/N] ", what); err != nil {
 		return false, err
 	}
-	line, _ := bufio.NewReader(k.In).ReadString('\n') // at the end of the input, the answer is what was read
+	line, _ := bufio.NewReader(k.In).ReadString('\n') // the end of the input also ends the answer
 	answer := strings.ToLower(strings.TrimSpace(line))
 	return answer == "y" || answer == "yes", ctx.Err()
 }
 
-// restartAll restarts what is planned, until one fails.
+// restartAll restarts the planned workloads, until one fails.
 func (k *restartCommand) restartAll(ctx context.Context, plan *restarts) {
 	for i := range plan.Workloads {
 		w := &plan.Workloads[i]

@@ -53,7 +53,7 @@ type Row struct {
 // Counts are numbers of running pods.
 type Counts struct {
 	Pods int `json:"pods"`
-	// Current have what a new pod gets.
+	// Current have the credentials that a new pod gets.
 	Current int `json:"current"`
 	// Stale have an identity that their ServiceAccount had before.
 	Stale int `json:"stale"`
@@ -84,12 +84,12 @@ type Answer struct {
 	Problem  string
 }
 
-// Namespace collects what is in one namespace.
+// Namespace collects the objects of one namespace.
 type Namespace struct {
 	Name string
 
 	settings *settings.Settings
-	keys     *annotations.Keys // those of settings
+	keys     *annotations.Keys // the keys of settings
 	called   bool
 	accounts map[string]*account
 	// owners has the owner of each ReplicaSet and Job that has one.
@@ -102,7 +102,7 @@ type account struct {
 	pods      []pod
 }
 
-// pod is what is kept of a pod.
+// pod holds the parts of a pod that are kept.
 type pod struct {
 	owner    string
 	injected *injected.Pod // nil if the pod has no credentials
@@ -188,7 +188,7 @@ func (n *Namespace) AddPod(object *corev1.Pod) {
 	a.pods = append(a.pods, p)
 }
 
-// Questions returns what must be asked to judge the pods, in a fixed order.
+// Questions returns the questions that judge the pods, in a fixed order.
 func (n *Namespace) Questions() []Question {
 	if !n.called {
 		return nil

@@ -29,7 +29,7 @@ import (
 const statusHelp = `status lists the ServiceAccounts that ask for an identity, the workloads that
 use them, and how many of their pods are
 
-  current   they have what a new pod would get,
+  current   they have the credentials that a new pod would get,
   stale     they have an identity that their ServiceAccount had before,
   without   they have no credentials, and a new pod would get some: they are
             older than the annotations, or than Lanyard.
@@ -40,7 +40,7 @@ serviceaccounts" mends both), and excluded in a namespace that Lanyard is not
 called for: new pods get no credentials there, either. OTHER are pods that
 opted out or cannot be compared.
 
-To know what a new pod would get, status asks Lanyard by a dry run for each
+status asks Lanyard for the credentials of a new pod by a dry run for each
 ServiceAccount that has pods. It needs the rights to list pods, ReplicaSets,
 Jobs and ServiceAccounts and to create pods. Nothing is created.
 
@@ -257,7 +257,7 @@ func printProblems(p *command.Page, rows []Row) {
 	}
 }
 
-// lister reads what status needs.
+// lister reads the objects that status needs.
 type lister struct {
 	*command.CLI
 	settings *settings.Settings
@@ -332,8 +332,8 @@ func newLister(ctx context.Context, c *command.CLI) (*lister, error) {
 	return l, err
 }
 
-// rows reads the pods of a namespace, asks what new ones would get, and returns the
-// rows.
+// rows reads the pods of a namespace, asks for the identities of new pods, and returns
+// the rows.
 func (l *lister) rows(ctx context.Context, n *Namespace) ([]Row, error) {
 	for _, name := range []string{"replicaset", "job"} {
 		kind, _ := cluster.ByName(name)
@@ -359,7 +359,7 @@ func (l *lister) rows(ctx context.Context, n *Namespace) ([]Row, error) {
 	return n.Rows(l.ask(ctx, n)), nil
 }
 
-// ask asks Lanyard what new pods would get.
+// ask asks Lanyard for the identities of new pods.
 func (l *lister) ask(ctx context.Context, n *Namespace) map[Question]Answer {
 	answers := map[Question]Answer{}
 	var mu sync.Mutex

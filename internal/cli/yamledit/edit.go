@@ -232,7 +232,7 @@ func (f *File) offset(line int) int {
 
 func (f *File) line(line int) string { return f.text[f.offset(line):f.offset(line+1)] }
 
-// replace replaces a line by another one, or by nothing.
+// replace replaces a line by another line, or by nothing.
 func (f *File) replace(line int, text string) udiff.Edit {
 	if !strings.HasSuffix(f.line(line), "\n") {
 		text = strings.TrimSuffix(text, f.newline())

@@ -24,7 +24,7 @@ import (
 
 // File is a text with its Kubernetes objects.
 type File struct {
-	// Objects are those of all documents and lists, in their order.
+	// Objects are the objects of all documents and lists, in their order.
 	Objects []*Object
 
 	text string
@@ -66,7 +66,7 @@ func Parse(text []byte) (*File, error) {
 	}
 }
 
-// add adds an object, or those of a list.
+// add adds an object, or the objects of a list.
 func (f *File) add(node *yaml.Node, value any) {
 	fields, _ := value.(map[string]any)
 	kind, _ := fields["kind"].(string)

@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
-// Settings returns the settings that decide what is injected, with a configuration
-// file, as lanyard-webhook reads them. reserved are the audiences of the API server.
+// Settings returns the settings of the injection, with a configuration file, as
+// lanyard-webhook reads them. reserved are the audiences of the API server.
 func Settings(t testing.TB, file string, reserved ...string) *settings.Settings {
 	t.Helper()
 	o, err := options.Parse([]string{"--config=" + file}, os.ReadFile)

@@ -31,7 +31,7 @@ const (
 	bodyTimeout = 2 * time.Second
 )
 
-// maxShownBytes limits what a message repeats of a request.
+// maxShownBytes limits the part of a request that a message repeats.
 const maxShownBytes = 64
 
 // statusError is the error of a request that is not an AdmissionReview. It is

@@ -18,7 +18,7 @@ import (
 //	 28 MiB  large requests: a body of at most 7 MiB, a decision of at most 12 MiB
 //	125 MiB
 //
-// What a decision costs is added up where the object is read: see Bounds in
+// The memory of a decision is counted where the object is read: see Bounds in
 // pkg/mutate/pod.go.
 const (
 	usualPoolBytes = 12 << 20
@@ -27,7 +27,7 @@ const (
 	usualBodyBytes = 64 << 10
 	// usualDecisionBytes is more than nearly all decisions cost.
 	usualDecisionBytes = 512 << 10
-	// maxDecisionBytes is what a decision is charged at most.
+	// maxDecisionBytes limits the memory that a decision is charged.
 	maxDecisionBytes = 12 << 20
 )
 
@@ -44,7 +44,7 @@ func NewBudget() *Budget {
 	return &Budget{usual: semaphore.NewWeighted(usualPoolBytes), large: semaphore.NewWeighted(largePoolBytes)}
 }
 
-// share is what one request holds of a Budget.
+// share is the part of a Budget that one request holds.
 type share struct {
 	budget *Budget
 	pool   *semaphore.Weighted // nil if nothing is held

@@ -44,8 +44,8 @@ type Response struct {
 	Patch jsonpatch.Patch
 	// Reason is shown in the audit annotation "reason".
 	Reason reason.Reason
-	// Findings are shown in the audit annotation "findings": what was decided about
-	// single containers.
+	// Findings are shown in the audit annotation "findings": decisions about single
+	// containers.
 	Findings []string
 	// Warnings are shown to the client that made the request. They must be short:
 	// the API server truncates them if they are too long in total.
@@ -88,7 +88,7 @@ func NewHandler[T any](decider Decider[T], budget *Budget, recorder Recorder, lo
 	}
 }
 
-// memory holds what one request needs until it is decided. A later request uses it
+// memory holds the buffers that one request needs until it is decided. A later request uses it
 // again.
 type memory[T any] struct {
 	body              bytes.Buffer
@@ -100,7 +100,7 @@ type memory[T any] struct {
 // maxKeptBytes is the size of the largest memory that is kept for the next request.
 const maxKeptBytes = 512 << 10
 
-// kept returns what a pool has, or a new one.
+// kept returns a value from the pool, or a new value.
 func kept[P any](pool *sync.Pool) *P {
 	if p, ok := pool.Get().(*P); ok {
 		return p

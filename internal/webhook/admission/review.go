@@ -41,7 +41,7 @@ const (
 	maxMessageBytes = 16 << 10
 )
 
-// Attributes say what a request is about.
+// Attributes identify the object and the operation of a request.
 type Attributes struct {
 	// UID is returned in the response.
 	UID string
@@ -54,7 +54,7 @@ type Attributes struct {
 	Namespace, Name string
 }
 
-// Request is what a decision needs of an AdmissionRequest.
+// Request holds the parts of an AdmissionRequest that a decision needs.
 type Request[T any] struct {
 	Attributes
 	// Object is the object, OldObject the object before; OldObject is nil on
@@ -62,8 +62,8 @@ type Request[T any] struct {
 	Object, OldObject *T
 }
 
-// parse reads the body into the request. If it fails, the request has what was
-// read until then.
+// parse reads the body into the request. If it fails, the request has the parts
+// before the error.
 func (h *Handler[T]) parse(m *memory[T]) error {
 	s := jsonscan.New(m.body.Bytes())
 	if m.body.Len() == 0 {

@@ -32,7 +32,7 @@ const (
 	// logInterval is the time between two log lines about denied callers: any pod
 	// may cause them.
 	logInterval = time.Second
-	// maxName and maxProblem limit what is logged of a caller's certificate, in
+	// maxName and maxProblem limit the logged parts of a caller's certificate, in
 	// bytes.
 	maxName, maxProblem = 64, 160
 )

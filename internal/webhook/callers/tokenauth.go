@@ -57,8 +57,8 @@ type authorizer struct {
 	turns  *rate.Limiter
 }
 
-// authorize returns the status for the request: 200 if it is allowed. The error says
-// why nothing is known of the caller; it does not contain the token.
+// authorize returns the status for the request: 200 if it is allowed. The error is
+// the reason why nothing is known of the caller; it does not contain the token.
 func (a *authorizer) authorize(r *http.Request) (status int, err error) {
 	token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !found || token == "" {

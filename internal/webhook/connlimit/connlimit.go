@@ -17,7 +17,7 @@ import (
 // Use limits the server to this many open connections. It sets the server's
 // ConnState.
 //
-// If there is one too many, another one is closed: of the connections that have not
+// If there is one too many, an old connection is closed: of the connections that have not
 // sent a request yet, if they are more than half, or else of those that have. Of
 // these, it is the one whose state (new, idle or with a request) has not changed for
 // the longest time. So a client that opens very many connections mostly closes its

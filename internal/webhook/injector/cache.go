@@ -15,14 +15,14 @@ import (
 // 10 kB.
 const maxCached = 512
 
-// cache has what was made of the annotations of ServiceAccounts: most pods are
+// cache holds the parsed annotations of ServiceAccounts: most pods are
 // replicas of one another. The zero value is ready to use.
 type cache struct {
 	mu      sync.RWMutex
 	entries map[cacheKey]*cacheEntry
 }
 
-// cacheKey is what an entry depends on, in addition to the annotations and the
+// cacheKey holds the inputs of an entry, in addition to the annotations and the
 // settings of the program.
 type cacheKey struct {
 	namespace, serviceAccount string
@@ -31,7 +31,7 @@ type cacheKey struct {
 }
 
 type cacheEntry struct {
-	annotations map[string]string // what the rest was made of
+	annotations map[string]string // the source of the rest
 	identity    *annotations.Identity
 	injection   *mutate.Injection
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// ServiceAccountCacheOptions returns the options of a cache that keeps what the
-// handlers read of ServiceAccounts. The caller may add limits and a recorder.
+// ServiceAccountCacheOptions returns the options of a cache that keeps the parts
+// of ServiceAccounts that the handlers read. The caller may add limits and a recorder.
 func ServiceAccountCacheOptions(client metadata.Interface, keys *annotations.Keys) metadatacache.Options {
 	return metadatacache.Options{
 		Client:   client,

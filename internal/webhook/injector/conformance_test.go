@@ -367,7 +367,7 @@ func differencesTable(t *testing.T, name string, file *conformance) string {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "| Case | %s | Lanyard | What to do, and what `lanyard migrate` does |\n|---|---|---|---|\n", found[0].Program)
+	fmt.Fprintf(&out, "| Case | %s | Lanyard | Your steps, and the steps of `lanyard migrate` |\n|---|---|---|---|\n", found[0].Program)
 	var same []string
 	rows := slices.Clone(file.Everywhere)
 	for i := range file.Cases {

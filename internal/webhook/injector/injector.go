@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package injector makes Lanyard's decisions about pods and ServiceAccounts. It
-// is where the pure packages meet what is known of the cluster.
+// passes the objects of the cluster to the pure packages.
 package injector
 
 import (
@@ -25,7 +25,7 @@ type Getter interface {
 	Get(ctx context.Context, namespace, name string) (metadatacache.Object, error)
 }
 
-// Config is what every decision needs.
+// Config holds the values that every decision needs.
 type Config struct {
 	*settings.Settings
 	// ServiceAccounts and Namespaces are the objects of the cluster.
@@ -60,7 +60,7 @@ func (c *Config) serviceAccount(ctx context.Context, namespace, name string) (ma
 	return object.Annotations, nil
 }
 
-// identity returns what the annotations of a ServiceAccount ask for, or nil if
+// identity returns the identity in the annotations of a ServiceAccount, or nil if
 // they ask for nothing.
 func (c *Config) identity(namespace, name string, values map[string]string) (*annotations.Identity, error) {
 	identity, errs := annotations.ParseServiceAccount(c.Keys, values, c.Defaults.For(namespace, name))
@@ -90,7 +90,7 @@ func (c *Config) checkPolicy(ctx context.Context, namespace, name string, identi
 	return nil
 }
 
-// describe says what a policy allows, and where that is set.
+// describe lists the identities that a policy allows, and where it is set.
 func (c *Config) describe(policy *annotations.Policy) string {
 	allows := "nothing"
 	if len(policy.Allowed) > 0 {

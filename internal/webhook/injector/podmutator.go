@@ -70,7 +70,7 @@ func (p *PodMutator) Decide(ctx context.Context, request *admission.Request[muta
 }
 
 // isExpected reports whether the request is one of the two that can add
-// containers to a pod. No other request can change what Lanyard adds.
+// containers to a pod. No other request can change Lanyard's additions.
 func isExpected(r *admission.Attributes) bool {
 	if r.Group != "" || r.Version != "v1" || r.Resource != "pods" {
 		return false
@@ -79,8 +79,8 @@ func isExpected(r *admission.Attributes) bool {
 		r.SubResource == EphemeralContainers && r.Operation == admission.Update
 }
 
-// injection returns what the pod's ServiceAccount adds to the pod, or nil if it
-// asks for no identity.
+// injection returns the injection for the pod's ServiceAccount, or nil if it asks
+// for no identity.
 func (p *PodMutator) injection(ctx context.Context, namespace string, pod *mutate.Pod, selection *annotations.Pod) (*mutate.Injection, error) {
 	name := pod.ServiceAccountName
 	values, err := p.serviceAccount(ctx, namespace, name)
@@ -143,7 +143,7 @@ func (p *PodMutator) inject(request *admission.Request[mutate.Pod], selection *a
 			break
 		}
 		response.Findings = append(response.Findings, finding.String())
-		// What the author of the pod asked for needs no warning.
+		// The author of the pod asked for this, so it needs no warning.
 		if finding.Reason != reason.ContainerNotSelected {
 			response.Warnings = append(response.Warnings, finding.String())
 		}

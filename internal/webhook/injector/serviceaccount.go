@@ -13,7 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// ServiceAccount is what is needed of a ServiceAccount.
+// ServiceAccount holds the parts of a ServiceAccount that decisions need.
 type ServiceAccount struct {
 	name string
 	// annotations are those under Lanyard's prefix, as long as they are not longer

@@ -23,8 +23,8 @@ type Invalidator interface {
 	Invalidate(namespace, name string)
 }
 
-// ServiceAccountMutator translates the annotations of peers, adds those of the
-// mappings, sets the identity label on the ServiceAccounts that ask for an identity,
+// ServiceAccountMutator translates the annotations of peers, adds the
+// annotations of the mappings, sets the identity label on the ServiceAccounts that ask for an identity,
 // and removes it from the others.
 type ServiceAccountMutator struct {
 	*settings.Settings

@@ -52,7 +52,7 @@ func (v *ServiceAccountValidator) isAdopted(object *ServiceAccount) bool {
 	return found
 }
 
-// check returns what is wrong with the annotations, as a *reason.Error.
+// check returns the first error in the annotations, as a *reason.Error.
 func (v *ServiceAccountValidator) check(ctx context.Context, namespace string, object *ServiceAccount) error {
 	if most := v.Keys.MaxServiceAccountBytes(); object.annotationBytes > most {
 		return v.tooManyBytes("serviceaccount", namespace+"/"+object.name, object.annotationBytes, most)

@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command whoami runs in a pod and prints what Lanyard gave to its container: the
+// Command whoami runs in a pod and prints Lanyard's additions to its container: the
 // environment variables of the clouds' SDKs, and who the tokens are for. It never
 // prints a token, and does not check its signature.
 package main

@@ -1,9 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command abuse sends a replica of the webhook what a pod without any rights can
-// send. It runs in a pod, because the machine that runs the suites may have no route
-// to the replicas. It prints what became of its connections and requests.
+// Command abuse attacks a replica of the webhook as a pod without any rights
+// can. It runs in a pod, because the machine that runs the suites may have no route
+// to the replicas. It prints the outcomes of its connections and requests.
 package main
 
 import (

@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package expect compares what the SDKs in a pod report with what the cloud
-// emulators have recorded about it.
+// Package expect compares the reports of the SDKs in a pod with the records of the
+// cloud emulators.
 package expect
 
 import (

@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Abuse sends a replica what a pod without rights can send, from a pod in the
-// namespace, for the given duration. The namespace has the ServiceAccount account. It
-// returns what became of the connections and requests.
+// Abuse attacks a replica from a pod without rights in the namespace, for the given
+// duration. The namespace has the ServiceAccount account. Abuse returns the
+// outcomes of the connections and requests.
 func (c *Cluster) Abuse(ctx context.Context, replica *corev1.Pod, namespace, account string, duration time.Duration) (string, error) {
 	attacker, err := c.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "abuse-", Namespace: namespace},

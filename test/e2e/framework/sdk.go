@@ -191,8 +191,8 @@ func (c *Cluster) CreateNamespace(ctx context.Context, name string, labels map[s
 	})
 }
 
-// retryWhileDeleted retries the creation of a namespace while another one of
-// that name is being deleted.
+// retryWhileDeleted retries the creation of a namespace while another namespace
+// of that name is being deleted.
 func (c *Cluster) retryWhileDeleted(ctx context.Context, name string, create func() error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {

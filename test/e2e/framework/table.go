@@ -11,7 +11,7 @@ import (
 
 // Table is the final report of a suite: case by language by cloud.
 type Table struct {
-	// Languages and Clouds are the columns. If they are empty, they are those of
+	// Languages and Clouds are the columns. If they are empty, the columns are
 	// Languages and AllClouds.
 	Languages, Clouds []string
 

@@ -51,7 +51,7 @@ const (
 - name: example
   audience: example.com
   parameters:
-  - {name: role, required: true, pattern: 'role/.+'}
+  - {name: role, required: true, pattern: 'role/.+', example: role/loki}
   - {name: region, default: eu}
   environment:
   - {name: EXAMPLE_ROLE, value: '{role}/{region}'}

@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package abuse sends a webhook what an attacker would: from a pod with network
+// Package abuse attacks a webhook from a pod with network
 // access and no rights, or through the API server with the rights of an editor of
 // one namespace. Every load is bounded in size, and ends with its context.
 package abuse
@@ -23,7 +23,7 @@ import (
 // Target is the webhook that is abused.
 type Target struct {
 	// Reviews is the host:port that serves AdmissionReviews over HTTPS. Metrics and
-	// Health are those of plain HTTP.
+	// Health serve plain HTTP.
 	Reviews, Metrics, Health string
 	// Namespace has a ServiceAccount with the annotations of LongestIdentity.
 	Namespace, ServiceAccount string
@@ -33,13 +33,13 @@ type Target struct {
 
 // Load is one kind of abuse. Run returns when all of it is sent, or when ctx ends.
 type Load struct {
-	// Name says what is sent.
+	// Name describes the attack.
 	Name string
-	// Run sends it and counts in the tally what became of it.
+	// Run sends it and counts its outcome in the tally.
 	Run func(ctx context.Context, target *Target, tally *Tally)
 }
 
-// Tally counts what became of connections and requests. The zero value is ready
+// Tally counts the outcomes of connections and requests. The zero value is ready
 // to use. Its methods are safe for concurrent use.
 type Tally struct {
 	mu     sync.Mutex

@@ -44,7 +44,7 @@ func encrypted(address string) dialer {
 }
 
 // keep keeps n connections open until ctx ends. use has one until the peer closes
-// it; then another one is opened.
+// it; then keep opens another connection.
 func keep(ctx context.Context, tally *Tally, n int, dial dialer, use func(context.Context, net.Conn) error) {
 	var open sync.WaitGroup
 	opening := make(chan struct{}, handshakes)
@@ -83,7 +83,7 @@ func keepOne(ctx context.Context, tally *Tally, opening chan struct{}, dial dial
 	}
 }
 
-// untilClosed discards what the peer sends until it closes the connection.
+// untilClosed discards the peer's data until the peer closes the connection.
 func untilClosed(conn net.Conn) error {
 	_, err := io.Copy(io.Discard, conn)
 	return err

@@ -158,7 +158,7 @@ func RandomServiceAccounts(count int) Load {
 	}}
 }
 
-// BadRequests sends count requests that are no reviews, with 8,000 bytes in the
+// BadRequests sends count requests that are not reviews, with 8,000 bytes in the
 // content type, the query, the path and the operation.
 func BadRequests(count int) Load {
 	long := strings.Repeat("x", 8_000)

@@ -58,7 +58,7 @@ func LongestProfiles() map[string]string {
 	return longest
 }
 
-// subject says what a review is about.
+// subject is the object and operation of a review.
 type subject struct{ resource, subResource, operation, namespace, name string }
 
 // review returns an AdmissionReview. The old object is left out if it is empty.

@@ -30,7 +30,7 @@ type EKS struct {
 	AWSDefaultRegion string `json:"awsDefaultRegion,omitempty"`
 	// STSRegionalEndpoint is false by default.
 	STSRegionalEndpoint bool `json:"stsRegionalEndpoint,omitempty"`
-	// ComposeRoleARN is what --compose-role-arn puts before a role's name.
+	// ComposeRoleARN is the prefix that --compose-role-arn puts before a role's name.
 	ComposeRoleARN string `json:"composeRoleARN,omitempty"`
 	// ContainerCredentials lists namespace/name of the ServiceAccounts with an EKS Pod
 	// Identity association.
@@ -117,7 +117,7 @@ func windowsByEKS(pod *corev1.Pod) bool {
 	return pod.Spec.NodeSelector["kubernetes.io/os"] == "windows" || pod.Spec.NodeSelector["beta.kubernetes.io/os"] == "windows"
 }
 
-// inject adds what the container lacks. A container that has all three kinds of
+// inject adds the missing parts to the container. A container that has all three kinds of
 // variables gets nothing, not even the mount.
 func (e *EKS) inject(c *corev1.Container, role, mountPath, file string, regional bool) {
 	hasIdentity := sets(c, eksRoleARN, eksTokenFile)

@@ -59,7 +59,7 @@ func (g *GCP) Registration() *admissionregistrationv1.MutatingWebhookConfigurati
 		&metav1.LabelSelector{})
 }
 
-// gcpIdentity is what the annotations of a ServiceAccount ask for.
+// gcpIdentity is the identity in the annotations of a ServiceAccount.
 type gcpIdentity struct {
 	provider, email, audience string
 	expiration                int64
@@ -142,7 +142,7 @@ func (g *GCP) identity(account *corev1.ServiceAccount, prefix string) (*gcpIdent
 	return &identity, nil
 }
 
-// annotate writes what was injected on the pod.
+// annotate describes the injection on the pod.
 func annotate(pod *corev1.Pod, prefix string, identity *gcpIdentity) {
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
@@ -226,8 +226,8 @@ func gcpMounts(direct bool) []corev1.VolumeMount {
 	return []corev1.VolumeMount{token, {Name: gcloudVolume, MountPath: gcloudMountPath}}
 }
 
-// inject replaces what the container has of the same name, except for the region and
-// the project.
+// inject replaces mounts and variables of the same names, except for the region
+// and the project.
 func (g *GCP) inject(c *corev1.Container, identity *gcpIdentity) {
 	for _, mount := range gcpMounts(identity.direct) {
 		c.VolumeMounts = replaceOrAdd(c.VolumeMounts, mountName, mount)

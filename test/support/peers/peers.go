@@ -3,8 +3,8 @@
 
 // Package peers has stand-ins for the webhooks whose annotations Lanyard adopts. Each
 // leaves a pod as that webhook does: the same volumes, mounts and variables in the
-// same order, the same rules for what is already there, and the same faults. The code
-// is Lanyard's own, written after a description of the webhooks.
+// same order, the same rules for existing variables and mounts, and the same faults. The
+// code is Lanyard's own, written after a description of the webhooks.
 package peers
 
 import (

@@ -130,7 +130,7 @@ func TestEKS(t *testing.T) {
 			pod:  "{metadata: {annotations: {eks.amazonaws.com/token-expiration: '0'}}, spec: {}}",
 			want: "{metadata: {annotations: {eks.amazonaws.com/token-expiration: '0'}}, spec: {volumes: [{name: aws-iam-token, projected: {sources: [{serviceAccountToken: {audience: '', expirationSeconds: 600, path: token}}]}}]}}",
 		},
-		"a lifetime that is no number is ignored, one of a year is not": {
+		"a lifetime that is not a number is ignored, one of a year is not": {
 			flags: "eks: {}", account: "{eks.amazonaws.com/role-arn: r, eks.amazonaws.com/token-expiration: '31536000'}",
 			pod:  "{metadata: {annotations: {eks.amazonaws.com/token-expiration: x}}, spec: {}}",
 			want: "{metadata: {annotations: {eks.amazonaws.com/token-expiration: x}}, spec: {volumes: [{name: aws-iam-token, projected: {sources: [{serviceAccountToken: {audience: sts.amazonaws.com, expirationSeconds: 31536000, path: token}}]}}]}}",

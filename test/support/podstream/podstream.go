@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podstream creates pods at a constant rate, and counts what becomes of
-// them while the webhook is disturbed.
+// Package podstream creates pods at a constant rate, and counts their outcomes
+// while the webhook is disturbed.
 package podstream
 
 import (

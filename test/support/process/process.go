@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package process runs programs with a log file for tests, and waits for what
+// Package process runs programs with a log file for tests, and waits until
 // they serve.
 package process
 

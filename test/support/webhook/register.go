@@ -48,7 +48,7 @@ func (p *Process) redirect(config *admissionregistrationv1.WebhookClientConfig) 
 }
 
 // ReadMutating reads the mutating webhook configuration of deployDir. Its first
-// webhook is the one for pods.
+// webhook is for pods.
 func ReadMutating(deployDir string) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	return readOne[*admissionregistrationv1.MutatingWebhookConfiguration](filepath.Join(deployDir, "50-mutatingwebhookconfiguration.yaml"))
 }

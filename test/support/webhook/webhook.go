@@ -32,7 +32,7 @@ type Options struct {
 	Dir string
 	// Port is the port of the webhook server; a free one if empty.
 	Port string
-	// Args are appended to the arguments that every stand-alone webhook needs.
+	// Args are appended to the arguments that every standalone webhook needs.
 	// They take precedence over these.
 	Args []string
 	// Prepare changes the command before it is started, if set.

@@ -30,7 +30,7 @@ import (
 const (
 	// version is the version of the API.
 	version = "2015-04-01"
-	// lifetime is that of a session, if the caller asks for none.
+	// lifetime is the lifetime of a session, if the caller asks for none.
 	lifetime = time.Hour
 )
 

@@ -84,7 +84,7 @@ func (s *STS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	// The signature is that of the body.
+	// The signature is for the body.
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	if err != nil || r.ParseForm() != nil {

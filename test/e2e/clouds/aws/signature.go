@@ -17,7 +17,7 @@ import (
 
 const (
 	algorithm = "AWS4-HMAC-SHA256"
-	// dateFormat is that of X-Amz-Date.
+	// dateFormat is the format of X-Amz-Date.
 	dateFormat = "20060102T150405Z"
 	// maxSkew is how old or new a signature may be.
 	maxSkew = 15 * time.Minute

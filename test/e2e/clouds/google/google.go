@@ -3,7 +3,7 @@
 
 // Package google emulates Google Cloud for Kubernetes tokens: the Security
 // Token Service exchanges a Kubernetes token for a federated access token, and
-// the IAM Service Account Credentials API exchanges that for a service
+// the IAM Service Account Credentials API exchanges the latter for a service
 // account's access token.
 //
 // APIs: https://cloud.google.com/iam/docs/reference/sts/rest/v1/TopLevel/token

@@ -26,9 +26,9 @@ import (
 
 const (
 	grantType = "urn:ibm:params:oauth:grant-type:cr-token"
-	// audience is that of a compute resource token.
+	// audience is the audience of a compute resource token.
 	audience = "iam"
-	// lifetime is that of an access token.
+	// lifetime is the lifetime of an access token.
 	lifetime = time.Hour
 )
 

@@ -48,7 +48,7 @@ type ProfileLink struct {
 
 // Link identifies a ServiceAccount.
 type Link struct {
-	// CRN is that of the cluster.
+	// CRN is the CRN of the cluster.
 	CRN       string `json:"crn"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`

@@ -24,7 +24,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
 )
 
-// lifetime is that of a Vault token.
+// lifetime is the lifetime of a Vault token.
 const lifetime = 20 * time.Minute
 
 // invalidToken begins the errors about a token. Vault's errors have no codes: the

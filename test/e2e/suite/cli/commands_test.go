@@ -62,7 +62,7 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 			when:    "Run this before you install Lanyard. A warning does not stop the install; this one is about AWS and Azure.",
 			command: "lanyard check --pre",
 		})
-		checkPage.record(ctx, &recording{when: "This is what it says without Lanyard.", command: "lanyard check", code: 1})
+		checkPage.record(ctx, &recording{when: "This is the output without Lanyard.", command: "lanyard check", code: 1})
 	})
 
 	It("label", func(ctx SpecContext) {
@@ -92,8 +92,8 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 	It("explain", func(ctx SpecContext) {
 		for _, r := range []recording{
 			{when: "A pod that has its credentials looks like this.", command: "lanyard explain pod cart-0 --namespace staging"},
-			{when: "A Deployment, and what its next pod gets:", command: "lanyard explain deployment reports --namespace shop"},
-			{when: "The ServiceAccount is not annotated. That is no mistake, so the exit code is 0.", command: "lanyard explain pod web-0 --namespace staging"},
+			{when: "A Deployment, and the credentials of its next pod:", command: "lanyard explain deployment reports --namespace shop"},
+			{when: "The ServiceAccount is not annotated. That is not a mistake, so the exit code is 0.", command: "lanyard explain pod web-0 --namespace staging"},
 			{when: "The annotation lacks its prefix.", command: "lanyard explain pod search-0 --namespace staging", code: 1},
 			{when: "Lanyard is not called for the namespace.", command: "lanyard explain pod cart-0 --namespace legacy", code: 1},
 			{when: "The pod opted out.", command: "lanyard explain pod cart-debug --namespace staging"},
@@ -111,14 +111,14 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 			command: "lanyard status --all-namespaces",
 		})
 		statusPage.record(ctx, &recording{
-			when: "See what must be restarted. The exit code is 1 if anything is listed.", code: 1,
+			when: "See the workloads that must be restarted. The exit code is 1 if anything is listed.", code: 1,
 			command: "lanyard status --all-namespaces --stale",
 		})
 	})
 
 	It("restart", func(ctx SpecContext) {
 		restartPage.record(ctx, &recording{
-			when:    "See what would be restarted.",
+			when:    "See the workloads that would be restarted.",
 			command: "lanyard restart --stale --namespace shop --dry-run",
 		})
 		restartPage.record(ctx, &recording{
@@ -140,11 +140,11 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 
 	It("token", func(ctx SpecContext) {
 		for _, r := range []recording{
-			{when: "See what a token says. The cloud compares issuer, subject and audience with its trust.", command: "lanyard token serviceaccount/cart --namespace shop --for aws"},
+			{when: "See the claims of a token. The cloud compares issuer, subject and audience with its trust.", command: "lanyard token serviceaccount/cart --namespace shop --for aws"},
 			{when: "Ask AWS whether it accepts the token.", command: "lanyard token serviceaccount/cart --namespace shop --for aws --exchange"},
 			{when: "Ask Azure.", command: "lanyard token serviceaccount/mail --namespace shop --for azure --exchange"},
 			{when: "Ask Google Cloud.", command: "lanyard token serviceaccount/reports --namespace shop --for gcp --exchange"},
-			{when: "The cloud does not trust this ServiceAccount. The code and the message are the cloud's; [the table](../troubleshooting.md#the-cloud-denies-the-token) says what they mean.", command: "lanyard token serviceaccount/intern --namespace shop --for aws --exchange", code: 1},
+			{when: "The cloud does not trust this ServiceAccount. The code and the message are the cloud's; [the table](../troubleshooting.md#the-cloud-denies-the-token) explains them.", command: "lanyard token serviceaccount/intern --namespace shop --for aws --exchange", code: 1},
 		} {
 			tokenPage.record(ctx, &r)
 		}
@@ -161,9 +161,9 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 			{when: "Terraform in place of commands:", verbatim: true, command: "lanyard trust azure serviceaccount/mail --namespace shop --output terraform" + issuer},
 			{when: "See the issuer of the cluster.", command: "lanyard trust issuer"},
 			{when: "Write the documents that clouds read, for an issuer that the cluster will have.", command: "lanyard trust issuer" + issuer + " --to issuer"},
-			{when: "Compare what is public with what the cluster signs with. Here the API servers still have another `--service-account-issuer`.", code: 1, command: "lanyard trust issuer --verify https://issuer.example.com/production"},
+			{when: "Compare the public documents with the keys of the cluster. Here the API servers still have another `--service-account-issuer`.", code: 1, command: "lanyard trust issuer --verify https://issuer.example.com/production"},
 			{command: "lanyard trust issuer --to cluster"},
-			{when: "This is what it says when everything is right.", command: "lanyard trust issuer --verify https://kubernetes.default.svc.cluster.local"},
+			{when: "This is the output when everything is right.", command: "lanyard trust issuer --verify https://kubernetes.default.svc.cluster.local"},
 		} {
 			trustPage.record(ctx, &r)
 		}
@@ -175,22 +175,22 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 
 	It("inject", func(ctx SpecContext) {
 		injectPage.record(ctx, &recording{
-			when:    "Inject manifests without a cluster, for example to see in a review what the pods get.",
+			when:    "Inject manifests without a cluster, for example to see the credentials of the pods in a review.",
 			command: "lanyard inject -f app.yaml", verbatim: true,
 		})
 		injectPage.record(ctx, &recording{
-			when: "What the webhook would deny is not written.", code: 1,
+			when: "Objects that the webhook would deny are not written.", code: 1,
 			command: "lanyard inject -f wrong.yaml",
 		})
 	})
 
 	It("provider", func(ctx SpecContext) {
 		providerPage.record(ctx, &recording{
-			when:    "See what the providers of a [configuration file](../providers.md#add-a-provider) give to pods, before the webhook gets the file. Values without a default are made up: they match the patterns.",
+			when:    "See how the providers of a [configuration file](../providers.md#add-a-provider) change pods, before the webhook gets the file. Values without a default are the examples of the file.",
 			command: "lanyard provider test alibaba.yaml",
 		})
 		providerPage.record(ctx, &recording{
-			when: "Try a value of yours. What the webhook would deny is denied here, with the same message.", code: 1,
+			when: "Try a value of yours. A value that the webhook would deny is denied here, with the same message.", code: 1,
 			command: "lanyard provider test alibaba.yaml --annotation alibaba-role-arn=admin",
 		})
 		providerPage.record(ctx, &recording{
@@ -201,7 +201,7 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 
 	It("migrate", func(ctx SpecContext) {
 		for _, r := range []recording{
-			{when: "See what becomes of the annotations of another webhook in your manifests.", command: "lanyard migrate --from eks -f eks.yaml"},
+			{when: "See the translation of another webhook's annotations in your manifests.", command: "lanyard migrate --from eks -f eks.yaml"},
 			{when: "See the changes. `git apply` and `patch -p1` accept them.", command: "lanyard migrate --from eks -f eks.yaml --output diff 2>/dev/null", verbatim: true},
 			{when: "Make them. Comments, order and quotes stay.", command: "lanyard migrate --from eks -f eks.yaml --write | tail -2", once: true},
 			{when: "Afterwards there is nothing to do.", command: "lanyard migrate --from eks -f eks.yaml --output diff 2>/dev/null"},

@@ -184,7 +184,7 @@ func (k Key) Sign(t testing.TB, claims map[string]any) string {
 
 // Case is a token that a test presents.
 type Case struct {
-	// Audience and Claims are those of Claims.
+	// Audience and Claims are the arguments of the function Claims.
 	Audience string
 	Claims   map[string]any
 	// OtherKey has the token signed with a key that is not published.

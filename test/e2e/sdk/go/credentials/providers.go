@@ -54,8 +54,8 @@ func ibm(context.Context) (rounds.Credential, error) {
 // variable for it.
 const vaultPath = "production"
 
-// vaultLogin passes the role and the token to the login, as examples/providers/vault.yaml
-// says: Vault's client has no variables for them.
+// vaultLogin passes the role and the token to the login, as in
+// examples/providers/vault.yaml: Vault's client has no variables for them.
 func vaultLogin(ctx context.Context) (rounds.Credential, error) {
 	client, err := vault.NewClient(nil)
 	if err != nil {

@@ -3,7 +3,7 @@
 
 // Package providers tests the ready-made providers in examples/providers: it sets the
 // variables that Lanyard gives to pods, as the golden cases of the injector have them,
-// and asks the real reader of each SDK what it found.
+// and checks the values that the real reader of each SDK finds.
 //
 // databricks-sdk-go is not tested: the Go module proxy does not have it.
 package providers

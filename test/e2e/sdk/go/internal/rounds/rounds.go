@@ -65,7 +65,7 @@ func (o *Options) Bind(flags *flag.FlagSet) {
 	flags.BoolVar(&o.Forever, "forever", false, "after one round, wait for SIGTERM")
 }
 
-// Validate returns an error for invalid combinations. The flags are those of
+// Validate returns an error for invalid combinations. The flags come from
 // Bind, after parsing.
 func (o *Options) Validate(flags *flag.FlagSet) error {
 	every := false
