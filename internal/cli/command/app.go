@@ -35,39 +35,39 @@ const (
 	ExitUsage = 2
 )
 
-// errFound ends a command with ExitFound. It has no message of its own: the output
+// ErrFound ends a command with ExitFound. It has no message of its own: the output
 // of the command shows the findings.
 var ErrFound = errors.New("found a problem, see the output")
 
-// usageError is a mistake in the command line that cobra does not find.
+// UsageError is a mistake in the command line that cobra does not find.
 type UsageError struct{ error }
 
-// usagef returns a usageError.
+// Usagef returns a usageError.
 func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
 // CLI holds the parts that all commands share: the streams, the flags that select the
 // cluster, and the settings of the webhook.
 type CLI struct {
 	genericiooptions.IOStreams
-	// name is how the user calls the program: lanyard, or kubectl lanyard.
+	// Name is how the user calls the program: lanyard, or kubectl lanyard.
 	Name  string
 	Flags *genericclioptions.ConfigFlags
-	// prefix is --annotation-prefix; empty for the webhook's.
+	// Prefix is --annotation-prefix; empty for the webhook's.
 	Prefix string
-	// configPath is the webhook's configuration file; empty to read it in the cluster.
+	// ConfigPath is the webhook's configuration file; empty to read it in the cluster.
 	ConfigPath string
-	// webhook has the settings of the webhook, once they are read. unread is why they are
+	// Webhook has the settings of the webhook, once they are read. unread is why they are
 	// only the built-in defaults; noted reports whether the user knows.
 	Webhook struct {
 		settings *settings.Settings
 		Unread   error
 		noted    bool
 	}
-	// started reports whether the command line was correct, so that a command runs.
+	// Started reports whether the command line was correct, so that a command runs.
 	Started bool
 }
 
-// newCLI returns the defaults. A program whose name starts with kubectl- is a
+// NewCLI returns the defaults. A program whose name starts with kubectl- is a
 // plugin of kubectl.
 func NewCLI(program string, streams genericiooptions.IOStreams) *CLI {
 	c := &CLI{
@@ -94,7 +94,7 @@ func (c *CLI) wrapConfig() *CLI {
 	return c
 }
 
-// usage returns the function that writes the usage of a command. It is cobra's, with
+// Usage returns the function that writes the usage of a command. It is cobra's, with
 // descriptions of flags that fit the terminal.
 func (c *CLI) Usage(standard func(*cobra.Command) error) func(*cobra.Command) error {
 	return func(cmd *cobra.Command) error {
@@ -124,7 +124,7 @@ func (c *CLI) Usage(standard func(*cobra.Command) error) func(*cobra.Command) er
 // its description.
 var flagLine = regexp.MustCompile(`^( +(?:-\w, )?--[\w-]+(?: \w+)?) {2,}(.*)$`)
 
-// finish completes a command and its subcommands: the examples show the name that
+// Finish completes a command and its subcommands: the examples show the name that
 // the user types, and a command that only groups others needs one of them.
 func (c *CLI) Finish(cmd *cobra.Command) {
 	cmd.Example = strings.ReplaceAll(cmd.Example, "  lanyard ", "  "+c.Name+" ")
@@ -145,7 +145,7 @@ func (c *CLI) Finish(cmd *cobra.Command) {
 	}
 }
 
-// namespace returns the namespace of --namespace or of the kubeconfig.
+// Namespace returns the namespace of --namespace or of the kubeconfig.
 func (c *CLI) Namespace() (string, error) {
 	namespace, _, err := c.Flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
@@ -154,7 +154,7 @@ func (c *CLI) Namespace() (string, error) {
 	return namespace, nil
 }
 
-// config returns a configuration for clients. The caller may change it.
+// Config returns a configuration for clients. The caller may change it.
 func (c *CLI) Config() (*rest.Config, error) {
 	config, err := c.Flags.ToRESTConfig()
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *CLI) Config() (*rest.Config, error) {
 	return config, nil
 }
 
-// probe returns a client for dry runs of pods.
+// Probe returns a client for dry runs of pods.
 func (c *CLI) Probe() (*probe.Client, error) {
 	config, err := c.Config()
 	if err != nil {
@@ -172,7 +172,7 @@ func (c *CLI) Probe() (*probe.Client, error) {
 	return probe.NewClient(config)
 }
 
-// clients returns a client for the types of Kubernetes and one for any object.
+// Clients returns a client for the types of Kubernetes and one for any object.
 func (c *CLI) Clients() (kubernetes.Interface, dynamic.Interface, error) {
 	config, err := c.Config()
 	if err != nil {

@@ -16,17 +16,17 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 )
 
-// serviceAccountKind is the kind of ServiceAccounts in a reference.
+// ServiceAccountKind is the kind of ServiceAccounts in a reference.
 const ServiceAccountKind = "ServiceAccount"
 
-// reference is an object that the user names: TYPE NAME or TYPE/NAME.
+// Reference is an object that the user names: TYPE NAME or TYPE/NAME.
 type Reference struct {
-	// kind is the zero value for a ServiceAccount.
+	// Kind is the zero value for a ServiceAccount.
 	Kind cluster.Kind
 	Name string
 }
 
-// isServiceAccount reports whether the object is a ServiceAccount.
+// IsServiceAccount reports whether the object is a ServiceAccount.
 func (r *Reference) IsServiceAccount() bool { return r.Kind.Kind == "" }
 
 // String returns how the user may write the reference.
@@ -37,7 +37,7 @@ func (r *Reference) String() string {
 	return r.Kind.Name(r.Name)
 }
 
-// parseReference reads the arguments TYPE NAME or TYPE/NAME. kinds are the kinds
+// ParseReference reads the arguments TYPE NAME or TYPE/NAME. kinds are the kinds
 // that are allowed; if empty, all kinds with pods and ServiceAccounts.
 func ParseReference(args []string, kinds ...string) (*Reference, error) {
 	var typeName, name string
@@ -68,7 +68,7 @@ func ParseReference(args []string, kinds ...string) (*Reference, error) {
 	return r, nil
 }
 
-// completeReferences completes TYPE/NAME with the names that are in the cluster.
+// CompleteReferences completes TYPE/NAME with the names that are in the cluster.
 func (c *CLI) CompleteReferences(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	typeName, _, found := strings.Cut(typed, "/")
 	if len(args) == 1 {
@@ -103,17 +103,17 @@ func startingWith(names []string, typed string) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, typed) })
 }
 
-// completeServiceAccounts completes the names of ServiceAccounts.
+// CompleteServiceAccounts completes the names of ServiceAccounts.
 func (c *CLI) CompleteServiceAccounts(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	return startingWith(c.names(cmd.Context(), CoreResource("serviceaccounts")), typed), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeNamespaces completes the names of namespaces.
+// CompleteNamespaces completes the names of namespaces.
 func (c *CLI) CompleteNamespaces(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	return startingWith(c.names(cmd.Context(), CoreResource("namespaces")), typed), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeContexts completes the contexts of the kubeconfig.
+// CompleteContexts completes the contexts of the kubeconfig.
 func (c *CLI) CompleteContexts(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	config, err := c.Flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
@@ -160,7 +160,7 @@ func (c *CLI) names(ctx context.Context, resource schema.GroupVersionResource) [
 	return names
 }
 
-// completeServiceAccountReferences completes serviceaccount/NAME with the names that
+// CompleteServiceAccountReferences completes serviceaccount/NAME with the names that
 // are in the cluster.
 func (c *CLI) CompleteServiceAccountReferences(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {

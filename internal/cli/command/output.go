@@ -33,10 +33,10 @@ type result interface {
 	Print(p *Page)
 }
 
-// output is the flag --output of a command.
+// Output is the flag --output of a command.
 type Output struct{ Format string }
 
-// addFlag adds the flag. formats are the formats of the command in addition to table,
+// AddFlag adds the flag. formats are the formats of the command in addition to table,
 // JSON and YAML.
 func (o *Output) AddFlag(cmd *cobra.Command, formats ...string) {
 	formats = append([]string{OutputTable, OutputJSON, OutputYAML}, formats...)
@@ -44,7 +44,7 @@ func (o *Output) AddFlag(cmd *cobra.Command, formats ...string) {
 	AddChoice(cmd, &o.Format, "output", "o", "Output format", formats...)
 }
 
-// addChoice adds a flag with a fixed set of values.
+// AddChoice adds a flag with a fixed set of values.
 func AddChoice(cmd *cobra.Command, value *string, name, short, usage string, allowed ...string) {
 	cmd.Flags().VarP(&choice{value, allowed}, name, short, usage+": "+strings.Join(allowed, ", ")+".")
 	// The error is for a flag that does not exist.
@@ -72,7 +72,7 @@ func (c *choice) Set(value string) error {
 	return nil
 }
 
-// write writes a result in the format of the flag.
+// Write writes a result in the format of the flag.
 func (o *Output) Write(c *CLI, r result) error {
 	switch o.Format {
 	case OutputJSON:
@@ -93,7 +93,7 @@ func (o *Output) Write(c *CLI, r result) error {
 	return p.Err
 }
 
-// note writes to the error stream. If that fails, there is nobody to tell.
+// Note writes to the error stream. If that fails, there is nobody to tell.
 func (c *CLI) Note(format string, args ...any) {
 	p := NewPage(c.ErrOut)
 	for line := range strings.SplitSeq(fmt.Sprintf(format, args...), "\n") {
@@ -104,7 +104,7 @@ func (c *CLI) Note(format string, args ...any) {
 // patience is how long a step may take before the user is told about it.
 const patience = 2 * time.Second
 
-// progress shows the current step of a command on the error stream, if it takes
+// Progress shows the current step of a command on the error stream, if it takes
 // longer than patience. The caller must call the function that it returns when the
 // step has ended. Where the error stream is not a terminal, it writes nothing.
 func (c *CLI) Progress(what string) (done func()) {
@@ -115,7 +115,7 @@ func (c *CLI) Progress(what string) (done func()) {
 	return func() { timer.Stop() }
 }
 
-// periodically returns a function that notes how far a command is, at most every few
+// Periodically returns a function that notes how far a command is, at most every few
 // seconds, and only on a terminal.
 func (c *CLI) Periodically() (report func(format string, values ...any)) {
 	if _, _, err := term.TerminalSize(c.ErrOut); err != nil {
@@ -130,20 +130,20 @@ func (c *CLI) Periodically() (report func(format string, values ...any)) {
 	}
 }
 
-// page writes text for people. The first error stops it.
+// Page writes text for people. The first error stops it.
 type Page struct {
 	W      io.Writer
 	Colour bool
-	// width is the width of the terminal; 0 if the page is not on a terminal, and lines are
+	// Width is the width of the terminal; 0 if the page is not on a terminal, and lines are
 	// not wrapped.
 	Width int
 	Err   error
-	// columns are the widths of the columns of the last table. Tables with the same
+	// Columns are the widths of the columns of the last table. Tables with the same
 	// number of columns line up, so that a long one can be written in parts.
 	Columns []int
 }
 
-// newPage returns a page. It has colours only on a terminal, and not if NO_COLOR
+// NewPage returns a page. It has colours only on a terminal, and not if NO_COLOR
 // is set (https://no-color.org).
 func NewPage(w io.Writer) *Page {
 	p := &Page{W: w}
@@ -164,7 +164,7 @@ const (
 	Faint = "2"
 )
 
-// style returns the text in a style, if the page has colours.
+// Style returns the text in a style, if the page has colours.
 func (p *Page) Style(style, text string) string {
 	if !p.Colour || text == "" || style == "" {
 		return text
@@ -172,14 +172,14 @@ func (p *Page) Style(style, text string) string {
 	return "\x1b[" + style + "m" + text + "\x1b[0m"
 }
 
-// line writes one line.
+// Line writes one line.
 func (p *Page) Line(format string, args ...any) {
 	if p.Err == nil {
 		_, p.Err = fmt.Fprintf(p.W, strings.TrimRight(format, " ")+"\n", args...)
 	}
 }
 
-// text writes a text in lines that start with indent spaces and are as wide as the
+// Text writes a text in lines that start with indent spaces and are as wide as the
 // terminal at most.
 func (p *Page) Text(indent int, style, text string) {
 	for _, line := range wrap(text, p.Width-indent) {
@@ -187,7 +187,7 @@ func (p *Page) Text(indent int, style, text string) {
 	}
 }
 
-// marked writes a text behind a mark, such as the mark of a check, indented by 2 spaces.
+// Marked writes a text behind a mark, such as the mark of a check, indented by 2 spaces.
 func (p *Page) Marked(style, mark, text string) {
 	for _, line := range wrap(text, p.Width-4) {
 		p.Line("  %s %s", p.Style(style, mark), line)
@@ -217,13 +217,13 @@ func wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// escapes matches the escape sequences that style adds to a text.
+// Escapes matches the escape sequences that style adds to a text.
 var Escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// cells returns the width of a text on the terminal.
+// Cells returns the width of a text on the terminal.
 func Cells(text string) int { return utf8.RuneCountInString(Escapes.ReplaceAllString(text, "")) }
 
-// table writes rows in columns that line up, indented. The first row may be a
+// Table writes rows in columns that line up, indented. The first row may be a
 // header. Nothing is cut: on a terminal that is too narrow, the widest columns have
 // several lines in a row.
 func (p *Page) Table(indent int, rows [][]string) {
@@ -267,9 +267,9 @@ func (p *Page) row(indent int, widths []int, row []string) {
 }
 
 const (
-	// columnGap is the space between two columns.
+	// ColumnGap is the space between two columns.
 	ColumnGap = 2
-	// minColumn is how narrow a column may become.
+	// MinColumn is how narrow a column may become.
 	MinColumn = 8
 )
 
@@ -293,7 +293,7 @@ func fit(columns []int, available int) []int {
 // styled matches a text in a style.
 var styled = regexp.MustCompile("(?s)^(\x1b\\[[0-9;]*m)(.*)(\x1b\\[0m)$")
 
-// wrapCell breaks a text, which may have a style, into lines of at most width cells:
+// WrapCell breaks a text, which may have a style, into lines of at most width cells:
 // between words, and in a word that is too long behind its punctuation, such as
 // the slashes of a path.
 func WrapCell(text string, width int) []string {

@@ -18,7 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 )
 
-// coreResource returns a resource of the core group.
+// CoreResource returns a resource of the core group.
 func CoreResource(name string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: name}
 }
@@ -26,7 +26,7 @@ func CoreResource(name string) schema.GroupVersionResource {
 // pageSize is how many objects are read at once.
 const pageSize = 500
 
-// eachPage calls do for each page of a list.
+// EachPage calls do for each page of a list.
 func EachPage[L metav1.ListInterface](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error), do func(L) error) error {
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
@@ -43,7 +43,7 @@ func EachPage[L metav1.ListInterface](ctx context.Context, list func(context.Con
 	}
 }
 
-// eachServiceAccount calls do for the metadata of each ServiceAccount of the
+// EachServiceAccount calls do for the metadata of each ServiceAccount of the
 // namespace, or of all namespaces if it is empty.
 func (c *CLI) EachServiceAccount(ctx context.Context, namespace string, do func(*metav1.PartialObjectMetadata) error) error {
 	return c.eachObject(ctx, "serviceaccounts", namespace, func(object *metav1.PartialObjectMetadata) error {
@@ -77,7 +77,7 @@ func (c *CLI) eachObject(ctx context.Context, resource, namespace string, do fun
 	return nil
 }
 
-// calledFor returns the namespaces that Lanyard is called for.
+// CalledFor returns the namespaces that Lanyard is called for.
 func (c *CLI) CalledFor(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) (map[string]bool, error) {
 	selector, err := cluster.Selector(mutating)
 	if err != nil {
@@ -91,7 +91,7 @@ func (c *CLI) CalledFor(ctx context.Context, mutating *admissionregistrationv1.M
 	return called, err
 }
 
-// eachUnguarded calls do for each ServiceAccount that needs credentials, is in a
+// EachUnguarded calls do for each ServiceAccount that needs credentials, is in a
 // namespace that Lanyard is called for, and is not known to the guard.
 func (c *CLI) EachUnguarded(ctx context.Context, namespace string, mutating *admissionregistrationv1.MutatingWebhookConfiguration, do func(*metav1.PartialObjectMetadata) error) error {
 	s, err := c.Settings(ctx)
@@ -110,7 +110,7 @@ func (c *CLI) EachUnguarded(ctx context.Context, namespace string, mutating *adm
 	})
 }
 
-// installation returns the one installation of Lanyard.
+// Installation returns the one installation of Lanyard.
 func (c *CLI) Installation(ctx context.Context, client kubernetes.Interface) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	all, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -123,12 +123,12 @@ func (c *CLI) Installation(ctx context.Context, client kubernetes.Interface) (*a
 	return found[0], nil
 }
 
-// addAllNamespaces adds the flag --all-namespaces.
+// AddAllNamespaces adds the flag --all-namespaces.
 func AddAllNamespaces(cmd *cobra.Command, all *bool) {
 	cmd.Flags().BoolVarP(all, "all-namespaces", "A", false, "All namespaces, instead of --namespace.")
 }
 
-// scope returns the namespace of the flags, or all namespaces.
+// Scope returns the namespace of the flags, or all namespaces.
 func (c *CLI) Scope(all bool) (string, error) {
 	if all {
 		return metav1.NamespaceAll, nil

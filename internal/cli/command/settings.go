@@ -17,12 +17,12 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// addConfig adds the flag --config, to a command that uses settings.
+// AddConfig adds the flag --config, to a command that uses settings.
 func (c *CLI) AddConfig(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.ConfigPath, "config", "", "Configuration file of the webhook, with its settings. Without it, the settings are read in the cluster.")
 }
 
-// settings returns the settings of the webhook: the settings in the file of --config, or
+// Settings returns the settings of the webhook: the settings in the file of --config, or
 // the settings in the cluster. If the cluster's cannot be read, the settings are
 // the built-in defaults, and noteUnknown warns where it matters.
 func (c *CLI) Settings(ctx context.Context) (*settings.Settings, error) {
@@ -40,7 +40,7 @@ func (c *CLI) Settings(ctx context.Context) (*settings.Settings, error) {
 	return c.Webhook.settings, err
 }
 
-// builtin returns the built-in defaults. An error is a mistake in --annotation-prefix.
+// Builtin returns the built-in defaults. An error is a mistake in --annotation-prefix.
 func (c *CLI) Builtin() (*settings.Settings, error) {
 	s, err := c.Complete(options.New())
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *CLI) webhookOptions(ctx context.Context) (*options.Options, error) {
 	return cluster.Options(ctx, client, mutating)
 }
 
-// complete returns the settings of options. --annotation-prefix takes precedence.
+// Complete returns the settings of options. --annotation-prefix takes precedence.
 func (c *CLI) Complete(o *options.Options) (*settings.Settings, error) {
 	if c.Prefix != "" {
 		o.AnnotationPrefix = c.Prefix
@@ -73,7 +73,7 @@ func (c *CLI) Complete(o *options.Options) (*settings.Settings, error) {
 	return o.Settings(annotations.CommonAPIServerAudiences())
 }
 
-// noteUnknown warns the user, once, about an annotation of a ServiceAccount that
+// NoteUnknown warns the user, once, about an annotation of a ServiceAccount that
 // Lanyard may read, if the settings of the webhook could not be read: an annotation
 // of a custom provider, or of another webhook.
 func (c *CLI) NoteUnknown(object metav1.Object) {

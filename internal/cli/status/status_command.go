@@ -173,7 +173,7 @@ const narrow = 120
 
 var statusHeader = []string{"NAMESPACE", "SERVICEACCOUNT", "GUARD", "WORKLOAD", "PODS", "CURRENT", "STALE", "WITHOUT", "OTHER"}
 
-// printStatus writes rows. The header is part of the same table, so that it lines up
+// PrintStatus writes rows. The header is part of the same table, so that it lines up
 // with the rows.
 func PrintStatus(p *command.Page, rows []Row, all, first bool) {
 	switch {
