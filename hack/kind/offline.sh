@@ -140,7 +140,10 @@ down() {
   if [ -e "/run/netns/$netns" ]; then ip netns delete "$netns"; fi
   # Empty control groups that containers leave.
   find /sys/fs/cgroup -depth -type d -path '/sys/fs/cgroup/*/docker*' -exec rmdir {} + 2>/dev/null || true
-  if [ -e "$work/created-lib-modules" ]; then rmdir /lib/modules && rm "$work/created-lib-modules"; fi
+  if [ -e "$work/created-lib-modules" ]; then
+    if [ -d /lib/modules ]; then rmdir /lib/modules; fi
+    rm "$work/created-lib-modules"
+  fi
 }
 
 wait_for_end() {
