@@ -228,9 +228,9 @@ func TestMappings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := *o
-			o.ExcludedNamespaces = test.excluded
-			got, out := injectText(t, &o, test.text)
+			s := *o.Settings
+			s.ExcludedNamespaces = test.excluded
+			got, out := injectText(t, &inject.Options{Settings: &s, Namespace: o.Namespace}, test.text)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
