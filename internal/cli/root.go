@@ -77,14 +77,14 @@ func newRootCommand(c *command.CLI) *cobra.Command {
 	_ = root.RegisterFlagCompletionFunc("namespace", c.CompleteNamespaces)
 	_ = root.RegisterFlagCompletionFunc("context", c.CompleteContexts)
 	root.AddCommand(
-		check.NewCheckCommand(c),
-		explain.NewExplainCommand(c),
-		inject.NewInjectCommand(c),
-		label.NewLabelCommand(c),
-		migrate.NewMigrateCommand(c),
-		provider.NewProviderCommand(c),
+		check.NewCommand(c),
+		explain.NewCommand(c),
+		inject.NewCommand(c),
+		label.NewCommand(c),
+		migrate.NewCommand(c),
+		provider.NewCommand(c),
 		status.NewRestartCommand(c),
-		status.NewStatusCommand(c),
+		status.NewCommand(c),
 		cloud.NewTokenCommand(c),
 		cloud.NewTrustCommand(c),
 	)

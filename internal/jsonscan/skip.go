@@ -25,10 +25,7 @@ func skip(data []byte, i int) int {
 		if i = skipSpace(data, i); i >= len(data) {
 			return 0
 		}
-		switch c := data[i]; c {
-		case '"':
-			i = skipString(data, i+1)
-		case '{', '[':
+		if c := data[i]; c == '{' || c == '[' {
 			if len(open) == maxDepth {
 				return 0
 			}
@@ -36,18 +33,24 @@ func skip(data []byte, i int) int {
 			if i = skipSpace(data, i+1); i >= len(data) || data[i] != c+2 {
 				continue
 			}
-		case 't', 'f', 'n':
-			i = skipWord(data, i)
-		default:
-			i = skipNumber(data, i)
-		}
-		if i == 0 {
+		} else if i = skipScalar(data, i); i == 0 {
 			return 0
 		}
 		if i, open = skipClosing(data, i, open); i == 0 || len(open) == 0 {
 			return i
 		}
 	}
+}
+
+// skipScalar returns the index after the string, word or number at data[i], or 0.
+func skipScalar(data []byte, i int) int {
+	switch data[i] {
+	case '"':
+		return skipString(data, i+1)
+	case 't', 'f', 'n':
+		return skipWord(data, i)
+	}
+	return skipNumber(data, i)
 }
 
 // skipClosing returns the index after the closing brackets that follow a value, and

@@ -187,15 +187,6 @@ func (o *Options) addInjectionFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.ExcludedNamespaces, "excluded-namespaces", o.ExcludedNamespaces, "Namespaces that the webhook configurations exclude, separated by commas. This only affects metrics: ServiceAccounts that ask for an identity there are counted as excluded, not as unguarded.")
 }
 
-// peerNames lists the values of --adopt.
-func peerNames() []string {
-	var names []string
-	for _, p := range peer.All() {
-		names = append(names, p.Name)
-	}
-	return names
-}
-
 func (o *Options) addProviderFlags(fs *pflag.FlagSet) {
 	for _, p := range settings.Parameters(provider.Builtin()) {
 		fs.Var(parameter{o.Defaults.Parameters, p.Key}, p.Flag, p.Usage)

@@ -94,9 +94,6 @@ var (
 	gcpComputeEngine      = regexp.MustCompile(`^[0-9]{1,20}-compute@developer\.gserviceaccount\.com$`)
 )
 
-// parseGCPProvider accepts the resource name of a workload identity pool
-// provider, with or without the name of the service in front, and returns it
-// without.
 // GCPProviderParts returns the number of the project, the pool and the provider in the
 // full name of a workload identity provider. It reports false for any other text.
 func GCPProviderParts(name string) (number, pool, provider string, ok bool) {
@@ -107,6 +104,9 @@ func GCPProviderParts(name string) (number, pool, provider string, ok bool) {
 	return match[1], match[2], match[3], true
 }
 
+// parseGCPProvider accepts the resource name of a workload identity pool
+// provider, with or without the name of the service in front, and returns it
+// without.
 func parseGCPProvider(value string) (string, error) {
 	name := strings.TrimPrefix(strings.TrimPrefix(value, "https:"), "//iam.googleapis.com/")
 	match := gcpProvider.FindStringSubmatch(name)

@@ -76,7 +76,6 @@ func (p *printer) paint(code, text string) string {
 }
 
 func (p *printer) bold(text string) string  { return p.paint("1", text) }
-func (p *printer) dim(text string) string   { return p.paint("2", text) }
 func (p *printer) red(text string) string   { return p.paint("31", text) }
 func (p *printer) green(text string) string { return p.paint("32", text) }
 

@@ -66,7 +66,8 @@ type checkCommand struct {
 	page     *command.Page // nil if the report is written at the end
 }
 
-func NewCheckCommand(c *command.CLI) *cobra.Command {
+// NewCommand returns the command check.
+func NewCommand(c *command.CLI) *cobra.Command {
 	k := &checkCommand{CLI: c}
 	cmd := &cobra.Command{
 		Use:     "check",

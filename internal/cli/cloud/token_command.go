@@ -60,6 +60,7 @@ type tokenCommand struct {
 	expiration    time.Duration
 }
 
+// NewTokenCommand returns the command token.
 func NewTokenCommand(c *command.CLI) *cobra.Command {
 	k := &tokenCommand{CLI: c}
 	cmd := &cobra.Command{

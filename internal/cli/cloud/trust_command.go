@@ -45,6 +45,7 @@ const (
 	partServiceAccount = "serviceaccount"
 )
 
+// NewTrustCommand returns the command trust.
 func NewTrustCommand(c *command.CLI) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trust",

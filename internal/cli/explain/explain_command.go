@@ -50,7 +50,8 @@ const explainExamples = `  # Why has this pod no credentials?
   # The same for a workload, for scripts
   lanyard explain deployment/cart --namespace shop --output json`
 
-func NewExplainCommand(c *command.CLI) *cobra.Command {
+// NewCommand returns the command explain.
+func NewCommand(c *command.CLI) *cobra.Command {
 	var o command.Output
 	cmd := &cobra.Command{
 		Use:               "explain TYPE NAME",
@@ -101,7 +102,7 @@ func explainObject(ctx context.Context, c *command.CLI, r *command.Reference) (*
 	if in.Namespace, err = typed.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{}); err != nil {
 		return nil, fmt.Errorf("namespace %s: %w", namespace, err)
 	}
-	template, err := template(ctx, c, untyped, namespace, r, in)
+	template, err := template(ctx, untyped, namespace, r, in)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +129,7 @@ func explainObject(ctx context.Context, c *command.CLI, r *command.Reference) (*
 
 // template returns the pod to send as a dry run, and fills in the name of the
 // ServiceAccount and the live pod.
-func template(ctx context.Context, c *command.CLI, client dynamic.Interface, namespace string, r *command.Reference, in *Input) (*unstructured.Unstructured, error) {
+func template(ctx context.Context, client dynamic.Interface, namespace string, r *command.Reference, in *Input) (*unstructured.Unstructured, error) {
 	if r.IsServiceAccount() {
 		in.ServiceAccountName = r.Name
 		pod := probe.Pod(in.Keys, r.Name)

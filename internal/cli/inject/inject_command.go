@@ -49,7 +49,8 @@ type injectCommand struct {
 	all *pflag.FlagSet
 }
 
-func NewInjectCommand(c *command.CLI) *cobra.Command {
+// NewCommand returns the command inject.
+func NewCommand(c *command.CLI) *cobra.Command {
 	k := &injectCommand{CLI: c, options: options.New()}
 	cmd := &cobra.Command{
 		Use:     "inject -f FILE",

@@ -43,7 +43,8 @@ const labelServiceAccountsExamples = `  # Show which ServiceAccounts would be la
   # Only the ServiceAccounts of one namespace
   lanyard label serviceaccounts --namespace shop`
 
-func NewLabelCommand(c *command.CLI) *cobra.Command {
+// NewCommand returns the command label.
+func NewCommand(c *command.CLI) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "label",
 		Short: "Label ServiceAccounts for the guard.",

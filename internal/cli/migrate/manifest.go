@@ -87,15 +87,16 @@ func (p *Plan) skipped(c *Change, err error) {
 			}
 		}
 	}
-	todo := fmt.Sprintf("Edit %s by hand: %v.", c.Object.Source, err)
+	var todo strings.Builder
+	fmt.Fprintf(&todo, "Edit %s by hand: %v.", c.Object.Source, err)
 	for _, key := range slices.Sorted(maps.Keys(c.Set)) {
-		todo += fmt.Sprintf(" Set %s: %q.", key, c.Set[key])
+		fmt.Fprintf(&todo, " Set %s: %q.", key, c.Set[key])
 	}
 	if len(c.Remove) > 0 {
-		todo += " Remove " + strings.Join(c.Remove, ", ") + "."
+		fmt.Fprintf(&todo, " Remove %s.", strings.Join(c.Remove, ", "))
 	}
 	p.Items = append(p.Items, Item{
 		Object: c.Object.Reference(), Namespace: namespace, Source: c.Object.Source,
-		Found: "its manifest", Result: peer.Manual, Why: todo,
+		Found: "its manifest", Result: peer.Manual, Why: todo.String(),
 	})
 }

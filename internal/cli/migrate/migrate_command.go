@@ -67,7 +67,8 @@ type migrateCommand struct {
 	all, write, remove, verify bool
 }
 
-func NewMigrateCommand(c *command.CLI) *cobra.Command {
+// NewCommand returns the command migrate.
+func NewCommand(c *command.CLI) *cobra.Command {
 	k := &migrateCommand{CLI: c}
 	cmd := &cobra.Command{
 		Use:     "migrate --from NAME",

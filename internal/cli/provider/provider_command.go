@@ -38,7 +38,8 @@ const providerTestExamples = `  # What do the providers of this file do?
   # The variables, for scripts
   lanyard provider test alibaba.yaml -o json | jq .providers[].environment`
 
-func NewProviderCommand(c *command.CLI) *cobra.Command {
+// NewCommand returns the command provider.
+func NewCommand(c *command.CLI) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "provider",
 		Short: "Try custom providers.",

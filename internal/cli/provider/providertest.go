@@ -1,9 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package providertest shows the effects of the custom providers of a configuration file.
-// For each one, it makes up a ServiceAccount and a pod, and injects them as the
-// webhook does.
+// Package provider is the command "provider test". For each custom provider of a
+// configuration file, it injects into an example pod as the webhook does.
 package provider
 
 import (

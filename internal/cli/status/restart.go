@@ -59,6 +59,7 @@ type restartCommand struct {
 	client                  dynamic.Interface
 }
 
+// NewRestartCommand returns the command restart.
 func NewRestartCommand(c *command.CLI) *cobra.Command {
 	k := &restartCommand{CLI: c}
 	cmd := &cobra.Command{

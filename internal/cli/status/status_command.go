@@ -62,7 +62,8 @@ const watchInterval = 5 * time.Second
 // maxQuestions is how many dry runs are under way at once.
 const maxQuestions = 8
 
-func NewStatusCommand(c *command.CLI) *cobra.Command {
+// NewCommand returns the command status.
+func NewCommand(c *command.CLI) *cobra.Command {
 	var o command.Output
 	var all, stale, watch bool
 	cmd := &cobra.Command{

@@ -213,15 +213,15 @@ func (f *fixture) present(t *testing.T, identity *provider.Identity, claims map[
 // The clouds accept what package trust says, and issue a credential.
 func TestTrustMakesTheExchangeSucceed(t *testing.T) {
 	t.Parallel()
-	for name, cloud := range clouds {
+	for name, test := range clouds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			identity := identityOf(t, cloud.annotations)
+			identity := identityOf(t, test.annotations)
 			token := cloud.Token{Issuer: issuertest.URL, Namespace: "shop", ServiceAccount: "cart", Audience: identity.Audience}
 			f := newFixture(t, func() emulated.Trust { return trustOf(t, identity, token) })
 			answer := f.present(t, identity, nil)
-			if !answer.Granted || answer.Identity != cloud.identity {
-				t.Fatalf("got %+v, want a credential of %s", answer, cloud.identity)
+			if !answer.Granted || answer.Identity != test.identity {
+				t.Fatalf("got %+v, want a credential of %s", answer, test.identity)
 			}
 			if left := time.Until(*answer.Expires); left < 9*time.Minute || left > 61*time.Minute {
 				t.Errorf("got an end in %s, want one of the clouds", left)
@@ -248,14 +248,14 @@ func TestTrustDeniesOtherTokens(t *testing.T) {
 		"for another audience":      {"aud": []string{"other"}},
 		"that has expired":          {"exp": time.Now().Add(-time.Hour).Unix()},
 	}
-	for name, cloud := range clouds {
+	for name, test := range clouds {
 		if name == "Google directly" || name == "Google with another audience" {
 			continue // every subject of the pool gets a credential; the roles decide
 		}
 		for which, claims := range tokens {
 			t.Run(name+" and a token "+which, func(t *testing.T) {
 				t.Parallel()
-				identity := identityOf(t, cloud.annotations)
+				identity := identityOf(t, test.annotations)
 				token := cloud.Token{Issuer: issuertest.URL, Namespace: "shop", ServiceAccount: "cart", Audience: identity.Audience}
 				f := newFixture(t, func() emulated.Trust { return trustOf(t, identity, token) })
 				answer := f.present(t, identity, maps.Clone(claims))
