@@ -17,12 +17,7 @@ func skip(data []byte, i int) int {
 	var usual [64]byte
 	open := usual[:0] // the closing bracket of each level
 	for {
-		if n := len(open); n > 0 && open[n-1] == '}' {
-			if i = skipName(data, i); i == 0 {
-				return 0
-			}
-		}
-		if i = skipSpace(data, i); i >= len(data) {
+		if i = skipToValue(data, i, open); i >= len(data) {
 			return 0
 		}
 		if c := data[i]; c == '{' || c == '[' {
@@ -33,13 +28,24 @@ func skip(data []byte, i int) int {
 			if i = skipSpace(data, i+1); i >= len(data) || data[i] != c+2 {
 				continue
 			}
-		} else if i = skipScalar(data, i); i == 0 {
-			return 0
+		} else {
+			i = skipScalar(data, i)
 		}
-		if i, open = skipClosing(data, i, open); i == 0 || len(open) == 0 {
+		if i, open = skipClosing(data, i, open); len(open) == 0 {
 			return i
 		}
 	}
+}
+
+// skipToValue returns the index of the next value: in an object, after the name of the
+// member. It returns len(data) if there is no value.
+func skipToValue(data []byte, i int, open []byte) int {
+	if n := len(open); n > 0 && open[n-1] == '}' {
+		if i = skipName(data, i); i == 0 {
+			return len(data)
+		}
+	}
+	return skipSpace(data, i)
 }
 
 // skipScalar returns the index after the string, word or number at data[i], or 0.
@@ -55,8 +61,11 @@ func skipScalar(data []byte, i int) int {
 
 // skipClosing returns the index after the closing brackets that follow a value, and
 // after the comma that may follow the brackets. It returns the levels that are still
-// open, and the index 0 if something else follows.
+// open, and the index 0 if something else follows, or if i is 0: the value is malformed.
 func skipClosing(data []byte, i int, open []byte) (after int, still []byte) {
+	if i == 0 {
+		return 0, nil
+	}
 	for len(open) > 0 {
 		if i = skipSpace(data, i); i >= len(data) {
 			return 0, nil
