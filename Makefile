@@ -71,10 +71,6 @@ quickstart-delete: ## Delete the cluster of "make quickstart".
 
 # The integration tests run the binaries in bin/controlplane. Go's test cache
 # does not know them, so -count=1 disables it. "make lint" runs go vet.
-#
-# The race detector distorts what a request costs, and the memory of the program, so two
-# tests run without it. The suite that attacks the program mostly waits; the compiler of
-# the other tests gets the time that the suite leaves.
 .PHONY: test
 test: c-compiler controlplane bin/cyclonedx-gomod bin/govulncheck ## Run all tests, unit and integration, with the race detector.
 	CGO_ENABLED=1 $(GO) test -race -vet=off -p 4 -count=1 -timeout=20m ./...

@@ -12,8 +12,8 @@
 # selects the cluster:
 #
 #   kind      a kind cluster on Docker or Podman (the default), with the node image
-#             $KIND_IMAGE or kind's default; without an engine or a registry, that of
-#             hack/kind/offline.sh, which needs root on Debian
+#             $KIND_IMAGE or kind's default; without an engine or a registry, the node
+#             image of hack/kind/offline.sh, which needs root on Debian
 #   existing  the cluster of $KUBECONFIG (the default if KUBECONFIG is set); its nodes
 #             need the images in bin/images and the kubelet settings in
 #             test/e2e/kind.yaml
