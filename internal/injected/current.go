@@ -7,8 +7,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/provider"
+	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/provider"
 )
 
 // Current reports whether a running pod has the credentials that fresh, a new pod of

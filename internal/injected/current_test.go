@@ -10,10 +10,10 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
+	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/injected"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/mutate"
-	"github.com/lanyard-dev/lanyard/pkg/provider"
+	"github.com/lanyard-dev/lanyard/internal/mutate"
+	"github.com/lanyard-dev/lanyard/internal/provider"
 )
 
 const (

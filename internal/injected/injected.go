@@ -18,9 +18,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/mutate"
-	"github.com/lanyard-dev/lanyard/pkg/provider"
+	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/mutate"
+	"github.com/lanyard-dev/lanyard/internal/provider"
 )
 
 // Pod describes the tokens of a pod and the containers that use them.

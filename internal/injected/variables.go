@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/texts"
-	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
 // markInjected marks Lanyard's variables: the longest end of the list that has the

@@ -11,22 +11,22 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/lanyard-dev/lanyard/internal/configfile"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
-// applyConfig sets the flags that are in settings, except those that the command
+// applyConfig sets the flags that are in values, except those that the command
 // line sets.
-func applyConfig(fs *pflag.FlagSet, settings map[string]configfile.Setting) error {
-	for _, name := range slices.Sorted(maps.Keys(settings)) {
+func applyConfig(fs *pflag.FlagSet, values map[string]settings.Setting) error {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		flag := fs.Lookup(name)
 		if flag == nil || name == "config" || name == "help" || name == "version" {
 			return fmt.Errorf("%s: unknown setting; settings have the names of the flags in --help", name)
 		}
-		forms := []string{configfile.Text}
+		forms := []string{settings.Text}
 		if flag.Value.Type() == "stringSlice" {
-			forms = append(forms, configfile.List)
+			forms = append(forms, settings.List)
 		}
-		setting := settings[name]
+		setting := values[name]
 		if !slices.Contains(forms, setting.Form) {
 			return fmt.Errorf("%s: got %s, want a %s", name, setting.Form, strings.Join(forms, " or a "))
 		}

@@ -19,11 +19,10 @@ import (
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"github.com/lanyard-dev/lanyard/internal/configfile"
+	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
 // Values of --certificate-source.
@@ -257,7 +256,7 @@ func (o *Options) loadConfig(fs *pflag.FlagSet, readFile func(name string) ([]by
 
 // ReadConfig is LoadConfig for the content of a file.
 func (o *Options) ReadConfig(text []byte, fs *pflag.FlagSet) (err error) {
-	if o.File, err = configfile.Parse(text); err != nil {
+	if o.File, err = settings.Parse(text); err != nil {
 		return err
 	}
 	return applyConfig(fs, o.File.Settings)
@@ -269,7 +268,7 @@ func (o *Options) ReadConfig(text []byte, fs *pflag.FlagSet) (err error) {
 // Settings.
 func (o *Options) Reload(text []byte, reserved []string) (reloaded *settings.Settings, restart []string, err error) {
 	changed := *o
-	if changed.File, err = configfile.Parse(text); err != nil {
+	if changed.File, err = settings.Parse(text); err != nil {
 		return nil, nil, err
 	}
 	if reloaded, err = changed.Settings(reserved); err != nil {

@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/provider"
+	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/provider"
 )
 
 // MaxBytes is the part of a peer's annotation that adoption reads. It is longer than any

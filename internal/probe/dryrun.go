@@ -9,7 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/internal/annotations"
 )
 
 // DryRun judges the result of a dry run of a pod of the ServiceAccount, which has

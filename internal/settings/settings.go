@@ -3,6 +3,11 @@
 
 // Package settings makes the settings of the injection. lanyard-webhook,
 // lanyard and programs that embed the webhooks make them here, and pass one pointer on.
+//
+// The package also reads the file of --config: settings by the names of the flags,
+// custom providers and identity mappings. A custom provider becomes a
+// provider.Definition, like the built-in ones: no other package knows the difference.
+// Each mistake has the line that it is in.
 package settings
 
 import (
@@ -13,10 +18,9 @@ import (
 
 	apivalidation "k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/lanyard-dev/lanyard/internal/configfile"
+	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/provider"
+	"github.com/lanyard-dev/lanyard/internal/provider"
 )
 
 // Settings decide about the injection. Make them with New. They do not change.
@@ -52,7 +56,7 @@ type Values struct {
 	// ExcludedNamespaces are the namespaces that the webhook is not called for.
 	ExcludedNamespaces []string
 	// File has custom providers and identity mappings; nil for none.
-	File *configfile.File
+	File *File
 }
 
 // Default returns the values that flags have by default.
@@ -75,7 +79,7 @@ func Default() Values {
 func New(v *Values) (*Settings, []error) {
 	file, providers, defaults := v.File, v.Providers, v.Defaults
 	if file == nil {
-		file = new(configfile.File)
+		file = new(File)
 	}
 	if providers == nil {
 		providers = provider.Builtin()

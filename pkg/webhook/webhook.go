@@ -27,13 +27,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/lanyard-dev/lanyard/internal/configfile"
+	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
 // The paths that the webhooks are served on.
@@ -113,12 +112,12 @@ func addToManager(mgr manager.Manager, o Options) error {
 // settings returns the settings of the options. Its errors have the names of the flags
 // of lanyard-webhook.
 func (o *Options) settings() (*settings.Settings, error) {
-	file, err := configfile.Parse(o.Config)
+	file, err := settings.Parse(o.Config)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	if len(file.Settings) > 0 {
-		return nil, fmt.Errorf("config: got %q, want only %s and %s", slices.Sorted(maps.Keys(file.Settings)), configfile.ProvidersKey, configfile.IdentitiesKey)
+		return nil, fmt.Errorf("config: got %q, want only %s and %s", slices.Sorted(maps.Keys(file.Settings)), settings.ProvidersKey, settings.IdentitiesKey)
 	}
 	values := settings.Values{
 		AnnotationPrefix: cmp.Or(o.AnnotationPrefix, annotations.DefaultPrefix),

@@ -17,17 +17,14 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	metadatafake "k8s.io/client-go/metadata/fake"
 
-	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
+	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
 )
 
 func TestConnectionsAreClosedWhileDraining(t *testing.T) {
 	t.Parallel()
 	draining := make(chan struct{})
-	server := httptest.NewServer(closing(draining, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	server := httptest.NewServer(httpserver.Closing(draining, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	defer server.Close()
 	post := func() (closed, reused bool) {
 		t.Helper()
@@ -83,10 +80,10 @@ func startGated(ctx context.Context, t *testing.T, ready *atomic.Bool) (address 
 		return &certificates[0], nil
 	}}
 	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	server := newServer(address, handler, config, 10, logr.Discard())
+	server := httpserver.New(address, handler, config, 10, logr.Discard())
 	var serving atomic.Bool
 	done := make(chan error, 1)
-	go func() { done <- serveOnce(ctx, server, listener, ready.Load, &serving) }()
+	go func() { done <- httpserver.ServeOnce(ctx, server, listener, ready.Load, &serving) }()
 	return address, onceServing(&serving, checkTLS(address, nil)), done
 }
 
@@ -107,7 +104,7 @@ func TestConnectionsWaitUntilTheyCanBeServed(t *testing.T) {
 	select {
 	case err := <-shaken:
 		t.Fatalf("before it can serve: got %v, want the connection to wait", err)
-	case <-time.After(10 * readyInterval):
+	case <-time.After(10 * httpserver.ReadyInterval):
 	}
 	start := time.Now()
 	if err := check(httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody)); err == nil || err.Error() != "not serving yet" {
@@ -140,75 +137,5 @@ func TestAServerThatNeverBecomesReadyClosesItsSocket(t *testing.T) {
 	}
 	if _, err := new(net.Dialer).DialContext(t.Context(), "tcp", address); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("connect afterwards: got %v, want it refused", err)
-	}
-}
-
-// fakeCertificate is a source of a certificate that is ready or not.
-type fakeCertificate struct {
-	certificateSource
-	ready bool
-}
-
-func (c fakeCertificate) Ready() bool { return c.ready }
-
-// newTestCache returns the cache of an empty cluster, synced or not.
-func newTestCache(t *testing.T, synced bool) *metadatacache.Cache {
-	t.Helper()
-	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	c, err := metadatacache.New(metadatacache.Options{
-		Client:   metadatafake.NewSimpleMetadataClient(scheme),
-		Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"},
-		Prefix:   "lanyard.dev/",
-		Logger:   logr.Discard(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if synced {
-		// It must end with the test: other tests set the loggers that it writes to.
-		ended := make(chan error, 1)
-		go func() { ended <- c.Start(t.Context()) }()
-		t.Cleanup(func() {
-			if err := <-ended; err != nil {
-				t.Errorf("the cache ended with %v, want no error", err)
-			}
-		})
-		for start := time.Now(); !c.HasSynced(); time.Sleep(time.Millisecond) {
-			if time.Since(start) > time.Minute {
-				t.Fatal("the cache did not sync")
-			}
-		}
-	}
-	return c
-}
-
-func TestWhatServingWaitsFor(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		certificate, serviceAccounts, namespaces bool
-		waited                                   time.Duration
-		want                                     bool
-	}{
-		"everything is ready":                              {true, true, true, 0, true},
-		"no certificate yet":                               {false, true, true, 0, false},
-		"no certificate after a long time":                 {false, true, true, time.Hour, false},
-		"the ServiceAccounts are not synced":               {true, false, true, syncPatience - 1, false},
-		"the namespaces are not synced":                    {true, true, false, syncPatience - 1, false},
-		"the ServiceAccounts are not synced after a while": {true, false, true, syncPatience, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := program{
-				certificate:     fakeCertificate{ready: test.certificate},
-				serviceAccounts: newTestCache(t, test.serviceAccounts),
-				namespaces:      newTestCache(t, test.namespaces),
-			}
-			if got := p.canServe(test.waited); got != test.want {
-				t.Errorf("got %t, want %t", got, test.want)
-			}
-		})
 	}
 }

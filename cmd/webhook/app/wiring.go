@@ -24,17 +24,18 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
+	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/options"
+	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/callers"
+	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
 	"github.com/lanyard-dev/lanyard/internal/webhook/reload"
 	"github.com/lanyard-dev/lanyard/internal/webhook/servingcert"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
 // metricsPath is where the metrics are.
@@ -135,7 +136,7 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 		p.callers.Configure(tlsConfig)
 	}
 	address := net.JoinHostPort(host(o.BindAddress), strconv.Itoa(o.SecurePort))
-	p.reviews = newServer(address, closing(draining, reviewMux(&p)), tlsConfig, maxReviewConnections, log.WithName("reviews"))
+	p.reviews = httpserver.New(address, httpserver.Closing(draining, reviewMux(&p)), tlsConfig, httpserver.MaxReviewConnections, log.WithName("reviews"))
 	// An API server closes an idle connection after 90 seconds. This side must not
 	// close it first: a request may be on its way.
 	p.reviews.IdleTimeout = 3 * time.Minute
@@ -145,7 +146,7 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 		}
 	}
 	if o.HealthProbeBindAddress != "0" {
-		p.health = newServer(o.HealthProbeBindAddress, p.healthMux(draining, address), nil, maxOtherConnections, log.WithName("health"))
+		p.health = httpserver.New(o.HealthProbeBindAddress, p.healthMux(draining, address), nil, httpserver.MaxOtherConnections, log.WithName("health"))
 	}
 	return &p, nil
 }
@@ -165,7 +166,7 @@ func newMetricsServer(config *rest.Config, o *options.Completed, registry *prome
 	}
 	mux := http.NewServeMux()
 	mux.Handle(metricsPath, handler)
-	return newServer(o.MetricsBindAddress, mux, tlsConfig, maxOtherConnections, log), nil
+	return httpserver.New(o.MetricsBindAddress, mux, tlsConfig, httpserver.MaxOtherConnections, log), nil
 }
 
 // host returns the host to listen on. For Go, 0.0.0.0 means only IPv4, and an
@@ -266,7 +267,7 @@ func (p *program) run(ctx context.Context) error {
 	group.Go(func() error { return p.serveReviews(ctx) })
 	for _, server := range []*http.Server{p.metrics, p.health} {
 		if server != nil {
-			group.Go(func() error { return listenAndServe(ctx, server) })
+			group.Go(func() error { return httpserver.ListenAndServe(ctx, server) })
 		}
 	}
 	return group.Wait()

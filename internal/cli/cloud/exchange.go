@@ -15,8 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/texts"
-	"github.com/lanyard-dev/lanyard/pkg/provider"
 )
 
 // Request is a token with the cloud to present it to.

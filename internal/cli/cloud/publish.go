@@ -11,8 +11,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-
-	"github.com/lanyard-dev/lanyard/internal/cli/shell"
 )
 
 // KeyIDs returns the IDs of the keys, sorted.
@@ -121,7 +119,7 @@ func ParsePlace(text string) (*Place, error) {
 	case "s3":
 		return &Place{
 			upload: func(file, name string) string {
-				return fmt.Sprintf("aws s3 cp %s %s --content-type application/json\n", file, shell.Quote("s3://"+u.Host+below+"/"+name))
+				return fmt.Sprintf("aws s3 cp %s %s --content-type application/json\n", file, Quote("s3://"+u.Host+below+"/"+name))
 			},
 			region: "https://" + u.Host + ".s3.*.amazonaws.com" + below,
 		}, nil
@@ -129,7 +127,7 @@ func ParsePlace(text string) (*Place, error) {
 		return &Place{
 			URL: "https://storage.googleapis.com/" + u.Host + below,
 			upload: func(file, name string) string {
-				return fmt.Sprintf("gcloud storage cp %s %s \\\n  --content-type application/json --cache-control 'public, max-age=300'\n", file, shell.Quote("gs://"+u.Host+below+"/"+name))
+				return fmt.Sprintf("gcloud storage cp %s %s \\\n  --content-type application/json --cache-control 'public, max-age=300'\n", file, Quote("gs://"+u.Host+below+"/"+name))
 			},
 		}, nil
 	case "azblob":
@@ -144,7 +142,7 @@ func ParsePlace(text string) (*Place, error) {
 					name = folder + "/" + name
 				}
 				return fmt.Sprintf("az storage blob upload --account-name %s --container-name %s --overwrite \\\n  --name %s --file %s --content-type application/json\n",
-					shell.Quote(u.Host), shell.Quote(container), shell.Quote(name), file)
+					Quote(u.Host), Quote(container), Quote(name), file)
 			},
 		}, nil
 	}
@@ -171,8 +169,8 @@ func (p *Place) Has(issuer string) bool {
 func (p *Place) Shell(documents *Documents) string {
 	const directory = `"$DIRECTORY"/`
 	return "DIRECTORY=$(mktemp -d)\n" +
-		shell.File(directory+"jwks", string(documents.KeysText)) +
-		shell.File(directory+"openid-configuration", string(documents.DiscoveryText)) +
+		File(directory+"jwks", string(documents.KeysText)) +
+		File(directory+"openid-configuration", string(documents.DiscoveryText)) +
 		p.upload(directory+"jwks", strings.TrimPrefix(keysPath, "/")) +
 		p.upload(directory+"openid-configuration", strings.TrimPrefix(DiscoveryPath, "/")) +
 		"rm -r \"$DIRECTORY\"\n"

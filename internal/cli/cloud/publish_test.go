@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
-	"github.com/lanyard-dev/lanyard/internal/cli/shell/shelltest"
 )
 
 func TestVerify(t *testing.T) {
@@ -132,7 +131,7 @@ func TestUpload(t *testing.T) {
 			// Keep the files.
 			script := strings.Replace(place.Shell(published), "DIRECTORY=$(mktemp -d)\n", "DIRECTORY=$PWD\n", 1)
 			script = strings.Replace(script, "rm -r \"$DIRECTORY\"\n", "", 1)
-			calls, directory := shelltest.Run(t, script)
+			calls, directory := runScript(t, script)
 			for _, call := range calls {
 				for i, word := range call {
 					if strings.HasPrefix(word, directory) {
@@ -149,7 +148,7 @@ func TestUpload(t *testing.T) {
 					t.Errorf("%s: got %q and error %v, want %q", name, got, err, want)
 				}
 			}
-			if calls, _ := shelltest.Run(t, place.Shell(published)); len(calls) != len(want) {
+			if calls, _ := runScript(t, place.Shell(published)); len(calls) != len(want) {
 				t.Errorf("got %d calls of the whole script, want %d", len(calls), len(want))
 			}
 		})

@@ -6,8 +6,6 @@ package cloud
 import (
 	"fmt"
 	"strings"
-
-	"github.com/lanyard-dev/lanyard/internal/cli/shell"
 )
 
 // AWS is the trust configuration of IAM.
@@ -97,18 +95,18 @@ func NewAWS(token Token, roleARN string) (*AWS, error) {
 // Shell returns the commands of the AWS CLI.
 func (a *AWS) Shell() Script {
 	account := strings.Split(a.Role.ARN, ":")[4]
-	create := "aws iam create-role --role-name " + shell.Quote(a.name)
+	create := "aws iam create-role --role-name " + Quote(a.name)
 	if a.path != "/" {
-		create += " --path " + shell.Quote(a.path)
+		create += " --path " + Quote(a.path)
 	}
 	return Script{
 		Cluster: fmt.Sprintf("# Once per cluster, in the AWS account %s:\naws iam create-open-id-connect-provider --url %s --client-id-list %s\n",
-			account, shell.Quote(a.token.Issuer), shell.Quote(a.token.Audience)),
+			account, Quote(a.token.Issuer), Quote(a.token.Audience)),
 		ServiceAccount: fmt.Sprintf("# Once per ServiceAccount, in the AWS account %s:\n", account) +
-			shell.File("trust.json", indented(a.Role.AssumeRolePolicyDocument)) +
+			File("trust.json", indented(a.Role.AssumeRolePolicyDocument)) +
 			create + " --assume-role-policy-document file://trust.json\n" +
 			"# If the role exists already:\n" +
-			"# aws iam update-assume-role-policy --role-name " + shell.Quote(a.name) + " --policy-document file://trust.json\n",
+			"# aws iam update-assume-role-policy --role-name " + Quote(a.name) + " --policy-document file://trust.json\n",
 	}
 }
 

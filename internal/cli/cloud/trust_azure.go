@@ -5,8 +5,6 @@ package cloud
 
 import (
 	"fmt"
-
-	"github.com/lanyard-dev/lanyard/internal/cli/shell"
 )
 
 // Azure is the trust configuration of Microsoft Entra ID.
@@ -49,7 +47,7 @@ func NewAzure(token Token, identity, resourceGroup string) (*Azure, error) {
 
 // Shell returns the commands of the Azure CLI. Azure has no object for a cluster.
 func (a *Azure) Shell() Script {
-	group := "GROUP=" + shell.Quote(a.resourceGroup)
+	group := "GROUP=" + Quote(a.resourceGroup)
 	if a.resourceGroup == "" {
 		group = `: "${GROUP:?set it to the resource group of the managed identity}"`
 	}
@@ -59,8 +57,8 @@ az identity create --resource-group "$GROUP" --name %[2]s
 az identity federated-credential create --resource-group "$GROUP" --identity-name %[2]s \
   --name %[3]s \
   --issuer %[4]s --subject %[5]s --audiences %[6]s
-`, group, shell.Quote(a.identity), shell.Quote(a.FederatedCredential.Name),
-		shell.Quote(a.token.Issuer), shell.Quote(a.token.Subject()), shell.Quote(a.token.Audience))}
+`, group, Quote(a.identity), Quote(a.FederatedCredential.Name),
+		Quote(a.token.Issuer), Quote(a.token.Subject()), Quote(a.token.Audience))}
 }
 
 // Terraform returns the resources of the provider hashicorp/azurerm from version 5.

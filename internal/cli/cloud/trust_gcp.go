@@ -7,8 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/shell"
-	"github.com/lanyard-dev/lanyard/pkg/provider"
+	"github.com/lanyard-dev/lanyard/internal/provider"
 )
 
 // GCP is the trust configuration of Google Cloud.
@@ -118,16 +117,16 @@ func NewGCP(token Token, o GCPOptions) (*GCP, error) {
 // Shell returns the commands of gcloud.
 func (g *GCP) Shell() Script {
 	oidc := g.WorkloadIdentityPoolProvider.OIDC
-	project := "PROJECT=" + shell.Quote(g.known)
+	project := "PROJECT=" + Quote(g.known)
 	if g.known == "" {
 		project = "PROJECT=$(gcloud projects describe " + g.number + " --format 'value(projectId)')"
 	}
 	keys, more := "", ""
 	if oidc.JWKSJSON != "" {
-		keys, more = shell.File("jwks.json", oidc.JWKSJSON), " \\\n  --jwk-json-path jwks.json"
+		keys, more = File("jwks.json", oidc.JWKSJSON), " \\\n  --jwk-json-path jwks.json"
 	}
 	for _, audience := range oidc.AllowedAudiences {
-		more += " \\\n  --allowed-audiences " + shell.Quote(audience)
+		more += " \\\n  --allowed-audiences " + Quote(audience)
 	}
 	s := Script{
 		Cluster: fmt.Sprintf(`# Once per cluster:
@@ -138,19 +137,19 @@ gcloud iam workload-identity-pools create %[2]s --project "$PROJECT" --location 
 %[3]sgcloud iam workload-identity-pools providers create-oidc %[4]s \
   --project "$PROJECT" --location global --workload-identity-pool %[2]s \
   --issuer-uri %[5]s --attribute-mapping google.subject=assertion.sub%[6]s
-`, project, g.pool, keys, g.provider, shell.Quote(oidc.IssuerURI), more),
+`, project, g.pool, keys, g.provider, Quote(oidc.IssuerURI), more),
 		ServiceAccount: fmt.Sprintf(`# Once per ServiceAccount. Give the roles that it needs to this principal:
 PRINCIPAL=%[1]s
 # For example: gcloud storage buckets add-iam-policy-binding gs://BUCKET \
 #   --role roles/storage.objectViewer --member "$PRINCIPAL"
-`, shell.Quote(g.Principal)),
+`, Quote(g.Principal)),
 	}
 	if a := g.ServiceAccount; a != nil {
 		s.ServiceAccount = fmt.Sprintf(`# Once per ServiceAccount:
 gcloud iam service-accounts add-iam-policy-binding %s \
   --role %s \
   --member %s
-`, shell.Quote(a.Email), workloadIdentityUser, shell.Quote(g.Principal))
+`, Quote(a.Email), workloadIdentityUser, Quote(g.Principal))
 	}
 	return s
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
-	"github.com/lanyard-dev/lanyard/internal/cli/shell/shelltest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -120,7 +119,7 @@ func TestShellQuotesEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls, directory := shelltest.Run(t, aws.Shell().Cluster+aws.Shell().ServiceAccount)
+	calls, directory := runScript(t, aws.Shell().Cluster+aws.Shell().ServiceAccount)
 	want := [][]string{
 		{"aws", "iam", "create-open-id-connect-provider", "--url", hostile, "--client-id-list", token.Audience},
 		{"aws", "iam", "create-role", "--role-name", "cart", "--path", "/$(touch${IFS}owned)/'/", "--assume-role-policy-document", "file://trust.json"},
@@ -150,7 +149,7 @@ func TestShellOfAzureAsksForTheResourceGroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls, _ := shelltest.Run(t, azure.Shell().ServiceAccount)
+	calls, _ := runScript(t, azure.Shell().ServiceAccount)
 	want := [][]string{
 		{"az", "identity", "create", "--resource-group", "from-the-environment", "--name", "shop-cart"},
 		{
@@ -174,7 +173,7 @@ func TestShellOfGCPUploadsTheKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls, directory := shelltest.Run(t, gcp.Shell().Cluster+gcp.Shell().ServiceAccount)
+	calls, directory := runScript(t, gcp.Shell().Cluster+gcp.Shell().ServiceAccount)
 	principal := "principal://iam.googleapis.com/" + strings.TrimSuffix(pool, "/providers/kubernetes") + "/subject/system:serviceaccount:shop:cart"
 	want := [][]string{
 		{"gcloud", "projects", "describe", "123456789012", "--format", "value(projectId)"},

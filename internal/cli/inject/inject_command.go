@@ -13,8 +13,8 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/options"
+	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/settings"
-	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
 const injectHelp = `inject gives the pods in manifests their credentials, without a cluster:

@@ -24,8 +24,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Options change a plan, in addition to the stock.

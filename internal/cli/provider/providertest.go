@@ -19,11 +19,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/inject"
-	"github.com/lanyard-dev/lanyard/internal/configfile"
 	"github.com/lanyard-dev/lanyard/internal/injected"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/provider"
+	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
 // The names of the ServiceAccount and its namespace.
@@ -62,7 +62,7 @@ type Volume struct {
 // Run returns a Result for each custom provider of the file, in its order. o are the
 // settings of a webhook that has the file. given are annotations by their keys without
 // the prefix, in place of the defaults and examples of the file.
-func Run(ctx context.Context, o *inject.Options, file *configfile.File, given map[string]string) ([]Result, error) {
+func Run(ctx context.Context, o *inject.Options, file *settings.File, given map[string]string) ([]Result, error) {
 	if file == nil || len(file.Providers) == 0 {
 		return nil, errors.New("got no providers, want at least one")
 	}
@@ -105,7 +105,7 @@ func keysOf(d *provider.Definition) []string {
 
 // exampleAnnotations returns annotations that ask for an identity of the provider, by
 // their keys without the prefix. Of the file, a default comes before an example.
-func exampleAnnotations(d *provider.Definition, file *configfile.File, given map[string]string) map[string]string {
+func exampleAnnotations(d *provider.Definition, file *settings.File, given map[string]string) map[string]string {
 	values := map[string]string{}
 	for _, key := range keysOf(d) {
 		if value, isGiven := given[key]; isGiven {

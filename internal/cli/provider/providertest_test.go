@@ -14,8 +14,8 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/inject"
 	"github.com/lanyard-dev/lanyard/internal/cli/provider"
-	"github.com/lanyard-dev/lanyard/internal/configfile"
 	"github.com/lanyard-dev/lanyard/internal/options/optionstest"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
 const config = `token-mount-path: /var/run/tokens
@@ -46,7 +46,7 @@ func test(t *testing.T, text string, given map[string]string) ([]provider.Result
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	file, err := configfile.Parse([]byte(text))
+	file, err := settings.Parse([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,13 +13,13 @@ import (
 //
 //	 30 MiB  the program without a request
 //	 29 MiB  the ServiceAccounts of the cluster (metadatacache)
-//	 26 MiB  256 connections (connlimit), each with 40 kB and a usual body
+//	 26 MiB  256 connections (httpserver), each with 40 kB and a usual body
 //	 12 MiB  usual requests: a decision of at most 512 KiB each
 //	 28 MiB  large requests: a body of at most 7 MiB, a decision of at most 12 MiB
 //	125 MiB
 //
 // The memory of a decision is counted where the object is read: see Bounds in
-// pkg/mutate/pod.go.
+// internal/mutate/pod.go.
 const (
 	usualPoolBytes = 12 << 20
 	largePoolBytes = 28 << 20

@@ -21,8 +21,8 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
-	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
 // Decider decides about requests for objects of type T.

@@ -15,8 +15,8 @@ import (
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
-	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
 // Operations that Lanyard is asked about.

@@ -7,8 +7,8 @@ import (
 	"maps"
 	"sync"
 
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/mutate"
 )
 
 // maxCached limits the memory of the cache: an entry for three clouds takes some

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 
+	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // ServiceAccountCacheOptions returns the options of a cache that keeps the parts

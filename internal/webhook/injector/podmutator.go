@@ -8,12 +8,12 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/mutate"
+	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/mutate"
-	"github.com/lanyard-dev/lanyard/pkg/provider"
-	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
 // EphemeralContainers is the subresource that kubectl debug updates.

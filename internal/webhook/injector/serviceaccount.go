@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // ServiceAccount holds the parts of a ServiceAccount that decisions need.

@@ -9,8 +9,8 @@ import (
 	"maps"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
-	"github.com/lanyard-dev/lanyard/pkg/reason"
 )
 
 // ServiceAccountValidator denies ServiceAccounts with mistakes that would

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/provider"
+	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/provider"
 )
 
 // meaning is one meaning of a key.

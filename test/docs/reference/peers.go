@@ -4,8 +4,8 @@
 package reference
 
 import (
+	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // inputsOf returns the section with everything that a peer reads.

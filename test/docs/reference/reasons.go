@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/lanyard-dev/lanyard/pkg/reason"
+	"github.com/lanyard-dev/lanyard/internal/reason"
 )
 
 // explanation is a row of the tables of reasons. For a container, result reports

@@ -32,8 +32,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
-	"github.com/lanyard-dev/lanyard/internal/configfile"
 	"github.com/lanyard-dev/lanyard/internal/options/optionstest"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/webhook"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	support "github.com/lanyard-dev/lanyard/test/support/webhook"
@@ -145,9 +145,9 @@ func configure(dir string) {
 	if !exists(file) {
 		return
 	}
-	settings := optionstest.Settings(GinkgoTB(), file)
-	o := webhook.Options{Defaults: *settings.Defaults, Registerer: prometheus.NewRegistry()}
-	for _, p := range settings.Peers {
+	webhookSettings := optionstest.Settings(GinkgoTB(), file)
+	o := webhook.Options{Defaults: *webhookSettings.Defaults, Registerer: prometheus.NewRegistry()}
+	for _, p := range webhookSettings.Peers {
 		o.Adopt = append(o.Adopt, p.Name)
 	}
 	// The settings of the file have fields of their own.
@@ -155,7 +155,7 @@ func configure(dir string) {
 	text, err := os.ReadFile(file)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(yaml.Unmarshal(text, &whole)).To(Succeed())
-	own = map[string]any{configfile.ProvidersKey: whole[configfile.ProvidersKey], configfile.IdentitiesKey: whole[configfile.IdentitiesKey]}
+	own = map[string]any{settings.ProvidersKey: whole[settings.ProvidersKey], settings.IdentitiesKey: whole[settings.IdentitiesKey]}
 	o.Config, err = yaml.Marshal(own)
 	Expect(err).NotTo(HaveOccurred())
 	a := &another{manager, recording{handlers: map[string]http.Handler{}}}

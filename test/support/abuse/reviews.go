@@ -8,7 +8,7 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/pkg/provider"
+	"github.com/lanyard-dev/lanyard/internal/provider"
 )
 
 // The paths of the webhooks.

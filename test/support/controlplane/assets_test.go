@@ -20,8 +20,8 @@ func TestAssetsDir(t *testing.T) {
 		wantErr string
 	}{
 		"the root is found from a directory below it": {
-			files:   map[string]string{"go.mod": rootModule, "pkg/mutate/x": "", "bin/controlplane/etcd": "", "bin/controlplane/kube-apiserver": ""},
-			workDir: "pkg/mutate",
+			files:   map[string]string{"go.mod": rootModule, "internal/mutate/x": "", "bin/controlplane/etcd": "", "bin/controlplane/kube-apiserver": ""},
+			workDir: "internal/mutate",
 			want:    "bin/controlplane",
 		},
 		"another module of the repository is not the root": {

@@ -23,9 +23,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/provider"
+	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/emulator"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer/issuertest"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal/journaltest"

@@ -1,0 +1,86 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	metadatafake "k8s.io/client-go/metadata/fake"
+
+	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
+)
+
+// fakeCertificate is a source of a certificate that is ready or not.
+type fakeCertificate struct {
+	certificateSource
+	ready bool
+}
+
+func (c fakeCertificate) Ready() bool { return c.ready }
+
+// newTestCache returns the cache of an empty cluster, synced or not.
+func newTestCache(t *testing.T, synced bool) *metadatacache.Cache {
+	t.Helper()
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c, err := metadatacache.New(metadatacache.Options{
+		Client:   metadatafake.NewSimpleMetadataClient(scheme),
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"},
+		Prefix:   "lanyard.dev/",
+		Logger:   logr.Discard(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if synced {
+		// It must end with the test: other tests set the loggers that it writes to.
+		ended := make(chan error, 1)
+		go func() { ended <- c.Start(t.Context()) }()
+		t.Cleanup(func() {
+			if err := <-ended; err != nil {
+				t.Errorf("the cache ended with %v, want no error", err)
+			}
+		})
+		for start := time.Now(); !c.HasSynced(); time.Sleep(time.Millisecond) {
+			if time.Since(start) > time.Minute {
+				t.Fatal("the cache did not sync")
+			}
+		}
+	}
+	return c
+}
+
+func TestWhatServingWaitsFor(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		certificate, serviceAccounts, namespaces bool
+		waited                                   time.Duration
+		want                                     bool
+	}{
+		"everything is ready":                              {true, true, true, 0, true},
+		"no certificate yet":                               {false, true, true, 0, false},
+		"no certificate after a long time":                 {false, true, true, time.Hour, false},
+		"the ServiceAccounts are not synced":               {true, false, true, syncPatience - 1, false},
+		"the namespaces are not synced":                    {true, true, false, syncPatience - 1, false},
+		"the ServiceAccounts are not synced after a while": {true, false, true, syncPatience, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := program{
+				certificate:     fakeCertificate{ready: test.certificate},
+				serviceAccounts: newTestCache(t, test.serviceAccounts),
+				namespaces:      newTestCache(t, test.namespaces),
+			}
+			if got := p.canServe(test.waited); got != test.want {
+				t.Errorf("got %t, want %t", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,201 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutate
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
+	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/internal/texts"
+)
+
+// Result is the decision about a pod.
+type Result struct {
+	// Patch is empty if nothing is missing. It is valid until the Pod's next Read.
+	Patch jsonpatch.Patch
+	// Reason is the decision in one word.
+	Reason reason.Reason
+	// Findings are warnings about single containers, in the order of the
+	// containers.
+	Findings []Finding
+}
+
+// Finding is a reason that concerns one container.
+type Finding struct {
+	Reason    reason.Reason
+	Container string
+	// Detail is for people. It has names of variables, not their values.
+	Detail string
+}
+
+// String returns the finding as an admission warning shows it.
+func (f Finding) String() string {
+	return fmt.Sprintf("%s: container %q: %s", f.Reason, f.Container, f.Detail)
+}
+
+// Create injects the identities into a new pod. Its error is a *reason.Error: the pod must
+// be denied.
+func Create(pod *Pod, selection *annotations.Pod, injection *Injection) (Result, error) {
+	m := newMutation(pod, selection, injection)
+	if err := pod.readLists(injection.volumeNames); err != nil {
+		return Result{}, err
+	}
+	var exists bool
+	var err error
+	if m.volumeName, exists, err = m.chooseVolume(); err != nil {
+		return Result{}, err
+	}
+	m.placeCopies(false)
+	missing, err := m.missingAnnotations()
+	if err != nil {
+		return Result{}, err
+	}
+	m.findUnknownNames()
+	for i := range pod.containers {
+		// The API server denies a new pod with ephemeral containers.
+		if c := &pod.containers[i]; c.kind != ephemeralContainers {
+			if err := m.plan(c); err != nil {
+				return Result{}, err
+			}
+		}
+	}
+	if len(pod.plans) == 0 {
+		return m.result(), nil
+	}
+	if err := m.growPatch(); err != nil {
+		return Result{}, err
+	}
+	m.addAnnotations(missing)
+	pod.patch.Extend([]byte("/spec/volumes"), pod.volumes, m.missingVolumes(exists))
+	m.addToContainers()
+	return m.result(), nil
+}
+
+// mutation is the state of one decision, from the pod to the patch.
+type mutation struct {
+	*Injection
+	pod        *Pod
+	selection  *annotations.Pod
+	volumeName string // of the token volume
+	copies     []placedCopy
+	cleanPath  string // the token mount path, normalized
+	findings   []Finding
+}
+
+func newMutation(pod *Pod, selection *annotations.Pod, injection *Injection) *mutation {
+	return &mutation{Injection: injection, pod: pod, selection: selection, cleanPath: normalizePath(injection.mountPath, pod.Windows)}
+}
+
+// plan has the additions to one container.
+type plan struct {
+	container *container
+	// JSON values.
+	mounts, variables [][]byte
+}
+
+// selects reports whether the pod's annotations let the container take part.
+func (m *mutation) selects(c *container) bool {
+	if len(m.selection.Containers) == 0 && len(m.selection.SkipContainers) == 0 {
+		return true
+	}
+	return m.selection.Selects(string(c.name))
+}
+
+// plan decides the additions to the container. A container that takes part always
+// gets the mount: the mount marks the container as injected.
+func (m *mutation) plan(c *container) error {
+	if !m.selects(c) {
+		m.addFinding(reason.ContainerNotSelected, c, "the pod's annotations leave it out")
+		return nil
+	}
+	at, by, err := m.mountAt(c)
+	if err != nil {
+		return err
+	}
+	if at == taken {
+		m.addFinding(reason.MountPathTaken, c, fmt.Sprintf("volume %q is mounted at %s, where the token would be, so it gets no identity", texts.Cut(by.volume, maxShown), texts.Cut(by.path, maxShown)))
+		return nil
+	}
+	m.pod.plans = append(m.pod.plans, plan{container: c, mounts: m.missingMounts(c, at), variables: m.missingVariables(c)})
+	return nil
+}
+
+func (m *mutation) addFinding(r reason.Reason, c *container, detail string) {
+	m.findings = append(m.findings, Finding{Reason: r, Container: texts.Cut(c.name, maxShown), Detail: detail})
+}
+
+// findUnknownNames reports the names in the pod's annotations that no container
+// has.
+func (m *mutation) findUnknownNames() {
+	listed := slices.Concat(m.selection.Containers, m.selection.SkipContainers)
+	if len(listed) == 0 {
+		return
+	}
+	names := map[string]bool{}
+	for i := range m.pod.containers {
+		names[string(m.pod.containers[i].name)] = true
+	}
+	for _, name := range listed {
+		if !names[name] {
+			m.addFinding(reason.ContainerNotFound, &container{name: []byte(name)}, "an annotation names it, but the pod has no such container")
+		}
+	}
+}
+
+// maxPatchBytes limits the additions to all containers of a pod: an API server
+// stores objects of up to 1.5 MiB.
+const maxPatchBytes = 3 << 19
+
+// maxPathBytes is more than the length of any path to a list of a container.
+const maxPathBytes = 64
+
+// growPatch allocates memory for the additions to the containers. If they are too
+// large, it returns an error and allocates nothing.
+func (m *mutation) growPatch() error {
+	if m.maxContainerBytes > maxAdditionBytes {
+		return &reason.Error{Reason: reason.TooLarge, Err: fmt.Errorf("%w: each container may need %d bytes, want at most %d", errTooLarge, m.maxContainerBytes, maxAdditionBytes)}
+	}
+	size := len(m.pod.plans) * m.maxContainerBytes
+	if size > maxPatchBytes {
+		return &reason.Error{Reason: reason.TooLarge, Err: fmt.Errorf("%w: the patch for its %d containers may need more than %d bytes", errTooLarge, len(m.pod.plans), maxPatchBytes)}
+	}
+	m.pod.patch.Grow(size)
+	return nil
+}
+
+// addToContainers writes the additions of each plan.
+func (m *mutation) addToContainers() {
+	path := make([]byte, 0, maxPathBytes)
+	for _, p := range m.pod.plans {
+		m.pod.patch.Extend(p.container.appendPath(path, "/volumeMounts"), p.container.mountsList, p.mounts)
+		m.pod.patch.Extend(p.container.appendPath(path, "/env"), p.container.varsList, p.variables)
+	}
+}
+
+// appendPath appends the JSON Pointer to a list of the container.
+func (c *container) appendPath(path []byte, list string) []byte {
+	path = append(append(append(path, "/spec/"...), c.kind...), '/')
+	return append(strconv.AppendInt(path, int64(c.index), 10), list...)
+}
+
+// result returns the Result. The reason of a finding becomes the reason of the pod
+// only if no container gets an identity.
+func (m *mutation) result() Result {
+	r := Result{Patch: m.pod.patch, Findings: m.findings}
+	switch {
+	case !r.Patch.Empty():
+		r.Reason = reason.Injected
+	case len(m.pod.plans) > 0:
+		r.Reason = reason.AlreadyInjected
+	case len(m.findings) > 0:
+		r.Reason = m.findings[0].Reason
+	default:
+		r.Reason = reason.NoContainer
+	}
+	return r
+}

@@ -1,0 +1,134 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutate
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/internal/reason"
+)
+
+// missingVariables returns the encoded variables that the container lacks. The
+// container's own variables stay.
+func (m *mutation) missingVariables(c *container) [][]byte {
+	if !m.setsKnown(c) {
+		return m.environment
+	}
+	var missing [][]byte
+	for i := range m.providers {
+		p := &m.providers[i]
+		if own := ownCredentials(c, p); len(own) > 0 {
+			m.addFinding(reason.EnvironmentTaken, c, "it sets "+strings.Join(own, ", ")+" itself and keeps its own "+p.Name+" credentials")
+			continue
+		}
+		selects := selectsProfile(c, p)
+		if shadows := shadows(c, p, selects); len(shadows) > 0 {
+			m.addFinding(reason.EnvironmentShadowed, c, "it sets "+strings.Join(shadows, ", ")+", which SDKs may prefer to the injected "+p.Name+" identity")
+		}
+		for j, v := range p.Variables {
+			if c.variable(v.Name) == nil && !setsGroup(c, p, v.Group) && !overridesChoice(c, p, &v, selects) {
+				missing = append(missing, p.variables[j])
+			}
+		}
+	}
+	return missing
+}
+
+// setsKnown reports whether the container sets any variable that matters. Most
+// containers do not.
+func (m *mutation) setsKnown(c *container) bool {
+	for i := range c.vars {
+		if _, known := m.known[string(c.vars[i].name)]; known {
+			return true
+		}
+	}
+	return false
+}
+
+// ownCredentials returns the names of the variables that point to a credential of
+// the container's own. The copy of the token is not.
+func ownCredentials(c *container, p *encodedProvider) []string {
+	var own []string
+	for _, v := range p.Variables {
+		if !v.Credential {
+			continue
+		}
+		if setsOther(c, &v) && !pointsToCopy(c.variable(v.Name), p) {
+			own = append(own, v.Name)
+		}
+	}
+	return own
+}
+
+// pointsToCopy reports whether the variable is the path of the copy of the token.
+func pointsToCopy(got *envVar, p *encodedProvider) bool {
+	return p.Copy.File != "" && !got.derived && string(got.value) == p.Copy.File
+}
+
+// shadows returns the variables of the container that SDKs may prefer to the injected
+// identity. A variable that selects a profile in Lanyard's file, or points to that file,
+// is not included.
+func shadows(c *container, p *encodedProvider, selects bool) []string {
+	var set []string
+	for _, name := range p.Shadows {
+		if c.variable(name) == nil || selects && name == p.Selector {
+			continue
+		}
+		if i := slices.IndexFunc(p.Variables, func(v provider.EnvVar) bool { return v.Name == name }); i < 0 || setsOther(c, &p.Variables[i]) {
+			set = append(set, name)
+		}
+	}
+	return set
+}
+
+// setsOther reports whether the container sets the variable to a value of its own.
+func setsOther(c *container, v *provider.EnvVar) bool {
+	got := c.variable(v.Name)
+	return got != nil && (got.derived || string(got.value) != v.Value)
+}
+
+// selectsProfile reports whether the container selects a profile of Lanyard's file, and
+// not of its own. SDKs take an empty name for none.
+func selectsProfile(c *container, p *encodedProvider) bool {
+	if p.Selector == "" {
+		return false
+	}
+	got := c.variable(p.Selector)
+	return got != nil && (got.derived || len(got.value) > 0) &&
+		!slices.ContainsFunc(p.Variables, func(v provider.EnvVar) bool { return v.Profiles && setsOther(c, &v) })
+}
+
+// overridesChoice reports whether the variable would override how the container chooses
+// its identity: by a profile, or by a variable of its own, which some SDKs take second
+// to the file with the profiles.
+func overridesChoice(c *container, p *encodedProvider, v *provider.EnvVar, selects bool) bool {
+	switch {
+	case v.Direct:
+		return selects
+	case v.Profiles:
+		return !selects && slices.ContainsFunc(p.Variables, func(other provider.EnvVar) bool { return other.Direct && setsOther(c, &other) })
+	}
+	return false
+}
+
+// setsGroup reports whether the container sets a variable of the group.
+func setsGroup(c *container, p *encodedProvider, group string) bool {
+	for _, v := range p.Variables {
+		if group != "" && v.Group == group && c.variable(v.Name) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func encodeEnvVar(v provider.EnvVar) []byte {
+	text := append([]byte(nil), `{"name":`...)
+	text = jsonscan.AppendString(text, v.Name)
+	text = append(text, `,"value":`...)
+	text = jsonscan.AppendString(text, v.Value)
+	return append(text, '}')
+}

@@ -1,0 +1,49 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutate
+
+import (
+	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/reason"
+)
+
+// AddEphemeral injects the identities into new ephemeral containers of a running pod:
+// the containers that old, the previous pod, does not have. The volumes and annotations
+// of a running pod cannot change, so its token volume must already have all tokens and
+// files. Its error is a *reason.Error: the request must be denied.
+func AddEphemeral(pod, old *Pod, selection *annotations.Pod, injection *Injection) (Result, error) {
+	m := newMutation(pod, selection, injection)
+	for _, p := range []*Pod{pod, old} {
+		if err := p.readLists(injection.volumeNames); err != nil {
+			return Result{}, err
+		}
+	}
+	running := map[string]bool{}
+	for i := range old.containers {
+		if c := &old.containers[i]; c.kind == ephemeralContainers {
+			running[string(c.name)] = true
+		}
+	}
+	volume, found := m.runningVolume()
+	m.volumeName = volume
+	m.placeCopies(true)
+	for i := range pod.containers {
+		c := &pod.containers[i]
+		if c.kind != ephemeralContainers || running[string(c.name)] {
+			continue
+		}
+		if !found && m.selects(c) {
+			m.addFinding(reason.VolumeMissing, c, "the pod's token volume does not match the current identity of its ServiceAccount: recreate the pod")
+			continue
+		}
+		if err := m.plan(c); err != nil {
+			return Result{}, err
+		}
+	}
+	if err := m.growPatch(); err != nil {
+		return Result{}, err
+	}
+	m.addToContainers()
+	return m.result(), nil
+}

@@ -1,0 +1,136 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutate
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/internal/texts"
+)
+
+// mountPoint is the state of a container's token mount path.
+type mountPoint int
+
+const (
+	free   mountPoint = iota // nothing
+	tokens                   // the token volume
+	taken                    // something else, there or below
+)
+
+// mountAt returns the state of a container's token mount path. A mount below the path
+// counts: it would need a directory in a volume that is read-only.
+//
+// It returns an error for a device at the token mount path, and for a mount there,
+// or below it, in another spelling. A path that begins with the token mount path but
+// leads elsewhere through dots is such a spelling too. So the guard and other programs only need to compare strings.
+func (m *mutation) mountAt(c *container) (at mountPoint, by *mount, err error) {
+	for i := range c.mounts {
+		here := &c.mounts[i]
+		got := string(here.path)
+		literal := isAtOrBelow(got, m.mountPath)
+		switch {
+		case !literal && !isAtOrBelow(normalizePath(got, m.pod.Windows), m.cleanPath):
+			// It is elsewhere.
+		case !literal || !isPlain(got, m.pod.Windows) || here.device:
+			return at, by, m.invalidMountPath(c, here)
+		case got == m.mountPath && string(here.volume) == m.volumeName && !here.partial:
+			at = max(at, tokens)
+		default:
+			at, by = taken, here
+		}
+	}
+	return at, by, nil
+}
+
+func isAtOrBelow(got, dir string) bool {
+	rest, found := strings.CutPrefix(got, dir)
+	return found && (rest == "" || rest[0] == '/')
+}
+
+// isPlain reports whether a path has no other spelling, apart from its case on
+// Windows. Such paths can be compared as strings.
+func isPlain(p string, windows bool) bool {
+	return p == path.Clean(p) && !(windows && strings.Contains(p, `\`))
+}
+
+// normalizePath returns the canonical spelling of a path. On Windows a path may have a
+// drive and backslashes, and its case does not matter.
+func normalizePath(p string, windows bool) string {
+	if windows {
+		p = strings.ToLower(strings.ReplaceAll(p, `\`, "/"))
+		if len(p) > 1 && p[1] == ':' {
+			p = p[2:]
+		}
+	}
+	if !strings.HasPrefix(p, "/") {
+		p = "/" + p
+	}
+	return path.Clean(p)
+}
+
+func (m *mutation) invalidMountPath(c *container, got *mount) error {
+	list, name, detail := "volumeMounts", "mountPath", fmt.Sprintf("is at the token mount path, but spelled differently; write it as %s or below, without dots, drive, backslashes and extra slashes", m.mountPath)
+	if got.device {
+		list, name, detail = "volumeDevices", "devicePath", fmt.Sprintf("is at the token mount path %s; a device must not be there", m.mountPath)
+	}
+	return &reason.Error{
+		Reason: reason.InvalidMountPath,
+		Err:    field.Invalid(field.NewPath("spec", string(c.kind)).Index(c.index).Child(list).Index(got.index).Child(name), texts.Cut(got.path, maxShown), detail),
+	}
+}
+
+// maxShown is how many bytes of a value in the pod a message repeats at most.
+const maxShown = 128
+
+// missingMounts returns the mounts that the container lacks, nil for none. at is the
+// state of its token mount path.
+func (m *mutation) missingMounts(c *container, at mountPoint) [][]byte {
+	if len(m.copies) == 0 && at == tokens {
+		return nil
+	}
+	usual := m.volumeName == VolumeName && at == free
+	missing := 0
+	for i := range m.copies {
+		copied := &m.copies[i]
+		copied.free = m.copyIsFree(c, copied)
+		if copied.free {
+			missing++
+		}
+		usual = usual && copied.free
+	}
+	if usual && missing == len(m.copies) {
+		return m.mounts
+	}
+	return m.someMounts(at)
+}
+
+// someMounts returns the mount of the token volume, unless the container has it, and
+// the mounts of the copies whose paths are free in the container.
+func (m *mutation) someMounts(at mountPoint) [][]byte {
+	var missing [][]byte
+	if at == free {
+		missing = append(missing, encodeMount(m.volumeName, m.mountPath))
+	}
+	for _, copied := range m.copies {
+		if copied.free {
+			missing = append(missing, encodeMount(copied.Volume, copied.MountPath))
+		}
+	}
+	return missing
+}
+
+// encodeMount returns the mount of a volume.
+func encodeMount(volume, path string) []byte {
+	text := append([]byte(nil), `{"name":`...)
+	text = jsonscan.AppendString(text, volume)
+	text = append(text, `,"readOnly":true,"mountPath":`...)
+	text = jsonscan.AppendString(text, path)
+	return append(text, '}')
+}

@@ -1,0 +1,430 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutate
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/reason"
+)
+
+// Limits of the reader. The API server stores objects of up to 1.5 MiB, but
+// sends larger ones to webhooks. A pod of very many tiny containers must not fill
+// the memory of the webhook.
+const (
+	maxContainers = 512   // of all kinds together
+	maxElements   = 32768 // containers, variables, mounts, devices and volumes together
+	// maxAnnotations is more than there are keys: a pod with more has unknown ones.
+	maxAnnotations = 32
+)
+
+// ParsePod reads the JSON of a pod. If a field has the wrong JSON type, the error
+// names it.
+func ParsePod(raw []byte, keys *annotations.Keys) (*Pod, error) {
+	s, pod := jsonscan.New(raw), new(Pod)
+	if _, err := pod.Read(s, keys); err != nil {
+		return nil, err
+	}
+	return pod, in("pod", s.End())
+}
+
+// Read reads the pod that is the next value of s. It replaces the previous content
+// of p and uses its memory again. The cost is the most memory that Create or
+// AddEphemeral takes for the pod, in bytes.
+//
+// Volumes, variables and mounts are read later, by Create and AddEphemeral: the
+// pods of ServiceAccounts without an identity, which are most, do not need them.
+func (p *Pod) Read(s *jsonscan.Scanner, keys *annotations.Keys) (cost int, err error) {
+	if s.Kind() != jsonscan.Object {
+		return 0, fmt.Errorf("pod: got %s, want object", s.Kind())
+	}
+	*p = Pod{containers: p.containers[:0], vars: p.vars, mounts: p.mounts, plans: p.plans, patch: p.patch}
+	r := reader{Scanner: s, keys: keys, pod: p}
+	err = r.Object(func(key []byte) error {
+		switch string(key) {
+		case "metadata":
+			return r.metadata()
+		case "spec":
+			return in("spec", r.Object(r.specMember))
+		}
+		return nil
+	})
+	if p.ServiceAccountName == "" {
+		p.ServiceAccountName = "default"
+	}
+	return p.cost(r.elements), in("pod", err)
+}
+
+// reader fills a Pod from JSON.
+type reader struct {
+	*jsonscan.Scanner
+	keys     *annotations.Keys
+	pod      *Pod
+	names    []string // of the volumes to keep
+	elements int      // of lists, as far as they were read or skipped
+}
+
+// in adds the name of a field to the error that was found in it.
+func in(name string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// bytes reads a string without copying it.
+func (r *reader) bytes(into *[]byte) (err error) {
+	*into, err = r.String()
+	return err
+}
+
+func (r *reader) metadata() error {
+	r.pod.hasMetadata = r.Kind() == jsonscan.Object
+	return in("metadata", r.Object(func(key []byte) error {
+		switch string(key) {
+		case "name":
+			return in("name", r.bytes(&r.pod.name))
+		case "generateName":
+			return in("generateName", r.bytes(&r.pod.generateName))
+		case "annotations":
+			r.pod.hasAnnotations = r.Kind() == jsonscan.Object
+			return in("annotations", r.Object(r.annotation))
+		case "labels":
+			return in("labels", r.Object(r.label))
+		}
+		return nil
+	}))
+}
+
+func (r *reader) annotation(key []byte) error {
+	if string(key) == annotations.MirrorPodKey {
+		r.pod.Mirror = true
+	}
+	if !bytes.HasPrefix(key, []byte(r.keys.Prefix)) {
+		return nil
+	}
+	name := string(key)
+	if len(r.pod.Annotations) >= maxAnnotations && name != r.keys.Inject {
+		return nil
+	}
+	value, err := r.String()
+	if r.pod.Annotations == nil {
+		r.pod.Annotations = map[string]string{}
+	}
+	r.pod.Annotations[name] = string(value)
+	return in(name, err)
+}
+
+func (r *reader) label(key []byte) error {
+	if string(key) != r.keys.Inject {
+		return nil
+	}
+	return in(r.keys.Inject, r.ReadString(&r.pod.InjectLabel))
+}
+
+func (r *reader) specMember(key []byte) (err error) {
+	switch string(key) {
+	case "serviceAccountName":
+		return in("serviceAccountName", r.ReadString(&r.pod.ServiceAccountName))
+	case "os":
+		return in("os", r.windows("name"))
+	case "nodeSelector":
+		return in("nodeSelector", r.windows(osLabel, betaOSLabel))
+	case "volumes":
+		r.pod.volumesText, err = r.skipList()
+	case string(initContainers):
+		err = r.containers(initContainers)
+	case string(containers):
+		err = r.containers(containers)
+	case string(ephemeralContainers):
+		err = r.containers(ephemeralContainers)
+	}
+	return err
+}
+
+// The labels of nodes by which a node selector makes a pod one of Windows. The second
+// one is of before Kubernetes 1.14.
+const (
+	osLabel     = "kubernetes.io/os"
+	betaOSLabel = "beta.kubernetes.io/os"
+	windows     = "windows"
+)
+
+// IsWindows reports whether a pod with this name of spec.os and this node selector
+// runs on Windows.
+func IsWindows(os string, nodeSelector map[string]string) bool {
+	return os == windows || nodeSelector[osLabel] == windows || nodeSelector[betaOSLabel] == windows
+}
+
+// windows sets Pod.Windows if a member of one of these names is "windows".
+func (r *reader) windows(members ...string) error {
+	return r.Object(func(key []byte) error {
+		if !slices.Contains(members, string(key)) {
+			return nil
+		}
+		value, err := r.String()
+		r.pod.Windows = r.pod.Windows || string(value) == windows
+		return err
+	})
+}
+
+func (r *reader) containers(k kind) error {
+	return in(string(k), r.Array(func(index int) error {
+		if len(r.pod.containers) == maxContainers {
+			r.pod.tooManyContainers = true
+			return nil
+		}
+		r.pod.containers = append(r.pod.containers, container{kind: k, index: index})
+		if err := r.Object(r.containerMember); err != nil {
+			return fmt.Errorf("[%d]: %w", index, err)
+		}
+		return nil
+	}))
+}
+
+// containerMember reads a member of the last container.
+func (r *reader) containerMember(key []byte) (err error) {
+	c := &r.pod.containers[len(r.pod.containers)-1]
+	switch string(key) {
+	case "name":
+		return in("name", r.bytes(&c.name))
+	case "env":
+		c.envText, err = r.skipList()
+	case "volumeMounts":
+		c.mountsText, err = r.skipList()
+	case "volumeDevices":
+		c.devicesText, err = r.skipList()
+	}
+	return err
+}
+
+// skipList returns the text of the list that comes next, and counts its elements: at
+// most as many as the text has commas, and one.
+func (r *reader) skipList() ([]byte, error) {
+	text, err := r.Raw()
+	r.elements += 1 + bytes.Count(text, []byte(","))
+	return text, err
+}
+
+// errTooLarge is wrapped by the errors for a pod that exceeds a limit.
+var errTooLarge = errors.New("the pod is larger than an API server stores")
+
+// readLists reads the volumes, and the variables and mounts of the containers. Its
+// error is a *reason.Error.
+//
+// It keeps the volumes with one of the names.
+func (p *Pod) readLists(names []string) error {
+	p.vars, p.mounts, p.plans = p.vars[:0], p.mounts[:0], p.plans[:0]
+	p.patch.Reset()
+	r := reader{Scanner: new(jsonscan.Scanner), pod: p, names: names, elements: len(p.containers)}
+	err := r.volumes()
+	if p.tooManyContainers {
+		err = fmt.Errorf("%w: it has more than %d containers", errTooLarge, maxContainers)
+	}
+	for i := range p.containers {
+		if err == nil {
+			err = r.container(&p.containers[i])
+		}
+	}
+	switch {
+	case errors.Is(err, errTooLarge):
+		return &reason.Error{Reason: reason.TooLarge, Err: in("pod: spec", err)}
+	case err != nil:
+		return &reason.Error{Reason: reason.InvalidReview, Err: in("pod: spec", err)}
+	}
+	return nil
+}
+
+func (r *reader) volumes() (err error) {
+	r.pod.volumes, err = r.listIn(r.pod.volumesText, r.volume)
+	return in("volumes", err)
+}
+
+// container reads the lists of a container.
+func (r *reader) container(c *container) (err error) {
+	firstVar, firstMount := len(r.pod.vars), len(r.pod.mounts)
+	field := "env"
+	c.varsList, err = r.listIn(c.envText, r.envVar)
+	if err == nil {
+		field = "volumeMounts"
+		c.mountsList, err = r.listIn(c.mountsText, r.volumeMount)
+	}
+	if err == nil {
+		field = "volumeDevices"
+		_, err = r.listIn(c.devicesText, r.volumeDevice)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: [%d]: %s: %w", c.kind, c.index, field, err)
+	}
+	c.vars, c.mounts = r.pod.vars[firstVar:], r.pod.mounts[firstMount:]
+	return nil
+}
+
+// listIn reads the list in text.
+func (r *reader) listIn(text []byte, element func(index int) error) (jsonpatch.List, error) {
+	if text == nil {
+		return jsonpatch.List{}, nil
+	}
+	*r.Scanner = *jsonscan.New(text)
+	return r.list(element)
+}
+
+// list reads the list that comes next.
+func (r *reader) list(element func(index int) error) (jsonpatch.List, error) {
+	if r.Kind() == jsonscan.Null {
+		return jsonpatch.List{}, r.Skip()
+	}
+	start := r.Offset()
+	err := r.Array(func(i int) error {
+		if r.elements++; r.elements > maxElements {
+			return fmt.Errorf("%w: it has more than %d containers, variables, mounts and volumes", errTooLarge, maxElements)
+		}
+		if err := element(i); err != nil {
+			return fmt.Errorf("[%d]: %w", i, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return jsonpatch.List{}, err
+	}
+	text := r.Since(start)
+	return jsonpatch.List{Present: true, Text: bytes.TrimSpace(text[1 : len(text)-1])}, nil
+}
+
+// keeps reports whether a volume of this name is needed.
+func (r *reader) keeps(name []byte) bool { return slices.Contains(r.names, string(name)) }
+
+// volume keeps the volumes with one of the names. The name may come after
+// the source, so the source is read when the name is known.
+func (r *reader) volume(int) error {
+	var name, projected []byte
+	err := r.Object(func(key []byte) (err error) {
+		switch string(key) {
+		case "name":
+			return in("name", r.bytes(&name))
+		case "projected":
+			projected, err = r.Raw()
+		}
+		return err
+	})
+	if err != nil || !r.keeps(name) {
+		return err
+	}
+	var v volume
+	if projected != nil {
+		err = in("projected", (&reader{Scanner: jsonscan.New(projected)}).projected(&v))
+	}
+	if r.pod.volumesByName == nil {
+		r.pod.volumesByName = map[string]volume{}
+	}
+	r.pod.volumesByName[string(name)] = v
+	return err
+}
+
+func (r *reader) projected(v *volume) error {
+	return r.member("sources", func() error {
+		return r.Array(func(int) error {
+			return r.Object(func(key []byte) error {
+				switch string(key) {
+				case "serviceAccountToken":
+					return in("serviceAccountToken", r.token(v))
+				case "downwardAPI":
+					return in("downwardAPI", r.member("items", func() error {
+						return r.Array(func(int) error { return r.file(v) })
+					}))
+				}
+				return nil
+			})
+		})
+	})
+}
+
+// member reads one member of the object that comes next.
+func (r *reader) member(name string, read func() error) error {
+	return r.Object(func(key []byte) error {
+		if string(key) != name {
+			return nil
+		}
+		return in(name, read())
+	})
+}
+
+func (r *reader) token(v *volume) error {
+	var t tokenSource
+	err := r.Object(func(key []byte) error {
+		switch string(key) {
+		case "audience":
+			return r.ReadString(&t.audience)
+		case "path":
+			return r.ReadString(&t.path)
+		}
+		return nil
+	})
+	v.tokens = append(v.tokens, t)
+	return err
+}
+
+func (r *reader) file(v *volume) error {
+	var f fileSource
+	err := r.Object(func(key []byte) error {
+		switch string(key) {
+		case "path":
+			return r.ReadString(&f.path)
+		case "fieldRef":
+			return r.member("fieldPath", func() error { return r.ReadString(&f.fieldPath) })
+		}
+		return nil
+	})
+	v.files = append(v.files, f)
+	return err
+}
+
+func (r *reader) envVar(int) error {
+	var v envVar
+	err := r.Object(func(key []byte) error {
+		switch string(key) {
+		case "name":
+			return in("name", r.bytes(&v.name))
+		case "value":
+			return in("value", r.bytes(&v.value))
+		case "valueFrom":
+			v.derived = r.Kind() == jsonscan.Object
+		}
+		return nil
+	})
+	r.pod.vars = append(r.pod.vars, v)
+	return err
+}
+
+func (r *reader) volumeMount(index int) error {
+	m := mount{index: index}
+	err := r.Object(func(key []byte) error {
+		switch string(key) {
+		case "name":
+			return in("name", r.bytes(&m.volume))
+		case "mountPath":
+			return in("mountPath", r.bytes(&m.path))
+		case "subPath", "subPathExpr":
+			text, err := r.String()
+			m.partial = m.partial || len(text) > 0
+			return in(string(key), err)
+		}
+		return nil
+	})
+	r.pod.mounts = append(r.pod.mounts, m)
+	return err
+}
+
+func (r *reader) volumeDevice(index int) error {
+	m := mount{index: index, device: true}
+	err := r.member("devicePath", func() error { return r.bytes(&m.path) })
+	r.pod.mounts = append(r.pod.mounts, m)
+	return err
+}

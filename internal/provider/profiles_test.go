@@ -1,0 +1,163 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provider_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lanyard-dev/lanyard/internal/provider"
+)
+
+// withProfiles returns an AWS identity with profiles.
+func withProfiles(profiles ...provider.Profile) provider.Identity {
+	aws := identity("aws", "sts.amazonaws.com", "role-arn", roleARN, "region", "eu-central-1")
+	aws.Profiles = profiles
+	return aws
+}
+
+const auditARN, backupARN = "arn:aws:iam::444455556666:role/audit", "arn:aws:iam::444455556666:role/backup"
+
+func twoProfiles() []provider.Profile {
+	return []provider.Profile{{Name: "audit", Identity: auditARN}, {Name: "backup", Identity: backupARN, Source: "default"}}
+}
+
+func TestProfilesAreInAConfigFile(t *testing.T) {
+	t.Parallel()
+	windows := func(s *provider.Subject) { s.Windows = true }
+	for sentence, tt := range map[string]struct {
+		region, content, variable string
+		change                    func(*provider.Subject)
+	}{
+		"with a token, and with another profile's credentials": {
+			region:   "eu-central-1",
+			variable: mountPath + "/aws/config",
+			content: `[default]
+role_arn = ` + roleARN + `
+web_identity_token_file = /var/run/secrets/lanyard.dev/serviceaccount/aws/token
+role_session_name = loki@team-a
+region = eu-central-1
+[profile audit]
+role_arn = ` + auditARN + `
+web_identity_token_file = /var/run/secrets/lanyard.dev/serviceaccount/aws/token
+role_session_name = loki@team-a
+region = eu-central-1
+[profile backup]
+role_arn = ` + backupARN + `
+source_profile = default
+role_session_name = loki@team-a
+region = eu-central-1
+`,
+		},
+		"without a region, on Windows": {
+			change:   windows,
+			variable: `C:\var\run\secrets\lanyard.dev\serviceaccount\aws\config`,
+			content: `[default]
+role_arn = ` + roleARN + `
+web_identity_token_file = C:\var\run\secrets\lanyard.dev\serviceaccount\aws\token
+role_session_name = loki@team-a
+[profile audit]
+role_arn = ` + auditARN + `
+web_identity_token_file = C:\var\run\secrets\lanyard.dev\serviceaccount\aws\token
+role_session_name = loki@team-a
+[profile backup]
+role_arn = ` + backupARN + `
+source_profile = default
+role_session_name = loki@team-a
+`,
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			s := subject()
+			if tt.change != nil {
+				tt.change(s)
+			}
+			aws := withProfiles(twoProfiles()...)
+			aws.Values["region"] = tt.region
+			injection := provider.NewInjection([]provider.Identity{aws}, s)
+			want := provider.File{Annotation: "aws-config", Path: "aws/config", Content: tt.content}
+			if diff := cmp.Diff(want, injection.Providers[0].File); diff != "" {
+				t.Errorf("file (-want +got):\n%s", diff)
+			}
+			if got := expanded(injection)["AWS_CONFIG_FILE"]; got != tt.variable {
+				t.Errorf("AWS_CONFIG_FILE: got %q, want %q", got, tt.variable)
+			}
+			if got := injection.Providers[0].Selector; got != "AWS_PROFILE" {
+				t.Errorf("selector: got %q, want AWS_PROFILE", got)
+			}
+			checkInjection(t, injection)
+		})
+	}
+}
+
+func TestWithoutProfilesThereIsNoConfigFile(t *testing.T) {
+	t.Parallel()
+	p := provider.NewInjection([]provider.Identity{withProfiles()}, subject()).Providers[0]
+	if p.File != (provider.File{}) || p.Selector != "" {
+		t.Errorf("got file %+v and selector %q, want neither", p.File, p.Selector)
+	}
+	for _, v := range p.Variables {
+		if v.Name == "AWS_CONFIG_FILE" {
+			t.Errorf("got %+v, want no such variable", v)
+		}
+	}
+}
+
+func TestPrincipalsAreThoseOfTheProfilesToo(t *testing.T) {
+	t.Parallel()
+	aws := withProfiles(twoProfiles()...)
+	if diff := cmp.Diff([]string{roleARN, auditARN, backupARN}, aws.AppendPrincipals(nil)); diff != "" {
+		t.Errorf("principals (-want +got):\n%s", diff)
+	}
+}
+
+func TestProfileNamesHaveAGrammar(t *testing.T) {
+	t.Parallel()
+	for name, valid := range map[string]bool{
+		"audit": true, "a": true, "Team_1.audit-eu": true, strings.Repeat("a", 44): true, "0": true,
+		"": false, "default": false, strings.Repeat("a", 45): false, "-a": false, "a-": false, ".a": false, "_": false,
+		"a b": false, "a]": false, "a\nb": false, "a\n": false, "\na": false, "a=b": false, "a/b": false, "ä": false, "a\t": false, "a#": false,
+	} {
+		if err := provider.ParseProfileName(name); (err == nil) != valid {
+			t.Errorf("%q: got error %v, want valid %t", name, err, valid)
+		}
+	}
+}
+
+// configLine matches every line of a config file that an AWS SDK reads as it was meant:
+// one section or one setting, without a space or a quote in a value.
+var configLine = regexp.MustCompile(`^(\[default\]|\[profile [A-Za-z0-9._-]+\]|(role_arn|web_identity_token_file|source_profile|role_session_name|region) = [^\s"'][^\s]*)$`)
+
+// checkConfig checks that a config file has a section for each profile, with a role of
+// its own, and nothing else.
+func checkConfig(tb testing.TB, content string, aws *provider.Identity) {
+	tb.Helper()
+	var sections, roles []string
+	for line := range strings.Lines(content) {
+		line = strings.TrimSuffix(line, "\n")
+		if !configLine.MatchString(line) {
+			tb.Errorf("config file has the line %q", line)
+		}
+		if name, found := strings.CutPrefix(line, "["); found {
+			sections = append(sections, strings.TrimPrefix(strings.TrimSuffix(name, "]"), "profile "))
+		}
+		if role, found := strings.CutPrefix(line, "role_arn = "); found {
+			roles = append(roles, role)
+		}
+	}
+	names := []string{provider.DefaultProfile}
+	for _, p := range aws.Profiles {
+		names = append(names, p.Name)
+	}
+	if diff := cmp.Diff(names, sections); diff != "" {
+		tb.Errorf("sections (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(aws.AppendPrincipals(nil), roles); diff != "" {
+		tb.Errorf("roles (-want +got):\n%s", diff)
+	}
+}

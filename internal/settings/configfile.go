@@ -1,0 +1,197 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package settings
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/lanyard-dev/lanyard/internal/provider"
+)
+
+// The keys of the file that this package reads.
+const (
+	ProvidersKey  = "providers"
+	IdentitiesKey = "identities"
+)
+
+// The forms of a setting.
+const (
+	Text = "text"
+	List = "list of texts"
+)
+
+// Bounds of one file. A ConfigMap has at most 1 MiB.
+const (
+	maxBytes      = 1 << 20
+	maxProviders  = 16
+	maxIdentities = 256
+)
+
+// File is the content of a file.
+type File struct {
+	// Providers are the custom providers, in the order of the file.
+	Providers []*provider.Definition
+	// Parameters are the defaults of their parameters, by the annotation key without
+	// the prefix, as in annotations.Defaults.
+	Parameters map[string]string
+	// Examples are values of their parameters, by the same keys; none for a parameter
+	// without one.
+	Examples map[string]string
+	// Identities are the mappings, in the order of the file.
+	Identities []Identity
+	// Settings are the values of flags, by the names of the flags.
+	Settings map[string]Setting
+
+	text []byte // to find the line of a mistake
+}
+
+// Setting is the value of a flag, in the form that the flag has on the command line.
+type Setting struct {
+	// Value is a text. The texts of a list are separated by commas.
+	Value string
+	// Form is Text, List, or the YAML type of a value that no flag has.
+	Form string
+}
+
+// Identity gives annotations to the ServiceAccounts that match.
+type Identity struct {
+	// Namespace and ServiceAccount are globs: "*" stands for any characters.
+	Namespace      string `yaml:"namespace"`
+	ServiceAccount string `yaml:"serviceAccount"`
+	// Annotations have keys without the prefix.
+	Annotations map[string]string `yaml:"annotations"`
+}
+
+// document is the form of the file.
+type document struct {
+	Providers  []providerEntry      `yaml:"providers"`
+	Identities []Identity           `yaml:"identities"`
+	Settings   map[string]yaml.Node `yaml:",inline"`
+}
+
+// Parse reads a file. It reports all mistakes at once, each with its line.
+func Parse(text []byte) (*File, error) {
+	if len(text) > maxBytes {
+		return nil, fmt.Errorf("got %d bytes, want at most %d", len(text), maxBytes)
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.KnownFields(true)
+	var d document
+	if err := decoder.Decode(&d); err != nil && !errors.Is(err, io.EOF) {
+		return nil, plain(err)
+	}
+	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, errors.Join(errors.New("got more than one document"), err)
+	}
+	file := File{
+		Parameters: map[string]string{}, Examples: map[string]string{},
+		Identities: d.Identities, Settings: map[string]Setting{}, text: text,
+	}
+	for name, node := range d.Settings {
+		file.Settings[name] = newSetting(&node)
+	}
+	var errs field.ErrorList
+	path := field.NewPath(ProvidersKey)
+	if len(d.Providers) > maxProviders {
+		errs = append(errs, field.TooMany(path, len(d.Providers), maxProviders))
+		d.Providers = nil
+	}
+	for i := range d.Providers {
+		definition, wrong := d.Providers[i].definition(path.Index(i), &file)
+		errs = append(errs, wrong...)
+		file.Providers = append(file.Providers, definition)
+	}
+	errs = append(errs, checkUnique(file.Providers, path)...)
+	errs = append(errs, checkIdentities(d.Identities, field.NewPath(IdentitiesKey))...)
+	if len(errs) > 0 {
+		return nil, file.WithLines(errs)
+	}
+	return &file, nil
+}
+
+// newSetting returns the setting that a node has. In and of a list there are no
+// aliases, because they could multiply a long text.
+func newSetting(node *yaml.Node) Setting {
+	if node.Alias != nil && len(node.Alias.Content) == 0 {
+		node = node.Alias
+	}
+	var list []string
+	for _, item := range node.Content {
+		if item.Kind == yaml.ScalarNode && item.ShortTag() != "!!null" && item.Value != "" {
+			list = append(list, item.Value)
+		}
+	}
+	switch form := strings.TrimPrefix(node.ShortTag(), "!!"); {
+	case node.Kind == yaml.ScalarNode && form != "null":
+		return Setting{Value: node.Value, Form: Text}
+	case node.Kind == yaml.SequenceNode && len(list) == len(node.Content):
+		return Setting{Value: strings.Join(list, ","), Form: List}
+	default:
+		return Setting{Form: form}
+	}
+}
+
+// ofYAML is the part of the YAML library's mistakes that is about Go and the library.
+var ofYAML = regexp.MustCompile(`(?m)^(yaml: unmarshal errors:\n)?  | in type \S+| into (\[\]|map\[string\])*(settings\.\S+|string)`)
+
+// plain returns a mistake of the YAML library without the names of Go types.
+func plain(err error) error {
+	text := strings.ReplaceAll(err.Error(), " into settings.document", ", want a mapping of settings by the names of the flags")
+	return errors.New(ofYAML.ReplaceAllString(text, ""))
+}
+
+// WithLines returns the mistakes of the file, each with its line.
+func (f *File) WithLines(list field.ErrorList) error {
+	var root yaml.Node
+	errs := []error{yaml.Unmarshal(f.text, &root)}
+	for _, err := range list {
+		errs = append(errs, fmt.Errorf("line %d: %w", line(&root, err.Field), err))
+	}
+	return errors.Join(errs...)
+}
+
+// step is one element of a path such as providers[0].parameters[1].name.
+var step = regexp.MustCompile(`[A-Za-z]+|\[[^\]]*\]`)
+
+// line returns the line of the value at the path. If there is none, it is that of
+// the value around it.
+func line(node *yaml.Node, path string) int {
+	if len(node.Content) > 0 {
+		node = node.Content[0]
+	}
+	for _, name := range step.FindAllString(path, -1) {
+		next := child(node, strings.Trim(name, "[]"))
+		if next == nil {
+			break
+		}
+		node = next
+	}
+	return node.Line
+}
+
+// child returns the element of a list or the value of a mapping, nil for none.
+func child(node *yaml.Node, name string) *yaml.Node {
+	switch node.Kind {
+	case yaml.SequenceNode:
+		if i, err := strconv.Atoi(name); err == nil && i < len(node.Content) {
+			return node.Content[i]
+		}
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			if node.Content[i].Value == name {
+				return node.Content[i+1]
+			}
+		}
+	}
+	return nil
+}

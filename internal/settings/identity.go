@@ -1,0 +1,71 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package settings
+
+import (
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/lanyard-dev/lanyard/internal/annotations"
+)
+
+// maxAnnotations limits the annotations of one mapping.
+const maxAnnotations = 32
+
+// The globs for names of namespaces and ServiceAccounts. The chart turns them into
+// regular expressions, so they have no other special character.
+var (
+	namespaceGlob      = regexp.MustCompile(`^[a-z0-9*-]{1,63}$`)
+	serviceAccountGlob = regexp.MustCompile(`^[a-z0-9.*-]{1,253}$`)
+)
+
+// checkIdentities checks the form of the mappings. The meaning of their annotations
+// is known only with the flags.
+func checkIdentities(identities []Identity, path *field.Path) field.ErrorList {
+	if len(identities) > maxIdentities {
+		return field.ErrorList{field.TooMany(path, len(identities), maxIdentities)}
+	}
+	var errs field.ErrorList
+	for i := range identities {
+		identity, path := &identities[i], path.Index(i)
+		if !namespaceGlob.MatchString(identity.Namespace) {
+			errs = append(errs, field.Invalid(path.Child("namespace"), identity.Namespace, `must be the name of a namespace, in which "*" stands for any characters`))
+		}
+		if !serviceAccountGlob.MatchString(identity.ServiceAccount) {
+			errs = append(errs, field.Invalid(path.Child("serviceAccount"), identity.ServiceAccount, `must be the name of a ServiceAccount, in which "*" stands for any characters`))
+		}
+		switch n := len(identity.Annotations); {
+		case n == 0:
+			errs = append(errs, field.Required(path.Child("annotations"), "must have at least one annotation, without the prefix"))
+		case n > maxAnnotations:
+			errs = append(errs, field.TooMany(path.Child("annotations"), n, maxAnnotations))
+		}
+	}
+	return errs
+}
+
+// Mappings returns the mappings of the file. Mistakes have their lines. The keys and
+// defaults include the file's providers.
+func (f *File) Mappings(keys *annotations.Keys, defaults *annotations.Defaults) ([]*annotations.Mapping, error) {
+	var mappings []*annotations.Mapping
+	var errs field.ErrorList
+	for i, identity := range f.Identities {
+		path := field.NewPath(IdentitiesKey).Index(i).Child("annotations")
+		full := map[string]string{}
+		for key, value := range identity.Annotations {
+			full[keys.Prefix+key] = value
+		}
+		mapping, wrong := annotations.NewMapping(keys, identity.Namespace, identity.ServiceAccount, full, defaults)
+		for _, err := range wrong {
+			errs = append(errs, &field.Error{Type: err.Type, Field: path.String(), BadValue: err.BadValue, Detail: strings.TrimPrefix(err.Field, "metadata.annotations") + " " + err.Detail})
+		}
+		mappings = append(mappings, mapping)
+	}
+	if len(errs) > 0 {
+		return nil, f.WithLines(errs)
+	}
+	return mappings, nil
+}

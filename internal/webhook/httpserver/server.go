@@ -1,0 +1,132 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpserver
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+// shutdownTimeout is how long requests in progress may take to finish. The API
+// server waits at most 30 seconds for a response.
+const shutdownTimeout = 35 * time.Second
+
+// ReadyInterval is how often ServeOnce calls ready. It is short because pod
+// creations may be waiting.
+const ReadyInterval = 20 * time.Millisecond
+
+// Limits of one connection: any pod in the cluster may open one. API servers and
+// kubelets stay far below them.
+const (
+	// maxHeaderBytes limits the header of a request. net/http keeps about 200
+	// bytes for each line of it, however short the line is.
+	maxHeaderBytes = 8 << 10
+	// readHeaderTimeout also limits the TLS handshake.
+	readHeaderTimeout = 5 * time.Second
+	// requestTimeout limits reading a request, and writing its response. The API
+	// server waits at most 30 seconds.
+	requestTimeout = 35 * time.Second
+	// maxReviewConnections is for all API servers together. Each has as many
+	// connections as reviews at a time, and a review takes a millisecond.
+	MaxReviewConnections = 256
+	// maxOtherConnections is for kubelets and Prometheus.
+	MaxOtherConnections = 32
+)
+
+// New returns a server with limits on the number, the memory and the time of
+// its connections.
+// If tlsConfig is set, it serves HTTPS. It only speaks HTTP/1.1, as the API server
+// does to a webhook behind a Service: an HTTP/2 connection could carry 250
+// requests at a time.
+func New(address string, handler http.Handler, tlsConfig *tls.Config, maxConnections int, log logr.Logger) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	server := &http.Server{
+		Addr: address, Handler: handler, TLSConfig: tlsConfig,
+		Protocols:         protocols,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       requestTimeout,
+		WriteTimeout:      requestTimeout,
+		IdleTimeout:       90 * time.Second,
+		// These messages are about clients, such as probes that disconnect.
+		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(log.V(1)), slog.LevelInfo),
+	}
+	Use(server, maxConnections)
+	return server
+}
+
+// ListenAndServe listens on the server's address and calls serve.
+func ListenAndServe(ctx context.Context, server *http.Server) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", server.Addr)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, server, listener)
+}
+
+// ServeOnce waits until ready returns true, sets serving and calls serve. Until
+// then connections wait in the backlog of the listener. If ctx ends first, they
+// are closed.
+func ServeOnce(ctx context.Context, server *http.Server, listener net.Listener, ready func() bool, serving *atomic.Bool) error {
+	ticker := time.NewTicker(ReadyInterval)
+	defer ticker.Stop()
+	for !ready() {
+		select {
+		case <-ctx.Done():
+			return listener.Close()
+		case <-ticker.C:
+		}
+	}
+	serving.Store(true)
+	return serve(ctx, server, listener)
+}
+
+// serve runs the server until ctx is done and the requests in progress have their
+// responses. It closes the listener.
+func serve(ctx context.Context, server *http.Server, listener net.Listener) error {
+	stopped := make(chan error, 1)
+	go func() {
+		<-ctx.Done()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		defer cancel()
+		stopped <- server.Shutdown(ctx)
+	}()
+	var err error
+	if server.TLSConfig != nil {
+		err = server.ServeTLS(listener, "", "")
+	} else {
+		err = server.Serve(listener)
+	}
+	if !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve on %s: %w", server.Addr, err)
+	}
+	if err := <-stopped; err != nil {
+		return fmt.Errorf("shut down the server on %s: %w", server.Addr, err)
+	}
+	return nil
+}
+
+// Closing sends "Connection: close" with each response while draining, so that
+// clients reconnect, to another replica. A connection that is closed only at
+// shutdown may carry a request, which the API server does not retry.
+func Closing(draining <-chan struct{}, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-draining:
+			w.Header().Set("Connection", "close")
+		default:
+		}
+		next.ServeHTTP(w, r)
+	})
+}
