@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 )
@@ -22,12 +21,12 @@ func (m *mutation) missingVariables(c *container) [][]byte {
 	for i := range m.providers {
 		p := &m.providers[i]
 		if own := ownCredentials(c, p); len(own) > 0 {
-			m.addFinding(reason.EnvironmentTaken, c, "it sets "+strings.Join(own, ", ")+" itself and keeps its own "+p.Name+" credentials")
+			m.addFinding(reason.EnvironmentTaken, c.name, "it sets "+strings.Join(own, ", ")+" itself and keeps its own "+p.Name+" credentials")
 			continue
 		}
 		selects := selectsProfile(c, p)
 		if shadows := shadows(c, p, selects); len(shadows) > 0 {
-			m.addFinding(reason.EnvironmentShadowed, c, "it sets "+strings.Join(shadows, ", ")+", which SDKs may prefer to the injected "+p.Name+" identity")
+			m.addFinding(reason.EnvironmentShadowed, c.name, "it sets "+strings.Join(shadows, ", ")+", which SDKs may prefer to the injected "+p.Name+" identity")
 		}
 		for j, v := range p.Variables {
 			if c.variable(v.Name) == nil && !setsGroup(c, p, v.Group) && !overridesChoice(c, p, &v, selects) {
@@ -123,12 +122,4 @@ func setsGroup(c *container, p *encodedProvider, group string) bool {
 		}
 	}
 	return false
-}
-
-func encodeEnvVar(v provider.EnvVar) []byte {
-	text := append([]byte(nil), `{"name":`...)
-	text = jsonscan.AppendString(text, v.Name)
-	text = append(text, `,"value":`...)
-	text = jsonscan.AppendString(text, v.Value)
-	return append(text, '}')
 }

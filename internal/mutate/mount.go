@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
@@ -40,7 +39,7 @@ func (m *mutation) mountAt(c *container) (at mountPoint, by *mount, err error) {
 			// It is elsewhere.
 		case !literal || !isPlain(got, m.pod.Windows) || here.device:
 			return at, by, m.invalidMountPath(c, here)
-		case got == m.mountPath && string(here.volume) == m.volumeName && !here.partial:
+		case got == m.mountPath && string(here.volume) == m.tokenVolume.name && !here.partial:
 			at = max(at, tokens)
 		default:
 			at, by = taken, here
@@ -89,48 +88,17 @@ func (m *mutation) invalidMountPath(c *container, got *mount) error {
 // maxShown is how many bytes of a value in the pod a message repeats at most.
 const maxShown = 128
 
-// missingMounts returns the mounts that the container lacks, nil for none. at is the
-// state of its token mount path.
+// missingMounts returns the mounts that the container lacks. at is the state of its token
+// mount path.
 func (m *mutation) missingMounts(c *container, at mountPoint) [][]byte {
-	if len(m.copies) == 0 && at == tokens {
-		return nil
-	}
-	usual := m.volumeName == VolumeName && at == free
-	missing := 0
-	for i := range m.copies {
-		copied := &m.copies[i]
-		copied.free = m.copyIsFree(c, copied)
-		if copied.free {
-			missing++
-		}
-		usual = usual && copied.free
-	}
-	if usual && missing == len(m.copies) {
-		return m.mounts
-	}
-	return m.someMounts(at)
-}
-
-// someMounts returns the mount of the token volume, unless the container has it, and
-// the mounts of the copies whose paths are free in the container.
-func (m *mutation) someMounts(at mountPoint) [][]byte {
 	var missing [][]byte
 	if at == free {
-		missing = append(missing, encodeMount(m.volumeName, m.mountPath))
+		missing = m.tokenVolume.mounts
 	}
-	for _, copied := range m.copies {
-		if copied.free {
-			missing = append(missing, encodeMount(copied.Volume, copied.MountPath))
+	for i := range m.copies {
+		if copied := &m.copies[i]; m.copyIsFree(c, copied) {
+			missing = append(missing, copied.copied.mounts...)
 		}
 	}
 	return missing
-}
-
-// encodeMount returns the mount of a volume.
-func encodeMount(volume, path string) []byte {
-	text := append([]byte(nil), `{"name":`...)
-	text = jsonscan.AppendString(text, volume)
-	text = append(text, `,"readOnly":true,"mountPath":`...)
-	text = jsonscan.AppendString(text, path)
-	return append(text, '}')
 }
