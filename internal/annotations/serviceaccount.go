@@ -31,7 +31,7 @@ type Defaults struct {
 	// variables, see For.
 	Parameters map[string]string
 	// AllowedIdentities are the globs for namespaces without a policy of their own.
-	// NamespaceVariable stands for the namespace's name. Nil allows everything. See
+	// provider.NamespaceVariable stands for the namespace's name. Nil allows everything. See
 	// ParseDefaultAllowedIdentities.
 	AllowedIdentities []string
 	// TokenMountPath is where the token volume is mounted. No copy of a token may be
@@ -82,8 +82,8 @@ func (i *Identity) minExpirationSeconds() int64 {
 
 // ParseServiceAccount reads the annotations of a ServiceAccount, with the defaults
 // for it, see Defaults.For. It returns nil and no error if none of Lanyard's keys
-// is set. It reports all mistakes at once,
-// unknown keys first. If there are mistakes, the identity is nil.
+// is set. It reports all mistakes at once, unknown keys first. If there are mistakes,
+// the identity is nil.
 func ParseServiceAccount(keys *Keys, annotations map[string]string, defaults *Defaults) (*Identity, field.ErrorList) {
 	p := serviceAccountParser{parser{keys: keys, annotations: annotations}, defaults}
 	p.denyUnknown(keys.UnknownOnServiceAccount(annotations), slices.Concat(keys.ServiceAccount(), keys.Profiles()), serviceAccountHint)

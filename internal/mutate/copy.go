@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
@@ -47,7 +48,7 @@ func (m *mutation) copyIsFree(c *container, copied *placedCopy) bool {
 	}
 	for i := range c.mounts {
 		here := &c.mounts[i]
-		if !isAtOrBelow(normalizePath(string(here.path), m.pod.Windows), copied.cleanPath) {
+		if !provider.IsAtOrBelow(normalizePath(string(here.path), m.pod.Windows), copied.cleanPath) {
 			continue
 		}
 		if string(here.path) != copied.Copy.MountPath || string(here.volume) != copied.Copy.Volume || here.partial || here.device {

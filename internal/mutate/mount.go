@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
@@ -28,14 +29,15 @@ const (
 //
 // It returns an error for a device at the token mount path, and for a mount there,
 // or below it, in another spelling. A path that begins with the token mount path but
-// leads elsewhere through dots is such a spelling too. So the guard and other programs only need to compare strings.
+// leads elsewhere through dots is such a spelling too. So the guard and other programs only
+// need to compare strings.
 func (m *mutation) mountAt(c *container) (at mountPoint, by *mount, err error) {
 	for i := range c.mounts {
 		here := &c.mounts[i]
 		got := string(here.path)
-		literal := isAtOrBelow(got, m.mountPath)
+		literal := provider.IsAtOrBelow(got, m.mountPath)
 		switch {
-		case !literal && !isAtOrBelow(normalizePath(got, m.pod.Windows), m.cleanPath):
+		case !literal && !provider.IsAtOrBelow(normalizePath(got, m.pod.Windows), m.cleanPath):
 			// It is elsewhere.
 		case !literal || !isPlain(got, m.pod.Windows) || here.device:
 			return at, by, m.invalidMountPath(c, here)
@@ -46,11 +48,6 @@ func (m *mutation) mountAt(c *container) (at mountPoint, by *mount, err error) {
 		}
 	}
 	return at, by, nil
-}
-
-func isAtOrBelow(got, dir string) bool {
-	rest, found := strings.CutPrefix(got, dir)
-	return found && (rest == "" || rest[0] == '/')
 }
 
 // isPlain reports whether a path has no other spelling, apart from its case on

@@ -15,12 +15,12 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/reason"
 )
 
-func TestParsePodNamesTheFieldOfTheWrongType(t *testing.T) {
+func TestReadNamesTheFieldOfTheWrongType(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ pod, want string }{
 		"not an object":                  {`[]`, "pod: got array, want object"},
 		"nothing":                        {``, "pod: got no value, want object"},
-		"something after the pod":        {`{}x`, `pod: at byte 2: got 'x', want the end`},
+		"something after the pod":        {`{}x`, `at byte 2: got 'x', want the end`},
 		"no closing bracket":             {`{"spec":{}`, "pod: unexpected end of JSON"},
 		"a list without closing bracket": {`{"spec":{"containers":[{}}`, "pod: spec: containers: at byte 25: got '}', want"},
 		"a container is a string":        {`{"spec":{"containers":["null"]}}`, "pod: spec: containers: [0]: at byte 23: got string, want object"},
@@ -38,7 +38,7 @@ func TestParsePodNamesTheFieldOfTheWrongType(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := mutate.ParsePod([]byte(test.pod), defaultKeys(t))
+			_, err := read(test.pod, defaultKeys(t))
 			if err == nil || !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("got error %v, want %s", err, test.want)
 			}
@@ -46,7 +46,7 @@ func TestParsePodNamesTheFieldOfTheWrongType(t *testing.T) {
 	}
 }
 
-// ParsePod does not read volumes, variables and mounts: pods without an identity
+// Pod.Read does not read volumes, variables and mounts: pods without an identity
 // do not need them.
 func TestCreateNamesTheListElementOfTheWrongType(t *testing.T) {
 	t.Parallel()
@@ -94,7 +94,7 @@ func TestErrorsDoNotShowValues(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			parsed, err := mutate.ParsePod([]byte(pod), defaultKeys(t))
+			parsed, err := read(pod, defaultKeys(t))
 			if err == nil {
 				_, err = mutate.Create(parsed, &annotations.Pod{}, mutate.NewInjection(injection(), defaultKeys(t)))
 			}
@@ -116,7 +116,7 @@ func summarize(p *mutate.Pod) summary {
 	return summary{p.Name(), p.ServiceAccountName, p.InjectLabel, p.Annotations, p.Mirror, p.Windows}
 }
 
-func TestParsePodReadsWhatDecisionsNeed(t *testing.T) {
+func TestReadReadsWhatDecisionsNeed(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		pod  string

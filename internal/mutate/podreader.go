@@ -25,16 +25,6 @@ const (
 	maxAnnotations = 32
 )
 
-// ParsePod reads the JSON of a pod. If a field has the wrong JSON type, the error
-// names it.
-func ParsePod(raw []byte, keys *annotations.Keys) (*Pod, error) {
-	s, pod := jsonscan.New(raw), new(Pod)
-	if _, err := pod.Read(s, keys); err != nil {
-		return nil, err
-	}
-	return pod, withField("pod", s.End())
-}
-
 // Read reads the pod that is the next value of s. It replaces the previous content
 // of p and uses its memory again. The cost is the most memory that Create or
 // AddEphemeral takes for the pod, in bytes.
