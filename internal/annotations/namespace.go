@@ -36,7 +36,7 @@ const AllowNothing = "-"
 func ParseNamespace(keys *Keys, name string, annotations map[string]string, defaults *Defaults) (Policy, field.ErrorList) {
 	p := parser{keys: keys, annotations: annotations}
 	known := []string{keys.AllowedIdentities}
-	p.denyUnknown(keys.unknown(annotations, known), known, namespaceHint)
+	p.denyUnknown(keys.unknown(annotations, known), known, "is not an annotation of a Namespace")
 	value, found := annotations[keys.AllowedIdentities]
 	if !found {
 		return defaults.policy(name), p.errs

@@ -44,7 +44,8 @@ func ParsePod(keys *Keys, annotations map[string]string, injectLabel string) (Po
 		p.errs = append(p.errs, field.Invalid(labelsPath.Key(keys.Inject), shown(injectLabel), errInject.Error()))
 	}
 	known := keys.Pod()
-	p.denyUnknown(keys.unknown(annotations, known), known, podHint)
+	p.denyUnknown(keys.unknown(annotations, known), known,
+		"is not an annotation of a Pod; identities are set on the ServiceAccount")
 	pod := Pod{
 		Containers:             p.names(keys.Containers),
 		SkipContainers:         p.names(keys.SkipContainers),

@@ -103,7 +103,7 @@ func (p *serviceAccountParser) profile(d *provider.Definition, name string, name
 		p.errs = append(p.errs, field.Forbidden(annotationsPath.Key(key), fmt.Sprintf("the name of a profile is %q; it %v", shown(name), err)))
 	}
 	i := slices.IndexFunc(d.Parameters, func(parameter provider.Parameter) bool { return parameter.Name == d.Profiles.Parameter })
-	return provider.Profile{Name: name, Identity: p.parameterAt(key, d, &d.Parameters[i]), Source: p.source(d, name, names)}
+	return provider.Profile{Name: name, Identity: p.parameter(key, d, &d.Parameters[i]), Source: p.source(d, name, names)}
 }
 
 // source reads the name of the profile whose credentials a profile is asked for with.

@@ -97,18 +97,10 @@ type plan struct {
 	mounts, variables [][]byte
 }
 
-// selects reports whether the pod's annotations let the container take part.
-func (m *mutation) selects(c *container) bool {
-	if len(m.selection.Containers) == 0 && len(m.selection.SkipContainers) == 0 {
-		return true
-	}
-	return m.selection.Selects(string(c.name))
-}
-
 // plan decides the additions to the container. A container that takes part always
 // gets the mount: the mount marks the container as injected.
 func (m *mutation) plan(c *container) error {
-	if !m.selects(c) {
+	if !m.selection.Selects(string(c.name)) {
 		m.addFinding(reason.ContainerNotSelected, c.name, "the pod's annotations leave it out")
 		return nil
 	}

@@ -32,7 +32,7 @@ func AddEphemeral(pod, old *Pod, selection *annotations.Pod, injection *Injectio
 		if c.kind != ephemeralContainers || running[string(c.name)] {
 			continue
 		}
-		if !found && m.selects(c) {
+		if !found && selection.Selects(string(c.name)) {
 			m.addFinding(reason.VolumeMissing, c.name, "the pod's token volume does not match the current identity of its ServiceAccount: recreate the pod")
 			continue
 		}
