@@ -6,8 +6,6 @@ package cloud
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -153,7 +151,7 @@ func (k *tokenCommand) show(ctx context.Context, r *tokenResult, injected provid
 		return err
 	}
 	if k.exchange {
-		client, err := httpClient(k.caFile)
+		client, err := NewClient(k.caFile)
 		if err != nil {
 			return err
 		}
@@ -226,16 +224,4 @@ func (r *tokenResult) Print(p *command.Page) {
 	}
 	p.Marked(command.Bad, "×", fmt.Sprintf("the cloud denies the token: %s (status %d)", a.Code, a.Status))
 	p.Text(4, "", a.Message)
-}
-
-// httpClient returns a client that trusts the CA in a file, or the CAs of the system.
-func httpClient(caFile string) (*http.Client, error) {
-	var pem []byte
-	if caFile != "" {
-		var err error
-		if pem, err = os.ReadFile(caFile); err != nil {
-			return nil, fmt.Errorf("--ca-file: %w", err)
-		}
-	}
-	return NewClient(pem)
 }
