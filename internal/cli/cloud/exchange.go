@@ -74,12 +74,15 @@ const (
 // redirect: a token must not go to another host. caFile has the certificates of the
 // endpoint's CA; empty for the CAs of the system.
 func NewClient(caFile string) (*http.Client, error) {
-	client, err := rest.HTTPClientFor(&rest.Config{Timeout: timeout, TLSClientConfig: rest.TLSClientConfig{CAFile: caFile}})
+	config, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: caFile}})
 	if err != nil {
 		return nil, fmt.Errorf("--ca-file: %w", err)
 	}
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return client, nil
+	return &http.Client{
+		Timeout:       timeout,
+		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, nil
 }
 
 // Do presents the token. An Answer that is not granted is not an error: Do returns
