@@ -218,10 +218,10 @@ func (r *tokenResult) Print(p *command.Page) {
 	p.Line("")
 	p.Text(0, command.Title, a.Operation+" at "+a.URL)
 	if a.Granted {
-		p.Marked(command.Good, "√", "the cloud accepts the token")
+		p.Marked(command.Good, "the cloud accepts the token")
 		p.Table(4, [][]string{{"identity", a.Identity}, {"expires", a.Expires.Format(time.RFC3339)}})
 		return
 	}
-	p.Marked(command.Bad, "×", fmt.Sprintf("the cloud denies the token: %s (status %d)", a.Code, a.Status))
+	p.Marked(command.Bad, fmt.Sprintf("the cloud denies the token: %s (status %d)", a.Code, a.Status))
 	p.Text(4, "", a.Message)
 }

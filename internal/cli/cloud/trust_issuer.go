@@ -212,12 +212,12 @@ func (r *issuerResult) Print(p *command.Page) {
 	p.Line("")
 	p.Line("%s", p.Style(command.Title, "public at "+r.Public.URL))
 	for _, text := range r.Public.Wrong {
-		p.Marked(command.Bad, "×", text)
+		p.Marked(command.Bad, text)
 	}
 	if len(r.Public.Wrong) == 0 {
-		p.Marked(command.Good, "√", "has the issuer and all keys of the cluster")
+		p.Marked(command.Good, "has the issuer and all keys of the cluster")
 	}
 	for _, id := range r.Public.Old {
-		p.Marked(command.Warn, "‼", fmt.Sprintf("key %s is public, but the cluster does not have it any more; publish the documents to remove it", id))
+		p.Marked(command.Warn, fmt.Sprintf("key %s is public, but the cluster does not have it any more; publish the documents to remove it", id))
 	}
 }

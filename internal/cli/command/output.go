@@ -187,8 +187,13 @@ func (p *Page) Text(indent int, style, text string) {
 	}
 }
 
-// Marked writes a text behind a mark, such as the mark of a check, indented by 2 spaces.
-func (p *Page) Marked(style, mark, text string) {
+// marks are the marks in front of texts, by their styles.
+var marks = map[string]string{Good: "√", Warn: "‼", Bad: "×", Faint: "-"}
+
+// Marked writes a text behind the mark of a style, such as the mark of a check, indented
+// by 2 spaces.
+func (p *Page) Marked(style, text string) {
+	mark := marks[style]
 	for _, line := range wrap(text, p.Width-4) {
 		p.Line("  %s %s", p.Style(style, mark), line)
 		mark = " "
