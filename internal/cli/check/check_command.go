@@ -83,7 +83,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	cmd.Flags().BoolVar(&k.pre, "pre", false, "Check the cluster before the install.")
 	cmd.Flags().StringVar(&k.installTo, "install-namespace", "lanyard-system", "With --pre: the namespace that Lanyard is to be installed in.")
 	cmd.Flags().StringVar(&k.serviceAccount, "service-account", "", "ServiceAccount of --namespace to try. Without it, one that needs credentials is chosen.")
-	_ = cmd.RegisterFlagCompletionFunc("service-account", c.CompleteServiceAccounts) // the error is for a flag that does not exist
+	_ = cmd.RegisterFlagCompletionFunc("service-account", c.CompleteServiceAccounts()) // the error is for a flag that does not exist
 	return cmd
 }
 
@@ -108,13 +108,7 @@ func (k *checkCommand) run(ctx context.Context) (err error) {
 	} else if err := k.installed(ctx); err != nil {
 		return err
 	}
-	if err := cmp.Or(k.page.Err, k.Write(k.CLI, &k.report)); err != nil {
-		return err
-	}
-	if k.report.Count(probe.Failed) > 0 {
-		return command.ErrFound
-	}
-	return nil
+	return command.FoundIf(k.report.Count(probe.Failed) > 0, cmp.Or(k.page.Err, k.Write(k.CLI, &k.report)))
 }
 
 // add adds a section to the report, and shows it to people at once.

@@ -67,7 +67,7 @@ func NewTokenCommand(c *command.CLI) *cobra.Command {
 		Long:              tokenHelp,
 		Example:           tokenExamples,
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: c.CompleteServiceAccountReferences,
+		ValidArgsFunction: c.CompleteServiceAccountReferences(),
 		RunE:              func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) },
 	}
 	k.Output.AddFlag(cmd)
@@ -161,13 +161,7 @@ func (k *tokenCommand) show(ctx context.Context, r *tokenResult, injected provid
 			return err
 		}
 	}
-	if err := k.Write(k.CLI, r); err != nil {
-		return err
-	}
-	if r.Exchange != nil && !r.Exchange.Granted {
-		return command.ErrFound
-	}
-	return nil
+	return command.FoundIf(r.Exchange != nil && !r.Exchange.Granted, k.Write(k.CLI, r))
 }
 
 // injectedFor returns the injection for a provider into the pods of a ServiceAccount.

@@ -83,7 +83,7 @@ func newCloudCommand(c *command.CLI, name, cloud, example string) (*trustCommand
 		Long:              "trust " + name + " says what " + cloud + " must be told, so that it accepts the tokens\nof a ServiceAccount." + trustCloudHelp,
 		Example:           example,
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: c.CompleteServiceAccountReferences,
+		ValidArgsFunction: c.CompleteServiceAccountReferences(),
 		RunE:              func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) },
 	}
 	c.AddConfig(cmd)

@@ -117,13 +117,7 @@ func (k *trustIssuerCommand) run(ctx context.Context) error {
 			return fmt.Errorf("--verify %s: %w", k.verify, err)
 		}
 	}
-	if err := k.Write(k.CLI, result); err != nil {
-		return err
-	}
-	if result.Public != nil && len(result.Public.Wrong) > 0 {
-		return command.ErrFound
-	}
-	return nil
+	return command.FoundIf(result.Public != nil && len(result.Public.Wrong) > 0, k.Write(k.CLI, result))
 }
 
 // signingKey returns the ID of the key that signs a new token.
