@@ -98,11 +98,11 @@ func (e *exchange) gcp(ctx context.Context) (*Answer, error) {
 	case file.ImpersonationURL != "":
 		return e.impersonate(ctx, file.ImpersonationURL, response.Credential)
 	}
-	claims, err := token.Parse(e.Token)
-	if err != nil {
-		return answer.granted("", response.expires(asked)), nil // Google has accepted it: it does not matter to the reader
+	identity := "" // if the token cannot be read: Google has accepted it
+	if claims, err := token.Parse(e.Token); err == nil {
+		identity = principal(file.Audience, claims.Subject)
 	}
-	return answer.granted(principal(file.Audience, claims.Subject), response.expires(asked)), nil
+	return answer.granted(identity, response.expires(asked)), nil
 }
 
 // impersonate gets a credential of a service account with a federated one.

@@ -255,7 +255,7 @@ func (k *trustCommand) audienceOf(values provider.Values) (string, error) {
 		value, from = k.defaults[k.definition.Key("audience")], "the cluster's default"
 	}
 	if value == "" {
-		value, _ = values.Expand(k.definition.DefaultAudience) // values has what the audience needs
+		value, _ = values.Expand(k.definition.DefaultAudience) // every parameter in it is required
 	}
 	parsed, err := annotations.ParseAudience(value, k.definition.MaxAudienceBytes, k.settings.Defaults.ReservedAudiences)
 	if err != nil {

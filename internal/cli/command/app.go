@@ -165,12 +165,12 @@ func (c *CLI) Clients() (kubernetes.Interface, dynamic.Interface, error) {
 func (c *CLI) metadata() (metadata.Interface, error) { return newClient(c, metadata.NewForConfig) }
 
 // newClient makes a client from the configuration.
-func newClient[C any](c *CLI, make func(*rest.Config) (C, error)) (client C, err error) {
+func newClient[C any](c *CLI, newFor func(*rest.Config) (C, error)) (client C, err error) {
 	config, err := c.Config()
 	if err != nil {
 		return client, err
 	}
-	if client, err = make(config); err != nil {
+	if client, err = newFor(config); err != nil {
 		return client, fmt.Errorf("create Kubernetes client: %w", err)
 	}
 	return client, nil
