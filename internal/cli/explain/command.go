@@ -70,13 +70,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := o.Write(c, &explanationResult{explanation}); err != nil {
-				return err
-			}
-			if explanation.Problem() {
-				return command.ErrFound
-			}
-			return nil
+			return o.WriteFound(c, &explanationResult{explanation}, explanation.Problem())
 		},
 	}
 	o.AddFlag(cmd)

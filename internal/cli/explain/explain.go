@@ -182,7 +182,7 @@ func (in *Input) serviceAccount() ServiceAccount {
 	if !account.Guarded && in.Called && in.Keys.AskForIdentity(in.ServiceAccount.Annotations) {
 		account.Fix = "Add the guard's label: lanyard label serviceaccounts --namespace " + in.Namespace.Name
 	}
-	if annotated, found := Annotated(in.Keys, in.ServiceAccount.ManagedFields); found {
+	if annotated := in.annotated(); !annotated.IsZero() {
 		account.Annotated = annotated.UTC().Format(time.RFC3339)
 	}
 	return account
@@ -227,29 +227,32 @@ func profiles(keys *annotations.Keys, d *provider.Definition, values map[string]
 	return identities
 }
 
-// Annotated returns when an annotation under the prefix was last written, as the
-// managed fields have it.
-func Annotated(keys *annotations.Keys, fields []metav1.ManagedFieldsEntry) (last metav1.Time, found bool) {
-	for i := range fields {
+// annotated returns when an annotation under the prefix was last written, as the
+// managed fields have it. The zero value stands for unknown.
+func (in *Input) annotated() (last metav1.Time) {
+	for _, entry := range in.ServiceAccount.ManagedFields {
 		var set struct {
 			Metadata struct {
 				Annotations map[string]any `json:"f:annotations"`
 			} `json:"f:metadata"`
 		}
-		if fields[i].FieldsV1 == nil || fields[i].Time == nil || json.Unmarshal(fields[i].FieldsV1.GetRawBytes(), &set) != nil {
+		if entry.FieldsV1 == nil || entry.Time == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &set) != nil {
 			continue
 		}
 		for name := range set.Metadata.Annotations {
-			if strings.HasPrefix(name, "f:"+keys.Prefix) && (!found || last.Before(fields[i].Time)) {
-				last, found = *fields[i].Time, true
+			if strings.HasPrefix(name, "f:"+in.Keys.Prefix) && last.Before(entry.Time) {
+				last = *entry.Time
 			}
 		}
 	}
-	return last, found
+	return last
 }
 
 // denial matches a denial by Lanyard: a reason and a message.
 var denial = regexp.MustCompile(`lanyard: ([a-z_]+): (.*)`)
+
+// guardSentence is in the message of the policy in charts/lanyard/templates/guard.yaml.
+const guardSentence = "needs credentials (label "
 
 // new describes the outcome of the dry run.
 func (in *Input) new() New {
@@ -278,13 +281,10 @@ func (in *Input) new() New {
 // denied returns the reason for the denial of the dry run.
 func (in *Input) denied() New {
 	text := in.Err.Error()
-	for _, known := range reason.All() {
-		if match := denial.FindStringSubmatch(text); match != nil && match[1] == string(known) {
-			return New{Outcome: Denied, Reason: known, Why: match[2], Fix: fixes[known]}
-		}
+	if match := denial.FindStringSubmatch(text); match != nil && slices.Contains(reason.All(), reason.Reason(match[1])) {
+		return New{Outcome: Denied, Reason: reason.Reason(match[1]), Why: match[2], Fix: fixes[reason.Reason(match[1])]}
 	}
-	// The sentence is in the policy in charts/lanyard/templates/guard.yaml.
-	if strings.Contains(text, "needs credentials (label "+in.Keys.IdentityLabel) {
+	if strings.Contains(text, guardSentence+in.Keys.IdentityLabel) {
 		n := New{Outcome: Denied, Why: "the guard denies new pods: Lanyard did not inject a container that needs credentials", Fix: "See: lanyard check"}
 		if in.ProbeErr != nil {
 			n.Why = "the guard denies new pods, because the API server cannot call Lanyard: " + in.ProbeErr.Error()
@@ -433,13 +433,13 @@ func (in *Input) live(n *New) *Live {
 	}
 	older, missed := "", ": it was created before its ServiceAccount was annotated, or while Lanyard was not called"
 	if in.ServiceAccount != nil {
-		annotated, found := Annotated(in.Keys, in.ServiceAccount.ManagedFields)
-		l.OlderThanAnnotations = found && pod.CreationTimestamp.Before(&annotated)
+		annotated := in.annotated()
+		l.OlderThanAnnotations = !annotated.IsZero() && pod.CreationTimestamp.Before(&annotated)
 		switch {
 		case l.OlderThanAnnotations:
 			older = ": it is older than the annotations of its ServiceAccount"
 			missed = older
-		case found:
+		case !annotated.IsZero():
 			missed = ": it was created while Lanyard was not called"
 		}
 	}

@@ -5,6 +5,7 @@ package explain
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -418,5 +419,17 @@ spec: {volumes: [{name: bound-sa-token}], containers: [{name: main, env: [{name:
 				t.Errorf("pod (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// explain recognizes a denial by the guard by a sentence of the policy.
+func TestTheSentenceOfTheGuardIsInItsPolicy(t *testing.T) {
+	t.Parallel()
+	policy, err := os.ReadFile("../../../charts/lanyard/templates/guard.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(policy), guardSentence) {
+		t.Errorf("the policy has no sentence with %q", guardSentence)
 	}
 }

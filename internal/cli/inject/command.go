@@ -97,7 +97,7 @@ func (k *injectCommand) run(cmd *cobra.Command) error {
 		}
 		documents = append(documents, found...)
 	}
-	results, err := Inject(cmd.Context(), documents, &Options{Settings: settings, Namespace: namespace})
+	results, err := Inject(cmd.Context(), documents, settings, namespace)
 	if err != nil {
 		return err
 	}

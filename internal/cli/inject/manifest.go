@@ -33,13 +33,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 )
 
-// Options are the settings of the webhook.
-type Options struct {
-	*settings.Settings
-	// Namespace is the namespace of objects that do not name one.
-	Namespace string
-}
-
 // Result is the decision about one object.
 type Result struct {
 	// Object names it: deployment/cart.
@@ -58,18 +51,19 @@ type Result struct {
 }
 
 // Inject changes the documents as the webhook would. It returns a Result for each
-// object that the webhook would be called for, in their order. The error is for
-// documents that are not objects of Kubernetes.
-func Inject(ctx context.Context, documents []*Document, o *Options) ([]Result, error) {
+// object that the webhook would be called for, in their order. s are the settings of the
+// webhook, and namespace is the namespace of objects that do not name one. The error is
+// for documents that are not objects of Kubernetes.
+func Inject(ctx context.Context, documents []*Document, s *settings.Settings, namespace string) ([]Result, error) {
 	var objects []*object
 	for _, d := range documents {
-		found, err := d.objects(o.Namespace, nil, d.json)
+		found, err := d.objects(namespace, nil, d.json)
 		if err != nil {
 			return nil, err
 		}
 		objects = append(objects, found...)
 	}
-	run, err := newInjection(ctx, o, objects)
+	run, err := newInjection(ctx, s, objects)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +87,7 @@ type object struct {
 	path []string
 	raw  json.RawMessage
 	meta metav1.PartialObjectMetadata
-	// namespace is the object's namespace, or the namespace of Options.
+	// namespace is the object's namespace, or the namespace of Inject.
 	namespace string
 }
 
@@ -117,7 +111,7 @@ var (
 
 // injection is one call of Inject.
 type injection struct {
-	*Options
+	*settings.Settings
 	pods            *injector.PodMutator
 	serviceAccounts *injector.ServiceAccountMutator
 	validator       *injector.ServiceAccountValidator
@@ -126,13 +120,14 @@ type injection struct {
 }
 
 // newInjection collects the ServiceAccounts and Namespaces.
-func newInjection(ctx context.Context, o *Options, objects []*object) (*injection, error) {
-	serviceAccounts, namespaces := store{}, store{}
-	config := injector.Config{Settings: o.Settings, ServiceAccounts: serviceAccounts, Namespaces: orEmpty{namespaces}}
+func newInjection(ctx context.Context, s *settings.Settings, objects []*object) (*injection, error) {
+	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, "")
+	serviceAccounts, namespaces := store{map[string]metadatacache.Object{}, missing}, store{map[string]metadatacache.Object{}, nil}
+	config := injector.Config{Settings: s, ServiceAccounts: serviceAccounts, Namespaces: namespaces}
 	run := &injection{
-		Options: o, optedOut: slices.Clone(o.ExcludedNamespaces),
+		Settings: s, optedOut: slices.Clone(s.ExcludedNamespaces),
 		pods:            &injector.PodMutator{Config: config, Recorder: unrecorded{}},
-		serviceAccounts: &injector.ServiceAccountMutator{Settings: o.Settings, Invalidator: unrecorded{}},
+		serviceAccounts: &injector.ServiceAccountMutator{Settings: s, Invalidator: unrecorded{}},
 		validator:       &injector.ServiceAccountValidator{Config: config, Invalidator: unrecorded{}},
 	}
 	for _, found := range objects {
@@ -146,11 +141,11 @@ func newInjection(ctx context.Context, o *Options, objects []*object) (*injectio
 			if err != nil {
 				return nil, found.error(err)
 			}
-			object := metadatacache.ObjectOf(&meta, o.Keys.Prefix, o.Keys.IdentityLabel, o.Keys.MaxServiceAccountBytes())
-			serviceAccounts[found.namespace+"/"+found.meta.Name] = object
+			object := metadatacache.ObjectOf(&meta, s.Keys.Prefix, s.Keys.IdentityLabel, s.Keys.MaxServiceAccountBytes())
+			serviceAccounts.objects[found.namespace+"/"+found.meta.Name] = object
 		case namespaceKind:
-			namespace := metadatacache.ObjectOf(&found.meta, o.Keys.Prefix, o.Keys.Inject, annotations.MaxNamespaceBytes)
-			namespaces["/"+found.meta.Name] = namespace
+			namespace := metadatacache.ObjectOf(&found.meta, s.Keys.Prefix, s.Keys.Inject, annotations.MaxNamespaceBytes)
+			namespaces.objects["/"+found.meta.Name] = namespace
 			if namespace.Label == annotations.LabelDisabled || namespace.Label == annotations.OptOut {
 				run.optedOut = append(run.optedOut, found.meta.Name)
 			}
@@ -185,25 +180,20 @@ func (run *injection) mutate(ctx context.Context, o *object) (admission.Response
 	return response, mutated, err
 }
 
-// store has the annotations of objects by namespace/name.
-type store map[string]metadatacache.Object
+// store has the annotations of objects by namespace/name. missing is the error for other
+// objects. Manifests often leave out the Namespace, which then has no annotations.
+type store struct {
+	objects map[string]metadatacache.Object
+	missing error
+}
 
 // Get implements injector.Getter.
 func (s store) Get(_ context.Context, namespace, name string) (metadatacache.Object, error) {
-	found, ok := s[namespace+"/"+name]
+	found, ok := s.objects[namespace+"/"+name]
 	if !ok {
-		return metadatacache.Object{}, apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, name)
+		return metadatacache.Object{}, s.missing
 	}
 	return found, nil
-}
-
-// orEmpty is a store in which every object exists. Manifests often leave out the
-// Namespace, which then has no annotations.
-type orEmpty struct{ store }
-
-// Get implements injector.Getter.
-func (s orEmpty) Get(_ context.Context, namespace, name string) (metadatacache.Object, error) {
-	return s.store[namespace+"/"+name], nil
 }
 
 // unrecorded discards the webhook's records.

@@ -73,13 +73,8 @@ func newLabelServiceAccountsCommand(c *command.CLI) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := o.Write(c, result); err != nil {
-				return err
-			}
-			if slices.ContainsFunc(result.ServiceAccounts, func(s labelled) bool { return s.Error != "" }) {
-				return command.ErrFound
-			}
-			return nil
+			failed := slices.ContainsFunc(result.ServiceAccounts, func(s labelled) bool { return s.Error != "" })
+			return o.WriteFound(c, result, failed)
 		},
 	}
 	o.AddFlag(cmd)

@@ -99,7 +99,7 @@ func testProviders(cmd *cobra.Command, c *command.CLI, text []byte, given map[st
 	if err != nil {
 		return nil, err
 	}
-	results, err := Run(cmd.Context(), &inject.Options{Settings: settings}, o.File, given)
+	results, err := Run(cmd.Context(), settings, o.File, given)
 	return &providersResult{results}, err
 }
 
@@ -172,10 +172,10 @@ type Volume struct {
 	MountPath string `json:"mountPath"`
 }
 
-// Run returns a Result for each custom provider of the file, in its order. o are the
+// Run returns a Result for each custom provider of the file, in its order. s are the
 // settings of a webhook that has the file. given are annotations by their keys without
 // the prefix, in place of the defaults and examples of the file.
-func Run(ctx context.Context, o *inject.Options, file *settings.File, given map[string]string) ([]Result, error) {
+func Run(ctx context.Context, s *settings.Settings, file *settings.File, given map[string]string) ([]Result, error) {
 	if file == nil || len(file.Providers) == 0 {
 		return nil, errors.New("got no providers, want at least one")
 	}
@@ -190,7 +190,7 @@ func Run(ctx context.Context, o *inject.Options, file *settings.File, given map[
 	}
 	var results []Result
 	for _, d := range file.Providers {
-		result, err := injectInto(ctx, o, d, exampleAnnotations(d, file, given))
+		result, err := injectInto(ctx, s, d, exampleAnnotations(d, file, given))
 		if err != nil {
 			return nil, fmt.Errorf("provider %s: %w", d.Name, err)
 		}
@@ -231,10 +231,10 @@ func exampleAnnotations(d *provider.Definition, file *settings.File, given map[s
 }
 
 // injectInto injects into a pod of a ServiceAccount with the annotations.
-func injectInto(ctx context.Context, o *inject.Options, d *provider.Definition, example map[string]string) (*Result, error) {
+func injectInto(ctx context.Context, s *settings.Settings, d *provider.Definition, example map[string]string) (*Result, error) {
 	result := &Result{Provider: d.Name, Annotations: map[string]string{}}
 	for key, value := range example {
-		result.Annotations[o.Keys.Prefix+key] = value
+		result.Annotations[s.Keys.Prefix+key] = value
 	}
 	values, err := json.Marshal(result.Annotations)
 	if err != nil {
@@ -244,7 +244,7 @@ func injectInto(ctx context.Context, o *inject.Options, d *provider.Definition, 
 	if err != nil {
 		return nil, err
 	}
-	decisions, err := inject.Inject(ctx, documents, o)
+	decisions, err := inject.Inject(ctx, documents, s, "")
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +258,7 @@ func injectInto(ctx context.Context, o *inject.Options, d *provider.Definition, 
 	if err := inject.Write(&text, documents[1:]); err != nil {
 		return nil, err
 	}
-	pod, err := injected.Read(json.RawMessage(text.Bytes()), o.Keys)
+	pod, err := injected.Read(json.RawMessage(text.Bytes()), s.Keys)
 	if err != nil {
 		return nil, err
 	}

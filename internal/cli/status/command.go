@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 
@@ -100,23 +102,19 @@ func NewCommand(c *command.CLI) *cobra.Command {
 
 // watchStatus writes the rows again and again, until the user interrupts it.
 func watchStatus(ctx context.Context, c *command.CLI, o *command.Output, namespace string, stale bool) error {
-	for {
+	separator := ""
+	err := wait.PollUntilContextCancel(ctx, watchInterval, true, func(ctx context.Context) (bool, error) {
+		if _, err := fmt.Fprint(c.Out, separator); err != nil {
+			return false, err
+		}
+		separator = "\n"
 		_, err := writeStatus(ctx, c, o, namespace, stale)
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the error is the interruption
-		}
-		if err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(watchInterval):
-		}
-		if _, err := fmt.Fprintln(c.Out); err != nil {
-			return err
-		}
+		return false, err
+	})
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // the error is the interruption
 	}
+	return err
 }
 
 // statusResult is the rows of a cluster.
@@ -263,32 +261,28 @@ func eachStatus(ctx context.Context, c *command.CLI, namespace string, do func([
 		return err
 	}
 	defer c.Progress("reading pods")()
-	var current *Namespace
-	flush := func() error {
-		if current == nil || current.Empty() {
-			return nil
-		}
-		rows, err := l.rows(ctx, current)
-		if err != nil {
-			return err
-		}
-		return do(rows)
-	}
-	// The API server lists objects in the order of their namespaces.
+	namespaces := map[string]*Namespace{}
 	err = c.EachServiceAccount(ctx, namespace, func(object *metav1.PartialObjectMetadata) error {
-		if current == nil || current.Name != object.Namespace {
-			if err := flush(); err != nil {
-				return err
-			}
-			current = NewNamespace(l.settings, object.Namespace, l.called[object.Namespace])
+		n := namespaces[object.Namespace]
+		if n == nil {
+			n = NewNamespace(l.settings, object.Namespace, l.called[object.Namespace])
+			namespaces[object.Namespace] = n
 		}
-		current.AddServiceAccount(object)
+		n.AddServiceAccount(object)
 		return nil
 	})
-	if err != nil {
-		return err
+	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
+		n := namespaces[name]
+		delete(namespaces, name) // with its pods
+		if err != nil || n.Empty() {
+			continue
+		}
+		var rows []Row
+		if rows, err = l.rows(ctx, n); err == nil {
+			err = do(rows)
+		}
 	}
-	return flush()
+	return err
 }
 
 func newLister(ctx context.Context, c *command.CLI) (*lister, error) {

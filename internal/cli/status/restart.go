@@ -159,13 +159,7 @@ func (k *restartCommand) run(ctx context.Context) error {
 		}
 		k.restartAll(ctx, plan)
 	}
-	if err := k.Write(k.CLI, plan); err != nil {
-		return err
-	}
-	if plan.count(resultByHand, resultFailed, resultPlanned) > 0 && !k.dryRun {
-		return command.ErrFound
-	}
-	return nil
+	return k.WriteFound(k.CLI, plan, !k.dryRun && plan.count(resultByHand, resultFailed, resultPlanned) > 0)
 }
 
 // plan returns the workloads with outdated pods.
