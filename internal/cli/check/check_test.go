@@ -291,7 +291,7 @@ func TestNumberOfInstallations(t *testing.T) {
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	var source []byte
-	for _, file := range []string{"check.go", "check_command.go", "../../probe/dryrun.go"} {
+	for _, file := range []string{"check.go", "check_command.go", "../../probe/report.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -89,6 +89,14 @@ func (o *Output) Write(c *CLI, r result) error {
 	return p.Err
 }
 
+// WriteFound writes a result, and returns ErrFound if the result shows a problem.
+func (o *Output) WriteFound(c *CLI, r result, problem bool) error {
+	if err := o.Write(c, r); err != nil || !problem {
+		return err
+	}
+	return ErrFound
+}
+
 // Note writes to the error stream. If that fails, there is nobody to tell.
 func (c *CLI) Note(format string, args ...any) {
 	p := NewPage(c.ErrOut)
