@@ -234,7 +234,7 @@ func TestEachKeyHasAConstant(t *testing.T) {
 	}
 	want := append(keys.ServiceAccount(), keys.Inject, keys.Containers, keys.SkipContainers, keys.Injected, keys.AllowedIdentities, keys.IdentityLabel)
 	for _, key := range keys.Profiles() {
-		want = append(want, strings.TrimSuffix(key, "."+annotations.AnyProfile))
+		want = append(want, strings.TrimSuffix(key, ".PROFILE"))
 	}
 	slices.Sort(want)
 	fset := token.NewFileSet()

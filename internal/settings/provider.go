@@ -92,10 +92,10 @@ func (p *providerEntry) definition(path *field.Path, file *File) (*provider.Defi
 			file.Examples[d.Key(parameter.Name)] = example
 		}
 		if parameter.Required {
-			d.Principal = append(d.Principal, parameter.Name)
+			d.PrincipalParameters = append(d.PrincipalParameters, parameter.Name)
 		}
 	}
-	if len(d.Principal) == 0 {
+	if len(d.PrincipalParameters) == 0 {
 		errs = append(errs, field.Required(parameters, "must have a parameter with required: true, by which a ServiceAccount asks for the identity"))
 	}
 	environment := path.Child("environment")

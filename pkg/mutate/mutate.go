@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/reason"
@@ -65,9 +66,13 @@ func (d *Denial) Error() string { return d.Reason + ": " + d.Message }
 // identities; nil stands for a namespace without annotations. The error is a *Denial,
 // unless the JSON is malformed or the pod has another ServiceAccount.
 func (m *Mutator) Create(pod []byte, serviceAccount, namespace metav1.Object) (Result, error) {
-	parsed, err := mutate.ParsePod(pod, m.settings.Keys)
-	if err != nil {
+	var parsed mutate.Pod
+	scanner := jsonscan.New(pod)
+	if _, err := parsed.Read(scanner, m.settings.Keys); err != nil {
 		return Result{}, err
+	}
+	if err := scanner.End(); err != nil {
+		return Result{}, fmt.Errorf("pod: %w", err)
 	}
 	if got, want := parsed.ServiceAccountName, serviceAccount.GetName(); got != want {
 		return Result{}, fmt.Errorf("pod: spec.serviceAccountName: got %q, want %q", got, want)
@@ -78,7 +83,7 @@ func (m *Mutator) Create(pod []byte, serviceAccount, namespace metav1.Object) (R
 		Namespaces:      m.only(namespace, annotations.MaxNamespaceBytes),
 	}}
 	attributes := admission.Attributes{Version: "v1", Resource: "pods", Operation: admission.Create, Namespace: serviceAccount.GetNamespace()}
-	response, err := mutator.Decide(context.Background(), &admission.Request[mutate.Pod]{Attributes: attributes, Object: parsed})
+	response, err := mutator.Decide(context.Background(), &admission.Request[mutate.Pod]{Attributes: attributes, Object: &parsed})
 	if denied, ok := errors.AsType[*reason.Error](err); ok {
 		return Result{}, &Denial{Reason: string(denied.Reason), Message: denied.Err.Error()}
 	}

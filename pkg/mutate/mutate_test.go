@@ -26,6 +26,7 @@ func TestCreateReturnsAnErrorForAPodThatMustNotBeCreated(t *testing.T) {
 		reason, detail string // no reason: the error is no Denial
 	}{
 		"malformed JSON":         {`{`, "a", "", "pod: "},
+		"text after the pod":     {`{"spec":{"serviceAccountName":"app"}} {}`, "a", "", "pod: "},
 		"another ServiceAccount": {`{}`, "a", "", `spec.serviceAccountName: got "default", want "app"`},
 		"a malformed annotation": {`{"spec":{"serviceAccountName":"app"}}`, "", "invalid_annotation", "lanyard.dev/audience"},
 		"a reserved audience":    {`{"spec":{"serviceAccountName":"app"}}`, "https://issuer.example.com", "invalid_annotation", "Kubernetes API server"},

@@ -16,7 +16,7 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/lanyard-dev/lanyard/internal/webhook/reload"
+	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
 )
 
 // Files is a certificate and its key in two PEM files, such as the files of a mounted
@@ -25,7 +25,7 @@ type Files struct {
 	certFile, keyFile string
 	onChange          func(notAfter time.Time)
 	log               logr.Logger
-	files             *reload.Files
+	files             *httpserver.Files
 	current           atomic.Pointer[tls.Certificate]
 }
 
@@ -33,7 +33,7 @@ type Files struct {
 // as Start does for each certificate that it loads.
 func NewFiles(certFile, keyFile string, onChange func(notAfter time.Time), log logr.Logger) (*Files, error) {
 	f := &Files{certFile: certFile, keyFile: keyFile, onChange: onChange, log: log}
-	f.files = reload.New(f.use, log, certFile, keyFile)
+	f.files = httpserver.NewFiles(f.use, log, certFile, keyFile)
 	if err := f.load(); err != nil {
 		return nil, err
 	}
