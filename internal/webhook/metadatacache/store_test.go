@@ -152,7 +152,7 @@ func TestLiveReadsAreLimitedInNumber(t *testing.T) {
 			begun.Add(1)
 			<-leave
 			return serviceAccount(namespace, name), nil
-		}, func(o *Options) { o.ReadTimeout = time.Minute })
+		})
 		var readers sync.WaitGroup
 		for i := range 2 * maxReads {
 			readers.Go(func() {
