@@ -14,7 +14,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/inject"
 	"github.com/lanyard-dev/lanyard/internal/cli/provider"
-	"github.com/lanyard-dev/lanyard/internal/options/optionstest"
+	"github.com/lanyard-dev/lanyard/test/support/optionstest"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
