@@ -5,15 +5,12 @@ package servingcert
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
@@ -26,34 +23,22 @@ var (
 
 // webhook is one webhook of a configuration.
 type webhook struct {
-	name     string
-	caBundle []byte
+	Name         string `json:"name"`
+	ClientConfig struct {
+		CABundle []byte `json:"caBundle"`
+	} `json:"clientConfig"`
 }
 
-// webhooksOf returns the webhooks of a configuration, nil for a nil
-// configuration. Fields that cannot be read are empty; the API server does not
-// store such objects.
+// webhooksOf returns the webhooks of a configuration, nil for a nil configuration or
+// for one that the API server would not store.
 func webhooksOf(configuration *unstructured.Unstructured) []webhook {
-	if configuration == nil {
+	var fields struct {
+		Webhooks []webhook `json:"webhooks"`
+	}
+	if configuration == nil || runtime.DefaultUnstructuredConverter.FromUnstructured(configuration.Object, &fields) != nil {
 		return nil
 	}
-	list, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
-	if err != nil {
-		return nil
-	}
-	webhooks := make([]webhook, len(list))
-	for i, element := range list {
-		fields, ok := element.(map[string]any)
-		if !ok {
-			continue
-		}
-		webhooks[i].name, _, _ = unstructured.NestedString(fields, "name")
-		encoded, _, _ := unstructured.NestedString(fields, "clientConfig", "caBundle")
-		if bundle, err := base64.StdEncoding.DecodeString(encoded); err == nil {
-			webhooks[i].caBundle = bundle
-		}
-	}
-	return webhooks
+	return fields.Webhooks
 }
 
 // registrationPatch returns the patch that sets the caBundle of every webhook. It is
@@ -63,23 +48,12 @@ func registrationPatch(webhooks []webhook, bundle []byte) jsonpatch.Patch {
 	encoded := jsonscan.AppendString(nil, base64.StdEncoding.EncodeToString(bundle))
 	var patch jsonpatch.Patch
 	for i, w := range webhooks {
-		if bytes.Equal(w.caBundle, bundle) {
+		if bytes.Equal(w.ClientConfig.CABundle, bundle) {
 			continue
 		}
 		at := fmt.Sprintf("/webhooks/%d", i)
-		patch.Test(at+"/name", jsonscan.AppendString(nil, w.name))
+		patch.Test(at+"/name", jsonscan.AppendString(nil, w.Name))
 		patch.Add(at+"/clientConfig/caBundle", encoded)
 	}
 	return patch
-}
-
-// patchRegistration sets the caBundle of every webhook of the configuration. It
-// reports whether the configuration was changed.
-func patchRegistration(ctx context.Context, client dynamic.ResourceInterface, configuration *unstructured.Unstructured, bundle []byte) (changed bool, err error) {
-	patch := registrationPatch(webhooksOf(configuration), bundle)
-	if patch.Empty() {
-		return false, nil
-	}
-	_, err = client.Patch(ctx, configuration.GetName(), types.JSONPatchType, patch.Bytes(), metav1.PatchOptions{FieldManager: fieldManager})
-	return err == nil, err
 }

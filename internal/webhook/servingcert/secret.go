@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 )
@@ -22,22 +23,13 @@ const fieldManager = "lanyard-webhook"
 // secretData returns the data of a Secret, nil if the Secret is nil or its data
 // is malformed.
 func secretData(secret *unstructured.Unstructured) map[string][]byte {
-	if secret == nil {
+	var fields struct {
+		Data map[string][]byte `json:"data"`
+	}
+	if secret == nil || runtime.DefaultUnstructuredConverter.FromUnstructured(secret.Object, &fields) != nil {
 		return nil
 	}
-	encoded, _, err := unstructured.NestedStringMap(secret.Object, "data")
-	if err != nil {
-		return nil
-	}
-	data := make(map[string][]byte, len(encoded))
-	for key, value := range encoded {
-		text, err := base64.StdEncoding.DecodeString(value)
-		if err != nil {
-			return nil
-		}
-		data[key] = text
-	}
-	return data
+	return fields.Data
 }
 
 // writeSecret adds data to the Secret, which it changes only from the given state:
