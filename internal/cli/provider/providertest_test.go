@@ -14,8 +14,8 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/inject"
 	"github.com/lanyard-dev/lanyard/internal/cli/provider"
-	"github.com/lanyard-dev/lanyard/test/support/optionstest"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/test/support/optionstest"
 )
 
 const config = `token-mount-path: /var/run/tokens

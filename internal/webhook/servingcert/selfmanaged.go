@@ -70,7 +70,6 @@ type SelfManaged struct {
 	served
 
 	opts           SelfManagedOptions
-	secrets        dynamic.ResourceInterface
 	secret         *watchedObject
 	configurations []*watchedObject
 	changed        chan struct{} // of capacity 1: an object has changed
@@ -91,10 +90,9 @@ type trustedCA struct {
 func NewSelfManaged(opts SelfManagedOptions) *SelfManaged {
 	s := &SelfManaged{
 		opts:    opts,
-		secrets: opts.Client.Resource(secrets).Namespace(opts.SecretNamespace),
 		changed: make(chan struct{}, 1),
 	}
-	s.secret = watchObject(s.secrets, "Secret", opts.SecretName, s.wake, opts.Logger)
+	s.secret = watchObject(opts.Client.Resource(secrets).Namespace(opts.SecretNamespace), "Secret", opts.SecretName, s.wake, opts.Logger)
 	s.configurations = []*watchedObject{
 		watchObject(opts.Client.Resource(mutatingConfigurations),
 			"MutatingWebhookConfiguration", opts.WebhookConfigurationName, s.wake, opts.Logger),
@@ -117,7 +115,7 @@ func (s *SelfManaged) Start(ctx context.Context) error {
 	var watches sync.WaitGroup
 	defer watches.Wait()
 	synced := []cache.InformerSynced{}
-	for _, object := range s.objects() {
+	for _, object := range append(s.configurations, s.secret) {
 		watches.Go(func() { object.run(ctx) })
 		synced = append(synced, object.synced)
 	}
@@ -127,21 +125,14 @@ func (s *SelfManaged) Start(ctx context.Context) error {
 	// The limit is for a client that keeps overwriting the same fields.
 	steps := rate.NewLimiter(rate.Every(time.Second), 10)
 	for steps.Wait(ctx) == nil {
-		timer := time.NewTimer(s.step(ctx, time.Now()))
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return nil
 		case <-s.changed:
-			timer.Stop()
-		case <-timer.C:
+		case <-time.After(s.step(ctx, time.Now())):
 		}
 	}
 	return nil
-}
-
-func (s *SelfManaged) objects() []*watchedObject {
-	return append([]*watchedObject{s.secret}, s.configurations...)
 }
 
 // webhooks returns the webhooks of all configurations, with their configurations.
@@ -205,7 +196,7 @@ func (s *SelfManaged) ensureAuthority(ctx context.Context, now time.Time) (*auth
 		}
 		var err error
 		s.opts.Logger.Info("CA Secret not found, creating it", "namespace", s.opts.SecretNamespace, "name", s.opts.SecretName)
-		if secret, err = createSecret(ctx, s.secrets, s.newSecret()); err != nil {
+		if secret, err = createSecret(ctx, s.secret.resource, s.newSecret()); err != nil {
 			return nil, fmt.Errorf("create Secret %s/%s: %w", s.opts.SecretNamespace, s.opts.SecretName, err)
 		}
 	}
@@ -217,7 +208,7 @@ func (s *SelfManaged) ensureAuthority(ctx context.Context, now time.Time) (*auth
 	if err != nil {
 		return nil, err
 	}
-	if err := writeSecret(ctx, s.secrets, secret, data); err != nil {
+	if err := writeSecret(ctx, s.secret.resource, secret, data); err != nil {
 		return nil, fmt.Errorf("write the CA into Secret %s/%s: %w", s.opts.SecretNamespace, s.opts.SecretName, err)
 	}
 	s.opts.Logger.Info("CA written", "subject", wanted.certificate.Subject.String(), "notAfter", wanted.certificate.NotAfter,
