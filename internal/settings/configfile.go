@@ -96,21 +96,15 @@ func Parse(text []byte) (*File, error) {
 			return nil, fmt.Errorf("line %d: %s: %w", node.Line, name, err)
 		}
 	}
-	var errs field.ErrorList
-	path := field.NewPath(ProvidersKey)
-	if len(d.Providers) > maxProviders {
-		errs = append(errs, field.TooMany(path, len(d.Providers), maxProviders))
-		d.Providers = nil
+	p, path := parser{File: &file}, field.NewPath(ProvidersKey)
+	p.limit(len(d.Providers), maxProviders, path)
+	for i := range d.Providers[:min(len(d.Providers), maxProviders)] {
+		p.provider(&d.Providers[i], path.Index(i))
 	}
-	for i := range d.Providers {
-		definition, wrong := d.Providers[i].definition(path.Index(i), &file)
-		errs = append(errs, wrong...)
-		file.Providers = append(file.Providers, definition)
-	}
-	errs = append(errs, checkUnique(file.Providers, path)...)
-	errs = append(errs, checkIdentities(d.Identities, field.NewPath(IdentitiesKey))...)
-	if len(errs) > 0 {
-		return nil, file.WithLines(errs)
+	p.unique(path)
+	p.identities(field.NewPath(IdentitiesKey))
+	if len(p.errs) > 0 {
+		return nil, file.WithLines(p.errs)
 	}
 	return &file, nil
 }
