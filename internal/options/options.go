@@ -40,53 +40,35 @@ const (
 	logJSON = "json"
 )
 
-// Options holds the raw flag values. Complete validates and converts them.
+// Options holds the raw flag values. Complete validates and converts them. The usage of
+// each flag explains its field.
 type Options struct {
-	// Kubeconfig is the path of a file; empty in a cluster.
-	Kubeconfig string
+	// How to serve.
+	BindAddress, MetricsBindAddress, HealthProbeBindAddress string
+	SecurePort                                              int
+	MetricsSecure                                           bool
+	ShutdownDelay                                           time.Duration
 
-	// BindAddress and SecurePort are where reviews are served.
-	BindAddress string
-	SecurePort  int
-	// MetricsBindAddress and HealthProbeBindAddress are host:port; "0" turns the
-	// server off.
-	MetricsBindAddress     string
-	HealthProbeBindAddress string
-	// MetricsSecure serves the metrics with HTTPS, to callers with permission.
-	MetricsSecure bool
-	// ShutdownDelay is how long the program serves on after the first signal.
-	ShutdownDelay time.Duration
-
-	// CertificateSource is SelfManaged or FromFiles.
-	CertificateSource string
-	// The following are for SelfManaged. CertificateSecretNamespace and
-	// CertificateSecretName name the Secret that holds the CA.
-	// WebhookConfigurationName names the configurations that must trust the CA.
+	// TLS.
+	CertificateSource               string
+	TLSCertFile, TLSPrivateKeyFile  string
+	TLSMinVersion                   string
+	TLSCipherSuites                 []string
+	ClientCAFile                    string
+	ClientAllowedNames              []string
+	CADuration, CertificateDuration time.Duration
+	// The Secret that holds the self-managed CA, the names in its certificates, and the
+	// configurations that must trust it.
 	CertificateSecretNamespace, CertificateSecretName string
-	WebhookConfigurationName                          string
 	CertificateDNSNames                               []string
-	CADuration, CertificateDuration                   time.Duration
-	// TLSCertFile and TLSPrivateKeyFile are PEM files.
-	TLSCertFile, TLSPrivateKeyFile string
-	// TLSMinVersion and TLSCipherSuites are Go's names.
-	TLSMinVersion   string
-	TLSCipherSuites []string
-	// ClientCAFile is a PEM file with the CA certificates of callers; empty if
-	// callers need no certificate. ClientAllowedNames are the names of the
-	// certificates that are let in; all if empty.
-	ClientCAFile       string
-	ClientAllowedNames []string
+	WebhookConfigurationName                          string
 
 	// Values decide about the injection. File is the content of ConfigFile.
 	settings.Values
 
-	// LogFormat is text or json. Verbosity 0 is for operators.
-	LogFormat string
-	Verbosity int
-
-	// ConfigFile is a file with the same settings, custom providers and identity
-	// mappings.
-	ConfigFile string
+	Kubeconfig, ConfigFile string
+	LogFormat              string
+	Verbosity              int
 }
 
 // New returns the default settings.

@@ -116,8 +116,8 @@ func (s *SelfManaged) Start(ctx context.Context) error {
 	defer watches.Wait()
 	synced := []cache.InformerSynced{}
 	for _, object := range append(s.configurations, s.secret) {
-		watches.Go(func() { object.run(ctx) })
-		synced = append(synced, object.synced)
+		watches.Go(func() { object.RunWithContext(ctx) })
+		synced = append(synced, object.HasSynced)
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil
@@ -196,7 +196,9 @@ func (s *SelfManaged) ensureAuthority(ctx context.Context, now time.Time) (*auth
 		}
 		var err error
 		s.opts.Logger.Info("CA Secret not found, creating it", "namespace", s.opts.SecretNamespace, "name", s.opts.SecretName)
-		if secret, err = createSecret(ctx, s.secret.resource, s.newSecret()); err != nil {
+		// All replicas apply the same, so it does not matter which of them is first. RBAC
+		// can allow apply, unlike create, for one name.
+		if secret, err = s.secret.resource.Apply(ctx, s.opts.SecretName, s.newSecret(), metav1.ApplyOptions{FieldManager: fieldManager}); err != nil {
 			return nil, fmt.Errorf("create Secret %s/%s: %w", s.opts.SecretNamespace, s.opts.SecretName, err)
 		}
 	}
