@@ -43,8 +43,15 @@ func (p *planner) pod(o *Object) {
 // peer plans for the inputs of one peer.
 func (t *podPlan) peer(from *peer.Peer) {
 	for _, key := range slices.Sorted(maps.Keys(t.Pod.Annotations)) {
-		if in := from.Input(peer.OnPod, key); in != nil {
-			t.annotation(from, in, key, t.Pod.Annotations[key])
+		in := from.Input(peer.OnPod, key)
+		switch {
+		case in == nil:
+		case in.Becomes == "skip-containers":
+			t.skip(from, in, key, t.Pod.Annotations[key])
+		case in.Becomes == "token-expiration-seconds":
+			t.lifetime(from, in, key, t.Pod.Annotations[key])
+		default:
+			t.row(t.Object, key, in)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(t.Pod.Labels)) {
@@ -54,29 +61,19 @@ func (t *podPlan) peer(from *peer.Peer) {
 			t.write(in, key, annotations.OptOut, "")
 		}
 	}
-	for _, v := range t.Pod.Variables {
-		if in := from.Input(peer.InContainer, v.Name); in != nil && t.concerns(from) {
-			t.row(t.Object, v.Name+" in the container "+v.Container, in)
+	for _, c := range t.Pod.containers() {
+		for _, v := range c.Env {
+			if in := from.Input(peer.InContainer, v.Name); in != nil && t.concerns(from) {
+				t.row(t.Object, v.Name+" in the container "+c.Name, in)
+			}
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(t.Pod.NodeSelector)) {
+	for _, key := range slices.Sorted(maps.Keys(t.Pod.Spec.NodeSelector)) {
 		if in := from.Input(peer.OnPodField, key); in != nil {
 			t.row(t.Object, "nodeSelector "+key, in)
 		}
 	}
 	t.unknownKeys(t.Object, from, peer.OnPod, t.Pod.Annotations)
-}
-
-// annotation plans for an annotation of the pod.
-func (t *podPlan) annotation(from *peer.Peer, in *peer.Input, key, value string) {
-	switch in.Becomes {
-	case "skip-containers":
-		t.skip(from, in, key, value)
-	case "token-expiration-seconds":
-		t.lifetime(from, in, key, value)
-	default:
-		t.row(t.Object, key, in)
-	}
 }
 
 // skip translates a list of containers. It can leave out only names that containers
@@ -156,7 +153,7 @@ func (t *podPlan) lifetime(from *peer.Peer, in *peer.Input, key, value string) {
 
 // azureLabel plans for the label of Azure. Its effect depends on the ServiceAccount.
 func (t *podPlan) azureLabel(in *peer.Input) {
-	account := t.Pod.ServiceAccount
+	account := t.Pod.Spec.ServiceAccountName
 	switch {
 	case t.Pod.Labels[azureUse] != "true":
 		t.item(t.Object, azureUse, peer.NothingToDo, "", "Only the value true has an effect.")
@@ -180,7 +177,7 @@ func (t *podPlan) unlabelled() {
 		if account.Annotations[azureClient] != "" || t.needTokens[name] {
 			t.item(t.Object, "no label "+azureUse, peer.Manual, t.Keys.Inject,
 				fmt.Sprintf("The pods of the ServiceAccount %s get credentials from now on. Set it to %q for those that must not.",
-					pod.ServiceAccount, annotations.OptOut))
+					pod.Spec.ServiceAccountName, annotations.OptOut))
 			return
 		}
 	}
