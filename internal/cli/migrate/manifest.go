@@ -11,12 +11,10 @@ import (
 	"io"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/aymanbagabas/go-udiff"
+	"github.com/pmezard/go-difflib/difflib"
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -30,8 +28,10 @@ type Manifest struct {
 	// Objects are the objects that matter.
 	Objects []*Object
 
-	// lines are the lines of the file, with their ends.
+	text string
+	// lines are the lines of the text, each with the newline of the file, also the last.
 	lines    []string
+	newline  string
 	elements []*element
 }
 
@@ -43,7 +43,14 @@ type element struct {
 
 // ReadManifest reads a file. Documents that are not objects of Kubernetes are left out.
 func ReadManifest(name string, text []byte) (*Manifest, error) {
-	m := &Manifest{Name: name, lines: slices.Collect(strings.Lines(string(text)))}
+	m := &Manifest{Name: name, text: string(text), newline: "\n"}
+	if strings.Contains(m.text, "\r\n") {
+		m.newline = "\r\n"
+	}
+	m.lines = slices.Collect(strings.Lines(m.text))
+	if last := len(m.lines) - 1; last >= 0 && !strings.HasSuffix(m.text, "\n") {
+		m.lines[last] += m.newline
+	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	for {
 		var document yaml.Node
@@ -124,76 +131,52 @@ func member(node *yaml.Node, name string) (key, value *yaml.Node) {
 // an item to do by hand. The new text is read again, and must differ from the previous
 // text in the annotations only.
 func (p *Plan) Rewrite(m *Manifest) (text, diff string) {
-	changed := map[int]string{}
+	lines := slices.Clone(m.lines)
 	var done []*Change
 	for i := range p.Changes {
 		c := &p.Changes[i]
-		if c.Object.element == nil || !slices.Contains(m.elements, c.Object.element) {
+		if c.Object.Source != m.Name {
 			continue
 		}
-		lines, err := m.edit(c)
+		changed, err := m.edit(c)
 		if err != nil {
 			p.skipped(c, err)
 			continue
 		}
-		maps.Copy(changed, lines)
+		for line, text := range changed {
+			if line <= len(lines) {
+				lines[line-1] = text
+			}
+		}
 		done = append(done, c)
 	}
-	edits := m.lineEdits(changed)
-	before, name := strings.Join(m.lines, ""), strings.TrimPrefix(m.Name, "/")
-	text, err := udiff.Apply(before, edits)
+	text = strings.Join(lines, "")
+	if !strings.HasSuffix(m.text, "\n") {
+		text = strings.TrimSuffix(text, m.newline)
+	}
+	err := m.check(text, done)
 	if err == nil {
-		err = m.check(text, done)
+		name := strings.TrimPrefix(m.Name, "/")
+		diff, err = difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
+			A: diffLines(m.text), B: diffLines(text), FromFile: "a/" + name, ToFile: "b/" + name, Context: 3,
+		})
 	}
 	if err == nil {
-		diff, err = udiff.ToUnified("a/"+name, "b/"+name, before, edits, udiff.DefaultContextLines)
+		return text, diff
 	}
-	if err != nil {
-		for _, c := range done {
-			p.skipped(c, fmt.Errorf("the file cannot be changed line by line: %w", err))
-		}
-		return before, ""
+	for _, c := range done {
+		p.skipped(c, fmt.Errorf("the file cannot be changed line by line: %w", err))
 	}
-	return text, renumber(diff)
+	return m.text, ""
 }
 
-// hunkHeader matches the header of a hunk: the first line and the number of lines, before
-// and after.
-var hunkHeader = regexp.MustCompile(`(?m)^@@ -(\d+)((?:,\d+)?) \+\d+((?:,\d+)?) @@`)
-
-// renumber corrects the second line numbers of a diff. The library forgets the equal lines
-// between two edits of one hunk.
-func renumber(diff string) string {
-	count := func(text string) int {
-		if n, err := strconv.Atoi(strings.TrimPrefix(text, ",")); err == nil {
-			return n
-		}
-		return 1
+// diffLines returns the lines of a text as a diff has them.
+func diffLines(text string) []string {
+	lines := slices.Collect(strings.Lines(text))
+	if last := len(lines) - 1; last >= 0 && !strings.HasSuffix(text, "\n") {
+		lines[last] += "\n\\ No newline at end of file\n"
 	}
-	shift := 0
-	return hunkHeader.ReplaceAllStringFunc(diff, func(header string) string {
-		m := hunkHeader.FindStringSubmatch(header)
-		start := count(m[1]) + shift
-		shift += count(m[3]) - count(m[2])
-		return fmt.Sprintf("@@ -%s%s +%d%s @@", m[1], m[2], start, m[3])
-	})
-}
-
-// lineEdits returns the edits that change lines, which are counted from 1.
-func (m *Manifest) lineEdits(changed map[int]string) []udiff.Edit {
-	var edits []udiff.Edit
-	start := 0
-	for i, line := range m.lines {
-		end := start + len(line)
-		text, found := changed[i+1]
-		if rest, kept := strings.CutPrefix(text, line); kept {
-			edits = append(edits, udiff.Edit{Start: end, End: end, New: rest})
-		} else if found {
-			edits = append(edits, udiff.Edit{Start: start, End: end, New: text})
-		}
-		start = end
-	}
-	return edits
+	return lines
 }
 
 // check returns an error if the new text has anything but the changes.
@@ -256,10 +239,10 @@ func (m *Manifest) edit(c *Change) (map[int]string, error) {
 		if after == 0 {
 			after = metadata.Content[0].Line - 1
 		}
-		lines := strings.Repeat(" ", columns) + "annotations:" + m.newline() + m.block(columns+indent, c.Set)
-		return map[int]string{after: m.after(m.line(after), lines)}, nil
+		lines := strings.Repeat(" ", columns) + "annotations:" + m.newline + m.block(columns+indent, c.Set)
+		return map[int]string{after: m.line(after) + lines}, nil
 	case values.Tag == "!!null" && values.Value == "":
-		return map[int]string{key.Line: m.after(m.line(key.Line), m.block(key.Column-1+indent, c.Set))}, nil
+		return map[int]string{key.Line: m.line(key.Line) + m.block(key.Column-1+indent, c.Set)}, nil
 	case !isBlock(values):
 		return nil, byHand(key, "annotations are not in block style")
 	}
@@ -296,7 +279,7 @@ func (m *Manifest) editBlock(metadata, key, values *yaml.Node, c *Change) (map[i
 		if !found {
 			text = m.line(last)
 		}
-		changed[last] = m.after(text, m.block(columns, add))
+		changed[last] = text + m.block(columns, add)
 	case left == 0 && len(metadata.Content) == 2:
 		return nil, byHand(key, "metadata would be empty")
 	case left == 0:
@@ -336,22 +319,6 @@ func (m *Manifest) lineOf(key, value *yaml.Node) int {
 	return key.Line
 }
 
-// newline is the end of the lines of the file.
-func (m *Manifest) newline() string {
-	if strings.HasSuffix(m.lines[0], "\r\n") {
-		return "\r\n"
-	}
-	return "\n"
-}
-
-// after returns a text with lines behind it. The end of the file may have no newline.
-func (m *Manifest) after(text, lines string) string {
-	if text == "" || strings.HasSuffix(text, "\n") {
-		return text + lines
-	}
-	return text + m.newline() + strings.TrimSuffix(lines, m.newline())
-}
-
 // block returns the lines of annotations, sorted.
 func (m *Manifest) block(columns int, set map[string]string) string {
 	text, err := yaml.Marshal(set)
@@ -360,7 +327,7 @@ func (m *Manifest) block(columns int, set map[string]string) string {
 	}
 	var lines strings.Builder
 	for line := range strings.Lines(string(text)) {
-		lines.WriteString(strings.Repeat(" ", columns) + strings.TrimSuffix(line, "\n") + m.newline())
+		lines.WriteString(strings.Repeat(" ", columns) + strings.TrimSuffix(line, "\n") + m.newline)
 	}
 	return lines.String()
 }
