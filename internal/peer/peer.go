@@ -175,6 +175,17 @@ func Named(names []string) ([]*Peer, error) {
 	return slices.DeleteFunc(All(), func(p *Peer) bool { return !slices.Contains(names, p.Name) }), nil
 }
 
+// ConfigMaps lists the names of the peers' ConfigMaps.
+func ConfigMaps() []string {
+	var names []string
+	for _, p := range All() {
+		if p.ConfigMap != "" {
+			names = append(names, p.ConfigMap)
+		}
+	}
+	return names
+}
+
 // Input returns the row of the table, or nil.
 func (p *Peer) Input(place Place, key string) *Input {
 	for i := range p.Inputs {
@@ -203,6 +214,16 @@ func (p *Peer) Reads(key string) bool {
 	}
 	in := p.Input(OnServiceAccount, key)
 	return in != nil && (in.Becomes != "" || in.Ignored != "")
+}
+
+// Concerns reports whether the peer reads one of the keys, or owns it.
+func (p *Peer) Concerns(place Place, values map[string]string) bool {
+	for key := range values {
+		if p.Input(place, key) != nil || p.OwnsPrefix && strings.HasPrefix(key, p.Prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // Asks reports whether annotations of a ServiceAccount ask the peer for an identity.

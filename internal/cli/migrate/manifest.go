@@ -299,13 +299,9 @@ func isBlock(node *yaml.Node) bool {
 	return node.Kind == yaml.MappingNode && node.Style&yaml.FlowStyle == 0 && node.Anchor == ""
 }
 
-// line returns a line; "" after the last line.
-func (m *Manifest) line(line int) string {
-	if line > len(m.lines) {
-		return ""
-	}
-	return m.lines[line-1]
-}
+// line returns a line. YAML counts more characters as ends of lines: then it is another
+// line, and the check of the new text fails.
+func (m *Manifest) line(line int) string { return m.lines[min(line, len(m.lines))-1] }
 
 // lineOf returns the line of a member of a block that has one line of its own, else 0.
 func (m *Manifest) lineOf(key, value *yaml.Node) int {

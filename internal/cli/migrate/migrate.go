@@ -178,7 +178,7 @@ func (p *planner) index(o *Object) {
 		key := p.namespaceOf(o) + "/" + o.Name
 		p.accounts[key] = append(p.accounts[key], o)
 	case o.Kind == kindConfigMap.Kind && p.has("eks"):
-		if mapped, err := entries(o); err == nil {
+		if mapped, err := peer.Mapped(o.Data); err == nil {
 			maps.Copy(p.mapped, mapped)
 		}
 	case o.Pod != nil && p.has("azure") && o.Pod.Labels[azureUse] == "true":

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 )
 
 // maxStock is how many objects are kept of a cluster.
@@ -65,7 +66,7 @@ func (k *migrateCommand) stock(ctx context.Context, client dynamic.Interface, na
 	for _, kind := range cluster.Kinds() {
 		lists = append(lists, listing{kind.Resource, kind.Kind, namespace, ""})
 	}
-	for _, name := range ConfigMaps() {
+	for _, name := range peer.ConfigMaps() {
 		lists = append(lists, listing{command.CoreResource("configmaps"), kindConfigMap.Kind, namespace, name})
 	}
 	lists = append(lists, webhookConfigurations)

@@ -4,6 +4,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
 const migrateHelp = `migrate shows how Lanyard takes over from another webhook: the annotations that
@@ -116,7 +116,10 @@ func (k *migrateCommand) run(ctx context.Context) error {
 	if k.verify {
 		return k.verifyPods(ctx, peers)
 	}
-	s, err := k.settingsOf(ctx)
+	s, err := k.Builtin() // files are read without a cluster
+	if len(k.files) == 0 || k.ConfigPath != "" {
+		s, err = k.Settings(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -124,12 +127,11 @@ func (k *migrateCommand) run(ctx context.Context) error {
 	if options.Namespace, err = k.Namespace(); err != nil {
 		return err
 	}
-	var result *migration
+	plan := k.manifests
 	if options.Cluster {
-		result, err = k.cluster(ctx, options)
-	} else {
-		result, err = k.manifests(options)
+		plan = k.cluster
 	}
+	result, err := plan(ctx, options)
 	if err != nil {
 		return err
 	}
@@ -141,15 +143,6 @@ func (k *migrateCommand) run(ctx context.Context) error {
 		return command.ErrFound
 	}
 	return nil
-}
-
-// settingsOf returns the settings of the cluster, or of --config. Files are read without
-// a cluster.
-func (k *migrateCommand) settingsOf(ctx context.Context) (*settings.Settings, error) {
-	if len(k.files) > 0 && k.ConfigPath == "" {
-		return k.Builtin()
-	}
-	return k.Settings(ctx)
 }
 
 // check checks that the flags fit together.
@@ -188,10 +181,7 @@ func (k *migrateCommand) show(result *migration) error {
 
 // nameOf names the object of an item.
 func nameOf(item *Item) string {
-	name := item.Object
-	if name == "" {
-		name = "the cluster"
-	}
+	name := cmp.Or(item.Object, "the cluster")
 	if item.Namespace != "" {
 		name += " in the namespace " + item.Namespace
 	}

@@ -4,6 +4,7 @@
 package migrate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,11 +21,8 @@ const (
 	maxManifests     = 10_000
 )
 
-// standardInput is the name of the standard input in a diff.
-const standardInput = "stdin"
-
 // manifests plans for files, and writes them if that is wanted.
-func (k *migrateCommand) manifests(o *Options) (*migration, error) {
+func (k *migrateCommand) manifests(_ context.Context, o *Options) (*migration, error) {
 	manifests, err := k.readManifests()
 	if err != nil {
 		return nil, err
@@ -76,14 +74,10 @@ func (k *migrateCommand) readManifests() ([]*Manifest, error) {
 		return err
 	}
 	for _, name := range k.files {
-		if name == "-" {
-			if err := read(name, false); err != nil {
-				return nil, err
-			}
-			continue
-		}
 		err := filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
 			switch {
+			case name == "-":
+				return read(path, false)
 			case err != nil:
 				return err
 			case entry.IsDir() && path != name && strings.HasPrefix(entry.Name(), "."):
@@ -106,7 +100,7 @@ func (k *migrateCommand) readManifests() ([]*Manifest, error) {
 func (k *migrateCommand) readManifest(name string) (*Manifest, error) {
 	in := k.In
 	if name == "-" {
-		name = standardInput
+		name = "stdin"
 	} else {
 		name = filepath.Clean(name)
 		f, err := os.Open(name)

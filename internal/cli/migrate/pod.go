@@ -20,7 +20,8 @@ import (
 type podPlan struct {
 	*planner
 	*Object
-	set    map[string]string
+	set map[string]string
+	// remove are keys that nothing needs any more. A label stays.
 	remove []string
 }
 
@@ -32,7 +33,7 @@ func (p *planner) pod(o *Object) {
 		t.peer(from)
 	}
 	t.unlabelled()
-	if p.leavesWork(first) {
+	if p.leavesWork(first) || !p.Remove {
 		t.remove = nil
 	}
 	if !p.Cluster {
@@ -93,7 +94,7 @@ func (t *podPlan) skip(from *peer.Peer, in *peer.Input, key, value string) {
 	}
 	if len(names) == 0 {
 		t.item(t.Object, key, peer.NothingToDo, "", "It names no container. "+why)
-		t.done(key)
+		t.remove = append(t.remove, key)
 		return
 	}
 	if _, found := t.Pod.Annotations[t.Keys.Containers]; found {
@@ -139,7 +140,7 @@ func (t *podPlan) lifetime(from *peer.Peer, in *peer.Input, key, value string) {
 	switch _, err := annotations.ParseTokenExpirationSeconds(seconds, least); {
 	case seconds == "":
 		t.item(t.Object, key, peer.NothingToDo, "", "It is empty.")
-		t.done(key)
+		t.remove = append(t.remove, key)
 	case err != nil:
 		t.item(t.Object, key, peer.Manual, t.becomes(in), fmt.Sprintf("It %v. %s denies the pod, too.", err, from.Program))
 	default:
@@ -188,7 +189,7 @@ func (t *podPlan) unlabelled() {
 func (t *podPlan) concerns(from *peer.Peer) bool {
 	accounts := t.accounts[t.accountOf(t.Object)]
 	return len(accounts) == 0 || slices.ContainsFunc(accounts, func(o *Object) bool {
-		return concerns(from, peer.OnServiceAccount, o.Annotations)
+		return from.Concerns(peer.OnServiceAccount, o.Annotations)
 	})
 }
 
@@ -213,12 +214,5 @@ func (t *podPlan) write(in *peer.Input, key, value, why string) {
 		t.set[name] = value
 		t.item(t.Object, key, peer.Translated, becomes, why)
 	}
-	t.done(key)
-}
-
-// done removes an annotation of the peer, if that is wanted. A label stays.
-func (t *podPlan) done(key string) {
-	if t.Remove {
-		t.remove = append(t.remove, key)
-	}
+	t.remove = append(t.remove, key)
 }

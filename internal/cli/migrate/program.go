@@ -5,11 +5,9 @@ package migrate
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/peer"
@@ -70,35 +68,9 @@ func (p *planner) setting(o *Object, in *peer.Input, name, value string) {
 	p.row(o, name, in)
 }
 
-// entries reads EKS's ConfigMap, as annotations by namespace and name. Without an
-// audience, the peer used an empty one: a token for the API server.
-func entries(o *Object) (map[string]map[string]string, error) {
-	var parsed map[string]struct {
-		RoleARN, Audience string
-		TokenExpiration   int64
-	}
-	if err := json.Unmarshal([]byte(cmp.Or(o.Data["config"], "{}")), &parsed); err != nil {
-		return nil, err
-	}
-	result := map[string]map[string]string{}
-	for name, e := range parsed {
-		if e.RoleARN == "" || !strings.Contains(name, "/") {
-			continue
-		}
-		result[name] = map[string]string{eksRole: e.RoleARN}
-		if e.Audience != "" {
-			result[name]["eks.amazonaws.com/audience"] = e.Audience
-		}
-		if e.TokenExpiration != 0 {
-			result[name]["eks.amazonaws.com/token-expiration"] = strconv.FormatInt(e.TokenExpiration, 10)
-		}
-	}
-	return result, nil
-}
-
 // mappings plans for the entries of EKS's ConfigMap.
 func (p *planner) mappings(o *Object) {
-	mapped, err := entries(o)
+	mapped, err := peer.Mapped(o.Data)
 	if err != nil {
 		p.item(o, "config", peer.Manual, "", fmt.Sprintf("It cannot be read: %v", err))
 	}

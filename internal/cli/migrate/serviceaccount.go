@@ -35,7 +35,10 @@ func (p *planner) serviceAccount(o *Object) {
 	maps.DeleteFunc(a.before, func(key, _ string) bool { return !strings.HasPrefix(key, p.Keys.Prefix) })
 	_, adopted := a.before[p.Keys.Adopted]
 	needsTokens := p.needTokens[p.namespaceOf(o)+"/"+o.Name]
-	if len(a.peers) == 0 && !needsTokens && !adopted && !p.reads(o) {
+	concerned := slices.ContainsFunc(p.From, func(from *peer.Peer) bool {
+		return from.Concerns(peer.OnServiceAccount, o.Annotations) || from.Concerns(peer.OnServiceAccountLabel, o.Labels)
+	})
+	if len(a.peers) == 0 && !needsTokens && !adopted && !concerned {
 		return
 	}
 	a.adopt()
@@ -50,7 +53,7 @@ func (p *planner) serviceAccount(o *Object) {
 	if a.denied {
 		return
 	}
-	if p.leavesWork(first) {
+	if p.leavesWork(first) || !p.Remove {
 		remove = nil
 	}
 	for key := range a.before {
@@ -59,23 +62,6 @@ func (p *planner) serviceAccount(o *Object) {
 		}
 	}
 	p.change(o, nil, o.Annotations, a.after, remove)
-}
-
-// reads reports whether a peer has to do with the ServiceAccount.
-func (p *planner) reads(o *Object) bool {
-	return slices.ContainsFunc(p.From, func(from *peer.Peer) bool {
-		return concerns(from, peer.OnServiceAccount, o.Annotations) || concerns(from, peer.OnServiceAccountLabel, o.Labels)
-	})
-}
-
-// concerns reports whether the peer reads any of the keys, or owns one.
-func concerns(from *peer.Peer, place peer.Place, values map[string]string) bool {
-	for key := range values {
-		if from.Input(place, key) != nil || from.OwnsPrefix && strings.HasPrefix(key, from.Prefix) {
-			return true
-		}
-	}
-	return false
 }
 
 // peerAnnotations returns the annotations that the peers read, with the ConfigMap's
@@ -167,18 +153,14 @@ func (a *account) items(mistakes field.ErrorList) (done []string) {
 			} else if in.Place != peer.OnServiceAccount {
 				continue
 			}
-			if found && a.keyItem(in, value) && a.Remove {
+			if found && a.keyItem(in, value) {
 				done = append(done, in.Key)
 			}
 		}
 		a.unknownKeys(a.Object, from, peer.OnServiceAccount, a.Annotations)
 	}
-	var rest []string
 	for _, f := range a.findings {
-		rest = append(rest, f.String())
-	}
-	if len(rest) > 0 {
-		a.item(a.Object, "its annotations", peer.Manual, "", strings.Join(rest, "; "))
+		a.item(a.Object, "its annotations", peer.Manual, "", f.String())
 	}
 	if tokens := a.after[a.Keys.Tokens]; tokens != a.before[a.Keys.Tokens] {
 		a.translatedItem(azureUse+" on its pods", a.Keys.Tokens, "It has no client ID.")

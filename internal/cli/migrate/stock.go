@@ -75,7 +75,7 @@ func Read(u *unstructured.Unstructured) (*Object, error) {
 		}
 		o.Pod, err = readPod(&kind, u)
 	case group == kindServiceAccount:
-	case group == kindConfigMap && slices.Contains(ConfigMaps(), o.Name):
+	case group == kindConfigMap && slices.Contains(peer.ConfigMaps(), o.Name):
 		o.Data, _, err = unstructured.NestedStringMap(u.Object, "data")
 	case group == kindWebhooks:
 		var configuration admissionregistrationv1.MutatingWebhookConfiguration
@@ -148,15 +148,4 @@ func flags(arguments []string) map[string]string {
 		result["--"+name] = value
 	}
 	return result
-}
-
-// ConfigMaps lists the names of the ConfigMaps that matter.
-func ConfigMaps() []string {
-	var names []string
-	for _, p := range peer.All() {
-		if p.ConfigMap != "" {
-			names = append(names, p.ConfigMap)
-		}
-	}
-	return names
 }

@@ -42,7 +42,7 @@ func Compare(keys *annotations.Keys, running, fresh *corev1.Pod) []Difference {
 		was := before[c.Name]
 		is, found := after[c.Name]
 		if !found {
-			if !addedByPeer(c.Name) {
+			if !slices.ContainsFunc(peer.All(), func(p *peer.Peer) bool { return slices.Contains(p.Containers, c.Name) }) {
 				result = append(result, Difference{Container: c.Name, What: "container", Running: "yes"})
 			}
 			continue
@@ -68,11 +68,6 @@ func HasCredentials(keys *annotations.Keys, pod *corev1.Pod) bool {
 		}
 	}
 	return false
-}
-
-// addedByPeer reports whether a peer adds containers of this name.
-func addedByPeer(name string) bool {
-	return slices.ContainsFunc(peer.All(), func(p *peer.Peer) bool { return slices.Contains(p.Containers, name) })
 }
 
 // facts are the credentials of a container by their meaning.
