@@ -330,7 +330,8 @@ func (m *Manifest) block(columns int, set map[string]string) string {
 
 // skipped turns the translated items of an object into something to do by hand.
 func (p *Plan) skipped(c *Change, err error) {
-	todo := Item{Object: c.Object.Reference(), Namespace: c.Object.Namespace, Source: c.Object.Source, Found: "its manifest", Result: peer.Manual}
+	o := c.Object
+	todo := Item{Object: o.Reference(), Namespace: o.Namespace, Source: o.Source, Found: "its manifest", Result: peer.Manual}
 	for i := range p.Items {
 		item := &p.Items[i]
 		if item.Object != todo.Object || item.Source != todo.Source {
@@ -341,7 +342,7 @@ func (p *Plan) skipped(c *Change, err error) {
 			item.Result, item.Why = peer.Manual, strings.TrimSpace("Its manifest must be edited by hand. "+item.Why)
 		}
 	}
-	todo.Why = fmt.Sprintf("Edit %s by hand: %v.", c.Object.Source, err)
+	todo.Why = fmt.Sprintf("Edit %s by hand: %v.", o.Source, err)
 	for _, key := range slices.Sorted(maps.Keys(c.Set)) {
 		todo.Why += fmt.Sprintf(" Set %s: %q.", key, c.Set[key])
 	}

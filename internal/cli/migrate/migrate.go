@@ -184,7 +184,16 @@ func (p *planner) index(o *Object) {
 	case o.Pod != nil && p.has("azure") && o.Pod.Labels[azureUse] == "true":
 		p.needTokens[p.accountOf(o)] = true
 	}
-	p.programDefaults(o)
+	for _, from := range p.From {
+		values := o.settings(from)
+		p.composesRoles = p.composesRoles || values["--compose-role-arn"] == "true"
+		if tenant := values["AZURE_TENANT_ID"]; tenant != "" {
+			p.defaults.Parameters["azure-tenant-id"] = tenant
+		}
+		if audience := values["--token-audience"]; from.Name == "gcp" && audience != "" && audience != from.Defaults["--token-audience"] {
+			p.defaults.Parameters["gcp-audience"] = audience
+		}
+	}
 }
 
 // item adds an item about an object, nil for the cluster.

@@ -83,8 +83,10 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	command.AddAllNamespaces(cmd, &k.all)
 	names := peer.Names()
 	cmd.Flags().StringSliceVar(&k.from, "from", nil, "The webhooks to take over from, separated by commas: "+strings.Join(names, ", ")+".")
-	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // the error is for a flag that does not exist
-	cmd.Flags().StringArrayVarP(&k.files, "filename", "f", nil, "File or directory with manifests in YAML or JSON, or - for the standard input, instead of the cluster. Can be repeated.")
+	// The error is for a flag that does not exist.
+	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().StringArrayVarP(&k.files, "filename", "f", nil,
+		"File or directory with manifests in YAML or JSON, or - for the standard input, instead of the cluster. Can be repeated.")
 	cmd.Flags().BoolVar(&k.write, "write", false, "Write the changes.")
 	cmd.Flags().BoolVar(&k.remove, "remove", false, "Also remove the annotations that are not needed any more.")
 	cmd.Flags().BoolVar(&k.verify, "verify", false, "Compare the credentials of running and new pods, instead of making a plan.")
@@ -228,10 +230,13 @@ func (m *migration) Print(p *command.Page) {
 	}
 }
 
+var styles = map[peer.Result]string{
+	peer.Translated: command.Good, peer.Manual: command.Warn, peer.Unsupported: command.Bad, peer.NothingToDo: command.Faint,
+}
+
 // printItem writes an item below the name of its object.
 func printItem(p *command.Page, item *Item) {
-	style := map[peer.Result]string{peer.Translated: command.Good, peer.Manual: command.Warn, peer.Unsupported: command.Bad, peer.NothingToDo: command.Faint}[item.Result]
-	line, becomes := item.Found+": "+p.Style(style, string(item.Result)), item.Becomes
+	line, becomes := item.Found+": "+p.Style(styles[item.Result], string(item.Result)), item.Becomes
 	if whole := line + ", " + becomes; becomes != "" && (p.Width == 0 || command.Cells(whole) <= p.Width-2) {
 		line, becomes = whole, ""
 	}

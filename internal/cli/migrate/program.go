@@ -13,20 +13,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/peer"
 )
 
-// programDefaults notes the settings that the translation of ServiceAccounts depends on.
-func (p *planner) programDefaults(o *Object) {
-	for _, from := range p.From {
-		values := o.settings(from)
-		p.composesRoles = p.composesRoles || values["--compose-role-arn"] == "true"
-		if tenant := values["AZURE_TENANT_ID"]; tenant != "" {
-			p.defaults.Parameters["azure-tenant-id"] = tenant
-		}
-		if audience := values["--token-audience"]; from.Name == "gcp" && audience != "" && audience != from.Defaults["--token-audience"] {
-			p.defaults.Parameters["gcp-audience"] = audience
-		}
-	}
-}
-
 // settings adds an item for each setting that is in the table. The others are about
 // the program itself, such as its port.
 func (p *planner) settings(o *Object, from *peer.Peer) {

@@ -78,11 +78,13 @@ func (v *verification) Print(p *command.Page) {
 			p.Text(2, "", w.Why)
 		}
 		for _, d := range w.Differences {
-			p.Text(2, "", fmt.Sprintf("%s: running pod %s, new pod %s", strings.TrimPrefix(d.Container+": "+d.What, ": "), cmp.Or(d.Running, "none"), cmp.Or(d.New, "none")))
+			what := strings.TrimPrefix(d.Container+": "+d.What, ": ")
+			p.Text(2, "", fmt.Sprintf("%s: running pod %s, new pod %s", what, cmp.Or(d.Running, "none"), cmp.Or(d.New, "none")))
 		}
 	}
 	p.Line("")
-	p.Line("%d same, %d differ, %d denied, %d not compared", count[stateSame], count[stateDiffers], count[stateDenied], count[stateNotCompared])
+	p.Line("%d same, %d differ, %d denied, %d not compared",
+		count[stateSame], count[stateDiffers], count[stateDenied], count[stateNotCompared])
 }
 
 // verifier compares the pods of a cluster.
@@ -122,7 +124,8 @@ func (k *migrateCommand) verifyPods(ctx context.Context, peers []*peer.Peer) err
 		}
 	}
 	done := k.Progress("comparing running pods with new ones")
-	err = command.EachPage(ctx, v.client.Resource(command.CoreResource("pods")).Namespace(namespace).List, func(page *unstructured.UnstructuredList) error {
+	pods := v.client.Resource(command.CoreResource("pods")).Namespace(namespace)
+	err = command.EachPage(ctx, pods.List, func(page *unstructured.UnstructuredList) error {
 		for i := range page.Items {
 			if err := v.pod(ctx, &page.Items[i]); err != nil {
 				return err
@@ -149,7 +152,8 @@ func (v *verifier) pod(ctx context.Context, u *unstructured.Unstructured) error 
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, pod); err != nil {
 		return fmt.Errorf("pod %s/%s: %w", u.GetNamespace(), u.GetName(), err)
 	}
-	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || !HasCredentials(v.keys, pod) {
+	ended := pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	if ended || !HasCredentials(v.keys, pod) {
 		return nil
 	}
 	w := verified{Namespace: pod.Namespace, Workload: "pod/" + pod.Name, Pod: pod.Name, State: stateNotCompared}
