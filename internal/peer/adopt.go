@@ -292,6 +292,21 @@ func (a *adopter) find(reason Reason, format string, values ...any) {
 	a.adoption.Findings = append(a.adoption.Findings, Finding{Reason: reason, Text: fmt.Sprintf(format, values...)})
 }
 
+// Release returns a record without the entries of the peers' providers. The lifetime of
+// the tokens stays in the record as long as an entry of another provider does.
+func Release(record string, peers []*Peer) string {
+	lifetimeOnly := true
+	rest := slices.DeleteFunc(strings.Split(record, ","), func(entry string) bool {
+		released := entry == "" || slices.ContainsFunc(peers, func(p *Peer) bool { return strings.HasPrefix(entry, p.Provider+"-") })
+		lifetimeOnly = lifetimeOnly && (released || strings.HasPrefix(entry, lifetimeKey+"="))
+		return released
+	})
+	if lifetimeOnly {
+		return ""
+	}
+	return strings.Join(rest, ",")
+}
+
 // fingerprint identifies a value in the record. Its length is part of
 // Keys.MaxServiceAccountBytes.
 func fingerprint(value string) string {
