@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/webhook"
@@ -15,7 +16,7 @@ import (
 
 // An operator adds Lanyard to its manager. examples/embed is a whole program.
 func Example() {
-	mgr, err := ctrl.NewManager(&rest.Config{}, ctrl.Options{})
+	mgr, err := ctrl.NewManager(&rest.Config{}, ctrl.Options{WebhookServer: webhook.NewServer(ctrlwebhook.Options{Port: 9443})})
 	if err != nil {
 		panic(err)
 	}

@@ -4,15 +4,42 @@
 // Package webhook runs Lanyard's admission webhooks in a manager of
 // controller-runtime, for operators that embed them:
 //
+//	mgr, err := ctrl.NewManager(config, ctrl.Options{WebhookServer: webhook.NewServer(o)})
+//	...
 //	if err := webhook.AddToManager(mgr, webhook.Options{}); err != nil { ... }
 //
 // The manager's webhook server serves the paths MutatePodPath,
 // MutateServiceAccountPath and ValidateServiceAccountPath. Register them as the
-// manifests of Lanyard do, with the guard. The manager needs the right to get,
-// list and watch ServiceAccounts and Namespaces.
+// manifests of Lanyard do, with the guard.
 //
 // lanyard-webhook itself does not use this package, because controller-runtime
-// loads every API type into memory. Both make the same decisions.
+// loads every API type into memory. With the same settings and the same objects, both
+// decide alike. These differences remain:
+//
+//   - lanyard-webhook finds the audiences of the API server by itself. Here, the
+//     operator passes the issuer as annotations.Options.ReservedAudiences.
+//   - lanyard-webhook reads its configuration file again when the file changes.
+//   - After the write of a ServiceAccount, both read the ServiceAccount live. If that
+//     fails, lanyard-webhook uses the annotations before the write. Here, the response is
+//     a fault, and the guard denies the pods that need credentials.
+//   - lanyard-webhook keeps only Lanyard's annotations of objects, up to a limit in bytes.
+//     The cache of a manager keeps the whole metadata, without a limit.
+//
+// An operator that embeds the webhooks must itself set the following:
+//
+//   - limits on connections, headers and time, with NewServer: the server of
+//     controller-runtime has no limit on connections, accepts headers of 1 MiB and HTTP/2,
+//     and has no deadline for bodies and responses;
+//   - client certificates of the API servers, with ClientCAName in the options of the
+//     server, or a NetworkPolicy: otherwise any pod can send requests. lanyard-webhook can
+//     also limit the names in the certificates;
+//   - limits of the manager's other ports, for metrics and probes;
+//   - RBAC: the rights to get, list and watch ServiceAccounts and Namespaces, and nothing
+//     else that the operator does not need for itself;
+//   - a memory limit, and GOMEMLIMIT below it: requests and their connections may take
+//     66 MiB, in addition to the operator's own memory and the cache;
+//   - several replicas, and a delay between SIGTERM and the end of the manager, in which
+//     the cluster removes the replica from its Service.
 //
 // Unstable before v1: a minor version may change the API.
 package webhook

@@ -169,7 +169,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	mgr, err := ctrl.NewManager(plane.Config(), ctrl.Options{
 		Metrics:       server.Options{BindAddress: "0"},
-		WebhookServer: switching{ctrlwebhook.NewServer(ctrlwebhook.Options{Host: "127.0.0.1", Port: port, CertDir: dir})},
+		WebhookServer: switching{webhook.NewServer(ctrlwebhook.Options{Host: "127.0.0.1", Port: port, CertDir: dir})},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(webhook.AddToManager(mgr, webhook.Options{Settings: annotations.Options{Config: []byte(config)}})).To(Succeed())
