@@ -126,6 +126,9 @@ func (e *exchange) send(ctx context.Context, operation, target, contentType, bea
 	if err != nil {
 		return nil, nil, err
 	}
+	if !strings.HasPrefix(target, "https://") {
+		return nil, nil, fmt.Errorf("got the URL %q, want https: the request has the token", target)
+	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(body))
 	if err != nil {
 		return nil, nil, err
