@@ -327,7 +327,7 @@ func TestCompleteAcceptsTheBounds(t *testing.T) {
 func TestCompleteDenies(t *testing.T) {
 	t.Parallel()
 	const (
-		wantMountPath = ", want an absolute path such as /var/run/secrets/lanyard.dev/serviceaccount, without a trailing slash and a colon"
+		wantMountPath = ", want an absolute path such as /var/run/secrets/lanyard.dev/serviceaccount, without a trailing slash, a colon and control characters"
 		wantHost      = ": must be an https URL without user, query and fragment, such as https://login.microsoftonline.com/"
 	)
 	tests := map[string]struct{ argument, want string }{
@@ -344,6 +344,7 @@ func TestCompleteDenies(t *testing.T) {
 		"a mount path with a closing slash": {"--token-mount-path=/var/run/", `--token-mount-path: got "/var/run/"` + wantMountPath},
 		"a mount path that goes up":         {"--token-mount-path=/var/../run", `--token-mount-path: got "/var/../run"` + wantMountPath},
 		"a mount path with a colon":         {"--token-mount-path=/var:/run", `--token-mount-path: got "/var:/run"` + wantMountPath},
+		"a mount path with a line break":    {"--token-mount-path=/var\n/run", `--token-mount-path: got "/var\n/run"` + wantMountPath},
 		"the root as the mount path":        {"--token-mount-path=/", `--token-mount-path: got "/"` + wantMountPath},
 		"two slashes in the mount path":     {"--token-mount-path=/var//run", `--token-mount-path: got "/var//run"` + wantMountPath},
 		"a host name to bind to":            {"--bind-address=localhost", `--bind-address: got "localhost", want an IP address`},
