@@ -650,6 +650,7 @@ func TestLoadConfigDenies(t *testing.T) {
 		"a list for a number":     {"secure-port: ['1']", `secure-port: got list of texts, want a text`},
 		"a list in a list":        {"tls-cipher-suites: [[a]]", `tls-cipher-suites: got seq, want a text or a list of texts`},
 		"an alias in a list":      {"kubeconfig: &a K\nadopt: [*a]", `adopt: got seq, want a text or a list of texts`},
+		"an alias of itself":      {"adopt: &a [*a]", `adopt: got seq, want a text or a list of texts`},
 		"an alias of a list":      {"tls-cipher-suites: &a [a]\nadopt: *a", `adopt: got seq, want a text or a list of texts`},
 		"an empty text in a list": {"adopt: [eks, '']", `adopt: got seq, want a text or a list of texts`},
 		"nothing in a list":       {"adopt: [eks, null]", `adopt: got seq, want a text or a list of texts`},
