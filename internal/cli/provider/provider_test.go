@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/provider"
-	"github.com/lanyard-dev/lanyard/internal/options/optionstest"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/test/support/optionstest"
 )
 
 const config = `token-mount-path: /var/run/tokens
