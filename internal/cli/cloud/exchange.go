@@ -181,6 +181,9 @@ func (e *exchange) send(ctx context.Context, c *call, decode func(body []byte) e
 	if err != nil {
 		return nil, err
 	}
+	if !strings.HasPrefix(target, "https://") {
+		return nil, fmt.Errorf("got the URL %q, want https: the request has the token", target)
+	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(c.body))
 	if err != nil {
 		return nil, err

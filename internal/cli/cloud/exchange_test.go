@@ -113,6 +113,7 @@ func TestMistakes(t *testing.T) {
 		"an endpoint with http":   {aws(), "http://sts.example", "want an https URL without a path"},
 		"an endpoint with a path": {aws(), "https://sts.example/a", "want an https URL without a path"},
 		"an endpoint with a user": {gcp(""), "https://user@sts.example", "want an https URL without a path"},
+		"an authority with http":  {azure("http://login.example"), "", `got the URL "http://login.example/tenant/oauth2/v2.0/token", want https`},
 		"no role":                 {provider.Provider{Name: "aws"}, "", `AWS_ROLE_ARN: got ""`},
 		"China without a region":  {china, "", `partition "aws-cn": got region ""`},
 		"no credential file":      {provider.Provider{Name: "gcp"}, "", "credential file: "},

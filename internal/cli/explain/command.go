@@ -149,7 +149,7 @@ func template(ctx context.Context, client dynamic.Interface, namespace string, r
 		return original(object, in.Keys)
 	}
 	parent, err := client.Resource(kind.Resource).Namespace(namespace).Get(ctx, owner.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || err == nil && parent.GetUID() != owner.UID {
 		return original(object, in.Keys)
 	}
 	if err != nil {

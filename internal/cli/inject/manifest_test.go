@@ -182,6 +182,7 @@ func TestErrorsNameTheFile(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ text, want string }{
 		"malformed YAML":          {"a: b: c\n", "test: document 1: "},
+		"an alias of itself":      {"a: &a [*a]\n", "test: document 1: yaml: anchor 'a' value contains itself"},
 		"a key twice":             {join(account, "a: 1\na: 2\n"), "test: document 2: "},
 		"no object":               {"- a\n- b\n", "test: want an object of Kubernetes"},
 		"no kind":                 {"a: 1\n", `test: got apiVersion "" and kind "", want both`},

@@ -43,8 +43,9 @@ called for: new pods get no credentials there, either. OTHER are pods that
 opted out or cannot be compared.
 
 status asks Lanyard for the credentials of a new pod by a dry run for each
-ServiceAccount that has pods. It needs the rights to list pods, ReplicaSets,
-Jobs and ServiceAccounts and to create pods. Nothing is created.
+ServiceAccount that has pods. It needs the rights to list pods, all kinds of
+workloads and ServiceAccounts, and to create pods. Nothing is created. An owner
+of a pod counts only if it exists, by its UID.
 
 With --stale, only workloads with stale pods or pods without credentials are
 listed, and the exit code is 1 if there are any.`
@@ -318,8 +319,10 @@ func newLister(ctx context.Context, c *command.CLI) (*lister, error) {
 // rows reads the pods of a namespace, asks for the identities of new pods, and returns
 // the rows.
 func (l *lister) rows(ctx context.Context, n *Namespace) ([]Row, error) {
-	for _, name := range []string{"replicaset", "job"} {
-		kind, _ := cluster.ByName(name)
+	for _, kind := range cluster.Kinds() {
+		if kind.Kind == "Pod" || kind.Kind == "PodTemplate" {
+			continue // they own no pods
+		}
 		err := command.EachPage(ctx, l.metadata.Resource(kind.Resource).Namespace(n.Name).List, func(page *metav1.PartialObjectMetadataList) error {
 			for i := range page.Items {
 				n.AddOwner(&kind, &page.Items[i])

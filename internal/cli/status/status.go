@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
@@ -92,9 +93,15 @@ type Namespace struct {
 	// accounts has a row without a workload for each ServiceAccount that asks for an
 	// identity.
 	accounts map[string]Row
-	// owners has the owner of each ReplicaSet and Job that has one.
-	owners map[string]string
-	pods   []pod
+	owners   map[types.UID]owner
+	pods     []pod
+}
+
+// owner is an object that owns pods, or their owners.
+type owner struct {
+	name string // as users write it
+	// above is the owner of a ReplicaSet or a Job, if any.
+	above *metav1.OwnerReference
 }
 
 // pod holds the parts of a pod that are kept.
@@ -108,7 +115,7 @@ type pod struct {
 // NewNamespace returns an empty namespace. called reports whether Lanyard is called for
 // the namespace.
 func NewNamespace(s *settings.Settings, name string, called bool) *Namespace {
-	return &Namespace{Name: name, Settings: s, called: called, accounts: map[string]Row{}, owners: map[string]string{}}
+	return &Namespace{Name: name, Settings: s, called: called, accounts: map[string]Row{}, owners: map[types.UID]owner{}}
 }
 
 // AddServiceAccount adds a ServiceAccount if it asks for an identity.
@@ -136,17 +143,29 @@ func (n *Namespace) AddServiceAccount(object *metav1.PartialObjectMetadata) {
 // of the namespace matters.
 func (n *Namespace) Empty() bool { return len(n.accounts) == 0 }
 
-// AddOwner adds an object that owns pods and may itself be owned: a ReplicaSet or a
-// Job.
+// AddOwner adds an object that owns pods, or their owners.
 func (n *Namespace) AddOwner(kind *cluster.Kind, object *metav1.PartialObjectMetadata) {
-	if owner := metav1.GetControllerOf(object); owner != nil {
-		n.owners[kind.Name(object.Name)] = ownerName(owner)
+	o := owner{name: kind.Name(object.Name)}
+	if kind.Kind == "ReplicaSet" || kind.Kind == "Job" {
+		o.above = metav1.GetControllerOf(object)
 	}
+	n.owners[object.UID] = o
 }
 
-// ownerName returns how users write an owner.
-func ownerName(owner *metav1.OwnerReference) string {
-	return strings.ToLower(owner.Kind) + "/" + owner.Name
+// ownerName returns how users write an owner; empty if it does not exist. Who creates a
+// pod writes its references, so a reference to a kind of Kubernetes counts only if an
+// object has its UID.
+func (n *Namespace) ownerName(reference *metav1.OwnerReference) string {
+	if reference == nil {
+		return ""
+	}
+	if found, exists := n.owners[reference.UID]; exists {
+		return found.name
+	}
+	if _, known := cluster.ByName(reference.Kind); known {
+		return ""
+	}
+	return strings.ToLower(reference.Kind) + "/" + reference.Name
 }
 
 // AddPod adds a pod if it runs, or will, and its ServiceAccount asks for an identity.
@@ -173,9 +192,8 @@ func (n *Namespace) AddPod(object *corev1.Pod) {
 			panic(err) // a typed pod can be encoded, and decoded
 		}
 	}
-	if owner := metav1.GetControllerOf(object); owner != nil {
-		p.owner = ownerName(owner)
-		p.owner = cmp.Or(n.owners[p.owner], p.owner)
+	if reference := metav1.GetControllerOf(object); reference != nil {
+		p.owner = cmp.Or(n.ownerName(n.owners[reference.UID].above), n.ownerName(reference), p.owner)
 	}
 	n.pods = append(n.pods, p)
 }
