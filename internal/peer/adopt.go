@@ -104,6 +104,23 @@ func Adoptable(keys *annotations.Keys, peers []*Peer, values map[string]string) 
 	return false
 }
 
+// Adopted lists the annotations of Lanyard that Adopt added: the record has them, with
+// their fingerprints, and the annotations of the peers still translate to their values.
+// Users can write a record, so a fingerprint by itself shows nothing.
+func Adopted(keys *annotations.Keys, peers []*Peer, values map[string]string, defaults *annotations.Defaults) []string {
+	theirs := maps.Clone(values)
+	maps.DeleteFunc(theirs, func(key, _ string) bool { return strings.HasPrefix(key, keys.Prefix) })
+	translated := Adopt(keys, peers, theirs, defaults).Set
+	var adopted []string
+	for key, written := range parseRecord(keys, values[keys.Adopted]) {
+		value, found := values[key]
+		if got, follows := translated[key]; found && follows && got == value && written == fingerprint(value) {
+			adopted = append(adopted, key)
+		}
+	}
+	return adopted
+}
+
 // adopter is the state of one Adopt.
 type adopter struct {
 	keys   *annotations.Keys
