@@ -229,14 +229,17 @@ func (k *Keys) tokenAlone() []string {
 // UnknownOnServiceAccount lists the keys under the prefix that a ServiceAccount cannot
 // have, sorted.
 func (k *Keys) UnknownOnServiceAccount(values map[string]string) []string {
-	return k.unknown(values, slices.Concat(k.ServiceAccount(), k.Profiles(), []string{k.Adopted}))
+	return k.unknown(values, []string{k.Audience, k.Tokens, k.TokenExpirationSeconds, k.Adopted}, k.Providers...)
 }
 
-// unknown lists the keys under the prefix that are not among the known ones, sorted.
-func (k *Keys) unknown(values map[string]string, known []string) []string {
+// unknown lists the keys under the prefix that are neither among the known ones nor of
+// one of the providers, sorted.
+func (k *Keys) unknown(values map[string]string, known []string, providers ...*provider.Definition) []string {
 	var unknown []string
 	for key := range values {
-		if strings.HasPrefix(key, k.Prefix) && !slices.Contains(known, key) && !isOfProfile(key, known) {
+		name, ours := strings.CutPrefix(key, k.Prefix)
+		owns := func(d *provider.Definition) bool { return d.OwnsKey(name) }
+		if ours && !slices.Contains(known, key) && !slices.ContainsFunc(providers, owns) {
 			unknown = append(unknown, key)
 		}
 	}
@@ -305,24 +308,12 @@ func (k *Keys) identifies(d *provider.Definition, annotations map[string]string)
 
 // IsIdentity reports whether the key asks for an identity.
 func (k *Keys) IsIdentity(key string) bool {
-	if key == k.Tokens {
-		return true
-	}
-	for _, d := range k.Providers {
-		if slices.Contains(k.identity(d), key) {
-			return true
-		}
-	}
-	return false
+	return key == k.Tokens || slices.ContainsFunc(k.Providers, func(d *provider.Definition) bool { return slices.Contains(k.identity(d), key) })
 }
 
 // AskForIdentity reports whether a ServiceAccount with these annotations asks for
 // an identity, well formed or not.
 func (k *Keys) AskForIdentity(annotations map[string]string) bool {
-	for key := range annotations {
-		if k.IsIdentity(key) {
-			return true
-		}
-	}
-	return false
+	_, tokens := annotations[k.Tokens]
+	return tokens || slices.ContainsFunc(k.Providers, func(d *provider.Definition) bool { return k.identifies(d, annotations) })
 }

@@ -56,40 +56,21 @@ func (k *Keys) Map(mappings []*Mapping, namespace, name string, annotations map[
 	return added
 }
 
-// has reports whether the annotations have something of the mapping's providers, or
-// a key of the mapping.
+// has reports whether the annotations have something of the mapping's providers, or a
+// key of the mapping. A key that is of every provider must not be on one side, with an
+// identity on the other: the mapping must not change an identity of the ServiceAccount,
+// nor the other way around.
 func (k *Keys) has(m *Mapping, annotations map[string]string) bool {
 	tokens, _ := splitList(annotations[k.Tokens])
-	for _, d := range m.providers {
-		if slices.Contains(tokens, d.Name) || !d.Plain() && hasPrefix(annotations, k.Prefix+d.Name+"-") {
+	for key := range annotations {
+		ofProvider := func(d *provider.Definition) bool { return !d.Plain() && strings.HasPrefix(key, k.Prefix+d.Key("")) }
+		if _, mapped := m.annotations[key]; mapped || key == k.Audience || slices.ContainsFunc(m.providers, ofProvider) {
 			return true
 		}
 	}
-	for key := range m.annotations {
-		if _, found := annotations[key]; found {
-			return true
-		}
-	}
-	return k.meet(m, annotations)
-}
-
-// meet reports whether a key that is of every provider is on one side, and an identity
-// on the other: the mapping must not change an identity of the ServiceAccount, nor the
-// other way around.
-func (k *Keys) meet(m *Mapping, annotations map[string]string) bool {
-	if _, found := annotations[k.Audience]; found {
+	if slices.ContainsFunc(m.providers, func(d *provider.Definition) bool { return slices.Contains(tokens, d.Name) }) {
 		return true
 	}
-	_, audience := m.annotations[k.Audience]
-	_, expiration := m.annotations[k.TokenExpirationSeconds]
-	return (audience || expiration) && k.AskForIdentity(annotations)
-}
-
-func hasPrefix(annotations map[string]string, prefix string) bool {
-	for key := range annotations {
-		if strings.HasPrefix(key, prefix) {
-			return true
-		}
-	}
-	return false
+	ofAll := m.annotations[k.Audience] != "" || m.annotations[k.TokenExpirationSeconds] != ""
+	return ofAll && k.AskForIdentity(annotations)
 }

@@ -29,24 +29,19 @@ type Policy struct {
 	FromDefault bool
 }
 
-const (
-	// AllowNothing is the value of a policy that allows no identity.
-	AllowNothing = "-"
-	// NamespaceVariable stands for the name of the namespace in
-	// Defaults.AllowedIdentities.
-	NamespaceVariable = provider.NamespaceVariable
-)
+// AllowNothing is the value of a policy that allows no identity.
+const AllowNothing = "-"
 
 // ParseNamespace reads the annotations of the namespace with this name.
 func ParseNamespace(keys *Keys, name string, annotations map[string]string, defaults *Defaults) (Policy, field.ErrorList) {
 	p := parser{keys: keys, annotations: annotations}
 	known := []string{keys.AllowedIdentities}
-	p.denyUnknown(keys.unknown(annotations, known), known, namespaceHint)
+	p.denyUnknown(keys.unknown(annotations, known), known, "is not an annotation of a Namespace")
 	value, found := annotations[keys.AllowedIdentities]
 	if !found {
 		return defaults.policy(name), p.errs
 	}
-	allowed, err := ParseAllowedIdentities(value)
+	allowed, err := parseAllowedIdentities(value)
 	if err != nil {
 		p.invalid(keys.AllowedIdentities, err)
 	}
@@ -60,14 +55,14 @@ func (d *Defaults) policy(namespace string) Policy {
 	}
 	allowed := make([]string, len(d.AllowedIdentities))
 	for i, glob := range d.AllowedIdentities {
-		allowed[i] = strings.ReplaceAll(glob, NamespaceVariable, namespace)
+		allowed[i] = strings.ReplaceAll(glob, provider.NamespaceVariable, namespace)
 	}
 	return Policy{Allowed: allowed, FromDefault: true}
 }
 
-// ParseAllowedIdentities reads the globs of a policy. If the list is malformed, it
+// parseAllowedIdentities reads the globs of a policy. If the list is malformed, it
 // returns an error, and a policy that allows nothing.
-func ParseAllowedIdentities(value string) ([]string, error) {
+func parseAllowedIdentities(value string) ([]string, error) {
 	if value == AllowNothing {
 		return []string{}, nil
 	}
@@ -84,13 +79,13 @@ func ParseAllowedIdentities(value string) ([]string, error) {
 }
 
 // ParseDefaultAllowedIdentities reads Defaults.AllowedIdentities: as
-// ParseAllowedIdentities, but globs may have NamespaceVariable. A misspelled
+// parseAllowedIdentities, but globs may have provider.NamespaceVariable. A misspelled
 // variable is denied, because its glob would never match.
 func ParseDefaultAllowedIdentities(value string) ([]string, error) {
-	if strings.ContainsAny(strings.ReplaceAll(value, NamespaceVariable, ""), "{}") {
-		return []string{}, errors.New("must have no braces except in " + NamespaceVariable)
+	if strings.ContainsAny(strings.ReplaceAll(value, provider.NamespaceVariable, ""), "{}") {
+		return []string{}, errors.New("must have no braces except in " + provider.NamespaceVariable)
 	}
-	return ParseAllowedIdentities(value)
+	return parseAllowedIdentities(value)
 }
 
 // Denied returns the first of the principals that the policy does not allow, and

@@ -23,13 +23,6 @@ const (
 // shown returns the value as a message repeats it.
 func shown(value string) string { return texts.Cut(value, maxShownBytes) }
 
-// Texts of messages about unknown keys.
-const (
-	serviceAccountHint = "is not an annotation of a ServiceAccount"
-	podHint            = "is not an annotation of a Pod; identities are set on the ServiceAccount"
-	namespaceHint      = "is not an annotation of a Namespace"
-)
-
 var (
 	annotationsPath = field.NewPath("metadata", "annotations")
 	labelsPath      = field.NewPath("metadata", "labels")

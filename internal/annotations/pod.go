@@ -44,7 +44,8 @@ func ParsePod(keys *Keys, annotations map[string]string, injectLabel string) (Po
 		p.errs = append(p.errs, field.Invalid(labelsPath.Key(keys.Inject), shown(injectLabel), errInject.Error()))
 	}
 	known := keys.Pod()
-	p.denyUnknown(keys.unknown(annotations, known), known, podHint)
+	p.denyUnknown(keys.unknown(annotations, known), known,
+		"is not an annotation of a Pod; identities are set on the ServiceAccount")
 	pod := Pod{
 		Containers:             p.names(keys.Containers),
 		SkipContainers:         p.names(keys.SkipContainers),
@@ -62,23 +63,6 @@ func (p *Pod) Selects(container string) bool {
 		return slices.Contains(p.Containers, container)
 	}
 	return !slices.Contains(p.SkipContainers, container)
-}
-
-// Expiration returns the lifetime of the pod's tokens: the pod's own, the
-// identity's or the cluster's. The pod's own must not be shorter than the
-// providers can use; the cluster's is raised to that.
-func Expiration(keys *Keys, pod *Pod, identity *Identity, defaults *Defaults) (int64, field.ErrorList) {
-	least := identity.minExpirationSeconds()
-	switch {
-	case pod.TokenExpirationSeconds != 0:
-		if err := ValidateTokenExpirationSeconds(pod.TokenExpirationSeconds, least); err != nil {
-			return 0, field.ErrorList{field.Invalid(annotationsPath.Key(keys.TokenExpirationSeconds), pod.TokenExpirationSeconds, err.Error())}
-		}
-		return pod.TokenExpirationSeconds, nil
-	case identity.TokenExpirationSeconds != 0:
-		return identity.TokenExpirationSeconds, nil
-	}
-	return max(defaults.TokenExpirationSeconds, least), nil
 }
 
 // names reads a comma-separated list of container names.

@@ -13,16 +13,16 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/provider"
 )
 
-// AnyProfile stands for the name of a profile in the keys that Profiles lists.
-const AnyProfile = "PROFILE"
+// anyProfile stands for the name of a profile in the keys that Profiles lists.
+const anyProfile = "PROFILE"
 
 // Profiles lists the keys about profiles that a user may set on a ServiceAccount, with
-// AnyProfile in place of the name.
+// anyProfile in place of the name.
 func (k *Keys) Profiles() []string {
 	var keys []string
 	for _, d := range k.Providers {
 		if d.Profiles != nil {
-			keys = append(keys, k.Profile(d, d.Profiles.Parameter, AnyProfile), k.Profile(d, d.Profiles.Source, AnyProfile))
+			keys = append(keys, k.Profile(d, d.Profiles.Parameter, anyProfile), k.Profile(d, d.Profiles.Source, anyProfile))
 		}
 	}
 	return keys
@@ -31,15 +31,6 @@ func (k *Keys) Profiles() []string {
 // Profile returns the annotation key of a parameter of a profile.
 func (k *Keys) Profile(d *provider.Definition, parameter, profile string) string {
 	return k.Parameter(d, parameter) + "." + profile
-}
-
-// isOfProfile reports whether the key is one of known, with any name in place of
-// AnyProfile.
-func isOfProfile(key string, known []string) bool {
-	return slices.ContainsFunc(known, func(k string) bool {
-		start, found := strings.CutSuffix(k, "."+AnyProfile)
-		return found && strings.HasPrefix(key, start+".")
-	})
 }
 
 // ProfilesWith lists the names of the profiles that have the parameter, sorted.
@@ -78,7 +69,7 @@ func (p *serviceAccountParser) profiles(d *provider.Definition) []provider.Profi
 	}
 	names := p.keys.ProfilesWith(d, d.Profiles.Parameter, p.annotations)
 	sources := p.keys.ProfilesWith(d, d.Profiles.Source, p.annotations)
-	all := annotationsPath.Key(p.keys.Profile(d, d.Profiles.Parameter, AnyProfile))
+	all := annotationsPath.Key(p.keys.Profile(d, d.Profiles.Parameter, anyProfile))
 	if most := max(len(names), len(sources)); most > provider.MaxProfiles {
 		p.errs = append(p.errs, field.TooMany(all, most, provider.MaxProfiles))
 		return nil
@@ -112,7 +103,7 @@ func (p *serviceAccountParser) profile(d *provider.Definition, name string, name
 		p.errs = append(p.errs, field.Forbidden(annotationsPath.Key(key), fmt.Sprintf("the name of a profile is %q; it %v", shown(name), err)))
 	}
 	i := slices.IndexFunc(d.Parameters, func(parameter provider.Parameter) bool { return parameter.Name == d.Profiles.Parameter })
-	return provider.Profile{Name: name, Identity: p.parameterAt(key, d, &d.Parameters[i]), Source: p.source(d, name, names)}
+	return provider.Profile{Name: name, Identity: p.parameter(key, d, &d.Parameters[i]), Source: p.source(d, name, names)}
 }
 
 // source reads the name of the profile whose credentials a profile is asked for with.

@@ -31,7 +31,7 @@ type Defaults struct {
 	// variables, see For.
 	Parameters map[string]string
 	// AllowedIdentities are the globs for namespaces without a policy of their own.
-	// NamespaceVariable stands for the namespace's name. Nil allows everything. See
+	// provider.NamespaceVariable stands for the namespace's name. Nil allows everything. See
 	// ParseDefaultAllowedIdentities.
 	AllowedIdentities []string
 	// TokenMountPath is where the token volume is mounted. No copy of a token may be
@@ -82,11 +82,11 @@ func (i *Identity) minExpirationSeconds() int64 {
 
 // ParseServiceAccount reads the annotations of a ServiceAccount, with the defaults
 // for it, see Defaults.For. It returns nil and no error if none of Lanyard's keys
-// is set. It reports all mistakes at once,
-// unknown keys first. If there are mistakes, the identity is nil.
+// is set. It reports all mistakes at once, unknown keys first. If there are mistakes,
+// the identity is nil.
 func ParseServiceAccount(keys *Keys, annotations map[string]string, defaults *Defaults) (*Identity, field.ErrorList) {
 	p := serviceAccountParser{parser{keys: keys, annotations: annotations}, defaults}
-	p.denyUnknown(keys.UnknownOnServiceAccount(annotations), slices.Concat(keys.ServiceAccount(), keys.Profiles()), serviceAccountHint)
+	p.denyUnknown(keys.UnknownOnServiceAccount(annotations), slices.Concat(keys.ServiceAccount(), keys.Profiles()), "is not an annotation of a ServiceAccount")
 	tokens, err := keys.tokens(annotations)
 	if err != nil {
 		p.invalid(keys.Tokens, err)
@@ -142,7 +142,7 @@ func (p *serviceAccountParser) identity(d *provider.Definition, tokenAlone bool)
 			continue
 		}
 		parameter.Required = parameter.Required && !tokenAlone
-		if value := p.parameter(d, &parameter); value != "" {
+		if value := p.parameter(p.keys.Parameter(d, parameter.Name), d, &parameter); value != "" {
 			identity.Values[parameter.Name] = value
 		}
 	}
@@ -178,15 +178,13 @@ func (p *serviceAccountParser) checkCopies(identities []provider.Identity) {
 	}
 }
 
-// parameter returns the value of a parameter: the annotation's or the cluster's.
-func (p *serviceAccountParser) parameter(d *provider.Definition, parameter *provider.Parameter) string {
-	return p.parameterAt(p.keys.Parameter(d, parameter.Name), d, parameter)
-}
-
-// parameterAt is like parameter, for a value that may have another key.
-func (p *serviceAccountParser) parameterAt(key string, d *provider.Definition, parameter *provider.Parameter) string {
+// parameter returns the value of a parameter: the value of the annotation at key, or the
+// cluster's.
+func (p *serviceAccountParser) parameter(key string, d *provider.Definition, parameter *provider.Parameter) string {
 	value, found := p.annotations[key]
-	if found && !parameter.ClusterOnly && !(value == ClusterDefault && parameter.Identity && p.hasDefault(d, parameter)) {
+	cluster := p.defaults.Parameters[d.Key(parameter.Name)]
+	isDefault := value == ClusterDefault && parameter.Identity && (parameter.Flag != "" || cluster != "")
+	if found && !parameter.ClusterOnly && !isDefault {
 		return p.parse(key, func(value string) (string, error) {
 			if parameter.Expand != nil {
 				value = parameter.Expand(value, func(name string) string { return p.defaults.Parameters[d.Key(name)] })
@@ -194,32 +192,20 @@ func (p *serviceAccountParser) parameterAt(key string, d *provider.Definition, p
 			return parameter.Read(value)
 		})
 	}
-	value = cmp.Or(p.defaults.Parameters[d.Key(parameter.Name)], parameter.Default)
-	if value == "" {
-		if parameter.Required {
-			p.errs = append(p.errs, field.Required(annotationsPath.Key(key), noDefault(parameter)))
+	value = cmp.Or(cluster, parameter.Default)
+	switch {
+	case value == "" && parameter.Required:
+		message := "the cluster has no default"
+		if parameter.Flag != "" {
+			message += ": --" + parameter.Flag + " is not set"
 		}
-		return ""
-	}
-	if parameter.Template {
+		p.errs = append(p.errs, field.Required(annotationsPath.Key(key), message))
+	case value != "" && parameter.Template:
 		if _, err := parameter.Read(value); err != nil { // the names may be too long
 			p.errs = append(p.errs, field.Required(annotationsPath.Key(key), fmt.Sprintf("the cluster's default %q %v", value, err)))
 		}
 	}
 	return value
-}
-
-// hasDefault reports whether the cluster can have a default of the parameter.
-func (p *serviceAccountParser) hasDefault(d *provider.Definition, parameter *provider.Parameter) bool {
-	return parameter.Flag != "" || p.defaults.Parameters[d.Key(parameter.Name)] != ""
-}
-
-func noDefault(parameter *provider.Parameter) string {
-	const message = "the cluster has no default"
-	if parameter.Flag == "" {
-		return message
-	}
-	return message + ": --" + parameter.Flag + " is not set"
 }
 
 // audience returns the audience of one provider's token: from its own

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
@@ -69,6 +71,23 @@ func errExpiration(least int64) error {
 		return fmt.Errorf("must be a whole number of seconds from %d to %d", MinTokenExpirationSeconds, MaxTokenExpirationSeconds)
 	}
 	return fmt.Errorf("must be a whole number of seconds from %d to %d: SDKs of a provider of this ServiceAccount cannot use shorter ones", least, MaxTokenExpirationSeconds)
+}
+
+// Expiration returns the lifetime of the pod's tokens: the pod's own, the
+// identity's or the cluster's. The pod's own must not be shorter than the
+// providers can use; the cluster's is raised to that.
+func Expiration(keys *Keys, pod *Pod, identity *Identity, defaults *Defaults) (int64, field.ErrorList) {
+	least := identity.minExpirationSeconds()
+	switch {
+	case pod.TokenExpirationSeconds != 0:
+		if err := ValidateTokenExpirationSeconds(pod.TokenExpirationSeconds, least); err != nil {
+			return 0, field.ErrorList{field.Invalid(annotationsPath.Key(keys.TokenExpirationSeconds), pod.TokenExpirationSeconds, err.Error())}
+		}
+		return pod.TokenExpirationSeconds, nil
+	case identity.TokenExpirationSeconds != 0:
+		return identity.TokenExpirationSeconds, nil
+	}
+	return max(defaults.TokenExpirationSeconds, least), nil
 }
 
 // maxElements limits the elements of a list.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/injected"
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 )
@@ -53,8 +54,8 @@ func inject(t *testing.T, pod string, changes ...map[string]string) *injected.Po
 	injection := provider.NewInjection(identity.Providers, &provider.Subject{
 		Namespace: "team", ServiceAccount: "app", MountPath: provider.DefaultTokenMountPath, TokenExpirationSeconds: seconds,
 	})
-	parsed, err := mutate.ParsePod([]byte(pod), keys)
-	if err != nil {
+	parsed := new(mutate.Pod)
+	if _, err := parsed.Read(jsonscan.New([]byte(pod)), keys); err != nil {
 		t.Fatal(err)
 	}
 	result, err := mutate.Create(parsed, &annotations.Pod{}, mutate.NewInjection(injection, keys))

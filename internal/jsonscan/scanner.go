@@ -53,9 +53,6 @@ func New(data []byte) *Scanner { return &Scanner{data: data} }
 // Offset returns the number of bytes before the position.
 func (s *Scanner) Offset() int { return s.pos }
 
-// Since returns the text from an earlier Offset to the position.
-func (s *Scanner) Since(offset int) []byte { return s.data[offset:s.pos] }
-
 // Kind returns the kind of the value that comes next, without moving past it.
 func (s *Scanner) Kind() Kind {
 	s.space()

@@ -5,6 +5,7 @@ package jsonscan
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 )
 
@@ -17,7 +18,10 @@ func skip(data []byte, i int) int {
 	var usual [64]byte
 	open := usual[:0] // the closing bracket of each level
 	for {
-		if i = skipToValue(data, i, open); i >= len(data) {
+		if n := len(open); n > 0 && open[n-1] == '}' {
+			i = skipName(data, i)
+		}
+		if i = skipSpace(data, i); i >= len(data) {
 			return 0
 		}
 		if c := data[i]; c == '{' || c == '[' {
@@ -35,17 +39,6 @@ func skip(data []byte, i int) int {
 			return i
 		}
 	}
-}
-
-// skipToValue returns the index of the next value: in an object, after the name of the
-// member. It returns len(data) if there is no value.
-func skipToValue(data []byte, i int, open []byte) int {
-	if n := len(open); n > 0 && open[n-1] == '}' {
-		if i = skipName(data, i); i == 0 {
-			return len(data)
-		}
-	}
-	return skipSpace(data, i)
 }
 
 // skipScalar returns the index after the string, word or number at data[i], or 0.
@@ -82,18 +75,16 @@ func skipClosing(data []byte, i int, open []byte) (after int, still []byte) {
 	return i, nil
 }
 
-// skipName returns the index after the name of a member and its colon, or 0.
+// skipName returns the index after the name of a member and its colon, or len(data).
 func skipName(data []byte, i int) int {
-	if i = skipSpace(data, i); i >= len(data) || data[i] != '"' {
-		return 0
+	if i = skipSpace(data, i); i < len(data) && data[i] == '"' {
+		if i = skipString(data, i+1); i != 0 {
+			if i = skipSpace(data, i); i < len(data) && data[i] == ':' {
+				return i + 1
+			}
+		}
 	}
-	if i = skipString(data, i+1); i == 0 {
-		return 0
-	}
-	if i = skipSpace(data, i); i >= len(data) || data[i] != ':' {
-		return 0
-	}
-	return i + 1
+	return len(data)
 }
 
 // skipSpace returns the index of the next byte that is not white space. The
@@ -162,37 +153,18 @@ func skipWord(data []byte, i int) int {
 	return 0
 }
 
+// skipNumber returns the index after the number at data[i], or 0. Most numbers are whole
+// numbers with few digits; encoding/json checks all others.
 func skipNumber(data []byte, i int) int {
-	if data[i] == '-' {
-		i++
+	end, whole := i, data[i] != '0'
+	for end < len(data) && strings.IndexByte("0123456789+-.eE", data[end]) >= 0 {
+		whole = whole && isDigit(data[end])
+		end++
 	}
-	first := i
-	if i = skipDigits(data, i); i > first+1 && data[first] == '0' {
+	if !whole && !json.Valid(data[i:end]) || end == i {
 		return 0
 	}
-	if i > 0 && i < len(data) && data[i] == '.' {
-		i = skipDigits(data, i+1)
-	}
-	if i > 0 && i < len(data) && data[i]|0x20 == 'e' {
-		i++
-		if i < len(data) && (data[i] == '+' || data[i] == '-') {
-			i++
-		}
-		i = skipDigits(data, i)
-	}
-	return i
-}
-
-// skipDigits returns the index after the digits at data[i], or 0 without a digit.
-func skipDigits(data []byte, i int) int {
-	first := i
-	for i < len(data) && isDigit(data[i]) {
-		i++
-	}
-	if i == first {
-		return 0
-	}
-	return i
+	return end
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }

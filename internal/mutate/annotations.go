@@ -4,12 +4,13 @@
 package mutate
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
@@ -20,20 +21,18 @@ type annotation struct {
 	secret     bool   // a credential file: messages never have the value
 	path       string // JSON Pointer, in a pod that has annotations
 	text       []byte // the value as JSON
+	member     []byte // key and value as a member of a JSON object
 }
 
-func newAnnotation(key, value string) annotation {
-	text := jsonscan.AppendString(nil, value)
-	return annotation{key: key, value: value, path: "/metadata/annotations/" + jsonpatch.Escape(key), text: text}
+func newAnnotation(key, value string, secret bool) annotation {
+	text := quoted(value)
+	return annotation{key, value, secret, "/metadata/annotations/" + jsonpatch.Escape(key), text, fmt.Appendf(nil, `%s:%s`, quoted(key), text)}
 }
 
 // missingAnnotations returns the annotations that the pod lacks. Those that it
 // has must be as Lanyard would write them: a pod that was copied with the marks of
 // another identity would look injected but would not be.
 func (m *mutation) missingAnnotations() ([]annotation, error) {
-	if len(m.pod.Annotations) == 0 {
-		return m.annotations, nil
-	}
 	var missing []annotation
 	for _, a := range m.annotations {
 		got, exists := m.pod.Annotations[a.key]
@@ -58,28 +57,20 @@ func foreignAnnotation(a annotation, got string) error {
 
 // addAnnotations adds annotations to the pod.
 func (m *mutation) addAnnotations(add []annotation) {
-	patch := &m.pod.patch
-	switch {
-	case len(add) == 0:
-	case m.pod.hasAnnotations:
-		for _, a := range add {
-			patch.Add(a.path, a.text)
+	var members [][]byte
+	for _, a := range add {
+		if m.pod.hasAnnotations {
+			m.pod.patch.Add(a.path, a.text)
+		} else {
+			members = append(members, a.member)
 		}
+	}
+	object := bytes.Join(members, []byte(","))
+	switch {
+	case len(members) == 0:
 	case m.pod.hasMetadata:
-		// A pod without annotations lacks all of them.
-		patch.Add("/metadata/annotations", m.allAnnotations)
+		m.pod.patch.Add("/metadata/annotations", slices.Concat([]byte("{"), object, []byte("}")))
 	default:
-		patch.Add("/metadata", append(append([]byte(`{"annotations":`), encodeAnnotations(add)...), '}'))
+		m.pod.patch.Add("/metadata", slices.Concat([]byte(`{"annotations":{`), object, []byte("}}")))
 	}
-}
-
-// encodeAnnotations returns a JSON object.
-func encodeAnnotations(annotations []annotation) []byte {
-	text, separator := []byte(nil), byte('{')
-	for _, a := range annotations {
-		text = jsonscan.AppendString(append(text, separator), a.key)
-		text = jsonscan.AppendString(append(text, ':'), a.value)
-		separator = ','
-	}
-	return append(text, '}')
 }

@@ -45,9 +45,8 @@ func Create(pod *Pod, selection *annotations.Pod, injection *Injection) (Result,
 	if err := pod.readLists(injection.volumeNames); err != nil {
 		return Result{}, err
 	}
-	var exists bool
-	var err error
-	if m.volumeName, exists, err = m.chooseVolume(); err != nil {
+	exists, err := m.chooseVolume()
+	if err != nil {
 		return Result{}, err
 	}
 	m.placeCopies(false)
@@ -79,12 +78,12 @@ func Create(pod *Pod, selection *annotations.Pod, injection *Injection) (Result,
 // mutation is the state of one decision, from the pod to the patch.
 type mutation struct {
 	*Injection
-	pod        *Pod
-	selection  *annotations.Pod
-	volumeName string // of the token volume
-	copies     []placedCopy
-	cleanPath  string // the token mount path, normalized
-	findings   []Finding
+	pod         *Pod
+	selection   *annotations.Pod
+	tokenVolume *encodedVolume
+	copies      []placedCopy
+	cleanPath   string // the token mount path, normalized
+	findings    []Finding
 }
 
 func newMutation(pod *Pod, selection *annotations.Pod, injection *Injection) *mutation {
@@ -98,19 +97,11 @@ type plan struct {
 	mounts, variables [][]byte
 }
 
-// selects reports whether the pod's annotations let the container take part.
-func (m *mutation) selects(c *container) bool {
-	if len(m.selection.Containers) == 0 && len(m.selection.SkipContainers) == 0 {
-		return true
-	}
-	return m.selection.Selects(string(c.name))
-}
-
 // plan decides the additions to the container. A container that takes part always
 // gets the mount: the mount marks the container as injected.
 func (m *mutation) plan(c *container) error {
-	if !m.selects(c) {
-		m.addFinding(reason.ContainerNotSelected, c, "the pod's annotations leave it out")
+	if !m.selection.Selects(string(c.name)) {
+		m.addFinding(reason.ContainerNotSelected, c.name, "the pod's annotations leave it out")
 		return nil
 	}
 	at, by, err := m.mountAt(c)
@@ -118,15 +109,15 @@ func (m *mutation) plan(c *container) error {
 		return err
 	}
 	if at == taken {
-		m.addFinding(reason.MountPathTaken, c, fmt.Sprintf("volume %q is mounted at %s, where the token would be, so it gets no identity", texts.Cut(by.volume, maxShown), texts.Cut(by.path, maxShown)))
+		m.addFinding(reason.MountPathTaken, c.name, fmt.Sprintf("volume %q is mounted at %s, where the token would be, so it gets no identity", texts.Cut(by.volume, maxShown), texts.Cut(by.path, maxShown)))
 		return nil
 	}
 	m.pod.plans = append(m.pod.plans, plan{container: c, mounts: m.missingMounts(c, at), variables: m.missingVariables(c)})
 	return nil
 }
 
-func (m *mutation) addFinding(r reason.Reason, c *container, detail string) {
-	m.findings = append(m.findings, Finding{Reason: r, Container: texts.Cut(c.name, maxShown), Detail: detail})
+func (m *mutation) addFinding(r reason.Reason, container []byte, detail string) {
+	m.findings = append(m.findings, Finding{Reason: r, Container: texts.Cut(container, maxShown), Detail: detail})
 }
 
 // findUnknownNames reports the names in the pod's annotations that no container
@@ -142,7 +133,7 @@ func (m *mutation) findUnknownNames() {
 	}
 	for _, name := range listed {
 		if !names[name] {
-			m.addFinding(reason.ContainerNotFound, &container{name: []byte(name)}, "an annotation names it, but the pod has no such container")
+			m.addFinding(reason.ContainerNotFound, []byte(name), "an annotation names it, but the pod has no such container")
 		}
 	}
 }

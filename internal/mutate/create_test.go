@@ -91,7 +91,7 @@ func TestKeysUnderAnotherPrefixAreEscapedAndRead(t *testing.T) {
 	keys := newKeys(t, "identity.example.com/")
 	const pod = `{"metadata":{"annotations":{"lanyard.dev/injected":"other"}},"spec":{"containers":[{}]}}`
 	once := func(pod string) mutate.Result {
-		parsed, err := mutate.ParsePod([]byte(pod), keys)
+		parsed, err := read(pod, keys)
 		if err != nil {
 			t.Fatal(err)
 		}

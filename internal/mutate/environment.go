@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 )
@@ -22,12 +21,12 @@ func (m *mutation) missingVariables(c *container) [][]byte {
 	for i := range m.providers {
 		p := &m.providers[i]
 		if own := ownCredentials(c, p); len(own) > 0 {
-			m.addFinding(reason.EnvironmentTaken, c, "it sets "+strings.Join(own, ", ")+" itself and keeps its own "+p.Name+" credentials")
+			m.addFinding(reason.EnvironmentTaken, c.name, "it sets "+strings.Join(own, ", ")+" itself and keeps its own "+p.Name+" credentials")
 			continue
 		}
 		selects := selectsProfile(c, p)
 		if shadows := shadows(c, p, selects); len(shadows) > 0 {
-			m.addFinding(reason.EnvironmentShadowed, c, "it sets "+strings.Join(shadows, ", ")+", which SDKs may prefer to the injected "+p.Name+" identity")
+			m.addFinding(reason.EnvironmentShadowed, c.name, "it sets "+strings.Join(shadows, ", ")+", which SDKs may prefer to the injected "+p.Name+" identity")
 		}
 		for j, v := range p.Variables {
 			if c.variable(v.Name) == nil && !setsGroup(c, p, v.Group) && !overridesChoice(c, p, &v, selects) {
@@ -78,7 +77,7 @@ func shadows(c *container, p *encodedProvider, selects bool) []string {
 		if c.variable(name) == nil || selects && name == p.Selector {
 			continue
 		}
-		if i := slices.IndexFunc(p.Variables, func(v provider.EnvVar) bool { return v.Name == name }); i < 0 || setsOther(c, &p.Variables[i]) {
+		if i := slices.IndexFunc(p.Variables, func(v provider.Variable) bool { return v.Name == name }); i < 0 || setsOther(c, &p.Variables[i]) {
 			set = append(set, name)
 		}
 	}
@@ -86,7 +85,7 @@ func shadows(c *container, p *encodedProvider, selects bool) []string {
 }
 
 // setsOther reports whether the container sets the variable to a value of its own.
-func setsOther(c *container, v *provider.EnvVar) bool {
+func setsOther(c *container, v *provider.Variable) bool {
 	got := c.variable(v.Name)
 	return got != nil && (got.derived || string(got.value) != v.Value)
 }
@@ -99,18 +98,18 @@ func selectsProfile(c *container, p *encodedProvider) bool {
 	}
 	got := c.variable(p.Selector)
 	return got != nil && (got.derived || len(got.value) > 0) &&
-		!slices.ContainsFunc(p.Variables, func(v provider.EnvVar) bool { return v.Profiles && setsOther(c, &v) })
+		!slices.ContainsFunc(p.Variables, func(v provider.Variable) bool { return v.Profiles && setsOther(c, &v) })
 }
 
 // overridesChoice reports whether the variable would override how the container chooses
 // its identity: by a profile, or by a variable of its own, which some SDKs take second
 // to the file with the profiles.
-func overridesChoice(c *container, p *encodedProvider, v *provider.EnvVar, selects bool) bool {
+func overridesChoice(c *container, p *encodedProvider, v *provider.Variable, selects bool) bool {
 	switch {
 	case v.Direct:
 		return selects
 	case v.Profiles:
-		return !selects && slices.ContainsFunc(p.Variables, func(other provider.EnvVar) bool { return other.Direct && setsOther(c, &other) })
+		return !selects && slices.ContainsFunc(p.Variables, func(other provider.Variable) bool { return other.Direct && setsOther(c, &other) })
 	}
 	return false
 }
@@ -123,12 +122,4 @@ func setsGroup(c *container, p *encodedProvider, group string) bool {
 		}
 	}
 	return false
-}
-
-func encodeEnvVar(v provider.EnvVar) []byte {
-	text := append([]byte(nil), `{"name":`...)
-	text = jsonscan.AppendString(text, v.Name)
-	text = append(text, `,"value":`...)
-	text = jsonscan.AppendString(text, v.Value)
-	return append(text, '}')
 }

@@ -25,16 +25,15 @@ func AddEphemeral(pod, old *Pod, selection *annotations.Pod, injection *Injectio
 			running[string(c.name)] = true
 		}
 	}
-	volume, found := m.runningVolume()
-	m.volumeName = volume
+	found := m.findVolume()
 	m.placeCopies(true)
 	for i := range pod.containers {
 		c := &pod.containers[i]
 		if c.kind != ephemeralContainers || running[string(c.name)] {
 			continue
 		}
-		if !found && m.selects(c) {
-			m.addFinding(reason.VolumeMissing, c, "the pod's token volume does not match the current identity of its ServiceAccount: recreate the pod")
+		if !found && selection.Selects(string(c.name)) {
+			m.addFinding(reason.VolumeMissing, c.name, "the pod's token volume does not match the current identity of its ServiceAccount: recreate the pod")
 			continue
 		}
 		if err := m.plan(c); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
@@ -28,7 +29,7 @@ func injection() *provider.Injection {
 	return &provider.Injection{MountPath: mountPath, Providers: []provider.Provider{{
 		Name:  "aws",
 		Token: provider.Token{Audience: "aud", ExpirationSeconds: 3600, Path: "aws/token"},
-		Variables: []provider.EnvVar{
+		Variables: []provider.Variable{
 			{Name: "ROLE", Value: "r"},
 			{Name: "FILE", Value: tokenPath, Credential: true},
 			{Name: "REGION", Value: "eu", Group: "region"},
@@ -59,9 +60,18 @@ func defaultKeys(t testing.TB) *annotations.Keys {
 	return newKeys(t, annotations.DefaultPrefix)
 }
 
+// read returns the pod in a text that has nothing else.
+func read(text string, keys *annotations.Keys) (*mutate.Pod, error) {
+	s, pod := jsonscan.New([]byte(text)), new(mutate.Pod)
+	if _, err := pod.Read(s, keys); err != nil {
+		return nil, err
+	}
+	return pod, s.End()
+}
+
 func parse(t testing.TB, pod string) *mutate.Pod {
 	t.Helper()
-	parsed, err := mutate.ParsePod([]byte(pod), defaultKeys(t))
+	parsed, err := read(pod, defaultKeys(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@
 package mutate
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
@@ -14,7 +15,6 @@ import (
 // Injection is a provider.Injection, encoded for the patches of many pods. It
 // does not change, and may be used concurrently.
 type Injection struct {
-	keys      *annotations.Keys
 	mountPath string
 	providers []encodedProvider
 	// annotations are the annotations that Lanyard writes.
@@ -22,13 +22,10 @@ type Injection struct {
 	// environment has the variables of all providers, for a container that sets none
 	// of them.
 	environment [][]byte
-	// volumes and mounts are for the token and its copies, with the usual names of the
-	// volumes.
-	volumes, mounts [][]byte
-	// volumeNames are all names that the volumes can have.
+	// volumes are the token volume with each of its names.
+	volumes [2]encodedVolume
+	// volumeNames are the names of all volumes, the copies included.
 	volumeNames []string
-	// allAnnotations is the JSON object of all annotations.
-	allAnnotations []byte
 	// maxContainerBytes is the most that one container adds to a patch.
 	maxContainerBytes int
 	// known are the names of the variables that providers set or warn of.
@@ -41,54 +38,49 @@ type encodedProvider struct {
 	variables [][]byte
 	// fieldPath is the credential file's annotation for the downward API.
 	fieldPath string
-	// copied is the copy of the token, nil for none.
-	copied *tokenCopy
+	// copied is the volume of the copy of the token, if Copy has a path.
+	copied encodedVolume
 }
 
 // NewInjection encodes an injection. keys are the keys of the annotations that it
 // writes.
 func NewInjection(injection *provider.Injection, keys *annotations.Keys) *Injection {
-	result := Injection{keys: keys, mountPath: injection.MountPath, known: map[string]struct{}{}}
-	var files []annotation
+	result := Injection{mountPath: injection.MountPath, known: map[string]struct{}{}}
+	result.annotations = make([]annotation, 1)
 	for i := range injection.Providers {
 		p := encodedProvider{Provider: &injection.Providers[i]}
 		if p.File.Path != "" {
-			file := newAnnotation(keys.Prefix+p.File.Annotation, p.File.Content)
-			file.secret = true
+			file := newAnnotation(keys.Prefix+p.File.Annotation, p.File.Content, true)
 			p.fieldPath = "metadata.annotations['" + file.key + "']"
-			files = append(files, file)
+			result.annotations = append(result.annotations, file)
 		}
 		for _, v := range p.Variables {
-			p.variables = append(p.variables, encodeEnvVar(v))
+			p.variables = append(p.variables, fmt.Appendf(nil, `{"name":%s,"value":%s}`, quoted(v.Name), quoted(v.Value)))
 			result.known[v.Name] = struct{}{}
 		}
 		for _, name := range p.Shadows {
 			result.known[name] = struct{}{}
 		}
 		result.environment = append(result.environment, p.variables...)
-		p.copied = newTokenCopy(p.Provider)
 		result.providers = append(result.providers, p)
 	}
-	result.annotations = append([]annotation{
-		newAnnotation(keys.Injected, strings.Join(result.Providers(), ",")),
-	}, files...)
-	result.allAnnotations = encodeAnnotations(result.annotations)
+	result.annotations[0] = newAnnotation(keys.Injected, strings.Join(result.Providers(), ","), false)
 	result.encodeVolumes()
 	return &result
 }
 
 // encodeVolumes encodes the volumes and mounts, and sets maxContainerBytes.
 func (i *Injection) encodeVolumes() {
-	i.volumes = [][]byte{i.encodeVolume(VolumeName)}
-	i.mounts = [][]byte{encodeMount(VolumeName, i.mountPath)}
-	longest := [][]byte{encodeMount(FallbackVolumeName, i.mountPath)}
 	i.volumeNames = []string{VolumeName, FallbackVolumeName}
-	for _, p := range i.providers {
-		if c := p.copied; c != nil {
-			i.volumes = append(i.volumes, c.encodeVolume())
-			i.mounts = append(i.mounts, encodeMount(c.Volume, c.MountPath))
-			longest = append(longest, encodeMount(c.Volume, c.MountPath))
-			i.volumeNames = append(i.volumeNames, c.Volume)
+	for n, name := range i.volumeNames {
+		i.volumes[n] = newEncodedVolume(name, i.mountPath, i.sources())
+	}
+	longest := i.volumes[1].mounts
+	for n := range i.providers {
+		if p := &i.providers[n]; p.Copy.Path != "" {
+			p.copied = newEncodedVolume(p.Copy.Volume, p.Copy.MountPath, [][]byte{tokenSourceOf(&p.Token, p.Copy.Path)})
+			longest = append(longest, p.copied.mounts...)
+			i.volumeNames = append(i.volumeNames, p.Copy.Volume)
 		}
 	}
 	i.maxContainerBytes = jsonpatch.SizeOfExtend(maxPathBytes, i.environment) + jsonpatch.SizeOfExtend(maxPathBytes, longest)

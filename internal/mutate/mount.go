@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
@@ -29,29 +29,25 @@ const (
 //
 // It returns an error for a device at the token mount path, and for a mount there,
 // or below it, in another spelling. A path that begins with the token mount path but
-// leads elsewhere through dots is such a spelling too. So the guard and other programs only need to compare strings.
+// leads elsewhere through dots is such a spelling too. So the guard and other programs only
+// need to compare strings.
 func (m *mutation) mountAt(c *container) (at mountPoint, by *mount, err error) {
 	for i := range c.mounts {
 		here := &c.mounts[i]
 		got := string(here.path)
-		literal := isAtOrBelow(got, m.mountPath)
+		literal := provider.IsAtOrBelow(got, m.mountPath)
 		switch {
-		case !literal && !isAtOrBelow(normalizePath(got, m.pod.Windows), m.cleanPath):
+		case !literal && !provider.IsAtOrBelow(normalizePath(got, m.pod.Windows), m.cleanPath):
 			// It is elsewhere.
 		case !literal || !isPlain(got, m.pod.Windows) || here.device:
 			return at, by, m.invalidMountPath(c, here)
-		case got == m.mountPath && string(here.volume) == m.volumeName && !here.partial:
+		case got == m.mountPath && string(here.volume) == m.tokenVolume.name && !here.partial:
 			at = max(at, tokens)
 		default:
 			at, by = taken, here
 		}
 	}
 	return at, by, nil
-}
-
-func isAtOrBelow(got, dir string) bool {
-	rest, found := strings.CutPrefix(got, dir)
-	return found && (rest == "" || rest[0] == '/')
 }
 
 // isPlain reports whether a path has no other spelling, apart from its case on
@@ -89,48 +85,17 @@ func (m *mutation) invalidMountPath(c *container, got *mount) error {
 // maxShown is how many bytes of a value in the pod a message repeats at most.
 const maxShown = 128
 
-// missingMounts returns the mounts that the container lacks, nil for none. at is the
-// state of its token mount path.
+// missingMounts returns the mounts that the container lacks. at is the state of its token
+// mount path.
 func (m *mutation) missingMounts(c *container, at mountPoint) [][]byte {
-	if len(m.copies) == 0 && at == tokens {
-		return nil
-	}
-	usual := m.volumeName == VolumeName && at == free
-	missing := 0
-	for i := range m.copies {
-		copied := &m.copies[i]
-		copied.free = m.copyIsFree(c, copied)
-		if copied.free {
-			missing++
-		}
-		usual = usual && copied.free
-	}
-	if usual && missing == len(m.copies) {
-		return m.mounts
-	}
-	return m.someMounts(at)
-}
-
-// someMounts returns the mount of the token volume, unless the container has it, and
-// the mounts of the copies whose paths are free in the container.
-func (m *mutation) someMounts(at mountPoint) [][]byte {
 	var missing [][]byte
 	if at == free {
-		missing = append(missing, encodeMount(m.volumeName, m.mountPath))
+		missing = m.tokenVolume.mounts
 	}
-	for _, copied := range m.copies {
-		if copied.free {
-			missing = append(missing, encodeMount(copied.Volume, copied.MountPath))
+	for i := range m.copies {
+		if copied := &m.copies[i]; m.copyIsFree(c, copied) {
+			missing = append(missing, copied.copied.mounts...)
 		}
 	}
 	return missing
-}
-
-// encodeMount returns the mount of a volume.
-func encodeMount(volume, path string) []byte {
-	text := append([]byte(nil), `{"name":`...)
-	text = jsonscan.AppendString(text, volume)
-	text = append(text, `,"readOnly":true,"mountPath":`...)
-	text = jsonscan.AppendString(text, path)
-	return append(text, '}')
 }

@@ -279,7 +279,7 @@ func FuzzMountPath(f *testing.F) {
 	f.Fuzz(func(t *testing.T, mounted string) {
 		text := encode(t, mounted)
 		mounted = strings.ToValidUTF8(mounted, "\uFFFD")
-		pod, err := mutate.ParsePod([]byte(`{"spec":{"containers":[{"volumeMounts":[{"name":"own","mountPath":`+text+`}]}]}}`), keys)
+		pod, err := read(`{"spec":{"containers":[{"volumeMounts":[{"name":"own","mountPath":`+text+`}]}]}}`, keys)
 		if err != nil {
 			t.Fatal(err)
 		}

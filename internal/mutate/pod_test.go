@@ -15,12 +15,12 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/reason"
 )
 
-func TestParsePodNamesTheFieldOfTheWrongType(t *testing.T) {
+func TestReadNamesTheFieldOfTheWrongType(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ pod, want string }{
 		"not an object":                  {`[]`, "pod: got array, want object"},
 		"nothing":                        {``, "pod: got no value, want object"},
-		"something after the pod":        {`{}x`, `pod: at byte 2: got 'x', want the end`},
+		"something after the pod":        {`{}x`, `at byte 2: got 'x', want the end`},
 		"no closing bracket":             {`{"spec":{}`, "pod: unexpected end of JSON"},
 		"a list without closing bracket": {`{"spec":{"containers":[{}}`, "pod: spec: containers: at byte 25: got '}', want"},
 		"a container is a string":        {`{"spec":{"containers":["null"]}}`, "pod: spec: containers: [0]: at byte 23: got string, want object"},
@@ -38,7 +38,7 @@ func TestParsePodNamesTheFieldOfTheWrongType(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := mutate.ParsePod([]byte(test.pod), defaultKeys(t))
+			_, err := read(test.pod, defaultKeys(t))
 			if err == nil || !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("got error %v, want %s", err, test.want)
 			}
@@ -46,7 +46,7 @@ func TestParsePodNamesTheFieldOfTheWrongType(t *testing.T) {
 	}
 }
 
-// ParsePod does not read volumes, variables and mounts: pods without an identity
+// Pod.Read does not read volumes, variables and mounts: pods without an identity
 // do not need them.
 func TestCreateNamesTheListElementOfTheWrongType(t *testing.T) {
 	t.Parallel()
@@ -55,8 +55,8 @@ func TestCreateNamesTheListElementOfTheWrongType(t *testing.T) {
 		"a volume is a string":       {`{"spec":{"volumes":[{},"v"]}}`, "pod: spec: volumes: [1]: at byte 4: got string, want object"},
 		"a volume's name is a list":  {`{"spec":{"volumes":[{"name":[]}]}}`, "pod: spec: volumes: [0]: name: "},
 		"sources are a string":       {`{"spec":{"volumes":[{"name":"bound-sa-token","projected":{"sources":"x"}}]}}`, "pod: spec: volumes: [0]: projected: sources: "},
-		"an audience is a number":    {`{"spec":{"volumes":[{"projected":{"sources":[{"serviceAccountToken":{"audience":1}}]},"name":"bound-sa-token"}]}}`, "pod: spec: volumes: [0]: projected: sources: serviceAccountToken: "},
-		"a file's path is a number":  {`{"spec":{"volumes":[{"projected":{"sources":[{"downwardAPI":{"items":[{"path":1}]}}]},"name":"bound-sa-token"}]}}`, "pod: spec: volumes: [0]: projected: sources: downwardAPI: items: "},
+		"an audience is a number":    {`{"spec":{"volumes":[{"projected":{"sources":[{"serviceAccountToken":{"audience":1}}]},"name":"bound-sa-token"}]}}`, "pod: spec: volumes: [0]: projected: sources: [0]: serviceAccountToken: audience: "},
+		"a file's path is a number":  {`{"spec":{"volumes":[{"projected":{"sources":[{"downwardAPI":{"items":[{"path":1}]}}]},"name":"bound-sa-token"}]}}`, "pod: spec: volumes: [0]: projected: sources: [0]: downwardAPI: items: [0]: path: "},
 		"env is a string":            {`{"spec":{"containers":[{},{"env":"x"}]}}`, "pod: spec: containers: [1]: env: "},
 		"a value is an object":       {`{"spec":{"initContainers":[{},{"env":[{"name":"A","value":{}}]}]}}`, "pod: spec: initContainers: [1]: env: [0]: value: "},
 		"a mount path is a number":   {`{"spec":{"ephemeralContainers":[{"volumeMounts":[{},{"mountPath":3}]}]}}`, "pod: spec: ephemeralContainers: [0]: volumeMounts: [1]: mountPath: "},
@@ -94,7 +94,7 @@ func TestErrorsDoNotShowValues(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			parsed, err := mutate.ParsePod([]byte(pod), defaultKeys(t))
+			parsed, err := read(pod, defaultKeys(t))
 			if err == nil {
 				_, err = mutate.Create(parsed, &annotations.Pod{}, mutate.NewInjection(injection(), defaultKeys(t)))
 			}
@@ -116,7 +116,7 @@ func summarize(p *mutate.Pod) summary {
 	return summary{p.Name(), p.ServiceAccountName, p.InjectLabel, p.Annotations, p.Mirror, p.Windows}
 }
 
-func TestParsePodReadsWhatDecisionsNeed(t *testing.T) {
+func TestReadReadsWhatDecisionsNeed(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		pod  string

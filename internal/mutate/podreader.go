@@ -25,16 +25,6 @@ const (
 	maxAnnotations = 32
 )
 
-// ParsePod reads the JSON of a pod. If a field has the wrong JSON type, the error
-// names it.
-func ParsePod(raw []byte, keys *annotations.Keys) (*Pod, error) {
-	s, pod := jsonscan.New(raw), new(Pod)
-	if _, err := pod.Read(s, keys); err != nil {
-		return nil, err
-	}
-	return pod, in("pod", s.End())
-}
-
 // Read reads the pod that is the next value of s. It replaces the previous content
 // of p and uses its memory again. The cost is the most memory that Create or
 // AddEphemeral takes for the pod, in bytes.
@@ -47,19 +37,11 @@ func (p *Pod) Read(s *jsonscan.Scanner, keys *annotations.Keys) (cost int, err e
 	}
 	*p = Pod{containers: p.containers[:0], vars: p.vars, mounts: p.mounts, plans: p.plans, patch: p.patch}
 	r := reader{Scanner: s, keys: keys, pod: p}
-	err = r.Object(func(key []byte) error {
-		switch string(key) {
-		case "metadata":
-			return r.metadata()
-		case "spec":
-			return in("spec", r.Object(r.specMember))
-		}
-		return nil
-	})
+	err = r.Object(r.podMember)
 	if p.ServiceAccountName == "" {
 		p.ServiceAccountName = "default"
 	}
-	return p.cost(r.elements), in("pod", err)
+	return p.cost(r.elements), withField("pod", err)
 }
 
 // reader fills a Pod from JSON.
@@ -71,12 +53,27 @@ type reader struct {
 	elements int      // of lists, as far as they were read or skipped
 }
 
-// in adds the name of a field to the error that was found in it.
-func in(name string, err error) error {
+// withField adds the name of a field to the error that was found in it.
+func withField[T string | []byte](name T, err error) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
+}
+
+// Object adds the member's name to the error of a member.
+func (r *reader) Object(member func(key []byte) error) error {
+	return r.Scanner.Object(func(key []byte) error { return withField(key, member(key)) })
+}
+
+// Array adds the index to the error of an element.
+func (r *reader) Array(element func(index int) error) error {
+	return r.Scanner.Array(func(i int) error {
+		if err := element(i); err != nil {
+			return fmt.Errorf("[%d]: %w", i, err)
+		}
+		return nil
+	})
 }
 
 // bytes reads a string without copying it.
@@ -85,22 +82,30 @@ func (r *reader) bytes(into *[]byte) (err error) {
 	return err
 }
 
-func (r *reader) metadata() error {
-	r.pod.hasMetadata = r.Kind() == jsonscan.Object
-	return in("metadata", r.Object(func(key []byte) error {
-		switch string(key) {
-		case "name":
-			return in("name", r.bytes(&r.pod.name))
-		case "generateName":
-			return in("generateName", r.bytes(&r.pod.generateName))
-		case "annotations":
-			r.pod.hasAnnotations = r.Kind() == jsonscan.Object
-			return in("annotations", r.Object(r.annotation))
-		case "labels":
-			return in("labels", r.Object(r.label))
-		}
-		return nil
-	}))
+func (r *reader) podMember(key []byte) error {
+	switch string(key) {
+	case "metadata":
+		r.pod.hasMetadata = r.Kind() == jsonscan.Object
+		return r.Object(r.metadata)
+	case "spec":
+		return r.Object(r.specMember)
+	}
+	return nil
+}
+
+func (r *reader) metadata(key []byte) error {
+	switch string(key) {
+	case "name":
+		return r.bytes(&r.pod.name)
+	case "generateName":
+		return r.bytes(&r.pod.generateName)
+	case "annotations":
+		r.pod.hasAnnotations = r.Kind() == jsonscan.Object
+		return r.Object(r.annotation)
+	case "labels":
+		return r.member(r.keys.Inject, func() error { return r.ReadString(&r.pod.InjectLabel) })
+	}
+	return nil
 }
 
 func (r *reader) annotation(key []byte) error {
@@ -119,32 +124,25 @@ func (r *reader) annotation(key []byte) error {
 		r.pod.Annotations = map[string]string{}
 	}
 	r.pod.Annotations[name] = string(value)
-	return in(name, err)
-}
-
-func (r *reader) label(key []byte) error {
-	if string(key) != r.keys.Inject {
-		return nil
-	}
-	return in(r.keys.Inject, r.ReadString(&r.pod.InjectLabel))
+	return err
 }
 
 func (r *reader) specMember(key []byte) (err error) {
 	switch string(key) {
 	case "serviceAccountName":
-		return in("serviceAccountName", r.ReadString(&r.pod.ServiceAccountName))
+		return r.ReadString(&r.pod.ServiceAccountName)
 	case "os":
-		return in("os", r.windows("name"))
+		return r.windows("name")
 	case "nodeSelector":
-		return in("nodeSelector", r.windows(osLabel, betaOSLabel))
+		return r.windows(osLabel, betaOSLabel)
 	case "volumes":
 		r.pod.volumesText, err = r.skipList()
 	case string(initContainers):
-		err = r.containers(initContainers)
+		return r.containers(initContainers)
 	case string(containers):
-		err = r.containers(containers)
+		return r.containers(containers)
 	case string(ephemeralContainers):
-		err = r.containers(ephemeralContainers)
+		return r.containers(ephemeralContainers)
 	}
 	return err
 }
@@ -176,17 +174,14 @@ func (r *reader) windows(members ...string) error {
 }
 
 func (r *reader) containers(k kind) error {
-	return in(string(k), r.Array(func(index int) error {
+	return r.Array(func(index int) error {
 		if len(r.pod.containers) == maxContainers {
 			r.pod.tooManyContainers = true
 			return nil
 		}
 		r.pod.containers = append(r.pod.containers, container{kind: k, index: index})
-		if err := r.Object(r.containerMember); err != nil {
-			return fmt.Errorf("[%d]: %w", index, err)
-		}
-		return nil
-	}))
+		return r.Object(r.containerMember)
+	})
 }
 
 // containerMember reads a member of the last container.
@@ -194,7 +189,7 @@ func (r *reader) containerMember(key []byte) (err error) {
 	c := &r.pod.containers[len(r.pod.containers)-1]
 	switch string(key) {
 	case "name":
-		return in("name", r.bytes(&c.name))
+		return r.bytes(&c.name)
 	case "env":
 		c.envText, err = r.skipList()
 	case "volumeMounts":
@@ -224,7 +219,8 @@ func (p *Pod) readLists(names []string) error {
 	p.vars, p.mounts, p.plans = p.vars[:0], p.mounts[:0], p.plans[:0]
 	p.patch.Reset()
 	r := reader{Scanner: new(jsonscan.Scanner), pod: p, names: names, elements: len(p.containers)}
-	err := r.volumes()
+	var err error
+	p.volumes, err = r.list("volumes", p.volumesText, r.volume)
 	if p.tooManyContainers {
 		err = fmt.Errorf("%w: it has more than %d containers", errTooLarge, maxContainers)
 	}
@@ -235,71 +231,47 @@ func (p *Pod) readLists(names []string) error {
 	}
 	switch {
 	case errors.Is(err, errTooLarge):
-		return &reason.Error{Reason: reason.TooLarge, Err: in("pod: spec", err)}
+		return &reason.Error{Reason: reason.TooLarge, Err: withField("pod: spec", err)}
 	case err != nil:
-		return &reason.Error{Reason: reason.InvalidReview, Err: in("pod: spec", err)}
+		return &reason.Error{Reason: reason.InvalidReview, Err: withField("pod: spec", err)}
 	}
 	return nil
-}
-
-func (r *reader) volumes() (err error) {
-	r.pod.volumes, err = r.listIn(r.pod.volumesText, r.volume)
-	return in("volumes", err)
 }
 
 // container reads the lists of a container.
 func (r *reader) container(c *container) (err error) {
 	firstVar, firstMount := len(r.pod.vars), len(r.pod.mounts)
-	field := "env"
-	c.varsList, err = r.listIn(c.envText, r.envVar)
+	c.varsList, err = r.list("env", c.envText, r.envVar)
 	if err == nil {
-		field = "volumeMounts"
-		c.mountsList, err = r.listIn(c.mountsText, r.volumeMount)
+		c.mountsList, err = r.list("volumeMounts", c.mountsText, r.volumeMount)
 	}
 	if err == nil {
-		field = "volumeDevices"
-		_, err = r.listIn(c.devicesText, r.volumeDevice)
+		_, err = r.list("volumeDevices", c.devicesText, r.volumeDevice)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: [%d]: %s: %w", c.kind, c.index, field, err)
+		return fmt.Errorf("%s: [%d]: %w", c.kind, c.index, err)
 	}
 	c.vars, c.mounts = r.pod.vars[firstVar:], r.pod.mounts[firstMount:]
 	return nil
 }
 
-// listIn reads the list in text.
-func (r *reader) listIn(text []byte, element func(index int) error) (jsonpatch.List, error) {
-	if text == nil {
+// list reads the list of a field in text, which is nil if there is no list.
+func (r *reader) list(field string, text []byte, element func(index int) error) (jsonpatch.List, error) {
+	*r.Scanner = *jsonscan.New(text)
+	if text == nil || r.Kind() == jsonscan.Null {
 		return jsonpatch.List{}, nil
 	}
-	*r.Scanner = *jsonscan.New(text)
-	return r.list(element)
-}
-
-// list reads the list that comes next.
-func (r *reader) list(element func(index int) error) (jsonpatch.List, error) {
-	if r.Kind() == jsonscan.Null {
-		return jsonpatch.List{}, r.Skip()
-	}
-	start := r.Offset()
 	err := r.Array(func(i int) error {
 		if r.elements++; r.elements > maxElements {
 			return fmt.Errorf("%w: it has more than %d containers, variables, mounts and volumes", errTooLarge, maxElements)
 		}
-		if err := element(i); err != nil {
-			return fmt.Errorf("[%d]: %w", i, err)
-		}
-		return nil
+		return element(i)
 	})
 	if err != nil {
-		return jsonpatch.List{}, err
+		return jsonpatch.List{}, withField(field, err)
 	}
-	text := r.Since(start)
 	return jsonpatch.List{Present: true, Text: bytes.TrimSpace(text[1 : len(text)-1])}, nil
 }
-
-// keeps reports whether a volume of this name is needed.
-func (r *reader) keeps(name []byte) bool { return slices.Contains(r.names, string(name)) }
 
 // volume keeps the volumes with one of the names. The name may come after
 // the source, so the source is read when the name is known.
@@ -308,18 +280,18 @@ func (r *reader) volume(int) error {
 	err := r.Object(func(key []byte) (err error) {
 		switch string(key) {
 		case "name":
-			return in("name", r.bytes(&name))
+			return r.bytes(&name)
 		case "projected":
 			projected, err = r.Raw()
 		}
 		return err
 	})
-	if err != nil || !r.keeps(name) {
+	if err != nil || !slices.Contains(r.names, string(name)) {
 		return err
 	}
 	var v volume
 	if projected != nil {
-		err = in("projected", (&reader{Scanner: jsonscan.New(projected)}).projected(&v))
+		err = withField("projected", (&reader{Scanner: jsonscan.New(projected)}).projected(&v))
 	}
 	if r.pod.volumesByName == nil {
 		r.pod.volumesByName = map[string]volume{}
@@ -329,20 +301,19 @@ func (r *reader) volume(int) error {
 }
 
 func (r *reader) projected(v *volume) error {
-	return r.member("sources", func() error {
-		return r.Array(func(int) error {
-			return r.Object(func(key []byte) error {
-				switch string(key) {
-				case "serviceAccountToken":
-					return in("serviceAccountToken", r.token(v))
-				case "downwardAPI":
-					return in("downwardAPI", r.member("items", func() error {
-						return r.Array(func(int) error { return r.file(v) })
-					}))
-				}
-				return nil
+	source := func(key []byte) error {
+		switch string(key) {
+		case "serviceAccountToken":
+			return r.token(v)
+		case "downwardAPI":
+			return r.member("items", func() error {
+				return r.Array(func(int) error { return r.file(v) })
 			})
-		})
+		}
+		return nil
+	}
+	return r.member("sources", func() error {
+		return r.Array(func(int) error { return r.Object(source) })
 	})
 }
 
@@ -352,7 +323,7 @@ func (r *reader) member(name string, read func() error) error {
 		if string(key) != name {
 			return nil
 		}
-		return in(name, read())
+		return read()
 	})
 }
 
@@ -391,9 +362,9 @@ func (r *reader) envVar(int) error {
 	err := r.Object(func(key []byte) error {
 		switch string(key) {
 		case "name":
-			return in("name", r.bytes(&v.name))
+			return r.bytes(&v.name)
 		case "value":
-			return in("value", r.bytes(&v.value))
+			return r.bytes(&v.value)
 		case "valueFrom":
 			v.derived = r.Kind() == jsonscan.Object
 		}
@@ -408,13 +379,13 @@ func (r *reader) volumeMount(index int) error {
 	err := r.Object(func(key []byte) error {
 		switch string(key) {
 		case "name":
-			return in("name", r.bytes(&m.volume))
+			return r.bytes(&m.volume)
 		case "mountPath":
-			return in("mountPath", r.bytes(&m.path))
+			return r.bytes(&m.path)
 		case "subPath", "subPathExpr":
 			text, err := r.String()
 			m.partial = m.partial || len(text) > 0
-			return in(string(key), err)
+			return err
 		}
 		return nil
 	})

@@ -4,9 +4,9 @@
 package mutate
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -22,36 +22,38 @@ const (
 	FallbackVolumeName = "lanyard-bound-sa-token"
 )
 
-// chooseVolume returns the name of the token volume, and reports whether the pod
-// has that volume already.
-func (m *mutation) chooseVolume() (name string, exists bool, err error) {
-	for _, name := range []string{VolumeName, FallbackVolumeName} {
-		v, exists := m.pod.volumesByName[name]
+// chooseVolume sets the token volume, and reports whether the pod has that volume
+// already.
+func (m *mutation) chooseVolume() (exists bool, err error) {
+	for i := range m.volumes {
+		m.tokenVolume = &m.volumes[i]
+		v, exists := m.pod.volumesByName[m.tokenVolume.name]
 		if !exists || m.projectsAll(v) {
-			return name, exists, nil
+			return exists, nil
 		}
 	}
-	return "", false, &reason.Error{
+	return false, &reason.Error{
 		Reason: reason.VolumeNameTaken,
 		Err: field.Duplicate(field.NewPath("spec", "volumes").Key(FallbackVolumeName),
 			fmt.Sprintf("%s and %s are both used for something else; rename one of the two", VolumeName, FallbackVolumeName)),
 	}
 }
 
-// runningVolume returns the name of the token volume of a running pod, and reports
-// whether the pod was injected with the current identity of its ServiceAccount.
-func (m *mutation) runningVolume() (name string, found bool) {
+// findVolume sets the token volume of a running pod, and reports whether the pod was
+// injected with the current identity of its ServiceAccount.
+func (m *mutation) findVolume() bool {
 	for _, a := range m.annotations {
 		if m.pod.Annotations[a.key] != a.value {
-			return "", false
+			return false
 		}
 	}
-	for _, name := range []string{VolumeName, FallbackVolumeName} {
-		if v, exists := m.pod.volumesByName[name]; exists && m.projectsAll(v) {
-			return name, m.hasPrincipals(name)
+	for i := range m.volumes {
+		m.tokenVolume = &m.volumes[i]
+		if v, exists := m.pod.volumesByName[m.tokenVolume.name]; exists && m.projectsAll(v) {
+			return m.hasPrincipals(m.tokenVolume.name)
 		}
 	}
-	return "", false
+	return false
 }
 
 // hasPrincipals reports whether the containers with the token volume have the current
@@ -96,20 +98,13 @@ func (m *mutation) projectsAll(v volume) bool {
 // missingVolumes returns the volumes that the pod gets. exists reports whether it
 // has the token volume.
 func (m *mutation) missingVolumes(exists bool) [][]byte {
-	usual := !exists && m.volumeName == VolumeName
-	for _, c := range m.copies {
-		usual = usual && !c.exists
-	}
-	if usual {
-		return m.volumes
-	}
 	var missing [][]byte
 	if !exists {
-		missing = append(missing, m.encodeVolume(m.volumeName))
+		missing = append(missing, m.tokenVolume.volume)
 	}
 	for _, c := range m.copies {
 		if !c.exists {
-			missing = append(missing, c.encodeVolume())
+			missing = append(missing, c.copied.volume)
 		}
 	}
 	return missing
@@ -119,35 +114,40 @@ func (m *mutation) missingVolumes(exists bool) [][]byte {
 // every default that the API server would fill in. So a pod has the same text when
 // the webhook is called for it again.
 
-// encodeVolume returns the token volume.
-func (i *Injection) encodeVolume(name string) []byte {
-	text := append([]byte(nil), `{"name":`...)
-	text = jsonscan.AppendString(text, name)
-	text = append(text, `,"projected":{"sources":[`...)
-	for n, p := range i.providers {
-		if n > 0 {
-			text = append(text, ',')
-		}
-		text = appendToken(text, &p.Token, p.Token.Path)
-		if p.File.Path != "" {
-			text = append(text, `,{"downwardAPI":{"items":[{"path":`...)
-			text = jsonscan.AppendString(text, p.File.Path)
-			text = append(text, `,"fieldRef":{"apiVersion":"v1","fieldPath":`...)
-			text = jsonscan.AppendString(text, p.fieldPath)
-			text = append(text, `}}]}}`...)
-		}
-	}
-	// 420 is 0644, the API's default: every user of the container may read.
-	return append(text, `],"defaultMode":420}}`...)
+// encodedVolume is a projected volume.
+type encodedVolume struct {
+	name   string
+	volume []byte   // JSON
+	mounts [][]byte // the JSON of its only mount, as a list without free capacity
 }
 
-// appendToken appends a source of a projected volume.
-func appendToken(text []byte, token *provider.Token, path string) []byte {
-	text = append(text, `{"serviceAccountToken":{"audience":`...)
-	text = jsonscan.AppendString(text, token.Audience)
-	text = append(text, `,"expirationSeconds":`...)
-	text = strconv.AppendInt(text, token.ExpirationSeconds, 10)
-	text = append(text, `,"path":`...)
-	text = jsonscan.AppendString(text, path)
-	return append(text, `}}`...)
+func newEncodedVolume(name, mountPath string, sources [][]byte) encodedVolume {
+	return encodedVolume{
+		name: name,
+		// 420 is 0644, the API's default: every user of the container may read.
+		volume: fmt.Appendf(nil, `{"name":%s,"projected":{"sources":[%s],"defaultMode":420}}`, quoted(name), bytes.Join(sources, []byte(","))),
+		mounts: [][]byte{fmt.Appendf(nil, `{"name":%s,"readOnly":true,"mountPath":%s}`, quoted(name), quoted(mountPath))},
+	}
 }
+
+// sources returns the sources of the token volume.
+func (i *Injection) sources() [][]byte {
+	var sources [][]byte
+	for _, p := range i.providers {
+		sources = append(sources, tokenSourceOf(&p.Token, p.Token.Path))
+		if p.File.Path != "" {
+			sources = append(sources, fmt.Appendf(nil, `{"downwardAPI":{"items":[{"path":%s,"fieldRef":{"apiVersion":"v1","fieldPath":%s}}]}}`,
+				quoted(p.File.Path), quoted(p.fieldPath)))
+		}
+	}
+	return sources
+}
+
+// tokenSourceOf returns a source of a projected volume, with the token at path.
+func tokenSourceOf(token *provider.Token, path string) []byte {
+	return fmt.Appendf(nil, `{"serviceAccountToken":{"audience":%s,"expirationSeconds":%d,"path":%s}}`,
+		quoted(token.Audience), token.ExpirationSeconds, quoted(path))
+}
+
+// quoted returns a JSON string.
+func quoted(text string) []byte { return jsonscan.AppendString(nil, text) }

@@ -6,7 +6,6 @@ package provider
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"regexp"
 	"strings"
 )
@@ -17,27 +16,29 @@ func aws() *Definition {
 		Name: "aws",
 		Parameters: []Parameter{
 			{
-				Name: "role-arn", Identity: true, Required: true, MaxBytes: 613, Parse: parseAWSRoleARN, Expand: expandAWSRole, Template: true,
-				Flag: "aws-default-role-arn", Usage: "ARN of the IAM role for ServiceAccounts whose role is \"default\". {namespace} and {serviceaccount} stand for their names.",
+				Name: "role-arn", Identity: true, Required: true, MaxBytes: 613, Expand: expandAWSRole, Template: true,
+				Parse: matching(awsRoleARN, "must be the ARN of an IAM role, such as arn:aws:iam::111122223333:role/name"),
+				Flag:  "aws-default-role-arn", Usage: "ARN of the IAM role for ServiceAccounts whose role is \"default\". {namespace} and {serviceaccount} stand for their names.",
 			},
 			{
-				Name: "role-arn-prefix", ClusterOnly: true, MaxBytes: 1024, Parse: parseAWSRoleARNPrefix,
-				Flag: "aws-role-arn-prefix", Usage: "Start of the ARN of IAM roles that ServiceAccounts name without it: arn:aws:iam::111122223333:role/, with or without a path. If empty, they must write the whole ARN.",
+				Name: "role-arn-prefix", ClusterOnly: true, MaxBytes: 1024,
+				Parse: matching(awsRolePrefix, "must be the start of the ARN of an IAM role, up to a slash, such as arn:aws:iam::111122223333:role/"),
+				Flag:  "aws-role-arn-prefix", Usage: "Start of the ARN of IAM roles that ServiceAccounts name without it: arn:aws:iam::111122223333:role/, with or without a path. If empty, they must write the whole ARN.",
 			},
 			{
-				Name: "region", MaxBytes: 64, Parse: parseAWSRegion,
+				Name: "region", MaxBytes: 64, Parse: matching(awsRegion, "must be an AWS region, such as eu-central-1"),
 				Flag: "aws-default-region", Usage: "AWS region for ServiceAccounts that name none. If empty, they get no region.",
 			},
 			tokenPath(),
 		},
-		Principal:        []string{"role-arn"},
-		DefaultAudience:  "sts.amazonaws.com",
-		MaxAudienceBytes: 255, // of an IAM OpenID Connect provider's client ID
-		TokenPath:        "aws/token",
-		CopyVolume:       "aws-iam-token", // of amazon-eks-pod-identity-webhook
-		TokenAlone:       true,
-		CredentialFile:   &CredentialFile{Annotation: "aws-config", Path: "aws/config", Content: awsConfig},
-		Profiles:         &Profiles{Parameter: "role-arn", Source: "source-profile", Selector: "AWS_PROFILE"},
+		PrincipalParameters: []string{"role-arn"},
+		DefaultAudience:     "sts.amazonaws.com",
+		MaxAudienceBytes:    255, // of an IAM OpenID Connect provider's client ID
+		TokenPath:           "aws/token",
+		CopyVolume:          "aws-iam-token", // of amazon-eks-pod-identity-webhook
+		TokenAlone:          true,
+		CredentialFile:      &CredentialFile{Annotation: "aws-config", Path: "aws/config", Content: awsConfig},
+		Profiles:            &Profiles{Parameter: "role-arn", Source: "source-profile", Selector: "AWS_PROFILE"},
 		Variables: []Variable{
 			// Go, Java and Python prefer these to the profile of AWS_PROFILE.
 			{Name: "AWS_ROLE_ARN", Value: "{role-arn}", Direct: true},
@@ -94,28 +95,12 @@ func awsConfig(v Values, profiles []Profile) string {
 var (
 	// The partitions come from the AWS SDKs' endpoint data. The path and the
 	// name follow IAM's CreateRole.
-	awsRoleARN = regexp.MustCompile(`^arn:(aws|aws-cn|aws-us-gov|aws-eusc|aws-iso|aws-iso-[a-z]):iam::[0-9]{12}:role/([\x21-\x7E]{1,510}/)?[\w+=,.@-]{1,64}$`)
-	awsRegion  = regexp.MustCompile(`^[a-z]{2,4}(-[a-z0-9]+)+-[0-9]+$`)
+	awsRolePath   = `^arn:(aws|aws-cn|aws-us-gov|aws-eusc|aws-iso|aws-iso-[a-z]):iam::[0-9]{12}:role/([\x21-\x7E]{1,510}/)?`
+	awsRolePrefix = regexp.MustCompile(awsRolePath + `$`)
+	awsRoleARN    = regexp.MustCompile(awsRolePath + `[\w+=,.@-]{1,64}$`)
+	// A region may be newer than Lanyard.
+	awsRegion = regexp.MustCompile(`^[a-z]{2,4}(-[a-z0-9]+)+-[0-9]+$`)
 )
-
-// parseAWSRoleARN accepts the ARN of an IAM role in any partition.
-func parseAWSRoleARN(value string) (string, error) {
-	if !awsRoleARN.MatchString(value) {
-		return "", errors.New("must be the ARN of an IAM role, such as arn:aws:iam::111122223333:role/name")
-	}
-	return value, nil
-}
-
-// awsRolePrefix is an awsRoleARN without the name.
-var awsRolePrefix = regexp.MustCompile(`^arn:(aws|aws-cn|aws-us-gov|aws-eusc|aws-iso|aws-iso-[a-z]):iam::[0-9]{12}:role/([\x21-\x7E]{1,510}/)?$`)
-
-// parseAWSRoleARNPrefix accepts the ARN of an IAM role without the role's name.
-func parseAWSRoleARNPrefix(value string) (string, error) {
-	if !awsRolePrefix.MatchString(value) {
-		return "", errors.New("must be the start of the ARN of an IAM role, up to a slash, such as arn:aws:iam::111122223333:role/")
-	}
-	return value, nil
-}
 
 // expandAWSRole returns the ARN of a role, for its name with or without a path.
 // Neither begins with "arn:".
@@ -124,15 +109,6 @@ func expandAWSRole(value string, cluster func(string) string) string {
 		return value
 	}
 	return cluster("role-arn-prefix") + value
-}
-
-// parseAWSRegion accepts the name of any region, even one that is newer than
-// Lanyard.
-func parseAWSRegion(value string) (string, error) {
-	if !awsRegion.MatchString(value) {
-		return "", errors.New("must be an AWS region, such as eu-central-1")
-	}
-	return value, nil
 }
 
 // maxSessionName is the limit of STS for RoleSessionName.

@@ -29,9 +29,9 @@ func azure() *Definition {
 			},
 			tokenPath(),
 		},
-		Principal:        []string{"client-id"},
-		DefaultAudience:  "api://AzureADTokenExchange",
-		MaxAudienceBytes: 600, // of a federated identity credential
+		PrincipalParameters: []string{"client-id"},
+		DefaultAudience:     "api://AzureADTokenExchange",
+		MaxAudienceBytes:    600, // of a federated identity credential
 		// The SDKs keep an assertion for up to ten minutes, and the kubelet renews
 		// a token when a fifth of its life is left. A shorter token would be sent
 		// after it has expired.

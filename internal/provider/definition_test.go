@@ -84,15 +84,15 @@ func TestDefinitionsAreComplete(t *testing.T) {
 			t.Errorf("got MaxAudienceBytes %d and TokenPath %q, want a limit and a relative path", d.MaxAudienceBytes, d.TokenPath)
 		}
 		if d.Plain() {
-			if d.DefaultAudience != "" || len(d.Principal) > 0 {
+			if d.DefaultAudience != "" || len(d.PrincipalParameters) > 0 {
 				t.Error("a plain provider has no default audience, and its audience is the principal")
 			}
 			return
 		}
-		if d.DefaultAudience == "" || len(d.Principal) == 0 {
+		if d.DefaultAudience == "" || len(d.PrincipalParameters) == 0 {
 			t.Error("got no default audience or no principal")
 		}
-		for _, name := range d.Principal {
+		for _, name := range d.PrincipalParameters {
 			if !slices.Contains(names(d), name) {
 				t.Errorf("principal %s is not a parameter", name)
 			}
@@ -234,7 +234,7 @@ func TestProfilesAreComplete(t *testing.T) {
 			return
 		}
 		i := slices.IndexFunc(d.Parameters, func(p Parameter) bool { return p.Name == d.Profiles.Parameter })
-		if i < 0 || !d.Parameters[i].Identity || !slices.Contains(d.Principal, d.Profiles.Parameter) {
+		if i < 0 || !d.Parameters[i].Identity || !slices.Contains(d.PrincipalParameters, d.Profiles.Parameter) {
 			t.Errorf("%s must ask for the identity and name it", d.Profiles.Parameter)
 		}
 		if slices.Contains(names(d), d.Profiles.Source) {

@@ -22,19 +22,19 @@ func gcp() *Definition {
 				Usage: "Workload identity provider for ServiceAccounts that name none or \"default\": projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER.",
 			},
 			{Name: "service-account", Identity: true, MaxBytes: 320, Parse: parseGCPServiceAccount, Expand: expandGCPServiceAccount},
-			{Name: "project", MaxBytes: 320, Parse: parseGCPProject},
+			{Name: "project", MaxBytes: 320, Parse: matching(gcpProject, wantGCPProject)},
 			{
-				Name: "default-project", ClusterOnly: true, MaxBytes: 320, Parse: parseGCPProject,
+				Name: "default-project", ClusterOnly: true, MaxBytes: 320, Parse: matching(gcpProject, wantGCPProject),
 				Flag: "gcp-default-project", Usage: "ID of the project of service accounts that ServiceAccounts name without it. Also GOOGLE_CLOUD_PROJECT for ServiceAccounts that name neither a project nor a service account.",
 			},
 			tokenPath(),
 		},
-		Principal:        []string{"service-account", "workload-identity-provider"},
-		DefaultAudience:  "https://iam.googleapis.com/{workload-identity-provider}",
-		MaxAudienceBytes: 256, // of a provider's allowed audience
-		TokenPath:        "gcp/token",
-		CopyVolume:       "gcp-iam-token", // of gcp-workload-identity-federation-webhook
-		CredentialFile:   &CredentialFile{Annotation: "gcp-credentials", Path: "gcp/credentials.json", Content: externalAccount},
+		PrincipalParameters: []string{"service-account", "workload-identity-provider"},
+		DefaultAudience:     "https://iam.googleapis.com/{workload-identity-provider}",
+		MaxAudienceBytes:    256, // of a provider's allowed audience
+		TokenPath:           "gcp/token",
+		CopyVolume:          "gcp-iam-token", // of gcp-workload-identity-federation-webhook
+		CredentialFile:      &CredentialFile{Annotation: "gcp-credentials", Path: "gcp/credentials.json", Content: externalAccount},
 		Variables: []Variable{
 			{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: "{credential-file}", Credential: true},
 			// gcloud and bq do not read the variable above.
@@ -53,36 +53,22 @@ func gcp() *Definition {
 // externalAccount returns a credential configuration file (AIP-4117). Its
 // audience is the provider's name, which may differ from the token's audience.
 func externalAccount(v Values, _ []Profile) string {
-	type format struct {
-		Type string `json:"type"`
+	quoted := func(text string) string {
+		encoded, _ := json.Marshal(text) // a string is always encoded
+		return string(encoded)
 	}
-	type source struct {
-		File   string `json:"file"`
-		Format format `json:"format"`
-	}
-	file := struct {
-		Type             string `json:"type"`
-		Audience         string `json:"audience"`
-		SubjectTokenType string `json:"subject_token_type"`
-		TokenURL         string `json:"token_url"`
-		CredentialSource source `json:"credential_source"`
-		ImpersonationURL string `json:"service_account_impersonation_url,omitempty"`
-	}{
-		Type:             "external_account",
-		Audience:         "//iam.googleapis.com/" + v["workload-identity-provider"],
-		SubjectTokenType: "urn:ietf:params:oauth:token-type:jwt",
-		TokenURL:         "https://sts.googleapis.com/v1/token",
-		CredentialSource: source{File: v["token-file"], Format: format{Type: "text"}},
-	}
+	text := `{"type":"external_account","audience":` + quoted("//iam.googleapis.com/"+v["workload-identity-provider"]) +
+		`,"subject_token_type":"urn:ietf:params:oauth:token-type:jwt","token_url":"https://sts.googleapis.com/v1/token"` +
+		`,"credential_source":{"file":` + quoted(v["token-file"]) + `,"format":{"type":"text"}}`
 	if email := v["service-account"]; email != "" {
-		file.ImpersonationURL = "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/" + email + ":generateAccessToken"
+		text += `,"service_account_impersonation_url":` +
+			quoted("https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/"+email+":generateAccessToken")
 	}
-	text, err := json.Marshal(file)
-	if err != nil {
-		panic(err) // a struct of strings is always encoded
-	}
-	return string(text)
+	return text + "}"
 }
+
+// wantGCPProject completes the sentence about a project ID, not a number.
+const wantGCPProject = "must be a project ID of 6 to 30 characters, such as my-project-123"
 
 var (
 	gcpProvider = regexp.MustCompile(`^projects/([0-9]{1,20})/locations/global/workloadIdentityPools/([a-z0-9-]{4,32})/providers/([a-z0-9-]{4,32})$`)
@@ -154,12 +140,4 @@ func projectOf(email string) string {
 		return match[1]
 	}
 	return ""
-}
-
-// parseGCPProject accepts a project ID, not a number.
-func parseGCPProject(value string) (string, error) {
-	if !gcpProject.MatchString(value) {
-		return "", errors.New("must be a project ID of 6 to 30 characters, such as my-project-123")
-	}
-	return value, nil
 }

@@ -4,24 +4,11 @@
 package provider
 
 import (
-	"fmt"
 	"maps"
 	"path"
 	"slices"
 	"strings"
 )
-
-// DefaultTokenMountPath is where the volume is mounted in every container.
-const DefaultTokenMountPath = "/var/run/secrets/lanyard.dev/serviceaccount"
-
-// ValidateTokenMountPath returns an error unless value is a path that the API
-// accepts for a volume mount, in its shortest form.
-func ValidateTokenMountPath(value string) error {
-	if !path.IsAbs(value) || path.Clean(value) != value || value == "/" || strings.Contains(value, ":") {
-		return fmt.Errorf("got %q, want an absolute path such as %s, without a trailing slash and a colon", value, DefaultTokenMountPath)
-	}
-	return nil
-}
 
 // Subject is the pod that an identity is injected into.
 type Subject struct {
@@ -55,8 +42,9 @@ type Provider struct {
 	File File
 	// Copy is a copy of the token; its Path is empty if not used.
 	Copy Copy
-	// Variables are set in each container, in this order.
-	Variables []EnvVar
+	// Variables are set in each container, in this order. Their values are expanded, and
+	// as the pod's spec has them: a "$" that the kubelet must not expand is written twice.
+	Variables []Variable
 	// Shadows names variables that SDKs may prefer to the injected identity.
 	Shadows []string
 	// Selector is the variable by which a container selects a profile of File; empty
@@ -96,17 +84,6 @@ type File struct {
 	Content string
 }
 
-// EnvVar is an environment variable as the pod's spec has it: a "$" that the
-// kubelet must not expand is written twice.
-type EnvVar struct {
-	Name, Value string
-	// The other fields have the values of the Variable.
-	// Principal reports whether the value is the name of the identity.
-	Principal                    bool
-	Credential, Direct, Profiles bool
-	Group                        string
-}
-
 // NewInjection returns the additions of the identities to the subject's pods.
 func NewInjection(identities []Identity, subject *Subject) *Injection {
 	injection := Injection{MountPath: subject.MountPath}
@@ -143,9 +120,9 @@ func (i *Identity) inject(subject *Subject) Provider {
 	}
 	for _, v := range d.Variables {
 		if value, complete := values.Expand(v.Value); complete {
-			p.Variables = append(p.Variables, EnvVar{
-				Name: v.Name, Value: escape(value), Principal: slices.Contains(d.Principal, strings.Trim(v.Value, "{}")), Credential: v.Credential, Direct: v.Direct, Profiles: v.Profiles, Group: v.Group,
-			})
+			v.Principal = slices.Contains(d.PrincipalParameters, strings.Trim(v.Value, "{}"))
+			v.Value = escape(value)
+			p.Variables = append(p.Variables, v)
 		}
 	}
 	return p

@@ -12,8 +12,10 @@
 package provider
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -26,9 +28,9 @@ type Definition struct {
 	// A provider without any is plain: a ServiceAccount asks for it by the
 	// annotation "audience", if it asks for no other provider.
 	Parameters []Parameter
-	// Principal lists parameters. The value of the first one that is set is the name
+	// PrincipalParameters lists parameters. The value of the first one that is set is the name
 	// of the identity. If none is set, the audience is.
-	Principal []string
+	PrincipalParameters []string
 	// DefaultAudience is the audience of a token if neither the ServiceAccount nor
 	// the cluster sets one. It is a template.
 	DefaultAudience string
@@ -64,6 +66,19 @@ type Definition struct {
 // Key returns the annotation key of a parameter without the prefix. The provider's
 // audience has a key too: Key("audience").
 func (d *Definition) Key(parameter string) string { return d.Name + "-" + parameter }
+
+// OwnsKey reports whether an annotation key, without the prefix, is the key of the
+// provider's audience, of a parameter that a ServiceAccount sets, or of a profile.
+func (d *Definition) OwnsKey(key string) bool {
+	name, found := strings.CutPrefix(key, d.Key(""))
+	if !found || d.Plain() {
+		return false
+	}
+	if parameter, _, ofProfile := strings.Cut(name, "."); ofProfile {
+		return d.Profiles != nil && (parameter == d.Profiles.Parameter || parameter == d.Profiles.Source)
+	}
+	return name == "audience" || slices.ContainsFunc(d.Parameters, func(p Parameter) bool { return p.Name == name && !p.ClusterOnly })
+}
 
 // Parameter is one thing to know about an identity, such as a role or a region.
 // Its annotation key is PREFIX/PROVIDER-NAME.
@@ -104,6 +119,16 @@ func (p *Parameter) Read(value string) (string, error) {
 		return "", fmt.Errorf("must have at most %d bytes", p.MaxBytes)
 	}
 	return p.Parse(value)
+}
+
+// matching returns a Parameter.Parse that accepts the values that match the pattern.
+func matching(pattern *regexp.Regexp, message string) func(string) (string, error) {
+	return func(value string) (string, error) {
+		if !pattern.MatchString(value) {
+			return "", errors.New(message)
+		}
+		return value, nil
+	}
 }
 
 // Variables of a cluster's default. They stand for the names of the ServiceAccount
@@ -171,6 +196,9 @@ type Variable struct {
 	Direct bool
 	// Profiles reports whether the variable points to the file with the profiles.
 	Profiles bool
+	// Principal reports whether the value is the name of the identity. NewInjection
+	// sets it.
+	Principal bool
 }
 
 // Builtin returns the definitions of all providers, sorted by name.
@@ -236,7 +264,7 @@ func (i *Identity) Principal() string {
 	if i.TokenAlone {
 		return "tokens:" + i.Definition.Name
 	}
-	for _, name := range i.Definition.Principal {
+	for _, name := range i.Definition.PrincipalParameters {
 		if value := i.Values[name]; value != "" {
 			return value
 		}

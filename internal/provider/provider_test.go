@@ -66,17 +66,17 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 		"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE",
 		"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
 	}
-	awsVariables := []provider.EnvVar{
+	awsVariables := []provider.Variable{
 		{Name: "AWS_ROLE_ARN", Value: roleARN, Principal: true, Direct: true},
 		{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: mountPath + "/aws/token", Credential: true, Direct: true},
 		{Name: "AWS_ROLE_SESSION_NAME", Value: "loki@team-a", Direct: true},
 		{Name: "AWS_STS_REGIONAL_ENDPOINTS", Value: "regional"},
 	}
-	gcpVariables := []provider.EnvVar{
+	gcpVariables := []provider.Variable{
 		{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: mountPath + "/gcp/credentials.json", Credential: true},
 		{Name: "CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE", Value: mountPath + "/gcp/credentials.json", Credential: true},
 	}
-	gcpProject := []provider.EnvVar{
+	gcpProject := []provider.Variable{
 		{Name: "GOOGLE_CLOUD_PROJECT", Value: "my-project", Group: "project"},
 		{Name: "CLOUDSDK_CORE_PROJECT", Value: "my-project", Group: "project"},
 	}
@@ -98,7 +98,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 			want: provider.Provider{
 				Name:  "aws",
 				Token: provider.Token{Audience: "mine", ExpirationSeconds: 3600, Path: "aws/token"},
-				Variables: slices.Concat(awsVariables, []provider.EnvVar{
+				Variables: slices.Concat(awsVariables, []provider.Variable{
 					{Name: "AWS_REGION", Value: "eu-central-1", Group: "region"},
 					{Name: "AWS_DEFAULT_REGION", Value: "eu-central-1", Group: "region"},
 				}),
@@ -110,7 +110,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 			want: provider.Provider{
 				Name:  "azure",
 				Token: provider.Token{Audience: "api://AzureADTokenExchange", ExpirationSeconds: 3600, Path: "azure/token"},
-				Variables: []provider.EnvVar{
+				Variables: []provider.Variable{
 					{Name: "AZURE_CLIENT_ID", Value: clientID, Principal: true},
 					{Name: "AZURE_TENANT_ID", Value: tenantID},
 					{Name: "AZURE_FEDERATED_TOKEN_FILE", Value: mountPath + "/azure/token", Credential: true},
@@ -153,7 +153,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 			want: provider.Provider{
 				Name:      "token",
 				Token:     provider.Token{Audience: "openshift", ExpirationSeconds: 3600, Path: "token"},
-				Variables: []provider.EnvVar{{Name: "LANYARD_TOKEN_FILE", Value: mountPath + "/token", Credential: true}},
+				Variables: []provider.Variable{{Name: "LANYARD_TOKEN_FILE", Value: mountPath + "/token", Credential: true}},
 			},
 		},
 	}
@@ -363,8 +363,8 @@ func expanded(injection *provider.Injection) map[string]string {
 	return environment
 }
 
-func variables(injection *provider.Injection) []provider.EnvVar {
-	var all []provider.EnvVar
+func variables(injection *provider.Injection) []provider.Variable {
+	var all []provider.Variable
 	for _, p := range injection.Providers {
 		all = append(all, p.Variables...)
 	}
@@ -518,7 +518,7 @@ func checkInjection(tb testing.TB, injection *provider.Injection) {
 		if p.Token.Audience == "" {
 			tb.Errorf("%s: the audience is empty, which stands for that of the API server", p.Name)
 		}
-		if !slices.ContainsFunc(p.Variables, func(v provider.EnvVar) bool { return v.Credential }) {
+		if !slices.ContainsFunc(p.Variables, func(v provider.Variable) bool { return v.Credential }) {
 			tb.Errorf("%s: no variable points to the token", p.Name)
 		}
 		addPath(p.Token.Path)

@@ -56,7 +56,7 @@ func TestAProviderIsADefinition(t *testing.T) {
 	file := parse(t, example)
 	want := []*provider.Definition{{
 		Name: "example", DefaultAudience: "example.com", MaxAudienceBytes: 256, MinExpirationSeconds: 1200,
-		TokenPath: "example/token", Principal: []string{"role"}, Shadows: []string{"EXAMPLE_KEY"},
+		TokenPath: "example/token", PrincipalParameters: []string{"role"}, Shadows: []string{"EXAMPLE_KEY"},
 		Parameters: []provider.Parameter{
 			{Name: "role", Identity: true, Required: true, MaxBytes: 256, Template: true},
 			{Name: "region", MaxBytes: 16, Template: true},

@@ -125,7 +125,7 @@ func (p *parser) provider(entry *providerEntry, path *field.Path) {
 	for i := range entry.Parameters {
 		p.parameter(&entry.Parameters[i], d, parameters.Index(i))
 	}
-	if len(d.Principal) == 0 {
+	if len(d.PrincipalParameters) == 0 {
 		p.errs = append(p.errs, field.Required(parameters, "must have a parameter with required: true, by which a ServiceAccount asks for the identity"))
 	}
 	for i, v := range entry.Environment {
@@ -150,7 +150,7 @@ func (p *parser) parameter(entry *parameterEntry, d *provider.Definition, path *
 	}
 	d.Parameters = append(d.Parameters, parameter)
 	if entry.Required {
-		d.Principal = append(d.Principal, entry.Name)
+		d.PrincipalParameters = append(d.PrincipalParameters, entry.Name)
 	}
 	if len(p.errs) > before {
 		return

@@ -41,7 +41,7 @@ func FromPod(pod *injected.Pod, keys *annotations.Keys, name string) (provider.P
 	}
 	for _, v := range pod.Containers[at].Variables { // all containers have the same
 		if v.From == nil && slices.ContainsFunc(d.Variables, func(known provider.Variable) bool { return known.Name == v.Name }) {
-			p.Variables = append(p.Variables, provider.EnvVar{Name: v.Name, Value: v.Value})
+			p.Variables = append(p.Variables, provider.Variable{Name: v.Name, Value: v.Value})
 		}
 	}
 	return p, nil

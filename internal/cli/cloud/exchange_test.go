@@ -30,14 +30,14 @@ const (
 )
 
 // aws, azure and gcp are what pods get.
-func aws(others ...provider.EnvVar) provider.Provider {
-	return provider.Provider{Name: "aws", Variables: append([]provider.EnvVar{
+func aws(others ...provider.Variable) provider.Provider {
+	return provider.Provider{Name: "aws", Variables: append([]provider.Variable{
 		{Name: "AWS_ROLE_ARN", Value: role}, {Name: "AWS_ROLE_SESSION_NAME", Value: "cart@shop"},
 	}, others...)}
 }
 
 func azure(authority string) provider.Provider {
-	return provider.Provider{Name: "azure", Variables: []provider.EnvVar{
+	return provider.Provider{Name: "azure", Variables: []provider.Variable{
 		{Name: "AZURE_CLIENT_ID", Value: "client"}, {Name: "AZURE_TENANT_ID", Value: "tenant"}, {Name: "AZURE_AUTHORITY_HOST", Value: authority},
 	}}
 }
@@ -70,7 +70,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // A token only goes where the SDK in the pod would send it.
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
-	region := func(name string) provider.EnvVar { return provider.EnvVar{Name: "AWS_REGION", Value: name} }
+	region := func(name string) provider.Variable { return provider.Variable{Name: "AWS_REGION", Value: name} }
 	china := aws(region("cn-north-1"))
 	china.Variables[0].Value = "arn:aws-cn:iam::111122223333:role/cart"
 	tests := map[string]struct {
@@ -271,7 +271,7 @@ func TestFromPodIsWhatWasInjected(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(provider.EnvVar{}, "Principal", "Credential", "Direct", "Profiles", "Group"), cmpopts.IgnoreFields(provider.Provider{}, "Shadows")); diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(provider.Variable{}, "Principal", "Credential", "Direct", "Profiles", "Group"), cmpopts.IgnoreFields(provider.Provider{}, "Shadows")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", want.Name, diff)
 		}
 	}

@@ -216,7 +216,7 @@ func principal(keys *annotations.Keys, d *provider.Definition, values map[string
 	if d.Plain() {
 		return values[keys.Audience]
 	}
-	for _, parameter := range d.Principal {
+	for _, parameter := range d.PrincipalParameters {
 		if value := values[keys.Parameter(d, parameter)]; value != "" {
 			return value
 		}

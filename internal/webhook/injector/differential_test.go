@@ -60,18 +60,18 @@ func addToContainer(container map[string]any, injection *provider.Injection, vol
 	}
 	var add []any
 	for _, p := range injection.Providers {
-		if slices.ContainsFunc(p.Variables, func(v provider.EnvVar) bool { return v.Credential && sets(v.Name) }) {
+		if slices.ContainsFunc(p.Variables, func(v provider.Variable) bool { return v.Credential && sets(v.Name) }) {
 			continue // the values of randpod never are Lanyard's
 		}
 		for _, v := range p.Variables {
-			together := func(other provider.EnvVar) bool {
+			together := func(other provider.Variable) bool {
 				return other.Name == v.Name || v.Group != "" && other.Group == v.Group
 			}
 			selects := selects(env, p.Selector) && !sets("AWS_CONFIG_FILE")
 			if v.Direct && selects || v.Profiles && !selects && (sets("AWS_ROLE_ARN") || sets("AWS_ROLE_SESSION_NAME")) {
 				continue
 			}
-			if !slices.ContainsFunc(p.Variables, func(other provider.EnvVar) bool { return together(other) && sets(other.Name) }) {
+			if !slices.ContainsFunc(p.Variables, func(other provider.Variable) bool { return together(other) && sets(other.Name) }) {
 				add = append(add, map[string]any{"name": v.Name, "value": v.Value})
 			}
 		}

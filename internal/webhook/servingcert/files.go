@@ -17,7 +17,7 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/lanyard-dev/lanyard/internal/webhook/reload"
+	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
 )
 
 // Files is a certificate and its key in two PEM files, such as the files of a mounted
@@ -27,14 +27,14 @@ type Files struct {
 
 	onChange func(notAfter time.Time)
 	log      logr.Logger
-	files    *reload.Files
+	files    *httpserver.Files
 }
 
 // NewFiles loads the files. It calls onChange with the expiry of the certificate,
 // as Start does for each certificate that it loads.
 func NewFiles(certFile, keyFile string, onChange func(notAfter time.Time), log logr.Logger) (*Files, error) {
 	f := &Files{onChange: onChange, log: log}
-	f.files = reload.New(f.use, log, certFile, keyFile)
+	f.files = httpserver.NewFiles(f.use, log, certFile, keyFile)
 	if err := f.files.Load(); err != nil {
 		return nil, fmt.Errorf("read serving certificate %s and key %s: %w", certFile, keyFile, err)
 	}

@@ -15,9 +15,9 @@ import (
 // 10 kB.
 const maxCached = 512
 
-// cache holds the parsed annotations of ServiceAccounts: most pods are
+// injectionCache holds the parsed annotations of ServiceAccounts: most pods are
 // replicas of one another. The zero value is ready to use.
-type cache struct {
+type injectionCache struct {
 	mu      sync.RWMutex
 	entries map[cacheKey]*cacheEntry
 }
@@ -37,7 +37,7 @@ type cacheEntry struct {
 }
 
 // get returns the entry that was made of these annotations, or nil.
-func (c *cache) get(key cacheKey, annotations map[string]string) *cacheEntry {
+func (c *injectionCache) get(key cacheKey, annotations map[string]string) *cacheEntry {
 	c.mu.RLock()
 	entry := c.entries[key]
 	c.mu.RUnlock()
@@ -48,7 +48,7 @@ func (c *cache) get(key cacheKey, annotations map[string]string) *cacheEntry {
 }
 
 // put keeps an entry. A full cache is emptied: the entries in use soon come back.
-func (c *cache) put(key cacheKey, entry *cacheEntry) {
+func (c *injectionCache) put(key cacheKey, entry *cacheEntry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.entries == nil || len(c.entries) >= maxCached {

@@ -1,14 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reload reads files again when they change, such as the files of a mounted
-// Secret.
-//
-// controller-runtime's certwatcher is not used: it ignores a change of the
-// intermediate certificates, logs broken files every ten seconds, stops the
-// program if the node has no inotify watches left, and adds metrics to a global
-// registry.
-package reload
+package httpserver
 
 import (
 	"bytes"
@@ -25,7 +18,13 @@ import (
 // Secret within a minute or two; ten seconds more do not matter.
 const defaultInterval = 10 * time.Second
 
-// Files are files that belong together, such as a certificate and its key.
+// Files are files that belong together, such as a certificate and its key. Start reads
+// them again when they change.
+//
+// controller-runtime's certwatcher is not used: it ignores a change of the
+// intermediate certificates, logs broken files every ten seconds, stops the
+// program if the node has no inotify watches left, and adds metrics to a global
+// registry.
 type Files struct {
 	// Interval is the time between two looks. It must not be changed after Start.
 	Interval time.Duration
@@ -39,10 +38,10 @@ type Files struct {
 	contents [][]byte // as last used
 }
 
-// New returns the files of the names, which are not read yet. use gets their
+// NewFiles returns the files of the names, which are not read yet. use gets their
 // contents, in the order of the names, whenever they have changed. It must not
 // keep a part of them if it returns an error.
-func New(use func(contents [][]byte) error, log logr.Logger, names ...string) *Files {
+func NewFiles(use func(contents [][]byte) error, log logr.Logger, names ...string) *Files {
 	return &Files{Interval: defaultInterval, names: names, use: use, log: log}
 }
 

@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package callers
+package httpserver
 
 import (
 	"errors"
@@ -62,7 +62,7 @@ var metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _,
 
 func TestOnlyUsersWithPermissionAreLetIn(t *testing.T) {
 	t.Parallel()
-	handler := Handler(newClient(), "/metrics", metrics, logr.Discard())
+	handler := Authorize(newClient(), "/metrics", metrics, logr.Discard())
 	for name, test := range map[string]struct {
 		method, authorization string
 		want                  int
@@ -95,7 +95,7 @@ func TestAFailureIsLoggedOnceASecondWithoutTheToken(t *testing.T) {
 	t.Parallel()
 	var lines []string
 	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
-	handler := Handler(newClient(), "/metrics", metrics, log)
+	handler := Authorize(newClient(), "/metrics", metrics, log)
 	for range 3 {
 		get(t, handler, http.MethodGet, "Bearer lost")
 	}
@@ -107,7 +107,7 @@ func TestAFailureIsLoggedOnceASecondWithoutTheToken(t *testing.T) {
 func TestTheAPIServerIsNotAskedWithoutLimit(t *testing.T) {
 	t.Parallel()
 	client := newClient()
-	handler := Handler(client, "/metrics", metrics, logr.Discard())
+	handler := Authorize(client, "/metrics", metrics, logr.Discard())
 	statuses := make(chan int)
 	const callers = 100
 	for range callers {
@@ -119,7 +119,7 @@ func TestTheAPIServerIsNotAskedWithoutLimit(t *testing.T) {
 			denied++
 		}
 	}
-	most := burst + perSecond*int(timeout.Seconds())
+	most := tokensBurst + tokensPerSecond*int(tokenTimeout.Seconds())
 	if asked := len(client.Actions()); asked > most+1 || denied < callers-most-1 {
 		t.Errorf("got %d tokens asked about and %d callers denied, want at most %d and the others", asked, denied, most)
 	}

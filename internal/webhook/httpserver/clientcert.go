@@ -1,9 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package callers decides who may call the webhook: by client certificate for reviews
-// (clientcert.go), and by token for metrics (tokenauth.go).
-package callers
+package httpserver
 
 import (
 	"context"
@@ -25,7 +23,6 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/lanyard-dev/lanyard/internal/texts"
-	"github.com/lanyard-dev/lanyard/internal/webhook/reload"
 )
 
 const (
@@ -37,12 +34,12 @@ const (
 	maxName, maxProblem = 64, 160
 )
 
-// Verifier lets in callers with a client certificate of a CA. Make it with New.
+// Verifier lets in callers with a client certificate of a CA. Make it with NewVerifier.
 type Verifier struct {
 	caFile string
 	names  []string
 	log    logr.Logger
-	files  *reload.Files
+	files  *Files
 	roots  atomic.Pointer[x509.CertPool]
 	probe  tls.Certificate
 
@@ -50,12 +47,12 @@ type Verifier struct {
 	lines  rate.Sometimes
 }
 
-// New returns a Verifier for the CA certificates in the PEM file caFile. If there
+// NewVerifier returns a Verifier for the CA certificates in the PEM file caFile. If there
 // are names, the certificate must have one of them as its common name or among its
 // DNS names.
-func New(caFile string, names []string, log logr.Logger) (*Verifier, error) {
+func NewVerifier(caFile string, names []string, log logr.Logger) (*Verifier, error) {
 	v := &Verifier{caFile: caFile, names: names, log: log, lines: rate.Sometimes{Interval: logInterval}}
-	v.files = reload.New(v.use, log, caFile)
+	v.files = NewFiles(v.use, log, caFile)
 	if err := v.files.Load(); err != nil {
 		return nil, fmt.Errorf("read CA certificates of callers from %s: %w", caFile, err)
 	}

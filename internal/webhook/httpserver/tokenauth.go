@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package callers
+package httpserver
 
 import (
 	"context"
@@ -24,19 +24,19 @@ var (
 )
 
 const (
-	// perSecond and burst limit the tokens that the API server is asked about: any
+	// tokensPerSecond and tokensBurst limit the tokens that the API server is asked about: any
 	// pod can send one. Prometheus sends one for each scrape.
-	perSecond, burst = 5, 20
-	// timeout limits the wait for a turn and for the API server.
-	timeout = 5 * time.Second
+	tokensPerSecond, tokensBurst = 5, 20
+	// tokenTimeout limits the wait for a turn and for the API server.
+	tokenTimeout = 5 * time.Second
 )
 
-// Handler passes a request to next if its bearer token is of a user who may use the
+// Authorize passes a request to next if its bearer token is of a user who may use the
 // request's method on the path, which is a non-resource URL of RBAC. Others get
 // status 401 or 403. The client must be allowed to create TokenReviews and
 // SubjectAccessReviews.
-func Handler(client dynamic.Interface, path string, next http.Handler, log logr.Logger) http.Handler {
-	a := &authorizer{client: client, path: path, turns: rate.NewLimiter(perSecond, burst)}
+func Authorize(client dynamic.Interface, path string, next http.Handler, log logr.Logger) http.Handler {
+	a := &authorizer{client: client, path: path, turns: rate.NewLimiter(tokensPerSecond, tokensBurst)}
 	failures := rate.Sometimes{Interval: time.Second}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status, err := a.authorize(r)
@@ -64,10 +64,10 @@ func (a *authorizer) authorize(r *http.Request) (status int, err error) {
 	if !found || token == "" {
 		return http.StatusUnauthorized, nil
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), timeout)
+	ctx, cancel := context.WithTimeout(r.Context(), tokenTimeout)
 	defer cancel()
 	if err := a.turns.Wait(ctx); err != nil {
-		return http.StatusTooManyRequests, fmt.Errorf("more than %d tokens a second: %w", perSecond, err)
+		return http.StatusTooManyRequests, fmt.Errorf("more than %d tokens a second: %w", tokensPerSecond, err)
 	}
 	reviewed, err := a.review(ctx, tokenReviews, "TokenReview", map[string]any{"token": token})
 	if err != nil {

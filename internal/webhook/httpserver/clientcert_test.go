@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package callers
+package httpserver
 
 import (
 	"crypto/ecdsa"
@@ -98,7 +98,7 @@ func newVerifier(t *testing.T, ca *authority, log logr.Logger, names ...string) 
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "ca.crt")
 	writeCAs(t, file, ca)
-	v, err := New(file, names, log)
+	v, err := NewVerifier(file, names, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func newVerifier(t *testing.T, ca *authority, log logr.Logger, names ...string) 
 }
 
 // serve answers each connection that v lets in with one byte, until the test ends.
-func serve(t *testing.T, v *Verifier) (address string) {
+func serveVerified(t *testing.T, v *Verifier) (address string) {
 	t.Helper()
 	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{issue(t, x509.Certificate{DNSNames: []string{"server"}}, nil)}}
 	v.Configure(config)
@@ -194,7 +194,7 @@ func TestWhoIsLetIn(t *testing.T) {
 			t.Run(name+", "+tls.VersionName(version), func(t *testing.T) {
 				t.Parallel()
 				v, _ := newVerifier(t, ours, logr.Discard(), test.allowed...)
-				address, config := serve(t, v), client(version, test.caller...)
+				address, config := serveVerified(t, v), client(version, test.caller...)
 				if got, _ := connect(t, address, config); got != test.want {
 					t.Errorf("a new connection: got admitted %t, want %t", got, test.want)
 				}
@@ -224,7 +224,7 @@ func TestAChangedCAFileCountsForResumedSessions(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			address := serve(t, v)
+			address := serveVerified(t, v)
 			old, next := client(version, issue(t, caller("a"), before)), client(version, issue(t, caller("a"), after))
 			wantAdmitted := func(what string, config *tls.Config, want bool) {
 				t.Helper()
@@ -261,7 +261,7 @@ func TestTheProbeIsLetInWithoutANoise(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	var lines journal
 	v, _ := newVerifier(t, ca, lines.logger(), "kube-apiserver")
-	address := serve(t, v)
+	address := serveVerified(t, v)
 	if got, _ := connect(t, address, client(tls.VersionTLS13, v.ProbeCertificate())); !got {
 		t.Error("the probe was denied")
 	}
@@ -330,16 +330,16 @@ func TestDeniedCallersFillNoLog(t *testing.T) {
 	}
 }
 
-func TestNewRejectsAnInvalidCAFile(t *testing.T) {
+func TestNewVerifierRejectsAnInvalidCAFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "ca.crt")
-	if _, err := New(file, nil, logr.Discard()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := NewVerifier(file, nil, logr.Discard()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: got %v", err)
 	}
 	if err := os.WriteFile(file, []byte("s3cr3t"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := New(file, nil, logr.Discard())
+	_, err := NewVerifier(file, nil, logr.Discard())
 	if err == nil || !strings.HasPrefix(err.Error(), "read CA certificates of callers from "+file+": ") || strings.Contains(err.Error(), "s3cr3t") {
 		t.Errorf("no PEM: got %v", err)
 	}

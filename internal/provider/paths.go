@@ -5,10 +5,23 @@ package provider
 
 import (
 	"errors"
+	"fmt"
 	"path"
 	"regexp"
 	"strings"
 )
+
+// DefaultTokenMountPath is where the volume is mounted in every container.
+const DefaultTokenMountPath = "/var/run/secrets/lanyard.dev/serviceaccount"
+
+// ValidateTokenMountPath returns an error unless value is a path that the API
+// accepts for a volume mount, in its shortest form.
+func ValidateTokenMountPath(value string) error {
+	if !path.IsAbs(value) || path.Clean(value) != value || value == "/" || strings.Contains(value, ":") {
+		return fmt.Errorf("got %q, want an absolute path such as %s, without a trailing slash and a colon", value, DefaultTokenMountPath)
+	}
+	return nil
+}
 
 // TokenPathParameter is the parameter that asks for a copy of the token at a path of
 // its own, for programs that hard-code one.
@@ -48,6 +61,10 @@ func (i *Identity) CopyPath() string {
 
 // PathsOverlap reports whether two clean directories are the same, or one is below
 // the other.
-func PathsOverlap(a, b string) bool {
-	return strings.HasPrefix(a+"/", b+"/") || strings.HasPrefix(b+"/", a+"/")
+func PathsOverlap(a, b string) bool { return IsAtOrBelow(a, b) || IsAtOrBelow(b, a) }
+
+// IsAtOrBelow reports whether a clean path is dir, or below it.
+func IsAtOrBelow(path, dir string) bool {
+	rest, found := strings.CutPrefix(path, dir)
+	return found && (rest == "" || rest[0] == '/')
 }
