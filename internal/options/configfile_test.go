@@ -109,7 +109,7 @@ func TestReloadTakesUpProvidersAndMappingsOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	reserved := c.Defaults.ReservedAudiences
-	changed := strings.NewReplacer("name: example", "name: other", "example-role", "other-role", "eu-central-1", "us-east-1", "aws-role-arn-prefix", "azure-default-tenant-id").Replace(withProvider)
+	changed := strings.NewReplacer("name: example", "name: other", "example-role", "other-role", "eu-central-1", "us-east-1", "aws-role-arn-prefix", "azure-default-audience").Replace(withProvider)
 	changed = strings.Replace(changed, "aws-role-arn: loki, ", "", 1)
 	reloaded, restart, err := o.Reload([]byte(changed), reserved)
 	if err != nil {
@@ -118,7 +118,7 @@ func TestReloadTakesUpProvidersAndMappingsOnly(t *testing.T) {
 	if diff := cmp.Diff([]string{"aws", "azure", "gcp", "other", "token"}, providersOf(reloaded)); diff != "" {
 		t.Errorf("providers (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"aws-default-region", "aws-role-arn-prefix", "azure-default-tenant-id"}, restart); diff != "" {
+	if diff := cmp.Diff([]string{"aws-default-region", "aws-role-arn-prefix", "azure-default-audience"}, restart); diff != "" {
 		t.Errorf("settings that need a restart (-want +got):\n%s", diff)
 	}
 	if got := reloaded.Defaults.Parameters["aws-region"]; got != "eu-central-1" {
@@ -136,6 +136,44 @@ func TestReloadTakesUpProvidersAndMappingsOnly(t *testing.T) {
 	for _, text := range []string{"providers: [", "x: [", "providers: [{name: aws}]", strings.Replace(withProvider, "example-role: r", "x: y", 1), strings.Replace(withProvider, "example-role: r", "aws-audience: reserved", 1)} {
 		if reloaded, _, err := o.Reload([]byte(text), reserved); err == nil {
 			t.Errorf("%q: got %+v and no error", text, reloaded)
+		}
+	}
+}
+
+// A mistake that only a start reports stays unnoticed until no replica starts.
+func TestAReloadDeniesWhatAStartDenies(t *testing.T) {
+	t.Parallel()
+	o, _, err := complete(t, "secure-port: 8443\n"+withProvider)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for sentence, setting := range map[string]string{
+		"an unknown setting":               "no-such-setting: 1",
+		"a lifetime that is too short":     "token-expiration-seconds: 5",
+		"a glob with another variable":     "default-allowed-identities: '{nmespace}'",
+		"a text for a number":              "v: many",
+		"a malformed region":               "azure-default-tenant-id: not a tenant",
+		"a list for a text":                "kubeconfig: [a]",
+		"names of callers without a CA":    "client-allowed-names: [a]",
+		"a port that no server listens on": "secure-port: 65536",
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			text := setting + "\n" + withProvider
+			start, name, errStart := configured(t, text, files...)
+			if errStart == nil {
+				_, errStart = start.Complete()
+			}
+			_, _, err := o.Reload([]byte(text), nil)
+			if errStart == nil || err == nil || strings.ReplaceAll(errStart.Error(), name, o.ConfigFile) != err.Error() {
+				t.Errorf("got error %v from a reload, and %v from a start", err, errStart)
+			}
+		})
+	}
+	// The command line takes precedence, as in a start.
+	for _, text := range []string{"tls-cert-file: ''\n" + withProvider, "secure-port: 7443\n" + withProvider} {
+		if _, _, err := o.Reload([]byte(text), nil); err != nil {
+			t.Errorf("%.20q: got error %v, want none", text, err)
 		}
 	}
 }

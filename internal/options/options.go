@@ -69,6 +69,10 @@ type Options struct {
 	Kubeconfig, ConfigFile string
 	LogFormat              string
 	Verbosity              int
+
+	// commandLine returns new options and flags, as the command line without the file
+	// sets them.
+	commandLine func() (*Options, *pflag.FlagSet)
 }
 
 // New returns the default settings.

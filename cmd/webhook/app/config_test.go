@@ -15,7 +15,9 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
@@ -118,6 +120,10 @@ func TestAChangedConfigurationIsUsedWithoutARestart(t *testing.T) {
 	if !knows(t, handler, "first") || knows(t, handler, "second") || !successful("1")() {
 		t.Fatal("the file was not used at the start")
 	}
+	large := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"lanyard.dev/x": strings.Repeat("x", annotations.MaxKeptBytes)}}}
+	if p.serviceAccounts.Object(large).TooLarge == 0 {
+		t.Error("the cache would keep a ServiceAccount that is larger than a valid one")
+	}
 
 	writeFile(t, file, providerFile("second")+"identities: [{namespace: x}]\n")
 	eventually(t, "the metric says that the file is wrong", successful("0"))
@@ -126,6 +132,14 @@ func TestAChangedConfigurationIsUsedWithoutARestart(t *testing.T) {
 	}
 	if message := <-messages; !strings.Contains(message, "line 2: identities[0].serviceAccount") {
 		t.Errorf("got message %s, want the line and the reason", message)
+	}
+
+	writeFile(t, file, providerFile("second")+"v: many\n")
+	if message := <-messages; !strings.Contains(message, `v: invalid argument`) {
+		t.Errorf("got message %s, want the one with which a start ends", message)
+	}
+	if !successful("0")() || knows(t, handler, "second") {
+		t.Error("a file is used with which a replica would not start")
 	}
 
 	writeFile(t, file, providerFile("second")+"secure-port: 1\n")

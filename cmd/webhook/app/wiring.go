@@ -242,6 +242,7 @@ func reviewMux(p *program) http.Handler {
 // inject makes the program inject by these settings, from the next request on.
 func (p *program) inject(s *settings.Settings, budget *admission.Budget, recorder *metrics.Recorder, log logr.Logger) {
 	config := injector.Config{Settings: s, ServiceAccounts: p.serviceAccounts, Namespaces: p.namespaces}
+	p.serviceAccounts.SetMaxBytes(s.Keys.MaxServiceAccountBytes())
 	p.injection.Store(&injection{
 		Settings: s,
 		handlers: injector.Handlers(config, p.serviceAccounts, budget, recorder, log.WithName("admission")),

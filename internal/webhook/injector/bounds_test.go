@@ -238,3 +238,14 @@ func TestAPodOfTheLongestValidIdentityIsInjected(t *testing.T) {
 		t.Errorf("got %s (%s), want %s", response.Reason, response.Message, reason.Injected)
 	}
 }
+
+// Users write annotations, and the memory is shared: a ServiceAccount that cannot be
+// valid takes no more of it than a number.
+func TestTheCacheKeepsNoMoreThanAValidServiceAccount(t *testing.T) {
+	t.Parallel()
+	pods, _ := newPods(t, nil)
+	keys := pods.Keys
+	if got, want := injector.ServiceAccountCacheOptions(nil, keys).MaxBytes, keys.MaxServiceAccountBytes(); got != want {
+		t.Errorf("got a limit of %d bytes, want %d", got, want)
+	}
+}

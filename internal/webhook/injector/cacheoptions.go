@@ -19,7 +19,7 @@ func ServiceAccountCacheOptions(client metadata.Interface, keys *annotations.Key
 		Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"},
 		Prefix:   keys.Prefix,
 		Label:    keys.IdentityLabel,
-		MaxBytes: annotations.MaxKeptBytes,
+		MaxBytes: keys.MaxServiceAccountBytes(),
 	}
 }
 

@@ -38,11 +38,12 @@ type Options struct {
 	Label string
 	// MaxBytes limits the annotations that are kept of one object, keys and values
 	// together: users write them, and all objects share one memory. Zero means no
-	// limit. See Object.TooLarge.
+	// limit. See Object.TooLarge and Reader.SetMaxBytes.
 	MaxBytes int
 
-	// MaxTotalBytes limits the memory of all objects of a Cache. An object that does
-	// not fit is not kept: each Get reads it from the API server. Zero means no limit.
+	// MaxTotalBytes limits the memory of all objects of a Cache. Objects that do not
+	// fit are not kept: each Get reads them from the API server. The namespaces with the
+	// most bytes lose objects first. Zero means no limit.
 	MaxTotalBytes int64
 	// Recorder counts calls of Cache.Get. Nil counts nothing.
 	Recorder Recorder
@@ -56,8 +57,8 @@ type Cache struct {
 	*Reader
 
 	synced   atomic.Bool
-	received atomic.Uint64 // objects that the watch received, for FreeMemory
-	pending  atomic.Int64  // bytes of the items that are not in the store yet
+	received atomic.Uint64         // objects that the watch received, for FreeMemory
+	incoming atomic.Pointer[store] // the objects of a list that is not complete
 	store    store
 }
 
@@ -68,7 +69,9 @@ func New(opts Options) (*Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cache{Reader: reader, store: store{limit: opts.MaxTotalBytes}}, nil
+	c := &Cache{Reader: reader, store: store{limit: opts.MaxTotalBytes}}
+	c.incoming.Store(&store{limit: opts.MaxTotalBytes})
+	return c, nil
 }
 
 // HasSynced reports whether the cache has received a full list of the objects.
@@ -87,6 +90,8 @@ func (c *Cache) Get(ctx context.Context, namespace, name string) (object Object,
 	id := types.NamespacedName{Namespace: namespace, Name: name}
 	cached, known := c.store.get(id)
 	source, result := "cache", "found"
+	// The limit may have been raised since the object was too large.
+	known = known && (cached.value().TooLarge == 0 || cached.TooLarge > int(c.maxBytes.Load()))
 	if known && !c.Invalidated(namespace, name) {
 		object = cached.value()
 	} else {

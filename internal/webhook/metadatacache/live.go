@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -46,6 +47,7 @@ const (
 // server. Its methods may be called concurrently.
 type Reader struct {
 	opts        Options
+	maxBytes    atomic.Int64
 	invalidated *utilcache.LRUExpireCache // keyed by types.NamespacedName
 	reads       singleflight.Group
 	slots       *semaphore.Weighted
@@ -62,13 +64,18 @@ func NewReader(opts Options) (*Reader, error) {
 	case !strings.HasSuffix(opts.Prefix, "/"):
 		return nil, fmt.Errorf("metadata cache: annotation prefix: got %q, want one that ends with a slash", opts.Prefix)
 	}
-	return &Reader{
+	r := &Reader{
 		opts:        opts,
 		invalidated: utilcache.NewLRUExpireCache(maxInvalid),
 		slots:       semaphore.NewWeighted(maxReads),
 		rate:        rate.NewLimiter(readsPerSecond, readsBurst),
-	}, nil
+	}
+	r.SetMaxBytes(opts.MaxBytes)
+	return r, nil
 }
+
+// SetMaxBytes replaces Options.MaxBytes for objects that are received from now on.
+func (r *Reader) SetMaxBytes(n int) { r.maxBytes.Store(int64(n)) }
 
 // Invalidate marks an object whose write is being admitted: for a short while
 // caches must not be believed. An admission webhook sees a write before it is stored,

@@ -19,7 +19,7 @@ type Object struct {
 	// nil if the object has no such annotation. They are shared: callers must not change them.
 	Annotations map[string]string
 	// TooLarge is the size of these annotations, keys and values, if it is above
-	// Options.MaxBytes. Annotations is then nil. Otherwise it is 0.
+	// the limit of the Reader. Annotations is then nil. Otherwise it is 0.
 	TooLarge int
 	// Label is the value of the label Options.Label; empty if not set.
 	Label string
@@ -62,50 +62,45 @@ func ObjectOf(meta *metav1.PartialObjectMetadata, prefix, label string, maxBytes
 
 // Object returns the kept parts of the metadata.
 func (r *Reader) Object(meta *metav1.PartialObjectMetadata) Object {
-	return ObjectOf(meta, r.opts.Prefix, r.opts.Label, r.opts.MaxBytes)
+	return ObjectOf(meta, r.opts.Prefix, r.opts.Label, int(r.maxBytes.Load()))
 }
 
-// item is an object on its way from the API server into the cache. It is a
+// item is the name of an object of a list. A list is decoded completely before it is
+// stored; until then, the object is in Cache.incoming, which has a limit. It is a
 // runtime.Object because the elements of a list must be.
-type item struct {
-	id     types.NamespacedName
-	object *Object
-	shed   bool // the annotations of too many items would be in memory
-}
+type item struct{ id types.NamespacedName }
 
 // GetObjectKind implements runtime.Object.
 func (it *item) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject implements runtime.Object. An item is never changed, so a
-// shallow copy is enough.
-func (it *item) DeepCopyObject() runtime.Object {
-	out := *it
-	return &out
+// DeepCopyObject implements runtime.Object. An item is never changed.
+func (it *item) DeepCopyObject() runtime.Object { return it }
+
+// item keeps an object of a list until the list is complete. It returns an item as it
+// is: a cache.TransformFunc must be idempotent.
+func (c *Cache) item(obj any) (*item, error) {
+	if it, ok := obj.(*item); ok {
+		return it, nil
+	}
+	id, object, err := c.kept(obj)
+	if err != nil {
+		return nil, err
+	}
+	c.incoming.Load().set(id, object)
+	return &item{id}, nil
 }
 
-// item returns the metadata as an item. A list is decoded completely before it is
-// stored, so item drops the objects above the store's limit.
-func (c *Cache) item(meta *metav1.PartialObjectMetadata) *item {
-	it := &item{id: types.NamespacedName{Namespace: strings.Clone(meta.Namespace), Name: strings.Clone(meta.Name)}}
-	if object := c.Object(meta); object.HasAnnotations() || object.Label != "" {
-		it.object = &object
+// kept returns the name and the kept parts of an object that the reflector passes to a
+// store; nil if nothing is kept.
+func (c *Cache) kept(obj any) (types.NamespacedName, *Object, error) {
+	meta, ok := obj.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return types.NamespacedName{}, nil, fmt.Errorf("metadata cache: got %T, want *v1.PartialObjectMetadata", obj)
 	}
-	pending := c.pending.Add(size(it.id, it.object))
-	if limit := c.store.limit; limit > 0 && pending > limit {
-		it.object, it.shed = nil, true
+	id := types.NamespacedName{Namespace: strings.Clone(meta.Namespace), Name: strings.Clone(meta.Name)}
+	object := c.Object(meta)
+	if !object.HasAnnotations() && object.Label == "" {
+		return id, nil, nil
 	}
-	return it
-}
-
-// itemOf converts an object that the reflector passes to a store. It returns an item as
-// it is: a cache.TransformFunc must be idempotent.
-func (c *Cache) itemOf(obj any) (*item, error) {
-	switch obj := obj.(type) {
-	case *item:
-		return obj, nil
-	case *metav1.PartialObjectMetadata:
-		return c.item(obj), nil
-	default:
-		return nil, fmt.Errorf("metadata cache: got %T, want *v1.PartialObjectMetadata", obj)
-	}
+	return id, &object, nil
 }

@@ -4,6 +4,7 @@
 package metadatacache
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -363,5 +364,34 @@ func TestAnnotationsAboveTheLimitAreNotKept(t *testing.T) {
 				t.Errorf("got counts %+v, want %+v", got, want)
 			}
 		})
+	}
+}
+
+// A reload may add providers, whose annotations make larger ServiceAccounts valid.
+func TestAnObjectThatIsNoLongerTooLargeIsReadLive(t *testing.T) {
+	t.Parallel()
+	c := newCache(t, func(_ context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+		return serviceAccount(namespace, name, roleARN, strings.Repeat("x", 50)), nil
+	}, func(o *Options) { o.MaxBytes = 60 })
+	fill(t, c, serviceAccount("ns", "app", roleARN, strings.Repeat("x", 50)))
+	get := func() Object {
+		t.Helper()
+		object, err := c.Get(t.Context(), "ns", "app")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return object
+	}
+	size := len(roleARN) + 50
+	if got := get(); got.TooLarge != size || got.Annotations != nil {
+		t.Errorf("got %+v, want only the size %d", got, size)
+	}
+	c.SetMaxBytes(size)
+	if got := get(); got.TooLarge != 0 || len(got.Annotations) != 1 {
+		t.Errorf("got %+v, want the annotations", got)
+	}
+	fill(t, c, serviceAccount("ns", "app", roleARN, "cached"))
+	if got := get(); got.Annotations[roleARN] != "cached" {
+		t.Errorf("got %+v, want the object of the cache", got)
 	}
 }

@@ -10,7 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// store holds the objects of a Cache, as long as they fit into a number of bytes.
+// share is the part of the limit that a namespace may fill without losing objects to
+// other namespaces.
+const share = 16
+
+// store holds the objects of a Cache, as long as they fit into a number of bytes. If
+// they do not fit, namespaces with more than their share of the bytes lose objects: one
+// namespace does not push out the others.
 // The zero value is empty and without a limit.
 type store struct {
 	limit int64 // of bytes; 0 for none
@@ -20,6 +26,10 @@ type store struct {
 	// cluster have neither annotations under the prefix nor the label.
 	objects map[types.NamespacedName]*Object
 	bytes   int64
+	// namespaces has the bytes of each namespace. large are the namespaces with more than
+	// their share, which are at most share.
+	namespaces map[string]int64
+	large      map[string]bool
 }
 
 // Sizes of an object's parts in memory, apart from their text. A test
@@ -58,43 +68,82 @@ func (s *store) delete(id types.NamespacedName) {
 
 func (s *store) forget(id types.NamespacedName) {
 	if object, ok := s.objects[id]; ok {
-		s.bytes -= size(id, object)
 		delete(s.objects, id)
+		s.count(id.Namespace, -size(id, object))
+	}
+}
+
+// count adds n bytes to the namespace.
+func (s *store) count(namespace string, n int64) {
+	s.bytes += n
+	n += s.namespaces[namespace]
+	if s.namespaces[namespace] = n; n == 0 {
+		delete(s.namespaces, namespace)
+	}
+	if s.limit > 0 && n > s.limit/share {
+		s.large[namespace] = true
+	} else {
+		delete(s.large, namespace)
 	}
 }
 
 // set keeps an object in place of its previous state. If the object does not fit,
 // set keeps neither.
-func (s *store) set(it *item) {
+func (s *store) set(id types.NamespacedName, object *Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forget(it.id)
-	s.add(it)
-}
-
-func (s *store) add(it *item) {
-	n := size(it.id, it.object)
-	if it.shed || s.limit > 0 && s.bytes+n > s.limit {
+	s.forget(id)
+	n := size(id, object)
+	if s.limit > 0 && !s.makeSpace(id.Namespace, n) {
 		return
 	}
 	if s.objects == nil {
-		s.objects = map[types.NamespacedName]*Object{}
+		s.objects, s.namespaces, s.large = map[types.NamespacedName]*Object{}, map[string]int64{}, map[string]bool{}
 	}
-	s.objects[it.id] = it.object
-	s.bytes += n
+	s.objects[id] = object
+	s.count(id.Namespace, n)
 }
 
-// replace keeps these objects in place of all previous objects, as many as there is
-// space for.
-func (s *store) replace(items []*item) {
-	fresh := store{limit: s.limit, objects: make(map[types.NamespacedName]*Object, len(items))}
+// makeSpace reports whether n more bytes of the namespace fit. Until they do, it takes
+// objects from the namespace with the most bytes, if that has more than its share and
+// more than this namespace.
+func (s *store) makeSpace(namespace string, n int64) bool {
+	wanted := s.namespaces[namespace] + n
+	for s.bytes+n > s.limit {
+		largest, most := "", wanted
+		for name := range s.large {
+			if s.namespaces[name] > most {
+				largest, most = name, s.namespaces[name]
+			}
+		}
+		if most == wanted {
+			return false
+		}
+		// The search takes a while, so it makes space for many objects.
+		enough := max(wanted, most-s.limit/share)
+		for id := range s.objects {
+			if id.Namespace != largest {
+				continue
+			}
+			if s.forget(id); s.namespaces[largest] <= enough {
+				break
+			}
+		}
+	}
+	return true
+}
+
+// replace keeps the items of incoming in place of all previous objects.
+func (s *store) replace(incoming *store, items []*item) {
+	fresh := store{limit: s.limit}
 	for _, it := range items {
-		fresh.forget(it.id)
-		fresh.add(it)
+		if object, ok := incoming.get(it.id); ok {
+			fresh.set(it.id, object)
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.objects, s.bytes = fresh.objects, fresh.bytes
+	s.objects, s.bytes, s.namespaces, s.large = fresh.objects, fresh.bytes, fresh.namespaces, fresh.large
 }
 
 // used returns how many bytes the objects take.

@@ -79,7 +79,7 @@ func TestAListThatDoesNotFitIsKeptInPart(t *testing.T) {
 	c := bounded(t, 10_000)
 	transform := reflectorStore{c}.Transformer()
 	list := func() []any {
-		c.pending.Store(0) // as list and watch do
+		c.incoming.Store(&store{limit: 10_000}) // as list and watch do
 		var items []any
 		for i := range 1000 {
 			it, err := transform(serviceAccount("ns", fmt.Sprintf("app-%d", i), roleARN, "cached"))
@@ -91,13 +91,8 @@ func TestAListThatDoesNotFitIsKeptInPart(t *testing.T) {
 		return items
 	}
 	for _, when := range []string{"first", "second"} {
-		items, kept := list(), 0
-		for _, it := range items {
-			if it.(*item).object != nil {
-				kept++
-			}
-		}
-		if kept > 30 {
+		items := list()
+		if kept := len(c.incoming.Load().objects); kept > 30 {
 			t.Errorf("%s list: got the annotations of %d objects in memory at once, want no more than fit", when, kept)
 		}
 		if err := (reflectorStore{c}).Replace(items, ""); err != nil {
@@ -205,5 +200,45 @@ func TestANameThatCannotExistIsNotInvalidated(t *testing.T) {
 	_, err := c.Get(t.Context(), "ns", strings.Repeat("a", 3_000_000))
 	if err == nil || len(err.Error()) > 2000 {
 		t.Errorf("got an error of %d bytes, want a short one", len(fmt.Sprint(err)))
+	}
+}
+
+func TestANamespaceDoesNotPushOutTheObjectsOfOthers(t *testing.T) {
+	t.Parallel()
+	const limit = 100_000
+	metas := func(namespace string, n int) []any {
+		var metas []any
+		for i := range n {
+			metas = append(metas, serviceAccount(namespace, fmt.Sprintf("app-%d", i), roleARN, strings.Repeat("x", 1000)))
+		}
+		return metas
+	}
+	for sentence, receive := range map[string]func(s reflectorStore, objs []any) error{
+		"in events": func(s reflectorStore, objs []any) error {
+			for _, obj := range objs {
+				if err := s.Add(obj); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"in a list": func(s reflectorStore, objs []any) error { return s.Replace(objs, "1") },
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			c := bounded(t, limit)
+			// A list is in the order of the namespaces.
+			if err := receive(reflectorStore{c}, append(metas("aaa", 1000), metas("ns", 5)...)); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 5 {
+				if got := role(t, c, fmt.Sprintf("app-%d", i)); got == "live" {
+					t.Errorf("got app-%d of the small namespace live, want it from the cache", i)
+				}
+			}
+			if used, _ := c.Bytes(); used > limit || used < limit/2 {
+				t.Errorf("got %d of %d bytes used, want the cache nearly full", used, limit)
+			}
+		})
 	}
 }

@@ -40,7 +40,7 @@ func (c *Cache) Start(ctx context.Context) error {
 }
 
 func (c *Cache) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	c.pending.Store(0)
+	c.incoming.Store(&store{limit: c.store.limit})
 	return c.opts.Client.Resource(c.opts.Resource).Watch(ctx, opts)
 }
 
@@ -53,7 +53,7 @@ func (c *Cache) list(ctx context.Context, opts metav1.ListOptions) (runtime.Obje
 		opts.ResourceVersion = ""
 	}
 	if opts.Continue == "" {
-		c.pending.Store(0)
+		c.incoming.Store(&store{limit: c.store.limit})
 	}
 	page, err := c.opts.Client.Resource(c.opts.Resource).List(ctx, opts)
 	if err != nil {
@@ -61,7 +61,9 @@ func (c *Cache) list(ctx context.Context, opts metav1.ListOptions) (runtime.Obje
 	}
 	list := &internalversion.List{ListMeta: page.ListMeta, Items: make([]runtime.Object, len(page.Items))}
 	for i := range page.Items {
-		list.Items[i] = c.item(&page.Items[i])
+		if list.Items[i], err = c.item(&page.Items[i]); err != nil {
+			return nil, err
+		}
 	}
 	return list, nil
 }
@@ -73,7 +75,7 @@ var _ cache.TransformingStore = reflectorStore{}
 
 // Transformer makes the reflector collect a streamed list as items.
 func (s reflectorStore) Transformer() cache.TransformFunc {
-	return func(obj any) (any, error) { return s.itemOf(obj) }
+	return func(obj any) (any, error) { return s.item(obj) }
 }
 
 // Add implements cache.ReflectorStore.
@@ -81,25 +83,23 @@ func (s reflectorStore) Add(obj any) error { return s.Update(obj) }
 
 // Update implements cache.ReflectorStore.
 func (s reflectorStore) Update(obj any) error {
-	it, err := s.itemOf(obj)
+	id, object, err := s.kept(obj)
 	if err != nil {
 		return err
 	}
 	s.received.Add(1)
-	s.pending.Store(0)
-	s.store.set(it)
+	s.store.set(id, object)
 	return nil
 }
 
 // Delete implements cache.ReflectorStore.
 func (s reflectorStore) Delete(obj any) error {
-	it, err := s.itemOf(obj)
+	id, _, err := s.kept(obj)
 	if err != nil {
 		return err
 	}
 	s.received.Add(1)
-	s.pending.Store(0)
-	s.store.delete(it.id)
+	s.store.delete(id)
 	return nil
 }
 
@@ -109,13 +109,12 @@ func (s reflectorStore) Replace(objs []any, _ string) error {
 	items := make([]*item, len(objs))
 	for i, obj := range objs {
 		var err error
-		if items[i], err = s.itemOf(obj); err != nil {
+		if items[i], err = s.item(obj); err != nil {
 			return err
 		}
 	}
 	s.received.Add(uint64(len(objs)))
-	s.pending.Store(0)
-	s.store.replace(items)
+	s.store.replace(s.incoming.Swap(&store{limit: s.store.limit}), items)
 	s.synced.Store(true)
 	return nil
 }
