@@ -204,7 +204,8 @@ func (h *Handler[T]) reply(a *reply, w http.ResponseWriter, r *http.Request) {
 func (h *Handler[T]) review(ctx context.Context, m *memory[T], s *share, until time.Time) (response Response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			h.logLine(topic{reason: reason.InternalError}, "Panic in admission handler", "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
+			about := topic{reason: reason.InternalError}
+			h.logLine(about, "Panic in admission handler", "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 			err = errors.New("the webhook failed on this object; its log has the details")
 		}
 	}()

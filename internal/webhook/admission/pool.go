@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// patience is how long a request may wait for its client while other requests wait for
-// its memory. An API server sends and reads at once.
+// patience is how long a request may wait for its client, since it was last given memory,
+// while other requests wait. An API server sends and reads at once.
 const patience = 200 * time.Millisecond
 
 // pool is memory that the requests of all clients share, in bytes. A client is known by
@@ -119,8 +119,15 @@ func (c *claim) endIdle() (interrupted bool) {
 	return c.interrupted
 }
 
-// give gives a claim the memory that it wants.
+// give gives a claim the memory that it wants. Its client has sent enough to need it, so
+// the client has as much time again.
 func (p *pool) give(c *claim) {
+	if before := len(p.idle); before > 0 {
+		if p.idle = remove(p.idle, c); len(p.idle) < before {
+			c.since = time.Now()
+			p.idle = append(p.idle, c)
+		}
+	}
 	p.free -= c.wanted
 	p.held[c.client] += c.wanted
 	c.bytes += c.wanted
