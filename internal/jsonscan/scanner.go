@@ -18,6 +18,8 @@ import (
 	"errors"
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // Kind is the kind of a value.
@@ -159,6 +161,26 @@ func (s *Scanner) String() ([]byte, error) {
 func (s *Scanner) ReadString(into *string) error {
 	text, err := s.String()
 	*into = string(text)
+	return err
+}
+
+// ReadCut is like ReadString, and cuts the string to this many bytes. Of a longer string
+// it decodes nothing, so that an escaped one takes no memory.
+func (s *Scanner) ReadCut(into *string, limit int) error {
+	if s.Kind() != String {
+		return s.ReadString(into)
+	}
+	raw, err := s.Raw()
+	if err != nil {
+		return err
+	}
+	const longestEscape = len(`\u0000`)
+	if len(raw) > limit*longestEscape+len(`""`) {
+		*into = texts.Cut(raw[1:], limit)
+		return nil
+	}
+	text, err := New(raw).String()
+	*into = texts.Cut(text, limit)
 	return err
 }
 

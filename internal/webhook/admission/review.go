@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/reason"
@@ -32,16 +33,15 @@ const (
 	messagePrefix = "lanyard: "
 	// maxUIDBytes is more than a UID has.
 	maxUIDBytes = 128
-	// maxAttributeBytes is more than the other attributes have, which the API server
-	// has checked. The name of an object is not yet checked.
-	maxAttributeBytes = 1024
-	// maxNameBytes is the length of the longest name of an object.
+	// maxNameBytes is the length of the longest name of an object. The API server has not
+	// yet checked the name. No other attribute is longer.
 	maxNameBytes = 253
 	// maxMessageBytes limits a message. A message repeats annotations.
 	maxMessageBytes = 16 << 10
 )
 
-// Attributes identify the object and the operation of a request.
+// Attributes identify the object and the operation of a request. Each is cut to
+// maxNameBytes.
 type Attributes struct {
 	// UID is returned in the response.
 	UID string
@@ -65,9 +65,12 @@ type Request[T any] struct {
 // parse reads the body into the request. If it fails, the request has the parts
 // before the error.
 func (h *Handler[T]) parse(m *memory[T]) error {
-	s := jsonscan.New(m.body.Bytes())
-	if m.body.Len() == 0 {
+	s := jsonscan.New(m.body)
+	switch {
+	case len(m.body) == 0:
 		return errors.New("got an empty body, want an AdmissionReview")
+	case !utf8.Valid(m.body):
+		return errors.New("got a body that is not valid UTF-8, want an AdmissionReview")
 	}
 	if s.Kind() != jsonscan.Object {
 		return fmt.Errorf("got %s, want an AdmissionReview object", s.Kind())
@@ -76,9 +79,9 @@ func (h *Handler[T]) parse(m *memory[T]) error {
 	err := s.Object(func(key []byte) error {
 		switch string(key) {
 		case "apiVersion":
-			return s.ReadString(&gotVersion)
+			return s.ReadCut(&gotVersion, maxShownBytes)
 		case "kind":
-			return s.ReadString(&gotKind)
+			return s.ReadCut(&gotKind, maxShownBytes)
 		case "request":
 			return s.Object(func(key []byte) error {
 				if err := h.parseMember(s, m, string(key)); err != nil {
@@ -96,7 +99,7 @@ func (h *Handler[T]) parse(m *memory[T]) error {
 	case err != nil:
 		return fmt.Errorf("malformed AdmissionReview: %w", err)
 	case gotVersion != apiVersion || gotKind != kind:
-		return fmt.Errorf("got apiVersion %q and kind %q, want %q and %q", texts.Cut(gotVersion, maxShownBytes), texts.Cut(gotKind, maxShownBytes), apiVersion, kind)
+		return fmt.Errorf("got apiVersion %q and kind %q, want %q and %q", gotVersion, gotKind, apiVersion, kind)
 	}
 	return nil
 }
@@ -118,24 +121,24 @@ func (h *Handler[T]) parseMember(s *jsonscan.Scanner, m *memory[T], name string)
 func (r *Attributes) parseMember(s *jsonscan.Scanner, name string) error {
 	switch name {
 	case "uid":
-		return s.ReadString(&r.UID)
+		return s.ReadCut(&r.UID, maxNameBytes)
 	case "subResource":
-		return s.ReadString(&r.SubResource)
+		return s.ReadCut(&r.SubResource, maxNameBytes)
 	case "operation":
-		return s.ReadString(&r.Operation)
+		return s.ReadCut(&r.Operation, maxNameBytes)
 	case "namespace":
-		return s.ReadString(&r.Namespace)
+		return s.ReadCut(&r.Namespace, maxNameBytes)
 	case "name":
-		return s.ReadString(&r.Name)
+		return s.ReadCut(&r.Name, maxNameBytes)
 	case "resource":
 		return s.Object(func(key []byte) error {
 			switch string(key) {
 			case "group":
-				return s.ReadString(&r.Group)
+				return s.ReadCut(&r.Group, maxNameBytes)
 			case "version":
-				return s.ReadString(&r.Version)
+				return s.ReadCut(&r.Version, maxNameBytes)
 			case "resource":
-				return s.ReadString(&r.Resource)
+				return s.ReadCut(&r.Resource, maxNameBytes)
 			}
 			return nil
 		})
@@ -162,9 +165,7 @@ func (r *Request[T]) validate() error {
 	case r.UID == "":
 		return errors.New("request.uid: got none, want one")
 	case len(r.UID) > maxUIDBytes:
-		return fmt.Errorf("request.uid: got %d bytes, want at most %d", len(r.UID), maxUIDBytes)
-	case r.attributeBytes() > maxAttributeBytes:
-		return fmt.Errorf("request: got %d bytes of namespace, operation and resource, want at most %d", r.attributeBytes(), maxAttributeBytes)
+		return fmt.Errorf("request.uid: got %q, want at most %d bytes", texts.Cut(r.UID, maxShownBytes), maxUIDBytes)
 	case r.Operation != Create && r.Operation != Update:
 		return fmt.Errorf("request.operation: got %q, want %s or %s; the rules of the webhook configuration are too wide", texts.Cut(r.Operation, maxShownBytes), Create, Update)
 	case r.Object == nil:
@@ -173,11 +174,6 @@ func (r *Request[T]) validate() error {
 		return errors.New("request.oldObject: got none, want an object")
 	}
 	return nil
-}
-
-// attributeBytes returns the length of the attributes but for UID and Name.
-func (r *Attributes) attributeBytes() int {
-	return len(r.Group) + len(r.Version) + len(r.Resource) + len(r.SubResource) + len(r.Operation) + len(r.Namespace)
 }
 
 // resource returns "pods" or, with a subresource, "pods/ephemeralcontainers".

@@ -10,6 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 )
 
@@ -37,6 +38,10 @@ type ServiceAccount struct {
 // annotations are only read up to a limit.
 const serviceAccountBytes = 64 << 10
 
+// maxNameBytes and maxKeyBytes are the lengths of the longest name of an object and key of
+// an annotation.
+const maxNameBytes, maxKeyBytes = 253, 317
+
 // readServiceAccount reads the ServiceAccount that is the next value of s.
 func readServiceAccount(s *jsonscan.Scanner, keys *annotations.Keys, peers []*peer.Peer, into *ServiceAccount) error {
 	*into = ServiceAccount{annotations: map[string]string{}, peerAnnotations: map[string]string{}}
@@ -44,7 +49,7 @@ func readServiceAccount(s *jsonscan.Scanner, keys *annotations.Keys, peers []*pe
 	metadata := func(key []byte) (err error) {
 		switch string(key) {
 		case "name":
-			err = s.ReadString(&into.name)
+			err = s.ReadCut(&into.name, maxNameBytes)
 		case "labels":
 			into.hasLabels = s.Kind() == jsonscan.Object
 			err = s.Object(func(key []byte) error {
@@ -52,11 +57,11 @@ func readServiceAccount(s *jsonscan.Scanner, keys *annotations.Keys, peers []*pe
 					return nil
 				}
 				into.hasLabel = true
-				return s.ReadString(&into.label)
+				return s.ReadCut(&into.label, maxNameBytes)
 			})
 		case "annotations":
 			into.hasAnnotations = s.Kind() == jsonscan.Object
-			err = s.Object(func(key []byte) error { return into.readAnnotation(s, string(key), keys, peers, limit) })
+			err = s.Object(func(key []byte) error { return into.readAnnotation(s, texts.Cut(key, maxKeyBytes), keys, peers, limit) })
 		}
 		if err != nil {
 			return fmt.Errorf("serviceaccount: metadata: %s: %w", key, err)
