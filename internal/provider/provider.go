@@ -67,6 +67,15 @@ type Definition struct {
 // audience has a key too: Key("audience").
 func (d *Definition) Key(parameter string) string { return d.Name + "-" + parameter }
 
+// Identifies reports whether an annotation key, without the prefix, asks for an identity
+// of the provider.
+func (d *Definition) Identifies(key string) bool {
+	if d.Plain() {
+		return key == "audience"
+	}
+	return slices.ContainsFunc(d.Parameters, func(p Parameter) bool { return p.Identity && key == d.Key(p.Name) })
+}
+
 // OwnsKey reports whether an annotation key, without the prefix, is the key of the
 // provider's audience, of a parameter that a ServiceAccount sets, or of a profile.
 func (d *Definition) OwnsKey(key string) bool {
