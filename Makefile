@@ -69,16 +69,40 @@ quickstart: ## Show Lanyard on a kind cluster; needs Docker or Podman. KIND_IMAG
 quickstart-delete: ## Delete the cluster of "make quickstart".
 	@hack/kind/quickstart.sh --delete
 
+# The race detector watches the packages that run goroutines of the product in the
+# test's own process. It makes compiling and running several times as slow. All other
+# tests only start the program, which test/support/webhook builds with the race
+# detector. test/supplychain holds the list to the imports. The suites come first,
+# because they wait while the other packages are compiled.
+RACE_SUITES   := ./test/integration/cli ./test/integration/embed ./test/integration/selfmanaged
+RACE_PACKAGES := $(RACE_SUITES) ./cmd/... ./examples/... ./internal/... ./pkg/...
+# These measure time, so nothing runs next to them.
+ALONE := ./test/integration/abuse
+
 # The integration tests run the binaries in bin/controlplane. Go's test cache
 # does not know them, so -count=1 disables it. "make lint" runs go vet.
+# Tests that call make must not look for the jobs of this make.
+GO_TEST := MAKEFLAGS= $(GO) test -vet=off -count=1 -timeout=20m
+
 .PHONY: test
-test: c-compiler controlplane bin/cyclonedx-gomod bin/govulncheck ## Run all tests, unit and integration, with the race detector.
-	CGO_ENABLED=1 $(GO) test -race -vet=off -p 4 -count=1 -timeout=20m ./...
-	@# The race detector distorts the cost of a request, so TestCost runs without it, and
-	@# so does the suite that watches the memory of the program. The suite limits the time
-	@# of a creation, so nothing runs next to it.
-	$(GO) test -count=1 -run='^TestCost$$' -v ./internal/webhook/injector
-	$(GO) test -count=1 -timeout=10m ./test/integration/abuse
+test: c-compiler controlplane bin/cyclonedx-gomod bin/govulncheck ## Run all tests, unit and integration.
+	@# Side by side: half of the integration suites wait for a kube-apiserver.
+	+@$(MAKE) --no-print-directory -j2 test-race test-programs
+	+@$(MAKE) --no-print-directory test-alone
+
+# Decisions about thousands of random pods are one goroutine. test-programs runs them.
+.PHONY: test-race
+test-race: c-compiler controlplane ## Run the tests of the product's packages with the race detector (a part of "make test").
+	CGO_ENABLED=1 $(GO_TEST) -race -skip='^(Fuzz.*|TestMigrateAgreesWithAdoption)$$' $(RACE_PACKAGES)
+
+.PHONY: test-programs
+test-programs: c-compiler controlplane bin/cyclonedx-gomod bin/govulncheck ## Run the tests that start programs, and all unit tests at full length (a part of "make test").
+	$(GO_TEST) ./test/integration $$($(GO) list ./... | grep -v -x $(foreach suite,$(RACE_SUITES) $(ALONE),-e 'github.com/lanyard-dev/lanyard$(suite:.%=%)'))
+
+.PHONY: test-alone
+test-alone: controlplane ## Run the tests that limit time and memory, with nothing next to them (a part of "make test").
+	$(GO_TEST) -run='^TestCost$$' -v ./internal/webhook/injector
+	$(GO_TEST) $(ALONE)
 
 # Go's test cache does not know the files outside of the module.
 .PHONY: charts
@@ -99,7 +123,7 @@ test-versions: c-compiler ## Run the integration tests on several Kubernetes ver
 
 .PHONY: test-cluster
 test-cluster: controlplane ## Test the parts of "make e2e" (emulated clouds, SDK programs), and the cloud guides.
-	cd test/e2e && $(GO) test ./clouds/... ./image/...
+	cd test/e2e && $(GO) test ./clouds/...
 	@# Go's test cache does not know the pages and golden files that these tests read.
 	cd test/e2e && $(GO) test -count=1 ./guides
 	cd test/e2e/sdk/go && $(GO) test -count=1 ./...

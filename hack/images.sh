@@ -31,17 +31,16 @@ main() {
   # One run at a time.
   exec 9>"$work/.lock"
   flock 9
-  go_build test/e2e ../../bin/ ./image
   for name in "${names[@]}"; do make_image "$name"; done
 }
 
 make_image() {
   local start=$SECONDS made=
   case $1 in
-    lanyard-webhook) make --no-print-directory build; archive "$1" "$1:e2e" bin/lanyard-webhook ;;
-    lanyard-abuse) go_build test/e2e ../../bin/ ./abuse; archive "$1" "$1:e2e" bin/abuse ;;
-    lanyard-clouds) go_build test/e2e ../../bin/ ./clouds; archive "$1" "$1:e2e" bin/clouds ;;
-    lanyard-peers) go_build test/e2e ../../bin/ ./peers; archive "$1" "$1:e2e" bin/peers ;;
+    lanyard-webhook) make --no-print-directory build; archive "$1" bin/lanyard-webhook ;;
+    lanyard-abuse) go_build test/e2e ../../bin/ ./abuse; archive "$1" bin/abuse ;;
+    lanyard-clouds) go_build test/e2e ../../bin/ ./clouds; archive "$1" bin/clouds ;;
+    lanyard-peers) go_build test/e2e ../../bin/ ./peers; archive "$1" bin/peers ;;
     lanyard-sdk-go) sdk_go "$1" credentials ;;
     lanyard-forwarder) sdk_go "$1" forwarder ;;
     lanyard-sdk-node) sdk_node ;;
@@ -62,16 +61,20 @@ go_build() {
   (cd "$1" && go build -o "${@:2}")
 }
 
-# archive NAME TAG ARGUMENT... passes the arguments on to bin/image.
+# archive NAME PROGRAM writes an image with a static program as its only file.
 archive() {
-  bin/image --tag "$2" --output "$images/$1.tar" "${@:3}"
+  local tree=$work/program/$1
+  rm -rf "$tree"
+  mkdir -p "$tree"
+  cp "$2" "$tree/"
+  hack/archive.sh "$1:e2e" "$images/$1.tar" "/$(basename "$2")" "$tree"
 }
 
 # sdk_go NAME PROGRAM
 sdk_go() {
   mkdir -p "$work/sdk-go"
   go_build test/e2e/sdk/go "$work/sdk-go/" "./$2"
-  archive "$1" "$1:e2e" "$work/sdk-go/$2"
+  archive "$1" "$work/sdk-go/$2"
 }
 
 sdk_node() {
@@ -91,15 +94,15 @@ sdk_python() {
 sdk_archive() {
   local app
   app=$work/app/$(basename "$3")
-  if [ "$(cat "$images/$1.key" 2>/dev/null)" = "$(key "$2.key" "$3" bin/image)" ] && [ -f "$images/$1.tar" ]; then
+  if [ "$(cat "$images/$1.key" 2>/dev/null)" = "$(key "$2.key" "$3" hack/archive.sh)" ] && [ -f "$images/$1.tar" ]; then
     made="up to date"
     return
   fi
   rm -rf "$app" "$images/$1.key"
   mkdir -p "$app/app"
   cp "$3" "$app/app/"
-  archive "$1" "$1:e2e" --entrypoint "$4" --entrypoint "/app/$(basename "$3")" "$2" "$app"
-  key "$2.key" "$3" bin/image >"$images/$1.key"
+  hack/archive.sh "$1:e2e" "$images/$1.tar" "$4 /app/$(basename "$3")" "$2" "$app"
+  key "$2.key" "$3" hack/archive.sh >"$images/$1.key"
 }
 
 # key FILE... prints a hash of the files, this script and the machine type.

@@ -84,9 +84,8 @@ build_all() {
 # build_image PROGRAM PACKAGE builds a program for Linux, whatever this machine runs,
 # and an image like the last stage of the Dockerfile. It needs no registry.
 build_image() {
-  GOOS=linux go build -o "$directory/$1" "$2"
-  env -C test/e2e go build -o ../../bin/ ./image
-  bin/image --tag "$(name "$1"):$(version "$1")" --output "$directory/$1.tar" "$directory/$1"
+  GOOS=linux go build -o "$directory/$1-image/$1" "$2"
+  hack/archive.sh "$(name "$1"):$(version "$1")" "$directory/$1.tar" "/$1" "$directory/$1-image"
 }
 
 # name PROGRAM prints the name of its image.
@@ -97,7 +96,7 @@ name() {
 # version PROGRAM prints a tag that changes with the program, so that a changed
 # webhook is rolled out.
 version() {
-  git hash-object "$directory/$1" | cut -c 1-12
+  git hash-object "$directory/$1-image/$1" | cut -c 1-12
 }
 
 # create_cluster shows kind's own output: the download of the node image can take

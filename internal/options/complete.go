@@ -38,13 +38,13 @@ func (o *Options) Complete() (*Completed, error) {
 	if _, err := o.Settings(nil); err != nil {
 		v.errs = append(v.errs, err)
 	}
-	v.check("bind-address", validIP(o.BindAddress))
-	v.check("secure-port", validPort(o.SecurePort))
-	v.check("metrics-bind-address", validAddress(o.MetricsBindAddress))
-	v.check("health-probe-bind-address", validAddress(o.HealthProbeBindAddress))
-	v.check("log-format", validLogFormat(o.LogFormat))
-	v.check("v", notNegative(o.Verbosity))
-	v.check("shutdown-delay", notNegative(o.ShutdownDelay))
+	v.want("bind-address", net.ParseIP(o.BindAddress) != nil, o.BindAddress, "an IP address")
+	v.want("secure-port", validPort(o.SecurePort), o.SecurePort, "1 to 65535")
+	v.want("metrics-bind-address", validAddress(o.MetricsBindAddress), o.MetricsBindAddress, "host:port, or 0 for none")
+	v.want("health-probe-bind-address", validAddress(o.HealthProbeBindAddress), o.HealthProbeBindAddress, "host:port, or 0 for none")
+	v.want("log-format", o.LogFormat == logText || o.LogFormat == logJSON, o.LogFormat, logText+" or "+logJSON)
+	v.want("v", o.Verbosity >= 0, o.Verbosity, "0 or more")
+	v.want("shutdown-delay", o.ShutdownDelay >= 0, o.ShutdownDelay, "0 or more")
 	c.completeTLS(&v)
 	if c.CertificateSource == SelfManaged {
 		c.completeSelfManaged(&v)
@@ -114,14 +114,11 @@ func (c *Completed) completeSelfManaged(v *validation) {
 			v.check("certificate-dns-names", validName(name, apivalidation.IsDNS1123Subdomain))
 		}
 	}
-	if c.CertificateDuration < minCertificateDuration {
-		v.check("certificate-duration", fmt.Errorf("got %s, want at least %s", c.CertificateDuration, minCertificateDuration))
-	}
+	v.want("certificate-duration", c.CertificateDuration >= minCertificateDuration, c.CertificateDuration, "at least "+minCertificateDuration.String())
 	// The CA is renewed after two thirds of its lifetime. Certificates that it has
 	// signed must expire before it does.
-	if c.CADuration < 3*c.CertificateDuration {
-		v.check("ca-duration", fmt.Errorf("got %s, want at least three times --certificate-duration, %s", c.CADuration, 3*c.CertificateDuration))
-	}
+	shortest := 3 * c.CertificateDuration
+	v.want("ca-duration", c.CADuration >= shortest, c.CADuration, "at least three times --certificate-duration, "+shortest.String())
 }
 
 // completeNamespace sets the namespace of the Secret.
@@ -152,46 +149,21 @@ func (v *validation) check(flag string, err error) {
 	}
 }
 
-func notNegative[T int | time.Duration](value T) error {
-	if value < 0 {
-		return fmt.Errorf("got %v, want 0 or more", value)
+// want adds the error for a value that is not valid.
+func (v *validation) want(flag string, valid bool, got any, want string) {
+	if text, ok := got.(string); ok {
+		got = strconv.Quote(text)
 	}
-	return nil
+	if !valid {
+		v.check(flag, fmt.Errorf("got %v, want %s", got, want))
+	}
 }
 
-func validIP(value string) error {
-	if net.ParseIP(value) == nil {
-		return fmt.Errorf("got %q, want an IP address", value)
-	}
-	return nil
-}
-
-func validPort(value int) error {
-	if value < 1 || value > 65535 {
-		return fmt.Errorf("got %d, want 1 to 65535", value)
-	}
-	return nil
-}
+func validPort(port int) bool { return port > 0 && port <= 65535 }
 
 // validAddress accepts host:port, with or without the host, and "0" for none.
-func validAddress(value string) error {
-	if value == "0" {
-		return nil
-	}
-	_, port, err := net.SplitHostPort(value)
-	if err != nil {
-		return fmt.Errorf("got %q, want host:port, or 0 for none: %w", value, err)
-	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		return fmt.Errorf("got port %q, want a number", port)
-	}
-	return validPort(number)
-}
-
-func validLogFormat(value string) error {
-	if value != logText && value != logJSON {
-		return fmt.Errorf("got %q, want %s or %s", value, logText, logJSON)
-	}
-	return nil
+func validAddress(value string) bool {
+	_, port, _ := net.SplitHostPort(value)
+	number, _ := strconv.Atoi(port)
+	return value == "0" || validPort(number)
 }

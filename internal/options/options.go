@@ -9,9 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
-	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -43,53 +40,35 @@ const (
 	logJSON = "json"
 )
 
-// Options holds the raw flag values. Complete validates and converts them.
+// Options holds the raw flag values. Complete validates and converts them. The usage of
+// each flag explains its field.
 type Options struct {
-	// Kubeconfig is the path of a file; empty in a cluster.
-	Kubeconfig string
+	// How to serve.
+	BindAddress, MetricsBindAddress, HealthProbeBindAddress string
+	SecurePort                                              int
+	MetricsSecure                                           bool
+	ShutdownDelay                                           time.Duration
 
-	// BindAddress and SecurePort are where reviews are served.
-	BindAddress string
-	SecurePort  int
-	// MetricsBindAddress and HealthProbeBindAddress are host:port; "0" turns the
-	// server off.
-	MetricsBindAddress     string
-	HealthProbeBindAddress string
-	// MetricsSecure serves the metrics with HTTPS, to callers with permission.
-	MetricsSecure bool
-	// ShutdownDelay is how long the program serves on after the first signal.
-	ShutdownDelay time.Duration
-
-	// CertificateSource is SelfManaged or FromFiles.
-	CertificateSource string
-	// The following are for SelfManaged. CertificateSecretNamespace and
-	// CertificateSecretName name the Secret that holds the CA.
-	// WebhookConfigurationName names the configurations that must trust the CA.
+	// TLS.
+	CertificateSource               string
+	TLSCertFile, TLSPrivateKeyFile  string
+	TLSMinVersion                   string
+	TLSCipherSuites                 []string
+	ClientCAFile                    string
+	ClientAllowedNames              []string
+	CADuration, CertificateDuration time.Duration
+	// The Secret that holds the self-managed CA, the names in its certificates, and the
+	// configurations that must trust it.
 	CertificateSecretNamespace, CertificateSecretName string
-	WebhookConfigurationName                          string
 	CertificateDNSNames                               []string
-	CADuration, CertificateDuration                   time.Duration
-	// TLSCertFile and TLSPrivateKeyFile are PEM files.
-	TLSCertFile, TLSPrivateKeyFile string
-	// TLSMinVersion and TLSCipherSuites are Go's names.
-	TLSMinVersion   string
-	TLSCipherSuites []string
-	// ClientCAFile is a PEM file with the CA certificates of callers; empty if
-	// callers need no certificate. ClientAllowedNames are the names of the
-	// certificates that are let in; all if empty.
-	ClientCAFile       string
-	ClientAllowedNames []string
+	WebhookConfigurationName                          string
 
 	// Values decide about the injection. File is the content of ConfigFile.
 	settings.Values
 
-	// LogFormat is text or json. Verbosity 0 is for operators.
-	LogFormat string
-	Verbosity int
-
-	// ConfigFile is a file with the same settings, custom providers and identity
-	// mappings.
-	ConfigFile string
+	Kubeconfig, ConfigFile string
+	LogFormat              string
+	Verbosity              int
 }
 
 // New returns the default settings.
@@ -234,53 +213,4 @@ func plainLevel(_ []string, attr slog.Attr) slog.Attr {
 		return slog.String(slog.LevelKey, slog.LevelDebug.String())
 	}
 	return attr
-}
-
-// LoadConfig sets the flags that are in --config and not on the command line. fs
-// must have all flags, parsed.
-func (o *Options) LoadConfig(fs *pflag.FlagSet) error { return o.loadConfig(fs, os.ReadFile) }
-
-func (o *Options) loadConfig(fs *pflag.FlagSet, readFile func(name string) ([]byte, error)) error {
-	if o.ConfigFile == "" {
-		return nil
-	}
-	text, err := readFile(o.ConfigFile)
-	if err != nil {
-		return fmt.Errorf("--config: %w", err)
-	}
-	if err := o.ReadConfig(text, fs); err != nil {
-		return fmt.Errorf("--config %s: %w", o.ConfigFile, err)
-	}
-	return nil
-}
-
-// ReadConfig is LoadConfig for the content of a file.
-func (o *Options) ReadConfig(text []byte, fs *pflag.FlagSet) (err error) {
-	if o.File, err = settings.Parse(text); err != nil {
-		return err
-	}
-	return applyConfig(fs, o.File.Settings)
-}
-
-// Reload returns the settings with the custom providers and identity mappings of
-// text, which is the content of ConfigFile now. The other settings stay: restart
-// names those that have changed in the file, and need a restart. reserved is as in
-// Settings.
-func (o *Options) Reload(text []byte, reserved []string) (reloaded *settings.Settings, restart []string, err error) {
-	changed := *o
-	if changed.File, err = settings.Parse(text); err != nil {
-		return nil, nil, err
-	}
-	if reloaded, err = changed.Settings(reserved); err != nil {
-		return nil, nil, err
-	}
-	before, after := o.File.Settings, changed.File.Settings
-	names := slices.AppendSeq(slices.Collect(maps.Keys(after)), maps.Keys(before))
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		if after[name] != before[name] {
-			restart = append(restart, name)
-		}
-	}
-	return reloaded, restart, nil
 }

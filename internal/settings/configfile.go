@@ -24,12 +24,6 @@ const (
 	IdentitiesKey = "identities"
 )
 
-// The forms of a setting.
-const (
-	Text = "text"
-	List = "list of texts"
-)
-
 // Bounds of one file. A ConfigMap has at most 1 MiB.
 const (
 	maxBytes      = 1 << 20
@@ -55,12 +49,11 @@ type File struct {
 	text []byte // to find the line of a mistake
 }
 
-// Setting is the value of a flag, in the form that the flag has on the command line.
+// Setting is the value of a flag, in the form that the flag has on the command line:
+// the texts of a list are separated by commas.
 type Setting struct {
-	// Value is a text. The texts of a list are separated by commas.
 	Value string
-	// Form is Text, List, or the YAML type of a value that no flag has.
-	Form string
+	List  bool
 }
 
 // Identity gives annotations to the ServiceAccounts that match.
@@ -98,30 +91,27 @@ func Parse(text []byte) (*File, error) {
 		Identities: d.Identities, Settings: map[string]Setting{}, text: text,
 	}
 	for name, node := range d.Settings {
-		file.Settings[name] = newSetting(&node)
+		var err error
+		if file.Settings[name], err = newSetting(&node); err != nil {
+			return nil, fmt.Errorf("line %d: %s: %w", node.Line, name, err)
+		}
 	}
-	var errs field.ErrorList
-	path := field.NewPath(ProvidersKey)
-	if len(d.Providers) > maxProviders {
-		errs = append(errs, field.TooMany(path, len(d.Providers), maxProviders))
-		d.Providers = nil
+	p, path := parser{File: &file}, field.NewPath(ProvidersKey)
+	p.limit(len(d.Providers), maxProviders, path)
+	for i := range d.Providers[:min(len(d.Providers), maxProviders)] {
+		p.provider(&d.Providers[i], path.Index(i))
 	}
-	for i := range d.Providers {
-		definition, wrong := d.Providers[i].definition(path.Index(i), &file)
-		errs = append(errs, wrong...)
-		file.Providers = append(file.Providers, definition)
-	}
-	errs = append(errs, checkUnique(file.Providers, path)...)
-	errs = append(errs, checkIdentities(d.Identities, field.NewPath(IdentitiesKey))...)
-	if len(errs) > 0 {
-		return nil, file.WithLines(errs)
+	p.unique(path)
+	p.identities(field.NewPath(IdentitiesKey))
+	if len(p.errs) > 0 {
+		return nil, file.WithLines(p.errs)
 	}
 	return &file, nil
 }
 
 // newSetting returns the setting that a node has. In and of a list there are no
 // aliases, because they could multiply a long text.
-func newSetting(node *yaml.Node) Setting {
+func newSetting(node *yaml.Node) (Setting, error) {
 	if node.Alias != nil && len(node.Alias.Content) == 0 {
 		node = node.Alias
 	}
@@ -131,23 +121,33 @@ func newSetting(node *yaml.Node) Setting {
 			list = append(list, item.Value)
 		}
 	}
-	switch form := strings.TrimPrefix(node.ShortTag(), "!!"); {
+	form := strings.TrimPrefix(node.ShortTag(), "!!")
+	switch {
 	case node.Kind == yaml.ScalarNode && form != "null":
-		return Setting{Value: node.Value, Form: Text}
+		return Setting{Value: node.Value}, nil
 	case node.Kind == yaml.SequenceNode && len(list) == len(node.Content):
-		return Setting{Value: strings.Join(list, ","), Form: List}
-	default:
-		return Setting{Form: form}
+		return Setting{Value: strings.Join(list, ","), List: true}, nil
 	}
+	return Setting{}, fmt.Errorf("got %s, want a text or a list of texts", form)
 }
-
-// ofYAML is the part of the YAML library's mistakes that is about Go and the library.
-var ofYAML = regexp.MustCompile(`(?m)^(yaml: unmarshal errors:\n)?  | in type \S+| into (\[\]|map\[string\])*(settings\.\S+|string)`)
 
 // plain returns a mistake of the YAML library without the names of Go types.
 func plain(err error) error {
-	text := strings.ReplaceAll(err.Error(), " into settings.document", ", want a mapping of settings by the names of the flags")
-	return errors.New(ofYAML.ReplaceAllString(text, ""))
+	wrong, ok := errors.AsType[*yaml.TypeError](err)
+	if !ok {
+		return err
+	}
+	var errs []error
+	for _, text := range wrong.Errors {
+		text, in := strings.CutSuffix(text, " into settings.document")
+		if in {
+			text += ", want a mapping of settings by the names of the flags"
+		}
+		text, _, _ = strings.Cut(text, " in type settings.")
+		text, _, _ = strings.Cut(text, " into settings.")
+		errs = append(errs, errors.New(text))
+	}
+	return errors.Join(errs...)
 }
 
 // WithLines returns the mistakes of the file, each with its line.

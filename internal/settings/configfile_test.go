@@ -76,7 +76,7 @@ func TestAProviderIsADefinition(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"example-role": "role/loki"}, file.Examples); diff != "" {
 		t.Errorf("examples (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]settings.Setting{"aws-default-region": {Value: "eu-central-1", Form: settings.Text}}, file.Settings); diff != "" {
+	if diff := cmp.Diff(map[string]settings.Setting{"aws-default-region": {Value: "eu-central-1"}}, file.Settings); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
 	identities := []settings.Identity{{Namespace: "team-*", ServiceAccount: "loki", Annotations: map[string]string{"aws-role-arn": "loki"}}}
@@ -148,7 +148,7 @@ func TestAMistakeHasItsLineAndItsReason(t *testing.T) {
 		"an unknown key":                         {"pattern:", "patern:", "line 8: field patern not found"},
 		"a key that is there twice":              {"maxBytes: 16", "maxBytes: 16\n    maxBytes: 17", `line 11: mapping key "maxBytes" already defined at line 10`},
 		"a value of another type":                {"maxBytes: 16", "maxBytes: many", "line 10: cannot unmarshal !!str `many` into int"},
-		"two mistakes":                           {"audience: example.com", "audience: [a]\n  x: 1", "line 5: cannot unmarshal !!seq\nline 6: field x not found"},
+		"two mistakes":                           {"audience: example.com", "audience: [a]\n  x: 1", "line 5: cannot unmarshal !!seq into string\nline 6: field x not found"},
 		"a list in place of a text":              {"audience: example.com", "audience: [a]", "line 5: cannot unmarshal !!seq"},
 		"an empty name":                          {"name: example", "name: ''", `line 4: providers[0].name: Invalid value: "": ` + anyName},
 		"a name in capital letters":              {"name: example", "name: Example", `line 4: providers[0].name: Invalid value: "Example": ` + anyName},

@@ -22,29 +22,21 @@ var (
 	serviceAccountGlob = regexp.MustCompile(`^[a-z0-9.*-]{1,253}$`)
 )
 
-// checkIdentities checks the form of the mappings. The meaning of their annotations
+// identities checks the form of the mappings. The meaning of their annotations
 // is known only with the flags.
-func checkIdentities(identities []Identity, path *field.Path) field.ErrorList {
-	if len(identities) > maxIdentities {
-		return field.ErrorList{field.TooMany(path, len(identities), maxIdentities)}
+func (p *parser) identities(path *field.Path) {
+	p.limit(len(p.Identities), maxIdentities, path)
+	for i, identity := range p.Identities[:min(len(p.Identities), maxIdentities)] {
+		path := path.Index(i)
+		p.require(namespaceGlob.MatchString(identity.Namespace), path.Child("namespace"), identity.Namespace,
+			`must be the name of a namespace, in which "*" stands for any characters`)
+		p.require(serviceAccountGlob.MatchString(identity.ServiceAccount), path.Child("serviceAccount"), identity.ServiceAccount,
+			`must be the name of a ServiceAccount, in which "*" stands for any characters`)
+		if len(identity.Annotations) == 0 {
+			p.errs = append(p.errs, field.Required(path.Child("annotations"), "must have at least one annotation, without the prefix"))
+		}
+		p.limit(len(identity.Annotations), maxAnnotations, path.Child("annotations"))
 	}
-	var errs field.ErrorList
-	for i := range identities {
-		identity, path := &identities[i], path.Index(i)
-		if !namespaceGlob.MatchString(identity.Namespace) {
-			errs = append(errs, field.Invalid(path.Child("namespace"), identity.Namespace, `must be the name of a namespace, in which "*" stands for any characters`))
-		}
-		if !serviceAccountGlob.MatchString(identity.ServiceAccount) {
-			errs = append(errs, field.Invalid(path.Child("serviceAccount"), identity.ServiceAccount, `must be the name of a ServiceAccount, in which "*" stands for any characters`))
-		}
-		switch n := len(identity.Annotations); {
-		case n == 0:
-			errs = append(errs, field.Required(path.Child("annotations"), "must have at least one annotation, without the prefix"))
-		case n > maxAnnotations:
-			errs = append(errs, field.TooMany(path.Child("annotations"), n, maxAnnotations))
-		}
-	}
-	return errs
 }
 
 // Mappings returns the mappings of the file. Mistakes have their lines. The keys and

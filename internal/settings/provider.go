@@ -4,6 +4,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -68,138 +69,121 @@ var (
 	placeholder  = regexp.MustCompile(`\{[a-z0-9-]+\}`)
 )
 
-// definition returns the provider, and adds the defaults and examples of its
-// parameters to the file.
-func (p *providerEntry) definition(path *field.Path, file *File) (*provider.Definition, field.ErrorList) {
-	d := provider.Definition{
-		Name:                 p.Name,
-		DefaultAudience:      p.Audience,
-		MaxAudienceBytes:     maxAudienceBytes,
-		MinExpirationSeconds: p.MinTokenExpirationSeconds,
-		TokenPath:            p.Name + "/token",
-		Shadows:              p.Shadows,
+// parser reads a file, and collects its mistakes.
+type parser struct {
+	*File
+
+	errs field.ErrorList
+}
+
+// require adds a mistake unless the value is valid.
+func (p *parser) require(valid bool, path *field.Path, value any, want string) {
+	if !valid {
+		p.errs = append(p.errs, field.Invalid(path, value, want))
 	}
-	errs := p.check(path)
-	parameters := path.Child("parameters")
-	for i := range p.Parameters {
-		parameter, value, wrong := p.Parameters[i].parameter(parameters.Index(i))
-		errs = append(errs, wrong...)
-		d.Parameters = append(d.Parameters, parameter)
-		if value != "" {
-			file.Parameters[d.Key(parameter.Name)] = value
-		}
-		if example := p.Parameters[i].Example; example != "" {
-			file.Examples[d.Key(parameter.Name)] = example
-		}
-		if parameter.Required {
-			d.PrincipalParameters = append(d.PrincipalParameters, parameter.Name)
-		}
+}
+
+// accept adds err, if any, as a mistake of the value.
+func (p *parser) accept(err error, path *field.Path, value any) {
+	if err != nil {
+		p.errs = append(p.errs, field.Invalid(path, value, err.Error()))
+	}
+}
+
+// limit adds a mistake if there are too many elements.
+func (p *parser) limit(got, most int, path *field.Path) {
+	if got > most {
+		p.errs = append(p.errs, field.TooMany(path, got, most))
+	}
+}
+
+// provider adds the provider, and the defaults and examples of its parameters, to the
+// file.
+func (p *parser) provider(entry *providerEntry, path *field.Path) {
+	d := &provider.Definition{
+		Name:                 entry.Name,
+		DefaultAudience:      entry.Audience,
+		MaxAudienceBytes:     maxAudienceBytes,
+		MinExpirationSeconds: entry.MinTokenExpirationSeconds,
+		TokenPath:            entry.Name + "/token",
+		Shadows:              entry.Shadows,
+	}
+	p.Providers = append(p.Providers, d)
+	p.name(entry.Name, path.Child("name"))
+	_, err := annotations.ParseAudience(entry.Audience, maxAudienceBytes, nil)
+	p.accept(err, path.Child("audience"), entry.Audience)
+	if seconds := entry.MinTokenExpirationSeconds; seconds != 0 {
+		p.accept(annotations.ValidateTokenExpirationSeconds(seconds, 0), path.Child("minTokenExpirationSeconds"), seconds)
+	}
+	parameters, environment, shadows := path.Child("parameters"), path.Child("environment"), path.Child("shadows")
+	p.limit(len(entry.Parameters), maxParameters, parameters)
+	p.limit(len(entry.Environment), maxVariables, environment)
+	p.limit(len(entry.Shadows), maxShadows, shadows)
+	for i, shadow := range entry.Shadows {
+		p.variableName(shadow, shadows.Index(i))
+	}
+	for i := range entry.Parameters {
+		p.parameter(&entry.Parameters[i], d, parameters.Index(i))
 	}
 	if len(d.PrincipalParameters) == 0 {
-		errs = append(errs, field.Required(parameters, "must have a parameter with required: true, by which a ServiceAccount asks for the identity"))
+		p.errs = append(p.errs, field.Required(parameters, "must have a parameter with required: true, by which a ServiceAccount asks for the identity"))
 	}
-	environment := path.Child("environment")
-	for i := range p.Environment {
-		entry := &p.Environment[i]
-		variable := provider.Variable{Name: entry.Name, Value: entry.Value, Credential: entry.Credential, Group: entry.Group}
-		errs = append(errs, checkVariable(&variable, &d, environment.Index(i))...)
-		d.Variables = append(d.Variables, variable)
+	for i, v := range entry.Environment {
+		d.Variables = append(d.Variables, provider.Variable{Name: v.Name, Value: v.Value, Credential: v.Credential, Group: v.Group})
+		p.variable(&d.Variables[i], d, environment.Index(i))
 	}
-	return &d, errs
 }
 
-// check checks the rules for the provider as a whole.
-func (p *providerEntry) check(path *field.Path) field.ErrorList {
-	errs := checkName(p.Name, path.Child("name"))
-	if _, err := annotations.ParseAudience(p.Audience, maxAudienceBytes, nil); err != nil {
-		errs = append(errs, field.Invalid(path.Child("audience"), p.Audience, err.Error()))
-	}
-	if p.MinTokenExpirationSeconds != 0 {
-		if err := annotations.ValidateTokenExpirationSeconds(p.MinTokenExpirationSeconds, 0); err != nil {
-			errs = append(errs, field.Invalid(path.Child("minTokenExpirationSeconds"), p.MinTokenExpirationSeconds, err.Error()))
-		}
-	}
-	for _, list := range []struct {
-		name      string
-		got, most int
-	}{
-		{"parameters", len(p.Parameters), maxParameters},
-		{"environment", len(p.Environment), maxVariables},
-		{"shadows", len(p.Shadows), maxShadows},
-	} {
-		if list.got > list.most {
-			errs = append(errs, field.TooMany(path.Child(list.name), list.got, list.most))
-		}
-	}
-	for i, shadow := range p.Shadows {
-		errs = append(errs, checkVariableName(shadow, path.Child("shadows").Index(i))...)
-	}
-	return errs
-}
-
-// parameter returns the parameter and the cluster's default of it, "" for none.
-func (p *parameterEntry) parameter(path *field.Path) (provider.Parameter, string, field.ErrorList) {
-	errs := checkName(p.Name, path.Child("name"))
+// parameter adds the parameter to the provider, and its default and its example to the
+// file.
+func (p *parser) parameter(entry *parameterEntry, d *provider.Definition, path *field.Path) {
+	before := len(p.errs)
+	p.name(entry.Name, path.Child("name"))
 	// Every provider has these keys, and every template these values.
-	if taken := slices.Concat([]string{"audience", "token-path"}, provider.SubjectValues(), []string{"credential-file"}); slices.Contains(taken, p.Name) {
-		errs = append(errs, field.Invalid(path.Child("name"), p.Name, "must not be one of "+strings.Join(taken, ", ")))
+	taken := slices.Concat([]string{"audience", "token-path"}, provider.SubjectValues(), []string{"credential-file"})
+	p.require(!slices.Contains(taken, entry.Name), path.Child("name"), entry.Name, "must not be one of "+strings.Join(taken, ", "))
+	limit := cmp.Or(entry.MaxBytes, defaultParameterBytes)
+	p.require(limit > 0 && limit <= maxParameterBytes, path.Child("maxBytes"), entry.MaxBytes, fmt.Sprintf("must be 1 to %d", maxParameterBytes))
+	parameter := provider.Parameter{
+		Name: entry.Name, Identity: entry.Required, Required: entry.Required, MaxBytes: limit,
+		Parse: p.grammar(entry, path), Template: true,
 	}
-	limit := p.MaxBytes
-	if limit == 0 {
-		limit = defaultParameterBytes
+	d.Parameters = append(d.Parameters, parameter)
+	if entry.Required {
+		d.PrincipalParameters = append(d.PrincipalParameters, entry.Name)
 	}
-	if limit < 0 || limit > maxParameterBytes {
-		errs = append(errs, field.Invalid(path.Child("maxBytes"), p.MaxBytes, fmt.Sprintf("must be 1 to %d", maxParameterBytes)))
+	if len(p.errs) > before {
+		return
 	}
-	parse, wrong := p.grammar(path)
-	errs = append(errs, wrong...)
-	result := provider.Parameter{
-		Name: p.Name, Identity: p.Required, Required: p.Required, MaxBytes: limit,
-		Parse: parse, Template: true,
+	if entry.Example != "" {
+		p.Examples[d.Key(entry.Name)] = entry.Example
+		_, err := parameter.Read(entry.Example)
+		p.accept(err, path.Child("example"), entry.Example)
+	} else if entry.Pattern != "" {
+		p.errs = append(p.errs, field.Required(path.Child("example"), "must have a value that the pattern matches"))
 	}
-	if len(errs) > 0 {
-		return result, "", errs
+	if entry.Default != "" {
+		value, err := parameter.ReadTemplate(entry.Default)
+		p.Parameters[d.Key(entry.Name)] = value
+		p.accept(err, path.Child("default"), entry.Default)
 	}
-	if p.Pattern != "" && p.Example == "" {
-		errs = append(errs, field.Required(path.Child("example"), "must have a value that the pattern matches"))
-	}
-	if _, err := result.Read(p.Example); p.Example != "" && err != nil {
-		errs = append(errs, field.Invalid(path.Child("example"), p.Example, err.Error()))
-	}
-	if p.Default == "" {
-		return result, "", errs
-	}
-	value, err := result.ReadTemplate(p.Default)
-	if err != nil {
-		errs = append(errs, field.Invalid(path.Child("default"), p.Default, err.Error()))
-	}
-	return result, value, errs
 }
 
 // grammar returns the check of the parameter's values.
-func (p *parameterEntry) grammar(path *field.Path) (func(string) (string, error), field.ErrorList) {
-	var errs field.ErrorList
-	if len(p.Pattern) > maxPatternBytes {
-		errs = append(errs, field.TooLong(path.Child("pattern"), "", maxPatternBytes))
+func (p *parser) grammar(entry *parameterEntry, path *field.Path) func(string) (string, error) {
+	if len(entry.Pattern) > maxPatternBytes {
+		p.errs = append(p.errs, field.TooLong(path.Child("pattern"), "", maxPatternBytes))
 	}
-	if len(p.Message) > maxMessageBytes {
-		errs = append(errs, field.TooLong(path.Child("message"), "", maxMessageBytes))
+	if len(entry.Message) > maxMessageBytes {
+		p.errs = append(p.errs, field.TooLong(path.Child("message"), "", maxMessageBytes))
 	}
-	pattern, err := regexp.Compile("^(?:" + p.Pattern + ")$")
+	pattern, err := regexp.Compile("^(?:" + entry.Pattern + ")$")
 	if err != nil {
-		errs = append(errs, field.Invalid(path.Child("pattern"), p.Pattern, "must be a regular expression: "+strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
+		p.require(false, path.Child("pattern"), entry.Pattern, "must be a regular expression: "+strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 	}
-	if p.Pattern == "" && p.Message != "" {
-		errs = append(errs, field.Invalid(path.Child("message"), p.Message, "has no effect without a pattern"))
-	}
-	if len(errs) > 0 {
-		return nil, errs
-	}
-	message := p.Message
-	if message == "" {
-		message = "must match the pattern " + p.Pattern
-	}
-	restricted := p.Pattern != ""
+	restricted := entry.Pattern != ""
+	p.require(restricted || entry.Message == "", path.Child("message"), entry.Message, "has no effect without a pattern")
+	message := cmp.Or(entry.Message, "must match the pattern "+entry.Pattern)
 	return func(value string) (string, error) {
 		switch {
 		case value == "" || !texts.IsVisible(value):
@@ -210,62 +194,47 @@ func (p *parameterEntry) grammar(path *field.Path) (func(string) (string, error)
 			return strings.ToLower(value), nil // one identity has one spelling
 		}
 		return value, nil
-	}, nil
+	}
 }
 
-// checkVariable checks a variable of the provider.
-func checkVariable(v *provider.Variable, d *provider.Definition, path *field.Path) field.ErrorList {
-	errs := checkVariableName(v.Name, path.Child("name"))
-	if v.Value == "" || len(v.Value) > maxTemplateBytes {
-		errs = append(errs, field.Invalid(path.Child("value"), v.Value, fmt.Sprintf("must be 1 to %d bytes", maxTemplateBytes)))
-	}
+// variable checks a variable of the provider.
+func (p *parser) variable(v *provider.Variable, d *provider.Definition, path *field.Path) {
+	p.variableName(v.Name, path.Child("name"))
+	value := path.Child("value")
+	p.require(v.Value != "" && len(v.Value) <= maxTemplateBytes, value, v.Value, fmt.Sprintf("must be 1 to %d bytes", maxTemplateBytes))
 	known := provider.SubjectValues()
 	for i := range d.Parameters {
 		known = append(known, d.Parameters[i].Name)
 	}
 	for _, name := range placeholder.FindAllString(v.Value, -1) {
-		if !slices.Contains(known, strings.Trim(name, "{}")) {
-			errs = append(errs, field.Invalid(path.Child("value"), v.Value, fmt.Sprintf("has %s, which is none of {%s}", name, strings.Join(known, "}, {"))))
-		}
+		p.require(slices.Contains(known, strings.Trim(name, "{}")), value, v.Value, fmt.Sprintf("has %s, which is none of {%s}", name, strings.Join(known, "}, {")))
 	}
-	if strings.ContainsAny(placeholder.ReplaceAllString(v.Value, ""), "{}") {
-		errs = append(errs, field.Invalid(path.Child("value"), v.Value, "must have no braces except those around the name of a parameter"))
-	}
-	if points := strings.Contains(v.Value, "{token-file}"); v.Credential && !points {
-		errs = append(errs, field.Invalid(path.Child("credential"), true, "is for variables that point to {token-file}"))
-	}
-	if v.Credential && v.Group != "" {
-		errs = append(errs, field.Invalid(path.Child("group"), v.Group, "has no effect with credential: true"))
-	}
-	return errs
+	braces := strings.ContainsAny(placeholder.ReplaceAllString(v.Value, ""), "{}")
+	p.require(!braces, value, v.Value, "must have no braces except those around the name of a parameter")
+	p.require(!v.Credential || strings.Contains(v.Value, "{token-file}"), path.Child("credential"), true, "is for variables that point to {token-file}")
+	p.require(!v.Credential || v.Group == "", path.Child("group"), v.Group, "has no effect with credential: true")
 }
 
-func checkName(value string, path *field.Path) field.ErrorList {
-	if len(value) > maxNameBytes || !name.MatchString(value) {
-		return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("must be 1 to %d of a-z, 0-9 and -, and begin with a letter", maxNameBytes))}
-	}
-	return nil
+func (p *parser) name(value string, path *field.Path) {
+	valid := len(value) <= maxNameBytes && name.MatchString(value)
+	p.require(valid, path, value, fmt.Sprintf("must be 1 to %d of a-z, 0-9 and -, and begin with a letter", maxNameBytes))
 }
 
-func checkVariableName(value string, path *field.Path) field.ErrorList {
-	if len(value) > 128 || !variableName.MatchString(value) {
-		return field.ErrorList{field.Invalid(path, value, "must be 1 to 128 of A-Z, 0-9 and _, and not begin with a digit")}
-	}
-	return nil
+func (p *parser) variableName(value string, path *field.Path) {
+	valid := len(value) <= 128 && variableName.MatchString(value)
+	p.require(valid, path, value, "must be 1 to 128 of A-Z, 0-9 and _, and not begin with a digit")
 }
 
-// checkUnique checks that no two providers, built-in or custom, have the same name,
+// unique checks that no two providers, built-in or custom, have the same name,
 // annotation or variable.
-func checkUnique(custom []*provider.Definition, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func (p *parser) unique(path *field.Path) {
 	owner := map[string]string{}
-	claim := func(what, name, by string, path *field.Path) {
-		if other, found := owner[what+" "+name]; found {
-			errs = append(errs, field.Invalid(path, name, fmt.Sprintf("is already a %s of provider %s", what, other)))
-		}
-		owner[what+" "+name] = by
+	claim := func(kind, name, by string, path *field.Path) {
+		other, found := owner[kind+" "+name]
+		p.require(!found, path, name, fmt.Sprintf("is already a %s of provider %s", kind, other))
+		owner[kind+" "+name] = by
 	}
-	for i, d := range slices.Concat(provider.Builtin(), custom) {
+	for i, d := range slices.Concat(provider.Builtin(), p.Providers) {
 		path := path.Index(i - len(provider.Builtin()))
 		claim("name", d.Name, d.Name, path.Child("name"))
 		if !d.Plain() {
@@ -278,5 +247,4 @@ func checkUnique(custom []*provider.Definition, path *field.Path) field.ErrorLis
 			claim("variable", v.Name, d.Name, path.Child("environment").Index(j).Child("name"))
 		}
 	}
-	return errs
 }

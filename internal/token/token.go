@@ -38,36 +38,26 @@ func Parse(token string) (*Claims, error) {
 	if len(parts) != 3 {
 		return nil, fmt.Errorf("%w: got %d parts, want the 3 of a JSON Web Token", ErrOpaque, len(parts))
 	}
-	var header struct {
+	var raw struct {
 		KeyID     string `json:"kid"`
 		Algorithm string `json:"alg"`
-	}
-	var claims struct {
+
 		Issuer   string   `json:"iss"`
 		Subject  string   `json:"sub"`
 		Audience audience `json:"aud"`
 		IssuedAt int64    `json:"iat"`
 		Expires  int64    `json:"exp"`
 	}
-	if decode(parts[0], &header) != nil {
-		return nil, errors.New("token: the header is malformed")
-	}
-	if decode(parts[1], &claims) != nil {
-		return nil, errors.New("token: the claims are malformed")
+	for i, part := range []string{"header is", "claims are"} {
+		text, err := base64.RawURLEncoding.DecodeString(parts[i])
+		if err != nil || json.Unmarshal(text, &raw) != nil {
+			return nil, fmt.Errorf("token: the %s malformed", part)
+		}
 	}
 	return &Claims{
-		KeyID: header.KeyID, Algorithm: header.Algorithm,
-		Issuer: claims.Issuer, Subject: claims.Subject, Audience: claims.Audience,
-		IssuedAt: time.Unix(claims.IssuedAt, 0).UTC(), Expires: time.Unix(claims.Expires, 0).UTC(),
+		KeyID: raw.KeyID, Algorithm: raw.Algorithm, Issuer: raw.Issuer, Subject: raw.Subject, Audience: raw.Audience,
+		IssuedAt: time.Unix(raw.IssuedAt, 0).UTC(), Expires: time.Unix(raw.Expires, 0).UTC(),
 	}, nil
-}
-
-func decode(part string, into any) error {
-	text, err := base64.RawURLEncoding.DecodeString(part)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(text, into)
 }
 
 // audience is one string or several (RFC 7519, section 4.1.3).

@@ -17,33 +17,28 @@ import (
 // reader reads objects from the manager's cache. It reads them live if the cache
 // does not have them, or if they are being written.
 type reader struct {
-	*metadatacache.Cache // is never started, so it reads live
-	cached               client.Reader
-	kind                 schema.GroupVersionKind
-	options              metadatacache.Options
+	*metadatacache.Reader
+	cached client.Reader
+	kind   schema.GroupVersionKind
 }
 
 func newReader(cached client.Reader, kind string, options metadatacache.Options) (*reader, error) {
-	live, err := metadatacache.New(options)
+	live, err := metadatacache.NewReader(options)
 	if err != nil {
 		return nil, err
 	}
-	return &reader{Cache: live, cached: cached, kind: schema.GroupVersionKind{Version: "v1", Kind: kind}, options: options}, nil
+	return &reader{Reader: live, cached: cached, kind: schema.GroupVersionKind{Version: "v1", Kind: kind}}, nil
 }
 
 // Get implements injector.Getter.
 func (r *reader) Get(ctx context.Context, namespace, name string) (metadatacache.Object, error) {
-	if r.Invalidated(namespace, name) {
-		return r.Cache.Get(ctx, namespace, name)
-	}
 	meta := &metav1.PartialObjectMetadata{}
 	meta.SetGroupVersionKind(r.kind)
-	err := r.cached.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, meta)
-	switch {
-	case apierrors.IsNotFound(err):
-		return r.Cache.Get(ctx, namespace, name)
-	case err != nil:
-		return metadatacache.Object{}, err
+	if !r.Invalidated(namespace, name) {
+		err := r.cached.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, meta)
+		if !apierrors.IsNotFound(err) {
+			return r.Object(meta), err
+		}
 	}
-	return metadatacache.ObjectOf(meta, r.options.Prefix, r.options.Label, r.options.MaxBytes), nil
+	return r.Reader.Get(ctx, namespace, name)
 }

@@ -26,7 +26,6 @@ const deployDir = "deploy/base"
 // ServiceAccounts of the pods, named by their number of clouds.
 const (
 	threeClouds = "app-of-3"
-	awsAlone    = "app-of-1"
 	unannotated = "app-of-0"
 )
 
@@ -77,12 +76,7 @@ func (c *cluster) createNamespace(ctx context.Context, name string) error {
 	if err := c.CreateNamespace(ctx, name); err != nil {
 		return err
 	}
-	all := identity(0)
-	aws := map[string]string{}
-	for _, key := range []string{"lanyard.dev/aws-role-arn", "lanyard.dev/aws-region"} {
-		aws[key] = all[key]
-	}
-	for account, annotations := range map[string]map[string]string{threeClouds: all, awsAlone: aws, unannotated: nil} {
+	for account, annotations := range map[string]map[string]string{threeClouds: identity(0), unannotated: nil} {
 		_, err := c.CoreV1().ServiceAccounts(name).Create(ctx, newAccount(account, annotations), metav1.CreateOptions{})
 		if err != nil {
 			return fmt.Errorf("create a ServiceAccount: %w", err)

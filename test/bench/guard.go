@@ -29,7 +29,7 @@ const guardLimit = 1.5
 const (
 	withoutGuard   = "without-guard"
 	withGuard      = "with-guard"
-	withGuardFew   = "with-guard-of-few"
+	withGuardLarge = "with-guard-in-large"
 	withGuardMany  = "with-guard-of-many"
 	guardUnchecked = "unregistered" // has no webhook, so pods are not injected and the guard denies them
 )
@@ -39,7 +39,7 @@ const (
 type guardSize struct{ accounts, labelled int }
 
 func guardSizes() map[string]guardSize {
-	return map[string]guardSize{withoutGuard: {2000, 5}, withGuard: {2000, 5}, withGuardFew: {20, 5}, withGuardMany: {2000, 50}}
+	return map[string]guardSize{withoutGuard: {100, 20}, withGuard: {100, 20}, withGuardLarge: {2000, 20}, withGuardMany: {2000, 50}}
 }
 
 // guard measures how much the guard adds to the creation of a pod. Each namespace is
@@ -54,7 +54,7 @@ func (b *bench) guard(ctx context.Context) (*outcome, error) {
 	t := newTable(guardDocsFile, "cost",
 		"Pod", "labelled ServiceAccounts", "median without the guard, ms", "median with the guard, ms", "added, ms")
 	pods := either(b, 1500, 300)
-	for _, namespace := range []string{withGuard, withGuardFew, withGuardMany} {
+	for _, namespace := range []string{withGuard, withGuardLarge, withGuardMany} {
 		names := []string{"ServiceAccount without identity", "three clouds, injected"}
 		var ways []way
 		for i, account := range []string{unannotated, threeClouds} {

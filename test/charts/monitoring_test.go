@@ -20,7 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/lanyard-dev/lanyard/internal/webhook/metrics/metricstest"
+	"github.com/lanyard-dev/lanyard/test/support/metricstest"
 )
 
 // apiserverMetrics are read from k8s.io/apiserver v0.36.3: pkg/admission/metrics

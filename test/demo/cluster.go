@@ -6,15 +6,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/test/support/podstream"
 )
 
 // namespace is the namespace of all objects in examples/.
@@ -23,8 +19,7 @@ const namespace = "lanyard-demo"
 // cluster holds clients with administrator rights.
 type cluster struct {
 	kubernetes.Interface
-	config  *rest.Config
-	objects client.Client // for objects of any kind
+	config *rest.Config
 }
 
 func connect(config *rest.Config) (*cluster, error) {
@@ -32,9 +27,6 @@ func connect(config *rest.Config) (*cluster, error) {
 	var err error
 	if c.Interface, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("create the client: %w", err)
-	}
-	if c.objects, err = client.New(config, client.Options{Scheme: scheme.Scheme}); err != nil {
-		return nil, fmt.Errorf("create the client for manifests: %w", err)
 	}
 	return c, nil
 }
@@ -44,28 +36,11 @@ func connect(config *rest.Config) (*cluster, error) {
 // own.
 func (c *cluster) createServiceAccounts(ctx context.Context, examples []*example) error {
 	for _, e := range examples {
-		if err := c.createServiceAccount(ctx, e.account); err != nil {
+		if err := podstream.CreateServiceAccount(ctx, c.CoreV1().ServiceAccounts(namespace), e.account); err != nil {
 			return fmt.Errorf("serviceaccount %s: %w", e.account.Name, err)
 		}
 	}
 	return c.recordWithout(ctx, examples)
-}
-
-// createServiceAccount tries again while the call of the webhook fails: right after an
-// install, the node forwards calls to a ready replica only a moment later.
-func (c *cluster) createServiceAccount(ctx context.Context, account *corev1.ServiceAccount) error {
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
-		last = c.objects.Create(ctx, account.DeepCopy())
-		if apierrors.IsInternalError(last) {
-			return false, nil
-		}
-		return true, last
-	})
-	if wait.Interrupted(err) {
-		return last
-	}
-	return err
 }
 
 // recordWithout records how the examples' pods look without Lanyard, which must not

@@ -125,11 +125,11 @@ func (d *demo) showTokens(ctx context.Context, pod *corev1.Pod, e *example, r *r
 			continue
 		}
 		r.tokens++
-		r.failures = append(r.failures, c.check(pod, token)...)
+		r.failures = append(r.failures, compare(c, pod, token)...)
 		if i == 0 { // equal in all tokens, or the check fails
 			d.printf("  %s iss %s, sub %s, pod %s\n", d.bold("real tokens:"), c.Issuer, c.Subject, c.Kubernetes.Pod.Name)
 		}
-		d.printf("    %s: exp %s, aud %s\n", d.bold(token.Path), c.expires(), strings.Join(c.Audience, ", "))
+		d.printf("    %s: exp %s, aud %s\n", d.bold(token.Path), expires(c), strings.Join(c.Audience, ", "))
 	}
 	return ctx.Err()
 }

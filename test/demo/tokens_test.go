@@ -4,7 +4,6 @@
 package main
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -12,36 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/test/demo/claims"
 )
 
 const goodClaims = `{"iss":"https://kubernetes.default.svc.cluster.local","sub":"system:serviceaccount:demo:app",
 	"aud":["sts.amazonaws.com"],"iat":1000,"exp":4600,"kubernetes.io":{"pod":{"name":"p","uid":"u"}}}`
-
-func TestReadClaims(t *testing.T) {
-	t.Parallel()
-	good := base64.RawURLEncoding.EncodeToString([]byte(goodClaims))
-	tests := map[string]struct{ token, wantErr string }{
-		"the claims are the second part":             {token: "header." + good + ".signature"},
-		"a string without dots is denied":            {"secret", "1 parts"},
-		"a part that is not base64 is denied":        {"secret.secret!.secret", "decode the token's claims"},
-		"a part that is not a JSON object is denied": {"secret.c2VjcmV0.secret", "decode the token's claims"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c, err := readClaims(test.token)
-			if test.wantErr == "" {
-				if err != nil || c.Subject != "system:serviceaccount:demo:app" {
-					t.Errorf("got claims %+v and error %v, want the claims of the token", c, err)
-				}
-				return
-			}
-			if err == nil || !strings.Contains(err.Error(), test.wantErr) || strings.Contains(err.Error(), "secret") {
-				t.Errorf("got error %v, want an error with %q and without the token", err, test.wantErr)
-			}
-		})
-	}
-}
 
 func TestClaimsCheck(t *testing.T) {
 	t.Parallel()
@@ -72,13 +47,13 @@ func TestClaimsCheck(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var c claims
+			var c claims.Claims
 			if err := json.Unmarshal([]byte(strings.Replace(goodClaims, test.change, test.to, 1)), &c); err != nil {
 				t.Fatal(err)
 			}
 			seconds := int64(3600)
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "p", UID: "u"}, Spec: corev1.PodSpec{ServiceAccountName: "app"}}
-			got := c.check(pod, &corev1.ServiceAccountTokenProjection{Audience: "sts.amazonaws.com", ExpirationSeconds: &seconds, Path: "aws/token"})
+			got := compare(&c, pod, &corev1.ServiceAccountTokenProjection{Audience: "sts.amazonaws.com", ExpirationSeconds: &seconds, Path: "aws/token"})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("problems (-want +got):\n%s", diff)
 			}

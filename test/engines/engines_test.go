@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package engines tests how hack/kind/engine.sh and hack/image.sh select and call a
-// container engine. The engines are scripts that print their arguments.
+// container engine, and the images of hack/archive.sh. The engines are scripts that
+// print their arguments.
 package engines
 
 import (

@@ -94,18 +94,14 @@ func TestAChangedConfigurationIsUsedWithoutARestart(t *testing.T) {
 	messages := make(chan string, 100)
 	log := funcr.New(func(_, args string) { messages <- args }, funcr.Options{})
 	p := program{serviceAccounts: newTestCache(t, true), namespaces: newTestCache(t, true)}
-	s, err := o.Settings(nil)
+	inject := func(s *settings.Settings) { p.inject(s, admission.NewBudget(), recorder, log) }
+	changes, err := p.watchConfig(o, nil, inject, recorder, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	inject := func(s *settings.Settings) { p.inject(s, admission.NewBudget(), recorder, log) }
-	inject(s)
-	if err := p.watchConfig(o, nil, inject, recorder, log); err != nil {
-		t.Fatal(err)
-	}
-	p.config.Interval = time.Millisecond
+	changes.Interval = time.Millisecond
 	ended := make(chan error, 1)
-	go func() { ended <- p.config.Start(t.Context()) }()
+	go func() { ended <- changes.Start(t.Context()) }()
 	t.Cleanup(func() {
 		if err := <-ended; err != nil {
 			t.Error(err)

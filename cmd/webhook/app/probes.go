@@ -15,19 +15,18 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
-	"github.com/lanyard-dev/lanyard/internal/webhook/callers"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 )
 
 // healthMux serves the probes: /healthz only reports that the process responds,
 // /readyz that it can serve reviews.
-func (p *program) healthMux(draining <-chan struct{}, address string) http.Handler {
+func (p *program) healthMux(draining <-chan struct{}, address string, own []tls.Certificate) http.Handler {
 	mux := http.NewServeMux()
 	for path, checks := range map[string]map[string]healthz.Checker{
 		"/healthz": {"ping": healthz.Ping},
 		"/readyz": {
 			"shutdown":        checkDraining(draining),
-			"tls":             onceServing(&p.serving, recent(checkTLS(address, p.callers))),
+			"tls":             onceServing(&p.serving, recent(checkTLS(address, own))),
 			"certificate":     p.certificate.Check,
 			"serviceaccounts": checkSynced(p.serviceAccounts),
 			"namespaces":      checkSynced(p.namespaces),
@@ -94,14 +93,11 @@ func recent(check healthz.Checker) healthz.Checker {
 	}
 }
 
-// checkTLS makes a TLS handshake with the server at address. If callers is set, it
-// presents a client certificate that is let in.
-func checkTLS(address string, callers *callers.Verifier) healthz.Checker {
-	// Another check verifies the certificate.
-	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
-	if callers != nil {
-		dialer.Config.Certificates = []tls.Certificate{callers.ProbeCertificate()}
-	}
+// checkTLS makes a TLS handshake with the server at address. own is the client
+// certificate that the server lets in, if the server asks for one.
+func checkTLS(address string, own []tls.Certificate) healthz.Checker {
+	// Another check verifies the server's certificate.
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, Certificates: own}} //nolint:gosec // see above
 	return func(r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 		defer cancel()

@@ -5,7 +5,6 @@ package app
 
 import (
 	"context"
-	"net"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
@@ -14,12 +13,11 @@ import (
 // serveReviews listens at once, so that connections can wait, and accepts them
 // as soon as canServe returns true.
 func (p *program) serveReviews(ctx context.Context) error {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", p.reviews.Addr)
-	if err != nil {
-		return err
-	}
 	start := time.Now()
-	return httpserver.ServeOnce(ctx, p.reviews, listener, func() bool { return p.canServe(time.Since(start)) }, &p.serving)
+	return httpserver.ListenAndServe(ctx, p.reviews, func() bool {
+		p.serving.Store(p.canServe(time.Since(start)))
+		return p.serving.Load()
+	})
 }
 
 // syncPatience is how long connections wait for the caches to sync. Until they

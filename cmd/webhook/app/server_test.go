@@ -83,7 +83,12 @@ func startGated(ctx context.Context, t *testing.T, ready *atomic.Bool) (address 
 	server := httpserver.New(address, handler, config, 10, logr.Discard())
 	var serving atomic.Bool
 	done := make(chan error, 1)
-	go func() { done <- httpserver.ServeOnce(ctx, server, listener, ready.Load, &serving) }()
+	go func() {
+		done <- httpserver.Serve(ctx, server, listener, func() bool {
+			serving.Store(ready.Load())
+			return ready.Load()
+		})
+	}()
 	return address, onceServing(&serving, checkTLS(address, nil)), done
 }
 

@@ -29,12 +29,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
-	"github.com/lanyard-dev/lanyard/internal/webhook/callers"
 	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
-	"github.com/lanyard-dev/lanyard/internal/webhook/reload"
 	"github.com/lanyard-dev/lanyard/internal/webhook/servingcert"
 )
 
@@ -46,12 +44,10 @@ type program struct {
 	certificate     certificateSource
 	serviceAccounts *metadatacache.Cache
 	namespaces      *metadatacache.Cache
-	reviews         *http.Server
-	callers         *callers.Verifier // nil if callers need no certificate
-	serving         atomic.Bool       // whether reviews accepts connections
 	injection       atomic.Pointer[injection]
-	config          *reload.Files // nil without --config
-	metrics, health *http.Server  // nil if not configured
+	reviews         *http.Server
+	serving         atomic.Bool                   // whether reviews accepts connections
+	others          []func(context.Context) error // the parts that run until their context is done
 }
 
 // injection holds the state that a reload of --config replaces.
@@ -120,35 +116,60 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 	inject := func(s *settings.Settings) { p.inject(s, budget, recorder, log) }
 	if o.ConfigFile == "" {
 		inject(s)
-	} else if err := p.watchConfig(o, s.Defaults.ReservedAudiences, inject, recorder, log.WithName("config")); err != nil {
-		return nil, err
+	} else {
+		file, err := p.watchConfig(o, s.Defaults.ReservedAudiences, inject, recorder, log.WithName("config"))
+		if err != nil {
+			return nil, err
+		}
+		p.others = append(p.others, file.Start)
 	}
 	recorder.WatchServiceAccounts(func() metrics.ServiceAccounts {
 		return countServiceAccounts(p.serviceAccounts.All(), p.namespaces.All(), p.injection.Load().Settings)
 	})
 	recorder.WatchCache("serviceaccounts", p.serviceAccounts.Bytes)
 	recorder.WatchCache("namespaces", p.namespaces.Bytes)
+	if err := p.addServers(draining, config, o, registry, log); err != nil {
+		return nil, err
+	}
+	return &p, nil
+}
+
+// addServers adds the servers of the reviews, the metrics and the probes.
+func (p *program) addServers(draining <-chan struct{}, config *rest.Config, o *options.Completed, registry *prometheus.Registry, log logr.Logger) error {
 	tlsConfig := newTLSConfig(o, p.certificate)
+	var own []tls.Certificate // for the program's connection to itself
 	if o.ClientCAFile != "" {
-		if p.callers, err = callers.New(o.ClientCAFile, o.ClientAllowedNames, log.WithName("callers")); err != nil {
-			return nil, err
+		callers, err := httpserver.NewVerifier(o.ClientCAFile, o.ClientAllowedNames, log.WithName("callers"))
+		if err != nil {
+			return err
 		}
-		p.callers.Configure(tlsConfig)
+		callers.Configure(tlsConfig)
+		own = append(own, callers.ProbeCertificate())
+		p.others = append(p.others, callers.Start)
 	}
 	address := net.JoinHostPort(host(o.BindAddress), strconv.Itoa(o.SecurePort))
-	p.reviews = httpserver.New(address, httpserver.Closing(draining, reviewMux(&p)), tlsConfig, httpserver.MaxReviewConnections, log.WithName("reviews"))
+	p.reviews = httpserver.New(address, httpserver.Closing(draining, reviewMux(p)), tlsConfig, httpserver.MaxReviewConnections, log.WithName("reviews"))
 	// An API server closes an idle connection after 90 seconds. This side must not
 	// close it first: a request may be on its way.
 	p.reviews.IdleTimeout = 3 * time.Minute
 	if o.MetricsBindAddress != "0" {
-		if p.metrics, err = newMetricsServer(config, o, registry, p.certificate, log.WithName("metrics")); err != nil {
-			return nil, err
+		server, err := newMetricsServer(config, o, registry, p.certificate, log.WithName("metrics"))
+		if err != nil {
+			return err
 		}
+		p.serveAtOnce(server)
 	}
 	if o.HealthProbeBindAddress != "0" {
-		p.health = httpserver.New(o.HealthProbeBindAddress, p.healthMux(draining, address), nil, httpserver.MaxOtherConnections, log.WithName("health"))
+		p.serveAtOnce(httpserver.New(o.HealthProbeBindAddress, p.healthMux(draining, address, own), nil, httpserver.MaxOtherConnections, log.WithName("health")))
 	}
-	return &p, nil
+	return nil
+}
+
+// serveAtOnce adds a server that need not wait.
+func (p *program) serveAtOnce(server *http.Server) {
+	p.others = append(p.others, func(ctx context.Context) error {
+		return httpserver.ListenAndServe(ctx, server, func() bool { return true })
+	})
 }
 
 // newMetricsServer returns the server of the metrics. With --metrics-secure, it has
@@ -161,7 +182,7 @@ func newMetricsServer(config *rest.Config, o *options.Completed, registry *prome
 		if err != nil {
 			return nil, err
 		}
-		handler = callers.Handler(client, metricsPath, handler, log)
+		handler = httpserver.Authorize(client, metricsPath, handler, log)
 		tlsConfig = newTLSConfig(o, certificate)
 	}
 	mux := http.NewServeMux()
@@ -229,46 +250,33 @@ func (p *program) inject(s *settings.Settings, budget *admission.Budget, recorde
 
 // watchConfig makes the program use changes of the file of --config: all of them, or
 // none if there is a mistake.
-func (p *program) watchConfig(o *options.Completed, reserved []string, inject func(*settings.Settings), recorder *metrics.Recorder, log logr.Logger) error {
-	first := true
-	p.config = reload.New(func(contents [][]byte) error {
+func (p *program) watchConfig(o *options.Completed, reserved []string, inject func(*settings.Settings), recorder *metrics.Recorder, log logr.Logger) (*httpserver.Files, error) {
+	file := httpserver.NewFiles(func(contents [][]byte) error {
+		started := p.injection.Load() != nil
 		reloaded, restart, err := o.Reload(contents[0], reserved)
 		if err != nil {
 			return err
 		}
 		inject(reloaded)
-		if !first {
+		if started {
 			log.Info("Loaded the changed file of --config", "file", o.ConfigFile, "customProviders", len(reloaded.Keys.Providers)-len(provider.Builtin()), "mappings", len(reloaded.Mappings))
 		}
 		if len(restart) > 0 {
 			log.Info("Some changed settings of the file of --config need a restart", "file", o.ConfigFile, "settings", restart)
 		}
-		first = false
 		return nil
 	}, log, o.ConfigFile)
-	p.config.Report = recorder.SetConfigReload
-	err := p.config.Load()
+	file.Report = recorder.SetConfigReload
+	err := file.Load()
 	recorder.SetConfigReload(err)
-	return err
+	return file, err
 }
 
 // run runs all parts until ctx is done or one of them fails.
 func (p *program) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, start := range []func(context.Context) error{p.certificate.Start, p.serviceAccounts.Start, p.namespaces.Start, p.freeMemory} {
+	for _, start := range append(p.others, p.certificate.Start, p.serviceAccounts.Start, p.namespaces.Start, p.freeMemory, p.serveReviews) {
 		group.Go(func() error { return start(ctx) })
-	}
-	if p.config != nil {
-		group.Go(func() error { return p.config.Start(ctx) })
-	}
-	if p.callers != nil {
-		group.Go(func() error { return p.callers.Start(ctx) })
-	}
-	group.Go(func() error { return p.serveReviews(ctx) })
-	for _, server := range []*http.Server{p.metrics, p.health} {
-		if server != nil {
-			group.Go(func() error { return httpserver.ListenAndServe(ctx, server) })
-		}
 	}
 	return group.Wait()
 }

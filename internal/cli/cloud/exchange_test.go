@@ -51,7 +51,7 @@ func gcp(impersonate string) provider.Provider {
 // that it got.
 func answering(t *testing.T, status int, body string) (*http.Client, *[]*http.Request) {
 	t.Helper()
-	client, err := cloud.NewClient(nil)
+	client, err := cloud.NewClient("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestMessagesContainNoToken(t *testing.T) {
 // shown either.
 func TestImpersonation(t *testing.T) {
 	t.Parallel()
-	client, err := cloud.NewClient(nil)
+	client, err := cloud.NewClient("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,10 +225,10 @@ func TestTheSystemsCertificatesAreNotUsedWithAnotherCA(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
 	t.Cleanup(server.Close)
-	if _, err := cloud.NewClient([]byte("no PEM")); err == nil {
+	if _, err := cloud.NewClient("exchange_test.go"); err == nil {
 		t.Error("got no error for a file that is not PEM")
 	}
-	client, err := cloud.NewClient(nil)
+	client, err := cloud.NewClient("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -195,7 +195,7 @@ func TestErrorsNameTheFile(t *testing.T) {
 			t.Parallel()
 			documents, err := inject.Read("test", strings.NewReader(test.text))
 			if err == nil {
-				_, err = inject.Inject(t.Context(), documents, defaults(t))
+				_, err = inject.Inject(t.Context(), documents, defaults(t).Settings, "team")
 			}
 			if err == nil || !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("got error %v, want %q", err, test.want)
@@ -230,7 +230,7 @@ func TestMappings(t *testing.T) {
 			t.Parallel()
 			s := *o.Settings
 			s.ExcludedNamespaces = test.excluded
-			got, out := injectText(t, &inject.Options{Settings: &s, Namespace: o.Namespace}, test.text)
+			got, out := injectText(t, &options{Settings: &s, Namespace: o.Namespace}, test.text)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -4,6 +4,8 @@
 package status_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -58,13 +60,13 @@ func podOf(meta metav1.ObjectMeta, role string) *corev1.Pod {
 }
 
 // answer returns the contents of a new pod with the role.
-func answer(t *testing.T, role string) status.Answer {
+func answer(t *testing.T, role string) *status.Answer {
 	t.Helper()
 	read, err := injected.Read(podOf(metav1.ObjectMeta{}, role), newKeys(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return status.Answer{Injected: read}
+	return &status.Answer{Pod: *read}
 }
 
 var aws = map[string]string{"lanyard.dev/aws-role-arn": "x"}
@@ -105,7 +107,7 @@ func TestPodsAreCountedByWorkload(t *testing.T) {
 	n.AddPod(other)
 
 	question := status.Question{ServiceAccount: "cart"}
-	if diff := cmp.Diff([]status.Question{question}, n.Questions()); diff != "" {
+	if diff := cmp.Diff([]status.Question{question}, slices.Collect(maps.Keys(n.Questions()))); diff != "" {
 		t.Fatalf("questions (-want +got):\n%s", diff)
 	}
 	row := func(workload string, counts status.Counts) status.Row {
@@ -116,7 +118,7 @@ func TestPodsAreCountedByWorkload(t *testing.T) {
 		row("pod/alone", status.Counts{Pods: 1, Without: 1}),
 		row("statefulset/db", status.Counts{Pods: 1, Current: 1}),
 	}
-	got := n.Rows(map[status.Question]status.Answer{question: answer(t, "new")})
+	got := n.Rows(map[status.Question]*status.Answer{question: answer(t, "new")})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
@@ -170,8 +172,8 @@ func TestPodsThatDifferInWhatTheyGet(t *testing.T) {
 	byOldSelector.Spec.NodeSelector = map[string]string{"beta.kubernetes.io/os": "windows"}
 	n.AddPod(byOldSelector)
 	want := map[status.Question]string{{ServiceAccount: "cart", Expiration: "600"}: "s", {ServiceAccount: "cart", Windows: true}: "w"}
-	answers := map[status.Question]status.Answer{}
-	for _, q := range n.Questions() {
+	answers := map[status.Question]*status.Answer{}
+	for q := range n.Questions() {
 		answers[q] = answer(t, want[q])
 	}
 	if len(answers) != len(want) {
@@ -188,7 +190,7 @@ func TestPodsThatCannotBeCompared(t *testing.T) {
 	t.Parallel()
 	n := cart(t, true, true)
 	n.AddPod(podOf(metav1.ObjectMeta{Name: "a"}, "old"))
-	rows := n.Rows(map[status.Question]status.Answer{{ServiceAccount: "cart"}: {Problem: "denied"}})
+	rows := n.Rows(map[status.Question]*status.Answer{{ServiceAccount: "cart"}: {Problem: "denied"}})
 	if len(rows) != 1 || rows[0].Unknown != 1 || rows[0].Problem != "denied" || rows[0].Outdated() {
 		t.Errorf("got %+v", rows)
 	}

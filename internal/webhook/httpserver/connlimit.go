@@ -1,9 +1,6 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package httpserver runs a server with limits on the number, the memory and the time
-// of its connections. Any pod of a cluster may connect to the servers of
-// lanyard-webhook, and each connection takes some 40 kB.
 package httpserver
 
 import (

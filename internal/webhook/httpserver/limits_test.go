@@ -38,7 +38,7 @@ func startLimited(t *testing.T, handler http.Handler, tlsConfig *tls.Config) (ad
 			t.Error(err)
 		}
 	})
-	go func() { ended <- serve(ctx, server, listener) }()
+	go func() { ended <- Serve(ctx, server, listener, func() bool { return true }) }()
 	return listener.Addr().String()
 }
 

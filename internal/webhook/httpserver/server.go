@@ -1,6 +1,10 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package httpserver runs the servers of lanyard-webhook, to which any pod of a cluster
+// may connect: with limits on the number, the memory and the time of connections
+// (connlimit.go, server.go), for callers with a client certificate (clientcert.go) or a
+// token (tokenauth.go), and with files that change (files.go).
 package httpserver
 
 import (
@@ -11,7 +15,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -21,7 +24,7 @@ import (
 // server waits at most 30 seconds for a response.
 const shutdownTimeout = 35 * time.Second
 
-// ReadyInterval is how often ServeOnce calls ready. It is short because pod
+// ReadyInterval is how often Serve calls ready. It is short because pod
 // creations may be waiting.
 const ReadyInterval = 20 * time.Millisecond
 
@@ -36,10 +39,10 @@ const (
 	// requestTimeout limits reading a request, and writing its response. The API
 	// server waits at most 30 seconds.
 	requestTimeout = 35 * time.Second
-	// maxReviewConnections is for all API servers together. Each has as many
+	// MaxReviewConnections is for all API servers together. Each has as many
 	// connections as reviews at a time, and a review takes a millisecond.
 	MaxReviewConnections = 256
-	// maxOtherConnections is for kubelets and Prometheus.
+	// MaxOtherConnections is for kubelets and Prometheus.
 	MaxOtherConnections = 32
 )
 
@@ -66,19 +69,19 @@ func New(address string, handler http.Handler, tlsConfig *tls.Config, maxConnect
 	return server
 }
 
-// ListenAndServe listens on the server's address and calls serve.
-func ListenAndServe(ctx context.Context, server *http.Server) error {
+// ListenAndServe listens on the server's address and calls Serve.
+func ListenAndServe(ctx context.Context, server *http.Server, ready func() bool) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", server.Addr)
 	if err != nil {
 		return err
 	}
-	return serve(ctx, server, listener)
+	return Serve(ctx, server, listener, ready)
 }
 
-// ServeOnce waits until ready returns true, sets serving and calls serve. Until
-// then connections wait in the backlog of the listener. If ctx ends first, they
-// are closed.
-func ServeOnce(ctx context.Context, server *http.Server, listener net.Listener, ready func() bool, serving *atomic.Bool) error {
+// Serve waits until ready returns true, and runs the server until ctx is done and the
+// requests in progress have their responses. Until the server runs, connections wait in
+// the backlog of the listener. Serve closes the listener.
+func Serve(ctx context.Context, server *http.Server, listener net.Listener, ready func() bool) error {
 	ticker := time.NewTicker(ReadyInterval)
 	defer ticker.Stop()
 	for !ready() {
@@ -88,13 +91,6 @@ func ServeOnce(ctx context.Context, server *http.Server, listener net.Listener, 
 		case <-ticker.C:
 		}
 	}
-	serving.Store(true)
-	return serve(ctx, server, listener)
-}
-
-// serve runs the server until ctx is done and the requests in progress have their
-// responses. It closes the listener.
-func serve(ctx context.Context, server *http.Server, listener net.Listener) error {
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()

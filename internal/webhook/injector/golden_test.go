@@ -16,8 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/internal/options/optionstest"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+	"github.com/lanyard-dev/lanyard/test/support/optionstest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")

@@ -21,13 +21,15 @@ const (
 	ValidateServiceAccountPath = "/validate-v1-serviceaccount"
 )
 
+// Recorder counts requests and injections.
+type Recorder interface {
+	admission.Recorder
+	InjectionRecorder
+}
+
 // Handlers returns the handlers of all webhooks by their paths. The requests share
 // the memory of budget.
-func Handlers(config Config, invalidator Invalidator, budget *admission.Budget, recorder interface {
-	admission.Recorder
-	Recorder
-}, log logr.Logger,
-) map[string]http.Handler {
+func Handlers(config Config, invalidator Invalidator, budget *admission.Budget, recorder Recorder, log logr.Logger) map[string]http.Handler {
 	return map[string]http.Handler{
 		MutatePodPath: admission.NewHandler(&PodMutator{Config: config, Recorder: recorder}, budget, recorder, log),
 		MutateServiceAccountPath: admission.NewHandler(

@@ -165,7 +165,7 @@ func create(pod []byte) *request {
 
 func debug(pod, old []byte) *request {
 	return &request{Attributes: admission.Attributes{
-		Version: "v1", Resource: "pods", SubResource: injector.EphemeralContainers, Operation: admission.Update, Namespace: "team",
+		Version: "v1", Resource: "pods", SubResource: "ephemeralcontainers", Operation: admission.Update, Namespace: "team",
 	}, Object: pod, OldObject: old}
 }
 

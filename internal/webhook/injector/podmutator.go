@@ -16,11 +16,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 )
 
-// EphemeralContainers is the subresource that kubectl debug updates.
-const EphemeralContainers = "ephemeralcontainers"
+// ephemeralContainers is the subresource that kubectl debug updates.
+const ephemeralContainers = "ephemeralcontainers"
 
-// Recorder counts injections.
-type Recorder interface {
+// InjectionRecorder counts injections.
+type InjectionRecorder interface {
 	// RecordInjection counts a pod that got the identity of a provider.
 	RecordInjection(provider string)
 }
@@ -29,9 +29,9 @@ type Recorder interface {
 // are added to running ones.
 type PodMutator struct {
 	Config
-	Recorder Recorder
+	Recorder InjectionRecorder
 
-	cache cache
+	cache injectionCache
 }
 
 // Read implements admission.Decider.
@@ -76,7 +76,7 @@ func isExpected(r *admission.Attributes) bool {
 		return false
 	}
 	return r.SubResource == "" && r.Operation == admission.Create ||
-		r.SubResource == EphemeralContainers && r.Operation == admission.Update
+		r.SubResource == ephemeralContainers && r.Operation == admission.Update
 }
 
 // injection returns the injection for the pod's ServiceAccount, or nil if it asks
@@ -123,7 +123,7 @@ const maxFindings = 32
 func (p *PodMutator) inject(request *admission.Request[mutate.Pod], selection *annotations.Pod, injection *mutate.Injection) (admission.Response, error) {
 	var result mutate.Result
 	var err error
-	if request.SubResource == EphemeralContainers {
+	if request.SubResource == ephemeralContainers {
 		result, err = mutate.AddEphemeral(request.Object, request.OldObject, selection, injection)
 	} else {
 		result, err = mutate.Create(request.Object, selection, injection)

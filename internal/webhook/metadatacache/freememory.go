@@ -26,26 +26,25 @@ const (
 func FreeMemory(ctx context.Context, caches ...*Cache) error {
 	ticker := time.NewTicker(freeInterval)
 	defer ticker.Stop()
-	next, again := uint64(0), false
+	next, repeat := uint64(0), false
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 		}
-		received, synced := uint64(0), true
+		received, due := uint64(0), true
 		for _, c := range caches {
 			received += c.received.Load()
-			synced = synced && c.HasSynced()
+			due = due && c.HasSynced()
 		}
-		if !synced || received < next && !again {
-			continue
-		}
-		// Some of the garbage is still referenced when the list has just arrived:
-		// each collection is repeated once, at the next tick.
-		if again = received >= next; again {
+		if due = due && received >= next; due {
 			next = received + freeAfter
 		}
-		debug.FreeOSMemory()
+		if due || repeat {
+			debug.FreeOSMemory()
+		}
+		// Some of the garbage is still referenced when the list has just arrived.
+		repeat = due
 	}
 }

@@ -60,13 +60,9 @@ func ObjectOf(meta *metav1.PartialObjectMetadata, prefix, label string, maxBytes
 	return object
 }
 
-// object returns the kept parts of the metadata, nil if nothing is kept.
-func (o *Options) object(meta *metav1.PartialObjectMetadata) *Object {
-	object := ObjectOf(meta, o.Prefix, o.Label, o.MaxBytes)
-	if !object.HasAnnotations() && object.Label == "" {
-		return nil
-	}
-	return &object
+// Object returns the kept parts of the metadata.
+func (r *Reader) Object(meta *metav1.PartialObjectMetadata) Object {
+	return ObjectOf(meta, r.opts.Prefix, r.opts.Label, r.opts.MaxBytes)
 }
 
 // item is an object on its way from the API server into the cache. It is a
@@ -90,12 +86,12 @@ func (it *item) DeepCopyObject() runtime.Object {
 // item returns the metadata as an item. A list is decoded completely before it is
 // stored, so item drops the objects above the store's limit.
 func (c *Cache) item(meta *metav1.PartialObjectMetadata) *item {
-	it := &item{
-		id:     types.NamespacedName{Namespace: strings.Clone(meta.Namespace), Name: strings.Clone(meta.Name)},
-		object: c.opts.object(meta),
+	it := &item{id: types.NamespacedName{Namespace: strings.Clone(meta.Namespace), Name: strings.Clone(meta.Name)}}
+	if object := c.Object(meta); object.HasAnnotations() || object.Label != "" {
+		it.object = &object
 	}
 	pending := c.pending.Add(size(it.id, it.object))
-	if limit := c.opts.MaxTotalBytes; limit > 0 && pending > limit {
+	if limit := c.store.limit; limit > 0 && pending > limit {
 		it.object, it.shed = nil, true
 	}
 	return it

@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 )
 
 // counts are how many objects a cache holds.
@@ -78,12 +77,6 @@ func TestTheCacheFollowsTheEvents(t *testing.T) {
 			},
 			counts{},
 		},
-		"an object whose deletion was missed is gone": {
-			func(s reflectorStore) error {
-				return firstError(s.Add(annotated), s.Delete(cache.DeletedFinalStateUnknown{Key: "ns/app", Obj: annotated}))
-			},
-			counts{},
-		},
 		"a new list replaces all objects, and the last state in it counts": {
 			func(s reflectorStore) error {
 				return firstError(s.Add(serviceAccount("ns", "old")), s.Add(annotated), s.Replace([]any{serviceAccount("ns", "new"), labeled, unannotated}, "2"))
@@ -116,10 +109,9 @@ func firstError(errs ...error) error {
 func TestAnInvalidEventDoesNotChangeTheCache(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(reflectorStore) error{
-		"an addition of another type":       func(s reflectorStore) error { return s.Add("x") },
-		"an update of another type":         func(s reflectorStore) error { return s.Update(&metav1.Status{}) },
-		"a deletion of another type":        func(s reflectorStore) error { return s.Delete(nil) },
-		"a missed deletion of a broken key": func(s reflectorStore) error { return s.Delete(cache.DeletedFinalStateUnknown{Key: "a/b/c"}) },
+		"an addition of another type": func(s reflectorStore) error { return s.Add("x") },
+		"an update of another type":   func(s reflectorStore) error { return s.Update(&metav1.Status{}) },
+		"a deletion of another type":  func(s reflectorStore) error { return s.Delete(nil) },
 		"a list with another type in it": func(s reflectorStore) error {
 			return s.Replace([]any{serviceAccount("ns", "b"), 1}, "2")
 		},
@@ -193,12 +185,9 @@ func randomEvent(rnd *rand.Rand, s reflectorStore, model map[types.NamespacedNam
 			objs = append(objs, meta)
 		}
 		return s.Replace(objs, "1")
-	case 1, 2:
+	case 1, 2, 3:
 		delete(model, id)
 		return s.Delete(meta) // its last state does not matter
-	case 3:
-		delete(model, id)
-		return s.Delete(cache.DeletedFinalStateUnknown{Key: id.String()})
 	case 4, 5, 6:
 		model[id] = meta
 		return s.Add(meta)

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 )
 
 // bounded returns a cache for this many bytes, whose live reads return a
@@ -111,7 +110,7 @@ func TestAListThatDoesNotFitIsKeptInPart(t *testing.T) {
 			t.Errorf("%s list: got roles %q and %q, want the first cached and the last live", when, first, last)
 		}
 	}
-	if err := (reflectorStore{c}).Delete(cache.DeletedFinalStateUnknown{Key: "ns/app-999"}); err != nil {
+	if err := (reflectorStore{c}).Delete(serviceAccount("ns", "app-999")); err != nil {
 		t.Errorf("delete an object that was not kept: %v", err)
 	}
 }
@@ -152,7 +151,7 @@ func TestLiveReadsAreLimitedInNumber(t *testing.T) {
 			begun.Add(1)
 			<-leave
 			return serviceAccount(namespace, name), nil
-		}, func(o *Options) { o.ReadTimeout = time.Minute })
+		})
 		var readers sync.WaitGroup
 		for i := range 2 * maxReads {
 			readers.Go(func() {

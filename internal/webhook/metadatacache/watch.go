@@ -5,13 +5,11 @@ package metadatacache
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 )
@@ -95,29 +93,14 @@ func (s reflectorStore) Update(obj any) error {
 
 // Delete implements cache.ReflectorStore.
 func (s reflectorStore) Delete(obj any) error {
-	id, err := s.deletedName(obj)
+	it, err := s.itemOf(obj)
 	if err != nil {
 		return err
 	}
 	s.received.Add(1)
 	s.pending.Store(0)
-	s.store.delete(id)
+	s.store.delete(it.id)
 	return nil
-}
-
-func (s reflectorStore) deletedName(obj any) (types.NamespacedName, error) {
-	if deleted, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		name, err := cache.ParseObjectName(deleted.Key)
-		if err != nil {
-			return types.NamespacedName{}, fmt.Errorf("metadata cache: deleted object: %w", err)
-		}
-		return name.AsNamespacedName(), nil
-	}
-	it, err := s.itemOf(obj)
-	if err != nil {
-		return types.NamespacedName{}, err
-	}
-	return it.id, nil
 }
 
 // Replace implements cache.ReflectorStore. If one element is not an object, the

@@ -375,7 +375,7 @@ func TestGetReadsLiveThroughTheClient(t *testing.T) {
 		t.Errorf("got error %v, want not found", err)
 	}
 	a.setBroken(true)
-	if _, err := c.Get(t.Context(), "ns", "app"); !apierrors.IsInternalError(err) || !strings.HasPrefix(err.Error(), "read serviceaccount ns/app: ") {
+	if _, err := c.Get(t.Context(), "ns", "app"); !apierrors.IsInternalError(err) || !strings.HasPrefix(err.Error(), "read serviceaccounts ns/app: ") {
 		t.Errorf("got error %v, want an internal error that names the ServiceAccount", err)
 	}
 	a.setBroken(false)

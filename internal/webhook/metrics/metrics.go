@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,7 +32,6 @@ type Recorder struct {
 	duration   prometheus.Histogram
 	expiry     *prometheus.GaugeVec // without labels: absent until it is set
 	reload     *prometheus.GaugeVec // without labels: absent until it is set
-	count      atomic.Pointer[func() ServiceAccounts]
 }
 
 var serviceAccountsDesc = prometheus.NewDesc("lanyard_serviceaccounts",
@@ -78,7 +76,7 @@ func New(registerer prometheus.Registerer) (*Recorder, error) {
 	}
 	var errs []error
 	for _, c := range []prometheus.Collector{
-		r.admissions, r.injections, r.lookups, r.duration, serviceAccounts{r}, r.expiry, r.reload, buildInfo(version.Version()),
+		r.admissions, r.injections, r.lookups, r.duration, r.expiry, r.reload, buildInfo(version.Version()),
 	} {
 		errs = append(errs, registerer.Register(c))
 	}
@@ -145,11 +143,10 @@ type ServiceAccounts struct {
 	Excluded int
 }
 
-// WatchServiceAccounts sets the function that counts the ServiceAccounts. Each
-// scrape calls it; scrapes may be concurrent. The metric is absent until the
-// first call.
+// WatchServiceAccounts adds the numbers of ServiceAccounts. Each scrape calls count;
+// scrapes may be concurrent.
 func (r *Recorder) WatchServiceAccounts(count func() ServiceAccounts) {
-	r.count.Store(&count)
+	r.registerer.MustRegister(serviceAccounts(count))
 }
 
 // WatchCache adds the memory that a cache of objects takes, and its limit. bytes
@@ -165,18 +162,14 @@ func (r *Recorder) WatchCache(resource string, bytes func() (used, limit int64))
 }
 
 // serviceAccounts is a gauge that is computed when it is scraped.
-type serviceAccounts struct{ *Recorder }
+type serviceAccounts func() ServiceAccounts
 
 // Describe implements prometheus.Collector.
 func (serviceAccounts) Describe(descs chan<- *prometheus.Desc) { descs <- serviceAccountsDesc }
 
 // Collect implements prometheus.Collector.
-func (s serviceAccounts) Collect(metrics chan<- prometheus.Metric) {
-	count := s.count.Load()
-	if count == nil {
-		return
-	}
-	numbers := (*count)()
+func (count serviceAccounts) Collect(metrics chan<- prometheus.Metric) {
+	numbers := count()
 	for state, n := range map[string]int{
 		"annotated":   numbers.Annotated,
 		"unannotated": numbers.Unannotated,

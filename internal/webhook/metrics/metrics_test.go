@@ -211,6 +211,7 @@ func TestTheMetricsAreThoseThatAreDocumented(t *testing.T) {
 	t.Parallel()
 	r, registry := newRecorder(t)
 	recordAll(r)
+	countAll(r)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -247,6 +248,9 @@ func recordAll(r *Recorder) {
 	r.RecordLookup("cache", "found")
 	r.SetCertificateExpiry(time.Unix(1_900_000_000, 0))
 	r.SetConfigReload(nil)
+}
+
+func countAll(r *Recorder) {
 	r.WatchServiceAccounts(func() ServiceAccounts {
 		return ServiceAccounts{Annotated: 1, Unannotated: 2, Unguarded: 3, Excluded: 4}
 	})
@@ -264,6 +268,7 @@ func TestASecondRecorderOnOneRegistryIsAnError(t *testing.T) {
 func TestRecordingIsSafeWhileScraped(t *testing.T) {
 	t.Parallel()
 	r, registry := newRecorder(t)
+	countAll(r)
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {

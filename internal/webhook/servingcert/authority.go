@@ -8,13 +8,11 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"errors"
+	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"slices"
 	"time"
@@ -144,16 +142,7 @@ func (a *authority) leaf(now time.Time, lifetime time.Duration, hosts []string) 
 	return &tls.Certificate{Certificate: [][]byte{certificate.Raw}, PrivateKey: key, Leaf: certificate}, nil
 }
 
-// maxSerial is one more than the largest serial number. RFC 5280, section 4.1.2.2,
-// allows 20 octets, of which the first bit is the sign.
-var maxSerial = new(big.Int).Lsh(big.NewInt(1), 159)
-
 func sign(template, parent *x509.Certificate, public crypto.PublicKey, key crypto.Signer) (*x509.Certificate, error) {
-	serial, err := rand.Int(rand.Reader, maxSerial)
-	if err != nil {
-		return nil, err
-	}
-	template.SerialNumber = serial
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, key)
 	if err != nil {
 		return nil, err
@@ -179,44 +168,42 @@ func (a *authority) forgetAt(leafLifetime time.Duration) time.Time {
 }
 
 // bundle returns the certificates to trust, in PEM, the current one first.
-func (a *authority) bundle() ([]byte, error) {
-	return cert.EncodeCertificates(append([]*x509.Certificate{a.certificate}, a.previous...)...)
+func (a *authority) bundle() []byte {
+	text := encodeCertificate(a.certificate)
+	for _, c := range a.previous {
+		text = append(text, encodeCertificate(c)...)
+	}
+	return text
+}
+
+func encodeCertificate(c *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: c.Raw})
 }
 
 // encode returns the data of the Secret.
 func (a *authority) encode() (map[string][]byte, error) {
-	certificate, err := cert.EncodeCertificates(a.certificate)
+	key, err := x509.MarshalPKCS8PrivateKey(a.key)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("encode the key of the CA: %w", err)
 	}
-	key, err := keyutil.MarshalPrivateKeyToPEM(a.key)
-	if err != nil {
-		return nil, err
-	}
-	bundle, err := a.bundle()
-	if err != nil {
-		return nil, err
-	}
-	return map[string][]byte{certificateKey: certificate, privateKeyKey: key, bundleKey: bundle}, nil
+	return map[string][]byte{
+		certificateKey: encodeCertificate(a.certificate),
+		privateKeyKey:  pem.EncodeToMemory(&pem.Block{Type: keyutil.PrivateKeyBlockType, Bytes: key}),
+		bundleKey:      a.bundle(),
+	}, nil
 }
 
 // decodeAuthority reads the data of the Secret. Its errors do not contain the
 // data.
 func decodeAuthority(data map[string][]byte, now time.Time) (*authority, error) {
-	key, err := decodeKey(data[privateKeyKey])
+	pair, err := tls.X509KeyPair(data[certificateKey], data[privateKeyKey])
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", privateKeyKey, err)
+		return nil, fmt.Errorf("%s and %s: %w", certificateKey, privateKeyKey, err)
 	}
-	certificates, err := cert.ParseCertsPEM(data[certificateKey])
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", certificateKey, err)
-	}
-	current := certificates[0]
-	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
+	current := pair.Leaf
+	key, ok := pair.PrivateKey.(crypto.Signer)
 	switch {
-	case !ok || !public.Equal(current.PublicKey):
-		return nil, fmt.Errorf("%s: not the certificate of %s", certificateKey, privateKeyKey)
-	case !current.IsCA || current.KeyUsage&x509.KeyUsageCertSign == 0:
+	case !ok || !current.IsCA || current.KeyUsage&x509.KeyUsageCertSign == 0:
 		return nil, fmt.Errorf("%s: not the certificate of a CA", certificateKey)
 	case now.After(current.NotAfter):
 		return nil, fmt.Errorf("%s: expired at %s", certificateKey, current.NotAfter.UTC().Format(time.RFC3339))
@@ -224,22 +211,14 @@ func decodeAuthority(data map[string][]byte, now time.Time) (*authority, error) 
 	return &authority{certificate: current, key: key, previous: retained(decodeBundle(data[bundleKey]), current, now)}, nil
 }
 
-func decodeKey(text []byte) (crypto.Signer, error) {
-	if len(text) == 0 {
-		return nil, errors.New("missing")
-	}
-	// The error of the library may contain the data.
-	key, err := keyutil.ParsePrivateKeyPEM(text)
+// decodeKey returns the key of the Secret, nil if it cannot be used.
+func decodeKey(data map[string][]byte) crypto.Signer {
+	key, err := keyutil.ParsePrivateKeyPEM(data[privateKeyKey])
 	if err != nil {
-		return nil, errors.New("not a private key in PEM")
+		return nil
 	}
-	switch key := key.(type) {
-	case *ecdsa.PrivateKey:
-		return key, nil
-	case *rsa.PrivateKey:
-		return key, nil
-	}
-	return nil, fmt.Errorf("got a %T, want an ECDSA or RSA key", key)
+	signer, _ := key.(crypto.Signer)
+	return signer
 }
 
 // decodeBundle returns the certificates of a bundle, nil if it is not PEM.
@@ -249,9 +228,4 @@ func decodeBundle(text []byte) []*x509.Certificate {
 		return nil
 	}
 	return certificates
-}
-
-// contains reports whether the bundle has the certificate.
-func contains(bundle []byte, certificate *x509.Certificate) bool {
-	return slices.ContainsFunc(decodeBundle(bundle), certificate.Equal)
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -16,36 +17,28 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/lanyard-dev/lanyard/internal/webhook/reload"
+	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
 )
 
 // Files is a certificate and its key in two PEM files, such as the files of a mounted
 // Secret. Changed files are loaded without a restart.
 type Files struct {
-	certFile, keyFile string
-	onChange          func(notAfter time.Time)
-	log               logr.Logger
-	files             *reload.Files
-	current           atomic.Pointer[tls.Certificate]
+	served
+
+	onChange func(notAfter time.Time)
+	log      logr.Logger
+	files    *httpserver.Files
 }
 
 // NewFiles loads the files. It calls onChange with the expiry of the certificate,
 // as Start does for each certificate that it loads.
 func NewFiles(certFile, keyFile string, onChange func(notAfter time.Time), log logr.Logger) (*Files, error) {
-	f := &Files{certFile: certFile, keyFile: keyFile, onChange: onChange, log: log}
-	f.files = reload.New(f.use, log, certFile, keyFile)
-	if err := f.load(); err != nil {
-		return nil, err
+	f := &Files{onChange: onChange, log: log}
+	f.files = httpserver.NewFiles(f.use, log, certFile, keyFile)
+	if err := f.files.Load(); err != nil {
+		return nil, fmt.Errorf("read serving certificate %s and key %s: %w", certFile, keyFile, err)
 	}
 	return f, nil
-}
-
-// load loads the files if they changed. If it fails, the current certificate stays.
-func (f *Files) load() error {
-	if err := f.files.Load(); err != nil {
-		return fmt.Errorf("read serving certificate %s and key %s: %w", f.certFile, f.keyFile, err)
-	}
-	return nil
 }
 
 // use takes the contents of both files.
@@ -60,26 +53,46 @@ func (f *Files) use(contents [][]byte) error {
 	return nil
 }
 
-// Ready reports whether there is a certificate, which NewFiles ensures.
-func (f *Files) Ready() bool { return f.current.Load() != nil }
-
-// GetCertificate is for tls.Config.
-func (f *Files) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return f.current.Load(), nil
-}
-
 // Start loads changed files until ctx is done. If they are invalid, the current
 // certificate stays.
 func (f *Files) Start(ctx context.Context) error { return f.files.Start(ctx) }
 
-// Check is a health check. It fails while the certificate is not valid yet or has
-// expired.
-func (f *Files) Check(*http.Request) error { return f.checkAt(time.Now()) }
+var errNone = errors.New("no serving certificate yet")
 
-func (f *Files) checkAt(now time.Time) error { return checkValidity(f.current.Load().Leaf, now) }
+// served is the certificate that is served now.
+type served struct {
+	current atomic.Pointer[tls.Certificate]
+}
 
-func checkValidity(leaf *x509.Certificate, now time.Time) error {
-	if now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
+// leaf returns the certificate, nil for none.
+func (s *served) leaf() *x509.Certificate {
+	if certificate := s.current.Load(); certificate != nil {
+		return certificate.Leaf
+	}
+	return nil
+}
+
+// Ready reports whether there is a certificate.
+func (s *served) Ready() bool { return s.leaf() != nil }
+
+// GetCertificate is for tls.Config.
+func (s *served) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if certificate := s.current.Load(); certificate != nil {
+		return certificate, nil
+	}
+	return nil, errNone
+}
+
+// Check is a health check. It fails while the certificate is missing, is not valid yet
+// or has expired.
+func (s *served) Check(*http.Request) error { return s.checkAt(time.Now()) }
+
+func (s *served) checkAt(now time.Time) error {
+	leaf := s.leaf()
+	switch {
+	case leaf == nil:
+		return errNone
+	case now.Before(leaf.NotBefore) || now.After(leaf.NotAfter):
 		return fmt.Errorf("serving certificate is valid from %s to %s, but the time is %s",
 			leaf.NotBefore.Format(time.RFC3339), leaf.NotAfter.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}

@@ -261,7 +261,7 @@ func TestFilesKeepTheCertificateWhenTheNextOneIsBroken(t *testing.T) {
 		t.Fatal(err)
 	}
 	mount(t, directory, pair{certificate: []byte("broken"), key: []byte("broken")})
-	if err := f.load(); err == nil {
+	if err := f.files.Load(); err == nil {
 		t.Fatal("the broken files were loaded without an error")
 	}
 	if got := commonName(t, f); got != "first" {
@@ -271,7 +271,7 @@ func TestFilesKeepTheCertificateWhenTheNextOneIsBroken(t *testing.T) {
 		t.Errorf("the first certificate is still valid: %v", err)
 	}
 	mount(t, directory, newPair(t, "second", now, now.Add(2*time.Hour)))
-	if err := f.load(); err != nil {
+	if err := f.files.Load(); err != nil {
 		t.Fatal(err)
 	}
 	await(t, reported, now.Add(2*time.Hour))

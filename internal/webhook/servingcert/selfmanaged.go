@@ -5,13 +5,14 @@ package servingcert
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"iter"
 	"net/http"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -19,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 )
@@ -65,8 +67,9 @@ type SelfManagedOptions struct {
 // the bundle until its last leaf has expired, and replicas switch to the new CA
 // only after every webhook configuration trusts it.
 type SelfManaged struct {
+	served
+
 	opts           SelfManagedOptions
-	secrets        dynamic.ResourceInterface
 	secret         *watchedObject
 	configurations []*watchedObject
 	changed        chan struct{} // of capacity 1: an object has changed
@@ -74,9 +77,7 @@ type SelfManaged struct {
 	last    *authority // of the last step
 	trusted trustedCA
 
-	mu      sync.RWMutex
-	current *tls.Certificate
-	problem error // why the certificate cannot be used; nil if it can
+	untrusted atomic.Pointer[error] // what does not trust the certificate
 }
 
 // trustedCA is a CA certificate that every configuration trusts, and since when.
@@ -89,11 +90,9 @@ type trustedCA struct {
 func NewSelfManaged(opts SelfManagedOptions) *SelfManaged {
 	s := &SelfManaged{
 		opts:    opts,
-		secrets: opts.Client.Resource(secrets).Namespace(opts.SecretNamespace),
 		changed: make(chan struct{}, 1),
-		problem: errors.New("the CA is not loaded yet"),
 	}
-	s.secret = watchObject(s.secrets, "Secret", opts.SecretName, s.wake, opts.Logger)
+	s.secret = watchObject(opts.Client.Resource(secrets).Namespace(opts.SecretNamespace), "Secret", opts.SecretName, s.wake, opts.Logger)
 	s.configurations = []*watchedObject{
 		watchObject(opts.Client.Resource(mutatingConfigurations),
 			"MutatingWebhookConfiguration", opts.WebhookConfigurationName, s.wake, opts.Logger),
@@ -116,9 +115,9 @@ func (s *SelfManaged) Start(ctx context.Context) error {
 	var watches sync.WaitGroup
 	defer watches.Wait()
 	synced := []cache.InformerSynced{}
-	for _, object := range s.objects() {
-		watches.Go(func() { object.run(ctx) })
-		synced = append(synced, object.synced)
+	for _, object := range append(s.configurations, s.secret) {
+		watches.Go(func() { object.RunWithContext(ctx) })
+		synced = append(synced, object.HasSynced)
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil
@@ -126,21 +125,14 @@ func (s *SelfManaged) Start(ctx context.Context) error {
 	// The limit is for a client that keeps overwriting the same fields.
 	steps := rate.NewLimiter(rate.Every(time.Second), 10)
 	for steps.Wait(ctx) == nil {
-		timer := time.NewTimer(s.step(ctx, time.Now()))
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return nil
 		case <-s.changed:
-			timer.Stop()
-		case <-timer.C:
+		case <-time.After(s.step(ctx, time.Now())):
 		}
 	}
 	return nil
-}
-
-func (s *SelfManaged) objects() []*watchedObject {
-	return append([]*watchedObject{s.secret}, s.configurations...)
 }
 
 // webhooks returns the webhooks of all configurations, with their configurations.
@@ -204,7 +196,9 @@ func (s *SelfManaged) ensureAuthority(ctx context.Context, now time.Time) (*auth
 		}
 		var err error
 		s.opts.Logger.Info("CA Secret not found, creating it", "namespace", s.opts.SecretNamespace, "name", s.opts.SecretName)
-		if secret, err = createSecret(ctx, s.secrets, s.newSecret()); err != nil {
+		// All replicas apply the same, so it does not matter which of them is first. RBAC
+		// can allow apply, unlike create, for one name.
+		if secret, err = s.secret.resource.Apply(ctx, s.opts.SecretName, s.newSecret(), metav1.ApplyOptions{FieldManager: fieldManager}); err != nil {
 			return nil, fmt.Errorf("create Secret %s/%s: %w", s.opts.SecretNamespace, s.opts.SecretName, err)
 		}
 	}
@@ -214,9 +208,9 @@ func (s *SelfManaged) ensureAuthority(ctx context.Context, now time.Time) (*auth
 	}
 	data, err := wanted.encode()
 	if err != nil {
-		return nil, fmt.Errorf("encode the CA: %w", err)
+		return nil, err
 	}
-	if err := writeSecret(ctx, s.secrets, secret, data); err != nil {
+	if err := writeSecret(ctx, s.secret.resource, secret, data); err != nil {
 		return nil, fmt.Errorf("write the CA into Secret %s/%s: %w", s.opts.SecretNamespace, s.opts.SecretName, err)
 	}
 	s.opts.Logger.Info("CA written", "subject", wanted.certificate.Subject.String(), "notAfter", wanted.certificate.NotAfter,
@@ -290,7 +284,7 @@ func (s *SelfManaged) regenerated(data map[string][]byte, now time.Time, cause e
 		s.opts.Logger.Error(cause, "CA Secret is invalid, regenerating the CA", "namespace", s.opts.SecretNamespace, "name", s.opts.SecretName)
 	}
 	previous := s.previousCertificates(data)
-	if key, err := decodeKey(data[privateKeyKey]); err == nil {
+	if key := decodeKey(data); key != nil {
 		return certify(key, now, s.opts.CADuration, previous)
 	}
 	return newAuthority(now, s.opts.CADuration, previous)
@@ -307,7 +301,7 @@ func (s *SelfManaged) previousCertificates(data map[string][]byte) []*x509.Certi
 	}
 	previous = append(previous, decodeBundle(data[bundleKey])...)
 	for _, w := range s.webhooks() {
-		previous = append(previous, decodeBundle(w.caBundle)...)
+		previous = append(previous, decodeBundle(w.ClientConfig.CABundle)...)
 	}
 	return previous
 }
@@ -315,18 +309,18 @@ func (s *SelfManaged) previousCertificates(data map[string][]byte) []*x509.Certi
 // ensureRegistration writes the CA into the webhook configurations. It skips a
 // missing configuration: an operator may have deleted it in an emergency.
 func (s *SelfManaged) ensureRegistration(ctx context.Context, ca *authority) error {
-	bundle, err := ca.bundle()
-	if err != nil {
-		return fmt.Errorf("encode the CA: %w", err)
-	}
 	var errs []error
 	for _, configuration := range s.configurations {
-		changed, err := patchRegistration(ctx, configuration.resource, configuration.get(), bundle)
+		patch := registrationPatch(webhooksOf(configuration.get()), ca.bundle())
+		if patch.Empty() {
+			continue
+		}
+		_, err := configuration.resource.Patch(ctx, configuration.name, types.JSONPatchType, patch.Bytes(), metav1.PatchOptions{FieldManager: fieldManager})
 		switch {
-		case err != nil && !apierrors.IsNotFound(err):
-			errs = append(errs, fmt.Errorf("write caBundle into %v: %w", configuration, err))
-		case changed:
+		case err == nil:
 			s.opts.Logger.Info("Webhook configuration updated", "configuration", configuration.String())
+		case !apierrors.IsNotFound(err):
+			errs = append(errs, fmt.Errorf("write caBundle into %v: %w", configuration, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -351,9 +345,7 @@ func (s *SelfManaged) ensureLeaf(ca *authority, now time.Time) time.Time {
 		s.report(err)
 		return now.Add(retryDelay)
 	}
-	s.mu.Lock()
-	s.current = certificate
-	s.mu.Unlock()
+	s.current.Store(certificate)
 	s.opts.OnChange(certificate.Leaf.NotAfter)
 	s.opts.Logger.Info("Serving certificate issued", "notAfter", certificate.Leaf.NotAfter)
 	return renewAt(certificate.Leaf)
@@ -363,7 +355,7 @@ func (s *SelfManaged) ensureLeaf(ca *authority, now time.Time) time.Time {
 // after every configuration has it.
 func (s *SelfManaged) usableAt(ca *authority, now time.Time) time.Time {
 	for _, w := range s.webhooks() {
-		if !contains(w.caBundle, ca.certificate) {
+		if !slices.ContainsFunc(decodeBundle(w.ClientConfig.CABundle), ca.certificate.Equal) {
 			s.trusted = trustedCA{}
 			return now.Add(maxDelay)
 		}
@@ -377,60 +369,26 @@ func (s *SelfManaged) usableAt(ca *authority, now time.Time) time.Time {
 // check records whether all configurations trust the certificate.
 func (s *SelfManaged) check(now time.Time) {
 	leaf := s.leaf()
-	var problem error
 	if leaf == nil {
-		problem = errors.New("no serving certificate yet")
-	} else {
-		for configuration, w := range s.webhooks() {
-			problem = errors.Join(problem, verify(leaf, configuration, w, now))
+		return
+	}
+	var untrusted error
+	for configuration, w := range s.webhooks() {
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(w.ClientConfig.CABundle)
+		if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now}); err != nil {
+			err = fmt.Errorf("webhook %s of %v does not trust the serving certificate: %w", w.Name, configuration, err)
+			untrusted = errors.Join(untrusted, err)
 		}
 	}
-	s.mu.Lock()
-	s.problem = problem
-	s.mu.Unlock()
-}
-
-func verify(leaf *x509.Certificate, configuration *watchedObject, w webhook, now time.Time) error {
-	roots := x509.NewCertPool()
-	for _, c := range decodeBundle(w.caBundle) {
-		roots.AddCert(c)
-	}
-	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now}); err != nil {
-		return fmt.Errorf("webhook %s of %v does not trust the serving certificate: %w", w.name, configuration, err)
-	}
-	return nil
-}
-
-func (s *SelfManaged) leaf() *x509.Certificate {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.current == nil {
-		return nil
-	}
-	return s.current.Leaf
-}
-
-// Ready reports whether there is a certificate.
-func (s *SelfManaged) Ready() bool { return s.leaf() != nil }
-
-// GetCertificate is for tls.Config.
-func (s *SelfManaged) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.current == nil {
-		return nil, s.problem
-	}
-	return s.current, nil
+	s.untrusted.Store(&untrusted)
 }
 
 // Check is a health check. It fails while the certificate is missing, is not
 // valid yet or has expired, and while a webhook configuration does not trust it.
-func (s *SelfManaged) Check(*http.Request) error {
-	s.mu.RLock()
-	problem := s.problem
-	s.mu.RUnlock()
-	if problem != nil {
-		return problem
+func (s *SelfManaged) Check(r *http.Request) error {
+	if untrusted := s.untrusted.Load(); untrusted != nil && *untrusted != nil {
+		return *untrusted
 	}
-	return checkValidity(s.leaf(), time.Now())
+	return s.served.Check(r)
 }

@@ -7,8 +7,6 @@
 package main
 
 import (
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +14,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/lanyard-dev/lanyard/test/demo/claims"
 )
 
 const tokens = "/var/run/secrets/lanyard.dev/serviceaccount"
@@ -69,23 +69,9 @@ func given(variable string) bool {
 
 // describe formats the claims of a JSON Web Token.
 func describe(token string) (string, error) {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return "", fmt.Errorf("got a token with %d parts, want 3", len(parts))
-	}
-	text, err := base64.RawURLEncoding.DecodeString(parts[1])
+	c, err := claims.Read(token)
 	if err != nil {
-		return "", fmt.Errorf("decode the claims: %w", err)
+		return "", err
 	}
-	var claims struct {
-		Subject    string   `json:"sub"`
-		Audience   []string `json:"aud"`
-		Kubernetes struct {
-			Pod struct{ Name string } `json:"pod"`
-		} `json:"kubernetes.io"`
-	}
-	if err := json.Unmarshal(text, &claims); err != nil {
-		return "", fmt.Errorf("decode the claims: %w", err)
-	}
-	return fmt.Sprintf("sub %s, aud %s, pod %s", claims.Subject, strings.Join(claims.Audience, ", "), claims.Kubernetes.Pod.Name), nil
+	return fmt.Sprintf("sub %s, aud %s, pod %s", c.Subject, strings.Join(c.Audience, ", "), c.Kubernetes.Pod.Name), nil
 }

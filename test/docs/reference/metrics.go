@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/lanyard-dev/lanyard/internal/webhook/metrics/metricstest"
+	"github.com/lanyard-dev/lanyard/test/support/metricstest"
 )
 
 // whatToDo has the advice for each metric.

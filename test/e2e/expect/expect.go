@@ -60,7 +60,7 @@ type Checker struct {
 // Begin marks the case as failed until Check succeeds.
 func (c *Checker) Begin(name, language string, want Outcomes) {
 	for _, cloud := range want.Clouds() {
-		c.Table.Begin(name, language, cloud)
+		c.Table.Set(name, language, cloud, "**FAILED**")
 	}
 }
 
@@ -118,7 +118,7 @@ func (c *Checker) CheckResult(name, language string, pod *corev1.Pod, got *frame
 		Expect(ofPod).To(ContainElement(And(
 			HaveField("Credential", got.Credential), HaveField("Status", 200),
 			HaveField("Identity", want.identity), HaveField("Subject", account), HaveField("Pod", pod.Name))), what)
-		c.Table.Granted(name, language, got.Cloud)
+		c.Table.Set(name, language, got.Cloud, "yes")
 	case want.code != "":
 		Expect(got.Credential).To(BeEmpty(), what)
 		index := slices.IndexFunc(entries, func(e journal.Entry) bool {
@@ -129,12 +129,12 @@ func (c *Checker) CheckResult(name, language string, pod *corev1.Pod, got *frame
 		Expect(index).To(BeNumerically(">=", 0), "%s: got %v", what, ofPod)
 		// Some SDKs show the cloud's code, others its message.
 		Expect(got.Error).To(Or(ContainSubstring(want.code), ContainSubstring(entries[index].Message)), what)
-		c.Table.Refused(name, language, got.Cloud, want.code)
+		c.Table.Set(name, language, got.Cloud, "refused: "+want.code)
 	default:
 		Expect(got.Credential).To(BeEmpty(), what)
 		Expect(got.Error).NotTo(BeEmpty(), what)
 		Expect(ofPod).To(BeEmpty(), what)
-		c.Table.None(name, language, got.Cloud)
+		c.Table.Set(name, language, got.Cloud, "none")
 	}
 }
 

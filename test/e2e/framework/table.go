@@ -21,21 +21,8 @@ type Table struct {
 
 type cell struct{ name, language, cloud string }
 
-// Begin marks a cell as failed until the case reports a result.
-func (t *Table) Begin(name, language, cloud string) { t.set(name, language, cloud, "**FAILED**") }
-
-// Granted records a credential.
-func (t *Table) Granted(name, language, cloud string) { t.set(name, language, cloud, "yes") }
-
-// Refused records the code with which the cloud refused.
-func (t *Table) Refused(name, language, cloud, code string) {
-	t.set(name, language, cloud, "refused: "+code)
-}
-
-// None records that the SDK found no credentials to use.
-func (t *Table) None(name, language, cloud string) { t.set(name, language, cloud, "none") }
-
-func (t *Table) set(name, language, cloud, text string) {
+// Set writes the text of a cell.
+func (t *Table) Set(name, language, cloud, text string) {
 	if t.cells == nil {
 		t.cells = map[cell]string{}
 	}

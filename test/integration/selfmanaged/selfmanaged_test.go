@@ -178,10 +178,10 @@ var _ = Describe("The self-managed certificate", func() {
 		}, "CA written", false),
 		Entry("gets a key that is none", func(ctx context.Context) {
 			patchSecret(ctx, `[{"op":"add","path":"/data/tls.key","value":"czNjcjN0"}]`)
-		}, "tls.key: not a private key in PEM", false),
+		}, "failed to find any PEM data in key input", false),
 		Entry("gets a certificate that is none", func(ctx context.Context) {
 			patchSecret(ctx, `[{"op":"add","path":"/data/tls.crt","value":"czNjcjN0"}]`)
-		}, "tls.crt: ", true),
+		}, "failed to find any PEM data in certificate input", true),
 	)
 
 	It("is not created again when Lanyard is uninstalled, but when it is installed again", func(ctx SpecContext) {
@@ -281,7 +281,7 @@ var _ = Describe("The self-managed certificate", func() {
 			return may(ctx, "patch", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "lanyard")
 		}).WithTimeout(patience).Should(BeFalse())
 		r := start(log.logger(), time.Hour, time.Minute)
-		Consistently(r.ready).WithTimeout(2 * time.Second).Should(MatchError(ContainSubstring("the CA is not loaded yet")))
+		Consistently(r.ready).WithTimeout(2 * time.Second).Should(MatchError(ContainSubstring("no serving certificate yet")))
 		apply(ctx, "22-certificates-rbac")
 		eventuallyReady(r)
 	})

@@ -11,7 +11,6 @@ import (
 )
 
 func TestAssetsDir(t *testing.T) {
-	const rootModule = "// A comment.\nmodule " + productModule + "\n"
 	tests := map[string]struct {
 		files   map[string]string // content by path; binaries have none
 		workDir string
@@ -20,31 +19,30 @@ func TestAssetsDir(t *testing.T) {
 		wantErr string
 	}{
 		"the root is found from a directory below it": {
-			files:   map[string]string{"go.mod": rootModule, "internal/mutate/x": "", "bin/controlplane/etcd": "", "bin/controlplane/kube-apiserver": ""},
+			files:   map[string]string{script: "", "internal/mutate/x": "", "bin/controlplane/etcd": "", "bin/controlplane/kube-apiserver": ""},
 			workDir: "internal/mutate",
 			want:    "bin/controlplane",
 		},
 		"another module of the repository is not the root": {
 			files: map[string]string{
-				"go.mod": rootModule, "hack/tools/kubernetes/go.mod": "module " + productModule + "/hack/tools/kubernetes\n",
-				"bin/controlplane/etcd": "", "bin/controlplane/kube-apiserver": "",
+				script: "", "test/e2e/go.mod": "", "bin/controlplane/etcd": "", "bin/controlplane/kube-apiserver": "",
 			},
-			workDir: "hack/tools/kubernetes",
+			workDir: "test/e2e",
 			want:    "bin/controlplane",
 		},
 		"the variable takes precedence over the repository": {
-			files:   map[string]string{"go.mod": rootModule, "elsewhere/etcd": "", "elsewhere/kube-apiserver": ""},
+			files:   map[string]string{script: "", "elsewhere/etcd": "", "elsewhere/kube-apiserver": ""},
 			workDir: ".",
 			env:     "elsewhere",
 			want:    "elsewhere",
 		},
 		"the error for a missing binary says how to build it": {
-			files:   map[string]string{"go.mod": rootModule, "bin/controlplane/etcd": ""},
+			files:   map[string]string{script: "", "bin/controlplane/etcd": ""},
 			workDir: ".",
 			wantErr: "run hack/controlplane.sh",
 		},
 		"the error outside of the repository names the variable": {
-			files:   map[string]string{"go.mod": "module example.com/other\n"},
+			files:   map[string]string{"go.mod": ""},
 			workDir: ".",
 			wantErr: "set KUBEBUILDER_ASSETS",
 		},

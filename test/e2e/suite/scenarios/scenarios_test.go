@@ -157,6 +157,6 @@ func checkTargets(ctx context.Context, s scenario, pod *corev1.Pod) {
 		Expect(results[i].Error).To(BeEmpty(), want.name)
 		Expect(results[i].Method).To(Equal(want.method), want.name)
 		Expect(entries).To(ContainElement(And(HaveField("Credential", results[i].Credential), HaveField("Identity", want.identity))), want.name)
-		checker.Table.Granted(row, framework.Go, framework.Azure)
+		checker.Table.Set(row, framework.Go, framework.Azure, "yes")
 	}
 }

@@ -1,0 +1,94 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// NewAWS returns the configuration with which the ServiceAccount can assume the
+// role.
+func NewAWS(token Token, roleARN string) (*Trust, error) {
+	if err := token.check(); err != nil {
+		return nil, err
+	}
+	if strings.Contains(token.Audience, "${") {
+		return nil, fmt.Errorf("audience: got %q, want one without ${, which starts a variable in a trust policy", token.Audience)
+	}
+	// arn:PARTITION:iam::ACCOUNT:role/PATH/NAME
+	parts := strings.SplitN(roleARN, ":", 6)
+	if len(parts) != 6 || parts[2] != "iam" || !strings.HasPrefix(parts[5], "role/") {
+		return nil, fmt.Errorf("role ARN: got %q, want arn:PARTITION:iam::ACCOUNT:role/NAME", roleARN)
+	}
+	full := strings.TrimPrefix(parts[5], "role")
+	cut := strings.LastIndexByte(full, '/') + 1
+	path := full[:cut]
+	if path == "/" {
+		path = "" // the default
+	}
+	host := strings.TrimPrefix(token.Issuer, "https://")
+	return newTrust("aws", struct {
+		*Token
+		Provider, Host, Account, RoleARN, Path, Role string
+	}{&token, fmt.Sprintf("arn:%s:iam::%s:oidc-provider/%s", parts[1], parts[4], host), host, parts[4], roleARN, path, full[cut:]})
+}
+
+// awsSuffixes are the domains of AWS' partitions, as in the endpoint data of the
+// SDKs.
+var awsSuffixes = map[string]string{
+	"aws": "amazonaws.com", "aws-us-gov": "amazonaws.com", "aws-cn": "amazonaws.com.cn", "aws-eusc": "amazonaws.eu",
+	"aws-iso": "c2s.ic.gov", "aws-iso-b": "sc2s.sgov.gov", "aws-iso-e": "cloud.adc-e.uk", "aws-iso-f": "csp.hci.ic.gov",
+}
+
+// aws calls AssumeRoleWithWebIdentity.
+func (e *exchange) aws(ctx context.Context) (*Answer, error) {
+	role := e.variable("AWS_ROLE_ARN")
+	target, err := e.awsURL(role)
+	if err != nil {
+		return nil, err
+	}
+	var response struct {
+		ARN        string    `xml:"AssumeRoleWithWebIdentityResult>AssumedRoleUser>Arn"`
+		Expiration time.Time `xml:"AssumeRoleWithWebIdentityResult>Credentials>Expiration"`
+		Code       string    `xml:"Error>Code"`
+		Message    string    `xml:"Error>Message"`
+	}
+	answer, err := e.post(ctx, AssumeRoleWithWebIdentity, target, url.Values{
+		"Action":           {AssumeRoleWithWebIdentity},
+		"Version":          {"2011-06-15"},
+		"RoleArn":          {role},
+		"RoleSessionName":  {e.variable("AWS_ROLE_SESSION_NAME")},
+		"WebIdentityToken": {e.Token},
+	}, func(body []byte) error { return xml.Unmarshal(body, &response) })
+	switch {
+	case err != nil:
+		return nil, err
+	case answer.ok() && response.ARN != "":
+		return answer.granted(response.ARN, response.Expiration), nil
+	}
+	return answer.denied(response.Code, response.Message, e.Token)
+}
+
+// awsURL returns the URL of STS in the pod's region, or the global one.
+func (e *exchange) awsURL(role string) (string, error) {
+	parts := strings.SplitN(role, ":", 3)
+	if len(parts) != 3 {
+		return "", fmt.Errorf("AWS_ROLE_ARN: got %q, want the ARN of a role", role)
+	}
+	partition, region := parts[1], e.variable("AWS_REGION")
+	switch {
+	case e.Endpoint != "":
+		return "https://endpoint/", nil // the host is replaced
+	case region == "" && partition == "aws":
+		return "https://sts.amazonaws.com/", nil
+	case region == "" || awsSuffixes[partition] == "":
+		return "", fmt.Errorf("partition %q: got region %q and no endpoint; only the partition aws has a global endpoint", partition, region)
+	}
+	return "https://sts." + region + "." + awsSuffixes[partition] + "/", nil
+}

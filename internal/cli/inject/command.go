@@ -1,0 +1,164 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inject
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/options"
+	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/internal/settings"
+)
+
+const injectHelp = `inject gives the pods in manifests their credentials, without a cluster:
+manifests in, manifests out. It makes the same decisions as the webhook and
+applies the same patches, to the pod templates of every kind of workload.
+
+The ServiceAccounts and Namespaces come from the same files. A workload whose
+ServiceAccount is not there stays as it is, and inject reports it. Objects that
+do not change are written as they were read; the others lose their comments.
+
+Nothing is written if the webhook would deny an object, and the exit code is 1.
+The flags are the webhook's: pass the ones that your cluster's webhook
+has, or its --config. With --cluster, inject reads the settings of the webhook
+in the cluster instead.`
+
+const injectExamples = `  # Inject all workloads of a file
+  lanyard inject -f app.yaml > injected.yaml
+
+  # Inject the output of another program, with settings of the webhook
+  lanyard inject -f - --aws-default-region eu-central-1 > injected.yaml
+
+  # The ServiceAccounts are in a file of their own
+  lanyard inject -f serviceaccounts.yaml -f app.yaml > injected.yaml`
+
+// injectCommand holds the flags of inject.
+type injectCommand struct {
+	*command.CLI
+	files   []string
+	cluster bool
+	options *options.Options
+	// all are the flags of the webhook, for its configuration file.
+	all *pflag.FlagSet
+}
+
+// NewCommand returns the command inject.
+func NewCommand(c *command.CLI) *cobra.Command {
+	k := &injectCommand{CLI: c, options: options.New()}
+	cmd := &cobra.Command{
+		Use:     "inject -f FILE",
+		Short:   "Inject credentials into manifests, without a cluster.",
+		Long:    injectHelp,
+		Example: injectExamples,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return k.run(cmd) },
+	}
+	cmd.Flags().StringArrayVarP(&k.files, "filename", "f", nil, "File with manifests in YAML or JSON, or - for the standard input. Can be repeated.")
+	groups := k.options.Flags()
+	k.all = options.AllFlags(groups)
+	for _, name := range []string{"Injection", "Providers"} {
+		groups.FlagSet(name).VisitAll(func(flag *pflag.Flag) {
+			if flag.Name != "annotation-prefix" { // the flag of all commands
+				cmd.Flags().AddFlag(flag)
+			}
+		})
+	}
+	config := *k.all.Lookup("config")
+	config.Usage = "YAML file with the settings of the webhook, as its own --config. Other settings in it have no effect."
+	cmd.Flags().AddFlag(&config)
+	cmd.Flags().BoolVar(&k.cluster, "cluster", false, "Use the settings of the webhook in the cluster, instead of flags of the webhook.")
+	return cmd
+}
+
+func (k *injectCommand) run(cmd *cobra.Command) error {
+	if len(k.files) == 0 {
+		return command.Usagef("--filename: got none, want a file with manifests, or - for the standard input")
+	}
+	settings, err := k.webhookSettings(cmd.Context())
+	if err != nil {
+		return err
+	}
+	namespace, err := k.Namespace()
+	if err != nil {
+		return err
+	}
+	var documents []*Document
+	for _, file := range k.files {
+		found, err := k.read(file)
+		if err != nil {
+			return err
+		}
+		documents = append(documents, found...)
+	}
+	results, err := Inject(cmd.Context(), documents, settings, namespace)
+	if err != nil {
+		return err
+	}
+	if denied := k.report(results); denied > 0 {
+		return fmt.Errorf("the webhook would deny %d objects; nothing was written", denied)
+	}
+	return Write(k.Out, documents)
+}
+
+// webhookSettings returns the settings of the webhook in the cluster, or of the flags.
+func (k *injectCommand) webhookSettings(ctx context.Context) (s *settings.Settings, err error) {
+	if k.cluster {
+		given := k.options.ConfigFile != ""
+		k.all.VisitAll(func(flag *pflag.Flag) { given = given || flag.Changed })
+		if given {
+			return nil, command.Usagef("--cluster cannot be used with flags of the webhook")
+		}
+		s, err := k.Settings(ctx)
+		if err == nil && k.CLI.Webhook.Unread != nil {
+			err = fmt.Errorf("read the settings of the webhook: %w", k.CLI.Webhook.Unread)
+		}
+		return s, err
+	}
+	err = k.options.LoadConfig(k.all)
+	if err == nil {
+		s, err = k.Complete(k.options)
+	}
+	if err != nil {
+		return nil, command.Usagef("%w", err)
+	}
+	return s, nil
+}
+
+// read reads the documents of a file.
+func (k *injectCommand) read(file string) ([]*Document, error) {
+	if file == "-" {
+		return Read("standard input", k.In)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return Read(file, f)
+}
+
+// report writes warnings and findings to the error stream, and returns the number of
+// objects that are denied.
+func (k *injectCommand) report(results []Result) (denied int) {
+	for _, r := range results {
+		name := r.Object + " in the namespace " + r.Namespace
+		switch {
+		case r.Denied:
+			denied++
+			k.Note("denied: %s: %s: %s", name, r.Reason, r.Message)
+		case r.Reason == reason.ServiceAccountNotFound:
+			k.Note("unchanged: %s: %s: %s", name, r.Reason, r.Message)
+		}
+		for _, warning := range r.Warnings {
+			k.Note("warning: %s: %s", name, warning)
+		}
+	}
+	return denied
+}

@@ -1,0 +1,160 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpserver
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
+	"k8s.io/client-go/util/cert"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
+)
+
+const (
+	// logInterval is the time between two log lines about denied callers: any pod
+	// may cause them.
+	logInterval = time.Second
+	// maxName and maxProblem limit the logged parts of a caller's certificate, in
+	// bytes.
+	maxName, maxProblem = 64, 160
+)
+
+// Verifier lets in callers with a client certificate of a CA. Make it with NewVerifier.
+type Verifier struct {
+	caFile string
+	names  []string
+	log    logr.Logger
+	files  *Files
+	roots  atomic.Pointer[x509.CertPool]
+	probe  tls.Certificate
+
+	denied atomic.Int64 // callers since the last log line
+	lines  rate.Sometimes
+}
+
+// NewVerifier returns a Verifier for the CA certificates in the PEM file caFile. If there
+// are names, the certificate must have one of them as its common name or among its
+// DNS names.
+func NewVerifier(caFile string, names []string, log logr.Logger) (*Verifier, error) {
+	v := &Verifier{caFile: caFile, names: names, log: log, lines: rate.Sometimes{Interval: logInterval}}
+	v.files = NewFiles(v.use, log, caFile)
+	if err := v.files.Load(); err != nil {
+		return nil, fmt.Errorf("read CA certificates of callers from %s: %w", caFile, err)
+	}
+	var err error
+	if v.probe, err = newProbeCertificate(); err != nil {
+		return nil, fmt.Errorf("create the probe's client certificate: %w", err)
+	}
+	return v, nil
+}
+
+// use takes the content of the CA file.
+func (v *Verifier) use(contents [][]byte) error {
+	certificates, err := cert.ParseCertsPEM(contents[0])
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	for _, c := range certificates {
+		roots.AddCert(c)
+	}
+	v.roots.Store(roots)
+	v.log.Info("Loaded CA certificates of callers", "file", v.caFile, "certificates", len(certificates))
+	return nil
+}
+
+// Start loads a changed CA file until ctx is done. If it is invalid, the current CA
+// certificates stay. A changed file counts for new connections.
+func (v *Verifier) Start(ctx context.Context) error { return v.files.Start(ctx) }
+
+// Configure makes a server with this configuration deny other callers.
+//
+// Only VerifyConnection decides. The library calls it for every connection, also
+// for one that resumes a session or has no certificate, so a CA certificate or a
+// name that is no longer allowed counts for resumed sessions too, and each denied
+// caller is logged. tls.RequireAndVerifyClientCert would do neither.
+func (v *Verifier) Configure(config *tls.Config) {
+	config.ClientAuth = tls.RequestClientCert
+	config.VerifyConnection = v.verifyConnection
+}
+
+func (v *Verifier) verifyConnection(state tls.ConnectionState) error {
+	err := v.check(state.PeerCertificates)
+	if err != nil {
+		v.denied.Add(1)
+		v.lines.Do(func() {
+			v.log.Info("Denied callers", "count", v.denied.Swap(0), "last", err.Error())
+		})
+	}
+	return err
+}
+
+// check returns an error unless the caller with this chain of certificates may
+// connect. The library has checked that it has the key of the first one. The error
+// is short, whatever is in the certificates.
+func (v *Verifier) check(chain []*x509.Certificate) error {
+	if len(chain) == 0 {
+		return errors.New("got no client certificate")
+	}
+	caller := chain[0]
+	if caller.Equal(v.probe.Leaf) {
+		return nil
+	}
+	intermediates := x509.NewCertPool()
+	for _, c := range chain[1:] {
+		intermediates.AddCert(c)
+	}
+	name := texts.Cut(caller.Subject.CommonName, maxName)
+	if _, err := caller.Verify(x509.VerifyOptions{
+		Roots: v.roots.Load(), Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}); err != nil {
+		return fmt.Errorf("client certificate of %q: %s", name, texts.Cut(err.Error(), maxProblem))
+	}
+	if len(v.names) > 0 && !slices.ContainsFunc(v.names, func(name string) bool {
+		return name == caller.Subject.CommonName || slices.Contains(caller.DNSNames, name)
+	}) {
+		return fmt.Errorf("client certificate of %q: the name is not allowed", name)
+	}
+	return nil
+}
+
+// ProbeCertificate returns a client certificate that this Verifier lets in, for the
+// program's connection to itself. Its key is only in memory.
+func (v *Verifier) ProbeCertificate() tls.Certificate { return v.probe }
+
+// newProbeCertificate creates a certificate that is compared, and never verified
+// otherwise. It does not expire.
+func newProbeCertificate() (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "probe"},
+		NotAfter: time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
+}

@@ -1,0 +1,346 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpserver
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"golang.org/x/time/rate"
+	"k8s.io/client-go/util/cert"
+)
+
+// patience is longer than anything here takes.
+const patience = time.Minute
+
+// authority is a CA of a test.
+type authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+// issue returns a certificate with a new key, which the parent signs, or which
+// signs itself.
+func issue(t *testing.T, template x509.Certificate, parent *authority) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template.SerialNumber = big.NewInt(time.Now().UnixNano())
+	template.NotBefore = time.Now().Add(-time.Hour)
+	if template.NotAfter.IsZero() {
+		template.NotAfter = time.Now().Add(time.Hour)
+	}
+	if parent == nil {
+		parent = &authority{&template, key}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &template, parent.certificate, key.Public(), parent.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+}
+
+func newAuthority(t *testing.T, name string) *authority {
+	t.Helper()
+	c := issue(t, x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}, nil)
+	return &authority{c.Leaf, c.PrivateKey.(*ecdsa.PrivateKey)}
+}
+
+// caller returns a template of a client certificate.
+func caller(commonName string, dnsNames ...string) x509.Certificate {
+	return x509.Certificate{
+		Subject: pkix.Name{CommonName: commonName}, DNSNames: dnsNames, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+}
+
+func writeCAs(t *testing.T, file string, authorities ...*authority) {
+	t.Helper()
+	certificates := make([]*x509.Certificate, len(authorities))
+	for i, a := range authorities {
+		certificates[i] = a.certificate
+	}
+	text, err := cert.EncodeCertificates(certificates...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newVerifier returns a Verifier of the CA, and the file of the CA.
+func newVerifier(t *testing.T, ca *authority, log logr.Logger, names ...string) (v *Verifier, file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "ca.crt")
+	writeCAs(t, file, ca)
+	v, err := NewVerifier(file, names, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v, file
+}
+
+// serve answers each connection that v lets in with one byte, until the test ends.
+func serveVerified(t *testing.T, v *Verifier) (address string) {
+	t.Helper()
+	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{issue(t, x509.Certificate{DNSNames: []string{"server"}}, nil)}}
+	v.Configure(config)
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var connections sync.WaitGroup
+	t.Cleanup(func() {
+		_ = listener.Close()
+		connections.Wait()
+	})
+	connections.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			connections.Go(func() {
+				defer conn.Close()
+				_ = conn.SetDeadline(time.Now().Add(patience))
+				_, _ = conn.Write([]byte{'.'})
+				_, _ = io.Copy(io.Discard, conn)
+			})
+		}
+	})
+	return listener.Addr().String()
+}
+
+// connect reports whether the server lets the client in, and whether the session
+// was resumed. An error that is no alert of the server ends the test.
+func connect(t *testing.T, address string, config *tls.Config) (admitted, resumed bool) {
+	t.Helper()
+	dialer := tls.Dialer{Config: config, NetDialer: &net.Dialer{Timeout: patience}}
+	conn, err := dialer.DialContext(t.Context(), "tcp", address)
+	if err == nil {
+		defer conn.Close()
+		// With TLS 1.3, the client learns of its denial when it reads.
+		_, err = conn.Read(make([]byte, 1))
+		resumed = conn.(*tls.Conn).ConnectionState().DidResume
+	}
+	if err == nil {
+		return true, resumed
+	}
+	var alert *net.OpError
+	if !errors.As(err, &alert) || alert.Op != "remote error" {
+		t.Fatalf("got %v, want a TLS alert of the server", err)
+	}
+	return false, resumed
+}
+
+func client(version uint16, certificates ...tls.Certificate) *tls.Config {
+	return &tls.Config{
+		InsecureSkipVerify: true, MinVersion: version, MaxVersion: version,
+		Certificates: certificates, ClientSessionCache: tls.NewLRUClientSessionCache(1),
+	}
+}
+
+func TestWhoIsLetIn(t *testing.T) {
+	t.Parallel()
+	ours, foreign := newAuthority(t, "ours"), newAuthority(t, "ours") // of the same name
+	expired, server := caller("kube-apiserver"), caller("kube-apiserver")
+	expired.NotAfter = time.Now().Add(-time.Minute)
+	server.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	for name, test := range map[string]struct {
+		allowed []string
+		caller  []tls.Certificate
+		want    bool
+	}{
+		"a certificate of the CA":                         {nil, []tls.Certificate{issue(t, caller("anyone"), ours)}, true},
+		"no certificate":                                  {nil, nil, false},
+		"a certificate of another CA":                     {nil, []tls.Certificate{issue(t, caller("kube-apiserver"), foreign)}, false},
+		"a certificate that signed itself":                {nil, []tls.Certificate{issue(t, caller("kube-apiserver"), nil)}, false},
+		"an expired certificate":                          {nil, []tls.Certificate{issue(t, expired, ours)}, false},
+		"a certificate for servers":                       {nil, []tls.Certificate{issue(t, server, ours)}, false},
+		"an allowed common name":                          {[]string{"x", "kube-apiserver"}, []tls.Certificate{issue(t, caller("kube-apiserver"), ours)}, true},
+		"an allowed DNS name":                             {[]string{"kube-apiserver"}, []tls.Certificate{issue(t, caller("", "x", "kube-apiserver"), ours)}, true},
+		"a name that is not allowed":                      {[]string{"kube-apiserver"}, []tls.Certificate{issue(t, caller("kubelet", "node"), ours)}, false},
+		"a name that begins like an allowed one":          {[]string{"kube-apiserver"}, []tls.Certificate{issue(t, caller("kube-apiserver-2"), ours)}, false},
+		"an allowed name in a certificate of another CA":  {[]string{"kube-apiserver"}, []tls.Certificate{issue(t, caller("kube-apiserver"), foreign)}, false},
+		"no certificate, although names would be allowed": {[]string{"kube-apiserver"}, nil, false},
+		"no name at all, if a name is needed":             {[]string{"kube-apiserver"}, []tls.Certificate{issue(t, caller(""), ours)}, false},
+	} {
+		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+			t.Run(name+", "+tls.VersionName(version), func(t *testing.T) {
+				t.Parallel()
+				v, _ := newVerifier(t, ours, logr.Discard(), test.allowed...)
+				address, config := serveVerified(t, v), client(version, test.caller...)
+				if got, _ := connect(t, address, config); got != test.want {
+					t.Errorf("a new connection: got admitted %t, want %t", got, test.want)
+				}
+				got, resumed := connect(t, address, config)
+				if got != test.want || resumed != test.want {
+					t.Errorf("a second connection: got admitted %t and resumed %t, want %t", got, resumed, test.want)
+				}
+			})
+		}
+	}
+}
+
+// What is no longer allowed is denied at once, also if a session from before is
+// resumed.
+func TestAChangedCAFileCountsForResumedSessions(t *testing.T) {
+	t.Parallel()
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		t.Run(tls.VersionName(version), func(t *testing.T) {
+			t.Parallel()
+			before, after := newAuthority(t, "before"), newAuthority(t, "after")
+			v, file := newVerifier(t, before, logr.Discard())
+			v.files.Interval = 10 * time.Millisecond
+			ended := make(chan error, 1)
+			go func() { ended <- v.Start(t.Context()) }()
+			t.Cleanup(func() {
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
+			address := serveVerified(t, v)
+			old, next := client(version, issue(t, caller("a"), before)), client(version, issue(t, caller("a"), after))
+			wantAdmitted := func(what string, config *tls.Config, want bool) {
+				t.Helper()
+				for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+					got, _ := connect(t, address, config)
+					if got == want {
+						return
+					}
+					if time.Now().After(deadline) {
+						t.Fatalf("%s: got admitted %t, want %t", what, got, want)
+					}
+				}
+			}
+			wantAdmitted("the old CA", old, true)
+			wantAdmitted("the next CA, which is not in the file yet", next, false)
+			writeCAs(t, file, before, after)
+			wantAdmitted("the next CA", next, true)
+			if got, resumed := connect(t, address, old); !got || !resumed {
+				t.Errorf("the old CA, next to the new one: got admitted %t and resumed %t, want both", got, resumed)
+			}
+			writeCAs(t, file, after)
+			wantAdmitted("the old CA, after it was removed", old, false)
+			if err := os.WriteFile(file, []byte("broken"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * v.files.Interval)
+			wantAdmitted("the next CA, with a broken file", next, true)
+		})
+	}
+}
+
+func TestTheProbeIsLetInWithoutANoise(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t, "ca")
+	var lines journal
+	v, _ := newVerifier(t, ca, lines.logger(), "kube-apiserver")
+	address := serveVerified(t, v)
+	if got, _ := connect(t, address, client(tls.VersionTLS13, v.ProbeCertificate())); !got {
+		t.Error("the probe was denied")
+	}
+	if got := lines.about("Denied callers"); len(got) > 0 {
+		t.Errorf("got %q logged, want nothing", got)
+	}
+	other, _ := newVerifier(t, ca, logr.Discard())
+	if got, _ := connect(t, address, client(tls.VersionTLS13, other.ProbeCertificate())); got {
+		t.Error("the probe of another process was let in")
+	}
+}
+
+// journal keeps what is logged.
+type journal struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (j *journal) logger() logr.Logger {
+	return funcr.New(func(_, args string) {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.lines = append(j.lines, args)
+	}, funcr.Options{})
+}
+
+func (j *journal) about(text string) (found []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, line := range j.lines {
+		if strings.Contains(line, text) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+func TestDeniedCallersFillNoLog(t *testing.T) {
+	t.Parallel()
+	var lines journal
+	v, _ := newVerifier(t, newAuthority(t, "ca"), lines.logger())
+	long := issue(t, caller(strings.Repeat("n", 20_000)), newAuthority(t, strings.Repeat("a", 20_000)))
+	start := time.Now()
+	for range 100 {
+		if err := v.verifyConnection(tls.ConnectionState{PeerCertificates: []*x509.Certificate{long.Leaf}}); err == nil {
+			t.Fatal("got no error")
+		} else if len(err.Error()) > 400 {
+			t.Fatalf("got an error of %d bytes, want at most 400", len(err.Error()))
+		}
+	}
+	got := lines.about("Denied callers")
+	if seconds := time.Since(start).Seconds(); len(got) == 0 || len(got) > 1+int(seconds) {
+		t.Fatalf("got %d lines for 100 callers in %.1f s, want at most one a second: %.300q", len(got), seconds, got)
+	}
+	if len(got[0]) > 500 || strings.Contains(got[0], strings.Repeat("n", maxName+1)) {
+		t.Errorf("got a line of %d bytes, want a cut name: %s", len(got[0]), got[0])
+	}
+	// The last of the 100 may have had a line, so this is one without.
+	v.lines = rate.Sometimes{Interval: time.Hour}
+	v.lines.Do(func() {})
+	_ = v.verifyConnection(tls.ConnectionState{})
+	v.lines = rate.Sometimes{Every: 1}
+	_ = v.verifyConnection(tls.ConnectionState{})
+	if got := lines.about("got no client certificate"); len(got) != 1 || strings.Contains(got[0], `"count"=1 `) {
+		t.Errorf("got %q, want a line that counts the callers since the last one", got)
+	}
+}
+
+func TestNewVerifierRejectsAnInvalidCAFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	if _, err := NewVerifier(file, nil, logr.Discard()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: got %v", err)
+	}
+	if err := os.WriteFile(file, []byte("s3cr3t"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := NewVerifier(file, nil, logr.Discard())
+	if err == nil || !strings.HasPrefix(err.Error(), "read CA certificates of callers from "+file+": ") || strings.Contains(err.Error(), "s3cr3t") {
+		t.Errorf("no PEM: got %v", err)
+	}
+}

@@ -1,0 +1,88 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpserver
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+// defaultInterval is how often the files are read. A kubelet updates a mounted
+// Secret within a minute or two; ten seconds more do not matter.
+const defaultInterval = 10 * time.Second
+
+// Files are files that belong together, such as a certificate and its key. Start reads
+// them again when they change.
+//
+// controller-runtime's certwatcher is not used: it ignores a change of the
+// intermediate certificates, logs broken files every ten seconds, stops the
+// program if the node has no inotify watches left, and adds metrics to a global
+// registry.
+type Files struct {
+	// Interval is the time between two looks. It must not be changed after Start.
+	Interval time.Duration
+	// Report, if set, gets the result of each look. It must not be changed after
+	// Start.
+	Report func(error)
+
+	names    []string
+	use      func(contents [][]byte) error
+	log      logr.Logger
+	contents [][]byte // as last used
+}
+
+// NewFiles returns the files of the names, which are not read yet. use gets their
+// contents, in the order of the names, whenever they have changed. It must not
+// keep a part of them if it returns an error.
+func NewFiles(use func(contents [][]byte) error, log logr.Logger, names ...string) *Files {
+	return &Files{Interval: defaultInterval, names: names, use: use, log: log}
+}
+
+// Load reads the files, and uses them if they have changed.
+func (f *Files) Load() error {
+	contents := make([][]byte, len(f.names))
+	for i, name := range f.names {
+		var err error
+		if contents[i], err = os.ReadFile(name); err != nil {
+			return err
+		}
+	}
+	if slices.EqualFunc(contents, f.contents, bytes.Equal) {
+		return nil
+	}
+	if err := f.use(contents); err != nil {
+		return err
+	}
+	f.contents = contents
+	return nil
+}
+
+// Start loads changed files until ctx is done. If the files cannot be used, it
+// logs the error once, and the previous content stays in use.
+func (f *Files) Start(ctx context.Context) error {
+	ticker := time.NewTicker(f.Interval)
+	defer ticker.Stop()
+	last := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		err := f.Load()
+		if f.Report != nil {
+			f.Report(err)
+		}
+		if err != nil && err.Error() != last {
+			f.log.Error(err, "Failed to load changed files, keeping the previous content", "files", f.names)
+		}
+		last = fmt.Sprint(err)
+	}
+}

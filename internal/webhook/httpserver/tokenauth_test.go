@@ -1,0 +1,126 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpserver
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// newClient returns a client of an API server that knows the token "prometheus" of a
+// user who may get /metrics, and the token "stranger" of a user who may not. It does
+// not respond to the token "lost".
+func newClient() *fake.FakeDynamicClient {
+	client := fake.NewSimpleDynamicClient(runtime.NewScheme())
+	client.PrependReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		review := action.(clienttesting.CreateAction).GetObject().(*unstructured.Unstructured).DeepCopy()
+		status := map[string]any{}
+		switch action.GetResource().Resource {
+		case "tokenreviews":
+			token, _, _ := unstructured.NestedString(review.Object, "spec", "token")
+			if token == "lost" {
+				return true, nil, errors.New("connection refused")
+			}
+			status["authenticated"] = token == "prometheus" || token == "stranger"
+			status["user"] = map[string]any{"username": token, "groups": []any{"monitoring"}}
+		case "subjectaccessreviews":
+			spec, _, _ := unstructured.NestedMap(review.Object, "spec")
+			asked, _, _ := unstructured.NestedStringMap(spec, "nonResourceAttributes")
+			groups, _, _ := unstructured.NestedStringSlice(spec, "groups")
+			status["allowed"] = spec["user"] == "prometheus" && strings.Join(groups, ",") == "monitoring" &&
+				asked["path"] == "/metrics" && asked["verb"] == "get"
+		}
+		review.Object["status"] = status
+		return true, review, nil
+	})
+	return client
+}
+
+func get(t *testing.T, handler http.Handler, method, authorization string) *httptest.ResponseRecorder {
+	t.Helper()
+	request := httptest.NewRequestWithContext(t.Context(), method, "/metrics", nil)
+	if authorization != "" {
+		request.Header.Set("Authorization", authorization)
+	}
+	response := httptest.NewRecorder()
+	handler.ServeHTTP(response, request)
+	return response
+}
+
+var metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("up 1")) })
+
+func TestOnlyUsersWithPermissionAreLetIn(t *testing.T) {
+	t.Parallel()
+	handler := Authorize(newClient(), "/metrics", metrics, logr.Discard())
+	for name, test := range map[string]struct {
+		method, authorization string
+		want                  int
+	}{
+		"a user with permission":    {http.MethodGet, "Bearer prometheus", http.StatusOK},
+		"with another method":       {http.MethodPost, "Bearer prometheus", http.StatusForbidden},
+		"a user without permission": {http.MethodGet, "Bearer stranger", http.StatusForbidden},
+		"an unknown token":          {http.MethodGet, "Bearer forged", http.StatusUnauthorized},
+		"no token":                  {http.MethodGet, "", http.StatusUnauthorized},
+		"an empty token":            {http.MethodGet, "Bearer ", http.StatusUnauthorized},
+		"another scheme":            {http.MethodGet, "Basic prometheus", http.StatusUnauthorized},
+		"an API server that is down": {
+			http.MethodGet, "Bearer lost", http.StatusInternalServerError,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			response := get(t, handler, test.method, test.authorization)
+			if response.Code != test.want {
+				t.Errorf("got status %d, want %d", response.Code, test.want)
+			}
+			if served := response.Body.String() == "up 1"; served != (test.want == http.StatusOK) {
+				t.Errorf("got %q", response.Body)
+			}
+		})
+	}
+}
+
+func TestAFailureIsLoggedOnceASecondWithoutTheToken(t *testing.T) {
+	t.Parallel()
+	var lines []string
+	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+	handler := Authorize(newClient(), "/metrics", metrics, log)
+	for range 3 {
+		get(t, handler, http.MethodGet, "Bearer lost")
+	}
+	if len(lines) != 1 || !strings.Contains(lines[0], "create a TokenReview: connection refused") || strings.Contains(lines[0], "lost") {
+		t.Errorf("got %q, want one line about the API server", lines)
+	}
+}
+
+func TestTheAPIServerIsNotAskedWithoutLimit(t *testing.T) {
+	t.Parallel()
+	client := newClient()
+	handler := Authorize(client, "/metrics", metrics, logr.Discard())
+	statuses := make(chan int)
+	const callers = 100
+	for range callers {
+		go func() { statuses <- get(t, handler, http.MethodGet, "Bearer forged").Code }()
+	}
+	denied := 0
+	for range callers {
+		if <-statuses == http.StatusTooManyRequests {
+			denied++
+		}
+	}
+	most := tokensBurst + tokensPerSecond*int(tokenTimeout.Seconds())
+	if asked := len(client.Actions()); asked > most+1 || denied < callers-most-1 {
+		t.Errorf("got %d tokens asked about and %d callers denied, want at most %d and the others", asked, denied, most)
+	}
+}

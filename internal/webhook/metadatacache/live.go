@@ -1,0 +1,184 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metadatacache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
+)
+
+const (
+	// invalidFor is well above the delay of a watch event, even if the API server is
+	// busy.
+	invalidFor = 10 * time.Second
+	// maxInvalid limits the memory. Above it, the least recently used object is
+	// served from the cache again.
+	maxInvalid = 4096
+)
+
+// Limits of the live reads: anybody who reaches the webhook can name objects that do
+// not exist. A read above the limits waits for its turn.
+const (
+	maxReads       = 64 // at a time
+	readsPerSecond = 200
+	readsBurst     = 400
+	// readTimeout limits one live read. One Get waits for at most two of them, and no
+	// longer than its context allows.
+	readTimeout = 5 * time.Second
+)
+
+// Reader reads the Lanyard annotations of the objects of one resource from the API
+// server. Its methods may be called concurrently.
+type Reader struct {
+	opts        Options
+	invalidated *utilcache.LRUExpireCache // keyed by types.NamespacedName
+	reads       singleflight.Group
+	slots       *semaphore.Weighted
+	rate        *rate.Limiter
+}
+
+// NewReader returns a Reader. It ignores the options of a Cache.
+func NewReader(opts Options) (*Reader, error) {
+	switch {
+	case opts.Client == nil:
+		return nil, errors.New("metadata cache: no client")
+	case opts.Resource.Empty():
+		return nil, errors.New("metadata cache: no resource")
+	case !strings.HasSuffix(opts.Prefix, "/"):
+		return nil, fmt.Errorf("metadata cache: annotation prefix: got %q, want one that ends with a slash", opts.Prefix)
+	}
+	return &Reader{
+		opts:        opts,
+		invalidated: utilcache.NewLRUExpireCache(maxInvalid),
+		slots:       semaphore.NewWeighted(maxReads),
+		rate:        rate.NewLimiter(readsPerSecond, readsBurst),
+	}, nil
+}
+
+// Invalidate marks an object whose write is being admitted: for a short while
+// caches must not be believed. An admission webhook sees a write before it is stored,
+// and the watch sees it later. A cluster-scoped object has no namespace.
+//
+// The caches of other replicas do not learn of the write by this. If one of them
+// still takes the ServiceAccount for one without an identity, it does not inject
+// the pod, and the guard denies it.
+func (r *Reader) Invalidate(namespace, name string) {
+	if id := (types.NamespacedName{Namespace: namespace, Name: name}); canExist(id) {
+		r.invalidated.Add(id, nil, invalidFor)
+	}
+}
+
+// Invalidated reports whether the object must be read live because of Invalidate.
+func (r *Reader) Invalidated(namespace, name string) bool {
+	_, invalid := r.invalidated.Get(types.NamespacedName{Namespace: namespace, Name: name})
+	return invalid
+}
+
+// Get returns the object from the API server. A cluster-scoped object has no
+// namespace.
+//
+// Callers that wait for the same object share a read. A caller that is canceled stops
+// only its own wait. The error for an object that does not exist satisfies
+// apierrors.IsNotFound; after any other error nothing is known of the object, and the
+// caller may try again.
+func (r *Reader) Get(ctx context.Context, namespace, name string) (Object, error) {
+	object, err := r.read(ctx, types.NamespacedName{Namespace: namespace, Name: name})
+	if err != nil {
+		id := strings.TrimPrefix(shown(namespace)+"/"+shown(name), "/")
+		return Object{}, fmt.Errorf("read %s %s: %w", r.opts.Resource.Resource, id, err)
+	}
+	return object, nil
+}
+
+// canExist reports whether an object may have this name. Names come from users and
+// are not validated yet.
+func canExist(id types.NamespacedName) bool {
+	// The pattern takes long for a long text.
+	if len(id.Name) > validation.DNS1123SubdomainMaxLength || len(id.Namespace) > validation.DNS1123LabelMaxLength {
+		return false
+	}
+	return len(validation.IsDNS1123Subdomain(id.Name)) == 0 &&
+		(id.Namespace == "" || len(validation.IsDNS1123Label(id.Namespace)) == 0)
+}
+
+// shown returns a name as an error repeats it.
+func shown(name string) string { return texts.Cut(name, validation.DNS1123SubdomainMaxLength) }
+
+// read returns the object from the API server.
+//
+// A read that was in progress when this caller came may have been served
+// before the object was created or changed. If that matters, because the object
+// was not found or was invalidated, a second read is made. It begins after the
+// first has ended, so its result is new enough for all callers that came during
+// the first and share the second.
+func (r *Reader) read(ctx context.Context, id types.NamespacedName) (Object, error) {
+	if !canExist(id) {
+		// The client joins a path from the names: "../x" must not reach an object of
+		// another namespace.
+		return Object{}, apierrors.NewNotFound(r.opts.Resource.GroupResource(), shown(id.Name))
+	}
+	invalid := r.Invalidated(id.Namespace, id.Name)
+	object, joined, err := r.share(ctx, id)
+	if joined && (apierrors.IsNotFound(err) || invalid && err == nil) {
+		object, _, err = r.share(ctx, id)
+	}
+	return object, err
+}
+
+// share starts a live read, or joins the one that is in progress.
+//
+// The result is not stored in a cache. Only the watch writes to it, so that
+// an older state never overwrites a newer one.
+func (r *Reader) share(ctx context.Context, id types.NamespacedName) (object Object, joined bool, err error) {
+	// Only the caller that starts the read runs its function. started is set before
+	// the result is sent, and read after the result is received.
+	started := false
+	results := r.reads.DoChan(id.String(), func() (any, error) {
+		started = true
+		// Other callers may wait for this read, so the context of the first one does
+		// not cancel it.
+		return r.readNow(context.WithoutCancel(ctx), id)
+	})
+	select {
+	case <-ctx.Done():
+		return Object{}, false, ctx.Err()
+	case result := <-results:
+		object, _ = result.Val.(Object)
+		return object, !started, result.Err
+	}
+}
+
+// readNow reads the object when it is its turn.
+func (r *Reader) readNow(ctx context.Context, id types.NamespacedName) (Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	err := r.slots.Acquire(ctx, 1)
+	if err == nil {
+		defer r.slots.Release(1)
+		err = r.rate.Wait(ctx)
+	}
+	if err != nil {
+		return Object{}, fmt.Errorf("too many other objects are being read: %w", err)
+	}
+	// Without a resource version, it is a quorum read.
+	meta, err := r.opts.Client.Resource(r.opts.Resource).Namespace(id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
+	if err != nil {
+		return Object{}, err
+	}
+	return r.Object(meta), nil
+}

@@ -1,0 +1,147 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package servingcert
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+)
+
+var (
+	secrets                  = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	mutatingConfigurations   = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
+	validatingConfigurations = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"}
+)
+
+// fieldManager is the owner of the fields that the program writes.
+const fieldManager = "lanyard-webhook"
+
+// watchedObject is one API object, kept current by a watch of only its name, so
+// that RBAC can limit the rights to that name.
+//
+// It is unstructured: the types of all Kubernetes objects would take more memory
+// than everything else in the program.
+type watchedObject struct {
+	cache.Controller
+
+	resource dynamic.ResourceInterface
+	store    cache.Store
+	name     string
+	kind     string // for messages
+}
+
+// watchObject returns an object that RunWithContext watches. changed is called after
+// each change.
+func watchObject(client dynamic.ResourceInterface, kind, name string, changed func(), log logr.Logger) *watchedObject {
+	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	o := &watchedObject{resource: client, name: name, kind: kind}
+	o.store, o.Controller = cache.NewInformerWithOptions(cache.InformerOptions{
+		Logger: &log,
+		ListerWatcher: &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+				opts.FieldSelector = selector
+				return client.List(ctx, opts)
+			},
+			WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+				opts.FieldSelector = selector
+				return client.Watch(ctx, opts)
+			},
+		},
+		ObjectType: &unstructured.Unstructured{},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { changed() },
+			UpdateFunc: func(any, any) { changed() },
+			DeleteFunc: func(any) { changed() },
+		},
+	})
+	return o
+}
+
+// get returns the last known state of the object, or nil if it does not exist. The
+// caller must not change it.
+func (o *watchedObject) get() *unstructured.Unstructured {
+	for _, item := range o.store.List() {
+		return item.(*unstructured.Unstructured)
+	}
+	return nil
+}
+
+func (o *watchedObject) String() string { return fmt.Sprintf("%s %s", o.kind, o.name) }
+
+// secretData returns the data of a Secret, nil if the Secret is nil or its data
+// is malformed.
+func secretData(secret *unstructured.Unstructured) map[string][]byte {
+	var fields struct {
+		Data map[string][]byte `json:"data"`
+	}
+	if secret == nil || runtime.DefaultUnstructuredConverter.FromUnstructured(secret.Object, &fields) != nil {
+		return nil
+	}
+	return fields.Data
+}
+
+// writeSecret adds data to the Secret, which it changes only from the given state:
+// if it was written since, writeSecret returns a conflict. Other data stays.
+func writeSecret(ctx context.Context, client dynamic.ResourceInterface, secret *unstructured.Unstructured, data map[string][]byte) error {
+	secret = secret.DeepCopy()
+	for key, value := range data {
+		if err := unstructured.SetNestedField(secret.Object, base64.StdEncoding.EncodeToString(value), "data", key); err != nil {
+			return fmt.Errorf("set data of the Secret: %w", err)
+		}
+	}
+	_, err := client.Update(ctx, secret, metav1.UpdateOptions{FieldManager: fieldManager})
+	return err
+}
+
+// webhook is one webhook of a configuration.
+type webhook struct {
+	Name         string `json:"name"`
+	ClientConfig struct {
+		CABundle []byte `json:"caBundle"`
+	} `json:"clientConfig"`
+}
+
+// webhooksOf returns the webhooks of a configuration, nil for a nil configuration or
+// for one that the API server would not store.
+func webhooksOf(configuration *unstructured.Unstructured) []webhook {
+	var fields struct {
+		Webhooks []webhook `json:"webhooks"`
+	}
+	if configuration == nil || runtime.DefaultUnstructuredConverter.FromUnstructured(configuration.Object, &fields) != nil {
+		return nil
+	}
+	return fields.Webhooks
+}
+
+// registrationPatch returns the patch that sets the caBundle of every webhook. It is
+// empty if all webhooks have the bundle. It only applies if the webhooks are still in
+// this order.
+func registrationPatch(webhooks []webhook, bundle []byte) jsonpatch.Patch {
+	encoded := jsonscan.AppendString(nil, base64.StdEncoding.EncodeToString(bundle))
+	var patch jsonpatch.Patch
+	for i, w := range webhooks {
+		if bytes.Equal(w.ClientConfig.CABundle, bundle) {
+			continue
+		}
+		at := fmt.Sprintf("/webhooks/%d", i)
+		patch.Test(at+"/name", jsonscan.AppendString(nil, w.Name))
+		patch.Add(at+"/clientConfig/caBundle", encoded)
+	}
+	return patch
+}
