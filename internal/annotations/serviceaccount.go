@@ -64,7 +64,7 @@ type Identity struct {
 // Principals lists who the ServiceAccount asks to be, at least one name for each
 // provider. A namespace's allowed-identities is compared with them.
 func (i *Identity) Principals() []string {
-	var names []string
+	names := make([]string, 0, len(i.Providers))
 	for j := range i.Providers {
 		names = i.Providers[j].AppendPrincipals(names)
 	}

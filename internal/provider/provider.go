@@ -99,8 +99,11 @@ type Parameter struct {
 	Identity bool
 	// Required reports whether an identity needs a value.
 	Required bool
-	// ClusterOnly reports whether only the flag sets it, and not an annotation.
+	// ClusterOnly reports whether only the cluster sets it, and not an annotation.
 	ClusterOnly bool
+	// Allowed reports whether a namespace's allowed-identities is compared with the value,
+	// in addition to the name of the identity.
+	Allowed bool
 	// MaxBytes is the length of the longest value.
 	MaxBytes int
 	// Parse checks the grammar of a value and returns its canonical spelling. Its
@@ -257,12 +260,18 @@ type Identity struct {
 	TokenAlone bool
 }
 
-// AppendPrincipals appends the names of the identity and of its profiles. A
-// namespace's allowed-identities is compared with them.
+// AppendPrincipals appends the names of the identity and of its profiles, and the values
+// of the parameters that are Allowed. A namespace's allowed-identities is compared with
+// all of them.
 func (i *Identity) AppendPrincipals(names []string) []string {
 	names = append(names, i.Principal())
 	for j := range i.Profiles {
 		names = append(names, i.Profiles[j].Identity)
+	}
+	for j := range i.Definition.Parameters {
+		if p := &i.Definition.Parameters[j]; p.Allowed && i.Values[p.Name] != "" {
+			names = append(names, i.Values[p.Name])
+		}
 	}
 	return names
 }
