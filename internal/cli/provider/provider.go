@@ -203,7 +203,9 @@ func Run(ctx context.Context, s *settings.Settings, file *settings.File, given m
 func keysOf(d *provider.Definition) []string {
 	var keys []string
 	for i := range d.Parameters {
-		keys = append(keys, d.Key(d.Parameters[i].Name))
+		if p := &d.Parameters[i]; !p.ClusterOnly {
+			keys = append(keys, d.Key(p.Name))
+		}
 	}
 	return append(keys, d.Key("audience"))
 }
@@ -216,6 +218,7 @@ func exampleAnnotations(d *provider.Definition, file *settings.File, given map[s
 		p := &d.Parameters[i]
 		key := d.Key(p.Name)
 		switch hasDefault := file.Parameters[key] != ""; {
+		case p.ClusterOnly:
 		case hasDefault && p.Required:
 			values[key] = annotations.ClusterDefault
 		case !hasDefault:

@@ -30,9 +30,6 @@ const (
 	bodyTimeout, writeTimeout = 2 * time.Second, 2 * time.Second
 )
 
-// maxShownBytes limits the part of a request that a message repeats.
-const maxShownBytes = 64
-
 // statusError is the error of a request that is not an AdmissionReview. It is
 // answered with an HTTP status.
 type statusError struct {
@@ -52,11 +49,11 @@ var errOverloaded = &reason.Fault{Reason: reason.Overloaded, Err: errors.New("to
 // checkRequest checks everything but the body.
 func checkRequest(r *http.Request) error {
 	if r.Method != http.MethodPost {
-		return &statusError{http.StatusMethodNotAllowed, fmt.Errorf("got method %s, want POST", texts.Cut(r.Method, maxShownBytes))}
+		return &statusError{http.StatusMethodNotAllowed, fmt.Errorf("got method %s, want POST", texts.Cut(r.Method, texts.MaxShown))}
 	}
 	contentType := r.Header.Get("Content-Type")
 	if mediaType, _, err := mime.ParseMediaType(contentType); err != nil || mediaType != "application/json" {
-		return &statusError{http.StatusUnsupportedMediaType, fmt.Errorf("got Content-Type %q, want application/json", texts.Cut(contentType, maxShownBytes))}
+		return &statusError{http.StatusUnsupportedMediaType, fmt.Errorf("got Content-Type %q, want application/json", texts.Cut(contentType, texts.MaxShown))}
 	}
 	return nil
 }
@@ -70,7 +67,7 @@ func requestTimeout(r *http.Request) (time.Duration, error) {
 	}
 	timeout, err := time.ParseDuration(value)
 	if err != nil || timeout <= 0 {
-		return 0, badRequest(fmt.Errorf("query parameter timeout: got %q, want a positive duration such as 10s", texts.Cut(value, maxShownBytes)))
+		return 0, badRequest(fmt.Errorf("query parameter timeout: got %q, want a positive duration such as 10s", texts.Cut(value, texts.MaxShown)))
 	}
 	return min(timeout, maxTimeout), nil
 }

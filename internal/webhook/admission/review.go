@@ -33,15 +33,12 @@ const (
 	messagePrefix = "lanyard: "
 	// maxUIDBytes is more than a UID has.
 	maxUIDBytes = 128
-	// maxNameBytes is the length of the longest name of an object. The API server has not
-	// yet checked the name. No other attribute is longer.
-	maxNameBytes = 253
 	// maxMessageBytes limits a message. A message repeats annotations.
 	maxMessageBytes = 16 << 10
 )
 
 // Attributes identify the object and the operation of a request. Each is cut to
-// maxNameBytes.
+// texts.MaxName: the API server has not yet checked the name.
 type Attributes struct {
 	// UID is returned in the response.
 	UID string
@@ -79,9 +76,9 @@ func (h *Handler[T]) parse(m *memory[T]) error {
 	err := s.Object(func(key []byte) error {
 		switch string(key) {
 		case "apiVersion":
-			return s.ReadCut(&gotVersion, maxShownBytes)
+			return s.ReadCut(&gotVersion, texts.MaxShown)
 		case "kind":
-			return s.ReadCut(&gotKind, maxShownBytes)
+			return s.ReadCut(&gotKind, texts.MaxShown)
 		case "request":
 			return s.Object(func(key []byte) error {
 				if err := h.parseMember(s, m, string(key)); err != nil {
@@ -121,24 +118,24 @@ func (h *Handler[T]) parseMember(s *jsonscan.Scanner, m *memory[T], name string)
 func (r *Attributes) parseMember(s *jsonscan.Scanner, name string) error {
 	switch name {
 	case "uid":
-		return s.ReadCut(&r.UID, maxNameBytes)
+		return s.ReadCut(&r.UID, texts.MaxName)
 	case "subResource":
-		return s.ReadCut(&r.SubResource, maxNameBytes)
+		return s.ReadCut(&r.SubResource, texts.MaxName)
 	case "operation":
-		return s.ReadCut(&r.Operation, maxNameBytes)
+		return s.ReadCut(&r.Operation, texts.MaxName)
 	case "namespace":
-		return s.ReadCut(&r.Namespace, maxNameBytes)
+		return s.ReadCut(&r.Namespace, texts.MaxName)
 	case "name":
-		return s.ReadCut(&r.Name, maxNameBytes)
+		return s.ReadCut(&r.Name, texts.MaxName)
 	case "resource":
 		return s.Object(func(key []byte) error {
 			switch string(key) {
 			case "group":
-				return s.ReadCut(&r.Group, maxNameBytes)
+				return s.ReadCut(&r.Group, texts.MaxName)
 			case "version":
-				return s.ReadCut(&r.Version, maxNameBytes)
+				return s.ReadCut(&r.Version, texts.MaxName)
 			case "resource":
-				return s.ReadCut(&r.Resource, maxNameBytes)
+				return s.ReadCut(&r.Resource, texts.MaxName)
 			}
 			return nil
 		})
@@ -165,9 +162,9 @@ func (r *Request[T]) validate() error {
 	case r.UID == "":
 		return errors.New("request.uid: got none, want one")
 	case len(r.UID) > maxUIDBytes:
-		return fmt.Errorf("request.uid: got %q, want at most %d bytes", texts.Cut(r.UID, maxShownBytes), maxUIDBytes)
+		return fmt.Errorf("request.uid: got %q, want at most %d bytes", texts.Cut(r.UID, texts.MaxShown), maxUIDBytes)
 	case r.Operation != Create && r.Operation != Update:
-		return fmt.Errorf("request.operation: got %q, want %s or %s; the rules of the webhook configuration are too wide", texts.Cut(r.Operation, maxShownBytes), Create, Update)
+		return fmt.Errorf("request.operation: got %q, want %s or %s; the rules of the webhook configuration are too wide", texts.Cut(r.Operation, texts.MaxShown), Create, Update)
 	case r.Object == nil:
 		return errors.New("request.object: got none, want an object")
 	case r.Operation == Update && r.OldObject == nil:
@@ -188,7 +185,7 @@ func (r *Attributes) resource() string {
 func (r *Attributes) Unexpected(want string) error {
 	got := fmt.Sprintf("%s of group %q, version %q, resource %q, subResource %q", r.Operation, r.Group, r.Version, r.Resource, r.SubResource)
 	return &reason.Fault{Reason: reason.InvalidReview, Err: fmt.Errorf(
-		"request: got %s, want %s; the rules of the webhook configuration are too wide", texts.Cut(got, 4*maxShownBytes), want)}
+		"request: got %s, want %s; the rules of the webhook configuration are too wide", texts.Cut(got, 4*texts.MaxShown), want)}
 }
 
 // code returns the HTTP status of a denial. 400 and 403 are mistakes of the user.

@@ -38,10 +38,6 @@ type ServiceAccount struct {
 // annotations are only read up to a limit.
 const serviceAccountBytes = 64 << 10
 
-// maxNameBytes and maxKeyBytes are the lengths of the longest name of an object and key of
-// an annotation.
-const maxNameBytes, maxKeyBytes = 253, 317
-
 // readServiceAccount reads the ServiceAccount that is the next value of s.
 func readServiceAccount(s *jsonscan.Scanner, keys *annotations.Keys, peers []*peer.Peer, into *ServiceAccount) error {
 	*into = ServiceAccount{annotations: map[string]string{}, peerAnnotations: map[string]string{}}
@@ -49,7 +45,7 @@ func readServiceAccount(s *jsonscan.Scanner, keys *annotations.Keys, peers []*pe
 	metadata := func(key []byte) (err error) {
 		switch string(key) {
 		case "name":
-			err = s.ReadCut(&into.name, maxNameBytes)
+			err = s.ReadCut(&into.name, texts.MaxName)
 		case "labels":
 			into.hasLabels = s.Kind() == jsonscan.Object
 			err = s.Object(func(key []byte) error {
@@ -57,14 +53,16 @@ func readServiceAccount(s *jsonscan.Scanner, keys *annotations.Keys, peers []*pe
 					return nil
 				}
 				into.hasLabel = true
-				return s.ReadCut(&into.label, maxNameBytes)
+				return s.ReadCut(&into.label, texts.MaxShown)
 			})
 		case "annotations":
 			into.hasAnnotations = s.Kind() == jsonscan.Object
-			err = s.Object(func(key []byte) error { return into.readAnnotation(s, texts.Cut(key, maxKeyBytes), keys, peers, limit) })
+			err = s.Object(func(key []byte) error {
+				return into.readAnnotation(s, texts.Cut(key, texts.MaxKey), keys, peers, limit)
+			})
 		}
 		if err != nil {
-			return fmt.Errorf("serviceaccount: metadata: %s: %w", key, err)
+			return fmt.Errorf("serviceaccount: metadata: %s: %w", texts.Cut(key, texts.MaxShown), err)
 		}
 		return nil
 	}
@@ -81,7 +79,7 @@ func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, keys *a
 		return a.readPeer(s, key, peers)
 	}
 	a.asks = a.asks || keys.IsIdentity(key)
-	value, err := s.String()
+	value, err := s.StringUpTo(limit)
 	if a.annotationBytes += len(key) + len(value); a.annotationBytes <= limit {
 		a.annotations[key] = string(value)
 	}
@@ -92,7 +90,7 @@ func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, keys *a
 func (a *ServiceAccount) readPeer(s *jsonscan.Scanner, key string, peers []*peer.Peer) error {
 	for _, p := range peers {
 		if p.Reads(key) {
-			value, err := s.String()
+			value, err := s.StringUpTo(peer.MaxBytes)
 			a.peerAnnotations[key] = strings.ToValidUTF8(string(value[:min(len(value), peer.MaxBytes)]), "?")
 			return err
 		}
