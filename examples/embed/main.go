@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/lanyard-dev/lanyard/pkg/webhook"
 )
@@ -29,7 +30,8 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	mgr, err := ctrl.NewManager(config, ctrl.Options{})
+	// The webhook server of controller-runtime has no limits against slow clients.
+	mgr, err := ctrl.NewManager(config, ctrl.Options{WebhookServer: webhook.NewServer(ctrlwebhook.Options{})})
 	if err != nil {
 		return err
 	}

@@ -308,7 +308,8 @@ func (k *Keys) identifies(d *provider.Definition, annotations map[string]string)
 
 // IsIdentity reports whether the key asks for an identity.
 func (k *Keys) IsIdentity(key string) bool {
-	return key == k.Tokens || slices.ContainsFunc(k.Providers, func(d *provider.Definition) bool { return slices.Contains(k.identity(d), key) })
+	name, ours := strings.CutPrefix(key, k.Prefix)
+	return ours && (key == k.Tokens || slices.ContainsFunc(k.Providers, func(d *provider.Definition) bool { return d.Identifies(name) }))
 }
 
 // AskForIdentity reports whether a ServiceAccount with these annotations asks for

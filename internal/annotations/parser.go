@@ -16,12 +16,15 @@ import (
 // Limits of the text that a message repeats: messages are logged, and the annotations of
 // an object may have 256 KiB.
 const (
-	maxShownBytes = 1024
-	maxShownKeys  = 8
+	maxShownKeys = 8
+	maxListBytes = 1024 // of the names of profiles
 )
 
 // shown returns the value as a message repeats it.
-func shown(value string) string { return texts.Cut(value, maxShownBytes) }
+func shown(value string) string { return texts.Cut(value, texts.MaxShown) }
+
+// at returns the path of an annotation, as a message repeats it.
+func at(key string) *field.Path { return annotationsPath.Key(texts.Cut(key, texts.MaxKey)) }
 
 var (
 	annotationsPath = field.NewPath("metadata", "annotations")
@@ -37,7 +40,7 @@ type parser struct {
 
 // invalid reports the value of key, once: several providers may read it.
 func (p *parser) invalid(key string, err error) {
-	path := annotationsPath.Key(key)
+	path := at(key)
 	if slices.ContainsFunc(p.errs, func(e *field.Error) bool { return e.Field == path.String() }) {
 		return
 	}
@@ -85,6 +88,6 @@ func (p *parser) denyUnknown(unknown, known []string, hint string) {
 		if i == 0 {
 			detail += "; known keys are " + strings.Join(known, ", ")
 		}
-		p.errs = append(p.errs, field.Forbidden(annotationsPath.Key(key), detail))
+		p.errs = append(p.errs, field.Forbidden(at(key), detail))
 	}
 }

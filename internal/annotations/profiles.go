@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // anyProfile stands for the name of a profile in the keys that Profiles lists.
@@ -69,7 +70,7 @@ func (p *serviceAccountParser) profiles(d *provider.Definition) []provider.Profi
 	}
 	names := p.keys.ProfilesWith(d, d.Profiles.Parameter, p.annotations)
 	sources := p.keys.ProfilesWith(d, d.Profiles.Source, p.annotations)
-	all := annotationsPath.Key(p.keys.Profile(d, d.Profiles.Parameter, anyProfile))
+	all := at(p.keys.Profile(d, d.Profiles.Parameter, anyProfile))
 	if most := max(len(names), len(sources)); most > provider.MaxProfiles {
 		p.errs = append(p.errs, field.TooMany(all, most, provider.MaxProfiles))
 		return nil
@@ -100,7 +101,7 @@ func (p *serviceAccountParser) profiles(d *provider.Definition) []provider.Profi
 func (p *serviceAccountParser) profile(d *provider.Definition, name string, names []string) provider.Profile {
 	key := p.keys.Profile(d, d.Profiles.Parameter, name)
 	if err := provider.ParseProfileName(name); err != nil {
-		p.errs = append(p.errs, field.Forbidden(annotationsPath.Key(key), fmt.Sprintf("the name of a profile is %q; it %v", shown(name), err)))
+		p.errs = append(p.errs, field.Forbidden(at(key), fmt.Sprintf("the name of a profile is %q; it %v", shown(name), err)))
 	}
 	i := slices.IndexFunc(d.Parameters, func(parameter provider.Parameter) bool { return parameter.Name == d.Profiles.Parameter })
 	return provider.Profile{Name: name, Identity: p.parameter(key, d, &d.Parameters[i]), Source: p.source(d, name, names)}
@@ -115,7 +116,7 @@ func (p *serviceAccountParser) source(d *provider.Definition, profile string, na
 	}
 	if source != provider.DefaultProfile && !slices.Contains(names, source) {
 		known := strings.Join(slices.Concat([]string{provider.DefaultProfile}, names), ", ")
-		p.invalid(key, fmt.Errorf("must be a profile of this ServiceAccount: %s", shown(known)))
+		p.invalid(key, fmt.Errorf("must be a profile of this ServiceAccount: %s", texts.Cut(known, maxListBytes)))
 		return ""
 	}
 	chain := []string{profile}
@@ -123,7 +124,7 @@ func (p *serviceAccountParser) source(d *provider.Definition, profile string, na
 		circle := slices.Contains(chain, next)
 		chain = append(chain, next)
 		if circle {
-			p.invalid(key, fmt.Errorf("must not lead in a circle: %s", shown(strings.Join(chain, " -> "))))
+			p.invalid(key, fmt.Errorf("must not lead in a circle: %s", texts.Cut(strings.Join(chain, " -> "), maxListBytes)))
 			return ""
 		}
 	}

@@ -64,7 +64,7 @@ type Identity struct {
 // Principals lists who the ServiceAccount asks to be, at least one name for each
 // provider. A namespace's allowed-identities is compared with them.
 func (i *Identity) Principals() []string {
-	var names []string
+	names := make([]string, 0, len(i.Providers))
 	for j := range i.Providers {
 		names = i.Providers[j].AppendPrincipals(names)
 	}
@@ -199,10 +199,10 @@ func (p *serviceAccountParser) parameter(key string, d *provider.Definition, par
 		if parameter.Flag != "" {
 			message += ": --" + parameter.Flag + " is not set"
 		}
-		p.errs = append(p.errs, field.Required(annotationsPath.Key(key), message))
+		p.errs = append(p.errs, field.Required(at(key), message))
 	case value != "" && parameter.Template:
 		if _, err := parameter.Read(value); err != nil { // the names may be too long
-			p.errs = append(p.errs, field.Required(annotationsPath.Key(key), fmt.Sprintf("the cluster's default %q %v", value, err)))
+			p.errs = append(p.errs, field.Required(at(key), fmt.Sprintf("the cluster's default %q %v", value, err)))
 		}
 	}
 	return value
@@ -226,7 +226,7 @@ func (p *serviceAccountParser) audience(d *provider.Definition, values provider.
 		audience, _ = values.Expand(d.DefaultAudience)
 	}
 	if _, err := grammar(audience); err != nil {
-		p.errs = append(p.errs, field.Required(annotationsPath.Key(key), fmt.Sprintf("the cluster's default %q %v", audience, err)))
+		p.errs = append(p.errs, field.Required(at(key), fmt.Sprintf("the cluster's default %q %v", audience, err)))
 	}
 	return audience
 }
@@ -247,6 +247,6 @@ func (p *serviceAccountParser) denyWithoutIdentity(d *provider.Definition) {
 // denyUseless reports a key that is set without the keys that it needs.
 func (p *serviceAccountParser) denyUseless(key, needs string) {
 	if value, found := p.annotations[key]; found {
-		p.errs = append(p.errs, field.Forbidden(annotationsPath.Key(key), fmt.Sprintf("has value %q but no effect without %s", shown(value), needs)))
+		p.errs = append(p.errs, field.Forbidden(at(key), fmt.Sprintf("has value %q but no effect without %s", shown(value), needs)))
 	}
 }

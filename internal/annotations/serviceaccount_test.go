@@ -25,10 +25,6 @@ const (
 	email    = "reader@my-project.iam.gserviceaccount.com"
 
 	providerName = "projects/123456789012/locations/global/workloadIdentityPools/my-pool/providers/my-k8s"
-
-	// What is reported for a lifetime out of bounds, without Azure and with it.
-	wantLifetime      = "must be a whole number of seconds from 600 to 86400"
-	wantAzureLifetime = "must be a whole number of seconds from 3600 to 86400: SDKs of a provider of this ServiceAccount cannot use shorter ones"
 )
 
 // messages returns the errors as users read them.
@@ -65,9 +61,6 @@ func clusterDefaults() *annotations.Defaults {
 		ReservedAudiences: []string{"https://kubernetes.default.svc"},
 	}
 }
-
-// sameDefinition compares definitions by name: they hold functions.
-var sameDefinition = cmp.Comparer(func(a, b *provider.Definition) bool { return a.Name == b.Name })
 
 // newIdentity returns an identity with the values, which are given as a name and
 // a value each.

@@ -81,7 +81,7 @@ func Expiration(keys *Keys, pod *Pod, identity *Identity, defaults *Defaults) (i
 	switch {
 	case pod.TokenExpirationSeconds != 0:
 		if err := ValidateTokenExpirationSeconds(pod.TokenExpirationSeconds, least); err != nil {
-			return 0, field.ErrorList{field.Invalid(annotationsPath.Key(keys.TokenExpirationSeconds), pod.TokenExpirationSeconds, err.Error())}
+			return 0, field.ErrorList{field.Invalid(at(keys.TokenExpirationSeconds), pod.TokenExpirationSeconds, err.Error())}
 		}
 		return pod.TokenExpirationSeconds, nil
 	case identity.TokenExpirationSeconds != 0:

@@ -11,10 +11,34 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/provider"
 )
 
-// Current reports whether a running pod has the credentials that fresh, a new pod of
+// State compares the credentials of a running pod with the credentials of a new pod.
+type State string
+
+const (
+	// Current means that it has the credentials that a new pod gets, if any.
+	Current State = "current"
+	// Stale means that it has an identity that its ServiceAccount had before.
+	Stale State = "stale"
+	// Missing means that it has none, and a new pod gets one.
+	Missing State = "without-credentials"
+)
+
+// State returns the state of a running pod. fresh is a new pod of the same
+// ServiceAccount.
+func (p *Pod) State(fresh *Pod, keys *annotations.Keys) State {
+	switch {
+	case p.current(fresh, keys):
+		return Current
+	case len(p.Providers) == 0:
+		return Missing
+	}
+	return Stale
+}
+
+// current reports whether a running pod has the credentials that fresh, a new pod of
 // the same ServiceAccount, gets. The containers of the two may differ: variables and
 // mounts that a container sets itself, so that Lanyard leaves them out, do not count.
-func (p *Pod) Current(fresh *Pod, keys *annotations.Keys) bool {
+func (p *Pod) current(fresh *Pod, keys *annotations.Keys) bool {
 	if !slices.Equal(p.Providers, fresh.Providers) || !maps.Equal(p.Files, fresh.Files) ||
 		!slices.EqualFunc(p.Tokens, fresh.Tokens, sameToken) || !p.currentCopies(fresh) {
 		return false

@@ -132,8 +132,9 @@ func TestARunningPodIsComparedWithANewOne(t *testing.T) {
 			if test.identity != nil {
 				before, after = []map[string]string{test.identity}, []map[string]string{test.identity}
 			}
-			if got := inject(t, test.pod, before...).Current(inject(t, test.new, after...), newKeys(t)); got != test.want {
-				t.Errorf("got current: %t, want %t", got, test.want)
+			got := inject(t, test.pod, before...).State(inject(t, test.new, after...), newKeys(t))
+			if (got == injected.Current) != test.want {
+				t.Errorf("got %s, want current: %t", got, test.want)
 			}
 		})
 	}

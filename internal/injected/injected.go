@@ -12,6 +12,7 @@
 package injected
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -90,17 +91,6 @@ type Variable struct {
 	From json.RawMessage `json:"valueFrom"`
 	// Injected reports whether Lanyard set the variable.
 	Injected bool `json:"-"`
-}
-
-// Value returns the value of a variable; "" if the value comes from elsewhere, or the
-// container does not set the variable. Of several, the kubelet uses the last.
-func (c *Container) Value(name string) string {
-	for _, v := range slices.Backward(c.Variables) {
-		if v.Name == name {
-			return v.Value
-		}
-	}
-	return ""
 }
 
 // manifest has the members of a pod that Read needs.
@@ -199,10 +189,12 @@ func (p *Pod) readVolumes(definitions []*provider.Definition) {
 		return
 	}
 	for _, d := range definitions {
-		token, found := p.tokenAt(&p.volumes[at], d.TokenPath)
-		if !found {
+		tokens := p.volumes[at].tokens()
+		found := slices.IndexFunc(tokens, func(t Token) bool { return t.Path == d.TokenPath })
+		if found < 0 {
 			continue
 		}
+		token := tokens[found]
 		token.Provider = d.Name
 		p.Tokens = append(p.Tokens, token)
 		for i := at + 1; i < len(p.volumes); i++ {
@@ -216,14 +208,6 @@ func (p *Pod) readVolumes(definitions []*provider.Definition) {
 	}
 }
 
-func (p *Pod) tokenAt(v *volume, path string) (Token, bool) {
-	tokens := v.tokens()
-	if i := slices.IndexFunc(tokens, func(t Token) bool { return t.Path == path }); i >= 0 {
-		return tokens[i], true
-	}
-	return Token{}, false
-}
-
 // tokens returns the tokens in the volume, except tokens for the API server.
 func (v *volume) tokens() []Token {
 	if v.Projected == nil {
@@ -232,10 +216,7 @@ func (v *volume) tokens() []Token {
 	var tokens []Token
 	for _, s := range v.Projected.Sources {
 		if t := s.Token; t != nil && t.Audience != "" {
-			seconds := t.ExpirationSeconds
-			if seconds == 0 {
-				seconds = annotations.DefaultTokenExpirationSeconds
-			}
+			seconds := cmp.Or(t.ExpirationSeconds, annotations.DefaultTokenExpirationSeconds)
 			tokens = append(tokens, Token{Volume: v.Name, Path: t.Path, Audience: t.Audience, ExpirationSeconds: seconds})
 		}
 	}

@@ -17,7 +17,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"unicode/utf8"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // Kind is the kind of a value.
@@ -69,9 +72,13 @@ var kinds = [256]Kind{
 	'5': Number, '6': Number, '7': Number, '8': Number, '9': Number,
 }
 
+// maxNameBytes is more than the length of any name that callers know.
+const maxNameBytes = 512
+
 // Object calls member for each member of the object that comes next; a null has
 // none. The callback may read the value with the Scanner, or leave it. The key is
-// only valid until the next call.
+// only valid until the next call. A key may be very long, and a long key with escape
+// sequences may lose its end.
 func (s *Scanner) Object(member func(key []byte) error) error {
 	if done, err := s.open(Object); done || err != nil {
 		return err
@@ -101,7 +108,7 @@ func (s *Scanner) name() ([]byte, error) {
 	if s.Kind() != String {
 		return nil, s.want("the name of a member")
 	}
-	name, err := s.String()
+	name, err := s.StringUpTo(maxNameBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +138,15 @@ func (s *Scanner) Array(element func(index int) error) error {
 
 // String reads the string that comes next; a null is the empty string. If nothing
 // in it is escaped, the result is a part of the text.
-func (s *Scanner) String() ([]byte, error) {
+func (s *Scanner) String() ([]byte, error) { return s.StringUpTo(math.MaxInt / longestEscape) }
+
+// longestEscape is the length of an escape sequence such as \u0061. It stands for at least
+// one byte.
+const longestEscape = 6
+
+// StringUpTo is like String for a caller that needs the first limit bytes. Of a string with
+// more bytes, the result is right up to the limit, and longer than the limit.
+func (s *Scanner) StringUpTo(limit int) ([]byte, error) {
 	switch s.Kind() {
 	case Null:
 		return nil, s.Skip()
@@ -145,11 +160,18 @@ func (s *Scanner) String() ([]byte, error) {
 		return nil, s.Skip() // which returns the error
 	}
 	s.pos = end
-	if text := s.data[start+1 : end-1]; bytes.IndexByte(text, '\\') < 0 && utf8.Valid(text) {
+	quoted := s.data[start:end]
+	if text := quoted[1 : len(quoted)-1]; bytes.IndexByte(text, '\\') < 0 && utf8.Valid(text) {
 		return text, nil
 	}
+	if cut := 1; len(quoted)/longestEscape > limit {
+		for cut <= longestEscape*(limit+1) {
+			cut += max(1, escapeLength(quoted[cut:]))
+		}
+		quoted = append(bytes.Clone(quoted[:cut]), '"')
+	}
 	var text string
-	if err := json.Unmarshal(s.data[start:end], &text); err != nil {
+	if err := json.Unmarshal(quoted, &text); err != nil {
 		return nil, fmt.Errorf("at byte %d: %w", start, err)
 	}
 	return []byte(text), nil
@@ -159,6 +181,14 @@ func (s *Scanner) String() ([]byte, error) {
 func (s *Scanner) ReadString(into *string) error {
 	text, err := s.String()
 	*into = string(text)
+	return err
+}
+
+// ReadCut reads the string that comes next into a copy of at most limit bytes; see
+// texts.Cut.
+func (s *Scanner) ReadCut(into *string, limit int) error {
+	text, err := s.StringUpTo(limit)
+	*into = texts.Cut(text, limit)
 	return err
 }
 

@@ -129,7 +129,7 @@ func skipString(data []byte, i int) int {
 // 0 without an escape sequence.
 func escapeLength(data []byte) int {
 	switch {
-	case len(data) < 2 || strings.IndexByte(`"\/bfnrtu`, data[1]) < 0:
+	case len(data) < 2 || data[0] != '\\' || strings.IndexByte(`"\/bfnrtu`, data[1]) < 0:
 		return 0
 	case data[1] != 'u':
 		return 2

@@ -52,7 +52,7 @@ func foreignAnnotation(a annotation, got string) error {
 	if a.secret {
 		return field.Forbidden(path, "is written only by Lanyard, and does not match this pod's ServiceAccount; "+advice)
 	}
-	return field.Invalid(path, texts.Cut(got, maxShown), fmt.Sprintf("is written only by Lanyard, and must be %q for this pod's ServiceAccount; %s", a.value, advice))
+	return field.Invalid(path, texts.Cut(got, texts.MaxShown), fmt.Sprintf("is written only by Lanyard, and must be %q for this pod's ServiceAccount; %s", a.value, advice))
 }
 
 // addAnnotations adds annotations to the pod.

@@ -52,7 +52,7 @@ func (m *mutation) copyIsFree(c *container, copied *placedCopy) bool {
 			continue
 		}
 		if string(here.path) != copied.Copy.MountPath || string(here.volume) != copied.Copy.Volume || here.partial || here.device {
-			m.addFinding(reason.MountPathTaken, c.name, fmt.Sprintf("volume %q is mounted at %s, where the copy of the %s token would be, so it does not get the copy", texts.Cut(here.volume, maxShown), texts.Cut(here.path, maxShown), copied.Name))
+			m.addFinding(reason.MountPathTaken, c.name, fmt.Sprintf("volume %q is mounted at %s, where the copy of the %s token would be, so it does not get the copy", texts.Cut(here.volume, texts.MaxShown), texts.Cut(here.path, texts.MaxShown), copied.Name))
 		}
 		return false
 	}

@@ -109,7 +109,7 @@ func (m *mutation) plan(c *container) error {
 		return err
 	}
 	if at == taken {
-		m.addFinding(reason.MountPathTaken, c.name, fmt.Sprintf("volume %q is mounted at %s, where the token would be, so it gets no identity", texts.Cut(by.volume, maxShown), texts.Cut(by.path, maxShown)))
+		m.addFinding(reason.MountPathTaken, c.name, fmt.Sprintf("volume %q is mounted at %s, where the token would be, so it gets no identity", texts.Cut(by.volume, texts.MaxShown), texts.Cut(by.path, texts.MaxShown)))
 		return nil
 	}
 	m.pod.plans = append(m.pod.plans, plan{container: c, mounts: m.missingMounts(c, at), variables: m.missingVariables(c)})
@@ -117,7 +117,7 @@ func (m *mutation) plan(c *container) error {
 }
 
 func (m *mutation) addFinding(r reason.Reason, container []byte, detail string) {
-	m.findings = append(m.findings, Finding{Reason: r, Container: texts.Cut(container, maxShown), Detail: detail})
+	m.findings = append(m.findings, Finding{Reason: r, Container: texts.Cut(container, texts.MaxShown), Detail: detail})
 }
 
 // findUnknownNames reports the names in the pod's annotations that no container

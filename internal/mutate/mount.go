@@ -56,9 +56,16 @@ func isPlain(p string, windows bool) bool {
 	return p == path.Clean(p) && !(windows && strings.Contains(p, `\`))
 }
 
+// maxPathLength is the length of the longest path that a kernel mounts (PATH_MAX).
+const maxPathLength = 4096
+
 // normalizePath returns the canonical spelling of a path. On Windows a path may have a
-// drive and backslashes, and its case does not matter.
+// drive and backslashes, and its case does not matter. A path that no kernel mounts stays
+// as it is.
 func normalizePath(p string, windows bool) string {
+	if len(p) > maxPathLength {
+		return p
+	}
 	if windows {
 		p = strings.ToLower(strings.ReplaceAll(p, `\`, "/"))
 		if len(p) > 1 && p[1] == ':' {
@@ -78,12 +85,9 @@ func (m *mutation) invalidMountPath(c *container, got *mount) error {
 	}
 	return &reason.Error{
 		Reason: reason.InvalidMountPath,
-		Err:    field.Invalid(field.NewPath("spec", string(c.kind)).Index(c.index).Child(list).Index(got.index).Child(name), texts.Cut(got.path, maxShown), detail),
+		Err:    field.Invalid(field.NewPath("spec", string(c.kind)).Index(c.index).Child(list).Index(got.index).Child(name), texts.Cut(got.path, texts.MaxShown), detail),
 	}
 }
-
-// maxShown is how many bytes of a value in the pod a message repeats at most.
-const maxShown = 128
 
 // missingMounts returns the mounts that the container lacks. at is the state of its token
 // mount path.

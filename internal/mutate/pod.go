@@ -20,6 +20,8 @@
 package mutate
 
 import (
+	"cmp"
+
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 )
 
@@ -37,7 +39,7 @@ type Pod struct {
 	// Windows reports whether the pod is for Windows nodes.
 	Windows bool
 
-	name, generateName []byte
+	name, generateName string
 	hasMetadata        bool // there is an object to add annotations to
 	hasAnnotations     bool
 	volumesText        []byte // the JSON of the list; nil if absent
@@ -59,12 +61,7 @@ type Pod struct {
 }
 
 // Name returns the pod's name, or its generateName if it has no name yet.
-func (p *Pod) Name() string {
-	if len(p.name) == 0 {
-		return string(p.generateName)
-	}
-	return string(p.name)
-}
+func (p *Pod) Name() string { return cmp.Or(p.name, p.generateName) }
 
 // Bounds of the memory that parts of a decision take. internal/webhook/admission/budget.go
 // has the sum for all requests.
@@ -76,6 +73,9 @@ const (
 	containerBytes = 12 << 10
 	// maxAdditionBytes is the share of containerBytes without the base64.
 	maxAdditionBytes = containerBytes * 3 / 7
+	// copiesOfAnnotations is how often the values of annotations may be in memory: their
+	// lists are split, and credential files are compared.
+	copiesOfAnnotations = 4
 	// otherBytes is for the volume, the annotations and the findings.
 	otherBytes = 48 << 10
 )

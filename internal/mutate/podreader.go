@@ -13,6 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // Limits of the reader. The API server stores objects of up to 1.5 MiB, but
@@ -23,6 +24,9 @@ const (
 	maxElements   = 32768 // containers, variables, mounts, devices and volumes together
 	// maxAnnotations is more than there are keys: a pod with more has unknown ones.
 	maxAnnotations = 32
+	// maxValueBytes is more than the longest value of an annotation that Lanyard reads or
+	// writes: a list of 512 names, or a credential file.
+	maxValueBytes = 64 << 10
 )
 
 // Read reads the pod that is the next value of s. It replaces the previous content
@@ -41,7 +45,7 @@ func (p *Pod) Read(s *jsonscan.Scanner, keys *annotations.Keys) (cost int, err e
 	if p.ServiceAccountName == "" {
 		p.ServiceAccountName = "default"
 	}
-	return p.cost(r.elements), withField("pod", err)
+	return p.cost(r.elements) + copiesOfAnnotations*r.annotationBytes, withField("pod", err)
 }
 
 // reader fills a Pod from JSON.
@@ -51,12 +55,14 @@ type reader struct {
 	pod      *Pod
 	names    []string // of the volumes to keep
 	elements int      // of lists, as far as they were read or skipped
+
+	annotationBytes int // of values
 }
 
 // withField adds the name of a field to the error that was found in it.
 func withField[T string | []byte](name T, err error) error {
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", texts.Cut(name, texts.MaxShown), err)
 	}
 	return nil
 }
@@ -96,14 +102,14 @@ func (r *reader) podMember(key []byte) error {
 func (r *reader) metadata(key []byte) error {
 	switch string(key) {
 	case "name":
-		return r.bytes(&r.pod.name)
+		return r.ReadCut(&r.pod.name, texts.MaxName)
 	case "generateName":
-		return r.bytes(&r.pod.generateName)
+		return r.ReadCut(&r.pod.generateName, texts.MaxName)
 	case "annotations":
 		r.pod.hasAnnotations = r.Kind() == jsonscan.Object
 		return r.Object(r.annotation)
 	case "labels":
-		return r.member(r.keys.Inject, func() error { return r.ReadString(&r.pod.InjectLabel) })
+		return r.member(r.keys.Inject, func() error { return r.ReadCut(&r.pod.InjectLabel, texts.MaxShown) })
 	}
 	return nil
 }
@@ -115,22 +121,24 @@ func (r *reader) annotation(key []byte) error {
 	if !bytes.HasPrefix(key, []byte(r.keys.Prefix)) {
 		return nil
 	}
-	name := string(key)
+	name := texts.Cut(key, texts.MaxKey)
 	if len(r.pod.Annotations) >= maxAnnotations && name != r.keys.Inject {
 		return nil
 	}
-	value, err := r.String()
 	if r.pod.Annotations == nil {
 		r.pod.Annotations = map[string]string{}
 	}
-	r.pod.Annotations[name] = string(value)
+	var value string
+	err := r.ReadCut(&value, maxValueBytes)
+	r.pod.Annotations[name] = value
+	r.annotationBytes += len(value)
 	return err
 }
 
 func (r *reader) specMember(key []byte) (err error) {
 	switch string(key) {
 	case "serviceAccountName":
-		return r.ReadString(&r.pod.ServiceAccountName)
+		return r.ReadCut(&r.pod.ServiceAccountName, texts.MaxName)
 	case "os":
 		return r.windows("name")
 	case "nodeSelector":

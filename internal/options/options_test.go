@@ -327,7 +327,7 @@ func TestCompleteAcceptsTheBounds(t *testing.T) {
 func TestCompleteDenies(t *testing.T) {
 	t.Parallel()
 	const (
-		wantMountPath = ", want an absolute path such as /var/run/secrets/lanyard.dev/serviceaccount, without a trailing slash and a colon"
+		wantMountPath = ", want an absolute path such as /var/run/secrets/lanyard.dev/serviceaccount, without a trailing slash, a colon and control characters"
 		wantHost      = ": must be an https URL without user, query and fragment, such as https://login.microsoftonline.com/"
 	)
 	tests := map[string]struct{ argument, want string }{
@@ -344,6 +344,7 @@ func TestCompleteDenies(t *testing.T) {
 		"a mount path with a closing slash": {"--token-mount-path=/var/run/", `--token-mount-path: got "/var/run/"` + wantMountPath},
 		"a mount path that goes up":         {"--token-mount-path=/var/../run", `--token-mount-path: got "/var/../run"` + wantMountPath},
 		"a mount path with a colon":         {"--token-mount-path=/var:/run", `--token-mount-path: got "/var:/run"` + wantMountPath},
+		"a mount path with a line break":    {"--token-mount-path=/var\n/run", `--token-mount-path: got "/var\n/run"` + wantMountPath},
 		"the root as the mount path":        {"--token-mount-path=/", `--token-mount-path: got "/"` + wantMountPath},
 		"two slashes in the mount path":     {"--token-mount-path=/var//run", `--token-mount-path: got "/var//run"` + wantMountPath},
 		"a host name to bind to":            {"--bind-address=localhost", `--bind-address: got "localhost", want an IP address`},
@@ -649,6 +650,7 @@ func TestLoadConfigDenies(t *testing.T) {
 		"a list for a number":     {"secure-port: ['1']", `secure-port: got a list, want a text`},
 		"a list in a list":        {"tls-cipher-suites: [[a]]", `line 1: tls-cipher-suites: got seq, want a text or a list of texts`},
 		"an alias in a list":      {"kubeconfig: &a K\nadopt: [*a]", `line 2: adopt: got seq, want a text or a list of texts`},
+		"an alias of itself":      {"adopt: &a [*a]", `line 1: adopt: got seq, want a text or a list of texts`},
 		"an alias of a list":      {"tls-cipher-suites: &a [a]\nadopt: *a", `line 2: adopt: got seq, want a text or a list of texts`},
 		"an empty text in a list": {"adopt: [eks, '']", `line 1: adopt: got seq, want a text or a list of texts`},
 		"nothing in a list":       {"adopt: [eks, null]", `line 1: adopt: got seq, want a text or a list of texts`},

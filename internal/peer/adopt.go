@@ -104,6 +104,23 @@ func Adoptable(keys *annotations.Keys, peers []*Peer, values map[string]string) 
 	return false
 }
 
+// Adopted lists the annotations of Lanyard that Adopt added: the record has them, with
+// their fingerprints, and the annotations of the peers still translate to their values.
+// Users can write a record, so a fingerprint by itself shows nothing.
+func Adopted(keys *annotations.Keys, peers []*Peer, values map[string]string, defaults *annotations.Defaults) []string {
+	theirs := maps.Clone(values)
+	maps.DeleteFunc(theirs, func(key, _ string) bool { return strings.HasPrefix(key, keys.Prefix) })
+	translated := Adopt(keys, peers, theirs, defaults).Set
+	var adopted []string
+	for key, written := range parseRecord(keys, values[keys.Adopted]) {
+		value, found := values[key]
+		if got, follows := translated[key]; found && follows && got == value && written == fingerprint(value) {
+			adopted = append(adopted, key)
+		}
+	}
+	return adopted
+}
+
 // adopter is the state of one Adopt.
 type adopter struct {
 	keys   *annotations.Keys
@@ -290,6 +307,21 @@ func (a *adopter) providerOf(key string) string {
 
 func (a *adopter) find(reason Reason, format string, values ...any) {
 	a.adoption.Findings = append(a.adoption.Findings, Finding{Reason: reason, Text: fmt.Sprintf(format, values...)})
+}
+
+// Release returns a record without the entries of the peers' providers. The lifetime of
+// the tokens stays in the record as long as an entry of another provider does.
+func Release(record string, peers []*Peer) string {
+	lifetimeOnly := true
+	rest := slices.DeleteFunc(strings.Split(record, ","), func(entry string) bool {
+		released := entry == "" || slices.ContainsFunc(peers, func(p *Peer) bool { return strings.HasPrefix(entry, p.Provider+"-") })
+		lifetimeOnly = lifetimeOnly && (released || strings.HasPrefix(entry, lifetimeKey+"="))
+		return released
+	})
+	if lifetimeOnly {
+		return ""
+	}
+	return strings.Join(rest, ",")
 }
 
 // fingerprint identifies a value in the record. Its length is part of

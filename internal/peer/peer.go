@@ -62,6 +62,9 @@ type Input struct {
 	// Becomes is Lanyard's annotation without the prefix, or "config." and the name of a
 	// setting, which is the name of a flag, too.
 	Becomes string `json:"becomes"`
+	// Values are the values of the setting by the values of the input in lower case, if
+	// they differ.
+	Values map[string]string `json:"values"`
 	// Note has more, in whole sentences.
 	Note string `json:"note"`
 	// Ignored is the warning that the annotation is ignored: always if the input becomes
@@ -80,11 +83,10 @@ func (in *Input) matches(key string) bool {
 
 // SettingOf returns the name of the setting that the input becomes, or "".
 func (in *Input) SettingOf() string {
-	name, found := strings.CutPrefix(in.Becomes, "config.")
-	if !found {
-		return ""
+	if name, found := strings.CutPrefix(in.Becomes, "config."); found {
+		return name
 	}
-	return name
+	return ""
 }
 
 // Lifetime has the rules of a peer for the lifetime of its tokens, in seconds.
@@ -120,12 +122,15 @@ type Peer struct {
 	Lifetime *Lifetime `json:"lifetime"`
 	// TokenPath is the path of the token, which programs have in their own settings.
 	TokenPath string `json:"tokenPath"`
+	// Credentials is the annotation of pods with the content of the credential file; empty
+	// for none.
+	Credentials string `json:"credentials"`
 	// Volumes and Containers are the names of the volumes and containers that it adds.
 	Volumes    []string `json:"volumes"`
 	Containers []string `json:"containers"`
 	// Separator separates the names of containers to leave out.
 	Separator string `json:"separator"`
-	// Programs are ends of the names of its images and commands. Webhooks are the names of
+	// Programs are parts of the names of its images and commands. Webhooks are the names of
 	// its webhooks, Configurations are parts of the names of their configurations.
 	Programs       []string `json:"programs"`
 	Webhooks       []string `json:"webhooks"`
@@ -170,6 +175,17 @@ func Named(names []string) ([]*Peer, error) {
 	return slices.DeleteFunc(All(), func(p *Peer) bool { return !slices.Contains(names, p.Name) }), nil
 }
 
+// ConfigMaps lists the names of the peers' ConfigMaps.
+func ConfigMaps() []string {
+	var names []string
+	for _, p := range All() {
+		if p.ConfigMap != "" {
+			names = append(names, p.ConfigMap)
+		}
+	}
+	return names
+}
+
 // Input returns the row of the table, or nil.
 func (p *Peer) Input(place Place, key string) *Input {
 	for i := range p.Inputs {
@@ -200,9 +216,26 @@ func (p *Peer) Reads(key string) bool {
 	return in != nil && (in.Becomes != "" || in.Ignored != "")
 }
 
+// Concerns reports whether the peer reads one of the keys, or owns it.
+func (p *Peer) Concerns(place Place, values map[string]string) bool {
+	for key := range values {
+		if p.Input(place, key) != nil || p.OwnsPrefix && strings.HasPrefix(key, p.Prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // Asks reports whether annotations of a ServiceAccount ask the peer for an identity.
 func (p *Peer) Asks(values map[string]string) bool {
 	return !slices.ContainsFunc(p.Identity, func(key string) bool { return values[key] == "" })
+}
+
+// Runs reports whether a container runs the peer's program.
+func (p *Peer) Runs(image string, command []string) bool {
+	return slices.ContainsFunc(p.Programs, func(name string) bool {
+		return strings.Contains(image, name) || len(command) > 0 && strings.HasSuffix(command[0], name)
+	})
 }
 
 // Registers reports whether a webhook configuration is the peer's, by its name and the

@@ -4,8 +4,10 @@
 package peer
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 )
@@ -107,3 +109,31 @@ func (t *translation) find(key, value, format string, values ...any) {
 
 // maxShown limits a value in a finding.
 const maxShown = 1024
+
+// Mapped reads the data of EKS's ConfigMap, as annotations by namespace and name. Without
+// an audience, the peer used an empty one: a token for the API server.
+func Mapped(data map[string]string) (map[string]map[string]string, error) {
+	var entries map[string]struct {
+		RoleARN, Audience string
+		TokenExpiration   int64
+	}
+	if text := data["config"]; text == "" {
+		return nil, nil
+	} else if err := json.Unmarshal([]byte(text), &entries); err != nil {
+		return nil, err
+	}
+	result := map[string]map[string]string{}
+	for name, e := range entries {
+		if e.RoleARN == "" || !strings.Contains(name, "/") {
+			continue
+		}
+		result[name] = map[string]string{"eks.amazonaws.com/role-arn": e.RoleARN}
+		if e.Audience != "" {
+			result[name]["eks.amazonaws.com/audience"] = e.Audience
+		}
+		if e.TokenExpiration != 0 {
+			result[name]["eks.amazonaws.com/token-expiration"] = strconv.FormatInt(e.TokenExpiration, 10)
+		}
+	}
+	return result, nil
+}

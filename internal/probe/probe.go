@@ -73,15 +73,9 @@ func NewClient(config *rest.Config) (*Client, error) {
 }
 
 // Create creates the pod as a dry run.
-func (c *Client) Create(ctx context.Context, namespace string, pod *unstructured.Unstructured) Answer {
-	var answer Answer
+func (c *Client) Create(ctx context.Context, namespace string, pod *unstructured.Unstructured) (answer Answer) {
 	ctx = context.WithValue(ctx, collector{}, &answer.Warnings)
-	created, err := c.pods.Namespace(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	if err != nil {
-		answer.Err = err
-		return answer
-	}
-	answer.Pod = created
+	answer.Pod, answer.Err = c.pods.Namespace(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return answer
 }
 

@@ -9,16 +9,20 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"unicode"
 )
 
 // DefaultTokenMountPath is where the volume is mounted in every container.
 const DefaultTokenMountPath = "/var/run/secrets/lanyard.dev/serviceaccount"
 
 // ValidateTokenMountPath returns an error unless value is a path that the API
-// accepts for a volume mount, in its shortest form.
+// accepts for a volume mount, in its shortest form. A line break would add a line to the
+// AWS file.
 func ValidateTokenMountPath(value string) error {
-	if !path.IsAbs(value) || path.Clean(value) != value || value == "/" || strings.Contains(value, ":") {
-		return fmt.Errorf("got %q, want an absolute path such as %s, without a trailing slash and a colon", value, DefaultTokenMountPath)
+	if !path.IsAbs(value) || path.Clean(value) != value || value == "/" ||
+		strings.Contains(value, ":") || strings.ContainsFunc(value, unicode.IsControl) {
+		const want = "an absolute path such as " + DefaultTokenMountPath + ", without a trailing slash, a colon and control characters"
+		return fmt.Errorf("got %q, want %s", value, want)
 	}
 	return nil
 }

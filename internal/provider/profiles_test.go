@@ -108,6 +108,17 @@ func TestWithoutProfilesThereIsNoConfigFile(t *testing.T) {
 	}
 }
 
+func TestPrincipalsAreTheAllowedParametersToo(t *testing.T) {
+	t.Parallel()
+	d := &provider.Definition{Name: "x", PrincipalParameters: []string{"role"}, Parameters: []provider.Parameter{
+		{Name: "role", Required: true}, {Name: "region"}, {Name: "project", Allowed: true}, {Name: "team", Allowed: true},
+	}}
+	i := provider.Identity{Definition: d, Values: provider.Values{"role": "r", "region": "eu", "project": "p"}}
+	if diff := cmp.Diff([]string{"r", "p"}, i.AppendPrincipals(nil)); diff != "" {
+		t.Errorf("principals (-want +got):\n%s", diff)
+	}
+}
+
 func TestPrincipalsAreThoseOfTheProfilesToo(t *testing.T) {
 	t.Parallel()
 	aws := withProfiles(twoProfiles()...)

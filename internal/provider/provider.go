@@ -67,6 +67,15 @@ type Definition struct {
 // audience has a key too: Key("audience").
 func (d *Definition) Key(parameter string) string { return d.Name + "-" + parameter }
 
+// Identifies reports whether an annotation key, without the prefix, asks for an identity
+// of the provider.
+func (d *Definition) Identifies(key string) bool {
+	if d.Plain() {
+		return key == "audience"
+	}
+	return slices.ContainsFunc(d.Parameters, func(p Parameter) bool { return p.Identity && key == d.Key(p.Name) })
+}
+
 // OwnsKey reports whether an annotation key, without the prefix, is the key of the
 // provider's audience, of a parameter that a ServiceAccount sets, or of a profile.
 func (d *Definition) OwnsKey(key string) bool {
@@ -90,8 +99,11 @@ type Parameter struct {
 	Identity bool
 	// Required reports whether an identity needs a value.
 	Required bool
-	// ClusterOnly reports whether only the flag sets it, and not an annotation.
+	// ClusterOnly reports whether only the cluster sets it, and not an annotation.
 	ClusterOnly bool
+	// Allowed reports whether a namespace's allowed-identities is compared with the value,
+	// in addition to the name of the identity.
+	Allowed bool
 	// MaxBytes is the length of the longest value.
 	MaxBytes int
 	// Parse checks the grammar of a value and returns its canonical spelling. Its
@@ -248,12 +260,18 @@ type Identity struct {
 	TokenAlone bool
 }
 
-// AppendPrincipals appends the names of the identity and of its profiles. A
-// namespace's allowed-identities is compared with them.
+// AppendPrincipals appends the names of the identity and of its profiles, and the values
+// of the parameters that are Allowed. A namespace's allowed-identities is compared with
+// all of them.
 func (i *Identity) AppendPrincipals(names []string) []string {
 	names = append(names, i.Principal())
 	for j := range i.Profiles {
 		names = append(names, i.Profiles[j].Identity)
+	}
+	for j := range i.Definition.Parameters {
+		if p := &i.Definition.Parameters[j]; p.Allowed && i.Values[p.Name] != "" {
+			names = append(names, i.Values[p.Name])
+		}
 	}
 	return names
 }

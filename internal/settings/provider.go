@@ -46,13 +46,15 @@ type providerEntry struct {
 // parameterEntry is a parameter. A ServiceAccount asks for the provider's identity by
 // a required one.
 type parameterEntry struct {
-	Name     string `yaml:"name"`
-	Required bool   `yaml:"required"`
-	Pattern  string `yaml:"pattern"`
-	Message  string `yaml:"message"`
-	Example  string `yaml:"example"`
-	MaxBytes int    `yaml:"maxBytes"`
-	Default  string `yaml:"default"`
+	Name        string `yaml:"name"`
+	Required    bool   `yaml:"required"`
+	ClusterOnly bool   `yaml:"clusterOnly"`
+	Allowed     bool   `yaml:"allowed"`
+	Pattern     string `yaml:"pattern"`
+	Message     string `yaml:"message"`
+	Example     string `yaml:"example"`
+	MaxBytes    int    `yaml:"maxBytes"`
+	Default     string `yaml:"default"`
 }
 
 // variableEntry is an environment variable.
@@ -67,6 +69,12 @@ var (
 	name         = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 	variableName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 	placeholder  = regexp.MustCompile(`\{[a-z0-9-]+\}`)
+	// hostName matches variables that may have the address of a server.
+	hostName = regexp.MustCompile(`_(ADDR|HOST|URL|ENDPOINT)$`)
+	// loadsCode matches variables that change how a program loads code, or which server it
+	// reaches. The value may be a ServiceAccount's.
+	loadsCode = regexp.MustCompile(`^(LD_.*|DYLD_.*|KUBERNETES_.*|.*_PROXY|PATH|NODE_OPTIONS|PYTHONPATH|PYTHONSTARTUP|` +
+		`JAVA_TOOL_OPTIONS|JDK_JAVA_OPTIONS|RUBYOPT|PERL5OPT|BASH_ENV|ENV)$`)
 )
 
 // parser reads a file, and collects its mistakes.
@@ -142,11 +150,13 @@ func (p *parser) parameter(entry *parameterEntry, d *provider.Definition, path *
 	// Every provider has these keys, and every template these values.
 	taken := slices.Concat([]string{"audience", "token-path"}, provider.SubjectValues(), []string{"credential-file"})
 	p.require(!slices.Contains(taken, entry.Name), path.Child("name"), entry.Name, "must not be one of "+strings.Join(taken, ", "))
+	p.require(!entry.ClusterOnly || !entry.Required, path.Child("clusterOnly"), true, "must not be true with required: true")
+	p.require(!entry.ClusterOnly || !entry.Allowed, path.Child("allowed"), true, "has no effect with clusterOnly: true")
 	limit := cmp.Or(entry.MaxBytes, defaultParameterBytes)
 	p.require(limit > 0 && limit <= maxParameterBytes, path.Child("maxBytes"), entry.MaxBytes, fmt.Sprintf("must be 1 to %d", maxParameterBytes))
 	parameter := provider.Parameter{
-		Name: entry.Name, Identity: entry.Required, Required: entry.Required, MaxBytes: limit,
-		Parse: p.grammar(entry, path), Template: true,
+		Name: entry.Name, Identity: entry.Required, Required: entry.Required, ClusterOnly: entry.ClusterOnly, Allowed: entry.Allowed,
+		MaxBytes: limit, Parse: p.grammar(entry, path), Template: true,
 	}
 	d.Parameters = append(d.Parameters, parameter)
 	if entry.Required {
@@ -177,7 +187,10 @@ func (p *parser) grammar(entry *parameterEntry, path *field.Path) func(string) (
 	if len(entry.Message) > maxMessageBytes {
 		p.errs = append(p.errs, field.TooLong(path.Child("message"), "", maxMessageBytes))
 	}
-	pattern, err := regexp.Compile("^(?:" + entry.Pattern + ")$")
+	pattern, err := regexp.Compile(entry.Pattern) // by itself: a)|(b would escape the anchors
+	if err == nil {
+		pattern, err = regexp.Compile("^(?:" + entry.Pattern + ")$")
+	}
 	if err != nil {
 		p.require(false, path.Child("pattern"), entry.Pattern, "must be a regular expression: "+strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 	}
@@ -200,6 +213,12 @@ func (p *parser) grammar(entry *parameterEntry, path *field.Path) func(string) (
 // variable checks a variable of the provider.
 func (p *parser) variable(v *provider.Variable, d *provider.Definition, path *field.Path) {
 	p.variableName(v.Name, path.Child("name"))
+	p.require(!loadsCode.MatchString(v.Name), path.Child("name"), v.Name, "changes how programs load code or reach servers; a provider must not set it")
+	for i := range d.Parameters {
+		parameter := &d.Parameters[i]
+		p.require(parameter.ClusterOnly || !decidesHost(parameter.Name, v), path.Child("value"), v.Value, fmt.Sprintf(
+			"sends tokens to a host that {%s}, an annotation, decides; set clusterOnly: true for this parameter", parameter.Name))
+	}
 	value := path.Child("value")
 	p.require(v.Value != "" && len(v.Value) <= maxTemplateBytes, value, v.Value, fmt.Sprintf("must be 1 to %d bytes", maxTemplateBytes))
 	known := provider.SubjectValues()
@@ -213,6 +232,21 @@ func (p *parser) variable(v *provider.Variable, d *provider.Definition, path *fi
 	p.require(!braces, value, v.Value, "must have no braces except those around the name of a parameter")
 	p.require(!v.Credential || strings.Contains(v.Value, "{token-file}"), path.Child("credential"), true, "is for variables that point to {token-file}")
 	p.require(!v.Credential || v.Group == "", path.Child("group"), v.Group, "has no effect with credential: true")
+}
+
+// decidesHost reports whether the parameter decides the host of a URL: whether it is in
+// front of "://" or between "://" and the next slash. The value of a variable with a name
+// of hostName may be a URL without a scheme.
+func decidesHost(parameter string, v *provider.Variable) bool {
+	before, after, found := strings.Cut(v.Value, "{"+parameter+"}")
+	if !found {
+		return false
+	}
+	host, isURL := before, hostName.MatchString(v.Name)
+	if i := strings.LastIndex(before, "://"); i >= 0 {
+		host, isURL = before[i+len("://"):], true
+	}
+	return strings.Contains(after, "://") || isURL && !strings.ContainsAny(host, "/?#")
 }
 
 func (p *parser) name(value string, path *field.Path) {

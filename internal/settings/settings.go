@@ -37,14 +37,11 @@ type Settings struct {
 	ExcludedNamespaces []string
 }
 
-// Values are the values of the settings before they are checked: flags, the fields of
-// a program that embeds the webhooks, and a configuration file.
+// Values are the values of the settings before they are checked: flags, and a
+// configuration file.
 type Values struct {
 	// AnnotationPrefix starts every key.
 	AnnotationPrefix string
-	// Providers are the providers in addition to the File's; nil for the built-in
-	// ones.
-	Providers []*provider.Definition
 	// Defaults have the parameters as they are written. A parameter that is not there
 	// has the default of its flag.
 	Defaults annotations.Defaults
@@ -77,12 +74,9 @@ func Default() Values {
 // New checks the values. It reports all mistakes at once, each with the name of the
 // flag that sets the value.
 func New(v *Values) (*Settings, []error) {
-	file, providers, defaults := v.File, v.Providers, v.Defaults
+	file, providers, defaults := v.File, provider.Builtin(), v.Defaults
 	if file == nil {
 		file = new(File)
-	}
-	if providers == nil {
-		providers = provider.Builtin()
 	}
 	var errs []error
 	check := func(flag string, err error) {

@@ -10,6 +10,18 @@ import (
 	"strings"
 )
 
+// Limits of the texts in a request. A text is cut where it is read, so that no decision,
+// log line or message copies a long one.
+const (
+	// MaxName is the length of the longest name of an object.
+	MaxName = 253
+	// MaxKey is the length of the longest key of an annotation: a prefix, a slash and 63
+	// characters.
+	MaxKey = 253 + 1 + 63
+	// MaxShown is how many bytes of a value a message repeats.
+	MaxShown = 64
+)
+
 // Cut returns the text, or its first limit bytes and "..." if it is longer.
 func Cut[T string | []byte](text T, limit int) string {
 	if len(text) <= limit {

@@ -4,35 +4,60 @@
 // Package webhook runs Lanyard's admission webhooks in a manager of
 // controller-runtime, for operators that embed them:
 //
+//	mgr, err := ctrl.NewManager(config, ctrl.Options{WebhookServer: webhook.NewServer(o)})
+//	...
 //	if err := webhook.AddToManager(mgr, webhook.Options{}); err != nil { ... }
 //
 // The manager's webhook server serves the paths MutatePodPath,
 // MutateServiceAccountPath and ValidateServiceAccountPath. Register them as the
-// manifests of Lanyard do, with the guard. The manager needs the right to get,
-// list and watch ServiceAccounts and Namespaces.
+// manifests of Lanyard do, with the guard.
 //
 // lanyard-webhook itself does not use this package, because controller-runtime
-// loads every API type into memory. Both make the same decisions.
+// loads every API type into memory. With the same settings and the same objects, both
+// decide alike. These differences remain:
+//
+//   - lanyard-webhook finds the audiences of the API server by itself. Here, the
+//     operator passes the issuer as annotations.Options.ReservedAudiences.
+//   - lanyard-webhook reads its configuration file again when the file changes.
+//   - After the write of a ServiceAccount, both read the ServiceAccount live. If that
+//     fails, lanyard-webhook uses the annotations before the write. Here, the response is
+//     a fault, and the guard denies the pods that need credentials.
+//   - lanyard-webhook keeps only Lanyard's annotations of objects, up to a limit in bytes.
+//     The cache of a manager keeps the whole metadata, without a limit.
+//
+// An operator that embeds the webhooks must itself set the following:
+//
+//   - limits on connections, headers and time, with NewServer: the server of
+//     controller-runtime has no limit on connections, accepts headers of 1 MiB and HTTP/2,
+//     and has no deadline for bodies and responses;
+//   - client certificates of the API servers, with ClientCAName in the options of the
+//     server, or a NetworkPolicy: otherwise any pod can send requests. lanyard-webhook can
+//     also limit the names in the certificates;
+//   - limits of the manager's other ports, for metrics and probes;
+//   - RBAC: the rights to get, list and watch ServiceAccounts and Namespaces, and nothing
+//     else that the operator does not need for itself;
+//   - a memory limit, and GOMEMLIMIT below it: requests and their connections may take
+//     66 MiB, in addition to the operator's own memory and the cache;
+//   - several replicas, and a delay between SIGTERM and the end of the manager, in which
+//     the cluster removes the replica from its Service.
+//
+// Unstable before v1: a minor version may change the API.
 package webhook
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // The paths that the webhooks are served on.
@@ -45,24 +70,9 @@ const (
 // Options are the settings of the webhooks. The zero value has the defaults of
 // lanyard-webhook.
 type Options struct {
-	// AnnotationPrefix starts every key. If empty, it is lanyard.dev/.
-	AnnotationPrefix string
-	// Providers are those that ServiceAccounts can ask for. If nil, they are
-	// provider.Builtin().
-	Providers []*provider.Definition
-	// Config is the content of a configuration file of lanyard-webhook, with custom
-	// providers and identity mappings (docs/providers.md). The custom providers are
-	// added to Providers. Settings in the file are an error: they have fields here.
-	Config []byte
-	// Adopt names other programs whose annotations on ServiceAccounts are translated,
-	// as --adopt of lanyard-webhook does (docs/adoption.md). Register the webhook for
-	// ServiceAccounts for these annotations, too.
-	Adopt []string
-	// Defaults apply where an annotation is not set. A TokenExpirationSeconds of 0
-	// stands for annotations.DefaultTokenExpirationSeconds, and an empty TokenMountPath
-	// for provider.DefaultTokenMountPath. If ReservedAudiences is nil, it is
-	// annotations.CommonAPIServerAudiences(); add the cluster's issuer.
-	Defaults annotations.Defaults
+	// Settings are the settings of the injection. With adopt or annotation-prefix in its
+	// Config, register the webhooks as the chart does with the same Config.
+	Settings annotations.Options
 	// Registerer gets Lanyard's metrics. If nil, it is controller-runtime's. The
 	// metrics of lookups stay 0, and the metrics of ServiceAccounts and the certificate are
 	// absent: the manager's cache and server have metrics of their own.
@@ -72,21 +82,11 @@ type Options struct {
 // AddToManager adds the webhooks to the manager's webhook server. Call it before
 // the manager starts, and once for each Registerer.
 func AddToManager(mgr manager.Manager, o Options) error {
-	if err := addToManager(mgr, o); err != nil {
+	s, err := options.Embedded(o.Settings.Config, o.Settings.ReservedAudiences)
+	if err != nil {
 		return fmt.Errorf("add Lanyard to the manager: %w", err)
 	}
-	return nil
-}
-
-func addToManager(mgr manager.Manager, o Options) error {
-	s, err := o.settings()
-	if err != nil {
-		return err
-	}
-	if o.Registerer == nil {
-		o.Registerer = ctrlmetrics.Registry
-	}
-	recorder, err := metrics.New(o.Registerer)
+	recorder, err := metrics.New(cmp.Or[prometheus.Registerer](o.Registerer, ctrlmetrics.Registry))
 	if err != nil {
 		return err
 	}
@@ -107,28 +107,4 @@ func addToManager(mgr manager.Manager, o Options) error {
 		mgr.GetWebhookServer().Register(path, handler)
 	}
 	return nil
-}
-
-// settings returns the settings of the options. Its errors have the names of the flags
-// of lanyard-webhook.
-func (o *Options) settings() (*settings.Settings, error) {
-	file, err := settings.Parse(o.Config)
-	if err != nil {
-		return nil, fmt.Errorf("config: %w", err)
-	}
-	if len(file.Settings) > 0 {
-		return nil, fmt.Errorf("config: got %q, want only %s and %s", slices.Sorted(maps.Keys(file.Settings)), settings.ProvidersKey, settings.IdentitiesKey)
-	}
-	values := settings.Values{
-		AnnotationPrefix: cmp.Or(o.AnnotationPrefix, annotations.DefaultPrefix),
-		Providers:        o.Providers, Defaults: o.Defaults, Adopt: o.Adopt, File: file,
-	}
-	d := &values.Defaults
-	d.TokenExpirationSeconds = cmp.Or(d.TokenExpirationSeconds, annotations.DefaultTokenExpirationSeconds)
-	d.TokenMountPath = cmp.Or(d.TokenMountPath, provider.DefaultTokenMountPath)
-	if d.ReservedAudiences == nil {
-		d.ReservedAudiences = annotations.CommonAPIServerAudiences()
-	}
-	s, errs := settings.New(&values)
-	return s, errors.Join(errs...)
 }

@@ -7,8 +7,7 @@
 package check
 
 import (
-	"crypto/x509"
-	"encoding/pem"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
+	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
@@ -43,6 +43,14 @@ func Version(version string) probe.Line {
 	return probe.Passed("Kubernetes is %s", version)
 }
 
+// orPassed returns the lines, or a line for something that is right if there are none.
+func orPassed(lines []probe.Line, format string, args ...any) []probe.Line {
+	if len(lines) > 0 {
+		return lines
+	}
+	return []probe.Line{probe.Passed(format, args...)}
+}
+
 // Registration judges the webhook configurations. validating has the name of
 // mutating; it is nil if it does not exist.
 func Registration(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating *admissionregistrationv1.ValidatingWebhookConfiguration) []probe.Line {
@@ -62,10 +70,7 @@ func Registration(mutating *admissionregistrationv1.MutatingWebhookConfiguration
 	}) {
 		lines = append(lines, probe.Fail(again, link, "ValidatingWebhookConfiguration %s has no webhook %s, which denies malformed annotations", mutating.Name, cluster.ServiceAccountWebhook))
 	}
-	if len(lines) == 0 {
-		lines = append(lines, probe.Passed("webhook configurations %s are complete", mutating.Name))
-	}
-	return lines
+	return orPassed(lines, "webhook configurations %s are complete", mutating.Name)
 }
 
 // Peers lists other webhooks that inject identities, and whether they run before or
@@ -92,10 +97,7 @@ func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name stri
 		lines = append(lines, probe.Warn("Do not annotate a ServiceAccount for both. Lanyard does not change fields that a container already has.",
 			"concepts/rules.md", "MutatingWebhookConfiguration %s injects identities as well%s", other, order))
 	}
-	if len(lines) == 0 {
-		lines = append(lines, probe.Passed("no other webhook that injects identities was found"))
-	}
-	return lines
+	return orPassed(lines, "no other webhook that injects identities was found")
 }
 
 // Replicas judges the pods behind the Service of the webhook.
@@ -128,65 +130,46 @@ func podReady(pod *corev1.Pod) bool {
 
 // Certificates judges the CA certificates that the API server trusts, by the names
 // of the webhooks that have them.
-func Certificates(configuration *admissionregistrationv1.MutatingWebhookConfiguration, validating *admissionregistrationv1.ValidatingWebhookConfiguration, now time.Time) []probe.Line {
-	type entry struct {
-		name   string
-		bundle []byte
-	}
-	var entries []entry
-	for i := range configuration.Webhooks {
-		entries = append(entries, entry{configuration.Webhooks[i].Name, configuration.Webhooks[i].ClientConfig.CABundle})
-	}
-	if validating != nil {
-		for i := range validating.Webhooks {
-			entries = append(entries, entry{validating.Webhooks[i].Name + " (validating)", validating.Webhooks[i].ClientConfig.CABundle})
-		}
-	}
-	const link = "operations.md#the-cabundle-is-wrong"
+func Certificates(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating *admissionregistrationv1.ValidatingWebhookConfiguration, now time.Time) []probe.Line {
+	const link, renew = "operations.md#the-cabundle-is-wrong", "Find the program that must renew the CA, and the cause of its failure."
 	var lines []probe.Line
 	var last time.Time
-	for _, e := range entries {
-		end, err := lastDay(e.bundle)
+	judge := func(name string, bundle []byte) {
+		end, err := lastDay(bundle)
 		switch {
 		case err != nil:
-			lines = append(lines, probe.Fail("Find the program that must write the caBundle, and the cause of its failure.", link, "webhook %s: caBundle: %v", e.name, err))
+			lines = append(lines, probe.Fail("Find the program that must write the caBundle, and the cause of its failure.", link, "webhook %s: caBundle: %v", name, err))
 		case end.Before(now):
-			lines = append(lines, probe.Fail("Find the program that must renew the CA, and the cause of its failure.", link, "webhook %s: caBundle: the last CA expired at %s", e.name, end.UTC().Format(time.RFC3339)))
+			lines = append(lines, probe.Fail(renew, link, "webhook %s: caBundle: the last CA expired at %s", name, end.UTC().Format(time.RFC3339)))
 		default:
 			last = end
 		}
 	}
-	switch left := last.Sub(now); {
-	case len(lines) > 0 || len(entries) == 0:
-	case left < 7*24*time.Hour:
-		lines = append(lines, probe.Warn("Find the program that must renew the CA, and the cause of its failure.", "operations.md#certificates", "the CA in the caBundle expires at %s", last.UTC().Format(time.RFC3339)))
-	default:
-		lines = append(lines, probe.Passed("the CA in the caBundle is valid until %s", last.UTC().Format(time.RFC3339)))
+	for i := range mutating.Webhooks {
+		judge(mutating.Webhooks[i].Name, mutating.Webhooks[i].ClientConfig.CABundle)
 	}
-	return lines
+	for i := 0; validating != nil && i < len(validating.Webhooks); i++ {
+		judge(validating.Webhooks[i].Name+" (validating)", validating.Webhooks[i].ClientConfig.CABundle)
+	}
+	if len(lines) == 0 && last.Sub(now) < 7*24*time.Hour {
+		lines = append(lines, probe.Warn(renew, "operations.md#certificates", "the CA in the caBundle expires at %s", last.UTC().Format(time.RFC3339)))
+	}
+	return orPassed(lines, "the CA in the caBundle is valid until %s", last.UTC().Format(time.RFC3339))
 }
 
 // lastDay returns when the last certificate of a caBundle expires.
-func lastDay(bundle []byte) (time.Time, error) {
+func lastDay(bundle []byte) (last time.Time, err error) {
 	if len(bundle) == 0 {
-		return time.Time{}, fmt.Errorf("got none, want the CA of the webhook")
+		return last, errors.New("got none, want the CA of the webhook")
 	}
-	var last time.Time
-	for rest := bundle; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		certificate, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return time.Time{}, fmt.Errorf("got a malformed certificate: %w", err)
-		}
+	certificates, err := certutil.ParseCertsPEM(bundle)
+	if err != nil {
+		return last, fmt.Errorf("got no PEM certificate: %w", err)
+	}
+	for _, certificate := range certificates {
 		if certificate.NotAfter.After(last) {
 			last = certificate.NotAfter
 		}
-	}
-	if last.IsZero() {
-		return last, fmt.Errorf("got no PEM certificate")
 	}
 	return last, nil
 }
@@ -223,21 +206,21 @@ func (p *Policies) Denies(name string) (wrong string) {
 }
 
 // Guard judges the creation of pods while no replica of the webhook responds.
-func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *Policies) []probe.Line {
+func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *Policies) probe.Line {
 	wrong := policies.Denies(cluster.GuardPolicy(mutating))
 	entry := cluster.Entry(mutating, cluster.PodWebhook)
 	ignores := entry.FailurePolicy != nil && *entry.FailurePolicy == admissionregistrationv1.Ignore
 	switch {
 	case wrong == "" && ignores:
-		return []probe.Line{probe.Passed("the guard denies pods that would lack their credentials; no other pod waits for the webhook")}
+		return probe.Passed("the guard denies pods that would lack their credentials; no other pod waits for the webhook")
 	case wrong == "":
-		return []probe.Line{probe.Warn("Set failurePolicy to Ignore: the guard is enough.", "concepts/guard.md",
-			"the guard is on, but webhook %s has failurePolicy Fail: while no replica responds, all pods are denied", cluster.PodWebhook)}
+		return probe.Warn("Set failurePolicy to Ignore: the guard is enough.", "concepts/guard.md",
+			"the guard is on, but webhook %s has failurePolicy Fail: while no replica responds, all pods are denied", cluster.PodWebhook)
 	case ignores:
-		return []probe.Line{probe.Fail("Install the guard, or set failurePolicy to Fail.", "concepts/guard.md",
-			"%s, and webhook %s has failurePolicy Ignore: while no replica responds, pods start without their credentials", wrong, cluster.PodWebhook)}
+		return probe.Fail("Install the guard, or set failurePolicy to Fail.", "concepts/guard.md",
+			"%s, and webhook %s has failurePolicy Ignore: while no replica responds, pods start without their credentials", wrong, cluster.PodWebhook)
 	}
-	return []probe.Line{probe.Warn("Install the guard, and set failurePolicy to Ignore.", "concepts/guard.md", "%s: while no replica responds, all pods are denied", wrong)}
+	return probe.Warn("Install the guard, and set failurePolicy to Ignore.", "concepts/guard.md", "%s: while no replica responds, all pods are denied", wrong)
 }
 
 // Unguarded judges the number of ServiceAccounts that need credentials and lack
@@ -262,10 +245,7 @@ func Fences(name string, policies *Policies) []probe.Line {
 			lines = append(lines, probe.Warn("Install the fences.", "concepts/guard.md#the-fences", "%s: %s", wrong, fence.without))
 		}
 	}
-	if len(lines) == 0 {
-		lines = append(lines, probe.Passed("the fences are in place"))
-	}
-	return lines
+	return orPassed(lines, "the fences are in place")
 }
 
 // Issuer judges the issuer of the cluster's tokens. public are the documents that a
@@ -285,43 +265,28 @@ func Issuer(cluster, public *cloud.Documents, publicErr error) []probe.Line {
 	for _, wrong := range cloud.Compare(cluster, public) {
 		lines = append(lines, probe.Fail("Publish the documents of the cluster again.", link, "%s: clouds deny the tokens", wrong))
 	}
-	if len(lines) == 0 {
-		lines = append(lines, probe.Passed("the issuer %s is public, and its %d keys are the cluster's", name, len(cluster.Keys)))
-	}
-	return lines
+	return orPassed(lines, "the issuer %s is public, and its %d keys are the cluster's", name, len(cluster.Keys))
 }
 
-// Right is something that the user must be allowed to do.
-type Right struct {
-	Group, Resource, Namespace string
-	Allowed                    bool
+// needed returns the objects that an install into a namespace creates, each with its
+// namespace.
+func needed(namespace string) [][2]string {
+	const roles, admission = ".rbac.authorization.k8s.io", ".admissionregistration.k8s.io"
+	return [][2]string{
+		{"namespaces"}, {"serviceaccounts", namespace}, {"secrets", namespace}, {"services", namespace},
+		{"deployments.apps", namespace}, {"poddisruptionbudgets.policy", namespace}, {"roles" + roles, namespace}, {"rolebindings" + roles, namespace},
+		{"clusterroles" + roles}, {"clusterrolebindings" + roles}, {"mutatingwebhookconfigurations" + admission},
+		{"validatingwebhookconfigurations" + admission}, {"validatingadmissionpolicies" + admission}, {"validatingadmissionpolicybindings" + admission},
+	}
 }
 
-// Rights judges the user's rights to create objects.
-func Rights(rights []Right) []probe.Line {
-	var lines []probe.Line
-	for _, r := range rights {
-		if r.Allowed {
-			continue
-		}
-		name, where := r.Resource, ""
-		if r.Group != "" {
-			name += "." + r.Group
-		}
-		if r.Namespace != "" {
-			where = " in the namespace " + r.Namespace
-		}
-		lines = append(lines, probe.Fail("Install as an administrator of the cluster.", "install.md", "you may not create %s%s", name, where))
+// noRight is the line for an object that the user may not create.
+func noRight(resource, namespace string) probe.Line {
+	where := ""
+	if namespace != "" {
+		where = " in the namespace " + namespace
 	}
-	if len(lines) == 0 {
-		lines = append(lines, probe.Passed("you may create all %d kinds of objects that an install creates", len(rights)))
-	}
-	return lines
-}
-
-// NoInjection is the line for a cluster without a ServiceAccount to try.
-func NoInjection() probe.Line {
-	return probe.Skip("no ServiceAccount needs credentials yet, so none was tried")
+	return probe.Fail("Install as an administrator of the cluster.", "install.md", "you may not create %s%s", resource, where)
 }
 
 // NotOne is the line for a cluster that has no installation, or more than one.
@@ -340,21 +305,11 @@ func Installed(found []*admissionregistrationv1.MutatingWebhookConfiguration) []
 	return []probe.Line{probe.Warn("Upgrade it, or remove it first.", "install.md#upgrade", "Lanyard is installed already: MutatingWebhookConfiguration %s", names(found))}
 }
 
+// names lists the names of configurations.
 func names(configurations []*admissionregistrationv1.MutatingWebhookConfiguration) string {
 	var list []string
 	for _, c := range configurations {
 		list = append(list, c.Name)
 	}
 	return strings.Join(list, ", ")
-}
-
-// NoService is the line for a Service that the API server is to call and that does
-// not exist.
-func NoService(name string) probe.Line {
-	return probe.Fail("Install Lanyard again, or remove its webhook configurations.", "install.md#uninstall", "Service %s does not exist", name)
-}
-
-// Outside is the line for a webhook that does not run in the cluster.
-func Outside(url string) probe.Line {
-	return probe.Skip("the webhook runs outside of the cluster, at %s", url)
 }

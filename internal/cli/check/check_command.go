@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
@@ -63,7 +64,7 @@ type checkCommand struct {
 	settings *settings.Settings
 	client   kubernetes.Interface
 	report   checkReport
-	page     *command.Page // nil if the report is written at the end
+	page     *command.Page // for sections, as they come
 }
 
 // NewCommand returns the command check.
@@ -82,7 +83,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	cmd.Flags().BoolVar(&k.pre, "pre", false, "Check the cluster before the install.")
 	cmd.Flags().StringVar(&k.installTo, "install-namespace", "lanyard-system", "With --pre: the namespace that Lanyard is to be installed in.")
 	cmd.Flags().StringVar(&k.serviceAccount, "service-account", "", "ServiceAccount of --namespace to try. Without it, one that needs credentials is chosen.")
-	_ = cmd.RegisterFlagCompletionFunc("service-account", c.CompleteServiceAccounts) // the error is for a flag that does not exist
+	_ = cmd.RegisterFlagCompletionFunc("service-account", c.CompleteServiceAccounts()) // the error is for a flag that does not exist
 	return cmd
 }
 
@@ -96,9 +97,7 @@ func (k *checkCommand) run(ctx context.Context) (err error) {
 	if k.client, _, err = k.Clients(); err != nil {
 		return err
 	}
-	if k.Format == command.OutputTable {
-		k.page = command.NewPage(k.Out)
-	}
+	k.page = command.NewPage(k.Out)
 	version, err := k.client.Discovery().ServerVersion()
 	if err != nil {
 		return fmt.Errorf("version of the API server: %w", err)
@@ -109,35 +108,34 @@ func (k *checkCommand) run(ctx context.Context) (err error) {
 	} else if err := k.installed(ctx); err != nil {
 		return err
 	}
-	if k.page == nil {
-		err = k.Write(k.CLI, &k.report)
-	} else {
-		k.report.summary(k.page)
-		err = k.page.Err
-	}
-	if err == nil && k.report.Count(probe.Failed) > 0 {
-		return command.ErrFound
-	}
-	return err
+	return command.FoundIf(k.report.Count(probe.Failed) > 0, cmp.Or(k.page.Err, k.Write(k.CLI, &k.report)))
 }
 
-// add adds a section to the report, and shows it.
+// add adds a section to the report, and shows it to people at once.
 func (k *checkCommand) add(name string, lines ...probe.Line) {
-	section := probe.Section{Name: name, Lines: lines}
-	k.report.Sections = append(k.report.Sections, section)
-	if k.page != nil {
-		printSection(k.page, &section)
+	k.report.Sections = append(k.report.Sections, probe.Section{Name: name, Lines: lines})
+	if k.Format != command.OutputTable {
+		return
 	}
+	k.page.Line("%s", k.page.Style(command.Title, name))
+	for _, line := range lines {
+		k.page.Marked(styles[line.Status], line.Text)
+		if line.Fix != "" {
+			k.page.Text(4, "", line.Fix)
+		}
+		if line.Link != "" {
+			k.page.Line("    %s", k.page.Style(command.Faint, line.Link))
+		}
+	}
+	k.page.Line("")
 }
+
+// styles are the styles of the lines.
+var styles = map[probe.Status]string{probe.OK: command.Good, probe.Warning: command.Warn, probe.Failed: command.Bad, probe.Skipped: command.Faint}
 
 // beforeInstall checks a cluster that Lanyard is to be installed in.
 func (k *checkCommand) beforeInstall(ctx context.Context) {
-	rights, err := k.rights(ctx)
-	if err != nil {
-		k.add("rights", probe.Unreadable("your rights", err))
-	} else {
-		k.add("rights", Rights(rights)...)
-	}
+	k.add("rights", k.rights(ctx)...)
 	if all, err := k.configurations(ctx); err != nil {
 		k.add("other webhooks", probe.Unreadable("webhook configurations", err))
 	} else {
@@ -187,12 +185,12 @@ func (k *checkCommand) configurations(ctx context.Context) ([]admissionregistrat
 func (k *checkCommand) replicas(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) probe.Line {
 	config := cluster.Entry(mutating, cluster.PodWebhook).ClientConfig
 	if config.Service == nil {
-		return Outside(*config.URL)
+		return probe.Skip("the webhook runs outside of the cluster, at %s", *config.URL)
 	}
 	name := config.Service.Namespace + "/" + config.Service.Name
 	service, err := k.client.CoreV1().Services(config.Service.Namespace).Get(ctx, config.Service.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return NoService(name)
+		return probe.Fail("Install Lanyard again, or remove its webhook configurations.", "install.md#uninstall", "Service %s does not exist", name)
 	}
 	if err != nil {
 		return probe.Unreadable("Service "+name, err)
@@ -222,7 +220,7 @@ func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistra
 		k.add("guard", probe.Unreadable("admission policies", err))
 		return
 	}
-	lines := Guard(mutating, policies)
+	lines := []probe.Line{Guard(mutating, policies)}
 	n, example := 0, ""
 	err = k.EachUnguarded(ctx, metav1.NamespaceAll, mutating, func(serviceAccount *metav1.PartialObjectMetadata) error {
 		n++
@@ -253,36 +251,24 @@ func (k *checkCommand) issuer(ctx context.Context) {
 	k.add("issuer", Issuer(cluster, public, err)...)
 }
 
-// rights returns the objects that an install creates, and whether the user may create them.
-func (k *checkCommand) rights(ctx context.Context) ([]Right, error) {
-	rights := []Right{
-		{Resource: "namespaces"},
-		{Resource: "serviceaccounts", Namespace: k.installTo},
-		{Resource: "secrets", Namespace: k.installTo},
-		{Resource: "services", Namespace: k.installTo},
-		{Group: "apps", Resource: "deployments", Namespace: k.installTo},
-		{Group: "policy", Resource: "poddisruptionbudgets", Namespace: k.installTo},
-		{Group: "rbac.authorization.k8s.io", Resource: "roles", Namespace: k.installTo},
-		{Group: "rbac.authorization.k8s.io", Resource: "rolebindings", Namespace: k.installTo},
-		{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
-		{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"},
-		{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"},
-		{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"},
-		{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"},
-		{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"},
-	}
-	for i := range rights {
-		r := &rights[i]
+// rights checks whether the user may create the objects of an install.
+func (k *checkCommand) rights(ctx context.Context) []probe.Line {
+	var lines []probe.Line
+	all := needed(k.installTo)
+	for _, object := range all {
+		resource := schema.ParseGroupResource(object[0])
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: r.Namespace, Verb: "create", Group: r.Group, Resource: r.Resource},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: object[1], Verb: "create", Group: resource.Group, Resource: resource.Resource},
 		}}
-		answer, err := k.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		response, err := k.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
-			return nil, err
+			return []probe.Line{probe.Unreadable("your rights", err)}
 		}
-		r.Allowed = answer.Status.Allowed
+		if !response.Status.Allowed {
+			lines = append(lines, noRight(object[0], object[1]))
+		}
 	}
-	return rights, nil
+	return orPassed(lines, "you may create all %d kinds of objects that an install creates", len(all))
 }
 
 // dryRuns asks the API server for a pod that needs only an answer of the webhook,
@@ -314,7 +300,7 @@ func (k *checkCommand) dryRuns(ctx context.Context, mutating *admissionregistrat
 	case err != nil:
 		k.add("dry run", probe.Unreadable("ServiceAccounts", err))
 	case name == "":
-		k.add("dry run", NoInjection())
+		k.add("dry run", probe.Skip("no ServiceAccount needs credentials yet, so none was tried"))
 	default:
 		answer := client.Create(ctx, namespace, probe.Pod(k.settings.Keys, name))
 		k.add("dry run", probe.Injection(k.settings.Keys, namespace+"/"+name, answer))
@@ -345,41 +331,15 @@ func (k *checkCommand) anyServiceAccount(ctx context.Context, mutating *admissio
 // checkReport is a report that can be printed.
 type checkReport struct{ probe.Report }
 
+// Print writes the summary: the sections were written as they came.
 func (r *checkReport) Print(p *command.Page) {
-	for i := range r.Sections {
-		printSection(p, &r.Sections[i])
-	}
-	r.summary(p)
-}
-
-// marks are the signs of the lines, and their styles.
-var marks = map[probe.Status][2]string{
-	probe.OK: {"√", command.Good}, probe.Warning: {"‼", command.Warn}, probe.Failed: {"×", command.Bad}, probe.Skipped: {"-", command.Faint},
-}
-
-func printSection(p *command.Page, section *probe.Section) {
-	p.Line("%s", p.Style(command.Title, section.Name))
-	for _, line := range section.Lines {
-		mark := marks[line.Status]
-		p.Marked(mark[1], mark[0], line.Text)
-		if line.Fix != "" {
-			p.Text(4, "", line.Fix)
-		}
-		if line.Link != "" {
-			p.Line("    %s", p.Style(command.Faint, line.Link))
-		}
-	}
-	p.Line("")
-}
-
-func (r *checkReport) summary(p *command.Page) {
 	failed, warnings := r.Count(probe.Failed), r.Count(probe.Warning)
+	style, summary := command.Good, "no check failed"
 	switch {
 	case failed > 0:
-		p.Line("%s", p.Style(command.Bad, fmt.Sprintf("failed: %d, warnings: %d", failed, warnings)))
+		style, summary = command.Bad, fmt.Sprintf("failed: %d, warnings: %d", failed, warnings)
 	case warnings > 0:
-		p.Line("%s", p.Style(command.Warn, fmt.Sprintf("no check failed, warnings: %d", warnings)))
-	default:
-		p.Line("%s", p.Style(command.Good, "no check failed"))
+		style, summary = command.Warn, fmt.Sprintf("no check failed, warnings: %d", warnings)
 	}
+	p.Text(0, style, summary)
 }

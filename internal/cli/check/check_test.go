@@ -70,7 +70,7 @@ func healthy(t *testing.T) *damaged {
 // lines judges everything.
 func (c *damaged) lines(now time.Time) []probe.Line {
 	lines := append(Registration(c.mutating, c.validating), Certificates(c.mutating, c.validating, now)...)
-	return append(append(lines, Guard(c.mutating, c.policies)...), Fences("lanyard", c.policies)...)
+	return append(append(lines, Guard(c.mutating, c.policies)), Fences("lanyard", c.policies)...)
 }
 
 func TestWhatIsWrongWithAnInstallation(t *testing.T) {
@@ -268,10 +268,9 @@ func TestIssuers(t *testing.T) {
 
 func TestRights(t *testing.T) {
 	t.Parallel()
-	expect(t, Rights([]Right{{Resource: "namespaces", Allowed: true}}), nil)
-	expect(t, Rights([]Right{
-		{Resource: "namespaces", Allowed: true}, {Group: "apps", Resource: "deployments", Namespace: "lanyard-system"},
-	}), []string{"failed: you may not create deployments.apps in the namespace lanyard-system"})
+	expect(t, []probe.Line{noRight("deployments.apps", "lanyard-system"), noRight("clusterroles.rbac.authorization.k8s.io", "")}, []string{
+		"failed: you may not create deployments.apps in the namespace lanyard-system", "failed: you may not create clusterroles.rbac.authorization.k8s.io",
+	})
 }
 
 // Two sections, and only the first if the webhook was not called.
@@ -292,7 +291,7 @@ func TestNumberOfInstallations(t *testing.T) {
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	var source []byte
-	for _, file := range []string{"check.go", "../../probe/dryrun.go"} {
+	for _, file := range []string{"check.go", "check_command.go", "../../probe/report.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -5,16 +5,20 @@ package cloud
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/client-go/rest"
+
+	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
@@ -67,15 +71,12 @@ const (
 )
 
 // NewClient returns a client that uses the proxy of the environment and follows no
-// redirect: a token must not go to another host. caPEM has the certificates of the
-// endpoint's CA; nil for the CAs of the system.
-func NewClient(caPEM []byte) (*http.Client, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if caPEM != nil {
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(caPEM) {
-			return nil, errors.New("endpoint's CA: got no certificate in PEM, want at least one")
-		}
+// redirect: a token must not go to another host. caFile has the certificates of the
+// endpoint's CA; empty for the CAs of the system.
+func NewClient(caFile string) (*http.Client, error) {
+	config, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: caFile}})
+	if err != nil {
+		return nil, fmt.Errorf("--ca-file: %w", err)
 	}
 	return &http.Client{
 		Timeout:       timeout,
@@ -99,6 +100,39 @@ func Do(ctx context.Context, client *http.Client, r *Request) (*Answer, error) {
 	return nil, fmt.Errorf("got provider %q, want aws, azure or gcp: others have no exchange", r.Provider.Name)
 }
 
+// FromPod returns the values that an injected pod has for a provider: the audience of its
+// token, its variables and its credential file.
+func FromPod(pod *injected.Pod, keys *annotations.Keys, name string) (provider.Provider, error) {
+	p := provider.Provider{Name: name}
+	index := slices.IndexFunc(keys.Providers, func(d *provider.Definition) bool { return d.Name == name })
+	if index < 0 {
+		return p, fmt.Errorf("got provider %q, want one that Lanyard has", name)
+	}
+	d := keys.Providers[index]
+	if !slices.Contains(pod.Providers, name) {
+		return p, fmt.Errorf("annotation %s of the pod: got %q, want it to contain %s", keys.Injected, strings.Join(pod.Providers, ","), name)
+	}
+	if content, found := pod.Files[name]; found {
+		p.File = provider.File{Annotation: d.CredentialFile.Annotation, Path: d.CredentialFile.Path, Content: content}
+	}
+	at := slices.IndexFunc(pod.Tokens, func(t injected.Token) bool { return t.Provider == name })
+	if at < 0 {
+		return p, fmt.Errorf("volumes of the pod: got no token with the path %s", d.TokenPath)
+	}
+	token := &pod.Tokens[at]
+	p.Token = provider.Token{Audience: token.Audience, ExpirationSeconds: token.ExpirationSeconds, Path: token.Path}
+	at = slices.IndexFunc(pod.Containers, func(c injected.Container) bool { return c.Kind == injected.Ordinary })
+	if at < 0 {
+		return p, errors.New("pod: got no container, want one")
+	}
+	for _, v := range pod.Containers[at].Variables { // all containers have the same
+		if v.From == nil && slices.ContainsFunc(d.Variables, func(known provider.Variable) bool { return known.Name == v.Name }) {
+			p.Variables = append(p.Variables, provider.Variable{Name: v.Name, Value: v.Value})
+		}
+	}
+	return p, nil
+}
+
 // exchange is one call of Do.
 type exchange struct {
 	*Request
@@ -115,40 +149,77 @@ func (e *exchange) variable(name string) string {
 	return ""
 }
 
-// post sends a form and returns the Answer to complete, and the response's body.
-func (e *exchange) post(ctx context.Context, operation, target string, form url.Values) (*Answer, []byte, error) {
-	return e.send(ctx, operation, target, "application/x-www-form-urlencoded", "", form.Encode())
+// oauthResponse is the response of an endpoint for OAuth tokens (RFC 6749).
+type oauthResponse struct {
+	Credential  string `json:"access_token"`
+	ExpiresIn   int64  `json:"expires_in"`
+	Error       string `json:"error"`
+	Description string `json:"error_description"`
 }
 
-// send sends a POST request. bearer is the credential for it, if any.
-func (e *exchange) send(ctx context.Context, operation, target, contentType, bearer, body string) (*Answer, []byte, error) {
-	target, err := e.at(target)
+// expires returns when the credential expires.
+func (r *oauthResponse) expires(asked time.Time) time.Time {
+	return asked.Add(time.Duration(r.ExpiresIn) * time.Second)
+}
+
+// asJSON returns a function that decodes a body into a response.
+func asJSON(response any) func(body []byte) error {
+	return func(body []byte) error { return json.Unmarshal(body, response) }
+}
+
+// call is a POST request. bearer is the credential for it, if any.
+type call struct{ operation, target, contentType, bearer, body string }
+
+// post sends a form.
+func (e *exchange) post(ctx context.Context, operation, target string, form url.Values, decode func(body []byte) error) (*Answer, error) {
+	return e.send(ctx, &call{operation, target, "application/x-www-form-urlencoded", "", form.Encode()}, decode)
+}
+
+// send returns the Answer to complete, and decodes the body of the response.
+func (e *exchange) send(ctx context.Context, c *call, decode func(body []byte) error) (*Answer, error) {
+	target, err := e.at(c.target)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(body))
+	if !strings.HasPrefix(target, "https://") {
+		return nil, fmt.Errorf("got the URL %q, want https: the request has the token", target)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(c.body))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	request.Header.Set("Content-Type", contentType)
+	request.Header.Set("Content-Type", c.contentType)
 	request.Header.Set("Accept", "application/json, text/xml")
 	request.Header.Set("User-Agent", "lanyard")
-	if bearer != "" {
-		request.Header.Set("Authorization", "Bearer "+bearer)
+	if c.bearer != "" {
+		request.Header.Set("Authorization", "Bearer "+c.bearer)
 	}
-	response, err := e.client.Do(request)
+	status, body, err := read(e.client, request, maxResponse)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
+	}
+	answer := &Answer{Operation: c.operation, URL: target, Status: status}
+	if decode(body) != nil {
+		return nil, answer.unexpected()
+	}
+	return answer, nil
+}
+
+// read sends a request and returns the status and the body of the response.
+func read(client *http.Client, request *http.Request, limit int64) (status int, body []byte, err error) {
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, nil, err
 	}
 	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxResponse+1))
-	switch {
-	case err != nil:
-		return nil, nil, fmt.Errorf("read the response of %s: %w", target, err)
-	case len(text) > maxResponse:
-		return nil, nil, fmt.Errorf("read the response of %s: got more than %d bytes", target, maxResponse)
+	body, err = io.ReadAll(io.LimitReader(response.Body, limit+1))
+	if err == nil && int64(len(body)) > limit {
+		err = fmt.Errorf("got more than %d bytes", limit)
 	}
-	return &Answer{Operation: operation, URL: target, Status: response.StatusCode}, text, nil
+	if err != nil {
+		return 0, nil, fmt.Errorf("read the response of %s: %w", request.URL, err)
+	}
+	return response.StatusCode, body, nil
 }
 
 // at returns the URL with the endpoint's scheme and host.
@@ -180,14 +251,17 @@ func (a *Answer) granted(identity string, expires time.Time) *Answer {
 
 // denied completes the Answer with an error of the cloud. No part of the token is
 // repeated.
-func (a *Answer) denied(code, message string, secrets ...string) *Answer {
+func (a *Answer) denied(code, message string, secrets ...string) (*Answer, error) {
+	if a.ok() || code == "" {
+		return nil, a.unexpected()
+	}
 	for _, secret := range secrets {
 		if secret != "" {
 			message = strings.ReplaceAll(message, secret, "[token]")
 		}
 	}
 	a.Code, a.Message = code, texts.Cut(message, maxMessage)
-	return a
+	return a, nil
 }
 
 // unexpected returns the error for a response that is not of the cloud. The

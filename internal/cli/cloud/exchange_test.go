@@ -51,7 +51,7 @@ func gcp(impersonate string) provider.Provider {
 // that it got.
 func answering(t *testing.T, status int, body string) (*http.Client, *[]*http.Request) {
 	t.Helper()
-	client, err := cloud.NewClient(nil)
+	client, err := cloud.NewClient("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,6 +113,7 @@ func TestMistakes(t *testing.T) {
 		"an endpoint with http":   {aws(), "http://sts.example", "want an https URL without a path"},
 		"an endpoint with a path": {aws(), "https://sts.example/a", "want an https URL without a path"},
 		"an endpoint with a user": {gcp(""), "https://user@sts.example", "want an https URL without a path"},
+		"an authority with http":  {azure("http://login.example"), "", `got the URL "http://login.example/tenant/oauth2/v2.0/token", want https`},
 		"no role":                 {provider.Provider{Name: "aws"}, "", `AWS_ROLE_ARN: got ""`},
 		"China without a region":  {china, "", `partition "aws-cn": got region ""`},
 		"no credential file":      {provider.Provider{Name: "gcp"}, "", "credential file: "},
@@ -198,7 +199,7 @@ func TestMessagesContainNoToken(t *testing.T) {
 // shown either.
 func TestImpersonation(t *testing.T) {
 	t.Parallel()
-	client, err := cloud.NewClient(nil)
+	client, err := cloud.NewClient("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,10 +226,10 @@ func TestTheSystemsCertificatesAreNotUsedWithAnotherCA(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
 	t.Cleanup(server.Close)
-	if _, err := cloud.NewClient([]byte("no PEM")); err == nil {
+	if _, err := cloud.NewClient("exchange_test.go"); err == nil {
 		t.Error("got no error for a file that is not PEM")
 	}
-	client, err := cloud.NewClient(nil)
+	client, err := cloud.NewClient("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,25 +9,25 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
 	"k8s.io/client-go/rest"
 )
 
-// DiscoveryPath is the path of the discovery document below the issuer.
-const DiscoveryPath = "/.well-known/openid-configuration"
-
-// keysPath is where every API server serves its keys.
-const keysPath = "/openid/v1/jwks"
-
-// maxBytes limits each document.
-const maxBytes = 1 << 20
+const (
+	// DiscoveryPath is the path of the discovery document below the issuer.
+	DiscoveryPath = "/.well-known/openid-configuration"
+	// keysPath is where every API server serves its keys.
+	keysPath = "/openid/v1/jwks"
+	// maxBytes limits each document.
+	maxBytes = 1 << 20
+)
 
 // Discovery has fields of a discovery document.
 type Discovery struct {
@@ -38,55 +38,55 @@ type Discovery struct {
 // Documents are the public documents of an issuer.
 type Documents struct {
 	Discovery Discovery
-	// Keys are the public keys by their IDs. A key is its parameters as JSON, in one
-	// order.
+	// Keys are the public keys by their IDs. A key is its parameters, in one order.
 	Keys map[string]string
 	// DiscoveryText and KeysText are the documents as they were read.
 	DiscoveryText, KeysText []byte
+
+	secret error // the reason, if the keys must not be published
 }
 
 // Parse reads both documents.
 func Parse(discovery, keys []byte) (*Documents, error) {
-	d := Documents{DiscoveryText: discovery, KeysText: keys}
+	d := Documents{DiscoveryText: discovery, KeysText: keys, Keys: map[string]string{}}
 	if err := json.Unmarshal(discovery, &d.Discovery); err != nil {
 		return nil, fmt.Errorf("discovery document: %w", err)
 	}
 	if d.Discovery.Issuer == "" {
 		return nil, errors.New("discovery document: got no issuer")
 	}
-	var err error
-	d.Keys, err = parseKeys(keys)
-	return &d, err
-}
-
-// parseKeys reads a JSON Web Key Set.
-func parseKeys(text []byte) (map[string]string, error) {
 	var set struct {
-		Keys []map[string]any `json:"keys"`
+		Keys []struct {
+			ID string `json:"kid"`
+			// The parameters that identify a key: RFC 7638.
+			Type  string `json:"kty"`
+			N     string `json:"n"`
+			E     string `json:"e"`
+			Curve string `json:"crv"`
+			X     string `json:"x"`
+			Y     string `json:"y"`
+			// The members of private keys (RFC 7518).
+			D      json.RawMessage `json:"d"`
+			Secret json.RawMessage `json:"k"`
+		} `json:"keys"`
 	}
-	if err := json.Unmarshal(text, &set); err != nil {
+	if err := json.Unmarshal(keys, &set); err != nil {
 		return nil, fmt.Errorf("keys: %w", err)
 	}
 	if len(set.Keys) == 0 {
 		return nil, errors.New("keys: got none")
 	}
-	keys := map[string]string{}
-	for _, key := range set.Keys {
-		id, _ := key["kid"].(string)
-		// The parameters that identify a key: RFC 7638.
-		parameters := map[string]any{}
-		for _, name := range []string{"kty", "n", "e", "crv", "x", "y"} {
-			if value, found := key[name]; found {
-				parameters[name] = value
-			}
+	for i, key := range set.Keys {
+		switch {
+		case d.secret != nil:
+		case key.D != nil || key.Secret != nil:
+			d.secret = fmt.Errorf("keys[%d]: got a private key, want only public ones; do not publish this document", i)
+		case key.ID == "":
+			d.secret = fmt.Errorf("keys[%d]: got no kid, want one", i)
 		}
-		encoded, err := json.Marshal(parameters)
-		if err != nil {
-			return nil, fmt.Errorf("keys: %q: %w", id, err)
-		}
-		keys[id] = string(encoded)
+		d.Keys[key.ID] = strings.Join([]string{key.Type, key.N, key.E, key.Curve, key.X, key.Y}, " ")
 	}
-	return keys, nil
+	return &d, nil
 }
 
 // FromCluster reads the documents of the cluster itself.
@@ -127,21 +127,11 @@ func get(ctx context.Context, client *http.Client, address string) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	response, err := client.Do(request)
-	if err != nil {
-		return nil, err
+	status, body, err := read(client, request, maxBytes)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("get %s: got status %d %s, want 200 OK", address, status, http.StatusText(status))
 	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxBytes+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("get %s: %w", address, err)
-	case response.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("get %s: got status %s, want 200 OK", address, response.Status)
-	case len(text) > maxBytes:
-		return nil, fmt.Errorf("get %s: got more than %d bytes", address, maxBytes)
-	}
-	return bytes.TrimSpace(text), nil
+	return bytes.TrimSpace(body), err
 }
 
 // Compare returns the mistakes in the public documents for which a cloud would deny
@@ -152,7 +142,7 @@ func Compare(cluster, public *Documents) []string {
 	if got, want := public.Discovery.Issuer, cluster.Discovery.Issuer; got != want {
 		wrong = append(wrong, fmt.Sprintf("the public issuer is %q, but tokens have %q", got, want))
 	}
-	for _, id := range slices.Sorted(maps.Keys(cluster.Keys)) {
+	for _, id := range cluster.KeyIDs() {
 		key, found := public.Keys[id]
 		switch {
 		case !found:
@@ -162,6 +152,27 @@ func Compare(cluster, public *Documents) []string {
 		}
 	}
 	return wrong
+}
+
+// Verify compares the public documents with the cluster. signing is the ID of the
+// present signing key; empty if it is not known. wrong are mistakes for which clouds
+// deny tokens. old are public keys that the cluster does not have any more.
+func Verify(cluster, public *Documents, signing string) (wrong, old []string) {
+	wrong = Compare(cluster, public)
+	_, served := cluster.Keys[signing]
+	_, isPublic := public.Keys[signing]
+	switch {
+	case signing != "" && !served:
+		wrong = append(wrong, fmt.Sprintf("the cluster signs with key %s, but does not serve it: every API server needs its public half in --service-account-key-file", signing))
+	case signing != "" && !isPublic:
+		wrong = append(wrong, fmt.Sprintf("the cluster signs with key %s at present: clouds deny all new tokens", signing))
+	}
+	for _, id := range public.KeyIDs() {
+		if _, found := cluster.Keys[id]; !found {
+			old = append(old, id)
+		}
+	}
+	return wrong, old
 }
 
 // Public reports whether a cloud could read the documents of the issuer: it is an
@@ -175,13 +186,101 @@ func Public(issuer string) bool {
 	if address, err := netip.ParseAddr(host); err == nil {
 		return !address.IsPrivate() && !address.IsLoopback() && !address.IsLinkLocalUnicast()
 	}
-	if !strings.Contains(host, ".") {
-		return false
+	return strings.Contains(host, ".") && !slices.ContainsFunc([]string{".svc", ".local", ".internal", ".localhost"}, func(suffix string) bool {
+		return strings.HasSuffix(host, suffix)
+	})
+}
+
+// KeyIDs returns the IDs of the keys, sorted.
+func (d *Documents) KeyIDs() []string { return slices.Sorted(maps.Keys(d.Keys)) }
+
+// At returns the documents as they must be published, so that the issuer is url:
+// the discovery document names that URL, and the keys below it. It returns an error
+// for keys that must not be published.
+func (d *Documents) At(url string) (*Documents, error) {
+	if err := errors.Join(CheckIssuer(url), d.secret); err != nil {
+		return nil, err
 	}
-	for _, suffix := range []string{".svc", ".local", ".internal", ".localhost"} {
-		if strings.HasSuffix(host, suffix) {
-			return false
+	var document map[string]any
+	if err := json.Unmarshal(d.DiscoveryText, &document); err != nil {
+		return nil, fmt.Errorf("discovery document: %w", err)
+	}
+	at := *d
+	at.Discovery = Discovery{Issuer: url, JWKSURI: strings.TrimSuffix(url, "/") + keysPath}
+	document["issuer"], document["jwks_uri"] = at.Discovery.Issuer, at.Discovery.JWKSURI
+	var text bytes.Buffer
+	if err := json.Indent(&text, []byte(compact(document)+"\n"), "", "  "); err != nil {
+		return nil, fmt.Errorf("discovery document: %w", err)
+	}
+	at.DiscoveryText = text.Bytes()
+	return &at, nil
+}
+
+// Files returns the documents by their paths below the issuer.
+func (d *Documents) Files() map[string][]byte {
+	return map[string][]byte{
+		strings.TrimPrefix(DiscoveryPath, "/"): d.DiscoveryText,
+		strings.TrimPrefix(keysPath, "/"):      append(bytes.TrimRight(bytes.Clone(d.KeysText), "\n"), '\n'),
+	}
+}
+
+// Place is where documents are uploaded to.
+type Place struct {
+	// issuer matches the issuer that the place has if nothing is in front of it, such as a
+	// content delivery network.
+	issuer *regexp.Regexp
+	// upload returns the command that uploads a file to a path below the place.
+	upload func(file, path string) string
+}
+
+// ParsePlace reads s3://BUCKET/PATH, gs://BUCKET/PATH or azblob://ACCOUNT/CONTAINER.
+func ParsePlace(text string) (*Place, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Port() != "" {
+		return nil, fmt.Errorf("place %q: want s3://BUCKET/PATH, gs://BUCKET/PATH or azblob://ACCOUNT/CONTAINER", text)
+	}
+	path := strings.Trim(u.Path, "/")
+	below := strings.TrimSuffix("/"+path, "/")
+	container, folder, _ := strings.Cut(path, "/")
+	p := &Place{}
+	var pattern string // of the issuer; a star is a region
+	switch {
+	case u.Scheme == "s3":
+		pattern = "https://" + u.Host + ".s3.*.amazonaws.com" + below
+		p.upload = func(file, name string) string {
+			return fmt.Sprintf("aws s3 cp %s %s --content-type application/json\n", file, Quote("s3://"+u.Host+below+"/"+name))
 		}
+	case u.Scheme == "gs":
+		pattern = "https://storage.googleapis.com/" + u.Host + below
+		p.upload = func(file, name string) string {
+			return fmt.Sprintf("gcloud storage cp %s %s \\\n  --content-type application/json --cache-control 'public, max-age=300'\n", file, Quote("gs://"+u.Host+below+"/"+name))
+		}
+	case u.Scheme == "azblob" && container == "":
+		return nil, fmt.Errorf("place %q: got no container, want azblob://ACCOUNT/CONTAINER", text)
+	case u.Scheme == "azblob":
+		pattern = "https://" + u.Host + ".blob.core.windows.net" + below
+		p.upload = func(file, name string) string {
+			return fmt.Sprintf("az storage blob upload --account-name %s --container-name %s --overwrite \\\n  --name %s --file %s --content-type application/json\n",
+				Quote(u.Host), Quote(container), Quote(strings.TrimPrefix(folder+"/"+name, "/")), file)
+		}
+	default:
+		return nil, fmt.Errorf("place %q: got %q, want s3, gs or azblob", text, u.Scheme)
 	}
-	return true
+	p.issuer = regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, "[^./]+") + "/?$")
+	return p, nil
+}
+
+// Has reports whether the documents of an issuer with this URL belong to the place.
+func (p *Place) Has(issuer string) bool { return p.issuer.MatchString(issuer) }
+
+// Shell returns the commands that upload the documents. The keys come first, so
+// that the discovery document never names keys that are not there.
+func (p *Place) Shell(documents *Documents) string {
+	const directory = `"$DIRECTORY"/`
+	return "DIRECTORY=$(mktemp -d)\n" +
+		File(directory+"jwks", string(documents.KeysText)) +
+		File(directory+"openid-configuration", string(documents.DiscoveryText)) +
+		p.upload(directory+"jwks", strings.TrimPrefix(keysPath, "/")) +
+		p.upload(directory+"openid-configuration", strings.TrimPrefix(DiscoveryPath, "/")) +
+		"rm -r \"$DIRECTORY\"\n"
 }

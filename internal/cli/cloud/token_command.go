@@ -6,8 +6,6 @@ package cloud
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -69,7 +67,7 @@ func NewTokenCommand(c *command.CLI) *cobra.Command {
 		Long:              tokenHelp,
 		Example:           tokenExamples,
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: c.CompleteServiceAccountReferences,
+		ValidArgsFunction: c.CompleteServiceAccountReferences(),
 		RunE:              func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) },
 	}
 	k.Output.AddFlag(cmd)
@@ -153,7 +151,7 @@ func (k *tokenCommand) show(ctx context.Context, r *tokenResult, injected provid
 		return err
 	}
 	if k.exchange {
-		client, err := httpClient(k.caFile)
+		client, err := NewClient(k.caFile)
 		if err != nil {
 			return err
 		}
@@ -163,13 +161,7 @@ func (k *tokenCommand) show(ctx context.Context, r *tokenResult, injected provid
 			return err
 		}
 	}
-	if err := k.Write(k.CLI, r); err != nil {
-		return err
-	}
-	if r.Exchange != nil && !r.Exchange.Granted {
-		return command.ErrFound
-	}
-	return nil
+	return command.FoundIf(r.Exchange != nil && !r.Exchange.Granted, k.Write(k.CLI, r))
 }
 
 // injectedFor returns the injection for a provider into the pods of a ServiceAccount.
@@ -220,22 +212,10 @@ func (r *tokenResult) Print(p *command.Page) {
 	p.Line("")
 	p.Text(0, command.Title, a.Operation+" at "+a.URL)
 	if a.Granted {
-		p.Marked(command.Good, "√", "the cloud accepts the token")
+		p.Marked(command.Good, "the cloud accepts the token")
 		p.Table(4, [][]string{{"identity", a.Identity}, {"expires", a.Expires.Format(time.RFC3339)}})
 		return
 	}
-	p.Marked(command.Bad, "×", fmt.Sprintf("the cloud denies the token: %s (status %d)", a.Code, a.Status))
+	p.Marked(command.Bad, fmt.Sprintf("the cloud denies the token: %s (status %d)", a.Code, a.Status))
 	p.Text(4, "", a.Message)
-}
-
-// httpClient returns a client that trusts the CA in a file, or the CAs of the system.
-func httpClient(caFile string) (*http.Client, error) {
-	var pem []byte
-	if caFile != "" {
-		var err error
-		if pem, err = os.ReadFile(caFile); err != nil {
-			return nil, fmt.Errorf("--ca-file: %w", err)
-		}
-	}
-	return NewClient(pem)
 }

@@ -3,25 +3,25 @@
 
 // Package cloud has the commands that deal with the clouds: trust and token.
 //
-//	trust*.go     generates the configuration with which a cloud trusts a ServiceAccount,
-//	              as commands and as Terraform resources; pure
-//	issuer.go, publish.go
-//	              compare the published keys of the issuer with the cluster's keys
-//	exchange*.go  present a token to a cloud, as the cloud's SDKs do in a pod; no function
-//	              returns a credential
-//
-// The JSON of each type in trust*.go has the form that the cloud itself uses.
+//	aws, azure, gcp  one cloud each: the .go file checks the values of its trust
+//	                 configuration and presents a token to it; the .tmpl file has the
+//	                 configuration as JSON, as commands and as Terraform resources
+//	trust.go         is common to the trust configurations
+//	exchange.go      is common to the exchanges; no function returns a credential
+//	issuer.go        compares the published keys of the issuer with the cluster's keys
 package cloud
 
 import (
 	"bytes"
 	"crypto/sha256"
+	"embed"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/url"
 	"regexp"
 	"strings"
+	"text/template"
 
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
@@ -51,13 +51,6 @@ func (t *Token) check() error {
 	return CheckIssuer(t.Issuer)
 }
 
-// Script is text in two parts.
-type Script struct {
-	// Cluster is needed once for each cluster, ServiceAccount once for each
-	// ServiceAccount.
-	Cluster, ServiceAccount string
-}
-
 // CheckIssuer returns an error if no cloud accepts the URL as an issuer.
 func CheckIssuer(issuer string) error {
 	u, err := url.Parse(issuer)
@@ -70,9 +63,9 @@ func CheckIssuer(issuer string) error {
 // maxName is the length of the longest name of an object in a cloud.
 const maxName = 64
 
-// name returns the name of an object that belongs to the ServiceAccount, such as
+// Name returns the name of an object that belongs to the ServiceAccount, such as
 // shop-cart. A name that is too long is cut and gets a hash of the whole.
-func (t *Token) name() string {
+func (t *Token) Name() string {
 	name := strings.ReplaceAll(t.Namespace+"-"+t.ServiceAccount, ".", "-")
 	if len(name) <= maxName {
 		return name
@@ -82,11 +75,48 @@ func (t *Token) name() string {
 	return name[:maxName-len(suffix)] + suffix
 }
 
-var notInIdentifier = regexp.MustCompile(`[^a-z0-9]`)
-
-// label returns the name of a Terraform resource that belongs to the
+// Label returns the name of a Terraform resource that belongs to the
 // ServiceAccount, such as shop_cart.
-func (t *Token) label() string { return identifier(t.Namespace + "_" + t.ServiceAccount) }
+func (t *Token) Label() string { return identifier(t.Namespace + "_" + t.ServiceAccount) }
+
+// Trust is the configuration with which a cloud trusts the tokens of a ServiceAccount.
+type Trust struct {
+	// texts are the executed templates of the cloud, by their names.
+	texts map[string]string
+}
+
+//go:embed *.tmpl
+var templates embed.FS
+
+// newTrust executes the templates of a cloud.
+func newTrust(cloud string, values any) (*Trust, error) {
+	functions := template.FuncMap{"sh": Quote, "file": File, "json": compact, "tf": literal, "id": identifier}
+	parsed, err := template.New("").Funcs(functions).ParseFS(templates, cloud+".tmpl")
+	if err != nil {
+		return nil, err
+	}
+	t := &Trust{texts: map[string]string{}}
+	for _, one := range parsed.Templates() {
+		var text strings.Builder
+		if err := one.Execute(&text, values); err != nil {
+			return nil, err
+		}
+		t.texts[one.Name()] = text.String()
+	}
+	return t, nil
+}
+
+// MarshalJSON returns the configuration in the form that the cloud itself uses.
+func (t *Trust) MarshalJSON() ([]byte, error) { return []byte(t.texts["json"]), nil }
+
+// Text returns a part of the configuration for the shell or for Terraform; empty if the
+// cloud needs no such part.
+func (t *Trust) Text(format, part string) string { return t.texts[format+" "+part] }
+
+var (
+	notInIdentifier = regexp.MustCompile(`[^a-z0-9]`)
+	plainWord       = regexp.MustCompile(`^[A-Za-z0-9@%+=:,./_-]+$`)
+)
 
 // identifier returns a text as an identifier of Terraform.
 func identifier(text string) string {
@@ -108,16 +138,22 @@ func compact(value any) string {
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(value); err != nil {
-		panic(err) // strings, and structs and maps of them, are always encoded
+		panic(err) // strings, and decoded JSON, are always encoded
 	}
 	return strings.TrimSuffix(text.String(), "\n")
 }
 
-// indented returns a value as JSON for people.
-func indented(value any) string {
-	var text bytes.Buffer
-	if err := json.Indent(&text, []byte(compact(value)), "", "  "); err != nil {
-		panic(err) // it was just encoded
+// Quote returns a text as one word, in which the shell expands nothing.
+func Quote(text string) string {
+	if plainWord.MatchString(text) {
+		return text
 	}
-	return text.String()
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// File returns the command that writes JSON into a file. name is a word of the
+// shell.
+func File(name, json string) string {
+	// No line of JSON is EOF.
+	return "cat > " + name + " <<'EOF'\n" + strings.TrimSuffix(json, "\n") + "\nEOF\n"
 }

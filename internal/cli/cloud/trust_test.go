@@ -32,29 +32,23 @@ func tokenFor(audience string) cloud.Token {
 	return cloud.Token{Issuer: publicIssuer, Namespace: "shop", ServiceAccount: "cart", Audience: audience}
 }
 
-// document is what the clouds have in common.
-type document interface {
-	Shell() cloud.Script
-	Terraform() cloud.Script
+func newAWS(token cloud.Token, role string) func() (*cloud.Trust, error) {
+	return func() (*cloud.Trust, error) { return cloud.NewAWS(token, role) }
 }
 
-func newAWS(token cloud.Token, role string) func() (document, error) {
-	return func() (document, error) { return cloud.NewAWS(token, role) }
+func newAzure(token cloud.Token, identity, group string) func() (*cloud.Trust, error) {
+	return func() (*cloud.Trust, error) { return cloud.NewAzure(token, identity, group) }
 }
 
-func newAzure(token cloud.Token, identity, group string) func() (document, error) {
-	return func() (document, error) { return cloud.NewAzure(token, identity, group) }
+func newGCP(token cloud.Token, o cloud.GCPOptions) func() (*cloud.Trust, error) {
+	return func() (*cloud.Trust, error) { return cloud.NewGCP(token, o) }
 }
 
-func newGCP(token cloud.Token, o cloud.GCPOptions) func() (document, error) {
-	return func() (document, error) { return cloud.NewGCP(token, o) }
-}
-
-func cases() map[string]func() (document, error) {
+func cases() map[string]func() (*cloud.Trust, error) {
 	gcp := tokenFor("https://iam.googleapis.com/" + pool)
 	dotted := tokenFor("api://AzureADTokenExchange")
 	dotted.Namespace, dotted.ServiceAccount = "1-shop", "cart.v2"
-	return map[string]func() (document, error){
+	return map[string]func() (*cloud.Trust, error){
 		"aws":                            newAWS(tokenFor("sts.amazonaws.com"), shopRole),
 		"aws-with-a-path-in-china":       newAWS(tokenFor("sts.amazonaws.com"), "arn:aws-cn:iam::111122223333:role/team/a/cart"),
 		"aws-with-another-audience":      newAWS(tokenFor("$(odd)'%{audience}"), shopRole),
@@ -63,7 +57,7 @@ func cases() map[string]func() (document, error) {
 		"azure-with-another-audience":    newAzure(tokenFor("${odd}'%{audience}"), "", "workload-identities"),
 		"azure-with-odd-names":           newAzure(dotted, "", "workload-identities"),
 		"gcp-direct":                     newGCP(gcp, cloud.GCPOptions{Provider: pool, Project: "my-project"}),
-		"gcp-through-a-service-account":  newGCP(gcp, cloud.GCPOptions{Provider: pool, ServiceAccount: email, Project: "my-project"}),
+		"gcp-through-a-service-account":  newGCP(gcp, cloud.GCPOptions{Provider: pool, Email: email, Project: "my-project"}),
 		"gcp-with-uploaded-keys":         newGCP(gcp, cloud.GCPOptions{Provider: pool, JWKS: jwks}),
 		"gcp-with-another-audience":      newGCP(tokenFor("openshift"), cloud.GCPOptions{Provider: pool, Project: "my-project"}),
 	}
@@ -85,8 +79,8 @@ func TestGolden(t *testing.T) {
 			}
 			file := filepath.Join("testdata", name)
 			golden(t, file+".json", string(text)+"\n")
-			golden(t, file+".sh", d.Shell().Cluster+d.Shell().ServiceAccount)
-			golden(t, file+".tf", d.Terraform().Cluster+"\n"+d.Terraform().ServiceAccount)
+			golden(t, file+".sh", d.Text("shell", "cluster")+d.Text("shell", "serviceaccount"))
+			golden(t, file+".tf", d.Text("terraform", "cluster")+"\n"+d.Text("terraform", "serviceaccount"))
 		})
 	}
 }
@@ -119,7 +113,7 @@ func TestShellQuotesEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls, directory := runScript(t, aws.Shell().Cluster+aws.Shell().ServiceAccount)
+	calls, directory := runScript(t, aws.Text("shell", "cluster")+aws.Text("shell", "serviceaccount"))
 	want := [][]string{
 		{"aws", "iam", "create-open-id-connect-provider", "--url", hostile, "--client-id-list", token.Audience},
 		{"aws", "iam", "create-role", "--role-name", "cart", "--path", "/$(touch${IFS}owned)/'/", "--assume-role-policy-document", "file://trust.json"},
@@ -131,16 +125,29 @@ func TestShellQuotesEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var policy cloud.Policy
+	var policy any
 	if err := json.Unmarshal(text, &policy); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(aws.Role.AssumeRolePolicyDocument, policy); diff != "" {
+	if diff := cmp.Diff(parts(t, aws)["role"]["assumeRolePolicyDocument"], policy); diff != "" {
 		t.Errorf("trust.json (-want +got):\n%s", diff)
 	}
 	if entries, err := os.ReadDir(directory); err != nil || len(entries) != 1 {
 		t.Errorf("got files %v and error %v, want only trust.json", entries, err)
 	}
+}
+
+// parts returns the JSON of a configuration.
+func parts(t *testing.T, trust *cloud.Trust) (parts map[string]map[string]any) {
+	t.Helper()
+	text, err := json.Marshal(trust)
+	if err == nil {
+		err = json.Unmarshal(text, &parts)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parts
 }
 
 func TestShellOfAzureAsksForTheResourceGroup(t *testing.T) {
@@ -149,7 +156,7 @@ func TestShellOfAzureAsksForTheResourceGroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls, _ := runScript(t, azure.Shell().ServiceAccount)
+	calls, _ := runScript(t, azure.Text("shell", "serviceaccount"))
 	want := [][]string{
 		{"az", "identity", "create", "--resource-group", "from-the-environment", "--name", "shop-cart"},
 		{
@@ -160,7 +167,7 @@ func TestShellOfAzureAsksForTheResourceGroup(t *testing.T) {
 	if diff := cmp.Diff(want, calls); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", azure.Shell().ServiceAccount)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", azure.Text("shell", "serviceaccount"))
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "set it to the resource group") {
 		t.Errorf("without GROUP: got %v and %s", err, out)
@@ -169,11 +176,11 @@ func TestShellOfAzureAsksForTheResourceGroup(t *testing.T) {
 
 func TestShellOfGCPUploadsTheKeys(t *testing.T) {
 	t.Parallel()
-	gcp, err := cloud.NewGCP(tokenFor("https://iam.googleapis.com/"+pool), cloud.GCPOptions{Provider: pool, ServiceAccount: email, JWKS: jwks})
+	gcp, err := cloud.NewGCP(tokenFor("https://iam.googleapis.com/"+pool), cloud.GCPOptions{Provider: pool, Email: email, JWKS: jwks})
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls, directory := runScript(t, gcp.Shell().Cluster+gcp.Shell().ServiceAccount)
+	calls, directory := runScript(t, gcp.Text("shell", "cluster")+gcp.Text("shell", "serviceaccount"))
 	principal := "principal://iam.googleapis.com/" + strings.TrimSuffix(pool, "/providers/kubernetes") + "/subject/system:serviceaccount:shop:cart"
 	want := [][]string{
 		{"gcloud", "projects", "describe", "123456789012", "--format", "value(projectId)"},
@@ -202,7 +209,7 @@ func TestMistakesInTrust(t *testing.T) {
 		return token
 	}
 	tests := map[string]struct {
-		newDocument func() (document, error)
+		newDocument func() (*cloud.Trust, error)
 		want        string
 	}{
 		"an issuer with http":      {newAWS(with(func(t *cloud.Token) { t.Issuer = "http://issuer.example.com" }), shopRole), "want an https URL"},
@@ -247,7 +254,7 @@ func TestLongNamesStayDifferent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return azure.FederatedCredential.Name
+		return parts(t, azure)["federatedCredential"]["name"].(string)
 	}
 	for _, length := range []int{59, 60, 100} { // with shop- in front
 		if got := name(strings.Repeat("a", length)); len(got) != 64 {

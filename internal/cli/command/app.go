@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/internal/probe"
@@ -38,6 +38,15 @@ const (
 // ErrFound ends a command with ExitFound. It has no message of its own: the output
 // of the command shows the findings.
 var ErrFound = errors.New("found a problem, see the output")
+
+// FoundIf returns the error of a command: ErrFound if the command found a problem and had
+// no other error.
+func FoundIf(found bool, err error) error {
+	if found && err == nil {
+		return ErrFound
+	}
+	return err
+}
 
 // UsageError is a mistake in the command line that cobra does not find.
 type UsageError struct{ error }
@@ -79,12 +88,8 @@ func NewCLI(program string, streams genericiooptions.IOStreams) *CLI {
 	if strings.HasPrefix(filepath.Base(program), "kubectl-") {
 		c.Name = "kubectl lanyard"
 	}
-	return c.wrapConfig()
-}
-
-// wrapConfig sets up the clients. They have no rate limit: the API server limits
-// requests by priority and fairness. Its warnings go to the error stream, once.
-func (c *CLI) wrapConfig() *CLI {
+	// Clients have no rate limit: the API server limits requests by priority and fairness.
+	// Its warnings go to the error stream, once.
 	c.Flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
 		config.QPS = -1
 		config.UserAgent = "lanyard/" + version.Version()
@@ -94,39 +99,13 @@ func (c *CLI) wrapConfig() *CLI {
 	return c
 }
 
-// Usage returns the function that writes the usage of a command. It is cobra's, with
-// descriptions of flags that fit the terminal.
-func (c *CLI) Usage(standard func(*cobra.Command) error) func(*cobra.Command) error {
-	return func(cmd *cobra.Command) error {
-		out := cmd.OutOrStderr()
-		var text strings.Builder
-		cmd.SetOut(&text)
-		err := standard(cmd)
-		cmd.SetOut(out)
-		if err != nil {
-			return err
-		}
-		// For a help text, out is a buffer.
-		p := &Page{W: out, Width: NewPage(c.Out).Width}
-		for line := range strings.SplitSeq(strings.TrimSuffix(text.String(), "\n"), "\n") {
-			if match := flagLine.FindStringSubmatch(line); match != nil && p.Width > 0 {
-				p.Line("%s", match[1])
-				p.Text(10, "", match[2])
-			} else {
-				p.Line("%s", line)
-			}
-		}
-		return p.Err
-	}
-}
-
-// flagLine matches the line of a flag in cobra's usage: the flag with its type, and
-// its description.
-var flagLine = regexp.MustCompile(`^( +(?:-\w, )?--[\w-]+(?: \w+)?) {2,}(.*)$`)
-
 // Finish completes a command and its subcommands: the examples show the name that
-// the user types, and a command that only groups others needs one of them.
+// the user types, the descriptions of flags fit the terminal, and a command that only
+// groups others needs one of them.
 func (c *CLI) Finish(cmd *cobra.Command) {
+	if width := NewPage(c.Out).Width; width > 0 && !cmd.HasParent() {
+		cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", width)))
+	}
 	cmd.Example = strings.ReplaceAll(cmd.Example, "  lanyard ", "  "+c.Name+" ")
 	if !cmd.Runnable() {
 		cmd.Args = cobra.ArbitraryArgs
@@ -174,17 +153,25 @@ func (c *CLI) Probe() (*probe.Client, error) {
 
 // Clients returns a client for the types of Kubernetes and one for any object.
 func (c *CLI) Clients() (kubernetes.Interface, dynamic.Interface, error) {
-	config, err := c.Config()
+	typed, err := newClient(c, kubernetes.NewForConfig)
 	if err != nil {
 		return nil, nil, err
 	}
-	typed, err := kubernetes.NewForConfig(config)
+	untyped, err := newClient(c, dynamic.NewForConfig)
+	return typed, untyped, err
+}
+
+// metadata returns a client for the metadata of any object.
+func (c *CLI) metadata() (metadata.Interface, error) { return newClient(c, metadata.NewForConfig) }
+
+// newClient makes a client from the configuration.
+func newClient[C any](c *CLI, newFor func(*rest.Config) (C, error)) (client C, err error) {
+	config, err := c.Config()
 	if err != nil {
-		return nil, nil, fmt.Errorf("create Kubernetes client: %w", err)
+		return client, err
 	}
-	untyped, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, nil, fmt.Errorf("create Kubernetes client: %w", err)
+	if client, err = newFor(config); err != nil {
+		return client, fmt.Errorf("create Kubernetes client: %w", err)
 	}
-	return typed, untyped, nil
+	return client, nil
 }

@@ -4,14 +4,14 @@
 package command
 
 import (
-	"context"
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/metadata"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 )
@@ -68,18 +68,22 @@ func ParseReference(args []string, kinds ...string) (*Reference, error) {
 	return r, nil
 }
 
+// completion is a function that completes arguments or the value of a flag.
+type completion = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
+
 // CompleteReferences completes TYPE/NAME with the names that are in the cluster.
 func (c *CLI) CompleteReferences(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	typeName, _, found := strings.Cut(typed, "/")
+	prefix := typeName + "/"
 	if len(args) == 1 {
-		typeName, found = args[0], true
+		typeName, prefix, found = args[0], "", true
 	}
-	var types []string
-	for _, kind := range cluster.Kinds() {
-		types = append(types, strings.ToLower(kind.Kind)+"/")
-	}
-	if types = append(types, "serviceaccount/"); !found {
-		return startingWith(types, typed), cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+	if !found {
+		types := []string{}
+		for _, kind := range cluster.Kinds() {
+			types = append(types, strings.ToLower(kind.Kind)+"/")
+		}
+		return startingWith(append(types, "serviceaccount/"), typed), cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 	}
 	reference, err := ParseReference([]string{typeName, "x"})
 	if err != nil || len(args) > 1 {
@@ -89,29 +93,22 @@ func (c *CLI) CompleteReferences(cmd *cobra.Command, args []string, typed string
 	if reference.IsServiceAccount() {
 		resource = CoreResource("serviceaccounts")
 	}
-	names := c.names(cmd.Context(), resource)
-	if len(args) == 0 {
-		for i := range names {
-			names[i] = typeName + "/" + names[i]
-		}
-	}
-	return startingWith(names, typed), cobra.ShellCompDirectiveNoFileComp
+	return c.completeNames(resource, prefix)(cmd, nil, typed)
 }
 
-// startingWith returns the names that start with the user's input.
-func startingWith(names []string, typed string) []string {
-	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, typed) })
+// CompleteServiceAccountReferences completes serviceaccount/NAME with the names that
+// are in the cluster.
+func (c *CLI) CompleteServiceAccountReferences() completion {
+	return c.completeNames(CoreResource("serviceaccounts"), "serviceaccount/")
 }
 
 // CompleteServiceAccounts completes the names of ServiceAccounts.
-func (c *CLI) CompleteServiceAccounts(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return startingWith(c.names(cmd.Context(), CoreResource("serviceaccounts")), typed), cobra.ShellCompDirectiveNoFileComp
+func (c *CLI) CompleteServiceAccounts() completion {
+	return c.completeNames(CoreResource("serviceaccounts"), "")
 }
 
 // CompleteNamespaces completes the names of namespaces.
-func (c *CLI) CompleteNamespaces(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return startingWith(c.names(cmd.Context(), CoreResource("namespaces")), typed), cobra.ShellCompDirectiveNoFileComp
-}
+func (c *CLI) CompleteNamespaces() completion { return c.completeNames(CoreResource("namespaces"), "") }
 
 // CompleteContexts completes the contexts of the kubeconfig.
 func (c *CLI) CompleteContexts(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
@@ -119,56 +116,37 @@ func (c *CLI) CompleteContexts(_ *cobra.Command, _ []string, typed string) ([]st
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	var names []string
-	for name := range config.Contexts {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return startingWith(names, typed), cobra.ShellCompDirectiveNoFileComp
+	return startingWith(slices.Sorted(maps.Keys(config.Contexts)), typed), cobra.ShellCompDirectiveNoFileComp
+}
+
+// startingWith returns the names that start with the user's input.
+func startingWith(names []string, typed string) []string {
+	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, typed) })
 }
 
 // maxCompletions is how many names a completion reads.
 const maxCompletions = 500
 
-// names lists objects of the namespace of the flags. Errors result in no names: a
-// shell has no place to show them.
-func (c *CLI) names(ctx context.Context, resource schema.GroupVersionResource) []string {
-	config, err := c.Config()
-	if err != nil {
-		return nil
-	}
-	client, err := metadata.NewForConfig(config)
-	if err != nil {
-		return nil
-	}
-	var lister metadata.ResourceInterface = client.Resource(resource)
-	if resource.Resource != "namespaces" {
-		namespace, err := c.Namespace()
-		if err != nil {
-			return nil
+// completeNames completes one argument with the names of objects, behind a prefix. Errors
+// result in no names: a shell has no place to show them.
+func (c *CLI) completeNames(resource schema.GroupVersionResource, prefix string) completion {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		namespace, errNamespace := c.Namespace()
+		client, err := c.metadata()
+		if err = cmp.Or(err, errNamespace); err != nil || len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		lister = client.Resource(resource).Namespace(namespace)
+		if resource.Resource == "namespaces" {
+			namespace = metav1.NamespaceAll
+		}
+		list, err := client.Resource(resource).Namespace(namespace).List(cmd.Context(), metav1.ListOptions{Limit: maxCompletions})
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var names []string
+		for i := range list.Items {
+			names = append(names, prefix+list.Items[i].Name)
+		}
+		return startingWith(names, typed), cobra.ShellCompDirectiveNoFileComp
 	}
-	list, err := lister.List(ctx, metav1.ListOptions{Limit: maxCompletions})
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
-	}
-	return names
-}
-
-// CompleteServiceAccountReferences completes serviceaccount/NAME with the names that
-// are in the cluster.
-func (c *CLI) CompleteServiceAccountReferences(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	names := c.names(cmd.Context(), CoreResource("serviceaccounts"))
-	for i := range names {
-		names[i] = "serviceaccount/" + names[i]
-	}
-	return startingWith(names, typed), cobra.ShellCompDirectiveNoFileComp
 }

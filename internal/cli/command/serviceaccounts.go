@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 )
@@ -54,13 +53,9 @@ func (c *CLI) EachServiceAccount(ctx context.Context, namespace string, do func(
 
 // eachObject is eachServiceAccount for any resource of the core group.
 func (c *CLI) eachObject(ctx context.Context, resource, namespace string, do func(*metav1.PartialObjectMetadata) error) error {
-	config, err := c.Config()
+	client, err := c.metadata()
 	if err != nil {
 		return err
-	}
-	client, err := metadata.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("create Kubernetes client: %w", err)
 	}
 	list := client.Resource(CoreResource(resource)).Namespace(namespace).List
 	err = EachPage(ctx, list, func(page *metav1.PartialObjectMetadataList) error {

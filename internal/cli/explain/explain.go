@@ -9,6 +9,7 @@ package explain
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -48,9 +49,7 @@ type Input struct {
 	Called bool
 	// Guard is the problem with the guard; empty if it is in place.
 	Guard string
-	// Probed reports whether a second dry run had the label of the probe. ProbeErr is
-	// its error.
-	Probed   bool
+	// ProbeErr is the error of a second dry run with the label of the probe.
 	ProbeErr error
 }
 
@@ -132,23 +131,12 @@ type Reason struct {
 	Detail string        `json:"detail"`
 }
 
-// State compares the credentials of a running pod with the credentials of a new pod.
-type State string
-
-const (
-	// Current means that it has the credentials that a new pod gets, if any.
-	Current State = "current"
-	// Stale means that it has an identity that its ServiceAccount had before.
-	Stale State = "stale"
-	// Missing means that it has none, and a new pod gets one.
-	Missing State = "without-credentials"
-	// Unknown means that nothing is known of a new pod.
-	Unknown State = "unknown"
-)
+// Unknown is the state of a pod that cannot be compared with a new one.
+const Unknown injected.State = "unknown"
 
 // Live is about a running pod.
 type Live struct {
-	State State `json:"state"`
+	State injected.State `json:"state"`
 	// Injected are the providers, as the pod's annotation has them.
 	Injected string `json:"injected,omitempty"`
 	Created  string `json:"created"`
@@ -194,7 +182,7 @@ func (in *Input) serviceAccount() ServiceAccount {
 	if !account.Guarded && in.Called && in.Keys.AskForIdentity(in.ServiceAccount.Annotations) {
 		account.Fix = "Add the guard's label: lanyard label serviceaccounts --namespace " + in.Namespace.Name
 	}
-	if annotated, found := Annotated(in.Keys, in.ServiceAccount.ManagedFields); found {
+	if annotated := in.annotated(); !annotated.IsZero() {
 		account.Annotated = annotated.UTC().Format(time.RFC3339)
 	}
 	return account
@@ -239,29 +227,32 @@ func profiles(keys *annotations.Keys, d *provider.Definition, values map[string]
 	return identities
 }
 
-// Annotated returns when an annotation under the prefix was last written, as the
-// managed fields have it.
-func Annotated(keys *annotations.Keys, fields []metav1.ManagedFieldsEntry) (last metav1.Time, found bool) {
-	for i := range fields {
+// annotated returns when an annotation under the prefix was last written, as the
+// managed fields have it. The zero value stands for unknown.
+func (in *Input) annotated() (last metav1.Time) {
+	for _, entry := range in.ServiceAccount.ManagedFields {
 		var set struct {
 			Metadata struct {
 				Annotations map[string]any `json:"f:annotations"`
 			} `json:"f:metadata"`
 		}
-		if fields[i].FieldsV1 == nil || fields[i].Time == nil || json.Unmarshal(fields[i].FieldsV1.GetRawBytes(), &set) != nil {
+		if entry.FieldsV1 == nil || entry.Time == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &set) != nil {
 			continue
 		}
 		for name := range set.Metadata.Annotations {
-			if strings.HasPrefix(name, "f:"+keys.Prefix) && (!found || last.Before(fields[i].Time)) {
-				last, found = *fields[i].Time, true
+			if strings.HasPrefix(name, "f:"+in.Keys.Prefix) && last.Before(entry.Time) {
+				last = *entry.Time
 			}
 		}
 	}
-	return last, found
+	return last
 }
 
 // denial matches a denial by Lanyard: a reason and a message.
 var denial = regexp.MustCompile(`lanyard: ([a-z_]+): (.*)`)
+
+// guardSentence is in the message of the policy in charts/lanyard/templates/guard.yaml.
+const guardSentence = "needs credentials (label "
 
 // new describes the outcome of the dry run.
 func (in *Input) new() New {
@@ -275,8 +266,8 @@ func (in *Input) new() New {
 	if in.Err != nil {
 		return in.denied()
 	}
-	if injected := in.Got.Annotations[in.Keys.Injected]; injected != "" {
-		why := "a new pod gets " + strings.ReplaceAll(injected, ",", ", ")
+	if providers := in.Got.Annotations[in.Keys.Injected]; providers != "" {
+		why := "a new pod gets " + strings.ReplaceAll(providers, ",", ", ")
 		if !in.Called {
 			why = "the pod template has Lanyard's annotations, but Lanyard is not called for the namespace"
 		}
@@ -290,13 +281,10 @@ func (in *Input) new() New {
 // denied returns the reason for the denial of the dry run.
 func (in *Input) denied() New {
 	text := in.Err.Error()
-	for _, known := range reason.All() {
-		if match := denial.FindStringSubmatch(text); match != nil && match[1] == string(known) {
-			return New{Outcome: Denied, Reason: known, Why: match[2], Fix: fixes[known]}
-		}
+	if match := denial.FindStringSubmatch(text); match != nil && slices.Contains(reason.All(), reason.Reason(match[1])) {
+		return New{Outcome: Denied, Reason: reason.Reason(match[1]), Why: match[2], Fix: fixes[reason.Reason(match[1])]}
 	}
-	// The sentence is in the policy in charts/lanyard/templates/guard.yaml.
-	if strings.Contains(text, "needs credentials (label "+in.Keys.IdentityLabel) {
+	if strings.Contains(text, guardSentence+in.Keys.IdentityLabel) {
 		n := New{Outcome: Denied, Why: "the guard denies new pods: Lanyard did not inject a container that needs credentials", Fix: "See: lanyard check"}
 		if in.ProbeErr != nil {
 			n.Why = "the guard denies new pods, because the API server cannot call Lanyard: " + in.ProbeErr.Error()
@@ -364,12 +352,7 @@ func (in *Input) exclusion() string {
 // another prefix, or none.
 func (in *Input) misspelt() string {
 	known := in.Keys.ServiceAccount()
-	var names []string
-	for key := range in.ServiceAccount.Annotations {
-		names = append(names, key)
-	}
-	slices.Sort(names)
-	for _, key := range names {
+	for _, key := range slices.Sorted(maps.Keys(in.ServiceAccount.Annotations)) {
 		name := key[strings.LastIndex(key, "/")+1:]
 		if name != key && name == "audience" {
 			continue // a word that others use as well
@@ -444,36 +427,41 @@ func (in *Input) findings(container string) []Reason {
 func (in *Input) live(n *New) *Live {
 	pod := in.Live
 	l := &Live{
-		State: Current, Injected: pod.Annotations[in.Keys.Injected],
+		State: Unknown, Injected: pod.Annotations[in.Keys.Injected],
 		Created:    pod.CreationTimestamp.UTC().Format(time.RFC3339),
 		Containers: in.containers(pod),
 	}
-	restart := "Restart its workload: lanyard restart --stale --namespace " + in.Namespace.Name
 	older, missed := "", ": it was created before its ServiceAccount was annotated, or while Lanyard was not called"
 	if in.ServiceAccount != nil {
-		annotated, found := Annotated(in.Keys, in.ServiceAccount.ManagedFields)
-		l.OlderThanAnnotations = found && pod.CreationTimestamp.Before(&annotated)
+		annotated := in.annotated()
+		l.OlderThanAnnotations = !annotated.IsZero() && pod.CreationTimestamp.Before(&annotated)
 		switch {
 		case l.OlderThanAnnotations:
 			older = ": it is older than the annotations of its ServiceAccount"
 			missed = older
-		case found:
+		case !annotated.IsZero():
 			missed = ": it was created while Lanyard was not called"
 		}
 	}
+	if n.Outcome == Denied {
+		l.Why = "it cannot be compared with a new pod, which is denied"
+		return l
+	}
+	l.State = in.read(pod).State(in.read(in.Got), in.Keys)
 	switch {
-	case n.Outcome == Denied:
-		l.State, l.Why = Unknown, "it cannot be compared with a new pod, which is denied"
-	case n.Outcome == Without && l.Injected == "":
-		l.Why = "it has no credentials, like a new pod"
-	case n.Outcome == Without:
-		l.State, l.Why, l.Fix = Stale, "it has credentials, and a new pod gets none"+older, restart
+	case l.State == injected.Missing:
+		l.Why = "it has no credentials, and a new pod gets some" + missed
+	case l.State == injected.Stale && n.Outcome == Without:
+		l.Why = "it has credentials, and a new pod gets none" + older
+	case l.State == injected.Stale:
+		l.Why = "its credentials differ from the credentials of a new pod" + older
 	case l.Injected == "":
-		l.State, l.Why, l.Fix = Missing, "it has no credentials, and a new pod gets some"+missed, restart
-	case !in.read(pod).Current(in.read(in.Got), in.Keys):
-		l.State, l.Why, l.Fix = Stale, "its credentials differ from the credentials of a new pod"+older, restart
+		l.Why = "it has no credentials, like a new pod"
 	default:
 		l.Why = "it has the credentials of a new pod"
+	}
+	if l.State != injected.Current {
+		l.Fix = "Restart its workload: lanyard restart --stale --namespace " + in.Namespace.Name
 	}
 	return l
 }

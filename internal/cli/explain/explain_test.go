@@ -5,6 +5,7 @@ package explain
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,8 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
@@ -165,12 +169,12 @@ func TestNewPods(t *testing.T) {
 		},
 		"the webhook cannot be called": {
 			func(in *Input) {
-				in.Got, in.Probed, in.ProbeErr = &corev1.Pod{}, true, errors.New("x509: unknown authority")
+				in.Got, in.ProbeErr = &corev1.Pod{}, errors.New("x509: unknown authority")
 			},
 			Without, "", "the API server cannot call Lanyard: x509: unknown authority", true,
 		},
 		"the webhook does not select the pod": {
-			func(in *Input) { in.Got, in.Probed = &corev1.Pod{}, true },
+			func(in *Input) { in.Got = &corev1.Pod{} },
 			Without, "", "the API server did not call Lanyard for this pod", true,
 		},
 		"Lanyard denies the pod": {
@@ -217,23 +221,23 @@ func TestRunningPods(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*Input)
-		state  State
+		state  injected.State
 		why    string
 		fix    bool
 	}{
-		"the same role":   {func(in *Input) { in.Live = injectedPod(role) }, Current, "it has the credentials of a new pod", false},
-		"another role":    {func(in *Input) { in.Live = injectedPod(role + "2") }, Stale, "its credentials differ from the credentials of a new pod", true},
-		"none, but asked": {func(in *Input) { in.Live = &corev1.Pod{} }, Missing, "it has no credentials, and a new pod gets some: it was created before its ServiceAccount was annotated, or while Lanyard was not called", true},
-		"none, as a new":  {func(in *Input) { in.Live, in.Got, in.ServiceAccount.Annotations = &corev1.Pod{}, &corev1.Pod{}, nil }, Current, "it has no credentials, like a new pod", false},
+		"the same role":   {func(in *Input) { in.Live = injectedPod(role) }, injected.Current, "it has the credentials of a new pod", false},
+		"another role":    {func(in *Input) { in.Live = injectedPod(role + "2") }, injected.Stale, "its credentials differ from the credentials of a new pod", true},
+		"none, but asked": {func(in *Input) { in.Live = &corev1.Pod{} }, injected.Missing, "it has no credentials, and a new pod gets some: it was created before its ServiceAccount was annotated, or while Lanyard was not called", true},
+		"none, as a new":  {func(in *Input) { in.Live, in.Got, in.ServiceAccount.Annotations = &corev1.Pod{}, &corev1.Pod{}, nil }, injected.Current, "it has no credentials, like a new pod", false},
 		"more than a new": {func(in *Input) {
 			in.Live, in.Got, in.ServiceAccount.Annotations = injectedPod(role), &corev1.Pod{}, nil
-		}, Stale, "it has credentials, and a new pod gets none", true},
+		}, injected.Stale, "it has credentials, and a new pod gets none", true},
 		"new pods denied":  {func(in *Input) { in.Live, in.Err = injectedPod(role), errors.New("no") }, Unknown, "it cannot be compared", false},
-		"older than asked": {func(in *Input) { in.Live = &corev1.Pod{}; annotated(in, time.Unix(100, 0)) }, Missing, "it has no credentials, and a new pod gets some: it is older than the annotations of its ServiceAccount", true},
+		"older than asked": {func(in *Input) { in.Live = &corev1.Pod{}; annotated(in, time.Unix(100, 0)) }, injected.Missing, "it has no credentials, and a new pod gets some: it is older than the annotations of its ServiceAccount", true},
 		"younger than asked": {func(in *Input) {
 			in.Live = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Unix(200, 0)}}
 			annotated(in, time.Unix(100, 0))
-		}, Missing, "it has no credentials, and a new pod gets some: it was created while Lanyard was not called", true},
+		}, injected.Missing, "it has no credentials, and a new pod gets some: it was created while Lanyard was not called", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -361,5 +365,71 @@ func TestEveryDenialHasAFix(t *testing.T) {
 		if fixes[r] == "" {
 			t.Errorf("%s has no fix", r)
 		}
+	}
+}
+
+func TestTheOriginalOfAPod(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ pod, want string }{
+		"an injected pod": {`
+metadata:
+  name: cart
+  uid: x
+  labels: {app: cart}
+  annotations: {lanyard.dev/injected: "aws,gcp", lanyard.dev/gcp-credentials: "{}", lanyard.dev/skip-containers: proxy, own: x}
+spec:
+  serviceAccountName: cart
+  volumes:
+  - {name: data}
+  - {name: bound-sa-token, projected: {defaultMode: 420, sources: [{serviceAccountToken: {audience: sts.amazonaws.com, path: aws/token}}]}}
+  initContainers: [{name: proxy, volumeMounts: [{name: data}]}]
+  containers:
+  - {name: main, env: [{name: A, value: b}, {name: AWS_STS_REGIONAL_ENDPOINTS, value: regional}], volumeMounts: [{name: data}, {name: bound-sa-token, mountPath: /lanyard, readOnly: true}]}
+  ephemeralContainers: [{name: debugger}]
+status: {phase: Running}`, `
+metadata:
+  generateName: cart-
+  labels: {app: cart}
+  annotations: {lanyard.dev/skip-containers: proxy, own: x}
+spec:
+  serviceAccountName: cart
+  volumes: [{name: data}]
+  initContainers: [{name: proxy, volumeMounts: [{name: data}]}]
+  containers:
+  - {name: main, env: [{name: A, value: b}], volumeMounts: [{name: data}]}`},
+		"another pod keeps its variables": {`
+metadata: {name: cart}
+spec: {volumes: [{name: bound-sa-token}], containers: [{name: main, env: [{name: AWS_ROLE_ARN, value: x}]}]}`, `
+metadata: {generateName: cart-}
+spec: {volumes: [{name: bound-sa-token}], containers: [{name: main, env: [{name: AWS_ROLE_ARN, value: x}]}]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var pod, want unstructured.Unstructured
+			for text, into := range map[string]*unstructured.Unstructured{test.pod: &pod, test.want: &want} {
+				if err := yaml.Unmarshal([]byte(text), &into.Object); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := original(&pod, newKeys(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want.Object, got.Object); diff != "" {
+				t.Errorf("pod (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// explain recognizes a denial by the guard by a sentence of the policy.
+func TestTheSentenceOfTheGuardIsInItsPolicy(t *testing.T) {
+	t.Parallel()
+	policy, err := os.ReadFile("../../../charts/lanyard/templates/guard.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(policy), guardSentence) {
+		t.Errorf("the policy has no sentence with %q", guardSentence)
 	}
 }

@@ -98,20 +98,16 @@ func Write(w io.Writer, documents []*Document) error {
 }
 
 // output returns the document with a newline at its end.
-func (d *Document) output() ([]byte, error) {
-	text := d.text
+func (d *Document) output() (text []byte, err error) {
+	var indented bytes.Buffer
 	switch {
-	case d.changed && d.isJSON:
-		var indented bytes.Buffer
-		if err := json.Indent(&indented, d.json, "", "    "); err != nil {
-			return nil, err
-		}
+	case !d.changed:
+		text = d.text
+	case d.isJSON:
+		err = json.Indent(&indented, d.json, "", "    ")
 		text = indented.Bytes()
-	case d.changed:
-		var err error
-		if text, err = yaml.JSONToYAML(d.json); err != nil {
-			return nil, err
-		}
+	default:
+		text, err = yaml.JSONToYAML(d.json)
 	}
-	return append(bytes.TrimRight(text, "\n"), '\n'), nil
+	return append(bytes.TrimRight(text, "\n"), '\n'), err
 }

@@ -40,14 +40,20 @@ import (
 // reservedAudience belongs to the API server.
 const reservedAudience = "https://kubernetes.default.svc"
 
+// options are the settings of the webhook, and the namespace of objects that name none.
+type options struct {
+	*settings.Settings
+	Namespace string
+}
+
 // defaults are the settings of the golden cases of the injector.
-func defaults(t *testing.T) *inject.Options {
+func defaults(t *testing.T) *options {
 	t.Helper()
 	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &inject.Options{
+	return &options{
 		Settings: &settings.Settings{
 			Keys: &keys,
 			Defaults: &annotations.Defaults{
@@ -60,14 +66,14 @@ func defaults(t *testing.T) *inject.Options {
 }
 
 // configured returns settings like those of the webhook with a configuration file.
-func configured(t *testing.T, file string) *inject.Options {
+func configured(t *testing.T, file string) *options {
 	t.Helper()
-	return &inject.Options{Settings: optionstest.Settings(t, file, reservedAudience), Namespace: "team"}
+	return &options{Settings: optionstest.Settings(t, file, reservedAudience), Namespace: "team"}
 }
 
 // settingsOf returns the settings of a golden case: those of its configuration file
 // or of the ready-made provider that it is about, if there is one.
-func settingsOf(t *testing.T, directory string) *inject.Options {
+func settingsOf(t *testing.T, directory string) *options {
 	t.Helper()
 	file := filepath.Join(directory, "config.yaml")
 	if filepath.Base(filepath.Dir(directory)) == "providers" {
@@ -81,7 +87,7 @@ func settingsOf(t *testing.T, directory string) *inject.Options {
 
 // golden is a case of the injector's golden files.
 type golden struct {
-	settings                       *inject.Options
+	settings                       *options
 	pod, serviceAccount, namespace []byte // JSON
 	want                           struct {
 		Reason   string         `json:"reason"`
@@ -199,13 +205,13 @@ func (g *golden) around(object []byte) []byte {
 }
 
 // injectText injects a text and returns the results and the output.
-func injectText(t *testing.T, o *inject.Options, text string) ([]inject.Result, string) {
+func injectText(t *testing.T, o *options, text string) ([]inject.Result, string) {
 	t.Helper()
 	documents, err := inject.Read("test", strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, err := inject.Inject(t.Context(), documents, o)
+	results, err := inject.Inject(t.Context(), documents, o.Settings, o.Namespace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +290,7 @@ func annotationsOf(t *testing.T, object []byte) (values map[string]string) {
 
 // webhook returns the pod as it is after the handler of the webhook was called for
 // it, and its patch applied. It returns nil if the webhook denies the pod.
-func (g *golden) webhook(t *testing.T, o *inject.Options, pod []byte) []byte {
+func (g *golden) webhook(t *testing.T, o *options, pod []byte) []byte {
 	t.Helper()
 	account := g.want.ServiceAccount
 	if account == nil {

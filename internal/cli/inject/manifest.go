@@ -24,7 +24,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
-	lanyardpatch "github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/reason"
@@ -33,13 +32,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 )
-
-// Options are the settings of the webhook.
-type Options struct {
-	*settings.Settings
-	// Namespace is the namespace of objects that do not name one.
-	Namespace string
-}
 
 // Result is the decision about one object.
 type Result struct {
@@ -59,18 +51,19 @@ type Result struct {
 }
 
 // Inject changes the documents as the webhook would. It returns a Result for each
-// object that the webhook would be called for, in their order. The error is for
-// documents that are not objects of Kubernetes.
-func Inject(ctx context.Context, documents []*Document, o *Options) ([]Result, error) {
+// object that the webhook would be called for, in their order. s are the settings of the
+// webhook, and namespace is the namespace of objects that do not name one. The error is
+// for documents that are not objects of Kubernetes.
+func Inject(ctx context.Context, documents []*Document, s *settings.Settings, namespace string) ([]Result, error) {
 	var objects []*object
 	for _, d := range documents {
-		found, err := d.objects()
+		found, err := d.objects(namespace, nil, d.json)
 		if err != nil {
 			return nil, err
 		}
 		objects = append(objects, found...)
 	}
-	run, err := newInjection(ctx, o, objects)
+	run, err := newInjection(ctx, s, objects)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +71,7 @@ func Inject(ctx context.Context, documents []*Document, o *Options) ([]Result, e
 	for _, found := range objects {
 		result, err := run.decide(ctx, found)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", found.document.source, found.reference(), err)
+			return nil, found.error(err)
 		}
 		if result != nil {
 			results = append(results, *result)
@@ -94,11 +87,18 @@ type object struct {
 	path []string
 	raw  json.RawMessage
 	meta metav1.PartialObjectMetadata
+	// namespace is the object's namespace, or the namespace of Inject.
+	namespace string
 }
 
 // reference names the object for people.
 func (o *object) reference() string {
 	return strings.ToLower(o.meta.Kind) + "/" + cmp.Or(o.meta.Name, o.meta.GenerateName)
+}
+
+// error names the object in an error.
+func (o *object) error(err error) error {
+	return fmt.Errorf("%s: %s: %w", o.document.source, o.reference(), err)
 }
 
 // groupKind returns the object's kind.
@@ -111,7 +111,7 @@ var (
 
 // injection is one call of Inject.
 type injection struct {
-	*Options
+	*settings.Settings
 	pods            *injector.PodMutator
 	serviceAccounts *injector.ServiceAccountMutator
 	validator       *injector.ServiceAccountValidator
@@ -120,27 +120,32 @@ type injection struct {
 }
 
 // newInjection collects the ServiceAccounts and Namespaces.
-func newInjection(ctx context.Context, o *Options, objects []*object) (*injection, error) {
-	serviceAccounts, namespaces := store{}, store{}
-	config := injector.Config{Settings: o.Settings, ServiceAccounts: serviceAccounts, Namespaces: orEmpty{namespaces}}
+func newInjection(ctx context.Context, s *settings.Settings, objects []*object) (*injection, error) {
+	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, "")
+	serviceAccounts, namespaces := store{map[string]metadatacache.Object{}, missing}, store{map[string]metadatacache.Object{}, nil}
+	config := injector.Config{Settings: s, ServiceAccounts: serviceAccounts, Namespaces: namespaces}
 	run := &injection{
-		Options: o, optedOut: slices.Clone(o.ExcludedNamespaces),
+		Settings: s, optedOut: slices.Clone(s.ExcludedNamespaces),
 		pods:            &injector.PodMutator{Config: config, Recorder: unrecorded{}},
-		serviceAccounts: &injector.ServiceAccountMutator{Settings: o.Settings, Invalidator: unrecorded{}},
+		serviceAccounts: &injector.ServiceAccountMutator{Settings: s, Invalidator: unrecorded{}},
 		validator:       &injector.ServiceAccountValidator{Config: config, Invalidator: unrecorded{}},
 	}
 	for _, found := range objects {
 		switch found.groupKind() {
 		case serviceAccountKind:
-			namespace := cmp.Or(found.meta.Namespace, o.Namespace)
-			_, meta, err := run.mutate(ctx, found, namespace)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %s: %w", found.document.source, found.reference(), err)
+			_, mutated, err := run.mutate(ctx, found)
+			var meta metav1.PartialObjectMetadata
+			if err == nil {
+				err = json.Unmarshal(mutated, &meta)
 			}
-			serviceAccounts[namespace+"/"+found.meta.Name] = metadatacache.ObjectOf(meta, o.Keys.Prefix, o.Keys.IdentityLabel, o.Keys.MaxServiceAccountBytes())
+			if err != nil {
+				return nil, found.error(err)
+			}
+			object := metadatacache.ObjectOf(&meta, s.Keys.Prefix, s.Keys.IdentityLabel, s.Keys.MaxServiceAccountBytes())
+			serviceAccounts.objects[found.namespace+"/"+found.meta.Name] = object
 		case namespaceKind:
-			namespace := metadatacache.ObjectOf(&found.meta, o.Keys.Prefix, o.Keys.Inject, annotations.MaxNamespaceBytes)
-			namespaces["/"+found.meta.Name] = namespace
+			namespace := metadatacache.ObjectOf(&found.meta, s.Keys.Prefix, s.Keys.Inject, annotations.MaxNamespaceBytes)
+			namespaces.objects["/"+found.meta.Name] = namespace
 			if namespace.Label == annotations.LabelDisabled || namespace.Label == annotations.OptOut {
 				run.optedOut = append(run.optedOut, found.meta.Name)
 			}
@@ -149,47 +154,46 @@ func newInjection(ctx context.Context, o *Options, objects []*object) (*injectio
 	return run, nil
 }
 
-// mutate returns the response of the mutating webhook to a ServiceAccount, and its
-// metadata afterwards.
-func (run *injection) mutate(ctx context.Context, o *object, namespace string) (admission.Response, *metav1.PartialObjectMetadata, error) {
-	if slices.Contains(run.ExcludedNamespaces, namespace) {
-		return admission.Response{}, &o.meta, nil
+// ask returns the response of a part of the webhook to the creation of an object.
+func ask[T any](ctx context.Context, d admission.Decider[T], resource, namespace string, raw json.RawMessage, change func(*T)) (admission.Response, error) {
+	var object T
+	if _, err := d.Read(jsonscan.New(raw), &object); err != nil {
+		return admission.Response{}, err
 	}
-	var parsed injector.ServiceAccount
-	if _, err := run.serviceAccounts.Read(jsonscan.New(o.raw), &parsed); err != nil {
-		return admission.Response{}, nil, err
+	change(&object)
+	return d.Decide(ctx, &admission.Request[T]{
+		Attributes: admission.Attributes{Version: "v1", Resource: resource, Operation: admission.Create, Namespace: namespace}, Object: &object,
+	})
+}
+
+// mutate returns the response of the mutating webhook to a ServiceAccount, and the
+// ServiceAccount afterwards.
+func (run *injection) mutate(ctx context.Context, o *object) (admission.Response, json.RawMessage, error) {
+	if slices.Contains(run.ExcludedNamespaces, o.namespace) {
+		return admission.Response{}, o.raw, nil
 	}
-	response, err := run.serviceAccounts.Decide(ctx, &admission.Request[injector.ServiceAccount]{Attributes: creation("serviceaccounts", namespace), Object: &parsed})
-	if err != nil || response.Patch.Empty() {
-		return response, &o.meta, err
-	}
-	mutated, err := patched(o.raw, response.Patch.Bytes(), nil)
+	response, err := ask(ctx, run.serviceAccounts, "serviceaccounts", o.namespace, o.raw, func(*injector.ServiceAccount) {})
 	if err != nil {
 		return response, nil, err
 	}
-	meta := new(metav1.PartialObjectMetadata)
-	return response, meta, json.Unmarshal(mutated, meta)
+	mutated, err := patched(o.raw, response.Patch.Bytes())
+	return response, mutated, err
 }
 
-// store has the annotations of objects by namespace/name.
-type store map[string]metadatacache.Object
+// store has the annotations of objects by namespace/name. missing is the error for other
+// objects. Manifests often leave out the Namespace, which then has no annotations.
+type store struct {
+	objects map[string]metadatacache.Object
+	missing error
+}
 
 // Get implements injector.Getter.
 func (s store) Get(_ context.Context, namespace, name string) (metadatacache.Object, error) {
-	found, ok := s[namespace+"/"+name]
+	found, ok := s.objects[namespace+"/"+name]
 	if !ok {
-		return metadatacache.Object{}, apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, name)
+		return metadatacache.Object{}, s.missing
 	}
 	return found, nil
-}
-
-// orEmpty is a store in which every object exists. Manifests often leave out the
-// Namespace, which then has no annotations.
-type orEmpty struct{ store }
-
-// Get implements injector.Getter.
-func (s orEmpty) Get(_ context.Context, namespace, name string) (metadatacache.Object, error) {
-	return s.store[namespace+"/"+name], nil
 }
 
 // unrecorded discards the webhook's records.
@@ -202,25 +206,22 @@ func (unrecorded) Invalidate(string, string) {}
 // object that the webhook would not be called for.
 func (run *injection) decide(ctx context.Context, o *object) (*Result, error) {
 	kind, isWorkload := cluster.ByGroupKind(o.groupKind())
-	isServiceAccount := o.groupKind() == serviceAccountKind
+	isServiceAccount := o.groupKind() == serviceAccountKind && !slices.Contains(run.ExcludedNamespaces, o.namespace)
 	if !isWorkload && !isServiceAccount {
 		return nil, nil
 	}
-	result := &Result{Object: o.reference(), Namespace: cmp.Or(o.meta.Namespace, run.Namespace)}
-	var path []string
+	result := &Result{Object: o.reference(), Namespace: o.namespace}
 	var response admission.Response
+	var after json.RawMessage
 	var err error
 	switch {
-	case isServiceAccount && slices.Contains(run.ExcludedNamespaces, result.Namespace):
-		return nil, nil
 	case isServiceAccount:
-		response, err = run.serviceAccount(ctx, o, result.Namespace)
-	case slices.Contains(run.optedOut, result.Namespace):
+		response, after, err = run.serviceAccount(ctx, o)
+	case slices.Contains(run.optedOut, o.namespace):
 		result.Reason, result.Message = reason.OptedOut, "its namespace opts out"
 		return result, nil
 	default:
-		path = kind.Template
-		response, err = run.pod(ctx, o, &kind, result.Namespace)
+		response, after, err = run.pod(ctx, o, &kind)
 	}
 	denied, isDenied := errors.AsType[*reason.Error](err)
 	unknown, isUnknown := errors.AsType[*reason.Fault](err)
@@ -235,51 +236,41 @@ func (run *injection) decide(ctx context.Context, o *object) (*Result, error) {
 		return nil, err
 	}
 	result.Reason, result.Warnings, result.Changed = response.Reason, response.Warnings, !response.Patch.Empty()
-	return result, o.document.apply(response.Patch.Bytes(), append(slices.Clone(o.path), path...))
+	if result.Changed {
+		err = o.document.replace(append(slices.Clone(o.path), kind.Template...), after)
+	}
+	return result, err
 }
 
 // serviceAccount returns the response to the creation of a ServiceAccount: of the
 // mutating webhook, and of the validating one to the result.
-func (run *injection) serviceAccount(ctx context.Context, o *object, namespace string) (admission.Response, error) {
-	response, meta, err := run.mutate(ctx, o, namespace)
+func (run *injection) serviceAccount(ctx context.Context, o *object) (admission.Response, json.RawMessage, error) {
+	response, mutated, err := run.mutate(ctx, o)
 	if err != nil {
-		return response, err
+		return response, nil, err
 	}
-	raw, err := json.Marshal(meta)
-	if err != nil {
-		return response, err
-	}
-	var parsed injector.ServiceAccount
-	if _, err := run.validator.Read(jsonscan.New(raw), &parsed); err != nil {
-		return response, err
-	}
-	valid, err := run.validator.Decide(ctx, &admission.Request[injector.ServiceAccount]{Attributes: creation("serviceaccounts", namespace), Object: &parsed})
+	valid, err := ask(ctx, run.validator, "serviceaccounts", o.namespace, mutated, func(*injector.ServiceAccount) {})
 	response.Warnings = append(response.Warnings, valid.Warnings...)
-	return response, err
+	return response, mutated, err
 }
 
-// pod returns the response to the creation of a pod of the object. The patch is for
-// the pod's template.
-func (run *injection) pod(ctx context.Context, o *object, kind *cluster.Kind, namespace string) (admission.Response, error) {
+// pod returns the response to the creation of a pod of the object, and the pod's
+// template afterwards.
+func (run *injection) pod(ctx context.Context, o *object, kind *cluster.Kind) (admission.Response, json.RawMessage, error) {
 	template, err := at(o.raw, kind.Template)
 	if err != nil {
-		return admission.Response{}, err
+		return admission.Response{}, nil, err
 	}
 	var whole unstructured.Unstructured
 	if err := json.Unmarshal(o.raw, &whole.Object); err != nil {
-		return admission.Response{}, err
+		return admission.Response{}, nil, err
 	}
-	var pod mutate.Pod
-	if _, err := run.pods.Read(jsonscan.New(template), &pod); err != nil {
-		return admission.Response{}, err
+	response, err := ask(ctx, run.pods, "pods", o.namespace, template, func(pod *mutate.Pod) { pod.ServiceAccountName = kind.ServiceAccount(&whole) })
+	if err != nil {
+		return response, nil, err
 	}
-	pod.ServiceAccountName = kind.ServiceAccount(&whole)
-	return run.pods.Decide(ctx, &admission.Request[mutate.Pod]{Attributes: creation("pods", namespace), Object: &pod})
-}
-
-// creation returns the attributes of a request that creates an object.
-func creation(resource, namespace string) admission.Attributes {
-	return admission.Attributes{Version: "v1", Resource: resource, Operation: admission.Create, Namespace: namespace}
+	mutated, err := patched(template, response.Patch.Bytes())
+	return response, mutated, err
 }
 
 // at returns the JSON of a field.
@@ -296,58 +287,39 @@ func at(raw json.RawMessage, path []string) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// apply applies a patch to the value at path. It leaves everything else as it is.
-func (d *Document) apply(patch []byte, path []string) error {
-	if len(patch) == 0 {
+// replace replaces the value at path. It leaves everything else as it is.
+func (d *Document) replace(path []string, value json.RawMessage) (err error) {
+	d.changed = true
+	if len(path) == 0 {
+		d.json = value
 		return nil
 	}
-	result, err := patched(d.json, patch, path)
-	if err != nil {
-		return err
-	}
-	d.json, d.changed = result, true
-	return nil
+	d.json, err = patched(d.json, fmt.Appendf(nil, `[{"op":"replace","path":%q,"value":%s}]`, "/"+strings.Join(path, "/"), value))
+	return err
 }
 
-// patched returns the JSON after a patch of the value at path.
-func patched(raw json.RawMessage, patch []byte, path []string) (json.RawMessage, error) {
-	operations, err := jsonpatch.DecodePatch(patch)
-	if err != nil {
-		return nil, fmt.Errorf("read the patch: %w", err)
-	}
-	var prefix strings.Builder
-	for _, name := range path {
-		prefix.WriteString("/" + lanyardpatch.Escape(name))
-	}
-	for _, operation := range operations {
-		old, err := operation.Path()
-		if err != nil {
-			return nil, fmt.Errorf("read the patch: %w", err)
-		}
-		full, err := json.Marshal(prefix.String() + old)
-		if err != nil {
-			return nil, err
-		}
-		operation["path"] = (*json.RawMessage)(&full)
+// patched returns the JSON after a patch, if any.
+func patched(raw json.RawMessage, patch []byte) (json.RawMessage, error) {
+	if len(patch) == 0 {
+		return raw, nil
 	}
 	options := jsonpatch.NewApplyOptions()
 	options.EscapeHTML = false
-	result, err := operations.ApplyWithOptions(raw, options)
+	operations, err := jsonpatch.DecodePatch(patch)
+	if err == nil {
+		raw, err = operations.ApplyWithOptions(raw, options)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("apply the patch: %w", err)
 	}
-	return result, nil
+	return raw, nil
 }
 
-// objects returns the object of a document, or the objects of its list.
-func (d *Document) objects() ([]*object, error) {
-	if d.json == nil {
+// objects returns the objects in a part of a document: one, the items of a list, or none.
+func (d *Document) objects(namespace string, path []string, raw json.RawMessage) ([]*object, error) {
+	if raw == nil {
 		return nil, nil
 	}
-	return d.objectsAt(nil, d.json)
-}
-
-func (d *Document) objectsAt(path []string, raw json.RawMessage) ([]*object, error) {
 	o := &object{document: d, path: path, raw: raw}
 	if err := json.Unmarshal(raw, &o.meta); err != nil {
 		return nil, fmt.Errorf("%s: want an object of Kubernetes: %w", d.source, err)
@@ -355,6 +327,7 @@ func (d *Document) objectsAt(path []string, raw json.RawMessage) ([]*object, err
 	if o.meta.Kind == "" || o.meta.APIVersion == "" {
 		return nil, fmt.Errorf("%s: got apiVersion %q and kind %q, want both", d.source, o.meta.APIVersion, o.meta.Kind)
 	}
+	o.namespace = cmp.Or(o.meta.Namespace, namespace)
 	if !strings.HasSuffix(o.meta.Kind, "List") {
 		return []*object{o}, nil
 	}
@@ -366,7 +339,7 @@ func (d *Document) objectsAt(path []string, raw json.RawMessage) ([]*object, err
 	}
 	var objects []*object
 	for i, item := range list.Items {
-		found, err := d.objectsAt(append(slices.Clone(path), "items", strconv.Itoa(i)), item)
+		found, err := d.objects(namespace, append(slices.Clone(path), "items", strconv.Itoa(i)), item)
 		if err != nil {
 			return nil, err
 		}

@@ -182,6 +182,7 @@ func TestErrorsNameTheFile(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ text, want string }{
 		"malformed YAML":          {"a: b: c\n", "test: document 1: "},
+		"an alias of itself":      {"a: &a [*a]\n", "test: document 1: yaml: anchor 'a' value contains itself"},
 		"a key twice":             {join(account, "a: 1\na: 2\n"), "test: document 2: "},
 		"no object":               {"- a\n- b\n", "test: want an object of Kubernetes"},
 		"no kind":                 {"a: 1\n", `test: got apiVersion "" and kind "", want both`},
@@ -195,7 +196,7 @@ func TestErrorsNameTheFile(t *testing.T) {
 			t.Parallel()
 			documents, err := inject.Read("test", strings.NewReader(test.text))
 			if err == nil {
-				_, err = inject.Inject(t.Context(), documents, defaults(t))
+				_, err = inject.Inject(t.Context(), documents, defaults(t).Settings, "team")
 			}
 			if err == nil || !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("got error %v, want %q", err, test.want)
@@ -230,7 +231,7 @@ func TestMappings(t *testing.T) {
 			t.Parallel()
 			s := *o.Settings
 			s.ExcludedNamespaces = test.excluded
-			got, out := injectText(t, &inject.Options{Settings: &s, Namespace: o.Namespace}, test.text)
+			got, out := injectText(t, &options{Settings: &s, Namespace: o.Namespace}, test.text)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

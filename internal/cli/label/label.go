@@ -6,8 +6,8 @@ package label
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,13 +73,8 @@ func newLabelServiceAccountsCommand(c *command.CLI) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := o.Write(c, result); err != nil {
-				return err
-			}
-			if result.failed() {
-				return command.ErrFound
-			}
-			return nil
+			failed := slices.ContainsFunc(result.ServiceAccounts, func(s labelled) bool { return s.Error != "" })
+			return o.WriteFound(c, result, failed)
 		},
 	}
 	o.AddFlag(cmd)
@@ -102,15 +97,6 @@ type labelled struct {
 	Name      string `json:"name"`
 	Adopted   bool   `json:"adopted,omitempty"`
 	Error     string `json:"error,omitempty"`
-}
-
-func (l *labelling) failed() bool {
-	for _, s := range l.ServiceAccounts {
-		if s.Error != "" {
-			return true
-		}
-	}
-	return false
 }
 
 func (l *labelling) Print(p *command.Page) {
@@ -170,11 +156,8 @@ func label(ctx context.Context, c *command.CLI, namespace string, dryRun bool) (
 // addLabel adds the label to a ServiceAccount. With that write, Lanyard adopts the
 // annotations of the peers.
 func addLabel(ctx context.Context, client kubernetes.Interface, s *settings.Settings, object *metav1.PartialObjectMetadata) error {
-	patch, err := labelPatch(s.Keys, object)
-	if err != nil {
-		return err
-	}
-	got, err := client.CoreV1().ServiceAccounts(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "lanyard"})
+	patch, options := labelPatch(s.Keys, object), metav1.PatchOptions{FieldManager: "lanyard"}
+	got, err := client.CoreV1().ServiceAccounts(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, patch, options)
 	if err == nil && peer.Adoptable(s.Keys, s.Peers, got.Annotations) {
 		err = fmt.Errorf("got no translation of the annotations of another webhook: the webhook %s must be called for them and have them in --adopt", cluster.ServiceAccountWebhook)
 	}
@@ -183,13 +166,7 @@ func addLabel(ctx context.Context, client kubernetes.Interface, s *settings.Sett
 
 // labelPatch returns a merge patch that adds the label, unless the ServiceAccount
 // changed since it was read: it may not need the label any more.
-func labelPatch(keys *annotations.Keys, object *metav1.PartialObjectMetadata) ([]byte, error) {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": object.ResourceVersion,
-		"labels":          map[string]string{keys.IdentityLabel: annotations.LabelEnabled},
-	}})
-	if err != nil {
-		return nil, fmt.Errorf("encode the patch: %w", err)
-	}
-	return patch, nil
+func labelPatch(keys *annotations.Keys, object *metav1.PartialObjectMetadata) []byte {
+	const patch = `{"metadata":{"labels":{%q:%q},"resourceVersion":%q}}`
+	return fmt.Appendf(nil, patch, keys.IdentityLabel, annotations.LabelEnabled, object.ResourceVersion)
 }

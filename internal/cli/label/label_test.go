@@ -20,8 +20,8 @@ func TestTheLabelDependsOnTheVersionThatWasRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	patch, err := labelPatch(&keys, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a", ResourceVersion: "7"}})
-	if want := `{"metadata":{"labels":{"example.com/identity":"enabled"},"resourceVersion":"7"}}`; err != nil || string(patch) != want {
-		t.Errorf("got %s and %v, want %s", patch, err, want)
+	patch := labelPatch(&keys, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a", ResourceVersion: "7"}})
+	if want := `{"metadata":{"labels":{"example.com/identity":"enabled"},"resourceVersion":"7"}}`; string(patch) != want {
+		t.Errorf("got %s, want %s", patch, want)
 	}
 }

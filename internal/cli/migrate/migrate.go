@@ -105,16 +105,18 @@ func New(stock []*Object, o *Options) *Plan {
 	}
 	for _, object := range stock {
 		switch object.Kind {
-		case kindServiceAccount:
+		case kindServiceAccount.Kind:
 			p.serviceAccount(object)
-		case kindConfigMap:
-			p.configMap(object)
-		case kindWebhooks:
+		case kindWebhooks.Kind:
 			p.webhooks(object)
+		case kindConfigMap.Kind:
 		default:
 			p.pod(object)
-			for _, from := range p.From {
-				p.settings(object, from, object.Pod.Settings[from.Name])
+		}
+		for _, from := range p.From {
+			p.settings(object, from)
+			if from.Name == "eks" && from.ConfigMap == object.Name {
+				p.mappings(object)
 			}
 		}
 	}
@@ -154,7 +156,6 @@ const (
 	eksRole     = "eks.amazonaws.com/role-arn"
 	azureUse    = "azure.workload.identity/use"
 	azureClient = "azure.workload.identity/client-id"
-	azureTenant = "AZURE_TENANT_ID"
 )
 
 // has reports whether the peer of this name is one of those to migrate from.
@@ -166,30 +167,32 @@ func (p *planner) has(name string) bool {
 func (p *planner) namespaceOf(o *Object) string { return cmp.Or(o.Namespace, p.Namespace) }
 
 // accountOf returns the namespace and name of a pod's ServiceAccount.
-func (p *planner) accountOf(o *Object) string { return p.namespaceOf(o) + "/" + o.Pod.ServiceAccount }
+func (p *planner) accountOf(o *Object) string {
+	return p.namespaceOf(o) + "/" + o.Pod.Spec.ServiceAccountName
+}
 
 // index notes the facts that other objects depend on.
 func (p *planner) index(o *Object) {
 	switch {
-	case o.Kind == kindServiceAccount:
+	case o.Kind == kindServiceAccount.Kind:
 		key := p.namespaceOf(o) + "/" + o.Name
 		p.accounts[key] = append(p.accounts[key], o)
-	case o.Kind == kindConfigMap:
-		p.setDefault("azure-tenant-id", o.Data[azureTenant])
-		if mapped, err := entries(o); err == nil && p.has("eks") {
+	case o.Kind == kindConfigMap.Kind && p.has("eks"):
+		if mapped, err := peer.Mapped(o.Data); err == nil {
 			maps.Copy(p.mapped, mapped)
 		}
-	case o.Pod != nil:
-		if p.has("azure") && o.Pod.Labels[azureUse] == "true" {
-			p.needTokens[p.accountOf(o)] = true
-		}
-		p.programDefaults(o)
+	case o.Pod != nil && p.has("azure") && o.Pod.Labels[azureUse] == "true":
+		p.needTokens[p.accountOf(o)] = true
 	}
-}
-
-func (p *planner) setDefault(name, value string) {
-	if value != "" {
-		p.defaults.Parameters[name] = value
+	for _, from := range p.From {
+		values := o.settings(from)
+		p.composesRoles = p.composesRoles || values["--compose-role-arn"] == "true"
+		if tenant := values["AZURE_TENANT_ID"]; tenant != "" {
+			p.defaults.Parameters["azure-tenant-id"] = tenant
+		}
+		if audience := values["--token-audience"]; from.Name == "gcp" && audience != "" && audience != from.Defaults["--token-audience"] {
+			p.defaults.Parameters["gcp-audience"] = audience
+		}
 	}
 }
 
@@ -198,7 +201,7 @@ func (p *planner) item(o *Object, found string, result peer.Result, becomes, why
 	item := Item{Found: found, Result: result, Becomes: becomes, Why: strings.TrimSpace(strings.ReplaceAll(why, "`", ""))}
 	if o != nil {
 		item.Object, item.Source = o.Reference(), o.Source
-		if o.Kind != kindWebhooks {
+		if o.Kind != kindWebhooks.Kind {
 			item.Namespace = p.namespaceOf(o)
 		}
 	}

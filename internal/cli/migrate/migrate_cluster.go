@@ -24,13 +24,6 @@ import (
 // maxStock is how many objects are kept of a cluster.
 const maxStock = 500_000
 
-// clusterStock holds the objects that were read in a cluster.
-type clusterStock struct {
-	objects []*Object
-	// versions are the resource versions of the ServiceAccounts.
-	versions map[*Object]string
-}
-
 // cluster plans for a cluster, and writes the ServiceAccounts if that is wanted.
 func (k *migrateCommand) cluster(ctx context.Context, o *Options) (*migration, error) {
 	namespace, err := k.Scope(k.all)
@@ -41,36 +34,16 @@ func (k *migrateCommand) cluster(ctx context.Context, o *Options) (*migration, e
 	if err != nil {
 		return nil, err
 	}
-	stock, err := k.stock(ctx, client, o.From, namespace)
+	stock, err := k.stock(ctx, client, namespace)
 	if err != nil {
 		return nil, err
 	}
-	result := &migration{Plan: New(stock.objects, o), what: "ServiceAccounts"}
+	result := &migration{Plan: New(stock, o), what: "ServiceAccounts"}
 	result.Changes = len(result.Plan.Changes)
 	if k.write {
-		k.writeServiceAccounts(ctx, client, stock, result)
+		k.writeServiceAccounts(ctx, client, result)
 	}
 	return result, nil
-}
-
-// stock reads the objects that matter in a cluster, a page at a time. Cluster-scoped
-// objects are left out if the user may not read them.
-func (k *migrateCommand) stock(ctx context.Context, client dynamic.Interface, peers []*peer.Peer, namespace string) (*clusterStock, error) {
-	lists := []listing{{resource: command.CoreResource("serviceaccounts"), kind: "ServiceAccount", namespace: namespace}}
-	for _, kind := range cluster.Kinds() {
-		lists = append(lists, listing{resource: kind.Resource, kind: kind.Kind, namespace: namespace})
-	}
-	for _, name := range ConfigMaps() {
-		lists = append(lists, listing{resource: command.CoreResource("configmaps"), kind: "ConfigMap", namespace: namespace, name: name})
-	}
-	lists = append(lists, listing{resource: webhookConfigurations, kind: "MutatingWebhookConfiguration", optional: true})
-	stock := &clusterStock{versions: map[*Object]string{}}
-	for i := range lists {
-		if err := k.list(ctx, client, peers, &lists[i], stock); err != nil && !(lists[i].optional && apierrors.IsForbidden(err)) {
-			return nil, fmt.Errorf("list %s: %w", lists[i].resource.Resource, err)
-		}
-	}
-	return stock, nil
 }
 
 // listing is a list to read.
@@ -79,51 +52,85 @@ type listing struct {
 	kind     string
 	// namespace and name select objects; empty for all.
 	namespace, name string
-	// optional reports whether the user need not have the right to read it.
-	optional bool
 }
 
-// list adds the objects that matter in a list to the stock.
-func (k *migrateCommand) list(ctx context.Context, client dynamic.Interface, peers []*peer.Peer, l *listing, stock *clusterStock) error {
+var webhookConfigurations = listing{
+	resource: schema.GroupVersionResource{Group: kindWebhooks.Group, Version: "v1", Resource: "mutatingwebhookconfigurations"},
+	kind:     kindWebhooks.Kind,
+}
+
+// stock reads the objects that matter in a cluster. Cluster-scoped objects are left out if
+// the user may not read them.
+func (k *migrateCommand) stock(ctx context.Context, client dynamic.Interface, namespace string) ([]*Object, error) {
+	lists := []listing{{command.CoreResource("serviceaccounts"), kindServiceAccount.Kind, namespace, ""}}
+	for _, kind := range cluster.Kinds() {
+		lists = append(lists, listing{kind.Resource, kind.Kind, namespace, ""})
+	}
+	for _, name := range peer.ConfigMaps() {
+		lists = append(lists, listing{command.CoreResource("configmaps"), kindConfigMap.Kind, namespace, name})
+	}
+	lists = append(lists, webhookConfigurations)
+	var stock []*Object
+	for _, l := range lists {
+		found, err := k.list(ctx, client, l)
+		if err != nil && (l != webhookConfigurations || !apierrors.IsForbidden(err)) {
+			return nil, err
+		}
+		if stock = append(stock, found...); len(stock) > maxStock {
+			return nil, fmt.Errorf("got more than %d objects: migrate one namespace after the other", maxStock)
+		}
+	}
+	return stock, nil
+}
+
+// list returns the objects that matter in a list, which is read a page at a time.
+func (k *migrateCommand) list(ctx context.Context, client dynamic.Interface, l listing) (stock []*Object, err error) {
 	defer k.Progress("reading " + l.resource.Resource)()
-	list := func(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	page := func(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 		if l.name != "" {
 			options.FieldSelector = "metadata.name=" + l.name
 		}
 		return client.Resource(l.resource).Namespace(l.namespace).List(ctx, options)
 	}
-	return command.EachPage(ctx, list, func(page *unstructured.UnstructuredList) error {
+	err = command.EachPage(ctx, page, func(page *unstructured.UnstructuredList) error {
 		for i := range page.Items {
 			u := &page.Items[i]
 			u.SetGroupVersionKind(l.resource.GroupVersion().WithKind(l.kind))
-			if o := Read(peers, u); o != nil {
-				stock.objects = append(stock.objects, o)
-				stock.versions[o] = u.GetResourceVersion()
+			o, err := Read(u)
+			if err != nil {
+				return err
 			}
-		}
-		if len(stock.objects) > maxStock {
-			return fmt.Errorf("got more than %d objects: migrate one namespace after the other", maxStock)
+			if o != nil && len(stock) <= maxStock {
+				stock = append(stock, o)
+			}
 		}
 		return nil
 	})
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", l.resource.Resource, err)
+	}
+	return stock, nil
 }
+
+// countEvery is the interval in which a long step reports its progress. Unlike
+// Progress, it also does so where there is no terminal: the step changes the cluster.
+const countEvery = 100
 
 // writeServiceAccounts writes the changes: all of them as a dry run first, so that
 // nothing is written if one would be denied.
-func (k *migrateCommand) writeServiceAccounts(ctx context.Context, client dynamic.Interface, stock *clusterStock, result *migration) {
-	for _, dryRun := range [][]string{{metav1.DryRunAll}, nil} {
-		what := "writing"
-		if len(dryRun) > 0 {
-			what = "trying"
-		}
+func (k *migrateCommand) writeServiceAccounts(ctx context.Context, client dynamic.Interface, result *migration) {
+	for _, step := range []struct {
+		what   string
+		dryRun []string
+	}{{"trying", []string{metav1.DryRunAll}}, {"writing", nil}} {
 		for i := range result.Plan.Changes {
 			c := &result.Plan.Changes[i]
-			k.count(what, i, result.Changes)
-			err := patchServiceAccount(ctx, client, c, stock.versions[c.Object], dryRun)
-			switch {
-			case err != nil:
+			if result.Changes >= countEvery && i%countEvery == 0 {
+				k.Note("%s %d of %d ServiceAccounts ...", step.what, i, result.Changes)
+			}
+			if err := patchServiceAccount(ctx, client, c, step.dryRun); err != nil {
 				result.Errors = append(result.Errors, fmt.Sprintf("%s in the namespace %s: %v", c.Object.Reference(), c.Object.Namespace, err))
-			case len(dryRun) == 0:
+			} else if step.dryRun == nil {
 				result.Written++
 			}
 			if ctx.Err() != nil {
@@ -136,23 +143,12 @@ func (k *migrateCommand) writeServiceAccounts(ctx context.Context, client dynami
 	}
 }
 
-// countEvery is the interval in which a long step reports its progress.
-const countEvery = 100
-
-// count tells the user how far a step is, if it is a long one. Unlike progress, it
-// also does so where there is no terminal: the step changes the cluster.
-func (k *migrateCommand) count(what string, done, all int) {
-	if all >= countEvery && done%countEvery == 0 {
-		k.Note("%s %d of %d ServiceAccounts ...", what, done, all)
-	}
-}
-
 // patchTimeout is how long a write may take: the webhook may not respond.
 const patchTimeout = 30 * time.Second
 
 // patchServiceAccount makes a change.
-func patchServiceAccount(ctx context.Context, client dynamic.Interface, c *Change, version string, dryRun []string) error {
-	patch, err := annotationPatch(c, version)
+func patchServiceAccount(ctx context.Context, client dynamic.Interface, c *Change, dryRun []string) error {
+	patch, err := annotationPatch(c)
 	if err != nil {
 		return err
 	}
@@ -165,7 +161,7 @@ func patchServiceAccount(ctx context.Context, client dynamic.Interface, c *Chang
 
 // annotationPatch returns a merge patch that makes a change, unless the object has
 // changed since it was read.
-func annotationPatch(c *Change, version string) ([]byte, error) {
+func annotationPatch(c *Change) ([]byte, error) {
 	values := map[string]any{}
 	for key, value := range c.Set {
 		values[key] = value
@@ -173,9 +169,5 @@ func annotationPatch(c *Change, version string) ([]byte, error) {
 	for _, key := range c.Remove {
 		values[key] = nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": version, "annotations": values}})
-	if err != nil {
-		return nil, fmt.Errorf("encode the patch: %w", err)
-	}
-	return patch, nil
+	return json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": c.Object.version, "annotations": values}})
 }

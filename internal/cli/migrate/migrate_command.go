@@ -4,6 +4,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
 const migrateHelp = `migrate shows how Lanyard takes over from another webhook: the annotations that
@@ -83,8 +83,10 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	command.AddAllNamespaces(cmd, &k.all)
 	names := peer.Names()
 	cmd.Flags().StringSliceVar(&k.from, "from", nil, "The webhooks to take over from, separated by commas: "+strings.Join(names, ", ")+".")
-	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // the error is for a flag that does not exist
-	cmd.Flags().StringArrayVarP(&k.files, "filename", "f", nil, "File or directory with manifests in YAML or JSON, or - for the standard input, instead of the cluster. Can be repeated.")
+	// The error is for a flag that does not exist.
+	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().StringArrayVarP(&k.files, "filename", "f", nil,
+		"File or directory with manifests in YAML or JSON, or - for the standard input, instead of the cluster. Can be repeated.")
 	cmd.Flags().BoolVar(&k.write, "write", false, "Write the changes.")
 	cmd.Flags().BoolVar(&k.remove, "remove", false, "Also remove the annotations that are not needed any more.")
 	cmd.Flags().BoolVar(&k.verify, "verify", false, "Compare the credentials of running and new pods, instead of making a plan.")
@@ -116,7 +118,10 @@ func (k *migrateCommand) run(ctx context.Context) error {
 	if k.verify {
 		return k.verifyPods(ctx, peers)
 	}
-	s, err := k.settingsOf(ctx)
+	s, err := k.Builtin() // files are read without a cluster
+	if len(k.files) == 0 || k.ConfigPath != "" {
+		s, err = k.Settings(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -124,12 +129,11 @@ func (k *migrateCommand) run(ctx context.Context) error {
 	if options.Namespace, err = k.Namespace(); err != nil {
 		return err
 	}
-	var result *migration
+	plan := k.manifests
 	if options.Cluster {
-		result, err = k.cluster(ctx, options)
-	} else {
-		result, err = k.manifests(options)
+		plan = k.cluster
 	}
+	result, err := plan(ctx, options)
 	if err != nil {
 		return err
 	}
@@ -141,15 +145,6 @@ func (k *migrateCommand) run(ctx context.Context) error {
 		return command.ErrFound
 	}
 	return nil
-}
-
-// settingsOf returns the settings of the cluster, or of --config. Files are read without
-// a cluster.
-func (k *migrateCommand) settingsOf(ctx context.Context) (*settings.Settings, error) {
-	if len(k.files) > 0 && k.ConfigPath == "" {
-		return k.Builtin()
-	}
-	return k.Settings(ctx)
 }
 
 // check checks that the flags fit together.
@@ -188,10 +183,7 @@ func (k *migrateCommand) show(result *migration) error {
 
 // nameOf names the object of an item.
 func nameOf(item *Item) string {
-	name := item.Object
-	if name == "" {
-		name = "the cluster"
-	}
+	name := cmp.Or(item.Object, "the cluster")
 	if item.Namespace != "" {
 		name += " in the namespace " + item.Namespace
 	}
@@ -238,10 +230,13 @@ func (m *migration) Print(p *command.Page) {
 	}
 }
 
+var styles = map[peer.Result]string{
+	peer.Translated: command.Good, peer.Manual: command.Warn, peer.Unsupported: command.Bad, peer.NothingToDo: command.Faint,
+}
+
 // printItem writes an item below the name of its object.
 func printItem(p *command.Page, item *Item) {
-	style := map[peer.Result]string{peer.Translated: command.Good, peer.Manual: command.Warn, peer.Unsupported: command.Bad, peer.NothingToDo: command.Faint}[item.Result]
-	line, becomes := item.Found+": "+p.Style(style, string(item.Result)), item.Becomes
+	line, becomes := item.Found+": "+p.Style(styles[item.Result], string(item.Result)), item.Becomes
 	if whole := line + ", " + becomes; becomes != "" && (p.Width == 0 || command.Cells(whole) <= p.Width-2) {
 		line, becomes = whole, ""
 	}

@@ -4,6 +4,7 @@
 package migrate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/lanyard-dev/lanyard/internal/peer"
 )
 
 // Limits of the input.
@@ -22,12 +21,9 @@ const (
 	maxManifests     = 10_000
 )
 
-// standardInput is the name of the standard input in a diff.
-const standardInput = "stdin"
-
 // manifests plans for files, and writes them if that is wanted.
-func (k *migrateCommand) manifests(o *Options) (*migration, error) {
-	manifests, err := k.readManifests(o.From)
+func (k *migrateCommand) manifests(_ context.Context, o *Options) (*migration, error) {
+	manifests, err := k.readManifests()
 	if err != nil {
 		return nil, err
 	}
@@ -36,15 +32,17 @@ func (k *migrateCommand) manifests(o *Options) (*migration, error) {
 		stock = append(stock, m.Objects...)
 	}
 	result := &migration{Plan: New(stock, o), what: "files"}
-	rewritten := result.Rewrite(manifests)
-	result.Changes = len(rewritten)
-	for i := range rewritten {
-		r := &rewritten[i]
-		result.diff += r.Diff
+	for _, m := range manifests {
+		text, diff := result.Rewrite(m)
+		if diff == "" {
+			continue
+		}
+		result.Changes++
+		result.diff += diff
 		if !k.write {
 			continue
 		}
-		if err := replaceFile(r.Name, r.Text); err != nil {
+		if err := replaceFile(m.Name, []byte(text)); err != nil {
 			result.Errors = append(result.Errors, err.Error())
 			continue
 		}
@@ -53,65 +51,41 @@ func (k *migrateCommand) manifests(o *Options) (*migration, error) {
 	return result, nil
 }
 
-// input is a file to read.
-type input struct {
-	name string
-	// found reports whether it was found in a directory. It may then be something else
-	// than a manifest, such as a template.
-	found bool
-}
-
-// readManifests reads the files of --filename, and those in its directories.
-func (k *migrateCommand) readManifests(peers []*peer.Peer) ([]*Manifest, error) {
-	inputs, err := k.inputs()
-	if err != nil {
-		return nil, err
-	}
+// readManifests reads the files of --filename, and the manifests in its directories, each
+// once. Another file in a directory, such as a template, is noted.
+func (k *migrateCommand) readManifests() ([]*Manifest, error) {
 	var manifests []*Manifest
-	for _, in := range inputs {
-		m, err := k.readManifest(peers, in.name)
+	seen := map[string]bool{}
+	read := func(name string, inDirectory bool) error {
+		if seen[filepath.Clean(name)] {
+			return nil
+		}
+		if seen[filepath.Clean(name)] = true; len(seen) > maxManifests {
+			return fmt.Errorf("got more than %d files", maxManifests)
+		}
+		m, err := k.readManifest(name)
 		switch {
 		case err == nil:
 			manifests = append(manifests, m)
-		case in.found:
+		case inDirectory:
 			k.Note("not read: %v", err)
-		default:
-			return nil, err
+			return nil
 		}
-	}
-	return manifests, nil
-}
-
-// inputs returns the files to read, each once: those that are named, and those in
-// directories that may be manifests.
-func (k *migrateCommand) inputs() ([]input, error) {
-	var inputs []input
-	seen := map[string]bool{}
-	add := func(in input) error {
-		if !seen[filepath.Clean(in.name)] {
-			inputs = append(inputs, in)
-		}
-		seen[filepath.Clean(in.name)] = true
-		if len(inputs) > maxManifests {
-			return fmt.Errorf("got more than %d files", maxManifests)
-		}
-		return nil
+		return err
 	}
 	for _, name := range k.files {
-		if name == "-" {
-			_ = add(input{name: name}) // the limit is for directories
-			continue
-		}
 		err := filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
 			switch {
+			case name == "-":
+				return read(path, false)
 			case err != nil:
 				return err
 			case entry.IsDir() && path != name && strings.HasPrefix(entry.Name(), "."):
 				return fs.SkipDir
 			case path == name && !entry.IsDir():
-				return add(input{name: path})
+				return read(path, false)
 			case entry.Type().IsRegular() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)):
-				return add(input{name: path, found: true})
+				return read(path, true)
 			}
 			return nil
 		})
@@ -119,14 +93,14 @@ func (k *migrateCommand) inputs() ([]input, error) {
 			return nil, err
 		}
 	}
-	return inputs, nil
+	return manifests, nil
 }
 
 // readManifest reads one file.
-func (k *migrateCommand) readManifest(peers []*peer.Peer, name string) (*Manifest, error) {
+func (k *migrateCommand) readManifest(name string) (*Manifest, error) {
 	in := k.In
 	if name == "-" {
-		name = standardInput
+		name = "stdin"
 	} else {
 		name = filepath.Clean(name)
 		f, err := os.Open(name)
@@ -143,7 +117,7 @@ func (k *migrateCommand) readManifest(peers []*peer.Peer, name string) (*Manifes
 	if len(text) > maxManifestBytes {
 		return nil, fmt.Errorf("%s: got more than %d bytes", name, maxManifestBytes)
 	}
-	return ReadManifest(peers, name, text)
+	return ReadManifest(name, text)
 }
 
 // replaceFile replaces a file by a new one in one step, so that it is never half

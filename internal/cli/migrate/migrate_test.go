@@ -48,10 +48,10 @@ func peersNamed(t *testing.T, names ...string) []*peer.Peer {
 }
 
 // read reads manifests, by their names.
-func read(t *testing.T, peers []*peer.Peer, files map[string]string) (manifests []*migrate.Manifest, stock []*migrate.Object) {
+func read(t *testing.T, files map[string]string) (manifests []*migrate.Manifest, stock []*migrate.Object) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		m, err := migrate.ReadManifest(peers, name, []byte(files[name]))
+		m, err := migrate.ReadManifest(name, []byte(files[name]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,12 +64,13 @@ func read(t *testing.T, peers []*peer.Peer, files map[string]string) (manifests 
 func rewrite(t *testing.T, files map[string]string, remove bool, names ...string) (plan *migrate.Plan, after map[string]string, diff string) {
 	t.Helper()
 	peers := peersNamed(t, names...)
-	manifests, stock := read(t, peers, files)
+	manifests, stock := read(t, files)
 	plan = migrate.New(stock, &migrate.Options{Keys: newKeys(t), From: peers, Remove: remove, Namespace: "default"})
 	after = maps.Clone(files)
-	for _, r := range plan.Rewrite(manifests) {
-		after[r.Name] = string(r.Text)
-		diff += r.Diff
+	for _, m := range manifests {
+		text, changed := plan.Rewrite(m)
+		after[m.Name] = text
+		diff += changed
 	}
 	return plan, after, diff
 }
@@ -148,7 +149,7 @@ func TestThePlanHasEveryKey(t *testing.T) {
 		if strings.Contains(string(text), "must-not-be-shown") {
 			t.Errorf("%s: the plan has a variable of the program", name)
 		}
-		_, stock := read(t, peersNamed(t, name), testdata(t, name))
+		_, stock := read(t, testdata(t, name))
 		for _, o := range stock {
 			keys := slices.Concat(slices.Collect(maps.Keys(o.Annotations)), slices.Collect(maps.Keys(o.Labels)))
 			if o.Pod != nil {
@@ -386,7 +387,7 @@ const migrateNothing = string(peer.NothingToDo)
 func TestPodsOfAClusterStayAsTheyAre(t *testing.T) {
 	t.Parallel()
 	peers := peersNamed(t, "eks")
-	_, stock := read(t, peers, testdata(t, "eks"))
+	_, stock := read(t, testdata(t, "eks"))
 	plan := migrate.New(stock, &migrate.Options{Keys: newKeys(t), From: peers, Cluster: true, Namespace: "default"})
 	for _, c := range plan.Changes {
 		if c.Object.Kind != "ServiceAccount" {

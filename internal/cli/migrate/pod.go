@@ -20,7 +20,8 @@ import (
 type podPlan struct {
 	*planner
 	*Object
-	set    map[string]string
+	set map[string]string
+	// remove are keys that nothing needs any more. A label stays.
 	remove []string
 }
 
@@ -32,7 +33,7 @@ func (p *planner) pod(o *Object) {
 		t.peer(from)
 	}
 	t.unlabelled()
-	if p.leavesWork(first) {
+	if p.leavesWork(first) || !p.Remove {
 		t.remove = nil
 	}
 	if !p.Cluster {
@@ -43,8 +44,15 @@ func (p *planner) pod(o *Object) {
 // peer plans for the inputs of one peer.
 func (t *podPlan) peer(from *peer.Peer) {
 	for _, key := range slices.Sorted(maps.Keys(t.Pod.Annotations)) {
-		if in := from.Input(peer.OnPod, key); in != nil {
-			t.annotation(from, in, key, t.Pod.Annotations[key])
+		in := from.Input(peer.OnPod, key)
+		switch {
+		case in == nil:
+		case in.Becomes == "skip-containers":
+			t.skip(from, in, key, t.Pod.Annotations[key])
+		case in.Becomes == "token-expiration-seconds":
+			t.lifetime(from, in, key, t.Pod.Annotations[key])
+		default:
+			t.row(t.Object, key, in)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(t.Pod.Labels)) {
@@ -54,29 +62,19 @@ func (t *podPlan) peer(from *peer.Peer) {
 			t.write(in, key, annotations.OptOut, "")
 		}
 	}
-	for _, v := range t.Pod.Variables {
-		if in := from.Input(peer.InContainer, v.Name); in != nil && t.concerns(from) {
-			t.row(t.Object, v.Name+" in the container "+v.Container, in)
+	for _, c := range t.Pod.containers() {
+		for _, v := range c.Env {
+			if in := from.Input(peer.InContainer, v.Name); in != nil && t.concerns(from) {
+				t.row(t.Object, v.Name+" in the container "+c.Name, in)
+			}
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(t.Pod.NodeSelector)) {
+	for _, key := range slices.Sorted(maps.Keys(t.Pod.Spec.NodeSelector)) {
 		if in := from.Input(peer.OnPodField, key); in != nil {
 			t.row(t.Object, "nodeSelector "+key, in)
 		}
 	}
 	t.unknownKeys(t.Object, from, peer.OnPod, t.Pod.Annotations)
-}
-
-// annotation plans for an annotation of the pod.
-func (t *podPlan) annotation(from *peer.Peer, in *peer.Input, key, value string) {
-	switch in.Becomes {
-	case "skip-containers":
-		t.skip(from, in, key, value)
-	case "token-expiration-seconds":
-		t.lifetime(from, in, key, value)
-	default:
-		t.row(t.Object, key, in)
-	}
 }
 
 // skip translates a list of containers. It can leave out only names that containers
@@ -96,7 +94,7 @@ func (t *podPlan) skip(from *peer.Peer, in *peer.Input, key, value string) {
 	}
 	if len(names) == 0 {
 		t.item(t.Object, key, peer.NothingToDo, "", "It names no container. "+why)
-		t.done(key)
+		t.remove = append(t.remove, key)
 		return
 	}
 	if _, found := t.Pod.Annotations[t.Keys.Containers]; found {
@@ -142,7 +140,7 @@ func (t *podPlan) lifetime(from *peer.Peer, in *peer.Input, key, value string) {
 	switch _, err := annotations.ParseTokenExpirationSeconds(seconds, least); {
 	case seconds == "":
 		t.item(t.Object, key, peer.NothingToDo, "", "It is empty.")
-		t.done(key)
+		t.remove = append(t.remove, key)
 	case err != nil:
 		t.item(t.Object, key, peer.Manual, t.becomes(in), fmt.Sprintf("It %v. %s denies the pod, too.", err, from.Program))
 	default:
@@ -156,7 +154,7 @@ func (t *podPlan) lifetime(from *peer.Peer, in *peer.Input, key, value string) {
 
 // azureLabel plans for the label of Azure. Its effect depends on the ServiceAccount.
 func (t *podPlan) azureLabel(in *peer.Input) {
-	account := t.Pod.ServiceAccount
+	account := t.Pod.Spec.ServiceAccountName
 	switch {
 	case t.Pod.Labels[azureUse] != "true":
 		t.item(t.Object, azureUse, peer.NothingToDo, "", "Only the value true has an effect.")
@@ -180,7 +178,7 @@ func (t *podPlan) unlabelled() {
 		if account.Annotations[azureClient] != "" || t.needTokens[name] {
 			t.item(t.Object, "no label "+azureUse, peer.Manual, t.Keys.Inject,
 				fmt.Sprintf("The pods of the ServiceAccount %s get credentials from now on. Set it to %q for those that must not.",
-					pod.ServiceAccount, annotations.OptOut))
+					pod.Spec.ServiceAccountName, annotations.OptOut))
 			return
 		}
 	}
@@ -191,7 +189,7 @@ func (t *podPlan) unlabelled() {
 func (t *podPlan) concerns(from *peer.Peer) bool {
 	accounts := t.accounts[t.accountOf(t.Object)]
 	return len(accounts) == 0 || slices.ContainsFunc(accounts, func(o *Object) bool {
-		return concerns(from, peer.OnServiceAccount, o.Annotations)
+		return from.Concerns(peer.OnServiceAccount, o.Annotations)
 	})
 }
 
@@ -216,12 +214,5 @@ func (t *podPlan) write(in *peer.Input, key, value, why string) {
 		t.set[name] = value
 		t.item(t.Object, key, peer.Translated, becomes, why)
 	}
-	t.done(key)
-}
-
-// done removes an annotation of the peer, if that is wanted. A label stays.
-func (t *podPlan) done(key string) {
-	if t.Remove {
-		t.remove = append(t.remove, key)
-	}
+	t.remove = append(t.remove, key)
 }

@@ -4,33 +4,21 @@
 package migrate
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/peer"
 )
 
-// programDefaults notes the settings that the translation of ServiceAccounts depends on.
-func (p *planner) programDefaults(o *Object) {
-	p.composesRoles = p.composesRoles || o.Pod.Settings["eks"]["--compose-role-arn"] == "true"
-	p.setDefault("azure-tenant-id", o.Pod.Settings["azure"][azureTenant])
-	if audience := o.Pod.Settings["gcp"]["--token-audience"]; audience != "sts.googleapis.com" {
-		p.setDefault("gcp-audience", audience)
-	}
-}
-
 // settings adds an item for each setting that is in the table. The others are about
 // the program itself, such as its port.
-func (p *planner) settings(o *Object, from *peer.Peer, values map[string]string) {
+func (p *planner) settings(o *Object, from *peer.Peer) {
+	values := o.settings(from)
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		in := from.Input(peer.AsFlag, name)
-		if in == nil {
-			in = from.Input(peer.AsVariable, name)
-		}
+		in := cmp.Or(from.Input(peer.AsFlag, name), from.Input(peer.AsVariable, name))
 		if in == nil {
 			continue
 		}
@@ -52,13 +40,11 @@ func (p *planner) setting(o *Object, in *peer.Input, name, value string) {
 	if value == "" {
 		return // it comes from elsewhere, such as a ConfigMap
 	}
-	if name == "AZURE_ENVIRONMENT" {
-		host, known := authorities[strings.ToLower(value)]
-		if !known {
-			p.item(o, name, peer.Manual, in.Becomes, fmt.Sprintf("Got %.100q. Set the URL of its authority.", value))
-			return
-		}
-		value = host
+	if translated, known := in.Values[strings.ToLower(value)]; known {
+		value = translated
+	} else if in.Values != nil {
+		p.item(o, name, peer.Manual, in.Becomes, fmt.Sprintf("Got %.100q. %s", value, in.Note))
+		return
 	}
 	if previous, found := p.plan.Config[in.SettingOf()]; found && previous != value {
 		p.item(o, name, peer.Manual, in.Becomes, "Another object has another value.")
@@ -68,62 +54,14 @@ func (p *planner) setting(o *Object, in *peer.Input, name, value string) {
 	p.row(o, name, in)
 }
 
-// authorities are the URLs of the clouds that azure-workload-identity knows.
-var authorities = map[string]string{
-	"azurepubliccloud":       "https://login.microsoftonline.com/",
-	"azureusgovernmentcloud": "https://login.microsoftonline.us/",
-	"azureusgovernment":      "https://login.microsoftonline.us/",
-	"azurechinacloud":        "https://login.chinacloudapi.cn/",
-	"azuregermancloud":       "https://login.microsoftonline.de/",
-}
-
-// entries reads EKS's ConfigMap, as annotations by namespace and name. Without an
-// audience, the peer used an empty one: a token for the API server.
-func entries(o *Object) (map[string]map[string]string, error) {
-	var parsed map[string]struct {
-		RoleARN, Audience string
-		TokenExpiration   int64
-		UseRegionalSTS    *bool
+// mappings plans for the entries of EKS's ConfigMap.
+func (p *planner) mappings(o *Object) {
+	mapped, err := peer.Mapped(o.Data)
+	if err != nil {
+		p.item(o, "config", peer.Manual, "", fmt.Sprintf("It cannot be read: %v", err))
 	}
-	if err := json.Unmarshal([]byte(o.Data["config"]), &parsed); err != nil {
-		return nil, err
-	}
-	result := map[string]map[string]string{}
-	for name, e := range parsed {
-		if e.RoleARN == "" || !strings.Contains(name, "/") {
-			continue
-		}
-		result[name] = map[string]string{eksRole: e.RoleARN}
-		if e.Audience != "" {
-			result[name]["eks.amazonaws.com/audience"] = e.Audience
-		}
-		if e.TokenExpiration != 0 {
-			result[name]["eks.amazonaws.com/token-expiration"] = strconv.FormatInt(e.TokenExpiration, 10)
-		}
-	}
-	return result, nil
-}
-
-// configMap plans for a ConfigMap of a peer: settings, or the entries of EKS.
-func (p *planner) configMap(o *Object) {
-	for _, from := range p.From {
-		if from.ConfigMap != o.Name {
-			continue
-		}
-		if from.Name != "eks" {
-			p.settings(o, from, o.Data)
-			continue
-		}
-		if _, found := o.Data["config"]; !found {
-			continue
-		}
-		mapped, err := entries(o)
-		if err != nil {
-			p.item(o, "config", peer.Manual, "", fmt.Sprintf("It cannot be read: %v", err))
-		}
-		for _, name := range slices.Sorted(maps.Keys(mapped)) {
-			p.mapping(o, name, mapped[name])
-		}
+	for _, name := range slices.Sorted(maps.Keys(mapped)) {
+		p.mapping(o, name, mapped[name])
 	}
 }
 
@@ -161,18 +99,7 @@ func (p *planner) webhooks(o *Object) {
 	for _, from := range p.From {
 		if from.Registers(o.Name, o.Webhooks) {
 			p.item(o, "webhook of "+from.Program, peer.Manual, "",
-				"Delete it when Lanyard has taken over. `lanyard check` shows which one the API server calls first.")
+				"Delete it when Lanyard has taken over. lanyard check shows which one the API server calls first.")
 		}
 	}
-}
-
-// Webhooks returns the names of the peers' webhook configurations in a cluster.
-func Webhooks(peers []*peer.Peer, all []*Object) []string {
-	var names []string
-	for _, o := range all {
-		if slices.ContainsFunc(peers, func(p *peer.Peer) bool { return p.Registers(o.Name, o.Webhooks) }) {
-			names = append(names, o.Name)
-		}
-	}
-	return names
 }

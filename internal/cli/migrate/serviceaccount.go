@@ -16,10 +16,11 @@ import (
 
 // account is a ServiceAccount and its translation.
 type account struct {
+	*planner
 	*Object
-	// theirs are the annotations that the peers read, with the ConfigMap's entry.
-	theirs map[string]string
-	// translated is the translation of theirs. before and after are Lanyard's annotations
+	// peers are the annotations that the peers read, with the ConfigMap's entry.
+	peers map[string]string
+	// translated is the translation of peers. before and after are Lanyard's annotations
 	// before and after the migration.
 	translated, before, after map[string]string
 	findings                  []peer.Finding
@@ -30,37 +31,29 @@ type account struct {
 
 // serviceAccount plans for a ServiceAccount.
 func (p *planner) serviceAccount(o *Object) {
-	a := &account{Object: o, theirs: p.theirs(o), before: maps.Clone(o.Annotations)}
+	a := &account{planner: p, Object: o, peers: p.peerAnnotations(o), before: maps.Clone(o.Annotations)}
 	maps.DeleteFunc(a.before, func(key, _ string) bool { return !strings.HasPrefix(key, p.Keys.Prefix) })
-	needsTokens := p.needTokens[p.namespaceOf(o)+"/"+o.Name]
 	_, adopted := a.before[p.Keys.Adopted]
-	if len(a.theirs) == 0 && !needsTokens && !adopted && !p.reads(o) {
+	needsTokens := p.needTokens[p.namespaceOf(o)+"/"+o.Name]
+	concerned := slices.ContainsFunc(p.From, func(from *peer.Peer) bool {
+		return from.Concerns(peer.OnServiceAccount, o.Annotations) || from.Concerns(peer.OnServiceAccountLabel, o.Labels)
+	})
+	if len(a.peers) == 0 && !needsTokens && !adopted && !concerned {
 		return
 	}
-	a.translated = p.translate(a.theirs)
-	p.adopt(a)
+	a.adopt()
 	if needsTokens {
-		p.addTokens(a)
+		a.addTokens()
 	}
 	if adopted {
-		p.release(a)
+		a.release()
 	}
-	errs := p.validate(a)
 	first := len(p.plan.Items)
-	remove := p.accountItems(a)
-	if needsTokens && a.after[p.Keys.Tokens] != a.before[p.Keys.Tokens] {
-		p.translatedItem(a, azureUse+" on its pods", p.Keys.Tokens, "It has no client ID.")
-	}
-	if adopted && a.after[p.Keys.Adopted] != a.before[p.Keys.Adopted] {
-		p.translatedItem(a, p.Keys.Adopted, "", "Lanyard's annotations do not follow the annotations of the other webhook any more.")
-	}
-	for _, err := range errs {
-		p.item(o, annotationOf(err), peer.Manual, "", "Lanyard would deny it: "+err.ErrorBody())
-	}
+	remove := a.items(a.validate())
 	if a.denied {
 		return
 	}
-	if p.leavesWork(first) {
+	if p.leavesWork(first) || !p.Remove {
 		remove = nil
 	}
 	for key := range a.before {
@@ -71,27 +64,10 @@ func (p *planner) serviceAccount(o *Object) {
 	p.change(o, nil, o.Annotations, a.after, remove)
 }
 
-// reads reports whether a peer has to do with the ServiceAccount.
-func (p *planner) reads(o *Object) bool {
-	return slices.ContainsFunc(p.From, func(from *peer.Peer) bool {
-		return concerns(from, peer.OnServiceAccount, o.Annotations) || concerns(from, peer.OnServiceAccountLabel, o.Labels)
-	})
-}
-
-// concerns reports whether the peer reads any of the keys, or owns one.
-func concerns(from *peer.Peer, place peer.Place, values map[string]string) bool {
-	for key := range values {
-		if from.Input(place, key) != nil || from.OwnsPrefix && strings.HasPrefix(key, from.Prefix) {
-			return true
-		}
-	}
-	return false
-}
-
-// theirs returns the annotations that the peers read, with the ConfigMap's entry,
-// which counts if the ServiceAccount has no role of its own. An empty audience is
+// peerAnnotations returns the annotations that the peers read, with the ConfigMap's
+// entry, which counts if the ServiceAccount has no role of its own. An empty audience is
 // left out: Lanyard denies it.
-func (p *planner) theirs(o *Object) map[string]string {
+func (p *planner) peerAnnotations(o *Object) map[string]string {
 	result := map[string]string{}
 	for key, value := range o.Annotations {
 		if slices.ContainsFunc(p.From, func(from *peer.Peer) bool { return from.Reads(key) }) {
@@ -114,102 +90,94 @@ func (p *planner) theirs(o *Object) map[string]string {
 func isAudience(key string) bool { return strings.HasSuffix(key, "/audience") }
 
 // translate returns only the annotations that the peers' annotations translate to.
-func (p *planner) translate(theirs map[string]string) map[string]string {
-	values := peer.Adopt(p.Keys, p.From, theirs, p.defaults).Set
-	delete(values, p.Keys.Adopted)
-	return values
+func (p *planner) translate(values map[string]string) map[string]string {
+	set := peer.Adopt(p.Keys, p.From, values, p.defaults).Set
+	delete(set, p.Keys.Adopted)
+	return set
 }
 
 // adopt translates as the webhook does, but removes nothing of Lanyard's: the
 // annotations of the peer may be gone because Lanyard's have taken their place.
-func (p *planner) adopt(a *account) {
-	values := maps.Clone(a.theirs)
+func (a *account) adopt() {
+	a.translated = a.translate(a.peers)
+	values := maps.Clone(a.peers)
 	maps.Copy(values, a.before)
-	adoption := peer.Adopt(p.Keys, p.From, values, p.defaults)
-	// accountItem reports each overridden annotation.
+	adoption := peer.Adopt(a.Keys, a.From, values, a.defaults)
+	// The items report each overridden annotation.
 	a.findings = slices.DeleteFunc(adoption.Findings, func(f peer.Finding) bool { return f.Reason == peer.ByHand })
-	a.after = adoption.Set
-	delete(a.after, p.Keys.Adopted)
-	for key, value := range a.before {
-		if _, changed := a.after[key]; !changed {
-			a.after[key] = value
-		}
-	}
+	delete(adoption.Set, a.Keys.Adopted)
+	a.after = map[string]string{}
+	maps.Copy(a.after, a.before)
+	maps.Copy(a.after, adoption.Set)
 }
 
 // addTokens asks for Azure's token without an identity, if the ServiceAccount has
 // none: the programs bring their own. Everything else is translated as with a client.
-func (p *planner) addTokens(a *account) {
-	azure := func(key string) bool { return strings.HasPrefix(key, p.Keys.Prefix+"azure-") }
-	tokens := a.after[p.Keys.Tokens]
-	_, hasAudience := a.after[p.Keys.Audience]
-	if hasAudience || strings.Contains(tokens, "azure") || slices.ContainsFunc(slices.Collect(maps.Keys(a.after)), azure) {
+func (a *account) addTokens() {
+	client, tokens := a.Keys.Prefix+"azure-client-id", a.after[a.Keys.Tokens]
+	isAzure := func(key string) bool { return strings.HasPrefix(key, a.Keys.Prefix+"azure-") }
+	_, hasAudience := a.after[a.Keys.Audience]
+	if hasAudience || strings.Contains(tokens, "azure") || slices.ContainsFunc(slices.Collect(maps.Keys(a.after)), isAzure) {
 		return
 	}
-	theirs := maps.Clone(a.theirs)
-	theirs[azureClient] = "any"
-	for key, value := range p.translate(theirs) {
-		isLifetime := key == p.Keys.TokenExpirationSeconds && a.after[key] == ""
-		if (azure(key) || isLifetime) && key != p.Keys.Prefix+"azure-client-id" {
+	values := maps.Clone(a.peers)
+	values[azureClient] = "any"
+	for key, value := range a.translate(values) {
+		isLifetime := key == a.Keys.TokenExpirationSeconds && a.after[key] == ""
+		if (isAzure(key) || isLifetime) && key != client {
 			a.after[key], a.translated[key] = value, value
 		}
 	}
-	a.after[p.Keys.Tokens] = strings.TrimPrefix(tokens+",azure", ",")
+	a.after[a.Keys.Tokens] = strings.TrimPrefix(tokens+",azure", ",")
 }
 
 // release removes the entries of the peers' clouds from the record of adoption. An
-// annotation without an entry belongs to the users who edit the ServiceAccount. The
-// lifetime of the tokens stays in the record as long as another cloud's does.
-func (p *planner) release(a *account) {
-	var rest []string
-	others := false
-	for entry := range strings.SplitSeq(a.before[p.Keys.Adopted], ",") {
-		cloud, _, _ := strings.Cut(entry, "-")
-		if entry == "" || slices.ContainsFunc(p.From, func(from *peer.Peer) bool { return from.Provider == cloud }) {
-			continue
-		}
-		rest = append(rest, entry)
-		others = others || !strings.HasPrefix(entry, "token-expiration-seconds=")
-	}
-	delete(a.after, p.Keys.Adopted)
-	if others {
-		a.after[p.Keys.Adopted] = strings.Join(rest, ",")
+// annotation without an entry belongs to the users who edit the ServiceAccount.
+func (a *account) release() {
+	delete(a.after, a.Keys.Adopted)
+	if record := peer.Release(a.before[a.Keys.Adopted], a.From); record != "" {
+		a.after[a.Keys.Adopted] = record
 	}
 }
 
-// accountItems adds an item for each key of the peers, in the order of their tables.
-// It returns the keys that may be removed: those that nothing needs any more.
-func (p *planner) accountItems(a *account) (done []string) {
-	for _, from := range p.From {
+// items adds an item for each key of the peers, in the order of their tables, and the
+// items about the ServiceAccount as a whole. It returns the keys that may be removed,
+// because nothing needs them any more.
+func (a *account) items(mistakes field.ErrorList) (done []string) {
+	for _, from := range a.From {
 		for i := range from.Inputs {
 			in := &from.Inputs[i]
-			label, isLabel := a.Labels[in.Key]
-			value, isAnnotation := a.Annotations[in.Key]
-			switch {
-			case in.Place == peer.OnServiceAccountLabel && isLabel:
-				p.accountItem(a, in, label)
-			case in.Place == peer.OnServiceAccount && isAnnotation:
-				if p.accountItem(a, in, value) && p.Remove {
-					done = append(done, in.Key)
-				}
+			value, found := a.Annotations[in.Key]
+			if in.Place == peer.OnServiceAccountLabel {
+				value, found = a.Labels[in.Key]
+			} else if in.Place != peer.OnServiceAccount {
+				continue
+			}
+			if found && a.keyItem(in, value) {
+				done = append(done, in.Key)
 			}
 		}
-		p.unknownKeys(a.Object, from, peer.OnServiceAccount, a.Annotations)
+		a.unknownKeys(a.Object, from, peer.OnServiceAccount, a.Annotations)
 	}
-	var rest []string
 	for _, f := range a.findings {
-		rest = append(rest, f.String())
+		a.item(a.Object, "its annotations", peer.Manual, "", f.String())
 	}
-	if len(rest) > 0 {
-		p.item(a.Object, "its annotations", peer.Manual, "", strings.Join(rest, "; "))
+	if tokens := a.after[a.Keys.Tokens]; tokens != a.before[a.Keys.Tokens] {
+		a.translatedItem(azureUse+" on its pods", a.Keys.Tokens, "It has no client ID.")
+	}
+	if a.after[a.Keys.Adopted] != a.before[a.Keys.Adopted] {
+		a.translatedItem(a.Keys.Adopted, "", "Lanyard's annotations do not follow the annotations of the other webhook any more.")
+	}
+	for _, err := range mistakes {
+		a.item(a.Object, annotationOf(err), peer.Manual, "", "Lanyard would deny it: "+err.ErrorBody())
 	}
 	return done
 }
 
-// accountItem adds the item about one key. It reports whether the key is not needed
-// any more.
-func (p *planner) accountItem(a *account, in *peer.Input, value string) bool {
-	finding, becomes := a.takeFinding(in.Key), p.becomes(in)
+// keyItem adds the item about one key. It reports whether the key is not needed any
+// more.
+func (a *account) keyItem(in *peer.Input, value string) bool {
+	finding, becomes := a.takeFinding(in.Key), a.becomes(in)
 	got, found := a.after[becomes]
 	want, wanted := a.translated[becomes]
 	switch {
@@ -217,10 +185,10 @@ func (p *planner) accountItem(a *account, in *peer.Input, value string) bool {
 		if finding == "" {
 			finding = in.Note
 		}
-		p.item(a.Object, in.Key, in.Result, becomes, finding)
+		a.item(a.Object, in.Key, in.Result, becomes, finding)
 		return in.Result == peer.NothingToDo
 	case value == "" && !isAudience(in.Key):
-		p.item(a.Object, in.Key, peer.NothingToDo, "", "It is empty. "+finding)
+		a.item(a.Object, in.Key, peer.NothingToDo, "", "It is empty. "+finding)
 	case !wanted && (!found || finding != ""):
 		if value == "" {
 			finding = in.Note
@@ -228,54 +196,54 @@ func (p *planner) accountItem(a *account, in *peer.Input, value string) bool {
 		if finding == "" {
 			finding = "It has no effect: the ServiceAccount does not ask for an identity in full, or it is turned off."
 		}
-		p.item(a.Object, in.Key, peer.Manual, becomes, finding)
+		a.item(a.Object, in.Key, peer.Manual, becomes, finding)
 		return false
 	case wanted && got != want:
-		p.item(a.Object, in.Key, peer.Manual, becomes,
+		a.item(a.Object, in.Key, peer.Manual, becomes,
 			"The ServiceAccount has another value of it, or another identity of this cloud, which overrides this.")
 		return false
 	case a.before[becomes] == got:
-		p.item(a.Object, in.Key, peer.NothingToDo, becomes, "The ServiceAccount has it already.")
+		a.item(a.Object, in.Key, peer.NothingToDo, becomes, "The ServiceAccount has it already.")
 	default:
-		p.translatedItem(a, in.Key, becomes, finding)
+		a.translatedItem(in.Key, becomes, finding)
 	}
 	return true
 }
 
 // translatedItem adds an item about something that is translated, unless the result
 // would be denied.
-func (p *planner) translatedItem(a *account, found, becomes, why string) {
+func (a *account) translatedItem(found, becomes, why string) {
 	if a.denied {
-		p.item(a.Object, found, peer.Manual, becomes, "Nothing was changed, because Lanyard would deny the result. "+why)
+		a.item(a.Object, found, peer.Manual, becomes, "Nothing was changed, because Lanyard would deny the result. "+why)
 		return
 	}
-	p.item(a.Object, found, peer.Translated, becomes, why)
+	a.item(a.Object, found, peer.Translated, becomes, why)
 }
 
 // takeFinding returns the text of the finding about a key, if any, and removes it.
-func (a *account) takeFinding(key string) string {
-	i := slices.IndexFunc(a.findings, func(f peer.Finding) bool { return f.Key == key })
-	if i < 0 {
-		return ""
-	}
-	text := a.findings[i].Text
-	a.findings = slices.Delete(a.findings, i, i+1)
+func (a *account) takeFinding(key string) (text string) {
+	a.findings = slices.DeleteFunc(a.findings, func(f peer.Finding) bool {
+		if f.Key == key {
+			text = f.Text
+		}
+		return f.Key == key
+	})
 	return text
 }
 
 // validate returns the mistakes for which the webhook would deny the result. Missing
 // values that the cluster may default are not mistakes.
-func (p *planner) validate(a *account) field.ErrorList {
-	_, errs := annotations.ParseServiceAccount(p.Keys, a.after, p.defaults.For(p.namespaceOf(a.Object), a.Name))
+func (a *account) validate() field.ErrorList {
+	_, errs := annotations.ParseServiceAccount(a.Keys, a.after, a.defaults.For(a.namespaceOf(a.Object), a.Name))
 	mistakes := slices.DeleteFunc(errs, func(err *field.Error) bool {
 		key := annotationOf(err)
-		name := strings.TrimPrefix(key, p.Keys.Prefix)
+		name := strings.TrimPrefix(key, a.Keys.Prefix)
 		if settingOf[name] != "" && err.Type == field.ErrorTypeRequired {
-			p.lacking[name]++
+			a.lacking[name]++
 			return true
 		}
 		// The setting for the start of the ARN is another item of the plan.
-		return p.composesRoles && name == "aws-role-arn" && !strings.HasPrefix(a.after[key], "arn:")
+		return a.composesRoles && name == "aws-role-arn" && !strings.HasPrefix(a.after[key], "arn:")
 	})
 	a.denied = len(mistakes) > 0
 	return mistakes

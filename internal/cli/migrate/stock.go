@@ -4,12 +4,16 @@
 package migrate
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
@@ -18,113 +22,112 @@ import (
 
 // Object is the part of an object that a peer reads.
 type Object struct {
-	// Kind, Namespace and Name identify it. Source is its file, if any.
-	Kind                    string
-	Namespace, Name, Source string
-	// Labels and Annotations are its own.
+	Kind, Namespace, Name string
+	// Source is the name of the object's file, if any.
+	Source string
+	// Labels and Annotations are the object's own.
 	Labels, Annotations map[string]string
-	// Pod is its pod template; nil if it makes no pods.
+	// Pod is the pod template; nil if the object makes no pods.
 	Pod *Pod
 	// Data is the data of a ConfigMap of a peer.
 	Data map[string]string
 	// Webhooks are the names of the webhooks of a configuration.
 	Webhooks []string
+
+	// version is the resource version in a cluster, element is the place in a manifest.
+	version string
+	element *element
 }
 
 // Pod is a pod template, or a pod.
 type Pod struct {
 	// Path is where the template is in the object.
-	Path                []string
-	Labels, Annotations map[string]string
-	ServiceAccount      string
-	NodeSelector        map[string]string
-	// Variables are the variables of all containers. Their values may be secrets.
-	Variables []Variable
-	// Settings are the flags and variables of the peers' programs, by the peer's name.
-	Settings map[string]map[string]string
+	Path []string
+	corev1.PodTemplateSpec
 }
-
-// Variable is a variable of a container.
-type Variable struct{ Container, Name string }
 
 // Reference names the object for people.
 func (o *Object) Reference() string { return strings.ToLower(o.Kind) + "/" + o.Name }
 
-const (
-	kindServiceAccount = "ServiceAccount"
-	kindConfigMap      = "ConfigMap"
-	kindWebhooks       = "MutatingWebhookConfiguration"
+// The kinds that matter, in addition to the kinds with pods.
+var (
+	kindServiceAccount = schema.GroupKind{Kind: "ServiceAccount"}
+	kindConfigMap      = schema.GroupKind{Kind: "ConfigMap"}
+	kindWebhooks       = schema.GroupKind{Group: admissionregistrationv1.GroupName, Kind: "MutatingWebhookConfiguration"}
 )
-
-// others are the kinds that matter, in addition to kinds with pods.
-var others = []schema.GroupKind{
-	{Kind: kindServiceAccount}, {Kind: kindConfigMap}, {Group: "admissionregistration.k8s.io", Kind: kindWebhooks},
-}
 
 // Read returns the part of an object that the peers read, nil for none. An object that
 // another object makes is left out: the stock has its maker.
-func Read(peers []*peer.Peer, u *unstructured.Unstructured) *Object {
+func Read(u *unstructured.Unstructured) (*Object, error) {
 	group := u.GroupVersionKind().GroupKind()
-	kind, isWorkload := cluster.ByGroupKind(group)
-	if !isWorkload && !slices.Contains(others, group) {
-		return nil
+	o := &Object{
+		Kind: group.Kind, Namespace: u.GetNamespace(), Name: u.GetName(), version: u.GetResourceVersion(),
+		Labels: u.GetLabels(), Annotations: u.GetAnnotations(),
 	}
-	o := &Object{Kind: group.Kind, Namespace: u.GetNamespace(), Name: u.GetName(), Labels: u.GetLabels(), Annotations: u.GetAnnotations()}
+	kind, isWorkload := cluster.ByGroupKind(group)
+	var err error
 	switch {
 	case isWorkload:
 		if owner := metav1.GetControllerOf(u); owner != nil {
 			if _, known := cluster.ByOwner(owner); known {
-				return nil
+				return nil, nil
 			}
 		}
-		o.Pod = readPod(peers, &kind, u)
-	case group.Kind == kindConfigMap:
-		if !slices.Contains(ConfigMaps(), o.Name) {
-			return nil
+		o.Pod, err = readPod(&kind, u)
+	case group == kindServiceAccount:
+	case group == kindConfigMap && slices.Contains(peer.ConfigMaps(), o.Name):
+		o.Data, _, err = unstructured.NestedStringMap(u.Object, "data")
+	case group == kindWebhooks:
+		var configuration admissionregistrationv1.MutatingWebhookConfiguration
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &configuration)
+		for i := range configuration.Webhooks {
+			o.Webhooks = append(o.Webhooks, configuration.Webhooks[i].Name)
 		}
-		o.Data, _, _ = unstructured.NestedStringMap(u.Object, "data")
-	case group.Kind == kindWebhooks:
-		for _, entry := range objects(u.Object, "webhooks") {
-			o.Webhooks = append(o.Webhooks, text(entry, "name"))
-		}
+	default:
+		return nil, nil
 	}
-	return o
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Reference(), err)
+	}
+	return o, nil
 }
 
 // readPod reads the pod template of a workload.
-func readPod(peers []*peer.Peer, kind *cluster.Kind, u *unstructured.Unstructured) *Pod {
-	template, _, _ := unstructured.NestedMap(u.Object, kind.Template...)
-	if len(kind.Template) == 0 {
-		template = u.Object
+func readPod(kind *cluster.Kind, u *unstructured.Unstructured) (*Pod, error) {
+	pod, template := &Pod{Path: kind.Template}, u.Object
+	if len(kind.Template) > 0 {
+		template, _, _ = unstructured.NestedMap(u.Object, kind.Template...)
 	}
-	pod := &Pod{Path: kind.Template, ServiceAccount: kind.ServiceAccount(u), Settings: map[string]map[string]string{}}
-	pod.Labels, _, _ = unstructured.NestedStringMap(template, "metadata", "labels")
-	pod.Annotations, _, _ = unstructured.NestedStringMap(template, "metadata", "annotations")
-	pod.NodeSelector, _, _ = unstructured.NestedStringMap(template, "spec", "nodeSelector")
-	for _, container := range append(objects(template, "spec", "initContainers"), objects(template, "spec", "containers")...) {
-		pod.readContainer(peers, container)
-	}
-	return pod
+	err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, &pod.PodTemplateSpec)
+	pod.Spec.ServiceAccountName = kind.ServiceAccount(u)
+	return pod, err
 }
 
-// readContainer reads a container. Values are kept only of the program of a peer.
-func (p *Pod) readContainer(peers []*peer.Peer, container map[string]any) {
-	command, _, _ := unstructured.NestedStringSlice(container, "command")
-	arguments, _, _ := unstructured.NestedStringSlice(container, "args")
+// containers returns the containers of which a peer reads the variables.
+func (p *Pod) containers() []corev1.Container {
+	return slices.Concat(p.Spec.InitContainers, p.Spec.Containers)
+}
+
+// settings returns the flags and variables of the peer's program, if the object has it,
+// or of the peer's ConfigMap.
+func (o *Object) settings(from *peer.Peer) map[string]string {
+	if o.Kind == kindConfigMap.Kind && o.Name == from.ConfigMap {
+		return o.Data
+	}
+	if o.Pod == nil {
+		return nil
+	}
 	values := map[string]string{}
-	for _, variable := range objects(container, "env") {
-		p.Variables = append(p.Variables, Variable{Container: text(container, "name"), Name: text(variable, "name")})
-		values[text(variable, "name")] = text(variable, "value")
+	for _, c := range o.Pod.containers() {
+		if !from.Runs(c.Image, c.Command) {
+			continue
+		}
+		for _, v := range c.Env {
+			values[v.Name] = v.Value
+		}
+		maps.Copy(values, flags(slices.Concat(c.Command, c.Args)))
 	}
-	program := programOf(peers, text(container, "image"), command)
-	if program == "" {
-		return
-	}
-	maps.Copy(values, flags(slices.Concat(command, arguments)))
-	if p.Settings[program] == nil {
-		p.Settings[program] = map[string]string{}
-	}
-	maps.Copy(p.Settings[program], values)
+	return values
 }
 
 // flags reads arguments: --name=value, --name value, or --name for true.
@@ -136,59 +139,13 @@ func flags(arguments []string) map[string]string {
 			continue
 		}
 		name, value, hasValue := strings.Cut(strings.TrimPrefix(name, "-"), "=")
-		switch {
-		case hasValue:
-		case i+1 < len(arguments) && !strings.HasPrefix(arguments[i+1], "-"):
-			value = arguments[i+1]
-		default:
+		if !hasValue {
 			value = "true"
+			if i+1 < len(arguments) && !strings.HasPrefix(arguments[i+1], "-") {
+				value = arguments[i+1]
+			}
 		}
 		result["--"+name] = value
 	}
 	return result
-}
-
-// programOf returns the name of the peer that a container runs, or "".
-func programOf(peers []*peer.Peer, image string, command []string) string {
-	image, _, _ = strings.Cut(image, "@")
-	if at := strings.LastIndex(image, ":"); at > strings.LastIndex(image, "/") {
-		image = image[:at]
-	}
-	for _, p := range peers {
-		for _, name := range p.Programs {
-			if strings.HasSuffix(image, name) || len(command) > 0 && strings.HasSuffix(command[0], name) {
-				return p.Name
-			}
-		}
-	}
-	return ""
-}
-
-// objects returns a list of objects.
-func objects(object map[string]any, path ...string) []map[string]any {
-	list, _, _ := unstructured.NestedFieldNoCopy(object, path...)
-	elements, _ := list.([]any)
-	var result []map[string]any
-	for _, element := range elements {
-		if fields, ok := element.(map[string]any); ok {
-			result = append(result, fields)
-		}
-	}
-	return result
-}
-
-func text(object map[string]any, field string) string {
-	value, _ := object[field].(string)
-	return value
-}
-
-// ConfigMaps lists the names of the ConfigMaps that matter.
-func ConfigMaps() []string {
-	var names []string
-	for _, p := range peer.All() {
-		if p.ConfigMap != "" {
-			names = append(names, p.ConfigMap)
-		}
-	}
-	return names
 }

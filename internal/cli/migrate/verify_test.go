@@ -27,7 +27,7 @@ func podWith(values map[string]string, tokens []mounted, variables ...string) *c
 		c.Env = append(c.Env, corev1.EnvVar{Name: variables[i], Value: variables[i+1]})
 	}
 	for _, m := range tokens {
-		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: m.volume, MountPath: m.path})
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: m.volume, MountPath: m.path, ReadOnly: true})
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: m.volume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 			Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: m.audience, ExpirationSeconds: &m.seconds, Path: m.file}}},
 		}}})

@@ -6,9 +6,9 @@ package status
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,6 +103,8 @@ type restart struct {
 	Result string `json:"result"`
 	// Why is why it failed, or must be restarted by hand.
 	Why string `json:"why,omitempty"`
+
+	*command.Reference `json:"-"`
 }
 
 func (r *restarts) Print(p *command.Page) {
@@ -118,11 +120,11 @@ func (r *restarts) Print(p *command.Page) {
 	p.Table(0, rows)
 }
 
-// count returns how many workloads have the result.
-func (r *restarts) count(result string) int {
+// count returns how many workloads have one of the results.
+func (r *restarts) count(results ...string) int {
 	n := 0
 	for _, w := range r.Workloads {
-		if w.Result == result {
+		if slices.Contains(results, w.Result) {
 			n++
 		}
 	}
@@ -157,13 +159,7 @@ func (k *restartCommand) run(ctx context.Context) error {
 		}
 		k.restartAll(ctx, plan)
 	}
-	if err := k.Write(k.CLI, plan); err != nil {
-		return err
-	}
-	if plan.count(resultByHand)+plan.count(resultFailed)+plan.count(resultPlanned) > 0 && !k.dryRun {
-		return command.ErrFound
-	}
-	return nil
+	return k.WriteFound(k.CLI, plan, !k.dryRun && plan.count(resultByHand, resultFailed, resultPlanned) > 0)
 }
 
 // plan returns the workloads with outdated pods.
@@ -176,12 +172,12 @@ func (k *restartCommand) plan(ctx context.Context, namespace string) (*restarts,
 				continue
 			}
 			w := restart{Namespace: row.Namespace, Workload: row.Workload, Pods: row.Stale + row.Without, Result: resultPlanned}
-			why, err := k.byHand(ctx, &w)
-			if err != nil {
+			var err error
+			if w.Why, err = k.byHand(ctx, &w); err != nil {
 				return err
 			}
-			if why != "" {
-				w.Result, w.Why = resultByHand, why
+			if w.Why != "" {
+				w.Result = resultByHand
 			}
 			plan.Workloads = append(plan.Workloads, w)
 		}
@@ -191,31 +187,21 @@ func (k *restartCommand) plan(ctx context.Context, namespace string) (*restarts,
 }
 
 // byHand returns why a workload cannot be restarted; empty if it can.
-func (k *restartCommand) byHand(ctx context.Context, w *restart) (string, error) {
-	kind, name, err := w.reference()
-	if err != nil {
+func (k *restartCommand) byHand(ctx context.Context, w *restart) (why string, err error) {
+	if w.Reference, err = command.ParseReference([]string{w.Workload}); err != nil {
 		return "its kind is not one of Kubernetes' own", nil //nolint:nilerr // the sentence is the answer
 	}
-	if !kind.Restarts {
-		return kind.ByHand(nil), nil
+	if !w.Kind.Restarts {
+		return w.Kind.ByHand(nil), nil
 	}
-	object, err := k.client.Resource(kind.Resource).Namespace(w.Namespace).Get(ctx, name, metav1.GetOptions{})
+	object, err := k.client.Resource(w.Kind.Resource).Namespace(w.Namespace).Get(ctx, w.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "it does not exist any more", nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s in the namespace %s: %w", w.Workload, w.Namespace, err)
 	}
-	return kind.ByHand(object), nil
-}
-
-// reference returns the kind and the name of the workload.
-func (w *restart) reference() (*cluster.Kind, string, error) {
-	r, err := command.ParseReference([]string{w.Workload})
-	if err != nil {
-		return nil, "", err
-	}
-	return &r.Kind, r.Name, nil
+	return w.Kind.ByHand(object), nil
 }
 
 // agree shows the plan and asks for a yes. The end of the input is a no.
@@ -256,25 +242,18 @@ func (k *restartCommand) restartAll(ctx context.Context, plan *restarts) {
 
 // restart restarts one workload and waits until its pods are available.
 func (k *restartCommand) restart(ctx context.Context, w *restart) error {
-	kind, name, err := w.reference()
-	if err != nil {
-		return err
-	}
-	patch, err := restartPatch(time.Now())
-	if err != nil {
-		return err
-	}
-	resource := k.client.Resource(kind.Resource).Namespace(w.Namespace)
-	if _, err := resource.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "lanyard"}); err != nil {
+	patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{%q:%q}}}}}`, restartedAt, time.Now().Format(time.RFC3339))
+	resource := k.client.Resource(w.Kind.Resource).Namespace(w.Namespace)
+	if _, err := resource.Patch(ctx, w.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "lanyard"}); err != nil {
 		return err
 	}
 	var last cluster.Rollout
-	err = wait.PollUntilContextTimeout(ctx, rolloutInterval, k.timeout, true, func(ctx context.Context) (bool, error) {
-		object, err := resource.Get(ctx, name, metav1.GetOptions{})
+	err := wait.PollUntilContextTimeout(ctx, rolloutInterval, k.timeout, true, func(ctx context.Context) (bool, error) {
+		object, err := resource.Get(ctx, w.Name, metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
-		last = kind.Rollout(object)
+		last = w.Kind.Rollout(object)
 		if last.Failed != "" {
 			return false, errors.New(last.Failed)
 		}
@@ -284,15 +263,4 @@ func (k *restartCommand) restart(ctx context.Context, w *restart) error {
 		return fmt.Errorf("not done after %s: %s", k.timeout, last.Progress)
 	}
 	return err
-}
-
-// restartPatch changes the pod template as kubectl rollout restart does.
-func restartPatch(now time.Time) ([]byte, error) {
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{
-		"annotations": map[string]string{restartedAt: now.Format(time.RFC3339)},
-	}}}})
-	if err != nil {
-		return nil, fmt.Errorf("encode the patch: %w", err)
-	}
-	return patch, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
@@ -79,33 +80,34 @@ type Question struct {
 
 // Answer is the contents of a new pod, or the reason why they are unknown.
 type Answer struct {
-	// Injected is nil if a new pod gets no credentials.
-	Injected *injected.Pod
-	Problem  string
+	Pod     injected.Pod
+	Problem string
 }
 
 // Namespace collects the objects of one namespace.
 type Namespace struct {
 	Name string
 
-	settings *settings.Settings
-	keys     *annotations.Keys // the keys of settings
-	called   bool
-	accounts map[string]*account
-	// owners has the owner of each ReplicaSet and Job that has one.
-	owners map[string]string
+	*settings.Settings
+	called bool
+	// accounts has a row without a workload for each ServiceAccount that asks for an
+	// identity.
+	accounts map[string]Row
+	owners   map[types.UID]owner
+	pods     []pod
 }
 
-type account struct {
-	providers []string
-	unguarded bool
-	pods      []pod
+// owner is an object that owns pods, or their owners.
+type owner struct {
+	name string // as users write it
+	// above is the owner of a ReplicaSet or a Job, if any.
+	above *metav1.OwnerReference
 }
 
 // pod holds the parts of a pod that are kept.
 type pod struct {
 	owner    string
-	injected *injected.Pod // nil if the pod has no credentials
+	injected *injected.Pod
 	question Question
 	optedOut bool
 }
@@ -113,126 +115,119 @@ type pod struct {
 // NewNamespace returns an empty namespace. called reports whether Lanyard is called for
 // the namespace.
 func NewNamespace(s *settings.Settings, name string, called bool) *Namespace {
-	return &Namespace{Name: name, settings: s, keys: s.Keys, called: called, accounts: map[string]*account{}, owners: map[string]string{}}
+	return &Namespace{Name: name, Settings: s, called: called, accounts: map[string]Row{}, owners: map[types.UID]owner{}}
 }
 
 // AddServiceAccount adds a ServiceAccount if it asks for an identity.
 func (n *Namespace) AddServiceAccount(object *metav1.PartialObjectMetadata) {
-	unguarded := cluster.Unguarded(n.settings, object)
-	if !unguarded && !n.keys.AskForIdentity(object.Annotations) {
+	row := Row{Namespace: n.Name, ServiceAccount: object.Name, Guard: Guarded}
+	values := object.Annotations
+	switch {
+	case cluster.Unguarded(n.Settings, object):
+		row.Guard = Unguarded
+		values = maps.Clone(values)
+		maps.Copy(values, peer.Adopt(n.Keys, n.Peers, object.Annotations, n.Defaults).Set)
+	case !n.Keys.AskForIdentity(values):
 		return
 	}
-	a := &account{unguarded: unguarded}
-	values := object.Annotations
-	if unguarded {
-		values = maps.Clone(values)
-		maps.Copy(values, peer.Adopt(n.keys, n.settings.Peers, object.Annotations, n.settings.Defaults).Set)
+	if !n.called {
+		row.Guard = Excluded
 	}
-	for _, d := range n.keys.Asked(values) {
-		a.providers = append(a.providers, d.Name)
+	for _, d := range n.Keys.Asked(values) {
+		row.Providers = append(row.Providers, d.Name)
 	}
-	n.accounts[object.Name] = a
+	n.accounts[object.Name] = row
 }
 
 // Empty reports whether no ServiceAccount asks for an identity, so that nothing else
 // of the namespace matters.
 func (n *Namespace) Empty() bool { return len(n.accounts) == 0 }
 
-// AddOwner adds an object that owns pods and may itself be owned: a ReplicaSet or a
-// Job.
+// AddOwner adds an object that owns pods, or their owners.
 func (n *Namespace) AddOwner(kind *cluster.Kind, object *metav1.PartialObjectMetadata) {
-	if owner := metav1.GetControllerOf(object); owner != nil {
-		n.owners[kind.Name(object.Name)] = ownerName(owner)
+	o := owner{name: kind.Name(object.Name)}
+	if kind.Kind == "ReplicaSet" || kind.Kind == "Job" {
+		o.above = metav1.GetControllerOf(object)
 	}
+	n.owners[object.UID] = o
 }
 
-// ownerName returns how users write an owner.
-func ownerName(owner *metav1.OwnerReference) string {
-	return strings.ToLower(owner.Kind) + "/" + owner.Name
+// ownerName returns how users write an owner; empty if it does not exist. Who creates a
+// pod writes its references, so a reference to a kind of Kubernetes counts only if an
+// object has its UID.
+func (n *Namespace) ownerName(reference *metav1.OwnerReference) string {
+	if reference == nil {
+		return ""
+	}
+	if found, exists := n.owners[reference.UID]; exists {
+		return found.name
+	}
+	if _, known := cluster.ByName(reference.Kind); known {
+		return ""
+	}
+	return strings.ToLower(reference.Kind) + "/" + reference.Name
 }
 
 // AddPod adds a pod if it runs, or will, and its ServiceAccount asks for an identity.
 func (n *Namespace) AddPod(object *corev1.Pod) {
 	name := cmp.Or(object.Spec.ServiceAccountName, cluster.DefaultServiceAccount)
-	a := n.accounts[name]
+	_, asks := n.accounts[name]
 	_, mirror := object.Annotations[annotations.MirrorPodKey]
-	if a == nil || mirror || object.Status.Phase == corev1.PodSucceeded || object.Status.Phase == corev1.PodFailed {
+	if !asks || mirror || object.Status.Phase == corev1.PodSucceeded || object.Status.Phase == corev1.PodFailed {
 		return
-	}
-	os := ""
-	if object.Spec.OS != nil {
-		os = string(object.Spec.OS.Name)
 	}
 	p := pod{
 		owner:    "pod/" + object.Name,
-		optedOut: object.Annotations[n.keys.Inject] == annotations.OptOut || object.Labels[n.keys.Inject] == annotations.OptOut,
+		injected: new(injected.Pod),
+		optedOut: object.Annotations[n.Keys.Inject] == annotations.OptOut || object.Labels[n.Keys.Inject] == annotations.OptOut,
 		question: Question{
 			ServiceAccount: name,
-			Expiration:     object.Annotations[n.keys.TokenExpirationSeconds],
-			Windows:        mutate.IsWindows(os, object.Spec.NodeSelector),
+			Expiration:     object.Annotations[n.Keys.TokenExpirationSeconds],
+			Windows:        mutate.IsWindows(string(cmp.Or(object.Spec.OS, new(corev1.PodOS)).Name), object.Spec.NodeSelector),
 		},
 	}
-	if object.Annotations[n.keys.Injected] != "" {
-		read, err := injected.Read(object, n.keys)
-		if err != nil {
+	if object.Annotations[n.Keys.Injected] != "" {
+		var err error
+		if p.injected, err = injected.Read(object, n.Keys); err != nil {
 			panic(err) // a typed pod can be encoded, and decoded
 		}
-		p.injected = read
 	}
-	if owner := metav1.GetControllerOf(object); owner != nil {
-		p.owner = ownerName(owner)
-		if above, found := n.owners[p.owner]; found {
-			p.owner = above
-		}
+	if reference := metav1.GetControllerOf(object); reference != nil {
+		p.owner = cmp.Or(n.ownerName(n.owners[reference.UID].above), n.ownerName(reference), p.owner)
 	}
-	a.pods = append(a.pods, p)
+	n.pods = append(n.pods, p)
 }
 
-// Questions returns the questions that judge the pods, in a fixed order.
-func (n *Namespace) Questions() []Question {
-	if !n.called {
-		return nil
-	}
-	seen := map[Question]bool{}
-	for _, a := range n.accounts {
-		for i := range a.pods {
-			if !a.pods[i].optedOut {
-				seen[a.pods[i].question] = true
-			}
+// Questions returns the questions that judge the pods, with empty answers.
+func (n *Namespace) Questions() map[Question]*Answer {
+	questions := map[Question]*Answer{}
+	for i := range n.pods {
+		if p := &n.pods[i]; n.called && !p.optedOut {
+			questions[p.question] = new(Answer)
 		}
 	}
-	questions := make([]Question, 0, len(seen))
-	for q := range seen {
-		questions = append(questions, q)
-	}
-	slices.SortFunc(questions, func(a, b Question) int {
-		return cmp.Or(strings.Compare(a.ServiceAccount, b.ServiceAccount), strings.Compare(a.Expiration, b.Expiration))
-	})
 	return questions
 }
 
 // Rows returns the rows, by the names of the ServiceAccounts and the workloads.
-func (n *Namespace) Rows(answers map[Question]Answer) []Row {
-	var rows []Row
-	for name, a := range n.accounts {
-		row := Row{Namespace: n.Name, ServiceAccount: name, Providers: a.providers, Guard: n.guard(a)}
-		if len(a.pods) == 0 {
-			rows = append(rows, row)
-			continue
+func (n *Namespace) Rows(answers map[Question]*Answer) []Row {
+	byWorkload := map[[2]string]*Row{}
+	unused := maps.Clone(n.accounts)
+	for i := range n.pods {
+		p := &n.pods[i]
+		name := p.question.ServiceAccount
+		delete(unused, name)
+		row := byWorkload[[2]string{name, p.owner}]
+		if row == nil {
+			row = new(n.accounts[name])
+			row.Workload = p.owner
+			byWorkload[[2]string{name, p.owner}] = row
 		}
-		byOwner := map[string]*Row{}
-		for i := range a.pods {
-			p := &a.pods[i]
-			if byOwner[p.owner] == nil {
-				byOwner[p.owner] = new(Row)
-				*byOwner[p.owner] = row
-				byOwner[p.owner].Workload = p.owner
-			}
-			n.count(byOwner[p.owner], p, answers)
-		}
-		for _, r := range byOwner {
-			rows = append(rows, *r)
-		}
+		n.count(row, p, cmp.Or(answers[p.question], new(Answer)))
+	}
+	rows := slices.Collect(maps.Values(unused))
+	for _, row := range byWorkload {
+		rows = append(rows, *row)
 	}
 	slices.SortFunc(rows, func(a, b Row) int {
 		return cmp.Or(strings.Compare(a.ServiceAccount, b.ServiceAccount), strings.Compare(a.Workload, b.Workload))
@@ -240,41 +235,23 @@ func (n *Namespace) Rows(answers map[Question]Answer) []Row {
 	return rows
 }
 
-func (n *Namespace) guard(a *account) Guard {
-	switch {
-	case !n.called:
-		return Excluded
-	case a.unguarded:
-		return Unguarded
-	}
-	return Guarded
-}
-
 // count adds one pod to its row.
-func (n *Namespace) count(row *Row, p *pod, answers map[Question]Answer) {
+func (n *Namespace) count(row *Row, p *pod, answer *Answer) {
 	row.Pods++
-	answer := answers[p.question]
 	switch {
 	case p.optedOut:
 		row.OptedOut++
-	case !n.called && p.injected == nil:
+	case !n.called && len(p.injected.Providers) == 0:
 		row.Without++
 	case !n.called:
 		row.Current++ // from before the namespace was excluded
 	case answer.Problem != "":
 		row.Unknown++
-		if row.Problem == "" {
-			row.Problem = answer.Problem
-		} else if !strings.Contains(row.Problem, answer.Problem) {
-			row.Problem += "; " + answer.Problem
+		if !strings.Contains(row.Problem, answer.Problem) {
+			row.Problem = strings.TrimPrefix(row.Problem+"; "+answer.Problem, "; ")
 		}
-	case p.injected == nil && answer.Injected == nil:
-		row.Current++
-	case p.injected == nil:
-		row.Without++
-	case answer.Injected != nil && p.injected.Current(answer.Injected, n.keys):
-		row.Current++
 	default:
-		row.Stale++
+		number := map[injected.State]*int{injected.Current: &row.Current, injected.Stale: &row.Stale, injected.Missing: &row.Without}
+		*number[p.injected.State(&answer.Pod, n.Keys)]++
 	}
 }

@@ -4,11 +4,14 @@
 package status_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
@@ -36,10 +39,18 @@ func object(name string, values map[string]string, labelled bool) *metav1.Partia
 	return o
 }
 
-// owned returns the metadata of an object with a controller.
+// owned returns the metadata of an object with a controller. The UIDs are kind/name.
 func owned(name, kind, owner string) metav1.ObjectMeta {
-	controller := true
-	return metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: owner, Controller: &controller}}}
+	return metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{
+		{Kind: kind, Name: owner, UID: types.UID(kind + "/" + owner), Controller: new(true)},
+	}}
+}
+
+// addOwner adds an object that owns others.
+func addOwner(n *status.Namespace, kind string, meta metav1.ObjectMeta) {
+	found, _ := cluster.ByName(kind)
+	meta.UID = types.UID(kind + "/" + meta.Name)
+	n.AddOwner(&found, &metav1.PartialObjectMetadata{ObjectMeta: meta})
 }
 
 // podOf returns a running pod of the ServiceAccount cart, with a role if it is not
@@ -58,13 +69,13 @@ func podOf(meta metav1.ObjectMeta, role string) *corev1.Pod {
 }
 
 // answer returns the contents of a new pod with the role.
-func answer(t *testing.T, role string) status.Answer {
+func answer(t *testing.T, role string) *status.Answer {
 	t.Helper()
 	read, err := injected.Read(podOf(metav1.ObjectMeta{}, role), newKeys(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return status.Answer{Injected: read}
+	return &status.Answer{Pod: *read}
 }
 
 var aws = map[string]string{"lanyard.dev/aws-role-arn": "x"}
@@ -74,8 +85,9 @@ func cart(t *testing.T, called, labelled bool) *status.Namespace {
 	t.Helper()
 	n := status.NewNamespace(&settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, "shop", called)
 	n.AddServiceAccount(object("cart", aws, labelled))
-	set, _ := cluster.ByName("replicaset")
-	n.AddOwner(&set, &metav1.PartialObjectMetadata{ObjectMeta: owned("cart-1", "Deployment", "cart")})
+	addOwner(n, "Deployment", metav1.ObjectMeta{Name: "cart"})
+	addOwner(n, "ReplicaSet", owned("cart-1", "Deployment", "cart"))
+	addOwner(n, "StatefulSet", metav1.ObjectMeta{Name: "db"})
 	return n
 }
 
@@ -105,7 +117,7 @@ func TestPodsAreCountedByWorkload(t *testing.T) {
 	n.AddPod(other)
 
 	question := status.Question{ServiceAccount: "cart"}
-	if diff := cmp.Diff([]status.Question{question}, n.Questions()); diff != "" {
+	if diff := cmp.Diff([]status.Question{question}, slices.Collect(maps.Keys(n.Questions()))); diff != "" {
 		t.Fatalf("questions (-want +got):\n%s", diff)
 	}
 	row := func(workload string, counts status.Counts) status.Row {
@@ -116,7 +128,7 @@ func TestPodsAreCountedByWorkload(t *testing.T) {
 		row("pod/alone", status.Counts{Pods: 1, Without: 1}),
 		row("statefulset/db", status.Counts{Pods: 1, Current: 1}),
 	}
-	got := n.Rows(map[status.Question]status.Answer{question: answer(t, "new")})
+	got := n.Rows(map[status.Question]*status.Answer{question: answer(t, "new")})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
@@ -124,6 +136,43 @@ func TestPodsAreCountedByWorkload(t *testing.T) {
 		if got[i].Outdated() != outdated {
 			t.Errorf("%s: got outdated %t, want %t", got[i].Workload, got[i].Outdated(), outdated)
 		}
+	}
+}
+
+// Whoever creates a pod writes its ownerReferences, and restart --stale restarts the
+// workload of the pod.
+func TestOwnersMustExist(t *testing.T) {
+	t.Parallel()
+	for sentence, test := range map[string]struct{ kind, owner, uid, want string }{
+		"an owner":                                {"StatefulSet", "db", "StatefulSet/db", "statefulset/db"},
+		"another UID":                             {"StatefulSet", "db", "x", "pod/a"},
+		"no such object":                          {"Deployment", "payments", "Deployment/payments", "pod/a"},
+		"another name for a UID":                  {"StatefulSet", "payments", "StatefulSet/db", "statefulset/db"},
+		"a kind in another case":                  {"statefulset", "db", "x", "pod/a"},
+		"a short name of a kind":                  {"sts", "db", "x", "pod/a"},
+		"a kind with its group":                   {"StatefulSet.apps", "db", "x", "pod/a"},
+		"a ReplicaSet with an owner":              {"ReplicaSet", "cart-1", "ReplicaSet/cart-1", "deployment/cart"},
+		"a ReplicaSet whose owner does not exist": {"ReplicaSet", "cart-2", "ReplicaSet/cart-2", "replicaset/cart-2"},
+		"a Job whose owner has its own owner":     {"Job", "report-1", "Job/report-1", "cronjob/report"},
+		"a StatefulSet of an operator":            {"StatefulSet", "log", "StatefulSet/log", "statefulset/log"},
+		"a kind that is not of Kubernetes":        {"Rollout", "cart", "x", "rollout/cart"},
+		"a ReplicaSet of another kind":            {"ReplicaSet", "cart-3", "ReplicaSet/cart-3", "rollout/cart"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			n := cart(t, true, true)
+			addOwner(n, "ReplicaSet", owned("cart-2", "Deployment", "payments"))
+			addOwner(n, "ReplicaSet", owned("cart-3", "Rollout", "cart"))
+			addOwner(n, "CronJob", owned("report", "Report", "r"))
+			addOwner(n, "Job", owned("report-1", "CronJob", "report"))
+			addOwner(n, "StatefulSet", owned("log", "LogStore", "log"))
+			meta := owned("a", test.kind, test.owner)
+			meta.OwnerReferences[0].UID = types.UID(test.uid)
+			n.AddPod(podOf(meta, ""))
+			if rows := n.Rows(nil); len(rows) != 1 || rows[0].Workload != test.want {
+				t.Errorf("got %+v, want the workload %s", rows, test.want)
+			}
+		})
 	}
 }
 
@@ -170,8 +219,8 @@ func TestPodsThatDifferInWhatTheyGet(t *testing.T) {
 	byOldSelector.Spec.NodeSelector = map[string]string{"beta.kubernetes.io/os": "windows"}
 	n.AddPod(byOldSelector)
 	want := map[status.Question]string{{ServiceAccount: "cart", Expiration: "600"}: "s", {ServiceAccount: "cart", Windows: true}: "w"}
-	answers := map[status.Question]status.Answer{}
-	for _, q := range n.Questions() {
+	answers := map[status.Question]*status.Answer{}
+	for q := range n.Questions() {
 		answers[q] = answer(t, want[q])
 	}
 	if len(answers) != len(want) {
@@ -188,7 +237,7 @@ func TestPodsThatCannotBeCompared(t *testing.T) {
 	t.Parallel()
 	n := cart(t, true, true)
 	n.AddPod(podOf(metav1.ObjectMeta{Name: "a"}, "old"))
-	rows := n.Rows(map[status.Question]status.Answer{{ServiceAccount: "cart"}: {Problem: "denied"}})
+	rows := n.Rows(map[status.Question]*status.Answer{{ServiceAccount: "cart"}: {Problem: "denied"}})
 	if len(rows) != 1 || rows[0].Unknown != 1 || rows[0].Problem != "denied" || rows[0].Outdated() {
 		t.Errorf("got %+v", rows)
 	}

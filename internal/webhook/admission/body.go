@@ -4,8 +4,6 @@
 package admission
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -27,12 +25,10 @@ const (
 	defaultTimeout = 10 * time.Second
 	// maxTimeout is the longest timeoutSeconds.
 	maxTimeout = 30 * time.Second
-	// bodyTimeout limits reading a body. An API server sends it at once.
-	bodyTimeout = 2 * time.Second
+	// bodyTimeout limits reading a body, and writeTimeout writing a response. An API
+	// server sends and reads at once.
+	bodyTimeout, writeTimeout = 2 * time.Second, 2 * time.Second
 )
-
-// maxShownBytes limits the part of a request that a message repeats.
-const maxShownBytes = 64
 
 // statusError is the error of a request that is not an AdmissionReview. It is
 // answered with an HTTP status.
@@ -48,16 +44,16 @@ func (e *statusError) Unwrap() error { return e.err }
 func badRequest(err error) error { return &statusError{http.StatusBadRequest, err} }
 
 // errOverloaded is the error of a request for which there was no memory in time.
-var errOverloaded = errors.New("too many other requests; try again")
+var errOverloaded = &reason.Fault{Reason: reason.Overloaded, Err: errors.New("too many other requests; try again")}
 
 // checkRequest checks everything but the body.
 func checkRequest(r *http.Request) error {
 	if r.Method != http.MethodPost {
-		return &statusError{http.StatusMethodNotAllowed, fmt.Errorf("got method %s, want POST", texts.Cut(r.Method, maxShownBytes))}
+		return &statusError{http.StatusMethodNotAllowed, fmt.Errorf("got method %s, want POST", texts.Cut(r.Method, texts.MaxShown))}
 	}
 	contentType := r.Header.Get("Content-Type")
 	if mediaType, _, err := mime.ParseMediaType(contentType); err != nil || mediaType != "application/json" {
-		return &statusError{http.StatusUnsupportedMediaType, fmt.Errorf("got Content-Type %q, want application/json", texts.Cut(contentType, maxShownBytes))}
+		return &statusError{http.StatusUnsupportedMediaType, fmt.Errorf("got Content-Type %q, want application/json", texts.Cut(contentType, texts.MaxShown))}
 	}
 	return nil
 }
@@ -71,51 +67,71 @@ func requestTimeout(r *http.Request) (time.Duration, error) {
 	}
 	timeout, err := time.ParseDuration(value)
 	if err != nil || timeout <= 0 {
-		return 0, badRequest(fmt.Errorf("query parameter timeout: got %q, want a positive duration such as 10s", texts.Cut(value, maxShownBytes)))
+		return 0, badRequest(fmt.Errorf("query parameter timeout: got %q, want a positive duration such as 10s", texts.Cut(value, texts.MaxShown)))
 	}
 	return min(timeout, maxTimeout), nil
 }
 
-// readBody reads the body. Its error is a *statusError or a *reason.Fault. The
-// response must be sent by the deadline.
-func (h *Handler[T]) readBody(ctx context.Context, buffer *bytes.Buffer, s *share, w http.ResponseWriter, r *http.Request, deadline time.Time) error {
-	length, body := r.ContentLength, r.Body
-	if length < 0 || length > MaxBodyBytes {
-		length, body = MaxBodyBytes, http.MaxBytesReader(w, r.Body, MaxBodyBytes)
+// readBody reads the body. Its error is a *statusError or errOverloaded.
+func (h *Handler[T]) readBody(m *memory[T], s *share, w http.ResponseWriter, r *http.Request, until time.Time) error {
+	if r.ContentLength < 0 {
+		return &statusError{http.StatusLengthRequired, errors.New("got no Content-Length, want one")}
 	}
-	if s.takeBody(ctx, length) != nil {
-		return &reason.Fault{Reason: reason.Overloaded, Err: errOverloaded}
+	if r.ContentLength > MaxBodyBytes {
+		return &statusError{http.StatusRequestEntityTooLarge, fmt.Errorf("got a body of more than %d bytes", MaxBodyBytes)}
 	}
-	// A client that sends its body slowly, or does not read its response, must not
-	// use memory for longer than the API server waits.
 	connection := http.NewResponseController(w)
 	readBy := time.Now().Add(bodyTimeout)
-	if end, ok := ctx.Deadline(); ok && end.Before(readBy) {
-		readBy = end
+	if until.Before(readBy) {
+		readBy = until
 	}
 	_ = connection.SetReadDeadline(readBy)
-	_ = connection.SetWriteDeadline(deadline)
-	err := readInto(buffer, body, int(length))
+	s.body = claim{pool: s.budget.bodies, client: s.client}
+	grow := func(buffer []byte, capacity int) ([]byte, error) {
+		if capacity > usualBodyBytes {
+			first := s.body.bytes == 0
+			if err := s.body.take(int64(capacity), readBy); err != nil {
+				return buffer, err
+			}
+			if first {
+				s.body.startIdle(func() { _ = connection.SetReadDeadline(time.Unix(0, 1)) })
+			}
+		}
+		grown := append(make([]byte, 0, capacity), buffer...)
+		s.body.keep(int64(capacity)) // without the shorter buffer
+		return grown, nil
+	}
+	var err error
+	m.body, err = readAll(m.body[:0], r.Body, int(r.ContentLength), grow)
+	if s.body.endIdle() {
+		return errOverloaded
+	}
 	if err == nil {
 		// The server reads on, to notice a client that disconnects.
-		_ = connection.SetReadDeadline(deadline)
+		_ = connection.SetReadDeadline(until)
 	}
 	return err
 }
 
-// readInto reads all of body, which is expected to have this many bytes.
-func readInto(buffer *bytes.Buffer, body io.Reader, expected int) error {
-	// ReadFrom needs free space at the end to detect that the body has ended.
-	buffer.Grow(expected + bytes.MinRead)
-	_, err := buffer.ReadFrom(body)
-	var tooLarge *http.MaxBytesError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &tooLarge):
-		return &statusError{http.StatusRequestEntityTooLarge, fmt.Errorf("got a body of more than %d bytes", tooLarge.Limit)}
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return badRequest(errors.New("got a body that is shorter than its Content-Length"))
+// readAll appends a body of this length to buffer. The buffer grows as the body arrives:
+// a client must send a half of the body before the buffer gets memory for all of it.
+func readAll(buffer []byte, body io.Reader, length int, grow func(buffer []byte, capacity int) ([]byte, error)) ([]byte, error) {
+	for len(buffer) < length {
+		var err error
+		if len(buffer) == cap(buffer) {
+			if buffer, err = grow(buffer, min(max(2*len(buffer), usualBodyBytes), length)); err != nil {
+				return buffer, err
+			}
+		}
+		n, err := body.Read(buffer[len(buffer):min(cap(buffer), length)])
+		buffer = buffer[:len(buffer)+n]
+		switch {
+		case len(buffer) == length, err == nil:
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return buffer, badRequest(errors.New("got a body that is shorter than its Content-Length"))
+		default:
+			return buffer, badRequest(fmt.Errorf("read body: %w", err))
+		}
 	}
-	return badRequest(fmt.Errorf("read body: %w", err))
+	return buffer, nil
 }

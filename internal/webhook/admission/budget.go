@@ -4,9 +4,8 @@
 package admission
 
 import (
-	"context"
-
-	"golang.org/x/sync/semaphore"
+	"net/netip"
+	"time"
 )
 
 // The limits of a Budget. The chart limits the program to 128 MiB:
@@ -14,15 +13,19 @@ import (
 //	 30 MiB  the program without a request
 //	 29 MiB  the ServiceAccounts of the cluster (metadatacache)
 //	 26 MiB  256 connections (httpserver), each with 40 kB and a usual body
-//	 12 MiB  usual requests: a decision of at most 512 KiB each
-//	 28 MiB  large requests: a body of at most 7 MiB, a decision of at most 12 MiB
+//	 16 MiB  larger bodies, of at most 7 MiB, as far as they have arrived
+//	  8 MiB  usual decisions, of at most 512 KiB each
+//	 12 MiB  larger decisions, of at most 12 MiB
+//	  4 MiB  responses that their clients have not read
 //	125 MiB
 //
 // The memory of a decision is counted where the object is read: see Bounds in
 // internal/mutate/pod.go.
 const (
-	usualPoolBytes = 12 << 20
-	largePoolBytes = 28 << 20
+	bodyPoolBytes     = 16 << 20
+	usualPoolBytes    = 8 << 20
+	largePoolBytes    = maxDecisionBytes
+	responsePoolBytes = 4 << 20
 	// usualBodyBytes is more than nearly all bodies have.
 	usualBodyBytes = 64 << 10
 	// usualDecisionBytes is more than nearly all decisions cost.
@@ -31,60 +34,61 @@ const (
 	maxDecisionBytes = 12 << 20
 )
 
-// Budget limits the memory of all requests of a process: its handlers share one.
+// Budget limits the memory and the log lines of all requests of a process: its handlers
+// share one.
 //
-// A request takes its share once, and waits for it until its time is over. So it
-// only waits for requests that can end. A usual request never waits for large ones.
+// A request takes memory for its body while the body arrives, then for its decision,
+// then for its response, and returns the first two when it has the third. So it only waits
+// for requests that are further on than itself, or that can be interrupted. A usual
+// request never waits for large ones.
 type Budget struct {
-	usual, large *semaphore.Weighted // in bytes
+	bodies, usual, large, responses *pool
+	lines                           *lineLimiter
 }
 
 // NewBudget returns a Budget with the limits of lanyard-webhook.
 func NewBudget() *Budget {
-	return &Budget{usual: semaphore.NewWeighted(usualPoolBytes), large: semaphore.NewWeighted(largePoolBytes)}
+	return &Budget{
+		bodies: newPool(bodyPoolBytes), usual: newPool(usualPoolBytes), large: newPool(largePoolBytes),
+		responses: newPool(responsePoolBytes), lines: newLineLimiter(),
+	}
 }
 
 // share is the part of a Budget that one request holds.
 type share struct {
-	budget *Budget
-	pool   *semaphore.Weighted // nil if nothing is held
-	bytes  int64
+	budget                   *Budget
+	client                   netip.Addr
+	body, decision, response claim
 }
 
-// takeBody waits for memory for a large body, and for the largest decision: the
-// cost of the decision is not known before the body is read.
-func (s *share) takeBody(ctx context.Context, length int64) error {
-	if length <= usualBodyBytes {
-		return nil
-	}
-	return s.take(ctx, s.budget.large, length+maxDecisionBytes)
+// newShare returns the empty share of a request from this host:port.
+func (b *Budget) newShare(remote string) share {
+	address, _ := netip.ParseAddrPort(remote) // others share the zero address
+	return share{budget: b, client: address.Addr().Unmap()}
 }
 
-// takeDecision waits for memory for a decision of this cost, after takeBody.
-func (s *share) takeDecision(ctx context.Context, cost int) error {
+// takeDecision waits for memory for a decision of this cost.
+func (s *share) takeDecision(cost int, until time.Time) error {
 	bytes := min(int64(cost), maxDecisionBytes)
-	switch {
-	case s.pool != nil:
-		s.keep(s.bytes - maxDecisionBytes + bytes)
-		return nil
-	case bytes > usualDecisionBytes:
-		return s.take(ctx, s.budget.large, bytes)
+	s.decision = claim{pool: s.budget.usual, client: s.client}
+	if bytes > usualDecisionBytes {
+		s.decision.pool = s.budget.large
 	}
-	return s.take(ctx, s.budget.usual, bytes)
+	return s.decision.take(bytes, until)
 }
 
-func (s *share) take(ctx context.Context, pool *semaphore.Weighted, bytes int64) error {
-	if err := pool.Acquire(ctx, bytes); err != nil {
-		return err
-	}
-	s.pool, s.bytes = pool, bytes
-	return nil
+// takeResponse waits for memory for a response, and returns all other memory.
+func (s *share) takeResponse(bytes int, until time.Time) error {
+	s.response = claim{pool: s.budget.responses, client: s.client}
+	err := s.response.take(min(int64(bytes), responsePoolBytes), until)
+	s.body.keep(0)
+	s.decision.keep(0)
+	return err
 }
 
-// keep returns all but this many bytes.
-func (s *share) keep(bytes int64) {
-	if s.pool != nil && bytes < s.bytes {
-		s.pool.Release(s.bytes - bytes)
-		s.bytes = bytes
+// release returns all memory.
+func (s *share) release() {
+	for _, c := range []*claim{&s.body, &s.decision, &s.response} {
+		c.keep(0)
 	}
 }

@@ -12,12 +12,11 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/time/rate"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
@@ -68,37 +67,27 @@ type Handler[T any] struct {
 	budget   *Budget
 	memories sync.Pool // of *memory[T]
 	replies  sync.Pool // of *reply
-
-	// problems limits the log lines about requests that have no decision.
-	problems *rate.Limiter
-	unlogged atomic.Int64 // problems since the last line
 }
-
-// problemsBurst is how many problems are logged at once, before there is one line
-// each second.
-const problemsBurst = 10
 
 // NewHandler returns a Handler that asks decider and counts with recorder. All
 // handlers of a process must have the same budget. The handler logs denials,
 // warnings and faults; everything else only at V(1).
 func NewHandler[T any](decider Decider[T], budget *Budget, recorder Recorder, log logr.Logger) *Handler[T] {
-	return &Handler[T]{
-		decider: decider, recorder: recorder, log: log, budget: budget,
-		problems: rate.NewLimiter(rate.Every(time.Second), problemsBurst),
-	}
+	return &Handler[T]{decider: decider, recorder: recorder, log: log, budget: budget}
 }
 
 // memory holds the buffers that one request needs until it is decided. A later request uses it
 // again.
 type memory[T any] struct {
-	body              bytes.Buffer
+	body              []byte
 	request           Request[T]
 	object, oldObject T
 	cost              int // of both objects
 }
 
-// maxKeptBytes is the size of the largest memory that is kept for the next request.
-const maxKeptBytes = 512 << 10
+// The sizes of the largest buffers and objects that are kept for the next request,
+// which is not charged for them.
+const maxKeptBuffer, maxKeptObjects = usualBodyBytes, usualDecisionBytes
 
 // kept returns a value from the pool, or a new value.
 func kept[P any](pool *sync.Pool) *P {
@@ -108,8 +97,9 @@ func kept[P any](pool *sync.Pool) *P {
 	return new(P)
 }
 
-// reply is an HTTP response.
+// reply is an HTTP response, and the request's share of the budget.
 type reply struct {
+	share
 	code        int
 	contentType string
 	body        bytes.Buffer
@@ -123,33 +113,54 @@ const answerMargin = 10
 // ServeHTTP answers one AdmissionReview. Other requests get a 4xx. If no decision
 // can be made, the response is a 503.
 func (h *Handler[T]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s := share{budget: h.budget}
-	defer func() { s.keep(0) }()
-	a := h.reply(w, r, &s)
-	// A client that reads slowly only holds the response.
-	s.keep(int64(a.body.Len()))
+	a := kept[reply](&h.replies)
+	a.share = h.budget.newShare(r.RemoteAddr)
+	defer func() {
+		a.release()
+		if a.body.Cap() <= maxKeptBuffer {
+			a.body.Reset()
+			h.replies.Put(a)
+		}
+	}()
+	h.reply(a, w, r)
+	if err := a.takeResponse(a.body.Cap(), time.Now().Add(writeTimeout)); err != nil {
+		a.code, a.contentType, a.body = http.StatusServiceUnavailable, plainText, bytes.Buffer{}
+		a.body.WriteString(messagePrefix + err.Error() + "\n")
+	}
+	if err := a.send(w); err != nil {
+		h.logLine(topic{reason: unsent}, "Failed to send the response", "error", err.Error())
+	}
+}
+
+// send writes the response. A client that reads slowly only holds memory for the response,
+// which is taken from it if others need it.
+func (a *reply) send(w http.ResponseWriter) error {
+	connection := http.NewResponseController(w)
+	_ = connection.SetWriteDeadline(time.Now().Add(writeTimeout))
+	a.response.startIdle(func() { _ = connection.SetWriteDeadline(time.Unix(0, 1)) })
+	defer a.response.endIdle()
 	w.Header().Set("Content-Type", a.contentType)
 	w.Header().Set("Content-Length", strconv.Itoa(a.body.Len()))
 	if a.code == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", http.MethodPost)
 	}
 	w.WriteHeader(a.code)
-	if _, err := w.Write(a.body.Bytes()); err != nil {
-		h.logProblem("Failed to send the response", "error", err.Error())
-	}
-	if a.body.Cap() <= maxKeptBytes {
-		a.body.Reset()
-		h.replies.Put(a)
-	}
+	_, err := w.Write(a.body.Bytes())
+	return err
 }
+
+// unsent is the reason of log lines about clients that do not read.
+const unsent = "unsent"
 
 // reviewBytes is the usual length of an AdmissionReview without its patch.
 const reviewBytes = 512
 
-// reply returns the response to a request.
-func (h *Handler[T]) reply(w http.ResponseWriter, r *http.Request, s *share) *reply {
+// plainText is the content type of a response that is not an AdmissionReview.
+const plainText = "text/plain; charset=utf-8"
+
+// reply fills in the response to a request.
+func (h *Handler[T]) reply(a *reply, w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	a := kept[reply](&h.replies)
 	a.code, a.contentType = http.StatusOK, "application/json"
 	timeout, err := requestTimeout(r)
 	if err == nil {
@@ -157,17 +168,18 @@ func (h *Handler[T]) reply(w http.ResponseWriter, r *http.Request, s *share) *re
 	}
 	if err != nil {
 		h.reject(a, start, err)
-		return a
+		return
 	}
 	// The server cancels the contexts of its requests when it begins to shut down.
 	// The API server still waits for the response then.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timeout-timeout*answerMargin/100)
+	until := start.Add(timeout - timeout*answerMargin/100)
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.Context()), until)
 	defer cancel()
 	m := kept[memory[T]](&h.memories)
 	m.request, m.cost = Request[T]{}, 0
 	var response Response
-	if err = h.readBody(ctx, &m.body, s, w, r, start.Add(timeout)); err == nil {
-		response, err = h.review(ctx, m, s)
+	if err = h.readBody(m, &a.share, w, r, until); err == nil {
+		response, err = h.review(ctx, m, &a.share, until)
 	}
 	var invalid *statusError
 	var denied *reason.Error
@@ -181,20 +193,19 @@ func (h *Handler[T]) reply(w http.ResponseWriter, r *http.Request, s *share) *re
 	default:
 		h.fail(a, &m.request.Attributes, start, err)
 	}
-	if m.body.Cap() <= maxKeptBytes && m.cost <= maxKeptBytes {
-		m.body.Reset()
+	if cap(m.body) <= maxKeptBuffer && m.cost <= maxKeptObjects {
 		h.memories.Put(m)
 	}
-	return a
 }
 
 // review parses the body and decides about it. It turns a panic into a fault: the
 // server would only close the connection, without a word in the log of the API
 // server.
-func (h *Handler[T]) review(ctx context.Context, m *memory[T], s *share) (response Response, err error) {
+func (h *Handler[T]) review(ctx context.Context, m *memory[T], s *share, until time.Time) (response Response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			h.log.Error(fmt.Errorf("panic: %T", p), "Panic in admission handler", "stack", string(debug.Stack()))
+			about := topic{reason: reason.InternalError}
+			h.logLine(about, "Panic in admission handler", "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 			err = errors.New("the webhook failed on this object; its log has the details")
 		}
 	}()
@@ -204,8 +215,8 @@ func (h *Handler[T]) review(ctx context.Context, m *memory[T], s *share) (respon
 	if err := m.request.validate(); err != nil {
 		return Response{}, badRequest(err)
 	}
-	if err := s.takeDecision(ctx, m.cost); err != nil {
-		return Response{}, &reason.Fault{Reason: reason.Overloaded, Err: errOverloaded}
+	if err := s.takeDecision(m.cost, until); err != nil {
+		return Response{}, err
 	}
 	return h.decider.Decide(ctx, &m.request)
 }
@@ -220,29 +231,23 @@ func (h *Handler[T]) record(request *Attributes, response *Response, denied *rea
 		}
 	}
 	h.recorder.RecordAdmission(request.resource(), result, string(why), duration)
-	log := h.log.V(1)
-	if denied != nil || len(response.Warnings) > 0 {
-		log = h.log
-	}
-	if !log.Enabled() {
-		return
-	}
-	log = log.WithValues(request.logValues(why)...)
+	about := topic{request.Namespace, why}
 	switch {
 	case denied != nil:
-		log.Info("Denied", "code", code(denied.Reason), "message", texts.Cut(denied.Err.Error(), maxMessageBytes))
+		h.logLine(about, "Denied", append(request.logValues(), "code", code(denied.Reason), "message", loggedText(denied.Err.Error()))...)
 	case len(response.Warnings) > 0:
-		log.Info("Allowed with warnings", "findings", response.Findings, "warnings", response.Warnings)
-	default:
-		log.Info("Allowed", "findings", response.Findings, "patchBytes", response.Patch.Size())
+		h.logLine(about, "Allowed with warnings", append(request.logValues(), "warnings", loggedText(strings.Join(response.Warnings, "; ")))...)
+	case h.log.V(1).Enabled():
+		values := append(request.logValues(), "reason", why, "findings", response.Findings, "patchBytes", response.Patch.Size())
+		h.log.V(1).Info("Allowed", values...)
 	}
 }
 
 // logValues names the request in a log line.
-func (r *Attributes) logValues(why reason.Reason) []any {
+func (r *Attributes) logValues() []any {
 	return []any{
-		"resource", texts.Cut(r.resource(), maxShownBytes), "namespace", texts.Cut(r.Namespace, maxShownBytes),
-		"name", texts.Cut(r.Name, maxNameBytes), "uid", r.UID, "reason", why,
+		"resource", loggedName(r.resource(), maxLoggedID), "namespace", loggedName(r.Namespace, maxLoggedName),
+		"name", loggedName(r.Name, maxLoggedName), "uid", loggedName(r.UID, maxLoggedID),
 	}
 }
 
@@ -253,7 +258,8 @@ func (h *Handler[T]) fail(a *reply, request *Attributes, start time.Time, err er
 		fault = &reason.Fault{Reason: reason.InternalError, Err: err}
 	}
 	h.recorder.RecordAdmission(request.resource(), "error", string(fault.Reason), time.Since(start))
-	h.logProblem("Failed", append(request.logValues(fault.Reason), "error", texts.Cut(fault.Err.Error(), maxMessageBytes))...)
+	about := topic{request.Namespace, fault.Reason}
+	h.logLine(about, "Failed", append(request.logValues(), "error", loggedText(fault.Err.Error()))...)
 	a.code = http.StatusServiceUnavailable
 	// The API server's error repeats the message of a Status.
 	a.body.Write(append(appendStatus([]byte(`{"apiVersion":"v1","kind":"Status","metadata":{},`), fault.Error(), a.code), '}'))
@@ -266,20 +272,22 @@ func (h *Handler[T]) reject(a *reply, start time.Time, err error) {
 		a.code = e.code
 	}
 	message := texts.Cut(err.Error(), maxMessageBytes)
-	h.logProblem("Rejected a request that is not an AdmissionReview", "code", a.code, "message", message)
+	about := topic{reason: reason.InvalidReview}
+	h.logLine(about, "Rejected a request that is not an AdmissionReview", "code", a.code, "message", loggedText(message))
 	h.recorder.RecordAdmission("", "error", string(reason.InvalidReview), time.Since(start))
-	a.contentType = "text/plain; charset=utf-8"
+	a.contentType = plainText
 	a.body.WriteString(messagePrefix + message + "\n")
 }
 
-// logProblem logs a line, unless there are too many.
-func (h *Handler[T]) logProblem(message string, values ...any) {
-	if !h.problems.Allow() {
-		h.unlogged.Add(1)
+// logLine logs a line about a request, unless there are too many.
+func (h *Handler[T]) logLine(about topic, message string, values ...any) {
+	leftOut, ok := h.budget.lines.allow(about)
+	if !ok {
 		return
 	}
-	if n := h.unlogged.Swap(0); n > 0 {
-		values = append(values, "linesLeftOutBefore", n)
+	values = append(values, "reason", about.reason)
+	if leftOut > 0 {
+		values = append(values, "linesLeftOutBefore", leftOut)
 	}
 	h.log.Info(message, values...)
 }

@@ -63,7 +63,8 @@ func TestWhatIsNoReviewIsRejectedWithItsMistake(t *testing.T) {
 		"a null":                             {body: "null", code: 400, message: "got null, want an AdmissionReview object"},
 		"text":                               {body: "hello", code: 400, message: "got no value, want an AdmissionReview object"},
 		"a body one byte too long":           {body: long, code: 413, message: "got a body of more than 7340032 bytes"},
-		"a chunked body one byte too long":   {body: long, chunked: true, code: 413, message: "got a body of more than 7340032 bytes"},
+		"a body of unknown length":           {body: review, chunked: true, code: 411, message: "got no Content-Length, want one"},
+		"a body that is not UTF-8":           {body: with("team", "\xff"), code: 400, message: "got a body that is not valid UTF-8, want an AdmissionReview"},
 		"v1beta1": {body: with("k8s.io/v1", "k8s.io/v1beta1"), code: 400,
 			message: `got apiVersion "admission.k8s.io/v1beta1" and kind "AdmissionReview", want "admission.k8s.io/v1" and "AdmissionReview"`},
 		"another kind":   {body: with(`"AdmissionReview"`, `"Pod"`), code: 400, message: `kind "Pod", want`},
@@ -74,10 +75,10 @@ func TestWhatIsNoReviewIsRejectedWithItsMistake(t *testing.T) {
 		"a null request":            {body: `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":null}`, code: 400, message: "request.uid: got none, want one"},
 		"an answer":                 {body: `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"u1","allowed":true}}`, code: 400, message: "request.uid: got none, want one"},
 		"no uid":                    {body: with(`"uid":"u1",`, ""), code: 400, message: "request.uid: got none, want one"},
-		"a uid that is too long":    {body: with(`"u1"`, `"`+strings.Repeat("u", 129)+`"`), code: 400, message: "request.uid: got 129 bytes, want at most 128"},
+		"a uid that is too long":    {body: with(`"u1"`, `"`+strings.Repeat("u", 129)+`"`), code: 400, message: `request.uid: got "` + strings.Repeat("u", 64) + `...", want at most 128 bytes`},
 		"a long content type":       {contentType: "x/" + strings.Repeat("y", 4000), body: review, code: 415, message: `got Content-Type "x/` + strings.Repeat("y", 62) + `...", want`},
 		"a long version":            {body: with(`admission.k8s.io/v1`, strings.Repeat("v", 1<<20)), code: 400, message: `got apiVersion "` + strings.Repeat("v", 64) + `..." and kind`},
-		"a long operation":          {body: with("CREATE", strings.Repeat("C", 1<<20)), code: 400, message: "request: got 1048586 bytes of namespace, operation and resource, want at most 1024"},
+		"a long operation":          {body: with("CREATE", strings.Repeat("C", 1<<20)), code: 400, message: `request.operation: got "` + strings.Repeat("C", 64) + `...", want`},
 		"a long wrong operation":    {body: with("CREATE", strings.Repeat("C", 500)), code: 400, message: `request.operation: got "` + strings.Repeat("C", 64) + `...", want`},
 		"an unreadable object":      {body: with(`"object":{`, `"object":{"unreadable":1,`), code: 400, message: "malformed AdmissionReview: request.object: cannot be read"},
 		"an unreadable old object":  {body: with(`"oldObject":null`, `"oldObject":{"unreadable":1}`), code: 400, message: "malformed AdmissionReview: request.oldObject: cannot be read"},
@@ -422,7 +423,7 @@ func TestTheLogHoldsNothingOfTheObject(t *testing.T) {
 	}{
 		"of an untroubled answer":                 {full, allow(untroubled), `"reason"="no_identity"`},
 		"of an injection":                         {full, allow(admission.Response{Reason: reason.Injected, Patch: patchOf(`"` + secret + `"`)}), `"patchBytes"=73`},
-		"of a warning":                            {full, allow(admission.Response{Reason: reason.Injected, Warnings: []string{"careful"}}), `"warnings"=["careful"]`},
+		"of a warning":                            {full, allow(admission.Response{Reason: reason.Injected, Warnings: []string{"careful"}}), `"warnings"="careful"`},
 		"of a denial":                             {full, deny(reason.LookupFailed, "later"), `"message"="later"`},
 		"of a truncated review":                   {full[:strings.LastIndex(full, secret)+30], allow(untroubled), "unexpected end of JSON"},
 		"of a review with an error in the secret": {strings.ReplaceAll(full, "s3cr3t", `s3cr3t\q`), allow(untroubled), "malformed"},
@@ -558,55 +559,44 @@ func FuzzHandler(f *testing.F) {
 	})
 }
 
-// TestRequestsWaitForTheirShareOfTheBudget: large bodies wait for each other, and
-// so do decisions that need much memory. Others never wait for them.
+// TestRequestsWaitForTheirShareOfTheBudget: large bodies wait for each other. Others never
+// wait for them.
 func TestRequestsWaitForTheirShareOfTheBudget(t *testing.T) {
 	t.Parallel()
 	withObject := func(n int) string {
 		return strings.Replace(review, `"object":{`, `"object":{"x":"`+strings.Repeat("x", n)+`",`, 1)
 	}
-	const size = admission.MaxBodyBytes
-	for name, test := range map[string]struct {
-		first, last string
-	}{
-		// Two bodies of 7 MiB fit, a third of 3 MiB does not.
-		"by the length of the body": {withObject(size - 2*len(review)), withObject(3 << 20)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			entered, leave := make(chan struct{}), make(chan struct{})
-			f := newFixture(decide(func(context.Context, *admission.Request[object]) (admission.Response, error) {
-				entered <- struct{}{}
-				<-leave
-				return untroubled, nil
-			}))
-			var answered sync.WaitGroup
-			for range 2 {
-				answered.Go(func() { f.post(t, test.first) })
-				<-entered
-			}
-			answered.Go(func() { f.post(t, review) })
-			<-entered // one of the usual length needs no share
-			// The client may see the closed connection before the response.
-			recorder := httptest.NewRecorder()
-			f.handler.ServeHTTP(recorder, newRequest(t, "/?timeout=1s", test.last))
-			if answer := recorder.Body.String(); recorder.Code != http.StatusServiceUnavailable || !strings.Contains(answer, "lanyard: overloaded: too many other requests") {
-				t.Errorf("got %d %s, want 503 and overloaded", recorder.Code, answer)
-			}
-			answered.Go(func() {
-				if _, answer := f.post(t, test.last); !strings.Contains(answer, `"allowed":true`) {
-					t.Errorf("got %s for the review that waited, want it allowed", answer)
-				}
-			})
-			time.Sleep(50 * time.Millisecond) // it waits, or would have failed
-			close(leave)
-			<-entered
-			answered.Wait()
-		})
+	largest := withObject(admission.MaxBodyBytes - 2*len(review))
+	entered, leave := make(chan struct{}), make(chan struct{})
+	f := newFixture(decide(func(context.Context, *admission.Request[object]) (admission.Response, error) {
+		entered <- struct{}{}
+		<-leave
+		return untroubled, nil
+	}))
+	var answered sync.WaitGroup
+	answered.Go(func() { f.post(t, largest) })
+	<-entered
+	answered.Go(func() { f.post(t, withObject(3<<20)) }) // both fit
+	<-entered
+	answered.Go(func() { f.post(t, review) })
+	<-entered // one of the usual length needs no share
+	recorder := httptest.NewRecorder()
+	f.handler.ServeHTTP(recorder, newRequest(t, "/?timeout=1s", largest))
+	if answer := recorder.Body.String(); recorder.Code != http.StatusServiceUnavailable || !strings.Contains(answer, "lanyard: overloaded: too many other requests") {
+		t.Errorf("got %d %s, want 503 and overloaded", recorder.Code, answer)
 	}
+	answered.Go(func() {
+		if _, answer := f.post(t, largest); !strings.Contains(answer, `"allowed":true`) {
+			t.Errorf("got %s for the review that waited, want it allowed", answer)
+		}
+	})
+	time.Sleep(50 * time.Millisecond) // it waits, or would have failed
+	close(leave)
+	<-entered
+	answered.Wait()
 }
 
-// big is a Decider whose decisions cost the most that one is charged: two fit.
+// big is a Decider whose decisions cost the most that one is charged: one fits.
 type big struct{ decide }
 
 func (b big) Read(s *jsonscan.Scanner, into *object) (cost int, err error) {
@@ -625,10 +615,8 @@ func TestHandlersShareOneBudget(t *testing.T) {
 	}}, budget, f, logr.Discard())
 	second := admission.NewHandler[object](big{allow(untroubled)}, budget, f, logr.Discard())
 	var answered sync.WaitGroup
-	for range 2 {
-		answered.Go(func() { first.ServeHTTP(httptest.NewRecorder(), newRequest(t, "/", review)) })
-		<-entered
-	}
+	answered.Go(func() { first.ServeHTTP(httptest.NewRecorder(), newRequest(t, "/", review)) })
+	<-entered
 	for want, timeout := range map[int]string{http.StatusServiceUnavailable: "50ms"} {
 		recorder := httptest.NewRecorder()
 		second.ServeHTTP(recorder, newRequest(t, "/?timeout="+timeout, review))
@@ -765,4 +753,78 @@ func TestABodyThatTricklesIsCutOff(t *testing.T) {
 	if response.StatusCode != http.StatusBadRequest {
 		t.Errorf("got %s, want 400", response.Status)
 	}
+}
+
+// startLimited serves the handler to clients that come from any address of 127.0.0.0/8.
+func startLimited(t *testing.T, handler http.Handler) (url, address string) {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server.URL, server.Listener.Addr().String()
+}
+
+// attack opens connections from 127.0.0.2 that send text, so many times, and read
+// nothing.
+func attack(t *testing.T, address string, connections int, text string, times int) {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	for range connections {
+		conn, err := dialer.DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+		go func() {
+			for range times {
+				if _, err := io.WriteString(conn, text); err != nil {
+					return
+				}
+			}
+		}()
+	}
+	time.Sleep(200 * time.Millisecond)
+}
+
+// A client that does not read, or does not send, harms only itself.
+//
+//nolint:paralleltest // it measures how long a review takes
+func TestASlowClientDelaysNobody(t *testing.T) {
+	head := "POST /?timeout=30s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+	large := strings.Replace(review, `"object":{`, `"object":{"x":"`+strings.Repeat("x", 100<<10)+`",`, 1)
+	for name, test := range map[string]struct {
+		text  string
+		times int
+	}{
+		"90 clients that do not read": {fmt.Sprintf(head, len(review), review), 1000},
+		"90 clients that send a byte": {fmt.Sprintf(head, admission.MaxBodyBytes, "{"), 1},
+		"90 clients that send 1 MiB":  {fmt.Sprintf(head, admission.MaxBodyBytes, "{"+strings.Repeat(" ", 1<<20)), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// Each response of 178 KB takes memory for a usual decision.
+			f := newFixture(costly{allow(admission.Response{Reason: reason.Injected, Patch: patchOf(strings.Repeat("1", 130<<10))})})
+			url, address := startLimited(t, f.handler)
+			attack(t, address, 90, test.text, test.times)
+			for _, body := range []string{review, large} {
+				start := time.Now()
+				request := newRequest(t, url+"?timeout=5s", body)
+				response, err := http.DefaultClient.Do(request)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = response.Body.Close()
+				if took := time.Since(start); response.StatusCode != http.StatusOK || took > time.Second {
+					t.Errorf("got %s after %s for a review of %d bytes, want 200 within a second", response.Status, took, len(body))
+				}
+			}
+		})
+	}
+}
+
+// costly is a Decider whose decisions cost as much as a usual decision may.
+type costly struct{ decide }
+
+func (c costly) Read(s *jsonscan.Scanner, into *object) (cost int, err error) {
+	_, err = c.decide.Read(s, into)
+	return 480 << 10, err
 }

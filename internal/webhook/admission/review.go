@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/reason"
@@ -32,16 +33,12 @@ const (
 	messagePrefix = "lanyard: "
 	// maxUIDBytes is more than a UID has.
 	maxUIDBytes = 128
-	// maxAttributeBytes is more than the other attributes have, which the API server
-	// has checked. The name of an object is not yet checked.
-	maxAttributeBytes = 1024
-	// maxNameBytes is the length of the longest name of an object.
-	maxNameBytes = 253
 	// maxMessageBytes limits a message. A message repeats annotations.
 	maxMessageBytes = 16 << 10
 )
 
-// Attributes identify the object and the operation of a request.
+// Attributes identify the object and the operation of a request. Each is cut to
+// texts.MaxName: the API server has not yet checked the name.
 type Attributes struct {
 	// UID is returned in the response.
 	UID string
@@ -65,9 +62,12 @@ type Request[T any] struct {
 // parse reads the body into the request. If it fails, the request has the parts
 // before the error.
 func (h *Handler[T]) parse(m *memory[T]) error {
-	s := jsonscan.New(m.body.Bytes())
-	if m.body.Len() == 0 {
+	s := jsonscan.New(m.body)
+	switch {
+	case len(m.body) == 0:
 		return errors.New("got an empty body, want an AdmissionReview")
+	case !utf8.Valid(m.body):
+		return errors.New("got a body that is not valid UTF-8, want an AdmissionReview")
 	}
 	if s.Kind() != jsonscan.Object {
 		return fmt.Errorf("got %s, want an AdmissionReview object", s.Kind())
@@ -76,9 +76,9 @@ func (h *Handler[T]) parse(m *memory[T]) error {
 	err := s.Object(func(key []byte) error {
 		switch string(key) {
 		case "apiVersion":
-			return s.ReadString(&gotVersion)
+			return s.ReadCut(&gotVersion, texts.MaxShown)
 		case "kind":
-			return s.ReadString(&gotKind)
+			return s.ReadCut(&gotKind, texts.MaxShown)
 		case "request":
 			return s.Object(func(key []byte) error {
 				if err := h.parseMember(s, m, string(key)); err != nil {
@@ -96,7 +96,7 @@ func (h *Handler[T]) parse(m *memory[T]) error {
 	case err != nil:
 		return fmt.Errorf("malformed AdmissionReview: %w", err)
 	case gotVersion != apiVersion || gotKind != kind:
-		return fmt.Errorf("got apiVersion %q and kind %q, want %q and %q", texts.Cut(gotVersion, maxShownBytes), texts.Cut(gotKind, maxShownBytes), apiVersion, kind)
+		return fmt.Errorf("got apiVersion %q and kind %q, want %q and %q", gotVersion, gotKind, apiVersion, kind)
 	}
 	return nil
 }
@@ -118,24 +118,24 @@ func (h *Handler[T]) parseMember(s *jsonscan.Scanner, m *memory[T], name string)
 func (r *Attributes) parseMember(s *jsonscan.Scanner, name string) error {
 	switch name {
 	case "uid":
-		return s.ReadString(&r.UID)
+		return s.ReadCut(&r.UID, texts.MaxName)
 	case "subResource":
-		return s.ReadString(&r.SubResource)
+		return s.ReadCut(&r.SubResource, texts.MaxName)
 	case "operation":
-		return s.ReadString(&r.Operation)
+		return s.ReadCut(&r.Operation, texts.MaxName)
 	case "namespace":
-		return s.ReadString(&r.Namespace)
+		return s.ReadCut(&r.Namespace, texts.MaxName)
 	case "name":
-		return s.ReadString(&r.Name)
+		return s.ReadCut(&r.Name, texts.MaxName)
 	case "resource":
 		return s.Object(func(key []byte) error {
 			switch string(key) {
 			case "group":
-				return s.ReadString(&r.Group)
+				return s.ReadCut(&r.Group, texts.MaxName)
 			case "version":
-				return s.ReadString(&r.Version)
+				return s.ReadCut(&r.Version, texts.MaxName)
 			case "resource":
-				return s.ReadString(&r.Resource)
+				return s.ReadCut(&r.Resource, texts.MaxName)
 			}
 			return nil
 		})
@@ -162,22 +162,15 @@ func (r *Request[T]) validate() error {
 	case r.UID == "":
 		return errors.New("request.uid: got none, want one")
 	case len(r.UID) > maxUIDBytes:
-		return fmt.Errorf("request.uid: got %d bytes, want at most %d", len(r.UID), maxUIDBytes)
-	case r.attributeBytes() > maxAttributeBytes:
-		return fmt.Errorf("request: got %d bytes of namespace, operation and resource, want at most %d", r.attributeBytes(), maxAttributeBytes)
+		return fmt.Errorf("request.uid: got %q, want at most %d bytes", texts.Cut(r.UID, texts.MaxShown), maxUIDBytes)
 	case r.Operation != Create && r.Operation != Update:
-		return fmt.Errorf("request.operation: got %q, want %s or %s; the rules of the webhook configuration are too wide", texts.Cut(r.Operation, maxShownBytes), Create, Update)
+		return fmt.Errorf("request.operation: got %q, want %s or %s; the rules of the webhook configuration are too wide", texts.Cut(r.Operation, texts.MaxShown), Create, Update)
 	case r.Object == nil:
 		return errors.New("request.object: got none, want an object")
 	case r.Operation == Update && r.OldObject == nil:
 		return errors.New("request.oldObject: got none, want an object")
 	}
 	return nil
-}
-
-// attributeBytes returns the length of the attributes but for UID and Name.
-func (r *Attributes) attributeBytes() int {
-	return len(r.Group) + len(r.Version) + len(r.Resource) + len(r.SubResource) + len(r.Operation) + len(r.Namespace)
 }
 
 // resource returns "pods" or, with a subresource, "pods/ephemeralcontainers".
@@ -192,7 +185,7 @@ func (r *Attributes) resource() string {
 func (r *Attributes) Unexpected(want string) error {
 	got := fmt.Sprintf("%s of group %q, version %q, resource %q, subResource %q", r.Operation, r.Group, r.Version, r.Resource, r.SubResource)
 	return &reason.Fault{Reason: reason.InvalidReview, Err: fmt.Errorf(
-		"request: got %s, want %s; the rules of the webhook configuration are too wide", texts.Cut(got, 4*maxShownBytes), want)}
+		"request: got %s, want %s; the rules of the webhook configuration are too wide", texts.Cut(got, 4*texts.MaxShown), want)}
 }
 
 // code returns the HTTP status of a denial. 400 and 403 are mistakes of the user.

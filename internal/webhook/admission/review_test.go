@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
@@ -16,6 +17,7 @@ import (
 	kubejson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // FuzzParseReview holds the parser to the API's own types: what it accepts, it
@@ -34,16 +36,15 @@ func FuzzParseReview(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		handler := NewHandler(raw{}, NewBudget(), nil, logr.Discard())
-		var m memory[string]
-		m.body.Write(body)
+		m := memory[string]{body: body}
 		err := handler.parse(&m)
 		if err == nil {
 			err = m.request.validate()
 		}
 		got := m.request
-		if !json.Valid(body) {
+		if !json.Valid(body) || !utf8.Valid(body) {
 			if err == nil {
-				t.Errorf("malformed JSON was accepted")
+				t.Errorf("malformed JSON or UTF-8 was accepted")
 			}
 			return
 		}
@@ -77,8 +78,7 @@ func (raw) Decide(context.Context, *Request[string]) (Response, error) { return 
 // wanted returns the request of a review, nil if it must be rejected.
 func wanted(review *admissionv1.AdmissionReview) *Request[string] {
 	r := review.Request
-	if review.APIVersion != "admission.k8s.io/v1" || review.Kind != "AdmissionReview" || r == nil || r.UID == "" || len(r.UID) > maxUIDBytes ||
-		len(r.Resource.Group)+len(r.Resource.Version)+len(r.Resource.Resource)+len(r.SubResource)+len(r.Operation)+len(r.Namespace) > maxAttributeBytes {
+	if review.APIVersion != "admission.k8s.io/v1" || review.Kind != "AdmissionReview" || r == nil || r.UID == "" || len(r.UID) > maxUIDBytes {
 		return nil
 	}
 	isObject := func(raw []byte) bool { return bytes.HasPrefix(raw, []byte("{")) }
@@ -87,8 +87,8 @@ func wanted(review *admissionv1.AdmissionReview) *Request[string] {
 		return nil
 	case r.Operation == admissionv1.Create, r.Operation == admissionv1.Update && r.OldObject.Raw != nil:
 		wanted := Request[string]{Attributes: Attributes{
-			UID: string(r.UID), Group: r.Resource.Group, Version: r.Resource.Version, Resource: r.Resource.Resource,
-			SubResource: r.SubResource, Operation: string(r.Operation), Namespace: r.Namespace, Name: r.Name,
+			UID: string(r.UID), Group: cut(r.Resource.Group), Version: cut(r.Resource.Version), Resource: cut(r.Resource.Resource),
+			SubResource: cut(r.SubResource), Operation: string(r.Operation), Namespace: cut(r.Namespace), Name: cut(r.Name),
 		}, Object: new(string(r.Object.Raw))}
 		if r.OldObject.Raw != nil {
 			wanted.OldObject = new(string(r.OldObject.Raw))
@@ -97,6 +97,9 @@ func wanted(review *admissionv1.AdmissionReview) *Request[string] {
 	}
 	return nil
 }
+
+// cut cuts a name as a request does.
+func cut(name string) string { return texts.Cut(name, 253) }
 
 // repeats says whether an object in text has a member twice, which JSON leaves
 // undefined and the apiserver never sends.

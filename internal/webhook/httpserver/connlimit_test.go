@@ -53,7 +53,13 @@ type client struct {
 
 func connect(t *testing.T, server *httptest.Server) client {
 	t.Helper()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	return connectFrom(t, server, "127.0.0.1")
+}
+
+func connectFrom(t *testing.T, server *httptest.Server, address string) client {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+	conn, err := dialer.DialContext(t.Context(), "tcp", server.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,6 +183,24 @@ func TestAConnectionThatWasUsedStaysInAFlood(t *testing.T) {
 	}
 	if err := used.get(); err != nil {
 		t.Errorf("got error %v on a connection that was used before the flood, want a response", err)
+	}
+}
+
+// A kubelet's probe is a new connection each time. It is as fresh as those of a flood.
+func TestAnotherAddressHasItsPlaceInAFlood(t *testing.T) {
+	t.Parallel()
+	for name, flood := range map[string]func(client){"of silent connections": silent, "of connections with a request": waiting} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := New(t, plain)
+			probe := connect(t, server)
+			for range 3 * limit {
+				flood(connectFrom(t, server, "127.0.0.2"))
+			}
+			if err := probe.get(); err != nil {
+				t.Errorf("got error %v on a connection from before the flood, want a response", err)
+			}
+		})
 	}
 }
 

@@ -86,6 +86,11 @@ func FuzzMemory(f *testing.F) {
 	}
 	seed(`{"metadata":{},"spec":{"serviceAccountName":"<a>"}}`, manyTimes)
 	seed(`{"metadata":{},"spec":{"serviceAccountName":{"<a>":1}}}`, manyTimes)
+	for _, text := range []string{"a", "\u0080", `\u0080`, "\xff"} { // one long key, and a long name with a mistake
+		seed(`{"metadata":{"annotations":{"lanyard.dev/<`+text+`>":""}}`+spec+`}]}}`, manyTimes)
+		seed(`{"metadata":{"name":"<`+text+`>","annotations":{"lanyard.dev/x":""}}`+spec+`}]}}`, manyTimes)
+		seed(`{"metadata":{"name":"<`+text+`>","annotations":{"lanyard.dev/x":""}},"spec":{"containers":[{"name":"a"}]}}`, manyTimes)
+	}
 	for _, member := range []string{"uid", "namespace", "name", "operation", "subResource"} {
 		f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","object":`+plainPod+`,"`+member+`":"`), []byte("a"), []byte(`"}}`), uint32(manyTimes))
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 )
 
@@ -44,7 +45,7 @@ func readServiceAccount(s *jsonscan.Scanner, keys *annotations.Keys, peers []*pe
 	metadata := func(key []byte) (err error) {
 		switch string(key) {
 		case "name":
-			err = s.ReadString(&into.name)
+			err = s.ReadCut(&into.name, texts.MaxName)
 		case "labels":
 			into.hasLabels = s.Kind() == jsonscan.Object
 			err = s.Object(func(key []byte) error {
@@ -52,14 +53,16 @@ func readServiceAccount(s *jsonscan.Scanner, keys *annotations.Keys, peers []*pe
 					return nil
 				}
 				into.hasLabel = true
-				return s.ReadString(&into.label)
+				return s.ReadCut(&into.label, texts.MaxShown)
 			})
 		case "annotations":
 			into.hasAnnotations = s.Kind() == jsonscan.Object
-			err = s.Object(func(key []byte) error { return into.readAnnotation(s, string(key), keys, peers, limit) })
+			err = s.Object(func(key []byte) error {
+				return into.readAnnotation(s, texts.Cut(key, texts.MaxKey), keys, peers, limit)
+			})
 		}
 		if err != nil {
-			return fmt.Errorf("serviceaccount: metadata: %s: %w", key, err)
+			return fmt.Errorf("serviceaccount: metadata: %s: %w", texts.Cut(key, texts.MaxShown), err)
 		}
 		return nil
 	}
@@ -76,7 +79,7 @@ func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, keys *a
 		return a.readPeer(s, key, peers)
 	}
 	a.asks = a.asks || keys.IsIdentity(key)
-	value, err := s.String()
+	value, err := s.StringUpTo(limit)
 	if a.annotationBytes += len(key) + len(value); a.annotationBytes <= limit {
 		a.annotations[key] = string(value)
 	}
@@ -87,7 +90,7 @@ func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, keys *a
 func (a *ServiceAccount) readPeer(s *jsonscan.Scanner, key string, peers []*peer.Peer) error {
 	for _, p := range peers {
 		if p.Reads(key) {
-			value, err := s.String()
+			value, err := s.StringUpTo(peer.MaxBytes)
 			a.peerAnnotations[key] = strings.ToValidUTF8(string(value[:min(len(value), peer.MaxBytes)]), "?")
 			return err
 		}

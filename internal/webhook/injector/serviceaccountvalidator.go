@@ -7,8 +7,14 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 )
@@ -23,7 +29,7 @@ type ServiceAccountValidator struct {
 
 // Read implements admission.Decider.
 func (v *ServiceAccountValidator) Read(s *jsonscan.Scanner, object *ServiceAccount) (cost int, err error) {
-	return serviceAccountBytes, readServiceAccount(s, v.Keys, nil, object)
+	return serviceAccountBytes, readServiceAccount(s, v.Keys, v.Peers, object)
 }
 
 // Decide implements admission.Decider.
@@ -37,7 +43,7 @@ func (v *ServiceAccountValidator) Decide(ctx context.Context, request *admission
 		v.Invalidator.Invalidate(request.Namespace, object.name)
 	}
 	err := v.check(ctx, request.Namespace, object)
-	if denied, ok := errors.AsType[*reason.Error](err); ok && (unchanged || v.isAdopted(object) || old != nil && v.isAdopted(old)) {
+	if denied, ok := errors.AsType[*reason.Error](err); ok && (unchanged || v.isAdopted(request.Namespace, object)) {
 		// The mistake is older than this write, which changes something else, such as a
 		// finalizer. Or it is in an annotation of a peer, which may have accepted it.
 		// The write must not be denied.
@@ -46,10 +52,23 @@ func (v *ServiceAccountValidator) Decide(ctx context.Context, request *admission
 	return admission.Response{Reason: reason.Valid}, err
 }
 
-// isAdopted reports whether annotations of a peer were translated.
-func (v *ServiceAccountValidator) isAdopted(object *ServiceAccount) bool {
-	_, found := object.annotations[v.Keys.Adopted]
-	return found
+// isAdopted reports whether all mistakes of the ServiceAccount are in annotations that
+// follow a peer's. A missing value is a mistake of the identity that needs the value.
+func (v *ServiceAccountValidator) isAdopted(namespace string, object *ServiceAccount) bool {
+	if len(v.Peers) == 0 || object.annotationBytes > v.Keys.MaxServiceAccountBytes() {
+		return false
+	}
+	values := maps.Clone(object.annotations)
+	maps.Copy(values, object.peerAnnotations)
+	adopted := peer.Adopted(v.Keys, v.Peers, values, v.Defaults)
+	_, errs := annotations.ParseServiceAccount(v.Keys, object.annotations, v.Defaults.For(namespace, object.name))
+	return len(errs) > 0 && !slices.ContainsFunc(errs, func(err *field.Error) bool {
+		provider, _, _ := strings.Cut(strings.TrimPrefix(err.Field, "metadata.annotations["+v.Keys.Prefix), "-")
+		return !slices.ContainsFunc(adopted, func(key string) bool {
+			return strings.HasSuffix(err.Field, "["+key+"]") ||
+				err.Type == field.ErrorTypeRequired && strings.HasPrefix(key, v.Keys.Prefix+provider+"-")
+		})
+	})
 }
 
 // check returns the first error in the annotations, as a *reason.Error.

@@ -8,6 +8,8 @@ package abuse_test
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -28,8 +30,8 @@ var _ = It("does not speak HTTP/2, of which one connection carries 250 requests 
 	Expect(conn.(*tls.Conn).ConnectionState().NegotiatedProtocol).To(Equal("http/1.1"))
 })
 
-var _ = It("logs less than 1 MiB about 10,000 bad requests", func(ctx SpecContext) {
-	const most = 1 << 20
+var _ = DescribeTable("It logs less than 1 MiB, and lines of at most 1 KiB, about", func(ctx SpecContext, load abuse.Load) {
+	const most, longest = 1 << 20, 1 << 10
 	r := newReplica(ctx, shared, shared.user)
 	size := func() int64 {
 		GinkgoHelper()
@@ -39,13 +41,23 @@ var _ = It("logs less than 1 MiB about 10,000 bad requests", func(ctx SpecContex
 	}
 	before := size()
 	r.survives(ctx, func(ctx context.Context) {
-		r.abuseFor(ctx, loadTime, abuse.BadRequests(10_000))
+		r.abuseFor(ctx, loadTime, load)
 		AddReportEntry("bytes of log", size()-before)
 	})
 	Expect(size()-before).To(BeNumerically("<", most), "bytes of log")
-})
+	log, err := os.ReadFile(r.LogFile)
+	Expect(err).NotTo(HaveOccurred())
+	for line := range strings.Lines(string(log)) {
+		Expect(len(line)).To(BeNumerically("<=", longest), "bytes of a line: %.200s", line)
+	}
+},
+	Entry("10,000 bad requests", abuse.BadRequests(10_000)),
+	Entry("10,000 reviews with a mistake", abuse.Mistakes(10_000)),
+	Entry("reviews with keys and names of 6.9 MB", abuse.LongTexts(1)),
+	Entry("dry runs of pods with names of 2.9 MB and a mistake", abuse.LongTextsInDryRun(5)),
+)
 
-var _ = It("denies no large pod without an identity while large bodies come slowly", func(ctx SpecContext) {
+var _ = DescribeTable("It denies no large pod without an identity while there are", func(ctx SpecContext, load abuse.Load) {
 	r := newReplica(ctx, shared, shared.user)
 	large := newPod("plain")
 	large.Annotations = map[string]string{"example.com/note": strings.Repeat("x", 200<<10)}
@@ -54,7 +66,7 @@ var _ = It("denies no large pod without an identity while large bodies come slow
 		go func() {
 			defer GinkgoRecover()
 			defer close(ended)
-			r.abuseFor(ctx, 10*time.Second, abuse.SlowLargeBodies(16))
+			r.abuseFor(ctx, 10*time.Second, load)
 		}()
 		for i, until := 0, time.After(8*time.Second); ; i++ {
 			// The webhook may take all of its timeoutSeconds, as no other pod waits.
@@ -69,4 +81,64 @@ var _ = It("denies no large pod without an identity while large bodies come slow
 			}
 		}
 	})
+},
+	Entry("16 large bodies that come slowly", abuse.SlowLargeBodies(16)),
+	Entry("10 bodies of 7 MiB of which one byte comes", abuse.DeclaredBodies(10)),
+	Entry("50 bodies of 7 MiB of which one byte comes", abuse.DeclaredBodies(50)),
+)
+
+var _ = It("answers an ordinary review within a second while 200 clients do not read and 50 do not send", func(ctx SpecContext) {
+	const most = time.Second
+	r := newReplica(ctx, shared, shared.user)
+	apiserver := r.target
+	apiserver.From = ""
+	ask := apiserver.Ordinary()
+	r.survives(ctx, func(ctx context.Context) {
+		ended := make(chan struct{})
+		go func() {
+			defer GinkgoRecover()
+			defer close(ended)
+			r.abuseFor(ctx, loadTime, abuse.Together("200 clients that do not read, and 50 that do not send", abuse.UnreadAnswers(200, 36), abuse.DeclaredBodies(50)))
+		}()
+		time.Sleep(loadTime / 4) // the connections are opened
+		var slowest time.Duration
+		for asked := 0; ; asked++ {
+			start := time.Now()
+			Expect(ask(ctx)).To(Succeed())
+			slowest = max(slowest, time.Since(start))
+			select {
+			case <-ended:
+				AddReportEntry("reviews", fmt.Sprintf("%d, the slowest in %v", asked, slowest))
+				Expect(slowest).To(BeNumerically("<", most))
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	})
+})
+
+var _ = It("answers each probe while empty connections flood the port", func(ctx SpecContext) {
+	r := newReplica(ctx, shared, shared.user)
+	flooding, stop := context.WithTimeout(ctx, loadTime)
+	defer stop()
+	ended := make(chan struct{})
+	go func() {
+		defer GinkgoRecover()
+		defer close(ended)
+		r.abuseFor(flooding, loadTime, abuse.ConnectionFlood(2))
+	}()
+	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}} // as the kubelet's
+	probes := 0
+	for ; flooding.Err() == nil; probes++ {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.HealthURL+"/healthz", http.NoBody)
+		Expect(err).NotTo(HaveOccurred())
+		response, err := client.Do(request)
+		Expect(err).NotTo(HaveOccurred(), "probe %d", probes)
+		Expect(response.Body.Close()).To(Succeed())
+		Expect(response.StatusCode).To(Equal(http.StatusOK), "probe %d", probes)
+		time.Sleep(100 * time.Millisecond)
+	}
+	<-ended
+	AddReportEntry("probes", probes)
+	r.expectAlive()
 })

@@ -31,14 +31,17 @@ var _ = DescribeTable("The webhook stays alive and serves, while there are", fun
 	Entry("dry runs of pods with 32,000 containers", loadTime, abuse.ManyContainersInDryRun(2)),
 	// The API server takes most of a second for each that the webhook does not deny.
 	Entry("dry runs of ServiceAccounts with names of 2.9 MB", 2*loadTime, abuse.LongNamesInDryRun(45)),
+	Entry("dry runs of pods with names of 2.9 MB and a mistake", 2*loadTime, abuse.LongTextsInDryRun(5)),
 	// A pod, with requests.
+	Entry("reviews with keys and names of 6.9 MB", loadTime, abuse.LongTexts(1)),
 	Entry("reviews of pods with 32,000 containers", loadTime, abuse.ManyContainers(12)),
 	Entry("reviews of ServiceAccounts with names of 60 KiB", loadTime, abuse.ForgedNames(4096)),
 	Entry("reviews of objects with very many annotations and very long texts", loadTime, abuse.OversizedObjects(3)),
 	// A pod, with connections.
 	Entry("headers of one MiB on each port", keepTime, abuse.HeaderFlood(8)),
 	Entry("1,500 bodies that do not come", keepTime, abuse.AbsentBodies(1500)),
-	Entry("100 clients that do not read their responses", keepTime, abuse.UnreadAnswers(100)),
+	Entry("100 clients that do not read their responses", keepTime, abuse.UnreadAnswers(100, 200, 900)),
+	Entry("90 clients that do not read responses of 178 KB", 2*loadTime, abuse.UnreadAnswers(90, 36)),
 	Entry("8,000 idle connections to all ports", keepTime, abuse.IdleConnections(2000)),
 	Entry("400 connections that send a byte per second", keepTime, abuse.SlowDrip(400)),
 )

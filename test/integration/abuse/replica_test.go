@@ -37,6 +37,9 @@ const (
 	patience = 5 * time.Second
 )
 
+// attackerAddress is another address than the API server's and the kubelet's.
+const attackerAddress = "127.0.0.2"
+
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
 // replica is the registered webhook, under the memory limit.
@@ -67,7 +70,7 @@ func newReplica(ctx context.Context, c *cluster, user *rest.Config) *replica {
 
 	namespace := "team-" + rand.String(8)
 	Expect(c.plane.CreateNamespace(ctx, namespace)).To(Succeed())
-	r.target = abuse.Target{Namespace: namespace, ServiceAccount: "target", Client: c.client}
+	r.target = abuse.Target{Namespace: namespace, ServiceAccount: "target", Client: c.client, From: attackerAddress}
 	for address, into := range map[string]*string{r.URL: &r.target.Reviews, r.MetricsURL: &r.target.Metrics, r.HealthURL: &r.target.Health} {
 		*into, err = abuse.HostPort(address)
 		Expect(err).NotTo(HaveOccurred())

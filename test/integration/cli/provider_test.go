@@ -37,7 +37,7 @@ var _ = Describe("provider test", func() {
 		settings := "annotation-prefix: example.com/\ndefault-allowed-identities: nobody\n"
 		Expect(os.WriteFile(file, []byte(settings+string(text)), 0o600)).To(Succeed())
 		expectOutputsAs(ctx, os.DevNull, "provider-given", command.ExitOK, BeEmpty(), "provider", "test", file,
-			"--annotation", "vault-role=loki", "--annotation", "vault-audience=bao,vault-address=https://bao.example.com")
+			"--annotation", "vault-role=loki", "--annotation", "vault-audience=bao,vault-vault-namespace=team")
 		_, out, _ := lanyardAs(ctx, os.DevNull, "", "provider", "test", file, "--annotation-prefix", "lanyard.dev/")
 		Expect(out).To(ContainSubstring("lanyard.dev/vault-role "))
 	})

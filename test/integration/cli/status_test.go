@@ -51,9 +51,15 @@ func newRolledOut(ctx context.Context, namespace string) {
 
 	// Its tokens have a lifetime of their own, so its hash differs from that of other pods.
 	expectInjected(ctx, namespace, "short", "aws")
+	template := batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: newPod("", "").Spec.Containers}}}
+	cron, err := env.client.BatchV1().CronJobs(namespace).Create(ctx, &batchv1.CronJob{
+		ObjectMeta: metav1.ObjectMeta{Name: "short"},
+		Spec:       batchv1.CronJobSpec{Schedule: "0 0 1 1 *", Suspend: new(true), JobTemplate: batchv1.JobTemplateSpec{Spec: template}},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	owner := *metav1.NewControllerRef(cron, batchv1.SchemeGroupVersion.WithKind("CronJob"))
 	job, err := env.client.BatchV1().Jobs(namespace).Create(ctx, &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Name: "short-1", OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "short", UID: "x", Controller: new(true)}}},
-		Spec:       batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: newPod("", "").Spec.Containers}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "short-1", OwnerReferences: []metav1.OwnerReference{owner}}, Spec: template,
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	pod := newPod("short-1-current", "short")
@@ -211,6 +217,25 @@ var _ = Describe("restart --stale", Ordered, func() {
 		reannotate(ctx, "by-hand", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
 		expectInjected(ctx, "by-hand", "cart", "aws")
 		expectOutputs(ctx, "restart-by-hand", command.ExitFound, "restart", "--stale", "--namespace", "by-hand", "--yes")
+	})
+
+	It("does not restart a workload that a pod only names as its owner", func(ctx SpecContext) {
+		newNamespace(ctx, "forged")
+		newServiceAccount(ctx, "forged", "cart", nil)
+		newServiceAccount(ctx, "forged", "payments", nil)
+		newDeployment(ctx, "forged", "payments", "payments")
+		forged := newPod("forged", "cart")
+		forged.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "payments", UID: "x", Controller: new(true)}}
+		_, err := env.client.CoreV1().Pods("forged").Create(ctx, forged, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		reannotate(ctx, "forged", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
+		expectInjected(ctx, "forged", "cart", "aws")
+		code, out, _ := lanyard(ctx, "restart", "--stale", "--namespace", "forged", "--yes", "--timeout", "1s")
+		Expect(out).To(MatchRegexp(`forged +pod/forged +1 +by hand +nothing replaces it`))
+		Expect(code).To(Equal(command.ExitFound))
+		payments, err := env.client.AppsV1().Deployments("forged").Get(ctx, "payments", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(payments.Spec.Template.Annotations).To(BeEmpty())
 	})
 
 	It("needs --stale", func(ctx SpecContext) {

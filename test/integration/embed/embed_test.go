@@ -32,8 +32,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
-	"github.com/lanyard-dev/lanyard/test/support/optionstest"
-	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/webhook"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	support "github.com/lanyard-dev/lanyard/test/support/webhook"
@@ -145,21 +144,10 @@ func configure(dir string) {
 	if !exists(file) {
 		return
 	}
-	webhookSettings := optionstest.Settings(GinkgoTB(), file)
-	o := webhook.Options{Defaults: *webhookSettings.Defaults, Registerer: prometheus.NewRegistry()}
-	for _, p := range webhookSettings.Peers {
-		o.Adopt = append(o.Adopt, p.Name)
-	}
-	// The settings of the file have fields of their own.
-	var whole, own map[string]any
 	text, err := os.ReadFile(file)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(yaml.Unmarshal(text, &whole)).To(Succeed())
-	own = map[string]any{settings.ProvidersKey: whole[settings.ProvidersKey], settings.IdentitiesKey: whole[settings.IdentitiesKey]}
-	o.Config, err = yaml.Marshal(own)
-	Expect(err).NotTo(HaveOccurred())
 	a := &another{manager, recording{handlers: map[string]http.Handler{}}}
-	Expect(webhook.AddToManager(a, o)).To(Succeed())
+	Expect(webhook.AddToManager(a, webhook.Options{Settings: annotations.Options{Config: text}, Registerer: prometheus.NewRegistry()})).To(Succeed())
 	inPlace.Store(&a.server.handlers)
 	DeferCleanup(func() { inPlace.Store(nil) })
 }
@@ -181,10 +169,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	mgr, err := ctrl.NewManager(plane.Config(), ctrl.Options{
 		Metrics:       server.Options{BindAddress: "0"},
-		WebhookServer: switching{ctrlwebhook.NewServer(ctrlwebhook.Options{Host: "127.0.0.1", Port: port, CertDir: dir})},
+		WebhookServer: switching{webhook.NewServer(ctrlwebhook.Options{Host: "127.0.0.1", Port: port, CertDir: dir})},
 	})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(webhook.AddToManager(mgr, webhook.Options{Config: []byte(config)})).To(Succeed())
+	Expect(webhook.AddToManager(mgr, webhook.Options{Settings: annotations.Options{Config: []byte(config)}})).To(Succeed())
 	manager = mgr
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
@@ -331,12 +319,13 @@ var _ = Describe("Embedded in a manager, Lanyard", func() {
 	DescribeTable("denies a configuration file", func(config, want string) {
 		mgr, err := ctrl.NewManager(&rest.Config{}, ctrl.Options{Metrics: server.Options{BindAddress: "0"}})
 		Expect(err).NotTo(HaveOccurred())
-		err = webhook.AddToManager(mgr, webhook.Options{Config: []byte(config), Registerer: prometheus.NewRegistry()})
-		Expect(err).To(MatchError(HavePrefix("add Lanyard to the manager: config: " + want)))
+		err = webhook.AddToManager(mgr, webhook.Options{Settings: annotations.Options{Config: []byte(config)}, Registerer: prometheus.NewRegistry()})
+		Expect(err).To(MatchError(HavePrefix("add Lanyard to the manager: " + want)))
 	},
-		Entry("with a mistake in a provider", "providers:\n- {name: aws, audience: a, parameters: [{name: b, required: true}]}\n", "line 2: providers[0].name: "),
-		Entry("with a mistake in a mapping", "identities:\n- namespace: a\n  serviceAccount: b\n  annotations: {aws-role-arn: c}\n", "line 4: identities[0].annotations: "),
-		Entry("with settings", "token-mount-path: /a\nv: 1\n", `got ["token-mount-path" "v"], want only providers and identities`),
+		Entry("with a mistake in a provider", "providers:\n- {name: aws, audience: a, parameters: [{name: b, required: true}]}\n", "config: line 2: providers[0].name: "),
+		Entry("with a mistake in a mapping", "identities:\n- namespace: a\n  serviceAccount: b\n  annotations: {aws-role-arn: c}\n", "config: line 4: identities[0].annotations: "),
+		Entry("with a mistake in a setting", "token-mount-path: a\n", `token-mount-path: got "a", want an absolute path`),
+		Entry("with an unknown setting", "tokens: a\n", "config: tokens: unknown setting"),
 	)
 
 	It("keeps the label of a ServiceAccount", func(ctx SpecContext) {

@@ -25,6 +25,8 @@ type Target struct {
 	// Reviews is the host:port that serves AdmissionReviews over HTTPS. Metrics and
 	// Health serve plain HTTP.
 	Reviews, Metrics, Health string
+	// From is the IP address that connections come from. If empty, the system chooses it.
+	From string
 	// Namespace has a ServiceAccount with the annotations of LongestIdentity.
 	Namespace, ServiceAccount string
 	// Client is for the loads that are sent through the API server.
@@ -101,15 +103,17 @@ func Repeat(name string, pause time.Duration, loads ...Load) Load {
 // until ctx ends. Each is small enough that two cores still create pods.
 func FromTheNetwork() Load {
 	return Together("from the network",
-		HeaderFlood(4), AbsentBodies(150), UnreadAnswers(16), IdleConnections(40), SlowDrip(60), SlowLargeBodies(8),
+		HeaderFlood(4), AbsentBodies(150), DeclaredBodies(10), UnreadAnswers(16, 36, 200, 900),
+		IdleConnections(40), SlowDrip(60), SlowLargeBodies(8),
 		Repeat("requests", time.Second,
-			ManyContainers(3), ForgedNames(256), OversizedObjects(1), EphemeralContainers(1), RandomServiceAccounts(500), BadRequests(200)),
+			ManyContainers(3), ForgedNames(256), OversizedObjects(1), LongTexts(1), EphemeralContainers(1),
+			RandomServiceAccounts(500), BadRequests(200), Mistakes(500)),
 	)
 }
 
 // ThroughTheAPIServer is the same for an editor of the target's namespace.
 func ThroughTheAPIServer() Load {
-	return Repeat("through the API server", 10*time.Second, ManyContainersInDryRun(1), LongNamesInDryRun(2))
+	return Repeat("through the API server", 10*time.Second, ManyContainersInDryRun(1), LongNamesInDryRun(2), LongTextsInDryRun(2))
 }
 
 func sleep(ctx context.Context, d time.Duration) {

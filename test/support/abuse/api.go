@@ -67,3 +67,22 @@ func LongNamesInDryRun(count int) Load {
 		creators.Wait()
 	}}
 }
+
+// LongTextsInDryRun creates count pods with a name of 2.9 MB and a mistake through the API
+// server, five at once. It validates a name only after it has called the webhook.
+func LongTextsInDryRun(count int) Load {
+	name := strings.Repeat("\u0080", 1_450_000)
+	pod := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"` + name + `","annotations":{"lanyard.dev/x":""}},` +
+		`"spec":{"containers":[{"name":"a","image":"a"}]}}`
+	return Load{"pods with names of 2.9 MB and a mistake, through the API server", func(ctx context.Context, target *Target, tally *Tally) {
+		var creators sync.WaitGroup
+		for range 5 {
+			creators.Go(func() {
+				for range count {
+					target.createInDryRun(ctx, tally, "pods", pod)
+				}
+			})
+		}
+		creators.Wait()
+	}}
+}

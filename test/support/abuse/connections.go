@@ -26,16 +26,23 @@ const (
 // dialer opens one connection.
 type dialer func(ctx context.Context) (net.Conn, error)
 
-// plain opens TCP connections.
-func plain(address string) dialer {
-	return func(ctx context.Context) (net.Conn, error) {
-		return (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", address)
+// netDialer returns a dialer that connects from the target's address.
+func (t *Target) netDialer() *net.Dialer {
+	d := &net.Dialer{Timeout: 5 * time.Second}
+	if t.From != "" {
+		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(t.From)}
 	}
+	return d
+}
+
+// plain opens TCP connections.
+func (t *Target) plain(address string) dialer {
+	return func(ctx context.Context) (net.Conn, error) { return t.netDialer().DialContext(ctx, "tcp", address) }
 }
 
 // encrypted opens TLS connections. An attacker does not care who answers.
-func encrypted(address string) dialer {
-	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: 5 * time.Second}, Config: &tls.Config{InsecureSkipVerify: true}}
+func (t *Target) encrypted(address string) dialer {
+	d := tls.Dialer{NetDialer: t.netDialer(), Config: &tls.Config{InsecureSkipVerify: true}}
 	return func(ctx context.Context) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
@@ -105,7 +112,7 @@ func HeaderFlood(n int) Load {
 	}
 	return Load{"headers of one MiB", func(ctx context.Context, target *Target, tally *Tally) {
 		var ports sync.WaitGroup
-		for _, dial := range []dialer{encrypted(target.Reviews), plain(target.Metrics), plain(target.Health)} {
+		for _, dial := range []dialer{target.encrypted(target.Reviews), target.plain(target.Metrics), target.plain(target.Health)} {
 			ports.Go(func() { keep(ctx, tally, n, dial, use) })
 		}
 		ports.Wait()
@@ -127,11 +134,16 @@ func head(query string, length int) string {
 	return fmt.Sprintf("POST %s%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", podPath, query, length)
 }
 
-// AbsentBodies keeps n connections that declare a body and do not send it.
-func AbsentBodies(n int) Load {
-	request := []byte(head("", 64<<10) + "{")
-	return Load{"bodies that do not come", func(ctx context.Context, target *Target, tally *Tally) {
-		keep(ctx, tally, n, encrypted(target.Reviews), func(_ context.Context, conn net.Conn) error {
+// AbsentBodies keeps n connections that declare a usual body and do not send it.
+func AbsentBodies(n int) Load { return absentBodies("bodies that do not come", n, 64<<10) }
+
+// DeclaredBodies keeps n connections that declare a body of 7 MiB and send one byte.
+func DeclaredBodies(n int) Load { return absentBodies("large bodies that do not come", n, 7<<20) }
+
+func absentBodies(name string, n, declared int) Load {
+	request := []byte(head("", declared) + "{")
+	return Load{name, func(ctx context.Context, target *Target, tally *Tally) {
+		keep(ctx, tally, n, target.encrypted(target.Reviews), func(_ context.Context, conn net.Conn) error {
 			if _, err := conn.Write(request); err != nil {
 				return err
 			}
@@ -140,17 +152,17 @@ func AbsentBodies(n int) Load {
 	}}
 }
 
-// UnreadAnswers keeps n connections that send small reviews with large responses
-// and never read one.
-func UnreadAnswers(n int) Load {
+// UnreadAnswers keeps n connections that send small reviews of pods with so many
+// containers, which have large responses, and never read one.
+func UnreadAnswers(n int, containers ...int) Load {
 	return Load{"responses that are not read", func(ctx context.Context, target *Target, tally *Tally) {
 		var requests [][]byte
-		for _, containers := range []int{200, 900} {
-			body := target.podReview(containers)
+		for _, count := range containers {
+			body := target.podReview(count)
 			requests = append(requests, append([]byte(head("?timeout=30s", len(body))), body...))
 		}
 		dial := func(ctx context.Context) (net.Conn, error) {
-			conn, err := encrypted(target.Reviews)(ctx)
+			conn, err := target.encrypted(target.Reviews)(ctx)
 			if err == nil {
 				// The kernel must not take the responses instead.
 				_ = conn.(*tls.Conn).NetConn().(*net.TCPConn).SetReadBuffer(4 << 10)
@@ -173,7 +185,7 @@ func IdleConnections(n int) Load {
 	use := func(_ context.Context, conn net.Conn) error { return untilClosed(conn) }
 	return Load{"idle connections", func(ctx context.Context, target *Target, tally *Tally) {
 		var ports sync.WaitGroup
-		for _, dial := range []dialer{encrypted(target.Reviews), plain(target.Reviews), plain(target.Metrics), plain(target.Health)} {
+		for _, dial := range []dialer{target.encrypted(target.Reviews), target.plain(target.Reviews), target.plain(target.Metrics), target.plain(target.Health)} {
 			ports.Go(func() { keep(ctx, tally, n, dial, use) })
 		}
 		ports.Wait()
@@ -183,7 +195,7 @@ func IdleConnections(n int) Load {
 // SlowDrip keeps n connections that send one byte of a request each second.
 func SlowDrip(n int) Load {
 	return Load{"one byte of a request per second", func(ctx context.Context, target *Target, tally *Tally) {
-		keep(ctx, tally, n, encrypted(target.Reviews), func(ctx context.Context, conn net.Conn) error {
+		keep(ctx, tally, n, target.encrypted(target.Reviews), func(ctx context.Context, conn net.Conn) error {
 			return drip(ctx, conn, strings.Repeat(head("", 64<<10), 4))
 		})
 	}}
@@ -205,7 +217,7 @@ func SlowLargeBodies(n int) Load {
 	const declared, part, parts = 7 << 20, 4 << 10, 16
 	text := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","note":"` + strings.Repeat("x", part*parts)
 	return Load{"large bodies that come slowly", func(ctx context.Context, target *Target, tally *Tally) {
-		keep(ctx, tally, n, encrypted(target.Reviews), func(ctx context.Context, conn net.Conn) error {
+		keep(ctx, tally, n, target.encrypted(target.Reviews), func(ctx context.Context, conn net.Conn) error {
 			if _, err := io.WriteString(conn, head("?timeout=30s", declared)); err != nil {
 				return err
 			}
@@ -218,4 +230,40 @@ func SlowLargeBodies(n int) Load {
 			return drip(ctx, conn, text)
 		})
 	}}
+}
+
+// ConnectionFlood opens connections to the port of the probes, as fast as so many
+// workers can, and sends nothing.
+func ConnectionFlood(workers int) Load {
+	// Each worker keeps so many open, of which the webhook soon closes the oldest.
+	const open = 16
+	return Load{"a flood of empty connections to the port of the probes", func(ctx context.Context, target *Target, tally *Tally) {
+		dial := target.plain(target.Health)
+		var flood sync.WaitGroup
+		for range workers {
+			flood.Go(func() {
+				var conns [open]net.Conn
+				for i := 0; ctx.Err() == nil; i++ {
+					slot := &conns[i%open]
+					closeAtOnce(*slot)
+					var err error
+					if *slot, err = dial(ctx); err == nil {
+						tally.add("connections opened")
+					}
+				}
+				for _, conn := range conns {
+					closeAtOnce(conn)
+				}
+			})
+		}
+		flood.Wait()
+	}}
+}
+
+// closeAtOnce closes a connection without a state that would keep its port.
+func closeAtOnce(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+		_ = tcp.Close()
+	}
 }

@@ -31,13 +31,8 @@ type request struct {
 // post sends the requests of next until it has sent count, each connection one at
 // a time.
 func post(ctx context.Context, target *Target, tally *Tally, connections, count int, next func(i int) request) {
-	transport := &http.Transport{
-		MaxConnsPerHost:     connections,
-		MaxIdleConnsPerHost: connections,
-		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true}, // an attacker does not care who answers
-	}
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: requestTimeout}
+	client := target.client(connections)
+	defer client.CloseIdleConnections()
 	var sent atomic.Int64
 	var senders sync.WaitGroup
 	for range connections {
@@ -52,6 +47,16 @@ func post(ctx context.Context, target *Target, tally *Tally, connections, count 
 		})
 	}
 	senders.Wait()
+}
+
+// client returns a client with at most so many connections.
+func (t *Target) client(connections int) *http.Client {
+	return &http.Client{Timeout: requestTimeout, Transport: &http.Transport{
+		DialContext:         t.netDialer().DialContext,
+		MaxConnsPerHost:     connections,
+		MaxIdleConnsPerHost: connections,
+		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true}, // an attacker does not care who answers
+	}}
 }
 
 func postOne(ctx context.Context, client *http.Client, target *Target, tally *Tally, r request) {
@@ -135,6 +140,50 @@ func OversizedObjects(rounds int) Load {
 			return request{path: paths[i%len(paths)], body: bodies[i/len(paths)%len(bodies)]}
 		})
 	}}
+}
+
+// LongTexts sends reviews with one text of 6.9 MB each: a key, and the names of a pod
+// and of a ServiceAccount with a mistake, of letters, of characters that are escaped, and
+// of invalid bytes. It sends them all on all paths, all at once, and all of that rounds
+// times.
+func LongTexts(rounds int) Load {
+	return Load{"keys and names of 6.9 MB", func(ctx context.Context, target *Target, tally *Tally) {
+		var bodies [][]byte
+		for _, character := range []string{"a", "\u0080", "\xff"} {
+			long := strings.Repeat(character, 6_900_000/len(character))
+			bodies = append(bodies, target.annotatedPodReview(`"lanyard.dev/`+long+`":""`))
+			for _, named := range [][]byte{target.annotatedPodReview(`"lanyard.dev/x":""`), target.serviceAccountReview("p", `"lanyard.dev/aws-role-arn":"x"`)} {
+				bodies = append(bodies, bytes.Replace(named, []byte(`"metadata":{"name":"p"`), []byte(`"metadata":{"name":"`+long+`"`), 1))
+			}
+		}
+		paths := []string{podPath, mutateServiceAccountPath, validateServiceAccountPath}
+		all := len(bodies) * len(paths)
+		post(ctx, target, tally, all, all*rounds, func(i int) request {
+			return request{path: paths[i%len(paths)], body: bodies[i/len(paths)%len(bodies)]}
+		})
+	}}
+}
+
+// Mistakes sends count reviews of pods that are denied, with a message for the log.
+func Mistakes(count int) Load {
+	return Load{"well-formed reviews with a mistake", func(ctx context.Context, target *Target, tally *Tally) {
+		body := target.annotatedPodReview(`"lanyard.dev/inject":"` + strings.Repeat("x", 16<<10) + `"`)
+		post(ctx, target, tally, 16, count, func(int) request { return request{path: podPath, body: body} })
+	}}
+}
+
+// Ordinary returns a function that sends the review of an ordinary pod over one
+// connection, as an API server does. It returns an error unless the status is 200.
+func (t *Target) Ordinary() func(ctx context.Context) error {
+	client := t.client(1)
+	return func(ctx context.Context) error {
+		var tally Tally
+		postOne(ctx, client, t, &tally, request{path: podPath, body: t.podReview(2)})
+		if tally.Responses(http.StatusOK) != 1 {
+			return fmt.Errorf("got %v, want one response 200", &tally)
+		}
+		return nil
+	}
 }
 
 // EphemeralContainers sends count reviews of a pod that gets 32,000 ephemeral

@@ -84,27 +84,36 @@ func identityOf(t *testing.T, values map[string]string) *provider.Identity {
 func trustOf(t *testing.T, identity *provider.Identity, token cloud.Token) emulated.Trust {
 	t.Helper()
 	var file string
+	var trust *cloud.Trust
+	var err error
 	switch identity.Definition.Name {
 	case "aws":
-		aws, err := cloud.NewAWS(token, identity.Values["role-arn"])
-		file = fmt.Sprintf(`{"aws": {"openIDConnectProviders": [%s], "roles": [%s]}}`, marshal(t, err, aws.OpenIDConnectProvider), marshal(t, err, aws.Role))
+		trust, err = cloud.NewAWS(token, identity.Values["role-arn"])
+		parts := partsOf(t, err, trust)
+		file = fmt.Sprintf(`{"aws": {"openIDConnectProviders": [%s], "roles": [%s]}}`, parts["openIDConnectProvider"], parts["role"])
 	case "azure":
-		azure, err := cloud.NewAzure(token, "", "")
+		trust, err = cloud.NewAzure(token, "", "")
 		file = fmt.Sprintf(`{"entra": {"tenants": [{"tenantId": %q, "applications": [{"appId": %q, "federatedIdentityCredentials": [%s]}]}]}}`,
-			tenantID, clientID, marshal(t, err, azure.FederatedCredential))
+			tenantID, clientID, partsOf(t, err, trust)["federatedCredential"])
 	case "gcp":
-		gcp, err := cloud.NewGCP(token, cloud.GCPOptions{Provider: identity.Values["workload-identity-provider"], ServiceAccount: identity.Values["service-account"]})
-		accounts := "[]"
-		if err == nil && gcp.ServiceAccount != nil {
-			accounts = "[" + marshal(t, nil, gcp.ServiceAccount) + "]"
-		}
-		file = fmt.Sprintf(`{"google": {"workloadIdentityPoolProviders": [%s], "serviceAccounts": %s}}`, marshal(t, err, gcp.WorkloadIdentityPoolProvider), accounts)
+		trust, err = cloud.NewGCP(token, cloud.GCPOptions{Provider: identity.Values["workload-identity-provider"], Email: identity.Values["service-account"]})
+		parts := partsOf(t, err, trust)
+		file = fmt.Sprintf(`{"google": {"workloadIdentityPoolProviders": [%s], "serviceAccounts": [%s]}}`, parts["workloadIdentityPoolProvider"], parts["serviceAccount"])
 	}
 	parsed, err := emulated.Parse([]byte(file))
 	if err != nil {
 		t.Fatalf("%v: %s", err, file)
 	}
 	return parsed
+}
+
+// partsOf returns the members of a configuration's JSON.
+func partsOf(t *testing.T, err error, trust *cloud.Trust) (parts map[string]json.RawMessage) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(marshal(t, err, trust)), &parts); err != nil {
+		t.Fatal(err)
+	}
+	return parts
 }
 
 func marshal(t *testing.T, err error, v any) string {
@@ -137,7 +146,7 @@ func newFixture(t *testing.T, trusted func() emulated.Trust) *fixture {
 	}
 	server := httptest.NewTLSServer(handler)
 	t.Cleanup(server.Close)
-	f.client, err = cloud.NewClient(nil)
+	f.client, err = cloud.NewClient("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,18 +4,20 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 
@@ -41,8 +43,9 @@ called for: new pods get no credentials there, either. OTHER are pods that
 opted out or cannot be compared.
 
 status asks Lanyard for the credentials of a new pod by a dry run for each
-ServiceAccount that has pods. It needs the rights to list pods, ReplicaSets,
-Jobs and ServiceAccounts and to create pods. Nothing is created.
+ServiceAccount that has pods. It needs the rights to list pods, all kinds of
+workloads and ServiceAccounts, and to create pods. Nothing is created. An owner
+of a pod counts only if it exists, by its UID.
 
 With --stale, only workloads with stale pods or pods without credentials are
 listed, and the exit code is 1 if there are any.`
@@ -100,68 +103,78 @@ func NewCommand(c *command.CLI) *cobra.Command {
 
 // watchStatus writes the rows again and again, until the user interrupts it.
 func watchStatus(ctx context.Context, c *command.CLI, o *command.Output, namespace string, stale bool) error {
-	for {
+	separator := ""
+	err := wait.PollUntilContextCancel(ctx, watchInterval, true, func(ctx context.Context) (bool, error) {
+		if _, err := fmt.Fprint(c.Out, separator); err != nil {
+			return false, err
+		}
+		separator = "\n"
 		_, err := writeStatus(ctx, c, o, namespace, stale)
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the error is the interruption
-		}
-		if err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(watchInterval):
-		}
-		if _, err := fmt.Fprintln(c.Out); err != nil {
-			return err
-		}
+		return false, err
+	})
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // the error is the interruption
 	}
+	return err
 }
 
 // statusResult is the rows of a cluster.
 type statusResult struct {
 	Workloads []Row `json:"workloads"`
-	// all reports whether the rows are of all namespaces.
-	all bool
+	// all reports whether the rows are of all namespaces, and written is the number of
+	// rows on the page.
+	all     bool
+	written int
 }
 
+// Print writes the rows that are not written yet. The header is part of the same table,
+// so that it lines up with the rows.
 func (r *statusResult) Print(p *command.Page) {
-	PrintStatus(p, r.Workloads, r.all, true)
+	rows, first := r.Workloads[r.written:], r.written == 0
+	r.written = len(r.Workloads)
+	switch {
+	case len(rows) == 0:
+		return
+	case p.Width > 0 && p.Width < narrow:
+		printNarrow(p, rows, first)
+	default:
+		printWide(p, rows, r.all, first)
+	}
+	// Each reason why nothing is known of some pods, once.
+	var problems []string
+	for i := range rows {
+		if r := &rows[i]; r.Problem != "" && !slices.Contains(problems, r.Problem) {
+			problems = append(problems, r.Problem)
+			p.Text(2, command.Warn, fmt.Sprintf("%s/%s: %s", r.Namespace, r.ServiceAccount, r.Problem))
+		}
+	}
 }
 
 // writeStatus writes the rows, and reports whether one is outdated. A table is
 // written as it is known, namespace by namespace.
 func writeStatus(ctx context.Context, c *command.CLI, o *command.Output, namespace string, stale bool) (outdated bool, err error) {
 	result := statusResult{Workloads: []Row{}, all: namespace == metav1.NamespaceAll}
-	var p *command.Page
-	if o.Format == command.OutputTable {
-		p = command.NewPage(c.Out)
-	}
-	some := false
+	p := command.NewPage(c.Out)
 	err = eachStatus(ctx, c, namespace, func(rows []Row) error {
-		if stale {
-			rows = slices.DeleteFunc(rows, func(row Row) bool { return !row.Outdated() })
+		for i := range rows {
+			outdated = outdated || rows[i].Outdated()
+			if !stale || rows[i].Outdated() {
+				result.Workloads = append(result.Workloads, rows[i])
+			}
 		}
-		outdated = outdated || slices.ContainsFunc(rows, func(row Row) bool { return row.Outdated() })
-		if p == nil {
-			result.Workloads = append(result.Workloads, rows...)
-			return nil
-		}
-		if len(rows) > 0 {
-			PrintStatus(p, rows, result.all, !some)
-			some = true
+		if o.Format == command.OutputTable {
+			result.Print(p)
 		}
 		return p.Err
 	})
 	switch {
 	case err != nil:
 		return false, err
-	case p == nil:
+	case o.Format != command.OutputTable:
 		return outdated, o.Write(c, &result)
-	case !some && stale:
+	case len(result.Workloads) == 0 && stale:
 		p.Line("every pod has the credentials that its ServiceAccount asks for")
-	case !some:
+	case len(result.Workloads) == 0:
 		p.Line("no ServiceAccount asks for an identity")
 	}
 	return outdated, p.Err
@@ -174,19 +187,7 @@ const narrow = 120
 
 var statusHeader = []string{"NAMESPACE", "SERVICEACCOUNT", "GUARD", "WORKLOAD", "PODS", "CURRENT", "STALE", "WITHOUT", "OTHER"}
 
-// PrintStatus writes rows. The header is part of the same table, so that it lines up
-// with the rows.
-func PrintStatus(p *command.Page, rows []Row, all, first bool) {
-	switch {
-	case p.Width > 0 && p.Width < narrow:
-		printNarrowStatus(p, rows, first)
-	default:
-		printWideStatus(p, rows, all, first)
-	}
-	printProblems(p, rows)
-}
-
-func printWideStatus(p *command.Page, rows []Row, all, first bool) {
+func printWide(p *command.Page, rows []Row, all, first bool) {
 	var lines [][]string
 	if first {
 		lines = append(lines, statusHeader)
@@ -203,9 +204,9 @@ func printWideStatus(p *command.Page, rows []Row, all, first bool) {
 	p.Table(0, lines)
 }
 
-// printNarrowStatus writes the workloads below their ServiceAccounts. All tables are
+// printNarrow writes the workloads below their ServiceAccounts. All tables are
 // parts of one, which is as wide as the terminal, so that they line up.
-func printNarrowStatus(p *command.Page, rows []Row, first bool) {
+func printNarrow(p *command.Page, rows []Row, first bool) {
 	header := slices.Clone(statusHeader[3:])
 	if first {
 		// The workloads of namespaces to come may have long names.
@@ -231,31 +232,17 @@ func guardOf(p *command.Page, r *Row) string {
 
 // statusCells returns the workload of a row and its numbers.
 func statusCells(p *command.Page, r *Row) []string {
-	number := func(n int, style string) string {
-		if n == 0 {
-			return "0"
+	cells := []string{cmp.Or(r.Workload, "-"), strconv.Itoa(r.Pods)}
+	for _, number := range []struct {
+		n     int
+		style string
+	}{{r.Current, command.Good}, {r.Stale, command.Bad}, {r.Without, command.Bad}, {r.OptedOut + r.Unknown, command.Warn}} {
+		if number.n == 0 {
+			number.style = ""
 		}
-		return p.Style(style, strconv.Itoa(n))
+		cells = append(cells, p.Style(number.style, strconv.Itoa(number.n)))
 	}
-	workload := r.Workload
-	if workload == "" {
-		workload = "-"
-	}
-	return []string{
-		workload, strconv.Itoa(r.Pods), number(r.Current, command.Good),
-		number(r.Stale, command.Bad), number(r.Without, command.Bad), number(r.OptedOut+r.Unknown, command.Warn),
-	}
-}
-
-// printProblems writes why nothing is known of some pods, each reason once.
-func printProblems(p *command.Page, rows []Row) {
-	var problems []string
-	for i := range rows {
-		if r := &rows[i]; r.Problem != "" && !slices.Contains(problems, r.Problem) {
-			problems = append(problems, r.Problem)
-			p.Text(2, command.Warn, fmt.Sprintf("%s/%s: %s", r.Namespace, r.ServiceAccount, r.Problem))
-		}
-	}
+	return cells
 }
 
 // lister reads the objects that status needs.
@@ -275,32 +262,28 @@ func eachStatus(ctx context.Context, c *command.CLI, namespace string, do func([
 		return err
 	}
 	defer c.Progress("reading pods")()
-	var current *Namespace
-	flush := func() error {
-		if current == nil || current.Empty() {
-			return nil
-		}
-		rows, err := l.rows(ctx, current)
-		if err != nil {
-			return err
-		}
-		return do(rows)
-	}
-	// The API server lists objects in the order of their namespaces.
+	namespaces := map[string]*Namespace{}
 	err = c.EachServiceAccount(ctx, namespace, func(object *metav1.PartialObjectMetadata) error {
-		if current == nil || current.Name != object.Namespace {
-			if err := flush(); err != nil {
-				return err
-			}
-			current = NewNamespace(l.settings, object.Namespace, l.called[object.Namespace])
+		n := namespaces[object.Namespace]
+		if n == nil {
+			n = NewNamespace(l.settings, object.Namespace, l.called[object.Namespace])
+			namespaces[object.Namespace] = n
 		}
-		current.AddServiceAccount(object)
+		n.AddServiceAccount(object)
 		return nil
 	})
-	if err != nil {
-		return err
+	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
+		n := namespaces[name]
+		delete(namespaces, name) // with its pods
+		if err != nil || n.Empty() {
+			continue
+		}
+		var rows []Row
+		if rows, err = l.rows(ctx, n); err == nil {
+			err = do(rows)
+		}
 	}
-	return flush()
+	return err
 }
 
 func newLister(ctx context.Context, c *command.CLI) (*lister, error) {
@@ -336,8 +319,10 @@ func newLister(ctx context.Context, c *command.CLI) (*lister, error) {
 // rows reads the pods of a namespace, asks for the identities of new pods, and returns
 // the rows.
 func (l *lister) rows(ctx context.Context, n *Namespace) ([]Row, error) {
-	for _, name := range []string{"replicaset", "job"} {
-		kind, _ := cluster.ByName(name)
+	for _, kind := range cluster.Kinds() {
+		if kind.Kind == "Pod" || kind.Kind == "PodTemplate" {
+			continue // they own no pods
+		}
 		err := command.EachPage(ctx, l.metadata.Resource(kind.Resource).Namespace(n.Name).List, func(page *metav1.PartialObjectMetadataList) error {
 			for i := range page.Items {
 				n.AddOwner(&kind, &page.Items[i])
@@ -361,12 +346,11 @@ func (l *lister) rows(ctx context.Context, n *Namespace) ([]Row, error) {
 }
 
 // ask asks Lanyard for the identities of new pods.
-func (l *lister) ask(ctx context.Context, n *Namespace) map[Question]Answer {
-	answers := map[Question]Answer{}
-	var mu sync.Mutex
+func (l *lister) ask(ctx context.Context, n *Namespace) map[Question]*Answer {
+	answers := n.Questions()
 	var group errgroup.Group
 	group.SetLimit(maxQuestions)
-	for _, q := range n.Questions() {
+	for q, answer := range answers {
 		group.Go(func() error {
 			pod := probe.Pod(l.settings.Keys, q.ServiceAccount)
 			if q.Expiration != "" {
@@ -376,17 +360,13 @@ func (l *lister) ask(ctx context.Context, n *Namespace) map[Question]Answer {
 				// Not spec.os: the API server would deny the pod's security context.
 				pod.Object["spec"].(map[string]any)["nodeSelector"] = map[string]any{corev1.LabelOSStable: string(corev1.Windows)}
 			}
-			var answer Answer
 			if got := l.probe.Create(ctx, n.Name, pod); got.Err != nil {
 				answer.Problem = got.Err.Error()
 			} else if read, err := injected.Read(got.Pod.Object, l.settings.Keys); err != nil {
 				answer.Problem = err.Error()
-			} else if len(read.Providers) > 0 {
-				answer.Injected = read
+			} else {
+				answer.Pod = *read
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			answers[q] = answer
 			return nil
 		})
 	}

@@ -4,6 +4,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -69,13 +70,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := o.Write(c, &explanationResult{explanation}); err != nil {
-				return err
-			}
-			if explanation.Problem() {
-				return command.ErrFound
-			}
-			return nil
+			return o.WriteFound(c, &explanationResult{explanation}, explanation.Problem())
 		},
 	}
 	o.AddFlag(cmd)
@@ -148,16 +143,13 @@ func template(ctx context.Context, client dynamic.Interface, namespace string, r
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, in.Live); err != nil {
 		return nil, fmt.Errorf("%s: %w", r, err)
 	}
-	owner := metav1.GetControllerOf(object)
-	if owner == nil {
-		return original(object, in.Keys)
-	}
+	owner := cmp.Or(metav1.GetControllerOf(object), &metav1.OwnerReference{})
 	kind, found := cluster.ByOwner(owner)
 	if !found || len(kind.Template) == 0 {
 		return original(object, in.Keys)
 	}
 	parent, err := client.Resource(kind.Resource).Namespace(namespace).Get(ctx, owner.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || err == nil && parent.GetUID() != owner.UID {
 		return original(object, in.Keys)
 	}
 	if err != nil {
@@ -245,7 +237,6 @@ func ask(ctx context.Context, c *command.CLI, in *Input, pod *unstructured.Unstr
 		}
 	}
 	if in.Called {
-		in.Probed = true
 		in.ProbeErr = client.Create(ctx, in.Namespace.Name, probe.Pod(in.Keys, in.ServiceAccountName)).Err
 	}
 	return nil
@@ -254,9 +245,33 @@ func ask(ctx context.Context, c *command.CLI, in *Input, pod *unstructured.Unstr
 // explanationResult is an explanation that can be printed.
 type explanationResult struct{ *Explanation }
 
+// Print implements command.Result.
 func (r *explanationResult) Print(p *command.Page) {
 	p.Line("%s in namespace %s", p.Style(command.Title, r.Object), r.Namespace)
 	p.Line("")
+	p.Table(2, r.rows())
+	printFix(p, r.ServiceAccount.Fix)
+	p.Line("")
+	style := map[Outcome]string{Injected: command.Good, Without: command.Warn, Denied: command.Bad}[r.New.Outcome]
+	if r.New.Outcome == Without && r.New.Fix == "" {
+		style = ""
+	}
+	word := strings.ReplaceAll(string(r.New.Outcome), "-", " ")
+	if r.New.Reason != "" && string(r.New.Reason) != word {
+		word += " (" + string(r.New.Reason) + ")"
+	}
+	p.Line("new pods: %s", p.Style(style, word))
+	printPod(p, r.New.Why, r.New.Containers, r.New.Fix)
+	if l := r.Live; l != nil {
+		p.Line("")
+		style := map[injected.State]string{injected.Current: command.Good, injected.Stale: command.Bad, injected.Missing: command.Bad}[l.State]
+		p.Line("this pod: %s", p.Style(style, strings.ReplaceAll(string(l.State), "-", " ")))
+		printPod(p, l.Why+"; created "+l.Created, l.Containers, l.Fix)
+	}
+}
+
+// rows describes the ServiceAccount, the policy of the namespace and the guard.
+func (r *explanationResult) rows() [][]string {
 	account := r.Namespace + "/" + r.ServiceAccount.Name
 	switch {
 	case !r.ServiceAccount.Exists:
@@ -277,34 +292,8 @@ func (r *explanationResult) Print(p *command.Page) {
 	if r.ServiceAccount.Annotated != "" {
 		rows = append(rows, []string{"  last annotated", r.ServiceAccount.Annotated})
 	}
-	policy := r.AllowedIdentities
-	if policy == "" {
-		policy = "the cluster's default"
-	}
-	rows = append(rows, []string{"allowed identities", policy}, []string{"guard", r.Guard})
-	p.Table(2, rows)
-	printFix(p, r.ServiceAccount.Fix)
-	p.Line("")
-	style := map[Outcome]string{Injected: command.Good, Without: command.Warn, Denied: command.Bad}[r.New.Outcome]
-	if r.New.Outcome == Without && r.New.Fix == "" {
-		style = ""
-	}
-	word := strings.ReplaceAll(string(r.New.Outcome), "-", " ")
-	if r.New.Reason != "" && string(r.New.Reason) != word {
-		word += " (" + string(r.New.Reason) + ")"
-	}
-	p.Line("new pods: %s", p.Style(style, word))
-	p.Text(2, "", r.New.Why)
-	printContainers(p, r.New.Containers)
-	printFix(p, r.New.Fix)
-	if l := r.Live; l != nil {
-		p.Line("")
-		style := map[State]string{Current: command.Good, Stale: command.Bad, Missing: command.Bad}[l.State]
-		p.Line("this pod: %s", p.Style(style, strings.ReplaceAll(string(l.State), "-", " ")))
-		p.Text(2, "", l.Why+"; created "+l.Created)
-		printContainers(p, l.Containers)
-		printFix(p, l.Fix)
-	}
+	policy := cmp.Or(r.AllowedIdentities, "the cluster's default")
+	return append(rows, []string{"allowed identities", policy}, []string{"guard", r.Guard})
 }
 
 func printFix(p *command.Page, fix string) {
@@ -313,29 +302,27 @@ func printFix(p *command.Page, fix string) {
 	}
 }
 
-func printContainers(p *command.Page, containers []Container) {
-	if len(containers) == 0 {
-		return
-	}
-	rows := [][]string{{"CONTAINER", "TYPE", "TOKEN", "CREDENTIALS", "WHY"}}
+// printPod writes the outcome for a pod: the reason, the containers and the fix.
+func printPod(p *command.Page, why string, containers []Container, fix string) {
+	p.Text(2, "", why)
+	var rows [][]string
 	for _, c := range containers {
-		token, credentials := "no", "none"
+		row := []string{c.Name, c.Type, "no", cmp.Or(strings.Join(c.Providers, ", "), "none"), ""}
 		if c.Token {
-			token = "yes"
+			row[2] = "yes"
 		}
-		if len(c.Providers) > 0 {
-			credentials = strings.Join(c.Providers, ", ")
-		}
-		why := ""
 		if len(c.Reasons) > 0 {
-			why = string(c.Reasons[0].Reason)
+			row[4] = string(c.Reasons[0].Reason)
 		}
-		rows = append(rows, []string{c.Name, c.Type, token, credentials, why})
+		rows = append(rows, row)
 	}
-	p.Table(2, rows)
+	if len(rows) > 0 {
+		p.Table(2, append([][]string{{"CONTAINER", "TYPE", "TOKEN", "CREDENTIALS", "WHY"}}, rows...))
+	}
 	for _, c := range containers {
 		for _, r := range c.Reasons {
 			p.Text(4, command.Faint, fmt.Sprintf("%s: %s: %s", c.Name, r.Reason, r.Detail))
 		}
 	}
+	printFix(p, fix)
 }

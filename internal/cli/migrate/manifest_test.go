@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package yamledit_test
+package migrate_test
 
 import (
 	"os"
@@ -12,29 +12,37 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/yamledit"
+	"github.com/lanyard-dev/lanyard/internal/cli/migrate"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 )
 
-func edit(t *testing.T, text string, e yamledit.Edit) *yamledit.Result {
+// change makes the same change in all objects of a text. It checks the diff with git.
+func change(t *testing.T, text string, c migrate.Change) (plan *migrate.Plan, after, diff string) {
 	t.Helper()
-	f, err := yamledit.Parse([]byte(text))
+	m, err := migrate.ReadManifest("dir/app.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(f.Objects) == 0 {
+	if len(m.Objects) == 0 {
 		t.Fatal("got no objects")
 	}
-	e.Object = f.Objects[len(f.Objects)-1]
-	result := f.Edit("dir/app.yaml", []yamledit.Edit{e})
-	checkDiff(t, text, result)
-	return result
+	plan = &migrate.Plan{}
+	for _, o := range m.Objects {
+		c.Object = o
+		if o.Name != "other" {
+			plan.Changes = append(plan.Changes, c)
+		}
+	}
+	after, diff = plan.Rewrite(m)
+	checkDiff(t, text, after, diff)
+	return plan, after, diff
 }
 
 // checkDiff applies the diff with git, as a user does.
-func checkDiff(t *testing.T, before string, result *yamledit.Result) {
+func checkDiff(t *testing.T, before, after, diff string) {
 	t.Helper()
-	if result.Diff == "" {
-		if before != string(result.Text) {
+	if diff == "" {
+		if before != after {
 			t.Error("got a change without a diff")
 		}
 		return
@@ -50,22 +58,22 @@ func checkDiff(t *testing.T, before string, result *yamledit.Result) {
 	cmd := exec.CommandContext(t.Context(), "git", "apply", "--whitespace=nowarn", "-")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
-	cmd.Stdin = strings.NewReader(result.Diff)
+	cmd.Stdin = strings.NewReader(diff)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("git apply: %v: %s\n%s", err, out, result.Diff)
+		t.Fatalf("git apply: %v: %s\n%s", err, out, diff)
 	}
 	got, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(result.Text), string(got)); diff != "" {
+	if diff := cmp.Diff(after, string(got)); diff != "" {
 		t.Errorf("git apply (-want +got):\n%s", diff)
 	}
 }
 
 const head = "apiVersion: v1\nkind: ServiceAccount\n"
 
-func TestAnEditKeepsEverythingElse(t *testing.T) {
+func TestAChangeKeepsEverythingElse(t *testing.T) {
 	t.Parallel()
 	add := map[string]string{"l/a": "arn:aws:iam::1:role/x", "l/b": "86400"}
 	for sentence, tt := range map[string]struct {
@@ -131,14 +139,14 @@ func TestAnEditKeepsEverythingElse(t *testing.T) {
 			wantSkipped: "not in block style",
 		},
 		"the second document, with other line ends": {
-			text: strings.ReplaceAll("# c\n"+head+"metadata:\n  name: one\n---\n"+head+"metadata:\n  name: two\n", "\n", "\r\n"),
+			text: strings.ReplaceAll("# c\n"+head+"metadata:\n  name: other\n---\n"+head+"metadata:\n  name: two\n", "\n", "\r\n"),
 			set:  map[string]string{"l/a": "b"},
-			want: strings.ReplaceAll("# c\n"+head+"metadata:\n  name: one\n---\n"+head+"metadata:\n  name: two\n  annotations:\n    l/a: b\n", "\n", "\r\n"),
+			want: strings.ReplaceAll("# c\n"+head+"metadata:\n  name: other\n---\n"+head+"metadata:\n  name: two\n  annotations:\n    l/a: b\n", "\n", "\r\n"),
 		},
 		"an object of a list": {
-			text: "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ServiceAccount\n  metadata: {name: one}\n- apiVersion: v1\n  kind: ServiceAccount\n  metadata:\n    name: two\n",
+			text: "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ServiceAccount\n  metadata: {name: other}\n- apiVersion: v1\n  kind: ServiceAccount\n  metadata:\n    name: two\n",
 			set:  map[string]string{"l/a": "b"},
-			want: "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ServiceAccount\n  metadata: {name: one}\n- apiVersion: v1\n  kind: ServiceAccount\n  metadata:\n    name: two\n    annotations:\n      l/a: b\n",
+			want: "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ServiceAccount\n  metadata: {name: other}\n- apiVersion: v1\n  kind: ServiceAccount\n  metadata:\n    name: two\n    annotations:\n      l/a: b\n",
 		},
 		"a pod template": {
 			text: "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: app\nspec:\n  template:\n    metadata:\n      annotations:\n        x: y\n    spec: {}\n",
@@ -211,62 +219,47 @@ func TestAnEditKeepsEverythingElse(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			result := edit(t, tt.text, yamledit.Edit{Path: tt.path, Set: tt.set, Remove: tt.remove})
+			plan, after, _ := change(t, tt.text, migrate.Change{Path: tt.path, Set: tt.set, Remove: tt.remove})
 			if tt.wantSkipped != "" {
-				if err := result.Skipped[0]; err == nil || !strings.Contains(err.Error(), tt.wantSkipped) {
-					t.Errorf("got %v, want an error with %q", err, tt.wantSkipped)
+				if len(plan.Items) != 1 || plan.Items[0].Result != peer.Manual || !strings.Contains(plan.Items[0].Why, tt.wantSkipped) {
+					t.Errorf("got %+v, want it by hand, with %q", plan.Items, tt.wantSkipped)
 				}
 				tt.want = tt.text
-			} else if err := result.Skipped[0]; err != nil {
-				t.Errorf("skipped: %v", err)
+			} else if len(plan.Items) > 0 {
+				t.Errorf("got %+v, want no items", plan.Items)
 			}
-			if diff := cmp.Diff(tt.want, string(result.Text)); diff != "" {
+			if diff := cmp.Diff(tt.want, after); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
+// add is a change that adds an annotation.
+var add = migrate.Change{Set: map[string]string{"l/a": "b"}}
+
 func TestADiffHasHunksWithContext(t *testing.T) {
 	t.Parallel()
 	object := head + "metadata:\n  name: app\n# 1\n# 2\n# 3\n# 4\n# 5\n# 6\n# 7\n"
-	text := strings.Repeat(object+"---\n", 3)
-	f, err := yamledit.Parse([]byte(text))
-	if err != nil {
-		t.Fatal(err)
+	_, _, diff := change(t, strings.Repeat(object+"---\n", 3), add)
+	if got := strings.Count(diff, "@@ -"); got != 3 {
+		t.Errorf("got %d hunks, want 3:\n%s", got, diff)
 	}
-	var edits []yamledit.Edit
-	for _, o := range f.Objects {
-		edits = append(edits, yamledit.Edit{Object: o, Set: map[string]string{"l/a": "b"}})
-	}
-	result := f.Edit("dir/app.yaml", edits)
-	checkDiff(t, text, result)
-	if got := strings.Count(result.Diff, "@@ -"); got != 3 {
-		t.Errorf("got %d hunks, want 3:\n%s", got, result.Diff)
-	}
-	if want := "@@ -26,6 +30,8 @@"; !strings.Contains(result.Diff, want) {
-		t.Errorf("got\n%s\nwant %s: two lines are added twice before", result.Diff, want)
+	if want := "@@ -26,6 +30,8 @@"; !strings.Contains(diff, want) {
+		t.Errorf("got\n%s\nwant %s: two lines are added twice before", diff, want)
 	}
 }
 
 func TestTheLinesAfterAHunkWithTwoEdits(t *testing.T) {
 	t.Parallel()
 	text := head + "metadata:\n  annotations:\n    x: y\n    z: w\n    v: u\n" + strings.Repeat("# c\n", 10) + "---\n" + head + "metadata:\n  name: app\n"
-	f, err := yamledit.Parse([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	result := f.Edit("dir/app.yaml", []yamledit.Edit{
-		{Object: f.Objects[0], Set: map[string]string{"l/a": "b"}, Remove: []string{"x"}},
-		{Object: f.Objects[1], Set: map[string]string{"l/a": "b"}},
-	})
-	checkDiff(t, text, result)
-	if want := "@@ -20,3 +20,5 @@"; !strings.Contains(result.Diff, want) {
-		t.Errorf("got\n%s\nwant %s: one line is removed, and one is added before", result.Diff, want)
+	_, _, diff := change(t, text, migrate.Change{Set: add.Set, Remove: []string{"x"}})
+	if want := "@@ -20,3 +20,5 @@"; !strings.Contains(diff, want) {
+		t.Errorf("got\n%s\nwant %s: one line is removed, and one is added before", diff, want)
 	}
 }
 
-func TestOneSkippedEditDoesNotStopTheOthers(t *testing.T) {
+func TestOneSkippedChangeDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
 	text := ""
 	for i := range 40 {
@@ -274,44 +267,27 @@ func TestOneSkippedEditDoesNotStopTheOthers(t *testing.T) {
 		case 7:
 			text += head + "x: &x {a: b}\nmetadata:\n  name: alias\n  annotations: *x\n---\n"
 		case 23:
-			text += head + "metadata:\n  annotations: &y\n    a: b\n  labels: *y\n---\n"
+			text += head + "metadata:\n  name: anchor\n  annotations: &y\n    a: b\n  labels: *y\n---\n"
 		default:
 			text += head + "metadata:\n  name: app\n---\n"
 		}
 	}
-	f, err := yamledit.Parse([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var edits []yamledit.Edit
-	for _, o := range f.Objects {
-		edits = append(edits, yamledit.Edit{Object: o, Set: map[string]string{"l/a": "b"}})
-	}
-	result := f.Edit("dir/app.yaml", edits)
-	checkDiff(t, text, result)
-	if got := strings.Count(string(result.Text), "l/a: b"); got != 38 || len(result.Skipped) != 2 || result.Skipped[7] == nil || result.Skipped[23] == nil {
-		t.Errorf("got %d changes and skipped %v, want 38, without the objects 7 and 23", got, result.Skipped)
+	plan, after, _ := change(t, text, add)
+	if got := strings.Count(after, "l/a: b"); got != 38 || len(plan.Items) != 2 || plan.Items[0].Object != "serviceaccount/alias" || plan.Items[1].Object != "serviceaccount/anchor" {
+		t.Errorf("got %d changes and %+v, want 38, and two items by hand", got, plan.Items)
 	}
 }
 
 func TestALongFileIsChangedInOneGo(t *testing.T) {
 	t.Parallel()
-	text := strings.Repeat(head+"metadata:\n  name: app\n---\n", 5000)
-	f, err := yamledit.Parse([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var edits []yamledit.Edit
-	for _, o := range f.Objects {
-		edits = append(edits, yamledit.Edit{Object: o, Set: map[string]string{"l/a": "b"}})
-	}
 	// Reading it again for each object would take minutes.
-	if result := f.Edit("x", edits); len(result.Skipped) > 0 || strings.Count(string(result.Text), "l/a: b") != 5000 {
-		t.Errorf("skipped %d edits", len(result.Skipped))
+	plan, after, _ := change(t, strings.Repeat(head+"metadata:\n  name: app\n---\n", 5000), add)
+	if got := strings.Count(after, "l/a: b"); got != 5000 || len(plan.Items) > 0 {
+		t.Errorf("got %d changes and %+v, want 5000", got, plan.Items)
 	}
 }
 
-func TestParseErrors(t *testing.T) {
+func TestManifestErrors(t *testing.T) {
 	t.Parallel()
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
 	for i := byte('b'); i < 'i'; i++ {
@@ -329,35 +305,46 @@ func TestParseErrors(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			if _, err := yamledit.Parse([]byte(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if _, err := migrate.ReadManifest("a", []byte(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want an error with %q", err, tt.want)
 			}
 		})
 	}
 }
 
-// FuzzEdit checks that an edit never changes anything but the annotations: if the new
-// text were wrong, it would be skipped.
-func FuzzEdit(f *testing.F) {
-	f.Add([]byte(head+"metadata:\n  annotations: {a: b}\n  name: x\n"), "l/a", "b")
+// FuzzRewrite checks that a change never changes anything but the annotations: if the new
+// text were wrong, the change would be left to the user.
+func FuzzRewrite(f *testing.F) {
+	f.Add([]byte(head+"metadata:\n  annotations:\n    a: b\n  name: x\n"), "l/a", "b")
 	f.Add([]byte(head+"metadata: {name: x}\n"), "l/a", "86400")
 	f.Add([]byte(head+"metadata:\n - a"), "a", "")
 	f.Fuzz(func(t *testing.T, text []byte, key, value string) {
 		if len(text) > 1<<12 {
 			return
 		}
-		parsed, err := yamledit.Parse(text)
+		m, err := migrate.ReadManifest("x", text)
 		if err != nil {
 			return
 		}
-		for _, o := range parsed.Objects {
-			result := parsed.Edit("x", []yamledit.Edit{{Object: o, Set: map[string]string{key: value}}})
-			if len(result.Skipped) > 0 {
+		plan := &migrate.Plan{}
+		for _, o := range m.Objects {
+			plan.Changes = append(plan.Changes, migrate.Change{Object: o, Set: map[string]string{key: value}, Remove: []string{"b"}})
+		}
+		text1, diff := plan.Rewrite(m)
+		after, err := migrate.ReadManifest("x", []byte(text1))
+		if err != nil || len(after.Objects) != len(m.Objects) || (diff == "") != (text1 == string(text)) {
+			t.Fatalf("got %q: %v", text1, err)
+		}
+		if len(plan.Items) > 0 {
+			return
+		}
+		for _, o := range after.Objects {
+			values := o.Annotations
+			if o.Pod != nil {
 				continue
 			}
-			after, err := yamledit.Parse(result.Text)
-			if err != nil || len(after.Objects) != len(parsed.Objects) {
-				t.Fatalf("got %q: %v", result.Text, err)
+			if values[key] != value {
+				t.Fatalf("got %q, want %q: %q", values, key, value)
 			}
 		}
 	})

@@ -12,6 +12,33 @@ import (
 	"time"
 )
 
+// NewAWS returns the configuration with which the ServiceAccount can assume the
+// role.
+func NewAWS(token Token, roleARN string) (*Trust, error) {
+	if err := token.check(); err != nil {
+		return nil, err
+	}
+	if strings.Contains(token.Audience, "${") {
+		return nil, fmt.Errorf("audience: got %q, want one without ${, which starts a variable in a trust policy", token.Audience)
+	}
+	// arn:PARTITION:iam::ACCOUNT:role/PATH/NAME
+	parts := strings.SplitN(roleARN, ":", 6)
+	if len(parts) != 6 || parts[2] != "iam" || !strings.HasPrefix(parts[5], "role/") {
+		return nil, fmt.Errorf("role ARN: got %q, want arn:PARTITION:iam::ACCOUNT:role/NAME", roleARN)
+	}
+	full := strings.TrimPrefix(parts[5], "role")
+	cut := strings.LastIndexByte(full, '/') + 1
+	path := full[:cut]
+	if path == "/" {
+		path = "" // the default
+	}
+	host := strings.TrimPrefix(token.Issuer, "https://")
+	return newTrust("aws", struct {
+		*Token
+		Provider, Host, Account, RoleARN, Path, Role string
+	}{&token, fmt.Sprintf("arn:%s:iam::%s:oidc-provider/%s", parts[1], parts[4], host), host, parts[4], roleARN, path, full[cut:]})
+}
+
 // awsSuffixes are the domains of AWS' partitions, as in the endpoint data of the
 // SDKs.
 var awsSuffixes = map[string]string{
@@ -26,36 +53,26 @@ func (e *exchange) aws(ctx context.Context) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, body, err := e.post(ctx, AssumeRoleWithWebIdentity, target, url.Values{
+	var response struct {
+		ARN        string    `xml:"AssumeRoleWithWebIdentityResult>AssumedRoleUser>Arn"`
+		Expiration time.Time `xml:"AssumeRoleWithWebIdentityResult>Credentials>Expiration"`
+		Code       string    `xml:"Error>Code"`
+		Message    string    `xml:"Error>Message"`
+	}
+	answer, err := e.post(ctx, AssumeRoleWithWebIdentity, target, url.Values{
 		"Action":           {AssumeRoleWithWebIdentity},
 		"Version":          {"2011-06-15"},
 		"RoleArn":          {role},
 		"RoleSessionName":  {e.variable("AWS_ROLE_SESSION_NAME")},
 		"WebIdentityToken": {e.Token},
-	})
-	if err != nil {
+	}, func(body []byte) error { return xml.Unmarshal(body, &response) })
+	switch {
+	case err != nil:
 		return nil, err
+	case answer.ok() && response.ARN != "":
+		return answer.granted(response.ARN, response.Expiration), nil
 	}
-	if !answer.ok() {
-		var failure struct {
-			XMLName xml.Name `xml:"ErrorResponse"`
-			Code    string   `xml:"Error>Code"`
-			Message string   `xml:"Error>Message"`
-		}
-		if xml.Unmarshal(body, &failure) != nil || failure.Code == "" {
-			return nil, answer.unexpected()
-		}
-		return answer.denied(failure.Code, failure.Message, e.Token), nil
-	}
-	var success struct {
-		XMLName    xml.Name  `xml:"AssumeRoleWithWebIdentityResponse"`
-		ARN        string    `xml:"AssumeRoleWithWebIdentityResult>AssumedRoleUser>Arn"`
-		Expiration time.Time `xml:"AssumeRoleWithWebIdentityResult>Credentials>Expiration"`
-	}
-	if xml.Unmarshal(body, &success) != nil || success.ARN == "" {
-		return nil, answer.unexpected()
-	}
-	return answer.granted(success.ARN, success.Expiration), nil
+	return answer.denied(response.Code, response.Message, e.Token)
 }
 
 // awsURL returns the URL of STS in the pod's region, or the global one.

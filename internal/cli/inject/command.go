@@ -65,7 +65,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	k.all = options.AllFlags(groups)
 	for _, name := range []string{"Injection", "Providers"} {
 		groups.FlagSet(name).VisitAll(func(flag *pflag.Flag) {
-			if flag.Name != annotationPrefixFlag { // the flag of all commands
+			if flag.Name != "annotation-prefix" { // the flag of all commands
 				cmd.Flags().AddFlag(flag)
 			}
 		})
@@ -77,14 +77,15 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	return cmd
 }
 
-// annotationPrefixFlag is a flag of all commands, and of the webhook.
-const annotationPrefixFlag = "annotation-prefix"
-
 func (k *injectCommand) run(cmd *cobra.Command) error {
 	if len(k.files) == 0 {
 		return command.Usagef("--filename: got none, want a file with manifests, or - for the standard input")
 	}
-	settings, err := k.manifestOptions(cmd.Context())
+	settings, err := k.webhookSettings(cmd.Context())
+	if err != nil {
+		return err
+	}
+	namespace, err := k.Namespace()
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (k *injectCommand) run(cmd *cobra.Command) error {
 		}
 		documents = append(documents, found...)
 	}
-	results, err := Inject(cmd.Context(), documents, settings)
+	results, err := Inject(cmd.Context(), documents, settings, namespace)
 	if err != nil {
 		return err
 	}
@@ -106,18 +107,8 @@ func (k *injectCommand) run(cmd *cobra.Command) error {
 	return Write(k.Out, documents)
 }
 
-// manifestOptions returns the settings of the webhook.
-func (k *injectCommand) manifestOptions(ctx context.Context) (*Options, error) {
-	settings, err := k.webhookSettings(ctx)
-	if err != nil {
-		return nil, err
-	}
-	namespace, err := k.Namespace()
-	return &Options{Settings: settings, Namespace: namespace}, err
-}
-
 // webhookSettings returns the settings of the webhook in the cluster, or of the flags.
-func (k *injectCommand) webhookSettings(ctx context.Context) (*settings.Settings, error) {
+func (k *injectCommand) webhookSettings(ctx context.Context) (s *settings.Settings, err error) {
 	if k.cluster {
 		given := k.options.ConfigFile != ""
 		k.all.VisitAll(func(flag *pflag.Flag) { given = given || flag.Changed })
@@ -130,10 +121,10 @@ func (k *injectCommand) webhookSettings(ctx context.Context) (*settings.Settings
 		}
 		return s, err
 	}
-	if err := k.options.LoadConfig(k.all); err != nil {
-		return nil, command.Usagef("%w", err)
+	err = k.options.LoadConfig(k.all)
+	if err == nil {
+		s, err = k.Complete(k.options)
 	}
-	s, err := k.Complete(k.options)
 	if err != nil {
 		return nil, command.Usagef("%w", err)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/inject"
 	"github.com/lanyard-dev/lanyard/internal/cli/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/test/support/optionstest"
@@ -50,7 +49,7 @@ func test(t *testing.T, text string, given map[string]string) ([]provider.Result
 	if err != nil {
 		t.Fatal(err)
 	}
-	return provider.Run(t.Context(), &inject.Options{Settings: optionstest.Settings(t, name)}, file, given)
+	return provider.Run(t.Context(), optionstest.Settings(t, name), file, given)
 }
 
 func TestAProviderGetsItsDefaultsAndExamples(t *testing.T) {

@@ -4,8 +4,10 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
@@ -26,13 +28,17 @@ import (
 // maxVerified is how many workloads are compared: each one takes a dry run.
 const maxVerified = 2000
 
-// States of a workload.
+// States of a workload, with their styles.
 const (
 	stateSame        = "same"
 	stateDiffers     = "differs"
 	stateDenied      = "denied"
 	stateNotCompared = "not-compared"
 )
+
+var stateStyles = map[string]string{
+	stateSame: command.Good, stateDiffers: command.Bad, stateDenied: command.Bad, stateNotCompared: command.Warn,
+}
 
 // verification compares running pods with new ones.
 type verification struct {
@@ -51,17 +57,6 @@ type verified struct {
 	Differences []Difference `json:"differences,omitempty"`
 }
 
-// count returns how many workloads have the state.
-func (v *verification) count(state string) int {
-	n := 0
-	for i := range v.Workloads {
-		if v.Workloads[i].State == state {
-			n++
-		}
-	}
-	return n
-}
-
 func (v *verification) Print(p *command.Page) {
 	for _, name := range v.Webhooks {
 		p.Text(0, command.Warn, fmt.Sprintf("The webhook configuration %s is still there: both webhooks inject into new pods.", name))
@@ -73,26 +68,23 @@ func (v *verification) Print(p *command.Page) {
 		p.Line("no running pod has credentials")
 		return
 	}
-	styles := map[string]string{stateSame: command.Good, stateDiffers: command.Bad, stateDenied: command.Bad, stateNotCompared: command.Warn}
+	count := map[string]int{}
 	for i := range v.Workloads {
 		w := &v.Workloads[i]
-		p.Text(0, "", fmt.Sprintf("%s in the namespace %s: %s", p.Style(command.Title, w.Workload), w.Namespace, p.Style(styles[w.State], strings.ReplaceAll(w.State, "-", " "))))
+		count[w.State]++
+		state := p.Style(stateStyles[w.State], strings.ReplaceAll(w.State, "-", " "))
+		p.Text(0, "", fmt.Sprintf("%s in the namespace %s: %s", p.Style(command.Title, w.Workload), w.Namespace, state))
 		if w.Why != "" {
 			p.Text(2, "", w.Why)
 		}
 		for _, d := range w.Differences {
-			p.Text(2, "", fmt.Sprintf("%s: running pod %s, new pod %s", strings.TrimPrefix(d.Container+": "+d.What, ": "), orNone(d.Running), orNone(d.New)))
+			what := strings.TrimPrefix(d.Container+": "+d.What, ": ")
+			p.Text(2, "", fmt.Sprintf("%s: running pod %s, new pod %s", what, cmp.Or(d.Running, "none"), cmp.Or(d.New, "none")))
 		}
 	}
 	p.Line("")
-	p.Line("%d same, %d differ, %d denied, %d not compared", v.count(stateSame), v.count(stateDiffers), v.count(stateDenied), v.count(stateNotCompared))
-}
-
-func orNone(value string) string {
-	if value == "" {
-		return "none"
-	}
-	return value
+	p.Line("%d same, %d differ, %d denied, %d not compared",
+		count[stateSame], count[stateDiffers], count[stateDenied], count[stateNotCompared])
 }
 
 // verifier compares the pods of a cluster.
@@ -101,8 +93,8 @@ type verifier struct {
 	client dynamic.Interface
 	probe  *probe.Client
 	// seen are the owners that have been compared.
-	seen   map[string]bool
-	result *verification
+	seen map[types.UID]bool
+	verification
 }
 
 // verifyPods compares one running pod of each workload with a new one, which is a dry run.
@@ -111,26 +103,29 @@ func (k *migrateCommand) verifyPods(ctx context.Context, peers []*peer.Peer) err
 	if err != nil {
 		return err
 	}
-	v := &verifier{seen: map[string]bool{}, result: &verification{Webhooks: []string{}, Workloads: []verified{}}}
 	s, err := k.Settings(ctx)
 	if err != nil {
 		return err
 	}
-	v.keys = s.Keys
+	v := &verifier{keys: s.Keys, seen: map[types.UID]bool{}, verification: verification{Webhooks: []string{}, Workloads: []verified{}}}
 	if _, v.client, err = k.Clients(); err != nil {
 		return err
 	}
 	if v.probe, err = k.Probe(); err != nil {
 		return err
 	}
-	stock := &clusterStock{versions: map[*Object]string{}}
-	webhooks := &listing{resource: webhookConfigurations, kind: "MutatingWebhookConfiguration"}
-	if err := k.list(ctx, v.client, peers, webhooks, stock); err != nil {
-		return fmt.Errorf("list %s: %w", webhookConfigurations.Resource, err)
+	configurations, err := k.list(ctx, v.client, webhookConfigurations)
+	if err != nil {
+		return err
 	}
-	v.result.Webhooks = append(v.result.Webhooks, Webhooks(peers, stock.objects)...)
+	for _, o := range configurations {
+		if slices.ContainsFunc(peers, func(p *peer.Peer) bool { return p.Registers(o.Name, o.Webhooks) }) {
+			v.Webhooks = append(v.Webhooks, o.Name)
+		}
+	}
 	done := k.Progress("comparing running pods with new ones")
-	err = command.EachPage(ctx, v.client.Resource(command.CoreResource("pods")).Namespace(namespace).List, func(page *unstructured.UnstructuredList) error {
+	pods := v.client.Resource(command.CoreResource("pods")).Namespace(namespace)
+	err = command.EachPage(ctx, pods.List, func(page *unstructured.UnstructuredList) error {
 		for i := range page.Items {
 			if err := v.pod(ctx, &page.Items[i]); err != nil {
 				return err
@@ -142,10 +137,10 @@ func (k *migrateCommand) verifyPods(ctx context.Context, peers []*peer.Peer) err
 	if err != nil {
 		return fmt.Errorf("compare pods: %w", err)
 	}
-	if err := k.Output.Write(k.CLI, v.result); err != nil {
+	if err := k.Output.Write(k.CLI, &v.verification); err != nil {
 		return err
 	}
-	if v.result.count(stateDiffers)+v.result.count(stateDenied) > 0 {
+	if slices.ContainsFunc(v.Workloads, func(w verified) bool { return w.State == stateDiffers || w.State == stateDenied }) {
 		return command.ErrFound
 	}
 	return nil
@@ -157,26 +152,21 @@ func (v *verifier) pod(ctx context.Context, u *unstructured.Unstructured) error 
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, pod); err != nil {
 		return fmt.Errorf("pod %s/%s: %w", u.GetNamespace(), u.GetName(), err)
 	}
-	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || !HasCredentials(v.keys, pod) {
+	ended := pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	if ended || !HasCredentials(v.keys, pod) {
 		return nil
 	}
 	w := verified{Namespace: pod.Namespace, Workload: "pod/" + pod.Name, Pod: pod.Name, State: stateNotCompared}
-	owner := metav1.GetControllerOf(u)
-	if owner == nil {
+	if owner := metav1.GetControllerOf(u); owner == nil {
 		w.Why = "Nothing creates the pod again. Create it again, and compare."
-		v.result.Workloads = append(v.result.Workloads, w)
+	} else if v.seen[owner.UID] {
 		return nil
-	}
-	if v.seen[string(owner.UID)] {
-		return nil
-	}
-	if v.seen[string(owner.UID)] = true; len(v.seen) > maxVerified {
+	} else if v.seen[owner.UID] = true; len(v.seen) > maxVerified {
 		return fmt.Errorf("got more than %d workloads: verify one namespace after the other", maxVerified)
-	}
-	if err := v.compare(ctx, pod, owner, &w); err != nil {
+	} else if err := v.compare(ctx, pod, owner, &w); err != nil {
 		return err
 	}
-	v.result.Workloads = append(v.result.Workloads, w)
+	v.Workloads = append(v.Workloads, w)
 	return nil
 }
 
@@ -221,6 +211,3 @@ func (v *verifier) compare(ctx context.Context, pod *corev1.Pod, owner *metav1.O
 	}
 	return nil
 }
-
-// webhookConfigurations are where a webhook is registered.
-var webhookConfigurations = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}

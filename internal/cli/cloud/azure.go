@@ -1,0 +1,71 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// NewAzure returns the trust configuration of Microsoft Entra ID. identity is the name
+// of a user-assigned managed identity; if empty, it is made of the names of the
+// ServiceAccount. resourceGroup is the identity's. If it is empty, the shell and
+// Terraform ask for it.
+func NewAzure(token Token, identity, resourceGroup string) (*Trust, error) {
+	if err := token.check(); err != nil {
+		return nil, err
+	}
+	return newTrust("azure", struct {
+		*Token
+		Identity, ResourceGroup string
+	}{&token, cmp.Or(identity, token.Name()), resourceGroup})
+}
+
+// resourceManager is the scope of Azure Resource Manager in the public cloud, and
+// azureScopes are the scopes in other clouds, by the host of the authority.
+const resourceManager = "https://management.azure.com/.default"
+
+var azureScopes = map[string]string{
+	"login.microsoftonline.us":         "https://management.core.usgovcloudapi.net/.default",
+	"login.chinacloudapi.cn":           "https://management.core.chinacloudapi.cn/.default",
+	"login.partner.microsoftonline.cn": "https://management.core.chinacloudapi.cn/.default",
+}
+
+// azure uses the client credentials grant with the token as an assertion.
+func (e *exchange) azure(ctx context.Context) (*Answer, error) {
+	authority, err := url.Parse(e.variable("AZURE_AUTHORITY_HOST"))
+	if err != nil {
+		return nil, fmt.Errorf("AZURE_AUTHORITY_HOST: %w", err)
+	}
+	client, tenant := e.variable("AZURE_CLIENT_ID"), e.variable("AZURE_TENANT_ID")
+	asked := time.Now()
+	var response struct {
+		oauthResponse
+		Codes []int `json:"error_codes"`
+	}
+	answer, err := e.post(ctx, ClientCredentials, authority.JoinPath(tenant, "oauth2/v2.0/token").String(), url.Values{
+		"grant_type":            {ClientCredentials},
+		"client_id":             {client},
+		"scope":                 {cmp.Or(e.Scope, azureScopes[authority.Host], resourceManager)},
+		"client_assertion_type": {"urn:ietf:params:oauth:client-assertion-type:jwt-bearer"},
+		"client_assertion":      {e.Token},
+	}, asJSON(&response))
+	switch {
+	case err != nil:
+		return nil, err
+	case answer.ok() && response.Credential != "":
+		return answer.granted(client+" in the tenant "+tenant, response.expires(asked)), nil
+	}
+	code := response.Error
+	if code != "" && len(response.Codes) > 0 {
+		code = fmt.Sprintf("AADSTS%d", response.Codes[0])
+	}
+	// The description ends with IDs for Microsoft's support, and has the code in front.
+	message, _, _ := strings.Cut(response.Description, " Trace ID: ")
+	return answer.denied(code, strings.TrimPrefix(message, code+": "), e.Token)
+}

@@ -1,0 +1,131 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/internal/token"
+)
+
+// GCPOptions describe the resources in Google Cloud.
+type GCPOptions struct {
+	// Provider is the name of the workload identity pool provider:
+	// projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER.
+	Provider string
+	// Email names a service account to impersonate; empty for none.
+	Email string
+	// Project is the ID of the pool's project. If it is empty, the shell looks it up.
+	Project string
+	// JWKS are the cluster's public keys, to be uploaded. If empty, Google reads them
+	// from the issuer.
+	JWKS string
+}
+
+// maxGoogleSubject is the length of the longest subject in bytes.
+const maxGoogleSubject = 127
+
+// NewGCP returns the trust configuration of Google Cloud.
+func NewGCP(token Token, o GCPOptions) (*Trust, error) {
+	if err := token.check(); err != nil {
+		return nil, err
+	}
+	number, pool, name, ok := provider.GCPProviderParts(o.Provider)
+	if !ok {
+		return nil, fmt.Errorf("workload identity provider: got %q, want projects/NUMBER/locations/global/"+
+			"workloadIdentityPools/POOL/providers/PROVIDER", o.Provider)
+	}
+	if len(token.Subject()) > maxGoogleSubject {
+		return nil, fmt.Errorf("subject %q: got %d bytes, want at most %d; Google Cloud accepts no longer one", token.Subject(), len(token.Subject()), maxGoogleSubject)
+	}
+	allowed := token.Audience
+	if strings.TrimPrefix(allowed, "https:") == "//iam.googleapis.com/"+o.Provider {
+		allowed = "" // the audience that Google expects
+	}
+	return newTrust("gcp", struct {
+		*Token
+		GCPOptions
+		Number, PoolID, ProviderID, AllowedAudience, Principal string
+	}{&token, o, number, pool, name, allowed, principal("//iam.googleapis.com/"+o.Provider, token.Subject())})
+}
+
+// principal returns the name of a token's subject in Google Cloud. audience is the name
+// of the provider.
+func principal(audience, subject string) string {
+	pool, _, _ := strings.Cut(audience, "/providers/")
+	return "principal:" + pool + "/subject/" + subject
+}
+
+// cloudPlatform is the scope of all APIs of Google Cloud.
+const cloudPlatform = "https://www.googleapis.com/auth/cloud-platform"
+
+// gcp exchanges the token for a federated token. If the credential file (AIP-4117) names
+// a service account, gcp exchanges the federated token for the service account's token.
+func (e *exchange) gcp(ctx context.Context) (*Answer, error) {
+	var file struct {
+		Audience         string `json:"audience"`
+		SubjectTokenType string `json:"subject_token_type"`
+		TokenURL         string `json:"token_url"`
+		ImpersonationURL string `json:"service_account_impersonation_url"`
+	}
+	if err := json.Unmarshal([]byte(e.Provider.File.Content), &file); err != nil {
+		return nil, fmt.Errorf("credential file: %w", err)
+	}
+	asked := time.Now()
+	var response oauthResponse
+	answer, err := e.post(ctx, TokenExchange, file.TokenURL, url.Values{
+		"grant_type":           {"urn:ietf:params:oauth:grant-type:token-exchange"},
+		"requested_token_type": {"urn:ietf:params:oauth:token-type:access_token"},
+		"audience":             {file.Audience},
+		"scope":                {cloudPlatform},
+		"subject_token":        {e.Token},
+		"subject_token_type":   {file.SubjectTokenType},
+	}, asJSON(&response))
+	switch {
+	case err != nil:
+		return nil, err
+	case !answer.ok() || response.Credential == "":
+		return answer.denied(response.Error, response.Description, e.Token)
+	case file.ImpersonationURL != "":
+		return e.impersonate(ctx, file.ImpersonationURL, response.Credential)
+	}
+	identity := "" // if the token cannot be read: Google has accepted it
+	if claims, err := token.Parse(e.Token); err == nil {
+		identity = principal(file.Audience, claims.Subject)
+	}
+	return answer.granted(identity, response.expires(asked)), nil
+}
+
+// impersonate gets a credential of a service account with a federated one.
+func (e *exchange) impersonate(ctx context.Context, target, federated string) (*Answer, error) {
+	const request = `{"scope":["` + cloudPlatform + `"],"lifetime":"3600s"}`
+	var response struct {
+		Credential string    `json:"accessToken"`
+		Expires    time.Time `json:"expireTime"`
+		Error      struct {
+			Code    int    `json:"code"`
+			Status  string `json:"status"`
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	answer, err := e.send(ctx, &call{GenerateAccessToken, target, "application/json", federated, request}, asJSON(&response))
+	switch {
+	case err != nil:
+		return nil, err
+	case answer.ok() && response.Credential != "":
+		_, email, _ := strings.Cut(target, "/serviceAccounts/")
+		return answer.granted(strings.TrimSuffix(email, ":"+GenerateAccessToken), response.Expires), nil
+	case response.Error.Message == "":
+		return nil, answer.unexpected()
+	}
+	return answer.denied(cmp.Or(response.Error.Status, strconv.Itoa(response.Error.Code)), response.Error.Message, e.Token, federated)
+}

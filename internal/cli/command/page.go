@@ -1,0 +1,223 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"k8s.io/component-base/term"
+)
+
+// Page writes text for people. The first error stops it.
+type Page struct {
+	W      io.Writer
+	Colour bool
+	// Width is the width of the terminal; 0 if the page is not on a terminal, and lines are
+	// not wrapped.
+	Width int
+	Err   error
+	// Columns are the widths of the columns of the last table. Tables with the same
+	// number of columns line up, so that a long one can be written in parts.
+	Columns []int
+}
+
+// NewPage returns a page. It has colours only on a terminal, and not if NO_COLOR
+// is set (https://no-color.org).
+func NewPage(w io.Writer) *Page {
+	p := &Page{W: w}
+	width, _, err := term.TerminalSize(w)
+	if err == nil {
+		p.Width = width
+		p.Colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	}
+	return p
+}
+
+// Styles of a text, as the parameters of a terminal's SGR sequence.
+const (
+	Good  = "32"
+	Bad   = "31"
+	Warn  = "33"
+	Title = "1"
+	Faint = "2"
+)
+
+// Style returns the text in a style, if the page has colours.
+func (p *Page) Style(style, text string) string {
+	if !p.Colour || text == "" || style == "" {
+		return text
+	}
+	return "\x1b[" + style + "m" + text + "\x1b[0m"
+}
+
+// Line writes one line.
+func (p *Page) Line(format string, args ...any) {
+	if p.Err == nil {
+		_, p.Err = fmt.Fprintf(p.W, strings.TrimRight(format, " ")+"\n", args...)
+	}
+}
+
+// Text writes a text in lines that start with indent spaces and are as wide as the
+// terminal at most.
+func (p *Page) Text(indent int, style, text string) {
+	for _, line := range wrap(text, p.Width-indent) {
+		p.Line("%s%s", strings.Repeat(" ", indent), p.Style(style, line))
+	}
+}
+
+// marks are the marks in front of texts, by their styles.
+var marks = map[string]string{Good: "√", Warn: "‼", Bad: "×", Faint: "-"}
+
+// Marked writes a text behind the mark of a style, such as the mark of a check, indented
+// by 2 spaces.
+func (p *Page) Marked(style, text string) {
+	mark := marks[style]
+	for _, line := range wrap(text, p.Width-4) {
+		p.Line("  %s %s", p.Style(style, mark), line)
+		mark = " "
+	}
+}
+
+// wrap breaks a text between words. A width that is too small for text stands for
+// no limit.
+func wrap(text string, width int) []string {
+	if width < 20 {
+		return []string{text}
+	}
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case line == "":
+			line = word
+		case Cells(line)+1+Cells(word) <= width:
+			line += " " + word
+		default:
+			lines = append(lines, line)
+			line = word
+		}
+	}
+	return append(lines, line)
+}
+
+// Escapes matches the escape sequences that style adds to a text.
+var Escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+// Cells returns the width of a text on the terminal.
+func Cells(text string) int { return utf8.RuneCountInString(Escapes.ReplaceAllString(text, "")) }
+
+// Table writes rows in columns that line up, indented. The first row may be a
+// header. Nothing is cut: on a terminal that is too narrow, the widest columns have
+// several lines in a row.
+func (p *Page) Table(indent int, rows [][]string) {
+	if len(rows) > 0 && len(p.Columns) != len(rows[0]) {
+		p.Columns = make([]int, len(rows[0]))
+	}
+	for _, row := range rows {
+		for i, text := range row {
+			p.Columns[i] = max(p.Columns[i], Cells(text))
+		}
+	}
+	widths := p.Columns
+	if p.Width > 0 {
+		widths = fit(p.Columns, p.Width-indent)
+	}
+	for _, row := range rows {
+		p.row(indent, widths, row)
+	}
+}
+
+// row writes one row of a table.
+func (p *Page) row(indent int, widths []int, row []string) {
+	columns := make([][]string, len(row))
+	height := 1
+	for i, text := range row {
+		columns[i] = WrapCell(text, widths[i])
+		height = max(height, len(columns[i]))
+	}
+	for n := range height {
+		var line strings.Builder
+		line.WriteString(strings.Repeat(" ", indent))
+		for i, lines := range columns {
+			text := ""
+			if n < len(lines) {
+				text = lines[n]
+			}
+			line.WriteString(text + strings.Repeat(" ", widths[i]-Cells(text)+ColumnGap))
+		}
+		p.Line("%s", strings.TrimRight(line.String(), " "))
+	}
+}
+
+const (
+	// ColumnGap is the space between two columns.
+	ColumnGap = 2
+	// MinColumn is how narrow a column may become.
+	MinColumn = 8
+)
+
+// fit narrows the widest columns until a table is as wide as available at most.
+func fit(columns []int, available int) []int {
+	columns = slices.Clone(columns)
+	total := -ColumnGap
+	for _, width := range columns {
+		total += width + ColumnGap
+	}
+	for ; total > available; total-- {
+		widest := slices.Index(columns, slices.Max(columns))
+		if columns[widest] <= MinColumn {
+			break
+		}
+		columns[widest]--
+	}
+	return columns
+}
+
+// styled matches a text in a style.
+var styled = regexp.MustCompile("(?s)^(\x1b\\[[0-9;]*m)(.*)(\x1b\\[0m)$")
+
+// WrapCell breaks a text, which may have a style, into lines of at most width cells:
+// between words, and in a word that is too long behind its punctuation, such as
+// the slashes of a path.
+func WrapCell(text string, width int) []string {
+	if Cells(text) <= width {
+		return []string{text}
+	}
+	start, end := "", ""
+	if match := styled.FindStringSubmatch(text); match != nil {
+		start, text, end = match[1], match[2], match[3]
+	}
+	var lines []string
+	for rest := []rune(text); len(rest) > 0; {
+		n := min(len(rest), width)
+		if n < len(rest) {
+			n = breakAt(rest, width)
+		}
+		lines = append(lines, start+strings.TrimRight(string(rest[:n]), " ")+end)
+		rest = rest[n:]
+	}
+	return lines
+}
+
+// breakAt returns how many of the runes a line of a cell gets. There are more than
+// width.
+func breakAt(text []rune, width int) int {
+	for _, behind := range []string{" ", "/-.:,_"} {
+		for n := width; n > width/3; n-- {
+			if strings.ContainsRune(behind, text[n-1]) {
+				return n
+			}
+		}
+		if behind == " " && text[width] == ' ' {
+			return width + 1
+		}
+	}
+	return width
+}

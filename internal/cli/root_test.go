@@ -1,0 +1,106 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
+)
+
+// run runs a command line and returns its exit code and its output.
+func run(t *testing.T, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	streams, _, stdout, stderr := genericiooptions.NewTestIOStreams()
+	code = Run(t.Context(), args, streams)
+	return code, stdout.String(), stderr.String()
+}
+
+func TestMistakesInTheCommandLine(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no command":            {[]string{"lanyard"}, "lanyard: a command is missing\nRun 'lanyard --help' for usage.\n"},
+		"an unknown command":    {[]string{"lanyard", "frobnicate"}, "lanyard: unknown command \"frobnicate\"\nRun 'lanyard --help' for usage.\n"},
+		"an unknown flag":       {[]string{"lanyard", "--frobnicate"}, "lanyard: unknown flag: --frobnicate\nRun 'lanyard --help' for usage.\n"},
+		"a plugin of kubectl":   {[]string{"/usr/bin/kubectl-lanyard", "--x"}, "kubectl lanyard: unknown flag: --x\nRun 'kubectl lanyard --help' for usage.\n"},
+		"a path of the program": {[]string{"/opt/kubectl-tools/lanyard", "--x"}, "lanyard: unknown flag: --x\nRun 'lanyard --help' for usage.\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, _, errOut := run(t, test.args...)
+			if code != command.ExitUsage || errOut != test.want {
+				t.Errorf("got %d and %q, want %d and %q", code, errOut, command.ExitUsage, test.want)
+			}
+		})
+	}
+}
+
+// Every command has examples, and they can be pasted: their commands and flags
+// exist.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	root := newRootCommand(command.NewCLI("lanyard", genericiooptions.NewTestIOStreamsDiscard()))
+	eachCommand(root, func(cmd *cobra.Command) {
+		if cmd.HasSubCommands() || cmd == root {
+			return
+		}
+		if cmd.Short == "" || cmd.Long == "" || cmd.Example == "" {
+			t.Errorf("%s: want Short, Long and Example", cmd.CommandPath())
+		}
+		for line := range strings.Lines(cmd.Long + "\n" + cmd.Example) {
+			if line = strings.TrimRight(line, "\n"); len(line) > 80 {
+				t.Errorf("%s: %q is wider than a terminal of 80 columns", cmd.CommandPath(), line)
+			}
+		}
+		for line := range strings.Lines(cmd.Example) {
+			if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+				continue
+			}
+			line, _, _ = strings.Cut(line, " | ")
+			line, _, _ = strings.Cut(line, " > ")
+			args := strings.Fields(line)
+			if args[0] != "lanyard" {
+				t.Errorf("%s: example %q does not start with lanyard", cmd.CommandPath(), line)
+				continue
+			}
+			fresh := newRootCommand(command.NewCLI("lanyard", genericiooptions.NewTestIOStreamsDiscard()))
+			found, rest, err := fresh.Find(args[1:])
+			if err != nil || found.CommandPath() != cmd.CommandPath() {
+				t.Errorf("%s: example %q is of another command: %v", cmd.CommandPath(), line, err)
+				continue
+			}
+			if err := found.ParseFlags(rest); err != nil {
+				t.Errorf("example %q: %v", line, err)
+			} else if err := found.ValidateArgs(found.Flags().Args()); err != nil {
+				t.Errorf("example %q: %v", line, err)
+			}
+		}
+	})
+}
+
+func eachCommand(cmd *cobra.Command, do func(*cobra.Command)) {
+	do(cmd)
+	for _, child := range cmd.Commands() {
+		eachCommand(child, do)
+	}
+}
+
+func TestExamplesShowTheNameOfThePlugin(t *testing.T) {
+	t.Parallel()
+	root := newRootCommand(command.NewCLI("kubectl-lanyard", genericiooptions.NewTestIOStreamsDiscard()))
+	eachCommand(root, func(cmd *cobra.Command) {
+		for line := range strings.Lines(cmd.Example) {
+			if strings.HasPrefix(line, "  lanyard") {
+				t.Errorf("%s: %q", cmd.CommandPath(), line)
+			}
+		}
+	})
+}

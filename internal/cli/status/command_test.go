@@ -1,0 +1,48 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"bytes"
+	"regexp"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
+)
+
+func TestStatusFitsTheTerminal(t *testing.T) {
+	t.Parallel()
+	rows := []Row{
+		{Namespace: "shop", ServiceAccount: "cart", Guard: Guarded, Workload: "deployment/cart", Counts: Counts{Pods: 2, Current: 2}},
+		{Namespace: "shop", ServiceAccount: "cart", Guard: Guarded, Workload: "statefulset/a-name-of-more-characters-than-the-column-has", Counts: Counts{Pods: 10, Stale: 10}},
+		{Namespace: "shop", ServiceAccount: "mail", Guard: Unguarded},
+	}
+	for width, want := range map[int]string{
+		0: "NAMESPACE  SERVICEACCOUNT  GUARD      WORKLOAD                                               PODS  CURRENT  STALE  WITHOUT  OTHER\n" +
+			"shop       cart            guarded    deployment/cart                                        2     2        0      0        0\n" +
+			"shop       cart            guarded    statefulset/a-name-of-more-characters-than-the-column-has  10    0        10     0        0\n" +
+			"shop       mail            unguarded  -                                                      0     0        0      0        0\n",
+		80: "  WORKLOAD                                  PODS  CURRENT  STALE  WITHOUT  OTHER\n" +
+			"shop/cart (guarded)\n" +
+			"  deployment/cart                           2     2        0      0        0\n" +
+			"  statefulset/a-name-of-more-characters-    10    0        10     0        0\n" +
+			"  than-the-column-has\n" +
+			"shop/mail (unguarded)\n" +
+			"  -                                         0     0        0      0        0\n",
+	} {
+		var out bytes.Buffer
+		p := &command.Page{W: &out, Width: width}
+		(&statusResult{Workloads: rows, all: true}).Print(p)
+		spaces := regexp.MustCompile(" +")
+		got := out.String()
+		if width == 0 { // only the number of spaces is another matter: see TestTables
+			got, want = spaces.ReplaceAllString(got, " "), spaces.ReplaceAllString(want, " ")
+		}
+		if diff := cmp.Diff(want, got); diff != "" || p.Err != nil {
+			t.Errorf("width %d (-want +got):\n%s%v", width, diff, p.Err)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var (
+	attacker  = netip.MustParseAddr("10.0.0.1")
+	apiserver = netip.MustParseAddr("10.0.0.2")
+	another   = netip.MustParseAddr("10.0.0.3")
+)
+
+// until returns a time long after patience.
+func until() time.Time { return time.Now().Add(time.Minute) }
+
+// TestMemoryGoesToTheClientThatHoldsTheLeast: a client with very many requests does
+// not delay the request of another client by more than the request in progress.
+func TestMemoryGoesToTheClientThatHoldsTheLeast(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(100)
+		var claims []*claim
+		var taken []netip.Addr
+		var mu sync.Mutex
+		var waiting sync.WaitGroup
+		start := func(client netip.Addr) {
+			c := &claim{pool: p, client: client}
+			claims = append(claims, c)
+			waiting.Go(func() {
+				if err := c.take(50, until()); err != nil {
+					t.Errorf("%s: %v", client, err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				taken = append(taken, client)
+			})
+			synctest.Wait()
+		}
+		for range 10 {
+			start(attacker)
+		}
+		start(apiserver)
+		claims[0].keep(0)
+		synctest.Wait()
+		if len(taken) != 3 || taken[2] != apiserver {
+			t.Fatalf("got memory for %v, want it for the API server when the first claim ended", taken)
+		}
+		for _, c := range claims[1:] {
+			synctest.Wait()
+			c.keep(0)
+		}
+		waiting.Wait()
+		if p.free != 100 || len(p.held) != 0 || len(p.waiting) != 0 {
+			t.Errorf("got %d bytes free, %v held and %d waiting, want all free", p.free, p.held, len(p.waiting))
+		}
+	})
+}
+
+// TestAnIdleClaimIsInterruptedWhenAnotherOneWaits: of the client that holds the most, the
+// one that is idle for the longest time.
+func TestAnIdleClaimIsInterruptedWhenAnotherOneWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(100)
+		var interrupted []string
+		idle := func(name string, client netip.Addr) {
+			c := &claim{pool: p, client: client}
+			if err := c.take(25, until()); err != nil {
+				t.Fatal(err)
+			}
+			c.startIdle(func() {
+				interrupted = append(interrupted, name)
+				go func() { // as its handler does
+					if !c.endIdle() {
+						t.Errorf("%s does not know that it was interrupted", name)
+					}
+					c.keep(0)
+				}()
+			})
+			time.Sleep(time.Millisecond)
+		}
+		idle("another's", another)
+		idle("attacker's first", attacker)
+		idle("attacker's second", attacker)
+		idle("apiserver's", apiserver)
+		start := time.Now()
+		if err := (&claim{pool: p, client: apiserver}).take(25, until()); err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(start); waited > patience {
+			t.Errorf("the claim waited for %s, want at most %s", waited, patience)
+		}
+		synctest.Wait()
+		if len(interrupted) != 1 || interrupted[0] != "attacker's first" {
+			t.Errorf("got %q interrupted, want the attacker's first", interrupted)
+		}
+	})
+}
+
+func TestAClaimThatWaitsInVainTakesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(100)
+		first, second := claim{pool: p, client: attacker}, claim{pool: p, client: apiserver}
+		if err := first.take(60, until()); err != nil {
+			t.Fatal(err)
+		}
+		if err := second.take(60, time.Now().Add(time.Second)); err != errOverloaded {
+			t.Errorf("got error %v, want %v", err, errOverloaded)
+		}
+		first.keep(0)
+		second.keep(0)
+		if p.free != 100 || len(p.waiting) != 0 {
+			t.Errorf("got %d bytes free and %d waiting, want all free", p.free, len(p.waiting))
+		}
+	})
+}

@@ -1,0 +1,47 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutate_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+)
+
+func TestCreateReturnsAnErrorForAPodThatMustNotBeCreated(t *testing.T) {
+	t.Parallel()
+	mutator, err := mutate.New(annotations.Options{ReservedAudiences: []string{"https://issuer.example.com"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		pod, audience  string
+		reason, detail string // no reason: the error is no Denial
+	}{
+		"malformed JSON":         {`{`, "a", "", "pod: "},
+		"text after the pod":     {`{"spec":{"serviceAccountName":"app"}} {}`, "a", "", "pod: "},
+		"another ServiceAccount": {`{}`, "a", "", `spec.serviceAccountName: got "default", want "app"`},
+		"a malformed annotation": {`{"spec":{"serviceAccountName":"app"}}`, "", "invalid_annotation", "lanyard.dev/audience"},
+		"a reserved audience":    {`{"spec":{"serviceAccountName":"app"}}`, "https://issuer.example.com", "invalid_annotation", "Kubernetes API server"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "app", Annotations: map[string]string{annotations.Audience: test.audience}}}
+			result, err := mutator.Create([]byte(test.pod), serviceAccount, nil)
+			if err == nil || !strings.Contains(err.Error(), test.detail) {
+				t.Fatalf("got %+v and error %v, want an error with %q", result, err, test.detail)
+			}
+			denial, denied := errors.AsType[*mutate.Denial](err)
+			if denied != (test.reason != "") || denied && denial.Reason != test.reason {
+				t.Errorf("got %#v, want reason %q", err, test.reason)
+			}
+		})
+	}
+}
