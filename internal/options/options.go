@@ -135,7 +135,7 @@ func (o *Options) addServingFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "IP address to serve admission reviews on; 0.0.0.0 or :: for all interfaces and IP families.")
 	fs.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Port to serve admission reviews on, with HTTPS.")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "host:port to serve /metrics on, with HTTP; 0 turns it off.")
-	fs.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure, "Serve /metrics with HTTPS and the serving certificate, to callers with a token of a user who may get the non-resource URL /metrics. Needs the permission to create TokenReviews and SubjectAccessReviews.")
+	fs.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure, "Serve /metrics with HTTPS and the serving certificate, to callers with a token of a user who may get the non-resource URL /metrics. The program receives these tokens, see docs/reference/metrics.md. Needs the permission to create TokenReviews and SubjectAccessReviews.")
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "host:port to serve /healthz and /readyz on, with HTTP; 0 turns it off.")
 	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay", o.ShutdownDelay, "How long to serve on after SIGTERM, not ready, until the cluster has removed the replica from its Service.")
 }

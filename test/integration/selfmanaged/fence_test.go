@@ -16,6 +16,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -262,5 +263,26 @@ var _ = Describe("The webhook's permission to patch its configurations", Label("
 			Expect(cluster.webhook.Resource(resource).Delete(ctx, configuration, metav1.DeleteOptions{DryRun: dryRun})).To(denied)
 			Expect(try(ctx, cluster.webhook, kind, fencedFields["webhooks.rules"].patch)).To(MatchError(ContainSubstring(fenceDenies + caBundleOnly)))
 		}
+	})
+
+	It("is not for a Secret that gets the token of a ServiceAccount", func(ctx SpecContext) {
+		Expect(cluster.client.CoreV1().Secrets(namespace).Delete(ctx, secretName, metav1.DeleteOptions{})).
+			To(Or(Succeed(), MatchError(apierrors.IsNotFound, "not found")))
+		create := func(user dynamic.Interface, kind string, annotations map[string]string) error {
+			object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "type": kind}}
+			object.SetName(secretName)
+			object.SetAnnotations(annotations)
+			_, err := user.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace).
+				Apply(ctx, secretName, object, metav1.ApplyOptions{FieldManager: "test", DryRun: dryRun})
+			return err
+		}
+		const token = "kubernetes.io/service-account-token"
+		ofServiceAccount := map[string]string{"kubernetes.io/service-account.name": webhook.Account}
+		denied := MatchError(ContainSubstring(fenceDenies + "only write Secrets of the type Opaque, without annotations of a ServiceAccount's token"))
+		Eventually(func() error { return create(cluster.webhook, token, ofServiceAccount) }).WithTimeout(patience).Should(denied)
+		Expect(create(cluster.webhook, "example.com/other", nil)).To(denied)
+		Expect(create(cluster.webhook, "Opaque", ofServiceAccount)).To(denied)
+		Expect(create(cluster.webhook, "Opaque", map[string]string{"meta.helm.sh/release-name": "x"})).To(Succeed())
+		Expect(create(cluster.admin, token, ofServiceAccount)).To(Succeed(), "an administrator may")
 	})
 })
