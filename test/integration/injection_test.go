@@ -241,10 +241,14 @@ var _ = Describe("A ServiceAccount", func() {
 		Expect(account.Labels).NotTo(HaveKey("lanyard.dev/identity"))
 	})
 
-	It("is denied with a malformed annotation at its own write", func(ctx SpecContext) {
-		_, err := cluster.client.CoreV1().ServiceAccounts(newNamespace(ctx)).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-			Name: "app", Annotations: map[string]string{"lanyard.dev/aws-roel-arn": role},
-		}}, metav1.CreateOptions{})
+	DescribeTable("is denied with a malformed annotation at its own write", func(ctx SpecContext, values map[string]string) {
+		values["lanyard.dev/aws-roel-arn"] = role
+		_, err := cluster.client.CoreV1().ServiceAccounts(newNamespace(ctx)).Create(ctx, &corev1.ServiceAccount{
+			ObjectMeta: metav1.ObjectMeta{Name: "app", Annotations: values},
+		}, metav1.CreateOptions{})
 		Expect(err).To(MatchError(ContainSubstring("metadata.annotations[lanyard.dev/aws-roel-arn]: Forbidden")))
-	})
+	},
+		Entry("without a record of adoption", map[string]string{}),
+		Entry("with a record of adoption that was written by hand", map[string]string{"lanyard.dev/adopted": ""}),
+	)
 })

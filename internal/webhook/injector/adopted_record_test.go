@@ -4,6 +4,7 @@
 package injector_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
@@ -68,7 +69,7 @@ func TestAHandWrittenRecordRelaxesNothing(t *testing.T) {
 			with(peersRole, role, own, role, record, adoptedBy("eks", map[string]string{peersRole: role})[record]), "eks", restricted, reason.IdentityNotAllowed,
 		},
 		"more annotations than are read": {
-			with("lanyard.dev/aws-audience", string(make([]byte, 20000))), "eks", "", reason.InvalidAnnotation,
+			with("lanyard.dev/zz", strings.Repeat("a", 20000)), "eks", "", reason.InvalidAnnotation,
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
