@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // Status is the outcome of one line.
@@ -37,7 +39,7 @@ type Line struct {
 // String returns the line as people read it: the finding, its fix, and the page with
 // details.
 func (l *Line) String() string {
-	parts := []string{l.Text}
+	parts := []string{texts.Escape(l.Text)}
 	for _, more := range []string{l.Fix, l.Link} {
 		if more != "" {
 			parts = append(parts, more)

@@ -13,6 +13,8 @@ import (
 
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // Document is a part of a manifest: an object, a list of objects, or only comments.
@@ -106,10 +108,12 @@ func (d *Document) output() ([]byte, error) {
 		if err := json.Indent(&indented, d.json, "", "    "); err != nil {
 			return nil, err
 		}
-		text = indented.Bytes()
+		text = texts.EscapeJSON(indented.Bytes())
+	case d.isJSON:
+		text = texts.EscapeJSON(text)
 	case d.changed:
 		var err error
-		if text, err = yaml.JSONToYAML(d.json); err != nil {
+		if text, err = yaml.JSONToYAML(texts.EscapeJSON(d.json)); err != nil {
 			return nil, err
 		}
 	}
