@@ -7,11 +7,13 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/klog/v2"
 
 	"github.com/lanyard-dev/lanyard/internal/cli"
 )
@@ -23,5 +25,7 @@ func main() {
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	// The libraries log text of the cluster, and slog quotes it.
+	klog.SetSlogLogger(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	return cli.Run(ctx, os.Args, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
 }

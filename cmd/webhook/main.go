@@ -10,11 +10,12 @@ import (
 	"os"
 
 	"github.com/lanyard-dev/lanyard/cmd/webhook/app"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 func main() {
 	if err := app.NewCommand().ExecuteContext(context.Background()); err != nil {
-		fmt.Fprintln(os.Stderr, "lanyard-webhook:", err)
+		fmt.Fprintln(os.Stderr, "lanyard-webhook:", texts.EscapeLines(err.Error()))
 		os.Exit(1)
 	}
 }

@@ -36,7 +36,8 @@ func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams)
 	case err == nil:
 		return command.ExitOK
 	case isUsage || !c.Started:
-		c.Note("%s: %v\nRun '%s --help' for usage.", c.Name, err, cmd.CommandPath())
+		c.Note("%s: %v", c.Name, err)
+		c.Note("Run '%s --help' for usage.", cmd.CommandPath())
 		return command.ExitUsage
 	case !errors.Is(err, command.ErrFound):
 		c.Note("%s: %v", c.Name, err)

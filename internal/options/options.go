@@ -20,6 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // Values of --certificate-source.
@@ -203,11 +204,23 @@ func (o *Options) addGeneralFlags(fs *pflag.FlagSet) {
 // NewLogger returns the logger for the settings.
 func (o *Options) NewLogger(w io.Writer) logr.Logger {
 	// logr's verbosity n is slog's level -n.
+	w = escaped{w}
 	handlerOptions := &slog.HandlerOptions{Level: slog.Level(-o.Verbosity), ReplaceAttr: plainLevel}
 	if o.LogFormat == logJSON {
 		return logr.FromSlogHandler(slog.NewJSONHandler(w, handlerOptions))
 	}
 	return logr.FromSlogHandler(slog.NewTextHandler(w, handlerOptions))
+}
+
+// escaped escapes the control characters that slog writes as they are. It gets a whole line.
+type escaped struct{ io.Writer }
+
+// Write implements io.Writer.
+func (e escaped) Write(line []byte) (int, error) {
+	if _, err := e.Writer.Write(texts.EscapeJSON(line)); err != nil {
+		return 0, err
+	}
+	return len(line), nil
 }
 
 // plainLevel writes DEBUG for every verbosity above 0. slog would write DEBUG+3 for

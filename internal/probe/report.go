@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // Status is the outcome of one line.
@@ -41,7 +42,7 @@ type Line struct {
 // String returns the line as people read it: the finding, its fix, and the page with
 // details.
 func (l *Line) String() string {
-	return strings.Join(slices.DeleteFunc([]string{l.Text, l.Fix, l.Link}, func(part string) bool { return part == "" }), "\n  ")
+	return strings.Join(slices.DeleteFunc([]string{texts.Escape(l.Text), l.Fix, l.Link}, func(part string) bool { return part == "" }), "\n  ")
 }
 
 // Section is a group of lines.

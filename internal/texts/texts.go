@@ -2,12 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package texts has rules about text that several packages share: which characters a
-// value may have, and how much of a value a message repeats.
+// value may have, how much of a value a message repeats, and how a terminal shows it.
 package texts
 
 import (
+	"bytes"
+	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Limits of the texts in a request. A text is cut where it is read, so that no decision,
@@ -21,6 +26,50 @@ const (
 	// MaxShown is how many bytes of a value a message repeats.
 	MaxShown = 64
 )
+
+// Escape returns the text as a terminal can show it in one line: every rune that is not
+// printable, and every byte that is not UTF-8, is written as Go writes it. Nobody can move
+// the cursor, reverse the direction, or begin a line with such a text.
+func Escape(text string) string {
+	var escaped strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		if unicode.IsPrint(r) && (r != utf8.RuneError || size > 1) {
+			escaped.WriteRune(r)
+		} else {
+			quoted := strconv.Quote(text[:size])
+			escaped.WriteString(quoted[1 : len(quoted)-1])
+		}
+		text = text[size:]
+	}
+	return escaped.String()
+}
+
+// EscapeLines is Escape for a text of several lines. Lines after the first are indented, so
+// that each belongs to the first.
+func EscapeLines(text string) string {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	for i := range lines {
+		lines[i] = Escape(lines[i])
+	}
+	return strings.Join(lines, "\n  ")
+}
+
+// controls matches the control characters that JSON may have in a string as they are: DEL
+// and the C1 controls, which are escape sequences for some terminals.
+var controls = regexp.MustCompile("[\u007f-\u009f]")
+
+// EscapeJSON escapes the control characters in the strings of a JSON text. YAML that is
+// made of the text must not have them either.
+func EscapeJSON(text []byte) []byte {
+	if bytes.IndexFunc(text, func(r rune) bool { return r >= 0x7f && r <= 0x9f }) < 0 {
+		return text // almost always, and faster than the expression
+	}
+	return controls.ReplaceAllFunc(text, func(control []byte) []byte {
+		r, _ := utf8.DecodeRune(control)
+		return fmt.Appendf(nil, `\u%04x`, r)
+	})
+}
 
 // Cut returns the text, or its first limit bytes and "..." if it is longer.
 func Cut[T string | []byte](text T, limit int) string {

@@ -24,6 +24,42 @@ func TestCut(t *testing.T) {
 	}
 }
 
+func TestEscape(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                       "",
+		`a "b" \ ümlaut 漢 √`:     `a "b" \ ümlaut 漢 √`,
+		"\x1b[2J\x1b[1;1H":       `\x1b[2J\x1b[1;1H`,
+		"a\r\nb\tc\x00\x7f":      `a\r\nb\tc\x00\x7f`,
+		"\u009b31m\u202e\u200b":  `\u009b31m\u202e\u200b`,
+		"\x9b31m\xff":            `\x9b31m\xff`, // the controls of 8-bit terminals
+		"\ufffd":                 "\ufffd",
+		`\x1b`:                   `\x1b`,
+		"\U000e0041 \U0010ffff ": `\U000e0041 \U0010ffff `,
+	} {
+		got := texts.Escape(text)
+		if got != want || texts.Escape(got) != got {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+	if got, want := texts.EscapeLines("a\x1b\nb\r\n"), "a\\x1b\n  b\\r"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestEscapeJSON(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"a": "b"}`:                   `{"a": "b"}`,
+		"{\n\"ü\": \"\u009b31m\x7f\"}": "{\n\"ü\": \"" + `\u009b31m\u007f` + "\"}",
+		"\xff\u0085":                   "\xff" + `\u0085`,
+	} {
+		if got := string(texts.EscapeJSON([]byte(text))); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestIsVisible(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]bool{"": true, "!~": true, "a b": false, "a\n": false, "\x7f": false, "ü": false} {

@@ -139,8 +139,9 @@ func (k *tokenCommand) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if k.raw {
-		_, err := fmt.Fprintln(k.Out, text)
-		return err
+		p := command.NewPage(k.Out)
+		p.Line("%s", text)
+		return p.Err
 	}
 	return k.show(ctx, &tokenResult{Namespace: namespace, ServiceAccount: name}, injected, text)
 }

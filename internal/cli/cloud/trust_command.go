@@ -277,5 +277,5 @@ func (r *trustResult) Print(p *command.Page) {
 			parts = append(parts, text)
 		}
 	}
-	p.Line("%s", strings.TrimSuffix(strings.Join(parts, "\n"), "\n"))
+	p.Lines(strings.Join(parts, "\n"))
 }

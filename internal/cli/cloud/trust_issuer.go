@@ -173,8 +173,9 @@ func (k *trustIssuerCommand) publish(documents *Documents) error {
 	if !place.Has(at) {
 		k.Note("warning: the issuer is %s; make sure that it shows %s", at, k.to)
 	}
-	_, err = fmt.Fprint(k.Out, place.Shell(published))
-	return err
+	p := command.NewPage(k.Out)
+	p.Lines(place.Shell(published))
+	return p.Err
 }
 
 // writeFiles writes the documents into the directory of --to.

@@ -93,7 +93,7 @@ func NewCLI(program string, streams genericiooptions.IOStreams) *CLI {
 	c.Flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
 		config.QPS = -1
 		config.UserAgent = "lanyard/" + version.Version()
-		config.WarningHandler = rest.NewWarningWriter(c.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
+		config.WarningHandler = rest.NewWarningWriter(notes{c}, rest.WarningWriterOptions{Deduplicate: true})
 		return config
 	}
 	return c

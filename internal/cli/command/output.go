@@ -4,6 +4,7 @@
 package command
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/component-base/term"
 	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // Values of --output.
@@ -70,23 +73,25 @@ func (c *choice) Set(value string) error {
 
 // Write writes a result in the format of the flag.
 func (o *Output) Write(c *CLI, r result) error {
-	switch o.Format {
-	case OutputJSON:
-		encoder := json.NewEncoder(c.Out)
-		encoder.SetEscapeHTML(false)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(r)
-	case OutputYAML:
-		text, err := yaml.Marshal(r)
-		if err != nil {
-			return fmt.Errorf("encode the result: %w", err)
-		}
-		_, err = c.Out.Write(text)
-		return err
+	if o.Format != OutputJSON && o.Format != OutputYAML {
+		p := NewPage(c.Out)
+		r.Print(p)
+		return p.Err
 	}
-	p := NewPage(c.Out)
-	r.Print(p)
-	return p.Err
+	var encoded bytes.Buffer
+	encoder := json.NewEncoder(&encoded)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	err := encoder.Encode(r)
+	text := texts.EscapeJSON(encoded.Bytes())
+	if err == nil && o.Format == OutputYAML {
+		text, err = yaml.JSONToYAML(text)
+	}
+	if err != nil {
+		return fmt.Errorf("encode the result: %w", err)
+	}
+	_, err = c.Out.Write(text)
+	return err
 }
 
 // WriteFound writes a result, and returns ErrFound if the result shows a problem.
@@ -97,12 +102,24 @@ func (o *Output) WriteFound(c *CLI, r result, problem bool) error {
 	return ErrFound
 }
 
-// Note writes to the error stream. If that fails, there is nobody to tell.
+// Note writes to the error stream. If that fails, there is nobody to tell. Lines after the
+// first are indented, so that each belongs to the first.
 func (c *CLI) Note(format string, args ...any) {
 	p := NewPage(c.ErrOut)
+	indent := 0
 	for line := range strings.SplitSeq(fmt.Sprintf(format, args...), "\n") {
-		p.Text(0, "", line)
+		p.Text(indent, "", line)
+		indent = 2
 	}
+}
+
+// notes writes each text as a note.
+type notes struct{ *CLI }
+
+// Write implements io.Writer.
+func (n notes) Write(text []byte) (int, error) {
+	n.Note("%s", strings.TrimSuffix(string(text), "\n"))
+	return len(text), nil
 }
 
 // patience is how long a step may take before the user is told about it.

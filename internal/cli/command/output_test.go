@@ -5,6 +5,7 @@ package command
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -96,7 +97,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 			var out bytes.Buffer
 			p := &Page{W: &out, Width: test.width, Colour: colour}
 			p.Table(2, rows(p))
-			got := Escapes.ReplaceAllString(out.String(), "")
+			got := regexp.MustCompile("\x1b\\[[0-9]+m").ReplaceAllString(out.String(), "")
 			if diff := cmp.Diff(test.want, got); diff != "" || p.Err != nil {
 				t.Errorf("%s, colours %t (-want +got):\n%s%v", name, colour, diff, p.Err)
 			}

@@ -4,6 +4,7 @@
 package command
 
 import (
+	"crypto/rand"
 	"fmt"
 	"io"
 	"os"
@@ -13,9 +14,13 @@ import (
 	"unicode/utf8"
 
 	"k8s.io/component-base/term"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
-// Page writes text for people. The first error stops it.
+// Page writes text for people. The first error stops it. Text may be of anybody who may
+// write an object in the cluster: a page escapes every character that controls a terminal,
+// except for its own styles.
 type Page struct {
 	W      io.Writer
 	Colour bool
@@ -54,20 +59,46 @@ func (p *Page) Style(style, text string) string {
 	if !p.Colour || text == "" || style == "" {
 		return text
 	}
-	return "\x1b[" + style + "m" + text + "\x1b[0m"
+	return styleKey + style + "m" + text + styleKey + "0m"
+}
+
+// styleKey is in front of the parameters of a style, until the style is written. It is
+// random, so that no other text contains it.
+var styleKey = rand.Text()
+
+// styles matches the styles in a text.
+var styles = regexp.MustCompile(styleKey + "([0-9]+m)")
+
+// escape escapes a text, but not its styles.
+func escape(text string) string {
+	var escaped strings.Builder
+	end := 0
+	for _, style := range styles.FindAllStringIndex(text, -1) {
+		escaped.WriteString(texts.Escape(text[end:style[0]]) + text[style[0]:style[1]])
+		end = style[1]
+	}
+	return escaped.String() + texts.Escape(text[end:])
 }
 
 // Line writes one line.
 func (p *Page) Line(format string, args ...any) {
 	if p.Err == nil {
-		_, p.Err = fmt.Fprintf(p.W, strings.TrimRight(format, " ")+"\n", args...)
+		line := escape(fmt.Sprintf(strings.TrimRight(format, " "), args...))
+		_, p.Err = fmt.Fprintln(p.W, styles.ReplaceAllString(line, "\x1b[$1"))
+	}
+}
+
+// Lines writes a text of several lines.
+func (p *Page) Lines(text string) {
+	for line := range strings.Lines(text) {
+		p.Line("%s", strings.TrimSuffix(line, "\n"))
 	}
 }
 
 // Text writes a text in lines that start with indent spaces and are as wide as the
 // terminal at most.
 func (p *Page) Text(indent int, style, text string) {
-	for _, line := range wrap(text, p.Width-indent) {
+	for _, line := range wrap(escape(text), p.Width-indent) {
 		p.Line("%s%s", strings.Repeat(" ", indent), p.Style(style, line))
 	}
 }
@@ -79,7 +110,7 @@ var marks = map[string]string{Good: "√", Warn: "‼", Bad: "×", Faint: "-"}
 // by 2 spaces.
 func (p *Page) Marked(style, text string) {
 	mark := marks[style]
-	for _, line := range wrap(text, p.Width-4) {
+	for _, line := range wrap(escape(text), p.Width-4) {
 		p.Line("  %s %s", p.Style(style, mark), line)
 		mark = " "
 	}
@@ -107,11 +138,10 @@ func wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// Escapes matches the escape sequences that style adds to a text.
-var Escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
-
 // Cells returns the width of a text on the terminal.
-func Cells(text string) int { return utf8.RuneCountInString(Escapes.ReplaceAllString(text, "")) }
+func Cells(text string) int {
+	return utf8.RuneCountInString(styles.ReplaceAllString(escape(text), ""))
+}
 
 // Table writes rows in columns that line up, indented. The first row may be a
 // header. Nothing is cut: on a terminal that is too narrow, the widest columns have
@@ -139,7 +169,7 @@ func (p *Page) row(indent int, widths []int, row []string) {
 	columns := make([][]string, len(row))
 	height := 1
 	for i, text := range row {
-		columns[i] = WrapCell(text, widths[i])
+		columns[i] = WrapCell(escape(text), widths[i])
 		height = max(height, len(columns[i]))
 	}
 	for n := range height {
@@ -181,7 +211,7 @@ func fit(columns []int, available int) []int {
 }
 
 // styled matches a text in a style.
-var styled = regexp.MustCompile("(?s)^(\x1b\\[[0-9;]*m)(.*)(\x1b\\[0m)$")
+var styled = regexp.MustCompile("^(" + styleKey + "[0-9]+m)(.*)(" + styleKey + "0m)$")
 
 // WrapCell breaks a text, which may have a style, into lines of at most width cells:
 // between words, and in a word that is too long behind its punctuation, such as
@@ -194,6 +224,7 @@ func WrapCell(text string, width int) []string {
 	if match := styled.FindStringSubmatch(text); match != nil {
 		start, text, end = match[1], match[2], match[3]
 	}
+	text = styles.ReplaceAllString(text, "") // a style of a part would be broken
 	var lines []string
 	for rest := []rune(text); len(rest) > 0; {
 		n := min(len(rest), width)

@@ -13,6 +13,8 @@ import (
 
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // Document is a part of a manifest: an object, a list of objects, or only comments.
@@ -101,13 +103,15 @@ func Write(w io.Writer, documents []*Document) error {
 func (d *Document) output() (text []byte, err error) {
 	var indented bytes.Buffer
 	switch {
-	case !d.changed:
-		text = d.text
-	case d.isJSON:
+	case d.isJSON && d.changed:
 		err = json.Indent(&indented, d.json, "", "    ")
-		text = indented.Bytes()
+		text = texts.EscapeJSON(indented.Bytes())
+	case d.isJSON:
+		text = texts.EscapeJSON(d.text)
+	case d.changed:
+		text, err = yaml.JSONToYAML(texts.EscapeJSON(d.json))
 	default:
-		text, err = yaml.JSONToYAML(d.json)
+		text = d.text
 	}
 	return append(bytes.TrimRight(text, "\n"), '\n'), err
 }

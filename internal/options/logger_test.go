@@ -1,0 +1,44 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package options
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// stringer is a value with a text of its own.
+type stringer string
+
+func (s stringer) String() string { return string(s) }
+
+// Every text of a log line may be of somebody who may write an object: the name of an
+// owner, the message of an error, a warning.
+func TestLogsDoNotControlATerminal(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{logText, logJSON} {
+		for r := rune(0); r < 0xa0; r++ {
+			if !unicode.IsControl(r) {
+				continue
+			}
+			for _, hostile := range []string{string(r), "a" + string(r) + "b", "a b\n" + string(r) + "[2J\"", string([]byte{byte(r)})} {
+				o := New()
+				o.LogFormat = format
+				var text bytes.Buffer
+				log := o.NewLogger(&text).WithName(hostile).WithValues(hostile, hostile)
+				err := fmt.Errorf("review: %w", errors.Join(errors.New(hostile), errors.New("second")))
+				log.Error(err, hostile, "string", hostile, "list", []string{hostile}, "error", err, "stringer", stringer(hostile),
+					"bytes", []byte(hostile), "map", map[string]string{hostile: hostile}, hostile, "value")
+				line := strings.TrimSuffix(text.String(), "\n")
+				if at := strings.IndexFunc(line, unicode.IsControl); at >= 0 || line == "" || strings.Contains(line, "\x9b") && r != 0x9b {
+					t.Errorf("%s, %q: got %q", format, hostile, line)
+				}
+			}
+		}
+	}
+}
