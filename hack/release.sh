@@ -15,7 +15,7 @@
 #
 # The last one runs no code of this repository but this script. It needs skopeo, helm,
 # cosign with an OIDC identity, gh with $GH_TOKEN, and a login for $REGISTRY. If
-# $RELEASE_SUMS is set, it must be the SHA-256 of bin/release/SHA256SUMS.
+# $RELEASE_SUMS is set, even to nothing, it must be the SHA-256 of bin/release/SHA256SUMS.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -146,7 +146,7 @@ publish() {
 verify() {
   local sum files
   sum=$(sha256sum "$release/SHA256SUMS" | cut -d ' ' -f 1)
-  [ "$sum" = "${RELEASE_SUMS:-$sum}" ] || die "$release/SHA256SUMS: got SHA-256 $sum, want $RELEASE_SUMS"
+  [ "$sum" = "${RELEASE_SUMS-$sum}" ] || die "$release/SHA256SUMS: got SHA-256 $sum, want $RELEASE_SUMS"
   (cd "$release" && sha256sum --check --strict --quiet SHA256SUMS) || die "$release is not what was built"
   files=$(find "$release" -type f ! -name SHA256SUMS | wc -l)
   [ "$files" -eq "$(wc -l <"$release/SHA256SUMS")" ] || die "$release: got $files files, want those of SHA256SUMS"

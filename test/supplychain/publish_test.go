@@ -121,6 +121,7 @@ func TestPublishPublishesNothingElse(t *testing.T) {
 			func(t *testing.T, b *built) { t.Helper(); b.write(t, "bin/release/files/x", "other", 0o644) }, "", "want those of SHA256SUMS", 0,
 		},
 		"checksums of other files":             {nil, "RELEASE_SUMS=0", "want 0", 0},
+		"no checksums from the build":          {nil, "RELEASE_SUMS=", "want \n", 0},
 		"a registry that stored another image": {nil, "PUSHED=other", "got the digest", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
