@@ -1,9 +1,12 @@
 # Copyright The Lanyard Authors.
 # SPDX-License-Identifier: Apache-2.0
 
+# A release needs the digest too, after "@" (hack/release.sh checks it).
+ARG GO_IMAGE=golang:1.26
+
 # Cross-compiled on the builder's platform: the binary is static, so no
 # emulation is needed.
-FROM --platform=$BUILDPLATFORM golang:1.26 AS build
+FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build
 ARG TARGETOS
 ARG TARGETARCH
 WORKDIR /src

@@ -6,6 +6,10 @@
 
 GO       ?= go
 FUZZTIME ?= 30s
+# Recipes read the variables of the caller (VERSION, MINORS, E2E, ...) from the environment,
+# where make puts them, as "$$VERSION". A value that make writes into a recipe would be
+# run by the shell: the name of a Git tag may contain ";".
+export FUZZTIME
 
 # The image that "make image" builds. "make help" prints the lines with "#?".
 #? IMAGE      name and tag of the image, with the registry for "make image-push"
@@ -59,7 +63,7 @@ controlplane: ## Build etcd and kube-apiserver into bin/controlplane (minutes th
 .PHONY: demo
 demo: build controlplane ## Run the demo on a real kube-apiserver; KEEP=1 keeps it running.
 	$(GO) build -o bin/demo ./test/demo
-	@KEEP=$(KEEP) exec bin/demo
+	@exec bin/demo
 
 .PHONY: quickstart
 quickstart: ## Show Lanyard on a kind cluster; needs Docker or Podman. KIND_IMAGE overrides the node image.
@@ -119,7 +123,7 @@ generate: ## Write the generated files: deploy/, the README of the chart, and do
 
 .PHONY: test-versions
 test-versions: c-compiler ## Run the integration tests on several Kubernetes versions; MINORS=1.30 tests one.
-	hack/test-versions.sh $(MINORS)
+	hack/test-versions.sh $$MINORS
 
 .PHONY: test-cluster
 test-cluster: controlplane ## Test the parts of "make e2e" (emulated clouds, SDK programs), and the cloud guides.
@@ -131,7 +135,7 @@ test-cluster: controlplane ## Test the parts of "make e2e" (emulated clouds, SDK
 
 .PHONY: e2e
 e2e: ## Run the end-to-end suites on kind (Docker or Podman; or root on Debian); E2E=NAME runs one.
-	hack/e2e.sh $(E2E)
+	hack/e2e.sh $$E2E
 
 .PHONY: test-unit
 test-unit: c-compiler ## Run the unit tests with the race detector.
@@ -143,8 +147,8 @@ fuzz: ## Run each fuzz target for FUZZTIME (default 30s).
 	[ -n "$$targets" ] || { echo "no fuzz target found" >&2; exit 1; }; \
 	for target in $$targets; do \
 		dir=$${target%/*}; name=$${target#*:}; \
-		echo "$$name in $$dir for $(FUZZTIME)"; \
-		$(GO) test -run='^$$' -fuzz="^$$name\$$" -fuzztime=$(FUZZTIME) "./$$dir"; \
+		echo "$$name in $$dir for $$FUZZTIME"; \
+		$(GO) test -run='^$$' -fuzz="^$$name\$$" -fuzztime="$$FUZZTIME" "./$$dir"; \
 	done
 
 .PHONY: update-golden
@@ -195,10 +199,10 @@ image: ## Build the container image IMAGE for PLATFORMS with ENGINE.
 image-push: ## Build the container image IMAGE for PLATFORMS and push it to its registry.
 	@hack/image.sh --push
 
-# Nothing is published by these three.
+# These three publish nothing.
 .PHONY: release-check
 release-check: bin/goreleaser ## Check the release's configuration; VERSION=v1.2.3 also checks that the files say so.
-	hack/release.sh check $(VERSION)
+	hack/release.sh check "$$VERSION"
 
 .PHONY: snapshot
 snapshot: bin/goreleaser bin/cyclonedx-gomod ## Build the release's archives, checksums and bills of materials into bin/dist.
@@ -206,20 +210,13 @@ snapshot: bin/goreleaser bin/cyclonedx-gomod ## Build the release's archives, ch
 
 .PHONY: release-notes
 release-notes: ## Print the section of CHANGELOG.md for VERSION.
-	@hack/release.sh notes $(VERSION)
+	@hack/release.sh notes "$$VERSION"
 
-# These publish. The workflow "release" runs them, see RELEASE.md.
-.PHONY: release-image
-release-image: ## Build, push and sign the image of VERSION, for all platforms, with docker buildx.
-	hack/release.sh image $(VERSION) $(RELEASE_PLATFORMS)
-
-.PHONY: release-chart
-release-chart: ## Package, push and sign the chart of VERSION.
-	hack/release.sh chart $(VERSION)
-
-.PHONY: release-binaries
-release-binaries: bin/goreleaser bin/cyclonedx-gomod ## Draft the GitHub release of VERSION with signed archives.
-	hack/release.sh binaries $(VERSION)
+# The workflow "release" runs this in a job without rights. Another job publishes the
+# result, with hack/release.sh and without make and Go.
+.PHONY: release-build
+release-build: bin/goreleaser bin/cyclonedx-gomod ## Build the image, the chart and the archives of VERSION into bin/release.
+	hack/release.sh build "$$VERSION" $(RELEASE_PLATFORMS)
 
 .PHONY: clean
 clean: ## Remove all build output.
@@ -231,7 +228,7 @@ clean: ## Remove all build output.
 bench: build controlplane bin/benchstat ## Compare with a bare HTTPS server (15 minutes); BENCHFLAGS=-quick gives rough figures.
 	$(GO) build -o bin/floor ./test/bench/floor
 	$(GO) build -o bin/bench ./test/bench
-	@exec bin/bench $(BENCHFLAGS)
+	@exec bin/bench $$BENCHFLAGS
 
 # The race detector needs a C compiler. Without this check, the linker's error
 # would not say so.

@@ -9,8 +9,9 @@
 # The SDK images for Node.js and Python are built from npm packages
 # (test/e2e/sdk/node/package-lock.json) and Debian 13 packages
 # (test/e2e/sdk/*/packages), whatever the host runs. Debian packages come from
-# $DEBIAN_MIRROR or else from the mirror that the host's apt uses. A run takes
-# seconds if nothing has changed.
+# $DEBIAN_MIRROR, or from the mirror that the host's apt uses for Debian, or from
+# Debian's mirror in the host's package python-apt-common. A run takes seconds if
+# nothing has changed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -193,7 +194,7 @@ apt_update() {
   if [ -f "$apt/updated.$$" ]; then return; fi
   [ -f "$keyring" ] || die "$keyring is missing; on Debian and Ubuntu: apt-get install --no-install-recommends debian-archive-keyring"
   mirror=$(mirror)
-  [ -n "$mirror" ] || die "apt on this machine has no Debian mirror; set DEBIAN_MIRROR"
+  [ -n "$mirror" ] || die "this machine knows no Debian mirror; on Ubuntu: apt-get install --no-install-recommends python-apt-common, or set DEBIAN_MIRROR"
   rm -rf "$apt"
   mkdir -p "$apt"/{state/lists/partial,cache/archives/partial}
   : >"$apt/status"
@@ -220,14 +221,20 @@ apt_get() {
   APT_CONFIG=$work/apt/apt.conf apt-get "$@"
 }
 
-# mirror prints the Debian mirror that the host's apt uses.
+# mirror prints a Debian mirror.
 mirror() {
+  local id codename distributions=/usr/share/python-apt/templates/Debian.info
   if [ -n "${DEBIAN_MIRROR-}" ]; then
     echo "$DEBIAN_MIRROR"
     return
   fi
-  apt-get --no-release-info indextargets --format '$(REPO_URI)' \
-    'Created-By: Packages' 'Component: main' "Release: $(. /etc/os-release && echo "${VERSION_CODENAME-}")" | sed -n 1p
+  read -r id codename < <(. /etc/os-release && echo "${ID-}" "${VERSION_CODENAME-}")
+  if [ "$id" = debian ]; then
+    apt-get --no-release-info indextargets --format '$(REPO_URI)' \
+      'Created-By: Packages' 'Component: main' "Release: $codename" | sed -n 1p
+  elif [ -f "$distributions" ]; then
+    sed -n 's/^BaseURI: *//p' "$distributions" | sed -n 1p
+  fi
 }
 
 # need COMMAND PACKAGE

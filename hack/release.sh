@@ -8,25 +8,28 @@
 #                                         VERSION also that all files agree on it
 #   hack/release.sh notes VERSION         prints the version's section of CHANGELOG.md
 #   hack/release.sh snapshot              builds what GoReleaser releases, from any commit
-#   hack/release.sh image VERSION PLATFORM...
-#   hack/release.sh chart VERSION
-#   hack/release.sh binaries VERSION
+#   hack/release.sh build VERSION PLATFORM...
+#                                         builds everything into bin/release; needs
+#                                         docker with buildx
+#   hack/release.sh publish VERSION       publishes bin/release
 #
-# The last three publish. They need cosign, an OIDC identity that cosign can use, and a
-# login for $REGISTRY; "image" needs docker with buildx, "binaries" needs $GITHUB_TOKEN.
+# The last one runs no code of this repository but this script. It needs skopeo, helm,
+# cosign with an OIDC identity, gh with $GH_TOKEN, and a login for $REGISTRY. If
+# $RELEASE_SUMS is set, even to nothing, it must be the SHA-256 of bin/release/SHA256SUMS.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 registry=${REGISTRY:-ghcr.io/lanyard-dev}
 image=$registry/lanyard-webhook
 charts=$registry/charts
+release=bin/release
 
 main() {
   export PATH=$PWD/bin:$PATH CGO_ENABLED=0
   local step=${1-}
   case $step in
-    check | notes | snapshot | image | chart | binaries) "$step" "${@:2}" ;;
-    *) die "got step \"$step\", want check, notes, snapshot, image, chart or binaries" ;;
+    check | notes | snapshot | build | publish) "$step" "${@:2}" ;;
+    *) die "got step \"$step\", want check, notes, snapshot, build or publish" ;;
   esac
 }
 
@@ -43,7 +46,7 @@ number() {
 
 check() {
   goreleaser check
-  if [ $# -gt 0 ]; then agree "$1"; fi
+  if [ -n "${1-}" ]; then agree "$1"; fi
 }
 
 # agree VERSION checks that all files that name the version, or where it is published,
@@ -62,6 +65,8 @@ agree() {
   want deploy/base/40-deployment.yaml "image: \"${image//./\\.}:$escaped\"\$"
   want Makefile "^IMAGE .*:$escaped\$"
   want CHANGELOG.md "^## \[$escaped\]"
+  # A tag of the base image can be moved to other code, a digest cannot.
+  want Dockerfile '^ARG GO_IMAGE=golang:[0-9.]+@sha256:[0-9a-f]{64}$'
   [ "$wrong" -eq 0 ] || die "the files above do not agree with $1; RELEASE.md says how to change them"
   echo "all files agree with $1"
 }
@@ -75,41 +80,76 @@ notes() {
 }
 
 snapshot() {
-  goreleaser release --snapshot --clean --skip=sign
+  goreleaser release --snapshot --clean
   # The archives have a program that works, and the krew manifest and the cask have
   # these archives.
   go test -count=1 -v -run '^TestSnapshot$' ./test/supplychain -dist "$PWD/bin/dist"
 }
 
-image() {
-  local number digest
+build() {
+  local number
   number=$(number "${1-}")
+  rm -rf "$release"
+  mkdir -p "$release"
+  notes "$1" >"$release/notes.md"
   # Attestations need a builder of this driver.
   docker buildx inspect lanyard-release >/dev/null 2>&1 ||
     docker buildx create --name lanyard-release --driver docker-container
   docker buildx build --builder lanyard-release --platform "$(IFS=, && echo "${*:2}")" \
-    --sbom=true --provenance=mode=max --metadata-file bin/image.json --push --tag "$image:$number" .
-  digest=$(sed -n 's/.*"containerimage\.digest": "\(sha256:[0-9a-f]*\)".*/\1/p' bin/image.json)
-  [ -n "$digest" ] || die "bin/image.json has no digest"
-  cosign sign --yes "$image@$digest"
+    --sbom=true --provenance=mode=max --output "type=oci,dest=$release/image.tar" .
+  (cd test/charts && go build -o ../../bin/helm helm.sh/helm/v4/cmd/helm)
+  helm package charts/lanyard --destination "$release"
+  goreleaser release --clean --skip=publish
+  # The files of the GitHub release are the ones that the checksums name.
+  mkdir "$release/files"
+  (cd bin/dist && cut -c 67- checksums.txt | xargs cp -t "../../$release/files" checksums.txt)
+  cp -r bin/dist/krew bin/dist/homebrew "$release/"
+  sums
 }
 
-chart() {
-  local number digest
+# sums writes the checksums of everything that was built, and prints their own checksum.
+sums() {
+  local sum
+  (cd "$release" && find . -type f ! -name SHA256SUMS | LC_ALL=C sort | xargs -d '\n' sha256sum >SHA256SUMS)
+  sum=$(sha256sum "$release/SHA256SUMS" | cut -d ' ' -f 1)
+  output sums "$sum"
+}
+
+# output NAME VALUE prints it, and sets an output of the step in a workflow.
+output() {
+  echo "$1=$2" | tee -a "${GITHUB_OUTPUT:-/dev/null}"
+}
+
+publish() {
+  local number digest pushed
   number=$(number "${1-}")
-  (cd test/charts && go build -o ../../bin/helm helm.sh/helm/v4/cmd/helm)
-  helm package charts/lanyard --destination bin
+  verify
+  # The digest of the built image, which pushing does not change.
+  digest=$(skopeo inspect --raw "oci-archive:$release/image.tar" | sha256sum | cut -d ' ' -f 1)
+  skopeo copy --all --preserve-digests "oci-archive:$release/image.tar" "docker://$image:$number"
+  pushed=$(skopeo inspect --raw "docker://$image:$number" | sha256sum | cut -d ' ' -f 1)
+  [ "$pushed" = "$digest" ] || die "$image:$number: got the digest $pushed, want $digest"
+  cosign sign --yes "$image@sha256:$digest"
+  output image "sha256:$digest"
   # helm prints "Digest: sha256:...". HELM_PUSH_FLAGS=--plain-http is for a registry
   # on this machine.
   # shellcheck disable=SC2086 # several flags
-  digest=$(helm push "bin/lanyard-$number.tgz" "oci://$charts" ${HELM_PUSH_FLAGS-} 2>&1 | tee /dev/stderr | sed -n 's/^Digest: //p')
+  digest=$(helm push "$release/lanyard-$number.tgz" "oci://$charts" ${HELM_PUSH_FLAGS-} 2>&1 | tee /dev/stderr | sed -n 's/^Digest: //p')
   [ -n "$digest" ] || die "helm printed no digest"
   cosign sign --yes "$charts/lanyard@$digest"
+  output chart "$digest"
+  cosign sign-blob --yes --bundle "$release/files/checksums.txt.sigstore.json" "$release/files/checksums.txt"
+  gh release create "$1" --verify-tag --draft --title "$1" --notes-file "$release/notes.md" "$release"/files/*
 }
 
-binaries() {
-  notes "${1-}" >bin/release-notes.md
-  goreleaser release --clean --release-notes bin/release-notes.md
+# verify checks that bin/release is what the job "build" built.
+verify() {
+  local sum files
+  sum=$(sha256sum "$release/SHA256SUMS" | cut -d ' ' -f 1)
+  [ "$sum" = "${RELEASE_SUMS-$sum}" ] || die "$release/SHA256SUMS: got SHA-256 $sum, want $RELEASE_SUMS"
+  (cd "$release" && sha256sum --check --strict --quiet SHA256SUMS) || die "$release is not what was built"
+  files=$(find "$release" -type f ! -name SHA256SUMS | wc -l)
+  [ "$files" -eq "$(wc -l <"$release/SHA256SUMS")" ] || die "$release: got $files files, want those of SHA256SUMS"
 }
 
 main "$@"

@@ -4,6 +4,7 @@
 package supplychain
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,17 +19,23 @@ import (
 // workflow is what the tests need of a GitHub workflow.
 type workflow struct {
 	Permissions map[string]string `json:"permissions"`
-	Jobs        map[string]struct {
-		Permissions map[string]string `json:"permissions"`
-		Strategy    struct {
-			Matrix map[string][]string `json:"matrix"`
-		} `json:"strategy"`
-		Steps []struct {
-			Uses string         `json:"uses"`
-			Run  string         `json:"run"`
-			With map[string]any `json:"with"`
-		} `json:"steps"`
-	} `json:"jobs"`
+	Jobs        map[string]job    `json:"jobs"`
+}
+
+// job is a job of a workflow.
+type job struct {
+	Permissions map[string]string `json:"permissions"`
+	Environment string            `json:"environment"`
+	Needs       string            `json:"needs"`
+	Strategy    struct {
+		Matrix map[string][]string `json:"matrix"`
+	} `json:"strategy"`
+	Steps []struct {
+		Uses string            `json:"uses"`
+		Run  string            `json:"run"`
+		With map[string]any    `json:"with"`
+		Env  map[string]string `json:"env"`
+	} `json:"steps"`
 }
 
 // read returns a file of the repository.
@@ -111,8 +118,8 @@ func TestWorkflowsCallTargetsOfTheMakefile(t *testing.T) {
 	all := workflows(t)
 	for name, w := range all {
 		calls := w.calls()
-		if len(calls) == 0 {
-			t.Errorf("%s: got no call of make", name)
+		if onlyActions := name == "dependencies.yaml" || name == "scorecard.yaml"; (len(calls) == 0) != onlyActions {
+			t.Errorf("%s: got the calls %q of make, want some unless the workflow only runs actions", name, calls)
 		}
 		for _, target := range calls {
 			if !strings.Contains(makefile, "\n"+target+":") {
@@ -120,10 +127,11 @@ func TestWorkflowsCallTargetsOfTheMakefile(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"ci.yaml", "release.yaml", "vulnerabilities.yaml", "fuzz.yaml", "versions.yaml"} {
-		if _, ok := all[name]; !ok {
-			t.Errorf("got no workflow %s", name)
-		}
+	want := []string{
+		"ci.yaml", "codeql.yaml", "dependencies.yaml", "fuzz.yaml", "release.yaml", "scorecard.yaml", "versions.yaml", "vulnerabilities.yaml",
+	}
+	if got := slices.Sorted(maps.Keys(all)); !slices.Equal(got, want) {
+		t.Errorf("got the workflows %q, want %q", got, want)
 	}
 }
 
@@ -156,8 +164,9 @@ func TestTheCIWorkflowRunsWhatCIRunRuns(t *testing.T) {
 // A tag can be moved to other code, a commit cannot.
 func TestActionsArePinnedToCommits(t *testing.T) {
 	t.Parallel()
-	pinned := regexp.MustCompile(`^uses: [\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
-	versions := map[string]string{} // by action
+	// An action may be in a directory of its repository, which has one version.
+	pinned := regexp.MustCompile(`^uses: ([\w-]+/[\w-]+)(?:/[\w-]+)?@([0-9a-f]{40} # v\d+\.\d+\.\d+)$`)
+	versions := map[string]string{} // by repository
 	for name := range workflows(t) {
 		for line := range strings.Lines(read(t, filepath.Join(".github/workflows", name))) {
 			_, use, found := strings.Cut(line, "uses:")
@@ -165,15 +174,15 @@ func TestActionsArePinnedToCommits(t *testing.T) {
 				continue
 			}
 			use = "uses:" + strings.TrimRight(use, "\n")
-			if !pinned.MatchString(use) {
+			match := pinned.FindStringSubmatch(use)
+			if match == nil {
 				t.Errorf("%s: got %s, want a full commit and its version", name, use)
 				continue
 			}
-			action, version, _ := strings.Cut(use, "@")
-			if before, ok := versions[action]; ok && before != version {
-				t.Errorf("%s: got %s of %s, elsewhere %s", name, version, action, before)
+			if before, ok := versions[match[1]]; ok && before != match[2] {
+				t.Errorf("%s: got %s of %s, elsewhere %s", name, match[2], match[1], before)
 			}
-			versions[action] = version
+			versions[match[1]] = match[2]
 		}
 	}
 	if len(versions) == 0 {
@@ -181,25 +190,89 @@ func TestActionsArePinnedToCommits(t *testing.T) {
 	}
 }
 
-// Only the release may write, and only what it must.
+// Three jobs may write, and only what they must.
 func TestWorkflowsMayOnlyRead(t *testing.T) {
 	t.Parallel()
+	writers := map[string]map[string]string{
+		"release.yaml publish":    {"contents": "write", "packages": "write", "id-token": "write", "attestations": "write"},
+		"codeql.yaml analyze":     {"contents": "read", "security-events": "write"},
+		"scorecard.yaml analysis": {"contents": "read", "security-events": "write", "id-token": "write"},
+	}
 	for name, w := range workflows(t) {
 		if w.Permissions == nil {
 			t.Errorf("%s: got no permissions, which means all", name)
 		}
-		for job := range maps.Values(w.Jobs) {
+		for id, job := range w.Jobs {
 			permissions := job.Permissions
 			if permissions == nil {
 				permissions = w.Permissions
 			}
-			want := map[string]string{"contents": "read"}
-			if name == "release.yaml" {
-				want = map[string]string{"contents": "write", "packages": "write", "id-token": "write"}
+			want := writers[name+" "+id]
+			if want == nil {
+				want = map[string]string{"contents": "read"}
 			}
 			if !maps.Equal(permissions, want) {
-				t.Errorf("%s: got permissions %v, want %v", name, permissions, want)
+				t.Errorf("%s, job %s: got permissions %v, want %v", name, id, permissions, want)
 			}
+		}
+	}
+}
+
+// A job that compiles runs the code of every dependency. So the job that may publish
+// compiles nothing, and a person approves it.
+func TestTheJobThatPublishesCompilesNothing(t *testing.T) {
+	t.Parallel()
+	jobs := workflows(t)["release.yaml"].Jobs
+	build, publish := jobs["build"], jobs["publish"]
+	if publish.Environment != "release" || publish.Needs != "build" {
+		t.Errorf("got environment %q and needs %q, want release and build", publish.Environment, publish.Needs)
+	}
+	var runs, attested []string
+	for _, step := range publish.Steps {
+		if strings.HasPrefix(step.Uses, "actions/setup-go@") {
+			t.Error("got Go in the job publish, want it only in the job build")
+		}
+		if strings.HasPrefix(step.Uses, "actions/attest-build-provenance@") {
+			attested = append(attested, fmt.Sprint(step.With["subject-name"], step.With["subject-checksums"]))
+		}
+		if step.Run != "" {
+			runs = append(runs, strings.Fields(step.Run)[0])
+		}
+		if strings.HasPrefix(step.Run, "hack/release.sh") && step.Env["RELEASE_SUMS"] != "${{ needs.build.outputs.sums }}" {
+			t.Errorf("got RELEASE_SUMS %q, want the output of the job build", step.Env["RELEASE_SUMS"])
+		}
+	}
+	if want := []string{"docker", "hack/release.sh"}; !slices.Equal(runs, want) {
+		t.Errorf("the job publish: got the commands %q, want %q", runs, want)
+	}
+	want := []string{"ghcr.io/lanyard-dev/lanyard-webhook<nil>", "ghcr.io/lanyard-dev/charts/lanyard<nil>", "<nil>bin/release/files/checksums.txt"}
+	if !slices.Equal(attested, want) {
+		t.Errorf("got provenance of %q, want it of %q", attested, want)
+	}
+	for _, step := range build.Steps {
+		if strings.Contains(fmt.Sprint(step.Run, step.With, step.Env), "token") {
+			t.Errorf("the job build: got %+v, want no token", step)
+		}
+	}
+}
+
+// The names of branches and tags, and texts of pull requests, are the choice of others.
+func TestWorkflowsRunNoTextOfOthers(t *testing.T) {
+	t.Parallel()
+	expression := regexp.MustCompile(`\$\{\{ *([^}]*?) *\}\}`)
+	for name, w := range workflows(t) {
+		for id, job := range w.Jobs {
+			for _, step := range job.Steps {
+				for _, match := range expression.FindAllStringSubmatch(step.Run, -1) {
+					if !strings.HasPrefix(match[1], "matrix.") {
+						t.Errorf("%s, job %s: got %s in %q, want it in env", name, id, match[0], step.Run)
+					}
+				}
+			}
+		}
+		text := read(t, filepath.Join(".github/workflows", name))
+		if host := regexp.MustCompile(`https?://\S+|\w+_MIRROR|GOPROXY`).FindString(text); host != "" {
+			t.Errorf("%s: got %s, want no package mirror: the machine's own sources have one", name, host)
 		}
 	}
 }

@@ -67,24 +67,15 @@ type Result struct {
 	Target, Method string
 }
 
-// sdkImage returns the image of a language.
-func sdkImage(language string) string {
-	switch language {
-	case Node:
-		return SDKNodeImage
-	case Python:
-		return SDKPythonImage
-	default:
-		return SDKGoImage
-	}
-}
+// sdkImages are the images by language.
+var sdkImages = map[string]string{Go: SDKGoImage, Node: SDKNodeImage, Python: SDKPythonImage}
 
 // SDK returns a container that gets a credential from each of the clouds with
 // the default credential chain of the language's SDKs. It meets the Pod
 // Security level restricted.
 func SDK(language string, args ...string) corev1.Container {
 	return corev1.Container{
-		Name: SDKContainer, Image: sdkImage(language), ImagePullPolicy: corev1.PullNever, Args: args,
+		Name: SDKContainer, Image: sdkImages[language], ImagePullPolicy: corev1.PullNever, Args: args,
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: new(false), RunAsNonRoot: new(true), ReadOnlyRootFilesystem: new(true),
 			Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
@@ -121,19 +112,20 @@ func (c *Clouds) DebugOptions() ([]byte, error) {
 // returns the pod.
 func (c *Cluster) WaitContainer(ctx context.Context, pod *corev1.Pod, container string, timeout time.Duration, done func(*corev1.ContainerState) bool) (*corev1.Pod, error) {
 	var last *corev1.Pod
+	var state *corev1.ContainerState
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
 		var err error
 		if last, err = c.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); err != nil {
 			return false, err
 		}
-		state := containerState(last, container)
+		state = containerState(last, container)
 		if state.Waiting != nil && state.Waiting.Reason == "CreateContainerError" {
 			return false, errors.New(state.Waiting.Message)
 		}
 		return done(state), nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("container %s of pod %s/%s: got %s, want another state: %w", container, pod.Namespace, pod.Name, describe(last, container), err)
+		return nil, fmt.Errorf("container %s of pod %s/%s: got %v, want another state: %w", container, pod.Namespace, pod.Name, state, err)
 	}
 	return last, nil
 }
@@ -159,23 +151,6 @@ func containerState(pod *corev1.Pod, name string) *corev1.ContainerState {
 		}
 	}
 	return &corev1.ContainerState{}
-}
-
-// describe formats the state of a container.
-func describe(pod *corev1.Pod, name string) string {
-	if pod == nil {
-		return "no pod"
-	}
-	switch state := containerState(pod, name); {
-	case state.Waiting != nil:
-		return fmt.Sprintf("waiting (%s: %s)", state.Waiting.Reason, state.Waiting.Message)
-	case state.Running != nil:
-		return "running"
-	case state.Terminated != nil:
-		return fmt.Sprintf("ended with exit code %d", state.Terminated.ExitCode)
-	default:
-		return "no state, pod " + string(pod.Status.Phase)
-	}
 }
 
 // CreateNamespace creates a namespace that enforces the Pod Security level
