@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -24,13 +23,17 @@ func TestCommandsDoNotWriteToTheStreams(t *testing.T) {
 		"status/status_command.go":   "an empty line",
 	}
 	writes := regexp.MustCompile(`(?:Write|Fprint\w*)\(\w*\.?(?:Out|ErrOut)\b|\.(?:Out|ErrOut)\.Write|os\.Std(?:out|err)\b|fmt\.Print`)
-	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
+	paths, err := filepath.Glob("*/*.go")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("got %v and %v", paths, err)
+	}
+	for _, path := range append(paths, "root.go") {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
 		}
 		source, err := os.ReadFile(path)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
 		found := writes.FindAll(source, -1)
 		if len(found) > 1 || len(found) == 1 && allowed[path] == "" {
@@ -39,9 +42,5 @@ func TestCommandsDoNotWriteToTheStreams(t *testing.T) {
 		if len(found) == 0 && allowed[path] != "" {
 			t.Errorf("%s: got no write, want the file removed from the table", path)
 		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
 	}
 }
