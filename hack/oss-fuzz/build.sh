@@ -14,7 +14,8 @@ target() {
   done
 }
 
-target internal/cli/yamledit FuzzEdit
+target internal/cli/command FuzzPage
+target internal/cli/migrate FuzzRewrite
 target internal/jsonpatch FuzzExtend
 target internal/jsonscan FuzzAppendString FuzzDecode FuzzSkip
 target internal/mutate FuzzMountPath

@@ -169,9 +169,9 @@ func longestServiceAccount(t *testing.T, keys *annotations.Keys) (longest map[st
 		"gcp-workload-identity-provider": "https://iam.googleapis.com/projects/" + strings.Repeat("1", 20) + "/locations/global/workloadIdentityPools/" + strings.Repeat("p", 32) + "/providers/" + strings.Repeat("k", 32),
 		"gcp-service-account":            "reader@my-project." + strings.Repeat("d", 278) + ".iam.gserviceaccount.com",
 		"gcp-project":                    strings.Repeat("d", 310) + ".c:abcdefg",
-		"aws-token-path":                 "/aws/" + strings.Repeat("p", 251),
-		"azure-token-path":               "/azure/" + strings.Repeat("p", 249),
-		"gcp-token-path":                 "/gcp/" + strings.Repeat("p", 251),
+		"aws-token-path":                 "/run/secrets/aws/" + strings.Repeat("p", 238),
+		"azure-token-path":               "/run/secrets/azure/" + strings.Repeat("p", 236),
+		"gcp-token-path":                 "/run/secrets/gcp/" + strings.Repeat("p", 238),
 	}
 	longest = map[string]string{keys.TokenExpirationSeconds: "86400"}
 	most = len(keys.TokenExpirationSeconds) + len("86400") + len(keys.Audience)

@@ -37,6 +37,9 @@ type Defaults struct {
 	// TokenMountPath is where the token volume is mounted. No copy of a token may be
 	// there.
 	TokenMountPath string
+	// TokenPathPrefixes are the directories below which a copy of a token may be, each
+	// with a slash at the end. Nil stands for provider.TokenPathPrefixes.
+	TokenPathPrefixes []string
 	// ReservedAudiences are the audiences of the API server. No token may have one.
 	ReservedAudiences []string
 }
@@ -155,8 +158,8 @@ func (p *serviceAccountParser) identity(d *provider.Definition, tokenAlone bool)
 	return identity
 }
 
-// checkCopies reports the copies of tokens whose directory cannot be mounted beside
-// the other directories of Lanyard.
+// checkCopies reports the copies of tokens whose directory is outside of the prefixes, or
+// cannot be mounted next to the other directories of Lanyard.
 func (p *serviceAccountParser) checkCopies(identities []provider.Identity) {
 	mounted := map[string]string{} // the mount's content, by the directory
 	if p.defaults.TokenMountPath != "" {
@@ -168,6 +171,9 @@ func (p *serviceAccountParser) checkCopies(identities []provider.Identity) {
 			continue
 		}
 		key, dir := p.keys.Parameter(identities[i].Definition, provider.TokenPathParameter), path.Dir(file)
+		if err := provider.CheckTokenPath(file, p.defaults.TokenPathPrefixes); err != nil {
+			p.invalid(key, err)
+		}
 		for _, other := range slices.Sorted(maps.Keys(mounted)) {
 			if provider.PathsOverlap(dir, other) {
 				p.invalid(key, fmt.Errorf("must not be in a directory at, above or below %s, where %s are", other, mounted[other]))

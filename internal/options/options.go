@@ -160,6 +160,7 @@ func (o *Options) addTLSFlags(fs *pflag.FlagSet) {
 func (o *Options) addInjectionFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.AnnotationPrefix, "annotation-prefix", o.AnnotationPrefix, "Prefix of every annotation and label, with its slash.")
 	fs.StringVar(&o.Defaults.TokenMountPath, "token-mount-path", o.Defaults.TokenMountPath, "Absolute path that the token volume is mounted at.")
+	fs.StringSliceVar(&o.Defaults.TokenPathPrefixes, "token-path-prefixes", o.Defaults.TokenPathPrefixes, "Directories below which the annotations aws-token-path, azure-token-path and gcp-token-path may have a copy of the token, separated by commas, each with a slash at the end. A copy hides the directory that it is in, in every container.")
 	fs.Int64Var(&o.Defaults.TokenExpirationSeconds, "token-expiration-seconds", o.Defaults.TokenExpirationSeconds,
 		fmt.Sprintf("Lifetime of the tokens if neither pod nor ServiceAccount sets one, from %d to %d. A provider may need more: azure has at least 3600.",
 			annotations.MinTokenExpirationSeconds, annotations.MaxTokenExpirationSeconds))

@@ -52,6 +52,7 @@ var defaults = map[string]string{
 	"annotation-prefix":                      "lanyard.dev/",
 	"token-mount-path":                       "/var/run/secrets/lanyard.dev/serviceaccount",
 	"token-expiration-seconds":               "3600",
+	"token-path-prefixes":                    "[/var/run/secrets/,/run/secrets/]",
 	"default-allowed-identities":             "",
 	"excluded-namespaces":                    "[kube-system]",
 	"aws-default-region":                     "",
@@ -231,6 +232,7 @@ func TestTheStandAloneCommandLineIsComplete(t *testing.T) {
 	if diff := cmp.Diff(annotations.Defaults{
 		TokenExpirationSeconds: 3600,
 		TokenMountPath:         "/var/run/secrets/lanyard.dev/serviceaccount",
+		TokenPathPrefixes:      []string{"/var/run/secrets/", "/run/secrets/"},
 		Parameters: map[string]string{
 			"azure-tenant-id": "contoso.onmicrosoft.com", "azure-authority-host": "https://login.microsoftonline.com/",
 		},
@@ -251,7 +253,7 @@ func TestCompleteUsesEverySetting(t *testing.T) {
 	const providerName = "projects/1/locations/global/workloadIdentityPools/pool/providers/k8s1"
 	o, _ := parsed(t, append([]string{
 		"--annotation-prefix=identity.example.com/", "--token-mount-path=/var/run/secrets/openshift/serviceaccount",
-		"--token-expiration-seconds=600", "--aws-default-region=eu-central-1", "--aws-default-audience=a", "--azure-default-audience=b",
+		"--token-path-prefixes=/opt/tokens/,/run/secrets/", "--token-expiration-seconds=600", "--aws-default-region=eu-central-1", "--aws-default-audience=a", "--azure-default-audience=b",
 		"--azure-default-tenant-id=01234567-89AB-CDEF-0123-456789ABCDEF", "--azure-authority-host=https://login.microsoftonline.us",
 		"--gcp-default-workload-identity-provider=//iam.googleapis.com/" + providerName, "--gcp-default-audience=c",
 		"--aws-role-arn-prefix=arn:aws:iam::111122223333:role/team/", "--aws-default-role-arn=arn:aws:iam::111122223333:role/{namespace}_{serviceaccount}",
@@ -273,6 +275,7 @@ func TestCompleteUsesEverySetting(t *testing.T) {
 	if diff := cmp.Diff(annotations.Defaults{
 		TokenExpirationSeconds: 600,
 		TokenMountPath:         "/var/run/secrets/openshift/serviceaccount",
+		TokenPathPrefixes:      []string{"/opt/tokens/", "/run/secrets/"},
 		AllowedIdentities:      []string{"arn:aws:iam::*:role/{namespace}-*", "b"},
 		Parameters: map[string]string{
 			"aws-region": "eu-central-1", "aws-audience": "a",
@@ -328,6 +331,7 @@ func TestCompleteDenies(t *testing.T) {
 	t.Parallel()
 	const (
 		wantMountPath = ", want an absolute path such as /var/run/secrets/lanyard.dev/serviceaccount, without a trailing slash, a colon and control characters"
+		wantPrefix    = `, want an absolute path of a-z, A-Z, 0-9, ".", "_" and "-" between single slashes, with a slash at the end, such as /var/run/secrets/`
 		wantHost      = ": must be an https URL without user, query and fragment, such as https://login.microsoftonline.com/"
 	)
 	tests := map[string]struct{ argument, want string }{
@@ -343,6 +347,9 @@ func TestCompleteDenies(t *testing.T) {
 		"a relative mount path":             {"--token-mount-path=var/run", `--token-mount-path: got "var/run"` + wantMountPath},
 		"a mount path with a closing slash": {"--token-mount-path=/var/run/", `--token-mount-path: got "/var/run/"` + wantMountPath},
 		"a mount path that goes up":         {"--token-mount-path=/var/../run", `--token-mount-path: got "/var/../run"` + wantMountPath},
+		"a prefix without a closing slash":  {"--token-path-prefixes=/opt", `--token-path-prefixes: got "/opt"` + wantPrefix},
+		"a prefix that goes up":             {"--token-path-prefixes=/opt/../", `--token-path-prefixes: got "/opt/../"` + wantPrefix},
+		"the root as a prefix":              {"--token-path-prefixes=/", `--token-path-prefixes: got "/"` + wantPrefix},
 		"a mount path with a colon":         {"--token-mount-path=/var:/run", `--token-mount-path: got "/var:/run"` + wantMountPath},
 		"a mount path with a line break":    {"--token-mount-path=/var\n/run", `--token-mount-path: got "/var\n/run"` + wantMountPath},
 		"the root as the mount path":        {"--token-mount-path=/", `--token-mount-path: got "/"` + wantMountPath},

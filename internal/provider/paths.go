@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -63,9 +64,48 @@ func (i *Identity) CopyPath() string {
 	return i.Values[TokenPathParameter]
 }
 
+// TokenPathPrefixes are the directories below which a copy of a token may usually be. A
+// copy hides the directory that it is mounted at, and programs have no files of their own
+// there.
+func TokenPathPrefixes() []string { return []string{"/var/run/secrets/", "/run/secrets/"} }
+
+// CheckTokenPath returns an error unless the file is in a directory below one of the
+// prefixes. Without prefixes, they are TokenPathPrefixes.
+func CheckTokenPath(file string, prefixes []string) error {
+	if len(prefixes) == 0 {
+		prefixes = TokenPathPrefixes()
+	}
+	if slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(path.Dir(file), prefix) }) {
+		return nil
+	}
+	return fmt.Errorf("must be in a directory below %s (--token-path-prefixes)", strings.Join(prefixes, " or "))
+}
+
+// tokenPathPrefix matches the prefixes of plain paths.
+var tokenPathPrefix = regexp.MustCompile(`^(/[A-Za-z0-9._-]+)+/$`)
+
+// ValidateTokenPathPrefix returns an error unless value is a directory with a slash at
+// both ends.
+func ValidateTokenPathPrefix(value string) error {
+	if !tokenPathPrefix.MatchString(value) || path.Clean(value)+"/" != value {
+		return fmt.Errorf("got %q, want an absolute path of a-z, A-Z, 0-9, \".\", \"_\" and \"-\" between single slashes, with a slash at the end, such as %s", value, TokenPathPrefixes()[0])
+	}
+	return nil
+}
+
 // PathsOverlap reports whether two clean directories are the same, or one is below
-// the other.
-func PathsOverlap(a, b string) bool { return IsAtOrBelow(a, b) || IsAtOrBelow(b, a) }
+// the other. In containers, /var/run is usually a link to /run.
+func PathsOverlap(a, b string) bool {
+	a, b = withoutLink(a), withoutLink(b)
+	return IsAtOrBelow(a, b) || IsAtOrBelow(b, a)
+}
+
+func withoutLink(dir string) string {
+	if IsAtOrBelow(dir, "/var/run") {
+		return strings.TrimPrefix(dir, "/var")
+	}
+	return dir
+}
 
 // IsAtOrBelow reports whether a clean path is dir, or below it.
 func IsAtOrBelow(path, dir string) bool {

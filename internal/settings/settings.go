@@ -61,7 +61,8 @@ func Default() Values {
 	values := Values{
 		AnnotationPrefix: annotations.DefaultPrefix,
 		Defaults: annotations.Defaults{
-			TokenExpirationSeconds: annotations.DefaultTokenExpirationSeconds, TokenMountPath: provider.DefaultTokenMountPath, Parameters: map[string]string{},
+			TokenExpirationSeconds: annotations.DefaultTokenExpirationSeconds, TokenMountPath: provider.DefaultTokenMountPath,
+			TokenPathPrefixes: provider.TokenPathPrefixes(), Parameters: map[string]string{},
 		},
 		ExcludedNamespaces: []string{"kube-system"},
 	}
@@ -89,6 +90,9 @@ func New(v *Values) (*Settings, []error) {
 	validKeys := err == nil
 	s := &Settings{Keys: &keys, Defaults: &defaults, ExcludedNamespaces: v.ExcludedNamespaces}
 	check("token-mount-path", provider.ValidateTokenMountPath(defaults.TokenMountPath))
+	for _, prefix := range defaults.TokenPathPrefixes {
+		check("token-path-prefixes", provider.ValidateTokenPathPrefix(prefix))
+	}
 	if err := annotations.ValidateTokenExpirationSeconds(defaults.TokenExpirationSeconds, 0); err != nil {
 		check("token-expiration-seconds", fmt.Errorf("got %d: %w", defaults.TokenExpirationSeconds, err))
 	}

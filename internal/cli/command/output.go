@@ -94,14 +94,6 @@ func (o *Output) Write(c *CLI, r result) error {
 	return err
 }
 
-// WriteFound writes a result, and returns ErrFound if the result shows a problem.
-func (o *Output) WriteFound(c *CLI, r result, problem bool) error {
-	if err := o.Write(c, r); err != nil || !problem {
-		return err
-	}
-	return ErrFound
-}
-
 // Note writes to the error stream. If that fails, there is nobody to tell. Lines after the
 // first are indented, so that each belongs to the first.
 func (c *CLI) Note(format string, args ...any) {

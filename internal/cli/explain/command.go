@@ -70,7 +70,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.WriteFound(c, &explanationResult{explanation}, explanation.Problem())
+			return command.FoundIf(explanation.Problem(), o.Write(c, &explanationResult{explanation}))
 		},
 	}
 	o.AddFlag(cmd)

@@ -74,7 +74,7 @@ func newLabelServiceAccountsCommand(c *command.CLI) *cobra.Command {
 				return err
 			}
 			failed := slices.ContainsFunc(result.ServiceAccounts, func(s labelled) bool { return s.Error != "" })
-			return o.WriteFound(c, result, failed)
+			return command.FoundIf(failed, o.Write(c, result))
 		},
 	}
 	o.AddFlag(cmd)

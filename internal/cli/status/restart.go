@@ -159,7 +159,7 @@ func (k *restartCommand) run(ctx context.Context) error {
 		}
 		k.restartAll(ctx, plan)
 	}
-	return k.WriteFound(k.CLI, plan, !k.dryRun && plan.count(resultByHand, resultFailed, resultPlanned) > 0)
+	return command.FoundIf(!k.dryRun && plan.count(resultByHand, resultFailed, resultPlanned) > 0, k.Write(k.CLI, plan))
 }
 
 // plan returns the workloads with outdated pods.

@@ -38,7 +38,7 @@ var (
 			{"string, **without** a key of a cloud", "The pods get a plain token with this audience, for anything that trusts the cluster's issuer. Example: `lanyard.dev/audience: vault`."},
 			{"string, **with** a key of a cloud", "The audience of all tokens of this ServiceAccount, in place of the default of each cloud. Example: `lanyard.dev/audience: my-cluster`."},
 		},
-		"aws-token-path":           {{"absolute path of a file", "One more copy of the AWS token, for programs that have this path in their settings. Its directory is mounted as a volume of its own."}},
+		"aws-token-path":           {{"absolute path of a file", "One more copy of the AWS token, for programs that have this path in their settings. Its directory is mounted as a volume of its own. The directory must be below `/var/run/secrets/` or `/run/secrets/`, or below another directory of `--token-path-prefixes`."}},
 		"azure-token-path":         {{"absolute path of a file", "The same for Azure."}},
 		"gcp-token-path":           {{"absolute path of a file", "The same for Google."}},
 		"tokens":                   {{"`aws`, `azure`, or both with a comma", "The pods get the token, and the variables that point to it, but no role and no client ID: for programs that bring their own. `allowed-identities` must allow `tokens:aws` or `tokens:azure`."}},
