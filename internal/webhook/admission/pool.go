@@ -105,6 +105,7 @@ func (c *claim) startIdle(interrupt func()) {
 	defer c.pool.mu.Unlock()
 	c.interrupt, c.since = interrupt, time.Now()
 	c.pool.idle = append(c.pool.idle, c)
+	c.pool.grant() // another claim may wait until this one can be interrupted
 }
 
 // endIdle tells the pool that the claim no longer waits for its client. It reports
@@ -133,11 +134,14 @@ func (p *pool) give(c *claim) {
 	c.bytes += c.wanted
 }
 
-// grant gives free memory to waiting claims. A claim that needs more than there is does
-// not let others pass, or it might never have its turn.
+// grant gives free memory to waiting claims, and of one client first to the claim that
+// holds the most: its body is the next to be complete. A claim that needs more than there
+// is does not let others pass, or it might never have its turn.
 func (p *pool) grant() {
 	for len(p.waiting) > 0 {
-		next := slices.MinFunc(p.waiting, p.compare)
+		next := slices.MinFunc(p.waiting, func(a, b *claim) int {
+			return cmp.Or(p.compare(a, b), cmp.Compare(b.bytes, a.bytes))
+		})
 		if next.wanted > p.free {
 			p.interrupt(next.wanted - p.free - p.ending)
 			return

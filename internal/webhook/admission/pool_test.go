@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"errors"
 	"net/netip"
 	"sync"
 	"testing"
@@ -104,6 +105,60 @@ func TestAnIdleClaimIsInterruptedWhenAnotherOneWaits(t *testing.T) {
 	})
 }
 
+// TestAClaimThatBecomesIdleLaterIsInterruptedToo: nothing else happens in between.
+func TestAClaimThatBecomesIdleLaterIsInterruptedToo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(100)
+		slow := &claim{pool: p, client: attacker}
+		if err := slow.take(100, until()); err != nil {
+			t.Fatal(err)
+		}
+		taken := make(chan error, 1)
+		go func() { taken <- (&claim{pool: p, client: apiserver}).take(100, until()) }()
+		synctest.Wait() // it waits
+		slow.startIdle(func() { go slow.keep(0) })
+		start := time.Now()
+		if err := <-taken; err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(start); waited > patience {
+			t.Errorf("the claim waited for %s, want at most %s", waited, patience)
+		}
+	})
+}
+
+// TestTheBodyThatHoldsTheMostIsCompletedFirst: bodies of one client do not stop each
+// other.
+func TestTheBodyThatHoldsTheMostIsCompletedFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(100)
+		holder := &claim{pool: p, client: apiserver}
+		small, large := &claim{pool: p, client: apiserver}, &claim{pool: p, client: apiserver}
+		for c, bytes := range map[*claim]int64{holder: 60, small: 10, large: 30} {
+			if err := c.take(bytes, until()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, c := range []*claim{small, large} {
+			go func() {
+				if err := c.take(60, until()); err != nil {
+					t.Error(err)
+				}
+			}()
+			synctest.Wait()
+		}
+		holder.keep(0)
+		synctest.Wait()
+		if large.bytes != 90 || small.bytes != 10 {
+			t.Errorf("got %d and %d bytes, want the larger body to have 90", large.bytes, small.bytes)
+		}
+		large.keep(0)
+		synctest.Wait()
+	})
+}
+
 func TestAClaimThatWaitsInVainTakesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -112,7 +167,7 @@ func TestAClaimThatWaitsInVainTakesNothing(t *testing.T) {
 		if err := first.take(60, until()); err != nil {
 			t.Fatal(err)
 		}
-		if err := second.take(60, time.Now().Add(time.Second)); err != errOverloaded {
+		if err := second.take(60, time.Now().Add(time.Second)); !errors.Is(err, errOverloaded) {
 			t.Errorf("got error %v, want %v", err, errOverloaded)
 		}
 		first.keep(0)
