@@ -4,6 +4,7 @@
 package injector_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -31,9 +32,7 @@ func TestAHandWrittenRecordRelaxesNothing(t *testing.T) {
 	adopted := adoptedBy("eks", map[string]string{peersRole: odd})
 	with := func(changes ...string) map[string]string {
 		values := map[string]string{peersRole: odd}
-		for key, value := range adopted {
-			values[key] = value
-		}
+		maps.Copy(values, adopted)
 		for i := 0; i < len(changes); i += 2 {
 			if values[changes[i]] = changes[i+1]; changes[i+1] == "" {
 				delete(values, changes[i])
