@@ -4,9 +4,7 @@
 package mutate
 
 import (
-	"bytes"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -33,6 +31,9 @@ func newAnnotation(key, value string, secret bool) annotation {
 // has must be as Lanyard would write them: a pod that was copied with the marks of
 // another identity would look injected but would not be.
 func (m *mutation) missingAnnotations() ([]annotation, error) {
+	if len(m.pod.Annotations) == 0 {
+		return m.annotations, nil
+	}
 	var missing []annotation
 	for _, a := range m.annotations {
 		got, exists := m.pod.Annotations[a.key]
@@ -57,20 +58,14 @@ func foreignAnnotation(a annotation, got string) error {
 
 // addAnnotations adds annotations to the pod.
 func (m *mutation) addAnnotations(add []annotation) {
-	var members [][]byte
-	for _, a := range add {
-		if m.pod.hasAnnotations {
-			m.pod.patch.Add(a.path, a.text)
-		} else {
-			members = append(members, a.member)
-		}
-	}
-	object := bytes.Join(members, []byte(","))
 	switch {
-	case len(members) == 0:
-	case m.pod.hasMetadata:
-		m.pod.patch.Add("/metadata/annotations", slices.Concat([]byte("{"), object, []byte("}")))
+	case m.pod.hasAnnotations:
+		for _, a := range add {
+			m.pod.patch.Add(a.path, a.text)
+		}
+	case m.pod.hasMetadata: // a pod without annotations lacks all of them
+		m.pod.patch.Add("/metadata/annotations", m.allAnnotations)
 	default:
-		m.pod.patch.Add("/metadata", slices.Concat([]byte(`{"annotations":{`), object, []byte("}}")))
+		m.pod.patch.Add("/metadata", fmt.Appendf(nil, `{"annotations":%s}`, m.allAnnotations))
 	}
 }

@@ -4,6 +4,7 @@
 package mutate
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 
@@ -19,6 +20,8 @@ type Injection struct {
 	providers []encodedProvider
 	// annotations are the annotations that Lanyard writes.
 	annotations []annotation
+	// allAnnotations is the JSON object of all annotations.
+	allAnnotations []byte
 	// environment has the variables of all providers, for a container that sets none
 	// of them.
 	environment [][]byte
@@ -65,6 +68,11 @@ func NewInjection(injection *provider.Injection, keys *annotations.Keys) *Inject
 		result.providers = append(result.providers, p)
 	}
 	result.annotations[0] = newAnnotation(keys.Injected, strings.Join(result.Providers(), ","), false)
+	var members [][]byte
+	for _, a := range result.annotations {
+		members = append(members, a.member)
+	}
+	result.allAnnotations = fmt.Appendf(nil, "{%s}", bytes.Join(members, []byte(",")))
 	result.encodeVolumes()
 	return &result
 }

@@ -23,6 +23,7 @@ import (
 	"cmp"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // Pod has the parts of a pod that the decision needs. It refers to the pod's JSON,
@@ -39,7 +40,7 @@ type Pod struct {
 	// Windows reports whether the pod is for Windows nodes.
 	Windows bool
 
-	name, generateName string
+	name, generateName []byte
 	hasMetadata        bool // there is an object to add annotations to
 	hasAnnotations     bool
 	volumesText        []byte // the JSON of the list; nil if absent
@@ -61,7 +62,9 @@ type Pod struct {
 }
 
 // Name returns the pod's name, or its generateName if it has no name yet.
-func (p *Pod) Name() string { return cmp.Or(p.name, p.generateName) }
+func (p *Pod) Name() string {
+	return cmp.Or(texts.Cut(p.name, texts.MaxName), texts.Cut(p.generateName, texts.MaxName))
+}
 
 // Bounds of the memory that parts of a decision take. internal/webhook/admission/budget.go
 // has the sum for all requests.

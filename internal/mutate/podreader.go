@@ -69,7 +69,12 @@ func withField[T string | []byte](name T, err error) error {
 
 // Object adds the member's name to the error of a member.
 func (r *reader) Object(member func(key []byte) error) error {
-	return r.Scanner.Object(func(key []byte) error { return withField(key, member(key)) })
+	return r.Scanner.Object(func(key []byte) error {
+		if err := member(key); err != nil {
+			return withField(key, err)
+		}
+		return nil
+	})
 }
 
 // Array adds the index to the error of an element.
@@ -99,19 +104,19 @@ func (r *reader) podMember(key []byte) error {
 	return nil
 }
 
-func (r *reader) metadata(key []byte) error {
+func (r *reader) metadata(key []byte) (err error) {
 	switch string(key) {
 	case "name":
-		return r.ReadCut(&r.pod.name, texts.MaxName)
+		r.pod.name, err = r.StringUpTo(texts.MaxName)
 	case "generateName":
-		return r.ReadCut(&r.pod.generateName, texts.MaxName)
+		r.pod.generateName, err = r.StringUpTo(texts.MaxName)
 	case "annotations":
 		r.pod.hasAnnotations = r.Kind() == jsonscan.Object
 		return r.Object(r.annotation)
 	case "labels":
 		return r.member(r.keys.Inject, func() error { return r.ReadCut(&r.pod.InjectLabel, texts.MaxShown) })
 	}
-	return nil
+	return err
 }
 
 func (r *reader) annotation(key []byte) error {
