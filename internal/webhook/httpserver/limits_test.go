@@ -95,6 +95,34 @@ func TestAServerSpeaksOnlyHTTP1(t *testing.T) {
 	}
 }
 
+// crypto/tls would wait 5 seconds more.
+func TestAWriteEndsAtItsDeadline(t *testing.T) {
+	t.Parallel()
+	source := httptest.NewUnstartedServer(http.NotFoundHandler())
+	source.StartTLS()
+	certificates := source.TLS.Certificates
+	source.Close()
+	took := make(chan time.Duration, 1)
+	address := startLimited(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		start := time.Now()
+		_ = http.NewResponseController(w).SetWriteDeadline(start.Add(100 * time.Millisecond))
+		_, _ = w.Write(make([]byte, 64<<20))
+		took <- time.Since(start)
+	}), &tls.Config{MinVersion: tls.VersionTLS13, Certificates: certificates})
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
+	conn, err := dialer.DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-took; got > 3*time.Second {
+		t.Errorf("the write ended after %s, want it to end at its deadline of 100ms", got)
+	}
+}
+
 // The test shortens the timeouts that New sets.
 func TestIdleClientsAreDisconnected(t *testing.T) {
 	t.Parallel()

@@ -91,6 +91,7 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, read
 		case <-ticker.C:
 		}
 	}
+	listener = finalListener{listener}
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
