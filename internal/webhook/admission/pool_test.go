@@ -159,6 +159,29 @@ func TestTheBodyThatHoldsTheMostIsCompletedFirst(t *testing.T) {
 	})
 }
 
+func TestAResponseHoldsNoMemoryForItsDecision(t *testing.T) {
+	t.Parallel()
+	b := NewBudget()
+	s := b.newShare("10.0.0.1:1234")
+	s.body = claim{pool: b.bodies, client: s.client}
+	if err := s.body.take(1<<20, until()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.takeDecision(100<<10, until()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.takeResponse(200<<10, until()); err != nil {
+		t.Fatal(err)
+	}
+	if b.bodies.free != bodyPoolBytes || b.usual.free != usualPoolBytes || b.responses.held[attacker] != 200<<10 {
+		t.Errorf("got %d, %d and %d bytes free, want only the response to hold memory", b.bodies.free, b.usual.free, b.responses.free)
+	}
+	s.release()
+	if b.responses.free != responsePoolBytes {
+		t.Errorf("got %d bytes free for responses, want all", b.responses.free)
+	}
+}
+
 func TestAClaimThatWaitsInVainTakesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
