@@ -5,6 +5,7 @@ package availability_test
 
 import (
 	"context"
+	"fmt"
 	"math/big"
 	"sync"
 	"time"
@@ -166,11 +167,19 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		Expect(podstream.CreateServiceAccount(ctx, cluster.CoreV1().ServiceAccounts(namespace), account)).To(Succeed())
 		before, err := cluster.WaitReady(ctx, patience)
 		Expect(err).NotTo(HaveOccurred())
+		start := metav1.Now()
 		counts := during(ctx, "60 seconds of mixed abuse", func() { abuseReplicas(ctx, before, namespace) })
+		minutes := time.Since(start.Time).Minutes()
 		AddReportEntry("pods with an identity", counts.Identity.String())
 		after, err := cluster.WaitReady(ctx, patience)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(restarts(after)).To(Equal(restarts(before)))
+		for i := range after {
+			bytes, err := logBytes(ctx, &after[i], start)
+			Expect(err).NotTo(HaveOccurred())
+			AddReportEntry("log of "+after[i].Name, fmt.Sprintf("%d KiB in %.1f minutes", bytes>>10, minutes))
+			Expect(float64(bytes)/minutes).To(BeNumerically("<=", 1<<20), "bytes of log in a minute")
+		}
 		Expect(counts.NoIdentity.Failed).To(BeEmpty(), counts.NoIdentity.String())
 		Expect(counts.NoIdentity.Created).To(BeNumerically(">", 0))
 		Expect(counts.Identity.NotInjected).To(BeZero())
@@ -252,6 +261,17 @@ func abuseReplicas(ctx context.Context, replicas []corev1.Pod, namespace string)
 		AddReportEntry(load.Name, tally.String())
 	})
 	running.Wait()
+}
+
+// logBytes returns how much a replica has logged since the given time. It stops at 8 MiB.
+func logBytes(ctx context.Context, replica *corev1.Pod, since metav1.Time) (int, error) {
+	log, err := cluster.CoreV1().Pods(replica.Namespace).GetLogs(replica.Name, &corev1.PodLogOptions{
+		Container: "webhook", SinceTime: &since, LimitBytes: new(int64(8 << 20)),
+	}).DoRaw(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("read the log of pod %s: %w", replica.Name, err)
+	}
+	return len(log), nil
 }
 
 // restarts returns the restarts of the webhook's containers by the names of the
