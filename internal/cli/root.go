@@ -71,6 +71,7 @@ func newRootCommand(c *command.CLI) *cobra.Command {
 	root.SetIn(c.In)
 	root.SetOut(c.Out)
 	root.SetErr(c.ErrOut)
+	root.SetUsageFunc(c.Usage(root.UsageFunc()))
 	c.Flags.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&c.Prefix, "annotation-prefix", c.Prefix, "Prefix of every annotation and label, with its slash. Without it, the prefix of the webhook.")
 	// The errors are for flags that do not exist.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -99,13 +100,40 @@ func NewCLI(program string, streams genericiooptions.IOStreams) *CLI {
 	return c
 }
 
-// Finish completes a command and its subcommands: the examples show the name that
-// the user types, the descriptions of flags fit the terminal, and a command that only
-// groups others needs one of them.
-func (c *CLI) Finish(cmd *cobra.Command) {
-	if width := NewPage(c.Out).Width; width > 0 && !cmd.HasParent() {
-		cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", width)))
+// Usage returns the function that writes the usage of a command. It is cobra's, with
+// descriptions of flags that fit the terminal. pflag's own wrapping leaves a line as it is
+// if a word is longer than the column.
+func (c *CLI) Usage(standard func(*cobra.Command) error) func(*cobra.Command) error {
+	return func(cmd *cobra.Command) error {
+		out := cmd.OutOrStderr()
+		var text strings.Builder
+		cmd.SetOut(&text)
+		err := standard(cmd)
+		cmd.SetOut(out)
+		if err != nil {
+			return err
+		}
+		// For a help text, out is a buffer.
+		p := &Page{W: out, Width: NewPage(c.Out).Width}
+		for line := range strings.SplitSeq(strings.TrimSuffix(text.String(), "\n"), "\n") {
+			if match := flagLine.FindStringSubmatch(line); match != nil && p.Width > 0 {
+				p.Line("%s", match[1])
+				p.Text(10, "", match[2])
+			} else {
+				p.Line("%s", line)
+			}
+		}
+		return p.Err
 	}
+}
+
+// flagLine matches the line of a flag in cobra's usage: the flag with its type, and
+// its description.
+var flagLine = regexp.MustCompile(`^( +(?:-\w, )?--[\w-]+(?: \w+)?) {2,}(.*)$`)
+
+// Finish completes a command and its subcommands: the examples show the name that
+// the user types, and a command that only groups others needs one of them.
+func (c *CLI) Finish(cmd *cobra.Command) {
 	cmd.Example = strings.ReplaceAll(cmd.Example, "  lanyard ", "  "+c.Name+" ")
 	if !cmd.Runnable() {
 		cmd.Args = cobra.ArbitraryArgs
