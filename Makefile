@@ -80,6 +80,9 @@ quickstart-delete: ## Delete the cluster of "make quickstart".
 # because they wait while the other packages are compiled.
 RACE_SUITES   := ./test/integration/cli ./test/integration/embed ./test/integration/selfmanaged
 RACE_PACKAGES := $(RACE_SUITES) ./cmd/... ./examples/... ./internal/... ./pkg/...
+# Decisions about thousands of random pods are one goroutine, and the race detector allocates
+# memory that two tests count. test-programs runs these tests.
+PLAIN_TESTS := ^(Fuzz.*|TestMigrateAgreesWithAdoption|TestAnnotationsAllocateNotMuchMoreThanTheirText|TestOneLongTextIsNotCopiedOften)$$
 # These measure time, so nothing runs next to them.
 ALONE := ./test/integration/abuse
 
@@ -94,10 +97,9 @@ test: c-compiler controlplane bin/cyclonedx-gomod bin/govulncheck ## Run all tes
 	+@$(MAKE) --no-print-directory -j2 test-race test-programs
 	+@$(MAKE) --no-print-directory test-alone
 
-# Decisions about thousands of random pods are one goroutine. test-programs runs them.
 .PHONY: test-race
 test-race: c-compiler controlplane ## Run the tests of the product's packages with the race detector (a part of "make test").
-	CGO_ENABLED=1 $(GO_TEST) -race -skip='^(Fuzz.*|TestMigrateAgreesWithAdoption)$$' $(RACE_PACKAGES)
+	CGO_ENABLED=1 $(GO_TEST) -race -skip='$(PLAIN_TESTS)' $(RACE_PACKAGES)
 
 .PHONY: test-programs
 test-programs: c-compiler controlplane bin/cyclonedx-gomod bin/govulncheck ## Run the tests that start programs, and all unit tests at full length (a part of "make test").

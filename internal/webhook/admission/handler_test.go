@@ -802,7 +802,9 @@ func TestASlowClientDelaysNobody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			// Each response of 178 KB takes memory for a usual decision.
-			f := newFixture(costly{allow(admission.Response{Reason: reason.Injected, Patch: patchOf(strings.Repeat("1", 130<<10))})})
+			f := newFixture(costly{func(context.Context, *admission.Request[object]) (admission.Response, error) {
+				return admission.Response{Reason: reason.Injected, Patch: patchOf(strings.Repeat("1", 130<<10))}, nil
+			}})
 			url, address := startLimited(t, f.handler)
 			attack(t, address, 90, test.text, test.times)
 			for _, body := range []string{review, large} {
