@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/reason"
@@ -66,24 +65,17 @@ func (d *Denial) Error() string { return d.Reason + ": " + d.Message }
 // identities; nil stands for a namespace without annotations. The error is a *Denial,
 // unless the JSON is malformed or the pod has another ServiceAccount.
 func (m *Mutator) Create(pod []byte, serviceAccount, namespace metav1.Object) (Result, error) {
-	var parsed mutate.Pod
-	scanner := jsonscan.New(pod)
-	if _, err := parsed.Read(scanner, m.settings.Keys); err != nil {
-		return Result{}, err
-	}
-	if err := scanner.End(); err != nil {
-		return Result{}, fmt.Errorf("pod: %w", err)
-	}
-	if got, want := parsed.ServiceAccountName, serviceAccount.GetName(); got != want {
-		return Result{}, fmt.Errorf("pod: spec.serviceAccountName: got %q, want %q", got, want)
-	}
 	mutator := injector.PodMutator{Recorder: unrecorded{}, Config: injector.Config{
 		Settings:        m.settings,
 		ServiceAccounts: m.only(serviceAccount, m.settings.Keys.MaxServiceAccountBytes()),
 		Namespaces:      m.only(namespace, annotations.MaxNamespaceBytes),
 	}}
-	attributes := admission.Attributes{Version: "v1", Resource: "pods", Operation: admission.Create, Namespace: serviceAccount.GetNamespace()}
-	response, err := mutator.Decide(context.Background(), &admission.Request[mutate.Pod]{Attributes: attributes, Object: &parsed})
+	response, err := admission.Ask(context.Background(), &mutator, "pod", serviceAccount.GetNamespace(), pod, func(parsed *mutate.Pod) error {
+		if got, want := parsed.ServiceAccountName, serviceAccount.GetName(); got != want {
+			return fmt.Errorf("pod: spec.serviceAccountName: got %q, want %q", got, want)
+		}
+		return nil
+	})
 	if denied, ok := errors.AsType[*reason.Error](err); ok {
 		return Result{}, &Denial{Reason: string(denied.Reason), Message: denied.Err.Error()}
 	}

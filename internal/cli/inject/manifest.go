@@ -24,7 +24,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/settings"
@@ -154,25 +153,13 @@ func newInjection(ctx context.Context, s *settings.Settings, objects []*object) 
 	return run, nil
 }
 
-// ask returns the response of a part of the webhook to the creation of an object.
-func ask[T any](ctx context.Context, d admission.Decider[T], resource, namespace string, raw json.RawMessage, change func(*T)) (admission.Response, error) {
-	var object T
-	if _, err := d.Read(jsonscan.New(raw), &object); err != nil {
-		return admission.Response{}, err
-	}
-	change(&object)
-	return d.Decide(ctx, &admission.Request[T]{
-		Attributes: admission.Attributes{Version: "v1", Resource: resource, Operation: admission.Create, Namespace: namespace}, Object: &object,
-	})
-}
-
 // mutate returns the response of the mutating webhook to a ServiceAccount, and the
 // ServiceAccount afterwards.
 func (run *injection) mutate(ctx context.Context, o *object) (admission.Response, json.RawMessage, error) {
 	if slices.Contains(run.ExcludedNamespaces, o.namespace) {
 		return admission.Response{}, o.raw, nil
 	}
-	response, err := ask(ctx, run.serviceAccounts, "serviceaccounts", o.namespace, o.raw, func(*injector.ServiceAccount) {})
+	response, err := admission.Ask(ctx, run.serviceAccounts, "serviceaccount", o.namespace, o.raw, nil)
 	if err != nil {
 		return response, nil, err
 	}
@@ -249,7 +236,7 @@ func (run *injection) serviceAccount(ctx context.Context, o *object) (admission.
 	if err != nil {
 		return response, nil, err
 	}
-	valid, err := ask(ctx, run.validator, "serviceaccounts", o.namespace, mutated, func(*injector.ServiceAccount) {})
+	valid, err := admission.Ask(ctx, run.validator, "serviceaccount", o.namespace, mutated, nil)
 	response.Warnings = append(response.Warnings, valid.Warnings...)
 	return response, mutated, err
 }
@@ -265,7 +252,10 @@ func (run *injection) pod(ctx context.Context, o *object, kind *cluster.Kind) (a
 	if err := json.Unmarshal(o.raw, &whole.Object); err != nil {
 		return admission.Response{}, nil, err
 	}
-	response, err := ask(ctx, run.pods, "pods", o.namespace, template, func(pod *mutate.Pod) { pod.ServiceAccountName = kind.ServiceAccount(&whole) })
+	response, err := admission.Ask(ctx, run.pods, "pod", o.namespace, template, func(pod *mutate.Pod) error {
+		pod.ServiceAccountName = kind.ServiceAccount(&whole)
+		return nil
+	})
 	if err != nil {
 		return response, nil, err
 	}
