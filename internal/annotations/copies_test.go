@@ -46,7 +46,7 @@ func TestTokenPaths(t *testing.T) {
 		"the other spelling of that":           {map[string]string{"aws-role-arn": roleARN, "aws-token-path": "/run/secrets/kubernetes.io/serviceaccount/token"}, "the token for the API server"},
 		"below Lanyard's own directory":        {map[string]string{"aws-role-arn": roleARN, "aws-token-path": "/var/run/secrets/lanyard/aws/token"}, "the tokens of Lanyard"},
 		"below it in the other spelling":       {map[string]string{"aws-role-arn": roleARN, "aws-token-path": "/run/secrets/lanyard/aws/token"}, "the tokens of Lanyard"},
-		"beside that of another cloud":         {map[string]string{"aws-role-arn": roleARN, "aws-token-path": "/run/secrets/a/b", "azure-client-id": clientID, "azure-token-path": "/var/run/secrets/a/c"}, "lanyard.dev/aws-token-path"},
+		"next to a copy for another cloud":     {map[string]string{"aws-role-arn": roleARN, "aws-token-path": "/run/secrets/a/b", "azure-client-id": clientID, "azure-token-path": "/var/run/secrets/a/c"}, "lanyard.dev/aws-token-path"},
 		"a directory that begins like another": {map[string]string{"aws-role-arn": roleARN, "aws-token-path": "/run/secrets/a/b", "azure-client-id": clientID, "azure-token-path": "/run/secrets/ab/c"}, ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {

@@ -45,7 +45,7 @@ func prefixed(short map[string]string) map[string]string {
 	return full
 }
 
-// clusterDefaults are those of a cluster that makes every setting.
+// clusterDefaults are the defaults of a cluster that makes every setting.
 func clusterDefaults() *annotations.Defaults {
 	return &annotations.Defaults{
 		TokenExpirationSeconds: 3600,
@@ -284,7 +284,7 @@ func TestAValueOverMaxBytesIsDenied(t *testing.T) {
 	}
 }
 
-// What only the cluster sets is a key that the parser does not know.
+// The parser does not know the keys of parameters that only the cluster sets.
 func TestASettingOfTheClusterIsNotAnAnnotation(t *testing.T) {
 	t.Parallel()
 	keys := newKeys(t)

@@ -56,7 +56,7 @@ func parseTokenPath(value string) (string, error) {
 	return value, nil
 }
 
-// CopyPath returns where a copy of the token is asked for, or "".
+// CopyPath returns the path of the copy of the token that the ServiceAccount asks for, or "".
 func (i *Identity) CopyPath() string {
 	if i.Definition.CopyVolume == "" { // a custom provider may use the name for something else
 		return ""

@@ -43,7 +43,7 @@ func Version(version string) probe.Line {
 	return probe.Passed("Kubernetes is %s", version)
 }
 
-// orPassed returns the lines, or a line for something that is right if there are none.
+// orPassed returns the lines, or a passed line without any.
 func orPassed(lines []probe.Line, format string, args ...any) []probe.Line {
 	if len(lines) > 0 {
 		return lines

@@ -186,7 +186,7 @@ func TestAConnectionThatWasUsedStaysInAFlood(t *testing.T) {
 	}
 }
 
-// A kubelet's probe is a new connection each time. It is as fresh as those of a flood.
+// A kubelet's probe is a new connection each time, as fresh as the connections of a flood.
 func TestAnotherAddressHasItsPlaceInAFlood(t *testing.T) {
 	t.Parallel()
 	for name, flood := range map[string]func(client){"of silent connections": silent, "of connections with a request": waiting} {
