@@ -61,7 +61,7 @@ func parse(args []string, usage io.Writer) (options, error) {
 	flags.StringVar(&o.certificate, "tls-cert-file", "", "Certificate `file` for the clouds' host names. Required.")
 	flags.StringVar(&o.key, "tls-private-key-file", "", "Private key `file` of the certificate. Required.")
 	flags.StringVar(&o.bindAddress, "bind-address", ":8443", "HTTPS `address` of the clouds.")
-	flags.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "HTTP `address` of /readyz.")
+	flags.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "HTTP `address` of /readyz and /journal.")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "Kubeconfig `file`. The default is the in-cluster configuration.")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
@@ -96,7 +96,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	logger := slog.New(slog.NewTextHandler(stderr, nil))
-	clouds, err := emulator.New(trusted, tokens, journal.New(stdout, logger))
+	entries := journal.New(stdout, logger)
+	clouds, err := emulator.New(trusted, tokens, entries)
 	if err != nil {
 		return err
 	}
@@ -108,7 +109,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	secure.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return serve(ctx, secure, opts.bindAddress) })
-	group.Go(func() error { return serve(ctx, server(probes(tokens), logger), opts.probeAddress) })
+	group.Go(func() error { return serve(ctx, server(probes(tokens, entries), logger), opts.probeAddress) })
 	return group.Wait()
 }
 
@@ -120,9 +121,10 @@ func clusterConfig(kubeconfig string) (*rest.Config, error) {
 }
 
 // probes returns a handler that is ready when the cluster's discovery and keys
-// have been read.
-func probes(tokens *issuer.Issuer) http.Handler {
+// have been read. It also returns the journal.
+func probes(tokens *issuer.Issuer, entries *journal.Journal) http.Handler {
 	mux := http.NewServeMux()
+	mux.Handle("GET /journal", entries)
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if _, err := tokens.URL(r.Context()); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)

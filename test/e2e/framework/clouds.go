@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"text/template"
 
@@ -186,7 +187,16 @@ func (c *Clouds) Journal(ctx context.Context) ([]journal.Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the journal: %w", err)
 	}
-	return readLines[journal.Entry](ctx, c.cluster, pod, cloudsName)
+	// Not the container's log, which is written some time after the response.
+	text, err := c.cluster.CoreV1().Pods(pod.Namespace).ProxyGet("http", pod.Name, strconv.Itoa(port(pod, "probes")), "/journal", nil).DoRaw(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the journal: %w", err)
+	}
+	entries, err := decodeLines[journal.Entry](text)
+	if err != nil {
+		return nil, fmt.Errorf("decode the journal: %w", err)
+	}
+	return entries, nil
 }
 
 // pod returns the pod of the emulators.
@@ -217,6 +227,15 @@ func readLines[T any](ctx context.Context, c *Cluster, pod *corev1.Pod, containe
 	if err != nil {
 		return nil, fmt.Errorf("read the log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
+	lines, err := decodeLines[T](text)
+	if err != nil {
+		return nil, fmt.Errorf("decode the log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return lines, nil
+}
+
+// decodeLines returns the JSON lines of a text.
+func decodeLines[T any](text []byte) ([]T, error) {
 	var lines []T
 	scanner := bufio.NewScanner(bytes.NewReader(text))
 	scanner.Buffer(nil, len(text)+1)
@@ -226,7 +245,7 @@ func readLines[T any](ctx context.Context, c *Cluster, pod *corev1.Pod, containe
 		}
 		var line T
 		if err := json.Unmarshal(scanner.Bytes(), &line); err != nil {
-			return nil, fmt.Errorf("decode the log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			return nil, err
 		}
 		lines = append(lines, line)
 	}

@@ -6,6 +6,7 @@
 package journal
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -125,10 +126,11 @@ func JSON(entry Entry, body any) Response {
 	return Response{Entry: entry, Header: http.Header{"Content-Type": {"application/json"}}, Body: append(text, '\n'), Err: err}
 }
 
-// Journal writes entries. It is safe for concurrent use.
+// Journal writes entries and keeps them. It is safe for concurrent use.
 type Journal struct {
 	mu     sync.Mutex
 	out    io.Writer
+	kept   []byte
 	errors *slog.Logger
 }
 
@@ -157,16 +159,30 @@ func (j *Journal) Send(w http.ResponseWriter, r *http.Request, response Response
 	_, _ = w.Write(response.Body)
 }
 
+// ServeHTTP returns the lines of all entries so far. A client that has received
+// a response of a cloud finds its entry here. The log of the container is
+// written later.
+func (j *Journal) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	j.mu.Lock()
+	lines := bytes.Clone(j.kept)
+	j.mu.Unlock()
+	w.Header().Set("Content-Type", "application/jsonl")
+	// Ignore the error: the client may have closed the connection.
+	_, _ = w.Write(lines)
+}
+
 // record writes an entry as one line.
 func (j *Journal) record(entry Entry) error {
 	line, err := json.Marshal(entry)
 	if err != nil {
 		return fmt.Errorf("encode the journal entry: %w", err)
 	}
+	line = append(line, '\n')
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if _, err := j.out.Write(append(line, '\n')); err != nil {
+	if _, err := j.out.Write(line); err != nil {
 		return fmt.Errorf("write the journal: %w", err)
 	}
+	j.kept = append(j.kept, line...)
 	return nil
 }

@@ -131,3 +131,16 @@ func TestEmulatorErrorIsLogged(t *testing.T) {
 		t.Errorf("got log %q and journal %q, want the error only in the log", recorder.Errors(), recorder.Text())
 	}
 }
+
+func TestTheJournalHasTheEntryWhenTheClientHasTheResponse(t *testing.T) {
+	t.Parallel()
+	recorder := journaltest.New()
+	for _, identity := range []string{"first", "second"} {
+		recorder.Send(httptest.NewRecorder(), request(), journal.Response{Entry: journal.Entry{Status: 200, Identity: identity}})
+		w := httptest.NewRecorder()
+		recorder.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/journal", nil))
+		if got, want := w.Body.String(), recorder.Text(); got != want || !strings.Contains(got, identity) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
