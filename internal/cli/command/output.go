@@ -90,7 +90,7 @@ func (*format) Type() string { return "string" }
 // Set implements pflag.Value.
 func (f *format) Set(value string) error {
 	f.Format = value
-	if slices.Contains(f.own, value) {
+	if value == OutputTable || slices.Contains(f.own, value) {
 		return nil
 	}
 	_, err := f.flags.ToPrinter()

@@ -27,10 +27,8 @@ func output(t *testing.T, format string) *Output {
 	var o Output
 	cmd := &cobra.Command{Use: "x"}
 	o.AddFlag(cmd, "Sample", OutputName, "diff")
-	if format != "" {
-		if err := cmd.ParseFlags([]string{"--output=" + format}); err != nil {
-			t.Fatalf("%s: %v", format, err)
-		}
+	if err := cmd.ParseFlags([]string{"--output=" + format}); err != nil {
+		t.Fatalf("%s: %v", format, err)
 	}
 	return &o
 }
