@@ -248,7 +248,8 @@ func (k *restartCommand) restart(ctx context.Context, w *restart) error {
 		return err
 	}
 	var last cluster.Rollout
-	err := wait.PollUntilContextTimeout(ctx, rolloutInterval, k.timeout, true, func(ctx context.Context) (bool, error) {
+	// The deadline is of the rollout, not of a request.
+	err := wait.PollUntilContextTimeout(ctx, rolloutInterval, k.timeout, true, func(context.Context) (bool, error) {
 		object, err := resource.Get(ctx, w.Name, metav1.GetOptions{})
 		if err != nil {
 			return false, err
