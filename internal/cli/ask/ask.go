@@ -21,7 +21,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
@@ -77,7 +77,7 @@ type Asker struct {
 	settings *settings.Settings
 	options  Options
 	probe    *probe.Client
-	reviews  authorizationclient.SelfSubjectAccessReviewInterface
+	client   kubernetes.Interface
 	slots    chan struct{}
 
 	mu sync.Mutex
@@ -106,7 +106,7 @@ func New(config *rest.Config, s *settings.Settings, o Options) (*Asker, error) {
 	if err != nil {
 		return nil, err
 	}
-	authorization, err := authorizationclient.NewForConfig(config)
+	typed, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("create Kubernetes client: %w", err)
 	}
@@ -114,7 +114,7 @@ func New(config *rest.Config, s *settings.Settings, o Options) (*Asker, error) {
 		o.Concurrent = DefaultConcurrent
 	}
 	return &Asker{
-		settings: s, options: o, probe: client, reviews: authorization.SelfSubjectAccessReviews(),
+		settings: s, options: o, probe: client, client: typed,
 		slots: make(chan struct{}, o.Concurrent), rights: map[Right]*known{},
 	}, nil
 }

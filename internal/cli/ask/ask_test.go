@@ -158,7 +158,7 @@ func TestAnswers(t *testing.T) {
 		},
 		"a code 403 of a user whose rights are not known": {
 			&server{podErr: forbidden, reviewErr: status(503, metav1.StatusReasonServiceUnavailable, "no authorizer")},
-			"error: pods is forbidden: User \"alice\" cannot create resource \"pods\"\nask whether you may create pods in the namespace shop: no authorizer",
+			"error: pods is forbidden: User \"alice\" cannot create resource \"pods\"\nask whether you may create pods: no authorizer",
 		},
 		"a pod for a user whose rights are not known": {&server{reviewErr: status(503, metav1.StatusReasonServiceUnavailable, "no authorizer")}, "pod: "},
 		"a denial by Lanyard": {
@@ -282,7 +282,7 @@ func TestAFailedReviewIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	fake := &server{reviewErr: errors.New("EOF")}
 	asker := newAsker(t, fake, ask.Options{})
-	right := ask.Right{Verb: "list", Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}
+	right := ask.Right{Verb: "list", Resource: "mutatingwebhookconfigurations.admissionregistration.k8s.io"}
 	if _, err := asker.May(t.Context(), right); err == nil || !strings.HasPrefix(err.Error(), "ask whether you may list mutatingwebhookconfigurations.admissionregistration.k8s.io: ") {
 		t.Errorf("got error %v", err)
 	}
