@@ -246,6 +246,34 @@ func TestLocalAnswers(t *testing.T) {
 	}
 }
 
+// A default of the cluster may be missing: Lanyard would not deny such a pod.
+func TestWithoutTheSettingsNothingIsDenied(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		values map[string]string
+		want   string
+	}{
+		"no default": {
+			map[string]string{"lanyard.dev/azure-client-id": "11111111-2222-3333-4444-555555555555"},
+			"local error: the settings of the webhook were not read, and without them Lanyard would deny the pod: invalid_annotation: ",
+		},
+		"a custom provider": {
+			map[string]string{"lanyard.dev/vault-role": "x"},
+			"local error: evaluate the rules of the webhook: the settings of the webhook were not read, which may know the annotation lanyard.dev/vault-role",
+		},
+		"an identity that needs no setting": {map[string]string{"lanyard.dev/aws-role-arn": role}, "local pod: aws"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asker := newAsker(t, &server{}, ask.Options{NoDryRun: true, Unread: errors.New("forbidden")})
+			got := asker.Ask(t.Context(), &metav1.ObjectMeta{Name: "shop"}, serviceAccount(test.values), newPod(t))
+			if !strings.HasPrefix(kind(&got), test.want) || got.Unread == nil {
+				t.Errorf("got %q and unread %v, want %q", kind(&got), got.Unread, test.want)
+			}
+		})
+	}
+}
+
 func TestLocalWarningsHaveTheFormOfTheWebhook(t *testing.T) {
 	t.Parallel()
 	pod := newPod(t)

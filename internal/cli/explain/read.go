@@ -56,7 +56,7 @@ func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explana
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{CLI: c, in: &Input{Settings: s, Object: command.NameOf(info), Unread: c.Webhook.Unread}}
+	r := &reader{CLI: c, in: &Input{Settings: s, Object: command.NameOf(info)}}
 	if r.typed, r.untyped, err = c.Clients(); err != nil {
 		return nil, err
 	}
@@ -281,7 +281,7 @@ func (r *reader) ask(ctx context.Context, pod *unstructured.Unstructured) error 
 	if err != nil {
 		return err
 	}
-	asker, err := ask.New(config, in.Settings, ask.Options{Registration: r.mutating})
+	asker, err := ask.New(config, in.Settings, ask.Options{Registration: r.mutating, Unread: r.Webhook.Unread})
 	if err != nil {
 		return err
 	}

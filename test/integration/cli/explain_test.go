@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -151,16 +152,26 @@ var _ = Describe("explain", Ordered, func() {
 		Expect(listed).To(Equal("excluded"))
 	})
 
-	// The rest of the page is still there, and no word is about a denial: the cluster does not
-	// deny new pods.
-	It("explains a pod to a user with the role view in one namespace", func(ctx SpecContext) {
+	It("explains a ServiceAccount to a user with the role view in one namespace", func(ctx SpecContext) {
+		newServiceAccount(ctx, "explained", "web", map[string]string{"lanyard.dev/aws-role-arn": role})
 		bind(ctx, "explained", "view", "on-call")
-		expectOutputsAs(ctx, user("on-call"), "explain-view", command.ExitFound, BeEmpty(), "explain", "pod", "cart-1-old", "--namespace", "explained")
+		expectOutputsAs(ctx, user("on-call"), "explain-view", command.ExitOK, BeEmpty(), "explain", "sa", "web", "--namespace", "explained")
 		Expect(os.ReadFile("testdata/explain-view.txt")).NotTo(ContainSubstring("denied"))
 	})
 
-	It("explains a workload to a user who may read everything", func(ctx SpecContext) {
-		expectOutputsAs(ctx, reader(ctx, "explain-reader"), "explain-reader", command.ExitOK, BeEmpty(), "explain", "deployment", "cart", "--namespace", "explained")
+	// The user cannot read that the webhook has a default tenant.
+	It("does not say that a pod is denied for a setting that was not read", func(ctx SpecContext) {
+		bind(ctx, "explained", "view", "on-call-2")
+		code, out, errOut := lanyardAs(ctx, user("on-call-2"), "", "explain", "pod", "cart-1-old", "--namespace", "explained")
+		Expect(out).To(And(ContainSubstring("new pods: unknown\n"), ContainSubstring("this pod: unknown\n"), ContainSubstring("the settings of the webhook were not read")))
+		Expect(errOut).To(HavePrefix("error: the credentials of a new pod are not known: the settings of the webhook were not read"))
+		Expect(code).To(Equal(command.ExitFailed))
+	})
+
+	It("explains a pod to a user who may read everything", func(ctx SpecContext) {
+		config := filepath.Join(GinkgoT().TempDir(), "config.yaml")
+		Expect(os.WriteFile(config, []byte("azure-default-tenant-id: contoso.onmicrosoft.com\n"), 0o600)).To(Succeed())
+		expectOutputsAs(ctx, reader(ctx, "explain-reader"), "explain-reader", command.ExitFound, BeEmpty(), "explain", "pod", "cart-1-old", "--namespace", "explained", "--config", config)
 	})
 
 	It("cannot look without any right", func(ctx SpecContext) {
@@ -172,7 +183,7 @@ var _ = Describe("explain", Ordered, func() {
 		Expect(errOut).To(Equal("error: the credentials of a new pod are not known: the ServiceAccount of the pod was not read\n"))
 		Expect(code).To(Equal(command.ExitFailed))
 		code, _, errOut = lanyardAs(ctx, stranger, "", "explain", "pod/cart-1-old", "--namespace", "explained")
-		Expect(errOut).To(HavePrefix("error: pod/cart-1-old: "))
+		Expect(errOut).To(HavePrefix("error: pod/cart-1-old in the namespace explained: pods \"cart-1-old\" is forbidden: "))
 		Expect(code).To(Equal(command.ExitFailed))
 	})
 
@@ -198,8 +209,8 @@ var _ = Describe("explain", Ordered, func() {
 
 	It("reports a ServiceAccount that does not exist", func(ctx SpecContext) {
 		code, _, errOut := lanyard(ctx, "explain", "sa/none", "--namespace", "explained")
-		Expect(errOut).To(Equal("lanyard: serviceaccount explained/none: serviceaccounts \"none\" not found\n"))
-		Expect(code).To(Equal(command.ExitFound))
+		Expect(errOut).To(Equal("error: serviceaccount explained/none: serviceaccounts \"none\" not found\n"))
+		Expect(code).To(Equal(command.ExitFailed))
 	})
 
 	It("reports a workload whose ServiceAccount does not exist", func(ctx SpecContext) {
