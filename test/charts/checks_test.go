@@ -48,8 +48,8 @@ func checkJobs(t *testing.T) []batchv1.CronJob {
 func TestTheChecksMayOnlyRead(t *testing.T) {
 	const account = "lanyard-system/lanyard-checks"
 	checkGrants(t, checks(t), []grant{
-		{account, "", "get,list /namespaces,serviceaccounts"},
-		{account, "", "list /pods,replicationcontrollers"},
+		{account, "", "list /namespaces,pods,serviceaccounts"},
+		{account, "", "list /replicationcontrollers"},
 		{account, "", "list apps/daemonsets,deployments,replicasets,statefulsets"},
 		{account, "", "list batch/cronjobs,jobs"},
 		{account, "", "list admissionregistration.k8s.io/mutatingwebhookconfigurations"},
