@@ -50,13 +50,22 @@ func Compare(keys *annotations.Keys, running, fresh *corev1.Pod) []Difference {
 		all := maps.Clone(is)
 		maps.Copy(all, was)
 		for _, what := range slices.Sorted(maps.Keys(all)) {
-			// More copies of a token do no harm.
-			if was[what] != is[what] && (was[what] != "" || !strings.HasPrefix(what, tokenAt)) {
+			if was[what] != is[what] && !harmless(what, was[what], is) {
 				result = append(result, Difference{Container: c.Name, What: what, Running: was[what], New: is[what]})
 			}
 		}
 	}
 	return result
+}
+
+// harmless reports whether a new pod may have another value: more copies of a token do no
+// harm, and a program cannot have a path in its settings that changes with the version of
+// the peer, if the same token is at the path in Azure's variable.
+func harmless(what, was string, is facts) bool {
+	file, isToken := strings.CutPrefix(what, tokenAt)
+	return isToken && (was == "" || slices.ContainsFunc(peer.All(), func(p *peer.Peer) bool {
+		return p.MovingPath != "" && strings.HasPrefix(file, p.MovingPath) && is["Azure audience"] == was
+	}))
 }
 
 // HasCredentials reports whether a pod has a token for a cloud, and variables that make

@@ -114,12 +114,12 @@ func (k *migrateCommand) verifyPods(ctx context.Context, peers []*peer.Peer) err
 	if v.probe, err = k.Probe(); err != nil {
 		return err
 	}
-	configurations, err := k.list(ctx, v.client, webhookConfigurations)
+	configurations, err := k.list(ctx, v.client, s.Keys, webhookConfigurations)
 	if err != nil {
 		return err
 	}
 	for _, o := range configurations {
-		if slices.ContainsFunc(peers, func(p *peer.Peer) bool { return p.Registers(o.Name, o.Webhooks) }) {
+		if slices.ContainsFunc(peers, func(p *peer.Peer) bool { return p.Registers(o.Name, o.Labels, o.Webhooks) }) {
 			v.Webhooks = append(v.Webhooks, o.Name)
 		}
 	}

@@ -58,10 +58,23 @@ func TestCompare(t *testing.T) {
 		return podWith(map[string]string{"lanyard.dev/injected": "gcp", "lanyard.dev/gcp-credentials": file},
 			[]mounted{{"bound-sa-token", own, "gcp/token", audience, 86400}, {"gcp-iam-token", federal, "token", audience, 86400}}, "GOOGLE_APPLICATION_CREDENTIALS", own+"/gcp/credentials.json")
 	}
+	// Version 1.6 of azure-workload-identity has the token at another path.
+	const moving = "/var/run/secrets/azure/wi/token"
+	azure := podWith(nil, []mounted{{"azure-wi-x", moving, "azure-identity-token", "api://AzureADTokenExchange", 3600}},
+		"AZURE_CLIENT_ID", "c", "AZURE_FEDERATED_TOKEN_FILE", moving+"/azure-identity-token")
+	azureNew := func(file string) *corev1.Pod {
+		return podWith(map[string]string{"lanyard.dev/injected": "azure"}, []mounted{{"bound-sa-token", own, "azure/token", "api://AzureADTokenExchange", 3600}},
+			"AZURE_CLIENT_ID", "c", "AZURE_FEDERATED_TOKEN_FILE", file)
+	}
 	for sentence, tt := range map[string]struct {
 		running, fresh *corev1.Pod
 		want           []migrate.Difference
 	}{
+		"Azure beside version 1.6, whose path no program can have in its settings": {azure, azureNew(own + "/azure/token"), nil},
+		"Azure beside version 1.6, and a variable that points to nothing": {azure, azureNew("/x"), []migrate.Difference{
+			{"main", "Azure audience", "api://AzureADTokenExchange", ""}, {"main", "Azure lifetime", "3600 s", ""}, {"main", "Azure token", "", "none at /x"},
+			{"main", "token at " + moving + "/azure-identity-token", "api://AzureADTokenExchange", ""},
+		}},
 		"another path of the token, and a copy at the old one": {before, podWith(injected, copies, variables...), nil},
 		"another role": {
 			before, podWith(injected, copies, "AWS_ROLE_ARN", arn+"b", "AWS_WEB_IDENTITY_TOKEN_FILE", own+"/aws/token", "AWS_REGION", "eu-central-1"),
