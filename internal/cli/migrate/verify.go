@@ -28,13 +28,23 @@ type Difference struct {
 	New     string `json:"new"`
 }
 
+// Results of Compare.
+const (
+	// Same means that the new pod has the same credentials, or that neither pod has any.
+	Same = "same"
+	// Gains means that the new pod has credentials that the running pod lacks, and Loses
+	// the opposite.
+	Gains = "gains"
+	Loses = "loses"
+	// Differs means any other difference.
+	Differs = "differs"
+)
+
 // Compare compares the credentials of a running pod, which the peer gave it, with the
-// credentials of a new pod: by meaning, not by the names of volumes. It returns nil if
-// they are the same. The token may be at other paths in the new pod, but must still be at
-// the previous paths.
-func Compare(keys *annotations.Keys, running, fresh *corev1.Pod) []Difference {
-	var result []Difference
-	if fresh.Annotations[keys.Injected] == "" {
+// credentials of a new pod: by meaning, not by the names of volumes. The token may be at
+// other paths in the new pod, but must still be at the previous paths.
+func Compare(keys *annotations.Keys, running, fresh *corev1.Pod) (state string, result []Difference) {
+	if fresh.Annotations[keys.Injected] == "" && HasCredentials(keys, running) {
 		result = append(result, Difference{What: "injected by Lanyard", New: "no"})
 	}
 	before, after := factsOf(keys, running), factsOf(keys, fresh)
@@ -55,7 +65,15 @@ func Compare(keys *annotations.Keys, running, fresh *corev1.Pod) []Difference {
 			}
 		}
 	}
-	return result
+	switch {
+	case len(result) == 0:
+		return Same, nil
+	case !slices.ContainsFunc(result, func(d Difference) bool { return d.Running != "" || d.New == "no" }):
+		return Gains, result
+	case !slices.ContainsFunc(result, func(d Difference) bool { return d.New != "" }):
+		return Loses, result
+	}
+	return Differs, result
 }
 
 // harmless reports whether a new pod may have another value: more copies of a token do no
