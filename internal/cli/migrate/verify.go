@@ -44,9 +44,6 @@ const (
 // credentials of a new pod: by meaning, not by the names of volumes. The token may be at
 // other paths in the new pod, but must still be at the previous paths.
 func Compare(keys *annotations.Keys, running, fresh *corev1.Pod) (state string, result []Difference) {
-	if fresh.Annotations[keys.Injected] == "" && HasCredentials(keys, running) {
-		result = append(result, Difference{What: "injected by Lanyard", New: "no"})
-	}
 	before, after := factsOf(keys, running), factsOf(keys, fresh)
 	for _, c := range slices.Concat(running.Spec.InitContainers, running.Spec.Containers) {
 		was := before[c.Name]
@@ -66,9 +63,11 @@ func Compare(keys *annotations.Keys, running, fresh *corev1.Pod) (state string, 
 		}
 	}
 	switch {
+	case len(result) == 0 && fresh.Annotations[keys.Injected] == "" && HasCredentials(keys, running):
+		return Differs, []Difference{{What: "injected by Lanyard", New: "no"}}
 	case len(result) == 0:
 		return Same, nil
-	case !slices.ContainsFunc(result, func(d Difference) bool { return d.Running != "" || d.New == "no" }):
+	case !slices.ContainsFunc(result, func(d Difference) bool { return d.Running != "" }):
 		return Gains, result
 	case !slices.ContainsFunc(result, func(d Difference) bool { return d.New != "" }):
 		return Loses, result
