@@ -39,8 +39,8 @@ func (m *mutation) placeCopies(running bool) {
 }
 
 // copyIsFree reports whether the container can have the copy, and has nothing where it
-// is mounted. If it has something else there, or below, that stays, and the container
-// does not get the copy.
+// is mounted. If it has something else there or below, or a read-only volume above, that
+// stays, and the container does not get the copy.
 func (m *mutation) copyIsFree(c *container, copied *placedCopy) bool {
 	if copied.taken {
 		m.addFinding(reason.VolumeNameTaken, c.name, fmt.Sprintf("the pod cannot have a volume %s with the %s token, so it does not get the copy", copied.Copy.Volume, copied.Name))
@@ -48,7 +48,10 @@ func (m *mutation) copyIsFree(c *container, copied *placedCopy) bool {
 	}
 	for i := range c.mounts {
 		here := &c.mounts[i]
-		if !provider.IsAtOrBelow(normalizePath(string(here.path), m.pod.Windows), copied.cleanPath) {
+		path := normalizePath(string(here.path), m.pod.Windows)
+		// Nothing can be mounted in a read-only volume that lacks the directory.
+		above := here.readOnly && provider.IsAtOrBelow(copied.cleanPath, path)
+		if !above && !provider.IsAtOrBelow(path, copied.cleanPath) {
 			continue
 		}
 		if string(here.path) != copied.Copy.MountPath || string(here.volume) != copied.Copy.Volume || here.partial || here.device {

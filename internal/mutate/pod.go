@@ -133,11 +133,12 @@ type envVar struct {
 
 // mount is a volume mount, or a device.
 type mount struct {
-	index   int // in its list
-	path    []byte
-	volume  []byte
-	partial bool // has a subPath
-	device  bool
+	index    int // in its list
+	path     []byte
+	volume   []byte
+	partial  bool // has a subPath
+	readOnly bool
+	device   bool
 }
 
 // variable returns the container's variable of this name. If there are several,

@@ -407,6 +407,10 @@ func (r *reader) volumeMount(index int) error {
 			text, err := r.String()
 			m.partial = m.partial || len(text) > 0
 			return err
+		case "readOnly":
+			text, err := r.Raw()
+			m.readOnly = string(text) == "true"
+			return err
 		}
 		return nil
 	})

@@ -245,24 +245,26 @@ func (a *adopter) isShared() bool {
 // use. A malformed lifetime is returned as it is.
 func (a *adopter) lifetime() string {
 	var shortest, least int64
+	given := false
 	for _, d := range a.keys.Providers {
 		t := a.translations[d.Name]
 		if t == nil || len(t.values) == 0 {
 			continue
 		}
 		least = max(least, d.MinExpirationSeconds)
-		if t.lifetime == "" {
-			continue
+		seconds := t.standard
+		if t.lifetime != "" {
+			var err error
+			if seconds, err = strconv.ParseInt(t.lifetime, 10, 64); err != nil || t.strict {
+				return t.lifetime
+			}
+			given = true
 		}
-		seconds, err := strconv.ParseInt(t.lifetime, 10, 64)
-		if err != nil || t.strict {
-			return t.lifetime
-		}
-		if shortest == 0 || seconds < shortest {
+		if seconds > 0 && (shortest == 0 || seconds < shortest) {
 			shortest = seconds
 		}
 	}
-	if shortest == 0 {
+	if !given {
 		return ""
 	}
 	if shortest < least {

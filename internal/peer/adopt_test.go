@@ -281,3 +281,45 @@ func TestAdoptionLeavesProfilesAlone(t *testing.T) {
 		}
 	}
 }
+
+// Tokens of a cloud must not live longer than before: the shortest lifetime counts, also if
+// it is a default of a peer.
+func TestTheShortestLifetimeOfSeveralPeersCounts(t *testing.T) {
+	t.Parallel()
+	eks, azure := values{eksRole: roleARN}, values{azClient: clientID}
+	google := values{gcpName: gcpPool, gcpEmail: email}
+	for sentence, tt := range map[string]struct {
+		has  []values
+		want string
+	}{
+		"EKS":                   {[]values{eks}, "86400"},
+		"Azure":                 {[]values{azure}, ""},
+		"EKS and Azure":         {[]values{eks, azure}, "3600"},
+		"EKS and Google":        {[]values{eks, google}, "86400"},
+		"all three":             {[]values{eks, azure, google}, "3600"},
+		"Azure with its own":    {[]values{eks, azure, {azExpiry: "7200"}}, "7200"},
+		"EKS with a longer one": {[]values{eks, azure, {eksExpiry: "5000"}}, "3600"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			all := values{}
+			for _, v := range tt.has {
+				maps.Copy(all, v)
+			}
+			if _, own, _ := adopt(t, all.whole(), allPeers...); own["token-expiration-seconds"] != tt.want {
+				t.Errorf("got %q, want %q", own["token-expiration-seconds"], tt.want)
+			}
+		})
+	}
+}
+
+func TestAConfigurationOfAnyNameIsRecognizedByItsLabel(t *testing.T) {
+	t.Parallel()
+	gcp := peersNamed(t, "gcp")[0]
+	if !gcp.Registers("wif", map[string]string{"app.kubernetes.io/name": "gcp-wif-webhook"}, []string{"mpod.kb.io"}) {
+		t.Error("got a stranger, want the peer")
+	}
+	if gcp.Registers("wif", map[string]string{"app.kubernetes.io/name": "other"}, []string{"mpod.kb.io"}) {
+		t.Error("got the peer, want a stranger")
+	}
+}

@@ -122,12 +122,17 @@ type Peer struct {
 	Lifetime *Lifetime `json:"lifetime"`
 	// TokenPath is the path of the token, which programs have in their own settings.
 	TokenPath string `json:"tokenPath"`
+	// MovingPath is the directory of the token in versions of the peer in which programs
+	// cannot rely on the path, since no two versions have the same; empty for none.
+	MovingPath string `json:"movingPath"`
 	// Credentials is the annotation of pods with the content of the credential file; empty
 	// for none.
 	Credentials string `json:"credentials"`
 	// Volumes and Containers are the names of the volumes and containers that it adds.
 	Volumes    []string `json:"volumes"`
 	Containers []string `json:"containers"`
+	// Paths are the directories, other than the token's, that it mounts.
+	Paths []string `json:"paths"`
 	// Separator separates the names of containers to leave out.
 	Separator string `json:"separator"`
 	// Programs are parts of the names of its images and commands. Webhooks are the names of
@@ -135,6 +140,9 @@ type Peer struct {
 	Programs       []string `json:"programs"`
 	Webhooks       []string `json:"webhooks"`
 	Configurations []string `json:"configurations"`
+	// App is the label app.kubernetes.io/name of its webhook configurations, which may have
+	// any name; empty for none.
+	App string `json:"app"`
 	// ConfigMap is the name of its ConfigMap; empty for none.
 	ConfigMap string `json:"configMap"`
 	// Defaults are the values of its flags and variables that need nothing.
@@ -231,6 +239,12 @@ func (p *Peer) Asks(values map[string]string) bool {
 	return !slices.ContainsFunc(p.Identity, func(key string) bool { return values[key] == "" })
 }
 
+// Wrote reports whether the peer can have written the value of a variable: the path of a
+// file that it mounts.
+func (p *Peer) Wrote(value string) bool {
+	return slices.ContainsFunc(p.Paths, func(path string) bool { return value == path || strings.HasPrefix(value, path+"/") })
+}
+
 // Runs reports whether a container runs the peer's program.
 func (p *Peer) Runs(image string, command []string) bool {
 	return slices.ContainsFunc(p.Programs, func(name string) bool {
@@ -238,9 +252,10 @@ func (p *Peer) Runs(image string, command []string) bool {
 	})
 }
 
-// Registers reports whether a webhook configuration is the peer's, by its name and the
-// names of its webhooks.
-func (p *Peer) Registers(configuration string, webhooks []string) bool {
-	return slices.ContainsFunc(p.Configurations, func(part string) bool { return strings.Contains(configuration, part) }) ||
+// Registers reports whether a webhook configuration is the peer's, by its name, its labels
+// and the names of its webhooks.
+func (p *Peer) Registers(configuration string, labels map[string]string, webhooks []string) bool {
+	return p.App != "" && labels["app.kubernetes.io/name"] == p.App ||
+		slices.ContainsFunc(p.Configurations, func(part string) bool { return strings.Contains(configuration, part) }) ||
 		slices.ContainsFunc(p.Webhooks, func(name string) bool { return slices.Contains(webhooks, name) })
 }

@@ -20,6 +20,9 @@ type translation struct {
 	// strict, it is the text of the ServiceAccount, and may be malformed.
 	lifetime string
 	strict   bool
+	// standard is the lifetime that the peer's tokens have without an annotation, if
+	// Lanyard's tokens have it, too. It counts, but need not be written.
+	standard int64
 	findings []Finding
 }
 
@@ -85,7 +88,7 @@ func (p *Peer) lifetime(t *translation, key, value string, has bool) {
 	seconds, err := strconv.ParseInt(value, 10, 64)
 	switch {
 	case p.Lifetime.Denies:
-		t.lifetime = value
+		t.lifetime, t.standard = value, p.Lifetime.Unset
 		t.strict = value != "" && (err != nil || annotations.ValidateTokenExpirationSeconds(seconds, p.Lifetime.Least) != nil)
 		return
 	case !has:

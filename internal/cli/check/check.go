@@ -85,7 +85,7 @@ func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name stri
 		for j := range all[i].Webhooks {
 			webhooks = append(webhooks, all[i].Webhooks[j].Name)
 		}
-		if other == name || !slices.ContainsFunc(known, func(p *peer.Peer) bool { return p.Registers(other, webhooks) }) {
+		if other == name || !slices.ContainsFunc(known, func(p *peer.Peer) bool { return p.Registers(other, all[i].Labels, webhooks) }) {
 			continue
 		}
 		order := ""

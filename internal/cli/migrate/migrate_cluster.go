@@ -16,8 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 )
 
@@ -34,7 +36,7 @@ func (k *migrateCommand) cluster(ctx context.Context, o *Options) (*migration, e
 	if err != nil {
 		return nil, err
 	}
-	stock, err := k.stock(ctx, client, namespace)
+	stock, err := k.stock(ctx, client, o.Keys, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +63,7 @@ var webhookConfigurations = listing{
 
 // stock reads the objects that matter in a cluster. Cluster-scoped objects are left out if
 // the user may not read them.
-func (k *migrateCommand) stock(ctx context.Context, client dynamic.Interface, namespace string) ([]*Object, error) {
+func (k *migrateCommand) stock(ctx context.Context, client dynamic.Interface, keys *annotations.Keys, namespace string) ([]*Object, error) {
 	lists := []listing{{command.CoreResource("serviceaccounts"), kindServiceAccount.Kind, namespace, ""}}
 	for _, kind := range cluster.Kinds() {
 		lists = append(lists, listing{kind.Resource, kind.Kind, namespace, ""})
@@ -72,7 +74,7 @@ func (k *migrateCommand) stock(ctx context.Context, client dynamic.Interface, na
 	lists = append(lists, webhookConfigurations)
 	var stock []*Object
 	for _, l := range lists {
-		found, err := k.list(ctx, client, l)
+		found, err := k.list(ctx, client, keys, l)
 		if err != nil && (l != webhookConfigurations || !apierrors.IsForbidden(err)) {
 			return nil, err
 		}
@@ -84,7 +86,8 @@ func (k *migrateCommand) stock(ctx context.Context, client dynamic.Interface, na
 }
 
 // list returns the objects that matter in a list, which is read a page at a time.
-func (k *migrateCommand) list(ctx context.Context, client dynamic.Interface, l listing) (stock []*Object, err error) {
+// The objects have no additions of Lanyard.
+func (k *migrateCommand) list(ctx context.Context, client dynamic.Interface, keys *annotations.Keys, l listing) (stock []*Object, err error) {
 	defer k.Progress("reading " + l.resource.Resource)()
 	page := func(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 		if l.name != "" {
@@ -96,6 +99,9 @@ func (k *migrateCommand) list(ctx context.Context, client dynamic.Interface, l l
 		for i := range page.Items {
 			u := &page.Items[i]
 			u.SetGroupVersionKind(l.resource.GroupVersion().WithKind(l.kind))
+			if err := injected.Remove(u.Object, keys); err != nil {
+				return err
+			}
 			o, err := Read(u)
 			if err != nil {
 				return err

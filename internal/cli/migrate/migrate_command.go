@@ -32,14 +32,14 @@ lines are changed: JSON and braces in YAML are listed, to edit by hand.
 Write nothing with --remove while Lanyard still adopts from the other webhook
 (config.adopt): it would remove the adopted annotations, too.
 
---verify compares, for one running pod of each workload, the credentials that
-it has with the credentials of a new pod: role, client, audience, lifetime, and
-the paths of the token. The new pod is a dry run. All webhooks inject into it,
-so delete the configuration of the other webhook first; running pods are not
-affected.
+--verify compares, for every workload, the credentials of one running pod with
+the credentials of a new pod: role, client, audience, lifetime, and the paths of
+the token. A workload is the same, gains or loses credentials, differs, or is
+denied. The new pod is a dry run. All webhooks inject into it, so delete the
+configuration of the other webhook first; running pods are not affected.
 
 The exit code is 1 if something could not be written, or if --verify finds a
-difference. docs/migrate has the whole way, for each webhook.`
+workload that is not the same. With 0, it is safe to remove the other webhook. docs/migrate has the whole way, for each webhook.`
 
 const migrateExamples = `  # Take stock of a cluster
   lanyard migrate --from eks --all-namespaces

@@ -46,7 +46,7 @@ func (t *podPlan) peer(from *peer.Peer) {
 	for _, key := range slices.Sorted(maps.Keys(t.Pod.Annotations)) {
 		in := from.Input(peer.OnPod, key)
 		switch {
-		case in == nil:
+		case in == nil || t.wrote(from, in, t.Pod.Annotations[key]):
 		case in.Becomes == "skip-containers":
 			t.skip(from, in, key, t.Pod.Annotations[key])
 		case in.Becomes == "token-expiration-seconds":
@@ -63,8 +63,11 @@ func (t *podPlan) peer(from *peer.Peer) {
 		}
 	}
 	for _, c := range t.Pod.containers() {
+		if slices.Contains(from.Containers, c.Name) {
+			continue
+		}
 		for _, v := range c.Env {
-			if in := from.Input(peer.InContainer, v.Name); in != nil && t.concerns(from) {
+			if in := from.Input(peer.InContainer, v.Name); in != nil && !from.Wrote(v.Value) && t.concerns(from) {
 				t.row(t.Object, v.Name+" in the container "+c.Name, in)
 			}
 		}
@@ -75,6 +78,17 @@ func (t *podPlan) peer(from *peer.Peer) {
 		}
 	}
 	t.unknownKeys(t.Object, from, peer.OnPod, t.Pod.Annotations)
+}
+
+// wrote reports whether the peer wrote the lifetime onto a pod that it changed. Such a pod
+// also has the identity, which no user writes there.
+func (t *podPlan) wrote(from *peer.Peer, in *peer.Input, value string) bool {
+	if in.Becomes != "token-expiration-seconds" || !from.Asks(t.Pod.Annotations) {
+		return false
+	}
+	accounts := t.accounts[t.accountOf(t.Object)]
+	return len(accounts) == 0 ||
+		peer.Adopt(t.Keys, []*peer.Peer{from}, t.peerAnnotations(accounts[0]), t.defaults).Set[t.Keys.TokenExpirationSeconds] == value
 }
 
 // skip translates a list of containers. It can leave out only names that containers
@@ -155,12 +169,17 @@ func (t *podPlan) lifetime(from *peer.Peer, in *peer.Input, key, value string) {
 // azureLabel plans for the label of Azure. Its effect depends on the ServiceAccount.
 func (t *podPlan) azureLabel(in *peer.Input) {
 	account := t.Pod.Spec.ServiceAccountName
+	asks := func(o *Object) bool {
+		return o.Annotations[azureClient] != "" || strings.Contains(o.Annotations[t.Keys.Tokens], "azure")
+	}
 	switch {
 	case t.Pod.Labels[azureUse] != "true":
 		t.item(t.Object, azureUse, peer.NothingToDo, "", "Only the value true has an effect.")
 	case len(t.accounts[t.accountOf(t.Object)]) == 0:
 		t.item(t.Object, azureUse, peer.Manual, t.becomes(in),
 			fmt.Sprintf("The ServiceAccount %s was not found. If it has no client ID, set %s: azure on it.", account, t.Keys.Tokens))
+	case !slices.ContainsFunc(t.accounts[t.accountOf(t.Object)], asks):
+		t.item(t.Object, azureUse, peer.NothingToDo, t.becomes(in), "The ServiceAccount "+account+" gets it with --write.")
 	default:
 		t.item(t.Object, azureUse, peer.NothingToDo, "", "The ServiceAccount "+account+" asks for credentials.")
 	}

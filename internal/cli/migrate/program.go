@@ -75,14 +75,25 @@ func (p *planner) mapping(o *Object, name string, values map[string]string) {
 			p.item(o, name, peer.NothingToDo, "", "The ServiceAccount has an annotation, which overrides the entry.")
 		case done:
 			p.item(o, name, peer.NothingToDo, role, "The ServiceAccount has it already.")
+		case len(p.mistakes(p.translate(values), accounts[0].Namespace, accounts[0].Name)) > 0:
+			p.item(o, name, peer.Manual, role, "Nothing was changed, because Lanyard would deny the result.")
 		default:
 			p.item(o, name, peer.Translated, role, "Written onto the ServiceAccount.")
 		}
 		return
 	}
 	namespace, account, _ := strings.Cut(name, "/")
+	set := p.translate(values)
+	if mistakes := p.mistakes(set, namespace, account); len(mistakes) > 0 {
+		p.item(o, name, peer.Manual, role, "Lanyard would deny it: "+mistakes[0].ErrorBody())
+		return
+	}
+	if strings.Contains(account, "*") || namespace != "*" && strings.Contains(namespace, "*") {
+		p.item(o, name, peer.Manual, role, "The entry has no effect: its program compares names, and knows the namespace * for all namespaces only.")
+		return
+	}
 	short := map[string]any{}
-	for key, value := range p.translate(values) {
+	for key, value := range set {
 		short[strings.TrimPrefix(key, p.Keys.Prefix)] = value
 	}
 	list, _ := p.plan.Config["identities"].([]any)
@@ -97,7 +108,7 @@ func (p *planner) mapping(o *Object, name string, values map[string]string) {
 // webhooks plans for a webhook configuration.
 func (p *planner) webhooks(o *Object) {
 	for _, from := range p.From {
-		if from.Registers(o.Name, o.Webhooks) {
+		if from.Registers(o.Name, o.Labels, o.Webhooks) {
 			p.item(o, "webhook of "+from.Program, peer.Manual, "",
 				"Delete it when Lanyard has taken over. lanyard check shows which one the API server calls first.")
 		}

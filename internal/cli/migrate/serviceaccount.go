@@ -187,12 +187,12 @@ func (a *account) keyItem(in *peer.Input, value string) bool {
 		}
 		a.item(a.Object, in.Key, in.Result, becomes, finding)
 		return in.Result == peer.NothingToDo
-	case value == "" && !isAudience(in.Key):
+	case value == "" && isAudience(in.Key):
+		a.item(a.Object, in.Key, peer.Manual, becomes, in.Note)
+		return false
+	case value == "":
 		a.item(a.Object, in.Key, peer.NothingToDo, "", "It is empty. "+finding)
 	case !wanted && (!found || finding != ""):
-		if value == "" {
-			finding = in.Note
-		}
 		if finding == "" {
 			finding = "It has no effect: the ServiceAccount does not ask for an identity in full, or it is turned off."
 		}
@@ -234,19 +234,26 @@ func (a *account) takeFinding(key string) (text string) {
 // validate returns the mistakes for which the webhook would deny the result. Missing
 // values that the cluster may default are not mistakes.
 func (a *account) validate() field.ErrorList {
-	_, errs := annotations.ParseServiceAccount(a.Keys, a.after, a.defaults.For(a.namespaceOf(a.Object), a.Name))
-	mistakes := slices.DeleteFunc(errs, func(err *field.Error) bool {
-		key := annotationOf(err)
-		name := strings.TrimPrefix(key, a.Keys.Prefix)
-		if settingOf[name] != "" && err.Type == field.ErrorTypeRequired {
+	mistakes := slices.DeleteFunc(a.mistakes(a.after, a.namespaceOf(a.Object), a.Name), func(err *field.Error) bool {
+		name := strings.TrimPrefix(annotationOf(err), a.Keys.Prefix)
+		isDefault := settingOf[name] != "" && err.Type == field.ErrorTypeRequired
+		if isDefault {
 			a.lacking[name]++
-			return true
 		}
-		// The setting for the start of the ARN is another item of the plan.
-		return a.composesRoles && name == "aws-role-arn" && !strings.HasPrefix(a.after[key], "arn:")
+		return isDefault
 	})
 	a.denied = len(mistakes) > 0
 	return mistakes
+}
+
+// mistakes returns the mistakes of a ServiceAccount with these annotations of Lanyard. The
+// setting for the start of a role's ARN is another item of the plan.
+func (p *planner) mistakes(values map[string]string, namespace, name string) field.ErrorList {
+	_, errs := annotations.ParseServiceAccount(p.Keys, values, p.defaults.For(namespace, name))
+	return slices.DeleteFunc(errs, func(err *field.Error) bool {
+		key := annotationOf(err)
+		return p.composesRoles && key == p.Keys.Prefix+"aws-role-arn" && !strings.HasPrefix(values[key], "arn:")
+	})
 }
 
 // annotationOf returns the key that an error is about.

@@ -28,15 +28,22 @@ type Difference struct {
 	New     string `json:"new"`
 }
 
+// Results of Compare.
+const (
+	// Same means that the new pod has the same credentials, or that neither pod has any.
+	Same = "same"
+	// Gains means that the new pod has credentials that the running pod lacks, and Loses
+	// the opposite.
+	Gains = "gains"
+	Loses = "loses"
+	// Differs means any other difference.
+	Differs = "differs"
+)
+
 // Compare compares the credentials of a running pod, which the peer gave it, with the
-// credentials of a new pod: by meaning, not by the names of volumes. It returns nil if
-// they are the same. The token may be at other paths in the new pod, but must still be at
-// the previous paths.
-func Compare(keys *annotations.Keys, running, fresh *corev1.Pod) []Difference {
-	var result []Difference
-	if fresh.Annotations[keys.Injected] == "" {
-		result = append(result, Difference{What: "injected by Lanyard", New: "no"})
-	}
+// credentials of a new pod: by meaning, not by the names of volumes. The token may be at
+// other paths in the new pod, but must still be at the previous paths.
+func Compare(keys *annotations.Keys, running, fresh *corev1.Pod) (state string, result []Difference) {
 	before, after := factsOf(keys, running), factsOf(keys, fresh)
 	for _, c := range slices.Concat(running.Spec.InitContainers, running.Spec.Containers) {
 		was := before[c.Name]
@@ -50,13 +57,32 @@ func Compare(keys *annotations.Keys, running, fresh *corev1.Pod) []Difference {
 		all := maps.Clone(is)
 		maps.Copy(all, was)
 		for _, what := range slices.Sorted(maps.Keys(all)) {
-			// More copies of a token do no harm.
-			if was[what] != is[what] && (was[what] != "" || !strings.HasPrefix(what, tokenAt)) {
+			if was[what] != is[what] && !harmless(what, was[what], is) {
 				result = append(result, Difference{Container: c.Name, What: what, Running: was[what], New: is[what]})
 			}
 		}
 	}
-	return result
+	switch {
+	case len(result) == 0 && fresh.Annotations[keys.Injected] == "" && HasCredentials(keys, running):
+		return Differs, []Difference{{What: "injected by Lanyard", New: "no"}}
+	case len(result) == 0:
+		return Same, nil
+	case !slices.ContainsFunc(result, func(d Difference) bool { return d.Running != "" }):
+		return Gains, result
+	case !slices.ContainsFunc(result, func(d Difference) bool { return d.New != "" }):
+		return Loses, result
+	}
+	return Differs, result
+}
+
+// harmless reports whether a new pod may have another value: more copies of a token do no
+// harm, and a program cannot have a path in its settings that changes with the version of
+// the peer, if the same token is at the path in Azure's variable.
+func harmless(what, was string, is facts) bool {
+	file, isToken := strings.CutPrefix(what, tokenAt)
+	return isToken && (was == "" || slices.ContainsFunc(peer.All(), func(p *peer.Peer) bool {
+		return p.MovingPath != "" && strings.HasPrefix(file, p.MovingPath) && is["Azure audience"] == was
+	}))
 }
 
 // HasCredentials reports whether a pod has a token for a cloud, and variables that make

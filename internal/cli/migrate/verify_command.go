@@ -7,11 +7,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,35 +26,38 @@ import (
 )
 
 // maxVerified is how many workloads are compared: each one takes a dry run.
-const maxVerified = 2000
+const maxVerified = 5000
 
-// States of a workload, with their styles.
-const (
-	stateSame        = "same"
-	stateDiffers     = "differs"
-	stateDenied      = "denied"
-	stateNotCompared = "not-compared"
-)
-
-var stateStyles = map[string]string{
-	stateSame: command.Good, stateDiffers: command.Bad, stateDenied: command.Bad, stateNotCompared: command.Warn,
+// states are the states of a workload, in the order of the summary, with their styles.
+var states = []struct{ name, style string }{
+	{Same, command.Good}, {Gains, command.Warn}, {Loses, command.Bad}, {Differs, command.Bad}, {denied, command.Bad}, {notCompared, command.Warn},
 }
+
+// States of a workload that the comparison of two pods cannot have.
+const (
+	denied      = "denied"
+	notCompared = "not-compared"
+)
 
 // verification compares running pods with new ones.
 type verification struct {
 	// Webhooks are the peers' webhook configurations that are still there.
-	Webhooks  []string   `json:"webhooks"`
+	Webhooks []string `json:"webhooks"`
+	// Workloads are all workloads, also those without credentials.
 	Workloads []verified `json:"workloads"`
 }
 
 // verified is one workload, by one of its pods.
 type verified struct {
-	Namespace   string       `json:"namespace"`
-	Workload    string       `json:"workload"`
-	Pod         string       `json:"pod"`
+	Namespace string `json:"namespace"`
+	Workload  string `json:"workload"`
+	// Pod is the running pod; empty for none.
+	Pod         string       `json:"pod,omitempty"`
 	State       string       `json:"state"`
 	Why         string       `json:"why,omitempty"`
 	Differences []Difference `json:"differences,omitempty"`
+	// without reports whether neither pod has credentials.
+	without bool
 }
 
 func (v *verification) Print(p *command.Page) {
@@ -64,150 +67,220 @@ func (v *verification) Print(p *command.Page) {
 	if len(v.Webhooks) > 0 {
 		p.Line("")
 	}
-	if len(v.Workloads) == 0 {
-		p.Line("no running pod has credentials")
-		return
-	}
 	count := map[string]int{}
+	without := 0
 	for i := range v.Workloads {
 		w := &v.Workloads[i]
 		count[w.State]++
-		state := p.Style(stateStyles[w.State], strings.ReplaceAll(w.State, "-", " "))
-		p.Text(0, "", fmt.Sprintf("%s in the namespace %s: %s", p.Style(command.Title, w.Workload), w.Namespace, state))
-		if w.Why != "" {
-			p.Text(2, "", w.Why)
+		if w.without {
+			without++
+			continue
 		}
-		for _, d := range w.Differences {
-			what := strings.TrimPrefix(d.Container+": "+d.What, ": ")
-			p.Text(2, "", fmt.Sprintf("%s: running pod %s, new pod %s", what, cmp.Or(d.Running, "none"), cmp.Or(d.New, "none")))
+		w.print(p)
+	}
+	if without < len(v.Workloads) {
+		p.Line("")
+	}
+	p.Line("workloads: %d", len(v.Workloads))
+	for _, s := range states {
+		line := fmt.Sprintf("%d %s", count[s.name], strings.ReplaceAll(s.name, "-", " "))
+		if s.name == Same && without > 0 {
+			line += fmt.Sprintf(", %d of them without credentials before and after", without)
+		}
+		if count[s.name] > 0 {
+			p.Line("  %s", p.Style(s.style, line))
 		}
 	}
-	p.Line("")
-	p.Line("%d same, %d differ, %d denied, %d not compared",
-		count[stateSame], count[stateDiffers], count[stateDenied], count[stateNotCompared])
+}
+
+func (w *verified) print(p *command.Page) {
+	style := states[slices.IndexFunc(states, func(s struct{ name, style string }) bool { return s.name == w.State })].style
+	p.Text(0, "", fmt.Sprintf("%s in the namespace %s: %s", p.Style(command.Title, w.Workload), w.Namespace, p.Style(style, strings.ReplaceAll(w.State, "-", " "))))
+	if w.Why != "" {
+		p.Text(2, "", w.Why)
+	}
+	for _, d := range w.Differences {
+		what := strings.TrimPrefix(d.Container+": "+d.What, ": ")
+		p.Text(2, "", fmt.Sprintf("%s: running pod %s, new pod %s", what, cmp.Or(d.Running, "none"), cmp.Or(d.New, "none")))
+	}
 }
 
 // verifier compares the pods of a cluster.
 type verifier struct {
-	keys   *annotations.Keys
-	client dynamic.Interface
-	probe  *probe.Client
-	// seen are the owners that have been compared.
-	seen map[types.UID]bool
+	keys      *annotations.Keys
+	namespace string
+	client    dynamic.Interface
+	probe     *probe.Client
+	// owners are the owners of ReplicaSets and Jobs, pods the running pods: one for each
+	// workload, by the UID of the workload.
+	owners map[types.UID]*metav1.OwnerReference
+	pods   map[types.UID]*corev1.Pod
 	verification
 }
 
 // verifyPods compares one running pod of each workload with a new one, which is a dry run.
 func (k *migrateCommand) verifyPods(ctx context.Context, peers []*peer.Peer) error {
-	namespace, err := k.Scope(k.all)
-	if err != nil {
-		return err
-	}
 	s, err := k.Settings(ctx)
 	if err != nil {
 		return err
 	}
-	v := &verifier{keys: s.Keys, seen: map[types.UID]bool{}, verification: verification{Webhooks: []string{}, Workloads: []verified{}}}
+	v := &verifier{
+		keys: s.Keys, owners: map[types.UID]*metav1.OwnerReference{}, pods: map[types.UID]*corev1.Pod{},
+		verification: verification{Webhooks: []string{}, Workloads: []verified{}},
+	}
+	if v.namespace, err = k.Scope(k.all); err != nil {
+		return err
+	}
 	if _, v.client, err = k.Clients(); err != nil {
 		return err
 	}
 	if v.probe, err = k.Probe(); err != nil {
 		return err
 	}
-	configurations, err := k.list(ctx, v.client, webhookConfigurations)
+	configurations, err := k.list(ctx, v.client, s.Keys, webhookConfigurations)
 	if err != nil {
 		return err
 	}
 	for _, o := range configurations {
-		if slices.ContainsFunc(peers, func(p *peer.Peer) bool { return p.Registers(o.Name, o.Webhooks) }) {
+		if slices.ContainsFunc(peers, func(p *peer.Peer) bool { return p.Registers(o.Name, o.Labels, o.Webhooks) }) {
 			v.Webhooks = append(v.Webhooks, o.Name)
 		}
 	}
 	done := k.Progress("comparing running pods with new ones")
-	pods := v.client.Resource(command.CoreResource("pods")).Namespace(namespace)
-	err = command.EachPage(ctx, pods.List, func(page *unstructured.UnstructuredList) error {
-		for i := range page.Items {
-			if err := v.pod(ctx, &page.Items[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	err = v.all(ctx, k.Periodically())
 	done()
 	if err != nil {
 		return fmt.Errorf("compare pods: %w", err)
 	}
-	if err := k.Output.Write(k.CLI, &v.verification); err != nil {
+	bad := slices.ContainsFunc(v.Workloads, func(w verified) bool { return w.State != Same && w.State != notCompared })
+	return command.FoundIf(bad, k.Output.Write(k.CLI, &v.verification))
+}
+
+// all compares all workloads.
+func (v *verifier) all(ctx context.Context, report func(string, ...any)) error {
+	kinds := slices.DeleteFunc(cluster.Kinds(), func(k cluster.Kind) bool { return k.Kind == "Pod" || k.Kind == "PodTemplate" })
+	if err := v.each(ctx, kinds, v.addOwner); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(v.Workloads, func(w verified) bool { return w.State == stateDiffers || w.State == stateDenied }) {
-		return command.ErrFound
+	pod, _ := cluster.ByName("pod")
+	if err := v.each(ctx, []cluster.Kind{pod}, v.addPod); err != nil {
+		return err
+	}
+	err := v.each(ctx, kinds, func(kind *cluster.Kind, object *unstructured.Unstructured) error {
+		report("compared %d workloads ...", len(v.Workloads))
+		return v.compare(ctx, kind, object)
+	})
+	// The rest are pods of other workloads, and pods that nothing creates.
+	for _, uid := range slices.Sorted(maps.Keys(v.pods)) {
+		pod := v.pods[uid]
+		w := verified{Namespace: pod.Namespace, Workload: "pod/" + pod.Name, Pod: pod.Name, State: notCompared, Why: "Nothing creates the pod again."}
+		if owner := metav1.GetControllerOf(pod); owner != nil {
+			w.Workload, w.Why = strings.ToLower(owner.Kind)+"/"+owner.Name, "Its kind is not one of Kubernetes' own, or it does not exist any more."
+		}
+		w.Why += " Create a pod, and compare."
+		if !HasCredentials(v.keys, pod) {
+			w.Why = strings.TrimSuffix(w.Why, " Create a pod, and compare.") + " The pod has no credentials."
+		}
+		v.Workloads = append(v.Workloads, w)
+	}
+	slices.SortStableFunc(v.Workloads, func(a, b verified) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Workload, b.Workload))
+	})
+	return err
+}
+
+// each calls do for each object of the kinds, which is read a page at a time.
+func (v *verifier) each(ctx context.Context, kinds []cluster.Kind, do func(*cluster.Kind, *unstructured.Unstructured) error) error {
+	for i := range kinds {
+		err := command.EachPage(ctx, v.client.Resource(kinds[i].Resource).Namespace(v.namespace).List, func(page *unstructured.UnstructuredList) error {
+			for j := range page.Items {
+				if err := do(&kinds[i], &page.Items[j]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", kinds[i].Resource.Resource, err)
+		}
 	}
 	return nil
 }
 
-// pod compares a pod, if it is the first pod of its owner.
-func (v *verifier) pod(ctx context.Context, u *unstructured.Unstructured) error {
+// owner returns the owner of an object, if it is of a known kind.
+func ownerOf(object metav1.Object) *metav1.OwnerReference {
+	owner := metav1.GetControllerOf(object)
+	if owner == nil {
+		return nil
+	}
+	if _, known := cluster.ByOwner(owner); !known {
+		return nil
+	}
+	return owner
+}
+
+// addOwner notes the owner of a workload that another workload makes.
+func (v *verifier) addOwner(_ *cluster.Kind, object *unstructured.Unstructured) error {
+	if owner := ownerOf(object); owner != nil {
+		v.owners[object.GetUID()] = owner
+	}
+	return nil
+}
+
+// addPod notes a running pod, if it is the first of its workload.
+func (v *verifier) addPod(_ *cluster.Kind, u *unstructured.Unstructured) error {
 	pod := &corev1.Pod{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, pod); err != nil {
 		return fmt.Errorf("pod %s/%s: %w", u.GetNamespace(), u.GetName(), err)
 	}
-	ended := pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	if ended || !HasCredentials(v.keys, pod) {
+	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return nil
 	}
-	w := verified{Namespace: pod.Namespace, Workload: "pod/" + pod.Name, Pod: pod.Name, State: stateNotCompared}
-	if owner := metav1.GetControllerOf(u); owner == nil {
-		w.Why = "Nothing creates the pod again. Create it again, and compare."
-	} else if v.seen[owner.UID] {
-		return nil
-	} else if v.seen[owner.UID] = true; len(v.seen) > maxVerified {
-		return fmt.Errorf("got more than %d workloads: verify one namespace after the other", maxVerified)
-	} else if err := v.compare(ctx, pod, owner, &w); err != nil {
-		return err
+	uid := pod.UID
+	for owner := metav1.GetControllerOf(pod); owner != nil; owner = v.owners[uid] {
+		uid = owner.UID
 	}
-	v.Workloads = append(v.Workloads, w)
+	if v.pods[uid] == nil {
+		pod.ManagedFields = nil
+		v.pods[uid] = pod
+	}
 	return nil
 }
 
-// compare creates the pod that the owner would create, as a dry run.
-func (v *verifier) compare(ctx context.Context, pod *corev1.Pod, owner *metav1.OwnerReference, w *verified) error {
-	kind, found := cluster.ByOwner(owner)
-	if !found {
-		w.Workload, w.Why = strings.ToLower(owner.Kind)+"/"+owner.Name, "Its kind is not one of Kubernetes' own."
-		return nil
+// compare compares the running pod of a workload with the pod that the workload would
+// create, as a dry run.
+func (v *verifier) compare(ctx context.Context, kind *cluster.Kind, object *unstructured.Unstructured) error {
+	if v.owners[object.GetUID()] != nil {
+		return nil // the owner is compared
 	}
-	w.Workload = kind.Name(owner.Name)
-	object, err := v.client.Resource(kind.Resource).Namespace(pod.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		w.Why = "It does not exist any more."
-		return nil
+	if len(v.Workloads) == maxVerified {
+		return fmt.Errorf("there are more than %d workloads: verify one namespace after the other", maxVerified)
 	}
-	if err != nil {
-		return fmt.Errorf("%s in the namespace %s: %w", w.Workload, w.Namespace, err)
-	}
-	if grand := metav1.GetControllerOf(object); grand != nil {
-		if kind, known := cluster.ByOwner(grand); known {
-			w.Workload = kind.Name(grand.Name)
-		}
-	}
+	running := v.pods[object.GetUID()]
+	delete(v.pods, object.GetUID())
+	w := verified{Namespace: object.GetNamespace(), Workload: kind.Name(object.GetName()), State: notCompared}
 	template, err := kind.Pod(object)
 	if err != nil {
 		return err
 	}
 	template.SetNamespace("")
-	answer := v.probe.Create(ctx, pod.Namespace, template)
-	if answer.Err != nil {
-		w.State, w.Why = stateDenied, "A new pod is denied: "+answer.Err.Error()
-		return nil //nolint:nilerr // the denial is the result
-	}
+	answer := v.probe.Create(ctx, w.Namespace, template)
 	fresh := &corev1.Pod{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(answer.Pod.Object, fresh); err != nil {
+	if answer.Err != nil {
+		w.State, w.Why = denied, "A new pod is denied: "+answer.Err.Error()
+	} else if err := runtime.DefaultUnstructuredConverter.FromUnstructured(answer.Pod.Object, fresh); err != nil {
 		return fmt.Errorf("dry run of %s: %w", w.Workload, err)
 	}
-	w.State = stateSame
-	if w.Differences = Compare(v.keys, pod, fresh); len(w.Differences) > 0 {
-		w.State = stateDiffers
+	switch {
+	case running == nil:
+		w.Why = cmp.Or(w.Why, "No pod of it runs. A new pod would be created.")
+	case answer.Err == nil:
+		w.State, w.Differences = Compare(v.keys, running, fresh)
+		w.without = w.State == Same && !HasCredentials(v.keys, running)
+		fallthrough
+	default:
+		w.Pod = running.Name
 	}
-	return nil
+	v.Workloads = append(v.Workloads, w)
+	return ctx.Err()
 }

@@ -58,48 +58,68 @@ func TestCompare(t *testing.T) {
 		return podWith(map[string]string{"lanyard.dev/injected": "gcp", "lanyard.dev/gcp-credentials": file},
 			[]mounted{{"bound-sa-token", own, "gcp/token", audience, 86400}, {"gcp-iam-token", federal, "token", audience, 86400}}, "GOOGLE_APPLICATION_CREDENTIALS", own+"/gcp/credentials.json")
 	}
+	// Version 1.6 of azure-workload-identity has the token at another path.
+	const moving = "/var/run/secrets/azure/wi/token"
+	azure := podWith(nil, []mounted{{"azure-wi-x", moving, "azure-identity-token", "api://AzureADTokenExchange", 3600}},
+		"AZURE_CLIENT_ID", "c", "AZURE_FEDERATED_TOKEN_FILE", moving+"/azure-identity-token")
+	azureNew := func(file string) *corev1.Pod {
+		return podWith(map[string]string{"lanyard.dev/injected": "azure"}, []mounted{{"bound-sa-token", own, "azure/token", "api://AzureADTokenExchange", 3600}},
+			"AZURE_CLIENT_ID", "c", "AZURE_FEDERATED_TOKEN_FILE", file)
+	}
+	plain := podWith(nil, nil, "OTHER", "x")
 	for sentence, tt := range map[string]struct {
 		running, fresh *corev1.Pod
+		state          string
 		want           []migrate.Difference
 	}{
-		"another path of the token, and a copy at the old one": {before, podWith(injected, copies, variables...), nil},
+		"Azure beside version 1.6, whose path no program can have in its settings": {azure, azureNew(own + "/azure/token"), migrate.Same, nil},
+		"Azure beside version 1.6, and a variable that points to nothing": {azure, azureNew("/x"), migrate.Differs, []migrate.Difference{
+			{"main", "Azure audience", "api://AzureADTokenExchange", ""}, {"main", "Azure lifetime", "3600 s", ""}, {"main", "Azure token", "", "none at /x"},
+			{"main", "token at " + moving + "/azure-identity-token", "api://AzureADTokenExchange", ""},
+		}},
+		"no credentials before and after": {plain, plain, migrate.Same, nil},
+		"credentials that no pod had": {plain, podWith(injected, copies[:1], variables[:4]...), migrate.Gains, []migrate.Difference{
+			{"main", "AWS audience", "", sts}, {"main", "AWS lifetime", "", "86400 s"}, {"main", "AWS role", "", arn},
+		}},
+		"another path of the token, and a copy at the old one": {before, podWith(injected, copies, variables...), migrate.Same, nil},
 		"another role": {
-			before, podWith(injected, copies, "AWS_ROLE_ARN", arn+"b", "AWS_WEB_IDENTITY_TOKEN_FILE", own+"/aws/token", "AWS_REGION", "eu-central-1"),
+			before, podWith(injected, copies, "AWS_ROLE_ARN", arn+"b", "AWS_WEB_IDENTITY_TOKEN_FILE", own+"/aws/token", "AWS_REGION", "eu-central-1"), migrate.Differs,
 			[]migrate.Difference{{"main", "AWS role", arn, arn + "b"}},
 		},
-		"no region": {before, podWith(injected, copies, variables[:4]...), []migrate.Difference{{"main", "AWS region", "eu-central-1", ""}}},
+		"no region": {before, podWith(injected, copies, variables[:4]...), migrate.Loses, []migrate.Difference{{"main", "AWS region", "eu-central-1", ""}}},
 		"no copy at the old path": {
-			before, podWith(injected, copies[:1], variables...),
+			before, podWith(injected, copies[:1], variables...), migrate.Loses,
 			[]migrate.Difference{{"main", "token at " + eks + "/token", sts, ""}},
 		},
 		"another audience and lifetime": {
-			before, podWith(injected, []mounted{{"bound-sa-token", own, "aws/token", "other", 3600}, copies[1]}, variables...),
+			before, podWith(injected, []mounted{{"bound-sa-token", own, "aws/token", "other", 3600}, copies[1]}, variables...), migrate.Differs,
 			[]migrate.Difference{{"main", "AWS audience", sts, "other"}, {"main", "AWS lifetime", "86400 s", "3600 s"}},
 		},
 		"a variable that points to nothing": {
-			before, podWith(injected, copies[1:], variables...),
+			before, podWith(injected, copies[1:], variables...), migrate.Differs,
 			[]migrate.Difference{
 				{"main", "AWS audience", sts, ""}, {"main", "AWS lifetime", "86400 s", ""}, {"main", "AWS token", "", "none at " + own + "/aws/token"},
 			},
 		},
-		"the peer alone": {before, before, []migrate.Difference{{"", "injected by Lanyard", "", "no"}}},
+		"the peer alone": {before, before, migrate.Differs, []migrate.Difference{{"", "injected by Lanyard", "", "no"}}},
 		"a token of another cloud": {
-			before, podWith(injected, copies, append(variables, "AZURE_CLIENT_ID", "c")...),
+			before, podWith(injected, copies, append(variables, "AZURE_CLIENT_ID", "c")...), migrate.Gains,
 			[]migrate.Difference{{"main", "Azure client", "", "c"}},
 		},
-		"Google, without the container of the peer": {google, googleNew("sts.googleapis.com"), nil},
+		"Google, without the container of the peer": {google, googleNew("sts.googleapis.com"), migrate.Same, nil},
 		"Google with another audience": {
-			google, googleNew("x"),
+			google, googleNew("x"), migrate.Differs,
 			[]migrate.Difference{{"main", "Google audience", "sts.googleapis.com", "x"}, {"main", "token at " + federal + "/token", "sts.googleapis.com", "x"}},
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			if !migrate.HasCredentials(newKeys(t), tt.running) {
-				t.Error("got a running pod without credentials")
-			}
-			if diff := cmp.Diff(tt.want, migrate.Compare(newKeys(t), tt.running, tt.fresh)); diff != "" {
+			state, got := migrate.Compare(newKeys(t), tt.running, tt.fresh)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if want := tt.state; state != want {
+				t.Errorf("got the state %s, want %s", state, want)
 			}
 		})
 	}

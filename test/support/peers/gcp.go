@@ -131,10 +131,13 @@ func (g *GCP) identity(account *corev1.ServiceAccount, prefix string) (*gcpIdent
 	default:
 		return nil, fmt.Errorf("%sinjection-mode: got %q, want gcloud or direct", prefix, mode)
 	}
+	// Absent and empty differ.
+	_, hasProvider := account.Annotations[prefix+"workload-identity-provider"]
+	_, hasEmail := account.Annotations[prefix+"service-account-email"]
 	switch {
-	case identity.provider == "" && identity.email == "":
+	case !hasProvider && !hasEmail:
 		return nil, nil
-	case identity.provider == "" || identity.email == "":
+	case !hasProvider || !hasEmail:
 		return nil, fmt.Errorf("%sworkload-identity-provider and %sservice-account-email must both be set", prefix, prefix)
 	case !gcpProvider.MatchString(identity.provider):
 		return nil, fmt.Errorf("%sworkload-identity-provider: got %q", prefix, identity.provider)

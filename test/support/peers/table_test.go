@@ -32,7 +32,7 @@ func TestTheStandInsAreThoseOfTheTable(t *testing.T) {
 		for _, w := range registration.Webhooks {
 			webhooks = append(webhooks, w.Name)
 		}
-		if !p.Registers(registration.Name, webhooks) {
+		if !p.Registers(registration.Name, registration.Labels, webhooks) {
 			t.Errorf("%s: the table does not know the configuration %s", p.Name, registration.Name)
 		}
 		account := &corev1.ServiceAccount{}
