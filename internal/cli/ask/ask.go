@@ -187,7 +187,7 @@ func (a *Asker) local(ctx context.Context, namespace, serviceAccount *metav1.Obj
 	denied, isDenied := errors.AsType[*reason.Error](err)
 	switch {
 	case err == nil:
-	case isDenied && a.options.Unread == nil:
+	case isDenied && (a.options.Unread == nil || denied.Reason == reason.IdentityRequired):
 		answer.Denial = &Denial{By: ByLanyard, Reason: denied.Reason, Message: denied.Err.Error()}
 	case isDenied: // a setting of the cluster may be missing here, such as a default
 		answer.Err = fmt.Errorf("the settings of the webhook were not read, and without them Lanyard would deny the pod: %w", err)

@@ -130,6 +130,8 @@ func (r *explanationResult) rows() [][]string {
 		account += ", which does not exist"
 	case !r.ServiceAccount.Read:
 		account += ", which you may not read"
+	case r.ServiceAccount.Required:
+		account += ", which needs an identity and asks for none yet"
 	case len(r.ServiceAccount.Identities) == 0:
 		account += ", which asks for no identity"
 	case r.ServiceAccount.Fix != "":

@@ -121,6 +121,8 @@ type ServiceAccount struct {
 	// Read reports whether the user may read it.
 	Read       bool       `json:"read"`
 	Identities []Identity `json:"identities,omitempty"`
+	// Required reports whether it needs an identity that it does not ask for yet.
+	Required bool `json:"required,omitempty"`
 	// Annotated is when Lanyard's annotations were last written; empty if unknown.
 	Annotated string `json:"annotated,omitempty"`
 	// Fix is the fix for the label; empty if there is nothing to do.
@@ -199,7 +201,7 @@ func Explain(in *Input) *Explanation {
 		GuardProblem:      in.GuardProblem,
 		MissingRights:     in.Missing,
 	}
-	if in.asks() || in.unguarded() {
+	if in.asks() || in.unguarded() || in.waits() {
 		e.Guard = cluster.GuardOf(in.Settings, &metav1.PartialObjectMetadata{ObjectMeta: *in.ServiceAccount}, in.Called)
 	}
 	if e.New.Local = in.Answer.Local; e.New.Local {
@@ -229,6 +231,12 @@ func (in *Input) asks() bool {
 	return in.ServiceAccount != nil && in.Keys.AskForIdentity(in.ServiceAccount.Annotations)
 }
 
+// waits reports whether the ServiceAccount is known to need an identity that it does not ask
+// for yet.
+func (in *Input) waits() bool {
+	return in.ServiceAccount != nil && in.Keys.Waits(in.ServiceAccount.Labels[in.Keys.IdentityLabel], in.ServiceAccount.Annotations)
+}
+
 // unguarded reports whether the ServiceAccount is known to need credentials, and the guard
 // does not know it.
 func (in *Input) unguarded() bool {
@@ -240,8 +248,8 @@ func (in *Input) serviceAccount() ServiceAccount {
 	if in.ServiceAccount == nil {
 		return account
 	}
-	account.Identities = Identities(in.Keys, in.ServiceAccount.Annotations)
-	if in.Called && in.asks() && in.ServiceAccount.Labels[in.Keys.IdentityLabel] != annotations.LabelEnabled {
+	account.Identities, account.Required = Identities(in.Keys, in.ServiceAccount.Annotations), in.waits()
+	if in.Called && in.asks() && !annotations.IsGuarded(in.ServiceAccount.Labels[in.Keys.IdentityLabel]) {
 		account.Fix = "Add the guard's label: lanyard label serviceaccounts --namespace " + in.Namespace.Name
 	}
 	if annotated := in.annotated(); !annotated.IsZero() {
@@ -335,21 +343,41 @@ func (in *Input) new() New {
 func (in *Input) denied() New {
 	denial := in.Answer.Denial
 	n := New{Outcome: Denied, Reason: denial.Reason, Why: denial.Message}
-	switch denial.By {
-	case ask.ByLanyard:
+	switch {
+	case in.waits() && (denial.Reason == reason.IdentityRequired || denial.By == ask.ByGuard):
+		return in.required()
+	case denial.By == ask.ByLanyard:
 		n.Fix = fixes[denial.Reason]
-	case ask.ByGuard:
+	case denial.By == ask.ByGuard:
 		n.Why, n.Fix = "the guard denies new pods: Lanyard did not inject a container that needs credentials", checkFix
 		if text := in.unreachable(); text != "" {
 			n.Why = "the guard denies new pods, because the API server cannot call Lanyard: " + text
 		}
-	case ask.ByFailedCall:
+	case denial.By == ask.ByFailedCall:
 		n.Fix = "Lanyard did not deny the pod. The webhook in the message must respond again."
 		if isOwn(denial.Message) {
 			n.Why, n.Fix = "the API server cannot call Lanyard: "+denial.Message, checkFix
 		}
 	default:
 		n.Fix = "Lanyard did not deny the pod. The message names the webhook or policy."
+	}
+	return n
+}
+
+// required describes the denial of pods whose ServiceAccount needs an identity and does not ask
+// for one yet.
+func (in *Input) required() New {
+	name, namespace := in.ServiceAccountName, in.Namespace.Name
+	n := New{
+		Outcome: Denied, Reason: reason.IdentityRequired,
+		Why: fmt.Sprintf("the ServiceAccount %s has the label %s=%s, and no annotation that asks for an identity yet", name, in.Keys.IdentityLabel, annotations.LabelRequired),
+		Fix: fmt.Sprintf("Annotate the ServiceAccount: controllers then create the pods when they retry. If it needs no identity, remove the label: kubectl label serviceaccount %s %s- --namespace %s",
+			name, in.Keys.IdentityLabel, namespace),
+	}
+	if hint, _ := in.peer(); hint != "" {
+		n.Why += ": " + hint
+	} else if hint := in.misspelt(); hint != "" {
+		n.Why += ": " + hint
 	}
 	return n
 }
@@ -373,6 +401,7 @@ func (in *Input) unreachable() string {
 
 // fixes are the fixes by reason.
 var fixes = map[reason.Reason]string{
+	reason.IdentityRequired:   "Annotate the ServiceAccount: controllers then create the pods when they retry.",
 	reason.InvalidAnnotation:  "Correct the annotation that the message names.",
 	reason.IdentityNotAllowed: "Ask the administrator of the cluster to allow the identity, or correct the ServiceAccount.",
 	reason.ForeignInjection:   "Remove Lanyard's additions from the pod template: they were copied from a running pod.",

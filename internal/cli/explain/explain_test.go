@@ -78,6 +78,11 @@ func denied(by ask.Denier, message string) *ask.Answer {
 	return &ask.Answer{Denial: &ask.Denial{By: by, Message: message}}
 }
 
+// waiting makes the ServiceAccount one that needs an identity and does not ask for it yet.
+func waiting(in *Input, values map[string]string) {
+	in.Got, in.ServiceAccount.Annotations, in.ServiceAccount.Labels = nil, values, map[string]string{"lanyard.dev/identity": "required"}
+}
+
 func TestNewPods(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -220,6 +225,21 @@ func TestNewPods(t *testing.T) {
 				in.Got, in.Answer = nil, *denied(ask.ByFailedCall, `failed calling webhook "kyverno": EOF`)
 			},
 			Denied, "", `failed calling webhook "kyverno": EOF`, true,
+		},
+		"an identity is required": {
+			func(in *Input) {
+				waiting(in, map[string]string{"example.com/aws-role-arn": role})
+				in.Answer.Denial = &ask.Denial{By: ask.ByLanyard, Reason: reason.IdentityRequired, Message: "no"}
+			},
+			Denied, reason.IdentityRequired, "the ServiceAccount cart has the label lanyard.dev/identity=required, and no annotation that asks for an identity yet: example.com/aws-role-arn has no effect", true,
+		},
+		"an identity is required, and only the guard responds": {
+			func(in *Input) { waiting(in, nil); in.Answer = *denied(ask.ByGuard, "x") },
+			Denied, reason.IdentityRequired, "the ServiceAccount cart has the label lanyard.dev/identity=required", true,
+		},
+		"an identity is required, and a quota denies the pod": {
+			func(in *Input) { waiting(in, nil); in.Answer = *denied(ask.ByOther, "exceeded quota") },
+			Denied, "", "exceeded quota", true,
 		},
 		"somebody else denies the pod": {
 			func(in *Input) { in.Got, in.Answer = nil, *denied(ask.ByOther, "exceeded quota: pods") },
@@ -505,7 +525,7 @@ func TestContainers(t *testing.T) {
 func TestEveryDenialHasAFix(t *testing.T) {
 	t.Parallel()
 	for _, r := range []reason.Reason{
-		reason.InvalidAnnotation, reason.IdentityNotAllowed, reason.ForeignInjection, reason.InvalidMountPath,
+		reason.IdentityRequired, reason.InvalidAnnotation, reason.IdentityNotAllowed, reason.ForeignInjection, reason.InvalidMountPath,
 		reason.VolumeNameTaken, reason.TooLarge, reason.LookupFailed, reason.Overloaded,
 	} {
 		if fixes[r] == "" {
