@@ -261,7 +261,7 @@ func TestWithoutTheSettingsNothingIsDenied(t *testing.T) {
 			map[string]string{"lanyard.dev/vault-role": "x"},
 			"local error: evaluate the rules of the webhook: the settings of the webhook were not read, which may know the annotation lanyard.dev/vault-role",
 		},
-		"an identity that is required": {nil, "local denied by lanyard identity_required: serviceaccount \"shop/cart\" has the label lanyard.dev/identity=required"},
+		"an identity that is required":      {nil, "local denied by lanyard identity_required: serviceaccount \"shop/cart\" has the label lanyard.dev/identity=required"},
 		"an identity that needs no setting": {map[string]string{"lanyard.dev/aws-role-arn": role}, "local pod: aws"},
 	} {
 		t.Run(name, func(t *testing.T) {
