@@ -228,9 +228,9 @@ func TestMonitorsSetTheJobOfTheAlerts(t *testing.T) {
 			for _, rule := range rules(t, objects) {
 				query := rule.Expr.String()
 				if strings.Contains(query, "cronjob=") && !strings.Contains(query, `namespace="security"`) {
-			t.Errorf("%s is not about the CronJob in the namespace: %s", rule.Alert, query)
-		}
-		if strings.Contains(query, "{job=") && !strings.Contains(query, `job="`+test.want+`", namespace="security"`) {
+					t.Errorf("%s is not about the CronJob in the namespace: %s", rule.Alert, query)
+				}
+				if strings.Contains(query, "{job=") && !strings.Contains(query, `job="`+test.want+`", namespace="security"`) {
 					t.Errorf("%s is not about the job %s: %s", rule.Alert, test.want, query)
 				}
 			}

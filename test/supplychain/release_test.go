@@ -116,9 +116,9 @@ var releaseFiles = map[string][]struct{ pattern, replacement string }{
 	"deploy/checks/checks.yaml": {
 		{`image: lanyard:.*`, `image: registry.example/team/lanyard:9.8.7`},
 	},
-	"Makefile":                       {{`(?m)^(IMAGE .*):.*`, `$1:9.8.7`}},
-	"Dockerfile":                     {{`(?m)^(ARG GO_IMAGE=golang:[\d.]+).*`, "$1@sha256:" + strings.Repeat("0a", 32)}},
-	"CHANGELOG.md":                   {{`(?m)^## \[Unreleased\]`, "## [Unreleased]\n\nnext\n\n## [9.8.7] - 2000-01-02\n\nnotes of 9.8.7\n\n## [9.8.6] - 2000-01-01"}},
+	"Makefile":     {{`(?m)^(IMAGE .*):.*`, `$1:9.8.7`}},
+	"Dockerfile":   {{`(?m)^(ARG GO_IMAGE=golang:[\d.]+).*`, "$1@sha256:" + strings.Repeat("0a", 32)}},
+	"CHANGELOG.md": {{`(?m)^## \[Unreleased\]`, "## [Unreleased]\n\nnext\n\n## [9.8.7] - 2000-01-02\n\nnotes of 9.8.7\n\n## [9.8.6] - 2000-01-01"}},
 }
 
 // releaseTree writes hack/release.sh and the files above to a directory, with the
