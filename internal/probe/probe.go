@@ -116,24 +116,18 @@ type Answer struct {
 
 // Client sends dry runs. It may be used concurrently.
 type Client struct {
-	pods      dynamic.NamespaceableResourceInterface
-	overrides []map[string]any
+	pods dynamic.NamespaceableResourceInterface
 }
 
-// NewClient returns a client, whose method Pod has the overrides. It does not change config.
-func NewClient(config *rest.Config, overrides ...map[string]any) (*Client, error) {
+// NewClient returns a client. It does not change config.
+func NewClient(config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandler, config.WarningHandlerWithContext = nil, collector{}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("create Kubernetes client: %w", err)
 	}
-	return &Client{client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}), overrides}, nil
-}
-
-// Pod returns the function Pod's pod with the overrides of the client.
-func (c *Client) Pod(keys *annotations.Keys, serviceAccount string) *unstructured.Unstructured {
-	return Pod(keys, serviceAccount, c.overrides...)
+	return &Client{client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"})}, nil
 }
 
 // Create creates the pod as a dry run.
@@ -143,8 +137,9 @@ func (c *Client) Create(ctx context.Context, namespace string, pod *unstructured
 	return answer
 }
 
-// denied matches the errors of pods that the webhook or the guard denies.
-var denied = regexp.MustCompile(` denied (the )?request: lanyard: `)
+// denied matches the errors of pods that the webhook or the guard denies, also the errors
+// that lanyard makes itself.
+var denied = regexp.MustCompile(`(^| denied (the )?request: )lanyard: `)
 
 // Denied reports whether Lanyard itself denied the pod of a dry run. For Pod, this means that
 // the webhook was called: the guard comes after the webhook.

@@ -61,6 +61,16 @@ type Section struct {
 // Report is everything that was checked.
 type Report struct {
 	Sections []Section `json:"sections"`
+	// Summary has the number of lines of each status.
+	Summary map[Status]int `json:"summary,omitempty"`
+}
+
+// Summarize fills the summary.
+func (r *Report) Summarize() {
+	r.Summary = map[Status]int{}
+	for _, status := range []Status{OK, Warning, Failed, Skipped, NotApplicable} {
+		r.Summary[status] = r.Count(status)
+	}
 }
 
 // Count returns the number of lines with this status.
@@ -107,58 +117,46 @@ func DoesNotApply(format string, args ...any) Line {
 // Unreadable returns the line for something that could not be read. Neither a missing right
 // nor a lost connection is a mistake of the installation.
 func Unreadable(what string, err error) Line {
-	if right, missing := MissingRight(err); missing {
-		return Line{Status: Skipped, Text: fmt.Sprintf("%s cannot be read: you may not %s", what, right), Missing: right.String(), Fix: right.fix(), Link: docs + "operations.md#rights-of-readers"}
+	if right := MissingRight(err); right != "" {
+		return NoRight(right, "%s cannot be read", what)
 	}
 	return Skip("Check the connection to the API server.", "%s cannot be read: %v", what, err)
 }
 
-// Right is a right of a user.
-type Right struct {
-	Verb string
-	// Resource is a resource with its group, or a path.
-	Resource string
-	// Namespace is empty for the whole cluster.
-	Namespace string
-}
-
-// String returns the right as people read it.
-func (r *Right) String() string {
-	if r.Namespace == "" {
-		return r.Verb + " " + r.Resource
-	}
-	return r.Verb + " " + r.Resource + " in the namespace " + r.Namespace
-}
-
-// fix returns how to get the right.
-func (r *Right) fix() string {
+// NoRight returns the line for something that the user may not look at. right is the missing
+// right, such as "list pods in the namespace shop".
+func NoRight(right, format string, args ...any) Line {
+	fix := "Ask an administrator for the ClusterRole view."
+	_, namespace, isNamespaced := strings.Cut(right, " in the namespace ")
 	switch {
-	case r.Verb == "create":
-		return "Choose a namespace in which you may create pods, with --namespace."
-	case strings.HasSuffix(r.Resource, ".admissionregistration.k8s.io") || strings.HasPrefix(r.Resource, "/"):
-		return "Ask an administrator for the ClusterRole lanyard-view."
-	case r.Namespace != "":
-		return "Ask an administrator for the ClusterRole view in the namespace " + r.Namespace + "."
+	case strings.HasPrefix(right, "create "):
+		fix = "Choose a namespace in which you may create pods, with --namespace."
+	case strings.Contains(right, ".admissionregistration.k8s.io") || strings.Contains(right, " /"):
+		fix = "Ask an administrator for the ClusterRole lanyard-view."
+	case isNamespaced:
+		fix = "Ask an administrator for the ClusterRole view in the namespace " + namespace + "."
 	}
-	return "Ask an administrator for the ClusterRole view."
+	line := Skip(fix, "%s: you may not %s", fmt.Sprintf(format, args...), right)
+	line.Missing, line.Link = right, docs+"operations.md#rights-of-readers"
+	return line
 }
 
 // forbidden matches the API server's description of a missing right. The denial of an
 // object has another form.
 var forbidden = regexp.MustCompile(`cannot ([a-z]+) (?:resource "([^"]+)" in API group "([^"]*)"|path "([^"]+)")(?: in the namespace "([^"]+)")?`)
 
-// MissingRight returns the right that a user lacks, if the error is about the user's rights.
-// The error for an object that something denied is not.
-func MissingRight(err error) (*Right, bool) {
-	if !apierrors.IsForbidden(err) {
-		return nil, false
+// MissingRight returns the right that a user lacks, such as "list pods in the namespace
+// shop". It is empty for another error, also if something denied the object of the request.
+func MissingRight(err error) string {
+	match := forbidden.FindStringSubmatch(fmt.Sprint(err))
+	if match == nil || !apierrors.IsForbidden(err) {
+		return ""
 	}
-	match := forbidden.FindStringSubmatch(err.Error())
-	if match == nil {
-		return nil, false
+	right := match[1] + " " + cmp.Or(match[4], schema.GroupResource{Group: match[3], Resource: match[2]}.String())
+	if match[5] != "" {
+		right += " in the namespace " + match[5]
 	}
-	resource := schema.GroupResource{Group: match[3], Resource: match[2]}.String()
-	return &Right{match[1], cmp.Or(match[4], resource), match[5]}, true
+	return right
 }
 
 // DryRun judges the result of a dry run of a pod of the ServiceAccount, which has
@@ -175,11 +173,16 @@ func tried(keys *annotations.Keys, serviceAccount string, answer Answer, called 
 	case called.Status == OK:
 		return Injection(keys, serviceAccount, answer)
 	case noServiceAccount.MatchString(answer.Err.Error()):
-		return Fail("Create it, or correct the name.", "reference/annotations.md", "ServiceAccount %s does not exist", serviceAccount)
+		return NoServiceAccount(serviceAccount)
 	case called.Status == Failed:
 		return Skip("Correct the cause first.", "pods of ServiceAccount %s were not tried: the API server cannot call the webhook", serviceAccount)
 	}
 	return Skip(called.Fix, "pods of ServiceAccount %s were not tried: no dry run reached the webhook", serviceAccount)
+}
+
+// NoServiceAccount is the line for a ServiceAccount that does not exist.
+func NoServiceAccount(serviceAccount string) Line {
+	return Fail("Create it, or correct the name.", "reference/annotations.md", "ServiceAccount %s does not exist", serviceAccount)
 }
 
 // noServiceAccount matches the error for a pod whose ServiceAccount does not exist.
@@ -194,10 +197,8 @@ func Probe(err error) Line {
 	if strings.Contains(err.Error(), Webhook) {
 		return Fail("Correct the cause in the error.", "operations.md#when-it-is-down", "the API server cannot call the webhook: %v", err)
 	}
-	if right, missing := MissingRight(err); missing {
-		line := Unreadable("", err)
-		line.Text = fmt.Sprintf("nobody asked the API server to call the webhook: you may not %s", right)
-		return line
+	if right := MissingRight(err); right != "" {
+		return Unasked(right)
 	}
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -205,6 +206,11 @@ func Probe(err error) Line {
 			"the dry run of a pod was denied, but not by Lanyard: %v", err)
 	}
 	return Skip("Check the connection to the API server.", "the API server did not respond to the dry run of a pod: %v", err)
+}
+
+// Unasked returns the line for a user who lacks the right to send the dry run.
+func Unasked(right string) Line {
+	return NoRight(right, "it is not known whether the API server can call the webhook")
 }
 
 // Injection judges the result of the dry run of a pod of a ServiceAccount that
