@@ -86,7 +86,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) },
 	}
-	k.Output.AddFlag(cmd)
+	k.Output.AddFlag(cmd, "Check")
 	c.AddConfig(cmd)
 	c.AddOverrides(cmd)
 	cmd.Flags().BoolVar(&k.pre, "pre", false, "Check the cluster before the install.")
