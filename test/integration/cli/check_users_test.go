@@ -99,7 +99,7 @@ var _ = Describe("check by users with few rights", Serial, Ordered, func() {
 
 	It("has no names in a report for others", func(ctx SpecContext) {
 		for _, kubeconfig := range []string{env.kubeconfig, user("viewer")} {
-			_, out, _ := lanyardAs(ctx, kubeconfig, "", "check", "--redact", "--namespace", "shop", "--service-account", "cart", "--output", "yaml")
+			_, out, _ := lanyardAs(ctx, kubeconfig, "", "check", "--redact", "--namespace", "shop", "--service-account", "cart", "--output", "json")
 			Expect(out).To(ContainSubstring("pods of ServiceAccount <namespace-1>/<serviceaccount-1> get credentials: aws"))
 			Expect(out).NotTo(MatchRegexp("shop|cart|viewer|127.0.0.1|111122223333"))
 		}
