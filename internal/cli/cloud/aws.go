@@ -35,8 +35,8 @@ func NewAWS(token Token, roleARN string) (*Trust, error) {
 	host := strings.TrimPrefix(token.Issuer, "https://")
 	return newTrust("aws", struct {
 		*Token
-		Provider, Host, Account, RoleARN, Path, Role string
-	}{&token, fmt.Sprintf("arn:%s:iam::%s:oidc-provider/%s", parts[1], parts[4], host), host, parts[4], roleARN, path, full[cut:]})
+		Provider, Host, Partition, Account, RoleARN, Path, Role string
+	}{&token, fmt.Sprintf("arn:%s:iam::%s:oidc-provider/%s", parts[1], parts[4], host), host, parts[1], parts[4], roleARN, path, full[cut:]})
 }
 
 // awsSuffixes are the domains of AWS' partitions, as in the endpoint data of the
