@@ -4,12 +4,16 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"encoding/xml"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/provider"
 )
 
 // NewAWS returns the configuration with which the ServiceAccount can assume the
@@ -46,6 +50,33 @@ var awsSuffixes = map[string]string{
 	"aws-iso": "c2s.ic.gov", "aws-iso-b": "sc2s.sgov.gov", "aws-iso-e": "cloud.adc-e.uk", "aws-iso-f": "csp.hci.ic.gov",
 }
 
+// profiles returns the requests for the profiles in the pod's shared config file.
+func profiles(p provider.Provider, text string) []*Request {
+	var all []*Request
+	for line := range strings.Lines(p.File.Content) {
+		line = strings.TrimSpace(line)
+		if section, found := strings.CutPrefix(line, "[profile "); found {
+			all = append(all, &Request{Provider: p, Token: text, Profile: strings.TrimSuffix(section, "]")})
+		}
+		if len(all) == 0 {
+			continue // the default profile
+		}
+		last := all[len(all)-1]
+		switch name, value, _ := strings.Cut(line, " = "); name {
+		case "role_arn":
+			last.Provider.Variables = slices.Clone(p.Variables)
+			for i := range last.Provider.Variables {
+				if v := &last.Provider.Variables[i]; v.Name == "AWS_ROLE_ARN" {
+					v.Value = value
+				}
+			}
+		case "source_profile":
+			last.Source = value
+		}
+	}
+	return all
+}
+
 // aws calls AssumeRoleWithWebIdentity.
 func (e *exchange) aws(ctx context.Context) (*Answer, error) {
 	role := e.variable("AWS_ROLE_ARN")
@@ -63,7 +94,7 @@ func (e *exchange) aws(ctx context.Context) (*Answer, error) {
 		"Action":           {AssumeRoleWithWebIdentity},
 		"Version":          {"2011-06-15"},
 		"RoleArn":          {role},
-		"RoleSessionName":  {e.variable("AWS_ROLE_SESSION_NAME")},
+		"RoleSessionName":  {cmp.Or(e.variable("AWS_ROLE_SESSION_NAME"), "lanyard")}, // a pod's name is not known
 		"WebIdentityToken": {e.Token},
 	}, func(body []byte) error { return xml.Unmarshal(body, &response) })
 	switch {

@@ -34,10 +34,31 @@ type Request struct {
 	Endpoint string
 	// Scope is the scope of Azure's credential; empty for Azure Resource Manager.
 	Scope string
+	// Profile is the profile whose role Provider has; empty for the ServiceAccount's own
+	// identity. Source is the profile whose credentials replace the token, if any.
+	Profile, Source string
+}
+
+// requests returns the requests with a token: one for each identity of the provider.
+func requests(p provider.Provider, text string) []*Request {
+	all := []*Request{{Provider: p, Token: text}}
+	if p.Name == "aws" {
+		all = append(all, profiles(p, text)...)
+	}
+	return all
+}
+
+// identified reports whether the pods have an identity of a cloud, and not only a token.
+func identified(p *provider.Provider) bool {
+	return p.Name == "gcp" || slices.ContainsFunc(p.Variables, func(v provider.Variable) bool {
+		return v.Name == "AWS_ROLE_ARN" || v.Name == "AZURE_CLIENT_ID"
+	})
 }
 
 // Answer is the response of a cloud.
 type Answer struct {
+	// Profile is Request.Profile.
+	Profile string `json:"profile,omitempty"`
 	// Operation is the last call, and URL is its address.
 	Operation string `json:"operation"`
 	URL       string `json:"url"`
@@ -51,6 +72,9 @@ type Answer struct {
 	Status  int    `json:"status,omitempty"`
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
+	// Cause is the cause of the error, and Repair has the commands that repair it.
+	Cause  string `json:"cause,omitempty"`
+	Repair string `json:"repair,omitempty"`
 }
 
 // Operations of the clouds.
@@ -198,7 +222,7 @@ func (e *exchange) send(ctx context.Context, c *call, decode func(body []byte) e
 	if err != nil {
 		return nil, err
 	}
-	answer := &Answer{Operation: c.operation, URL: target, Status: status}
+	answer := &Answer{Profile: e.Profile, Operation: c.operation, URL: target, Status: status}
 	if decode(body) != nil {
 		return nil, answer.unexpected()
 	}
