@@ -71,7 +71,7 @@ func NewTokenCommand(c *command.CLI) *cobra.Command {
 		ValidArgsFunction: c.CompleteServiceAccounts(),
 		RunE:              func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) },
 	}
-	k.Output.AddFlag(cmd)
+	k.Output.AddFlag(cmd, "Token")
 	c.AddConfig(cmd)
 	fs := cmd.Flags()
 	fs.StringVar(&k.receiver, "for", "", "Who the token is for: aws, azure, gcp, a custom provider, or an audience.")
@@ -114,7 +114,7 @@ type tokenResult struct {
 }
 
 func (k *tokenCommand) run(ctx context.Context, args []string) error {
-	name, err := serviceAccountName(args)
+	name, err := serviceAccountName(k.CLI, args)
 	if err != nil {
 		return err
 	}

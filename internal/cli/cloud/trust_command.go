@@ -4,6 +4,7 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -49,7 +50,7 @@ const (
 
 // NewTrustCommand returns the command trust.
 func NewTrustCommand(c *command.CLI) *cobra.Command {
-	k := &trustCommand{CLI: c, format: outputShell, part: partAll}
+	k := &trustCommand{CLI: c, part: partAll}
 	cmd := &cobra.Command{
 		Use:   "trust PROVIDER NAME",
 		Short: "Show how to configure a cloud to trust a ServiceAccount.",
@@ -65,7 +66,7 @@ func NewTrustCommand(c *command.CLI) *cobra.Command {
 			return k.run(cmd.Context(), args[1:])
 		},
 	}
-	k.addFlags(cmd, "the provider", outputShell, command.OutputJSON, command.OutputYAML)
+	k.addFlags(cmd, "the provider", outputShell)
 	cmd.Flags().StringToStringVar(&k.given, "parameter", nil, "Parameter of the provider, as NAME=VALUE. Defaults to the annotation. Can be repeated.")
 	cmd.AddCommand(newTrustAWSCommand(c), newTrustAzureCommand(c), newTrustGCPCommand(c), newTrustIssuerCommand(c))
 	return cmd
@@ -74,10 +75,11 @@ func NewTrustCommand(c *command.CLI) *cobra.Command {
 // trustCommand is trust for one provider.
 type trustCommand struct {
 	*command.CLI
-	format, part string
-	issuer       string
-	audience     string
-	uploadKeys   bool // gcp only
+	command.Output
+	part       string
+	issuer     string
+	audience   string
+	uploadKeys bool // gcp only
 	// provider is the name of the provider.
 	provider string
 	// parameters are the flags of a built-in provider that stand for annotations, by the
@@ -95,7 +97,7 @@ type trustCommand struct {
 
 // newCloudCommand returns a command for a built-in provider, without its own parameters.
 func newCloudCommand(c *command.CLI, name, cloud, example string) (*trustCommand, *cobra.Command) {
-	k := &trustCommand{CLI: c, format: outputShell, part: partAll, provider: name, parameters: map[string]*string{}, given: map[string]string{}}
+	k := &trustCommand{CLI: c, part: partAll, provider: name, parameters: map[string]*string{}, given: map[string]string{}}
 	cmd := &cobra.Command{
 		Use:               name + " NAME",
 		Short:             "Show how to configure " + cloud + " to trust a ServiceAccount.",
@@ -110,7 +112,7 @@ func newCloudCommand(c *command.CLI, name, cloud, example string) (*trustCommand
 			return k.run(cmd.Context(), args)
 		},
 	}
-	k.addFlags(cmd, cloud, outputShell, command.OutputJSON, command.OutputYAML, outputTerraform)
+	k.addFlags(cmd, cloud, outputShell, outputTerraform)
 	command.AddChoice(cmd, &k.part, "part", "", "Part of the shell's or Terraform's output", partAll, partCluster, partServiceAccount)
 	return k, cmd
 }
@@ -118,7 +120,7 @@ func newCloudCommand(c *command.CLI, name, cloud, example string) (*trustCommand
 // addFlags adds the flags that all providers have.
 func (k *trustCommand) addFlags(cmd *cobra.Command, cloud string, formats ...string) {
 	k.AddConfig(cmd)
-	command.AddChoice(cmd, &k.format, "output", "o", "Output format", formats...)
+	k.Output.AddFlag(cmd, "Trust", formats...)
 	cmd.Flags().StringVar(&k.issuer, "issuer", "", "Issuer of the tokens. Defaults to the cluster's.")
 	cmd.Flags().StringVar(&k.audience, "audience", "", "Audience of the tokens. Defaults to the audience in the annotations, or else the audience that "+cloud+" expects.")
 }
@@ -174,7 +176,7 @@ func newTrustGCPCommand(c *command.CLI) *cobra.Command {
 }
 
 func (k *trustCommand) run(ctx context.Context, args []string) error {
-	name, err := serviceAccountName(args)
+	name, err := serviceAccountName(k.CLI, args)
 	if err != nil {
 		return err
 	}
@@ -218,19 +220,17 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 	if !t.Public() && jwks == "" {
 		k.Note("warning: the issuer %s is not public, so the cloud cannot read its keys", t.Issuer)
 	}
-	return (&command.Output{Format: k.format}).Write(k.CLI, &trustResult{trust, k.format, k.part})
+	return k.Write(k.CLI, &trustResult{trust, cmp.Or(k.Format, outputShell), k.part})
 }
 
-// serviceAccountName reads the arguments NAME, serviceaccount/NAME or serviceaccount NAME.
-func serviceAccountName(args []string) (string, error) {
-	if len(args) == 1 && args[0] != "" && !strings.Contains(args[0], "/") {
-		return args[0], nil
-	}
-	reference, err := command.ParseReference(args, command.ServiceAccountKind)
+// serviceAccountName reads the arguments NAME, serviceaccount/NAME or serviceaccount NAME. The
+// ServiceAccount may not exist.
+func serviceAccountName(c *command.CLI, args []string) (string, error) {
+	info, err := c.Object(&command.Selection{Type: "serviceaccount", Kinds: []string{command.ServiceAccountKind}, NamesOnly: true}, args)
 	if err != nil {
 		return "", err
 	}
-	return reference.Name, nil
+	return info.Name, nil
 }
 
 // definition returns the provider. For a custom one, its settings must be known.
