@@ -58,6 +58,9 @@ func (t *Token) check() error {
 			return fmt.Errorf("%s: got none, want one", field[0])
 		}
 	}
+	if !plainWord.MatchString(t.Subject()) {
+		return fmt.Errorf("subject %q: namespace and ServiceAccount must be names of Kubernetes objects", t.Subject())
+	}
 	return CheckIssuer(t.Issuer)
 }
 
