@@ -85,7 +85,7 @@ func TestTheOptionsOfAnInstallation(t *testing.T) {
 				cluster.Entry(configuration, cluster.PodWebhook).ClientConfig.Service = nil
 			}
 			client := fake.NewClientset(objects.service, objects.deployment, objects.configMap)
-			o, err := cluster.Options(t.Context(), client, configuration)
+			o, _, err := cluster.Options(t.Context(), client, configuration)
 			var got string
 			if err != nil {
 				got = err.Error()
