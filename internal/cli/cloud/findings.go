@@ -77,7 +77,7 @@ func Exchange(ctx context.Context, c *command.CLI, target Target) ([]probe.Line,
 	result := slices.Concat(lines...)
 	switch {
 	case len(all) == 0:
-		return []probe.Line{notApplicable("no ServiceAccount asks for an identity")}, nil
+		return []probe.Line{probe.DoesNotApply("no ServiceAccount asks for an identity")}, nil
 	case x.omitted > 0:
 		result = append(result, unknown("the tokens of more ServiceAccounts", fmt.Errorf("%d were left out; use --namespace", x.omitted)))
 	}
@@ -151,12 +151,12 @@ func (x *exchanger) lines(ctx context.Context, serviceAccount *metav1.ObjectMeta
 	case err != nil:
 		return []probe.Line{unknown("the identity of "+who, err)}
 	case len(pod.Providers) == 0:
-		return []probe.Line{notApplicable("%s: its pods get no token", who)}
+		return []probe.Line{probe.DoesNotApply("%s: its pods get no token", who)}
 	}
 	var lines []probe.Line
 	for _, name := range pod.Providers {
 		if !slices.Contains(clouds, name) {
-			lines = append(lines, notApplicable("%s: lanyard cannot exchange tokens for %s", who, name))
+			lines = append(lines, probe.DoesNotApply("%s: lanyard cannot exchange tokens for %s", who, name))
 			continue
 		}
 		p, err := FromPod(pod, x.settings.Keys, name)
@@ -165,7 +165,7 @@ func (x *exchanger) lines(ctx context.Context, serviceAccount *metav1.ObjectMeta
 			continue
 		}
 		if !identified(&p) {
-			lines = append(lines, notApplicable("%s: its pods get a token for %s, but no identity", who, cloudNames[name]))
+			lines = append(lines, probe.DoesNotApply("%s: its pods get a token for %s, but no identity", who, cloudNames[name]))
 			continue
 		}
 		lines = append(lines, x.present(ctx, who, serviceAccount, p)...)
@@ -186,7 +186,7 @@ func (x *exchanger) present(ctx context.Context, who string, serviceAccount *met
 			subject += ", profile " + r.Profile
 		}
 		if r.Source != "" {
-			lines = append(lines, notApplicable("%s needs the credentials of the profile %s in place of a token", subject, r.Source))
+			lines = append(lines, probe.DoesNotApply("%s needs the credentials of the profile %s in place of a token", subject, r.Source))
 			continue
 		}
 		r.Endpoint = x.target.Endpoint
@@ -207,12 +207,15 @@ func (x *exchanger) present(ctx context.Context, who string, serviceAccount *met
 	return lines
 }
 
-// notApplicable returns the line for something that needs no check.
-func notApplicable(format string, args ...any) probe.Line { return probe.Skip(format, args...) }
-
-// unknown returns the line for something that could not be checked.
+// unknown returns the line for something that could not be checked. A missing right has its
+// name.
 func unknown(what string, err error) probe.Line {
-	return probe.Line{Status: probe.Skipped, Text: fmt.Sprintf("%s: not known: %v", what, err)}
+	if right := probe.MissingRight(err); right != "" {
+		line := probe.Skip("Ask an administrator for the right.", "%s: not known: you may not %s", what, right)
+		line.Missing = right
+		return line
+	}
+	return probe.Skip("", "%s: not known: %v", what, err)
 }
 
 // rememberPod keeps the command that exchanges the first token in a pod.
@@ -236,7 +239,7 @@ const notFromAPod = "this machine asked the cloud. The network of a pod may diff
 
 // fromHere is the line about the network.
 func (x *exchanger) fromHere() probe.Line {
-	line := notApplicable("%s", notFromAPod)
+	line := probe.DoesNotApply("%s", notFromAPod)
 	if line.Commands = x.inPod; x.inPod != "" {
 		line.Fix = "Exchange a token from inside a pod:"
 	}
@@ -266,7 +269,7 @@ func namespaceOf(ctx context.Context, client kubernetes.Interface, name string) 
 // podOf returns the injection into a new pod of a ServiceAccount. The error is an
 // *ask.Denial if no pod would be created.
 func podOf(ctx context.Context, c *command.CLI, asker *ask.Asker, s *settings.Settings, namespace, serviceAccount *metav1.ObjectMeta) (*injected.Pod, error) {
-	answer := asker.Ask(ctx, namespace, serviceAccount, probe.Pod(s.Keys, serviceAccount.Name))
+	answer := asker.Ask(ctx, namespace, serviceAccount, c.ProbePod(serviceAccount.Name))
 	if unread := c.Webhook.Unread; unread != nil && answer.Local {
 		return nil, fmt.Errorf("you may not %s, and the settings of the webhook could not be read: %w; pass its configuration file with --config", answer.Missing, unread)
 	}

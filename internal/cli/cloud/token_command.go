@@ -73,6 +73,7 @@ func NewTokenCommand(c *command.CLI) *cobra.Command {
 	}
 	k.Output.AddFlag(cmd, "Token")
 	c.AddConfig(cmd)
+	c.AddOverrides(cmd)
 	fs := cmd.Flags()
 	fs.StringVar(&k.receiver, "for", "", "Who the token is for: aws, azure, gcp, a custom provider, or an audience.")
 	fs.BoolVar(&k.raw, "raw", false, "Write the token, and nothing else.")
