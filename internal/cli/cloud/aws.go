@@ -23,12 +23,12 @@ func NewAWS(token Token, roleARN string) (*Trust, error) {
 		return nil, err
 	}
 	if strings.Contains(token.Audience, "${") {
-		return nil, fmt.Errorf("audience: got %q, want one without ${, which starts a variable in a trust policy", token.Audience)
+		return nil, fmt.Errorf("audience %q has ${, which starts a variable in a trust policy; use another audience", token.Audience)
 	}
 	// arn:PARTITION:iam::ACCOUNT:role/PATH/NAME
 	parts := strings.SplitN(roleARN, ":", 6)
 	if len(parts) != 6 || parts[2] != "iam" || !strings.HasPrefix(parts[5], "role/") {
-		return nil, fmt.Errorf("role ARN: got %q, want arn:PARTITION:iam::ACCOUNT:role/NAME", roleARN)
+		return nil, fmt.Errorf("role ARN %q is not of the form arn:PARTITION:iam::ACCOUNT:role/NAME", roleARN)
 	}
 	full := strings.TrimPrefix(parts[5], "role")
 	cut := strings.LastIndexByte(full, '/') + 1
@@ -110,7 +110,7 @@ func (e *exchange) aws(ctx context.Context) (*Answer, error) {
 func (e *exchange) awsURL(role string) (string, error) {
 	parts := strings.SplitN(role, ":", 3)
 	if len(parts) != 3 {
-		return "", fmt.Errorf("AWS_ROLE_ARN: got %q, want the ARN of a role", role)
+		return "", fmt.Errorf("AWS_ROLE_ARN %q is not the ARN of a role", role)
 	}
 	partition, region := parts[1], e.variable("AWS_REGION")
 	switch {
@@ -119,7 +119,7 @@ func (e *exchange) awsURL(role string) (string, error) {
 	case region == "" && partition == "aws":
 		return "https://sts.amazonaws.com/", nil
 	case region == "" || awsSuffixes[partition] == "":
-		return "", fmt.Errorf("partition %q: got region %q and no endpoint; only the partition aws has a global endpoint", partition, region)
+		return "", fmt.Errorf("partition %q has no global endpoint, and region %q has no known endpoint; set the annotation aws-region", partition, region)
 	}
 	return "https://sts." + region + "." + awsSuffixes[partition] + "/", nil
 }

@@ -41,11 +41,11 @@ func NewGCP(token Token, o GCPOptions) (*Trust, error) {
 	}
 	number, pool, name, ok := provider.GCPProviderParts(o.Provider)
 	if !ok {
-		return nil, fmt.Errorf("workload identity provider: got %q, want projects/NUMBER/locations/global/"+
+		return nil, fmt.Errorf("workload identity provider %q is not of the form projects/NUMBER/locations/global/"+
 			"workloadIdentityPools/POOL/providers/PROVIDER", o.Provider)
 	}
 	if len(token.Subject()) > maxGoogleSubject {
-		return nil, fmt.Errorf("subject %q: got %d bytes, want at most %d; Google Cloud accepts no longer one", token.Subject(), len(token.Subject()), maxGoogleSubject)
+		return nil, fmt.Errorf("subject %q has %d bytes; Google Cloud accepts at most %d", token.Subject(), len(token.Subject()), maxGoogleSubject)
 	}
 	allowed := token.Audience
 	if strings.TrimPrefix(allowed, "https:") == "//iam.googleapis.com/"+o.Provider {

@@ -55,7 +55,7 @@ func (t *Token) Subject() string {
 func (t *Token) check() error {
 	for _, field := range [][2]string{{"namespace", t.Namespace}, {"ServiceAccount", t.ServiceAccount}, {"audience", t.Audience}} {
 		if field[1] == "" {
-			return fmt.Errorf("%s: got none, want one", field[0])
+			return fmt.Errorf("%s is missing", field[0])
 		}
 	}
 	if !plainWord.MatchString(t.Subject()) {
@@ -68,7 +68,7 @@ func (t *Token) check() error {
 func CheckIssuer(issuer string) error {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.ContainsAny(issuer, "?#") || !texts.IsVisible(issuer) {
-		return fmt.Errorf("issuer: got %q, want an https URL without user, query and fragment", issuer)
+		return fmt.Errorf("issuer %q is not an https URL without user, query and fragment", issuer)
 	}
 	return nil
 }

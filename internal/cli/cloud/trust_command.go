@@ -343,7 +343,7 @@ func (k *trustCommand) complete(d *provider.Definition, keys *annotations.Keys, 
 			set(key, annotations.ClusterDefault, p.Name)
 		case hasDefault:
 		case k.unneeded[p.Name] == "":
-			return command.Usagef("%s of the provider is missing: set a flag, or annotation %s of the ServiceAccount; the cluster has no default", p.Name, key)
+			return k.noParameter(p.Name, key)
 		default:
 			values[key] = k.unneeded[p.Name]
 			if p.Identity {
@@ -352,6 +352,19 @@ func (k *trustCommand) complete(d *provider.Definition, keys *annotations.Keys, 
 		}
 	}
 	return nil
+}
+
+// noParameter returns the error for a parameter without a value.
+func (k *trustCommand) noParameter(name, key string) error {
+	flag := "--" + name
+	if k.newTrust == nil {
+		flag = "--parameter " + name + "=VALUE"
+	}
+	defaults := "the cluster has no default"
+	if unread := k.Webhook.Unread; unread != nil {
+		defaults = fmt.Sprintf("the default of the cluster is not known, because the settings of the webhook could not be read: %v; pass its configuration file with --config", unread)
+	}
+	return command.Usagef("%s is missing: the ServiceAccount has no annotation %s, and %s", flag, key, defaults)
 }
 
 // mistake returns a mistake in an annotation, or in the flag that stands for it. flags are

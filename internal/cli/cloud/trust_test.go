@@ -216,20 +216,20 @@ func TestMistakesInTrust(t *testing.T) {
 		newDocument func() (*cloud.Trust, error)
 		want        string
 	}{
-		"an issuer with http":      {newAWS(with(func(t *cloud.Token) { t.Issuer = "http://issuer.example.com" }), shopRole), "want an https URL"},
-		"an issuer with a query":   {newAzure(with(func(t *cloud.Token) { t.Issuer += "?a" }), "", ""), "want an https URL"},
-		"an issuer with a newline": {newAzure(with(func(t *cloud.Token) { t.Issuer += "\nEOF\n" }), "", ""), "want an https URL"},
-		"no issuer":                {newAWS(with(func(t *cloud.Token) { t.Issuer = "" }), shopRole), "want an https URL"},
-		"no namespace":             {newAWS(with(func(t *cloud.Token) { t.Namespace = "" }), shopRole), "namespace: got none"},
-		"no ServiceAccount":        {newAzure(with(func(t *cloud.Token) { t.ServiceAccount = "" }), "", ""), "ServiceAccount: got none"},
+		"an issuer with http":      {newAWS(with(func(t *cloud.Token) { t.Issuer = "http://issuer.example.com" }), shopRole), "is not an https URL"},
+		"an issuer with a query":   {newAzure(with(func(t *cloud.Token) { t.Issuer += "?a" }), "", ""), "is not an https URL"},
+		"an issuer with a newline": {newAzure(with(func(t *cloud.Token) { t.Issuer += "\nEOF\n" }), "", ""), "is not an https URL"},
+		"no issuer":                {newAWS(with(func(t *cloud.Token) { t.Issuer = "" }), shopRole), "is not an https URL"},
+		"no namespace":             {newAWS(with(func(t *cloud.Token) { t.Namespace = "" }), shopRole), "namespace is missing"},
+		"no ServiceAccount":        {newAzure(with(func(t *cloud.Token) { t.ServiceAccount = "" }), "", ""), "ServiceAccount is missing"},
 		"a command for a name":     {newAzure(with(func(t *cloud.Token) { t.ServiceAccount = "$(id)" }), "", ""), "must be names of Kubernetes objects"},
-		"no audience":              {newGCP(with(func(t *cloud.Token) { t.Audience = "" }), cloud.GCPOptions{Provider: pool}), "audience: got none"},
-		"a variable of IAM":        {newAWS(tokenFor("a${aws:username}"), shopRole), "want one without ${"},
-		"a user's ARN":             {newAWS(tokenFor("x"), "arn:aws:iam::111122223333:user/cart"), `user/cart", want arn:PARTITION:iam::ACCOUNT:role/NAME`},
-		"no ARN":                   {newAWS(tokenFor("x"), ""), `role ARN: got "", want arn:PARTITION:iam::ACCOUNT:role/NAME`},
+		"no audience":              {newGCP(with(func(t *cloud.Token) { t.Audience = "" }), cloud.GCPOptions{Provider: pool}), "audience is missing"},
+		"a variable of IAM":        {newAWS(tokenFor("a${aws:username}"), shopRole), "has ${"},
+		"a user's ARN":             {newAWS(tokenFor("x"), "arn:aws:iam::111122223333:user/cart"), `user/cart" is not of the form arn:PARTITION:iam::ACCOUNT:role/NAME`},
+		"no ARN":                   {newAWS(tokenFor("x"), ""), `role ARN "" is not of the form arn:PARTITION:iam::ACCOUNT:role/NAME`},
 		"a pool for a provider":    {newGCP(tokenFor("x"), cloud.GCPOptions{Provider: "projects/1/locations/global/workloadIdentityPools/pool"}), "POOL/providers/PROVIDER"},
 		"a subject too long for Google": {newGCP(with(func(t *cloud.Token) { t.ServiceAccount = strings.Repeat("a", 101) }), cloud.GCPOptions{Provider: pool}),
-			"got 128 bytes, want at most 127"},
+			"has 128 bytes; Google Cloud accepts at most 127"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
