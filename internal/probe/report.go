@@ -226,7 +226,8 @@ func Injection(keys *annotations.Keys, serviceAccount string, answer Answer) Lin
 		injected, err = Injected(answer.Pod, keys)
 	}
 	if err != nil {
-		return Fail("Run: lanyard explain serviceaccount", "reference/reasons.md", "pods of ServiceAccount %s get no credentials: %v", serviceAccount, err)
+		namespace, name, _ := strings.Cut(serviceAccount, "/")
+		return Fail("Run: lanyard explain serviceaccount "+name+" --namespace "+namespace, "reference/reasons.md", "pods of ServiceAccount %s get no credentials: %v", serviceAccount, err)
 	}
 	return Passed("pods of ServiceAccount %s get credentials: %s", serviceAccount, injected)
 }

@@ -9,14 +9,13 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 )
 
@@ -35,33 +34,38 @@ func (k *checkCommand) beforeInstall(ctx context.Context) {
 func (k *checkCommand) installed(ctx context.Context) error {
 	all, err := k.configurations(ctx)
 	found := cluster.Find(all)
-	var mutating *admissionregistrationv1.MutatingWebhookConfiguration
-	switch {
-	case err != nil:
-		k.add("registration", probe.Unreadable("webhook configurations", err))
-		for _, part := range []string{"replicas", "certificate", "guard", "fences"} {
-			k.add(part, probe.Skip("", "the %s cannot be found without the webhook configurations", part))
-		}
-	case len(found) != 1:
-		k.add("registration", NotOne(found))
-	default:
-		mutating = found[0]
-		k.parts(ctx, all, mutating)
-	}
-	k.issuer(ctx)
 	if err == nil && len(found) == 0 {
+		k.add("registration", NotOne(found))
+		k.issuer(ctx)
 		if k.serviceAccount != "" {
 			k.add("dry run", probe.Skip("Install Lanyard first.", "pods of ServiceAccount %s/%s were not tried: Lanyard is not installed", k.namespace, k.serviceAccount))
 		}
 		return nil
 	}
+	var mutating *admissionregistrationv1.MutatingWebhookConfiguration
+	if len(found) == 1 {
+		mutating = found[0]
+	}
 	s := k.survey(ctx, mutating)
-	k.add("ServiceAccounts", s.lines()...)
+	if mutating != nil {
+		k.parts(ctx, all, mutating, s)
+	} else {
+		line := NotOne(found)
+		if err != nil {
+			line = probe.Unreadable("webhook configurations", err)
+		}
+		k.add("registration", line)
+		for _, part := range []string{"replicas", "certificate", "guard", "fences"} {
+			k.add(part, probe.Skip("", "the %s cannot be checked: the webhook configuration is not known", part))
+		}
+		k.add("ServiceAccounts", s.lines()...)
+	}
+	k.issuer(ctx)
 	return k.dryRuns(ctx, mutating, s)
 }
 
 // parts checks the objects of an installation.
-func (k *checkCommand) parts(ctx context.Context, all []admissionregistrationv1.MutatingWebhookConfiguration, mutating *admissionregistrationv1.MutatingWebhookConfiguration) {
+func (k *checkCommand) parts(ctx context.Context, all []admissionregistrationv1.MutatingWebhookConfiguration, mutating *admissionregistrationv1.MutatingWebhookConfiguration, s *survey) {
 	validating, err := k.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, mutating.Name, metav1.GetOptions{})
 	if err != nil {
 		validating = nil
@@ -76,7 +80,7 @@ func (k *checkCommand) parts(ctx context.Context, all []admissionregistrationv1.
 		lines = append(lines, Unread(err))
 	}
 	k.add("registration", lines...)
-	k.policies(ctx, mutating)
+	k.policies(ctx, mutating, s)
 }
 
 func (k *checkCommand) configurations(ctx context.Context) ([]admissionregistrationv1.MutatingWebhookConfiguration, error) {
@@ -109,8 +113,8 @@ func (k *checkCommand) replicas(ctx context.Context, mutating *admissionregistra
 	return Replicas(name, pods.Items)
 }
 
-// policies checks the guard and the fences.
-func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) {
+// policies checks the guard, its labels and the fences.
+func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration, s *survey) {
 	api := k.client.AdmissionregistrationV1()
 	list, err := api.ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
 	policies := &Policies{Policies: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}}
@@ -124,11 +128,11 @@ func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistra
 		}
 	}
 	if err != nil && !apierrors.IsNotFound(err) { // the API is missing before 1.30
-		k.add("guard", probe.Unreadable("the guard", err))
+		k.add("guard", append([]probe.Line{probe.Unreadable("the guard", err)}, s.lines()...)...)
 		k.add("fences", probe.Unreadable("the fences", err))
 		return
 	}
-	k.add("guard", Guard(mutating, policies))
+	k.add("guard", append([]probe.Line{Guard(mutating, policies)}, s.lines()...)...)
 	k.add("fences", Fences(mutating.Name, policies)...)
 }
 
@@ -136,6 +140,10 @@ func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistra
 func (k *checkCommand) issuer(ctx context.Context) {
 	defer k.Progress("reading the issuer")()
 	cluster, err := cloud.FromCluster(ctx, k.client.CoreV1().RESTClient())
+	if apierrors.IsForbidden(err) { // without the message of the API server: the response is no object
+		k.add("issuer", probe.NoRight("get "+cloud.DiscoveryPath, "the issuer cannot be read"))
+		return
+	}
 	if err != nil {
 		k.add("issuer", probe.Unreadable("the issuer", err))
 		return
@@ -152,15 +160,11 @@ func (k *checkCommand) rights(ctx context.Context) []probe.Line {
 	var lines []probe.Line
 	all := needed(k.installTo)
 	for _, object := range all {
-		resource := schema.ParseGroupResource(object[0])
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: object[1], Verb: "create", Group: resource.Group, Resource: resource.Resource},
-		}}
-		response, err := k.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		allowed, err := command.May(ctx, k.client, "create", object[0], object[1])
 		if err != nil {
 			return []probe.Line{probe.Unreadable("your rights", err)}
 		}
-		if !response.Status.Allowed {
+		if !allowed {
 			lines = append(lines, noRight(object[0], object[1]))
 		}
 	}
