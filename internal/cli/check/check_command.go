@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -222,12 +221,10 @@ func (k *checkCommand) show(section *probe.Section) {
 		if line.Fix != "" {
 			k.page.Text(4, "", line.Fix)
 		}
-		for command := range strings.Lines(line.Commands) {
-			k.page.Line("    %s", strings.TrimSuffix(command, "\n"))
-		}
 		if line.Link != "" {
 			k.page.Line("    %s", k.page.Style(command.Faint, line.Link))
 		}
+		k.page.Lines(line.Commands) // not indented: the end of a here-document must not be
 	}
 	k.page.Line("")
 }

@@ -198,7 +198,11 @@ func (x *exchanger) present(ctx context.Context, who string, serviceAccount *met
 			lines = append(lines, probe.Passed("%s accepts the token, as %s", subject, answer.Identity))
 		default:
 			answer.explain(r, serviceAccount.Namespace, serviceAccount.Name, x.settings.Keys.Prefix)
-			line := probe.Fail(answer.Cause, "troubleshooting.md#the-cloud-denies-the-token", "%s denies the token: %s: %s", subject, answer.Code, answer.Message)
+			fix := ""
+			if answer.Cause != "" {
+				fix = "Cause: " + answer.Cause
+			}
+			line := probe.Fail(fix, "troubleshooting.md#the-cloud-denies-the-token", "%s denies the token: %s: %s", subject, answer.Code, answer.Message)
 			line.Commands = answer.Repair
 			lines = append(lines, line)
 		}

@@ -204,7 +204,7 @@ func TestCheckExchangesTokens(t *testing.T) {
 			if !strings.Contains(out, test.want) || code != command.ExitOK {
 				t.Errorf("got %d and\n%s\nwant 0 and %q", code, out, test.want)
 			}
-			inPod := regexp.MustCompile(`(?m)^ +kubectl run lanyard-exchange --namespace shop --rm --stdin --restart=Never .*\\\n +--overrides='{"spec":{"serviceAccountName":"cart"}}' --image=`)
+			inPod := regexp.MustCompile(`(?m)^kubectl run lanyard-exchange --namespace shop --rm --stdin --restart=Never .*\\\n +--overrides='{"spec":{"serviceAccountName":"cart"}}' --image=`)
 			if !strings.Contains(out, "this machine asked the cloud") || !inPod.MatchString(out) {
 				t.Errorf("got\n%s\nwant the command that asks from inside a pod", out)
 			}
@@ -320,7 +320,7 @@ func TestTheRepairOfARoleRepairsIt(t *testing.T) {
 	trust := trusted(t, awsFull)
 	statement(&trust).Action = emulated.Strings{"sts:TagSession"}
 	_, out := newTerminal(t, awsFull, trust).check(t)
-	policy := regexp.MustCompile(`(?s)cat > trust.json <<'EOF'\n(.*?)\n +EOF\n`).FindStringSubmatch(out)
+	policy := regexp.MustCompile(`(?s)cat > trust.json <<'EOF'\n(.*?)\nEOF\n`).FindStringSubmatch(out)
 	if policy == nil {
 		t.Fatalf("got\n%s\nwant a policy", out)
 	}
