@@ -101,7 +101,7 @@ func newCloudCommand(c *command.CLI, name, cloud, example string) (*trustCommand
 	cmd := &cobra.Command{
 		Use:               name + " NAME",
 		Short:             "Show how to configure " + cloud + " to trust a ServiceAccount.",
-		Long:              "trust " + name + " shows the configuration with which " + cloud + " accepts the tokens of a\nServiceAccount." + trustCloudHelp,
+		Long:              "trust " + name + " shows how to configure " + cloud + ", so that it accepts the tokens\nof a ServiceAccount." + trustCloudHelp,
 		Example:           example,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: c.CompleteServiceAccounts(),
@@ -216,6 +216,9 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 	trust, err := newTrust(t, identity.Values, jwks)
 	if err != nil {
 		return err
+	}
+	if err := k.Webhook.Unread; err != nil && k.audience == "" {
+		k.Note("warning: the settings of the webhook could not be read, so the audience %s may not be the cluster's: %v. Pass the configuration file with --config.", t.Audience, err)
 	}
 	if !t.Public() && jwks == "" {
 		k.Note("warning: the issuer %s is not public, so the cloud cannot read its keys", t.Issuer)
