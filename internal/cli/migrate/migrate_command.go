@@ -78,7 +78,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) },
 	}
-	k.Output.AddFlag(cmd, outputDiff)
+	k.Output.AddFlag(cmd, "Migration", outputDiff)
 	k.AddConfig(cmd)
 	command.AddAllNamespaces(cmd, &k.all)
 	names := peer.Names()

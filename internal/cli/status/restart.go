@@ -70,7 +70,7 @@ func NewRestartCommand(c *command.CLI) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) },
 	}
-	k.Output.AddFlag(cmd)
+	k.Output.AddFlag(cmd, "Restart")
 	command.AddAllNamespaces(cmd, &k.all)
 	c.AddConfig(cmd)
 	cmd.Flags().BoolVar(&k.stale, "stale", false, "Restart the workloads with outdated pods. Required: there is nothing else to restart.")

@@ -188,6 +188,6 @@ var _ = Describe("check", Serial, Ordered, func() {
 	It("denies contradicting flags", func(ctx SpecContext) {
 		code, _, errOut := lanyard(ctx, "check", "--pre", "--service-account", "x")
 		Expect(errOut).To(HavePrefix("lanyard: --service-account cannot be used with --pre\n"))
-		Expect(code).To(Equal(command.ExitUsage))
+		Expect(code).To(Equal(command.ExitFailed))
 	})
 })

@@ -177,7 +177,7 @@ var _ = Describe("custom providers", Serial, Ordered, func() {
 		Expect(code).To(Equal(command.ExitOK))
 		code, _, errOut = lanyardAs(ctx, env.kubeconfig, manifests, "inject", "-f", "-", "--cluster", "--adopt", "eks")
 		Expect(errOut).To(ContainSubstring("--cluster cannot be used with flags of the webhook"))
-		Expect(code).To(Equal(command.ExitUsage))
+		Expect(code).To(Equal(command.ExitFailed))
 	})
 
 	It("are not guessed by inject --cluster", func(ctx SpecContext) {

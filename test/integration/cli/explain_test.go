@@ -153,7 +153,7 @@ var _ = Describe("explain", Ordered, func() {
 	It("denies an unknown type", func(ctx SpecContext) {
 		code, _, errOut := lanyard(ctx, "explain", "service", "cart")
 		Expect(errOut).To(HavePrefix("lanyard: got type \"service\", want serviceaccount, pod or a workload such as deployment\n"))
-		Expect(code).To(Equal(command.ExitUsage))
+		Expect(code).To(Equal(command.ExitFailed))
 	})
 
 	It("completes the names that are in the cluster", func(ctx SpecContext) {

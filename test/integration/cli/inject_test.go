@@ -154,10 +154,10 @@ var _ = Describe("inject", func() {
 		Expect(out).To(BeEmpty())
 		Expect(got).To(Equal(code))
 	},
-		Entry("no file", command.ExitUsage, "--filename: got none", ""),
+		Entry("no file", command.ExitFailed, "--filename: got none", ""),
 		Entry("a file that is not there", command.ExitFound, "open /does/not/exist: ", "", "-f", "/does/not/exist"),
 		Entry("malformed YAML", command.ExitFound, "standard input: document 1: ", "a: b: c", "-f", "-"),
-		Entry("a malformed setting", command.ExitUsage, "--token-mount-path: ", "", "-f", "-", "--token-mount-path", "relative"),
-		Entry("a configuration that is not there", command.ExitUsage, "--config: ", "", "-f", "-", "--config", "/does/not/exist"),
+		Entry("a malformed setting", command.ExitFailed, "--token-mount-path: ", "", "-f", "-", "--token-mount-path", "relative"),
+		Entry("a configuration that is not there", command.ExitFailed, "--config: ", "", "-f", "-", "--config", "/does/not/exist"),
 	)
 })

@@ -208,7 +208,7 @@ var _ = Describe("the commands of docs/migrate", Serial, func() {
 				args := strings.Fields(strings.ReplaceAll(match[1], "manifests/", manifests))
 				code, _, errOut := lanyard(ctx, args...)
 				if strings.HasSuffix(match[1], "--verify") { // which finds the pods of other specs
-					Expect(code).To(BeNumerically("<", command.ExitUsage), match[1])
+					Expect(code).To(BeNumerically("<", command.ExitFailed), match[1])
 					continue
 				}
 				Expect(code).To(Equal(command.ExitOK), "%s: %s", match[1], errOut)

@@ -57,7 +57,7 @@ var _ = Describe("provider test", func() {
 		Entry("without providers", command.ExitFound, "v: 1\n", "FILE: got no providers, want at least one\n"),
 		Entry("with a value", command.ExitFound, "providers: [{name: a, audience: a, parameters: [{name: b, required: true, pattern: c, example: c}]}]\n",
 			"FILE: provider a: invalid_annotation: serviceaccount \"team/app\": metadata.annotations[lanyard.dev/a-b]: Invalid value: \"d\": must match the pattern c\n", "--annotation", "a-b=d"),
-		Entry("with the command line", command.ExitUsage, "", "accepts 1 arg(s), received 2\n", "another"),
+		Entry("with the command line", command.ExitFailed, "", "accepts 1 arg(s), received 2\n", "another"),
 	)
 
 	It("names a file that is not there", func(ctx SpecContext) {

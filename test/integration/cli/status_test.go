@@ -241,6 +241,6 @@ var _ = Describe("restart --stale", Ordered, func() {
 	It("needs --stale", func(ctx SpecContext) {
 		code, _, errOut := lanyard(ctx, "restart")
 		Expect(errOut).To(HavePrefix("lanyard: --stale is required\n"))
-		Expect(code).To(Equal(command.ExitUsage))
+		Expect(code).To(Equal(command.ExitFailed))
 	})
 })

@@ -147,7 +147,7 @@ var _ = Describe("token", func() {
 		code, out, errOut := lanyard(ctx, append([]string{"token"}, args...)...)
 		Expect(errOut).To(HavePrefix("lanyard: " + want))
 		Expect(out).To(BeEmpty())
-		Expect(code).To(Equal(command.ExitUsage))
+		Expect(code).To(Equal(command.ExitFailed))
 	},
 		Entry("no receiver", "--for: got none", "sa/cart"),
 		Entry("raw with exchange", "--raw cannot be used with --exchange", "sa/cart", "--for", "aws", "--raw", "--exchange"),
