@@ -350,7 +350,8 @@ func (k *restartCommand) restart(ctx context.Context, w *restart) error {
 		return err
 	}
 	var last cluster.Rollout
-	err = wait.PollUntilContextTimeout(ctx, rolloutInterval, k.timeout, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, rolloutInterval, k.timeout, true, func(context.Context) (bool, error) {
+		// A request with the deadline of the wait would fail with an error of its own.
 		object, err := resource.Get(ctx, w.object.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return false, err
