@@ -356,7 +356,8 @@ var _ = Describe("restart --stale", Ordered, func() {
 		for name, want := range map[string]bool{"outdated": true, "also-outdated": false, "unused": false} {
 			deployment, err := env.client.AppsV1().Deployments("named").Get(ctx, name, metav1.GetOptions{})
 			Expect(err).NotTo(HaveOccurred())
-			Expect(deployment.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] != "").To(Equal(want), name)
+			_, restarted := deployment.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"]
+			Expect(restarted).To(Equal(want), name)
 		}
 	})
 
