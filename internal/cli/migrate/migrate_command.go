@@ -167,7 +167,7 @@ func (k *migrateCommand) check() error {
 // show writes the result.
 func (k *migrateCommand) show(result *migration) error {
 	for _, message := range result.Errors {
-		k.Note("%s: %s", k.Name, message)
+		k.Note("error: %s", message)
 	}
 	if k.Format != outputDiff {
 		return k.Output.Write(k.CLI, result)

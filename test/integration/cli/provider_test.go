@@ -46,7 +46,7 @@ var _ = Describe("provider test", func() {
 		file := filepath.Join(GinkgoT().TempDir(), "config.yaml")
 		Expect(os.WriteFile(file, []byte(text), 0o600)).To(Succeed())
 		got, out, errOut := lanyardAs(ctx, os.DevNull, "", append([]string{"provider", "test", file}, args...)...)
-		Expect(errOut).To(HavePrefix("lanyard: " + strings.ReplaceAll(want, "FILE", file)))
+		Expect(errOut).To(HavePrefix("error: " + strings.ReplaceAll(want, "FILE", file)))
 		Expect(out).To(BeEmpty())
 		Expect(got).To(Equal(code))
 	},
@@ -62,7 +62,7 @@ var _ = Describe("provider test", func() {
 
 	It("names a file that is not there", func(ctx SpecContext) {
 		code, _, errOut := lanyardAs(ctx, os.DevNull, "", "provider", "test", "/does/not/exist")
-		Expect(errOut).To(HavePrefix("lanyard: open /does/not/exist: "))
-		Expect(code).To(Equal(command.ExitFound))
+		Expect(errOut).To(HavePrefix("error: open /does/not/exist: "))
+		Expect(code).To(Equal(command.ExitFailed))
 	})
 })
