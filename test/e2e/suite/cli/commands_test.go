@@ -65,6 +65,8 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 		checkPage.record(ctx, &recording{when: "This is the output without Lanyard.", command: "lanyard check", code: 1})
 	})
 
+	describeNotInstalled()
+
 	It("label", func(ctx SpecContext) {
 		installed(ctx)
 		labelPage.record(ctx, &recording{
@@ -246,17 +248,15 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 		})
 		// For a moment, the node still forwards calls to the last replica, and the error
 		// is another error.
-		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{"lanyard.dev/audience": "probe"}}}
-		Eventually(ctx, func(ctx context.Context) error {
-			_, err := cluster.CoreV1().ServiceAccounts(shop).Create(ctx, account, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			return err
-		}).WithTimeout(expect.Patience).Should(MatchError(ContainSubstring("connection refused")))
+		Eventually(ctx, writeServiceAccount).WithTimeout(expect.Patience).Should(MatchError(ContainSubstring("connection refused")))
 		checkPage.record(ctx, &recording{when: "No replica of the webhook runs.", command: "lanyard check", code: 1})
 		explainPage.record(ctx, &recording{
 			when:    "No replica of the webhook runs, so the guard denies new pods.",
 			command: "lanyard explain deployment cart --namespace shop", code: 1,
 		})
 	})
+
+	describeUsers()
 
 	It("is as in docs/cli", func() {
 		Expect(coloured).To(BeNumerically(">", 20), "commands with colours")
@@ -273,4 +273,11 @@ func scale(ctx context.Context, replicas string) {
 	Expect(err).NotTo(HaveOccurred())
 	_, err = cluster.WaitReady(ctx, expect.Patience)
 	Expect(err).NotTo(HaveOccurred())
+}
+
+// writeServiceAccount creates a ServiceAccount as a dry run, which needs the webhook.
+func writeServiceAccount(ctx context.Context) error {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{"lanyard.dev/audience": "probe"}}}
+	_, err := cluster.CoreV1().ServiceAccounts(shop).Create(ctx, account, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
 }
