@@ -264,7 +264,7 @@ func (r *explanationResult) Print(p *command.Page) {
 	printPod(p, r.New.Why, r.New.Containers, r.New.Fix)
 	if l := r.Live; l != nil {
 		p.Line("")
-		style := map[injected.State]string{injected.Current: command.Good, injected.Stale: command.Bad, injected.Missing: command.Bad}[l.State]
+		style := map[injected.State]string{injected.Current: command.Good, injected.Stale: command.Bad, injected.Without: command.Bad}[l.State]
 		p.Line("this pod: %s", p.Style(style, strings.ReplaceAll(string(l.State), "-", " ")))
 		printPod(p, l.Why+"; created "+l.Created, l.Containers, l.Fix)
 	}

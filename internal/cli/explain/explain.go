@@ -449,7 +449,7 @@ func (in *Input) live(n *New) *Live {
 	}
 	l.State = in.read(pod).State(in.read(in.Got), in.Keys)
 	switch {
-	case l.State == injected.Missing:
+	case l.State == injected.Without:
 		l.Why = "it has no credentials, and a new pod gets some" + missed
 	case l.State == injected.Stale && n.Outcome == Without:
 		l.Why = "it has credentials, and a new pod gets none" + older

@@ -227,17 +227,17 @@ func TestRunningPods(t *testing.T) {
 	}{
 		"the same role":   {func(in *Input) { in.Live = injectedPod(role) }, injected.Current, "it has the credentials of a new pod", false},
 		"another role":    {func(in *Input) { in.Live = injectedPod(role + "2") }, injected.Stale, "its credentials differ from the credentials of a new pod", true},
-		"none, but asked": {func(in *Input) { in.Live = &corev1.Pod{} }, injected.Missing, "it has no credentials, and a new pod gets some: it was created before its ServiceAccount was annotated, or while Lanyard was not called", true},
+		"none, but asked": {func(in *Input) { in.Live = &corev1.Pod{} }, injected.Without, "it has no credentials, and a new pod gets some: it was created before its ServiceAccount was annotated, or while Lanyard was not called", true},
 		"none, as a new":  {func(in *Input) { in.Live, in.Got, in.ServiceAccount.Annotations = &corev1.Pod{}, &corev1.Pod{}, nil }, injected.Current, "it has no credentials, like a new pod", false},
 		"more than a new": {func(in *Input) {
 			in.Live, in.Got, in.ServiceAccount.Annotations = injectedPod(role), &corev1.Pod{}, nil
 		}, injected.Stale, "it has credentials, and a new pod gets none", true},
 		"new pods denied":  {func(in *Input) { in.Live, in.Err = injectedPod(role), errors.New("no") }, Unknown, "it cannot be compared", false},
-		"older than asked": {func(in *Input) { in.Live = &corev1.Pod{}; annotated(in, time.Unix(100, 0)) }, injected.Missing, "it has no credentials, and a new pod gets some: it is older than the annotations of its ServiceAccount", true},
+		"older than asked": {func(in *Input) { in.Live = &corev1.Pod{}; annotated(in, time.Unix(100, 0)) }, injected.Without, "it has no credentials, and a new pod gets some: it is older than the annotations of its ServiceAccount", true},
 		"younger than asked": {func(in *Input) {
 			in.Live = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Unix(200, 0)}}
 			annotated(in, time.Unix(100, 0))
-		}, injected.Missing, "it has no credentials, and a new pod gets some: it was created while Lanyard was not called", true},
+		}, injected.Without, "it has no credentials, and a new pod gets some: it was created while Lanyard was not called", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
