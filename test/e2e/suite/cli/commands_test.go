@@ -258,6 +258,8 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 
 	describeUsers()
 
+	describeIncidents()
+
 	It("is as in docs/cli", func() {
 		Expect(coloured).To(BeNumerically(">", 20), "commands with colours")
 		for _, p := range pages {

@@ -84,11 +84,17 @@ func (n *internet) addClouds(ctx context.Context, hosts []string, ca []byte) {
 // addSite connects a web server that serves the files of a directory below a path.
 func (n *internet) addSite(host, path, directory string) {
 	GinkgoHelper()
+	n.addServer(host, http.StripPrefix(path, http.FileServer(http.Dir(directory))))
+}
+
+// addServer connects a web server.
+func (n *internet) addServer(host string, handler http.Handler) {
+	GinkgoHelper()
 	serving, err := controlplane.NewServingPEM(host)
 	Expect(err).NotTo(HaveOccurred())
 	certificate, err := tls.X509KeyPair(serving.Cert, serving.Key)
 	Expect(err).NotTo(HaveOccurred())
-	server := httptest.NewUnstartedServer(http.StripPrefix(path, http.FileServer(http.Dir(directory))))
+	server := httptest.NewUnstartedServer(handler)
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
 	server.StartTLS()
 	DeferCleanup(server.Close)

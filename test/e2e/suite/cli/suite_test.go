@@ -11,6 +11,7 @@ import (
 	_ "embed"
 	"flag"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -125,6 +126,7 @@ func setUpUser(ctx context.Context) {
 	n.addSite("issuer.example.com", "/production", filepath.Join(user.directory, "issuer"))
 	// Not a name that is public. It is the issuer of the cluster, though.
 	n.addSite("kubernetes.default.svc.cluster.local", "", filepath.Join(user.directory, "cluster"))
+	n.addServer("sts.eu-west-2.amazonaws.com", http.HandlerFunc(throttle))
 	ca := filepath.Join(programs, "ca.pem")
 	Expect(os.WriteFile(ca, n.ca, 0o600)).To(Succeed())
 	server, err := url.Parse(cluster.Config.Host)
