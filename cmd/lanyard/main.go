@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/lanyard-dev/lanyard/internal/cli"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
 func main() {
@@ -25,7 +26,8 @@ func main() {
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// The libraries log text of the cluster, and slog quotes it.
-	klog.SetSlogLogger(slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	// A second interrupt ends the program: a request may not end with the context.
+	context.AfterFunc(ctx, stop)
+	klog.SetSlogLogger(slog.New(command.NewLogHandler(os.Stderr)))
 	return cli.Run(ctx, os.Args, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
 }

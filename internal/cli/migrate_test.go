@@ -52,10 +52,10 @@ func TestMigrateFlags(t *testing.T) {
 		"--from eks -o diff":               "--output diff",
 		"--from eks --verify --write":      "--verify",
 		"--from eks --write -f -":          "--write",
-		"--from eks -f x --output nothing": "want one of table, json, yaml, diff",
+		"--from eks -f x --output nothing": "allowed formats are: diff, json, yaml",
 	} {
 		code, _, errOut := runMigrate(t, "", strings.Fields(args)...)
-		if code != command.ExitUsage || !strings.Contains(errOut, want) {
+		if code != command.ExitFailed || !strings.Contains(errOut, want) {
 			t.Errorf("%s: got the code %d and %q, want 2 and %q", args, code, errOut, want)
 		}
 	}
@@ -116,16 +116,16 @@ func TestMigrateLimitsWhatItReads(t *testing.T) {
 	file := filepath.Join(dir, "big.yaml")
 	write(t, file, annotated+strings.Repeat("# comment\n", (4<<20)/10+1))
 	code, _, errOut := runMigrate(t, "", "--from", "eks", "-f", file)
-	if want := fmt.Sprintf("got more than %d bytes", (4 << 20)); code != command.ExitFound || !strings.Contains(errOut, want) {
-		t.Errorf("got the code %d and %q, want 1 and %q", code, errOut, want)
+	if want := fmt.Sprintf("got more than %d bytes", (4 << 20)); code != command.ExitFailed || !strings.Contains(errOut, want) {
+		t.Errorf("got the code %d and %q, want 2 and %q", code, errOut, want)
 	}
 	many := t.TempDir()
 	for i := range 10_000 + 1 {
 		write(t, filepath.Join(many, fmt.Sprintf("%d.yaml", i)), "")
 	}
 	code, _, errOut = runMigrate(t, "", "--from", "eks", "-f", many)
-	if want := fmt.Sprintf("got more than %d files", 10_000); code != command.ExitFound || !strings.Contains(errOut, want) {
-		t.Errorf("got the code %d and %q, want 1 and %q", code, errOut, want)
+	if want := fmt.Sprintf("got more than %d files", 10_000); code != command.ExitFailed || !strings.Contains(errOut, want) {
+		t.Errorf("got the code %d and %q, want 2 and %q", code, errOut, want)
 	}
 }
 

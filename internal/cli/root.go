@@ -7,7 +7,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -31,28 +30,18 @@ func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams)
 	root := newRootCommand(c)
 	root.SetArgs(args[1:])
 	cmd, err := root.ExecuteContextC(ctx)
-	_, isUsage := errors.AsType[command.UsageError](err)
-	switch {
-	case err == nil:
-		return command.ExitOK
-	case isUsage || !c.Started:
-		c.Note("%s: %v", c.Name, err)
-		c.Note("Run '%s --help' for usage.", cmd.CommandPath())
-		return command.ExitUsage
-	case !errors.Is(err, command.ErrFound):
-		c.Note("%s: %v", c.Name, err)
-	}
-	return command.ExitFound
+	return c.Exit(err, cmd.CommandPath())
 }
 
 const rootHelp = `lanyard looks into a cluster that runs the Lanyard webhook. It needs nothing
 but access to the API server, with the same kubeconfig and flags as kubectl.
 
-Exit codes: 0 if all is well, 1 if a command found a problem or failed, 2 if
-the command line is wrong.`
+Exit codes: 0 if all is well, 1 if a command found a problem, 2 if it could not
+look, for example because a right is missing or the command line is wrong.`
 
 // newRootCommand returns the command with all of its subcommands.
 func newRootCommand(c *command.CLI) *cobra.Command {
+	var verbosity int
 	root := &cobra.Command{
 		Use:   "lanyard",
 		Short: "See and manage the cloud credentials of pods.",
@@ -65,7 +54,7 @@ func newRootCommand(c *command.CLI) *cobra.Command {
 		// After this point, an error is not a mistake in the command line.
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			c.Started = true
-			return nil
+			return command.SetVerbosity(verbosity)
 		},
 	}
 	root.SetIn(c.In)
@@ -74,6 +63,7 @@ func newRootCommand(c *command.CLI) *cobra.Command {
 	root.SetUsageFunc(c.Usage(root.UsageFunc()))
 	c.Flags.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&c.Prefix, "annotation-prefix", c.Prefix, "Prefix of every annotation and label, with its slash. Without it, the prefix of the webhook.")
+	root.PersistentFlags().IntVarP(&verbosity, "v", "v", 0, "Verbosity of the log, as kubectl's. 6 logs each request, and 7 its headers, without credentials.")
 	// The errors are for flags that do not exist.
 	_ = root.RegisterFlagCompletionFunc("namespace", c.CompleteNamespaces())
 	_ = root.RegisterFlagCompletionFunc("context", c.CompleteContexts)

@@ -27,17 +27,17 @@ func TestMistakesInTheCommandLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no command":            {[]string{"lanyard"}, "lanyard: a command is missing\nRun 'lanyard --help' for usage.\n"},
-		"an unknown command":    {[]string{"lanyard", "frobnicate"}, "lanyard: unknown command \"frobnicate\"\nRun 'lanyard --help' for usage.\n"},
-		"an unknown flag":       {[]string{"lanyard", "--frobnicate"}, "lanyard: unknown flag: --frobnicate\nRun 'lanyard --help' for usage.\n"},
-		"a plugin of kubectl":   {[]string{"/usr/bin/kubectl-lanyard", "--x"}, "kubectl lanyard: unknown flag: --x\nRun 'kubectl lanyard --help' for usage.\n"},
-		"a path of the program": {[]string{"/opt/kubectl-tools/lanyard", "--x"}, "lanyard: unknown flag: --x\nRun 'lanyard --help' for usage.\n"},
+		"no command":            {[]string{"lanyard"}, "error: a command is missing\nSee 'lanyard --help' for usage.\n"},
+		"an unknown command":    {[]string{"lanyard", "frobnicate"}, "error: unknown command \"frobnicate\"\nSee 'lanyard --help' for usage.\n"},
+		"an unknown flag":       {[]string{"lanyard", "--frobnicate"}, "error: unknown flag: --frobnicate\nSee 'lanyard --help' for usage.\n"},
+		"a plugin of kubectl":   {[]string{"/usr/bin/kubectl-lanyard", "--x"}, "error: unknown flag: --x\nSee 'kubectl lanyard --help' for usage.\n"},
+		"a path of the program": {[]string{"/opt/kubectl-tools/lanyard", "--x"}, "error: unknown flag: --x\nSee 'lanyard --help' for usage.\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			code, _, errOut := run(t, test.args...)
-			if code != command.ExitUsage || errOut != test.want {
-				t.Errorf("got %d and %q, want %d and %q", code, errOut, command.ExitUsage, test.want)
+			if code != command.ExitFailed || errOut != test.want {
+				t.Errorf("got %d and %q, want %d and %q", code, errOut, command.ExitFailed, test.want)
 			}
 		})
 	}

@@ -78,7 +78,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) },
 	}
-	k.Output.AddFlag(cmd)
+	k.Output.AddFlag(cmd, "Check")
 	c.AddConfig(cmd)
 	cmd.Flags().BoolVar(&k.pre, "pre", false, "Check the cluster before the install.")
 	cmd.Flags().StringVar(&k.installTo, "install-namespace", "lanyard-system", "With --pre: the namespace that Lanyard is to be installed in.")

@@ -70,7 +70,7 @@ func NewTokenCommand(c *command.CLI) *cobra.Command {
 		ValidArgsFunction: c.CompleteServiceAccountReferences(),
 		RunE:              func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) },
 	}
-	k.Output.AddFlag(cmd)
+	k.Output.AddFlag(cmd, "Token")
 	c.AddConfig(cmd)
 	fs := cmd.Flags()
 	fs.StringVar(&k.receiver, "for", "", "Who the token is for: aws, azure, gcp, a custom provider, or an audience.")

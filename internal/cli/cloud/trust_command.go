@@ -4,6 +4,7 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -54,11 +55,12 @@ func NewTrustCommand(c *command.CLI) *cobra.Command {
 // trustCommand is one of trust aws, azure and gcp.
 type trustCommand struct {
 	*command.CLI
-	format, part string
-	issuer       string
-	audience     string
-	uploadKeys   bool // gcp only
-	definition   *provider.Definition
+	command.Output
+	part       string
+	issuer     string
+	audience   string
+	uploadKeys bool // gcp only
+	definition *provider.Definition
 	// parameters are the flags that stand for annotations, by the provider's names.
 	parameters map[string]*string
 	// newTrust makes the result. It gets the values of the parameters, and the public keys
@@ -74,7 +76,7 @@ type trustCommand struct {
 func newCloudCommand(c *command.CLI, name, cloud, example string) (*trustCommand, *cobra.Command) {
 	builtin := provider.Builtin()
 	k := &trustCommand{
-		CLI: c, format: outputShell, part: partAll, parameters: map[string]*string{},
+		CLI: c, part: partAll, parameters: map[string]*string{},
 		definition: builtin[slices.IndexFunc(builtin, func(d *provider.Definition) bool { return d.Name == name })],
 	}
 	cmd := &cobra.Command{
@@ -87,7 +89,7 @@ func newCloudCommand(c *command.CLI, name, cloud, example string) (*trustCommand
 		RunE:              func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) },
 	}
 	c.AddConfig(cmd)
-	command.AddChoice(cmd, &k.format, "output", "o", "Output format", outputShell, command.OutputJSON, command.OutputYAML, outputTerraform)
+	k.Output.AddFlag(cmd, "Trust", outputShell, outputTerraform)
 	command.AddChoice(cmd, &k.part, "part", "", "Part of the shell's or Terraform's output", partAll, partCluster, partServiceAccount)
 	cmd.Flags().StringVar(&k.issuer, "issuer", "", "Issuer of the tokens. Without it, the cluster's.")
 	cmd.Flags().StringVar(&k.audience, "audience", "", "Audience of the tokens. Without it, the audience in the annotations, or else the one that "+cloud+" expects.")
@@ -186,7 +188,7 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 	if !Public(t.Issuer) && jwks == "" {
 		k.Note("warning: the issuer %s is not public, so the cloud cannot read its keys", t.Issuer)
 	}
-	return (&command.Output{Format: k.format}).Write(k.CLI, &trustResult{trust, k.format, k.part})
+	return k.Write(k.CLI, &trustResult{trust, cmp.Or(k.Format, outputShell), k.part})
 }
 
 // completeIssuer sets the issuer unless a flag has done so. It returns the public

@@ -61,7 +61,7 @@ func newTrustIssuerCommand(c *command.CLI) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) },
 	}
-	k.Output.AddFlag(cmd)
+	k.Output.AddFlag(cmd, "Issuer")
 	cmd.Flags().StringVar(&k.issuer, "issuer", "", "With --to: the issuer in the documents. Without it, the cluster's.")
 	cmd.Flags().StringVar(&k.to, "to", "", "Directory, s3://BUCKET/PATH, gs://BUCKET/PATH or azblob://ACCOUNT/CONTAINER to publish the documents in.")
 	cmd.Flags().StringVar(&k.verify, "verify", "", "URL of the public issuer to compare with the cluster.")

@@ -97,15 +97,52 @@ func ByOwner(owner *metav1.OwnerReference) (Kind, bool) {
 // Name returns how users write the kind and a name: deployment/web.
 func (k *Kind) Name(name string) string { return strings.ToLower(k.Kind) + "/" + name }
 
-// Pod returns the pod that the object makes, or the object itself if it is a pod.
-// It is a copy, with the object's namespace, and with a name only if it is a pod.
+// Pod is PodOf for an object of the kind.
 func (k *Kind) Pod(object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	if len(k.Template) == 0 {
+	return PodOf(object)
+}
+
+// ServiceAccount is ServiceAccountOf for an object of the kind.
+func (k *Kind) ServiceAccount(object *unstructured.Unstructured) string {
+	return ServiceAccountOf(object)
+}
+
+// templatePaths are where objects have the template of their pods: nearly all kinds, also
+// custom ones such as Rollout of Argo, then CronJob and PodTemplate.
+var templatePaths = [][]string{{"spec", "template"}, {"spec", "jobTemplate", "spec", "template"}, {"template"}}
+
+// TemplatePath returns where an object has the template of its pods, and reports whether it
+// has one. The path is empty for a pod, which is its own template. A template of a custom kind
+// is a pod's if it has containers.
+func TemplatePath(object *unstructured.Unstructured) (path []string, found bool) {
+	if object.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Pod"}) {
+		return nil, true
+	}
+	builtin := slices.Contains([]string{"", "apps", "batch"}, object.GroupVersionKind().Group)
+	for _, path := range templatePaths {
+		field, _, _ := unstructured.NestedFieldNoCopy(object.Object, append(slices.Clone(path), "spec")...)
+		spec, _ := field.(map[string]any)
+		_, isPod := spec["containers"].([]any)
+		if isPod || builtin && spec != nil {
+			return path, true
+		}
+	}
+	return nil, false
+}
+
+// PodOf returns the pod that the object makes, or the object itself if it is a pod.
+// It is a copy, with the object's namespace, and with a name only if it is a pod.
+func PodOf(object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	path, found := TemplatePath(object)
+	switch {
+	case !found:
+		return nil, fmt.Errorf("%s/%s has no pod template", strings.ToLower(object.GetKind()), object.GetName())
+	case len(path) == 0:
 		return object.DeepCopy(), nil
 	}
-	template, found, err := unstructured.NestedMap(object.Object, k.Template...)
-	if err != nil || !found {
-		return nil, fmt.Errorf("%s: %s: got none, want a pod template", k.Name(object.GetName()), strings.Join(k.Template, "."))
+	template, _, err := unstructured.NestedMap(object.Object, path...)
+	if err != nil {
+		return nil, fmt.Errorf("%s/%s: %w", strings.ToLower(object.GetKind()), object.GetName(), err)
 	}
 	pod := &unstructured.Unstructured{Object: template}
 	pod.SetAPIVersion("v1")
@@ -117,10 +154,10 @@ func (k *Kind) Pod(object *unstructured.Unstructured) (*unstructured.Unstructure
 	return pod, nil
 }
 
-// ServiceAccount returns the name of the ServiceAccount that the pods of the object
-// use.
-func (k *Kind) ServiceAccount(object *unstructured.Unstructured) string {
-	path := append(slices.Clone(k.Template), "spec")
+// ServiceAccountOf returns the name of the ServiceAccount that the pods of the object use.
+func ServiceAccountOf(object *unstructured.Unstructured) string {
+	path, _ := TemplatePath(object)
+	path = append(slices.Clone(path), "spec")
 	// The API server copies the deprecated name of the field to the other field.
 	name, _, _ := unstructured.NestedString(object.Object, append(path, "serviceAccountName")...)
 	deprecated, _, _ := unstructured.NestedString(object.Object, append(path, "serviceAccount")...)

@@ -54,6 +54,10 @@ func TestPodsOfWorkloads(t *testing.T) {
 		"a Job":                   {"{apiVersion: batch/v1, kind: Job, metadata: {name: web, namespace: shop}, spec: {template: " + template + "}}", pod},
 		"a CronJob":               {"{apiVersion: batch/v1, kind: CronJob, metadata: {name: web, namespace: shop}, spec: {jobTemplate: {spec: {template: " + template + "}}}}", pod},
 		"a PodTemplate":           {"{apiVersion: v1, kind: PodTemplate, metadata: {name: web, namespace: shop}, template: " + template + "}", pod},
+		"a Rollout of Argo": {
+			"{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: web, namespace: shop}, spec: {template: {metadata: {labels: {app: web}}, spec: {serviceAccountName: web, containers: []}}}}",
+			"{apiVersion: v1, kind: Pod, metadata: {generateName: web-, namespace: shop, labels: {app: web}}, spec: {serviceAccountName: web, containers: []}}",
+		},
 		"a Pod": {
 			"{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: shop}, spec: {serviceAccountName: web}}",
 			"{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: shop}, spec: {serviceAccountName: web}}",
@@ -62,19 +66,15 @@ func TestPodsOfWorkloads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			object := parse(t, test.object)
-			kind, found := cluster.ByGroupKind(object.GroupVersionKind().GroupKind())
-			if !found {
-				t.Fatal("the kind was not found")
-			}
 			before := object.DeepCopy()
-			got, err := kind.Pod(object)
+			got, err := cluster.PodOf(object)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(parse(t, test.want).Object, got.Object); diff != "" {
 				t.Errorf("pod (-want +got):\n%s", diff)
 			}
-			if name := kind.ServiceAccount(object); name != "web" {
+			if name := cluster.ServiceAccountOf(object); name != "web" {
 				t.Errorf("got ServiceAccount %q, want web", name)
 			}
 			if diff := cmp.Diff(before.Object, object.Object); diff != "" {
@@ -86,24 +86,27 @@ func TestPodsOfWorkloads(t *testing.T) {
 
 func TestAnObjectWithoutATemplateIsAnError(t *testing.T) {
 	t.Parallel()
-	kind, _ := cluster.ByName("cronjob")
-	_, err := kind.Pod(parse(t, "{metadata: {name: web}, spec: {template: {}}}"))
-	if want := "cronjob/web: spec.jobTemplate.spec.template: got none, want a pod template"; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
+	for object, want := range map[string]string{
+		"{apiVersion: batch/v1, kind: CronJob, metadata: {name: web}, spec: {template: {}}}":                          "cronjob/web has no pod template",
+		"{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {}}":                                            "service/web has no pod template",
+		"{apiVersion: cert-manager.io/v1, kind: Issuer, metadata: {name: web}, spec: {template: {spec: {acme: {}}}}}": "issuer/web has no pod template",
+	} {
+		if _, err := cluster.PodOf(parse(t, object)); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }
 
 func TestServiceAccountsOfPods(t *testing.T) {
 	t.Parallel()
-	kind, _ := cluster.ByName("pod")
 	for text, want := range map[string]string{
-		"{}":                                "default",
-		"{spec: {serviceAccountName: web}}": "web",
-		"{spec: {serviceAccount: web}}":     "web",
+		"{metadata: {}}":                                         "default",
+		"{spec: {serviceAccountName: web}}":                      "web",
+		"{spec: {serviceAccount: web}}":                          "web",
 		"{spec: {serviceAccount: old, serviceAccountName: web}}": "web",
 		"{spec: {serviceAccountName: 1}}":                        "default",
 	} {
-		if got := kind.ServiceAccount(parse(t, text)); got != want {
+		if got := cluster.ServiceAccountOf(parse(t, "{apiVersion: v1, kind: Pod, "+text[1:])); got != want {
 			t.Errorf("%s: got %q, want %q", text, got, want)
 		}
 	}

@@ -7,7 +7,6 @@
 package command
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -25,35 +24,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/version"
 )
-
-// Exit codes of every command.
-const (
-	// ExitOK means that all is well.
-	ExitOK = 0
-	// ExitFound means that a command found something that is wrong, or failed.
-	ExitFound = 1
-	// ExitUsage means that the command line is wrong.
-	ExitUsage = 2
-)
-
-// ErrFound ends a command with ExitFound. It has no message of its own: the output
-// of the command shows the findings.
-var ErrFound = errors.New("found a problem, see the output")
-
-// FoundIf returns the error of a command: ErrFound if the command found a problem and had
-// no other error.
-func FoundIf(found bool, err error) error {
-	if found && err == nil {
-		return ErrFound
-	}
-	return err
-}
-
-// UsageError is a mistake in the command line that cobra does not find.
-type UsageError struct{ error }
-
-// Usagef returns a usageError.
-func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
 // CLI holds the parts that all commands share: the streams, the flags that select the
 // cluster, and the settings of the webhook.
@@ -77,22 +47,27 @@ type CLI struct {
 	Started bool
 }
 
+// The rate of the requests of one client: kubectl's for discovery. A command that sends more
+// requests sets a rate of its own in the configuration.
+const (
+	qps   = 50
+	burst = 300
+)
+
 // NewCLI returns the defaults. A program whose name starts with kubectl- is a
 // plugin of kubectl.
 func NewCLI(program string, streams genericiooptions.IOStreams) *CLI {
 	c := &CLI{
 		IOStreams: streams,
 		Name:      "lanyard",
-		Flags:     genericclioptions.NewConfigFlags(true),
+		Flags:     genericclioptions.NewConfigFlags(true).WithDiscoveryQPS(qps).WithDiscoveryBurst(burst),
 	}
-	c.Flags.CacheDir = nil // nothing is cached
 	if strings.HasPrefix(filepath.Base(program), "kubectl-") {
 		c.Name = "kubectl lanyard"
 	}
-	// Clients have no rate limit: the API server limits requests by priority and fairness.
-	// Its warnings go to the error stream, once.
+	// Warnings of the API server go to the error stream, once.
 	c.Flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
-		config.QPS = -1
+		config.QPS, config.Burst = qps, burst
 		config.UserAgent = "lanyard/" + version.Version()
 		config.WarningHandler = rest.NewWarningWriter(notes{c}, rest.WarningWriterOptions{Deduplicate: true})
 		return config

@@ -7,40 +7,102 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/component-base/term"
-	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
-// Values of --output.
+// Values of --output in addition to the formats of kubectl's printers, for commands that
+// have them.
 const (
-	OutputTable = "table"
-	OutputJSON  = "json"
-	OutputYAML  = "yaml"
+	// OutputTable is the default: text for people.
+	OutputTable = ""
+	// OutputWide is a table with more columns.
+	OutputWide = "wide"
+	// OutputName lists the names of the objects, as Names returns them.
+	OutputName = "name"
+
+	OutputJSON = "json"
+	OutputYAML = "yaml"
 )
 
-// result holds the findings of a command. It is encoded as JSON or YAML by its tags, or
-// writes itself for people.
-type result interface {
+// APIVersion is the version of the results that are printed as objects.
+const APIVersion = "cli.lanyard.dev/v1"
+
+// Result holds the findings of a command. It is encoded by its JSON tags, with an apiVersion
+// and a kind, or writes itself for people.
+type Result interface {
 	// Print writes the result for people.
 	Print(p *Page)
 }
 
-// Output is the flag --output of a command.
-type Output struct{ Format string }
+// Named is a Result that is a list of objects of the cluster.
+type Named interface {
+	// Names returns the objects for --output name, such as serviceaccount/cart.
+	Names() []string
+}
 
-// AddFlag adds the flag. formats are the formats of the command in addition to table,
-// JSON and YAML.
-func (o *Output) AddFlag(cmd *cobra.Command, formats ...string) {
-	formats = append([]string{OutputTable, OutputJSON, OutputYAML}, formats...)
-	o.Format = OutputTable
-	AddChoice(cmd, &o.Format, "output", "o", "Output format", formats...)
+// Output is the flag --output of a command.
+type Output struct {
+	// Format is the value of the flag.
+	Format string
+	kind   string
+	// own are the formats of the command in addition to the formats of the printers.
+	own   []string
+	flags *genericclioptions.PrintFlags
+}
+
+// AddFlag adds the flag. kind is the kind of the result as an object, and own are the
+// formats of the command in addition to kubectl's: OutputName, OutputWide, or a format that
+// Print knows.
+func (o *Output) AddFlag(cmd *cobra.Command, kind string, own ...string) {
+	o.kind, o.own = kind, own
+	o.flags = &genericclioptions.PrintFlags{
+		OutputFormat:         &o.Format,
+		JSONYamlPrintFlags:   genericclioptions.NewJSONYamlPrintFlags(),
+		TemplatePrinterFlags: genericclioptions.NewKubeTemplatePrintFlags(),
+	}
+	all := slices.Concat(own, []string{OutputJSON, OutputYAML, "jsonpath=...", "go-template=..."})
+	cmd.Flags().VarP(&format{o}, "output", "o", "Output format: "+strings.Join(all, ", ")+".")
+	completions := slices.Concat(own, []string{OutputJSON, OutputYAML, "jsonpath=", "go-template="})
+	// The error is for a flag that does not exist.
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(completions, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// format is the value of the flag. A wrong one is a mistake in the command line, before the
+// command has done something.
+type format struct{ *Output }
+
+// String implements pflag.Value.
+func (f *format) String() string { return f.Format }
+
+// Type implements pflag.Value.
+func (*format) Type() string { return "string" }
+
+// Set implements pflag.Value.
+func (f *format) Set(value string) error {
+	f.Format = value
+	if value == OutputTable || slices.Contains(f.own, value) {
+		return nil
+	}
+	_, err := f.flags.ToPrinter()
+	if genericclioptions.IsNoCompatiblePrinterError(err) {
+		return fmt.Errorf("allowed formats are: %s", strings.Join(slices.Concat(f.own, f.flags.AllowedFormats()), ", "))
+	}
+	return err
+}
+
+// ForPeople reports whether the output is for people: a table, or a format of the command.
+func (o *Output) ForPeople() bool {
+	return o.Format == OutputTable || o.Format != OutputName && slices.Contains(o.own, o.Format)
 }
 
 // AddChoice adds a flag with a fixed set of values.
@@ -65,34 +127,75 @@ func (*choice) Type() string { return "string" }
 // Set implements pflag.Value.
 func (c *choice) Set(value string) error {
 	if !slices.Contains(c.allowed, value) {
-		return fmt.Errorf("got %q, want one of %s", value, strings.Join(c.allowed, ", "))
+		return fmt.Errorf("allowed values are: %s", strings.Join(c.allowed, ", "))
 	}
 	*c.value = value
 	return nil
 }
 
 // Write writes a result in the format of the flag.
-func (o *Output) Write(c *CLI, r result) error {
-	if o.Format != OutputJSON && o.Format != OutputYAML {
-		p := NewPage(c.Out)
+func (o *Output) Write(c *CLI, r Result) error {
+	p := NewPage(c.Out)
+	named, isNamed := r.(Named)
+	switch {
+	case o.ForPeople():
 		r.Print(p)
 		return p.Err
+	case o.Format == OutputName && isNamed:
+		for _, name := range named.Names() {
+			p.Line("%s", name)
+		}
+		return p.Err
 	}
-	var encoded bytes.Buffer
-	encoder := json.NewEncoder(&encoded)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	err := encoder.Encode(r)
-	text := texts.EscapeJSON(encoded.Bytes())
-	if err == nil && o.Format == OutputYAML {
-		text, err = yaml.JSONToYAML(text)
-	}
+	text, err := o.encode(r)
 	if err != nil {
 		return fmt.Errorf("encode the result: %w", err)
 	}
 	_, err = c.Out.Write(text)
 	return err
 }
+
+// encode returns the result as one of kubectl's printers prints it.
+func (o *Output) encode(r Result) ([]byte, error) {
+	object, err := o.object(r)
+	if err != nil {
+		return nil, err
+	}
+	printer, err := o.flags.ToPrinter()
+	if err != nil {
+		return nil, err
+	}
+	var encoded bytes.Buffer
+	if err := printer.PrintObj(object, &encoded); err != nil {
+		return nil, err
+	}
+	if slices.Contains(o.flags.JSONYamlPrintFlags.AllowedFormats(), strings.ToLower(o.Format)) {
+		return encoded.Bytes(), nil // escaped already
+	}
+	// The text of a template may have lines and tabs. Not printers.WriteEscaped, which only
+	// escapes ESC and CR.
+	return escapable.ReplaceAllFunc(encoded.Bytes(), func(part []byte) []byte { return []byte(texts.Escape(string(part))) }), nil
+}
+
+// object returns the result as an object for the printers. They write its JSON as it is: its
+// fields keep their order.
+func (o *Output) object(r Result) (runtime.Object, error) {
+	var encoded bytes.Buffer
+	encoder := json.NewEncoder(&encoded)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(r); err != nil {
+		return nil, err
+	}
+	object := fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q`, APIVersion, o.kind)
+	fields := bytes.TrimPrefix(bytes.TrimSpace(encoded.Bytes()), []byte("{"))
+	if len(fields) > 1 {
+		object = append(object, ',')
+	}
+	return &runtime.Unknown{Raw: texts.EscapeJSON(append(object, fields...))}, nil
+}
+
+// escapable matches text between the lines and tabs of a template.
+var escapable = regexp.MustCompile(`[^\n\t]+`)
 
 // Note writes to the error stream. If that fails, there is nobody to tell. Lines after the
 // first are indented, so that each belongs to the first.

@@ -21,17 +21,55 @@ type sample struct {
 
 func (s sample) Print(p *Page) { p.Line("name %s", s.Name) }
 
+// output returns the flag with a value, of a command with the formats name and diff.
+func output(t *testing.T, format string) *Output {
+	t.Helper()
+	var o Output
+	cmd := &cobra.Command{Use: "x"}
+	o.AddFlag(cmd, "Sample", OutputName, "diff")
+	if err := cmd.ParseFlags([]string{"--output=" + format}); err != nil {
+		t.Fatalf("%s: %v", format, err)
+	}
+	return &o
+}
+
+// named is a result with objects.
+type named struct{ sample }
+
+func (n named) Names() []string { return []string{"serviceaccount/" + n.Name} }
+
 func TestOutputFormats(t *testing.T) {
 	t.Parallel()
 	for format, want := range map[string]string{
-		"table": "name x\n",
-		"json":  "{\n  \"name\": \"x\"\n}\n",
-		"yaml":  "name: x\n",
+		"":                      "name x\n",
+		"diff":                  "name x\n",
+		"name":                  "serviceaccount/x\n",
+		"json":                  "{\n    \"apiVersion\": \"cli.lanyard.dev/v1\",\n    \"kind\": \"Sample\",\n    \"name\": \"x\"\n}\n",
+		"yaml":                  "apiVersion: cli.lanyard.dev/v1\nkind: Sample\nname: x\n",
+		"jsonpath={.name}":      "x",
+		"kyaml":                 "---\n{\n  apiVersion: \"cli.lanyard.dev/v1\",\n  kind: \"Sample\",\n  name: \"x\",\n}\n",
+		"go-template={{.kind}}": "Sample",
 	} {
 		streams, _, out, _ := genericiooptions.NewTestIOStreams()
-		c := &CLI{IOStreams: streams}
-		o := Output{Format: format}
-		if err := o.Write(c, sample{"x"}); err != nil || out.String() != want {
+		if err := output(t, format).Write(&CLI{IOStreams: streams}, named{sample{"x"}}); err != nil || out.String() != want {
+			t.Errorf("%s: got %q and %v, want %q", format, out, err, want)
+		}
+	}
+}
+
+// No format writes a character that controls a terminal. A template may have lines and tabs.
+func TestOutputIsEscaped(t *testing.T) {
+	t.Parallel()
+	for format, want := range map[string]string{
+		"":                                 "name \\x1b[2J\\u009b\\nx\n",
+		"name":                             "serviceaccount/\\x1b[2J\\u009b\\nx\n",
+		"jsonpath={.name}{\"\\t\\n\"}":     "\\x1b[2J\\u009b\nx\t\n",
+		"go-template={{.name}}{{\"\\n\"}}": "\\x1b[2J\\u009b\nx\n",
+		"json":                             "{\n    \"apiVersion\": \"cli.lanyard.dev/v1\",\n    \"kind\": \"Sample\",\n    \"name\": \"\\u001b[2J\\u009b\\nx\"\n}\n",
+		"yaml":                             "apiVersion: cli.lanyard.dev/v1\nkind: Sample\nname: \"\\e[2J\\x9B\\nx\"\n",
+	} {
+		streams, _, out, _ := genericiooptions.NewTestIOStreams()
+		if err := output(t, format).Write(&CLI{IOStreams: streams}, named{sample{"\x1b[2J\u009b\nx"}}); err != nil || out.String() != want {
 			t.Errorf("%s: got %q and %v, want %q", format, out, err, want)
 		}
 	}
@@ -41,13 +79,18 @@ func TestAnUnknownOutputFormatIsAMistake(t *testing.T) {
 	t.Parallel()
 	var o Output
 	cmd := &cobra.Command{Use: "x"}
-	o.AddFlag(cmd, "shell")
+	o.AddFlag(cmd, "Sample", "shell")
 	if err := cmd.ParseFlags([]string{"-o", "shell"}); err != nil || o.Format != "shell" {
 		t.Errorf("got %q and %v", o.Format, err)
 	}
-	err := cmd.ParseFlags([]string{"-o", "wide"})
-	if err == nil || !strings.Contains(err.Error(), `got "wide", want one of table, json, yaml, shell`) {
-		t.Errorf("got %v", err)
+	for _, value := range []string{"wide", "name", "table"} {
+		err := cmd.ParseFlags([]string{"-o", value})
+		if err == nil || !strings.Contains(err.Error(), `invalid argument "`+value+`" for "-o, --output" flag: allowed formats are: shell, json, yaml, kyaml, go-template`) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if err := cmd.ParseFlags([]string{"-o", "jsonpath={"}); err == nil {
+		t.Error("got no error for a malformed template")
 	}
 }
 

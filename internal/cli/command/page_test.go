@@ -76,7 +76,7 @@ func FuzzPage(f *testing.F) {
 		want := string([]rune(text)) // JSON replaces invalid UTF-8
 		for _, format := range []string{OutputJSON, OutputYAML} {
 			out.Reset()
-			if err := (&Output{Format: format}).Write(c, shownText{text}); err != nil {
+			if err := output(t, format).Write(c, shownText{text}); err != nil {
 				t.Fatalf("%s of %q: %v", format, text, err)
 			}
 			if at := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && unicode.IsControl(r) }); at >= 0 {

@@ -73,7 +73,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 			return command.FoundIf(explanation.Problem(), o.Write(c, &explanationResult{explanation}))
 		},
 	}
-	o.AddFlag(cmd)
+	o.AddFlag(cmd, "Explanation")
 	c.AddConfig(cmd)
 	return cmd
 }

@@ -102,7 +102,7 @@ func (k *injectCommand) run(cmd *cobra.Command) error {
 		return err
 	}
 	if denied := k.report(results); denied > 0 {
-		return fmt.Errorf("the webhook would deny %d objects; nothing was written", denied)
+		return command.Findingf("the webhook would deny %d objects; nothing was written", denied)
 	}
 	return Write(k.Out, documents)
 }

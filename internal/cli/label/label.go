@@ -77,7 +77,7 @@ func newLabelServiceAccountsCommand(c *command.CLI) *cobra.Command {
 			return command.FoundIf(failed, o.Write(c, result))
 		},
 	}
-	o.AddFlag(cmd)
+	o.AddFlag(cmd, "Labels")
 	command.AddAllNamespaces(cmd, &all)
 	c.AddConfig(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "Only show which ServiceAccounts would be labelled.")

@@ -78,7 +78,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) },
 	}
-	k.Output.AddFlag(cmd, outputDiff)
+	k.Output.AddFlag(cmd, "Migration", outputDiff)
 	k.AddConfig(cmd)
 	command.AddAllNamespaces(cmd, &k.all)
 	names := peer.Names()
@@ -167,7 +167,7 @@ func (k *migrateCommand) check() error {
 // show writes the result.
 func (k *migrateCommand) show(result *migration) error {
 	for _, message := range result.Errors {
-		k.Note("%s: %s", k.Name, message)
+		k.Note("error: %s", message)
 	}
 	if k.Format != outputDiff {
 		return k.Output.Write(k.CLI, result)

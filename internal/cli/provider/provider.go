@@ -78,12 +78,12 @@ func newProviderTestCommand(c *command.CLI) *cobra.Command {
 			}
 			result, err := testProviders(cmd, c, text, given)
 			if err != nil {
-				return fmt.Errorf("%s: %w", args[0], err)
+				return command.Findingf("%s: %w", args[0], err)
 			}
 			return o.Write(c, result)
 		},
 	}
-	o.AddFlag(cmd)
+	o.AddFlag(cmd, "ProviderTest")
 	cmd.Flags().StringToStringVar(&given, "annotation", nil, "Annotation of the ServiceAccount, as NAME-PARAMETER=VALUE without the prefix. Can be repeated.")
 	return cmd
 }

@@ -93,7 +93,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 			return err
 		},
 	}
-	o.AddFlag(cmd)
+	o.AddFlag(cmd, "Status")
 	command.AddAllNamespaces(cmd, &all)
 	c.AddConfig(cmd)
 	cmd.Flags().BoolVar(&stale, "stale", false, "Only workloads whose pods must be replaced.")

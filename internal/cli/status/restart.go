@@ -70,7 +70,7 @@ func NewRestartCommand(c *command.CLI) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) },
 	}
-	k.Output.AddFlag(cmd)
+	k.Output.AddFlag(cmd, "Restart")
 	command.AddAllNamespaces(cmd, &k.all)
 	c.AddConfig(cmd)
 	cmd.Flags().BoolVar(&k.stale, "stale", false, "Restart the workloads with outdated pods. Required: there is nothing else to restart.")
@@ -248,7 +248,8 @@ func (k *restartCommand) restart(ctx context.Context, w *restart) error {
 		return err
 	}
 	var last cluster.Rollout
-	err := wait.PollUntilContextTimeout(ctx, rolloutInterval, k.timeout, true, func(ctx context.Context) (bool, error) {
+	// The deadline is of the rollout, not of a request.
+	err := wait.PollUntilContextTimeout(ctx, rolloutInterval, k.timeout, true, func(context.Context) (bool, error) {
 		object, err := resource.Get(ctx, w.Name, metav1.GetOptions{})
 		if err != nil {
 			return false, err

@@ -181,13 +181,13 @@ var _ = Describe("check", Serial, Ordered, func() {
 		Expect(out).To(ContainSubstring("second"))
 		Expect(code).To(Equal(command.ExitFound))
 		code, _, errOut := lanyard(ctx, "explain", "sa/cart", "--namespace", "shop")
-		Expect(errOut).To(Equal("lanyard: got 2 MutatingWebhookConfigurations with a webhook pods.lanyard.dev, want 1: see lanyard check\n"))
-		Expect(code).To(Equal(command.ExitFound))
+		Expect(errOut).To(Equal("error: got 2 MutatingWebhookConfigurations with a webhook pods.lanyard.dev, want 1: see lanyard check\n"))
+		Expect(code).To(Equal(command.ExitFailed))
 	})
 
 	It("denies contradicting flags", func(ctx SpecContext) {
 		code, _, errOut := lanyard(ctx, "check", "--pre", "--service-account", "x")
-		Expect(errOut).To(HavePrefix("lanyard: --service-account cannot be used with --pre\n"))
-		Expect(code).To(Equal(command.ExitUsage))
+		Expect(errOut).To(HavePrefix("error: --service-account cannot be used with --pre\n"))
+		Expect(code).To(Equal(command.ExitFailed))
 	})
 })

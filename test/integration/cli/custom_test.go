@@ -177,13 +177,13 @@ var _ = Describe("custom providers", Serial, Ordered, func() {
 		Expect(code).To(Equal(command.ExitOK))
 		code, _, errOut = lanyardAs(ctx, env.kubeconfig, manifests, "inject", "-f", "-", "--cluster", "--adopt", "eks")
 		Expect(errOut).To(ContainSubstring("--cluster cannot be used with flags of the webhook"))
-		Expect(code).To(Equal(command.ExitUsage))
+		Expect(code).To(Equal(command.ExitFailed))
 	})
 
 	It("are not guessed by inject --cluster", func(ctx SpecContext) {
 		code, _, errOut := lanyardAs(ctx, env.kubeconfig, "", "inject", "-f", "-", "--cluster")
-		Expect(errOut).To(HavePrefix("lanyard: read the settings of the webhook: the webhook runs outside of the cluster"))
-		Expect(code).To(Equal(command.ExitFound))
+		Expect(errOut).To(HavePrefix("error: read the settings of the webhook: the webhook runs outside of the cluster"))
+		Expect(code).To(Equal(command.ExitFailed))
 	})
 
 	It("are warned of if the file in the cluster is wrong", func(ctx SpecContext) {
@@ -202,14 +202,14 @@ var _ = Describe("custom providers", Serial, Ordered, func() {
 
 	It("need a correct --config", func(ctx SpecContext) {
 		code, out, errOut := lanyard(ctx, "label", "sa", "--config", "/does/not/exist")
-		Expect(errOut).To(HavePrefix("lanyard: --config: open /does/not/exist: "))
-		Expect(code).To(Equal(command.ExitFound))
+		Expect(errOut).To(HavePrefix("error: --config: open /does/not/exist: "))
+		Expect(code).To(Equal(command.ExitFailed))
 		Expect(out).To(BeEmpty())
 		file := filepath.Join(GinkgoT().TempDir(), "config.yaml")
 		Expect(os.WriteFile(file, []byte("providers: {}\n"), 0o600)).To(Succeed())
 		code, out, errOut = lanyard(ctx, "label", "sa", "--config", file)
-		Expect(errOut).To(HavePrefix("lanyard: --config " + file + ": line 1: cannot unmarshal !!map"))
-		Expect(code).To(Equal(command.ExitFound))
+		Expect(errOut).To(HavePrefix("error: --config " + file + ": line 1: cannot unmarshal !!map"))
+		Expect(code).To(Equal(command.ExitFailed))
 		Expect(out).To(BeEmpty())
 	})
 })

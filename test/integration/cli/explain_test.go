@@ -139,8 +139,8 @@ var _ = Describe("explain", Ordered, func() {
 
 	It("reports a ServiceAccount that does not exist", func(ctx SpecContext) {
 		code, _, errOut := lanyard(ctx, "explain", "sa/none", "--namespace", "explained")
-		Expect(errOut).To(Equal("lanyard: serviceaccount explained/none: serviceaccounts \"none\" not found\n"))
-		Expect(code).To(Equal(command.ExitFound))
+		Expect(errOut).To(Equal("error: serviceaccount explained/none: serviceaccounts \"none\" not found\n"))
+		Expect(code).To(Equal(command.ExitFailed))
 	})
 
 	It("reports a workload whose ServiceAccount does not exist", func(ctx SpecContext) {
@@ -152,8 +152,8 @@ var _ = Describe("explain", Ordered, func() {
 
 	It("denies an unknown type", func(ctx SpecContext) {
 		code, _, errOut := lanyard(ctx, "explain", "service", "cart")
-		Expect(errOut).To(HavePrefix("lanyard: got type \"service\", want serviceaccount, pod or a workload such as deployment\n"))
-		Expect(code).To(Equal(command.ExitUsage))
+		Expect(errOut).To(HavePrefix("error: got type \"service\", want serviceaccount, pod or a workload such as deployment\n"))
+		Expect(code).To(Equal(command.ExitFailed))
 	})
 
 	It("completes the names that are in the cluster", func(ctx SpecContext) {

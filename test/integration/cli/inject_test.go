@@ -135,7 +135,7 @@ var _ = Describe("inject", func() {
 		Expect(errOut).To(And(
 			ContainSubstring(`denied: serviceaccount/cart in the namespace shop: invalid_annotation: serviceaccount "shop/cart": metadata.annotations[lanyard.dev/aws-role-arn]`),
 			ContainSubstring("denied: deployment/web in the namespace shop: invalid_annotation: "),
-			HaveSuffix("lanyard: the webhook would deny 2 objects; nothing was written\n"),
+			HaveSuffix("error: the webhook would deny 2 objects; nothing was written\n"),
 		))
 		Expect(code).To(Equal(command.ExitFound))
 	})
@@ -150,14 +150,14 @@ var _ = Describe("inject", func() {
 
 	DescribeTable("names what is wrong", func(ctx SpecContext, code int, want, input string, args ...string) {
 		got, out, errOut := lanyardAs(ctx, os.DevNull, input, append([]string{"inject"}, args...)...)
-		Expect(errOut).To(HavePrefix("lanyard: " + want))
+		Expect(errOut).To(HavePrefix("error: " + want))
 		Expect(out).To(BeEmpty())
 		Expect(got).To(Equal(code))
 	},
-		Entry("no file", command.ExitUsage, "--filename: got none", ""),
-		Entry("a file that is not there", command.ExitFound, "open /does/not/exist: ", "", "-f", "/does/not/exist"),
-		Entry("malformed YAML", command.ExitFound, "standard input: document 1: ", "a: b: c", "-f", "-"),
-		Entry("a malformed setting", command.ExitUsage, "--token-mount-path: ", "", "-f", "-", "--token-mount-path", "relative"),
-		Entry("a configuration that is not there", command.ExitUsage, "--config: ", "", "-f", "-", "--config", "/does/not/exist"),
+		Entry("no file", command.ExitFailed, "--filename: got none", ""),
+		Entry("a file that is not there", command.ExitFailed, "open /does/not/exist: ", "", "-f", "/does/not/exist"),
+		Entry("malformed YAML", command.ExitFailed, "standard input: document 1: ", "a: b: c", "-f", "-"),
+		Entry("a malformed setting", command.ExitFailed, "--token-mount-path: ", "", "-f", "-", "--token-mount-path", "relative"),
+		Entry("a configuration that is not there", command.ExitFailed, "--config: ", "", "-f", "-", "--config", "/does/not/exist"),
 	)
 })

@@ -125,7 +125,7 @@ var _ = Describe("label serviceaccounts", Serial, Ordered, func() {
 
 	It("needs a command", func(ctx SpecContext) {
 		code, _, errOut := lanyard(ctx, "label")
-		Expect(errOut).To(Equal("lanyard: a command is missing\nRun 'lanyard label --help' for usage.\n"))
-		Expect(code).To(Equal(command.ExitUsage))
+		Expect(errOut).To(Equal("error: a command is missing\nSee 'lanyard label --help' for usage.\n"))
+		Expect(code).To(Equal(command.ExitFailed))
 	})
 })

@@ -46,7 +46,7 @@ var _ = Describe("provider test", func() {
 		file := filepath.Join(GinkgoT().TempDir(), "config.yaml")
 		Expect(os.WriteFile(file, []byte(text), 0o600)).To(Succeed())
 		got, out, errOut := lanyardAs(ctx, os.DevNull, "", append([]string{"provider", "test", file}, args...)...)
-		Expect(errOut).To(HavePrefix("lanyard: " + strings.ReplaceAll(want, "FILE", file)))
+		Expect(errOut).To(HavePrefix("error: " + strings.ReplaceAll(want, "FILE", file)))
 		Expect(out).To(BeEmpty())
 		Expect(got).To(Equal(code))
 	},
@@ -57,12 +57,12 @@ var _ = Describe("provider test", func() {
 		Entry("without providers", command.ExitFound, "v: 1\n", "FILE: got no providers, want at least one\n"),
 		Entry("with a value", command.ExitFound, "providers: [{name: a, audience: a, parameters: [{name: b, required: true, pattern: c, example: c}]}]\n",
 			"FILE: provider a: invalid_annotation: serviceaccount \"team/app\": metadata.annotations[lanyard.dev/a-b]: Invalid value: \"d\": must match the pattern c\n", "--annotation", "a-b=d"),
-		Entry("with the command line", command.ExitUsage, "", "accepts 1 arg(s), received 2\n", "another"),
+		Entry("with the command line", command.ExitFailed, "", "accepts 1 arg(s), received 2\n", "another"),
 	)
 
 	It("names a file that is not there", func(ctx SpecContext) {
 		code, _, errOut := lanyardAs(ctx, os.DevNull, "", "provider", "test", "/does/not/exist")
-		Expect(errOut).To(HavePrefix("lanyard: open /does/not/exist: "))
-		Expect(code).To(Equal(command.ExitFound))
+		Expect(errOut).To(HavePrefix("error: open /does/not/exist: "))
+		Expect(code).To(Equal(command.ExitFailed))
 	})
 })

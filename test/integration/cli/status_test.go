@@ -240,7 +240,7 @@ var _ = Describe("restart --stale", Ordered, func() {
 
 	It("needs --stale", func(ctx SpecContext) {
 		code, _, errOut := lanyard(ctx, "restart")
-		Expect(errOut).To(HavePrefix("lanyard: --stale is required\n"))
-		Expect(code).To(Equal(command.ExitUsage))
+		Expect(errOut).To(HavePrefix("error: --stale is required\n"))
+		Expect(code).To(Equal(command.ExitFailed))
 	})
 })

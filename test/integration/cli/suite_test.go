@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/lanyard-dev/lanyard/internal/cli"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
@@ -58,6 +59,8 @@ func TestCLI(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	dir := GinkgoT().TempDir()
+	// kubectl's cache of discovery. Another API server may have had the same port.
+	GinkgoT().Setenv("KUBECACHEDIR", filepath.Join(dir, "cache"))
 	binary, err := webhook.Build(ctx, dir, false)
 	Expect(err).NotTo(HaveOccurred())
 	env.plane, err = controlplane.Start(ctx, controlplane.Options{})
@@ -210,7 +213,7 @@ func expectGolden(name, got string) {
 }
 
 // formats are those of most commands, with the extensions of their golden files.
-var formats = map[string]string{"table": ".txt", "json": ".json", "yaml": ".yaml"}
+var formats = map[string]string{command.OutputTable: ".txt", "json": ".json", "yaml": ".yaml"}
 
 // expectOutputs compares the output of a command in each format.
 func expectOutputs(ctx context.Context, name string, code int, args ...string) {

@@ -127,7 +127,7 @@ var _ = Describe("token", func() {
 		code, out, errOut := lanyard(ctx, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws", "--exchange", "--endpoint", url)
 		Expect(errOut).To(ContainSubstring("certificate"))
 		Expect(out).To(BeEmpty())
-		Expect(code).To(Equal(command.ExitFound))
+		Expect(code).To(Equal(command.ExitFailed))
 		Expect(*forms).To(BeEmpty())
 	})
 
@@ -137,17 +137,17 @@ var _ = Describe("token", func() {
 			"default": "the pod has no annotation lanyard.dev/injected",
 		} {
 			code, out, errOut := lanyard(ctx, "token", "serviceaccount/"+name, "--namespace", "shop", "--for", "azure")
-			Expect(errOut).To(And(HavePrefix("lanyard: pods of serviceaccount shop/"+name+": "), ContainSubstring(want)))
+			Expect(errOut).To(And(HavePrefix("error: pods of serviceaccount shop/"+name+": "), ContainSubstring(want)))
 			Expect(out).To(BeEmpty())
-			Expect(code).To(Equal(command.ExitFound))
+			Expect(code).To(Equal(command.ExitFailed))
 		}
 	})
 
 	DescribeTable("denies contradicting flags", func(ctx SpecContext, want string, args ...string) {
 		code, out, errOut := lanyard(ctx, append([]string{"token"}, args...)...)
-		Expect(errOut).To(HavePrefix("lanyard: " + want))
+		Expect(errOut).To(HavePrefix("error: " + want))
 		Expect(out).To(BeEmpty())
-		Expect(code).To(Equal(command.ExitUsage))
+		Expect(code).To(Equal(command.ExitFailed))
 	},
 		Entry("no receiver", "--for: got none", "sa/cart"),
 		Entry("raw with exchange", "--raw cannot be used with --exchange", "sa/cart", "--for", "aws", "--raw", "--exchange"),

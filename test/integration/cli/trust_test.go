@@ -79,17 +79,17 @@ var _ = Describe("trust", func() {
 
 	DescribeTable("names what is missing or wrong", func(ctx SpecContext, code int, want string, args ...string) {
 		got, out, errOut := lanyard(ctx, append([]string{"trust", "--namespace", "shop"}, args...)...)
-		Expect(errOut).To(HavePrefix("lanyard: " + want))
+		Expect(errOut).To(HavePrefix("error: " + want))
 		Expect(out).To(BeEmpty())
 		Expect(got).To(Equal(code))
 	},
-		Entry("no role", command.ExitUsage, "--role-arn: got none, and annotation lanyard.dev/aws-role-arn of the ServiceAccount is not set", "aws", "sa/default"),
-		Entry("no provider", command.ExitUsage, "--workload-identity-provider: got none", "gcp", "sa/cart"),
-		Entry("a malformed role", command.ExitFound, "--role-arn: got \"x\": must be the ARN of an IAM role", "aws", "sa/cart", "--role-arn", "x"),
-		Entry("an audience of the API server", command.ExitFound, "--audience: got \"https://kubernetes.default.svc\"", "aws", "sa/cart", "--audience", "https://kubernetes.default.svc"),
-		Entry("an issuer with http", command.ExitFound, "issuer: got \"http://x\"", "aws", "sa/cart", "--issuer", "http://x"),
-		Entry("no cloud", command.ExitUsage, "a command is missing"),
-		Entry("another type", command.ExitUsage, "got type \"pod\"", "aws", "pod/cart"),
+		Entry("no role", command.ExitFailed, "--role-arn: got none, and annotation lanyard.dev/aws-role-arn of the ServiceAccount is not set", "aws", "sa/default"),
+		Entry("no provider", command.ExitFailed, "--workload-identity-provider: got none", "gcp", "sa/cart"),
+		Entry("a malformed role", command.ExitFailed, "--role-arn: got \"x\": must be the ARN of an IAM role", "aws", "sa/cart", "--role-arn", "x"),
+		Entry("an audience of the API server", command.ExitFailed, "--audience: got \"https://kubernetes.default.svc\"", "aws", "sa/cart", "--audience", "https://kubernetes.default.svc"),
+		Entry("an issuer with http", command.ExitFailed, "issuer: got \"http://x\"", "aws", "sa/cart", "--issuer", "http://x"),
+		Entry("no cloud", command.ExitFailed, "a command is missing"),
+		Entry("another type", command.ExitFailed, "got type \"pod\"", "aws", "pod/cart"),
 	)
 })
 
@@ -169,9 +169,9 @@ var _ = Describe("trust issuer", func() {
 
 	DescribeTable("denies contradicting flags", func(ctx SpecContext, want string, args ...string) {
 		code, out, errOut := lanyard(ctx, append([]string{"trust", "issuer"}, args...)...)
-		Expect(errOut).To(HavePrefix("lanyard: " + want))
+		Expect(errOut).To(HavePrefix("error: " + want))
 		Expect(out).To(BeEmpty())
-		Expect(code).To(Equal(command.ExitUsage))
+		Expect(code).To(Equal(command.ExitFailed))
 	},
 		Entry("an issuer alone", "--issuer needs --to", "--issuer", publicIssuer),
 		Entry("a CA alone", "--ca-file needs --verify", "--ca-file", "x"),

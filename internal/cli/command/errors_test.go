@@ -1,0 +1,37 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		err  error
+		code int
+		text string
+	}{
+		"no error":                  {nil, 0, ""},
+		"a finding":                 {ErrFound, 1, ""},
+		"a finding with a message":  {fmt.Errorf("x: %w", Findingf("two %s are denied", "objects")), 1, "error: x: two objects are denied\n"},
+		"an error":                  {errors.New("no route"), 2, "error: no route\n"},
+		"a mistake in the flags":    {Usagef("--x is missing"), 2, "error: --x is missing\nSee 'lanyard check --help' for usage.\n"},
+		"a finding and no error":    {FoundIf(true, nil), 1, ""},
+		"a finding with an error":   {FoundIf(true, errors.New("no route")), 2, "error: no route\n"},
+		"no finding and no error":   {FoundIf(false, nil), 0, ""},
+		"an error with a long text": {errors.New("first\nsecond"), 2, "error: first\n  second\n"},
+	} {
+		streams, _, _, errOut := genericiooptions.NewTestIOStreams()
+		c := &CLI{IOStreams: streams, Started: true}
+		if code := c.Exit(test.err, "lanyard check"); code != test.code || errOut.String() != test.text {
+			t.Errorf("%s: got %d and %q, want %d and %q", name, code, errOut, test.code, test.text)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// apiServer answers the requests of kubectl: discovery, and objects without content. It has no
+// object whose name is missing.
+func apiServer(t *testing.T) *CLI {
+	t.Helper()
+	type object = map[string]any
+	resource := func(name, kind, short string) object {
+		return object{"name": name, "kind": kind, "namespaced": true, "shortNames": []string{short}, "singularName": strings.ToLower(kind), "verbs": []string{"get", "list"}}
+	}
+	kinds := map[string]string{"pods": "v1/Pod", "serviceaccounts": "v1/ServiceAccount", "rollouts": "argoproj.io/v1alpha1/Rollout"}
+	group := object{"groupVersion": "argoproj.io/v1alpha1", "version": "v1alpha1"}
+	discovery := map[string]object{
+		"/api":                       {"kind": "APIVersions", "versions": []string{"v1"}},
+		"/api/v1":                    {"kind": "APIResourceList", "groupVersion": "v1", "resources": []object{resource("pods", "Pod", "po"), resource("serviceaccounts", "ServiceAccount", "sa")}},
+		"/apis":                      {"kind": "APIGroupList", "groups": []object{{"name": "argoproj.io", "versions": []object{group}, "preferredVersion": group}}},
+		"/apis/argoproj.io/v1alpha1": {"kind": "APIResourceList", "groupVersion": "argoproj.io/v1alpha1", "resources": []object{resource("rollouts", "Rollout", "ro")}},
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, status := discovery[r.URL.Path], http.StatusOK
+		path, inNamespaces := r.URL.Path, strings.Contains(r.URL.Path, "/namespaces/")
+		if inNamespaces {
+			_, path, _ = strings.Cut(r.URL.Path, "/namespaces/shop/")
+		}
+		path, name, isOne := strings.Cut(strings.TrimPrefix(path, "/api/v1/"), "/")
+		version := kinds[path]
+		version, kind := filepath.Dir(version), filepath.Base(version)
+		switch {
+		case answer != nil:
+		case name == "missing":
+			status = http.StatusNotFound
+			answer = object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "message": path + ` "missing" not found`, "code": 404}
+		case isOne:
+			answer = object{"apiVersion": version, "kind": kind, "metadata": object{"name": name, "namespace": "shop"}}
+		default:
+			list := []object{{"metadata": object{"name": "one", "namespace": "shop"}}, {"metadata": object{"name": r.URL.Query().Get("labelSelector"), "namespace": "shop"}}}
+			answer = object{"apiVersion": version, "kind": kind + "List", "items": list, "metadata": object{}}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(answer)
+	}))
+	t.Cleanup(server.Close)
+	streams, in, _, _ := genericiooptions.NewTestIOStreams()
+	fmt.Fprint(in, manifest)
+	c := NewCLI("lanyard", streams)
+	namespace, cache, kubeconfig := "shop", t.TempDir(), os.DevNull
+	c.Flags.APIServer, c.Flags.Namespace, c.Flags.CacheDir, c.Flags.KubeConfig = &server.URL, &namespace, &cache, &kubeconfig
+	return c
+}
+
+const manifest = "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: cart\n"
+
+func TestObjectsAreNamedAsForKubectl(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "sub"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"a.yaml": manifest, "sub/b.json": `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}}`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files := func(recursive bool, names ...string) (s Selection) {
+		s.Files.Filenames, s.Files.Recursive = names, recursive
+		return s
+	}
+	for name, test := range map[string]struct {
+		selection  Selection
+		args, want string
+	}{
+		"TYPE NAME":                        {Selection{}, "pod web", "pod/web"},
+		"TYPE/NAME":                        {Selection{}, "po/web", "pod/web"},
+		"several TYPE/NAME":                {Selection{}, "po/web sa/cart", "pod/web serviceaccount/cart"},
+		"TYPE and names":                   {Selection{}, "pods a b", "pod/a pod/b"},
+		"a custom kind":                    {Selection{}, "rollouts.argoproj.io/web", "rollout/web"},
+		"a kind in capitals":               {Selection{}, "ServiceAccount/cart", "serviceaccount/cart"},
+		"a name":                           {Selection{Type: "serviceaccount"}, "cart", "serviceaccount/cart"},
+		"a name with another type":         {Selection{Type: "serviceaccount"}, "pod web", "pod/web"},
+		"an object that is not read":       {Selection{NamesOnly: true}, "pod missing", "pod/missing"},
+		"an object that does not exist":    {Selection{}, "pod missing", `pods "missing" not found`},
+		"a selector":                       {Selection{Type: "serviceaccount", Selector: "app=x"}, "", "serviceaccount/one serviceaccount/app=x"},
+		"a selector with a type":           {Selection{Type: "serviceaccount", Selector: "app=x"}, "pods", "pod/one pod/app=x"},
+		"all namespaces":                   {Selection{Type: "serviceaccount", All: true}, "", "serviceaccount/one serviceaccount/"},
+		"a file":                           {files(false, filepath.Join(dir, "a.yaml")), "", "serviceaccount/cart"},
+		"a directory":                      {files(false, dir), "", "serviceaccount/cart"},
+		"a directory with its directories": {files(true, dir), "", "serviceaccount/cart pod/web"},
+		"the standard input":               {files(false, "-"), "", "serviceaccount/cart"},
+		"a file and a name":                {files(false, dir), "pod/web", "--filename cannot be used with names, --selector or --all-namespaces"},
+		"nothing":                          {Selection{}, "", "an object is missing: write TYPE/NAME or TYPE NAME"},
+		"no name":                          {Selection{Type: "pod"}, "", "an object is missing: write the name of a pod"},
+		"only a type":                      {Selection{}, "pod", "pod has no name: write TYPE/NAME or TYPE NAME"},
+		"an unknown type":                  {Selection{}, "frob/x", `the server doesn't have a resource type "frob"`},
+		"a kind that the command is not for": {
+			Selection{Kinds: []string{"ServiceAccount"}}, "pod/web", "pod/web: this command is for serviceaccount",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			infos, err := apiServer(t).Objects(&test.selection, strings.Fields(test.args))
+			var got []string
+			for _, info := range infos {
+				got = append(got, NameOf(info))
+				if test.selection.NamesOnly == (Unstructured(info) != nil) || info.Namespace != "shop" {
+					t.Errorf("got the object %v in the namespace %s", info.Object, info.Namespace)
+				}
+			}
+			if text := strings.Join(got, " "); text != test.want && (err == nil || err.Error() != test.want) {
+				t.Errorf("got %q and %v, want %q", text, err, test.want)
+			}
+		})
+	}
+}
+
+func TestOneObject(t *testing.T) {
+	t.Parallel()
+	if info, err := apiServer(t).Object(&Selection{}, []string{"pod/web"}); err != nil || info.Name != "web" {
+		t.Errorf("got %v and %v", info, err)
+	}
+	if _, err := apiServer(t).Object(&Selection{}, []string{"pod/web", "pod/b"}); err == nil || err.Error() != "2 objects are named: this command is for one" {
+		t.Errorf("got %v", err)
+	}
+}
