@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -84,8 +85,23 @@ type Asker struct {
 	rights map[Right]*known
 }
 
+// once makes the client try a dry run once. Lanyard asks for a retry of its retryable
+// denials, which are the answer here: client-go would wait for seconds.
+type once struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (o once) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := o.RoundTripper.RoundTrip(request)
+	if err == nil && response.StatusCode == http.StatusInternalServerError {
+		response.Header.Del("Retry-After")
+	}
+	return response, err
+}
+
 // New returns an Asker for a cluster. It does not change config.
 func New(config *rest.Config, s *settings.Settings, o Options) (*Asker, error) {
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return once{next} })
 	client, err := probe.NewClient(config)
 	if err != nil {
 		return nil, err

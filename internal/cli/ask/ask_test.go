@@ -90,10 +90,11 @@ func respond(request *http.Request, body []byte, err error) (*http.Response, err
 	if err != nil {
 		return nil, err
 	}
-	return &http.Response{
-		StatusCode: code, Request: request, Body: io.NopCloser(bytes.NewReader(body)),
-		Header: http.Header{"Content-Type": {"application/json"}},
-	}, nil
+	header := http.Header{"Content-Type": {"application/json"}}
+	if code == http.StatusInternalServerError {
+		header.Set("Retry-After", "1") // as for the retryable denials of Lanyard
+	}
+	return &http.Response{StatusCode: code, Request: request, Body: io.NopCloser(bytes.NewReader(body)), Header: header}, nil
 }
 
 func newAsker(t *testing.T, s *server, o ask.Options) *ask.Asker {
@@ -189,6 +190,9 @@ func TestAnswers(t *testing.T) {
 			got := asker.Ask(t.Context(), &metav1.ObjectMeta{Name: "shop"}, serviceAccount(map[string]string{"lanyard.dev/aws-role-arn": role}), newPod(t))
 			if !strings.HasPrefix(kind(&got), test.want) {
 				t.Errorf("got %q, want %q", kind(&got), test.want)
+			}
+			if n := test.server.pods.Load(); n > 1 {
+				t.Errorf("got %d dry runs, want no retry", n)
 			}
 			if (got.Problem() == nil) != (got.Pod != nil) {
 				t.Errorf("got the problem %v, and a pod: %t", got.Problem(), got.Pod != nil)

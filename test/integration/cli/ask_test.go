@@ -10,8 +10,9 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
@@ -19,6 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
 // bind binds a user to a ClusterRole in a namespace. No controller fills the role view in
@@ -37,17 +39,15 @@ var _ = Describe("ask", Ordered, func() {
 	var namespace *corev1.Namespace
 	var asking, wrong *corev1.ServiceAccount
 
+	pod := func() *unstructured.Unstructured { return probe.Pod(newSettings().Keys, "cart") }
+
 	// answer returns the answer for a user; an administrator if it is empty.
-	answer := func(ctx context.Context, user string, serviceAccount *corev1.ServiceAccount) ask.Answer {
+	answer := func(ctx context.Context, user string, serviceAccount *corev1.ServiceAccount, pod *unstructured.Unstructured) ask.Answer {
 		GinkgoHelper()
-		s, err := options.New().Settings(annotations.CommonAPIServerAudiences())
-		Expect(err).NotTo(HaveOccurred())
 		config := rest.CopyConfig(env.plane.Config())
 		config.Impersonate.UserName = user
-		asker, err := ask.New(config, s, ask.Options{})
+		asker, err := ask.New(config, newSettings(), ask.Options{})
 		Expect(err).NotTo(HaveOccurred())
-		pod := probe.Pod(s.Keys, serviceAccount.Name)
-		pod.SetLabels(nil)
 		return asker.Ask(ctx, &namespace.ObjectMeta, &serviceAccount.ObjectMeta, pod)
 	}
 
@@ -66,7 +66,7 @@ var _ = Describe("ask", Ordered, func() {
 	})
 
 	It("evaluates the rules here for a user who may not create pods", func(ctx SpecContext) {
-		local := answer(ctx, "on-call", asking)
+		local := answer(ctx, "on-call", asking, pod())
 		Expect(local.Problem()).NotTo(HaveOccurred())
 		Expect(local.Local).To(BeTrue())
 		Expect(local.Missing).To(HaveValue(Equal(ask.Right{Verb: "create", Resource: "pods", Namespace: "asked"})))
@@ -74,29 +74,34 @@ var _ = Describe("ask", Ordered, func() {
 	})
 
 	It("denies what the webhook would deny", func(ctx SpecContext) {
-		local := answer(ctx, "on-call", wrong)
+		local := answer(ctx, "on-call", wrong, pod())
 		Expect(local.Denial).To(HaveField("Reason", reason.InvalidAnnotation))
 	})
 
 	It("sends the dry run for a user who may create pods", func(ctx SpecContext) {
 		Eventually(ctx, func(ctx context.Context) map[string]string {
-			got := answer(ctx, "", asking)
+			got := answer(ctx, "", asking, pod())
 			Expect(got.Problem()).NotTo(HaveOccurred())
 			Expect(got.Local).To(BeFalse())
 			return got.Pod.GetAnnotations()
 		}).Within(timeout).Should(HaveKeyWithValue("lanyard.dev/injected", "aws"))
 	})
 
-	It("tells a quota from a missing right: both have the code 403", func(ctx SpecContext) {
-		_, err := env.client.CoreV1().ResourceQuotas("asked").Create(ctx, &corev1.ResourceQuota{
-			ObjectMeta: metav1.ObjectMeta{Name: "none"},
-			Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
-		}, metav1.CreateOptions{})
+	It("tells a denial by Pod Security from a missing right: both have the code 403", func(ctx SpecContext) {
+		_, err := env.client.CoreV1().Namespaces().Patch(ctx, "asked", types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func(ctx SpecContext) error {
-			return env.client.CoreV1().ResourceQuotas("asked").Delete(ctx, "none", metav1.DeleteOptions{})
-		})
-		Eventually(ctx, func(ctx context.Context) *ask.Denial { return answer(ctx, "", asking).Denial }).Within(timeout).
-			Should(And(HaveField("By", ask.ByOther), HaveField("Message", ContainSubstring("none"))))
+		pod := probe.Pod(newSettings().Keys, "cart")
+		Expect(unstructured.SetNestedField(pod.Object, true, "spec", "hostNetwork")).To(Succeed())
+		Eventually(ctx, func(ctx context.Context) *ask.Denial { return answer(ctx, "", asking, pod).Denial }).Within(timeout).
+			Should(HaveValue(And(HaveField("By", ask.ByOther), HaveField("Message", ContainSubstring("PodSecurity")))))
+		local := answer(ctx, "on-call", asking, pod)
+		Expect(local.Missing).NotTo(BeNil())
 	})
 })
+
+func newSettings() *settings.Settings {
+	GinkgoHelper()
+	s, err := options.New().Settings(annotations.CommonAPIServerAudiences())
+	Expect(err).NotTo(HaveOccurred())
+	return s
+}
