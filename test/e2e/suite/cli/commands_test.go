@@ -33,12 +33,15 @@ var (
 )
 
 var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
-	AfterAll(func(ctx SpecContext) {
-		for len(ends) > 0 {
-			last := len(ends) - 1
-			Expect(ends[last](ctx)).To(Succeed())
-			ends = ends[:last]
-		}
+	// Not AfterAll: the cleanup of the last spec would be after it.
+	BeforeAll(func() {
+		DeferCleanup(func(ctx SpecContext) {
+			for len(ends) > 0 {
+				last := len(ends) - 1
+				Expect(ends[last](ctx)).To(Succeed())
+				ends = ends[:last]
+			}
+		})
 	})
 
 	It("fits the help of each command into 80 columns", func(ctx SpecContext) {

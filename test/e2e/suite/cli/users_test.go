@@ -258,9 +258,9 @@ func disconnect(ctx context.Context) {
 		_, err := service.Patch(ctx, framework.Deployment, types.JSONPatchType, []byte(operation), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
 	}
-	change(ctx, `[{"op":"add","path":"/spec/ports/-","value":{"name":"blocked","port":8443,"targetPort":9}}]`, 8443)
+	change(ctx, `[{"op":"add","path":"/spec/ports/0","value":{"name":"blocked","port":8443,"targetPort":9}}]`, 8443)
 	DeferCleanup(func(ctx SpecContext) error {
-		change(ctx, `[{"op":"remove","path":"/spec/ports/1"}]`, 443)
+		change(ctx, `[{"op":"remove","path":"/spec/ports/0"}]`, 443)
 		return cluster.WaitInjected(ctx, books, "seller")
 	})
 	Eventually(ctx, writeServiceAccount).WithTimeout(expect.Patience).Should(MatchError(ContainSubstring("connection refused")))
