@@ -11,6 +11,9 @@ package probe
 import (
 	"context"
 	"fmt"
+	"maps"
+	"regexp"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/injected"
@@ -28,22 +32,76 @@ import (
 // Pod.
 const Webhook = "probe.lanyard.dev"
 
-// Pod returns a pod of the ServiceAccount that every Pod Security Standard allows.
+// Image is the image of Pod. Overrides can name an image of a registry that the policies of
+// the cluster allow.
+const Image = "registry.k8s.io/pause:3.10"
+
+// Pod returns a pod of the ServiceAccount that every Pod Security Standard and the common
+// rules of policy engines allow. Overrides are merged into the pod, one after another.
 // Its label selects the entry of the webhook configuration whose failurePolicy is
 // Fail.
-func Pod(keys *annotations.Keys, serviceAccount string) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{
+func Pod(keys *annotations.Keys, serviceAccount string, overrides ...map[string]any) *unstructured.Unstructured {
+	// Equal requests and limits satisfy limits on their ratio, too.
+	size := map[string]any{"cpu": "10m", "memory": "16Mi", "ephemeral-storage": "16Mi"}
+	responds := map[string]any{"exec": map[string]any{"command": []any{"/pause", "-v"}}}
+	pod := map[string]any{
 		"apiVersion": "v1", "kind": "Pod",
-		"metadata": map[string]any{"generateName": "lanyard-check-", "labels": map[string]any{keys.Probe: annotations.LabelProbe}},
+		"metadata": map[string]any{"generateName": "lanyard-check-", "labels": map[string]any{
+			"app.kubernetes.io/name": "lanyard-check", "app.kubernetes.io/instance": "lanyard-check",
+			"app.kubernetes.io/component": "probe", keys.Probe: annotations.LabelProbe,
+		}},
 		"spec": map[string]any{
-			"serviceAccountName": serviceAccount,
-			"securityContext":    map[string]any{"runAsNonRoot": true, "seccompProfile": map[string]any{"type": "RuntimeDefault"}},
+			"serviceAccountName": serviceAccount, "automountServiceAccountToken": false,
+			// No user: OpenShift allows only the users of the namespace.
+			"securityContext": map[string]any{"runAsNonRoot": true, "seccompProfile": map[string]any{"type": "RuntimeDefault"}},
 			"containers": []any{map[string]any{
-				"name": "check", "image": "none",
-				"securityContext": map[string]any{"allowPrivilegeEscalation": false, "capabilities": map[string]any{"drop": []any{"ALL"}}},
+				"name": "check", "image": Image, "resources": map[string]any{"requests": size, "limits": size},
+				"livenessProbe": responds, "readinessProbe": responds,
+				"securityContext": map[string]any{
+					"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "runAsNonRoot": true, "capabilities": map[string]any{"drop": []any{"ALL"}},
+				},
 			}},
 		},
-	}}
+	}
+	for _, o := range overrides {
+		pod = merge(pod, o).(map[string]any)
+	}
+	return (&unstructured.Unstructured{Object: pod}).DeepCopy() // nothing is shared with the overrides
+}
+
+// ParseOverrides reads fields of a pod, in JSON or YAML.
+func ParseOverrides(text string) (map[string]any, error) {
+	var overrides map[string]any
+	if err := yaml.Unmarshal([]byte(text), &overrides); err != nil {
+		return nil, fmt.Errorf("overrides of the pod: %w", err)
+	}
+	return overrides, nil
+}
+
+// merge returns the value with the other value's fields. The elements of lists are merged
+// in their order, so that the first container needs no name.
+func merge(value, with any) any {
+	switch with := with.(type) {
+	case map[string]any:
+		if fields, ok := value.(map[string]any); ok {
+			fields = maps.Clone(fields)
+			for name, field := range with {
+				fields[name] = merge(fields[name], field)
+			}
+			return fields
+		}
+	case []any:
+		elements, _ := value.([]any)
+		elements = slices.Clone(elements)
+		for i, element := range with {
+			if i == len(elements) {
+				elements = append(elements, nil)
+			}
+			elements[i] = merge(elements[i], element)
+		}
+		return elements
+	}
+	return with
 }
 
 // Answer is the API server's response to a dry run.
@@ -79,10 +137,14 @@ func (c *Client) Create(ctx context.Context, namespace string, pod *unstructured
 	return answer
 }
 
-// Denied reports whether Lanyard itself denied the pod of a dry run, so that it was
-// called.
+// denied matches the errors of pods that the webhook or the guard denies, also the errors
+// that lanyard makes itself.
+var denied = regexp.MustCompile(`(^| denied (the )?request: )lanyard: `)
+
+// Denied reports whether Lanyard itself denied the pod of a dry run. For Pod, this means that
+// the webhook was called: the guard comes after the webhook.
 func Denied(err error) bool {
-	return err != nil && strings.Contains(err.Error(), " denied the request: lanyard: ")
+	return err != nil && denied.MatchString(err.Error())
 }
 
 // collector adds the warnings of a response to the list in the request's context.

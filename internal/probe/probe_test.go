@@ -7,7 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/probe"
@@ -54,5 +57,34 @@ func TestThePodOfACheckIsAProbe(t *testing.T) {
 	}
 	if got := probe.Pod(&keys, "app").GetLabels()["example.com/probe"]; got != "true" {
 		t.Errorf("got label %q, want true", got)
+	}
+}
+
+func TestOverridesAreMergedIntoThePod(t *testing.T) {
+	t.Parallel()
+	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed := map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"image": "mirror.example/webhook:v1"}}}}
+	overrides, err := probe.ParseOverrides(`{metadata: {labels: {team: shop}}, spec: {containers: [{resources: {limits: {cpu: 1}}}, {name: more}], tolerations: [{operator: Exists}]}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got corev1.Pod
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(probe.Pod(&keys, "app", allowed, overrides, nil).Object, &got); err != nil {
+		t.Fatal(err)
+	}
+	if first := got.Spec.Containers[0]; first.Name != "check" || first.Image != "mirror.example/webhook:v1" || first.Resources.Limits.Cpu().String() != "1" || first.Resources.Limits.Memory().String() != "16Mi" {
+		t.Errorf("got the container %+v", first)
+	}
+	if len(got.Spec.Containers) != 2 || len(got.Spec.Tolerations) != 1 || got.Labels["team"] != "shop" || got.Labels[keys.Probe] != "true" {
+		t.Errorf("got %+v", got)
+	}
+	if diff := cmp.Diff(probe.Pod(&keys, "app"), probe.Pod(&keys, "app")); diff != "" || probe.Pod(&keys, "app").GetLabels()["team"] != "" {
+		t.Error("a pod has the overrides of another pod")
+	}
+	if _, err := probe.ParseOverrides("[]"); err == nil {
+		t.Error("overrides that are no object are no error")
 	}
 }

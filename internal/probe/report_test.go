@@ -5,6 +5,7 @@ package probe
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -16,6 +17,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 )
+
+func denial(message string) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New(message))
+}
 
 func TestDryRuns(t *testing.T) {
 	t.Parallel()
@@ -43,21 +48,33 @@ func TestDryRuns(t *testing.T) {
 			Answer{Err: errors.New(`admission webhook "probe.lanyard.dev" denied the request: lanyard: invalid_annotation: x`)},
 			[]string{"probe: ok: ", "dry run: failed: pods of ServiceAccount n/a get no credentials: admission webhook"},
 		},
+		"a pod that the guard denied": {
+			Answer{Err: denial("pods \"x\" is forbidden: ValidatingAdmissionPolicy 'lanyard-guard-pods' with binding 'lanyard-guard-pods' denied request: lanyard: ServiceAccount n/a needs credentials")},
+			[]string{"probe: ok: ", "dry run: failed: pods of ServiceAccount n/a get no credentials: pods is forbidden: "},
+		},
 		"a pod that another webhook denied": {
 			Answer{Err: apierrors.NewBadRequest(`admission webhook "other" denied the request: no`)},
-			[]string{"probe: failed: the dry run of a pod was denied, but not by Lanyard: admission webhook"},
+			[]string{"probe: skipped: the dry run of a pod was denied, but not by Lanyard: admission webhook", "dry run: skipped: pods of ServiceAccount n/a were not tried"},
 		},
 		"a pod that was denied by something else": {
-			Answer{Err: apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("exceeded quota"))},
-			[]string{"probe: failed: the dry run of a pod was denied, but not by Lanyard: pods is forbidden: exceeded quota"},
+			Answer{Err: denial("exceeded quota")},
+			[]string{"probe: skipped: the dry run of a pod was denied, but not by Lanyard: pods is forbidden: exceeded quota", "dry run: skipped: "},
+		},
+		"a user who may not create pods": {
+			Answer{Err: denial(`User "a" cannot create resource "pods" in API group "" in the namespace "n"`)},
+			[]string{"probe: skipped: it is not known whether the API server can call the webhook: you may not create pods in the namespace n", "dry run: skipped: "},
+		},
+		"a ServiceAccount that does not exist": {
+			Answer{Err: denial(`error looking up service account n/a: serviceaccount "a" not found`)},
+			[]string{"probe: skipped: ", "dry run: failed: ServiceAccount n/a does not exist"},
 		},
 		"an API server that is not there": {
 			Answer{Err: errors.New("dial tcp: connection refused")},
-			[]string{"probe: failed: the API server did not respond to the dry run of a pod: dial tcp"},
+			[]string{"probe: skipped: the API server did not respond to the dry run of a pod: dial tcp", "dry run: skipped: "},
 		},
 		"a webhook that cannot be called": {
 			Answer{Err: errors.New(`failed calling webhook "probe.lanyard.dev": no endpoints`)},
-			[]string{"probe: failed: the API server cannot call the webhook: failed calling"},
+			[]string{"probe: failed: the API server cannot call the webhook: failed calling", "dry run: skipped: pods of ServiceAccount n/a were not tried: the API server cannot call"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,26 +110,44 @@ func TestLinesSayWhatToDo(t *testing.T) {
 
 func TestWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
-	for _, test := range []struct {
-		err    error
-		status Status
-		text   string
-	}{
-		{forbidden, Skipped, "the pods cannot be read: pods is forbidden: no"},
-		{errors.New("EOF"), Failed, "the pods cannot be read: EOF"},
+	for message, want := range map[string]Line{
+		`User "a" cannot list resource "mutatingwebhookconfigurations" in API group "admissionregistration.k8s.io" at the cluster scope`: {
+			Text: "it cannot be read: you may not list mutatingwebhookconfigurations.admissionregistration.k8s.io",
+			Fix:  "Ask an administrator for the ClusterRole lanyard-view.", Missing: "list mutatingwebhookconfigurations.admissionregistration.k8s.io",
+		},
+		`User "a" cannot get path "/openid/v1/jwks"`: {
+			Text: "it cannot be read: you may not get /openid/v1/jwks", Fix: "Ask an administrator for the ClusterRole lanyard-view.", Missing: "get /openid/v1/jwks",
+		},
+		`User "a" cannot list resource "pods" in API group "" in the namespace "n"`: {
+			Text: "it cannot be read: you may not list pods in the namespace n",
+			Fix:  "Ask an administrator for the ClusterRole view in the namespace n.", Missing: "list pods in the namespace n",
+		},
+		`User "a" cannot list resource "namespaces" in API group "" at the cluster scope`: {
+			Text: "it cannot be read: you may not list namespaces", Fix: "Ask an administrator for the ClusterRole view.", Missing: "list namespaces",
+		},
+		`exceeded quota`: {Text: "it cannot be read: pods is forbidden: exceeded quota", Fix: "Check the connection to the API server."},
 	} {
-		if got := Unreadable("the pods", test.err); got.Status != test.status || got.Text != test.text || got.Fix == "" {
-			t.Errorf("got %+v, want %s: %s, and what to do", got, test.status, test.text)
+		want.Status = Skipped
+		if want.Missing != "" {
+			want.Link = docs + "operations.md#rights-of-readers"
 		}
+		if diff := cmp.Diff(want, Unreadable("it", fmt.Errorf("wrapped: %w", denial(message))), cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "Text" },
+			cmp.Comparer(func(a, b string) bool {
+				return strings.ReplaceAll(a, "wrapped: ", "") == strings.ReplaceAll(b, "wrapped: ", "")
+			}))); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	if right := MissingRight(errors.New(`User "a" cannot get path "/"`)); right != "" {
+		t.Errorf("got %s for an error that is not about rights", right)
 	}
 }
 
 func TestReportsCountTheirLines(t *testing.T) {
 	t.Parallel()
-	report := Report{[]Section{{"a", []Line{Passed("x"), Skip("y")}}, {"b", []Line{Passed("z")}}}}
-	got := map[Status]int{OK: report.Count(OK), Skipped: report.Count(Skipped), Failed: report.Count(Failed)}
-	if diff := cmp.Diff(map[Status]int{OK: 2, Skipped: 1, Failed: 0}, got); diff != "" {
+	report := Report{Sections: []Section{{"a", []Line{Passed("x"), Skip("", "y")}}, {"b", []Line{Passed("z"), DoesNotApply("n")}}}}
+	report.Summarize()
+	if diff := cmp.Diff(map[Status]int{OK: 2, Skipped: 1, Failed: 0, Warning: 0, NotApplicable: 1}, report.Summary); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -105,7 +105,7 @@ func TestNotesNameWhatIsThere(t *testing.T) {
 }
 
 func TestTheTestCreatesAPodWhereItIsInjected(t *testing.T) {
-	r := render(t, defaultInstall, parseValues(t, "config: {annotation-prefix: id.example/}\ntest: {namespace: shop}"))
+	r := render(t, defaultInstall, parseValues(t, "config: {annotation-prefix: id.example/}\ntest: {namespace: shop}\npodLabels: {team: platform}"))
 	hooks := map[string]object{}
 	for _, o := range r.objects {
 		if o.isHook() {
@@ -119,7 +119,9 @@ func TestTheTestCreatesAPodWhereItIsInjected(t *testing.T) {
 	if account.GetAnnotations()["id.example/audience"] != "helm-test" {
 		t.Errorf("the ServiceAccount needs no credentials: %v", account.GetAnnotations())
 	}
-	want := []string{"check", "--namespace=shop", "--service-account=lanyard-test", "--annotation-prefix=id.example/"}
+	want := []string{"check", "--namespace=shop", "--service-account=lanyard-test",
+		`--overrides={"metadata":{"labels":{"app.kubernetes.io/instance":"lanyard","team":"platform"}},"spec":{"containers":[{"image":"lanyard-webhook:0.1.0"}]}}`,
+		"--annotation-prefix=id.example/"}
 	if diff := cmp.Diff(want, podSpecs(t, []object{pod})[pod.key()].Containers[0].Args); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)
 	}

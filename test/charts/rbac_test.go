@@ -100,7 +100,9 @@ func grants(t *testing.T, objects []object) []grant {
 		rules[o.key()] = decode[rbacv1.Role](t, o).Rules
 	}
 	for _, o := range find(objects, "ClusterRole") {
-		rules[o.key()] = decode[rbacv1.ClusterRole](t, o).Rules
+		if o.GetLabels()[aggregateToView] == "" {
+			rules[o.key()] = decode[rbacv1.ClusterRole](t, o).Rules
+		}
 	}
 	var got []grant
 	used := map[string]bool{}
@@ -139,4 +141,26 @@ func ruleText(t *testing.T, r rbacv1.PolicyRule) string {
 		text += " " + strings.Join(r.ResourceNames, ",")
 	}
 	return text
+}
+
+const aggregateToView = "rbac.authorization.k8s.io/aggregate-to-view"
+
+// Everybody with the ClusterRole view gets these rights: nothing secret, and nothing to write.
+func TestReadersMayReadTheInstallation(t *testing.T) {
+	want := rbacv1.ClusterRole{Rules: []rbacv1.PolicyRule{
+		{
+			APIGroups: []string{"admissionregistration.k8s.io"}, Verbs: []string{"get", "list", "watch"},
+			Resources: []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings"},
+		},
+		{NonResourceURLs: []string{"/.well-known/openid-configuration", "/openid/v1/jwks"}, Verbs: []string{"get"}},
+	}}
+	for name, objects := range map[string][]object{"chart": render(t, defaultInstall, nil).objects, "kustomize": kustomize(t, ca)} {
+		role := one(t, objects, "ClusterRole/lanyard-view")
+		if diff := gocmp.Diff(want.Rules, decode[rbacv1.ClusterRole](t, role).Rules); diff != "" || role.GetLabels()[aggregateToView] != "true" {
+			t.Errorf("%s: labels %v, rules (-want +got):\n%s", name, role.GetLabels(), diff)
+		}
+	}
+	if all := find(render(t, defaultInstall, parseValues(t, "rbac: {create: false}")).objects, "ClusterRole"); len(all) > 0 {
+		t.Errorf("got %s without rbac.create", all[0].key())
+	}
 }

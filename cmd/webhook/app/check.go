@@ -21,8 +21,8 @@ import (
 
 // checkOptions select the ServiceAccount to check.
 type checkOptions struct {
-	kubeconfig, namespace, serviceAccount, annotationPrefix string
-	timeout                                                 time.Duration
+	kubeconfig, namespace, serviceAccount, annotationPrefix, overrides string
+	timeout                                                            time.Duration
 }
 
 const checkHelp = `check sends the API server a dry run of a pod that uses the ServiceAccount, and reports
@@ -63,6 +63,7 @@ func newCheckCommand(width int) *cobra.Command {
 	fs.StringVar(&o.namespace, "namespace", o.namespace, "Namespace of the ServiceAccount.")
 	fs.StringVar(&o.serviceAccount, "service-account", o.serviceAccount, "Name of the ServiceAccount.")
 	fs.StringVar(&o.annotationPrefix, "annotation-prefix", o.annotationPrefix, "Prefix of every annotation and label, with its slash.")
+	fs.StringVar(&o.overrides, "overrides", o.overrides, "Fields of the pod, in JSON or YAML, that the policies of the cluster ask for, such as its image and labels.")
 	fs.DurationVar(&o.timeout, "timeout", o.timeout, "How long to retry. An API server calls a new webhook only after a moment.")
 	cmd.Flags().AddFlagSet(fs)
 	cliflag.SetUsageAndHelpFunc(cmd, groups, width)
@@ -79,6 +80,10 @@ func (o *checkOptions) run(ctx context.Context) (*probe.Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--annotation-prefix: %w", err)
 	}
+	overrides, err := probe.ParseOverrides(o.overrides)
+	if err != nil {
+		return nil, fmt.Errorf("--overrides: %w", err)
+	}
 	config, err := restConfig(o.kubeconfig)
 	if err != nil {
 		return nil, err
@@ -89,12 +94,12 @@ func (o *checkOptions) run(ctx context.Context) (*probe.Report, error) {
 	}
 	var last *probe.Report
 	err = wait.PollUntilContextTimeout(ctx, time.Second, o.timeout, true, func(ctx context.Context) (bool, error) {
-		answer := client.Create(ctx, o.namespace, probe.Pod(&keys, o.serviceAccount))
+		answer := client.Create(ctx, o.namespace, probe.Pod(&keys, o.serviceAccount, overrides))
 		found := &probe.Report{Sections: probe.DryRun(&keys, o.namespace+"/"+o.serviceAccount, answer)}
 		if last == nil || ctx.Err() == nil {
 			last = found // otherwise err is the error of the timeout
 		}
-		return found.Count(probe.Failed) == 0, nil
+		return found.Count(probe.Failed)+found.Count(probe.Skipped) == 0, nil
 	})
 	if last == nil {
 		return nil, err
@@ -102,12 +107,13 @@ func (o *checkOptions) run(ctx context.Context) (*probe.Report, error) {
 	return last, nil
 }
 
-// show writes the lines of a report. The error has those that failed.
+// show writes the lines of a report. The error has the lines about mistakes, and about parts
+// that could not be checked.
 func show(w io.Writer, found *probe.Report) error {
 	var failures []error
 	for _, section := range found.Sections {
 		for _, line := range section.Lines {
-			if line.Status == probe.Failed {
+			if line.Status == probe.Failed || line.Status == probe.Skipped {
 				failures = append(failures, errors.New(line.String()))
 			} else if _, err := fmt.Fprintln(w, line.String()); err != nil {
 				return err

@@ -40,10 +40,15 @@ type Denial struct {
 	Reason reason.Reason
 	// Message is the message of Lanyard behind its reason, or of the API server.
 	Message string
+	// Err is the error of the API server; nil if the rules were evaluated here.
+	Err error
 }
 
 // Error implements error.
 func (d *Denial) Error() string { return d.Message }
+
+// Unwrap returns the error of the API server.
+func (d *Denial) Unwrap() error { return d.Err }
 
 // lanyardDenial matches a denial by Lanyard: a reason and a message.
 var lanyardDenial = regexp.MustCompile(` denied the request: lanyard: ([a-z_]+): (?s:(.*))$`)
@@ -68,9 +73,9 @@ func denial(keys *annotations.Keys, err error, authorized bool) *Denial {
 	}
 	status := response.Status()
 	if match := lanyardDenial.FindStringSubmatch(status.Message); match != nil && slices.Contains(reason.All(), reason.Reason(match[1])) {
-		return &Denial{By: ByLanyard, Reason: reason.Reason(match[1]), Message: match[2]}
+		return &Denial{By: ByLanyard, Reason: reason.Reason(match[1]), Message: match[2], Err: err}
 	}
-	d := &Denial{By: ByOther, Message: status.Message}
+	d := &Denial{By: ByOther, Message: status.Message, Err: err}
 	switch {
 	case strings.Contains(status.Message, guardSentence+keys.IdentityLabel):
 		d.By = ByGuard

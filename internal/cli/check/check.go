@@ -34,9 +34,9 @@ func Version(version string) probe.Line {
 	parsed, err := utilversion.ParseGeneric(version)
 	switch {
 	case err != nil:
-		return probe.Skip("Kubernetes has the version %q, which cannot be compared", version)
+		return probe.Skip("Compare it yourself: Lanyard needs 1.28 or newer.", "Kubernetes has the version %q, which cannot be compared", version)
 	case parsed.LessThan(oldest):
-		return probe.Fail("Upgrade Kubernetes to 1.30 or newer.", "install.md", "Kubernetes is %s, want 1.28 or newer", version)
+		return probe.Fail("Upgrade Kubernetes to 1.30 or newer.", "install.md", "Kubernetes is %s, but Lanyard needs 1.28 or newer", version)
 	case parsed.LessThan(withPolicies):
 		return probe.Warn("Upgrade Kubernetes to 1.30 or newer.", "concepts/guard.md", "Kubernetes is %s: the guard and the fences need 1.30", version)
 	}
@@ -52,8 +52,8 @@ func orPassed(lines []probe.Line, format string, args ...any) []probe.Line {
 }
 
 // Registration judges the webhook configurations. validating has the name of
-// mutating; it is nil if it does not exist.
-func Registration(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating *admissionregistrationv1.ValidatingWebhookConfiguration) []probe.Line {
+// mutating; it is nil if it does not exist, or was not read because of unread.
+func Registration(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating *admissionregistrationv1.ValidatingWebhookConfiguration, unread error) []probe.Line {
 	const again, link = "Install the manifests or the chart again.", "install.md"
 	var lines []probe.Line
 	for _, want := range []struct{ name, purpose string }{
@@ -65,7 +65,9 @@ func Registration(mutating *admissionregistrationv1.MutatingWebhookConfiguration
 			lines = append(lines, probe.Fail(again, link, "MutatingWebhookConfiguration %s has no webhook %s, which %s", mutating.Name, want.name, want.purpose))
 		}
 	}
-	if validating == nil || !slices.ContainsFunc(validating.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool {
+	if unread != nil {
+		lines = append(lines, probe.Unreadable("ValidatingWebhookConfiguration "+mutating.Name, unread))
+	} else if validating == nil || !slices.ContainsFunc(validating.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool {
 		return w.Name == cluster.ServiceAccountWebhook
 	}) {
 		lines = append(lines, probe.Fail(again, link, "ValidatingWebhookConfiguration %s has no webhook %s, which denies malformed annotations", mutating.Name, cluster.ServiceAccountWebhook))
@@ -100,30 +102,35 @@ func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name stri
 	return orPassed(lines, "no other webhook that injects identities was found")
 }
 
-// Replicas judges the pods behind the Service of the webhook.
+// Replicas judges the pods behind the Service of the webhook. Pods that ended, such as evicted
+// pods, and pods that end at present are not replicas.
 func Replicas(service string, pods []corev1.Pod) probe.Line {
-	ready := 0
+	const link, look = "operations.md#are-the-replicas-ready", "See why: kubectl describe the pods, and read their logs."
+	replicas, ready := 0, 0
 	for i := range pods {
+		if phase := pods[i].Status.Phase; phase == corev1.PodFailed || phase == corev1.PodSucceeded || pods[i].DeletionTimestamp != nil {
+			continue
+		}
+		replicas++
 		if podReady(&pods[i]) {
 			ready++
 		}
 	}
 	switch {
-	case len(pods) == 0:
-		return probe.Fail("Scale its Deployment up, or see in its events why it creates no pods.", "operations.md#are-the-replicas-ready", "Service %s has no pods", service)
+	case replicas == 0:
+		return probe.Fail("Scale its Deployment up, or see in its events why it creates no pods.", link, "Service %s has no pods", service)
 	case ready == 0:
-		return probe.Fail("See why: kubectl describe the pods, and read their logs.", "operations.md#are-the-replicas-ready",
-			"Service %s has no ready replica, of %d", service, len(pods))
+		return probe.Fail(look, link, "Service %s has no ready replica, of %d", service, replicas)
 	case ready == 1:
-		return probe.Warn("Run two replicas: with one, every restart is an outage.", "operations.md#when-it-is-down", "Service %s has 1 ready replica, of %d", service, len(pods))
-	case ready < len(pods):
-		return probe.Warn("See why: kubectl describe the pods, and read their logs.", "operations.md#are-the-replicas-ready", "Service %s has %d ready replicas, of %d", service, ready, len(pods))
+		return probe.Warn("Run two replicas: with one, every restart is an outage.", "operations.md#when-it-is-down", "Service %s has 1 ready replica, of %d", service, replicas)
+	case ready < replicas:
+		return probe.Warn(look, link, "Service %s has %d ready replicas, of %d", service, ready, replicas)
 	}
 	return probe.Passed("Service %s has %d ready replicas", service, ready)
 }
 
 func podReady(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
@@ -160,11 +167,11 @@ func Certificates(mutating *admissionregistrationv1.MutatingWebhookConfiguration
 // lastDay returns when the last certificate of a caBundle expires.
 func lastDay(bundle []byte) (last time.Time, err error) {
 	if len(bundle) == 0 {
-		return last, errors.New("got none, want the CA of the webhook")
+		return last, errors.New("it is empty, but must have the CA of the webhook")
 	}
 	certificates, err := certutil.ParseCertsPEM(bundle)
 	if err != nil {
-		return last, fmt.Errorf("got no PEM certificate: %w", err)
+		return last, fmt.Errorf("it has no certificate in the form PEM: %w", err)
 	}
 	for _, certificate := range certificates {
 		if certificate.NotAfter.After(last) {
@@ -223,14 +230,60 @@ func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, polic
 	return probe.Warn("Install the guard, and set failurePolicy to Ignore.", "concepts/guard.md", "%s: while no replica responds, all pods are denied", wrong)
 }
 
-// Unguarded judges the number of ServiceAccounts that need credentials and lack
-// the label that the guard selects by. example is one of them.
-func Unguarded(n int, example string) probe.Line {
-	if n == 0 {
-		return probe.Passed("every ServiceAccount that needs credentials has the guard's label")
+// where returns the end of a sentence about the objects of a namespace, or of all
+// namespaces if it is empty.
+func where(namespace string) string {
+	if namespace == "" {
+		return ""
 	}
-	return probe.Warn("Run: lanyard label serviceaccounts --all-namespaces", "operations.md#lanyardunguardedserviceaccounts",
-		"%d ServiceAccounts need credentials but lack the guard's label, such as %s", n, example)
+	return " in the namespace " + namespace
+}
+
+// Unguarded judges the number of ServiceAccounts of a namespace, or of all namespaces, that
+// need credentials and lack the label that the guard selects by. example is one of them.
+func Unguarded(namespace string, n int, example string) probe.Line {
+	if n == 0 {
+		return probe.Passed("every ServiceAccount%s that needs credentials has the guard's label", where(namespace))
+	}
+	flags := "--all-namespaces"
+	if namespace != "" {
+		flags = "--namespace " + namespace
+	}
+	return probe.Warn("Run: lanyard label serviceaccounts "+flags, "operations.md#lanyardunguardedserviceaccounts",
+		"%d ServiceAccounts%s need credentials but lack the guard's label, such as %s", n, where(namespace), example)
+}
+
+// Unread judges the settings of the webhook, which were not read because of an error.
+func Unread(err error) probe.Line {
+	if right := probe.MissingRight(err); right != "" {
+		return probe.NoRight(right, "the settings of the webhook cannot be read, so that the built-in defaults are used")
+	}
+	return probe.Warn("Pass the webhook's configuration file with --config.", "cli/README.md#settings-of-the-webhook",
+		"the settings of the webhook cannot be read, so that the built-in defaults are used: %v", err)
+}
+
+// Attempts judges the dry runs that several connections sent, by their lines of
+// probe.Probe. servers is the number of API servers; 0 if it is not known.
+func Attempts(lines []probe.Line, servers int) probe.Line {
+	of := fmt.Sprintf("%d dry runs, each over its own connection", len(lines))
+	if servers > 0 {
+		of += fmt.Sprintf(" to one of %d API servers", servers)
+	}
+	bad := slices.IndexFunc(lines, func(l probe.Line) bool { return l.Status == probe.Failed })
+	passed := 0
+	for _, line := range lines {
+		if line.Status == probe.OK {
+			passed++
+		}
+	}
+	switch {
+	case len(lines) == 1, passed == 0:
+		return lines[0]
+	case bad >= 0:
+		return probe.Fail("Find the API server that cannot reach the webhook: see its log, and its route to the pods.", "troubleshooting.md#the-probe",
+			"the webhook was called in %d of %s: %s", passed, of, lines[bad].Text)
+	}
+	return probe.Passed("the API server can call the webhook: it did in %d of %s", passed, of)
 }
 
 // Fences judges the limits that the API server enforces.
@@ -282,11 +335,7 @@ func needed(namespace string) [][2]string {
 
 // noRight is the line for an object that the user may not create.
 func noRight(resource, namespace string) probe.Line {
-	where := ""
-	if namespace != "" {
-		where = " in the namespace " + namespace
-	}
-	return probe.Fail("Install as an administrator of the cluster.", "install.md", "you may not create %s%s", resource, where)
+	return probe.Fail("Install as an administrator of the cluster.", "install.md", "you may not create %s%s", resource, where(namespace))
 }
 
 // NotOne is the line for a cluster that has no installation, or more than one.

@@ -8,21 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
-	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/settings"
@@ -31,15 +22,19 @@ import (
 const checkHelp = `check looks at each part of an installation and shows a fix for each
 failure: the API server, the replicas, the certificate, the webhook
 configurations, the guard, the fences and the issuer. Then it sends the API
-server dry runs of two pods: one that needs nothing but an answer of the
-webhook, and one of a ServiceAccount that needs credentials. Nothing is
-created.
+server the dry run of a pod of a ServiceAccount that needs credentials. Nothing
+is created. If the cluster has several API servers, check sends the dry run
+over several connections: one API server can fail while the others work.
 
 With --pre, it looks at a cluster before the install: its version, your
 rights, other webhooks that inject identities, and the issuer.
 
-Parts that you have no right to read are skipped. The exit code is 1 if a check
-failed; warnings do not change it.`
+A part that you have no right to read is skipped, with the right that is missing.
+The ClusterRole lanyard-view, which is in the ClusterRole view, has the rights. If
+you may not create pods, check evaluates the rules of the webhook itself.
+
+The exit code is 1 if a check failed, and 2 if none failed but one could not run;
+warnings do not change it.`
 
 const checkExamples = `  # Is Lanyard all right?
   lanyard check
@@ -50,6 +45,15 @@ const checkExamples = `  # Is Lanyard all right?
   # Would the pods of this ServiceAccount get credentials?
   lanyard check --namespace shop --service-account cart
 
+  # Wait for an installation
+  lanyard check --wait=2m
+
+  # For a bug report
+  lanyard check --redact -o yaml
+
+  # The policies of the cluster ask for a label
+  lanyard check --overrides '{metadata: {labels: {team: shop}}}'
+
   # Which checks failed? For scripts.
   lanyard check -o json | jq '.sections[].lines[] | select(.status == "failed")'`
 
@@ -57,14 +61,18 @@ const checkExamples = `  # Is Lanyard all right?
 type checkCommand struct {
 	*command.CLI
 	command.Output
-	pre            bool
+	pre, redact    bool
 	serviceAccount string
 	installTo      string
+	attempts       int
+	wait           time.Duration
 
-	settings *settings.Settings
-	client   kubernetes.Interface
-	report   checkReport
-	page     *command.Page // for sections, as they come
+	settings  *settings.Settings
+	client    kubernetes.Interface
+	namespace string
+	redactor  *redactor
+	report    checkReport
+	page      *command.Page // for sections, as they come
 }
 
 // NewCommand returns the command check.
@@ -80,10 +88,15 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	}
 	k.Output.AddFlag(cmd, "Check")
 	c.AddConfig(cmd)
+	c.AddOverrides(cmd)
 	cmd.Flags().BoolVar(&k.pre, "pre", false, "Check the cluster before the install.")
 	cmd.Flags().StringVar(&k.installTo, "install-namespace", "lanyard-system", "With --pre: the namespace that Lanyard is to be installed in.")
 	cmd.Flags().StringVar(&k.serviceAccount, "service-account", "", "ServiceAccount of --namespace to try. Without it, one that needs credentials is chosen.")
 	_ = cmd.RegisterFlagCompletionFunc("service-account", c.CompleteServiceAccounts()) // the error is for a flag that does not exist
+	cmd.Flags().IntVar(&k.attempts, "attempts", 0, "Number of dry runs, each over its own connection. Without it, 1, or 3 for each of several API servers.")
+	cmd.Flags().DurationVar(&k.wait, "wait", 0, "Repeat the checks until none fails, for at most this time. Without a value, 5m.")
+	cmd.Flags().Lookup("wait").NoOptDefVal = "5m"
+	cmd.Flags().BoolVar(&k.redact, "redact", false, "Show placeholders for the names of namespaces, ServiceAccounts, identities, users and hosts.")
 	return cmd
 }
 
@@ -91,13 +104,71 @@ func (k *checkCommand) run(ctx context.Context) (err error) {
 	if k.pre && k.serviceAccount != "" {
 		return command.Usagef("--service-account cannot be used with --pre")
 	}
-	if k.settings, err = k.CLI.Settings(ctx); err != nil {
-		return err
+	if k.attempts < 0 || k.attempts > maxAttempts {
+		return command.Usagef("--attempts %d is not between 1 and %d", k.attempts, maxAttempts)
 	}
 	if k.client, _, err = k.Clients(); err != nil {
 		return err
 	}
+	if k.namespace, err = k.Namespace(); err != nil {
+		return err
+	}
 	k.page = command.NewPage(k.Out)
+	if err := k.lookUntil(ctx); err != nil {
+		return err
+	}
+	k.report.Summarize()
+	if err := cmp.Or(k.page.Err, k.Write(k.CLI, &k.report)); err != nil {
+		return err
+	}
+	if n := k.report.Count(probe.Skipped); n > 0 && k.report.Count(probe.Failed) == 0 {
+		return fmt.Errorf("checks that could not run: %d; see the output for the reasons", n)
+	}
+	return command.FoundIf(k.report.Count(probe.Failed) > 0, nil)
+}
+
+// lookUntil runs the checks. With --wait, it runs them again until none fails, and shows
+// the findings of the last time.
+func (k *checkCommand) lookUntil(ctx context.Context) error {
+	if k.wait == 0 {
+		return k.look(ctx)
+	}
+	note := k.Periodically()
+	var last checkReport
+	var failure error
+	err := wait.PollUntilContextTimeout(ctx, interval, k.wait, true, func(ctx context.Context) (bool, error) {
+		k.report = checkReport{}
+		err := k.look(ctx)
+		if ctx.Err() != nil && (failure != nil || len(last.Sections) > 0) {
+			return false, nil // these errors are the end of the time
+		}
+		last, failure = k.report, err
+		note("waiting: %s", last.firstFailure(err))
+		return err == nil && last.Count(probe.Failed) == 0, nil
+	})
+	if ctx.Err() != nil {
+		return err
+	}
+	k.report = last
+	for _, section := range last.Sections {
+		k.show(&section)
+	}
+	return failure
+}
+
+// interval is the time between two rounds of --wait.
+const interval = 2 * time.Second
+
+// look runs the checks once.
+func (k *checkCommand) look(ctx context.Context) (err error) {
+	k.ForgetSettings()
+	if k.settings, err = k.Settings(ctx); err != nil {
+		return err
+	}
+	k.redactor = newRedactor(k.redact)
+	k.redactor.name("namespace", k.namespace)
+	k.redactor.name("namespace", k.installTo)
+	k.redactor.name("serviceaccount", k.serviceAccount)
 	version, err := k.client.Discovery().ServerVersion()
 	if err != nil {
 		return fmt.Errorf("version of the API server: %w", err)
@@ -105,20 +176,30 @@ func (k *checkCommand) run(ctx context.Context) (err error) {
 	k.add("cluster", Version(version.GitVersion))
 	if k.pre {
 		k.beforeInstall(ctx)
-	} else if err := k.installed(ctx); err != nil {
-		return err
+		return nil
 	}
-	return command.FoundIf(k.report.Count(probe.Failed) > 0, cmp.Or(k.page.Err, k.Write(k.CLI, &k.report)))
+	return k.installed(ctx)
 }
 
-// add adds a section to the report, and shows it to people at once.
+// add adds a section to the report, and shows it to people at once unless the checks may
+// be repeated.
 func (k *checkCommand) add(name string, lines ...probe.Line) {
+	for i := range lines {
+		lines[i].Text, lines[i].Fix, lines[i].Missing = k.redactor.text(lines[i].Text), k.redactor.text(lines[i].Fix), k.redactor.text(lines[i].Missing)
+	}
 	k.report.Sections = append(k.report.Sections, probe.Section{Name: name, Lines: lines})
+	if k.wait == 0 {
+		k.show(&k.report.Sections[len(k.report.Sections)-1])
+	}
+}
+
+// show shows a section to people.
+func (k *checkCommand) show(section *probe.Section) {
 	if k.Format != command.OutputTable {
 		return
 	}
-	k.page.Line("%s", k.page.Style(command.Title, name))
-	for _, line := range lines {
+	k.page.Line("%s", k.page.Style(command.Title, section.Name))
+	for _, line := range section.Lines {
 		k.page.Marked(styles[line.Status], line.Text)
 		if line.Fix != "" {
 			k.page.Text(4, "", line.Fix)
@@ -131,215 +212,42 @@ func (k *checkCommand) add(name string, lines ...probe.Line) {
 }
 
 // styles are the styles of the lines.
-var styles = map[probe.Status]string{probe.OK: command.Good, probe.Warning: command.Warn, probe.Failed: command.Bad, probe.Skipped: command.Faint}
-
-// beforeInstall checks a cluster that Lanyard is to be installed in.
-func (k *checkCommand) beforeInstall(ctx context.Context) {
-	k.add("rights", k.rights(ctx)...)
-	if all, err := k.configurations(ctx); err != nil {
-		k.add("other webhooks", probe.Unreadable("webhook configurations", err))
-	} else {
-		k.add("other webhooks", append(Installed(cluster.Find(all)), Peers(all, "")...)...)
-	}
-	k.issuer(ctx)
-}
-
-// installed checks an installation.
-func (k *checkCommand) installed(ctx context.Context) error {
-	all, err := k.configurations(ctx)
-	if err != nil {
-		k.add("registration", probe.Unreadable("webhook configurations", err))
-		return nil
-	}
-	found := cluster.Find(all)
-	if len(found) != 1 {
-		k.add("registration", NotOne(found))
-		k.issuer(ctx)
-		return nil
-	}
-	mutating := found[0]
-	validating, err := k.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, mutating.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		validating = nil
-	} else if err != nil {
-		k.add("registration", probe.Unreadable("validating webhook configurations", err))
-		return nil
-	}
-	k.add("replicas", k.replicas(ctx, mutating))
-	k.add("certificate", Certificates(mutating, validating, time.Now())...)
-	k.add("registration", append(Registration(mutating, validating), Peers(all, mutating.Name)...)...)
-	k.policies(ctx, mutating)
-	k.issuer(ctx)
-	return k.dryRuns(ctx, mutating)
-}
-
-func (k *checkCommand) configurations(ctx context.Context) ([]admissionregistrationv1.MutatingWebhookConfiguration, error) {
-	all, err := k.client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	return all.Items, nil
-}
-
-// replicas checks the pods behind the Service that the API server calls.
-func (k *checkCommand) replicas(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) probe.Line {
-	config := cluster.Entry(mutating, cluster.PodWebhook).ClientConfig
-	if config.Service == nil {
-		return probe.Skip("the webhook runs outside of the cluster, at %s", *config.URL)
-	}
-	name := config.Service.Namespace + "/" + config.Service.Name
-	service, err := k.client.CoreV1().Services(config.Service.Namespace).Get(ctx, config.Service.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return probe.Fail("Install Lanyard again, or remove its webhook configurations.", "install.md#uninstall", "Service %s does not exist", name)
-	}
-	if err != nil {
-		return probe.Unreadable("Service "+name, err)
-	}
-	pods, err := k.client.CoreV1().Pods(service.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(service.Spec.Selector).String()})
-	if err != nil {
-		return probe.Unreadable("the pods of Service "+name, err)
-	}
-	return Replicas(name, pods.Items)
-}
-
-// policies checks the guard, its labels and the fences.
-func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) {
-	api := k.client.AdmissionregistrationV1()
-	list, err := api.ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
-	policies := &Policies{Policies: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}}
-	if err == nil {
-		for i := range list.Items {
-			policies.Policies[list.Items[i].Name] = &list.Items[i]
-		}
-		bindings, errBindings := api.ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
-		if err = errBindings; err == nil {
-			policies.Bindings = bindings.Items
-		}
-	}
-	if err != nil && !apierrors.IsNotFound(err) { // the API is missing before 1.30
-		k.add("guard", probe.Unreadable("admission policies", err))
-		return
-	}
-	lines := []probe.Line{Guard(mutating, policies)}
-	n, example := 0, ""
-	err = k.EachUnguarded(ctx, metav1.NamespaceAll, mutating, func(serviceAccount *metav1.PartialObjectMetadata) error {
-		n++
-		example = cmp.Or(example, serviceAccount.Namespace+"/"+serviceAccount.Name)
-		return nil
-	})
-	if err != nil {
-		lines = append(lines, probe.Unreadable("ServiceAccounts", err))
-	} else {
-		lines = append(lines, Unguarded(n, example))
-	}
-	k.add("guard", lines...)
-	k.add("fences", Fences(mutating.Name, policies)...)
-}
-
-// issuer checks the cluster's issuer, from here as a cloud would.
-func (k *checkCommand) issuer(ctx context.Context) {
-	defer k.Progress("reading the issuer")()
-	cluster, err := cloud.FromCluster(ctx, k.client.CoreV1().RESTClient())
-	if err != nil {
-		k.add("issuer", probe.Unreadable("the issuer", err))
-		return
-	}
-	var public *cloud.Documents
-	if cloud.Public(cluster.Discovery.Issuer) {
-		public, err = cloud.FromURL(ctx, &http.Client{Timeout: 10 * time.Second}, cluster.Discovery.Issuer)
-	}
-	k.add("issuer", Issuer(cluster, public, err)...)
-}
-
-// rights checks whether the user may create the objects of an install.
-func (k *checkCommand) rights(ctx context.Context) []probe.Line {
-	var lines []probe.Line
-	all := needed(k.installTo)
-	for _, object := range all {
-		resource := schema.ParseGroupResource(object[0])
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: object[1], Verb: "create", Group: resource.Group, Resource: resource.Resource},
-		}}
-		response, err := k.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-		if err != nil {
-			return []probe.Line{probe.Unreadable("your rights", err)}
-		}
-		if !response.Status.Allowed {
-			lines = append(lines, noRight(object[0], object[1]))
-		}
-	}
-	return orPassed(lines, "you may create all %d kinds of objects that an install creates", len(all))
-}
-
-// dryRuns asks the API server for a pod that needs only an answer of the webhook,
-// and one that needs credentials.
-func (k *checkCommand) dryRuns(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) error {
-	defer k.Progress("waiting for the webhook")()
-	client, err := k.Probe()
-	if err != nil {
-		return err
-	}
-	namespace, err := k.Namespace()
-	if err != nil {
-		return err
-	}
-	answer := client.Create(ctx, namespace, probe.Pod(k.settings.Keys, cmp.Or(k.serviceAccount, "default")))
-	if k.serviceAccount != "" {
-		for _, section := range probe.DryRun(k.settings.Keys, namespace+"/"+k.serviceAccount, answer) {
-			k.add(section.Name, section.Lines...)
-		}
-		return nil
-	}
-	called := probe.Probe(answer.Err)
-	k.add("probe", called)
-	if called.Status == probe.Failed {
-		return nil // the next one would fail in the same way
-	}
-	namespace, name, err := k.anyServiceAccount(ctx, mutating)
-	switch {
-	case err != nil:
-		k.add("dry run", probe.Unreadable("ServiceAccounts", err))
-	case name == "":
-		k.add("dry run", probe.Skip("no ServiceAccount needs credentials yet, so none was tried"))
-	default:
-		answer := client.Create(ctx, namespace, probe.Pod(k.settings.Keys, name))
-		k.add("dry run", probe.Injection(k.settings.Keys, namespace+"/"+name, answer))
-	}
-	return nil
-}
-
-// anyServiceAccount returns a ServiceAccount that needs credentials, in a namespace
-// that Lanyard is called for. The name is empty if there is no such namespace.
-func (k *checkCommand) anyServiceAccount(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) (namespace, name string, err error) {
-	called, err := k.CalledFor(ctx, mutating)
-	if err != nil {
-		return "", "", err
-	}
-	err = k.EachServiceAccount(ctx, metav1.NamespaceAll, func(object *metav1.PartialObjectMetadata) error {
-		if called[object.Namespace] && k.settings.Keys.AskForIdentity(object.Annotations) {
-			namespace, name = object.Namespace, object.Name
-			return fs.SkipAll
-		}
-		return nil
-	})
-	if errors.Is(err, fs.SkipAll) {
-		err = nil
-	}
-	return namespace, name, err
+var styles = map[probe.Status]string{
+	probe.OK: command.Good, probe.Warning: command.Warn, probe.Failed: command.Bad, probe.Skipped: command.Unknown, probe.NotApplicable: command.Faint,
 }
 
 // checkReport is a report that can be printed.
 type checkReport struct{ probe.Report }
 
+// firstFailure returns the text of the first check that failed, or the error.
+func (r *checkReport) firstFailure(err error) string {
+	for _, section := range r.Sections {
+		for _, line := range section.Lines {
+			if line.Status == probe.Failed {
+				return line.Text
+			}
+		}
+	}
+	return fmt.Sprint(cmp.Or(err, errors.New("no check failed")))
+}
+
 // Print writes the summary: the sections were written as they came.
 func (r *checkReport) Print(p *command.Page) {
-	failed, warnings := r.Count(probe.Failed), r.Count(probe.Warning)
 	style, summary := command.Good, "no check failed"
+	failed, skipped, warnings := r.Summary[probe.Failed], r.Summary[probe.Skipped], r.Summary[probe.Warning]
 	switch {
 	case failed > 0:
-		style, summary = command.Bad, fmt.Sprintf("failed: %d, warnings: %d", failed, warnings)
+		style, summary = command.Bad, fmt.Sprintf("failed: %d", failed)
+	case skipped > 0:
+		style, summary = command.Unknown, "no check failed, but not all could run"
 	case warnings > 0:
-		style, summary = command.Warn, fmt.Sprintf("no check failed, warnings: %d", warnings)
+		style = command.Warn
+	}
+	if skipped > 0 {
+		summary += fmt.Sprintf(", skipped: %d", skipped)
+	}
+	if failed+skipped+warnings > 0 {
+		summary += fmt.Sprintf(", warnings: %d", warnings)
 	}
 	p.Text(0, style, summary)
 }

@@ -4,6 +4,7 @@
 package check
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -14,10 +15,13 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
@@ -69,7 +73,7 @@ func healthy(t *testing.T) *damaged {
 
 // lines judges everything.
 func (c *damaged) lines(now time.Time) []probe.Line {
-	lines := append(Registration(c.mutating, c.validating), Certificates(c.mutating, c.validating, now)...)
+	lines := append(Registration(c.mutating, c.validating, nil), Certificates(c.mutating, c.validating, now)...)
 	return append(append(lines, Guard(c.mutating, c.policies)), Fences("lanyard", c.policies)...)
 }
 
@@ -91,11 +95,11 @@ func TestWhatIsWrongWithAnInstallation(t *testing.T) {
 		},
 		"the caBundle is empty": {
 			func(c *damaged) { c.mutating.Webhooks[0].ClientConfig.CABundle = nil }, 0,
-			[]string{"failed: webhook pods.lanyard.dev: caBundle: got none"},
+			[]string{"failed: webhook pods.lanyard.dev: caBundle: it is empty"},
 		},
 		"the caBundle of the validating webhook is no certificate": {
 			func(c *damaged) { c.validating.Webhooks[0].ClientConfig.CABundle = []byte("x") }, 0,
-			[]string{"failed: webhook serviceaccounts.lanyard.dev (validating): caBundle: got no PEM certificate"},
+			[]string{"failed: webhook serviceaccounts.lanyard.dev (validating): caBundle: it has no certificate in the form PEM"},
 		},
 		"the CA expired": {
 			func(*damaged) {}, 100 * 365 * 24 * time.Hour,
@@ -231,9 +235,117 @@ func TestReplicas(t *testing.T) {
 			expect(t, []probe.Line{Replicas("s/n", test.pods)}, want)
 		})
 	}
-	leaving := pods(true)
-	leaving[0].DeletionTimestamp = &metav1.Time{}
-	expect(t, []probe.Line{Replicas("s/n", leaving)}, []string{"failed: Service s/n has no ready replica, of 1"})
+}
+
+// A drained node leaves pods behind that ended, or that end. They are not replicas.
+func TestPodsThatEndedAreNotReplicas(t *testing.T) {
+	t.Parallel()
+	pods := make([]corev1.Pod, 5)
+	for i := range pods {
+		pods[i].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+	pods[0].Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}
+	pods[1].Status = corev1.PodStatus{Phase: corev1.PodSucceeded}
+	pods[2].DeletionTimestamp = &metav1.Time{}
+	expect(t, []probe.Line{Replicas("s/n", pods)}, nil)
+	expect(t, []probe.Line{Replicas("s/n", pods[:4])}, []string{"warning: Service s/n has 1 ready replica, of 1"})
+	expect(t, []probe.Line{Replicas("s/n", pods[:3])}, []string{"failed: Service s/n has no pods"})
+}
+
+func TestValidatingConfigurationsThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	c := healthy(t)
+	err := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(`User "a" cannot get resource "validatingwebhookconfigurations" in API group "admissionregistration.k8s.io" at the cluster scope`))
+	expect(t, Registration(c.mutating, nil, err), []string{
+		"skipped: ValidatingWebhookConfiguration lanyard cannot be read: you may not get validatingwebhookconfigurations.admissionregistration.k8s.io",
+	})
+}
+
+func TestSettingsThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(`User "a" cannot get resource "services" in API group "" in the namespace "l"`))
+	expect(t, []probe.Line{Unread(forbidden), Unread(errors.New("the webhook runs outside of the cluster"))}, []string{
+		"skipped: the settings of the webhook cannot be read, so that the built-in defaults are used: you may not get services in the namespace l",
+		"warning: the settings of the webhook cannot be read, so that the built-in defaults are used: the webhook runs outside of the cluster",
+	})
+}
+
+func TestAttempts(t *testing.T) {
+	t.Parallel()
+	good, skipped := probe.Passed("called"), probe.Skip("", "lost")
+	bad := probe.Fail("x", "install.md", "the API server cannot call the webhook: timeout")
+	for name, test := range map[string]struct {
+		lines   []probe.Line
+		servers int
+		want    string
+	}{
+		"one":                {[]probe.Line{good}, 0, "ok: called"},
+		"one of several":     {[]probe.Line{good}, 3, "ok: called"},
+		"all called":         {[]probe.Line{good, good}, 2, "ok: the API server can call the webhook: it did in 2 of 2 dry runs, each over its own connection to one of 2 API servers"},
+		"one fails":          {[]probe.Line{good, bad, good}, 0, "failed: the webhook was called in 2 of 3 dry runs, each over its own connection: the API server cannot call the webhook: timeout"},
+		"the first fails":    {[]probe.Line{bad, good}, 0, "failed: the webhook was called in 1 of 2 dry runs"},
+		"all fail":           {[]probe.Line{bad, bad}, 2, "failed: the API server cannot call the webhook: timeout"},
+		"a connection fails": {[]probe.Line{good, skipped}, 0, "ok: the API server can call the webhook: it did in 1 of 2 dry runs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := Attempts(test.lines, test.servers)
+			if text := string(got.Status) + ": " + got.Text; !strings.HasPrefix(text, test.want) {
+				t.Errorf("got %q, want %q", text, test.want)
+			}
+		})
+	}
+}
+
+// A check that could not run is never hidden behind the summary.
+func TestSummaries(t *testing.T) {
+	t.Parallel()
+	for want, lines := range map[string][]probe.Line{
+		"no check failed":              {probe.Passed("x"), probe.DoesNotApply("x")},
+		"no check failed, warnings: 1": {probe.Warn("", "", "x")},
+		"no check failed, but not all could run, skipped: 1, warnings: 0": {probe.Passed("x"), probe.Skip("", "x")},
+		"failed: 1, warnings: 0":             {probe.Fail("", "", "x"), probe.Passed("x")},
+		"failed: 1, skipped: 2, warnings: 1": {probe.Fail("", "", "x"), probe.Skip("", "x"), probe.Skip("", "x"), probe.Warn("", "", "x")},
+	} {
+		report := checkReport{probe.Report{Sections: []probe.Section{{Lines: lines}}}}
+		report.Summarize()
+		var out bytes.Buffer
+		report.Print(&command.Page{W: &out})
+		if out.String() != want+"\n" {
+			t.Errorf("got %q, want %q", out.String(), want)
+		}
+	}
+}
+
+func TestRedaction(t *testing.T) {
+	t.Parallel()
+	r := newRedactor(true)
+	r.name("namespace", "shop")
+	r.name("serviceaccount", "shop-cart")
+	r.name("namespace", "lanyard-system")
+	for text, want := range map[string]string{
+		"pods of ServiceAccount shop/shop-cart get credentials: aws, from volume bound-sa-token": "pods of ServiceAccount <namespace-1>/<serviceaccount-1> get credentials: aws, from volume bound-sa-token",
+		"Service lanyard-system/lanyard-webhook has 2 ready replicas":                            "Service lanyard-system/lanyard-webhook has 2 ready replicas",
+		"shop shop, workshop": "<namespace-1> <namespace-1>, workshop",
+		"webhook pods.lanyard.dev, clusterroles.rbac.authorization.k8s.io, deployments.apps of v1.31.1-eks-abc": "webhook pods.lanyard.dev, clusterroles.rbac.authorization.k8s.io, deployments.apps of v1.31.1-eks-abc",
+		`the issuer https://oidc.example/id/ABC is not public`:                                                  `the issuer <url-1> is not public`,
+		`User "alice" may not`: `User "<user-1>" may not`,
+		`dial tcp 10.96.0.10:443, [fd00::1]:443, a.corp.example`:                                                                   `dial tcp <host-1>:443, <host-2>:443, <host-3>`,
+		`"arn:aws:iam::111122223333:role/cart": cart@p.iam.gserviceaccount.com 11111111-2222-3333-4444-555555555555, 123456789012`: `"<identity-1>": <identity-2> <identity-3>, <identity-4>`,
+	} {
+		// A text has the same placeholders in each order of the texts, except for their numbers.
+		fresh := newRedactor(true)
+		for _, name := range r.names {
+			fresh.placeholders[name] = r.placeholders[name]
+		}
+		fresh.names = r.names
+		if got := fresh.text(text); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if got := newRedactor(false).text("shop"); got != "shop" {
+		t.Errorf("got %q", got)
+	}
 }
 
 func TestPeers(t *testing.T) {
@@ -280,8 +392,8 @@ func TestNumberOfInstallations(t *testing.T) {
 	expect(t, []probe.Line{NotOne(nil)}, []string{"failed: Lanyard is not installed"})
 	expect(t, []probe.Line{NotOne([]*admissionregistrationv1.MutatingWebhookConfiguration{one, one})}, []string{"failed: Lanyard is installed 2 times: MutatingWebhookConfigurations lanyard, lanyard"})
 	expect(t, Installed([]*admissionregistrationv1.MutatingWebhookConfiguration{one}), []string{"warning: Lanyard is installed already: MutatingWebhookConfiguration lanyard"})
-	expect(t, []probe.Line{Unguarded(0, "")}, nil)
-	expect(t, []probe.Line{Unguarded(2, "n/a")}, []string{"warning: 2 ServiceAccounts need credentials but lack the guard's label, such as n/a"})
+	expect(t, []probe.Line{Unguarded("", 0, "")}, nil)
+	expect(t, []probe.Line{Unguarded("", 2, "n/a")}, []string{"warning: 2 ServiceAccounts need credentials but lack the guard's label, such as n/a"})
 	if cluster.Entry(one, cluster.PodWebhook) == nil {
 		t.Error("the configuration has no webhook for pods")
 	}
@@ -291,7 +403,7 @@ func TestNumberOfInstallations(t *testing.T) {
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	var source []byte
-	for _, file := range []string{"check.go", "check_command.go", "../../probe/report.go"} {
+	for _, file := range []string{"check.go", "check_command.go", "installed.go", "dryruns.go", "../../probe/report.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

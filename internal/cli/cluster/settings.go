@@ -23,25 +23,41 @@ import (
 
 // Options returns the options that the webhook has. No replica needs to run: Options
 // reads the Service that the API server calls, the arguments of the Deployment behind
-// the Service, and the ConfigMap with the file of --config.
-func Options(ctx context.Context, client kubernetes.Interface, configuration *admissionregistrationv1.MutatingWebhookConfiguration) (*options.Options, error) {
+// the Service, and the ConfigMap with the file of --config. allowed are fields of the
+// webhook's own pods: a pod with these fields passes the policies of the cluster, too.
+func Options(ctx context.Context, client kubernetes.Interface, configuration *admissionregistrationv1.MutatingWebhookConfiguration) (o *options.Options, allowed map[string]any, err error) {
 	entry := Entry(configuration, PodWebhook)
 	if entry == nil || entry.ClientConfig.Service == nil {
-		return nil, errors.New("the webhook runs outside of the cluster")
+		return nil, nil, errors.New("the webhook runs outside of the cluster")
 	}
 	deployment, err := deploymentOf(ctx, client, entry.ClientConfig.Service)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	pod := &deployment.Spec.Template.Spec
 	container := webhookContainer(pod)
-	o, err := options.Parse(container.Args, func(file string) ([]byte, error) {
+	allowed = map[string]any{
+		"metadata": map[string]any{"labels": labelsOf(deployment)},
+		"spec":     map[string]any{"containers": []any{map[string]any{"image": container.Image}}},
+	}
+	o, err = options.Parse(container.Args, func(file string) ([]byte, error) {
 		return readMounted(ctx, client, deployment.Namespace, pod, container, file)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
+		return nil, allowed, fmt.Errorf("deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
 	}
-	return o, nil
+	return o, allowed, nil
+}
+
+// labelsOf returns the labels of the pods of a Deployment, except for a label that opts out.
+func labelsOf(deployment *appsv1.Deployment) map[string]any {
+	values := map[string]any{}
+	for key, value := range deployment.Spec.Template.Labels {
+		if !strings.HasSuffix(key, "/inject") {
+			values[key] = value
+		}
+	}
+	return values
 }
 
 // deploymentOf returns the Deployment behind a Service.

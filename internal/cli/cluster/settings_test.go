@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,7 +86,7 @@ func TestTheOptionsOfAnInstallation(t *testing.T) {
 				cluster.Entry(configuration, cluster.PodWebhook).ClientConfig.Service = nil
 			}
 			client := fake.NewClientset(objects.service, objects.deployment, objects.configMap)
-			o, err := cluster.Options(t.Context(), client, configuration)
+			o, _, err := cluster.Options(t.Context(), client, configuration)
 			var got string
 			if err != nil {
 				got = err.Error()
@@ -103,4 +104,28 @@ func args(i *installed, args ...string) { i.deployment.Spec.Template.Spec.Contai
 
 func item(i *installed, key, path string) {
 	i.deployment.Spec.Template.Spec.Volumes[1].ConfigMap.Items = []corev1.KeyToPath{{Key: key, Path: path}}
+}
+
+// A probe with these fields passes the policies that the webhook's own pods pass.
+func TestFieldsOfTheWebhooksPods(t *testing.T) {
+	t.Parallel()
+	configuration, err := webhook.ReadMutating("../../../deploy/base")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := newInstalled()
+	template := &objects.deployment.Spec.Template
+	template.Labels["team"], template.Labels["lanyard.dev/inject"] = "platform", "false"
+	template.Spec.Containers[0].Image = "mirror.example/webhook:v1"
+	_, allowed, err := cluster.Options(t.Context(), fake.NewClientset(objects.service, objects.deployment, objects.configMap), configuration)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"metadata": map[string]any{"labels": map[string]any{"app": "lanyard", "version": "1", "team": "platform"}},
+		"spec":     map[string]any{"containers": []any{map[string]any{"image": "mirror.example/webhook:v1"}}},
+	}
+	if diff := cmp.Diff(want, allowed); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }

@@ -42,7 +42,11 @@ type CLI struct {
 		settings *settings.Settings
 		Unread   error
 		noted    bool
+		// allowed are fields of the webhook's pods, which policies of the cluster allow.
+		allowed map[string]any
 	}
+	// overrides are the fields of --overrides.
+	overrides map[string]any
 	// Started reports whether the command line was correct, so that a command runs.
 	Started bool
 }

@@ -52,6 +52,8 @@ const (
 	Warn  = "33"
 	Title = "1"
 	Faint = "2"
+	// Unknown is for parts that could not be looked at.
+	Unknown = "36"
 )
 
 // Style returns the text in a style, if the page has colours.
@@ -104,7 +106,7 @@ func (p *Page) Text(indent int, style, text string) {
 }
 
 // marks are the marks in front of texts, by their styles.
-var marks = map[string]string{Good: "√", Warn: "‼", Bad: "×", Faint: "-"}
+var marks = map[string]string{Good: "√", Warn: "‼", Bad: "×", Faint: "-", Unknown: "?"}
 
 // Marked writes a text behind the mark of a style, such as the mark of a check, indented
 // by 2 spaces.

@@ -9,11 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
@@ -21,6 +23,24 @@ import (
 func (c *CLI) AddConfig(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.ConfigPath, "config", "", "Configuration file of the webhook, with its settings. Without it, the settings are read in the cluster.")
 }
+
+// AddOverrides adds the flag --overrides, to a command that uses ProbePod.
+func (c *CLI) AddOverrides(cmd *cobra.Command) {
+	cmd.Flags().Func("overrides", "Fields of the pod of a dry run, in JSON or YAML, that the policies of the cluster ask for. Without it, the pod has the image and labels of the webhook's own pods.",
+		func(text string) (err error) {
+			c.overrides, err = probe.ParseOverrides(text)
+			return err
+		})
+}
+
+// ProbePod returns the pod of a dry run for a ServiceAccount. Policies of the cluster allow the
+// pod as they allow the pods of the webhook. The settings must have been read.
+func (c *CLI) ProbePod(serviceAccount string) *unstructured.Unstructured {
+	return probe.Pod(c.Webhook.settings.Keys, serviceAccount, c.Webhook.allowed, c.overrides)
+}
+
+// ForgetSettings makes the next call of Settings read the settings again.
+func (c *CLI) ForgetSettings() { c.Webhook.settings, c.Webhook.Unread = nil, nil }
 
 // Settings returns the settings of the webhook: the settings in the file of --config, or
 // the settings in the cluster. If the cluster's cannot be read, the settings are
@@ -62,7 +82,9 @@ func (c *CLI) webhookOptions(ctx context.Context) (*options.Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cluster.Options(ctx, client, mutating)
+	o, allowed, err := cluster.Options(ctx, client, mutating)
+	c.Webhook.allowed = allowed
+	return o, err
 }
 
 // Complete returns the settings of options. --annotation-prefix takes precedence.

@@ -141,9 +141,10 @@ var _ = Describe("check", Serial, Ordered, func() {
 
 	It("skips what the user may not read", func(ctx SpecContext) {
 		code, out, errOut := lanyardAs(ctx, user("nobody"), "", "check", "--namespace", "shop")
-		Expect(out).To(ContainSubstring("- webhook configurations cannot be read: "))
-		Expect(errOut).To(BeEmpty())
-		Expect(code).To(Equal(command.ExitOK))
+		Expect(out).To(ContainSubstring("? webhook configurations cannot be read: you may not list mutatingwebhookconfigurations.admissionregistration.k8s.io\n"))
+		Expect(out).To(ContainSubstring("\nno check failed, but not all could run, skipped: "))
+		Expect(errOut).To(HavePrefix("error: checks that could not run: "))
+		Expect(code).To(Equal(command.ExitFailed))
 	})
 
 	It("checks a cluster before the install", func(ctx SpecContext) {
