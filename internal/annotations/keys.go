@@ -25,6 +25,10 @@ const (
 	// LabelEnabled is the value of Keys.IdentityLabel on a ServiceAccount that
 	// asks for an identity.
 	LabelEnabled = "enabled"
+	// LabelRequired is the value of Keys.IdentityLabel that a user sets on a
+	// ServiceAccount: its pods are denied until the ServiceAccount asks for an identity.
+	// Lanyard never changes this value.
+	LabelRequired = "required"
 	// LabelDisabled is the value of the label Keys.Inject on a namespace that opts
 	// out. OptOut means the same.
 	LabelDisabled = "disabled"
@@ -85,7 +89,8 @@ type Keys struct {
 	// may ask for.
 	AllowedIdentities string
 
-	// IdentityLabel is the label of a ServiceAccount that asks for an identity.
+	// IdentityLabel is the label of a ServiceAccount that asks for an identity, or whose
+	// pods need one.
 	IdentityLabel string
 }
 
@@ -310,6 +315,16 @@ func (k *Keys) identifies(d *provider.Definition, annotations map[string]string)
 func (k *Keys) IsIdentity(key string) bool {
 	name, ours := strings.CutPrefix(key, k.Prefix)
 	return ours && (key == k.Tokens || slices.ContainsFunc(k.Providers, func(d *provider.Definition) bool { return d.Identifies(name) }))
+}
+
+// IsGuarded reports whether the guard selects the ServiceAccounts with this value of
+// Keys.IdentityLabel.
+func IsGuarded(label string) bool { return label == LabelEnabled || label == LabelRequired }
+
+// Waits reports whether new pods of a ServiceAccount with this value of IdentityLabel and
+// these annotations are denied, because it does not ask for an identity yet.
+func (k *Keys) Waits(label string, annotations map[string]string) bool {
+	return label == LabelRequired && !k.AskForIdentity(annotations)
 }
 
 // AskForIdentity reports whether a ServiceAccount with these annotations asks for

@@ -48,7 +48,7 @@ func TestKeysArePublic(t *testing.T) {
 		t.Errorf("keys (-want +got):\n%s", diff)
 	}
 	serviceAccount := []string{
-		"lanyard.dev/aws-role-arn", "lanyard.dev/aws-region", "lanyard.dev/aws-token-path", "lanyard.dev/aws-audience",
+		"lanyard.dev/aws-role-arn", "lanyard.dev/aws-region", "lanyard.dev/aws-session-name", "lanyard.dev/aws-token-path", "lanyard.dev/aws-audience",
 		"lanyard.dev/azure-client-id", "lanyard.dev/azure-tenant-id", "lanyard.dev/azure-token-path", "lanyard.dev/azure-audience",
 		"lanyard.dev/gcp-workload-identity-provider", "lanyard.dev/gcp-service-account", "lanyard.dev/gcp-project", "lanyard.dev/gcp-token-path", "lanyard.dev/gcp-audience",
 		"lanyard.dev/audience", "lanyard.dev/tokens", "lanyard.dev/token-expiration-seconds",
@@ -164,6 +164,7 @@ func longestServiceAccount(t *testing.T, keys *annotations.Keys) (longest map[st
 	values := map[string]string{
 		"aws-role-arn":                   "arn:aws-iso-b:iam::111122223333:role/" + strings.Repeat("p", 510) + "/" + strings.Repeat("r", 64),
 		"aws-region":                     "eu-" + strings.Repeat("a", 59) + "-1",
+		"aws-session-name":               "pod",
 		"azure-client-id":                clientID,
 		"azure-tenant-id":                strings.Repeat("a.", 126) + "a",
 		"gcp-workload-identity-provider": "https://iam.googleapis.com/projects/" + strings.Repeat("1", 20) + "/locations/global/workloadIdentityPools/" + strings.Repeat("p", 32) + "/providers/" + strings.Repeat("k", 32),
@@ -339,6 +340,32 @@ func TestUnknownOnServiceAccount(t *testing.T) {
 	})
 	if diff := cmp.Diff([]string{"lanyard.dev/a", "lanyard.dev/b", "lanyard.dev/inject"}, got); diff != "" {
 		t.Errorf("keys (-want +got):\n%s", diff)
+	}
+}
+
+func TestAServiceAccountWaitsForItsIdentity(t *testing.T) {
+	t.Parallel()
+	asks, does := map[string]string{"lanyard.dev/aws-role-arn": ""}, map[string]string{"lanyard.dev/aws-region": "eu-central-1"}
+	for _, test := range []struct {
+		label          string
+		values         map[string]string
+		guarded, waits bool
+	}{
+		{"required", nil, true, true},
+		{"required", does, true, true},
+		{"required", asks, true, false},
+		{"enabled", nil, true, false},
+		{"enabled", asks, true, false},
+		{"Required", nil, false, false},
+		{"", nil, false, false},
+		{"", asks, false, false},
+	} {
+		if got := annotations.IsGuarded(test.label); got != test.guarded {
+			t.Errorf("%q: got guarded %t", test.label, got)
+		}
+		if got := newKeys(t).Waits(test.label, test.values); got != test.waits {
+			t.Errorf("%q and %v: got waits %t", test.label, test.values, got)
+		}
 	}
 }
 

@@ -128,7 +128,7 @@ func (p *Pod) injectedValues(is map[string][]string) map[string][]string {
 // currentVariable reports whether the pod has the values that a new pod gets in a
 // variable of the provider.
 func (p *Pod) currentVariable(d *provider.Definition, v *provider.Variable, was map[string][]string, is []string) bool {
-	if len(is) == 0 {
+	if len(is) == 0 || v.PodName != "" && !provider.PodNameFits(p.Name) {
 		return true
 	}
 	if values, found := was[v.Name]; found {

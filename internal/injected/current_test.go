@@ -6,6 +6,7 @@ package injected_test
 import (
 	"encoding/json"
 	"maps"
+	"strings"
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -90,6 +91,9 @@ func TestARunningPodIsComparedWithANewOne(t *testing.T) {
 	other := map[string]string{"aws-role-arn": role + "2"}
 	azure := map[string]string{"azure-client-id": "00000000-0000-0000-0000-000000000001", "azure-tenant-id": "contoso.example"}
 	tokens := map[string]string{"tokens": "aws"}
+	podName := map[string]string{"aws-role-arn": role, "aws-session-name": "pod"}
+	long := strings.Replace(plain, `"a"`, `"`+strings.Repeat("a", 65)+`"`, 1)
+	one, otherName := strings.Replace(plain, `"a"`, `"aa"`, 1), strings.Replace(plain, `"a"`, `"bb"`, 1)
 	const region, ownRole = "AWS_REGION", "AWS_ROLE_ARN"
 	two := `{"metadata":{"name":"a"},"spec":{"containers":[{"name":"main"},{"name":"own","env":[` + set(ownRole, role+"3") + `]}]}}`
 	for name, test := range map[string]struct {
@@ -105,14 +109,20 @@ func TestARunningPodIsComparedWithANewOne(t *testing.T) {
 		"another region":     {plain, aws, map[string]string{"aws-region": "eu-west-1"}, plain, false, nil},
 		"no region any more": {plain, aws, map[string]string{"aws-region": ""}, plain, false, nil},
 		"a new region":       {plain, other, aws, plain, false, nil},
-		"a new region, and the container has one": {withEnv(set(region, "x")), other, map[string]string{"aws-region": "eu-west-1"}, plain, true, nil},
-		"another region, and the container's own": {withEnv(set(region, "x")), aws, map[string]string{"aws-region": "eu-west-1"}, plain, true, nil},
-		"another audience":                        {plain, aws, map[string]string{"aws-audience": "x"}, plain, false, nil},
-		"another lifetime":                        {plain, aws, map[string]string{"token-expiration-seconds": "7200"}, plain, false, nil},
-		"one more provider":                       {plain, aws, azure, plain, false, nil},
-		"another tenant":                          {plain, azure, map[string]string{"azure-tenant-id": "other.example"}, plain, false, nil},
-		"a profile":                               {plain, aws, map[string]string{"aws-role-arn.audit": role}, plain, false, nil},
-		"a copy of the token":                     {plain, aws, map[string]string{"aws-token-path": "/var/run/secrets/a/token"}, plain, false, nil},
+		"a new region, and the container has one":   {withEnv(set(region, "x")), other, map[string]string{"aws-region": "eu-west-1"}, plain, true, nil},
+		"another region, and the container's own":   {withEnv(set(region, "x")), aws, map[string]string{"aws-region": "eu-west-1"}, plain, true, nil},
+		"another audience":                          {plain, aws, map[string]string{"aws-audience": "x"}, plain, false, nil},
+		"another lifetime":                          {plain, aws, map[string]string{"token-expiration-seconds": "7200"}, plain, false, nil},
+		"one more provider":                         {plain, aws, azure, plain, false, nil},
+		"another tenant":                            {plain, azure, map[string]string{"azure-tenant-id": "other.example"}, plain, false, nil},
+		"a profile":                                 {plain, aws, map[string]string{"aws-role-arn.audit": role}, plain, false, nil},
+		"the name of the pod as the session name":   {one, podName, map[string]string{"aws-session-name": ""}, one, false, nil},
+		"no longer the name of the pod":             {one, aws, map[string]string{"aws-region": "", "aws-session-name": "pod"}, one, false, nil},
+		"the names of two pods":                     {one, podName, nil, otherName, true, nil},
+		"the name of the pod, too long, and not":    {long, podName, nil, otherName, true, nil},
+		"another role, and the name is too long":    {long, podName, other, otherName, false, nil},
+		"the name of the pod, set by the container": {withEnv(`{"name":"AWS_ROLE_SESSION_NAME","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}}`), podName, nil, otherName, true, nil},
+		"a copy of the token":                       {plain, aws, map[string]string{"aws-token-path": "/var/run/secrets/a/token"}, plain, false, nil},
 		"a copy, and the volume's name is taken": {
 			`{"metadata":{"name":"a"},"spec":{"volumes":[{"name":"aws-iam-token"}],"containers":[{"name":"main"}]}}`,
 			aws, map[string]string{"aws-token-path": "/var/run/secrets/a/token"}, plain, true, nil,

@@ -26,6 +26,8 @@ import (
 
 // Pod describes the tokens of a pod and the containers that use them.
 type Pod struct {
+	// Name is the name of the pod; empty if it has none yet.
+	Name string
 	// Providers are the injected providers, sorted; empty if the pod was not injected.
 	Providers []string
 	// Volume is the name of the token volume, and MountPath is its path in the
@@ -96,6 +98,7 @@ type Variable struct {
 // manifest has the members of a pod that Read needs.
 type manifest struct {
 	Metadata struct {
+		Name        string            `json:"name"`
 		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
@@ -151,7 +154,7 @@ func Read(pod any, keys *annotations.Keys) (*Pod, error) {
 	if err := json.Unmarshal(text, &m); err != nil {
 		return nil, fmt.Errorf("read the pod: %w", err)
 	}
-	p := &Pod{Files: map[string]string{}, volumes: m.Spec.Volumes}
+	p := &Pod{Name: m.Metadata.Name, Files: map[string]string{}, volumes: m.Spec.Volumes}
 	if value := m.Metadata.Annotations[keys.Injected]; value != "" {
 		p.Providers = strings.Split(value, ",")
 	}

@@ -4,6 +4,7 @@
 package injected
 
 import (
+	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,12 +28,23 @@ func markInjected(variables []Variable, definitions []*provider.Definition, moun
 	}
 	for i, v := range slices.Backward(variables) {
 		at := slices.IndexFunc(before, func(k known) bool { return k.Variable.Name == v.Name })
-		if at < 0 || v.From != nil || !fits(v.Value, before[at].Value, before[at].Definition, mountPath) {
+		if at < 0 || v.IsPodName() && before[at].PodName == "" ||
+			!v.IsPodName() && (v.From != nil || !fits(v.Value, before[at].Value, before[at].Definition, mountPath)) {
 			return
 		}
 		variables[i].Injected = true
 		before = before[:at]
 	}
+}
+
+// IsPodName reports whether the value is the name of the pod.
+func (v *Variable) IsPodName() bool {
+	var from struct {
+		Field *struct {
+			Path string `json:"fieldPath"`
+		} `json:"fieldRef"`
+	}
+	return v.From != nil && json.Unmarshal(v.From, &from) == nil && from.Field != nil && from.Field.Path == provider.PodNameField
 }
 
 // placeholder matches a placeholder of a template in which QuoteMeta has escaped the

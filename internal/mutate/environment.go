@@ -4,6 +4,7 @@
 package mutate
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -14,7 +15,7 @@ import (
 // missingVariables returns the encoded variables that the container lacks. The
 // container's own variables stay.
 func (m *mutation) missingVariables(c *container) [][]byte {
-	if !m.setsKnown(c) {
+	if !m.unnamed && !m.setsKnown(c) {
 		return m.environment
 	}
 	var missing [][]byte
@@ -30,11 +31,22 @@ func (m *mutation) missingVariables(c *container) [][]byte {
 		}
 		for j, v := range p.Variables {
 			if c.variable(v.Name) == nil && !setsGroup(c, p, v.Group) && !overridesChoice(c, p, &v, selects) {
-				missing = append(missing, p.variables[j])
+				missing = append(missing, m.encoded(c, p, j))
 			}
 		}
 	}
 	return missing
+}
+
+// encoded returns the provider's variable at index j. Only a pod whose name cannot be its
+// value gets its default, with a finding.
+func (m *mutation) encoded(c *container, p *encodedProvider, j int) []byte {
+	v := &p.Variables[j]
+	if v.PodName == "" || !m.unnamed {
+		return p.variables[j]
+	}
+	m.addFinding(reason.PodNameUnusable, c.name, fmt.Sprintf("its %s has the default value: the name of the pod must have %d to %d characters", v.Name, provider.MinSessionName, provider.MaxSessionName))
+	return p.defaults[j]
 }
 
 // setsKnown reports whether the container sets any variable that matters. Most
@@ -87,7 +99,10 @@ func shadows(c *container, p *encodedProvider, selects bool) []string {
 // setsOther reports whether the container sets the variable to a value of its own.
 func setsOther(c *container, v *provider.Variable) bool {
 	got := c.variable(v.Name)
-	return got != nil && (got.derived || string(got.value) != v.Value)
+	if got == nil || v.PodName != "" && got.podName {
+		return false
+	}
+	return got.derived || string(got.value) != v.Value
 }
 
 // selectsProfile reports whether the container selects a profile of Lanyard's file, and

@@ -25,6 +25,8 @@ type Injection struct {
 	// environment has the variables of all providers, for a container that sets none
 	// of them.
 	environment [][]byte
+	// podNames reports whether a variable of environment is the name of the pod.
+	podNames bool
 	// volumes are the token volume with each of its names.
 	volumes [2]encodedVolume
 	// volumeNames are the names of all volumes, the copies included.
@@ -39,6 +41,8 @@ type Injection struct {
 type encodedProvider struct {
 	*provider.Provider
 	variables [][]byte
+	// defaults are the variables of a pod whose name cannot be a value.
+	defaults [][]byte
 	// fieldPath is the credential file's annotation for the downward API.
 	fieldPath string
 	// copied is the volume of the copy of the token, if Copy has a path.
@@ -58,7 +62,13 @@ func NewInjection(injection *provider.Injection, keys *annotations.Keys) *Inject
 			result.annotations = append(result.annotations, file)
 		}
 		for _, v := range p.Variables {
-			p.variables = append(p.variables, fmt.Appendf(nil, `{"name":%s,"value":%s}`, quoted(v.Name), quoted(v.Value)))
+			p.defaults = append(p.defaults, fmt.Appendf(nil, `{"name":%s,"value":%s}`, quoted(v.Name), quoted(v.Value)))
+			p.variables = append(p.variables, p.defaults[len(p.defaults)-1])
+			if v.PodName != "" {
+				result.podNames = true
+				p.variables[len(p.variables)-1] = fmt.Appendf(nil, `{"name":%s,"valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":%s}}}`,
+					quoted(v.Name), quoted(provider.PodNameField))
+			}
 			result.known[v.Name] = struct{}{}
 		}
 		for _, name := range p.Shadows {
@@ -91,7 +101,22 @@ func (i *Injection) encodeVolumes() {
 			i.volumeNames = append(i.volumeNames, p.Copy.Volume)
 		}
 	}
-	i.maxContainerBytes = jsonpatch.SizeOfExtend(maxPathBytes, i.environment) + jsonpatch.SizeOfExtend(maxPathBytes, longest)
+	i.maxContainerBytes = jsonpatch.SizeOfExtend(maxPathBytes, i.longestEnvironment()) + jsonpatch.SizeOfExtend(maxPathBytes, longest)
+}
+
+// longestEnvironment returns the longer form of each variable.
+func (i *Injection) longestEnvironment() [][]byte {
+	var longest [][]byte
+	for n := range i.providers {
+		p := &i.providers[n]
+		for j, v := range p.variables {
+			if len(p.defaults[j]) > len(v) {
+				v = p.defaults[j]
+			}
+			longest = append(longest, v)
+		}
+	}
+	return longest
 }
 
 // Providers lists the names of the providers, sorted.

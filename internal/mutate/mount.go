@@ -6,10 +6,12 @@ package mutate
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
@@ -48,6 +50,19 @@ func (m *mutation) mountAt(c *container) (at mountPoint, by *mount, err error) {
 		}
 	}
 	return at, by, nil
+}
+
+// LacksMount is the guard's rule: it reports whether a container that is not left out has
+// nothing mounted at the token mount path or below it. Its error is a *reason.Error.
+func (p *Pod) LacksMount(selection *annotations.Pod, mountPath string) (bool, error) {
+	if err := p.readLists(nil); err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(p.containers, func(c container) bool {
+		return c.kind != ephemeralContainers && selection.Selects(string(c.name)) && !slices.ContainsFunc(c.mounts, func(m mount) bool {
+			return !m.device && provider.IsAtOrBelow(string(m.path), mountPath)
+		})
+	}), nil
 }
 
 // isPlain reports whether a path has no other spelling, apart from its case on

@@ -128,6 +128,7 @@ type container struct {
 type envVar struct {
 	name, value []byte
 	derived     bool // from valueFrom: the value is not known here
+	podName     bool // from the field provider.PodNameField
 }
 
 // mount is a volume mount, or a device.

@@ -12,6 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
@@ -380,6 +381,13 @@ func (r *reader) envVar(int) error {
 			return r.bytes(&v.value)
 		case "valueFrom":
 			v.derived = r.Kind() == jsonscan.Object
+			return r.member("fieldRef", func() error {
+				return r.member("fieldPath", func() error {
+					field, err := r.String()
+					v.podName = string(field) == provider.PodNameField
+					return err
+				})
+			})
 		}
 		return nil
 	})

@@ -6,6 +6,7 @@ package provider
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"regexp"
 	"strings"
 )
@@ -29,6 +30,7 @@ func aws() *Definition {
 				Name: "region", MaxBytes: 64, Parse: matching(awsRegion, "must be an AWS region, such as eu-central-1"),
 				Flag: "aws-default-region", Usage: "AWS region for ServiceAccounts that name none. If empty, they get no region.",
 			},
+			{Name: "session-name", MaxBytes: 64, Parse: parseSessionName},
 			tokenPath(),
 		},
 		PrincipalParameters: []string{"role-arn"},
@@ -43,7 +45,7 @@ func aws() *Definition {
 			// Go, Java and Python prefer these to the profile of AWS_PROFILE.
 			{Name: "AWS_ROLE_ARN", Value: "{role-arn}", Direct: true},
 			{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: "{token-file}", Credential: true, Direct: true},
-			{Name: "AWS_ROLE_SESSION_NAME", Value: "{session-name}", Direct: true},
+			{Name: "AWS_ROLE_SESSION_NAME", Value: "{default-session-name}", PodName: "session-name", Direct: true},
 			// Without it, botocore before mid-2025, the Go SDK v1, Java v1 and others
 			// of that age call the global endpoint in us-east-1.
 			{Name: "AWS_STS_REGIONAL_ENDPOINTS", Value: "regional"},
@@ -60,7 +62,7 @@ func aws() *Definition {
 			"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE",
 			"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
 		},
-		Derive: func(v Values) { v["session-name"] = sessionName(v["namespace"], v["serviceaccount"]) },
+		Derive: func(v Values) { v["default-session-name"] = sessionName(v["namespace"], v["serviceaccount"]) },
 	}
 }
 
@@ -80,7 +82,8 @@ func awsConfig(v Values, profiles []Profile) string {
 		} else {
 			text.WriteString("source_profile = " + source + "\n")
 		}
-		text.WriteString("role_session_name = " + v["session-name"] + "\n")
+		// The kubelet expands no field of the pod in a file, so this is the default.
+		text.WriteString("role_session_name = " + v["default-session-name"] + "\n")
 		if region := v["region"]; region != "" {
 			text.WriteString("region = " + region + "\n")
 		}
@@ -111,8 +114,26 @@ func expandAWSRole(value string, cluster func(string) string) string {
 	return cluster("role-arn-prefix") + value
 }
 
-// maxSessionName is the limit of STS for RoleSessionName.
-const maxSessionName = 64
+// MinSessionName and MaxSessionName are the limits of STS for RoleSessionName.
+const MinSessionName, MaxSessionName = 2, 64
+
+// parseSessionName accepts the one value that the annotation has.
+func parseSessionName(value string) (string, error) {
+	if value != "pod" {
+		return "", errors.New("must be \"pod\", for the name of the pod; without the annotation, the session name is SERVICEACCOUNT@NAMESPACE")
+	}
+	return value, nil
+}
+
+// PodNameField is the field of a pod that Variable.PodName asks for.
+const PodNameField = "metadata.name"
+
+// PodNameFits reports whether the name of a pod can be the value of a variable: whether
+// it can be a session name. A pod without a name gets one of at most 63 characters from
+// the API server, which cuts a longer generateName.
+func PodNameFits(name string) bool {
+	return name == "" || len(name) >= MinSessionName && len(name) <= MaxSessionName
+}
 
 // sessionName returns the name that CloudTrail shows. Neither "@" nor "=" can be
 // in the name of a ServiceAccount or a namespace, so each session name belongs to
@@ -120,10 +141,10 @@ const maxSessionName = 64
 // distinguishes it from others with the same start.
 func sessionName(namespace, serviceAccount string) string {
 	name := serviceAccount + "@" + namespace
-	if len(name) <= maxSessionName {
+	if len(name) <= MaxSessionName {
 		return name
 	}
 	sum := sha256.Sum256([]byte(name))
 	suffix := "=" + hex.EncodeToString(sum[:8])
-	return name[:maxSessionName-len(suffix)] + suffix
+	return name[:MaxSessionName-len(suffix)] + suffix
 }

@@ -122,6 +122,9 @@ func (i *Identity) inject(subject *Subject) Provider {
 		if value, complete := values.Expand(v.Value); complete {
 			v.Principal = slices.Contains(d.PrincipalParameters, strings.Trim(v.Value, "{}"))
 			v.Value = escape(value)
+			if i.Values[v.PodName] == "" {
+				v.PodName = ""
+			}
 			p.Variables = append(p.Variables, v)
 		}
 	}

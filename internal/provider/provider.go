@@ -208,6 +208,10 @@ type Variable struct {
 	Direct bool
 	// Profiles reports whether the variable points to the file with the profiles.
 	Profiles bool
+	// PodName, if set, names a parameter that asks for the name of the pod in place of
+	// Value. NewInjection clears it if the parameter has no value. A pod whose name is not
+	// PodNameFits has Value.
+	PodName string
 	// Principal reports whether the value is the name of the identity. NewInjection
 	// sets it.
 	Principal bool

@@ -84,6 +84,19 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 		identity provider.Identity
 		want     provider.Provider
 	}{
+		"AWS with the name of the pod as the session name": {
+			identity: identity("aws", "sts.amazonaws.com", "role-arn", roleARN, "session-name", "pod"),
+			want: provider.Provider{
+				Name:  "aws",
+				Token: provider.Token{Audience: "sts.amazonaws.com", ExpirationSeconds: 3600, Path: "aws/token"},
+				Variables: []provider.Variable{
+					awsVariables[0], awsVariables[1],
+					{Name: "AWS_ROLE_SESSION_NAME", Value: "loki@team-a", PodName: "session-name", Direct: true},
+					awsVariables[3],
+				},
+				Shadows: awsShadows,
+			},
+		},
 		"AWS without a region sets no region": {
 			identity: identity("aws", "sts.amazonaws.com", "role-arn", roleARN),
 			want: provider.Provider{
@@ -459,6 +472,18 @@ func TestSessionNameIsWhatSTSAccepts(t *testing.T) {
 				t.Errorf("got %q the first time and %q the second", got, again)
 			}
 		})
+	}
+}
+
+func TestANameOfAPodThatSTSDeniesIsNotASessionName(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{"": true, "p": false, "pp": true, strings.Repeat("p", 64): true, strings.Repeat("p", 65): false, strings.Repeat("p", 253): false} {
+		if got := provider.PodNameFits(name); got != want {
+			t.Errorf("%q: got %t", name, got)
+		}
+		if want && name != "" && !sessionGrammar.MatchString(name) {
+			t.Errorf("%q is not a session name", name)
+		}
 	}
 }
 

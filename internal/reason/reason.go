@@ -18,6 +18,9 @@ const (
 	AlreadyInjected Reason = "already_injected"
 	// NoIdentity: the ServiceAccount does not ask for an identity.
 	NoIdentity Reason = "no_identity"
+	// IdentityRequired: the ServiceAccount has the label identity: required, but does not
+	// ask for an identity yet.
+	IdentityRequired Reason = "identity_required"
 	// OptedOut: the pod has inject: "false".
 	OptedOut Reason = "opted_out"
 	// MirrorPod: the pod mirrors a static pod. The ServiceAccount admission plugin
@@ -76,6 +79,9 @@ const (
 	// EnvironmentShadowed: the container sets a variable that SDKs may prefer to
 	// the injected identity.
 	EnvironmentShadowed Reason = "environment_shadowed"
+	// PodNameUnusable: the name of the pod cannot be the value of a variable that the
+	// ServiceAccount asks for, so the variable has its default.
+	PodNameUnusable Reason = "pod_name_unusable"
 	// ContainerNotSelected: the pod's annotation containers or skip-containers
 	// leaves it out.
 	ContainerNotSelected Reason = "container_not_selected"
@@ -90,11 +96,11 @@ const (
 // All returns every reason. Tests compare the documentation with it.
 func All() []Reason {
 	return []Reason{
-		Injected, AlreadyInjected, NoIdentity, OptedOut, MirrorPod, NoContainer,
+		Injected, AlreadyInjected, NoIdentity, IdentityRequired, OptedOut, MirrorPod, NoContainer,
 		InvalidAnnotation, IdentityNotAllowed, ForeignInjection, InvalidMountPath, VolumeNameTaken, TooLarge,
 		ServiceAccountNotFound, LookupFailed, Overloaded, InvalidReview, InternalError,
 		Labeled, Mapped, Adopted, Valid,
-		MountPathTaken, EnvironmentTaken, EnvironmentShadowed,
+		MountPathTaken, EnvironmentTaken, EnvironmentShadowed, PodNameUnusable,
 		ContainerNotSelected, ContainerNotFound, VolumeMissing,
 	}
 }

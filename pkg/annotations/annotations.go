@@ -28,6 +28,7 @@ const (
 	AWSRoleARN       = Prefix + "aws-role-arn"       // with a dot and a name after it: the role of an AWS profile
 	AWSSourceProfile = Prefix + "aws-source-profile" // always with a dot and the name of a profile after it
 	AWSRegion        = Prefix + "aws-region"
+	AWSSessionName   = Prefix + "aws-session-name" // "pod" is the only value
 	AWSAudience      = Prefix + "aws-audience"
 	AWSTokenPath     = Prefix + "aws-token-path"
 
@@ -54,8 +55,12 @@ const (
 	SkipContainers    = Prefix + "skip-containers"
 	Injected          = Prefix + "injected"           // Lanyard writes it on a pod
 	AllowedIdentities = Prefix + "allowed-identities" // of a namespace
-	IdentityLabel     = Prefix + "identity"           // Lanyard writes it on a ServiceAccount
+	IdentityLabel     = Prefix + "identity"           // Lanyard writes it on a ServiceAccount, or a user with IdentityRequired
 )
+
+// IdentityRequired is the value of IdentityLabel on a ServiceAccount whose pods must wait
+// until it asks for an identity. Lanyard never changes it.
+const IdentityRequired = annotations.LabelRequired
 
 // Options are the settings of a cluster. The zero value has the defaults of
 // lanyard-webhook.

@@ -67,8 +67,8 @@ func (d *Denial) Error() string { return d.Reason + ": " + d.Message }
 func (m *Mutator) Create(pod []byte, serviceAccount, namespace metav1.Object) (Result, error) {
 	mutator := injector.PodMutator{Recorder: unrecorded{}, Config: injector.Config{
 		Settings:        m.settings,
-		ServiceAccounts: m.only(serviceAccount, m.settings.Keys.MaxServiceAccountBytes()),
-		Namespaces:      m.only(namespace, annotations.MaxNamespaceBytes),
+		ServiceAccounts: m.only(serviceAccount, m.settings.Keys.IdentityLabel, m.settings.Keys.MaxServiceAccountBytes()),
+		Namespaces:      m.only(namespace, "", annotations.MaxNamespaceBytes),
 	}}
 	response, err := admission.Ask(context.Background(), &mutator, "pod", serviceAccount.GetNamespace(), pod, func(parsed *mutate.Pod) error {
 		if got, want := parsed.ServiceAccountName, serviceAccount.GetName(); got != want {
@@ -82,13 +82,13 @@ func (m *Mutator) Create(pod []byte, serviceAccount, namespace metav1.Object) (R
 	return Result{Patch: response.Patch.Bytes(), Reason: string(response.Reason), Warnings: response.Warnings}, err
 }
 
-// only returns a store with the annotations of one object.
-func (m *Mutator) only(object metav1.Object, maxBytes int) store {
+// only returns a store with the annotations and the label of one object.
+func (m *Mutator) only(object metav1.Object, label string, maxBytes int) store {
 	var meta metav1.PartialObjectMetadata
 	if object != nil {
-		meta.Annotations = object.GetAnnotations()
+		meta.Annotations, meta.Labels = object.GetAnnotations(), object.GetLabels()
 	}
-	return store(metadatacache.ObjectOf(&meta, m.settings.Keys.Prefix, "", maxBytes))
+	return store(metadatacache.ObjectOf(&meta, m.settings.Keys.Prefix, label, maxBytes))
 }
 
 // store has one object, under every name.

@@ -29,11 +29,15 @@ func TestCreateReturnsAnErrorForAPodThatMustNotBeCreated(t *testing.T) {
 		"text after the pod":     {`{"spec":{"serviceAccountName":"app"}} {}`, "a", "", "pod: "},
 		"another ServiceAccount": {`{}`, "a", "", `spec.serviceAccountName: got "default", want "app"`},
 		"a malformed annotation": {`{"spec":{"serviceAccountName":"app"}}`, "", "invalid_annotation", "lanyard.dev/audience"},
+		"no identity yet":        {`{"spec":{"serviceAccountName":"app","containers":[{"name":"main"}]}}`, "", "identity_required", "annotate the ServiceAccount"},
 		"a reserved audience":    {`{"spec":{"serviceAccountName":"app"}}`, "https://issuer.example.com", "invalid_annotation", "Kubernetes API server"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "app", Annotations: map[string]string{annotations.Audience: test.audience}}}
+			if test.reason == "identity_required" {
+				serviceAccount.Annotations, serviceAccount.Labels = nil, map[string]string{annotations.IdentityLabel: annotations.IdentityRequired}
+			}
 			result, err := mutator.Create([]byte(test.pod), serviceAccount, nil)
 			if err == nil || !strings.Contains(err.Error(), test.detail) {
 				t.Fatalf("got %+v and error %v, want an error with %q", result, err, test.detail)

@@ -83,7 +83,11 @@ func injectionOf(p *provider.Provider, mountPath string) Injection {
 		injection.Files = map[string]string{p.File.Path: p.File.Content}
 	}
 	for _, v := range p.Variables {
-		injection.Variables = append(injection.Variables, corev1.EnvVar{Name: v.Name, Value: v.Value})
+		variable := corev1.EnvVar{Name: v.Name, Value: v.Value}
+		if v.PodName != "" {
+			variable = corev1.EnvVar{Name: v.Name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: provider.PodNameField}}}
+		}
+		injection.Variables = append(injection.Variables, variable)
 	}
 	return injection
 }

@@ -293,6 +293,13 @@ var _ = Describe("A ServiceAccount with the label", policies, func() {
 		}),
 	)
 
+	It("is not large either if a user has set the label to required", func(ctx SpecContext) {
+		large := account(1000)
+		large.Labels["lanyard.dev/identity"] = "required"
+		_, err := api.Create(ctx, large, dryRun)
+		Expect(err).To(MatchError(ContainSubstring(denial)))
+	})
+
 	It("can lose the label, be deleted and be without it, whatever its size is", func(ctx SpecContext) {
 		large := account(1000)
 		delete(large.Annotations, "lanyard.dev/audience")

@@ -119,6 +119,7 @@ var _ = Describe("The guard, without the webhook", policies, Ordered, ContinueOn
 		unregister(ctx)
 		namespace = newNamespace(ctx)
 		labelledAccount(ctx, namespace, "app", plainToken)
+		waitingAccount(ctx, namespace, "waiting", nil)
 		waitForGuard(ctx)
 	})
 	AfterAll(func(ctx SpecContext) { registerAnew(ctx) })
@@ -127,6 +128,7 @@ var _ = Describe("The guard, without the webhook", policies, Ordered, ContinueOn
 		It("follows the rule: "+r.sentence, func(ctx SpecContext) {
 			Expect(lacksMount(r.pod())).To(Equal(r.denied), "the rule in Go")
 			Expect(deniedByGuard(tryPod(ctx, namespace, r.pod()))).To(Equal(r.denied))
+			Expect(deniedByGuard(tryPod(ctx, namespace, waits(r.pod())))).To(Equal(r.denied), "before its ServiceAccount asks for an identity")
 		})
 	}
 
@@ -141,6 +143,9 @@ var _ = Describe("The guard, without the webhook", policies, Ordered, ContinueOn
 		for _, r := range guardRules {
 			if touches(ctx, cluster.webhook, namespace, r.pod()) != r.denied {
 				disagree = append(disagree, r.sentence)
+			}
+			if touches(ctx, cluster.webhook, namespace, waits(r.pod())) != r.denied {
+				disagree = append(disagree, r.sentence+", before its ServiceAccount asks for an identity")
 			}
 		}
 		for _, r := range guardAllows {
@@ -168,6 +173,7 @@ var _ = Describe("The guard, without the webhook", policies, Ordered, ContinueOn
 		for seed := range uint64(300) {
 			pod := randomPod(seed)
 			Expect(touches(ctx, cluster.webhook, namespace, pod)).To(Equal(lacksMount(pod)), "seed %d", seed)
+			Expect(touches(ctx, cluster.webhook, namespace, waits(pod))).To(Equal(lacksMount(pod)), "seed %d, without an identity", seed)
 		}
 	})
 
@@ -187,6 +193,14 @@ var _ = Describe("The guard, without the webhook", policies, Ordered, ContinueOn
 		Expect(apierrors.IsForbidden(err)).To(BeTrue())
 		Expect(err).To(MatchError(`pods "pod" is forbidden: ` + guardDenies + "ServiceAccount " + namespace + "/app needs credentials (label lanyard.dev/identity=enabled), " +
 			"but a container of this pod has no token mount: lanyard-webhook did not respond, does not know the ServiceAccount yet, or did not see the container. " +
+			`Controllers retry automatically. To create the pod without credentials, annotate it with lanyard.dev/inject: "false"`))
+	})
+
+	It("names the missing identity of a ServiceAccount with the label required", func(ctx SpecContext) {
+		err := tryPod(ctx, namespace, newPod("pod", "waiting", 1))
+		Expect(apierrors.IsForbidden(err)).To(BeTrue())
+		Expect(err).To(MatchError(`pods "pod" is forbidden: ` + guardDenies + "ServiceAccount " + namespace + "/waiting needs credentials (label lanyard.dev/identity=required), " +
+			"but no annotation asks for an identity yet: annotate the ServiceAccount. " +
 			`Controllers retry automatically. To create the pod without credentials, annotate it with lanyard.dev/inject: "false"`))
 	})
 
@@ -219,10 +233,13 @@ var _ = Describe("The guard, without the webhook", policies, Ordered, ContinueOn
 			namespace = labelledNamespace(ctx, labels)
 		}
 		labelledAccount(ctx, namespace, "guarded", plainToken)
+		waitingAccount(ctx, namespace, "required", nil)
 		waitForGuard(ctx)
-		pod := newPod("pod", "guarded", 1)
-		restrict(pod)
-		Expect(tryPod(ctx, namespace, pod)).To(Succeed())
+		for _, name := range []string{"guarded", "required"} {
+			pod := newPod("pod", name, 1)
+			restrict(pod)
+			Expect(tryPod(ctx, namespace, pod)).To(Succeed(), name)
+		}
 	},
 		Entry("its own", webhook.Namespace, nil),
 		Entry("kube-system", "kube-system", nil),
@@ -331,6 +348,17 @@ var _ = Describe("With the webhook registered and every replica gone", policies,
 		Expect(patch(ctx, "plain", `{"metadata":{"labels":null,"annotations":null}}`)).To(Succeed())
 	})
 
+	It("a ServiceAccount with the label required does not wait for it, and its pods are denied", func(ctx SpecContext) {
+		required := map[string]string{"lanyard.dev/identity": "required"}
+		Expect(create(ctx, &metav1.ObjectMeta{Name: "later", Labels: required})).To(Succeed())
+		Eventually(ctx, func(ctx context.Context) error { return tryPod(ctx, namespace, newPod("pod", "later", 1)) }).
+			Within(startTimeout).Should(MatchError(ContainSubstring(guardDenies)))
+		Expect(patch(ctx, "later", `{"metadata":{"annotations":{"lanyard.dev/audience":"vault"}}}`)).To(Succeed())
+		Expect(patch(ctx, "later", `{"metadata":{"annotations":null}}`)).To(Succeed())
+		Expect(patch(ctx, "later", `{"metadata":{"labels":null}}`)).To(Succeed())
+		Expect(patch(ctx, "later", `{"metadata":{"labels":{"lanyard.dev/identity":"Required"}}}`)).To(unlabelled)
+	})
+
 	It("a ServiceAccount from before the install is not guarded, and not written without the label", func(ctx SpecContext) {
 		Expect(tryPod(ctx, namespace, newPod("pod", "old", 1))).To(Succeed())
 		Expect(patch(ctx, "old", `{"imagePullSecrets":[{"name":"a"}]}`)).To(unlabelled)
@@ -373,7 +401,39 @@ var _ = Describe("The label of a ServiceAccount", func() {
 		Expect(labelOf(`{"metadata":{"annotations":{"lanyard.dev/audience":null}}}`)).To(BeEmpty())
 		Expect(labelOf(`{"metadata":{"labels":{"lanyard.dev/identity":"enabled"}}}`)).To(BeEmpty())
 	})
+
+	It("stays as the user sets it to required", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		api := cluster.client.CoreV1().ServiceAccounts(namespace)
+		waitingAccount(ctx, namespace, "app", nil)
+		for _, patch := range []string{
+			`{"metadata":{"annotations":{"lanyard.dev/audience":"vault"}}}`, `{"metadata":{"annotations":{"lanyard.dev/audience":"other"}}}`,
+			`{"metadata":{"annotations":{"lanyard.dev/audience":null}}}`, `{"metadata":{"labels":{"a":"b"}}}`,
+		} {
+			account, err := api.Patch(ctx, "app", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(account.Labels).To(HaveKeyWithValue("lanyard.dev/identity", "required"), patch)
+		}
+	})
+
+	It("lets pods start as soon as the ServiceAccount asks for an identity, and not before", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		waitingAccount(ctx, namespace, "app", nil)
+		Expect(tryPod(ctx, namespace, newPod("pod", "app", 1))).To(MatchError(
+			ContainSubstring(`admission webhook "pods.lanyard.dev" denied the request: lanyard: identity_required: serviceaccount "` + namespace + `/app" has the label`)))
+		_, err := cluster.client.CoreV1().ServiceAccounts(namespace).Patch(ctx, "app", types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"lanyard.dev/audience":"vault"}}}`), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, func(ctx context.Context) error { return tryPod(ctx, namespace, newPod("pod", "app", 1)) }).Within(startTimeout).Should(Succeed())
+	})
 })
+
+// waits makes the pod one of the ServiceAccount waiting.
+func waits(pod *corev1.Pod) *corev1.Pod {
+	pod = pod.DeepCopy()
+	pod.Spec.ServiceAccountName = "waiting"
+	return pod
+}
 
 // changes is a list.
 func changes(all ...func(*corev1.Pod)) []func(*corev1.Pod) { return all }

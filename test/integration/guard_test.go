@@ -79,6 +79,7 @@ type goldenCase struct {
 // a pod that the webhook changes or denies.
 var goldenExceptions = map[string]string{
 	"mount-path-in-another-spelling": "the guard compares strings, and the path begins like one below the token mount path",
+	"session-name-without-a-role":    "the ServiceAccount has no annotation that needs credentials, so it has no label",
 	"misspelled-key-on-the-account":  "the ServiceAccount has no annotation that needs credentials, so it has no label",
 	"profiles-without-a-role":        "the ServiceAccount has no annotation that needs credentials, so it has no label",
 }
@@ -127,7 +128,8 @@ func readGolden(file string, into any) {
 
 // denied reports whether the guard denies the pod, by its rule.
 func (c *goldenCase) denied() bool {
-	return c.pod.Spec.ServiceAccountName == c.account.Name && needsCredentials(c.account.Annotations) && lacksMount(c.pod)
+	labelled := needsCredentials(c.account.Annotations) || c.account.Labels["lanyard.dev/identity"] == "required"
+	return c.pod.Spec.ServiceAccountName == c.account.Name && labelled && lacksMount(c.pod)
 }
 
 // store creates the case's namespace and ServiceAccount, with the label that the
@@ -142,7 +144,11 @@ func (c *goldenCase) store(ctx context.Context) string {
 		_, err = cluster.client.CoreV1().Namespaces().Update(ctx, object, metav1.UpdateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 	}
-	labelledAccount(ctx, namespace, c.account.Name, c.account.Annotations)
+	if c.account.Labels != nil {
+		waitingAccount(ctx, namespace, c.account.Name, c.account.Annotations)
+	} else {
+		labelledAccount(ctx, namespace, c.account.Name, c.account.Annotations)
+	}
 	return namespace
 }
 
@@ -154,6 +160,14 @@ func labelledAccount(ctx context.Context, namespace, name string, values map[str
 	if needsCredentials(values) {
 		account.Labels = map[string]string{"lanyard.dev/identity": "enabled"}
 	}
+	_, err := cluster.client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// waitingAccount creates a ServiceAccount with the label that a user adds.
+func waitingAccount(ctx context.Context, namespace, name string, values map[string]string) {
+	GinkgoHelper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: values, Labels: map[string]string{"lanyard.dev/identity": "required"}}}
 	_, err := cluster.client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }

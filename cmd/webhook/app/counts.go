@@ -42,7 +42,7 @@ func countServiceAccounts(serviceAccounts, namespaces iter.Seq2[types.Namespaced
 		case !s.Keys.AskForIdentity(serviceAccount.Annotations):
 		case excluded.Has(id.Namespace):
 			counts.Excluded++
-		case serviceAccount.Label != annotations.LabelEnabled:
+		case !annotations.IsGuarded(serviceAccount.Label):
 			counts.Unguarded++
 		}
 	}

@@ -38,6 +38,7 @@ func TestServiceAccountsByState(t *testing.T) {
 		"without annotations it is unannotated":             {"ns", metadatacache.Object{}, metrics.ServiceAccounts{Unannotated: 1}},
 		"with only the label it is unannotated":             {"ns", metadatacache.Object{Label: "enabled"}, metrics.ServiceAccounts{Unannotated: 1}},
 		"with an identity and the label it is annotated":    {"ns", metadatacache.Object{Annotations: identity, Label: "enabled"}, metrics.ServiceAccounts{Annotated: 1}},
+		"a user's label guards it as well":                  {"ns", metadatacache.Object{Annotations: identity, Label: "required"}, metrics.ServiceAccounts{Annotated: 1}},
 		"without the label it is unguarded":                 {"ns", metadatacache.Object{Annotations: identity}, metrics.ServiceAccounts{Annotated: 1, Unguarded: 1}},
 		"with another value of the label it is unguarded":   {"ns", metadatacache.Object{Annotations: identity, Label: "true"}, metrics.ServiceAccounts{Annotated: 1, Unguarded: 1}},
 		"without an identity it needs no label":             {"ns", metadatacache.Object{Annotations: region}, metrics.ServiceAccounts{Annotated: 1}},

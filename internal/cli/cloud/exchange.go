@@ -126,6 +126,9 @@ func FromPod(pod *injected.Pod, keys *annotations.Keys, name string) (provider.P
 		return p, errors.New("pod: got no container, want one")
 	}
 	for _, v := range pod.Containers[at].Variables { // all containers have the same
+		if v.IsPodName() {
+			v.Value, v.From = pod.Name, nil
+		}
 		if v.From == nil && slices.ContainsFunc(d.Variables, func(known provider.Variable) bool { return known.Name == v.Name }) {
 			p.Variables = append(p.Variables, provider.Variable{Name: v.Name, Value: v.Value})
 		}

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -284,6 +285,23 @@ func TestFromPodIsWhatWasInjected(t *testing.T) {
 	golden.Pod.Spec.Volumes = nil
 	if _, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, "aws"); err == nil || !strings.Contains(err.Error(), "got no token with the path aws/token") {
 		t.Errorf("without volumes: got error %v", err)
+	}
+}
+
+// A pod gets its session name from its own name.
+func TestTheSessionNameIsTheNameOfThePod(t *testing.T) {
+	t.Parallel()
+	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var golden struct {
+		Pod *corev1.Pod `json:"pod"`
+	}
+	read(t, "../../webhook/injector/testdata/session-name-of-a-named-pod/want.yaml", &golden)
+	got, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, "aws")
+	if err != nil || !slices.Contains(got.Variables, provider.Variable{Name: "AWS_ROLE_SESSION_NAME", Value: "pod"}) {
+		t.Errorf("got %+v and error %v", got.Variables, err)
 	}
 }
 

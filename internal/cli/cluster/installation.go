@@ -58,7 +58,7 @@ func GuardPolicy(configuration *admissionregistrationv1.MutatingWebhookConfigura
 // Unguarded reports whether a ServiceAccount needs credentials but the guard does not
 // know it: it lacks the label, or an identity is not adopted from its peer yet.
 func Unguarded(s *settings.Settings, serviceAccount *metav1.PartialObjectMetadata) bool {
-	labelled := serviceAccount.Labels[s.Keys.IdentityLabel] == annotations.LabelEnabled
+	labelled := annotations.IsGuarded(serviceAccount.Labels[s.Keys.IdentityLabel])
 	return !labelled && s.Keys.AskForIdentity(serviceAccount.Annotations) || peer.Adoptable(s.Keys, s.Peers, serviceAccount.Annotations)
 }
 

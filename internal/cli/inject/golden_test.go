@@ -288,6 +288,29 @@ func annotationsOf(t *testing.T, object []byte) (values map[string]string) {
 	return meta.Annotations
 }
 
+// labelled returns objects with the value of a label.
+type labelled struct {
+	objects
+	label string
+}
+
+func (l labelled) Get(ctx context.Context, namespace, name string) (metadatacache.Object, error) {
+	object, err := l.objects.Get(ctx, namespace, name)
+	object.Label = l.label
+	return object, err
+}
+
+func labelOf(t *testing.T, object []byte, key string) string {
+	t.Helper()
+	var meta metav1.PartialObjectMetadata
+	if object != nil {
+		if err := json.Unmarshal(object, &meta); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return meta.Labels[key]
+}
+
 // webhook returns the pod as it is after the handler of the webhook was called for
 // it, and its patch applied. It returns nil if the webhook denies the pod.
 func (g *golden) webhook(t *testing.T, o *options, pod []byte) []byte {
@@ -298,7 +321,7 @@ func (g *golden) webhook(t *testing.T, o *options, pod []byte) []byte {
 	}
 	mutator := &injector.PodMutator{Recorder: unrecorded{}, Config: injector.Config{
 		Settings:        o.Settings,
-		ServiceAccounts: objects{"team/app": account},
+		ServiceAccounts: labelled{objects{"team/app": account}, labelOf(t, g.serviceAccount, o.Settings.Keys.IdentityLabel)},
 		Namespaces:      objects{"/team": annotationsOf(t, g.namespace)},
 	}}
 	handler := admission.NewHandler(mutator, admission.NewBudget(), unrecorded{}, logr.Discard())

@@ -192,7 +192,7 @@ func (r *Attributes) Unexpected(want string) error {
 // After a 500 clients try again.
 func code(r reason.Reason) int {
 	switch r {
-	case reason.IdentityNotAllowed:
+	case reason.IdentityNotAllowed, reason.IdentityRequired: // as the guard
 		return http.StatusForbidden
 	case reason.LookupFailed:
 		return http.StatusInternalServerError

@@ -35,7 +35,7 @@ func plainly(pod map[string]any, injection *provider.Injection) {
 	for _, kind := range []string{"initContainers", "containers"} {
 		containers, _ := spec[kind].([]any)
 		for _, container := range containers {
-			given = addToContainer(container.(map[string]any), injection, name) || given
+			given = addToContainer(container.(map[string]any), injection, name, pod["metadata"].(map[string]any)["name"]) || given
 		}
 	}
 	if !given {
@@ -46,7 +46,7 @@ func plainly(pod map[string]any, injection *provider.Injection) {
 }
 
 // addToContainer reports whether the container takes part.
-func addToContainer(container map[string]any, injection *provider.Injection, volume string) bool {
+func addToContainer(container map[string]any, injection *provider.Injection, volume string, name any) bool {
 	env, _ := container["env"].([]any)
 	sets := func(name string) bool {
 		return slices.ContainsFunc(env, func(v any) bool { return v.(map[string]any)["name"] == name })
@@ -72,7 +72,7 @@ func addToContainer(container map[string]any, injection *provider.Injection, vol
 				continue
 			}
 			if !slices.ContainsFunc(p.Variables, func(other provider.Variable) bool { return together(other) && sets(other.Name) }) {
-				add = append(add, map[string]any{"name": v.Name, "value": v.Value})
+				add = append(add, plainVariable(v, name))
 			}
 		}
 	}
@@ -81,6 +81,14 @@ func addToContainer(container map[string]any, injection *provider.Injection, vol
 		container["env"] = append(env, add...)
 	}
 	return true
+}
+
+// plainVariable returns a variable of a pod with this name.
+func plainVariable(v provider.Variable, pod any) map[string]any {
+	if name, named := pod.(string); v.PodName != "" && (!named || len(name) > 1 && len(name) < 65) {
+		return map[string]any{"name": v.Name, "valueFrom": map[string]any{"fieldRef": map[string]any{"apiVersion": "v1", "fieldPath": "metadata.name"}}}
+	}
+	return map[string]any{"name": v.Name, "value": v.Value}
 }
 
 // selects reports whether the last variable of this name is not empty.
@@ -130,7 +138,7 @@ func addAnnotations(metadata map[string]any, injection *provider.Injection) {
 func FuzzDifferential(f *testing.F) {
 	var handlers [256]http.Handler
 	for seed := range uint64(500) {
-		f.Add(seed, uint8(seed%32))
+		f.Add(seed, uint8(seed%64))
 	}
 	f.Fuzz(func(t *testing.T, seed uint64, bits uint8) {
 		pod := marshal(t, randpod.New(rand.New(rand.NewPCG(seed, uint64(bits)))))

@@ -61,7 +61,7 @@ func FuzzServiceAccount(f *testing.F) {
 		withRole, named, withRole + "," + labeled, named + "," + labeled, withRole + `,"labels":null`, withRole + "," + plainText,
 		named + `,"annotations":{"lanyard.dev/audience":""},"labels":{}`, named + `,"annotations":{"lanyard.dev/x":"\u0000\"","a":"b"}`,
 		named + `,"annotations":{` + roleKey + `,"lanyard.dev/aws-region":"eu-central-1","a":"b"}`,
-		named + `,"annotations":{"\u006canyard.dev/audience":"a"}`, named + `,"labels":{"lanyard.dev/identity":"x"}`,
+		named + `,"annotations":{"\u006canyard.dev/audience":"a"}`, named + `,"labels":{"lanyard.dev/identity":"x"}`, named + "," + required, withRole + "," + required,
 	}
 	for _, metadata := range valid {
 		f.Add(write(account(metadata), nil).body())
@@ -100,7 +100,7 @@ func FuzzServiceAccount(f *testing.F) {
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(review.Request.Object, &before); err != nil || !mutated.Allowed {
 			return // as above
 		}
-		holdsLabel(t, pods.Keys, review.Request.Object, mutated.Patch)
+		holdsLabel(t, pods.Keys, before.Labels, review.Request.Object, mutated.Patch)
 		mapped := post(t, admission.NewHandler(mapper(t), admission.NewBudget(), uncounted{}, logr.Discard()), body)
 		onlyAdds(t, pods.Keys, &before, review.Request.Object, mapped.Patch)
 		if _, errs := annotations.ParseServiceAccount(pods.Keys, before.Annotations, pods.Defaults); review.Request.Operation == admission.Create && validated.Allowed != (len(errs) == 0) {
@@ -145,13 +145,13 @@ func onlyAdds(t *testing.T, keys *annotations.Keys, before *corev1.ServiceAccoun
 			t.Errorf("annotations were added beside %s: %s", key, result)
 		}
 	}
-	if after.Labels[keys.IdentityLabel] != annotations.LabelEnabled {
+	if !annotations.IsGuarded(after.Labels[keys.IdentityLabel]) {
 		t.Errorf("the mapped ServiceAccount has no label: %s", result)
 	}
 }
 
 // holdsLabel checks that the patch applies, and that it changes the label alone.
-func holdsLabel(t *testing.T, keys *annotations.Keys, object, patch []byte) {
+func holdsLabel(t *testing.T, keys *annotations.Keys, before map[string]string, object, patch []byte) {
 	t.Helper()
 	result := apply(t, object, patch)
 	var after corev1.ServiceAccount
@@ -159,7 +159,11 @@ func holdsLabel(t *testing.T, keys *annotations.Keys, object, patch []byte) {
 		t.Fatalf("%s: %v", result, err)
 	}
 	value, found := after.Labels[keys.IdentityLabel]
-	if asks := keys.AskForIdentity(after.Annotations); asks != found || asks && value != annotations.LabelEnabled {
+	if before[keys.IdentityLabel] == annotations.LabelRequired {
+		if value != annotations.LabelRequired {
+			t.Errorf("got label %q, want the user's value in %s", value, result)
+		}
+	} else if asks := keys.AskForIdentity(after.Annotations); asks != found || asks && value != annotations.LabelEnabled {
 		t.Errorf("got label %q (%t), and asks for an identity %t, in %s", value, found, asks, result)
 	}
 	want, got := unmarshal(t, object), unmarshal(t, result)

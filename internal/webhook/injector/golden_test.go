@@ -4,6 +4,7 @@
 package injector_test
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"io/fs"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/test/support/optionstest"
 )
 
@@ -88,6 +90,9 @@ func goldenCases(t *testing.T, pattern string) {
 func golden(t *testing.T, dir string) {
 	t.Helper()
 	pods, _ := newPods(t, metadataOf(t, filepath.Join(dir, "serviceaccount.yaml")))
+	if label := labelOf(t, filepath.Join(dir, "serviceaccount.yaml"), pods.Keys.IdentityLabel); label != "" {
+		pods.ServiceAccounts = labelled{pods.ServiceAccounts, label}
+	}
 	configure(t, &pods.Config, filepath.Join(dir, "config.yaml"))
 	if filepath.Base(filepath.Dir(dir)) == "providers" {
 		configure(t, &pods.Config, exampleOf(filepath.Base(dir)))
@@ -156,6 +161,33 @@ func read(t *testing.T, file string) []byte {
 		t.Fatalf("%s: %v", file, err)
 	}
 	return pod
+}
+
+// labelled gives the objects with a value of the one label that is kept.
+type labelled struct {
+	injector.Getter
+	label string
+}
+
+// Get implements injector.Getter.
+func (l labelled) Get(ctx context.Context, namespace, name string) (metadatacache.Object, error) {
+	object, err := l.Getter.Get(ctx, namespace, name)
+	object.Label = l.label
+	return object, err
+}
+
+// labelOf gives the value of a label of an object, empty without the file.
+func labelOf(t *testing.T, file, label string) string {
+	t.Helper()
+	text := read(t, file)
+	if text == nil {
+		return ""
+	}
+	var object metav1.PartialObjectMetadata
+	if err := yaml.Unmarshal(text, &object); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return object.Labels[label]
 }
 
 // metadataOf gives the annotations of an object, none without the file.

@@ -84,7 +84,7 @@ func holdsReadable(t *testing.T, keys *annotations.Keys, result []byte, injectio
 	if len(got.Providers) == 0 {
 		want = injected.Pod{Files: map[string]string{}} // no container takes part
 	}
-	ignore := []cmp.Option{cmpopts.IgnoreFields(injected.Pod{}, "Volume", "Containers"), cmpopts.IgnoreFields(injected.Token{}, "Volume"), cmpopts.IgnoreUnexported(injected.Pod{})}
+	ignore := []cmp.Option{cmpopts.IgnoreFields(injected.Pod{}, "Name", "Volume", "Containers"), cmpopts.IgnoreFields(injected.Token{}, "Volume"), cmpopts.IgnoreUnexported(injected.Pod{})}
 	if diff := cmp.Diff(&want, got, ignore...); diff != "" {
 		t.Errorf("pod (-injection +read):\n%s", diff)
 	}

@@ -45,19 +45,19 @@ func (c *Config) tooManyBytes(kind, name string, size, most int) error {
 		fmt.Sprintf("must have at most %d bytes", most))})
 }
 
-// serviceAccount returns the annotations of a ServiceAccount. If it cannot be read,
-// nothing is known of it, and the error is a *reason.Fault.
-func (c *Config) serviceAccount(ctx context.Context, namespace, name string) (map[string]string, error) {
+// serviceAccount returns a ServiceAccount. If it cannot be read, nothing is known of it,
+// and the error is a *reason.Fault.
+func (c *Config) serviceAccount(ctx context.Context, namespace, name string) (metadatacache.Object, error) {
 	object, err := c.ServiceAccounts.Get(ctx, namespace, name)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, &reason.Fault{Reason: reason.ServiceAccountNotFound, Err: err}
+		return object, &reason.Fault{Reason: reason.ServiceAccountNotFound, Err: err}
 	case err != nil:
-		return nil, &reason.Fault{Reason: reason.LookupFailed, Err: err}
+		return object, &reason.Fault{Reason: reason.LookupFailed, Err: err}
 	case object.TooLarge > 0:
-		return nil, c.tooManyBytes("serviceaccount", namespace+"/"+name, object.TooLarge, c.Keys.MaxServiceAccountBytes())
+		return object, c.tooManyBytes("serviceaccount", namespace+"/"+name, object.TooLarge, c.Keys.MaxServiceAccountBytes())
 	}
-	return object.Annotations, nil
+	return object, nil
 }
 
 // identity returns the identity in the annotations of a ServiceAccount, or nil if

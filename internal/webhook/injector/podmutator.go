@@ -52,7 +52,7 @@ func (p *PodMutator) Decide(ctx context.Context, request *admission.Request[muta
 	if selection.OptOut {
 		return admission.Response{Reason: reason.OptedOut}, nil
 	}
-	injection, err := p.injection(ctx, request.Namespace, pod, &selection)
+	injection, err := p.injection(ctx, request, &selection)
 	if err != nil {
 		return admission.Response{}, err
 	}
@@ -81,21 +81,54 @@ func isExpected(r *admission.Attributes) bool {
 
 // injection returns the injection for the pod's ServiceAccount, or nil if it asks
 // for no identity.
-func (p *PodMutator) injection(ctx context.Context, namespace string, pod *mutate.Pod, selection *annotations.Pod) (*mutate.Injection, error) {
+func (p *PodMutator) injection(ctx context.Context, request *admission.Request[mutate.Pod], selection *annotations.Pod) (*mutate.Injection, error) {
+	namespace, pod := request.Namespace, request.Object
 	name := pod.ServiceAccountName
-	values, err := p.serviceAccount(ctx, namespace, name)
-	if err != nil || len(values) == 0 {
+	object, err := p.serviceAccount(ctx, namespace, name)
+	if err != nil {
 		return nil, err
 	}
-	key := cacheKey{namespace, name, selection.TokenExpirationSeconds, pod.Windows}
-	entry := p.cache.get(key, values)
+	entry, err := p.entry(cacheKey{namespace, name, selection.TokenExpirationSeconds, pod.Windows}, pod, selection, object.Annotations)
+	if err != nil {
+		return nil, err
+	}
 	if entry == nil {
-		if entry, err = p.newEntry(key, pod, selection, values); err != nil || entry == nil {
-			return nil, err
-		}
-		p.cache.put(key, entry)
+		return nil, p.checkRequired(request, selection, object.Label)
 	}
 	return entry.injection, p.checkPolicy(ctx, namespace, name, entry.identity)
+}
+
+// checkRequired denies a new pod that asks for no identity if its ServiceAccount has the
+// label for it. The rule is the guard's: a pod without a container that needs the token
+// mount is created.
+func (p *PodMutator) checkRequired(request *admission.Request[mutate.Pod], selection *annotations.Pod, label string) error {
+	if label != annotations.LabelRequired || request.Operation != admission.Create {
+		return nil
+	}
+	lacks, err := request.Object.LacksMount(selection, p.Defaults.TokenMountPath)
+	if err != nil || !lacks {
+		return err
+	}
+	return &reason.Error{Reason: reason.IdentityRequired, Err: fmt.Errorf(
+		"serviceaccount %q has the label %s=%s, but no annotation asks for an identity yet: annotate the ServiceAccount. Controllers retry automatically. "+
+			"To create the pod without credentials, annotate it with %s: %q",
+		request.Namespace+"/"+request.Object.ServiceAccountName, p.Keys.IdentityLabel, annotations.LabelRequired, p.Keys.Inject, annotations.OptOut)}
+}
+
+// entry returns the cache entry of a ServiceAccount with these annotations, or nil if
+// they ask for no identity.
+func (p *PodMutator) entry(key cacheKey, pod *mutate.Pod, selection *annotations.Pod, values map[string]string) (*cacheEntry, error) {
+	if len(values) == 0 {
+		return nil, nil
+	}
+	if entry := p.cache.get(key, values); entry != nil {
+		return entry, nil
+	}
+	entry, err := p.newEntry(key, pod, selection, values)
+	if entry != nil {
+		p.cache.put(key, entry)
+	}
+	return entry, err
 }
 
 // newEntry makes a cache entry from the annotations of a ServiceAccount. It

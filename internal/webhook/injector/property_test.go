@@ -36,6 +36,9 @@ func accountOf(bits uint8) map[string]string {
 		account["lanyard.dev/aws-role-arn.backup"] = "arn:aws:iam::444455556666:role/backup"
 		account["lanyard.dev/aws-source-profile.backup"] = "audit"
 	}
+	if bits&32 != 0 && bits&1 != 0 {
+		account["lanyard.dev/aws-session-name"] = "pod"
+	}
 	if bits&8 != 0 || len(account) == 0 {
 		account["lanyard.dev/audience"] = "neutral"
 	}
@@ -46,7 +49,7 @@ func accountOf(bits uint8) map[string]string {
 // here is what must be so for every pod there is.
 func FuzzRules(f *testing.F) {
 	for seed := range uint64(300) {
-		f.Add(seed, uint8(seed%32))
+		f.Add(seed, uint8(seed%64))
 	}
 	f.Fuzz(func(t *testing.T, seed uint64, bits uint8) {
 		r := rand.New(rand.NewPCG(seed, uint64(bits)))

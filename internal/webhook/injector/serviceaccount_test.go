@@ -40,6 +40,7 @@ const (
 	roleKey   = `"lanyard.dev/aws-role-arn":"` + role + `"`
 	withRole  = named + `,"annotations":{` + roleKey + `}`
 	labeled   = `"labels":{"app":"x","lanyard.dev/identity":"enabled"}`
+	required  = `"labels":{"app":"x","lanyard.dev/identity":"required"}`
 	plainText = `"labels":{"app":"x"}`
 )
 
@@ -54,23 +55,30 @@ func TestTheLabelFollowsTheIdentityKeys(t *testing.T) {
 		patch        string
 		labels       map[string]any // afterwards
 	}{
-		"an identity key adds the label":              {withRole + "," + plainText, "", reason.Labeled, addLabel, map[string]any{"app": "x", "lanyard.dev/identity": "enabled"}},
-		"without labels it adds them whole":           {withRole, "", reason.Labeled, addLabels, map[string]any{"lanyard.dev/identity": "enabled"}},
-		"null labels are none":                        {withRole + `,"labels":null`, "", reason.Labeled, addLabels, map[string]any{"lanyard.dev/identity": "enabled"}},
-		"empty labels are some":                       {withRole + `,"labels":{}`, "", reason.Labeled, addLabel, map[string]any{"lanyard.dev/identity": "enabled"}},
-		"another value is set right":                  {withRole + `,"labels":{"lanyard.dev/identity":"disabled"}`, "", reason.Labeled, addLabel, map[string]any{"lanyard.dev/identity": "enabled"}},
-		"an empty value is set right":                 {withRole + `,"labels":{"lanyard.dev/identity":""}`, "", reason.Labeled, addLabel, map[string]any{"lanyard.dev/identity": "enabled"}},
-		"a label that is there is left":               {withRole + "," + labeled, "", reason.Labeled, "", map[string]any{"app": "x", "lanyard.dev/identity": "enabled"}},
-		"a user cannot take it off":                   {withRole + "," + plainText, withRole + "," + labeled, reason.Labeled, addLabel, map[string]any{"app": "x", "lanyard.dev/identity": "enabled"}},
-		"the last key takes it off":                   {named + `,"annotations":{"a":"b"},` + labeled, withRole + "," + labeled, reason.Labeled, remove, map[string]any{"app": "x"}},
-		"no annotations at all take it off":           {named + "," + labeled, withRole + "," + labeled, reason.Labeled, remove, map[string]any{"app": "x"}},
-		"a false label comes off":                     {named + `,"labels":{"lanyard.dev/identity":"x"}`, "", reason.Labeled, remove, map[string]any{}},
-		"one of two keys leaves it":                   {withRole + "," + labeled, strings.Replace(withRole, roleKey, roleKey+`,"lanyard.dev/audience":"a"`, 1) + "," + labeled, reason.Labeled, "", map[string]any{"app": "x", "lanyard.dev/identity": "enabled"}},
-		"a malformed identity is one too":             {named + `,"annotations":{"lanyard.dev/audience":""}`, "", reason.Labeled, addLabels, map[string]any{"lanyard.dev/identity": "enabled"}},
-		"a key that asks for nothing by itself":       {named + `,"annotations":{"lanyard.dev/aws-region":"eu-central-1"},` + plainText, "", reason.NoIdentity, "", map[string]any{"app": "x"}},
-		"an account without annotations is left":      {named + "," + plainText, "", reason.NoIdentity, "", map[string]any{"app": "x"}},
-		"an account of another's is left":             {named + `,"annotations":{"eks.amazonaws.com/role-arn":"x"},` + plainText, "", reason.NoIdentity, "", map[string]any{"app": "x"}},
-		"an account whose name is yet to be made too": {strings.Replace(withRole, `"name"`, `"generateName"`, 1), "", reason.Labeled, addLabels, map[string]any{"lanyard.dev/identity": "enabled"}},
+		"an identity key adds the label":                  {withRole + "," + plainText, "", reason.Labeled, addLabel, map[string]any{"app": "x", "lanyard.dev/identity": "enabled"}},
+		"without labels it adds them whole":               {withRole, "", reason.Labeled, addLabels, map[string]any{"lanyard.dev/identity": "enabled"}},
+		"null labels are none":                            {withRole + `,"labels":null`, "", reason.Labeled, addLabels, map[string]any{"lanyard.dev/identity": "enabled"}},
+		"empty labels are some":                           {withRole + `,"labels":{}`, "", reason.Labeled, addLabel, map[string]any{"lanyard.dev/identity": "enabled"}},
+		"another value is set right":                      {withRole + `,"labels":{"lanyard.dev/identity":"disabled"}`, "", reason.Labeled, addLabel, map[string]any{"lanyard.dev/identity": "enabled"}},
+		"an empty value is set right":                     {withRole + `,"labels":{"lanyard.dev/identity":""}`, "", reason.Labeled, addLabel, map[string]any{"lanyard.dev/identity": "enabled"}},
+		"a label that is there is left":                   {withRole + "," + labeled, "", reason.Labeled, "", map[string]any{"app": "x", "lanyard.dev/identity": "enabled"}},
+		"a user cannot take it off":                       {withRole + "," + plainText, withRole + "," + labeled, reason.Labeled, addLabel, map[string]any{"app": "x", "lanyard.dev/identity": "enabled"}},
+		"the last key takes it off":                       {named + `,"annotations":{"a":"b"},` + labeled, withRole + "," + labeled, reason.Labeled, remove, map[string]any{"app": "x"}},
+		"no annotations at all take it off":               {named + "," + labeled, withRole + "," + labeled, reason.Labeled, remove, map[string]any{"app": "x"}},
+		"a false label comes off":                         {named + `,"labels":{"lanyard.dev/identity":"x"}`, "", reason.Labeled, remove, map[string]any{}},
+		"one of two keys leaves it":                       {withRole + "," + labeled, strings.Replace(withRole, roleKey, roleKey+`,"lanyard.dev/audience":"a"`, 1) + "," + labeled, reason.Labeled, "", map[string]any{"app": "x", "lanyard.dev/identity": "enabled"}},
+		"a malformed identity is one too":                 {named + `,"annotations":{"lanyard.dev/audience":""}`, "", reason.Labeled, addLabels, map[string]any{"lanyard.dev/identity": "enabled"}},
+		"a key that asks for nothing by itself":           {named + `,"annotations":{"lanyard.dev/aws-region":"eu-central-1"},` + plainText, "", reason.NoIdentity, "", map[string]any{"app": "x"}},
+		"a user's label stays with an identity key":       {withRole + "," + required, "", reason.Labeled, "", map[string]any{"app": "x", "lanyard.dev/identity": "required"}},
+		"a user's label stays without one":                {named + "," + required, "", reason.Labeled, "", map[string]any{"app": "x", "lanyard.dev/identity": "required"}},
+		"a user's label stays when the last key goes":     {named + "," + required, withRole + "," + required, reason.Labeled, "", map[string]any{"app": "x", "lanyard.dev/identity": "required"}},
+		"a user may set it in place of Lanyard's":         {withRole + "," + required, withRole + "," + labeled, reason.Labeled, "", map[string]any{"app": "x", "lanyard.dev/identity": "required"}},
+		"a user may take it off, and Lanyard's comes":     {withRole + "," + plainText, withRole + "," + required, reason.Labeled, addLabel, map[string]any{"app": "x", "lanyard.dev/identity": "enabled"}},
+		"a user may take it off an account without a key": {named + "," + plainText, named + "," + required, reason.NoIdentity, "", map[string]any{"app": "x"}},
+		"another spelling of it is not it":                {named + `,"labels":{"lanyard.dev/identity":"Required"}`, "", reason.Labeled, remove, map[string]any{}},
+		"an account without annotations is left":          {named + "," + plainText, "", reason.NoIdentity, "", map[string]any{"app": "x"}},
+		"an account of another's is left":                 {named + `,"annotations":{"eks.amazonaws.com/role-arn":"x"},` + plainText, "", reason.NoIdentity, "", map[string]any{"app": "x"}},
+		"an account whose name is yet to be made too":     {strings.Replace(withRole, `"name"`, `"generateName"`, 1), "", reason.Labeled, addLabels, map[string]any{"lanyard.dev/identity": "enabled"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -99,6 +107,23 @@ func TestTheLabelFollowsTheIdentityKeys(t *testing.T) {
 				t.Errorf("a second pass gave %s", again.Patch)
 			}
 		})
+	}
+}
+
+// A mistake in the label leaves pods without their credentials.
+func TestALabelWithoutAMeaningIsAWarning(t *testing.T) {
+	t.Parallel()
+	for label, warns := range map[string]bool{"required": false, "enabled": false, "Required": true, "require": true, "": true} {
+		pods, _ := newPods(t, nil)
+		labels := &injector.ServiceAccountMutator{Settings: pods.Settings, Invalidator: &invalidated{}}
+		response := ask(t, labels, write(account(withRole+`,"labels":{"lanyard.dev/identity":"`+label+`"}`), nil))
+		var want []string
+		if warns {
+			want = []string{`lanyard: the label lanyard.dev/identity was "` + label + `", which has no meaning: a user can set it to "required"`}
+		}
+		if diff := cmp.Diff(want, response.Warnings); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", label, diff)
+		}
 	}
 }
 

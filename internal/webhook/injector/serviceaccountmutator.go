@@ -5,6 +5,7 @@ package injector
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -25,7 +26,7 @@ type Invalidator interface {
 
 // ServiceAccountMutator translates the annotations of peers, adds the
 // annotations of the mappings, sets the identity label on the ServiceAccounts that ask for an identity,
-// and removes it from the others.
+// and removes it from the others. The label that a user set to annotations.LabelRequired stays.
 type ServiceAccountMutator struct {
 	*settings.Settings
 	// Invalidator is told of each ServiceAccount that the webhook is called for.
@@ -114,7 +115,13 @@ func addAnnotations(patch *jsonpatch.Patch, object *ServiceAccount, add map[stri
 func (m *ServiceAccountMutator) label(response *admission.Response, object *ServiceAccount) {
 	path := "/metadata/labels/" + jsonpatch.Escape(m.Keys.IdentityLabel)
 	value := jsonscan.AppendString(nil, annotations.LabelEnabled)
+	if object.hasLabel && !annotations.IsGuarded(object.label) {
+		response.Warnings = append(response.Warnings, fmt.Sprintf("the label %s was %q, which has no meaning: a user can set it to %q",
+			m.Keys.IdentityLabel, object.label, annotations.LabelRequired))
+	}
 	switch {
+	case object.label == annotations.LabelRequired:
+		// Only a user sets it or removes it.
 	case object.asks && !object.hasLabels:
 		member := append(jsonscan.AppendString([]byte("{"), m.Keys.IdentityLabel), ':')
 		response.Patch.Add("/metadata/labels", append(append(member, value...), '}'))

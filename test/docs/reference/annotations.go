@@ -26,6 +26,7 @@ var (
 		"aws-role-arn.PROFILE":           {{"the same as `lanyard.dev/aws-role-arn`, which must be set too", "One [more role](../clouds/aws.md#more-than-one-role), which a program selects by the name that you write for `PROFILE`. At most 16."}},
 		"aws-source-profile.PROFILE":     {{"name of another profile, or `default`", "Assume the role of `PROFILE` with the credentials of this profile, and not with the token. `default` is the role of `lanyard.dev/aws-role-arn`."}},
 		"aws-region":                     {{"AWS region", "The variables `AWS_REGION` and `AWS_DEFAULT_REGION`. If neither this nor the default is set, pods get no region."}},
+		"aws-session-name":               {{"`pod`", "The [name of the AWS session](../clouds/aws.md#the-name-of-the-session) is the name of the pod. By default, it is `SERVICEACCOUNT@NAMESPACE`."}},
 		"azure-client-id":                {{"GUID", "The pods act as this application or managed identity. Asks for an Azure identity."}},
 		"azure-tenant-id":                {{"GUID or domain", "The tenant of the client. Required if the cluster has no default."}},
 		"gcp-workload-identity-provider": {{"`projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER`, or `default`", "The pods are principals of this pool. `default` is the cluster's default. Asks for a Google identity."}},
@@ -59,7 +60,8 @@ var (
 		"aws-config":      {{"pod", "The content of the AWS config file, if the ServiceAccount has profiles."}},
 		"gcp-credentials": {{"pod", "The content of the Google credentials file."}},
 		"adopted":         {{"ServiceAccount", "The keys that were [translated from another program's annotations](../adoption.md), and follow them."}},
-		"identity":        {{"ServiceAccount, as a label", "`enabled` if the ServiceAccount asks for an identity. The [guard](../concepts/guard.md) selects by it. You can write it yourself."}},
+		"identity": {{"ServiceAccount, as a label", "`enabled` if the ServiceAccount asks for an identity. The [guard](../concepts/guard.md) selects by it. You can write it yourself."},
+			{"ServiceAccount, as a label", "`required` if you write it: pods of this ServiceAccount are denied [until it asks for an identity](../identity-later.md). Lanyard never changes it."}},
 	}
 )
 
@@ -177,10 +179,14 @@ func variables() (string, error) {
 			case v.Group != "":
 				rule = "its value stays, and it does not get the other " + v.Group + " variable"
 			}
+			value := code(v.Value)
+			if v.PodName != "" {
+				value += ", or the name of the pod with `lanyard.dev/" + d.Key(v.PodName) + ": pod`"
+			}
 			if v.Direct && d.Profiles != nil {
 				rule += ". With profiles, a container that sets " + code(d.Profiles.Selector) + " does not get it"
 			}
-			t.row(code(d.Name), code(v.Name), code(v.Value), rule)
+			t.row(code(d.Name), code(v.Name), value, rule)
 		}
 	}
 	return t.String(), nil

@@ -18,6 +18,7 @@ var ofObjects = map[string]explanation{
 	string(reason.Injected):               {"allowed", "The patch adds the identity to the pod.", ""},
 	string(reason.AlreadyInjected):        {"allowed", "The pod has everything that it would get, for example if the webhook is called a second time.", ""},
 	string(reason.NoIdentity):             {"allowed", "The ServiceAccount does not ask for an identity.", "Annotate the ServiceAccount if its pods need credentials."},
+	string(reason.IdentityRequired):       {"denied, 403", "The ServiceAccount has the label `lanyard.dev/identity: required`, but no annotation that asks for an identity yet.", "Wait: controllers try again, see [identity later](../identity-later.md). If it keeps happening, annotate the ServiceAccount, or remove the label."},
 	string(reason.OptedOut):               {"allowed", "The pod has `lanyard.dev/inject: \"false\"`, as an annotation or a label.", ""},
 	string(reason.MirrorPod):              {"allowed", "The pod mirrors a static pod of a node, which cannot have a token.", ""},
 	string(reason.NoContainer):            {"allowed", "There is no container to inject into. The API server itself denies a pod without containers.", ""},
@@ -39,6 +40,7 @@ var ofObjects = map[string]explanation{
 }
 
 var ofContainers = map[string]explanation{
+	string(reason.PodNameUnusable):      {"yes", "The ServiceAccount has `lanyard.dev/aws-session-name: pod`, and the name of the pod has only one character, or more than 64. The session name is the default.", "Give the pod a shorter name."},
 	string(reason.ContainerNotSelected): {"no", "The pod's `lanyard.dev/containers` or `lanyard.dev/skip-containers` leaves it out.", ""},
 	string(reason.ContainerNotFound):    {"yes", "One of those annotations names a container that the pod does not have.", "Correct the name, unless another webhook adds that container later."},
 	string(reason.EnvironmentTaken):     {"yes", "The container points to a token or credentials file of its own, for example with `AWS_WEB_IDENTITY_TOKEN_FILE`. It gets the mount, but none of that provider's variables.", "Remove the variable if the container is meant to use the injected identity."},

@@ -187,7 +187,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	_, err = client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	Eventually(func() (map[string]string, error) {
-		writeServiceAccount(ctx, map[string]string{"lanyard.dev/audience": "ready"})
+		writeServiceAccount(ctx, nil, map[string]string{"lanyard.dev/audience": "ready"})
 		pod := &corev1.Pod{}
 		pod.Name, pod.Spec.ServiceAccountName = "pod", serviceAccount
 		pod.Spec.Containers = []corev1.Container{{Name: "main", Image: "image"}}
@@ -213,11 +213,11 @@ func register(ctx context.Context, url string, ca []byte) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// writeServiceAccount gives the ServiceAccount these annotations, and returns them as
+// writeServiceAccount gives the ServiceAccount these labels and annotations, and returns the annotations as
 // the webhook leaves them. The webhook keeps the label of the ServiceAccount.
-func writeServiceAccount(ctx context.Context, annotations map[string]string) map[string]string {
+func writeServiceAccount(ctx context.Context, labels, annotations map[string]string) map[string]string {
 	GinkgoHelper()
-	object := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: serviceAccount, Annotations: annotations}}
+	object := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: serviceAccount, Labels: labels, Annotations: annotations}}
 	api := client.CoreV1().ServiceAccounts(namespace)
 	got, err := api.Update(ctx, object, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
@@ -264,7 +264,7 @@ var _ = Describe("Embedded in a manager, Lanyard", func() {
 			if pod.Name == "" && pod.GenerateName == "" {
 				pod.Name = "pod"
 			}
-			adopted := writeServiceAccount(ctx, account.Annotations)
+			adopted := writeServiceAccount(ctx, account.Labels, account.Annotations)
 			if want.ServiceAccount != nil {
 				Expect(lanyards(adopted)).To(Equal(want.ServiceAccount))
 			}
@@ -286,7 +286,7 @@ var _ = Describe("Embedded in a manager, Lanyard", func() {
 	}
 
 	It("completes an ephemeral container", func(ctx SpecContext) {
-		writeServiceAccount(ctx, map[string]string{"lanyard.dev/audience": "neutral"})
+		writeServiceAccount(ctx, nil, map[string]string{"lanyard.dev/audience": "neutral"})
 		writePolicy(ctx, nil)
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "running"}}
 		pod.Spec.ServiceAccountName, pod.Spec.Containers = serviceAccount, []corev1.Container{{Name: "main", Image: "image"}}
@@ -334,10 +334,12 @@ var _ = Describe("Embedded in a manager, Lanyard", func() {
 			Expect(err).NotTo(HaveOccurred())
 			return object.Labels["lanyard.dev/identity"]
 		}
-		writeServiceAccount(ctx, map[string]string{"lanyard.dev/audience": "neutral"})
+		writeServiceAccount(ctx, nil, map[string]string{"lanyard.dev/audience": "neutral"})
 		Expect(label()).To(Equal("enabled"))
-		writeServiceAccount(ctx, nil)
+		writeServiceAccount(ctx, nil, nil)
 		Expect(label()).To(BeEmpty())
+		writeServiceAccount(ctx, map[string]string{"lanyard.dev/identity": "required"}, nil)
+		Expect(label()).To(Equal("required"))
 	})
 })
 

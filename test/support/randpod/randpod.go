@@ -10,6 +10,7 @@ package randpod
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 )
 
 // MountPath is the token mount path. Some containers have a mount there.
@@ -79,7 +80,7 @@ func times(n int, element func() any) []any {
 func (g generator) metadata() map[string]any {
 	metadata := map[string]any{"namespace": "team", "futureMeta": true}
 	if g.maybe() {
-		metadata["name"] = "pod"
+		metadata["name"] = []string{"pod", "pod", "p", strings.Repeat("p", 64), strings.Repeat("p", 65)}[g.r.IntN(5)]
 	} else {
 		metadata["generateName"] = "pod-"
 	}
