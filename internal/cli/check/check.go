@@ -266,7 +266,7 @@ func Unread(err error) probe.Line {
 // probe.Probe. servers is the number of API servers; 0 if it is not known.
 func Attempts(lines []probe.Line, servers int) probe.Line {
 	of := fmt.Sprintf("%d dry runs, each over its own connection", len(lines))
-	if servers > 0 {
+	if servers > 1 {
 		of += fmt.Sprintf(" to one of %d API servers", servers)
 	}
 	bad := slices.IndexFunc(lines, func(l probe.Line) bool { return l.Status == probe.Failed })

@@ -56,7 +56,7 @@ func (k *checkCommand) installed(ctx context.Context) error {
 		}
 		k.add("registration", line)
 		for _, part := range []string{"replicas", "certificate", "guard", "fences"} {
-			k.add(part, probe.Skip("", "the %s cannot be checked without the one webhook configuration", part))
+			k.add(part, probe.Skip("", "the %s cannot be checked: the webhook configuration is not known", part))
 		}
 		k.add("ServiceAccounts", s.lines()...)
 	}
@@ -140,6 +140,10 @@ func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistra
 func (k *checkCommand) issuer(ctx context.Context) {
 	defer k.Progress("reading the issuer")()
 	cluster, err := cloud.FromCluster(ctx, k.client.CoreV1().RESTClient())
+	if apierrors.IsForbidden(err) { // without the message of the API server: the response is no object
+		k.add("issuer", probe.NoRight("get "+cloud.DiscoveryPath, "the issuer cannot be read"))
+		return
+	}
 	if err != nil {
 		k.add("issuer", probe.Unreadable("the issuer", err))
 		return

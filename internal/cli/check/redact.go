@@ -28,7 +28,7 @@ func newRedactor(enabled bool) *redactor {
 }
 
 // public are names of every cluster. They tell nothing, and help to read a report.
-var public = []string{"", "default", "kube-system", "kube-public", "lanyard-system", "kubernetes.default.svc", "https://kubernetes.default.svc.cluster.local"}
+var public = []string{"", "default", "kube-system", "kube-public", "lanyard-system", "kubernetes.default.svc.cluster.local", "https://kubernetes.default.svc.cluster.local"}
 
 // name adds the name of an object.
 func (r *redactor) name(kind, name string) {

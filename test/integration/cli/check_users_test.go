@@ -99,7 +99,7 @@ var _ = Describe("check by users with few rights", Serial, Ordered, func() {
 
 	It("has no names in a report for others", func(ctx SpecContext) {
 		for _, kubeconfig := range []string{env.kubeconfig, user("viewer")} {
-			_, out, _ := lanyardAs(ctx, kubeconfig, "", "check", "--redact", "--namespace", "shop", "--service-account", "cart", "--output", "yaml")
+			_, out, _ := lanyardAs(ctx, kubeconfig, "", "check", "--redact", "--namespace", "shop", "--service-account", "cart", "--output", "json")
 			Expect(out).To(ContainSubstring("pods of ServiceAccount <namespace-1>/<serviceaccount-1> get credentials: aws"))
 			Expect(out).NotTo(MatchRegexp("shop|cart|viewer|127.0.0.1|111122223333"))
 		}
@@ -125,7 +125,7 @@ var _ = Describe("check by users with few rights", Serial, Ordered, func() {
 	It("finds the API server that cannot call the webhook", func(ctx SpecContext) {
 		kubeconfig := behind(ctx)
 		code, out := check(ctx, kubeconfig, "--namespace", "shop", "--attempts", "8")
-		Expect(out).To(MatchRegexp(`× the webhook was called in [1-7] of 8 dry runs, each over its own connection to one of 1 API servers: .*no endpoints`))
+		Expect(out).To(MatchRegexp(`× the webhook was called in [1-7] of 8 dry runs, each over its own connection: .*no endpoints`))
 		Expect(code).To(Equal(command.ExitFound))
 	})
 })
