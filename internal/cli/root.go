@@ -68,6 +68,7 @@ func newRootCommand(c *command.CLI) *cobra.Command {
 	_ = root.RegisterFlagCompletionFunc("namespace", c.CompleteNamespaces())
 	_ = root.RegisterFlagCompletionFunc("context", c.CompleteContexts)
 	root.AddCommand(
+		label.NewAdoptCommand(c),
 		check.NewCommand(c),
 		explain.NewCommand(c),
 		inject.NewCommand(c),

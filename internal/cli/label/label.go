@@ -1,11 +1,14 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package label is the command "label serviceaccounts".
+// Package label is the commands "label serviceaccounts" and adopt. Both write the
+// ServiceAccounts that the guard does not know: the first adds only the label, and the
+// second also has the webhook translate the annotations of another webhook.
 package label
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -22,26 +25,45 @@ import (
 )
 
 const labelServiceAccountsHelp = `serviceaccounts adds the label that the guard selects by to the
-ServiceAccounts that need credentials and lack it: those that were annotated
-before Lanyard was installed, or while it was not called. ServiceAccounts in
-namespaces that Lanyard is not called for are left out, because their pods get
-no credentials.
+ServiceAccounts that need credentials and lack it: ServiceAccounts that were
+annotated before Lanyard was installed, or while it was not called. Nothing
+else changes. ServiceAccounts in namespaces that Lanyard is not called for are
+left out, because their pods get no credentials.
 
-If Lanyard adopts the annotations of another webhook, the ServiceAccounts that
-have such annotations from before are written as well: Lanyard then translates
-them. Only for these must a replica of the webhook respond.
+ServiceAccounts whose annotations of another webhook are not adopted yet are
+left out, too: Lanyard would adopt them. "lanyard adopt" does that.
 
 ServiceAccounts that change in the meantime are reported, and not labelled. The
 exit code is 1 if one could not be labelled.`
 
 const labelServiceAccountsExamples = `  # Show which ServiceAccounts would be labelled, in all namespaces
-  lanyard label serviceaccounts --all-namespaces --dry-run
+  lanyard label serviceaccounts --all-namespaces --dry-run=client
 
   # Label them
   lanyard label serviceaccounts --all-namespaces
 
   # Only the ServiceAccounts of one namespace
   lanyard label serviceaccounts --namespace shop`
+
+const adoptHelp = `adopt gives ServiceAccounts with annotations of another webhook the annotations
+of Lanyard. It is for ServiceAccounts that are older than the setting adopt:
+Lanyard itself adopts a ServiceAccount whenever somebody writes it.
+
+adopt adds the label that the guard selects by, and with that write the webhook
+adds its annotations. So a replica of the webhook must respond. The annotations
+of the other webhook stay. ServiceAccounts in namespaces that Lanyard is not
+called for are left out.
+
+--dry-run=server sends each write as a dry run, so that the webhook shows
+whether it adopts the ServiceAccount. ServiceAccounts that change in the
+meantime are reported, and not adopted. The exit code is 1 if one could not be
+adopted.`
+
+const adoptExamples = `  # Show which ServiceAccounts would be adopted, in all namespaces
+  lanyard adopt --all-namespaces --dry-run=server
+
+  # Adopt them
+  lanyard adopt --all-namespaces`
 
 // NewCommand returns the command label.
 func NewCommand(c *command.CLI) *cobra.Command {
@@ -50,116 +72,163 @@ func NewCommand(c *command.CLI) *cobra.Command {
 		Short: "Label ServiceAccounts for the guard.",
 		Long:  "label adds the labels of Lanyard to objects that lack them.",
 	}
-	cmd.AddCommand(newLabelServiceAccountsCommand(c))
-	return cmd
-}
-
-func newLabelServiceAccountsCommand(c *command.CLI) *cobra.Command {
-	var o command.Output
-	var all, dryRun bool
-	cmd := &cobra.Command{
+	k := &writer{CLI: c, done: "labelled", none: "every ServiceAccount that needs credentials has the label"}
+	cmd.AddCommand(k.command("Labelling", &cobra.Command{
 		Use:     "serviceaccounts",
 		Aliases: []string{"serviceaccount", "sa"},
 		Short:   "Label ServiceAccounts that need credentials and are unguarded.",
 		Long:    labelServiceAccountsHelp,
 		Example: labelServiceAccountsExamples,
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			namespace, err := c.Scope(all)
-			if err != nil {
-				return err
-			}
-			result, err := label(cmd.Context(), c, namespace, dryRun)
-			if err != nil {
-				return err
-			}
-			failed := slices.ContainsFunc(result.ServiceAccounts, func(s labelled) bool { return s.Error != "" })
-			return command.FoundIf(failed, o.Write(c, result))
-		},
-	}
-	o.AddFlag(cmd, "Labels")
-	command.AddAllNamespaces(cmd, &all)
-	c.AddConfig(cmd)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "Only show which ServiceAccounts would be labelled.")
+	}))
 	return cmd
 }
 
-// labelling is the ServiceAccounts that were labelled.
-type labelling struct {
-	DryRun          bool       `json:"dryRun"`
-	ServiceAccounts []labelled `json:"serviceAccounts"`
+// NewAdoptCommand returns the command adopt.
+func NewAdoptCommand(c *command.CLI) *cobra.Command {
+	k := &writer{CLI: c, adopts: true, done: "adopted", none: "no annotation of another webhook waits for its adoption"}
+	return k.command("Adoption", &cobra.Command{
+		Use:     "adopt",
+		Short:   "Adopt the annotations of another webhook.",
+		Long:    adoptHelp,
+		Example: adoptExamples,
+	})
 }
 
-// labelled is one of them. Adopted reports whether annotations of another webhook
-// were translated. Error is why the ServiceAccount was not labelled.
-type labelled struct {
+// writer writes ServiceAccounts that the guard does not know.
+type writer struct {
+	*command.CLI
+	command.Output
+	dryRun command.DryRun
+	all    bool
+	// adopts selects the ServiceAccounts that the webhook adopts, instead of the others.
+	adopts bool
+	// done is the result of a ServiceAccount, and none is the result without any.
+	done, none string
+}
+
+// command completes a command that writes ServiceAccounts. kind is the kind of its result.
+func (k *writer) command(kind string, cmd *cobra.Command) *cobra.Command {
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		result, err := k.run(cmd.Context())
+		if err != nil {
+			return err
+		}
+		failed := slices.ContainsFunc(result.ServiceAccounts, func(s written) bool { return s.Error != "" })
+		return command.FoundIf(failed, k.Write(k.CLI, result))
+	}
+	k.Output.AddFlag(cmd, kind, command.OutputName)
+	command.AddAllNamespaces(cmd, &k.all)
+	k.AddConfig(cmd)
+	k.dryRun.AddFlag(cmd)
+	return cmd
+}
+
+// result is the ServiceAccounts that were written.
+type result struct {
+	DryRun          command.DryRun `json:"dryRun"`
+	ServiceAccounts []written      `json:"serviceAccounts"`
+	// Unadopted is the number of ServiceAccounts that label leaves to adopt.
+	Unadopted int `json:"unadopted,omitempty"`
+
+	*writer
+}
+
+// written is one ServiceAccount. Error is why it was not written.
+type written struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	Adopted   bool   `json:"adopted,omitempty"`
 	Error     string `json:"error,omitempty"`
 }
 
-func (l *labelling) Print(p *command.Page) {
-	if len(l.ServiceAccounts) == 0 {
-		p.Line("every ServiceAccount that needs credentials has the label")
-		return
-	}
+// Print implements command.Result.
+func (r *result) Print(p *command.Page) {
 	rows := [][]string{{"NAMESPACE", "SERVICEACCOUNT", "RESULT"}}
-	for _, s := range l.ServiceAccounts {
-		done := "labelled"
-		if s.Adopted {
-			done = "adopted"
+	for _, s := range r.ServiceAccounts {
+		text := p.Style(command.Good, r.done)
+		switch {
+		case s.Error != "":
+			text = p.Style(command.Bad, s.Error)
+		case r.DryRun == command.DryRunServer:
+			text = r.done + " (server dry run)"
+		case r.DryRun == command.DryRunClient:
+			text = "would be " + r.done
 		}
-		result := p.Style(command.Good, done)
-		if l.DryRun {
-			result = "would be " + done
-		}
-		if s.Error != "" {
-			result = p.Style(command.Bad, s.Error)
-		}
-		rows = append(rows, []string{s.Namespace, s.Name, result})
+		rows = append(rows, []string{s.Namespace, s.Name, text})
 	}
-	p.Table(0, rows)
+	switch {
+	case len(rows) > 1:
+		p.Table(0, rows)
+	case r.Unadopted == 0:
+		p.Line("%s", r.none)
+	}
+	if r.Unadopted > 0 {
+		p.Text(0, command.Warn, fmt.Sprintf("%d ServiceAccounts have annotations of another webhook that are not adopted yet: see %s adopt", r.Unadopted, r.CLI.Name))
+	}
 }
 
-// label labels the unguarded ServiceAccounts.
-func label(ctx context.Context, c *command.CLI, namespace string, dryRun bool) (*labelling, error) {
-	defer c.Progress("labelling ServiceAccounts")()
-	s, err := c.Settings(ctx)
+// Names implements command.Named.
+func (r *result) Names() []string {
+	var names []string
+	for _, s := range r.ServiceAccounts {
+		names = append(names, "serviceaccount/"+s.Name)
+	}
+	return names
+}
+
+// run writes the ServiceAccounts.
+func (k *writer) run(ctx context.Context) (*result, error) {
+	defer k.Progress("reading ServiceAccounts")()
+	namespace, err := k.Scope(k.all)
 	if err != nil {
 		return nil, err
 	}
-	client, _, err := c.Clients()
+	s, err := k.Settings(ctx)
 	if err != nil {
 		return nil, err
 	}
-	mutating, err := c.Installation(ctx, client)
+	client, _, err := k.Clients()
 	if err != nil {
 		return nil, err
 	}
-	result := &labelling{DryRun: dryRun, ServiceAccounts: []labelled{}}
-	report := c.Periodically()
-	err = c.EachUnguarded(ctx, namespace, mutating, func(object *metav1.PartialObjectMetadata) error {
-		entry := labelled{Namespace: object.Namespace, Name: object.Name, Adopted: peer.Adoptable(s.Keys, s.Peers, object.Annotations)}
-		if !dryRun {
-			if err := addLabel(ctx, client, s, object); err != nil {
+	mutating, err := k.Installation(ctx, client)
+	switch {
+	case err != nil:
+		return nil, err
+	case k.adopts && k.Webhook.Unread != nil:
+		return nil, fmt.Errorf("the settings of the webhook could not be read: %w. Pass the webhook's configuration file with --config", k.Webhook.Unread)
+	case k.adopts && len(s.Peers) == 0:
+		return nil, errors.New("the webhook adopts the annotations of no other webhook: name one in its setting adopt")
+	}
+	found := &result{DryRun: k.dryRun, ServiceAccounts: []written{}, writer: k}
+	report := k.Periodically()
+	err = k.EachUnguarded(ctx, namespace, mutating, func(object *metav1.PartialObjectMetadata) error {
+		if adoptable := peer.Adoptable(s.Keys, s.Peers, object.Annotations); adoptable != k.adopts {
+			if adoptable {
+				found.Unadopted++
+			}
+			return nil
+		}
+		entry := written{Namespace: object.Namespace, Name: object.Name}
+		if k.dryRun.Sends() {
+			if err := k.write(ctx, client, s, object); err != nil {
 				entry.Error = err.Error()
 			}
 		}
-		result.ServiceAccounts = append(result.ServiceAccounts, entry)
-		report("%d ServiceAccounts so far ...", len(result.ServiceAccounts))
+		found.ServiceAccounts = append(found.ServiceAccounts, entry)
+		report("%d ServiceAccounts so far ...", len(found.ServiceAccounts))
 		return ctx.Err()
 	})
-	return result, err
+	return found, err
 }
 
-// addLabel adds the label to a ServiceAccount. With that write, Lanyard adopts the
+// write adds the label to a ServiceAccount. With that write, Lanyard adopts the
 // annotations of the peers.
-func addLabel(ctx context.Context, client kubernetes.Interface, s *settings.Settings, object *metav1.PartialObjectMetadata) error {
-	patch, options := labelPatch(s.Keys, object), metav1.PatchOptions{FieldManager: "lanyard"}
-	got, err := client.CoreV1().ServiceAccounts(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, patch, options)
+func (k *writer) write(ctx context.Context, client kubernetes.Interface, s *settings.Settings, object *metav1.PartialObjectMetadata) error {
+	options := metav1.PatchOptions{FieldManager: "lanyard", DryRun: k.dryRun.Requests()}
+	got, err := client.CoreV1().ServiceAccounts(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, labelPatch(s.Keys, object), options)
 	if err == nil && peer.Adoptable(s.Keys, s.Peers, got.Annotations) {
-		err = fmt.Errorf("got no translation of the annotations of another webhook: the webhook %s must be called for them and have them in --adopt", cluster.ServiceAccountWebhook)
+		err = fmt.Errorf("the webhook did not adopt it: the webhook %s must be called for such annotations, and its setting adopt must name the other webhook", cluster.ServiceAccountWebhook)
 	}
 	return err
 }

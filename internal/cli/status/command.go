@@ -6,49 +6,54 @@ package status
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/injected"
-	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
 const statusHelp = `status lists the ServiceAccounts that ask for an identity, the workloads that
 use them, and how many of their pods are
 
-  current   they have the credentials that a new pod would get,
-  stale     they have an identity that their ServiceAccount had before,
-  without   they have no credentials, and a new pod would get some: they are
-            older than the annotations, or than Lanyard.
+  current    they have the credentials that a new pod would get,
+  stale      they have an identity that their ServiceAccount had before,
+  without    they have no credentials, and a new pod would get some: they are
+             older than the annotations, or than Lanyard,
+  excluded   Lanyard is not called for their namespace,
+  opted-out  they ask for no credentials,
+  unknown    they cannot be compared with a new pod; the reason is below.
 
-GUARD is unguarded for a ServiceAccount that lacks the guard's label, or whose
-annotations of another webhook are not adopted yet ("lanyard label
-serviceaccounts" mends both), and excluded in a namespace that Lanyard is not
-called for: new pods get no credentials there, either. OTHER are pods that
-opted out or cannot be compared.
+GUARD is unguarded for a ServiceAccount that lacks the guard's label ("lanyard
+label serviceaccounts" adds the label), or whose annotations of another webhook
+are not adopted yet ("lanyard adopt" adopts them). It is excluded in a namespace
+that Lanyard is not called for.
 
-status asks Lanyard for the credentials of a new pod by a dry run for each
-ServiceAccount that has pods. It needs the rights to list pods, all kinds of
-workloads and ServiceAccounts, and to create pods. Nothing is created. An owner
-of a pod counts only if it exists, by its UID.
+The cost: status lists the ServiceAccounts, and, in each namespace with one that
+asks for an identity, the pods and their owners. It evaluates the webhook's
+rules here. Only if a pod differs from the result, it sends the API server the
+dry run of a new pod: one for each ServiceAccount with such pods. A dry run
+passes every admission webhook of the cluster. Nothing is created. There are at
+most 50 requests per second, and 4 dry runs at once. With --no-dry-run, or
+without the right to create pods, there are no dry runs, and a line below the
+rows tells so. If the settings of the webhook cannot be read, each
+ServiceAccount with pods needs a dry run.
+
+A right that is missing is named below the rows. An owner of a pod counts only
+if it exists, by its UID.
 
 With --stale, only workloads with stale pods or pods without credentials are
-listed, and the exit code is 1 if there are any.`
+listed, and the exit code is 1 if there are any. The exit code is 2 if that is
+not known for all pods.`
 
 const statusExamples = `  # The whole cluster
   lanyard status --all-namespaces
@@ -56,60 +61,62 @@ const statusExamples = `  # The whole cluster
   # What must be restarted? Exit code 1 if anything
   lanyard status --all-namespaces --stale
 
+  # Ask no admission webhook of the cluster
+  lanyard status --all-namespaces --no-dry-run
+
   # Watch a namespace while it is rolled out
   lanyard status --namespace shop --watch`
 
 // watchInterval is the time between two looks of --watch.
 const watchInterval = 5 * time.Second
 
-// maxQuestions is how many dry runs are under way at once.
-const maxQuestions = 8
+// statusCommand holds the flags of status.
+type statusCommand struct {
+	*command.CLI
+	command.Output
+	all, stale, watch, noDryRun bool
+}
 
 // NewCommand returns the command status.
 func NewCommand(c *command.CLI) *cobra.Command {
-	var o command.Output
-	var all, stale, watch bool
+	k := &statusCommand{CLI: c}
 	cmd := &cobra.Command{
 		Use:     "status",
 		Short:   "Count the pods that have their credentials, and those that do not.",
 		Long:    statusHelp,
 		Example: statusExamples,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			namespace, err := c.Scope(all)
-			if err != nil {
-				return err
-			}
-			if watch && o.Format != command.OutputTable {
-				return command.Usagef("--watch can only be used with --output table")
-			}
-			if watch {
-				return watchStatus(cmd.Context(), c, &o, namespace, stale)
-			}
-			outdated, err := writeStatus(cmd.Context(), c, &o, namespace, stale)
-			if err == nil && stale && outdated {
-				err = command.ErrFound
-			}
-			return err
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) },
 	}
-	o.AddFlag(cmd, "Status")
-	command.AddAllNamespaces(cmd, &all)
+	k.Output.AddFlag(cmd, "Status", command.OutputName)
+	command.AddAllNamespaces(cmd, &k.all)
 	c.AddConfig(cmd)
-	cmd.Flags().BoolVar(&stale, "stale", false, "Only workloads whose pods must be replaced.")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Look again every 5 seconds, until interrupted.")
+	cmd.Flags().BoolVar(&k.stale, "stale", false, "Only workloads whose pods must be replaced.")
+	cmd.Flags().BoolVar(&k.noDryRun, "no-dry-run", false, "Send no dry run. New pods are evaluated here.")
+	cmd.Flags().BoolVarP(&k.watch, "watch", "w", false, "Look again every 5 seconds, until interrupted.")
 	return cmd
 }
 
-// watchStatus writes the rows again and again, until the user interrupts it.
-func watchStatus(ctx context.Context, c *command.CLI, o *command.Output, namespace string, stale bool) error {
+func (k *statusCommand) run(ctx context.Context) error {
+	namespace, err := k.Scope(k.all)
+	switch {
+	case err != nil:
+		return err
+	case !k.watch:
+		return k.write(ctx, namespace)
+	case !k.ForPeople():
+		return command.Usagef("--watch cannot be used with --output")
+	}
 	separator := ""
-	err := wait.PollUntilContextCancel(ctx, watchInterval, true, func(ctx context.Context) (bool, error) {
-		if _, err := fmt.Fprint(c.Out, separator); err != nil {
+	err = wait.PollUntilContextCancel(ctx, watchInterval, true, func(ctx context.Context) (bool, error) {
+		if _, err := fmt.Fprint(k.Out, separator); err != nil {
 			return false, err
 		}
 		separator = "\n"
-		_, err := writeStatus(ctx, c, o, namespace, stale)
+		err := k.write(ctx, namespace)
+		if _, known := errors.AsType[*incompleteError](err); known || errors.Is(err, command.ErrFound) {
+			err = nil
+		}
 		return false, err
 	})
 	if ctx.Err() != nil {
@@ -118,66 +125,121 @@ func watchStatus(ctx context.Context, c *command.CLI, o *command.Output, namespa
 	return err
 }
 
+// incompleteError is the error of a result that is not known for all pods.
+type incompleteError struct{ skipped, unknown int }
+
+// Error implements error.
+func (e *incompleteError) Error() string {
+	return fmt.Sprintf("the result is not complete: %d skipped, %d pods unknown. The reasons are in the output", e.skipped, e.unknown)
+}
+
 // statusResult is the rows of a cluster.
 type statusResult struct {
-	Workloads []Row `json:"workloads"`
-	// all reports whether the rows are of all namespaces, and written is the number of
-	// rows on the page.
-	all     bool
-	written int
+	Workloads []Row     `json:"workloads"`
+	Skipped   []Skipped `json:"skipped,omitempty"`
+	// all reports whether the rows are of all namespaces.
+	all bool
+	// written reports whether something is on the page, and titled whether the header is.
+	written, titled bool
+	// outdated and unknown are numbers of pods, and skips is the number of Skipped.
+	outdated, unknown, skips int
 }
 
-// Print writes the rows that are not written yet. The header is part of the same table,
-// so that it lines up with the rows.
+// add adds a part of the result. Only outdated rows count if stale is set.
+func (r *statusResult) add(found *part, stale bool) {
+	r.Skipped = append(r.Skipped, found.skipped...)
+	r.skips += len(found.skipped)
+	for i := range found.rows {
+		row := &found.rows[i]
+		r.outdated += row.Outdated()
+		r.unknown += row.States[injected.Unknown]
+		if !stale || row.Outdated() > 0 || row.Problem != "" {
+			r.Workloads = append(r.Workloads, *row)
+		}
+	}
+}
+
+// err returns the error of the result.
+func (r *statusResult) err(stale bool) error {
+	switch {
+	case stale && r.outdated > 0:
+		return command.ErrFound
+	case r.skips+r.unknown > 0:
+		return &incompleteError{r.skips, r.unknown}
+	}
+	return nil
+}
+
+// Names implements command.Named.
+func (r *statusResult) Names() []string {
+	var names []string
+	for i := range r.Workloads {
+		if r.Workloads[i].Workload != "" {
+			names = append(names, r.Workloads[i].Workload)
+		}
+	}
+	return names
+}
+
+// Print writes the rows and forgets them: a large cluster has very many. The header is part
+// of the same table, so that it lines up with the rows.
 func (r *statusResult) Print(p *command.Page) {
-	rows, first := r.Workloads[r.written:], r.written == 0
-	r.written = len(r.Workloads)
+	rows := r.Workloads
 	switch {
 	case len(rows) == 0:
-		return
 	case p.Width > 0 && p.Width < narrow:
-		printNarrow(p, rows, first)
+		printNarrow(p, rows, !r.titled)
 	default:
-		printWide(p, rows, r.all, first)
+		printWide(p, rows, r.all, !r.titled)
 	}
 	// Each reason why nothing is known of some pods, once.
-	var problems []string
-	for i := range rows {
-		if r := &rows[i]; r.Problem != "" && !slices.Contains(problems, r.Problem) {
-			problems = append(problems, r.Problem)
-			p.Text(2, command.Warn, fmt.Sprintf("%s/%s: %s", r.Namespace, r.ServiceAccount, r.Problem))
+	var notes []string
+	note := func(style, text string) {
+		if !slices.Contains(notes, text) {
+			notes = append(notes, text)
+			p.Text(2, style, text)
 		}
 	}
+	for i := range rows {
+		r := &rows[i]
+		if r.Problem != "" {
+			note(command.Warn, fmt.Sprintf("%s/%s: unknown: %s", r.Namespace, r.ServiceAccount, r.Problem))
+		}
+		if r.Local != "" {
+			note(command.Faint, fmt.Sprintf("%s: new pods were evaluated here, not by the cluster: %s", r.Namespace, r.Local))
+		}
+	}
+	for _, s := range r.Skipped {
+		note(command.Warn, strings.TrimPrefix(fmt.Sprintf("%s: skipped: %s: %s", s.Namespace, s.Effect, s.Why), ": "))
+	}
+	r.titled = r.titled || len(rows) > 0
+	r.written = r.written || len(rows)+len(r.Skipped) > 0
+	r.Workloads, r.Skipped = nil, nil
 }
 
-// writeStatus writes the rows, and reports whether one is outdated. A table is
-// written as it is known, namespace by namespace.
-func writeStatus(ctx context.Context, c *command.CLI, o *command.Output, namespace string, stale bool) (outdated bool, err error) {
-	result := statusResult{Workloads: []Row{}, all: namespace == metav1.NamespaceAll}
-	p := command.NewPage(c.Out)
-	err = eachStatus(ctx, c, namespace, func(rows []Row) error {
-		for i := range rows {
-			outdated = outdated || rows[i].Outdated()
-			if !stale || rows[i].Outdated() {
-				result.Workloads = append(result.Workloads, rows[i])
-			}
-		}
-		if o.Format == command.OutputTable {
+// write writes the rows. A table is written as it is known, namespace by namespace.
+func (k *statusCommand) write(ctx context.Context, namespace string) error {
+	result := &statusResult{Workloads: []Row{}, all: namespace == metav1.NamespaceAll}
+	p := command.NewPage(k.Out)
+	err := eachNamespace(ctx, k.CLI, namespace, k.noDryRun, func(found *part) error {
+		result.add(found, k.stale)
+		if k.ForPeople() {
 			result.Print(p)
 		}
 		return p.Err
 	})
 	switch {
 	case err != nil:
-		return false, err
-	case o.Format != command.OutputTable:
-		return outdated, o.Write(c, &result)
-	case len(result.Workloads) == 0 && stale:
+		return err
+	case !k.ForPeople():
+		return cmp.Or(k.Write(k.CLI, result), result.err(k.stale))
+	case result.written:
+	case k.stale:
 		p.Line("every pod has the credentials that its ServiceAccount asks for")
-	case len(result.Workloads) == 0:
+	default:
 		p.Line("no ServiceAccount asks for an identity")
 	}
-	return outdated, p.Err
+	return cmp.Or(p.Err, result.err(k.stale))
 }
 
 // narrow is the width below which a terminal has no room for the columns of status
@@ -185,7 +247,8 @@ func writeStatus(ctx context.Context, c *command.CLI, o *command.Output, namespa
 // own.
 const narrow = 120
 
-var statusHeader = []string{"NAMESPACE", "SERVICEACCOUNT", "GUARD", "WORKLOAD", "PODS", "CURRENT", "STALE", "WITHOUT", "OTHER"}
+// The last column has room for most numbers with their words.
+var statusHeader = []string{"NAMESPACE", "SERVICEACCOUNT", "GUARD", "WORKLOAD", "PODS", "CURRENT", "STALE", "WITHOUT", "OTHER       "}
 
 func printWide(p *command.Page, rows []Row, all, first bool) {
 	var lines [][]string
@@ -232,144 +295,21 @@ func guardOf(p *command.Page, r *Row) string {
 
 // statusCells returns the workload of a row and its numbers.
 func statusCells(p *command.Page, r *Row) []string {
-	cells := []string{cmp.Or(r.Workload, "-"), strconv.Itoa(r.Pods)}
-	for _, number := range []struct {
-		n     int
-		style string
-	}{{r.Current, command.Good}, {r.Stale, command.Bad}, {r.Without, command.Bad}, {r.OptedOut + r.Unknown, command.Warn}} {
-		if number.n == 0 {
-			number.style = ""
+	number := func(n int, style string) string {
+		if n == 0 {
+			style = ""
 		}
-		cells = append(cells, p.Style(number.style, strconv.Itoa(number.n)))
+		return p.Style(style, strconv.Itoa(n))
 	}
-	return cells
-}
-
-// lister reads the objects that status needs.
-type lister struct {
-	*command.CLI
-	settings *settings.Settings
-	typed    kubernetes.Interface
-	metadata metadata.Interface
-	probe    *probe.Client
-	called   map[string]bool
-}
-
-// eachStatus calls do with the rows of each namespace that has some.
-func eachStatus(ctx context.Context, c *command.CLI, namespace string, do func([]Row) error) error {
-	l, err := newLister(ctx, c)
-	if err != nil {
-		return err
-	}
-	defer c.Progress("reading pods")()
-	namespaces := map[string]*Namespace{}
-	err = c.EachServiceAccount(ctx, namespace, func(object *metav1.PartialObjectMetadata) error {
-		n := namespaces[object.Namespace]
-		if n == nil {
-			n = NewNamespace(l.settings, object.Namespace, l.called[object.Namespace])
-			namespaces[object.Namespace] = n
-		}
-		n.AddServiceAccount(object)
-		return nil
-	})
-	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
-		n := namespaces[name]
-		delete(namespaces, name) // with its pods
-		if err != nil || n.Empty() {
-			continue
-		}
-		var rows []Row
-		if rows, err = l.rows(ctx, n); err == nil {
-			err = do(rows)
+	var others []string
+	for _, state := range []injected.State{injected.Excluded, injected.OptedOut, injected.Unknown} {
+		if n := r.States[state]; n > 0 {
+			others = append(others, fmt.Sprintf("%d %s", n, state))
 		}
 	}
-	return err
-}
-
-func newLister(ctx context.Context, c *command.CLI) (*lister, error) {
-	settings, err := c.Settings(ctx)
-	if err != nil {
-		return nil, err
+	return []string{
+		cmp.Or(r.Workload, "-"), strconv.Itoa(r.Pods), number(r.States[injected.Current], command.Good),
+		number(r.States[injected.Stale], command.Bad), number(r.States[injected.Without], command.Bad),
+		p.Style(command.Warn, strings.Join(others, ", ")),
 	}
-	config, err := c.Config()
-	if err != nil {
-		return nil, err
-	}
-	// Pods are large, and faster to read in this form.
-	config.ContentType = "application/vnd.kubernetes.protobuf"
-	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	l := &lister{CLI: c, settings: settings}
-	if l.typed, err = kubernetes.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("create Kubernetes client: %w", err)
-	}
-	if l.metadata, err = metadata.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("create Kubernetes client: %w", err)
-	}
-	if l.probe, err = c.Probe(); err != nil {
-		return nil, err
-	}
-	mutating, err := c.Installation(ctx, l.typed)
-	if err != nil {
-		return nil, err
-	}
-	l.called, err = c.CalledFor(ctx, mutating)
-	return l, err
-}
-
-// rows reads the pods of a namespace, asks for the identities of new pods, and returns
-// the rows.
-func (l *lister) rows(ctx context.Context, n *Namespace) ([]Row, error) {
-	for _, kind := range cluster.Kinds() {
-		if kind.Kind == "Pod" || kind.Kind == "PodTemplate" {
-			continue // they own no pods
-		}
-		err := command.EachPage(ctx, l.metadata.Resource(kind.Resource).Namespace(n.Name).List, func(page *metav1.PartialObjectMetadataList) error {
-			for i := range page.Items {
-				n.AddOwner(&kind, &page.Items[i])
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("list %s: %w", kind.Resource.Resource, err)
-		}
-	}
-	err := command.EachPage(ctx, l.typed.CoreV1().Pods(n.Name).List, func(page *corev1.PodList) error {
-		for i := range page.Items {
-			n.AddPod(&page.Items[i])
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list pods: %w", err)
-	}
-	return n.Rows(l.ask(ctx, n)), nil
-}
-
-// ask asks Lanyard for the identities of new pods.
-func (l *lister) ask(ctx context.Context, n *Namespace) map[Question]*Answer {
-	answers := n.Questions()
-	var group errgroup.Group
-	group.SetLimit(maxQuestions)
-	for q, answer := range answers {
-		group.Go(func() error {
-			pod := probe.Pod(l.settings.Keys, q.ServiceAccount)
-			if q.Expiration != "" {
-				pod.SetAnnotations(map[string]string{l.settings.Keys.TokenExpirationSeconds: q.Expiration})
-			}
-			if q.Windows {
-				// Not spec.os: the API server would deny the pod's security context.
-				pod.Object["spec"].(map[string]any)["nodeSelector"] = map[string]any{corev1.LabelOSStable: string(corev1.Windows)}
-			}
-			if got := l.probe.Create(ctx, n.Name, pod); got.Err != nil {
-				answer.Problem = got.Err.Error()
-			} else if read, err := injected.Read(got.Pod.Object, l.settings.Keys); err != nil {
-				answer.Problem = err.Error()
-			} else {
-				answer.Pod = *read
-			}
-			return nil
-		})
-	}
-	_ = group.Wait() // no function returns an error
-	return answers
 }

@@ -12,27 +12,31 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/injected"
 )
 
 func TestStatusFitsTheTerminal(t *testing.T) {
 	t.Parallel()
 	rows := []Row{
-		{Namespace: "shop", ServiceAccount: "cart", Guard: cluster.GuardOn, Workload: "deployment/cart", Counts: Counts{Pods: 2, Current: 2}},
-		{Namespace: "shop", ServiceAccount: "cart", Guard: cluster.GuardOn, Workload: "statefulset/a-name-of-more-characters-than-the-column-has", Counts: Counts{Pods: 10, Stale: 10}},
+		{Namespace: "shop", ServiceAccount: "cart", Guard: cluster.GuardOn, Workload: "deployment/cart", Pods: 2, States: map[injected.State]int{injected.Current: 2}},
+		{
+			Namespace: "shop", ServiceAccount: "cart", Guard: cluster.GuardOn, Workload: "statefulset/a-name-of-more-characters-than-the-column-has",
+			Pods: 10, States: map[injected.State]int{injected.Stale: 9, injected.OptedOut: 1},
+		},
 		{Namespace: "shop", ServiceAccount: "mail", Guard: cluster.GuardOff},
 	}
 	for width, want := range map[int]string{
 		0: "NAMESPACE  SERVICEACCOUNT  GUARD      WORKLOAD                                               PODS  CURRENT  STALE  WITHOUT  OTHER\n" +
-			"shop       cart            guarded    deployment/cart                                        2     2        0      0        0\n" +
-			"shop       cart            guarded    statefulset/a-name-of-more-characters-than-the-column-has  10    0        10     0        0\n" +
-			"shop       mail            unguarded  -                                                      0     0        0      0        0\n",
-		80: "  WORKLOAD                                  PODS  CURRENT  STALE  WITHOUT  OTHER\n" +
+			"shop       cart            guarded    deployment/cart                                        2     2        0      0\n" +
+			"shop       cart            guarded    statefulset/a-name-of-more-characters-than-the-column-has  10    0        9      0        1 opted-out\n" +
+			"shop       mail            unguarded  -                                                      0     0        0      0\n",
+		80: "  WORKLOAD                           PODS  CURRENT  STALE  WITHOUT  OTHER\n" +
 			"shop/cart (guarded)\n" +
-			"  deployment/cart                           2     2        0      0        0\n" +
-			"  statefulset/a-name-of-more-characters-    10    0        10     0        0\n" +
-			"  than-the-column-has\n" +
+			"  deployment/cart                    2     2        0      0\n" +
+			"  statefulset/a-name-of-more-        10    0        9      0        1 opted-out\n" +
+			"  characters-than-the-column-has\n" +
 			"shop/mail (unguarded)\n" +
-			"  -                                         0     0        0      0        0\n",
+			"  -                                  0     0        0      0\n",
 	} {
 		var out bytes.Buffer
 		p := &command.Page{W: &out, Width: width}

@@ -15,34 +15,49 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/injected"
 )
 
-const restartHelp = `restart --stale replaces the pods that "status --stale" lists: pods
-with an identity that their ServiceAccount had before, and pods without
-credentials that a new pod would get.
+const restartHelp = `restart replaces the pods of workloads, as "kubectl rollout restart" does, so
+that the pods get the credentials of new pods. There are three ways to select
+the workloads:
 
-It asks first. Then it restarts Deployments, StatefulSets and DaemonSets one
-after the other, as "kubectl rollout restart" does, and waits for each. It
-stops at the first one whose new pods are not available in time. Other pods
-are listed: somebody must replace them.
+  TYPE/NAME      workloads by their names,
+  -l SELECTOR    workloads by their labels,
+  --stale        the workloads that "status --stale" lists: workloads with stale
+                 pods or pods without credentials. With names or a selector,
+                 only the outdated ones of these workloads.
 
-The exit code is 1 if a workload was not restarted, or must be restarted by
-hand.`
+restart asks first. Then it restarts Deployments, StatefulSets and DaemonSets
+one after the other, and waits for each. It stops at the first one whose new
+pods are not available in time. Other pods are listed: somebody must replace
+them.
 
-const restartExamples = `  # Show the workloads that would be restarted
+With --stale, restart costs as much as status does. The exit code is 1 if a
+workload was not restarted, or must be restarted by hand, and 2 if restart could
+not look.`
+
+const restartExamples = `  # Restart one workload
+  lanyard restart deployment/cart --namespace shop
+
+  # Restart it only if it has outdated pods
+  lanyard restart deployment/cart --stale --namespace shop
+
+  # Restart the workloads with a label
+  lanyard restart -l team=payments --namespace shop
+
+  # Show the workloads of the cluster with outdated pods
   lanyard restart --stale --all-namespaces --dry-run
 
-  # Restart it, with a question first
-  lanyard restart --stale --namespace shop
-
-  # Restart it without a question, and wait up to 5 minutes for each workload
-  lanyard restart --stale --namespace shop --yes --timeout 5m`
+  # Restart them without a question, and wait up to 5 minutes for each workload
+  lanyard restart --stale --all-namespaces --yes --timeout 5m`
 
 // restartedAt is the annotation that kubectl rollout restart sets.
 const restartedAt = "kubectl.kubernetes.io/restartedAt"
@@ -54,36 +69,38 @@ const rolloutInterval = time.Second
 type restartCommand struct {
 	*command.CLI
 	command.Output
-	all, stale, dryRun, yes bool
-	timeout                 time.Duration
-	client                  dynamic.Interface
+	command.Selection
+	dryRun     command.DryRun
+	stale, yes bool
+	timeout    time.Duration
+	client     dynamic.Interface
 }
 
 // NewRestartCommand returns the command restart.
 func NewRestartCommand(c *command.CLI) *cobra.Command {
 	k := &restartCommand{CLI: c}
 	cmd := &cobra.Command{
-		Use:     "restart --stale",
-		Short:   "Replace the pods whose credentials are old or missing.",
-		Long:    restartHelp,
-		Example: restartExamples,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) },
+		Use:               "restart (TYPE/NAME ... | -l SELECTOR | --stale)",
+		Short:             "Replace the pods of workloads, such as outdated ones.",
+		Long:              restartHelp,
+		Example:           restartExamples,
+		ValidArgsFunction: c.CompleteReferences,
+		RunE:              func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) },
 	}
-	k.Output.AddFlag(cmd, "Restart")
-	command.AddAllNamespaces(cmd, &k.all)
+	k.Output.AddFlag(cmd, "Restart", command.OutputName)
+	k.AddSelector(cmd)
+	k.dryRun.AddFlag(cmd)
 	c.AddConfig(cmd)
-	cmd.Flags().BoolVar(&k.stale, "stale", false, "Restart the workloads with outdated pods. Required: there is nothing else to restart.")
-	cmd.Flags().BoolVar(&k.dryRun, "dry-run", false, "Only show the workloads that would be restarted.")
-	cmd.Flags().BoolVarP(&k.yes, "yes", "y", false, "Do not ask.")
+	cmd.Flags().BoolVar(&k.stale, "stale", false, "Only workloads with outdated pods.")
+	cmd.Flags().BoolVarP(&k.yes, "yes", "y", false, "Skip the confirmation.")
 	cmd.Flags().DurationVar(&k.timeout, "timeout", 10*time.Minute, "How long to wait for each workload.")
 	return cmd
 }
 
 // restarts lists the restarted workloads.
 type restarts struct {
-	DryRun    bool      `json:"dryRun"`
-	Workloads []restart `json:"workloads"`
+	DryRun    command.DryRun `json:"dryRun"`
+	Workloads []restart      `json:"workloads"`
 }
 
 // Results of a workload.
@@ -98,15 +115,17 @@ const (
 type restart struct {
 	Namespace string `json:"namespace"`
 	Workload  string `json:"workload"`
-	// Pods is the number of outdated pods.
-	Pods   int    `json:"pods"`
+	// Pods is the number of outdated pods; nil if nobody asked for it.
+	Pods   *int   `json:"outdated,omitempty"`
 	Result string `json:"result"`
 	// Why is why it failed, or must be restarted by hand.
 	Why string `json:"why,omitempty"`
 
-	*command.Reference `json:"-"`
+	kind   cluster.Kind
+	object *unstructured.Unstructured
 }
 
+// Print implements command.Result.
 func (r *restarts) Print(p *command.Page) {
 	if len(r.Workloads) == 0 {
 		p.Line("every pod has the credentials that its ServiceAccount asks for")
@@ -115,9 +134,25 @@ func (r *restarts) Print(p *command.Page) {
 	rows := [][]string{{"NAMESPACE", "WORKLOAD", "OUTDATED", "RESULT", "WHY"}}
 	styles := map[string]string{resultRestarted: command.Good, resultFailed: command.Bad, resultByHand: command.Warn}
 	for _, w := range r.Workloads {
-		rows = append(rows, []string{w.Namespace, w.Workload, fmt.Sprint(w.Pods), p.Style(styles[w.Result], strings.ReplaceAll(w.Result, "-", " ")), w.Why})
+		outdated, result := "-", strings.ReplaceAll(w.Result, "-", " ")
+		if w.Pods != nil {
+			outdated = fmt.Sprint(*w.Pods)
+		}
+		if r.DryRun == command.DryRunServer && w.Result == resultRestarted {
+			result += " (server dry run)"
+		}
+		rows = append(rows, []string{w.Namespace, w.Workload, outdated, p.Style(styles[w.Result], result), w.Why})
 	}
 	p.Table(0, rows)
+}
+
+// Names implements command.Named.
+func (r *restarts) Names() []string {
+	var names []string
+	for _, w := range r.Workloads {
+		names = append(names, w.Workload)
+	}
+	return names
 }
 
 // count returns how many workloads have one of the results.
@@ -131,23 +166,28 @@ func (r *restarts) count(results ...string) int {
 	return n
 }
 
-func (k *restartCommand) run(ctx context.Context) error {
-	if !k.stale {
-		return command.Usagef("--stale is required")
+func (k *restartCommand) run(ctx context.Context, args []string) error {
+	selects := len(args) > 0 || k.Selector != ""
+	if !selects && !k.stale {
+		return command.Usagef("no workload is selected: write TYPE/NAME, --selector or --stale")
 	}
-	namespace, err := k.Scope(k.all)
+	_, client, err := k.Clients()
 	if err != nil {
 		return err
 	}
-	if _, k.client, err = k.Clients(); err != nil {
-		return err
+	k.client = client
+	plan := &restarts{DryRun: k.dryRun, Workloads: []restart{}}
+	if selects {
+		err = k.selected(plan, args)
 	}
-	plan, err := k.plan(ctx, namespace)
+	if err == nil && k.stale {
+		err = k.outdated(ctx, plan, selects)
+	}
 	if err != nil {
 		return err
 	}
-	if n := plan.count(resultPlanned); n > 0 && !k.dryRun {
-		if !k.yes {
+	if n := plan.count(resultPlanned); n > 0 && k.dryRun.Sends() {
+		if !k.yes && k.dryRun.Writes() {
 			agreed, err := k.agree(ctx, plan, n)
 			if err != nil {
 				return err
@@ -159,49 +199,106 @@ func (k *restartCommand) run(ctx context.Context) error {
 		}
 		k.restartAll(ctx, plan)
 	}
-	return command.FoundIf(!k.dryRun && plan.count(resultByHand, resultFailed, resultPlanned) > 0, k.Write(k.CLI, plan))
+	found := plan.count(resultFailed) > 0 || k.dryRun.Writes() && plan.count(resultByHand, resultPlanned) > 0
+	return command.FoundIf(found, k.Write(k.CLI, plan))
 }
 
-// plan returns the workloads with outdated pods.
-func (k *restartCommand) plan(ctx context.Context, namespace string) (*restarts, error) {
-	plan := &restarts{DryRun: k.dryRun, Workloads: []restart{}}
-	err := eachStatus(ctx, k.CLI, namespace, func(rows []Row) error {
-		for i := range rows {
-			row := &rows[i]
-			if !row.Outdated() {
+// restartable are the types that a selector is for.
+const restartable = "deployments.apps,statefulsets.apps,daemonsets.apps"
+
+// selected adds the workloads of the names or the selector to the plan.
+func (k *restartCommand) selected(plan *restarts, args []string) error {
+	if len(args) == 0 {
+		k.Type = restartable
+	}
+	infos, err := k.Objects(&k.Selection, args)
+	if err != nil {
+		return err
+	}
+	if len(infos) == 0 {
+		return fmt.Errorf("the selector %s selects no workload", k.Selector)
+	}
+	for _, info := range infos {
+		w := restart{Namespace: info.Namespace, Workload: command.NameOf(info), Result: resultPlanned, object: command.Unstructured(info)}
+		var known bool
+		if w.kind, known = cluster.ByGroupKind(info.Mapping.GroupVersionKind.GroupKind()); !known {
+			return command.Usagef("%s has no pods that restart can replace: name a Deployment, a StatefulSet or a DaemonSet", w.Workload)
+		}
+		if w.check(); !w.kind.Restarts && metav1.GetControllerOf(w.object) != nil {
+			w.Why = "it has a controller: restart the workload that lanyard status shows"
+		}
+		plan.Workloads = append(plan.Workloads, w)
+	}
+	return nil
+}
+
+// outdated adds the workloads with outdated pods to the plan. If some are selected, it
+// removes the others from the plan instead.
+func (k *restartCommand) outdated(ctx context.Context, plan *restarts, selects bool) error {
+	namespace, err := k.Scope(k.All)
+	if err != nil {
+		return err
+	}
+	counts := map[[2]string]int{}
+	err = eachNamespace(ctx, k.CLI, namespace, false, func(found *part) error {
+		if len(found.skipped) > 0 {
+			s := &found.skipped[0]
+			return fmt.Errorf("the outdated pods are not known: %s: %s", s.Effect, s.Why)
+		}
+		for i := range found.rows {
+			row := &found.rows[i]
+			if row.Problem != "" {
+				k.Note("warning: %s in the namespace %s: %d pods are unknown: %s", row.Workload, row.Namespace, row.States[injected.Unknown], row.Problem)
+			}
+			if row.Outdated() == 0 {
 				continue
 			}
-			w := restart{Namespace: row.Namespace, Workload: row.Workload, Pods: row.Stale + row.Without, Result: resultPlanned}
-			var err error
-			if w.Why, err = k.byHand(ctx, &w); err != nil {
-				return err
+			if id := [2]string{row.Namespace, row.Workload}; !selects && counts[id] == 0 {
+				w, err := k.named(ctx, row)
+				if err != nil {
+					return err
+				}
+				plan.Workloads = append(plan.Workloads, *w)
 			}
-			if w.Why != "" {
-				w.Result = resultByHand
-			}
-			plan.Workloads = append(plan.Workloads, w)
+			counts[[2]string{row.Namespace, row.Workload}] += row.Outdated()
 		}
 		return nil
 	})
-	return plan, err
+	plan.Workloads = slices.DeleteFunc(plan.Workloads, func(w restart) bool { return counts[[2]string{w.Namespace, w.Workload}] == 0 })
+	for i := range plan.Workloads {
+		w := &plan.Workloads[i]
+		w.Pods = new(counts[[2]string{w.Namespace, w.Workload}])
+	}
+	return err
 }
 
-// byHand returns why a workload cannot be restarted; empty if it can.
-func (k *restartCommand) byHand(ctx context.Context, w *restart) (why string, err error) {
-	if w.Reference, err = command.ParseReference([]string{w.Workload}); err != nil {
-		return "its kind is not one of Kubernetes' own", nil //nolint:nilerr // the sentence is the answer
+// named reads the workload of a row.
+func (k *restartCommand) named(ctx context.Context, row *Row) (*restart, error) {
+	w := &restart{Namespace: row.Namespace, Workload: row.Workload, Result: resultPlanned}
+	kind, name, _ := strings.Cut(row.Workload, "/")
+	var known bool
+	if w.kind, known = cluster.ByName(kind); !known {
+		w.Result, w.Why = resultByHand, "its kind is not one of Kubernetes' own"
+		return w, nil
 	}
-	if !w.Kind.Restarts {
-		return w.Kind.ByHand(nil), nil
-	}
-	object, err := k.client.Resource(w.Kind.Resource).Namespace(w.Namespace).Get(ctx, w.Name, metav1.GetOptions{})
+	var err error
+	w.object, err = k.client.Resource(w.kind.Resource).Namespace(w.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return "it does not exist any more", nil
+		w.Result, w.Why = resultByHand, "it does not exist any more"
+		return w, nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s in the namespace %s: %w", w.Workload, w.Namespace, err)
+		return nil, fmt.Errorf("%s in the namespace %s: %w", w.Workload, w.Namespace, err)
 	}
-	return w.Kind.ByHand(object), nil
+	w.check()
+	return w, nil
+}
+
+// check finds out whether the workload can be restarted.
+func (w *restart) check() {
+	if w.Why = w.kind.ByHand(w.object); w.Why != "" {
+		w.Result = resultByHand
+	}
 }
 
 // agree shows the plan and asks for a yes. The end of the input is a no.
@@ -212,11 +309,11 @@ func (k *restartCommand) agree(ctx context.Context, plan *restarts, n int) (bool
 	if p.Err != nil {
 		return false, p.Err
 	}
-	what := "this workload"
+	workloads := "this workload"
 	if n > 1 {
-		what = fmt.Sprintf("%d workloads, one after the other", n)
+		workloads = fmt.Sprintf("%d workloads, one after the other", n)
 	}
-	if _, err := fmt.Fprintf(k.ErrOut, "Restart %s? [y/N] ", what); err != nil {
+	if _, err := fmt.Fprintf(k.ErrOut, "Restart %s? [y/N] ", workloads); err != nil {
 		return false, err
 	}
 	line, _ := bufio.NewReader(k.In).ReadString('\n') // the end of the input also ends the answer
@@ -226,12 +323,15 @@ func (k *restartCommand) agree(ctx context.Context, plan *restarts, n int) (bool
 
 // restartAll restarts the planned workloads, until one fails.
 func (k *restartCommand) restartAll(ctx context.Context, plan *restarts) {
+	total := plan.count(resultPlanned)
 	for i := range plan.Workloads {
 		w := &plan.Workloads[i]
 		if w.Result != resultPlanned {
 			continue
 		}
-		k.Note("restarting %s in the namespace %s ...", w.Workload, w.Namespace)
+		if k.dryRun.Writes() {
+			k.Note("restarting %s in the namespace %s (%d of %d) ...", w.Workload, w.Namespace, plan.count(resultRestarted)+1, total)
+		}
 		if err := k.restart(ctx, w); err != nil {
 			w.Result, w.Why = resultFailed, err.Error()
 			return
@@ -243,18 +343,20 @@ func (k *restartCommand) restartAll(ctx context.Context, plan *restarts) {
 // restart restarts one workload and waits until its pods are available.
 func (k *restartCommand) restart(ctx context.Context, w *restart) error {
 	patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{%q:%q}}}}}`, restartedAt, time.Now().Format(time.RFC3339))
-	resource := k.client.Resource(w.Kind.Resource).Namespace(w.Namespace)
-	if _, err := resource.Patch(ctx, w.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "lanyard"}); err != nil {
+	resource := k.client.Resource(w.kind.Resource).Namespace(w.Namespace)
+	options := metav1.PatchOptions{FieldManager: "lanyard", DryRun: k.dryRun.Requests()}
+	_, err := resource.Patch(ctx, w.object.GetName(), types.MergePatchType, patch, options)
+	if err != nil || !k.dryRun.Writes() {
 		return err
 	}
 	var last cluster.Rollout
 	// The deadline is of the rollout, not of a request.
-	err := wait.PollUntilContextTimeout(ctx, rolloutInterval, k.timeout, true, func(context.Context) (bool, error) {
-		object, err := resource.Get(ctx, w.Name, metav1.GetOptions{})
+	err = wait.PollUntilContextTimeout(ctx, rolloutInterval, k.timeout, true, func(context.Context) (bool, error) {
+		object, err := resource.Get(ctx, w.object.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
-		last = w.Kind.Rollout(object)
+		last = w.kind.Rollout(object)
 		if last.Failed != "" {
 			return false, errors.New(last.Failed)
 		}

@@ -4,7 +4,6 @@
 package status_test
 
 import (
-	"maps"
 	"slices"
 	"testing"
 
@@ -75,7 +74,7 @@ func answer(t *testing.T, role string) *status.Answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &status.Answer{Pod: *read}
+	return &status.Answer{Pod: read}
 }
 
 var aws = map[string]string{"lanyard.dev/aws-role-arn": "x"}
@@ -83,7 +82,7 @@ var aws = map[string]string{"lanyard.dev/aws-role-arn": "x"}
 // cart returns a namespace with an annotated ServiceAccount and a Deployment.
 func cart(t *testing.T, called, labelled bool) *status.Namespace {
 	t.Helper()
-	n := status.NewNamespace(&settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, "shop", called)
+	n := status.NewNamespace(&settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, &metav1.ObjectMeta{Name: "shop"}, called)
 	n.AddServiceAccount(object("cart", aws, labelled))
 	addOwner(n, "Deployment", metav1.ObjectMeta{Name: "cart"})
 	addOwner(n, "ReplicaSet", owned("cart-1", "Deployment", "cart"))
@@ -117,24 +116,27 @@ func TestPodsAreCountedByWorkload(t *testing.T) {
 	n.AddPod(other)
 
 	question := status.Question{ServiceAccount: "cart"}
-	if diff := cmp.Diff([]status.Question{question}, slices.Collect(maps.Keys(n.Questions()))); diff != "" {
+	if diff := cmp.Diff([]status.Question{question}, n.Questions()); diff != "" {
 		t.Fatalf("questions (-want +got):\n%s", diff)
 	}
-	row := func(workload string, counts status.Counts) status.Row {
-		return status.Row{Namespace: "shop", ServiceAccount: "cart", Providers: []string{"aws"}, Guard: cluster.GuardOn, Workload: workload, Counts: counts}
+	row := func(workload string, pods int, states map[injected.State]int) status.Row {
+		return status.Row{
+			Namespace: "shop", ServiceAccount: "cart", Providers: []string{"aws"}, Guard: cluster.GuardOn,
+			Workload: workload, Pods: pods, States: states,
+		}
 	}
 	want := []status.Row{
-		row("deployment/cart", status.Counts{Pods: 5, Current: 1, Stale: 1, Without: 1, OptedOut: 2}),
-		row("pod/alone", status.Counts{Pods: 1, Without: 1}),
-		row("statefulset/db", status.Counts{Pods: 1, Current: 1}),
+		row("deployment/cart", 5, map[injected.State]int{injected.Current: 1, injected.Stale: 1, injected.Without: 1, injected.OptedOut: 2}),
+		row("pod/alone", 1, map[injected.State]int{injected.Without: 1}),
+		row("statefulset/db", 1, map[injected.State]int{injected.Current: 1}),
 	}
 	got := n.Rows(map[status.Question]*status.Answer{question: answer(t, "new")})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
-	for i, outdated := range []bool{true, true, false} {
+	for i, outdated := range []int{2, 1, 0} {
 		if got[i].Outdated() != outdated {
-			t.Errorf("%s: got outdated %t, want %t", got[i].Workload, got[i].Outdated(), outdated)
+			t.Errorf("%s: got %d outdated pods, want %d", got[i].Workload, got[i].Outdated(), outdated)
 		}
 	}
 }
@@ -183,7 +185,7 @@ func TestGuards(t *testing.T) {
 		want             cluster.Guard
 	}{{true, true, cluster.GuardOn}, {true, false, cluster.GuardOff}, {false, true, cluster.GuardExcluded}, {false, false, cluster.GuardExcluded}} {
 		rows := cart(t, test.called, test.labelled).Rows(nil)
-		if len(rows) != 1 || rows[0].Guard != test.want || rows[0].Workload != "" || rows[0].Outdated() {
+		if len(rows) != 1 || rows[0].Guard != test.want || rows[0].Workload != "" || rows[0].Outdated() > 0 {
 			t.Errorf("called %t, labelled %t: got %+v, want %s", test.called, test.labelled, rows, test.want)
 		}
 	}
@@ -198,8 +200,13 @@ func TestExcludedNamespacesAskNothing(t *testing.T) {
 		t.Errorf("got %v", questions)
 	}
 	rows := n.Rows(nil)
-	if len(rows) != 2 || rows[0].Without != 1 || rows[1].Current != 1 || rows[0].Outdated() || rows[1].Outdated() {
-		t.Errorf("got %+v", rows)
+	for i := range rows {
+		if row := &rows[i]; row.States[injected.Excluded] != 1 || row.Outdated() > 0 {
+			t.Errorf("got %+v, want 1 excluded pod", row)
+		}
+	}
+	if len(rows) != 2 {
+		t.Errorf("got %+v, want 2 rows", rows)
 	}
 }
 
@@ -220,14 +227,14 @@ func TestPodsThatDifferInWhatTheyGet(t *testing.T) {
 	n.AddPod(byOldSelector)
 	want := map[status.Question]string{{ServiceAccount: "cart", Expiration: "600"}: "s", {ServiceAccount: "cart", Windows: true}: "w"}
 	answers := map[status.Question]*status.Answer{}
-	for q := range n.Questions() {
+	for _, q := range n.Questions() {
 		answers[q] = answer(t, want[q])
 	}
 	if len(answers) != len(want) {
 		t.Fatalf("got questions %v, want %v", answers, want)
 	}
 	for _, row := range n.Rows(answers) {
-		if row.Current != 1 {
+		if row.States[injected.Current] != 1 {
 			t.Errorf("got %+v, want 1 current pod", row)
 		}
 	}
@@ -238,14 +245,74 @@ func TestPodsThatCannotBeCompared(t *testing.T) {
 	n := cart(t, true, true)
 	n.AddPod(podOf(metav1.ObjectMeta{Name: "a"}, "old"))
 	rows := n.Rows(map[status.Question]*status.Answer{{ServiceAccount: "cart"}: {Problem: "denied"}})
-	if len(rows) != 1 || rows[0].Unknown != 1 || rows[0].Problem != "denied" || rows[0].Outdated() {
+	if len(rows) != 1 || rows[0].States[injected.Unknown] != 1 || rows[0].Problem != "denied" || rows[0].Outdated() > 0 {
 		t.Errorf("got %+v", rows)
+	}
+}
+
+// Only these kinds are read: a large cluster has many ReplicaSets, and most namespaces have
+// no Jobs.
+func TestOnlyKindsThatOwnPodsAreRead(t *testing.T) {
+	t.Parallel()
+	n := status.NewNamespace(&settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, &metav1.ObjectMeta{Name: "shop"}, true)
+	n.AddServiceAccount(object("cart", aws, true))
+	kinds := func() []string {
+		var names []string
+		for _, kind := range n.UnreadOwners() {
+			names = append(names, kind.Kind)
+		}
+		slices.Sort(names)
+		return names
+	}
+	n.AddPod(podOf(metav1.ObjectMeta{Name: "alone"}, ""))
+	if got := kinds(); len(got) > 0 {
+		t.Errorf("a pod without an owner: got %v, want no kinds", got)
+	}
+	n.AddPod(podOf(owned("a", "ReplicaSet", "cart-1"), ""))
+	n.AddPod(podOf(owned("b", "StatefulSet", "db"), ""))
+	n.AddPod(podOf(owned("c", "Rollout", "x"), ""))
+	n.AddPod(podOf(owned("d", "Pod", "x"), ""))
+	if diff := cmp.Diff([]string{"ReplicaSet", "StatefulSet"}, kinds()); diff != "" {
+		t.Errorf("owners of pods (-want +got):\n%s", diff)
+	}
+	addOwner(n, "ReplicaSet", owned("cart-1", "Deployment", "cart"))
+	if diff := cmp.Diff([]string{"Deployment"}, kinds()); diff != "" {
+		t.Errorf("owners of owners (-want +got):\n%s", diff)
+	}
+	if got := kinds(); len(got) > 0 {
+		t.Errorf("at the end: got %v, want no kinds", got)
+	}
+}
+
+// The pods of the webhook confirm an evaluation of its rules, so that no dry run is needed.
+func TestPodsConfirmAnAnswer(t *testing.T) {
+	t.Parallel()
+	for sentence, test := range map[string]struct {
+		roles  []string
+		answer *status.Answer
+		want   bool
+	}{
+		"all are like the answer": {[]string{"new", "new"}, answer(t, "new"), true},
+		"one is stale":            {[]string{"new", "old"}, answer(t, "new"), false},
+		"one has no credentials":  {[]string{"", "new"}, answer(t, "new"), false},
+		"no credentials":          {[]string{"", ""}, answer(t, ""), true},
+		"a denial":                {[]string{"new"}, &status.Answer{Problem: "denied"}, false},
+	} {
+		n := cart(t, true, true)
+		for i, role := range test.roles {
+			n.AddPod(podOf(metav1.ObjectMeta{Name: string(rune('a' + i))}, role))
+		}
+		optedOut := podOf(metav1.ObjectMeta{Name: "opted-out", Labels: map[string]string{"lanyard.dev/inject": "false"}}, "")
+		n.AddPod(optedOut)
+		if got := n.Confirms(status.Question{ServiceAccount: "cart"}, test.answer); got != test.want {
+			t.Errorf("%s: got %t, want %t", sentence, got, test.want)
+		}
 	}
 }
 
 func TestPodsWithoutAServiceAccountUseTheDefaultOne(t *testing.T) {
 	t.Parallel()
-	n := status.NewNamespace(&settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, "shop", true)
+	n := status.NewNamespace(&settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, &metav1.ObjectMeta{Name: "shop"}, true)
 	n.AddServiceAccount(object("default", aws, true))
 	pod := podOf(metav1.ObjectMeta{Name: "a"}, "")
 	pod.Spec.ServiceAccountName = ""
@@ -258,7 +325,7 @@ func TestPodsWithoutAServiceAccountUseTheDefaultOne(t *testing.T) {
 
 func TestServiceAccountsWithoutAnIdentityDoNotMatter(t *testing.T) {
 	t.Parallel()
-	n := status.NewNamespace(&settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, "shop", true)
+	n := status.NewNamespace(&settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, &metav1.ObjectMeta{Name: "shop"}, true)
 	n.AddServiceAccount(object("cart", map[string]string{"lanyard.dev/aws-region": "x"}, false))
 	n.AddPod(podOf(metav1.ObjectMeta{Name: "a"}, ""))
 	if rows := n.Rows(nil); !n.Empty() || len(rows) > 0 {

@@ -1,0 +1,277 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package largecluster serves a large cluster of canned responses, for tests of the load
+// and the memory of "lanyard status". Its pods have the credentials that the webhook's own
+// rules give them, and its dry runs use the same rules.
+package largecluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/cli/rules"
+	"github.com/lanyard-dev/lanyard/internal/options"
+	"github.com/lanyard-dev/lanyard/internal/probe"
+)
+
+// Cluster is the size of a cluster.
+type Cluster struct {
+	// Namespaces is the number of namespaces, ServiceAccounts and Pods are the numbers in
+	// each. Each pod belongs to a StatefulSet.
+	Namespaces, ServiceAccounts, Pods int
+	// Variables is the number of environment variables of each pod: real ones have about 30.
+	Variables int
+	// Stale is the number of ServiceAccounts whose role changed after their pods were
+	// created, in the first namespace.
+	Stale int
+
+	rules *rules.Rules
+	pods  []string
+
+	mu       sync.Mutex
+	requests []request
+	dryRuns  int
+	// atOnce is the highest number of dry runs at the same time.
+	atOnce int
+}
+
+// request is a request that the cluster has served.
+type request struct {
+	method, path string
+	at           time.Time
+}
+
+const (
+	role = "arn:aws:iam::111122223333:role/app"
+	// placeholder stands for the namespace in pods that are made once for all namespaces.
+	placeholder = "placeholder"
+	service     = "/api/v1/namespaces/lanyard/services/webhook"
+)
+
+// Start serves the cluster until the test ends, and returns the path of a kubeconfig.
+func (c *Cluster) Start(t *testing.T) (kubeconfig string) {
+	t.Helper()
+	s, err := options.New().Settings(annotations.CommonAPIServerAudiences())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.rules = rules.New(s)
+	for i := range c.ServiceAccounts {
+		account := serviceAccount(i, role)
+		c.rules.AddServiceAccount(placeholder, &account)
+		if i < c.Stale {
+			account = serviceAccount(i, role+"-new")
+		}
+		c.rules.AddServiceAccount(namespace(0), &account)
+	}
+	for i := range c.Pods {
+		text, err := c.inject(t.Context(), placeholder, c.pod(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.pods = append(c.pods, string(text))
+	}
+	server := httptest.NewServer(c.handler())
+	t.Cleanup(server.Close)
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], `+
+		`clusters: [{name: c, cluster: {server: %q}}]}`, server.URL)
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
+}
+
+// Requests returns how many requests were served with a method, and the highest number of
+// requests in one second.
+func (c *Cluster) Requests(method string) (count, perSecond int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first := 0
+	for i := range c.requests {
+		if c.requests[i].method == method {
+			count++
+		}
+		for c.requests[i].at.Sub(c.requests[first].at) > time.Second {
+			first++
+		}
+		perSecond = max(perSecond, i-first+1)
+	}
+	return count, perSecond
+}
+
+// DryRuns returns how many dry runs of pods were served, and how many at once.
+func (c *Cluster) DryRuns() (count, atOnce int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.requests {
+		if r.method == http.MethodPost && strings.HasSuffix(r.path, "/pods") {
+			count++
+		}
+	}
+	return count, c.atOnce
+}
+
+func (c *Cluster) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, `{"kind":"MutatingWebhookConfigurationList","apiVersion":"admissionregistration.k8s.io/v1","items":[{"metadata":{"name":"lanyard"},
+			"webhooks":[{"name":"pods.lanyard.dev","clientConfig":{"service":{"namespace":"lanyard","name":"webhook"}}}]}]}`)
+	})
+	mux.HandleFunc("GET "+service, func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, `{"kind":"Service","apiVersion":"v1","metadata":{"namespace":"lanyard","name":"webhook"},"spec":{"selector":{"app":"webhook"}}}`)
+	})
+	mux.HandleFunc("GET /apis/apps/v1/namespaces/lanyard/deployments", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, `{"kind":"DeploymentList","apiVersion":"apps/v1","items":[{"metadata":{"namespace":"lanyard","name":"webhook"},
+			"spec":{"template":{"metadata":{"labels":{"app":"webhook"}},"spec":{"containers":[{"name":"webhook"}]}}}}]}`)
+	})
+	mux.HandleFunc("GET /api/v1/namespaces", func(w http.ResponseWriter, r *http.Request) {
+		page(w, r, c.Namespaces, func(i int) metav1.ObjectMeta { return metav1.ObjectMeta{Name: namespace(i)} })
+	})
+	mux.HandleFunc("GET /api/v1/serviceaccounts", func(w http.ResponseWriter, r *http.Request) {
+		page(w, r, c.Namespaces*c.ServiceAccounts, func(i int) metav1.ObjectMeta {
+			account := serviceAccount(i%c.ServiceAccounts, role)
+			if i < c.Stale {
+				account = serviceAccount(i, role+"-new")
+			}
+			account.Namespace = namespace(i / c.ServiceAccounts)
+			return account
+		})
+	})
+	mux.HandleFunc("GET /apis/apps/v1/namespaces/{namespace}/statefulsets", func(w http.ResponseWriter, r *http.Request) {
+		page(w, r, c.Pods, func(i int) metav1.ObjectMeta {
+			return metav1.ObjectMeta{Namespace: r.PathValue("namespace"), Name: set(i), UID: types.UID(set(i))}
+		})
+	})
+	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods", func(w http.ResponseWriter, r *http.Request) {
+		items := strings.ReplaceAll(strings.Join(c.pods, ","), placeholder, r.PathValue("namespace"))
+		reply(w, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[`+items+`]}`)
+	})
+	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{},"status":{"allowed":true}}`)
+	})
+	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/pods", c.dryRun)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.mu.Lock()
+		c.requests = append(c.requests, request{r.Method, r.URL.Path, time.Now()})
+		c.mu.Unlock()
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// dryRun replies with the pod of a request, with its credentials.
+func (c *Cluster) dryRun(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	c.dryRuns++
+	c.atOnce = max(c.atOnce, c.dryRuns)
+	c.mu.Unlock()
+	time.Sleep(time.Millisecond)
+	pod := &unstructured.Unstructured{}
+	err := json.NewDecoder(r.Body).Decode(&pod.Object)
+	if err == nil {
+		var text []byte
+		if text, err = c.inject(r.Context(), r.PathValue("namespace"), pod); err == nil {
+			reply(w, string(text))
+		}
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+	c.mu.Lock()
+	c.dryRuns--
+	c.mu.Unlock()
+}
+
+// inject returns a pod as the webhook changes it.
+func (c *Cluster) inject(ctx context.Context, namespace string, pod *unstructured.Unstructured) ([]byte, error) {
+	text, err := json.Marshal(pod.Object)
+	if err != nil {
+		return nil, err
+	}
+	name, _, err := unstructured.NestedString(pod.Object, "spec", "serviceAccountName")
+	if err != nil {
+		return nil, err
+	}
+	_, text, err = c.rules.Pod(ctx, namespace, name, text)
+	return text, err
+}
+
+func namespace(i int) string { return fmt.Sprintf("namespace-%03d", i) }
+
+func set(i int) string { return fmt.Sprintf("set-%d", i) }
+
+func serviceAccount(i int, role string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name:        fmt.Sprintf("account-%03d", i),
+		Annotations: map[string]string{"lanyard.dev/aws-role-arn": role},
+		Labels:      map[string]string{"lanyard.dev/identity": "enabled"},
+	}
+}
+
+// pod returns a pod before the webhook changes it.
+func (c *Cluster) pod(i int) *unstructured.Unstructured {
+	pod := probe.Pod(c.rules.Keys, serviceAccount(i%c.ServiceAccounts, "").Name)
+	pod.SetLabels(nil)
+	pod.SetName(fmt.Sprintf("%s-0", set(i)))
+	pod.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: set(i), UID: types.UID(set(i)), Controller: new(true)}})
+	var env []any
+	for n := range c.Variables {
+		env = append(env, map[string]any{"name": fmt.Sprintf("VARIABLE_%d", n), "value": "a value of about the usual length"})
+	}
+	containers := pod.Object["spec"].(map[string]any)["containers"].([]any)
+	containers[0].(map[string]any)["env"] = env
+	pod.Object["status"] = map[string]any{"phase": "Running"}
+	return pod
+}
+
+// page replies with a part of a list of metadata.
+func page(w http.ResponseWriter, r *http.Request, n int, object func(int) metav1.ObjectMeta) {
+	limit, err := strconv.Atoi(r.URL.Query().Get("limit"))
+	if err != nil {
+		limit = n
+	}
+	from, err := strconv.Atoi(r.URL.Query().Get("continue"))
+	if err != nil {
+		from = 0
+	}
+	list := metav1.PartialObjectMetadataList{
+		TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"},
+		Items:    []metav1.PartialObjectMetadata{},
+	}
+	for i := from; i < min(n, from+limit); i++ {
+		list.Items = append(list.Items, metav1.PartialObjectMetadata{
+			TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: "meta.k8s.io/v1"}, ObjectMeta: object(i),
+		})
+	}
+	if from+limit < n {
+		list.Continue = strconv.Itoa(from + limit)
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	reply(w, string(text))
+}
+
+func reply(w http.ResponseWriter, text string) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, text) // a client that goes away needs no reply
+}
