@@ -112,10 +112,14 @@ func (c *CLI) Installation(ctx context.Context, client kubernetes.Interface) (*a
 		return nil, fmt.Errorf("list mutatingwebhookconfigurations: %w", err)
 	}
 	found := cluster.Find(all.Items)
-	if len(found) != 1 {
-		return nil, fmt.Errorf("got %d MutatingWebhookConfigurations with a webhook %s, want 1: see %s check", len(found), cluster.PodWebhook, c.Name)
+	switch len(found) {
+	case 0:
+		return nil, fmt.Errorf("Lanyard is not installed: no MutatingWebhookConfiguration has a webhook %s. See: %s check --pre", cluster.PodWebhook, c.Name)
+	case 1:
+		return found[0], nil
 	}
-	return found[0], nil
+	return nil, fmt.Errorf("Lanyard is installed %d times: MutatingWebhookConfigurations %s. Remove one of them. See: %s check",
+		len(found), cluster.Names(found), c.Name)
 }
 
 // AddAllNamespaces adds the flag --all-namespaces.

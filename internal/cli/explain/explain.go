@@ -516,10 +516,13 @@ func (in *Input) findings(container string) []Reason {
 
 // live compares the running pod with a new one.
 func (in *Input) live(n *New) *Live {
-	pod := in.Live
+	pod, fresh := in.Live, in.read(in.Got)
+	if in.guessed() {
+		fresh = nil
+	}
 	selection, _ := annotations.ParsePod(in.Keys, pod.Annotations, pod.Labels[in.Keys.Inject])
 	l := &Live{
-		State:    injected.Judge(in.read(pod), in.read(in.Got), in.Called, selection.OptOut, in.Keys),
+		State:    injected.Judge(in.read(pod), fresh, in.Called, selection.OptOut, in.Keys),
 		Injected: pod.Annotations[in.Keys.Injected], Created: pod.CreationTimestamp.UTC().Format(time.RFC3339),
 		Containers: in.containers(pod),
 	}
@@ -544,6 +547,8 @@ func (in *Input) live(n *New) *Live {
 		l.Why = "it asks for no credentials"
 	case n.Outcome == Denied:
 		l.Why = "it cannot be compared with a new pod, which is denied"
+	case l.State == injected.Unknown && in.guessed():
+		l.Why = "it cannot be compared with a new pod: the settings of the webhook were not read"
 	case l.State == injected.Unknown:
 		l.Why = "it cannot be compared with a new pod, whose credentials are not known"
 	case l.State == injected.Without:
@@ -559,6 +564,10 @@ func (in *Input) live(n *New) *Live {
 	}
 	return l
 }
+
+// guessed reports whether the pod was evaluated here with the built-in defaults, which may
+// differ from the settings of the webhook.
+func (in *Input) guessed() bool { return in.Answer.Local && in.Unread != nil }
 
 // restart returns the command that replaces the running pod, and no other workload.
 func (in *Input) restart() string {

@@ -22,7 +22,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/injected"
-	"github.com/lanyard-dev/lanyard/internal/probe"
 )
 
 // reader reads the objects of an explanation and asks for new pods. If the user lacks a right,
@@ -114,7 +113,7 @@ func (r *reader) serviceAccount(ctx context.Context, asked bool) error {
 func (r *reader) template(ctx context.Context, reference *command.Reference) (*unstructured.Unstructured, error) {
 	if reference.IsServiceAccount() {
 		r.in.ServiceAccountName = reference.Name
-		pod := probe.Pod(r.in.Keys, reference.Name)
+		pod := r.ProbePod(reference.Name)
 		unstructured.RemoveNestedField(pod.Object, "metadata", "labels", r.in.Keys.Probe) // as any other pod
 		return pod, nil
 	}
@@ -269,7 +268,7 @@ func (r *reader) ask(ctx context.Context, pod *unstructured.Unstructured) error 
 		}
 	}
 	if in.Called && !in.Answer.Local && in.Answer.Err == nil {
-		answer := asker.Ask(ctx, in.Namespace, in.ServiceAccount, probe.Pod(in.Keys, in.ServiceAccountName))
+		answer := asker.Ask(ctx, in.Namespace, in.ServiceAccount, r.ProbePod(in.ServiceAccountName))
 		in.Probe = &answer
 	}
 	return nil

@@ -10,7 +10,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
@@ -251,7 +250,7 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 		})
 		// For a moment, the node still forwards calls to the last replica, and the error
 		// is another error.
-		Eventually(ctx, writeServiceAccount).WithTimeout(expect.Patience).Should(MatchError(ContainSubstring("connection refused")))
+		Eventually(ctx, callWebhook).WithTimeout(expect.Patience).Should(MatchError(ContainSubstring("connection refused")))
 		checkPage.record(ctx, &recording{when: "No replica of the webhook runs.", command: "lanyard check", code: 1})
 		explainPage.record(ctx, &recording{
 			when:    "No replica of the webhook runs, so the guard denies new pods.",
@@ -280,9 +279,10 @@ func scale(ctx context.Context, replicas string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// writeServiceAccount creates a ServiceAccount as a dry run, which needs the webhook.
-func writeServiceAccount(ctx context.Context) error {
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{"lanyard.dev/audience": "probe"}}}
-	_, err := cluster.CoreV1().ServiceAccounts(shop).Create(ctx, account, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+// callWebhook lets the API server call the webhooks of all installations, by a dry run.
+func callWebhook(ctx context.Context) error {
+	pod := framework.SDKPod("cart", framework.Go, framework.AWS)
+	pod.Labels = map[string]string{"lanyard.dev/probe": "true"}
+	_, err := cluster.CoreV1().Pods(shop).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return err
 }

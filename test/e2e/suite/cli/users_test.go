@@ -100,7 +100,10 @@ func describeUsers() {
 				_, err := cluster.CoreV1().Pods(books).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 				return err
 			}).WithTimeout(expect.Patience).Should(MatchError(ContainSubstring("strict.example.com")))
-			ask(ctx, &person{name: "strict-policy-engine", untrue: []string{"Lanyard is not installed", "cannot call the webhook"}})
+			ask(ctx, &person{
+				name: "strict-policy-engine", untrue: []string{"Lanyard is not installed", "the API server cannot call", "would get no credentials"},
+				more: map[string][]string{"check": {`lanyard check --namespace books --overrides '{"metadata":{"labels":{"owner":"books"}}}'`}},
+			})
 		})
 
 		It("two-installations", func(ctx SpecContext) {
@@ -244,6 +247,7 @@ func secondInstallation(ctx context.Context) {
 	second.Values = append(slices.Clone(install.Values), "replicaCount=1", "podDisruptionBudget.enabled=false")
 	DeferCleanup(func(ctx SpecContext) error { return second.Down(ctx, cluster) })
 	Expect(second.Up(ctx, cluster)).To(Succeed())
+	Eventually(ctx, callWebhook).WithTimeout(expect.Patience).Should(Succeed())
 }
 
 // disconnect lets the API server call the webhook at a port where nothing listens, until
@@ -263,7 +267,7 @@ func disconnect(ctx context.Context) {
 		change(ctx, `[{"op":"remove","path":"/spec/ports/0"}]`, 443)
 		return cluster.WaitInjected(ctx, books, "seller")
 	})
-	Eventually(ctx, writeServiceAccount).WithTimeout(expect.Patience).Should(MatchError(ContainSubstring("connection refused")))
+	Eventually(ctx, callWebhook).WithTimeout(expect.Patience).Should(MatchError(ContainSubstring("connection refused")))
 }
 
 // setPort sets the port of the Service in all webhook configurations of Lanyard.
