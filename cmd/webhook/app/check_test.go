@@ -17,6 +17,7 @@ func TestCheckReportsMistakes(t *testing.T) {
 		want string
 	}{
 		"no ServiceAccount":                {nil, "check pods of ServiceAccount /: --namespace and --service-account are required"},
+		"malformed overrides":              {[]string{"--namespace=n", "--service-account=a", "--overrides=[]"}, "--overrides: overrides of the pod: "},
 		"a malformed prefix":               {[]string{"--namespace=n", "--service-account=a", "--annotation-prefix=x"}, "--annotation-prefix: "},
 		"a kubeconfig that does not exist": {[]string{"--namespace=n", "--service-account=a", "--kubeconfig=/nonexistent"}, "ServiceAccount n/a: --kubeconfig: "},
 	} {
@@ -35,10 +36,10 @@ func TestCheckShowsItsLines(t *testing.T) {
 	t.Parallel()
 	report := &probe.Report{Sections: []probe.Section{
 		{Name: "probe", Lines: []probe.Line{{Status: probe.OK, Text: "called"}}},
-		{Name: "dry run", Lines: []probe.Line{{Status: probe.Failed, Text: "no credentials", Fix: "Annotate it."}}},
+		{Name: "dry run", Lines: []probe.Line{{Status: probe.Failed, Text: "no credentials", Fix: "Annotate it."}, {Status: probe.Skipped, Text: "not tried"}}},
 	}}
 	var out bytes.Buffer
-	if err := show(&out, report); err == nil || err.Error() != "no credentials\n  Annotate it." {
+	if err := show(&out, report); err == nil || err.Error() != "no credentials\n  Annotate it.\nnot tried" {
 		t.Errorf("got %v", err)
 	}
 	if out.String() != "called\n" {

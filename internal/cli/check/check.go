@@ -238,18 +238,32 @@ func where(namespace string) string {
 	return " in the namespace " + namespace
 }
 
+// flags returns the flags for the objects of a namespace, or of all namespaces if it is empty.
+func flags(namespace string) string {
+	if namespace == "" {
+		return "--all-namespaces"
+	}
+	return "--namespace " + namespace
+}
+
 // Unguarded judges the number of ServiceAccounts of a namespace, or of all namespaces, that
 // need credentials and lack the label that the guard selects by. example is one of them.
 func Unguarded(namespace string, n int, example string) probe.Line {
 	if n == 0 {
 		return probe.Passed("every ServiceAccount%s that needs credentials has the guard's label", where(namespace))
 	}
-	flags := "--all-namespaces"
-	if namespace != "" {
-		flags = "--namespace " + namespace
-	}
-	return probe.Warn("Run: lanyard label serviceaccounts "+flags, "operations.md#lanyardunguardedserviceaccounts",
+	return probe.Warn("Run: lanyard label serviceaccounts "+flags(namespace), "operations.md#lanyardunguardedserviceaccounts",
 		"%d ServiceAccounts%s need credentials but lack the guard's label, such as %s", n, where(namespace), example)
+}
+
+// Outdated judges the numbers of running pods of a namespace, or of all namespaces, that have
+// a former identity or none.
+func Outdated(namespace string, stale, without int) probe.Line {
+	if stale+without == 0 {
+		return probe.Passed("every running pod%s has the credentials that its ServiceAccount asks for", where(namespace))
+	}
+	return probe.Warn("Run: lanyard status --stale "+flags(namespace), "troubleshooting.md#pods-with-an-old-identity-or-none",
+		"%d running pods%s must be replaced: %d are stale, and %d are without credentials", stale+without, where(namespace), stale, without)
 }
 
 // Unread judges the settings of the webhook, which were not read because of an error.

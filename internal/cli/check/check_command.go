@@ -29,12 +29,13 @@ over several connections: one API server can fail while the others work.
 With --pre, it looks at a cluster before the install: its version, your
 rights, other webhooks that inject identities, and the issuer.
 
-A part that you have no right to read is skipped, with the right that is missing.
-The ClusterRole lanyard-view, which is in the ClusterRole view, has the rights. If
-you may not create pods, check evaluates the rules of the webhook itself.
+A part that you have no right to read is skipped, with the missing right. The
+ClusterRole lanyard-view, a part of the ClusterRole view, has the rights to
+read the installation. If you may not create pods, check evaluates the rules
+of the webhook itself.
 
-The exit code is 1 if a check failed, and 2 if none failed but one could not run;
-warnings do not change it.`
+The exit code is 1 if a check failed, and 2 if none failed but one could not
+run. Warnings do not change it.`
 
 const checkExamples = `  # Is Lanyard all right?
   lanyard check
@@ -50,9 +51,6 @@ const checkExamples = `  # Is Lanyard all right?
 
   # For a bug report
   lanyard check --redact -o yaml
-
-  # The policies of the cluster ask for a label
-  lanyard check --overrides '{metadata: {labels: {team: shop}}}'
 
   # Which checks failed? For scripts.
   lanyard check -o json | jq '.sections[].lines[] | select(.status == "failed")'`
@@ -140,7 +138,7 @@ func (k *checkCommand) lookUntil(ctx context.Context) error {
 		k.report = checkReport{}
 		err := k.look(ctx)
 		if ctx.Err() != nil && (failure != nil || len(last.Sections) > 0) {
-			return false, nil // these errors are the end of the time
+			return false, nil //nolint:nilerr // the error is the end of the time
 		}
 		last, failure = k.report, err
 		note("waiting: %s", last.firstFailure(err))

@@ -394,6 +394,10 @@ func TestNumberOfInstallations(t *testing.T) {
 	expect(t, Installed([]*admissionregistrationv1.MutatingWebhookConfiguration{one}), []string{"warning: Lanyard is installed already: MutatingWebhookConfiguration lanyard"})
 	expect(t, []probe.Line{Unguarded("", 0, "")}, nil)
 	expect(t, []probe.Line{Unguarded("", 2, "n/a")}, []string{"warning: 2 ServiceAccounts need credentials but lack the guard's label, such as n/a"})
+	expect(t, []probe.Line{Unguarded("n", 2, "n/a"), Outdated("", 0, 0), Outdated("n", 2, 1)}, []string{
+		"warning: 2 ServiceAccounts in the namespace n need credentials but lack the guard's label, such as n/a",
+		"warning: 3 running pods in the namespace n must be replaced: 2 are stale, and 1 are without credentials",
+	})
 	if cluster.Entry(one, cluster.PodWebhook) == nil {
 		t.Error("the configuration has no webhook for pods")
 	}

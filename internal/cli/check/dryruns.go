@@ -29,7 +29,9 @@ type survey struct {
 	namespace string
 	// called are the namespaces that Lanyard is called for.
 	called map[string]*metav1.ObjectMeta
-	// chosen is a ServiceAccount to try; nil if no ServiceAccount needs credentials.
+	// asking are the ServiceAccounts that need credentials, by namespace and name.
+	asking map[string]map[string]*metav1.ObjectMeta
+	// chosen is one of them to try; nil if no ServiceAccount needs credentials.
 	chosen    *metav1.PartialObjectMetadata
 	unguarded int
 	example   string // of an unguarded ServiceAccount
@@ -50,7 +52,7 @@ func (s *survey) lines() []probe.Line {
 // survey reads the ServiceAccounts of all namespaces or, without the right, of the namespace
 // of the command line. mutating is nil if it was not read.
 func (k *checkCommand) survey(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) *survey {
-	s := &survey{called: map[string]*metav1.ObjectMeta{}}
+	s := &survey{called: map[string]*metav1.ObjectMeta{}, asking: map[string]map[string]*metav1.ObjectMeta{}}
 	list, err := k.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		s.namespace = k.namespace
@@ -88,8 +90,14 @@ func (k *checkCommand) judge(s *survey, object *metav1.PartialObjectMetadata) {
 		s.unguarded++
 		s.example = cmp.Or(s.example, object.Namespace+"/"+object.Name)
 	}
-	near := s.chosen == nil || s.chosen.Namespace != k.namespace && object.Namespace == k.namespace
-	if near && k.settings.Keys.AskForIdentity(object.Annotations) {
+	if !k.settings.Keys.AskForIdentity(object.Annotations) {
+		return
+	}
+	if s.asking[object.Namespace] == nil {
+		s.asking[object.Namespace] = map[string]*metav1.ObjectMeta{}
+	}
+	s.asking[object.Namespace][object.Name] = &object.ObjectMeta
+	if s.chosen == nil || s.chosen.Namespace != k.namespace && object.Namespace == k.namespace {
 		s.chosen = object
 	}
 }

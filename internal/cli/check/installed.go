@@ -61,6 +61,9 @@ func (k *checkCommand) installed(ctx context.Context) error {
 		k.add("ServiceAccounts", s.lines()...)
 	}
 	k.issuer(ctx)
+	if err := k.pods(ctx, mutating, s); err != nil {
+		return err
+	}
 	return k.dryRuns(ctx, mutating, s)
 }
 

@@ -23,6 +23,7 @@ import (
 // Serial and Ordered: some of these damage the installation for a while.
 var _ = Describe("check", Serial, Ordered, func() {
 	It("finds nothing wrong with an installation", func(ctx SpecContext) {
+		deletePods(ctx)
 		expectOutputs(ctx, "check", command.ExitOK, "check", "--namespace", "shop", "--service-account", "cart", "--config", adopting(""))
 	})
 
@@ -71,6 +72,7 @@ var _ = Describe("check", Serial, Ordered, func() {
 	})
 
 	It("reports a ServiceAccount without an identity", func(ctx SpecContext) {
+		deletePods(ctx)
 		expectOutputs(ctx, "check-no-identity", command.ExitFound, "check", "--namespace", "shop", "--service-account", "default", "--config", adopting(""))
 	})
 

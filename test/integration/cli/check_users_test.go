@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -23,6 +24,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
@@ -59,6 +61,7 @@ var _ = Describe("check by users with few rights", Serial, Ordered, func() {
 	}
 
 	It("does not call an installation right that it could not look at", func(ctx SpecContext) {
+		deletePods(ctx)
 		bindCluster(ctx, "viewer", "system:aggregate-to-view")
 		notes := HavePrefix("error: checks that could not run: ")
 		expectOutputsAs(ctx, user("viewer"), "check-view", command.ExitFailed, notes, "check", "--namespace", "shop", "--service-account", "cart", "--config", adopting(""))
@@ -84,6 +87,31 @@ var _ = Describe("check by users with few rights", Serial, Ordered, func() {
 		Expect(out).To(ContainSubstring("√ every ServiceAccount in the namespace check-mine that needs credentials has the guard's label\n"))
 		Expect(out).To(ContainSubstring("√ pods of ServiceAccount check-mine/cart get credentials: aws, from volume bound-sa-token (evaluated here"))
 		Expect(count(out, "×")).To(BeZero(), out)
+	})
+
+	It("counts the pods that must be replaced", func(ctx SpecContext) {
+		deletePods(ctx)
+		newNamespace(ctx, "check-pods")
+		newServiceAccount(ctx, "check-pods", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
+		newServiceAccount(ctx, "check-pods", "later", nil)
+		for name, account := range map[string]string{"current": "cart", "early": "later", "out": "cart"} {
+			pod := newPod(name, account)
+			if name == "out" {
+				pod.Annotations = map[string]string{"lanyard.dev/inject": "false"}
+			}
+			_, err := env.client.CoreV1().Pods("check-pods").Create(ctx, pod, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		DeferCleanup(deletePods)
+		_, out := check(ctx, env.kubeconfig, "--namespace", "check-pods")
+		Expect(out).To(ContainSubstring("\npods\n  √ every running pod has the credentials that its ServiceAccount asks for\n"))
+		for name, identity := range map[string]string{"cart": role + "2", "later": role} {
+			patch := fmt.Sprintf(`{"metadata":{"annotations":{"lanyard.dev/aws-role-arn":%q}}}`, identity)
+			_, err := env.client.CoreV1().ServiceAccounts("check-pods").Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		_, out = check(ctx, env.kubeconfig, "--namespace", "check-pods")
+		Expect(out).To(ContainSubstring("‼ 2 running pods must be replaced: 1 are stale, and 1 are without credentials\n    Run: lanyard status --stale --all-namespaces\n"))
 	})
 
 	It("reports the ServiceAccount of the command line in every case", func(ctx SpecContext) {
@@ -123,16 +151,27 @@ var _ = Describe("check by users with few rights", Serial, Ordered, func() {
 	})
 
 	It("finds the API server that cannot call the webhook", func(ctx SpecContext) {
-		kubeconfig := behind(ctx)
+		kubeconfig := behind()
 		code, out := check(ctx, kubeconfig, "--namespace", "shop", "--attempts", "8")
 		Expect(out).To(MatchRegexp(`× the webhook was called in [1-7] of 8 dry runs, each over its own connection: .*no endpoints`))
 		Expect(code).To(Equal(command.ExitFound))
 	})
 })
 
+// deletePods deletes the pods that other specs left, so that check does not count them.
+func deletePods(ctx SpecContext) {
+	GinkgoHelper()
+	list, err := env.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	for i := range list.Items {
+		pod := &list.Items[i]
+		Expect(env.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})).To(Succeed())
+	}
+}
+
 // behind returns the kubeconfig of a load balancer with two API servers, one of which cannot
 // call the webhook. All requests of a connection reach the same API server.
-func behind(ctx context.Context) string {
+func behind() string {
 	GinkgoHelper()
 	target, err := url.Parse(env.plane.Config().Host)
 	Expect(err).NotTo(HaveOccurred())
