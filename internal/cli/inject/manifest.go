@@ -86,6 +86,8 @@ type object struct {
 	path []string
 	raw  json.RawMessage
 	meta metav1.PartialObjectMetadata
+	// whole is the object, for its pod template.
+	whole *unstructured.Unstructured
 	// namespace is the object's namespace, or the namespace of Inject.
 	namespace string
 }
@@ -192,8 +194,11 @@ func (unrecorded) Invalidate(string, string) {}
 // decide decides about one object and changes its document. It returns nil for an
 // object that the webhook would not be called for.
 func (run *injection) decide(ctx context.Context, o *object) (*Result, error) {
-	kind, isWorkload := cluster.ByGroupKind(o.groupKind())
+	path, isWorkload := cluster.TemplatePath(o.whole)
 	isServiceAccount := o.groupKind() == serviceAccountKind && !slices.Contains(run.ExcludedNamespaces, o.namespace)
+	if _, known := cluster.ByGroupKind(o.groupKind()); known && !isWorkload {
+		return nil, errors.New("the pod template is missing")
+	}
 	if !isWorkload && !isServiceAccount {
 		return nil, nil
 	}
@@ -208,7 +213,7 @@ func (run *injection) decide(ctx context.Context, o *object) (*Result, error) {
 		result.Reason, result.Message = reason.OptedOut, "its namespace opts out"
 		return result, nil
 	default:
-		response, after, err = run.pod(ctx, o, &kind)
+		response, after, err = run.pod(ctx, o, path)
 	}
 	denied, isDenied := errors.AsType[*reason.Error](err)
 	unknown, isUnknown := errors.AsType[*reason.Fault](err)
@@ -224,7 +229,7 @@ func (run *injection) decide(ctx context.Context, o *object) (*Result, error) {
 	}
 	result.Reason, result.Warnings, result.Changed = response.Reason, response.Warnings, !response.Patch.Empty()
 	if result.Changed {
-		err = o.document.replace(append(slices.Clone(o.path), kind.Template...), after)
+		err = o.document.replace(append(slices.Clone(o.path), path...), after)
 	}
 	return result, err
 }
@@ -243,17 +248,13 @@ func (run *injection) serviceAccount(ctx context.Context, o *object) (admission.
 
 // pod returns the response to the creation of a pod of the object, and the pod's
 // template afterwards.
-func (run *injection) pod(ctx context.Context, o *object, kind *cluster.Kind) (admission.Response, json.RawMessage, error) {
-	template, err := at(o.raw, kind.Template)
+func (run *injection) pod(ctx context.Context, o *object, path []string) (admission.Response, json.RawMessage, error) {
+	template, err := at(o.raw, path)
 	if err != nil {
 		return admission.Response{}, nil, err
 	}
-	var whole unstructured.Unstructured
-	if err := json.Unmarshal(o.raw, &whole.Object); err != nil {
-		return admission.Response{}, nil, err
-	}
 	response, err := admission.Ask(ctx, run.pods, "pod", o.namespace, template, func(pod *mutate.Pod) error {
-		pod.ServiceAccountName = kind.ServiceAccount(&whole)
+		pod.ServiceAccountName = cluster.ServiceAccountOf(o.whole)
 		return nil
 	})
 	if err != nil {
@@ -271,7 +272,7 @@ func at(raw json.RawMessage, path []string) (json.RawMessage, error) {
 			return nil, fmt.Errorf("%s: %w", strings.Join(path[:i], "."), err)
 		}
 		if raw = members[name]; raw == nil {
-			return nil, fmt.Errorf("%s: got none, want a pod template", strings.Join(path[:i+1], "."))
+			return nil, fmt.Errorf("%s: the pod template is missing", strings.Join(path[:i+1], "."))
 		}
 	}
 	return raw, nil
@@ -310,8 +311,8 @@ func (d *Document) objects(namespace string, path []string, raw json.RawMessage)
 	if raw == nil {
 		return nil, nil
 	}
-	o := &object{document: d, path: path, raw: raw}
-	if err := json.Unmarshal(raw, &o.meta); err != nil {
+	o := &object{document: d, path: path, raw: raw, whole: &unstructured.Unstructured{}}
+	if err := cmp.Or(json.Unmarshal(raw, &o.meta), json.Unmarshal(raw, &o.whole.Object)); err != nil {
 		return nil, fmt.Errorf("%s: want an object of Kubernetes: %w", d.source, err)
 	}
 	if o.meta.Kind == "" || o.meta.APIVersion == "" {

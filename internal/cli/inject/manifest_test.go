@@ -58,7 +58,7 @@ func TestDecisions(t *testing.T) {
 		"a List in a List":                      {"apiVersion: v1\nkind: List\nitems:\n" + item("apiVersion: v1\nkind: List\nitems:\n"+item(account)) + item(deployment), []inject.Result{changedAccount, changed}},
 		"the deprecated name of the field":      {join(account, strings.Replace(deployment, "serviceAccountName", "serviceAccount", 1)), []inject.Result{changedAccount, changed}},
 		"other objects are left as they are":    {"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: config\n", nil},
-		"a resource of another group":           {strings.Replace(deployment, "apps/v1", "example.com/v1", 1), nil},
+		"a custom kind with a pod template":     {strings.Replace(deployment, "apps/v1", "example.com/v1", 1), []inject.Result{{Object: "deployment/web", Namespace: "team", Reason: reason.ServiceAccountNotFound, Message: "the manifests do not have its ServiceAccount"}}},
 		"comments only":                         {"# a comment\n", nil},
 		"nothing":                               {"", nil},
 		"an earlier version of the kind":        {join(account, strings.Replace(deployment, "apps/v1", "apps/v1beta1", 1)), []inject.Result{changedAccount, changed}},
@@ -187,8 +187,8 @@ func TestErrorsNameTheFile(t *testing.T) {
 		"no object":               {"- a\n- b\n", "test: want an object of Kubernetes"},
 		"no kind":                 {"a: 1\n", `test: got apiVersion "" and kind "", want both`},
 		"an item without a kind":  {"apiVersion: v1\nkind: List\nitems:\n- a: 1\n", `test: got apiVersion "" and kind "", want both`},
-		"no pod template":         {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {}\n", "test: deployment/web: spec.template: got none, want a pod template"},
-		"a spec of another type":  {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: 1\n", "test: deployment/web: spec"},
+		"no pod template":         {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {}\n", "test: deployment/web: the pod template is missing"},
+		"a spec of another type":  {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: 1\n", "test: deployment/web: the pod template is missing"},
 		"containers that are not": {join(account, strings.Replace(deployment, "      - name: main\n        image: image\n", "        main: 1\n", 1)), "test: deployment/web: pod: spec: containers"},
 	}
 	for name, test := range tests {
