@@ -11,7 +11,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/provider"
 )
 
-// State compares the credentials of a running pod with the credentials of a new pod.
+// State compares the credentials of a running pod with the credentials of a new pod. All
+// commands use the same words.
 type State string
 
 const (
@@ -19,9 +20,31 @@ const (
 	Current State = "current"
 	// Stale means that it has an identity that its ServiceAccount had before.
 	Stale State = "stale"
-	// Missing means that it has none, and a new pod gets one.
-	Missing State = "without-credentials"
+	// Without means that it has none, and a new pod gets one.
+	Without State = "without"
+	// Excluded means that Lanyard is not called for its namespace.
+	Excluded State = "excluded"
+	// OptedOut means that it asks for no credentials.
+	OptedOut State = "opted-out"
+	// Unknown means that the credentials of a new pod are not known, or that no new pod
+	// would be created.
+	Unknown State = "unknown"
 )
+
+// Judge returns the state of a running pod. called reports whether Lanyard is called for
+// its namespace, and optedOut whether the pod opts out. fresh is a new pod of the same
+// ServiceAccount, or nil if it is not known.
+func Judge(running, fresh *Pod, called, optedOut bool, keys *annotations.Keys) State {
+	switch {
+	case optedOut:
+		return OptedOut
+	case !called:
+		return Excluded
+	case fresh == nil:
+		return Unknown
+	}
+	return running.State(fresh, keys)
+}
 
 // State returns the state of a running pod. fresh is a new pod of the same
 // ServiceAccount.
@@ -30,7 +53,7 @@ func (p *Pod) State(fresh *Pod, keys *annotations.Keys) State {
 	case p.current(fresh, keys):
 		return Current
 	case len(p.Providers) == 0:
-		return Missing
+		return Without
 	}
 	return Stale
 }

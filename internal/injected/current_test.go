@@ -161,3 +161,29 @@ func TestPodsThatWereNotInjected(t *testing.T) {
 		t.Error("got no error for a spec that is a number")
 	}
 }
+
+func TestOneWordForEachState(t *testing.T) {
+	t.Parallel()
+	none, aws := &injected.Pod{}, &injected.Pod{Providers: []string{"aws"}}
+	for name, test := range map[string]struct {
+		running, fresh   *injected.Pod
+		called, optedOut bool
+		want             injected.State
+	}{
+		"the same":                           {none, none, true, false, injected.Current},
+		"a new pod gets more":                {none, aws, true, false, injected.Without},
+		"a new pod gets less":                {aws, none, true, false, injected.Stale},
+		"a new pod is not known":             {aws, nil, true, false, injected.Unknown},
+		"an excluded namespace":              {none, aws, false, false, injected.Excluded},
+		"injected, in an excluded namespace": {aws, nil, false, false, injected.Excluded},
+		"a pod that opts out":                {none, nil, true, true, injected.OptedOut},
+		"a pod that opts out of nothing":     {none, nil, false, true, injected.OptedOut},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := injected.Judge(test.running, test.fresh, test.called, test.optedOut, newKeys(t)); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}

@@ -37,6 +37,12 @@ type Settings struct {
 	ExcludedNamespaces []string
 }
 
+// Excludes reports whether the webhook is not called for a namespace with this value of the
+// label Keys.Inject, as the settings and the label have it.
+func (s *Settings) Excludes(namespace, label string) bool {
+	return label == annotations.LabelDisabled || label == annotations.OptOut || slices.Contains(s.ExcludedNamespaces, namespace)
+}
+
 // Values are the values of the settings before they are checked: flags, and a
 // configuration file.
 type Values struct {

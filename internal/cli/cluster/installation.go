@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -59,6 +60,47 @@ func GuardPolicy(configuration *admissionregistrationv1.MutatingWebhookConfigura
 func Unguarded(s *settings.Settings, serviceAccount *metav1.PartialObjectMetadata) bool {
 	labelled := serviceAccount.Labels[s.Keys.IdentityLabel] == annotations.LabelEnabled
 	return !labelled && s.Keys.AskForIdentity(serviceAccount.Annotations) || peer.Adoptable(s.Keys, s.Peers, serviceAccount.Annotations)
+}
+
+// Guard is whether the guard knows a ServiceAccount that asks for an identity.
+type Guard string
+
+const (
+	// GuardOn means that the ServiceAccount has the label that the guard selects by.
+	GuardOn Guard = "guarded"
+	// GuardOff means that it lacks the label, or that an identity is not adopted from
+	// another webhook's annotations yet.
+	GuardOff Guard = "unguarded"
+	// GuardExcluded means that Lanyard is not called for its namespace.
+	GuardExcluded Guard = "excluded"
+)
+
+// GuardOf returns whether the guard knows a ServiceAccount. called reports whether Lanyard
+// is called for its namespace.
+func GuardOf(s *settings.Settings, serviceAccount *metav1.PartialObjectMetadata, called bool) Guard {
+	switch {
+	case !called:
+		return GuardExcluded
+	case Unguarded(s, serviceAccount):
+		return GuardOff
+	}
+	return GuardOn
+}
+
+// CalledFor reports whether Lanyard is called for the pods of a namespace: by the webhook
+// configuration or, if it was not read and is nil, by the settings of the webhook and the
+// label of the namespace.
+func CalledFor(configuration *admissionregistrationv1.MutatingWebhookConfiguration, s *settings.Settings, namespace *metav1.ObjectMeta) (bool, error) {
+	if configuration == nil {
+		return !s.Excludes(namespace.Name, namespace.Labels[s.Keys.Inject]), nil
+	}
+	selector, err := Selector(configuration)
+	if err != nil {
+		return false, err
+	}
+	// The API server sets the label of the name. A namespace that was not read lacks it.
+	set := labels.Merge(labels.Set{corev1.LabelMetadataName: namespace.Name}, namespace.Labels)
+	return selector.Matches(set), nil
 }
 
 // Selector returns the selector of the namespaces whose pods Lanyard is called for.

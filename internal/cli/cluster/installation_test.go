@@ -8,11 +8,13 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
@@ -118,5 +120,45 @@ func TestUnguardedServiceAccounts(t *testing.T) {
 		if got := cluster.Unguarded(&settings.Settings{Keys: &keys, Peers: test.peers}, object); got != test.want {
 			t.Errorf("%s: got %t, want %t", name, got, test.want)
 		}
+	}
+}
+
+func TestNamespacesAndTheirGuard(t *testing.T) {
+	t.Parallel()
+	s, err := options.New().Settings(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	registration := func(selector *metav1.LabelSelector) *admissionregistrationv1.MutatingWebhookConfiguration {
+		return &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: cluster.PodWebhook, NamespaceSelector: selector}}}
+	}
+	byName := registration(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"shop"}},
+	}})
+	disabled := map[string]string{"lanyard.dev/inject": "disabled"}
+	for name, test := range map[string]struct {
+		registration *admissionregistrationv1.MutatingWebhookConfiguration
+		namespace    metav1.ObjectMeta
+		label        string
+		want         cluster.Guard
+	}{
+		"a labelled ServiceAccount":                          {nil, metav1.ObjectMeta{Name: "shop"}, "enabled", cluster.GuardOn},
+		"a ServiceAccount without the label":                 {nil, metav1.ObjectMeta{Name: "shop"}, "", cluster.GuardOff},
+		"a namespace that opts out":                          {nil, metav1.ObjectMeta{Name: "shop", Labels: disabled}, "", cluster.GuardExcluded},
+		"a namespace that the settings exclude":              {nil, metav1.ObjectMeta{Name: "kube-system"}, "enabled", cluster.GuardExcluded},
+		"a namespace that the registration excludes":         {byName, metav1.ObjectMeta{Name: "shop"}, "enabled", cluster.GuardExcluded},
+		"a namespace that the registration does not exclude": {byName, metav1.ObjectMeta{Name: "web"}, "enabled", cluster.GuardOn},
+		"a registration that selects all":                    {registration(nil), metav1.ObjectMeta{Name: "kube-system", Labels: disabled}, "enabled", cluster.GuardOn},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+				Annotations: map[string]string{"lanyard.dev/audience": "vault"}, Labels: map[string]string{"lanyard.dev/identity": test.label},
+			}}
+			called, err := cluster.CalledFor(test.registration, s, &test.namespace)
+			if got := cluster.GuardOf(s, object, called); err != nil || got != test.want {
+				t.Errorf("got %s and %v, want %s", got, err, test.want)
+			}
+		})
 	}
 }

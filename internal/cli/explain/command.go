@@ -5,27 +5,16 @@ package explain
 
 import (
 	"cmp"
-	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/cli/check"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/injected"
-	"github.com/lanyard-dev/lanyard/internal/probe"
 )
 
 const explainHelp = `explain shows which credentials the pods of an object get, and why: the
@@ -38,9 +27,15 @@ Nothing is created. The template of a pod is the template of its ReplicaSet,
 StatefulSet, DaemonSet or Job. A pod without an owner is its own template,
 without Lanyard's additions.
 
-It needs the right to create pods in the namespace. The exit code is 1 if
-something must be done, and 0 otherwise, also for a pod that needs no
-credentials.`
+A dry run needs the right to create pods in the namespace. Without it, explain
+evaluates the rules of the webhook itself, on the objects that you may read,
+and the output shows that. The output also lists the rights that you lack. The
+ClusterRole view, with lanyard-view, has all rights to read.
+
+The words for a pod are current, stale, without, excluded, opted-out and
+unknown, as in "lanyard status". The exit code is 1 if something must be done,
+2 if the credentials of new pods are not known, and 0 otherwise, also for a pod
+that needs no credentials.`
 
 const explainExamples = `  # Why has this pod no credentials?
   lanyard explain pod cart-0 --namespace shop
@@ -62,184 +57,20 @@ func NewCommand(c *command.CLI) *cobra.Command {
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: c.CompleteReferences,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			reference, err := command.ParseReference(args)
+			explanation, err := explainObject(cmd.Context(), c, args)
 			if err != nil {
 				return err
 			}
-			explanation, err := explainObject(cmd.Context(), c, reference)
-			if err != nil {
-				return err
+			err = o.Write(c, &explanationResult{explanation})
+			if err == nil && !explanation.Problem() && explanation.New.Outcome == Unknown {
+				return errors.New(explanation.New.Why)
 			}
-			return command.FoundIf(explanation.Problem(), o.Write(c, &explanationResult{explanation}))
+			return command.FoundIf(explanation.Problem(), err)
 		},
 	}
 	o.AddFlag(cmd, "Explanation")
 	c.AddConfig(cmd)
 	return cmd
-}
-
-// explainObject reads the objects, sends the dry runs, and explains the results.
-func explainObject(ctx context.Context, c *command.CLI, r *command.Reference) (*Explanation, error) {
-	defer c.Progress("asking Lanyard")()
-	s, err := c.Settings(ctx)
-	if err != nil {
-		return nil, err
-	}
-	namespace, err := c.Namespace()
-	if err != nil {
-		return nil, err
-	}
-	typed, untyped, err := c.Clients()
-	if err != nil {
-		return nil, err
-	}
-	in := &Input{Settings: s, Object: r.String(), Called: true}
-	if in.Namespace, err = typed.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{}); err != nil {
-		return nil, fmt.Errorf("namespace %s: %w", namespace, err)
-	}
-	template, err := template(ctx, untyped, namespace, r, in)
-	if err != nil {
-		return nil, err
-	}
-	in.ServiceAccount, err = typed.CoreV1().ServiceAccounts(namespace).Get(ctx, in.ServiceAccountName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		in.ServiceAccount = nil
-		if r.IsServiceAccount() {
-			return nil, fmt.Errorf("serviceaccount %s/%s: %w", namespace, r.Name, err)
-		}
-	} else if err != nil {
-		return nil, fmt.Errorf("serviceaccount %s/%s: %w", namespace, in.ServiceAccountName, err)
-	}
-	if in.ServiceAccount != nil {
-		c.NoteUnknown(in.ServiceAccount)
-	}
-	if err := registration(ctx, c, typed, in); err != nil {
-		return nil, err
-	}
-	if err := ask(ctx, c, in, template); err != nil {
-		return nil, err
-	}
-	return Explain(in), nil
-}
-
-// template returns the pod to send as a dry run, and fills in the name of the
-// ServiceAccount and the live pod.
-func template(ctx context.Context, client dynamic.Interface, namespace string, r *command.Reference, in *Input) (*unstructured.Unstructured, error) {
-	if r.IsServiceAccount() {
-		in.ServiceAccountName = r.Name
-		pod := probe.Pod(in.Keys, r.Name)
-		pod.SetLabels(nil) // as any other pod
-		return pod, nil
-	}
-	object, err := client.Resource(r.Kind.Resource).Namespace(namespace).Get(ctx, r.Name, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("%s in the namespace %s: %w", r, namespace, err)
-	}
-	in.ServiceAccountName = r.Kind.ServiceAccount(object)
-	if len(r.Kind.Template) > 0 {
-		return r.Kind.Pod(object)
-	}
-	in.Live = &corev1.Pod{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, in.Live); err != nil {
-		return nil, fmt.Errorf("%s: %w", r, err)
-	}
-	owner := cmp.Or(metav1.GetControllerOf(object), &metav1.OwnerReference{})
-	kind, found := cluster.ByOwner(owner)
-	if !found || len(kind.Template) == 0 {
-		return original(object, in.Keys)
-	}
-	parent, err := client.Resource(kind.Resource).Namespace(namespace).Get(ctx, owner.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || err == nil && parent.GetUID() != owner.UID {
-		return original(object, in.Keys)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s, the owner of %s: %w", kind.Name(owner.Name), r, err)
-	}
-	return kind.Pod(parent)
-}
-
-// original returns a running pod as it was before Lanyard changed it, as far as the pod
-// shows that.
-func original(pod *unstructured.Unstructured, keys *annotations.Keys) (*unstructured.Unstructured, error) {
-	pod = pod.DeepCopy()
-	if err := injected.Remove(pod.Object, keys); err != nil {
-		return nil, err
-	}
-	name, given, values := pod.GetName(), pod.GetLabels(), pod.GetAnnotations()
-	pod.Object["metadata"] = map[string]any{}
-	pod.SetGenerateName(name + "-")
-	pod.SetLabels(given)
-	pod.SetAnnotations(values)
-	delete(pod.Object, "status")
-	unstructured.RemoveNestedField(pod.Object, "spec", "ephemeralContainers")
-	return pod, nil
-}
-
-// registration fills in whether Lanyard is called for the namespace, and whether
-// the guard is in place. A user without the right to read that gets the answer
-// without it.
-func registration(ctx context.Context, c *command.CLI, client kubernetes.Interface, in *Input) error {
-	api := client.AdmissionregistrationV1()
-	mutating, err := c.Installation(ctx, client)
-	if apierrors.IsForbidden(err) {
-		in.Guard = "unknown: you may not read webhook configurations"
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	selector, err := cluster.Selector(mutating)
-	if err != nil {
-		return err
-	}
-	in.Called = selector.Matches(labels.Set(in.Namespace.Labels))
-	policies := &check.Policies{Policies: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}}
-	name := cluster.GuardPolicy(mutating)
-	policy, err := api.ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
-	if err == nil {
-		policies.Policies[name] = policy
-		bindings, errBindings := api.ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
-		if err = errBindings; err == nil {
-			policies.Bindings = bindings.Items
-		}
-	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		in.Guard = "unknown: " + err.Error()
-		return nil
-	}
-	in.Guard = policies.Denies(name)
-	return nil
-}
-
-// ask sends a dry run. If the result is inconclusive, it sends a second dry run with the
-// label of the probe.
-func ask(ctx context.Context, c *command.CLI, in *Input, pod *unstructured.Unstructured) error {
-	client, err := c.Probe()
-	if err != nil {
-		return err
-	}
-	pod.SetNamespace("")
-	in.Sent, in.Got = &corev1.Pod{}, &corev1.Pod{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(pod.Object, in.Sent); err != nil {
-		return fmt.Errorf("pod template of %s: %w", in.Object, err)
-	}
-	if in.ServiceAccount == nil {
-		return nil // the API server denies the pod
-	}
-	answer := client.Create(ctx, in.Namespace.Name, pod)
-	in.Warnings, in.Err = answer.Warnings, answer.Err
-	if answer.Err == nil {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(answer.Pod.Object, in.Got); err != nil {
-			return fmt.Errorf("dry run of %s: %w", in.Object, err)
-		}
-		if in.Got.Annotations[in.Keys.Injected] != "" || !in.Keys.AskForIdentity(in.ServiceAccount.Annotations) {
-			return nil
-		}
-	}
-	if in.Called {
-		in.ProbeErr = client.Create(ctx, in.Namespace.Name, probe.Pod(in.Keys, in.ServiceAccountName)).Err
-	}
-	return nil
 }
 
 // explanationResult is an explanation that can be printed.
@@ -252,22 +83,43 @@ func (r *explanationResult) Print(p *command.Page) {
 	p.Table(2, r.rows())
 	printFix(p, r.ServiceAccount.Fix)
 	p.Line("")
-	style := map[Outcome]string{Injected: command.Good, Without: command.Warn, Denied: command.Bad}[r.New.Outcome]
+	style := map[Outcome]string{Injected: command.Good, Without: command.Warn, Excluded: command.Warn, Denied: command.Bad, Unknown: command.Warn}[r.New.Outcome]
 	if r.New.Outcome == Without && r.New.Fix == "" {
 		style = ""
 	}
-	word := strings.ReplaceAll(string(r.New.Outcome), "-", " ")
-	if r.New.Reason != "" && string(r.New.Reason) != word {
+	word := string(r.New.Outcome)
+	if r.New.Reason != "" && r.New.Outcome != Injected && r.New.Outcome != OptedOut {
 		word += " (" + string(r.New.Reason) + ")"
 	}
 	p.Line("new pods: %s", p.Style(style, word))
+	if r.New.Local {
+		p.Text(2, command.Warn, "evaluated here, not by the cluster: "+r.New.Limits)
+	}
 	printPod(p, r.New.Why, r.New.Containers, r.New.Fix)
 	if l := r.Live; l != nil {
 		p.Line("")
-		style := map[injected.State]string{injected.Current: command.Good, injected.Stale: command.Bad, injected.Missing: command.Bad}[l.State]
-		p.Line("this pod: %s", p.Style(style, strings.ReplaceAll(string(l.State), "-", " ")))
+		style := map[injected.State]string{injected.Current: command.Good, injected.Stale: command.Bad, injected.Without: command.Bad}[l.State]
+		p.Line("this pod: %s", p.Style(style, string(l.State)))
 		printPod(p, l.Why+"; created "+l.Created, l.Containers, l.Fix)
 	}
+	r.printMissing(p)
+}
+
+// printMissing writes the rights that the user lacks.
+func (r *explanationResult) printMissing(p *command.Page) {
+	if len(r.MissingRights) == 0 {
+		return
+	}
+	rows, fix := [][]string{{"YOU MAY NOT", "NEEDED FOR"}}, ""
+	for _, m := range r.MissingRights {
+		rows = append(rows, []string{m.String(), m.For})
+		if m.Verb != "create" {
+			fix = "The ClusterRole view has the rights to read. lanyard-view adds the rights for webhook configurations and policies to it."
+		}
+	}
+	p.Line("")
+	p.Table(0, rows)
+	printFix(p, fix)
 }
 
 // rows describes the ServiceAccount, the policy of the namespace and the guard.
@@ -276,9 +128,11 @@ func (r *explanationResult) rows() [][]string {
 	switch {
 	case !r.ServiceAccount.Exists:
 		account += ", which does not exist"
+	case !r.ServiceAccount.Read:
+		account += ", which you may not read"
 	case len(r.ServiceAccount.Identities) == 0:
 		account += ", which asks for no identity"
-	case !r.ServiceAccount.Guarded:
+	case r.ServiceAccount.Fix != "":
 		account += ", which lacks the guard's label"
 	}
 	rows := [][]string{{"ServiceAccount", account}}
@@ -293,7 +147,17 @@ func (r *explanationResult) rows() [][]string {
 		rows = append(rows, []string{"  last annotated", r.ServiceAccount.Annotated})
 	}
 	policy := cmp.Or(r.AllowedIdentities, "the cluster's default")
-	return append(rows, []string{"allowed identities", policy}, []string{"guard", r.Guard})
+	if slices.ContainsFunc(r.MissingRights, func(m Missing) bool { return m.Resource == "namespaces" }) {
+		policy = "not known"
+	}
+	guard := cmp.Or(string(r.Guard), "not needed")
+	switch {
+	case !r.ServiceAccount.Read:
+		guard = "not known"
+	case r.Guard == cluster.GuardOn && r.GuardProblem != "":
+		guard += ", but " + r.GuardProblem
+	}
+	return append(rows, []string{"allowed identities", policy}, []string{"guard", guard})
 }
 
 func printFix(p *command.Page, fix string) {

@@ -7,7 +7,6 @@
 package explain
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -17,8 +16,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/peer"
@@ -27,42 +28,70 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
-// Input holds the objects and the results of the dry runs.
+// Input holds the objects and the answers about new pods.
 type Input struct {
 	*settings.Settings
 	// Object is the object in the user's question, such as deployment/cart.
 	Object string
-	// Namespace is the namespace of the object.
-	Namespace *corev1.Namespace
-	// ServiceAccountName is the name that the pod has. ServiceAccount is nil if it does
-	// not exist.
+	// Namespace is the namespace of the object. It has only its name if it was not read.
+	Namespace *metav1.ObjectMeta
+	// ServiceAccountName is the name that the pod has. ServiceAccount is nil if it was not
+	// read, or if it is Absent.
 	ServiceAccountName string
-	ServiceAccount     *corev1.ServiceAccount
-	// Live is the pod that the user asked about, if it is a pod.
-	Live *corev1.Pod
-	// Sent is the pod of the dry run. Got and Warnings are the response; if the pod
-	// would not be created, Got is nil and Err is the reason.
+	ServiceAccount     *metav1.ObjectMeta
+	Absent             bool
+	// Live is the pod that the user asked about, if it is a pod, and Owner makes its pods.
+	Live  *corev1.Pod
+	Owner Owner
+	// Answer is about the pod Sent. Got is the pod of the answer; nil if no pod would be created.
 	Sent, Got *corev1.Pod
-	Warnings  []string
-	Err       error
+	Answer    ask.Answer
+	// Probe is the answer about a second pod, which has the label of the probe; nil if that
+	// pod was not sent.
+	Probe *ask.Answer
 	// Called reports whether Lanyard is called for the namespace.
 	Called bool
-	// Guard is the problem with the guard; empty if it is in place.
-	Guard string
-	// ProbeErr is the error of a second dry run with the label of the probe.
-	ProbeErr error
+	// GuardProblem is the problem with the guard; empty if the guard is in place.
+	GuardProblem string
+	// Missing are the rights that the user lacks.
+	Missing []Missing
 }
 
-// Outcome classifies the result of the dry run.
+// Owner is the workload that a pod belongs to.
+type Owner struct {
+	// Name is how users write the workload, such as deployment/cart; empty for a pod that
+	// belongs to none.
+	Name string
+	// Kind is the kind of the workload. Its Kind is empty for a custom kind.
+	Kind cluster.Kind
+	// ByHand is why a restart would not replace the pods; empty if it would.
+	ByHand string
+}
+
+// Missing is a right that the user lacks.
+type Missing struct {
+	ask.Right
+	// For describes the part of the explanation that needs the right.
+	For string `json:"for"`
+}
+
+// Outcome classifies the credentials of new pods. The words for pods that exist are those
+// of injected.State.
 type Outcome string
 
 const (
 	// Injected means that a new pod gets credentials.
 	Injected Outcome = "injected"
 	// Without means that a new pod is created without credentials.
-	Without Outcome = "without-credentials"
+	Without = Outcome(injected.Without)
+	// Excluded means that Lanyard is not called for the namespace.
+	Excluded = Outcome(injected.Excluded)
+	// OptedOut means that the pod asks for no credentials.
+	OptedOut = Outcome(injected.OptedOut)
 	// Denied means that no new pod is created.
 	Denied Outcome = "denied"
+	// Unknown means that the answer is not known.
+	Unknown = Outcome(injected.Unknown)
 )
 
 // Explanation is the result.
@@ -76,17 +105,22 @@ type Explanation struct {
 	Live *Live `json:"live,omitempty"`
 	// AllowedIdentities is the namespace's policy; empty if it has none of its own.
 	AllowedIdentities string `json:"allowedIdentities,omitempty"`
-	// Guard is "on", or the problem with it.
-	Guard string `json:"guard"`
+	// Guard is whether the guard knows the ServiceAccount, in the words of lanyard status;
+	// empty if the ServiceAccount does not ask for an identity, or was not read.
+	Guard cluster.Guard `json:"guard,omitempty"`
+	// GuardProblem is the problem with the guard; empty if the guard is in place.
+	GuardProblem string `json:"guardProblem,omitempty"`
+	// MissingRights are the rights that the user lacks.
+	MissingRights []Missing `json:"missingRights,omitempty"`
 }
 
 // ServiceAccount describes a ServiceAccount and its identities.
 type ServiceAccount struct {
-	Name       string     `json:"name"`
-	Exists     bool       `json:"exists"`
+	Name   string `json:"name"`
+	Exists bool   `json:"exists"`
+	// Read reports whether the user may read it.
+	Read       bool       `json:"read"`
 	Identities []Identity `json:"identities,omitempty"`
-	// Guarded reports whether it has the label that the guard selects by.
-	Guarded bool `json:"guarded"`
 	// Annotated is when Lanyard's annotations were last written; empty if unknown.
 	Annotated string `json:"annotated,omitempty"`
 	// Fix is the fix for the label; empty if there is nothing to do.
@@ -107,8 +141,12 @@ type New struct {
 	// Reason is a word of package reason; empty if Lanyard did not decide.
 	Reason reason.Reason `json:"reason,omitempty"`
 	// Why and Fix are for people. Fix is empty if there is nothing to do.
-	Why        string      `json:"why"`
-	Fix        string      `json:"fix,omitempty"`
+	Why string `json:"why"`
+	Fix string `json:"fix,omitempty"`
+	// Local reports whether the rules of the webhook were evaluated by this program, and not
+	// by the cluster. Limits has the parts that are then not known.
+	Local      bool        `json:"local,omitempty"`
+	Limits     string      `json:"limits,omitempty"`
 	Containers []Container `json:"containers,omitempty"`
 }
 
@@ -130,9 +168,6 @@ type Reason struct {
 	Reason reason.Reason `json:"reason"`
 	Detail string        `json:"detail"`
 }
-
-// Unknown is the state of a pod that cannot be compared with a new one.
-const Unknown injected.State = "unknown"
 
 // Live is about a running pod.
 type Live struct {
@@ -161,10 +196,14 @@ func Explain(in *Input) *Explanation {
 		ServiceAccount:    in.serviceAccount(),
 		New:               in.new(),
 		AllowedIdentities: in.Namespace.Annotations[in.Keys.AllowedIdentities],
-		Guard:             "on",
+		GuardProblem:      in.GuardProblem,
+		MissingRights:     in.Missing,
 	}
-	if in.Guard != "" {
-		e.Guard = in.Guard
+	if in.asks() || in.unguarded() {
+		e.Guard = cluster.GuardOf(in.Settings, &metav1.PartialObjectMetadata{ObjectMeta: *in.ServiceAccount}, in.Called)
+	}
+	if e.New.Local = in.Answer.Local; e.New.Local {
+		e.New.Limits = in.limits()
 	}
 	if in.Live != nil {
 		e.Live = in.live(&e.New)
@@ -172,14 +211,37 @@ func Explain(in *Input) *Explanation {
 	return e
 }
 
+// limits describes the parts that are not known after a local evaluation.
+func (in *Input) limits() string {
+	text := "other webhooks, policies and quotas were not asked, and it is not known whether the API server can call Lanyard"
+	if in.Answer.Unread == nil {
+		return text
+	}
+	text += "; the settings of the webhook were not read, so its built-in defaults apply"
+	if slices.ContainsFunc(in.Missing, func(m Missing) bool { return strings.HasPrefix(m.Resource, "mutatingwebhookconfigurations") }) {
+		return text // the cause
+	}
+	return text + ": " + in.Answer.Unread.Error()
+}
+
+// asks reports whether the ServiceAccount is known to ask for an identity.
+func (in *Input) asks() bool {
+	return in.ServiceAccount != nil && in.Keys.AskForIdentity(in.ServiceAccount.Annotations)
+}
+
+// unguarded reports whether the ServiceAccount is known to need credentials, and the guard
+// does not know it.
+func (in *Input) unguarded() bool {
+	return in.ServiceAccount != nil && cluster.Unguarded(in.Settings, &metav1.PartialObjectMetadata{ObjectMeta: *in.ServiceAccount})
+}
+
 func (in *Input) serviceAccount() ServiceAccount {
-	account := ServiceAccount{Name: in.ServiceAccountName, Exists: in.ServiceAccount != nil}
+	account := ServiceAccount{Name: in.ServiceAccountName, Exists: !in.Absent, Read: in.ServiceAccount != nil}
 	if in.ServiceAccount == nil {
 		return account
 	}
 	account.Identities = Identities(in.Keys, in.ServiceAccount.Annotations)
-	account.Guarded = in.ServiceAccount.Labels[in.Keys.IdentityLabel] == annotations.LabelEnabled
-	if !account.Guarded && in.Called && in.Keys.AskForIdentity(in.ServiceAccount.Annotations) {
+	if in.Called && in.asks() && in.ServiceAccount.Labels[in.Keys.IdentityLabel] != annotations.LabelEnabled {
 		account.Fix = "Add the guard's label: lanyard label serviceaccounts --namespace " + in.Namespace.Name
 	}
 	if annotated := in.annotated(); !annotated.IsZero() {
@@ -230,17 +292,14 @@ func profiles(keys *annotations.Keys, d *provider.Definition, values map[string]
 // annotated returns when an annotation under the prefix was last written, as the
 // managed fields have it. The zero value stands for unknown.
 func (in *Input) annotated() (last metav1.Time) {
+	metadata, annotations := fieldpath.PathElement{FieldName: new("metadata")}, fieldpath.PathElement{FieldName: new("annotations")}
 	for _, entry := range in.ServiceAccount.ManagedFields {
-		var set struct {
-			Metadata struct {
-				Annotations map[string]any `json:"f:annotations"`
-			} `json:"f:metadata"`
-		}
-		if entry.FieldsV1 == nil || entry.Time == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &set) != nil {
+		var set fieldpath.Set
+		if entry.FieldsV1 == nil || entry.Time == nil || set.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
 			continue
 		}
-		for name := range set.Metadata.Annotations {
-			if strings.HasPrefix(name, "f:"+in.Keys.Prefix) && last.Before(entry.Time) {
+		for path := range set.WithPrefix(metadata).WithPrefix(annotations).All() {
+			if name := path[0].FieldName; name != nil && strings.HasPrefix(*name, in.Keys.Prefix) && last.Before(entry.Time) {
 				last = *entry.Time
 			}
 		}
@@ -248,23 +307,19 @@ func (in *Input) annotated() (last metav1.Time) {
 	return last
 }
 
-// denial matches a denial by Lanyard: a reason and a message.
-var denial = regexp.MustCompile(`lanyard: ([a-z_]+): (.*)`)
-
-// guardSentence is in the message of the policy in charts/lanyard/templates/guard.yaml.
-const guardSentence = "needs credentials (label "
-
-// new describes the outcome of the dry run.
+// new describes the answer about a new pod.
 func (in *Input) new() New {
-	if in.ServiceAccount == nil {
+	switch answer := &in.Answer; {
+	case in.Absent:
 		return New{
 			Outcome: Denied, Reason: reason.ServiceAccountNotFound,
 			Why: fmt.Sprintf("the ServiceAccount %s does not exist", in.ServiceAccountName),
 			Fix: "Create the ServiceAccount, or correct serviceAccountName in the pod template.",
 		}
-	}
-	if in.Err != nil {
+	case answer.Denial != nil:
 		return in.denied()
+	case answer.Err != nil:
+		return New{Outcome: Unknown, Why: "the credentials of a new pod are not known: " + answer.Err.Error()}
 	}
 	if providers := in.Got.Annotations[in.Keys.Injected]; providers != "" {
 		why := "a new pod gets " + strings.ReplaceAll(providers, ",", ", ")
@@ -273,25 +328,47 @@ func (in *Input) new() New {
 		}
 		return New{Outcome: Injected, Reason: reason.Injected, Why: why, Containers: in.containers(in.Got)}
 	}
-	n := in.without()
-	n.Outcome = Without
+	return in.without()
+}
+
+// denied returns the reason for the denial of a new pod.
+func (in *Input) denied() New {
+	denial := in.Answer.Denial
+	n := New{Outcome: Denied, Reason: denial.Reason, Why: denial.Message}
+	switch denial.By {
+	case ask.ByLanyard:
+		n.Fix = fixes[denial.Reason]
+	case ask.ByGuard:
+		n.Why, n.Fix = "the guard denies new pods: Lanyard did not inject a container that needs credentials", checkFix
+		if text := in.unreachable(); text != "" {
+			n.Why = "the guard denies new pods, because the API server cannot call Lanyard: " + text
+		}
+	case ask.ByFailedCall:
+		n.Fix = "Lanyard did not deny the pod. The webhook in the message must respond again."
+		if isOwn(denial.Message) {
+			n.Why, n.Fix = "the API server cannot call Lanyard: "+denial.Message, checkFix
+		}
+	default:
+		n.Fix = "Lanyard did not deny the pod. The message names the webhook or policy."
+	}
 	return n
 }
 
-// denied returns the reason for the denial of the dry run.
-func (in *Input) denied() New {
-	text := in.Err.Error()
-	if match := denial.FindStringSubmatch(text); match != nil && slices.Contains(reason.All(), reason.Reason(match[1])) {
-		return New{Outcome: Denied, Reason: reason.Reason(match[1]), Why: match[2], Fix: fixes[reason.Reason(match[1])]}
+// checkFix is the fix for a webhook that does not respond.
+const checkFix = "See: lanyard check"
+
+// isOwn reports whether the message of a failed call names a webhook of Lanyard.
+func isOwn(message string) bool {
+	return strings.Contains(message, `"`+cluster.PodWebhook+`"`) || strings.Contains(message, `"`+cluster.ProbeWebhook+`"`)
+}
+
+// unreachable returns the error of the API server's call of Lanyard; empty if the API server
+// can call Lanyard, or if that is not known.
+func (in *Input) unreachable() string {
+	if in.Probe == nil || in.Probe.Denial == nil || in.Probe.Denial.By != ask.ByFailedCall || !isOwn(in.Probe.Denial.Message) {
+		return ""
 	}
-	if strings.Contains(text, guardSentence+in.Keys.IdentityLabel) {
-		n := New{Outcome: Denied, Why: "the guard denies new pods: Lanyard did not inject a container that needs credentials", Fix: "See: lanyard check"}
-		if in.ProbeErr != nil {
-			n.Why = "the guard denies new pods, because the API server cannot call Lanyard: " + in.ProbeErr.Error()
-		}
-		return n
-	}
-	return New{Outcome: Denied, Why: text, Fix: "Lanyard did not deny the pod. The message names the webhook or policy."}
+	return in.Probe.Denial.Message
 }
 
 // fixes are the fixes by reason.
@@ -302,48 +379,67 @@ var fixes = map[reason.Reason]string{
 	reason.InvalidMountPath:   "Write the path as the message shows, or leave the container out with skip-containers.",
 	reason.VolumeNameTaken:    "Rename one of the two volumes.",
 	reason.TooLarge:           "Make the pod smaller.",
-	reason.LookupFailed:       "Try again; if it goes on, see: lanyard check",
-	reason.Overloaded:         "Try again; if it goes on, see: lanyard check",
+	reason.LookupFailed:       "Try again. If the error stays, see: lanyard check",
+	reason.Overloaded:         "Try again. If the error stays, see: lanyard check",
 }
 
 // without returns the reason why a new pod gets no credentials.
 func (in *Input) without() New {
 	pod, errs := annotations.ParsePod(in.Keys, in.Sent.Annotations, in.Sent.Labels[in.Keys.Inject])
-	asks := in.Keys.AskForIdentity(in.ServiceAccount.Annotations)
 	_, mirror := in.Sent.Annotations[annotations.MirrorPodKey]
 	switch {
 	case mirror:
-		return New{Reason: reason.MirrorPod, Why: "the pod mirrors a static pod of a node, which cannot have a token"}
+		return New{Outcome: Without, Reason: reason.MirrorPod, Why: "the pod mirrors a static pod of a node, which cannot have a token"}
 	case pod.OptOut:
-		return New{Reason: reason.OptedOut, Why: "the pod has " + in.Keys.Inject + ": \"false\""}
-	case !asks:
-		n := New{Reason: reason.NoIdentity, Why: fmt.Sprintf("the ServiceAccount %s has no annotation that asks for an identity", in.ServiceAccountName)}
-		if hint, fix := in.peer(); hint != "" {
-			n.Why, n.Fix = n.Why+": "+hint, fix
-		} else if hint := in.misspelt(); hint != "" {
-			n.Why, n.Fix = n.Why+": "+hint, "Correct the annotation."
-		} else if len(errs) > 0 {
-			n.Why += "; the pod's annotations have a mistake as well: " + errs.ToAggregate().Error()
-		}
-		return n
+		return New{Outcome: OptedOut, Reason: reason.OptedOut, Why: "the pod has " + in.Keys.Inject + ": \"false\""}
+	case in.ServiceAccount == nil:
+		return New{Outcome: Without, Why: "the pod is created without credentials. The reason is not known: you may not read its ServiceAccount"}
+	case !in.asks():
+		return in.noIdentity(errs.ToAggregate())
 	case !in.Called:
 		return New{
-			Why: "Lanyard is not called for the namespace: " + in.exclusion(),
+			Outcome: Excluded, Why: "Lanyard is not called for the namespace: " + in.exclusion(),
 			Fix: "Move the workload to another namespace, or include this one.",
 		}
-	case in.ProbeErr != nil:
-		return New{Why: "the API server cannot call Lanyard: " + in.ProbeErr.Error(), Fix: "See: lanyard check"}
+	case in.unreachable() != "":
+		return New{Outcome: Without, Why: "the API server cannot call Lanyard: " + in.unreachable(), Fix: checkFix}
+	case in.Probe != nil && in.Probe.Problem() != nil && !in.deniedByLanyard():
+		return New{Outcome: Without, Why: "the API server did not call Lanyard for this pod. The cause is not known, because the pod of a probe was not created: " + in.Probe.Problem().Error(), Fix: checkFix}
 	}
 	return New{
-		Why: "the API server did not call Lanyard for this pod, though it can: the webhook " + cluster.PodWebhook + " does not select it",
-		Fix: "Compare the pod with the objectSelector and the matchConditions of the webhook.",
+		Outcome: Without,
+		Why:     "the API server did not call Lanyard for this pod, though it can: the webhook " + cluster.PodWebhook + " does not select it",
+		Fix:     "Compare the pod with the objectSelector and the matchConditions of the webhook.",
 	}
+}
+
+// deniedByLanyard reports whether Lanyard denied the pod of the probe, so that it was called.
+func (in *Input) deniedByLanyard() bool {
+	denial := in.Probe.Denial
+	return denial != nil && (denial.By == ask.ByLanyard || denial.By == ask.ByGuard)
+}
+
+// noIdentity describes a new pod of a ServiceAccount that does not ask for an identity. mistake
+// is a mistake in the annotations of the pod.
+func (in *Input) noIdentity(mistake error) New {
+	n := New{Outcome: Without, Reason: reason.NoIdentity, Why: fmt.Sprintf("the ServiceAccount %s has no annotation that asks for an identity", in.ServiceAccountName)}
+	if hint, fix := in.peer(); hint != "" {
+		n.Why, n.Fix = n.Why+": "+hint, fix
+	} else if hint := in.misspelt(); hint != "" {
+		n.Why, n.Fix = n.Why+": "+hint, "Correct the annotation."
+	} else if mistake != nil {
+		n.Why += "; the pod's annotations have a mistake as well: " + mistake.Error()
+	}
+	return n
 }
 
 // exclusion names the label or selector that excludes the namespace.
 func (in *Input) exclusion() string {
 	if value, found := in.Namespace.Labels[in.Keys.Inject]; found && (value == annotations.LabelDisabled || value == annotations.OptOut) {
 		return fmt.Sprintf("it has the label %s=%s", in.Keys.Inject, value)
+	}
+	if slices.Contains(in.ExcludedNamespaces, in.Namespace.Name) {
+		return "the settings of the webhook exclude it"
 	}
 	return "the namespaceSelector of the webhook " + cluster.PodWebhook + " does not select it"
 }
@@ -403,8 +499,11 @@ func (in *Input) containers(pod *corev1.Pod) []Container {
 	return list
 }
 
-// read reads the injection back from a pod.
+// read reads the injection back from a pod; nil for no pod.
 func (in *Input) read(pod *corev1.Pod) *injected.Pod {
+	if pod == nil {
+		return nil
+	}
 	read, err := injected.Read(pod, in.Keys)
 	if err != nil {
 		panic(err) // a typed pod can be encoded, and decoded
@@ -415,7 +514,7 @@ func (in *Input) read(pod *corev1.Pod) *injected.Pod {
 // findings returns the warnings about one container.
 func (in *Input) findings(container string) []Reason {
 	var reasons []Reason
-	for _, text := range in.Warnings {
+	for _, text := range in.Answer.Warnings {
 		if match := finding.FindStringSubmatch(text); match != nil && match[2] == container {
 			reasons = append(reasons, Reason{reason.Reason(match[1]), match[3]})
 		}
@@ -426,9 +525,15 @@ func (in *Input) findings(container string) []Reason {
 // live compares the running pod with a new one.
 func (in *Input) live(n *New) *Live {
 	pod := in.Live
+	selection, _ := annotations.ParsePod(in.Keys, pod.Annotations, pod.Labels[in.Keys.Inject])
+	running, fresh := in.read(pod), in.read(in.Got)
+	unread := in.Answer.Unread != nil && len(running.Providers) > 0
+	if unread {
+		fresh = nil
+	}
 	l := &Live{
-		State: Unknown, Injected: pod.Annotations[in.Keys.Injected],
-		Created:    pod.CreationTimestamp.UTC().Format(time.RFC3339),
+		State:    injected.Judge(running, fresh, in.Called, selection.OptOut, in.Keys),
+		Injected: pod.Annotations[in.Keys.Injected], Created: pod.CreationTimestamp.UTC().Format(time.RFC3339),
 		Containers: in.containers(pod),
 	}
 	older, missed := "", ": it was created before its ServiceAccount was annotated, or while Lanyard was not called"
@@ -443,25 +548,51 @@ func (in *Input) live(n *New) *Live {
 			missed = ": it was created while Lanyard was not called"
 		}
 	}
-	if n.Outcome == Denied {
-		l.Why = "it cannot be compared with a new pod, which is denied"
-		return l
-	}
-	l.State = in.read(pod).State(in.read(in.Got), in.Keys)
 	switch {
-	case l.State == injected.Missing:
-		l.Why = "it has no credentials, and a new pod gets some" + missed
+	case l.State == injected.Excluded && l.Injected != "":
+		l.Why = "it has credentials from the time before Lanyard was not called for the namespace"
+	case l.State == injected.Excluded:
+		l.Why = "it has no credentials: Lanyard is not called for the namespace"
+	case l.State == injected.OptedOut:
+		l.Why = "it asks for no credentials"
+	case n.Outcome == Denied:
+		l.Why = "it cannot be compared with a new pod, which is denied"
+	case l.State == injected.Unknown && unread:
+		l.Why = "it cannot be compared with a new pod without the settings of the webhook"
+	case l.State == injected.Unknown:
+		l.Why = "it cannot be compared with a new pod, whose credentials are not known"
+	case l.State == injected.Without:
+		l.Why, l.Fix = "it has no credentials, and a new pod gets some"+missed, in.restart()
 	case l.State == injected.Stale && n.Outcome == Without:
-		l.Why = "it has credentials, and a new pod gets none" + older
+		l.Why, l.Fix = "it has credentials, and a new pod gets none"+older, in.restart()
 	case l.State == injected.Stale:
-		l.Why = "its credentials differ from the credentials of a new pod" + older
+		l.Why, l.Fix = "its credentials differ from the credentials of a new pod"+older, in.restart()
 	case l.Injected == "":
 		l.Why = "it has no credentials, like a new pod"
 	default:
 		l.Why = "it has the credentials of a new pod"
 	}
-	if l.State != injected.Current {
-		l.Fix = "Restart its workload: lanyard restart --stale --namespace " + in.Namespace.Name
-	}
 	return l
+}
+
+// restart returns the command that replaces the running pod, and no other workload.
+func (in *Input) restart() string {
+	o, namespace := &in.Owner, " --namespace "+in.Namespace.Name
+	remove := "kubectl delete pod " + in.Live.Name + namespace
+	_, name, _ := strings.Cut(o.Name, "/")
+	switch {
+	case o.Name == "":
+		return "Nothing replaces this pod. Delete it, and create it again from its manifest: " + remove
+	case o.Kind.Restarts && o.ByHand == "":
+		return "Restart its workload: lanyard restart " + o.Name + namespace
+	case o.Kind.Restarts:
+		return fmt.Sprintf("A restart of %s does not replace the pod: %s. Delete the pod, and its controller creates a new one: %s", o.Name, o.ByHand, remove)
+	case o.Kind.Kind == "CronJob":
+		return fmt.Sprintf("The next Job of %s gets them. To start a Job now: kubectl create job %s-again --from=%s%s", o.Name, name, o.Name, namespace)
+	case o.Kind.Kind == "Job":
+		return fmt.Sprintf("A Job is not restarted. Delete the Job, and create it again from its manifest: kubectl delete %s%s", o.Name, namespace)
+	case o.Kind.Kind == "":
+		return fmt.Sprintf("Restart %s with the program that manages it, or delete the pod, if its controller creates a new one: %s", o.Name, remove)
+	}
+	return "Delete the pod, and its controller creates a new one: " + remove
 }

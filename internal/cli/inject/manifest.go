@@ -16,20 +16,16 @@ import (
 	"strconv"
 	"strings"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
-	"github.com/lanyard-dev/lanyard/internal/mutate"
+	"github.com/lanyard-dev/lanyard/internal/cli/rules"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
-	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 )
 
 // Result is the decision about one object.
@@ -112,24 +108,18 @@ var (
 
 // injection is one call of Inject.
 type injection struct {
-	*settings.Settings
-	pods            *injector.PodMutator
+	*rules.Rules
 	serviceAccounts *injector.ServiceAccountMutator
 	validator       *injector.ServiceAccountValidator
-	// optedOut are the namespaces that the webhook is not called for.
-	optedOut []string
 }
 
 // newInjection collects the ServiceAccounts and Namespaces.
 func newInjection(ctx context.Context, s *settings.Settings, objects []*object) (*injection, error) {
-	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, "")
-	serviceAccounts, namespaces := store{map[string]metadatacache.Object{}, missing}, store{map[string]metadatacache.Object{}, nil}
-	config := injector.Config{Settings: s, ServiceAccounts: serviceAccounts, Namespaces: namespaces}
+	all := rules.New(s)
 	run := &injection{
-		Settings: s, optedOut: slices.Clone(s.ExcludedNamespaces),
-		pods:            &injector.PodMutator{Config: config, Recorder: unrecorded{}},
-		serviceAccounts: &injector.ServiceAccountMutator{Settings: s, Invalidator: unrecorded{}},
-		validator:       &injector.ServiceAccountValidator{Config: config, Invalidator: unrecorded{}},
+		Rules:           all,
+		serviceAccounts: &injector.ServiceAccountMutator{Settings: s, Invalidator: rules.Unrecorded{}},
+		validator:       &injector.ServiceAccountValidator{Config: all.Config, Invalidator: rules.Unrecorded{}},
 	}
 	for _, found := range objects {
 		switch found.groupKind() {
@@ -142,14 +132,9 @@ func newInjection(ctx context.Context, s *settings.Settings, objects []*object) 
 			if err != nil {
 				return nil, found.error(err)
 			}
-			object := metadatacache.ObjectOf(&meta, s.Keys.Prefix, s.Keys.IdentityLabel, s.Keys.MaxServiceAccountBytes())
-			serviceAccounts.objects[found.namespace+"/"+found.meta.Name] = object
+			all.AddServiceAccount(found.namespace, &meta.ObjectMeta)
 		case namespaceKind:
-			namespace := metadatacache.ObjectOf(&found.meta, s.Keys.Prefix, s.Keys.Inject, annotations.MaxNamespaceBytes)
-			namespaces.objects["/"+found.meta.Name] = namespace
-			if namespace.Label == annotations.LabelDisabled || namespace.Label == annotations.OptOut {
-				run.optedOut = append(run.optedOut, found.meta.Name)
-			}
+			all.AddNamespace(&found.meta.ObjectMeta)
 		}
 	}
 	return run, nil
@@ -165,31 +150,9 @@ func (run *injection) mutate(ctx context.Context, o *object) (admission.Response
 	if err != nil {
 		return response, nil, err
 	}
-	mutated, err := patched(o.raw, response.Patch.Bytes())
+	mutated, err := rules.Patched(o.raw, response.Patch.Bytes())
 	return response, mutated, err
 }
-
-// store has the annotations of objects by namespace/name. missing is the error for other
-// objects. Manifests often leave out the Namespace, which then has no annotations.
-type store struct {
-	objects map[string]metadatacache.Object
-	missing error
-}
-
-// Get implements injector.Getter.
-func (s store) Get(_ context.Context, namespace, name string) (metadatacache.Object, error) {
-	found, ok := s.objects[namespace+"/"+name]
-	if !ok {
-		return metadatacache.Object{}, s.missing
-	}
-	return found, nil
-}
-
-// unrecorded discards the webhook's records.
-type unrecorded struct{}
-
-func (unrecorded) RecordInjection(string)    {}
-func (unrecorded) Invalidate(string, string) {}
 
 // decide decides about one object and changes its document. It returns nil for an
 // object that the webhook would not be called for.
@@ -209,7 +172,7 @@ func (run *injection) decide(ctx context.Context, o *object) (*Result, error) {
 	switch {
 	case isServiceAccount:
 		response, after, err = run.serviceAccount(ctx, o)
-	case slices.Contains(run.optedOut, o.namespace):
+	case !run.Called(o.namespace):
 		result.Reason, result.Message = reason.OptedOut, "its namespace opts out"
 		return result, nil
 	default:
@@ -253,15 +216,7 @@ func (run *injection) pod(ctx context.Context, o *object, path []string) (admiss
 	if err != nil {
 		return admission.Response{}, nil, err
 	}
-	response, err := admission.Ask(ctx, run.pods, "pod", o.namespace, template, func(pod *mutate.Pod) error {
-		pod.ServiceAccountName = cluster.ServiceAccountOf(o.whole)
-		return nil
-	})
-	if err != nil {
-		return response, nil, err
-	}
-	mutated, err := patched(template, response.Patch.Bytes())
-	return response, mutated, err
+	return run.Pod(ctx, o.namespace, cluster.ServiceAccountOf(o.whole), template)
 }
 
 // at returns the JSON of a field.
@@ -285,25 +240,8 @@ func (d *Document) replace(path []string, value json.RawMessage) (err error) {
 		d.json = value
 		return nil
 	}
-	d.json, err = patched(d.json, fmt.Appendf(nil, `[{"op":"replace","path":%q,"value":%s}]`, "/"+strings.Join(path, "/"), value))
+	d.json, err = rules.Patched(d.json, fmt.Appendf(nil, `[{"op":"replace","path":%q,"value":%s}]`, "/"+strings.Join(path, "/"), value))
 	return err
-}
-
-// patched returns the JSON after a patch, if any.
-func patched(raw json.RawMessage, patch []byte) (json.RawMessage, error) {
-	if len(patch) == 0 {
-		return raw, nil
-	}
-	options := jsonpatch.NewApplyOptions()
-	options.EscapeHTML = false
-	operations, err := jsonpatch.DecodePatch(patch)
-	if err == nil {
-		raw, err = operations.ApplyWithOptions(raw, options)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("apply the patch: %w", err)
-	}
-	return raw, nil
 }
 
 // objects returns the objects in a part of a document: one, the items of a list, or none.

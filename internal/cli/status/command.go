@@ -224,7 +224,7 @@ func printNarrow(p *command.Page, rows []Row, first bool) {
 }
 
 func guardOf(p *command.Page, r *Row) string {
-	if r.Guard == Unguarded {
+	if r.Guard == cluster.GuardOff {
 		return p.Style(command.Warn, string(r.Guard))
 	}
 	return string(r.Guard)

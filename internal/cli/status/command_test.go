@@ -10,15 +10,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
 func TestStatusFitsTheTerminal(t *testing.T) {
 	t.Parallel()
 	rows := []Row{
-		{Namespace: "shop", ServiceAccount: "cart", Guard: Guarded, Workload: "deployment/cart", Counts: Counts{Pods: 2, Current: 2}},
-		{Namespace: "shop", ServiceAccount: "cart", Guard: Guarded, Workload: "statefulset/a-name-of-more-characters-than-the-column-has", Counts: Counts{Pods: 10, Stale: 10}},
-		{Namespace: "shop", ServiceAccount: "mail", Guard: Unguarded},
+		{Namespace: "shop", ServiceAccount: "cart", Guard: cluster.GuardOn, Workload: "deployment/cart", Counts: Counts{Pods: 2, Current: 2}},
+		{Namespace: "shop", ServiceAccount: "cart", Guard: cluster.GuardOn, Workload: "statefulset/a-name-of-more-characters-than-the-column-has", Counts: Counts{Pods: 10, Stale: 10}},
+		{Namespace: "shop", ServiceAccount: "mail", Guard: cluster.GuardOff},
 	}
 	for width, want := range map[int]string{
 		0: "NAMESPACE  SERVICEACCOUNT  GUARD      WORKLOAD                                               PODS  CURRENT  STALE  WITHOUT  OTHER\n" +

@@ -24,26 +24,13 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
-// Guard is whether the guard knows a ServiceAccount.
-type Guard string
-
-const (
-	// Guarded means that the ServiceAccount has the label that the guard selects by.
-	Guarded Guard = "guarded"
-	// Unguarded means that it lacks the label, or that an identity is not adopted from
-	// another webhook's annotations yet.
-	Unguarded Guard = "unguarded"
-	// Excluded means that Lanyard is not called for its namespace.
-	Excluded Guard = "excluded"
-)
-
 // Row is the pods of one workload that use one ServiceAccount. A ServiceAccount
 // without pods has one row without a workload.
 type Row struct {
-	Namespace      string   `json:"namespace"`
-	ServiceAccount string   `json:"serviceAccount"`
-	Providers      []string `json:"providers"`
-	Guard          Guard    `json:"guard"`
+	Namespace      string        `json:"namespace"`
+	ServiceAccount string        `json:"serviceAccount"`
+	Providers      []string      `json:"providers"`
+	Guard          cluster.Guard `json:"guard"`
 	// Workload is the owner of the pods, such as deployment/cart.
 	Workload string `json:"workload,omitempty"`
 	Counts
@@ -68,7 +55,7 @@ type Counts struct {
 
 // Outdated reports whether pods must be replaced to get the credentials that their
 // ServiceAccount asks for.
-func (r *Row) Outdated() bool { return r.Guard != Excluded && r.Stale+r.Without > 0 }
+func (r *Row) Outdated() bool { return r.Guard != cluster.GuardExcluded && r.Stale+r.Without > 0 }
 
 // Question identifies the pods of a namespace that get the same credentials.
 type Question struct {
@@ -120,18 +107,14 @@ func NewNamespace(s *settings.Settings, name string, called bool) *Namespace {
 
 // AddServiceAccount adds a ServiceAccount if it asks for an identity.
 func (n *Namespace) AddServiceAccount(object *metav1.PartialObjectMetadata) {
-	row := Row{Namespace: n.Name, ServiceAccount: object.Name, Guard: Guarded}
+	row := Row{Namespace: n.Name, ServiceAccount: object.Name, Guard: cluster.GuardOf(n.Settings, object, n.called)}
 	values := object.Annotations
 	switch {
 	case cluster.Unguarded(n.Settings, object):
-		row.Guard = Unguarded
 		values = maps.Clone(values)
 		maps.Copy(values, peer.Adopt(n.Keys, n.Peers, object.Annotations, n.Defaults).Set)
 	case !n.Keys.AskForIdentity(values):
 		return
-	}
-	if !n.called {
-		row.Guard = Excluded
 	}
 	for _, d := range n.Keys.Asked(values) {
 		row.Providers = append(row.Providers, d.Name)
@@ -251,7 +234,7 @@ func (n *Namespace) count(row *Row, p *pod, answer *Answer) {
 			row.Problem = strings.TrimPrefix(row.Problem+"; "+answer.Problem, "; ")
 		}
 	default:
-		number := map[injected.State]*int{injected.Current: &row.Current, injected.Stale: &row.Stale, injected.Missing: &row.Without}
+		number := map[injected.State]*int{injected.Current: &row.Current, injected.Stale: &row.Stale, injected.Without: &row.Without}
 		*number[p.injected.State(&answer.Pod, n.Keys)]++
 	}
 }

@@ -121,7 +121,7 @@ func TestPodsAreCountedByWorkload(t *testing.T) {
 		t.Fatalf("questions (-want +got):\n%s", diff)
 	}
 	row := func(workload string, counts status.Counts) status.Row {
-		return status.Row{Namespace: "shop", ServiceAccount: "cart", Providers: []string{"aws"}, Guard: status.Guarded, Workload: workload, Counts: counts}
+		return status.Row{Namespace: "shop", ServiceAccount: "cart", Providers: []string{"aws"}, Guard: cluster.GuardOn, Workload: workload, Counts: counts}
 	}
 	want := []status.Row{
 		row("deployment/cart", status.Counts{Pods: 5, Current: 1, Stale: 1, Without: 1, OptedOut: 2}),
@@ -180,8 +180,8 @@ func TestGuards(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		called, labelled bool
-		want             status.Guard
-	}{{true, true, status.Guarded}, {true, false, status.Unguarded}, {false, true, status.Excluded}, {false, false, status.Excluded}} {
+		want             cluster.Guard
+	}{{true, true, cluster.GuardOn}, {true, false, cluster.GuardOff}, {false, true, cluster.GuardExcluded}, {false, false, cluster.GuardExcluded}} {
 		rows := cart(t, test.called, test.labelled).Rows(nil)
 		if len(rows) != 1 || rows[0].Guard != test.want || rows[0].Workload != "" || rows[0].Outdated() {
 			t.Errorf("called %t, labelled %t: got %+v, want %s", test.called, test.labelled, rows, test.want)

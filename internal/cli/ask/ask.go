@@ -1,0 +1,228 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ask answers one question for all commands: which credentials would a new pod
+// get? It sends the API server the dry run of the pod. If the user may not create pods,
+// it evaluates the rules of the webhook here, on the objects that the user can read.
+//
+//	ask.go     the question and its answer
+//	denial.go  tells the denial of a pod from the other errors of a dry run
+//	rights.go  the rights of the user
+package ask
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/rules"
+	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/internal/settings"
+)
+
+// Answer is the credentials of a new pod. One of Pod, Denial and Err is set.
+type Answer struct {
+	// Pod is the pod as it would be stored.
+	Pod *unstructured.Unstructured
+	// Denial is why the pod would not be created.
+	Denial *Denial
+	// Err is why neither is known.
+	Err error
+	// Warnings are the warnings of the response.
+	Warnings []string
+	// Local reports whether the rules were evaluated here, and not by the cluster. Other
+	// webhooks, policies and quotas were then not asked, and it is not known whether the
+	// API server can call Lanyard.
+	Local bool
+	// Unread is Options.Unread, for a Local answer: the values in Pod can differ from the values
+	// that the cluster would write, so no running pod can be compared with Pod.
+	Unread error
+	// Missing is the right that a dry run needs and the user lacks; nil if the user has it.
+	Missing *Right
+}
+
+// Problem returns why no pod would be created, or why that is not known; nil if a pod
+// would be created.
+func (a *Answer) Problem() error {
+	if a.Denial != nil {
+		return a.Denial
+	}
+	return a.Err
+}
+
+// DefaultConcurrent is the default of Options.Concurrent.
+const DefaultConcurrent = 8
+
+// Options are the options of an Asker.
+type Options struct {
+	// Registration is the webhook configuration of Lanyard; nil if the user may not read it.
+	Registration *admissionregistrationv1.MutatingWebhookConfiguration
+	// Unread is why the settings are the built-in defaults; nil if they were read in the
+	// cluster or from its configuration file.
+	Unread error
+	// NoDryRun makes every answer Local.
+	NoDryRun bool
+	// Concurrent is the highest number of requests at the same time. Zero stands for
+	// DefaultConcurrent.
+	Concurrent int
+}
+
+// Asker asks for the credentials of new pods. It may be used concurrently.
+type Asker struct {
+	settings *settings.Settings
+	options  Options
+	probe    *probe.Client
+	client   kubernetes.Interface
+	slots    chan struct{}
+
+	mu sync.Mutex
+	// rights are the known rights of the user.
+	rights map[Right]*known
+}
+
+// once makes the client try a dry run once. Lanyard asks for a retry of its retryable
+// denials, which are the answer here: client-go would wait for seconds.
+type once struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (o once) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := o.RoundTripper.RoundTrip(request)
+	if err == nil && response.StatusCode == http.StatusInternalServerError {
+		response.Header.Del("Retry-After")
+	}
+	return response, err
+}
+
+// New returns an Asker for a cluster. It does not change config.
+func New(config *rest.Config, s *settings.Settings, o Options) (*Asker, error) {
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return once{next} })
+	client, err := probe.NewClient(config)
+	if err != nil {
+		return nil, err
+	}
+	typed, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("create Kubernetes client: %w", err)
+	}
+	if o.Concurrent == 0 {
+		o.Concurrent = DefaultConcurrent
+	}
+	return &Asker{
+		settings: s, options: o, probe: client, client: typed,
+		slots: make(chan struct{}, o.Concurrent), rights: map[Right]*known{},
+	}, nil
+}
+
+// errUnread is the error of a local evaluation without the ServiceAccount.
+var errUnread = errors.New("the ServiceAccount of the pod was not read")
+
+// Ask returns the answer for a new pod of the namespace. serviceAccount is the
+// ServiceAccount of the pod; nil if it was not read, which only a local evaluation needs. A
+// namespace that was not read has only its name.
+func (a *Asker) Ask(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
+	if a.options.NoDryRun {
+		return a.local(ctx, namespace, serviceAccount, pod)
+	}
+	right := Right{Verb: "create", Resource: "pods", Namespace: namespace.Name}
+	allowed, errRight := a.May(ctx, right)
+	if errRight == nil && !allowed {
+		answer := a.local(ctx, namespace, serviceAccount, pod)
+		answer.Missing = &right
+		return answer
+	}
+	defer a.slot()()
+	got := a.probe.Create(ctx, namespace.Name, pod)
+	answer := Answer{Pod: got.Pod, Warnings: got.Warnings}
+	if got.Err != nil {
+		answer.Pod, answer.Denial = nil, denial(a.settings.Keys, got.Err, errRight == nil)
+		if answer.Denial == nil {
+			answer.Err = errors.Join(got.Err, errRight)
+		}
+	}
+	return answer
+}
+
+// slot waits until a request may be sent. The caller must call the function that it
+// returns when the request has ended.
+func (a *Asker) slot() (done func()) {
+	a.slots <- struct{}{}
+	return func() { <-a.slots }
+}
+
+// Called reports whether Lanyard is called for the pods of a namespace. If the webhook
+// configuration was not read, the settings of the webhook and the label of the namespace
+// decide.
+func (a *Asker) Called(namespace *metav1.ObjectMeta) (bool, error) {
+	return cluster.CalledFor(a.options.Registration, a.settings, namespace)
+}
+
+// local evaluates the rules of the webhook here.
+func (a *Asker) local(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
+	answer := Answer{Local: true, Unread: a.options.Unread}
+	called, err := a.Called(namespace)
+	switch {
+	case err != nil:
+		answer.Err = err
+		return answer
+	case !called:
+		answer.Pod = pod.DeepCopy()
+		return answer
+	case serviceAccount == nil:
+		answer.Err = errUnread
+		return answer
+	}
+	answer.Pod, answer.Warnings, err = a.evaluate(ctx, namespace, serviceAccount, pod)
+	denied, isDenied := errors.AsType[*reason.Error](err)
+	switch {
+	case err == nil:
+	case isDenied && a.options.Unread == nil:
+		answer.Denial = &Denial{By: ByLanyard, Reason: denied.Reason, Message: denied.Err.Error()}
+	case isDenied: // a setting of the cluster may be missing here, such as a default
+		answer.Err = fmt.Errorf("the settings of the webhook were not read, and without them Lanyard would deny the pod: %w", err)
+	default:
+		answer.Err = fmt.Errorf("evaluate the rules of the webhook: %w", err)
+	}
+	return answer
+}
+
+// evaluate returns the pod that the webhook would make, and its warnings.
+func (a *Asker) evaluate(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) (*unstructured.Unstructured, []string, error) {
+	if unknown := a.settings.Keys.UnknownOnServiceAccount(serviceAccount.Annotations); a.options.Unread != nil && len(unknown) > 0 {
+		return nil, nil, fmt.Errorf("the settings of the webhook were not read, which may know the annotation %s", unknown[0])
+	}
+	all := rules.New(a.settings)
+	all.AddNamespace(namespace)
+	all.AddServiceAccount(namespace.Name, serviceAccount)
+	raw, err := json.Marshal(pod.Object)
+	if err != nil {
+		return nil, nil, err
+	}
+	response, mutated, err := all.Pod(ctx, namespace.Name, serviceAccount.Name, raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	evaluated := new(unstructured.Unstructured)
+	err = json.Unmarshal(mutated, &evaluated.Object)
+	return evaluated, lanyard(response.Warnings), err
+}
+
+// lanyard returns warnings in the form of the webhook's responses.
+func lanyard(warnings []string) []string {
+	var prefixed []string
+	for _, text := range warnings {
+		prefixed = append(prefixed, "lanyard: "+text)
+	}
+	return prefixed
+}

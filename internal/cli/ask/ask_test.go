@@ -1,0 +1,321 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ask_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/cli/ask"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/options"
+	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/internal/settings"
+)
+
+const role = "arn:aws:iam::111122223333:role/cart"
+
+func newSettings(t *testing.T) *settings.Settings {
+	t.Helper()
+	s, err := options.New().Settings(annotations.CommonAPIServerAudiences())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// server is a fake API server. Its zero value allows everything, and stores pods as they are.
+type server struct {
+	forbidden map[string]bool // namespaces in which the user may not create pods
+	reviewErr error
+	podErr    error
+	delay     time.Duration
+
+	reviews, pods, busy, most atomic.Int32
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *server) RoundTrip(request *http.Request) (*http.Response, error) {
+	s.most.Store(max(s.most.Load(), s.busy.Add(1)))
+	defer s.busy.Add(-1)
+	time.Sleep(s.delay)
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasSuffix(request.URL.Path, "/pods") {
+		s.pods.Add(1)
+		if request.URL.Query().Get("dryRun") != "All" {
+			return nil, errors.New("the request is not a dry run")
+		}
+		return respond(request, body, s.podErr)
+	}
+	s.reviews.Add(1)
+	var review authorizationv1.SelfSubjectAccessReview
+	if err := json.Unmarshal(body, &review); err != nil {
+		return nil, err
+	}
+	review.Status.Allowed = !s.forbidden[review.Spec.ResourceAttributes.Namespace]
+	body, err = json.Marshal(review)
+	return respond(request, body, errors.Join(s.reviewErr, err))
+}
+
+func respond(request *http.Request, body []byte, err error) (*http.Response, error) {
+	code := http.StatusCreated
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		value := status.Status()
+		code = int(value.Code)
+		value.Kind, value.APIVersion = "Status", "v1"
+		body, err = json.Marshal(value)
+	}
+	if err != nil {
+		return nil, err
+	}
+	header := http.Header{"Content-Type": {"application/json"}}
+	if code == http.StatusInternalServerError {
+		header.Set("Retry-After", "1") // as for the retryable denials of Lanyard
+	}
+	return &http.Response{StatusCode: code, Request: request, Body: io.NopCloser(bytes.NewReader(body)), Header: header}, nil
+}
+
+func newAsker(t *testing.T, s *server, o ask.Options) *ask.Asker {
+	t.Helper()
+	config := &rest.Config{Host: "http://cluster.invalid", Transport: s, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	asker, err := ask.New(config, newSettings(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return asker
+}
+
+func serviceAccount(values map[string]string) *metav1.ObjectMeta {
+	return &metav1.ObjectMeta{Name: "cart", Namespace: "shop", Annotations: values, Labels: map[string]string{"lanyard.dev/identity": "enabled"}}
+}
+
+func newPod(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	return probe.Pod(newSettings(t).Keys, "cart")
+}
+
+// kind returns the field of an answer that is set, with its details.
+func kind(a *ask.Answer) string {
+	text := ""
+	switch {
+	case a.Denial != nil:
+		text = "denied by " + string(a.Denial.By) + " " + string(a.Denial.Reason) + ": " + a.Denial.Message
+	case a.Err != nil:
+		text = "error: " + a.Err.Error()
+	default:
+		text = "pod: " + a.Pod.GetAnnotations()["lanyard.dev/injected"]
+	}
+	if a.Local {
+		text = "local " + text
+	}
+	if a.Missing != nil {
+		text += "; you may not " + a.Missing.String()
+	}
+	return text
+}
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New(`User "alice" cannot create resource "pods"`))
+	status := func(code int32, reason metav1.StatusReason, message string) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: "Failure", Code: code, Reason: reason, Message: message}}
+	}
+	failed := apierrors.NewInternalError(errors.New(`failed calling webhook "probe.lanyard.dev": no endpoints`))
+	for name, test := range map[string]struct {
+		server *server
+		want   string // the beginning
+	}{
+		"a pod": {&server{}, "pod: "},
+		"a user who may not create pods": {
+			&server{forbidden: map[string]bool{"shop": true}, podErr: forbidden},
+			"local pod: aws; you may not create pods in the namespace shop",
+		},
+		"a quota": {
+			&server{podErr: apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "x", errors.New("exceeded quota"))},
+			`denied by other : pods "x" is forbidden: exceeded quota`,
+		},
+		"a code 403 of a user whose rights are not known": {
+			&server{podErr: forbidden, reviewErr: status(503, metav1.StatusReasonServiceUnavailable, "no authorizer")},
+			"error: pods is forbidden: User \"alice\" cannot create resource \"pods\"\nask whether you may create pods: no authorizer",
+		},
+		"a pod for a user whose rights are not known": {&server{reviewErr: status(503, metav1.StatusReasonServiceUnavailable, "no authorizer")}, "pod: "},
+		"a denial by Lanyard": {
+			&server{podErr: status(403, metav1.StatusReasonForbidden, `admission webhook "pods.lanyard.dev" denied the request: lanyard: identity_not_allowed: no`)},
+			"denied by lanyard identity_not_allowed: no",
+		},
+		"a denial by Lanyard with code 500": {
+			&server{podErr: status(500, metav1.StatusReasonInternalError, `admission webhook "pods.lanyard.dev" denied the request: lanyard: lookup_failed: no`)},
+			"denied by lanyard lookup_failed: no",
+		},
+		"a word that is no reason": {
+			&server{podErr: status(400, metav1.StatusReasonBadRequest, `admission webhook "x" denied the request: lanyard: frobnicated: x`)},
+			`denied by other : admission webhook "x" denied`,
+		},
+		"a denial by the guard": {
+			&server{podErr: status(403, metav1.StatusReasonForbidden, "ValidatingAdmissionPolicy 'lanyard-guard-pods' denied request: lanyard: ServiceAccount shop/cart needs credentials (label lanyard.dev/identity=enabled), but")},
+			"denied by guard : ValidatingAdmissionPolicy",
+		},
+		"a webhook that cannot be called":  {&server{podErr: failed}, `denied by failed-call : Internal error occurred: failed calling webhook "probe.lanyard.dev": no endpoints`},
+		"a pod that is not valid":          {&server{podErr: status(422, metav1.StatusReasonInvalid, "spec.containers: Required")}, "denied by other : spec.containers"},
+		"another internal error":           {&server{podErr: apierrors.NewInternalError(errors.New("etcd"))}, "denied by other : Internal error occurred: etcd"},
+		"a credential that has expired":    {&server{podErr: status(401, metav1.StatusReasonUnauthorized, "Unauthorized")}, "error: Unauthorized"},
+		"a namespace that does not exist":  {&server{podErr: status(404, metav1.StatusReasonNotFound, `namespaces "shop" not found`)}, "error: namespaces"},
+		"an API server that does not work": {&server{podErr: errors.New("connection refused"), reviewErr: errors.New("connection refused")}, "error: Post \"http://cluster.invalid/api/v1/namespaces/shop/pods?dryRun=All\": connection refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asker := newAsker(t, test.server, ask.Options{})
+			got := asker.Ask(t.Context(), &metav1.ObjectMeta{Name: "shop"}, serviceAccount(map[string]string{"lanyard.dev/aws-role-arn": role}), newPod(t))
+			if !strings.HasPrefix(kind(&got), test.want) {
+				t.Errorf("got %q, want %q", kind(&got), test.want)
+			}
+			if n := test.server.pods.Load(); n > 1 {
+				t.Errorf("got %d dry runs, want no retry", n)
+			}
+			if (got.Problem() == nil) != (got.Pod != nil) {
+				t.Errorf("got the problem %v, and a pod: %t", got.Problem(), got.Pod != nil)
+			}
+		})
+	}
+}
+
+func TestLocalAnswers(t *testing.T) {
+	t.Parallel()
+	excluding := &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{{
+		Name: cluster.PodWebhook, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"injected": "yes"}},
+	}}}
+	aws := map[string]string{"lanyard.dev/aws-role-arn": role}
+	for name, test := range map[string]struct {
+		namespace      metav1.ObjectMeta
+		serviceAccount *metav1.ObjectMeta
+		registration   *admissionregistrationv1.MutatingWebhookConfiguration
+		want           string
+	}{
+		"an identity":                        {metav1.ObjectMeta{Name: "shop"}, serviceAccount(aws), nil, "local pod: aws"},
+		"no identity":                        {metav1.ObjectMeta{Name: "shop"}, serviceAccount(nil), nil, "local pod: "},
+		"a ServiceAccount that was not read": {metav1.ObjectMeta{Name: "shop"}, nil, nil, "local error: the ServiceAccount of the pod was not read"},
+		"a mistake": {
+			metav1.ObjectMeta{Name: "shop"}, serviceAccount(map[string]string{"lanyard.dev/aws-role-arn": "x"}), nil,
+			"local denied by lanyard invalid_annotation: serviceaccount \"shop/cart\": ",
+		},
+		"a policy of the namespace": {
+			metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{"lanyard.dev/allowed-identities": "x"}}, serviceAccount(aws), nil,
+			"local denied by lanyard identity_not_allowed: ",
+		},
+		"a namespace that opts out":              {metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"lanyard.dev/inject": "disabled"}}, nil, nil, "local pod: "},
+		"a namespace that the settings exclude":  {metav1.ObjectMeta{Name: "kube-system"}, serviceAccount(aws), nil, "local pod: "},
+		"a namespace that the webhook excludes":  {metav1.ObjectMeta{Name: "shop"}, serviceAccount(aws), excluding, "local pod: "},
+		"a namespace that the webhook selects":   {metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"injected": "yes"}}, serviceAccount(aws), excluding, "local pod: aws"},
+		"a registration without Lanyard's entry": {metav1.ObjectMeta{Name: "shop"}, serviceAccount(aws), &admissionregistrationv1.MutatingWebhookConfiguration{}, "local error: mutatingwebhookconfiguration"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fake := &server{}
+			asker := newAsker(t, fake, ask.Options{NoDryRun: true, Registration: test.registration})
+			got := asker.Ask(t.Context(), &test.namespace, test.serviceAccount, newPod(t))
+			injected := kind(&got) == "local pod: aws"
+			if !strings.HasPrefix(kind(&got), test.want) || injected != (test.want == "local pod: aws") {
+				t.Errorf("got %q, want %q", kind(&got), test.want)
+			}
+			if fake.pods.Load()+fake.reviews.Load() > 0 {
+				t.Error("a request was sent")
+			}
+		})
+	}
+}
+
+// A default of the cluster may be missing: Lanyard would not deny such a pod.
+func TestWithoutTheSettingsNothingIsDenied(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		values map[string]string
+		want   string
+	}{
+		"no default": {
+			map[string]string{"lanyard.dev/azure-client-id": "11111111-2222-3333-4444-555555555555"},
+			"local error: the settings of the webhook were not read, and without them Lanyard would deny the pod: invalid_annotation: ",
+		},
+		"a custom provider": {
+			map[string]string{"lanyard.dev/vault-role": "x"},
+			"local error: evaluate the rules of the webhook: the settings of the webhook were not read, which may know the annotation lanyard.dev/vault-role",
+		},
+		"an identity that needs no setting": {map[string]string{"lanyard.dev/aws-role-arn": role}, "local pod: aws"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asker := newAsker(t, &server{}, ask.Options{NoDryRun: true, Unread: errors.New("forbidden")})
+			got := asker.Ask(t.Context(), &metav1.ObjectMeta{Name: "shop"}, serviceAccount(test.values), newPod(t))
+			if !strings.HasPrefix(kind(&got), test.want) || got.Unread == nil {
+				t.Errorf("got %q and unread %v, want %q", kind(&got), got.Unread, test.want)
+			}
+		})
+	}
+}
+
+func TestLocalWarningsHaveTheFormOfTheWebhook(t *testing.T) {
+	t.Parallel()
+	pod := newPod(t)
+	container := pod.Object["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
+	container["env"] = []any{map[string]any{"name": "AWS_WEB_IDENTITY_TOKEN_FILE", "value": "/own"}}
+	got := newAsker(t, &server{}, ask.Options{NoDryRun: true}).Ask(t.Context(), &metav1.ObjectMeta{Name: "shop"}, serviceAccount(map[string]string{"lanyard.dev/aws-role-arn": role}), pod)
+	if len(got.Warnings) != 1 || !strings.HasPrefix(got.Warnings[0], "lanyard: "+string(reason.EnvironmentTaken)+`: container "check": `) {
+		t.Errorf("got the warnings %q", got.Warnings)
+	}
+}
+
+func TestRightsAreAskedForOnceANamespaceAndRequestsAreBounded(t *testing.T) {
+	t.Parallel()
+	fake := &server{forbidden: map[string]bool{"b": true}, delay: 2 * time.Millisecond}
+	asker := newAsker(t, fake, ask.Options{Concurrent: 3})
+	var wait sync.WaitGroup
+	for range 20 {
+		for _, namespace := range []string{"a", "b"} {
+			wait.Go(func() {
+				asker.Ask(t.Context(), &metav1.ObjectMeta{Name: namespace}, serviceAccount(nil), newPod(t))
+			})
+		}
+	}
+	wait.Wait()
+	if got := [...]int32{fake.reviews.Load(), fake.pods.Load()}; got != [...]int32{2, 20} {
+		t.Errorf("got %v reviews and dry runs, want 2 and 20", got)
+	}
+	if got := fake.most.Load(); got > 3 {
+		t.Errorf("got %d requests at the same time, want at most 3", got)
+	}
+}
+
+func TestAFailedReviewIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	fake := &server{reviewErr: errors.New("EOF")}
+	asker := newAsker(t, fake, ask.Options{})
+	right := ask.Right{Verb: "list", Resource: "mutatingwebhookconfigurations.admissionregistration.k8s.io"}
+	if _, err := asker.May(t.Context(), right); err == nil || !strings.HasPrefix(err.Error(), "ask whether you may list mutatingwebhookconfigurations.admissionregistration.k8s.io: ") {
+		t.Errorf("got error %v", err)
+	}
+	fake.reviewErr = nil
+	if may, err := asker.May(t.Context(), right); err != nil || !may {
+		t.Errorf("got %t and %v, want the right", may, err)
+	}
+}

@@ -1,0 +1,306 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/cli/ask"
+	"github.com/lanyard-dev/lanyard/internal/cli/check"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/injected"
+	"github.com/lanyard-dev/lanyard/internal/probe"
+)
+
+// reader reads the objects of an explanation and asks for new pods. If the user lacks a right,
+// the explanation goes on without the object.
+type reader struct {
+	*command.CLI
+	typed   kubernetes.Interface
+	untyped dynamic.Interface
+	mapper  meta.RESTMapper
+	in      *Input
+	// mutating is the registration of Lanyard; nil if the user may not read it.
+	mutating *admissionregistrationv1.MutatingWebhookConfiguration
+}
+
+// explainObject reads the objects, sends the dry runs, and explains the results.
+func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explanation, error) {
+	// The user may have no right to read the object.
+	info, err := c.Object(&command.Selection{NamesOnly: true}, args)
+	if err != nil {
+		return nil, err
+	}
+	if info.Namespace == "" {
+		return nil, command.Usagef("%s has no namespace: name a ServiceAccount, a pod or a workload", command.NameOf(info))
+	}
+	defer c.Progress("asking Lanyard")()
+	s, err := c.Settings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{CLI: c, in: &Input{Settings: s, Object: command.NameOf(info)}}
+	if r.typed, r.untyped, err = c.Clients(); err != nil {
+		return nil, err
+	}
+	if r.mapper, err = c.Flags.ToRESTMapper(); err != nil {
+		return nil, err
+	}
+	if err := r.namespace(ctx, info.Namespace); err != nil {
+		return nil, err
+	}
+	isServiceAccount := info.Mapping.Resource == command.CoreResource("serviceaccounts")
+	var pod *unstructured.Unstructured
+	if isServiceAccount {
+		r.in.ServiceAccountName = info.Name
+		pod = probe.Pod(s.Keys, info.Name)
+		unstructured.RemoveNestedField(pod.Object, "metadata", "labels", s.Keys.Probe) // as any other pod
+	} else if pod, err = r.template(ctx, info); err != nil {
+		return nil, err
+	}
+	if err := r.serviceAccount(ctx, isServiceAccount); err != nil {
+		return nil, err
+	}
+	if err := r.registration(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.ask(ctx, pod); err != nil {
+		return nil, err
+	}
+	return Explain(r.in), nil
+}
+
+// lacks reports whether the user lacks the right that a request needs, and notes the right. It
+// is for reading requests, which the API server denies for no other reason.
+func (r *reader) lacks(err error, purpose, verb, resource, namespace string) bool {
+	if !apierrors.IsForbidden(err) {
+		return false
+	}
+	r.in.Missing = append(r.in.Missing, Missing{ask.Right{Verb: verb, Resource: resource, Namespace: namespace}, purpose})
+	return true
+}
+
+// namespace reads the Namespace.
+func (r *reader) namespace(ctx context.Context, name string) error {
+	r.in.Namespace = &metav1.ObjectMeta{Name: name}
+	object, err := r.typed.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		r.in.Namespace = &object.ObjectMeta
+	case !r.lacks(err, "the label and the policy of the namespace", "get", "namespaces", name):
+		return fmt.Errorf("namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+// serviceAccount reads the ServiceAccount. It must exist if the user asked about it.
+func (r *reader) serviceAccount(ctx context.Context, asked bool) error {
+	namespace, name := r.in.Namespace.Name, r.in.ServiceAccountName
+	object, err := r.typed.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		r.in.ServiceAccount = &object.ObjectMeta
+		r.NoteUnknown(object)
+	case apierrors.IsNotFound(err) && !asked:
+		r.in.Absent = true
+	case !r.lacks(err, "the identities of the ServiceAccount", "get", "serviceaccounts", namespace):
+		return fmt.Errorf("serviceaccount %s/%s: %w", namespace, name, err)
+	}
+	return nil
+}
+
+// template reads an object that makes pods. It returns the pod to ask about, and fills in the
+// name of the ServiceAccount, the live pod and its owner.
+func (r *reader) template(ctx context.Context, info *resource.Info) (*unstructured.Unstructured, error) {
+	object, err := r.get(ctx, info.Mapping.Resource, info.Name)
+	if err != nil {
+		return nil, fmt.Errorf("%s in the namespace %s: %w", r.in.Object, info.Namespace, err)
+	}
+	path, found := cluster.TemplatePath(object)
+	if !found {
+		return nil, command.Usagef("%s makes no pods: name a ServiceAccount, a pod or a workload such as a deployment", r.in.Object)
+	}
+	r.in.ServiceAccountName = cluster.ServiceAccountOf(object)
+	if len(path) > 0 {
+		return cluster.PodOf(object)
+	}
+	r.in.Live = &corev1.Pod{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, r.in.Live); err != nil {
+		return nil, fmt.Errorf("%s: %w", r.in.Object, err)
+	}
+	owner, err := r.owner(ctx, object)
+	switch {
+	case err != nil:
+		return nil, err
+	case owner == nil:
+		return original(object, r.in.Keys)
+	}
+	return cluster.PodOf(owner)
+}
+
+// get reads an object of the namespace.
+func (r *reader) get(ctx context.Context, kind schema.GroupVersionResource, name string) (*unstructured.Unstructured, error) {
+	return r.untyped.Resource(kind).Namespace(r.in.Namespace.Name).Get(ctx, name, metav1.GetOptions{})
+}
+
+// owner returns the owner of a pod if it has a template, and fills in the owner at the top. It
+// returns nil if the pod is its own template, because there is no owner or it cannot be read.
+func (r *reader) owner(ctx context.Context, pod *unstructured.Unstructured) (template *unstructured.Unstructured, err error) {
+	for reference := metav1.GetControllerOf(pod); reference != nil; {
+		object, err := r.ownerOf(ctx, reference)
+		if apierrors.IsNotFound(err) || err == nil && object != nil && object.GetUID() != reference.UID {
+			break // the reference is wrong, so the owner below is at the top
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s, an owner of %s: %w", ownerName(reference), r.in.Object, err)
+		}
+		kind, _ := cluster.ByOwner(reference)
+		r.in.Owner = Owner{Name: ownerName(reference), Kind: kind}
+		if object == nil {
+			break
+		}
+		if kind.Restarts {
+			r.in.Owner.ByHand = kind.ByHand(object)
+		}
+		if _, found := cluster.TemplatePath(object); found && template == nil {
+			template = object
+		}
+		reference = metav1.GetControllerOf(object)
+	}
+	return template, nil
+}
+
+// ownerName returns how users write an owner: deployment/web.
+func ownerName(reference *metav1.OwnerReference) string {
+	return strings.ToLower(reference.Kind) + "/" + reference.Name
+}
+
+// ownerOf reads an owner. It returns nil for an owner without a namespace, such as the node of
+// a mirror pod, for a kind that the API server does not know, and without the right.
+func (r *reader) ownerOf(ctx context.Context, reference *metav1.OwnerReference) (*unstructured.Unstructured, error) {
+	kind := schema.FromAPIVersionAndKind(reference.APIVersion, reference.Kind)
+	mapping, err := r.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil || mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+		return nil, nil //nolint:nilerr // who creates a pod writes its references
+	}
+	object, err := r.get(ctx, mapping.Resource, reference.Name)
+	if r.lacks(err, "the workload of the pod", "get", mapping.Resource.GroupResource().String(), r.in.Namespace.Name) {
+		return nil, nil
+	}
+	return object, err
+}
+
+// original returns a running pod as it was before Lanyard changed it, as far as the pod
+// shows that.
+func original(pod *unstructured.Unstructured, keys *annotations.Keys) (*unstructured.Unstructured, error) {
+	pod = pod.DeepCopy()
+	if err := injected.Remove(pod.Object, keys); err != nil {
+		return nil, err
+	}
+	name, given, values := pod.GetName(), pod.GetLabels(), pod.GetAnnotations()
+	pod.Object["metadata"] = map[string]any{}
+	pod.SetGenerateName(name + "-")
+	pod.SetLabels(given)
+	pod.SetAnnotations(values)
+	delete(pod.Object, "status")
+	unstructured.RemoveNestedField(pod.Object, "spec", "ephemeralContainers")
+	return pod, nil
+}
+
+// registration fills in whether Lanyard is called for the namespace, and whether the guard is
+// in place.
+func (r *reader) registration(ctx context.Context) (err error) {
+	const group = "." + admissionregistrationv1.GroupName
+	r.mutating, err = r.Installation(ctx, r.typed)
+	if err != nil && !r.lacks(err, "the namespaces that Lanyard is called for, and the guard", "list", "mutatingwebhookconfigurations"+group, "") {
+		return err
+	}
+	if r.in.Called, err = cluster.CalledFor(r.mutating, r.in.Settings, r.in.Namespace); err != nil {
+		return err
+	}
+	r.in.GuardProblem = "its policy was not read"
+	if r.mutating == nil {
+		return nil
+	}
+	name, api := cluster.GuardPolicy(r.mutating), r.typed.AdmissionregistrationV1()
+	policies := &check.Policies{Policies: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}}
+	policy, err := api.ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		policies.Policies[name] = policy
+	case apierrors.IsNotFound(err):
+	case r.lacks(err, "the guard", "get", "validatingadmissionpolicies"+group, ""):
+		return nil
+	default:
+		return fmt.Errorf("validatingadmissionpolicy %s: %w", name, err)
+	}
+	bindings, err := api.ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
+	switch {
+	case err == nil:
+		policies.Bindings = bindings.Items
+	case apierrors.IsNotFound(err): // the API is missing before Kubernetes 1.30
+	case r.lacks(err, "the guard", "list", "validatingadmissionpolicybindings"+group, ""):
+		return nil
+	default:
+		return fmt.Errorf("list validatingadmissionpolicybindings: %w", err)
+	}
+	r.in.GuardProblem = policies.Denies(name)
+	return nil
+}
+
+// ask asks for the credentials of a new pod. If the answer of the cluster is inconclusive, it
+// asks about a second pod, with the label of the probe.
+func (r *reader) ask(ctx context.Context, pod *unstructured.Unstructured) error {
+	in := r.in
+	pod.SetNamespace("")
+	in.Sent = &corev1.Pod{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(pod.Object, in.Sent); err != nil {
+		return fmt.Errorf("pod template of %s: %w", in.Object, err)
+	}
+	if in.Absent {
+		return nil // the API server denies the pod
+	}
+	config, err := r.Config()
+	if err != nil {
+		return err
+	}
+	asker, err := ask.New(config, in.Settings, ask.Options{Registration: r.mutating, Unread: r.Webhook.Unread})
+	if err != nil {
+		return err
+	}
+	in.Answer = asker.Ask(ctx, in.Namespace, in.ServiceAccount, pod)
+	if in.Answer.Missing != nil {
+		in.Missing = append(in.Missing, Missing{*in.Answer.Missing, "the dry run of a pod"})
+	}
+	if in.Answer.Pod != nil {
+		in.Got = &corev1.Pod{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(in.Answer.Pod.Object, in.Got); err != nil {
+			return fmt.Errorf("dry run of %s: %w", in.Object, err)
+		}
+		if in.Got.Annotations[in.Keys.Injected] != "" || !in.asks() {
+			return nil
+		}
+	}
+	if in.Called && !in.Answer.Local && in.Answer.Err == nil {
+		answer := asker.Ask(ctx, in.Namespace, in.ServiceAccount, probe.Pod(in.Keys, in.ServiceAccountName))
+		in.Probe = &answer
+	}
+	return nil
+}
