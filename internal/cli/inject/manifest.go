@@ -251,10 +251,10 @@ func (d *Document) objects(namespace string, path []string, raw json.RawMessage)
 	}
 	o := &object{document: d, path: path, raw: raw, whole: &unstructured.Unstructured{}}
 	if err := cmp.Or(json.Unmarshal(raw, &o.meta), json.Unmarshal(raw, &o.whole.Object)); err != nil {
-		return nil, fmt.Errorf("%s: want an object of Kubernetes: %w", d.source, err)
+		return nil, fmt.Errorf("%s: not an object of Kubernetes: %w", d.source, err)
 	}
 	if o.meta.Kind == "" || o.meta.APIVersion == "" {
-		return nil, fmt.Errorf("%s: got apiVersion %q and kind %q, want both", d.source, o.meta.APIVersion, o.meta.Kind)
+		return nil, fmt.Errorf("%s: not an object of Kubernetes: apiVersion is %q and kind is %q", d.source, o.meta.APIVersion, o.meta.Kind)
 	}
 	o.namespace = cmp.Or(o.meta.Namespace, namespace)
 	if !strings.HasSuffix(o.meta.Kind, "List") {

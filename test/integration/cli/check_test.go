@@ -181,7 +181,7 @@ var _ = Describe("check", Serial, Ordered, func() {
 		Expect(out).To(ContainSubstring("second"))
 		Expect(code).To(Equal(command.ExitFound))
 		code, _, errOut := lanyard(ctx, "explain", "sa/cart", "--namespace", "shop")
-		Expect(errOut).To(Equal("error: got 2 MutatingWebhookConfigurations with a webhook pods.lanyard.dev, want 1: see lanyard check\n"))
+		Expect(errOut).To(Equal("error: lanyard is installed 2 times, by the MutatingWebhookConfigurations lanyard, second: see lanyard check\n"))
 		Expect(code).To(Equal(command.ExitFailed))
 	})
 
