@@ -21,7 +21,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
@@ -45,6 +45,9 @@ type Answer struct {
 	// webhooks, policies and quotas were then not asked, and it is not known whether the
 	// API server can call Lanyard.
 	Local bool
+	// Unread is Options.Unread, for a Local answer: the values in Pod can differ from the values
+	// that the cluster would write, so no running pod can be compared with Pod.
+	Unread error
 	// Missing is the right that a dry run needs and the user lacks; nil if the user has it.
 	Missing *Right
 }
@@ -65,6 +68,9 @@ const DefaultConcurrent = 8
 type Options struct {
 	// Registration is the webhook configuration of Lanyard; nil if the user may not read it.
 	Registration *admissionregistrationv1.MutatingWebhookConfiguration
+	// Unread is why the settings are the built-in defaults; nil if they were read in the
+	// cluster or from its configuration file.
+	Unread error
 	// NoDryRun makes every answer Local.
 	NoDryRun bool
 	// Concurrent is the highest number of requests at the same time. Zero stands for
@@ -77,7 +83,7 @@ type Asker struct {
 	settings *settings.Settings
 	options  Options
 	probe    *probe.Client
-	reviews  authorizationclient.SelfSubjectAccessReviewInterface
+	client   kubernetes.Interface
 	slots    chan struct{}
 
 	mu sync.Mutex
@@ -106,7 +112,7 @@ func New(config *rest.Config, s *settings.Settings, o Options) (*Asker, error) {
 	if err != nil {
 		return nil, err
 	}
-	authorization, err := authorizationclient.NewForConfig(config)
+	typed, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("create Kubernetes client: %w", err)
 	}
@@ -114,7 +120,7 @@ func New(config *rest.Config, s *settings.Settings, o Options) (*Asker, error) {
 		o.Concurrent = DefaultConcurrent
 	}
 	return &Asker{
-		settings: s, options: o, probe: client, reviews: authorization.SelfSubjectAccessReviews(),
+		settings: s, options: o, probe: client, client: typed,
 		slots: make(chan struct{}, o.Concurrent), rights: map[Right]*known{},
 	}, nil
 }
@@ -164,7 +170,7 @@ func (a *Asker) Called(namespace *metav1.ObjectMeta) (bool, error) {
 
 // local evaluates the rules of the webhook here.
 func (a *Asker) local(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
-	answer := Answer{Local: true}
+	answer := Answer{Local: true, Unread: a.options.Unread}
 	called, err := a.Called(namespace)
 	switch {
 	case err != nil:
@@ -177,24 +183,39 @@ func (a *Asker) local(ctx context.Context, namespace, serviceAccount *metav1.Obj
 		answer.Err = errUnread
 		return answer
 	}
+	answer.Pod, answer.Warnings, err = a.evaluate(ctx, namespace, serviceAccount, pod)
+	denied, isDenied := errors.AsType[*reason.Error](err)
+	switch {
+	case err == nil:
+	case isDenied && a.options.Unread == nil:
+		answer.Denial = &Denial{By: ByLanyard, Reason: denied.Reason, Message: denied.Err.Error()}
+	case isDenied: // a setting of the cluster may be missing here, such as a default
+		answer.Err = fmt.Errorf("the settings of the webhook were not read, and without them Lanyard would deny the pod: %w", err)
+	default:
+		answer.Err = fmt.Errorf("evaluate the rules of the webhook: %w", err)
+	}
+	return answer
+}
+
+// evaluate returns the pod that the webhook would make, and its warnings.
+func (a *Asker) evaluate(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) (*unstructured.Unstructured, []string, error) {
+	if unknown := a.settings.Keys.UnknownOnServiceAccount(serviceAccount.Annotations); a.options.Unread != nil && len(unknown) > 0 {
+		return nil, nil, fmt.Errorf("the settings of the webhook were not read, which may know the annotation %s", unknown[0])
+	}
 	all := rules.New(a.settings)
 	all.AddNamespace(namespace)
 	all.AddServiceAccount(namespace.Name, serviceAccount)
 	raw, err := json.Marshal(pod.Object)
-	if err == nil {
-		response, mutated, errDenied := all.Pod(ctx, namespace.Name, serviceAccount.Name, raw)
-		if err = errDenied; err == nil {
-			answer.Warnings = append(answer.Warnings, lanyard(response.Warnings)...)
-			answer.Pod = new(unstructured.Unstructured)
-			err = json.Unmarshal(mutated, &answer.Pod.Object)
-		}
+	if err != nil {
+		return nil, nil, err
 	}
-	if denied, ok := errors.AsType[*reason.Error](err); ok {
-		answer.Denial = &Denial{By: ByLanyard, Reason: denied.Reason, Message: denied.Err.Error()}
-	} else if err != nil {
-		answer.Pod, answer.Err = nil, fmt.Errorf("evaluate the rules of the webhook: %w", err)
+	response, mutated, err := all.Pod(ctx, namespace.Name, serviceAccount.Name, raw)
+	if err != nil {
+		return nil, nil, err
 	}
-	return answer
+	evaluated := new(unstructured.Unstructured)
+	err = json.Unmarshal(mutated, &evaluated.Object)
+	return evaluated, lanyard(response.Warnings), err
 }
 
 // lanyard returns warnings in the form of the webhook's responses.

@@ -158,7 +158,7 @@ func TestAnswers(t *testing.T) {
 		},
 		"a code 403 of a user whose rights are not known": {
 			&server{podErr: forbidden, reviewErr: status(503, metav1.StatusReasonServiceUnavailable, "no authorizer")},
-			"error: pods is forbidden: User \"alice\" cannot create resource \"pods\"\nask whether you may create pods in the namespace shop: no authorizer",
+			"error: pods is forbidden: User \"alice\" cannot create resource \"pods\"\nask whether you may create pods: no authorizer",
 		},
 		"a pod for a user whose rights are not known": {&server{reviewErr: status(503, metav1.StatusReasonServiceUnavailable, "no authorizer")}, "pod: "},
 		"a denial by Lanyard": {
@@ -246,6 +246,34 @@ func TestLocalAnswers(t *testing.T) {
 	}
 }
 
+// A default of the cluster may be missing: Lanyard would not deny such a pod.
+func TestWithoutTheSettingsNothingIsDenied(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		values map[string]string
+		want   string
+	}{
+		"no default": {
+			map[string]string{"lanyard.dev/azure-client-id": "11111111-2222-3333-4444-555555555555"},
+			"local error: the settings of the webhook were not read, and without them Lanyard would deny the pod: invalid_annotation: ",
+		},
+		"a custom provider": {
+			map[string]string{"lanyard.dev/vault-role": "x"},
+			"local error: evaluate the rules of the webhook: the settings of the webhook were not read, which may know the annotation lanyard.dev/vault-role",
+		},
+		"an identity that needs no setting": {map[string]string{"lanyard.dev/aws-role-arn": role}, "local pod: aws"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asker := newAsker(t, &server{}, ask.Options{NoDryRun: true, Unread: errors.New("forbidden")})
+			got := asker.Ask(t.Context(), &metav1.ObjectMeta{Name: "shop"}, serviceAccount(test.values), newPod(t))
+			if !strings.HasPrefix(kind(&got), test.want) || got.Unread == nil {
+				t.Errorf("got %q and unread %v, want %q", kind(&got), got.Unread, test.want)
+			}
+		})
+	}
+}
+
 func TestLocalWarningsHaveTheFormOfTheWebhook(t *testing.T) {
 	t.Parallel()
 	pod := newPod(t)
@@ -282,7 +310,7 @@ func TestAFailedReviewIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	fake := &server{reviewErr: errors.New("EOF")}
 	asker := newAsker(t, fake, ask.Options{})
-	right := ask.Right{Verb: "list", Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}
+	right := ask.Right{Verb: "list", Resource: "mutatingwebhookconfigurations.admissionregistration.k8s.io"}
 	if _, err := asker.May(t.Context(), right); err == nil || !strings.HasPrefix(err.Error(), "ask whether you may list mutatingwebhookconfigurations.admissionregistration.k8s.io: ") {
 		t.Errorf("got error %v", err)
 	}

@@ -5,27 +5,24 @@ package ask
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
 // Right is a right of the user.
 type Right struct {
-	Verb     string `json:"verb"`
-	Group    string `json:"group,omitempty"`
+	Verb string `json:"verb"`
+	// Resource is written as in kubectl auth can-i: pods, or deployments.apps.
 	Resource string `json:"resource"`
 	// Namespace is empty for all namespaces, and for resources without one.
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// String returns the right as the object of the verb may: "create pods in the namespace
+// String returns the words that follow "you may not", such as "create pods in the namespace
 // shop".
 func (r Right) String() string {
-	text := r.Verb + " " + schema.GroupResource{Group: r.Group, Resource: r.Resource}.String()
+	text := r.Verb + " " + r.Resource
 	if r.Namespace != "" {
 		text += " in the namespace " + r.Namespace
 	}
@@ -53,13 +50,7 @@ func (a *Asker) May(ctx context.Context, r Right) (bool, error) {
 		return k.allowed, nil
 	}
 	defer a.slot()()
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: r.Namespace, Verb: r.Verb, Group: r.Group, Resource: r.Resource},
-	}}
-	response, err := a.reviews.Create(ctx, review, metav1.CreateOptions{})
-	if err != nil {
-		return false, fmt.Errorf("ask whether you may %s: %w", r, err)
-	}
-	k.known, k.allowed = true, response.Status.Allowed
-	return k.allowed, nil
+	allowed, err := command.May(ctx, a.client, r.Verb, r.Resource, r.Namespace)
+	k.known, k.allowed = err == nil, allowed
+	return allowed, err
 }

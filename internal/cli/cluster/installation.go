@@ -117,7 +117,7 @@ func CalledFor(configuration *admissionregistrationv1.MutatingWebhookConfigurati
 func Selector(configuration *admissionregistrationv1.MutatingWebhookConfiguration) (labels.Selector, error) {
 	entry := Entry(configuration, PodWebhook)
 	if entry == nil {
-		return nil, fmt.Errorf("mutatingwebhookconfiguration %s: got no webhook %s", configuration.Name, PodWebhook)
+		return nil, fmt.Errorf("mutatingwebhookconfiguration %s: the webhook %s is missing", configuration.Name, PodWebhook)
 	}
 	if entry.NamespaceSelector == nil {
 		return labels.Everything(), nil

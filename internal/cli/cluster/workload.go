@@ -97,11 +97,6 @@ func ByOwner(owner *metav1.OwnerReference) (Kind, bool) {
 // Name returns how users write the kind and a name: deployment/web.
 func (k *Kind) Name(name string) string { return strings.ToLower(k.Kind) + "/" + name }
 
-// NameOf returns how users write an owner: deployment/web.
-func NameOf(owner *metav1.OwnerReference) string {
-	return strings.ToLower(owner.Kind) + "/" + owner.Name
-}
-
 // Pod is PodOf for an object of the kind.
 func (k *Kind) Pod(object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	return PodOf(object)

@@ -6,6 +6,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -114,12 +115,15 @@ func (c *CLI) Installation(ctx context.Context, client kubernetes.Interface) (*a
 	found := cluster.Find(all.Items)
 	switch len(found) {
 	case 0:
-		return nil, fmt.Errorf("Lanyard is not installed: no MutatingWebhookConfiguration has a webhook %s. See: %s check --pre", cluster.PodWebhook, c.Name)
+		return nil, fmt.Errorf("lanyard is not installed: no MutatingWebhookConfiguration has the webhook %s: see %s check", cluster.PodWebhook, c.Name)
 	case 1:
 		return found[0], nil
 	}
-	return nil, fmt.Errorf("Lanyard is installed %d times: MutatingWebhookConfigurations %s. Remove one of them. See: %s check",
-		len(found), cluster.Names(found), c.Name)
+	var names []string
+	for _, configuration := range found {
+		names = append(names, configuration.Name)
+	}
+	return nil, fmt.Errorf("lanyard is installed %d times, by the MutatingWebhookConfigurations %s: see %s check", len(found), strings.Join(names, ", "), c.Name)
 }
 
 // AddAllNamespaces adds the flag --all-namespaces.

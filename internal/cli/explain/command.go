@@ -57,11 +57,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: c.CompleteReferences,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			reference, err := command.ParseReference(args)
-			if err != nil {
-				return err
-			}
-			explanation, err := explainObject(cmd.Context(), c, reference)
+			explanation, err := explainObject(cmd.Context(), c, args)
 			if err != nil {
 				return err
 			}

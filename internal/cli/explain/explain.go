@@ -55,8 +55,6 @@ type Input struct {
 	GuardProblem string
 	// Missing are the rights that the user lacks.
 	Missing []Missing
-	// Unread is why the settings are the built-in defaults; nil if the settings were read.
-	Unread error
 }
 
 // Owner is the workload that a pod belongs to.
@@ -205,15 +203,25 @@ func Explain(in *Input) *Explanation {
 		e.Guard = cluster.GuardOf(in.Settings, &metav1.PartialObjectMetadata{ObjectMeta: *in.ServiceAccount}, in.Called)
 	}
 	if e.New.Local = in.Answer.Local; e.New.Local {
-		e.New.Limits = "other webhooks, policies and quotas were not asked, and it is not known whether the API server can call Lanyard"
-		if in.Unread != nil {
-			e.New.Limits += "; the settings are the built-in defaults: " + in.Unread.Error()
-		}
+		e.New.Limits = in.limits()
 	}
 	if in.Live != nil {
 		e.Live = in.live(&e.New)
 	}
 	return e
+}
+
+// limits describes the parts that are not known after a local evaluation.
+func (in *Input) limits() string {
+	text := "other webhooks, policies and quotas were not asked, and it is not known whether the API server can call Lanyard"
+	if in.Answer.Unread == nil {
+		return text
+	}
+	text += "; the settings of the webhook were not read, so its built-in defaults apply"
+	if slices.ContainsFunc(in.Missing, func(m Missing) bool { return strings.HasPrefix(m.Resource, "mutatingwebhookconfigurations") }) {
+		return text // the cause
+	}
+	return text + ": " + in.Answer.Unread.Error()
 }
 
 // asks reports whether the ServiceAccount is known to ask for an identity.
@@ -516,13 +524,15 @@ func (in *Input) findings(container string) []Reason {
 
 // live compares the running pod with a new one.
 func (in *Input) live(n *New) *Live {
-	pod, fresh := in.Live, in.read(in.Got)
-	if in.guessed() {
+	pod := in.Live
+	selection, _ := annotations.ParsePod(in.Keys, pod.Annotations, pod.Labels[in.Keys.Inject])
+	running, fresh := in.read(pod), in.read(in.Got)
+	unread := in.Answer.Unread != nil && len(running.Providers) > 0
+	if unread {
 		fresh = nil
 	}
-	selection, _ := annotations.ParsePod(in.Keys, pod.Annotations, pod.Labels[in.Keys.Inject])
 	l := &Live{
-		State:    injected.Judge(in.read(pod), fresh, in.Called, selection.OptOut, in.Keys),
+		State:    injected.Judge(running, fresh, in.Called, selection.OptOut, in.Keys),
 		Injected: pod.Annotations[in.Keys.Injected], Created: pod.CreationTimestamp.UTC().Format(time.RFC3339),
 		Containers: in.containers(pod),
 	}
@@ -547,8 +557,8 @@ func (in *Input) live(n *New) *Live {
 		l.Why = "it asks for no credentials"
 	case n.Outcome == Denied:
 		l.Why = "it cannot be compared with a new pod, which is denied"
-	case l.State == injected.Unknown && in.guessed():
-		l.Why = "it cannot be compared with a new pod: the settings of the webhook were not read"
+	case l.State == injected.Unknown && unread:
+		l.Why = "it cannot be compared with a new pod without the settings of the webhook"
 	case l.State == injected.Unknown:
 		l.Why = "it cannot be compared with a new pod, whose credentials are not known"
 	case l.State == injected.Without:
@@ -564,10 +574,6 @@ func (in *Input) live(n *New) *Live {
 	}
 	return l
 }
-
-// guessed reports whether the pod was evaluated here with the built-in defaults, which may
-// differ from the settings of the webhook.
-func (in *Input) guessed() bool { return in.Answer.Local && in.Unread != nil }
 
 // restart returns the command that replaces the running pod, and no other workload.
 func (in *Input) restart() string {

@@ -315,6 +315,12 @@ func TestRunningPodsInTheWordsOfStatus(t *testing.T) {
 			func(in *Input) { in.Live, in.Got, in.Answer.Err = injectedPod(role), nil, errors.New("EOF") },
 			injected.Unknown, cluster.GuardOn, "it cannot be compared with a new pod, whose credentials are not known",
 		},
+		"injected, without the settings of the webhook": {
+			func(in *Input) {
+				in.Live, in.Answer.Local, in.Answer.Unread = injectedPod(role), true, errors.New("forbidden")
+			},
+			injected.Unknown, cluster.GuardOn, "it cannot be compared with a new pod without the settings of the webhook",
+		},
 		"unguarded": {
 			func(in *Input) { in.Live, in.ServiceAccount.Labels = injectedPod(role), nil },
 			injected.Current, cluster.GuardOff, "it has the credentials of a new pod",
@@ -373,9 +379,9 @@ func TestLocalAnswersShowTheirLimits(t *testing.T) {
 	t.Parallel()
 	in := input(t)
 	right := ask.Right{Verb: "create", Resource: "pods", Namespace: "shop"}
-	in.Answer.Local, in.Unread, in.Missing = true, errors.New("forbidden"), []Missing{{right, "the dry run of a pod"}}
+	in.Answer.Local, in.Answer.Unread, in.Missing = true, errors.New("forbidden"), []Missing{{right, "the dry run of a pod"}}
 	got := Explain(in)
-	if !got.New.Local || !strings.HasSuffix(got.New.Limits, "the settings are the built-in defaults: forbidden") || got.Problem() {
+	if !got.New.Local || !strings.HasSuffix(got.New.Limits, "built-in defaults apply: forbidden") || got.Problem() {
 		t.Errorf("got %+v and problem %t", got.New, got.Problem())
 	}
 	var text strings.Builder

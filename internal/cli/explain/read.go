@@ -6,13 +6,17 @@ package explain
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
@@ -30,34 +34,47 @@ type reader struct {
 	*command.CLI
 	typed   kubernetes.Interface
 	untyped dynamic.Interface
+	mapper  meta.RESTMapper
 	in      *Input
 	// mutating is the registration of Lanyard; nil if the user may not read it.
 	mutating *admissionregistrationv1.MutatingWebhookConfiguration
 }
 
 // explainObject reads the objects, sends the dry runs, and explains the results.
-func explainObject(ctx context.Context, c *command.CLI, reference *command.Reference) (*Explanation, error) {
+func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explanation, error) {
+	// The user may have no right to read the object.
+	info, err := c.Object(&command.Selection{NamesOnly: true}, args)
+	if err != nil {
+		return nil, err
+	}
+	if info.Namespace == "" {
+		return nil, command.Usagef("%s has no namespace: name a ServiceAccount, a pod or a workload", command.NameOf(info))
+	}
 	defer c.Progress("asking Lanyard")()
 	s, err := c.Settings(ctx)
 	if err != nil {
 		return nil, err
 	}
-	namespace, err := c.Namespace()
-	if err != nil {
-		return nil, err
-	}
-	r := &reader{CLI: c, in: &Input{Settings: s, Object: reference.String(), Unread: c.Webhook.Unread}}
+	r := &reader{CLI: c, in: &Input{Settings: s, Object: command.NameOf(info)}}
 	if r.typed, r.untyped, err = c.Clients(); err != nil {
 		return nil, err
 	}
-	if err := r.namespace(ctx, namespace); err != nil {
+	if r.mapper, err = c.Flags.ToRESTMapper(); err != nil {
 		return nil, err
 	}
-	pod, err := r.template(ctx, reference)
-	if err != nil {
+	if err := r.namespace(ctx, info.Namespace); err != nil {
 		return nil, err
 	}
-	if err := r.serviceAccount(ctx, reference.IsServiceAccount()); err != nil {
+	isServiceAccount := info.Mapping.Resource == command.CoreResource("serviceaccounts")
+	var pod *unstructured.Unstructured
+	if isServiceAccount {
+		r.in.ServiceAccountName = info.Name
+		pod = r.ProbePod(info.Name)
+		unstructured.RemoveNestedField(pod.Object, "metadata", "labels", s.Keys.Probe) // as any other pod
+	} else if pod, err = r.template(ctx, info); err != nil {
+		return nil, err
+	}
+	if err := r.serviceAccount(ctx, isServiceAccount); err != nil {
 		return nil, err
 	}
 	if err := r.registration(ctx); err != nil {
@@ -71,11 +88,11 @@ func explainObject(ctx context.Context, c *command.CLI, reference *command.Refer
 
 // lacks reports whether the user lacks the right that a request needs, and notes the right. It
 // is for reading requests, which the API server denies for no other reason.
-func (r *reader) lacks(err error, purpose, verb, group, resource, namespace string) bool {
+func (r *reader) lacks(err error, purpose, verb, resource, namespace string) bool {
 	if !apierrors.IsForbidden(err) {
 		return false
 	}
-	r.in.Missing = append(r.in.Missing, Missing{ask.Right{Verb: verb, Group: group, Resource: resource, Namespace: namespace}, purpose})
+	r.in.Missing = append(r.in.Missing, Missing{ask.Right{Verb: verb, Resource: resource, Namespace: namespace}, purpose})
 	return true
 }
 
@@ -86,7 +103,7 @@ func (r *reader) namespace(ctx context.Context, name string) error {
 	switch {
 	case err == nil:
 		r.in.Namespace = &object.ObjectMeta
-	case !r.lacks(err, "the label and the policy of the namespace", "get", "", "namespaces", name):
+	case !r.lacks(err, "the label and the policy of the namespace", "get", "namespaces", name):
 		return fmt.Errorf("namespace %s: %w", name, err)
 	}
 	return nil
@@ -102,78 +119,91 @@ func (r *reader) serviceAccount(ctx context.Context, asked bool) error {
 		r.NoteUnknown(object)
 	case apierrors.IsNotFound(err) && !asked:
 		r.in.Absent = true
-	case !r.lacks(err, "the identities of the ServiceAccount", "get", "", "serviceaccounts", namespace):
+	case !r.lacks(err, "the identities of the ServiceAccount", "get", "serviceaccounts", namespace):
 		return fmt.Errorf("serviceaccount %s/%s: %w", namespace, name, err)
 	}
 	return nil
 }
 
-// template returns the pod to ask about, and fills in the name of the ServiceAccount, the live
-// pod and its owner.
-func (r *reader) template(ctx context.Context, reference *command.Reference) (*unstructured.Unstructured, error) {
-	if reference.IsServiceAccount() {
-		r.in.ServiceAccountName = reference.Name
-		pod := r.ProbePod(reference.Name)
-		unstructured.RemoveNestedField(pod.Object, "metadata", "labels", r.in.Keys.Probe) // as any other pod
-		return pod, nil
-	}
-	object, err := r.get(ctx, &reference.Kind, reference.Name)
+// template reads an object that makes pods. It returns the pod to ask about, and fills in the
+// name of the ServiceAccount, the live pod and its owner.
+func (r *reader) template(ctx context.Context, info *resource.Info) (*unstructured.Unstructured, error) {
+	object, err := r.get(ctx, info.Mapping.Resource, info.Name)
 	if err != nil {
-		return nil, fmt.Errorf("%s in the namespace %s: %w", reference, r.in.Namespace.Name, err)
+		return nil, fmt.Errorf("%s in the namespace %s: %w", r.in.Object, info.Namespace, err)
 	}
-	r.in.ServiceAccountName = reference.Kind.ServiceAccount(object)
-	if len(reference.Kind.Template) > 0 {
-		return reference.Kind.Pod(object)
+	path, found := cluster.TemplatePath(object)
+	if !found {
+		return nil, command.Usagef("%s makes no pods: name a ServiceAccount, a pod or a workload such as a deployment", r.in.Object)
+	}
+	r.in.ServiceAccountName = cluster.ServiceAccountOf(object)
+	if len(path) > 0 {
+		return cluster.PodOf(object)
 	}
 	r.in.Live = &corev1.Pod{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, r.in.Live); err != nil {
-		return nil, fmt.Errorf("%s: %w", reference, err)
+		return nil, fmt.Errorf("%s: %w", r.in.Object, err)
 	}
-	return r.owner(ctx, object)
+	owner, err := r.owner(ctx, object)
+	switch {
+	case err != nil:
+		return nil, err
+	case owner == nil:
+		return original(object, r.in.Keys)
+	}
+	return cluster.PodOf(owner)
 }
 
 // get reads an object of the namespace.
-func (r *reader) get(ctx context.Context, kind *cluster.Kind, name string) (*unstructured.Unstructured, error) {
-	return r.untyped.Resource(kind.Resource).Namespace(r.in.Namespace.Name).Get(ctx, name, metav1.GetOptions{})
+func (r *reader) get(ctx context.Context, kind schema.GroupVersionResource, name string) (*unstructured.Unstructured, error) {
+	return r.untyped.Resource(kind).Namespace(r.in.Namespace.Name).Get(ctx, name, metav1.GetOptions{})
 }
 
-// owner returns the pod that the owner of a pod makes, and fills in the owner at the top. If
-// the owner has no template, or cannot be read, the pod is its own template.
-func (r *reader) owner(ctx context.Context, pod *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	var template *unstructured.Unstructured
+// owner returns the owner of a pod if it has a template, and fills in the owner at the top. It
+// returns nil if the pod is its own template, because there is no owner or it cannot be read.
+func (r *reader) owner(ctx context.Context, pod *unstructured.Unstructured) (template *unstructured.Unstructured, err error) {
 	for reference := metav1.GetControllerOf(pod); reference != nil; {
-		kind, known := cluster.ByOwner(reference)
-		known = known && len(kind.Template) > 0
-		var object *unstructured.Unstructured
-		if known {
-			var err error
-			object, err = r.get(ctx, &kind, reference.Name)
-			switch {
-			case apierrors.IsNotFound(err) || err == nil && object.GetUID() != reference.UID:
-				reference = nil // the reference is wrong, so the owner before it is at the top
-				continue
-			case r.lacks(err, "the workload of the pod", "get", kind.Resource.Group, kind.Resource.Resource, r.in.Namespace.Name):
-			case err != nil:
-				return nil, fmt.Errorf("%s, an owner of pod/%s: %w", kind.Name(reference.Name), pod.GetName(), err)
-			}
-		} else {
-			kind = cluster.Kind{}
+		object, err := r.ownerOf(ctx, reference)
+		if apierrors.IsNotFound(err) || err == nil && object != nil && object.GetUID() != reference.UID {
+			break // the reference is wrong, so the owner below is at the top
 		}
-		r.in.Owner = Owner{Name: cluster.NameOf(reference), Kind: kind}
+		if err != nil {
+			return nil, fmt.Errorf("%s, an owner of %s: %w", ownerName(reference), r.in.Object, err)
+		}
+		kind, _ := cluster.ByOwner(reference)
+		r.in.Owner = Owner{Name: ownerName(reference), Kind: kind}
 		if object == nil {
 			break
 		}
-		if template == nil {
+		if kind.Restarts {
+			r.in.Owner.ByHand = kind.ByHand(object)
+		}
+		if _, found := cluster.TemplatePath(object); found && template == nil {
 			template = object
 		}
-		r.in.Owner.ByHand = kind.ByHand(object)
 		reference = metav1.GetControllerOf(object)
 	}
-	if template == nil {
-		return original(pod, r.in.Keys)
+	return template, nil
+}
+
+// ownerName returns how users write an owner: deployment/web.
+func ownerName(reference *metav1.OwnerReference) string {
+	return strings.ToLower(reference.Kind) + "/" + reference.Name
+}
+
+// ownerOf reads an owner. It returns nil for an owner without a namespace, such as the node of
+// a mirror pod, for a kind that the API server does not know, and without the right.
+func (r *reader) ownerOf(ctx context.Context, reference *metav1.OwnerReference) (*unstructured.Unstructured, error) {
+	kind := schema.FromAPIVersionAndKind(reference.APIVersion, reference.Kind)
+	mapping, err := r.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil || mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+		return nil, nil //nolint:nilerr // who creates a pod writes its references
 	}
-	kind, _ := cluster.ByGroupKind(template.GroupVersionKind().GroupKind())
-	return kind.Pod(template)
+	object, err := r.get(ctx, mapping.Resource, reference.Name)
+	if r.lacks(err, "the workload of the pod", "get", mapping.Resource.GroupResource().String(), r.in.Namespace.Name) {
+		return nil, nil
+	}
+	return object, err
 }
 
 // original returns a running pod as it was before Lanyard changed it, as far as the pod
@@ -196,9 +226,9 @@ func original(pod *unstructured.Unstructured, keys *annotations.Keys) (*unstruct
 // registration fills in whether Lanyard is called for the namespace, and whether the guard is
 // in place.
 func (r *reader) registration(ctx context.Context) (err error) {
-	const group = admissionregistrationv1.GroupName
+	const group = "." + admissionregistrationv1.GroupName
 	r.mutating, err = r.Installation(ctx, r.typed)
-	if err != nil && !r.lacks(err, "the namespaces that Lanyard is called for, and the guard", "list", group, "mutatingwebhookconfigurations", "") {
+	if err != nil && !r.lacks(err, "the namespaces that Lanyard is called for, and the guard", "list", "mutatingwebhookconfigurations"+group, "") {
 		return err
 	}
 	if r.in.Called, err = cluster.CalledFor(r.mutating, r.in.Settings, r.in.Namespace); err != nil {
@@ -215,7 +245,7 @@ func (r *reader) registration(ctx context.Context) (err error) {
 	case err == nil:
 		policies.Policies[name] = policy
 	case apierrors.IsNotFound(err):
-	case r.lacks(err, "the guard", "get", group, "validatingadmissionpolicies", ""):
+	case r.lacks(err, "the guard", "get", "validatingadmissionpolicies"+group, ""):
 		return nil
 	default:
 		return fmt.Errorf("validatingadmissionpolicy %s: %w", name, err)
@@ -225,7 +255,7 @@ func (r *reader) registration(ctx context.Context) (err error) {
 	case err == nil:
 		policies.Bindings = bindings.Items
 	case apierrors.IsNotFound(err): // the API is missing before Kubernetes 1.30
-	case r.lacks(err, "the guard", "list", group, "validatingadmissionpolicybindings", ""):
+	case r.lacks(err, "the guard", "list", "validatingadmissionpolicybindings"+group, ""):
 		return nil
 	default:
 		return fmt.Errorf("list validatingadmissionpolicybindings: %w", err)
@@ -250,7 +280,7 @@ func (r *reader) ask(ctx context.Context, pod *unstructured.Unstructured) error 
 	if err != nil {
 		return err
 	}
-	asker, err := ask.New(config, in.Settings, ask.Options{Registration: r.mutating})
+	asker, err := ask.New(config, in.Settings, ask.Options{Registration: r.mutating, Unread: r.Webhook.Unread})
 	if err != nil {
 		return err
 	}

@@ -5,11 +5,14 @@ package cli
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -122,7 +125,7 @@ var _ = Describe("explain", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		newServiceAccount(ctx, "opted-out", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
 		code, out, _ := lanyard(ctx, "explain", "sa/cart", "--namespace", "opted-out")
-		Expect(out).To(ContainSubstring("new pods: without credentials\n  Lanyard is not called for the namespace: it has the label lanyard.dev/inject=disabled\n"))
+		Expect(out).To(ContainSubstring("guard               excluded\n\nnew pods: excluded\n  Lanyard is not called for the namespace: it has the label lanyard.dev/inject=disabled\n"))
 		Expect(code).To(Equal(command.ExitFound))
 	})
 
@@ -135,6 +138,73 @@ var _ = Describe("explain", Ordered, func() {
 			_, out, _ := lanyard(ctx, "explain", "sa/cart", "--namespace", "limited")
 			return out
 		}).Within(timeout).Should(And(ContainSubstring("allowed identities  -\n"), ContainSubstring("new pods: denied (identity_not_allowed)")))
+	})
+
+	It("has the words of status for a pod in an excluded namespace", func(ctx SpecContext) {
+		_, err := env.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "left-out", Labels: map[string]string{"lanyard.dev/inject": "disabled"}}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		newServiceAccount(ctx, "left-out", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
+		_, err = env.client.CoreV1().Pods("left-out").Create(ctx, newPod("cart", "cart"), metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		_, explained, _ := lanyard(ctx, "explain", "pod/cart", "--namespace", "left-out", "--output", "jsonpath={.guard} {.new.outcome} {.live.state}")
+		Expect(explained).To(Equal("excluded excluded excluded"))
+		_, listed, _ := lanyard(ctx, "status", "--namespace", "left-out", "--output", "jsonpath={.workloads[0].guard}")
+		Expect(listed).To(Equal("excluded"))
+	})
+
+	It("explains a ServiceAccount to a user with the role view in one namespace", func(ctx SpecContext) {
+		newServiceAccount(ctx, "explained", "web", map[string]string{"lanyard.dev/aws-role-arn": role})
+		bind(ctx, "explained", "view", "on-call")
+		expectOutputsAs(ctx, user("on-call"), "explain-view", command.ExitOK, BeEmpty(), "explain", "sa", "web", "--namespace", "explained")
+		Expect(os.ReadFile("testdata/explain-view.txt")).NotTo(ContainSubstring("denied"))
+	})
+
+	// The user cannot read that the webhook has a default tenant.
+	It("does not say that a pod is denied for a setting that was not read", func(ctx SpecContext) {
+		bind(ctx, "explained", "view", "on-call-2")
+		code, out, errOut := lanyardAs(ctx, user("on-call-2"), "", "explain", "pod", "cart-1-old", "--namespace", "explained")
+		Expect(out).To(And(ContainSubstring("new pods: unknown\n"), ContainSubstring("this pod: unknown\n"), ContainSubstring("the settings of the webhook were not read")))
+		Expect(errOut).To(HavePrefix("error: the credentials of a new pod are not known: the settings of the webhook were not read"))
+		Expect(code).To(Equal(command.ExitFailed))
+	})
+
+	It("explains a pod to a user who may read everything", func(ctx SpecContext) {
+		config := filepath.Join(GinkgoT().TempDir(), "config.yaml")
+		Expect(os.WriteFile(config, []byte("azure-default-tenant-id: contoso.onmicrosoft.com\n"), 0o600)).To(Succeed())
+		expectOutputsAs(ctx, reader(ctx, "explain-reader"), "explain-reader", command.ExitFound, BeEmpty(), "explain", "pod", "cart-1-old", "--namespace", "explained", "--config", config)
+	})
+
+	It("cannot look without any right", func(ctx SpecContext) {
+		stranger := user("stranger")
+		code, out, errOut := lanyardAs(ctx, stranger, "", "explain", "sa/cart", "--namespace", "explained")
+		Expect(out).To(And(
+			ContainSubstring("new pods: unknown\n"), ContainSubstring("\ncreate pods in the namespace explained "),
+			ContainSubstring("\nlist mutatingwebhookconfigurations.admissionregistration.k8s.io "), Not(ContainSubstring("denied"))))
+		Expect(errOut).To(Equal("error: the credentials of a new pod are not known: the ServiceAccount of the pod was not read\n"))
+		Expect(code).To(Equal(command.ExitFailed))
+		code, _, errOut = lanyardAs(ctx, stranger, "", "explain", "pod/cart-1-old", "--namespace", "explained")
+		Expect(errOut).To(HavePrefix("error: pod/cart-1-old in the namespace explained: pods \"cart-1-old\" is forbidden: "))
+		Expect(code).To(Equal(command.ExitFailed))
+	})
+
+	It("has the advice for a Job", func(ctx SpecContext) {
+		job, err := env.client.BatchV1().Jobs("explained").Create(ctx, &batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{Name: "load"}, Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: func() corev1.PodSpec {
+				spec := newPod("", "cart").Spec
+				spec.RestartPolicy = corev1.RestartPolicyNever
+				return spec
+			}()}},
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		pod := newPod("load-old", "cart")
+		pod.Annotations = map[string]string{"lanyard.dev/inject": "false"}
+		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))}
+		_, err = env.client.CoreV1().Pods("explained").Create(ctx, pod, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = env.client.CoreV1().Pods("explained").Patch(ctx, "load-old", types.MergePatchType, []byte(`{"metadata":{"annotations":{"lanyard.dev/inject":null}}}`), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		_, out, _ := lanyard(ctx, "explain", "pod/load-old", "--namespace", "explained")
+		Expect(out).To(And(ContainSubstring("this pod: without\n"), ContainSubstring("-> A Job is not restarted. Delete the Job, and create it again from its manifest: kubectl delete job/load --namespace explained\n")))
 	})
 
 	It("reports a ServiceAccount that does not exist", func(ctx SpecContext) {
@@ -150,10 +220,16 @@ var _ = Describe("explain", Ordered, func() {
 		Expect(code).To(Equal(command.ExitFound))
 	})
 
-	It("denies an unknown type", func(ctx SpecContext) {
-		code, _, errOut := lanyard(ctx, "explain", "service", "cart")
-		Expect(errOut).To(HavePrefix("error: got type \"service\", want serviceaccount, pod or a workload such as deployment\n"))
-		Expect(code).To(Equal(command.ExitFailed))
+	It("is for objects that make pods", func(ctx SpecContext) {
+		for args, want := range map[string]string{
+			"service/kubernetes": "error: service/kubernetes makes no pods: name a ServiceAccount, a pod or a workload such as a deployment\n",
+			"namespace/shop":     "error: namespace/shop has no namespace: name a ServiceAccount, a pod or a workload\n",
+			"cart":               "error: cart has no name: write TYPE/NAME or TYPE NAME\n",
+		} {
+			code, _, errOut := lanyard(ctx, "explain", args, "--namespace", "default")
+			Expect(errOut).To(HavePrefix(want))
+			Expect(code).To(Equal(command.ExitFailed))
+		}
 	})
 
 	It("completes the names that are in the cluster", func(ctx SpecContext) {
