@@ -183,11 +183,11 @@ func (a *Asker) local(ctx context.Context, namespace, serviceAccount *metav1.Obj
 		answer.Err = errUnread
 		return answer
 	}
-	answer.Pod, answer.Warnings, err = a.evaluate(ctx, namespace, serviceAccount, pod)
+	err = a.evaluate(ctx, namespace, serviceAccount, pod, &answer)
 	denied, isDenied := errors.AsType[*reason.Error](err)
 	switch {
 	case err == nil:
-	case isDenied && a.options.Unread == nil:
+	case isDenied && (a.options.Unread == nil || denied.Reason == reason.IdentityRequired):
 		answer.Denial = &Denial{By: ByLanyard, Reason: denied.Reason, Message: denied.Err.Error()}
 	case isDenied: // a setting of the cluster may be missing here, such as a default
 		answer.Err = fmt.Errorf("the settings of the webhook were not read, and without them Lanyard would deny the pod: %w", err)
@@ -197,32 +197,25 @@ func (a *Asker) local(ctx context.Context, namespace, serviceAccount *metav1.Obj
 	return answer
 }
 
-// evaluate returns the pod that the webhook would make, and its warnings.
-func (a *Asker) evaluate(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) (*unstructured.Unstructured, []string, error) {
+// evaluate fills in the pod that the webhook would make, and its warnings.
+func (a *Asker) evaluate(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured, answer *Answer) error {
 	if unknown := a.settings.Keys.UnknownOnServiceAccount(serviceAccount.Annotations); a.options.Unread != nil && len(unknown) > 0 {
-		return nil, nil, fmt.Errorf("the settings of the webhook were not read, which may know the annotation %s", unknown[0])
+		return fmt.Errorf("the settings of the webhook were not read, which may know the annotation %s", unknown[0])
 	}
 	all := rules.New(a.settings)
 	all.AddNamespace(namespace)
 	all.AddServiceAccount(namespace.Name, serviceAccount)
 	raw, err := json.Marshal(pod.Object)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	response, mutated, err := all.Pod(ctx, namespace.Name, serviceAccount.Name, raw)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	evaluated := new(unstructured.Unstructured)
-	err = json.Unmarshal(mutated, &evaluated.Object)
-	return evaluated, lanyard(response.Warnings), err
-}
-
-// lanyard returns warnings in the form of the webhook's responses.
-func lanyard(warnings []string) []string {
-	var prefixed []string
-	for _, text := range warnings {
-		prefixed = append(prefixed, "lanyard: "+text)
+	for _, text := range response.Warnings { // in the form of the webhook's responses
+		answer.Warnings = append(answer.Warnings, "lanyard: "+text)
 	}
-	return prefixed
+	answer.Pod = new(unstructured.Unstructured)
+	return json.Unmarshal(mutated, &answer.Pod.Object)
 }

@@ -261,12 +261,15 @@ func TestWithoutTheSettingsNothingIsDenied(t *testing.T) {
 			map[string]string{"lanyard.dev/vault-role": "x"},
 			"local error: evaluate the rules of the webhook: the settings of the webhook were not read, which may know the annotation lanyard.dev/vault-role",
 		},
+		"an identity that is required":      {nil, "local denied by lanyard identity_required: serviceaccount \"shop/cart\" has the label lanyard.dev/identity=required"},
 		"an identity that needs no setting": {map[string]string{"lanyard.dev/aws-role-arn": role}, "local pod: aws"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			asker := newAsker(t, &server{}, ask.Options{NoDryRun: true, Unread: errors.New("forbidden")})
-			got := asker.Ask(t.Context(), &metav1.ObjectMeta{Name: "shop"}, serviceAccount(test.values), newPod(t))
+			object := serviceAccount(test.values)
+			object.Labels = map[string]string{"lanyard.dev/identity": "required"}
+			got := asker.Ask(t.Context(), &metav1.ObjectMeta{Name: "shop"}, object, newPod(t))
 			if !strings.HasPrefix(kind(&got), test.want) || got.Unread == nil {
 				t.Errorf("got %q and unread %v, want %q", kind(&got), got.Unread, test.want)
 			}

@@ -62,7 +62,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 				return err
 			}
 			err = o.Write(c, &explanationResult{explanation})
-			if err == nil && !explanation.Problem() && explanation.New.Outcome == Unknown {
+			if err == nil && !explanation.Problem() && explanation.New.Outcome == injected.Unknown {
 				return errors.New(explanation.New.Why)
 			}
 			return command.FoundIf(explanation.Problem(), err)
@@ -83,12 +83,12 @@ func (r *explanationResult) Print(p *command.Page) {
 	p.Table(2, r.rows())
 	printFix(p, r.ServiceAccount.Fix)
 	p.Line("")
-	style := map[Outcome]string{Injected: command.Good, Without: command.Warn, Excluded: command.Warn, Denied: command.Bad, Unknown: command.Warn}[r.New.Outcome]
-	if r.New.Outcome == Without && r.New.Fix == "" {
-		style = ""
+	style := map[injected.State]string{Injected: command.Good, Denied: command.Bad}[r.New.Outcome]
+	if style == "" && (r.New.Fix != "" || r.New.Outcome == injected.Unknown) {
+		style = command.Warn
 	}
 	word := string(r.New.Outcome)
-	if r.New.Reason != "" && r.New.Outcome != Injected && r.New.Outcome != OptedOut {
+	if r.New.Reason != "" && r.New.Outcome != Injected && r.New.Outcome != injected.OptedOut {
 		word += " (" + string(r.New.Reason) + ")"
 	}
 	p.Line("new pods: %s", p.Style(style, word))
@@ -112,8 +112,8 @@ func (r *explanationResult) printMissing(p *command.Page) {
 	}
 	rows, fix := [][]string{{"YOU MAY NOT", "NEEDED FOR"}}, ""
 	for _, m := range r.MissingRights {
-		rows = append(rows, []string{m.String(), m.For})
-		if m.Verb != "create" {
+		rows = append(rows, []string{m.Right, m.For})
+		if !strings.HasPrefix(m.Right, "create ") {
 			fix = "The ClusterRole view has the rights to read. lanyard-view adds the rights for webhook configurations and policies to it."
 		}
 	}
@@ -130,6 +130,8 @@ func (r *explanationResult) rows() [][]string {
 		account += ", which does not exist"
 	case !r.ServiceAccount.Read:
 		account += ", which you may not read"
+	case r.ServiceAccount.Required:
+		account += ", which needs an identity and asks for none yet"
 	case len(r.ServiceAccount.Identities) == 0:
 		account += ", which asks for no identity"
 	case r.ServiceAccount.Fix != "":
@@ -147,7 +149,7 @@ func (r *explanationResult) rows() [][]string {
 		rows = append(rows, []string{"  last annotated", r.ServiceAccount.Annotated})
 	}
 	policy := cmp.Or(r.AllowedIdentities, "the cluster's default")
-	if slices.ContainsFunc(r.MissingRights, func(m Missing) bool { return m.Resource == "namespaces" }) {
+	if slices.ContainsFunc(r.MissingRights, func(m Missing) bool { return strings.HasPrefix(m.Right, "get namespaces ") }) {
 		policy = "not known"
 	}
 	guard := cmp.Or(string(r.Guard), "not needed")

@@ -70,28 +70,19 @@ type Owner struct {
 
 // Missing is a right that the user lacks.
 type Missing struct {
-	ask.Right
+	// Right is such as "create pods in the namespace shop".
+	Right string `json:"right"`
 	// For describes the part of the explanation that needs the right.
 	For string `json:"for"`
 }
 
-// Outcome classifies the credentials of new pods. The words for pods that exist are those
-// of injected.State.
-type Outcome string
-
+// Outcomes for new pods. The others are those of pods that exist: Without, Excluded, OptedOut
+// and Unknown.
 const (
 	// Injected means that a new pod gets credentials.
-	Injected Outcome = "injected"
-	// Without means that a new pod is created without credentials.
-	Without = Outcome(injected.Without)
-	// Excluded means that Lanyard is not called for the namespace.
-	Excluded = Outcome(injected.Excluded)
-	// OptedOut means that the pod asks for no credentials.
-	OptedOut = Outcome(injected.OptedOut)
+	Injected injected.State = "injected"
 	// Denied means that no new pod is created.
-	Denied Outcome = "denied"
-	// Unknown means that the answer is not known.
-	Unknown = Outcome(injected.Unknown)
+	Denied injected.State = "denied"
 )
 
 // Explanation is the result.
@@ -121,6 +112,8 @@ type ServiceAccount struct {
 	// Read reports whether the user may read it.
 	Read       bool       `json:"read"`
 	Identities []Identity `json:"identities,omitempty"`
+	// Required reports whether it needs an identity that it does not ask for yet.
+	Required bool `json:"required,omitempty"`
 	// Annotated is when Lanyard's annotations were last written; empty if unknown.
 	Annotated string `json:"annotated,omitempty"`
 	// Fix is the fix for the label; empty if there is nothing to do.
@@ -137,7 +130,7 @@ type Identity struct {
 
 // New is the outcome for a new pod.
 type New struct {
-	Outcome Outcome `json:"outcome"`
+	Outcome injected.State `json:"outcome"`
 	// Reason is a word of package reason; empty if Lanyard did not decide.
 	Reason reason.Reason `json:"reason,omitempty"`
 	// Why and Fix are for people. Fix is empty if there is nothing to do.
@@ -199,7 +192,7 @@ func Explain(in *Input) *Explanation {
 		GuardProblem:      in.GuardProblem,
 		MissingRights:     in.Missing,
 	}
-	if in.asks() || in.unguarded() {
+	if in.asks() || in.unguarded() || in.waits() {
 		e.Guard = cluster.GuardOf(in.Settings, &metav1.PartialObjectMetadata{ObjectMeta: *in.ServiceAccount}, in.Called)
 	}
 	if e.New.Local = in.Answer.Local; e.New.Local {
@@ -218,7 +211,7 @@ func (in *Input) limits() string {
 		return text
 	}
 	text += "; the settings of the webhook were not read, so its built-in defaults apply"
-	if slices.ContainsFunc(in.Missing, func(m Missing) bool { return strings.HasPrefix(m.Resource, "mutatingwebhookconfigurations") }) {
+	if slices.ContainsFunc(in.Missing, func(m Missing) bool { return strings.HasPrefix(m.Right, "list mutatingwebhookconfigurations") }) {
 		return text // the cause
 	}
 	return text + ": " + in.Answer.Unread.Error()
@@ -227,6 +220,12 @@ func (in *Input) limits() string {
 // asks reports whether the ServiceAccount is known to ask for an identity.
 func (in *Input) asks() bool {
 	return in.ServiceAccount != nil && in.Keys.AskForIdentity(in.ServiceAccount.Annotations)
+}
+
+// waits reports whether the ServiceAccount is known to need an identity that it does not ask
+// for yet.
+func (in *Input) waits() bool {
+	return in.ServiceAccount != nil && in.Keys.Waits(in.ServiceAccount.Labels[in.Keys.IdentityLabel], in.ServiceAccount.Annotations)
 }
 
 // unguarded reports whether the ServiceAccount is known to need credentials, and the guard
@@ -240,8 +239,8 @@ func (in *Input) serviceAccount() ServiceAccount {
 	if in.ServiceAccount == nil {
 		return account
 	}
-	account.Identities = Identities(in.Keys, in.ServiceAccount.Annotations)
-	if in.Called && in.asks() && in.ServiceAccount.Labels[in.Keys.IdentityLabel] != annotations.LabelEnabled {
+	account.Identities, account.Required = Identities(in.Keys, in.ServiceAccount.Annotations), in.waits()
+	if in.Called && in.asks() && !annotations.IsGuarded(in.ServiceAccount.Labels[in.Keys.IdentityLabel]) {
 		account.Fix = "Add the guard's label: lanyard label serviceaccounts --namespace " + in.Namespace.Name
 	}
 	if annotated := in.annotated(); !annotated.IsZero() {
@@ -319,7 +318,7 @@ func (in *Input) new() New {
 	case answer.Denial != nil:
 		return in.denied()
 	case answer.Err != nil:
-		return New{Outcome: Unknown, Why: "the credentials of a new pod are not known: " + answer.Err.Error()}
+		return New{Outcome: injected.Unknown, Why: "the credentials of a new pod are not known: " + answer.Err.Error()}
 	}
 	if providers := in.Got.Annotations[in.Keys.Injected]; providers != "" {
 		why := "a new pod gets " + strings.ReplaceAll(providers, ",", ", ")
@@ -335,21 +334,42 @@ func (in *Input) new() New {
 func (in *Input) denied() New {
 	denial := in.Answer.Denial
 	n := New{Outcome: Denied, Reason: denial.Reason, Why: denial.Message}
-	switch denial.By {
-	case ask.ByLanyard:
+	switch {
+	case in.waits() && (denial.Reason == reason.IdentityRequired || denial.By == ask.ByGuard):
+		return in.required()
+	case denial.By == ask.ByLanyard:
 		n.Fix = fixes[denial.Reason]
-	case ask.ByGuard:
+	case denial.By == ask.ByGuard:
 		n.Why, n.Fix = "the guard denies new pods: Lanyard did not inject a container that needs credentials", checkFix
 		if text := in.unreachable(); text != "" {
 			n.Why = "the guard denies new pods, because the API server cannot call Lanyard: " + text
 		}
-	case ask.ByFailedCall:
+	case denial.By == ask.ByFailedCall:
 		n.Fix = "Lanyard did not deny the pod. The webhook in the message must respond again."
 		if isOwn(denial.Message) {
 			n.Why, n.Fix = "the API server cannot call Lanyard: "+denial.Message, checkFix
 		}
 	default:
 		n.Fix = "Lanyard did not deny the pod. The message names the webhook or policy."
+	}
+	return n
+}
+
+// required describes the denial of pods whose ServiceAccount needs an identity and does not ask
+// for one yet.
+func (in *Input) required() New {
+	name, namespace := in.ServiceAccountName, in.Namespace.Name
+	n := New{
+		Outcome: Denied, Reason: reason.IdentityRequired,
+		Why: fmt.Sprintf("the ServiceAccount %s has the label %s=%s, and no annotation that asks for an identity yet",
+			name, in.Keys.IdentityLabel, annotations.LabelRequired),
+		Fix: fmt.Sprintf("%s If it needs no identity, remove the label: kubectl label serviceaccount %s %s- --namespace %s",
+			fixes[reason.IdentityRequired], name, in.Keys.IdentityLabel, namespace),
+	}
+	if hint, _ := in.peer(); hint != "" {
+		n.Why += ": " + hint
+	} else if hint := in.misspelt(); hint != "" {
+		n.Why += ": " + hint
 	}
 	return n
 }
@@ -373,6 +393,7 @@ func (in *Input) unreachable() string {
 
 // fixes are the fixes by reason.
 var fixes = map[reason.Reason]string{
+	reason.IdentityRequired:   "Annotate the ServiceAccount: controllers then create the pods when they retry.",
 	reason.InvalidAnnotation:  "Correct the annotation that the message names.",
 	reason.IdentityNotAllowed: "Ask the administrator of the cluster to allow the identity, or correct the ServiceAccount.",
 	reason.ForeignInjection:   "Remove Lanyard's additions from the pod template: they were copied from a running pod.",
@@ -389,25 +410,29 @@ func (in *Input) without() New {
 	_, mirror := in.Sent.Annotations[annotations.MirrorPodKey]
 	switch {
 	case mirror:
-		return New{Outcome: Without, Reason: reason.MirrorPod, Why: "the pod mirrors a static pod of a node, which cannot have a token"}
+		return New{Outcome: injected.Without, Reason: reason.MirrorPod, Why: "the pod mirrors a static pod of a node, which cannot have a token"}
 	case pod.OptOut:
-		return New{Outcome: OptedOut, Reason: reason.OptedOut, Why: "the pod has " + in.Keys.Inject + ": \"false\""}
+		return New{Outcome: injected.OptedOut, Reason: reason.OptedOut, Why: "the pod has " + in.Keys.Inject + ": \"false\""}
 	case in.ServiceAccount == nil:
-		return New{Outcome: Without, Why: "the pod is created without credentials. The reason is not known: you may not read its ServiceAccount"}
+		return New{Outcome: injected.Without, Why: "the pod is created without credentials. The reason is not known: you may not read its ServiceAccount"}
 	case !in.asks():
 		return in.noIdentity(errs.ToAggregate())
 	case !in.Called:
 		return New{
-			Outcome: Excluded, Why: "Lanyard is not called for the namespace: " + in.exclusion(),
+			Outcome: injected.Excluded, Why: "Lanyard is not called for the namespace: " + in.exclusion(),
 			Fix: "Move the workload to another namespace, or include this one.",
 		}
 	case in.unreachable() != "":
-		return New{Outcome: Without, Why: "the API server cannot call Lanyard: " + in.unreachable(), Fix: checkFix}
+		return New{Outcome: injected.Without, Why: "the API server cannot call Lanyard: " + in.unreachable(), Fix: checkFix}
 	case in.Probe != nil && in.Probe.Problem() != nil && !in.deniedByLanyard():
-		return New{Outcome: Without, Why: "the API server did not call Lanyard for this pod. The cause is not known, because the pod of a probe was not created: " + in.Probe.Problem().Error(), Fix: checkFix}
+		return New{
+			Outcome: injected.Without, Fix: checkFix,
+			Why: "the API server did not call Lanyard for this pod. The cause is not known, because the pod of a probe was not created: " +
+				in.Probe.Problem().Error(),
+		}
 	}
 	return New{
-		Outcome: Without,
+		Outcome: injected.Without,
 		Why:     "the API server did not call Lanyard for this pod, though it can: the webhook " + cluster.PodWebhook + " does not select it",
 		Fix:     "Compare the pod with the objectSelector and the matchConditions of the webhook.",
 	}
@@ -422,7 +447,10 @@ func (in *Input) deniedByLanyard() bool {
 // noIdentity describes a new pod of a ServiceAccount that does not ask for an identity. mistake
 // is a mistake in the annotations of the pod.
 func (in *Input) noIdentity(mistake error) New {
-	n := New{Outcome: Without, Reason: reason.NoIdentity, Why: fmt.Sprintf("the ServiceAccount %s has no annotation that asks for an identity", in.ServiceAccountName)}
+	n := New{
+		Outcome: injected.Without, Reason: reason.NoIdentity,
+		Why: fmt.Sprintf("the ServiceAccount %s has no annotation that asks for an identity", in.ServiceAccountName),
+	}
 	if hint, fix := in.peer(); hint != "" {
 		n.Why, n.Fix = n.Why+": "+hint, fix
 	} else if hint := in.misspelt(); hint != "" {
@@ -470,7 +498,7 @@ func (in *Input) peer() (hint, fix string) {
 		adopted := slices.ContainsFunc(in.Peers, func(adopted *peer.Peer) bool { return adopted.Name == p.Name })
 		switch {
 		case adopted && in.Called:
-			return p.Identity[0] + " is not adopted yet", "Adopt it: lanyard label serviceaccounts --namespace " + in.Namespace.Name
+			return p.Identity[0] + " is not adopted yet", "Adopt it: lanyard adopt --namespace " + in.Namespace.Name
 		case adopted:
 			return p.Identity[0] + " is not adopted, because Lanyard is not called for the namespace: " + in.exclusion(), ""
 		}
@@ -563,7 +591,7 @@ func (in *Input) live(n *New) *Live {
 		l.Why = "it cannot be compared with a new pod, whose credentials are not known"
 	case l.State == injected.Without:
 		l.Why, l.Fix = "it has no credentials, and a new pod gets some"+missed, in.restart()
-	case l.State == injected.Stale && n.Outcome == Without:
+	case l.State == injected.Stale && n.Outcome == injected.Without:
 		l.Why, l.Fix = "it has credentials, and a new pod gets none"+older, in.restart()
 	case l.State == injected.Stale:
 		l.Why, l.Fix = "its credentials differ from the credentials of a new pod"+older, in.restart()
@@ -574,6 +602,9 @@ func (in *Input) live(n *New) *Live {
 	}
 	return l
 }
+
+// recreated is the advice for a pod whose controller replaces it.
+const recreated = "Delete the pod, and its controller creates a new one: "
 
 // restart returns the command that replaces the running pod, and no other workload.
 func (in *Input) restart() string {
@@ -586,7 +617,7 @@ func (in *Input) restart() string {
 	case o.Kind.Restarts && o.ByHand == "":
 		return "Restart its workload: lanyard restart " + o.Name + namespace
 	case o.Kind.Restarts:
-		return fmt.Sprintf("A restart of %s does not replace the pod: %s. Delete the pod, and its controller creates a new one: %s", o.Name, o.ByHand, remove)
+		return fmt.Sprintf("A restart of %s does not replace the pod: %s. %s%s", o.Name, o.ByHand, recreated, remove)
 	case o.Kind.Kind == "CronJob":
 		return fmt.Sprintf("The next Job of %s gets them. To start a Job now: kubectl create job %s-again --from=%s%s", o.Name, name, o.Name, namespace)
 	case o.Kind.Kind == "Job":
@@ -594,5 +625,5 @@ func (in *Input) restart() string {
 	case o.Kind.Kind == "":
 		return fmt.Sprintf("Restart %s with the program that manages it, or delete the pod, if its controller creates a new one: %s", o.Name, remove)
 	}
-	return "Delete the pod, and its controller creates a new one: " + remove
+	return recreated + remove
 }

@@ -78,11 +78,16 @@ func denied(by ask.Denier, message string) *ask.Answer {
 	return &ask.Answer{Denial: &ask.Denial{By: by, Message: message}}
 }
 
+// waiting makes the ServiceAccount one that needs an identity and does not ask for it yet.
+func waiting(in *Input, values map[string]string) {
+	in.Got, in.ServiceAccount.Annotations, in.ServiceAccount.Labels = nil, values, map[string]string{"lanyard.dev/identity": "required"}
+}
+
 func TestNewPods(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change  func(*Input)
-		outcome Outcome
+		outcome injected.State
 		reason  reason.Reason
 		why     string
 		problem bool
@@ -94,81 +99,81 @@ func TestNewPods(t *testing.T) {
 		},
 		"the ServiceAccount asks for nothing": {
 			func(in *Input) { in.ServiceAccount.Annotations, in.Got = nil, &corev1.Pod{} },
-			Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity", false,
+			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity", false,
 		},
 		"the annotation has no prefix": {
 			func(in *Input) {
 				in.ServiceAccount.Annotations, in.Got = map[string]string{"aws-role-arn": role, "audience": "x"}, &corev1.Pod{}
 			},
-			Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: audience has no effect, Lanyard reads lanyard.dev/audience", true,
+			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: audience has no effect, Lanyard reads lanyard.dev/audience", true,
 		},
 		"the annotation has another prefix": {
 			func(in *Input) {
 				in.ServiceAccount.Annotations, in.Got = map[string]string{"example.com/audience": "x", "lanyard.io/aws-role-arn": role}, &corev1.Pod{}
 			},
-			Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: lanyard.io/aws-role-arn has no effect, Lanyard reads lanyard.dev/aws-role-arn", true,
+			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: lanyard.io/aws-role-arn has no effect, Lanyard reads lanyard.dev/aws-role-arn", true,
 		},
 		"the annotation is another webhook's": {
 			func(in *Input) {
 				in.ServiceAccount.Annotations, in.Got = map[string]string{"eks.amazonaws.com/role-arn": role}, &corev1.Pod{}
 			},
-			Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is for amazon-eks-pod-identity-webhook, and Lanyard does not adopt it here (docs/adoption.md)", false,
+			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is for amazon-eks-pod-identity-webhook, and Lanyard does not adopt it here (docs/adoption.md)", false,
 		},
 		"the annotation is another webhook's without a value": {
 			func(in *Input) {
 				in.ServiceAccount.Annotations, in.Got = map[string]string{"eks.amazonaws.com/role-arn": ""}, &corev1.Pod{}
 			},
-			Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity", false,
+			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity", false,
 		},
 		"the annotation is another webhook's, and not adopted yet": {
 			func(in *Input) {
 				in.ServiceAccount.Annotations, in.Got = map[string]string{"iam.gke.io/gcp-service-account": "x", "eks.amazonaws.com/role-arn": role}, &corev1.Pod{}
 				in.Peers = peer.All()[:1]
 			},
-			Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is not adopted yet", true,
+			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is not adopted yet", true,
 		},
 		"the annotation is another webhook's, in an excluded namespace": {
 			func(in *Input) {
 				in.ServiceAccount.Annotations, in.Got = map[string]string{"eks.amazonaws.com/role-arn": role}, &corev1.Pod{}
 				in.Peers, in.Called = peer.All(), false
 			},
-			Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is not adopted, because Lanyard is not called for the namespace: the namespaceSelector of the webhook pods.lanyard.dev does not select it", false,
+			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is not adopted, because Lanyard is not called for the namespace: the namespaceSelector of the webhook pods.lanyard.dev does not select it", false,
 		},
 		"the pod opts out by an annotation": {
 			func(in *Input) {
 				in.Sent.Annotations, in.Got = map[string]string{"lanyard.dev/inject": "false"}, &corev1.Pod{}
 			},
-			OptedOut, reason.OptedOut, "the pod has lanyard.dev/inject: \"false\"", false,
+			injected.OptedOut, reason.OptedOut, "the pod has lanyard.dev/inject: \"false\"", false,
 		},
 		"the pod opts out by a label": {
 			func(in *Input) {
 				in.Sent.Labels, in.Got = map[string]string{"lanyard.dev/inject": "false"}, &corev1.Pod{}
 			},
-			OptedOut, reason.OptedOut, "the pod has lanyard.dev/inject: \"false\"", false,
+			injected.OptedOut, reason.OptedOut, "the pod has lanyard.dev/inject: \"false\"", false,
 		},
 		"the pod mirrors a static pod": {
 			func(in *Input) {
 				in.Sent.Annotations, in.Got = map[string]string{"kubernetes.io/config.mirror": "x"}, &corev1.Pod{}
 			},
-			Without, reason.MirrorPod, "the pod mirrors a static pod", false,
+			injected.Without, reason.MirrorPod, "the pod mirrors a static pod", false,
 		},
 		"the namespace is left out by its name": {
 			func(in *Input) { in.Called, in.Got = false, &corev1.Pod{} },
-			Excluded, "", "Lanyard is not called for the namespace: the namespaceSelector of the webhook pods.lanyard.dev", true,
+			injected.Excluded, "", "Lanyard is not called for the namespace: the namespaceSelector of the webhook pods.lanyard.dev", true,
 		},
 		"the namespace opts out": {
 			func(in *Input) {
 				in.Called, in.Got = false, &corev1.Pod{}
 				in.Namespace.Labels = map[string]string{"lanyard.dev/inject": "disabled"}
 			},
-			Excluded, "", "Lanyard is not called for the namespace: it has the label lanyard.dev/inject=disabled", true,
+			injected.Excluded, "", "Lanyard is not called for the namespace: it has the label lanyard.dev/inject=disabled", true,
 		},
 		"the namespace opts out with the word for pods": {
 			func(in *Input) {
 				in.Called, in.Got = false, &corev1.Pod{}
 				in.Namespace.Labels = map[string]string{"lanyard.dev/inject": "false"}
 			},
-			Excluded, "", "Lanyard is not called for the namespace: it has the label lanyard.dev/inject=false", true,
+			injected.Excluded, "", "Lanyard is not called for the namespace: it has the label lanyard.dev/inject=false", true,
 		},
 		"the template is injected, and the namespace is left out": {
 			func(in *Input) { in.Called = false },
@@ -178,19 +183,19 @@ func TestNewPods(t *testing.T) {
 			func(in *Input) {
 				in.Got, in.Probe = &corev1.Pod{}, denied(ask.ByFailedCall, `failed calling webhook "probe.lanyard.dev": x509: unknown authority`)
 			},
-			Without, "", `the API server cannot call Lanyard: failed calling webhook "probe.lanyard.dev": x509: unknown authority`, true,
+			injected.Without, "", `the API server cannot call Lanyard: failed calling webhook "probe.lanyard.dev": x509: unknown authority`, true,
 		},
 		"the webhook does not select the pod": {
 			func(in *Input) { in.Got, in.Probe = &corev1.Pod{}, &ask.Answer{} },
-			Without, "", "the API server did not call Lanyard for this pod, though it can", true,
+			injected.Without, "", "the API server did not call Lanyard for this pod, though it can", true,
 		},
 		"the webhook does not select the pod, and denies the pod of the probe": {
 			func(in *Input) { in.Got, in.Probe = &corev1.Pod{}, denied(ask.ByLanyard, "no") },
-			Without, "", "the API server did not call Lanyard for this pod, though it can", true,
+			injected.Without, "", "the API server did not call Lanyard for this pod, though it can", true,
 		},
 		"a policy denies the pod of the probe": {
 			func(in *Input) { in.Got, in.Probe = &corev1.Pod{}, denied(ask.ByOther, "Kyverno: no") },
-			Without, "", "the API server did not call Lanyard for this pod. The cause is not known, because the pod of a probe was not created: Kyverno: no", true,
+			injected.Without, "", "the API server did not call Lanyard for this pod. The cause is not known, because the pod of a probe was not created: Kyverno: no", true,
 		},
 		"Lanyard denies the pod": {
 			func(in *Input) {
@@ -221,20 +226,35 @@ func TestNewPods(t *testing.T) {
 			},
 			Denied, "", `failed calling webhook "kyverno": EOF`, true,
 		},
+		"an identity is required": {
+			func(in *Input) {
+				waiting(in, map[string]string{"example.com/aws-role-arn": role})
+				in.Answer.Denial = &ask.Denial{By: ask.ByLanyard, Reason: reason.IdentityRequired, Message: "no"}
+			},
+			Denied, reason.IdentityRequired, "the ServiceAccount cart has the label lanyard.dev/identity=required, and no annotation that asks for an identity yet: example.com/aws-role-arn has no effect", true,
+		},
+		"an identity is required, and only the guard responds": {
+			func(in *Input) { waiting(in, nil); in.Answer = *denied(ask.ByGuard, "x") },
+			Denied, reason.IdentityRequired, "the ServiceAccount cart has the label lanyard.dev/identity=required", true,
+		},
+		"an identity is required, and a quota denies the pod": {
+			func(in *Input) { waiting(in, nil); in.Answer = *denied(ask.ByOther, "exceeded quota") },
+			Denied, "", "exceeded quota", true,
+		},
 		"somebody else denies the pod": {
 			func(in *Input) { in.Got, in.Answer = nil, *denied(ask.ByOther, "exceeded quota: pods") },
 			Denied, "", "exceeded quota: pods", true,
 		},
 		"the answer is not known": {
 			func(in *Input) { in.Got, in.Answer.Err = nil, errors.New("EOF") },
-			Unknown, "", "the credentials of a new pod are not known: EOF", false,
+			injected.Unknown, "", "the credentials of a new pod are not known: EOF", false,
 		},
 		"the ServiceAccount may not be read, and the pod is injected": {
 			func(in *Input) { in.ServiceAccount = nil }, Injected, reason.Injected, "a new pod gets aws", false,
 		},
 		"the ServiceAccount may not be read, and the pod is not injected": {
 			func(in *Input) { in.ServiceAccount, in.Got = nil, &corev1.Pod{} },
-			Without, "", "the pod is created without credentials. The reason is not known: you may not read its ServiceAccount", false,
+			injected.Without, "", "the pod is created without credentials. The reason is not known: you may not read its ServiceAccount", false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -379,7 +399,7 @@ func TestLocalAnswersShowTheirLimits(t *testing.T) {
 	t.Parallel()
 	in := input(t)
 	right := ask.Right{Verb: "create", Resource: "pods", Namespace: "shop"}
-	in.Answer.Local, in.Answer.Unread, in.Missing = true, errors.New("forbidden"), []Missing{{right, "the dry run of a pod"}}
+	in.Answer.Local, in.Answer.Unread, in.Missing = true, errors.New("forbidden"), []Missing{{right.String(), "the dry run of a pod"}}
 	got := Explain(in)
 	if !got.New.Local || !strings.HasSuffix(got.New.Limits, "built-in defaults apply: forbidden") || got.Problem() {
 		t.Errorf("got %+v and problem %t", got.New, got.Problem())
@@ -505,7 +525,7 @@ func TestContainers(t *testing.T) {
 func TestEveryDenialHasAFix(t *testing.T) {
 	t.Parallel()
 	for _, r := range []reason.Reason{
-		reason.InvalidAnnotation, reason.IdentityNotAllowed, reason.ForeignInjection, reason.InvalidMountPath,
+		reason.IdentityRequired, reason.InvalidAnnotation, reason.IdentityNotAllowed, reason.ForeignInjection, reason.InvalidMountPath,
 		reason.VolumeNameTaken, reason.TooLarge, reason.LookupFailed, reason.Overloaded,
 	} {
 		if fixes[r] == "" {

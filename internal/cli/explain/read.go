@@ -92,7 +92,7 @@ func (r *reader) lacks(err error, purpose, verb, resource, namespace string) boo
 	if !apierrors.IsForbidden(err) {
 		return false
 	}
-	r.in.Missing = append(r.in.Missing, Missing{ask.Right{Verb: verb, Resource: resource, Namespace: namespace}, purpose})
+	r.in.Missing = append(r.in.Missing, Missing{ask.Right{Verb: verb, Resource: resource, Namespace: namespace}.String(), purpose})
 	return true
 }
 
@@ -286,7 +286,7 @@ func (r *reader) ask(ctx context.Context, pod *unstructured.Unstructured) error 
 	}
 	in.Answer = asker.Ask(ctx, in.Namespace, in.ServiceAccount, pod)
 	if in.Answer.Missing != nil {
-		in.Missing = append(in.Missing, Missing{*in.Answer.Missing, "the dry run of a pod"})
+		in.Missing = append(in.Missing, Missing{in.Answer.Missing.String(), "the dry run of a pod"})
 	}
 	if in.Answer.Pod != nil {
 		in.Got = &corev1.Pod{}

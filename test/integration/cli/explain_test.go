@@ -187,6 +187,20 @@ var _ = Describe("explain", Ordered, func() {
 		Expect(code).To(Equal(command.ExitFailed))
 	})
 
+	It("explains a ServiceAccount that waits for its identity", func(ctx SpecContext) {
+		_, err := env.client.CoreV1().ServiceAccounts("explained").Create(ctx, &corev1.ServiceAccount{
+			ObjectMeta: metav1.ObjectMeta{Name: "late", Labels: map[string]string{"lanyard.dev/identity": "required"}},
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, func(ctx context.Context) error {
+			_, err := env.client.CoreV1().Pods("explained").Create(ctx, newPod("late", "late"), dryRun)
+			return err
+		}).Within(timeout).Should(MatchError(ContainSubstring("lanyard: identity_required: ")))
+		start := time.Now()
+		expectOutputs(ctx, "explain-required", command.ExitFound, "explain", "sa/late", "--namespace", "explained")
+		Expect(time.Since(start)).To(BeNumerically("<", 3*time.Second), "the denial is retryable, and the answer is not asked for again")
+	})
+
 	It("has the advice for a Job", func(ctx SpecContext) {
 		job, err := env.client.BatchV1().Jobs("explained").Create(ctx, &batchv1.Job{
 			ObjectMeta: metav1.ObjectMeta{Name: "load"}, Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: func() corev1.PodSpec {
