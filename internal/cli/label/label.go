@@ -131,7 +131,7 @@ type result struct {
 	// Unadopted is the number of ServiceAccounts that label leaves to adopt.
 	Unadopted int `json:"unadopted,omitempty"`
 
-	*writer
+	by *writer
 }
 
 // written is one ServiceAccount. Error is why it was not written.
@@ -145,14 +145,14 @@ type written struct {
 func (r *result) Print(p *command.Page) {
 	rows := [][]string{{"NAMESPACE", "SERVICEACCOUNT", "RESULT"}}
 	for _, s := range r.ServiceAccounts {
-		text := p.Style(command.Good, r.done)
+		text := p.Style(command.Good, r.by.done)
 		switch {
 		case s.Error != "":
 			text = p.Style(command.Bad, s.Error)
 		case r.DryRun == command.DryRunServer:
-			text = r.done + " (server dry run)"
+			text = r.by.done + " (server dry run)"
 		case r.DryRun == command.DryRunClient:
-			text = "would be " + r.done
+			text = "would be " + r.by.done
 		}
 		rows = append(rows, []string{s.Namespace, s.Name, text})
 	}
@@ -160,10 +160,10 @@ func (r *result) Print(p *command.Page) {
 	case len(rows) > 1:
 		p.Table(0, rows)
 	case r.Unadopted == 0:
-		p.Line("%s", r.none)
+		p.Line("%s", r.by.none)
 	}
 	if r.Unadopted > 0 {
-		p.Text(0, command.Warn, fmt.Sprintf("%d ServiceAccounts have annotations of another webhook that are not adopted yet: see %s adopt", r.Unadopted, r.CLI.Name))
+		p.Text(0, command.Warn, fmt.Sprintf("%d ServiceAccounts have annotations of another webhook that are not adopted yet: see %s adopt", r.Unadopted, r.by.Name))
 	}
 }
 
@@ -200,7 +200,7 @@ func (k *writer) run(ctx context.Context) (*result, error) {
 	case k.adopts && len(s.Peers) == 0:
 		return nil, errors.New("the webhook adopts the annotations of no other webhook: name one in its setting adopt")
 	}
-	found := &result{DryRun: k.dryRun, ServiceAccounts: []written{}, writer: k}
+	found := &result{DryRun: k.dryRun, ServiceAccounts: []written{}, by: k}
 	report := k.Periodically()
 	err = k.EachUnguarded(ctx, namespace, mutating, func(object *metav1.PartialObjectMetadata) error {
 		if adoptable := peer.Adoptable(s.Keys, s.Peers, object.Annotations); adoptable != k.adopts {

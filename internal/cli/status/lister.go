@@ -84,11 +84,8 @@ func eachNamespace(ctx context.Context, c *command.CLI, scope string, noDryRun b
 		}
 		return nil
 	})
-	if apierrors.IsForbidden(err) && scope == metav1.NamespaceAll {
-		return fmt.Errorf("%w. Name a namespace with --namespace", err)
-	}
 	if err != nil {
-		return err
+		return named(err, scope)
 	}
 	maps.DeleteFunc(l.namespaces, func(_ string, n *Namespace) bool { return n.Empty() })
 	if len(l.skipped) > 0 {
@@ -200,9 +197,18 @@ func (l *lister) readNamespaces(ctx context.Context, scope string) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("list namespaces: %w", err)
+		return named(fmt.Errorf("list namespaces: %w", err), scope)
 	}
 	return nil
+}
+
+// named returns the error of a list, with a way out for a user who may not list in all
+// namespaces.
+func named(err error, scope string) error {
+	if apierrors.IsForbidden(err) && scope == metav1.NamespaceAll {
+		return fmt.Errorf("%w. Name a namespace with --namespace", err)
+	}
+	return err
 }
 
 // part reads the pods of a namespace and their owners, asks for the credentials of new

@@ -186,16 +186,14 @@ func (k *restartCommand) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if n := plan.count(resultPlanned); n > 0 && k.dryRun.Sends() {
-		if !k.yes && k.dryRun.Writes() {
-			agreed, err := k.agree(ctx, plan, n)
-			if err != nil {
-				return err
-			}
-			if !agreed {
-				k.Note("nothing was restarted")
-				return command.ErrFound
-			}
+	if plan.count(resultPlanned) > 0 && k.dryRun.Sends() {
+		agreed, err := k.agree(ctx, plan)
+		if err != nil {
+			return err
+		}
+		if !agreed {
+			k.Note("nothing was restarted")
+			return command.ErrFound
 		}
 		k.restartAll(ctx, plan)
 	}
@@ -302,7 +300,10 @@ func (w *restart) check() {
 }
 
 // agree shows the plan and asks for a yes. The end of the input is a no.
-func (k *restartCommand) agree(ctx context.Context, plan *restarts, n int) (bool, error) {
+func (k *restartCommand) agree(ctx context.Context, plan *restarts) (bool, error) {
+	if k.yes || !k.dryRun.Writes() {
+		return true, nil
+	}
 	p := command.NewPage(k.ErrOut)
 	plan.Print(p)
 	p.Line("")
@@ -310,7 +311,7 @@ func (k *restartCommand) agree(ctx context.Context, plan *restarts, n int) (bool
 		return false, p.Err
 	}
 	workloads := "this workload"
-	if n > 1 {
+	if n := plan.count(resultPlanned); n > 1 {
 		workloads = fmt.Sprintf("%d workloads, one after the other", n)
 	}
 	if _, err := fmt.Fprintf(k.ErrOut, "Restart %s? [y/N] ", workloads); err != nil {
@@ -350,8 +351,8 @@ func (k *restartCommand) restart(ctx context.Context, w *restart) error {
 		return err
 	}
 	var last cluster.Rollout
-	// The deadline is of the rollout, not of a request.
 	err = wait.PollUntilContextTimeout(ctx, rolloutInterval, k.timeout, true, func(context.Context) (bool, error) {
+		// A request with the deadline of the wait would fail with an error of its own.
 		object, err := resource.Get(ctx, w.object.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return false, err

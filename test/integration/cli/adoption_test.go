@@ -77,7 +77,7 @@ func setExpression(ctx context.Context, expression string) (former string) {
 	return former
 }
 
-var _ = Describe("label serviceaccounts with adoption", Serial, func() {
+var _ = Describe("adopt", Serial, func() {
 	It("adopts a thousand ServiceAccounts at once, and status shows nothing left over", func(ctx SpecContext) {
 		newNamespace(ctx, "peers")
 		DeferCleanup(func(ctx SpecContext) error {
@@ -89,8 +89,14 @@ var _ = Describe("label serviceaccounts with adoption", Serial, func() {
 		})
 		newServiceAccount(ctx, "peers", "plain", nil)
 		config := []string{"--config", adopting("eks")}
-		label := func(args ...string) string {
-			code, out, errOut := lanyard(ctx, slices.Concat([]string{"label", "serviceaccounts", "--namespace", "peers"}, config, args)...)
+		adopt := func(args ...string) string {
+			code, out, errOut := lanyard(ctx, slices.Concat([]string{"adopt", "--namespace", "peers"}, config, args)...)
+			Expect(errOut).To(BeEmpty())
+			Expect(code).To(Equal(command.ExitOK), out)
+			return out
+		}
+		label := func() string {
+			code, out, errOut := lanyard(ctx, append([]string{"label", "serviceaccounts", "--namespace", "peers"}, config...)...)
 			Expect(errOut).To(BeEmpty())
 			Expect(code).To(Equal(command.ExitOK), out)
 			return out
@@ -106,36 +112,47 @@ var _ = Describe("label serviceaccounts with adoption", Serial, func() {
 		config[1] = adopting("")
 		Expect(status()).To(Equal("no ServiceAccount asks for an identity\n"))
 		Expect(label()).To(Equal("every ServiceAccount that needs credentials has the label\n"))
+		code, out, errOut := lanyard(ctx, append([]string{"adopt", "--namespace", "peers"}, config...)...)
+		Expect(out).To(BeEmpty())
+		Expect(errOut).To(HavePrefix("error: the webhook adopts the annotations of no other webhook"))
+		Expect(code).To(Equal(command.ExitFailed))
 		config[1] = adopting("eks")
 
 		By("warning if nobody knows what is adopted")
-		_, out, errOut := lanyard(ctx, "status", "--namespace", "peers")
+		_, out, errOut = lanyard(ctx, "status", "--namespace", "peers")
 		Expect(out).To(Equal("no ServiceAccount asks for an identity\n"))
 		Expect(errOut).To(HavePrefix("warning: serviceaccount peers/app-0 has the annotation " + eksRole + ", which Lanyard only reads with settings of the webhook. "))
+
+		By("not adopting if nobody knows what is adopted")
+		code, _, errOut = lanyard(ctx, "adopt", "--namespace", "peers")
+		Expect(errOut).To(HavePrefix("error: the settings of the webhook could not be read: "))
+		Expect(code).To(Equal(command.ExitFailed))
 
 		By("showing them")
 		callForPeers(ctx)
 		Expect(strings.Count(status(), "unguarded")).To(Equal(many))
-		Expect(strings.Count(label("--dry-run"), "would be adopted\n")).To(Equal(many))
+		Expect(strings.Count(adopt("--dry-run=client"), "would be adopted\n")).To(Equal(many))
+		Expect(strings.Count(adopt("--dry-run=server"), "  adopted (server dry run)\n")).To(Equal(many))
+		Expect(label()).To(Equal(fmt.Sprintf("%d ServiceAccounts have annotations of another webhook that are not adopted yet: see lanyard adopt\n", many)))
 		Expect(strings.Count(status(), "unguarded")).To(Equal(many))
 
 		By("adopting them")
-		Expect(strings.Count(label(), "  adopted\n")).To(Equal(many))
+		Expect(strings.Count(adopt(), "  adopted\n")).To(Equal(many))
 		accounts, err := env.client.CoreV1().ServiceAccounts("peers").List(ctx, metav1.ListOptions{LabelSelector: "lanyard.dev/identity=enabled"})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(accounts.Items).To(HaveLen(many))
 		Expect(accounts.Items).To(HaveEach(HaveField("Annotations", HaveKeyWithValue("lanyard.dev/aws-role-arn", role))))
 		Expect(status()).NotTo(ContainSubstring("unguarded"))
 		Expect(strings.Count(status(), "  guarded")).To(Equal(many))
-		Expect(label()).To(Equal("every ServiceAccount that needs credentials has the label\n"))
+		Expect(adopt()).To(Equal("no annotation of another webhook waits for its adoption\n"))
 	})
 
 	It("reports ServiceAccounts that the webhook does not translate", func(ctx SpecContext) {
 		newNamespace(ctx, "others")
 		newServiceAccount(ctx, "others", "app", map[string]string{"azure.workload.identity/client-id": "00000000-0000-0000-0000-000000000001"})
 		callForPeers(ctx)
-		code, out, _ := lanyard(ctx, "label", "serviceaccounts", "--namespace", "others", "--config", adopting("eks, azure"))
-		Expect(out).To(ContainSubstring("got no translation of the annotations of another webhook"))
+		code, out, _ := lanyard(ctx, "adopt", "--namespace", "others", "--config", adopting("eks, azure"))
+		Expect(out).To(ContainSubstring("the webhook did not adopt it"))
 		Expect(code).To(Equal(command.ExitFound))
 	})
 })

@@ -113,7 +113,7 @@ var _ = Describe("custom providers", Serial, Ordered, func() {
 	})
 
 	It("are those of --config", func(ctx SpecContext) {
-		expectOutputs(ctx, "custom-label", command.ExitOK, "label", "sa", "--namespace", "custom", "--dry-run", "--config", customConfig)
+		expectOutputs(ctx, "custom-label", command.ExitOK, "label", "sa", "--namespace", "custom", "--dry-run=client", "--config", customConfig)
 		expectOutputs(ctx, "custom-status", command.ExitOK, "status", "--namespace", "custom", "--config", customConfig)
 		expectOutputs(ctx, "custom-explain", command.ExitFound, "explain", "pod/oss-0", "--namespace", "custom", "--config", customConfig)
 		code, _, errOut := lanyard(ctx, "check", "--config", customConfig)

@@ -65,7 +65,7 @@ var _ = Describe("label serviceaccounts", Serial, Ordered, func() {
 
 	It("only shows them in a dry run", func(ctx SpecContext) {
 		before := list(ctx, "unlabelled").Items
-		expectOutputs(ctx, "label-dry-run", command.ExitOK, "label", "serviceaccounts", "--namespace", "unlabelled", "--dry-run")
+		expectOutputs(ctx, "label-dry-run", command.ExitOK, "label", "serviceaccounts", "--namespace", "unlabelled", "--dry-run=client")
 		Expect(list(ctx, "unlabelled").Items).To(Equal(before))
 	})
 

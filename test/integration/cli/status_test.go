@@ -7,15 +7,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
@@ -94,7 +98,7 @@ var _ = Describe("status", Ordered, func() {
 
 	It("finds the same in all namespaces", func(ctx SpecContext) {
 		_, out, _ := lanyard(ctx, "status", "--all-namespaces", "--stale")
-		Expect(out).To(MatchRegexp(`counted +cart +guarded +deployment/cart +4 +1 +1 +1 +1\n`))
+		Expect(out).To(MatchRegexp(`counted +cart +guarded +deployment/cart +4 +1 +1 +1 +1 opted-out\n`))
 	})
 
 	It("says that nothing is outdated", func(ctx SpecContext) {
@@ -113,9 +117,85 @@ var _ = Describe("status", Ordered, func() {
 		_, err = env.client.CoreV1().Pods("left-out").Create(ctx, newPod("cart-0", "cart"), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		_, out, _ := lanyard(ctx, "status", "--namespace", "left-out")
-		Expect(out).To(MatchRegexp(`(?m)^cart +excluded +pod/cart-0 +1 +0 +0 +1 +0\n`))
+		Expect(out).To(MatchRegexp(`(?m)^cart +excluded +pod/cart-0 +1 +0 +0 +0 +1 excluded\n`))
 		code, _, _ := lanyard(ctx, "status", "--namespace", "left-out", "--stale")
 		Expect(code).To(Equal(command.ExitOK))
+	})
+})
+
+// viewer returns the kubeconfig of a user with the role view, in one namespace or in all. No
+// controller aggregates the role here, so the user has its part.
+func viewer(ctx context.Context, name, namespace string) string {
+	GinkgoHelper()
+	view := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:aggregate-to-view"}
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}}
+	meta := metav1.ObjectMeta{Name: name}
+	var err error
+	if namespace == "" {
+		_, err = env.client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: view, Subjects: subjects}, metav1.CreateOptions{})
+	} else {
+		_, err = env.client.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: view, Subjects: subjects}, metav1.CreateOptions{})
+	}
+	Expect(err).NotTo(HaveOccurred())
+	Eventually(ctx, func(ctx context.Context) (bool, error) { // the API server knows the role
+		review, err := env.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: name, ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list", Resource: "serviceaccounts"},
+		}}, metav1.CreateOptions{})
+		return err == nil && review.Status.Allowed, err
+	}).Within(timeout).Should(BeTrue())
+	return user(name)
+}
+
+// A user who may not create pods gets no false response.
+var _ = Describe("status for a reader", Ordered, func() {
+	var inOne, inAll string
+	BeforeAll(func(ctx SpecContext) {
+		newRolledOut(ctx, "viewed")
+		inOne, inAll = viewer(ctx, "view-one", "viewed"), viewer(ctx, "view-all", "")
+	})
+
+	It("evaluates the rules here, with settings", func(ctx SpecContext) {
+		code, out, errOut := lanyardAs(ctx, inAll, "", "status", "--namespace", "viewed", "--stale", "--config", customConfig)
+		Expect(errOut).To(BeEmpty())
+		Expect(code).To(Equal(command.ExitFound), out)
+		Expect(out).To(MatchRegexp(`cart +guarded +deployment/cart +4 +1 +1 +1 +1 opted-out\n`))
+		Expect(out).To(ContainSubstring("  viewed: new pods were evaluated here, not by the cluster: you may not create pods in the namespace viewed\n"))
+	})
+
+	It("names the rights that are missing, and counts", func(ctx SpecContext) {
+		code, out, errOut := lanyardAs(ctx, inOne, "", "status", "--namespace", "viewed")
+		Expect(out).To(MatchRegexp(`cart +guarded +deployment/cart +4 +0 +0 +0 +1 opted-out, 3 unknown\n`))
+		Expect(out).To(ContainSubstring("viewed/cart: unknown: the credentials of a new pod are unknown: you may not create pods in the namespace viewed, and the settings of the webhook could not be read: "))
+		Expect(errOut).To(MatchRegexp(`^error: the result is not complete: [01] skipped, 4 pods unknown. The reasons are in the output\n$`))
+		Expect(code).To(Equal(command.ExitFailed))
+		code, out, errOut = lanyardAs(ctx, inOne, "", "status", "--all-namespaces")
+		Expect(out).To(BeEmpty())
+		Expect(errOut).To(HavePrefix("error: list namespaces: "))
+		Expect(errOut).To(ContainSubstring("Name a namespace with --namespace"))
+		Expect(code).To(Equal(command.ExitFailed))
+	})
+
+	It("does not count the pods of a user who may not list pods", func(ctx SpecContext) {
+		_, err := env.client.RbacV1().Roles("viewed").Create(ctx, &rbacv1.Role{
+			ObjectMeta: metav1.ObjectMeta{Name: "accounts"},
+			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"list"}}},
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = env.client.RbacV1().RoleBindings("viewed").Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "accounts"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "accounts"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "accounts"}},
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		accounts := user("accounts")
+		Eventually(ctx, func(ctx context.Context) string { // the API server knows the role
+			_, out, _ := lanyardAs(ctx, accounts, "", "status", "--namespace", "viewed")
+			return out
+		}).Within(timeout).ShouldNot(BeEmpty())
+		code, out, errOut := lanyardAs(ctx, accounts, "", "status", "--namespace", "viewed", "--stale")
+		Expect(out).To(ContainSubstring("viewed: skipped: the pods of the namespace are not counted: "))
+		Expect(out).NotTo(ContainSubstring("every pod"))
+		Expect(errOut).To(HavePrefix("error: the result is not complete: "))
+		Expect(code).To(Equal(command.ExitFailed))
 	})
 })
 
@@ -138,7 +218,7 @@ func roll(ctx context.Context, namespace, name string) error {
 var _ = Describe("restart --stale", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) { newRolledOut(ctx, "restarted") })
 
-	const restarting = "restarting deployment/cart in the namespace restarted ...\n"
+	const restarting = "restarting deployment/cart in the namespace restarted (1 of 1) ...\n"
 
 	// restarted reports whether the template of the Deployment was changed.
 	restarted := func(ctx context.Context) bool {
@@ -149,7 +229,7 @@ var _ = Describe("restart --stale", Ordered, func() {
 	}
 
 	It("only shows the plan in a dry run", func(ctx SpecContext) {
-		expectOutputs(ctx, "restart-dry-run", command.ExitOK, "restart", "--stale", "--namespace", "restarted", "--dry-run")
+		expectOutputs(ctx, "restart-dry-run", command.ExitOK, "restart", "--stale", "--namespace", "restarted", "--dry-run=client")
 		Expect(restarted(ctx)).To(BeFalse())
 	})
 
@@ -179,7 +259,7 @@ var _ = Describe("restart --stale", Ordered, func() {
 		}
 		reannotate(ctx, "halted", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
 		expectInjected(ctx, "halted", "cart", "aws")
-		expectOutputsAs(ctx, env.kubeconfig, "restart-halted", command.ExitFound, Equal("restarting deployment/first in the namespace halted ...\n"),
+		expectOutputsAs(ctx, env.kubeconfig, "restart-halted", command.ExitFound, Equal("restarting deployment/first in the namespace halted (1 of 2) ...\n"),
 			"restart", "--stale", "--namespace", "halted", "--yes", "--timeout", "1s")
 		second, err := env.client.AppsV1().Deployments("halted").Get(ctx, "second", metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
@@ -238,9 +318,52 @@ var _ = Describe("restart --stale", Ordered, func() {
 		Expect(payments.Spec.Template.Annotations).To(BeEmpty())
 	})
 
-	It("needs --stale", func(ctx SpecContext) {
+	It("restarts only the workloads that are named or labelled", func(ctx SpecContext) {
+		newNamespace(ctx, "named")
+		newServiceAccount(ctx, "named", "cart", nil)
+		for _, name := range []string{"outdated", "also-outdated", "unused"} {
+			set := newDeployment(ctx, "named", name, "cart")
+			if name != "unused" {
+				newReplica(ctx, set, name+"-0", nil)
+			}
+		}
+		reannotate(ctx, "named", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
+		expectInjected(ctx, "named", "cart", "aws")
+		_, err := env.client.AppsV1().Deployments("named").Patch(ctx, "outdated", types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"shop"}}}`), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		for _, test := range []struct{ args, rows string }{
+			{"deployment/unused", `named +deployment/unused +- +planned`},
+			{"deployments unused outdated", `named +deployment/unused +- +planned\nnamed +deployment/outdated +- +planned`},
+			{"deployment/unused deployment/outdated --stale", `named +deployment/outdated +1 +planned`},
+			{"-l team=shop", `named +deployment/outdated +- +planned`},
+			{"deployments -l team=shop --stale", `named +deployment/outdated +1 +planned`},
+			{"--stale", `named +deployment/also-outdated +1 +planned\nnamed +deployment/outdated +1 +planned`},
+			{"pod/outdated-0", `named +pod/outdated-0 +- +by hand +it has a controller: restart the workload that lanyard status shows`},
+		} {
+			args := append([]string{"restart", "--namespace", "named", "--dry-run=client"}, strings.Fields(test.args)...)
+			code, out, errOut := lanyard(ctx, args...)
+			Expect(errOut).To(BeEmpty(), test.args)
+			Expect(out).To(MatchRegexp(`^NAMESPACE +WORKLOAD +OUTDATED +RESULT +WHY\n`+test.rows+` *\n$`), test.args)
+			Expect(code).To(Equal(command.ExitOK), test.args)
+		}
+		_, out, _ := lanyard(ctx, "restart", "deployment/outdated", "--namespace", "named", "--dry-run=server")
+		Expect(out).To(ContainSubstring("restarted (server dry run)"))
+		code, _, errOut := lanyard(ctx, "restart", "deployment/nope", "--namespace", "named", "--yes")
+		Expect(errOut).To(ContainSubstring(`deployments.apps "nope" not found`))
+		Expect(code).To(Equal(command.ExitFailed))
+		code, _, _ = lanyard(ctx, "restart", "deployment/outdated", "--namespace", "named", "--yes", "--timeout", "1s")
+		Expect(code).To(Equal(command.ExitFound)) // no controller makes its pods available
+		for name, want := range map[string]bool{"outdated": true, "also-outdated": false, "unused": false} {
+			deployment, err := env.client.AppsV1().Deployments("named").Get(ctx, name, metav1.GetOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			_, restarted := deployment.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"]
+			Expect(restarted).To(Equal(want), name)
+		}
+	})
+
+	It("needs a selection", func(ctx SpecContext) {
 		code, _, errOut := lanyard(ctx, "restart")
-		Expect(errOut).To(HavePrefix("error: --stale is required\n"))
+		Expect(errOut).To(HavePrefix("error: no workload is selected: write TYPE/NAME, --selector or --stale\n"))
 		Expect(code).To(Equal(command.ExitFailed))
 	})
 })

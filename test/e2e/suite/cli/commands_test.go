@@ -23,6 +23,7 @@ var (
 	statusPage  = newPage("status", "lanyard status")
 	restartPage = newPage("restart", "lanyard restart")
 	labelPage   = newPage("label", "lanyard label")
+	adoptPage   = newPage("adopt", "lanyard adopt")
 	tokenPage   = newPage("token", "lanyard token")
 	trustPage   = newPage("trust", "lanyard trust")
 	injectPage  = newPage("inject", "lanyard inject")
@@ -45,7 +46,7 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 
 	It("fits the help of each command into 80 columns", func(ctx SpecContext) {
 		for _, command := range []string{
-			"", "check", "explain", "status", "restart", "label", "label serviceaccounts", "token",
+			"", "check", "explain", "status", "restart", "label", "label serviceaccounts", "adopt", "token",
 			"trust", "trust aws", "trust azure", "trust gcp", "trust issuer", "inject",
 			"provider", "provider test", "migrate",
 		} {
@@ -73,13 +74,20 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 		installed(ctx)
 		labelPage.record(ctx, &recording{
 			when:    "See which ServiceAccounts the guard does not know, because they are older than Lanyard.",
-			command: "lanyard label serviceaccounts --all-namespaces --dry-run",
+			command: "lanyard label serviceaccounts --all-namespaces --dry-run=client",
 		})
 		labelPage.record(ctx, &recording{
 			when: "Label them. Nothing else about them changes.", once: true,
 			command: "lanyard label serviceaccounts --all-namespaces",
 		})
 		labelPage.record(ctx, &recording{when: "Afterwards there is nothing to do.", command: "lanyard label serviceaccounts --all-namespaces"})
+	})
+
+	It("adopt", func(ctx SpecContext) {
+		adoptPage.record(ctx, &recording{
+			when: "Adopt the annotations of another webhook on ServiceAccounts that are older than the setting `adopt`. See [adoption.md](../adoption.md).\n\nLanyard must adopt from another webhook. Otherwise there is nothing to do.",
+			code: 2, command: "lanyard adopt --all-namespaces",
+		})
 	})
 
 	It("check", func(ctx SpecContext) {
@@ -115,27 +123,31 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 			command: "lanyard status --all-namespaces",
 		})
 		statusPage.record(ctx, &recording{
-			when: "See the workloads that must be restarted. The exit code is 1 if anything is listed.", code: 1,
+			when: "See the workloads that must be restarted. The exit code is 1 if anything is listed, and 2 if that is not known for all pods.", code: 1,
 			command: "lanyard status --all-namespaces --stale",
+		})
+		statusPage.record(ctx, &recording{
+			when: "The same without dry runs, as for a user who may not create pods.", code: 1,
+			command: "lanyard status --namespace shop --stale --no-dry-run",
 		})
 	})
 
 	It("restart", func(ctx SpecContext) {
 		restartPage.record(ctx, &recording{
-			when:    "See the workloads that would be restarted.",
-			command: "lanyard restart --stale --namespace shop --dry-run",
+			when:    "See the workloads with outdated pods, which would be restarted.",
+			command: "lanyard restart --stale --namespace shop --dry-run=client",
 		})
 		restartPage.record(ctx, &recording{
-			when:    "Any answer but y is a no.",
+			when:    "Only `y` confirms.",
 			command: "lanyard restart --stale --namespace shop", answer: "n", code: 1,
 		})
 		restartPage.record(ctx, &recording{
-			when:    "Restart it, one workload after the other.",
-			command: "lanyard restart --stale --namespace shop", answer: "y",
+			when:    "Restart one workload. With `--selector`, restart the workloads that have a label.",
+			command: "lanyard restart deployment/cart --namespace shop", answer: "y",
 			before: makeStale,
 		})
 		rolledOut(ctx, "cart")
-		restartPage.record(ctx, &recording{when: "Afterwards there is nothing to do.", command: "lanyard restart --stale --namespace shop"})
+		restartPage.record(ctx, &recording{when: "Afterwards nothing is outdated.", command: "lanyard restart --stale --namespace shop"})
 		restartPage.record(ctx, &recording{
 			when: "Pods without a controller must be replaced by hand.", code: 1,
 			command: "lanyard restart --stale --namespace staging",
