@@ -89,7 +89,7 @@ var _ = Describe("trust", func() {
 		Entry("an audience of the API server", command.ExitFailed, "--audience: got \"https://kubernetes.default.svc\"", "aws", "sa/cart", "--audience", "https://kubernetes.default.svc"),
 		Entry("an issuer with http", command.ExitFailed, "issuer: got \"http://x\"", "aws", "sa/cart", "--issuer", "http://x"),
 		Entry("no cloud", command.ExitFailed, "a command is missing"),
-		Entry("another type", command.ExitFailed, "got type \"pod\"", "aws", "pod/cart"),
+		Entry("another type", command.ExitFailed, "type \"pod\"", "aws", "pod/cart"),
 	)
 })
 
