@@ -62,12 +62,13 @@ func NewInjection(injection *provider.Injection, keys *annotations.Keys) *Inject
 			result.annotations = append(result.annotations, file)
 		}
 		for _, v := range p.Variables {
-			p.defaults = append(p.defaults, fmt.Appendf(nil, `{"name":%s,"value":%s}`, quoted(v.Name), quoted(v.Value)))
-			p.variables = append(p.variables, p.defaults[len(p.defaults)-1])
+			value := fmt.Appendf(nil, `{"name":%s,"value":%s}`, quoted(v.Name), quoted(v.Value))
+			p.defaults, p.variables = append(p.defaults, value), append(p.variables, value)
 			if v.PodName != "" {
 				result.podNames = true
-				p.variables[len(p.variables)-1] = fmt.Appendf(nil, `{"name":%s,"valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":%s}}}`,
-					quoted(v.Name), quoted(provider.PodNameField))
+				field := fmt.Appendf(nil, `{"name":%s,"valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":%s}}}`, quoted(v.Name), quoted(provider.PodNameField))
+				p.variables[len(p.variables)-1] = field
+				result.maxContainerBytes += max(0, len(value)-len(field))
 			}
 			result.known[v.Name] = struct{}{}
 		}
@@ -87,7 +88,7 @@ func NewInjection(injection *provider.Injection, keys *annotations.Keys) *Inject
 	return &result
 }
 
-// encodeVolumes encodes the volumes and mounts, and sets maxContainerBytes.
+// encodeVolumes encodes the volumes and mounts, and adds the rest to maxContainerBytes.
 func (i *Injection) encodeVolumes() {
 	i.volumeNames = []string{VolumeName, FallbackVolumeName}
 	for n, name := range i.volumeNames {
@@ -101,22 +102,7 @@ func (i *Injection) encodeVolumes() {
 			i.volumeNames = append(i.volumeNames, p.Copy.Volume)
 		}
 	}
-	i.maxContainerBytes = jsonpatch.SizeOfExtend(maxPathBytes, i.longestEnvironment()) + jsonpatch.SizeOfExtend(maxPathBytes, longest)
-}
-
-// longestEnvironment returns the longer form of each variable.
-func (i *Injection) longestEnvironment() [][]byte {
-	var longest [][]byte
-	for n := range i.providers {
-		p := &i.providers[n]
-		for j, v := range p.variables {
-			if len(p.defaults[j]) > len(v) {
-				v = p.defaults[j]
-			}
-			longest = append(longest, v)
-		}
-	}
-	return longest
+	i.maxContainerBytes += jsonpatch.SizeOfExtend(maxPathBytes, i.environment) + jsonpatch.SizeOfExtend(maxPathBytes, longest)
 }
 
 // Providers lists the names of the providers, sorted.

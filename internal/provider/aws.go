@@ -114,8 +114,11 @@ func expandAWSRole(value string, cluster func(string) string) string {
 	return cluster("role-arn-prefix") + value
 }
 
-// MinSessionName and MaxSessionName are the limits of STS for RoleSessionName.
-const MinSessionName, MaxSessionName = 2, 64
+// The limits of STS for RoleSessionName.
+const (
+	MinSessionName = 2
+	MaxSessionName = 64
+)
 
 // parseSessionName accepts the one value that the annotation has.
 func parseSessionName(value string) (string, error) {
