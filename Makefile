@@ -13,12 +13,14 @@ export FUZZTIME
 
 # The image that "make image" builds. "make help" prints the lines with "#?".
 #? IMAGE      name and tag of the image, with the registry for "make image-push"
-IMAGE     ?= lanyard-webhook:0.1.0
+IMAGE     ?= $(or $(TARGET),lanyard-webhook):0.1.0
+#? TARGET     lanyard-webhook, which is the default, or lanyard, the image of the command line
+TARGET    ?=
 #? PLATFORMS  platforms of the image, such as linux/amd64,linux/arm64; by default this machine's
 PLATFORMS ?=
 #? ENGINE     docker, podman or buildah, or a path of one; by default the first one that is installed
 ENGINE    ?=
-export IMAGE PLATFORMS ENGINE
+export IMAGE TARGET PLATFORMS ENGINE
 
 # Only the race detector needs C. -trimpath keeps local paths out of the
 # binaries. All targets use the same flags, so they share the build cache.

@@ -3,11 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Builds the container image of the Dockerfile, and pushes it if the argument is
-# --push. "make help" describes the variables IMAGE, PLATFORMS and ENGINE.
+# --push. "make help" describes the variables IMAGE, TARGET, PLATFORMS and ENGINE.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-image=${IMAGE:-lanyard-webhook:0.1.0}
+target=${TARGET-}
+image=${IMAGE:-${target:-lanyard-webhook}:0.1.0}
 platforms=${PLATFORMS-}
 push=${1-}
 
@@ -51,30 +52,34 @@ with_docker() {
   fi
   if several; then
     [ -n "$push" ] || fail "docker does not keep an image of several platforms: push it with make image-push, or build one platform"
-    "$1" buildx build --push --platform "$platforms" --tag "$image" .
+    "$1" buildx build --push --platform "$platforms" ${target:+--target "$target"} --tag "$image" .
     return
   fi
-  "${build[@]}" ${platforms:+--platform "$platforms"} --tag "$image" .
+  "${build[@]}" ${platforms:+--platform "$platforms"} ${target:+--target "$target"} --tag "$image" .
   if [ -n "$push" ]; then "$1" push "$image"; fi
 }
 
 # with_podman PODMAN, or buildah, which has the same commands.
 with_podman() {
   if ! several; then
-    "$1" build ${platforms:+--platform "$platforms"} --tag "$image" .
+    "$1" build ${platforms:+--platform "$platforms"} ${target:+--target "$target"} --tag "$image" .
     if [ -n "$push" ]; then "$1" push "$image"; fi
     return
   fi
   # A second build would add its images to those of the first.
   "$1" manifest rm "$image" 2>/dev/null || true
-  "$1" build --platform "$platforms" --manifest "$image" .
+  "$1" build --platform "$platforms" ${target:+--target "$target"} --manifest "$image" .
   if [ -n "$push" ]; then "$1" manifest push --all "$image" "docker://$image"; fi
 }
 
+case $target in
+  "" | lanyard | lanyard-webhook) ;;
+  *) fail "got TARGET=$target, want lanyard-webhook or lanyard" ;;
+esac
 case $push in
   "") ;;
   --push)
-    [[ $image == */* ]] || fail "got IMAGE=$image, want one with a registry: make image-push IMAGE=REGISTRY/PATH/lanyard-webhook:0.1.0" ;;
+    [[ $image == */* ]] || fail "got IMAGE=$image, want one with a registry: make image-push IMAGE=REGISTRY/PATH/$image" ;;
   *) fail "got $push, want --push or no argument" ;;
 esac
 engine=$(found)

@@ -15,7 +15,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-all=(lanyard-webhook lanyard-abuse lanyard-clouds lanyard-peers lanyard-sdk-go lanyard-sdk-node lanyard-sdk-python lanyard-forwarder)
+all=(lanyard-webhook lanyard lanyard-abuse lanyard-clouds lanyard-peers lanyard-sdk-go lanyard-sdk-node lanyard-sdk-python lanyard-forwarder)
 suite=trixie
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 images=$PWD/bin/images
@@ -38,7 +38,7 @@ main() {
 make_image() {
   local start=$SECONDS made=
   case $1 in
-    lanyard-webhook) make --no-print-directory build; archive "$1" bin/lanyard-webhook ;;
+    lanyard-webhook | lanyard) make --no-print-directory build; archive "$1" "bin/$1" ;;
     lanyard-abuse) go_build test/e2e ../../bin/ ./abuse; archive "$1" bin/abuse ;;
     lanyard-clouds) go_build test/e2e ../../bin/ ./clouds; archive "$1" bin/clouds ;;
     lanyard-peers) go_build test/e2e ../../bin/ ./peers; archive "$1" bin/peers ;;

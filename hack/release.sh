@@ -20,7 +20,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 registry=${REGISTRY:-ghcr.io/lanyard-dev}
-image=$registry/lanyard-webhook
+images=(lanyard-webhook lanyard)
 charts=$registry/charts
 release=bin/release
 
@@ -62,7 +62,8 @@ agree() {
   want charts/lanyard/Chart.yaml "^version: $escaped\$"
   want charts/lanyard/Chart.yaml "^appVersion: $escaped\$"
   want charts/lanyard/values.yaml "^  registry: ${registry//./\\.}\$"
-  want deploy/base/40-deployment.yaml "image: \"${image//./\\.}:$escaped\"\$"
+  want deploy/base/40-deployment.yaml "image: \"${registry//./\\.}/lanyard-webhook:$escaped\"\$"
+  want deploy/checks/checks.yaml "image: ${registry//./\\.}/lanyard:$escaped\$"
   want Makefile "^IMAGE .*:$escaped\$"
   want CHANGELOG.md "^## \[$escaped\]"
   # A tag of the base image can be moved to other code, a digest cannot.
@@ -87,7 +88,7 @@ snapshot() {
 }
 
 build() {
-  local number
+  local number name
   number=$(number "${1-}")
   rm -rf "$release"
   mkdir -p "$release"
@@ -95,8 +96,10 @@ build() {
   # Attestations need a builder of this driver.
   docker buildx inspect lanyard-release >/dev/null 2>&1 ||
     docker buildx create --name lanyard-release --driver docker-container
-  docker buildx build --builder lanyard-release --platform "$(IFS=, && echo "${*:2}")" \
-    --sbom=true --provenance=mode=max --output "type=oci,dest=$release/image.tar" .
+  for name in "${images[@]}"; do
+    docker buildx build --builder lanyard-release --platform "$(IFS=, && echo "${*:2}")" --target "$name" \
+      --sbom=true --provenance=mode=max --output "type=oci,dest=$release/$name.tar" .
+  done
   (cd test/charts && go build -o ../../bin/helm helm.sh/helm/v4/cmd/helm)
   helm package charts/lanyard --destination "$release"
   goreleaser release --clean --skip=publish
@@ -121,16 +124,10 @@ output() {
 }
 
 publish() {
-  local number digest pushed
+  local number name digest
   number=$(number "${1-}")
   verify
-  # The digest of the built image, which pushing does not change.
-  digest=$(skopeo inspect --raw "oci-archive:$release/image.tar" | sha256sum | cut -d ' ' -f 1)
-  skopeo copy --all --preserve-digests "oci-archive:$release/image.tar" "docker://$image:$number"
-  pushed=$(skopeo inspect --raw "docker://$image:$number" | sha256sum | cut -d ' ' -f 1)
-  [ "$pushed" = "$digest" ] || die "$image:$number: got the digest $pushed, want $digest"
-  cosign sign --yes "$image@sha256:$digest"
-  output image "sha256:$digest"
+  for name in "${images[@]}"; do publish_image "$name" "$number"; done
   # helm prints "Digest: sha256:...". HELM_PUSH_FLAGS=--plain-http is for a registry
   # on this machine.
   # shellcheck disable=SC2086 # several flags
@@ -140,6 +137,18 @@ publish() {
   output chart "$digest"
   cosign sign-blob --yes --bundle "$release/files/checksums.txt.sigstore.json" "$release/files/checksums.txt"
   gh release create "$1" --verify-tag --draft --title "$1" --notes-file "$release/notes.md" "$release"/files/*
+}
+
+# publish_image NAME NUMBER pushes and signs an image. The digest is an output.
+publish_image() {
+  local image=$registry/$1 digest pushed
+  # The digest of the built image, which pushing does not change.
+  digest=$(skopeo inspect --raw "oci-archive:$release/$1.tar" | sha256sum | cut -d ' ' -f 1)
+  skopeo copy --all --preserve-digests "oci-archive:$release/$1.tar" "docker://$image:$2"
+  pushed=$(skopeo inspect --raw "docker://$image:$2" | sha256sum | cut -d ' ' -f 1)
+  [ "$pushed" = "$digest" ] || die "$image:$2: got the digest $pushed, want $digest"
+  cosign sign --yes "$image@sha256:$digest"
+  output "$1" "sha256:$digest"
 }
 
 # verify checks that bin/release is what the job "build" built.

@@ -31,7 +31,21 @@ const healthy = `load 1m
   apiserver_validating_admission_policy_check_total{policy="lanyard-guard-pods", enforcement_action="allow"} 0+1x30
   apiserver_validating_admission_policy_check_total{policy="lanyard-guard-marks", enforcement_action="allow"} 0+1x30
   apiserver_validating_admission_policy_check_total{policy="others", enforcement_action="deny"} 0+1x30
+  kube_cronjob_status_last_schedule_time{namespace="lanyard-system", cronjob="lanyard-stale-pods"} 600x30
+  kube_cronjob_status_last_successful_time{namespace="lanyard-system", cronjob="lanyard-stale-pods"} 612x30
+  kube_cronjob_status_last_schedule_time{namespace="lanyard-system", cronjob="lanyard-issuer"} 600x30
+  kube_cronjob_status_last_successful_time{namespace="lanyard-system", cronjob="lanyard-issuer"} 600x30
+  kube_cronjob_status_last_schedule_time{namespace="lanyard-system", cronjob="others"} 600x30
 `
+
+// notSucceeded are the series of a CronJob whose last run did not succeed, or none.
+func notSucceeded(name string) []string {
+	scheduled := `load 1m
+  kube_cronjob_status_last_schedule_time{namespace="lanyard-system", cronjob="` + name + `"} 4200x30
+`
+	return []string{scheduled, scheduled + `  kube_cronjob_status_last_successful_time{namespace="lanyard-system", cronjob="` + name + `"} 612x30
+`}
+}
 
 // faults are, for each alert, the series for which it must fire.
 var faults = map[string][]string{
@@ -83,6 +97,8 @@ var faults = map[string][]string{
 `, `load 1m
   apiserver_validating_admission_policy_check_total{policy="lanyard-guard-serviceaccounts", enforcement_action="deny"} 0+1x30
 `},
+	"LanyardStalePods":   notSucceeded("lanyard-stale-pods"),
+	"LanyardIssuerDrift": notSucceeded("lanyard-issuer"),
 }
 
 func TestAlertsFireForTheirFaultsOnly(t *testing.T) {

@@ -32,6 +32,12 @@ var apiserverMetrics = map[string][]string{
 	"apiserver_validating_admission_policy_check_total":      {"policy", "policy_binding", "error_type", "enforcement_action"},
 }
 
+// stateMetrics are read from kube-state-metrics v2.
+var stateMetrics = map[string][]string{
+	"kube_cronjob_status_last_schedule_time":   {"cronjob"},
+	"kube_cronjob_status_last_successful_time": {"cronjob"},
+}
+
 // scraped are the labels that Prometheus adds.
 var scraped = []string{"job", "namespace", "pod", "instance", "service", "container", "endpoint", "le"}
 
@@ -47,6 +53,7 @@ func knownMetrics(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	known := maps.Clone(apiserverMetrics)
+	maps.Copy(known, stateMetrics)
 	known["up"] = nil
 	known["process_resident_memory_bytes"] = nil
 	for _, family := range families {
@@ -141,7 +148,10 @@ func TestAlertsFollowTheNames(t *testing.T) {
 	for _, rule := range all {
 		query := rule.Expr.String()
 		queries.WriteString(query)
-		if strings.Contains(query, "job=") && !strings.Contains(query, `job="`+job+`", namespace="security"`) {
+		if strings.Contains(query, "cronjob=") && !strings.Contains(query, `namespace="security"`) {
+			t.Errorf("%s is not about the CronJob in the namespace: %s", rule.Alert, query)
+		}
+		if strings.Contains(query, "{job=") && !strings.Contains(query, `job="`+job+`", namespace="security"`) {
 			t.Errorf("%s is not about the Service %s: %s", rule.Alert, job, query)
 		}
 	}
@@ -217,7 +227,10 @@ func TestMonitorsSetTheJobOfTheAlerts(t *testing.T) {
 			}
 			for _, rule := range rules(t, objects) {
 				query := rule.Expr.String()
-				if strings.Contains(query, "job=") && !strings.Contains(query, `job="`+test.want+`", namespace="security"`) {
+				if strings.Contains(query, "cronjob=") && !strings.Contains(query, `namespace="security"`) {
+					t.Errorf("%s is not about the CronJob in the namespace: %s", rule.Alert, query)
+				}
+				if strings.Contains(query, "{job=") && !strings.Contains(query, `job="`+test.want+`", namespace="security"`) {
 					t.Errorf("%s is not about the job %s: %s", rule.Alert, test.want, query)
 				}
 			}

@@ -129,6 +129,13 @@ func TestImage(t *testing.T) {
 			engines: map[string]string{"docker": running}, environment: []string{name, "PLATFORMS=linux/arm64"},
 			says: []string{"docker buildx build --load --platform linux/arm64 --tag example.com/acme/lanyard:1 ."},
 		},
+		"the command line": {
+			engines: map[string]string{"podman": running}, environment: []string{"TARGET=lanyard"},
+			says: []string{"podman build --target lanyard --tag lanyard:0.1.0 ."},
+		},
+		"another target is denied": {
+			engines: map[string]string{"docker": running}, environment: []string{"TARGET=build"}, fails: true, says: []string{"got TARGET=build, want lanyard-webhook or lanyard"},
+		},
 		"several platforms are not kept by docker": {
 			engines: map[string]string{"docker": running}, environment: []string{name, two}, fails: true, says: []string{"make image-push"}, saysNot: "buildx build",
 		},

@@ -32,7 +32,7 @@ func newBuilt(t *testing.T) *built {
 	t.Helper()
 	b := &built{directory: releaseTree(t, "")}
 	for name, text := range map[string]string{
-		"image.tar": "image", "lanyard-9.8.7.tgz": "chart", "notes.md": "notes",
+		"lanyard-webhook.tar": "image", "lanyard.tar": "image", "lanyard-9.8.7.tgz": "chart", "notes.md": "notes",
 		"files/checksums.txt": "sums", "files/lanyard_9.8.7_linux_amd64.tar.gz": "archive",
 	} {
 		b.write(t, "bin/release/"+name, text, 0o644)
@@ -89,8 +89,10 @@ func TestPublishPublishesTheBuiltFilesByDigest(t *testing.T) {
 	}
 	digest := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte("index")))
 	want := []string{
-		"skopeo copy --all --preserve-digests oci-archive:bin/release/image.tar docker://registry.example/team/lanyard-webhook:9.8.7",
+		"skopeo copy --all --preserve-digests oci-archive:bin/release/lanyard-webhook.tar docker://registry.example/team/lanyard-webhook:9.8.7",
 		"cosign sign --yes registry.example/team/lanyard-webhook@" + digest,
+		"skopeo copy --all --preserve-digests oci-archive:bin/release/lanyard.tar docker://registry.example/team/lanyard:9.8.7",
+		"cosign sign --yes registry.example/team/lanyard@" + digest,
 		"helm push bin/release/lanyard-9.8.7.tgz oci://registry.example/team/charts",
 		"cosign sign --yes registry.example/team/charts/lanyard@sha256:chart",
 		"cosign sign-blob --yes --bundle bin/release/files/checksums.txt.sigstore.json bin/release/files/checksums.txt",
@@ -101,7 +103,7 @@ func TestPublishPublishesTheBuiltFilesByDigest(t *testing.T) {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 	outputs, err := os.ReadFile(filepath.Join(b.directory, "outputs"))
-	if wantOutputs := "sums=" + b.sums + "\nimage=" + digest + "\nchart=sha256:chart\n"; err != nil || string(outputs) != wantOutputs {
+	if wantOutputs := "sums=" + b.sums + "\nlanyard-webhook=" + digest + "\nlanyard=" + digest + "\nchart=sha256:chart\n"; err != nil || string(outputs) != wantOutputs {
 		t.Errorf("got outputs %q (%v), want %q", outputs, err, wantOutputs)
 	}
 }
@@ -115,7 +117,7 @@ func TestPublishPublishesNothingElse(t *testing.T) {
 		calls       int
 	}{
 		"a file that was changed": {
-			func(t *testing.T, b *built) { t.Helper(); b.write(t, "bin/release/image.tar", "other", 0o644) }, "", "is not what was built", 0,
+			func(t *testing.T, b *built) { t.Helper(); b.write(t, "bin/release/lanyard.tar", "other", 0o644) }, "", "is not what was built", 0,
 		},
 		"a file that was added": {
 			func(t *testing.T, b *built) { t.Helper(); b.write(t, "bin/release/files/x", "other", 0o644) }, "", "want those of SHA256SUMS", 0,

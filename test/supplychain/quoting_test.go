@@ -25,6 +25,7 @@ func TestMakeRunsNoValueOfAVariable(t *testing.T) {
 		"bench BENCHFLAGS":       "-quick;touch x",
 		"demo KEEP":              "1 touch x;",
 		"image IMAGE":            "a;touch x",
+		"image TARGET":           "a;touch x",
 		"image-push ENGINE":      "docker;touch x",
 		"release-check PLATFORM": "not a variable; touch x",
 	} {

@@ -113,9 +113,12 @@ var releaseFiles = map[string][]struct{ pattern, replacement string }{
 	"charts/lanyard/Chart.yaml":      {{`(?m)^version: .*`, `version: 9.8.7`}, {`(?m)^appVersion: .*`, `appVersion: 9.8.7`}},
 	"charts/lanyard/values.yaml":     {{`(?m)^  registry: .*`, `  registry: registry.example/team`}},
 	"deploy/base/40-deployment.yaml": {{`image: "[^"]*lanyard-webhook:[^"]*"`, `image: "registry.example/team/lanyard-webhook:9.8.7"`}},
-	"Makefile":                       {{`(?m)^(IMAGE .*):.*`, `$1:9.8.7`}},
-	"Dockerfile":                     {{`(?m)^(ARG GO_IMAGE=golang:[\d.]+).*`, "$1@sha256:" + strings.Repeat("0a", 32)}},
-	"CHANGELOG.md":                   {{`(?m)^## \[Unreleased\]`, "## [Unreleased]\n\nnext\n\n## [9.8.7] - 2000-01-02\n\nnotes of 9.8.7\n\n## [9.8.6] - 2000-01-01"}},
+	"deploy/checks/checks.yaml": {
+		{`image: lanyard:.*`, `image: registry.example/team/lanyard:9.8.7`},
+	},
+	"Makefile":     {{`(?m)^(IMAGE .*):.*`, `$1:9.8.7`}},
+	"Dockerfile":   {{`(?m)^(ARG GO_IMAGE=golang:[\d.]+).*`, "$1@sha256:" + strings.Repeat("0a", 32)}},
+	"CHANGELOG.md": {{`(?m)^## \[Unreleased\]`, "## [Unreleased]\n\nnext\n\n## [9.8.7] - 2000-01-02\n\nnotes of 9.8.7\n\n## [9.8.6] - 2000-01-01"}},
 }
 
 // releaseTree writes hack/release.sh and the files above to a directory, with the

@@ -245,7 +245,10 @@ func TestTheJobThatPublishesCompilesNothing(t *testing.T) {
 	if want := []string{"docker", "hack/release.sh"}; !slices.Equal(runs, want) {
 		t.Errorf("the job publish: got the commands %q, want %q", runs, want)
 	}
-	want := []string{"ghcr.io/lanyard-dev/lanyard-webhook<nil>", "ghcr.io/lanyard-dev/charts/lanyard<nil>", "<nil>bin/release/files/checksums.txt"}
+	want := []string{
+		"ghcr.io/lanyard-dev/lanyard-webhook<nil>", "ghcr.io/lanyard-dev/lanyard<nil>", "ghcr.io/lanyard-dev/charts/lanyard<nil>",
+		"<nil>bin/release/files/checksums.txt",
+	}
 	if !slices.Equal(attested, want) {
 		t.Errorf("got provenance of %q, want it of %q", attested, want)
 	}

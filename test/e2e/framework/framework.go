@@ -26,6 +26,7 @@ import (
 // Images that the cluster must have. hack/e2e.sh loads them.
 const (
 	WebhookImage   = "lanyard-webhook:e2e"
+	LanyardImage   = "lanyard:e2e" // the command line
 	AbuseImage     = "lanyard-abuse:e2e"
 	SDKGoImage     = "lanyard-sdk-go:e2e"
 	SDKNodeImage   = "lanyard-sdk-node:e2e"

@@ -109,7 +109,7 @@ func readPage(t *testing.T) string {
 
 func TestEveryRowHasACommand(t *testing.T) {
 	t.Parallel()
-	programs := []string{"aws", "az", "gcloud", "kubectl", "curl", "date"}
+	programs := []string{"aws", "az", "gcloud", "kubectl", "curl", "date", "lanyard"}
 	rows := readErrors(t)
 	if len(rows) < 20 {
 		t.Errorf("got %d rows, want 20 or more", len(rows))
