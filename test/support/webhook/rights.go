@@ -37,3 +37,13 @@ func Grant(ctx context.Context, plane *controlplane.ControlPlane, deployDir stri
 func GrantCertificates(ctx context.Context, config *rest.Config, deployDir string) error {
 	return create(ctx, config, filepath.Join(deployDir, "22-certificates-rbac.yaml"))
 }
+
+// GrantChecks creates the CronJobs of directory with their ServiceAccount and RBAC rules,
+// and returns a configuration that acts as this ServiceAccount.
+func GrantChecks(ctx context.Context, plane *controlplane.ControlPlane, directory string) (*rest.Config, error) {
+	if err := create(ctx, plane.Config(), filepath.Join(directory, "checks.yaml")); err != nil {
+		return nil, err
+	}
+	return plane.User("system:serviceaccount:"+Namespace+":lanyard-checks",
+		"system:serviceaccounts", "system:serviceaccounts:"+Namespace, "system:authenticated")
+}

@@ -1,0 +1,39 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/webhook"
+)
+
+var _ = Describe("the CronJobs of deploy/checks", func() {
+	It("have the rights that their commands need", func(ctx SpecContext) {
+		newRolledOut(ctx, "checked")
+		config, err := webhook.GrantChecks(ctx, env.plane, "../../../deploy/checks")
+		Expect(err).NotTo(HaveOccurred())
+		kubeconfig := filepath.Join(GinkgoT().TempDir(), "checks")
+		Expect(controlplane.WriteKubeconfig(kubeconfig, config)).To(Succeed())
+
+		job, err := env.client.BatchV1().CronJobs(webhook.Namespace).Get(ctx, "lanyard-stale-pods", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		// The webhook of this suite runs outside of the cluster, where its settings cannot be read.
+		args := append(job.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Args, "--config", customConfig)
+		code, out, errOut := lanyardAs(ctx, kubeconfig, "", args...)
+		Expect(code).To(Equal(command.ExitFound), errOut)
+		Expect(out).To(MatchRegexp(`checked +cart +guarded +deployment/cart +4 +1 +1 +1 `))
+		Expect(out).NotTo(ContainSubstring("forbidden"))
+
+		code, out, errOut = lanyardAs(ctx, kubeconfig, "", "trust", "issuer")
+		Expect(code).To(Equal(command.ExitOK), errOut)
+		Expect(out).To(HavePrefix("issuer "))
+	})
+})
