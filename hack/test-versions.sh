@@ -119,9 +119,12 @@ write_module() {
 # run VERSION tests the version and writes its row.
 run() {
   local version=$1 minor=${1%.*} log=bin/test-versions-${1%.*}.log policies=yes filter= status=0
+  local suites=("${suites[@]}")
   if [ "${minor#1.}" -lt "$first_with_policies" ]; then
     policies=no
     filter='!policies'
+    # The specs of this suite for a server without policies.
+    suites+=(./test/integration/cli)
   fi
   echo "Kubernetes $version: testing, output is in $log"
   # The same flags as in the Makefile, to share the build cache.

@@ -20,7 +20,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/migrate"
 	"github.com/lanyard-dev/lanyard/internal/cli/provider"
 	"github.com/lanyard-dev/lanyard/internal/cli/status"
-	"github.com/lanyard-dev/lanyard/internal/version"
+	"github.com/lanyard-dev/lanyard/internal/cli/version"
+	build "github.com/lanyard-dev/lanyard/internal/version"
 )
 
 // Run runs the command of args, which begin with the program's name. It prints
@@ -47,7 +48,7 @@ func newRootCommand(c *command.CLI) *cobra.Command {
 		Short: "See and manage the cloud credentials of pods.",
 		Long:  rootHelp,
 		// Not SetVersionTemplate, as in cmd/webhook/app.
-		Version:       version.String(),
+		Version:       build.String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: c.Name},
@@ -74,11 +75,13 @@ func newRootCommand(c *command.CLI) *cobra.Command {
 		inject.NewCommand(c),
 		label.NewCommand(c),
 		migrate.NewCommand(c),
+		c.NewOptionsCommand(),
 		provider.NewCommand(c),
 		status.NewRestartCommand(c),
 		status.NewCommand(c),
 		cloud.NewTokenCommand(c),
 		cloud.NewTrustCommand(c),
+		version.NewCommand(c),
 	)
 	c.Finish(root)
 	return root

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -357,7 +356,7 @@ func NotOne(found []*admissionregistrationv1.MutatingWebhookConfiguration) probe
 	if len(found) == 0 {
 		return probe.Fail("Install it; lanyard check --pre reports whether the cluster is ready.", "install.md", "Lanyard is not installed: no MutatingWebhookConfiguration has a webhook %s", cluster.PodWebhook)
 	}
-	return probe.Fail("Remove one of them.", "install.md#uninstall", "Lanyard is installed %d times: MutatingWebhookConfigurations %s", len(found), names(found))
+	return probe.Fail("Remove one of them.", "install.md#uninstall", "Lanyard is installed %d times: MutatingWebhookConfigurations %s", len(found), cluster.Names(found))
 }
 
 // Installed warns of an installation that is there before the install.
@@ -365,14 +364,5 @@ func Installed(found []*admissionregistrationv1.MutatingWebhookConfiguration) []
 	if len(found) == 0 {
 		return nil
 	}
-	return []probe.Line{probe.Warn("Upgrade it, or remove it first.", "install.md#upgrade", "Lanyard is installed already: MutatingWebhookConfiguration %s", names(found))}
-}
-
-// names lists the names of configurations.
-func names(configurations []*admissionregistrationv1.MutatingWebhookConfiguration) string {
-	var list []string
-	for _, c := range configurations {
-		list = append(list, c.Name)
-	}
-	return strings.Join(list, ", ")
+	return []probe.Line{probe.Warn("Upgrade it, or remove it first.", "install.md#upgrade", "Lanyard is installed already: MutatingWebhookConfiguration %s", cluster.Names(found))}
 }

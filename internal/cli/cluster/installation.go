@@ -9,6 +9,7 @@ package cluster
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,15 @@ func Find(all []admissionregistrationv1.MutatingWebhookConfiguration) []*admissi
 		}
 	}
 	return found
+}
+
+// Names lists the names of configurations.
+func Names(configurations []*admissionregistrationv1.MutatingWebhookConfiguration) string {
+	var list []string
+	for _, c := range configurations {
+		list = append(list, c.Name)
+	}
+	return strings.Join(list, ", ")
 }
 
 // Entry returns the webhook of this name, or nil.
@@ -107,7 +117,7 @@ func CalledFor(configuration *admissionregistrationv1.MutatingWebhookConfigurati
 func Selector(configuration *admissionregistrationv1.MutatingWebhookConfiguration) (labels.Selector, error) {
 	entry := Entry(configuration, PodWebhook)
 	if entry == nil {
-		return nil, fmt.Errorf("mutatingwebhookconfiguration %s: got no webhook %s", configuration.Name, PodWebhook)
+		return nil, fmt.Errorf("mutatingwebhookconfiguration %s: the webhook %s is missing", configuration.Name, PodWebhook)
 	}
 	if entry.NamespaceSelector == nil {
 		return labels.Everything(), nil

@@ -19,7 +19,8 @@ type Rollout struct {
 	Failed string
 }
 
-// Rollout reads the status of a Deployment, StatefulSet or DaemonSet.
+// Rollout reads the status of a Deployment, StatefulSet or DaemonSet. k8s.io/kubectl has the
+// same in polymorphichelpers, which would add eight modules and 1 MB to the program.
 func (k *Kind) Rollout(object *unstructured.Unstructured) Rollout {
 	number := func(missing int64, path ...string) int64 {
 		if n, found, err := unstructured.NestedInt64(object.Object, path...); found && err == nil {

@@ -26,16 +26,11 @@ import (
 // the Service, and the ConfigMap with the file of --config. allowed are fields of the
 // webhook's own pods: a pod with these fields passes the policies of the cluster, too.
 func Options(ctx context.Context, client kubernetes.Interface, configuration *admissionregistrationv1.MutatingWebhookConfiguration) (o *options.Options, allowed map[string]any, err error) {
-	entry := Entry(configuration, PodWebhook)
-	if entry == nil || entry.ClientConfig.Service == nil {
-		return nil, nil, errors.New("the webhook runs outside of the cluster")
-	}
-	deployment, err := deploymentOf(ctx, client, entry.ClientConfig.Service)
+	deployment, err := Deployment(ctx, client, configuration)
 	if err != nil {
 		return nil, nil, err
 	}
-	pod := &deployment.Spec.Template.Spec
-	container := webhookContainer(pod)
+	pod, container := &deployment.Spec.Template.Spec, Container(deployment)
 	allowed = map[string]any{
 		"metadata": map[string]any{"labels": labelsOf(deployment)},
 		"spec":     map[string]any{"containers": []any{map[string]any{"image": container.Image}}},
@@ -60,8 +55,14 @@ func labelsOf(deployment *appsv1.Deployment) map[string]any {
 	return values
 }
 
-// deploymentOf returns the Deployment behind a Service.
-func deploymentOf(ctx context.Context, client kubernetes.Interface, reference *admissionregistrationv1.ServiceReference) (*appsv1.Deployment, error) {
+// Deployment returns the Deployment of the webhook, behind the Service that the API server
+// calls.
+func Deployment(ctx context.Context, client kubernetes.Interface, configuration *admissionregistrationv1.MutatingWebhookConfiguration) (*appsv1.Deployment, error) {
+	entry := Entry(configuration, PodWebhook)
+	if entry == nil || entry.ClientConfig.Service == nil {
+		return nil, errors.New("the webhook runs outside of the cluster")
+	}
+	reference := entry.ClientConfig.Service
 	service, err := client.CoreV1().Services(reference.Namespace).Get(ctx, reference.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("service %s/%s: %w", reference.Namespace, reference.Name, err)
@@ -76,12 +77,13 @@ func deploymentOf(ctx context.Context, client kubernetes.Interface, reference *a
 			return &all.Items[i], nil
 		}
 	}
-	return nil, fmt.Errorf("service %s/%s: got no deployment with its pods", service.Namespace, service.Name)
+	return nil, fmt.Errorf("service %s/%s: no deployment has its pods", service.Namespace, service.Name)
 }
 
-// webhookContainer returns the container of the webhook: the container with the name in
-// the manifests, or the first container.
-func webhookContainer(pod *corev1.PodSpec) *corev1.Container {
+// Container returns the container of the webhook: the container with the name in the
+// manifests, or the first container.
+func Container(deployment *appsv1.Deployment) *corev1.Container {
+	pod := &deployment.Spec.Template.Spec
 	named := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == "webhook" })
 	return &pod.Containers[max(named, 0)] // the API server allows no pod without a container
 }
@@ -105,7 +107,7 @@ func readMounted(ctx context.Context, client kubernetes.Interface, namespace str
 		if text, found := configMap.Data[key]; found {
 			return []byte(text), nil
 		}
-		return nil, fmt.Errorf("configmap %s/%s: got no key %q", namespace, source.Name, key)
+		return nil, fmt.Errorf("configmap %s/%s: the key %q is missing", namespace, source.Name, key)
 	}
 	return nil, fmt.Errorf("%s is not a file of a ConfigMap", file)
 }

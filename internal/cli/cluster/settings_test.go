@@ -65,12 +65,12 @@ func TestTheOptionsOfAnInstallation(t *testing.T) {
 		"a container of another name":      {func(i *installed) { i.deployment.Spec.Template.Spec.Containers[0].Name = "lanyard" }, "verbosity 1, adopt [eks]"},
 		"a file of the image":              {func(i *installed) { args(i, "--config=/config.yaml") }, "deployment lanyard-system/webhook: --config: /config.yaml is not a file of a ConfigMap"},
 		"a volume of another kind":         {func(i *installed) { i.deployment.Spec.Template.Spec.Volumes[1].ConfigMap = nil }, "deployment lanyard-system/webhook: --config: /etc/lanyard/config/config.yaml is not a file of a ConfigMap"},
-		"a key that is not there":          {func(i *installed) { delete(i.configMap.Data, "config.yaml") }, `deployment lanyard-system/webhook: --config: configmap lanyard-system/config: got no key "config.yaml"`},
+		"a key that is not there":          {func(i *installed) { delete(i.configMap.Data, "config.yaml") }, `deployment lanyard-system/webhook: --config: configmap lanyard-system/config: the key "config.yaml" is missing`},
 		"a ConfigMap that is not there":    {func(i *installed) { i.configMap.Name = "x" }, "deployment lanyard-system/webhook: --config: configmap lanyard-system/config: configmaps \"config\" not found"},
-		"a Deployment of something else":   {func(i *installed) { delete(i.deployment.Spec.Template.Labels, "app") }, "service lanyard-system/lanyard-webhook: got no deployment with its pods"},
-		"a Service without a selector":     {func(i *installed) { i.service.Spec.Selector = nil }, "service lanyard-system/lanyard-webhook: got no deployment with its pods"},
+		"a Deployment of something else":   {func(i *installed) { delete(i.deployment.Spec.Template.Labels, "app") }, "service lanyard-system/lanyard-webhook: no deployment has its pods"},
+		"a Service without a selector":     {func(i *installed) { i.service.Spec.Selector = nil }, "service lanyard-system/lanyard-webhook: no deployment has its pods"},
 		"a Service that is not there":      {func(i *installed) { i.service.Name = "x" }, "service lanyard-system/lanyard-webhook: services \"lanyard-webhook\" not found"},
-		"a Deployment elsewhere":           {func(i *installed) { i.deployment.Namespace = "x" }, "service lanyard-system/lanyard-webhook: got no deployment with its pods"},
+		"a Deployment elsewhere":           {func(i *installed) { i.deployment.Namespace = "x" }, "service lanyard-system/lanyard-webhook: no deployment has its pods"},
 		"a webhook outside of the cluster": {nil, "the webhook runs outside of the cluster"},
 	} {
 		t.Run(sentence, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/dynamic"
@@ -79,11 +80,13 @@ func NewCLI(program string, streams genericiooptions.IOStreams) *CLI {
 	return c
 }
 
-// Usage returns the function that writes the usage of a command. It is cobra's, with
-// descriptions of flags that fit the terminal. pflag's own wrapping leaves a line as it is
-// if a word is longer than the column.
+// Usage returns the function that writes the usage of a command. It is cobra's, without the
+// flags of all commands, which options lists.
 func (c *CLI) Usage(standard func(*cobra.Command) error) func(*cobra.Command) error {
 	return func(cmd *cobra.Command) error {
+		global := cmd.Root().PersistentFlags()
+		global.VisitAll(func(flag *pflag.Flag) { flag.Hidden = true })
+		defer global.VisitAll(func(flag *pflag.Flag) { flag.Hidden = false })
 		out := cmd.OutOrStderr()
 		var text strings.Builder
 		cmd.SetOut(&text)
@@ -92,17 +95,40 @@ func (c *CLI) Usage(standard func(*cobra.Command) error) func(*cobra.Command) er
 		if err != nil {
 			return err
 		}
-		// For a help text, out is a buffer.
-		p := &Page{W: out, Width: NewPage(c.Out).Width}
-		for line := range strings.SplitSeq(strings.TrimSuffix(text.String(), "\n"), "\n") {
-			if match := flagLine.FindStringSubmatch(line); match != nil && p.Width > 0 {
-				p.Line("%s", match[1])
-				p.Text(10, "", match[2])
-			} else {
-				p.Line("%s", line)
-			}
-		}
+		p := NewPage(c.Out) // for a help text, out is a buffer
+		p.W = out
+		p.flags(text.String())
+		p.Line("Use %q for the flags of all commands, such as --namespace.", c.Name+" options")
 		return p.Err
+	}
+}
+
+// NewOptionsCommand returns the command options.
+func (c *CLI) NewOptionsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "options",
+		Short:   "List the flags of all commands.",
+		Long:    "options lists the flags that every command has: to choose the cluster and the\nnamespace, as for kubectl.",
+		Example: "  lanyard options",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p := NewPage(c.Out)
+			p.flags(cmd.Root().PersistentFlags().FlagUsages())
+			return p.Err
+		},
+	}
+}
+
+// flags writes a usage with descriptions of flags that fit the terminal. pflag's own wrapping
+// leaves a line as it is if a word is longer than the column.
+func (p *Page) flags(usage string) {
+	for line := range strings.SplitSeq(strings.TrimSuffix(usage, "\n"), "\n") {
+		if match := flagLine.FindStringSubmatch(line); match != nil && p.Width > 0 {
+			p.Line("%s", match[1])
+			p.Text(10, "", match[2])
+		} else {
+			p.Line("%s", line)
+		}
 	}
 }
 

@@ -51,18 +51,18 @@ func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(for
 // Exit prints the error of a command, if any, and returns the exit code. help is the command
 // whose --help the user of a wrong command line may read.
 func (c *CLI) Exit(err error, help string) int {
-	_, isUsage := errors.AsType[UsageError](err)
-	switch {
+	_, hasMessage := errors.AsType[finding](err)
+	switch isFound := errors.Is(err, ErrFound); {
 	case err == nil:
 		return ExitOK
-	case err == ErrFound: //nolint:errorlint // a finding with a message is an ErrFound, too
+	case isFound && !hasMessage:
+		return ExitFound
+	case isFound:
+		c.Note("error: %v", err)
 		return ExitFound
 	}
 	c.Note("error: %v", err)
-	if errors.Is(err, ErrFound) {
-		return ExitFound
-	}
-	if isUsage || !c.Started {
+	if _, isUsage := errors.AsType[UsageError](err); isUsage || !c.Started {
 		c.Note("See '%s --help' for usage.", help)
 	}
 	return ExitFailed

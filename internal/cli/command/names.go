@@ -45,25 +45,25 @@ func ParseReference(args []string, kinds ...string) (*Reference, error) {
 	case 1:
 		var found bool
 		if typeName, name, found = strings.Cut(args[0], "/"); !found || strings.Contains(name, "/") {
-			return nil, Usagef("got %q, want TYPE/NAME or TYPE NAME", args[0])
+			return nil, Usagef("%q is not TYPE/NAME or TYPE NAME", args[0])
 		}
 	case 2:
 		typeName, name = args[0], args[1]
 	default:
-		return nil, Usagef("got %d arguments, want TYPE/NAME or TYPE NAME", len(args))
+		return nil, Usagef("%d arguments are not TYPE/NAME or TYPE NAME", len(args))
 	}
 	if typeName == "" || name == "" || strings.Contains(name, "/") {
-		return nil, Usagef("got type %q and name %q, want TYPE/NAME or TYPE NAME", typeName, name)
+		return nil, Usagef("type %q and name %q are not TYPE/NAME or TYPE NAME", typeName, name)
 	}
 	r := &Reference{Name: name}
 	if !slices.Contains([]string{"serviceaccount", "serviceaccounts", "sa"}, strings.ToLower(typeName)) {
 		var found bool
 		if r.Kind, found = cluster.ByName(typeName); !found {
-			return nil, Usagef("got type %q, want serviceaccount, pod or a workload such as deployment", typeName)
+			return nil, Usagef("type %q: name a serviceaccount, pod or a workload such as deployment", typeName)
 		}
 	}
 	if kind := r.Kind.Kind; len(kinds) > 0 && !slices.Contains(kinds, kind) && !(r.IsServiceAccount() && slices.Contains(kinds, ServiceAccountKind)) {
-		return nil, Usagef("got type %q, want one of %s", typeName, strings.ToLower(strings.Join(kinds, ", ")))
+		return nil, Usagef("type %q: this command is for %s", typeName, strings.ToLower(strings.Join(kinds, ", ")))
 	}
 	return r, nil
 }

@@ -25,13 +25,13 @@ func TestReferences(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"":            "got 0 arguments, want TYPE/NAME or TYPE NAME",
-		"pod":         `got "pod", want TYPE/NAME or TYPE NAME`,
-		"a b c":       "got 3 arguments, want TYPE/NAME or TYPE NAME",
-		"pod/":        `got type "pod" and name "", want TYPE/NAME or TYPE NAME`,
-		"/x":          `got type "" and name "x", want TYPE/NAME or TYPE NAME`,
-		"pod/a/b":     `got "pod/a/b", want TYPE/NAME or TYPE NAME`,
-		"service web": `got type "service", want serviceaccount, pod or a workload such as deployment`,
+		"":            "0 arguments are not TYPE/NAME or TYPE NAME",
+		"pod":         `"pod" is not TYPE/NAME or TYPE NAME`,
+		"a b c":       "3 arguments are not TYPE/NAME or TYPE NAME",
+		"pod/":        `type "pod" and name "" are not TYPE/NAME or TYPE NAME`,
+		"/x":          `type "" and name "x" are not TYPE/NAME or TYPE NAME`,
+		"pod/a/b":     `"pod/a/b" is not TYPE/NAME or TYPE NAME`,
+		"service web": `type "service": name a serviceaccount, pod or a workload such as deployment`,
 	} {
 		if got, err := ParseReference(strings.Fields(args)); err == nil || err.Error() != want {
 			t.Errorf("%q: got %v and %v, want %s", args, got, err, want)
@@ -44,7 +44,7 @@ func TestReferencesOfSomeKinds(t *testing.T) {
 	if got, err := ParseReference([]string{"sa/x"}, ServiceAccountKind); err != nil || !got.IsServiceAccount() {
 		t.Errorf("got %v and %v", got, err)
 	}
-	if got, err := ParseReference([]string{"pod/x"}, ServiceAccountKind); err == nil || err.Error() != `got type "pod", want one of serviceaccount` {
+	if got, err := ParseReference([]string{"pod/x"}, ServiceAccountKind); err == nil || err.Error() != `type "pod": this command is for serviceaccount` {
 		t.Errorf("got %v and %v", got, err)
 	}
 }

@@ -4,7 +4,10 @@
 package command
 
 import (
+	"bytes"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -44,6 +47,34 @@ func (s *Selection) AddFiles(cmd *cobra.Command) {
 		Usage: "File or directory with manifests in YAML or JSON, or - for the standard input. Can be repeated.", Filenames: &s.Files.Filenames, Recursive: &s.Files.Recursive,
 	}
 	flags.AddFlags(cmd.Flags())
+}
+
+// EachFile calls do for each file of --filename, for a command that needs the text and not only
+// the objects in it. A directory stands for its files with kubectl's extensions.
+func (s *Selection) EachFile(stdin io.Reader, do func(name string, r io.Reader) error) error {
+	for _, name := range s.Files.Filenames {
+		if name == "-" {
+			if err := do("standard input", stdin); err != nil {
+				return err
+			}
+			continue
+		}
+		visitors, err := resource.ExpandPathsToFileVisitors(nil, name, s.Files.Recursive, resource.FileExtensions, nil)
+		if err != nil {
+			return err
+		}
+		for _, visitor := range visitors {
+			file, _ := visitor.(*resource.FileVisitor)
+			text, err := os.ReadFile(file.Path)
+			if err == nil {
+				err = do(file.Path, bytes.NewReader(text))
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // arguments returns the arguments with the type of a name without a type.

@@ -6,6 +6,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -112,10 +113,17 @@ func (c *CLI) Installation(ctx context.Context, client kubernetes.Interface) (*a
 		return nil, fmt.Errorf("list mutatingwebhookconfigurations: %w", err)
 	}
 	found := cluster.Find(all.Items)
-	if len(found) != 1 {
-		return nil, fmt.Errorf("got %d MutatingWebhookConfigurations with a webhook %s, want 1: see %s check", len(found), cluster.PodWebhook, c.Name)
+	switch len(found) {
+	case 0:
+		return nil, fmt.Errorf("lanyard is not installed: no MutatingWebhookConfiguration has the webhook %s: see %s check", cluster.PodWebhook, c.Name)
+	case 1:
+		return found[0], nil
 	}
-	return found[0], nil
+	var names []string
+	for _, configuration := range found {
+		names = append(names, configuration.Name)
+	}
+	return nil, fmt.Errorf("lanyard is installed %d times, by the MutatingWebhookConfigurations %s: see %s check", len(found), strings.Join(names, ", "), c.Name)
 }
 
 // AddAllNamespaces adds the flag --all-namespaces.

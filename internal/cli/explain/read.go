@@ -26,7 +26,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/injected"
-	"github.com/lanyard-dev/lanyard/internal/probe"
 )
 
 // reader reads the objects of an explanation and asks for new pods. If the user lacks a right,
@@ -70,7 +69,7 @@ func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explana
 	var pod *unstructured.Unstructured
 	if isServiceAccount {
 		r.in.ServiceAccountName = info.Name
-		pod = probe.Pod(s.Keys, info.Name)
+		pod = r.ProbePod(info.Name)
 		unstructured.RemoveNestedField(pod.Object, "metadata", "labels", s.Keys.Probe) // as any other pod
 	} else if pod, err = r.template(ctx, info); err != nil {
 		return nil, err
@@ -299,7 +298,7 @@ func (r *reader) ask(ctx context.Context, pod *unstructured.Unstructured) error 
 		}
 	}
 	if in.Called && !in.Answer.Local && in.Answer.Err == nil {
-		answer := asker.Ask(ctx, in.Namespace, in.ServiceAccount, probe.Pod(in.Keys, in.ServiceAccountName))
+		answer := asker.Ask(ctx, in.Namespace, in.ServiceAccount, r.ProbePod(in.ServiceAccountName))
 		in.Probe = &answer
 	}
 	return nil

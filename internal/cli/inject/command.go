@@ -6,7 +6,7 @@ package inject
 import (
 	"context"
 	"fmt"
-	"os"
+	"io"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -36,13 +36,13 @@ const injectExamples = `  # Inject all workloads of a file
   # Inject the output of another program, with settings of the webhook
   lanyard inject -f - --aws-default-region eu-central-1 > injected.yaml
 
-  # The ServiceAccounts are in a file of their own
-  lanyard inject -f serviceaccounts.yaml -f app.yaml > injected.yaml`
+  # All files of a directory, with settings of the webhook in the cluster
+  lanyard inject -R -f manifests --cluster > injected.yaml`
 
 // injectCommand holds the flags of inject.
 type injectCommand struct {
 	*command.CLI
-	files   []string
+	command.Selection
 	cluster bool
 	options *options.Options
 	// all are the flags of the webhook, for its configuration file.
@@ -60,7 +60,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return k.run(cmd) },
 	}
-	cmd.Flags().StringArrayVarP(&k.files, "filename", "f", nil, "File with manifests in YAML or JSON, or - for the standard input. Can be repeated.")
+	k.AddFiles(cmd)
 	groups := k.options.Flags()
 	k.all = options.AllFlags(groups)
 	for _, name := range []string{"Injection", "Providers"} {
@@ -78,8 +78,8 @@ func NewCommand(c *command.CLI) *cobra.Command {
 }
 
 func (k *injectCommand) run(cmd *cobra.Command) error {
-	if len(k.files) == 0 {
-		return command.Usagef("--filename: got none, want a file with manifests, or - for the standard input")
+	if len(k.Files.Filenames) == 0 {
+		return command.Usagef("--filename is missing: name a file or directory with manifests, or - for the standard input")
 	}
 	settings, err := k.webhookSettings(cmd.Context())
 	if err != nil {
@@ -90,12 +90,13 @@ func (k *injectCommand) run(cmd *cobra.Command) error {
 		return err
 	}
 	var documents []*Document
-	for _, file := range k.files {
-		found, err := k.read(file)
-		if err != nil {
-			return err
-		}
+	err = k.EachFile(k.In, func(name string, r io.Reader) error {
+		found, err := Read(name, r)
 		documents = append(documents, found...)
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	results, err := Inject(cmd.Context(), documents, settings, namespace)
 	if err != nil {
@@ -129,19 +130,6 @@ func (k *injectCommand) webhookSettings(ctx context.Context) (s *settings.Settin
 		return nil, command.Usagef("%w", err)
 	}
 	return s, nil
-}
-
-// read reads the documents of a file.
-func (k *injectCommand) read(file string) ([]*Document, error) {
-	if file == "-" {
-		return Read("standard input", k.In)
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return Read(file, f)
 }
 
 // report writes warnings and findings to the error stream, and returns the number of

@@ -27,6 +27,9 @@ type Document struct {
 	changed bool
 }
 
+// Not resource.Builder: it decodes objects, and an object that does not change must be written
+// as it was read, with its comments, its order and its list.
+
 // Read reads the documents of a file, in YAML or JSON. source names the file in
 // errors.
 func Read(source string, r io.Reader) ([]*Document, error) {

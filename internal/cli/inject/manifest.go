@@ -82,6 +82,8 @@ type object struct {
 	path []string
 	raw  json.RawMessage
 	meta metav1.PartialObjectMetadata
+	// whole is the object, for its pod template.
+	whole *unstructured.Unstructured
 	// namespace is the object's namespace, or the namespace of Inject.
 	namespace string
 }
@@ -155,8 +157,11 @@ func (run *injection) mutate(ctx context.Context, o *object) (admission.Response
 // decide decides about one object and changes its document. It returns nil for an
 // object that the webhook would not be called for.
 func (run *injection) decide(ctx context.Context, o *object) (*Result, error) {
-	kind, isWorkload := cluster.ByGroupKind(o.groupKind())
+	path, isWorkload := cluster.TemplatePath(o.whole)
 	isServiceAccount := o.groupKind() == serviceAccountKind && !slices.Contains(run.ExcludedNamespaces, o.namespace)
+	if _, known := cluster.ByGroupKind(o.groupKind()); known && !isWorkload {
+		return nil, errors.New("the pod template is missing")
+	}
 	if !isWorkload && !isServiceAccount {
 		return nil, nil
 	}
@@ -171,7 +176,7 @@ func (run *injection) decide(ctx context.Context, o *object) (*Result, error) {
 		result.Reason, result.Message = reason.OptedOut, "its namespace opts out"
 		return result, nil
 	default:
-		response, after, err = run.pod(ctx, o, &kind)
+		response, after, err = run.pod(ctx, o, path)
 	}
 	denied, isDenied := errors.AsType[*reason.Error](err)
 	unknown, isUnknown := errors.AsType[*reason.Fault](err)
@@ -187,7 +192,7 @@ func (run *injection) decide(ctx context.Context, o *object) (*Result, error) {
 	}
 	result.Reason, result.Warnings, result.Changed = response.Reason, response.Warnings, !response.Patch.Empty()
 	if result.Changed {
-		err = o.document.replace(append(slices.Clone(o.path), kind.Template...), after)
+		err = o.document.replace(append(slices.Clone(o.path), path...), after)
 	}
 	return result, err
 }
@@ -206,16 +211,12 @@ func (run *injection) serviceAccount(ctx context.Context, o *object) (admission.
 
 // pod returns the response to the creation of a pod of the object, and the pod's
 // template afterwards.
-func (run *injection) pod(ctx context.Context, o *object, kind *cluster.Kind) (admission.Response, json.RawMessage, error) {
-	template, err := at(o.raw, kind.Template)
+func (run *injection) pod(ctx context.Context, o *object, path []string) (admission.Response, json.RawMessage, error) {
+	template, err := at(o.raw, path)
 	if err != nil {
 		return admission.Response{}, nil, err
 	}
-	var whole unstructured.Unstructured
-	if err := json.Unmarshal(o.raw, &whole.Object); err != nil {
-		return admission.Response{}, nil, err
-	}
-	return run.Pod(ctx, o.namespace, kind.ServiceAccount(&whole), template)
+	return run.Pod(ctx, o.namespace, cluster.ServiceAccountOf(o.whole), template)
 }
 
 // at returns the JSON of a field.
@@ -226,7 +227,7 @@ func at(raw json.RawMessage, path []string) (json.RawMessage, error) {
 			return nil, fmt.Errorf("%s: %w", strings.Join(path[:i], "."), err)
 		}
 		if raw = members[name]; raw == nil {
-			return nil, fmt.Errorf("%s: got none, want a pod template", strings.Join(path[:i+1], "."))
+			return nil, fmt.Errorf("%s: the pod template is missing", strings.Join(path[:i+1], "."))
 		}
 	}
 	return raw, nil
@@ -248,12 +249,12 @@ func (d *Document) objects(namespace string, path []string, raw json.RawMessage)
 	if raw == nil {
 		return nil, nil
 	}
-	o := &object{document: d, path: path, raw: raw}
-	if err := json.Unmarshal(raw, &o.meta); err != nil {
-		return nil, fmt.Errorf("%s: want an object of Kubernetes: %w", d.source, err)
+	o := &object{document: d, path: path, raw: raw, whole: &unstructured.Unstructured{}}
+	if err := cmp.Or(json.Unmarshal(raw, &o.meta), json.Unmarshal(raw, &o.whole.Object)); err != nil {
+		return nil, fmt.Errorf("%s: not an object of Kubernetes: %w", d.source, err)
 	}
 	if o.meta.Kind == "" || o.meta.APIVersion == "" {
-		return nil, fmt.Errorf("%s: got apiVersion %q and kind %q, want both", d.source, o.meta.APIVersion, o.meta.Kind)
+		return nil, fmt.Errorf("%s: not an object of Kubernetes: apiVersion is %q and kind is %q", d.source, o.meta.APIVersion, o.meta.Kind)
 	}
 	o.namespace = cmp.Or(o.meta.Namespace, namespace)
 	if !strings.HasSuffix(o.meta.Kind, "List") {

@@ -177,7 +177,7 @@ type Volume struct {
 // the prefix, in place of the defaults and examples of the file.
 func Run(ctx context.Context, s *settings.Settings, file *settings.File, given map[string]string) ([]Result, error) {
 	if file == nil || len(file.Providers) == 0 {
-		return nil, errors.New("got no providers, want at least one")
+		return nil, errors.New("the file has no providers")
 	}
 	var known []string
 	for _, d := range file.Providers {
@@ -185,7 +185,7 @@ func Run(ctx context.Context, s *settings.Settings, file *settings.File, given m
 	}
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		if !slices.Contains(known, key) {
-			return nil, fmt.Errorf("got annotation %q, want one of %s", key, strings.Join(known, ", "))
+			return nil, fmt.Errorf("annotation %q is unknown: the providers of the file have %s", key, strings.Join(known, ", "))
 		}
 	}
 	var results []Result
@@ -276,7 +276,7 @@ const objects = `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"namespa
 // read reads the injection back from a pod.
 func (r *Result) read(pod *injected.Pod) error {
 	if len(pod.Tokens) != 1 || pod.MountPath == "" {
-		return fmt.Errorf("got %d tokens and the mount path %q, want one token and a path", len(pod.Tokens), pod.MountPath)
+		return fmt.Errorf("the pod has %d tokens and the mount path %q: one token and a path must be there", len(pod.Tokens), pod.MountPath)
 	}
 	for _, v := range pod.Containers[0].Variables {
 		r.Environment = append(r.Environment, corev1.EnvVar{Name: v.Name, Value: v.Value})

@@ -104,8 +104,8 @@ func TestMistakes(t *testing.T) {
 		given map[string]string
 		want  string
 	}{
-		"a file without providers":     {"token-mount-path: /a\n", nil, "got no providers, want at least one"},
-		"an annotation of no provider": {config, map[string]string{"cloud-rol": "a"}, `got annotation "cloud-rol", want one of cloud-role, cloud-tenant, cloud-region, cloud-zone, cloud-audience, cloud-b-id, cloud-b-audience`},
+		"a file without providers":     {"token-mount-path: /a\n", nil, "the file has no providers"},
+		"an annotation of no provider": {config, map[string]string{"cloud-rol": "a"}, `annotation "cloud-rol" is unknown: the providers of the file have cloud-role, cloud-tenant, cloud-region, cloud-zone, cloud-audience, cloud-b-id, cloud-b-audience`},
 		"a value that is not allowed":  {config, map[string]string{"cloud-role": "Loki"}, `provider cloud: invalid_annotation: serviceaccount "team/app": metadata.annotations[lanyard.dev/cloud-role]: Invalid value: "Loki": must match the pattern role/[a-z]+`},
 	} {
 		t.Run(sentence, func(t *testing.T) {

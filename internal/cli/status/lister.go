@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,9 +21,9 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/injected"
-	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
@@ -59,6 +60,8 @@ type lister struct {
 	cluster, local *ask.Asker
 	// unread is why local cannot be used; nil if it can.
 	unread error
+	// noGuard reports whether the cluster has no guard, so that labels have no effect.
+	noGuard bool
 	// namespaces are the namespaces to look at.
 	namespaces map[string]*Namespace
 	// skipped is about all namespaces.
@@ -133,6 +136,8 @@ func newLister(ctx context.Context, c *command.CLI, noDryRun bool) (*lister, err
 		l.skip("", "labels and settings decide for which namespaces Lanyard is called", err)
 	} else if err != nil {
 		return nil, err
+	} else if err := l.readGuard(ctx, options.Registration); err != nil {
+		return nil, err
 	}
 	if l.cluster, err = ask.New(config, s, options); err != nil {
 		return nil, err
@@ -140,6 +145,21 @@ func newLister(ctx context.Context, c *command.CLI, noDryRun bool) (*lister, err
 	options.NoDryRun = true
 	l.local, err = ask.New(config, s, options)
 	return l, err
+}
+
+// readGuard looks for the guard, which Kubernetes before 1.30 cannot have.
+func (l *lister) readGuard(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) error {
+	name := cluster.GuardPolicy(mutating)
+	_, err := l.typed.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		l.noGuard = true
+	case apierrors.IsForbidden(err):
+		l.skip("", "a guarded ServiceAccount has the label, but it is not known whether there is a guard", err)
+	case err != nil:
+		return fmt.Errorf("validatingadmissionpolicy %s: %w", name, err)
+	}
+	return nil
 }
 
 // skip adds something that could not be read.
@@ -224,7 +244,13 @@ func (l *lister) part(ctx context.Context, n *Namespace) (*part, error) {
 			}
 		}
 	}
-	return &part{rows: n.Rows(l.ask(ctx, n)), skipped: l.skipped}, nil
+	rows := n.Rows(l.ask(ctx, n))
+	for i := range rows {
+		if l.noGuard && rows[i].Guard == cluster.GuardOn {
+			rows[i].Guard = cluster.GuardOff
+		}
+	}
+	return &part{rows: rows, skipped: l.skipped}, nil
 }
 
 // ask returns the contents of new pods. The rules of the webhook are evaluated here. The
@@ -256,7 +282,7 @@ func (l *lister) ask(ctx context.Context, n *Namespace) map[Question]*Answer {
 
 // answer asks one question.
 func (l *lister) answer(ctx context.Context, asker *ask.Asker, n *Namespace, q Question) *Answer {
-	pod := probe.Pod(l.settings.Keys, q.ServiceAccount)
+	pod := l.ProbePod(q.ServiceAccount)
 	if q.Expiration != "" {
 		pod.SetAnnotations(map[string]string{l.settings.Keys.TokenExpirationSeconds: q.Expiration})
 	}
@@ -265,6 +291,12 @@ func (l *lister) answer(ctx context.Context, asker *ask.Asker, n *Namespace, q Q
 		pod.Object["spec"].(map[string]any)["nodeSelector"] = map[string]any{corev1.LabelOSStable: string(corev1.Windows)}
 	}
 	got := asker.Ask(ctx, &n.ObjectMeta, n.ServiceAccount(q.ServiceAccount), pod)
+	if got.Denial != nil && got.Denial.By == ask.ByOther && l.unread == nil {
+		// The pod of the dry run was denied. The pods of the workload have other fields.
+		answer := l.answer(ctx, l.local, n, q)
+		answer.Local = "the pod of the dry run was denied, but not by Lanyard: " + got.Denial.Error()
+		return answer
+	}
 	answer := &Answer{}
 	if got.Missing != nil {
 		answer.Local = "you may not " + got.Missing.String()

@@ -4,6 +4,7 @@
 package framework
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,9 @@ const (
 type Install struct {
 	// Tool is Helm or Kustomize.
 	Tool string
+	// Release is the name of the release for Helm, in the namespace RELEASE-system. The
+	// default is lanyard. Other releases are next to it.
+	Release string
 	// Certificates is SelfManaged or CertManager.
 	Certificates string
 	// CADuration and CertificateDuration apply to SelfManaged. Zero keeps the
@@ -47,6 +51,13 @@ const (
 
 // String returns the name of the method.
 func (i *Install) String() string { return i.Tool + ", " + i.Certificates }
+
+// release returns the name of the release.
+func (i *Install) release() string { return cmp.Or(i.Release, "lanyard") }
+
+// namespace returns the namespace that Helm installs into: Namespace, unless Release is
+// set.
+func (i *Install) namespace() string { return i.release() + "-system" }
 
 // Up installs Lanyard with the documented commands and waits until all replicas
 // are ready.
@@ -110,7 +121,7 @@ func ExampleProviders(c *Cluster, placeholders *strings.Replacer, names ...strin
 func (i *Install) helmArguments() []string {
 	repository, tag, _ := strings.Cut(WebhookImage, ":")
 	arguments := []string{
-		"install", "lanyard", "charts/lanyard", "--namespace", Namespace, "--create-namespace", "--wait", "--timeout", "3m",
+		"install", i.release(), "charts/lanyard", "--namespace", i.namespace(), "--create-namespace", "--wait", "--timeout", "3m",
 		"--set", "image.repository=" + repository, "--set", "image.tag=" + tag,
 	}
 	for _, value := range i.Values {
@@ -129,14 +140,14 @@ func (i *Install) helmArguments() []string {
 // Down uninstalls Lanyard with the documented commands.
 func (i *Install) Down(ctx context.Context, c *Cluster) error {
 	if i.Tool == Helm {
-		_, err := c.Run(ctx, "helm", "uninstall", "lanyard", "--namespace", Namespace, "--wait")
+		_, err := c.Run(ctx, "helm", "uninstall", i.release(), "--namespace", i.namespace(), "--wait")
 		if err == nil {
 			// Wait for the pods first: a namespace that still contains pods is
 			// only checked again after a long interval.
-			_, err = c.Run(ctx, "kubectl", "wait", "pods", "--all", "--namespace", Namespace, "--for", "delete", "--timeout", "2m")
+			_, err = c.Run(ctx, "kubectl", "wait", "pods", "--all", "--namespace", i.namespace(), "--for", "delete", "--timeout", "2m")
 		}
 		if err == nil {
-			_, err = c.Run(ctx, "kubectl", "delete", "namespace", Namespace)
+			_, err = c.Run(ctx, "kubectl", "delete", "namespace", i.namespace())
 		}
 		return err
 	}

@@ -154,8 +154,8 @@ var _ = Describe("inject", func() {
 		Expect(out).To(BeEmpty())
 		Expect(got).To(Equal(code))
 	},
-		Entry("no file", command.ExitFailed, "--filename: got none", ""),
-		Entry("a file that is not there", command.ExitFailed, "open /does/not/exist: ", "", "-f", "/does/not/exist"),
+		Entry("no file", command.ExitFailed, "--filename is missing", ""),
+		Entry("a file that is not there", command.ExitFailed, "lstat /does/not/exist: ", "", "-f", "/does/not/exist"),
 		Entry("malformed YAML", command.ExitFailed, "standard input: document 1: ", "a: b: c", "-f", "-"),
 		Entry("a malformed setting", command.ExitFailed, "--token-mount-path: ", "", "-f", "-", "--token-mount-path", "relative"),
 		Entry("a configuration that is not there", command.ExitFailed, "--config: ", "", "-f", "-", "--config", "/does/not/exist"),

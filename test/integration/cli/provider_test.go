@@ -54,7 +54,7 @@ var _ = Describe("provider test", func() {
 		Entry("with the form", command.ExitFound, "providers: {}\n", "FILE: line 1: cannot unmarshal !!map"),
 		Entry("with a setting", command.ExitFound, "secure-ports: 1\n", "FILE: secure-ports: unknown setting"),
 		Entry("with the value of a setting", command.ExitFound, "token-mount-path: relative\n", "FILE: --token-mount-path: "),
-		Entry("without providers", command.ExitFound, "v: 1\n", "FILE: got no providers, want at least one\n"),
+		Entry("without providers", command.ExitFound, "v: 1\n", "FILE: the file has no providers\n"),
 		Entry("with a value", command.ExitFound, "providers: [{name: a, audience: a, parameters: [{name: b, required: true, pattern: c, example: c}]}]\n",
 			"FILE: provider a: invalid_annotation: serviceaccount \"team/app\": metadata.annotations[lanyard.dev/a-b]: Invalid value: \"d\": must match the pattern c\n", "--annotation", "a-b=d"),
 		Entry("with the command line", command.ExitFailed, "", "accepts 1 arg(s), received 2\n", "another"),

@@ -13,15 +13,17 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/onsi/gomega/types"
+	gomegatypes "github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
 
@@ -76,9 +78,14 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	process, err := webhook.Start(ctx, webhook.Options{Binary: binary, Kubeconfig: kubeconfig, Dir: dir, Args: []string{"--azure-default-tenant-id=contoso.onmicrosoft.com", "--adopt=eks", "--config", customConfig}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return process.Stop() })
-	Expect(webhook.Guard(ctx, env.plane.Config(), deployDir)).To(Succeed())
-	Expect(webhook.Fences(ctx, env.plane.Config(), deployDir)).To(Succeed())
+	if env.plane.Policies() {
+		Expect(webhook.Guard(ctx, env.plane.Config(), deployDir)).To(Succeed())
+		Expect(webhook.Fences(ctx, env.plane.Config(), deployDir)).To(Succeed())
+	}
 	Expect(process.Register(ctx, env.client, deployDir)).To(Succeed())
+	if !env.plane.Policies() {
+		failClosed(ctx)
+	}
 
 	newNamespace(ctx, "shop")
 	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
@@ -96,6 +103,21 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		}
 		return pod.Annotations, nil
 	}).Within(timeout).Should(HaveKey("lanyard.dev/injected"))
+})
+
+// failClosed sets the failurePolicy that the chart sets without a guard.
+func failClosed(ctx context.Context) {
+	GinkgoHelper()
+	patch := []byte(`[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Fail"}]`)
+	_, err := env.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(ctx, "lanyard", types.JSONPatchType, patch, metav1.PatchOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// The specs without the label need the guard and the fences.
+var _ = BeforeEach(func() {
+	if slices.Contains(CurrentSpecReport().Labels(), older) == env.plane.Policies() {
+		Skip("not for Kubernetes " + env.plane.Version())
+	}
 })
 
 func newNamespace(ctx context.Context, name string) {
@@ -201,7 +223,7 @@ func expectOutputs(ctx context.Context, name string, code int, args ...string) {
 
 // expectOutputsAs is expectOutputs for a kubeconfig, and a command that writes to the
 // error stream.
-func expectOutputsAs(ctx context.Context, kubeconfig, name string, code int, notes types.GomegaMatcher, args ...string) {
+func expectOutputsAs(ctx context.Context, kubeconfig, name string, code int, notes gomegatypes.GomegaMatcher, args ...string) {
 	GinkgoHelper()
 	for format, extension := range formats {
 		got, out, errOut := lanyardAs(ctx, kubeconfig, "", append(args, "--output", format)...)

@@ -10,7 +10,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
@@ -34,12 +33,15 @@ var (
 )
 
 var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
-	AfterAll(func(ctx SpecContext) {
-		for len(ends) > 0 {
-			last := len(ends) - 1
-			Expect(ends[last](ctx)).To(Succeed())
-			ends = ends[:last]
-		}
+	// Not AfterAll: the cleanup of the last spec would be after it.
+	BeforeAll(func() {
+		DeferCleanup(func(ctx SpecContext) {
+			for len(ends) > 0 {
+				last := len(ends) - 1
+				Expect(ends[last](ctx)).To(Succeed())
+				ends = ends[:last]
+			}
+		})
 	})
 
 	It("fits the help of each command into 80 columns", func(ctx SpecContext) {
@@ -65,6 +67,8 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 		})
 		checkPage.record(ctx, &recording{when: "This is the output without Lanyard.", command: "lanyard check", code: 1})
 	})
+
+	describeNotInstalled()
 
 	It("label", func(ctx SpecContext) {
 		installed(ctx)
@@ -265,17 +269,17 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 		})
 		// For a moment, the node still forwards calls to the last replica, and the error
 		// is another error.
-		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{"lanyard.dev/audience": "probe"}}}
-		Eventually(ctx, func(ctx context.Context) error {
-			_, err := cluster.CoreV1().ServiceAccounts(shop).Create(ctx, account, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			return err
-		}).WithTimeout(expect.Patience).Should(MatchError(ContainSubstring("connection refused")))
+		Eventually(ctx, callWebhook).WithTimeout(expect.Patience).Should(MatchError(ContainSubstring("connection refused")))
 		checkPage.record(ctx, &recording{when: "No replica of the webhook runs.", command: "lanyard check", code: 1})
 		explainPage.record(ctx, &recording{
 			when:    "No replica of the webhook runs, so the guard denies new pods.",
 			command: "lanyard explain deployment cart --namespace shop", code: 1,
 		})
 	})
+
+	describeUsers()
+
+	describeIncidents()
 
 	It("is as in docs/cli", func() {
 		Expect(coloured).To(BeNumerically(">", 20), "commands with colours")
@@ -292,4 +296,12 @@ func scale(ctx context.Context, replicas string) {
 	Expect(err).NotTo(HaveOccurred())
 	_, err = cluster.WaitReady(ctx, expect.Patience)
 	Expect(err).NotTo(HaveOccurred())
+}
+
+// callWebhook lets the API server call the webhooks of all installations, by a dry run.
+func callWebhook(ctx context.Context) error {
+	pod := framework.SDKPod("cart", framework.Go, framework.AWS)
+	pod.Labels = map[string]string{"lanyard.dev/probe": "true"}
+	_, err := cluster.CoreV1().Pods(shop).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
 }

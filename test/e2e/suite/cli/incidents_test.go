@@ -14,8 +14,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/yaml"
-
-	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 )
 
 //go:embed testdata/incidents.yaml
@@ -42,19 +40,17 @@ func readIncidents() (functions string, all []incident) {
 // answerTime is how long an engineer may wait for an answer.
 const answerTime = 2 * time.Minute
 
-var _ = Describe("An incident", Ordered, ContinueOnFailure, func() {
+// describeIncidents adds the specs of the incidents. It must be called in the container of
+// the suite, because the incidents need the installation.
+func describeIncidents() {
+	Describe("an incident", Ordered, incidents)
+}
+
+func incidents() {
 	functions, all := readIncidents()
 	var report strings.Builder
 
-	BeforeAll(func(ctx SpecContext) {
-		// Other specs list all namespaces.
-		DeferCleanup(func(ctx SpecContext) {
-			Eventually(ctx, terminating).WithTimeout(expect.Patience).Should(BeEmpty())
-		})
-		Expect(install.Up(ctx, cluster)).To(Succeed())
-		DeferCleanup(func(ctx SpecContext) error { return install.Down(ctx, cluster) })
-		Expect(cluster.WaitReady(ctx, expect.Patience)).To(HaveLen(2))
-	})
+	BeforeAll(func(ctx SpecContext) { installed(ctx) })
 
 	AfterAll(func() { AddReportEntry("incidents", report.String()) })
 
@@ -88,7 +84,7 @@ var _ = Describe("An incident", Ordered, ContinueOnFailure, func() {
 		}).WithTimeout(answerTime).WithPolling(time.Second).Should(Succeed())
 		fmt.Fprintf(&report, "%s: %s after %s: %s\n", i.ID, i.Command, time.Since(started).Round(time.Second), i.Answer)
 	}, entries(all))
-})
+}
 
 // entries returns the entries of the table.
 func entries(all []incident) []TableEntry {

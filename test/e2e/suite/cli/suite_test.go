@@ -164,9 +164,16 @@ func setUp(ctx context.Context, name string, labels map[string]string, accounts 
 	atTheEnd(func(ctx context.Context) error { return cluster.DeleteNamespace(ctx, name) })
 }
 
-// installed installs Lanyard, and creates the ServiceAccounts and pods of the specs.
+// isInstalled reports whether installed has been called.
+var isInstalled bool
+
+// installed installs Lanyard once, and creates the ServiceAccounts and pods of the specs.
 func installed(ctx context.Context) {
 	GinkgoHelper()
+	if isInstalled {
+		return
+	}
+	isInstalled = true
 	Expect(install.Up(ctx, cluster)).To(Succeed())
 	atTheEnd(func(ctx context.Context) error { return install.Down(ctx, cluster) })
 	Expect(cluster.WaitReady(ctx, expect.Patience)).To(HaveLen(2))

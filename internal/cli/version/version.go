@@ -1,0 +1,145 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package version is the command version.
+package version
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/version"
+)
+
+const versionHelp = `version shows the versions of this program, of the Kubernetes API server and of
+the webhook. The version of the webhook is the image of its Deployment, which
+needs the rights to list MutatingWebhookConfigurations, and to read Services and
+Deployments in the namespace of the webhook.
+
+The exit code is 2 if a version could not be read.`
+
+const versionExamples = `  # For a bug report
+  lanyard version
+
+  # Without a cluster
+  lanyard version --client
+
+  # The image of the webhook, for scripts
+  lanyard version -o jsonpath='{.webhooks[*].image}'`
+
+// NewCommand returns the command version.
+func NewCommand(c *command.CLI) *cobra.Command {
+	var o command.Output
+	var client bool
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Show the versions of lanyard, Kubernetes and the webhook.",
+		Long:    versionHelp,
+		Example: versionExamples,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			result := &versions{Client: build{version.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}, local: client}
+			var err error
+			if !client {
+				err = result.read(cmd.Context(), c)
+			}
+			return errors.Join(o.Write(c, result), err)
+		},
+	}
+	o.AddFlag(cmd, "Version")
+	cmd.Flags().BoolVar(&client, "client", false, "Only the version of this program, without a cluster.")
+	return cmd
+}
+
+// versions is the result of the command.
+type versions struct {
+	Client build `json:"client"`
+	// Kubernetes is the version of the API server; empty if it is unknown.
+	Kubernetes string `json:"kubernetes,omitempty"`
+	// Webhooks are the installations; nil if they are unknown.
+	Webhooks []webhook `json:"webhooks,omitempty"`
+	known    bool
+	local    bool
+}
+
+// build describes a binary.
+type build struct {
+	Version   string `json:"version"`
+	GoVersion string `json:"goVersion"`
+	Platform  string `json:"platform"`
+}
+
+// webhook is an installation of the webhook.
+type webhook struct {
+	// Configuration is the name of its MutatingWebhookConfiguration.
+	Configuration string `json:"configuration"`
+	// Deployment is namespace/name, and Image is its image; empty if they are unknown.
+	Deployment string `json:"deployment,omitempty"`
+	Image      string `json:"image,omitempty"`
+}
+
+// read reads the versions in the cluster. The error is about the versions that are unknown.
+func (v *versions) read(ctx context.Context, c *command.CLI) error {
+	client, _, err := c.Clients()
+	if err != nil {
+		return err
+	}
+	server, err := client.Discovery().ServerVersion()
+	if err != nil {
+		return fmt.Errorf("version of the API server: %w", err)
+	}
+	v.Kubernetes = server.GitVersion
+	all, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list mutatingwebhookconfigurations: %w", err)
+	}
+	v.known = true
+	var errs []error
+	for _, configuration := range cluster.Find(all.Items) {
+		found := webhook{Configuration: configuration.Name}
+		if deployment, err := cluster.Deployment(ctx, client, configuration); err != nil {
+			errs = append(errs, fmt.Errorf("version of the webhook %s: %w", configuration.Name, err))
+		} else {
+			found.Deployment = deployment.Namespace + "/" + deployment.Name
+			found.Image = cluster.Container(deployment).Image
+		}
+		v.Webhooks = append(v.Webhooks, found)
+	}
+	return errors.Join(errs...)
+}
+
+// Print implements command.Result.
+func (v *versions) Print(p *command.Page) {
+	rows := [][]string{{"lanyard", fmt.Sprintf("%s (%s, %s)", v.Client.Version, v.Client.GoVersion, v.Client.Platform)}}
+	if !v.local {
+		rows = append(rows, []string{"Kubernetes", orUnknown(v.Kubernetes)})
+		for _, w := range v.Webhooks {
+			text := orUnknown(w.Image)
+			if w.Deployment != "" {
+				text += ", Deployment " + w.Deployment
+			}
+			rows = append(rows, []string{"webhook", text})
+		}
+		switch {
+		case !v.known:
+			rows = append(rows, []string{"webhook", "unknown"})
+		case len(v.Webhooks) == 0:
+			rows = append(rows, []string{"webhook", "not installed"})
+		}
+	}
+	p.Table(0, rows)
+}
+
+func orUnknown(text string) string {
+	if text == "" {
+		return "unknown"
+	}
+	return text
+}
