@@ -61,6 +61,18 @@ type Definition struct {
 	TokenAlone bool
 	// Derive, if set, adds the values that follow from others.
 	Derive func(Values)
+	// Trust is the text of a custom provider about its trust configuration: a template with
+	// TrustValues. Only the command line shows it.
+	Trust string
+}
+
+// TrustValues returns the names of the values that Trust may have.
+func (d *Definition) TrustValues() []string {
+	names := []string{"issuer", "audience", "subject", "namespace", "serviceaccount"}
+	for i := range d.Parameters {
+		names = append(names, d.Parameters[i].Name)
+	}
+	return names
 }
 
 // Key returns the annotation key of a parameter without the prefix. The provider's

@@ -86,6 +86,15 @@ func TestAProviderIsADefinition(t *testing.T) {
 	}
 }
 
+func TestTheTextOfTrustMayHaveOtherBraces(t *testing.T) {
+	t.Parallel()
+	const text = "login ${HOME} {role} {\"json\": {}} {issuer}\n"
+	file := parse(t, broken(t, "  shadows:", "  trust: |\n    "+text+"  shadows:"))
+	if got := file.Providers[0].Trust; got != text {
+		t.Errorf("got %q, want %q", got, text)
+	}
+}
+
 func TestAFileMayHaveNeither(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "# nothing\n", "v: 1\n", "providers: []\nidentities:\n"} {
@@ -146,44 +155,49 @@ func TestAMistakeHasItsLineAndItsReason(t *testing.T) {
 	t.Parallel()
 	const anyName = "must be 1 to 24 of a-z, 0-9 and -, and begin with a letter"
 	for sentence, tt := range map[string]struct{ old, replacement, want string }{
-		"an unknown key":                         {"pattern:", "patern:", "line 8: field patern not found"},
-		"a key that is there twice":              {"maxBytes: 16", "maxBytes: 16\n    maxBytes: 17", `line 11: mapping key "maxBytes" already defined at line 10`},
-		"a value of another type":                {"maxBytes: 16", "maxBytes: many", "line 10: cannot unmarshal !!str `many` into int"},
-		"two mistakes":                           {"audience: example.com", "audience: [a]\n  x: 1", "line 5: cannot unmarshal !!seq into string\nline 6: field x not found"},
-		"a list in place of a text":              {"audience: example.com", "audience: [a]", "line 5: cannot unmarshal !!seq"},
-		"an empty name":                          {"name: example", "name: ''", `line 4: providers[0].name: Invalid value: "": ` + anyName},
-		"a name in capital letters":              {"name: example", "name: Example", `line 4: providers[0].name: Invalid value: "Example": ` + anyName},
-		"a name that is too long":                {"name: example", "name: " + strings.Repeat("a", 25), anyName},
-		"the name of a built-in provider":        {"name: example", "name: aws", `line 4: providers[0].name: Invalid value: "aws": is already a name of provider aws`},
-		"the annotation of a built-in provider":  {"name: example", "name: aws-role", "x"},
-		"no audience":                            {"audience: example.com", "audience: ''", `line 5: providers[0].audience: Invalid value: "": must be 1 to 256 visible ASCII characters without a space`},
-		"a lifetime that is too short":           {"Seconds: 1200", "Seconds: 599", "line 6: providers[0].minTokenExpirationSeconds: Invalid value: 599: must be a whole number of seconds from 600 to 86400"},
-		"the name of a key of every provider":    {"name: region", "name: audience", `line 9: providers[0].parameters[1].name: Invalid value: "audience": must not be one of audience, token-path, namespace, serviceaccount, token-file, credential-file`},
-		"a parameter that is there twice":        {"name: region", "name: role", `line 9: providers[0].parameters[1].name: Invalid value: "example-role": is already a annotation of provider example`},
-		"no required parameter":                  {"required: true, ", "", "line 8: providers[0].parameters: Required value: must have a parameter with required: true"},
-		"a pattern that does not compile":        {"role/[a-z]+", "role/[", `line 8: providers[0].parameters[0].pattern: Invalid value: "role/[": must be a regular expression: missing closing ]`},
-		"a pattern that is too long":             {"role/[a-z]+", strings.Repeat("a", 1025), "line 8: providers[0].parameters[0].pattern: Too long"},
-		"a message without a pattern":            {"pattern: 'role/[a-z]+', ", "", "line 8: providers[0].parameters[0].message: Invalid value: \"must be a role\": has no effect without a pattern"},
-		"a pattern without an example":           {", example: role/loki", "", "line 8: providers[0].parameters[0].example: Required value: must have a value that the pattern matches"},
-		"an example that does not match":         {"example: role/loki", "example: loki", `line 8: providers[0].parameters[0].example: Invalid value: "loki": must be a role`},
-		"an example that is too long":            {"maxBytes: 16", "maxBytes: 16\n    example: eu-central-1-and-more", `line 11: providers[0].parameters[1].example: Invalid value: "eu-central-1-and-more": must have at most 16 bytes`},
-		"a limit that is too high":               {"maxBytes: 16", "maxBytes: 2049", "line 10: providers[0].parameters[1].maxBytes: Invalid value: 2049: must be 1 to 2048"},
-		"a default that is too long":             {"default: eu-{namespace}", "default: eu-central-1-and-more", `line 11: providers[0].parameters[1].default: Invalid value: "eu-central-1-and-more": must have at most 16 bytes`},
-		"a default with another variable":        {"default: eu-{namespace}", "default: eu-{x}", "line 11: providers[0].parameters[1].default: Invalid value: \"eu-{x}\": "},
-		"a variable in small letters":            {"name: EXAMPLE_TOKEN", "name: token", `line 14: providers[0].environment[1].name: Invalid value: "token": must be 1 to 128 of A-Z, 0-9 and _, and not begin with a digit`},
-		"a variable of a built-in provider":      {"name: EXAMPLE_TOKEN", "name: AWS_REGION", `line 14: providers[0].environment[1].name: Invalid value: "AWS_REGION": is already a variable of provider aws`},
-		"a variable without a value":             {"value: '{role}'", "value: ''", `line 13: providers[0].environment[0].value: Invalid value: "": must be 1 to 1024 bytes`},
-		"an unknown parameter in a value":        {"value: '{role}'", "value: '{rol}'", `line 13: providers[0].environment[0].value: Invalid value: "{rol}": has {rol}, which is none of {namespace}, {serviceaccount}, {token-file}, {role}, {region}`},
-		"a brace":                                {"value: '{role}'", "value: '{role}{'", `line 13: providers[0].environment[0].value: Invalid value: "{role}{": must have no braces except`},
-		"a credential that is no file":           {"value: '{token-file}'", "value: x", "line 16: providers[0].environment[1].credential: Invalid value: true: is for variables that point to {token-file}"},
-		"a credential in a group":                {"credential: true", "credential: true\n    group: a", `line 17: providers[0].environment[1].group: Invalid value: "a": has no effect with credential: true`},
-		"a variable to warn of in small letters": {"EXAMPLE_KEY", "key", `line 18: providers[0].shadows[0]: Invalid value: "key": `},
-		"a namespace that is no glob":            {"namespace: team-*", "namespace: team.*", `line 20: identities[0].namespace: Invalid value: "team.*": must be the name of a namespace`},
-		"no ServiceAccount":                      {"serviceAccount: loki", "serviceAccount: ''", `line 21: identities[0].serviceAccount: Invalid value: "": must be the name of a ServiceAccount`},
-		"no annotations":                         {"annotations:\n    aws-role-arn: loki", "annotations: {}", "line 22: identities[0].annotations: Required value"},
-		"a pattern that escapes its anchors":     {"role/[a-z]+", "role/a)|(b", `line 8: providers[0].parameters[0].pattern: Invalid value: "role/a)|(b": must be a regular expression: unexpected ): `},
-		"a required parameter of the cluster":    {"required: true", "required: true, clusterOnly: true", "line 8: providers[0].parameters[0].clusterOnly: Invalid value: true: must not be true with required: true"},
-		"a parameter of the cluster to compare":  {"maxBytes: 16", "clusterOnly: true\n    allowed: true", "line 11: providers[0].parameters[1].allowed: Invalid value: true: has no effect with clusterOnly: true"},
+		"an unknown key":                            {"pattern:", "patern:", "line 8: field patern not found"},
+		"a key that is there twice":                 {"maxBytes: 16", "maxBytes: 16\n    maxBytes: 17", `line 11: mapping key "maxBytes" already defined at line 10`},
+		"a value of another type":                   {"maxBytes: 16", "maxBytes: many", "line 10: cannot unmarshal !!str `many` into int"},
+		"two mistakes":                              {"audience: example.com", "audience: [a]\n  x: 1", "line 5: cannot unmarshal !!seq into string\nline 6: field x not found"},
+		"a list in place of a text":                 {"audience: example.com", "audience: [a]", "line 5: cannot unmarshal !!seq"},
+		"an empty name":                             {"name: example", "name: ''", `line 4: providers[0].name: Invalid value: "": ` + anyName},
+		"a name in capital letters":                 {"name: example", "name: Example", `line 4: providers[0].name: Invalid value: "Example": ` + anyName},
+		"a name that is too long":                   {"name: example", "name: " + strings.Repeat("a", 25), anyName},
+		"the name of a built-in provider":           {"name: example", "name: aws", `line 4: providers[0].name: Invalid value: "aws": is already a name of provider aws`},
+		"the annotation of a built-in provider":     {"name: example", "name: aws-role", "x"},
+		"no audience":                               {"audience: example.com", "audience: ''", `line 5: providers[0].audience: Invalid value: "": must be 1 to 256 visible ASCII characters without a space`},
+		"a lifetime that is too short":              {"Seconds: 1200", "Seconds: 599", "line 6: providers[0].minTokenExpirationSeconds: Invalid value: 599: must be a whole number of seconds from 600 to 86400"},
+		"the name of a key of every provider":       {"name: region", "name: audience", `line 9: providers[0].parameters[1].name: Invalid value: "audience": must not be one of audience, token-path, namespace, serviceaccount, token-file, credential-file, issuer, subject`},
+		"an unknown parameter in the text of trust": {"  shadows:", "  trust: 'login {rol}'\n  shadows:", `line 18: providers[0].trust: Invalid value: "{rol}": must be one of {issuer}, {audience}, {subject}, {namespace}, {serviceaccount}, {role}, {region}; write`},
+		"the token's file in the text of trust":     {"  shadows:", "  trust: 'cat {token-file}'\n  shadows:", `line 18: providers[0].trust: Invalid value: "{token-file}": must be one of`},
+		"an escape sequence in the text of trust":   {"  shadows:", "  trust: \"\\e[2J\"\n  shadows:", `line 18: providers[0].trust: Invalid value: "": must have no control characters`},
+		"a text of trust that is too long":          {"  shadows:", "  trust: " + strings.Repeat("a", 4097) + "\n  shadows:", "line 18: providers[0].trust: Too long"},
+		"a parameter with the name of the issuer":   {"name: region", "name: issuer", `line 9: providers[0].parameters[1].name: Invalid value: "issuer": must not be one of`},
+		"a parameter that is there twice":           {"name: region", "name: role", `line 9: providers[0].parameters[1].name: Invalid value: "example-role": is already a annotation of provider example`},
+		"no required parameter":                     {"required: true, ", "", "line 8: providers[0].parameters: Required value: must have a parameter with required: true"},
+		"a pattern that does not compile":           {"role/[a-z]+", "role/[", `line 8: providers[0].parameters[0].pattern: Invalid value: "role/[": must be a regular expression: missing closing ]`},
+		"a pattern that is too long":                {"role/[a-z]+", strings.Repeat("a", 1025), "line 8: providers[0].parameters[0].pattern: Too long"},
+		"a message without a pattern":               {"pattern: 'role/[a-z]+', ", "", "line 8: providers[0].parameters[0].message: Invalid value: \"must be a role\": has no effect without a pattern"},
+		"a pattern without an example":              {", example: role/loki", "", "line 8: providers[0].parameters[0].example: Required value: must have a value that the pattern matches"},
+		"an example that does not match":            {"example: role/loki", "example: loki", `line 8: providers[0].parameters[0].example: Invalid value: "loki": must be a role`},
+		"an example that is too long":               {"maxBytes: 16", "maxBytes: 16\n    example: eu-central-1-and-more", `line 11: providers[0].parameters[1].example: Invalid value: "eu-central-1-and-more": must have at most 16 bytes`},
+		"a limit that is too high":                  {"maxBytes: 16", "maxBytes: 2049", "line 10: providers[0].parameters[1].maxBytes: Invalid value: 2049: must be 1 to 2048"},
+		"a default that is too long":                {"default: eu-{namespace}", "default: eu-central-1-and-more", `line 11: providers[0].parameters[1].default: Invalid value: "eu-central-1-and-more": must have at most 16 bytes`},
+		"a default with another variable":           {"default: eu-{namespace}", "default: eu-{x}", "line 11: providers[0].parameters[1].default: Invalid value: \"eu-{x}\": "},
+		"a variable in small letters":               {"name: EXAMPLE_TOKEN", "name: token", `line 14: providers[0].environment[1].name: Invalid value: "token": must be 1 to 128 of A-Z, 0-9 and _, and not begin with a digit`},
+		"a variable of a built-in provider":         {"name: EXAMPLE_TOKEN", "name: AWS_REGION", `line 14: providers[0].environment[1].name: Invalid value: "AWS_REGION": is already a variable of provider aws`},
+		"a variable without a value":                {"value: '{role}'", "value: ''", `line 13: providers[0].environment[0].value: Invalid value: "": must be 1 to 1024 bytes`},
+		"an unknown parameter in a value":           {"value: '{role}'", "value: '{rol}'", `line 13: providers[0].environment[0].value: Invalid value: "{rol}": has {rol}, which is none of {namespace}, {serviceaccount}, {token-file}, {role}, {region}`},
+		"a brace":                                   {"value: '{role}'", "value: '{role}{'", `line 13: providers[0].environment[0].value: Invalid value: "{role}{": must have no braces except`},
+		"a credential that is no file":              {"value: '{token-file}'", "value: x", "line 16: providers[0].environment[1].credential: Invalid value: true: is for variables that point to {token-file}"},
+		"a credential in a group":                   {"credential: true", "credential: true\n    group: a", `line 17: providers[0].environment[1].group: Invalid value: "a": has no effect with credential: true`},
+		"a variable to warn of in small letters":    {"EXAMPLE_KEY", "key", `line 18: providers[0].shadows[0]: Invalid value: "key": `},
+		"a namespace that is no glob":               {"namespace: team-*", "namespace: team.*", `line 20: identities[0].namespace: Invalid value: "team.*": must be the name of a namespace`},
+		"no ServiceAccount":                         {"serviceAccount: loki", "serviceAccount: ''", `line 21: identities[0].serviceAccount: Invalid value: "": must be the name of a ServiceAccount`},
+		"no annotations":                            {"annotations:\n    aws-role-arn: loki", "annotations: {}", "line 22: identities[0].annotations: Required value"},
+		"a pattern that escapes its anchors":        {"role/[a-z]+", "role/a)|(b", `line 8: providers[0].parameters[0].pattern: Invalid value: "role/a)|(b": must be a regular expression: unexpected ): `},
+		"a required parameter of the cluster":       {"required: true", "required: true, clusterOnly: true", "line 8: providers[0].parameters[0].clusterOnly: Invalid value: true: must not be true with required: true"},
+		"a parameter of the cluster to compare":     {"maxBytes: 16", "clusterOnly: true\n    allowed: true", "line 11: providers[0].parameters[1].allowed: Invalid value: true: has no effect with clusterOnly: true"},
 		"an annotation that is the host of a URL": {"value: '{role}'", "value: 'https://{role}/x'", "line 13: providers[0].environment[0].value: Invalid value: \"https://{role}/x\": " +
 			"sends tokens to a host that {role}, an annotation, decides; set clusterOnly: true for this parameter"},
 		"text that is no YAML": {"providers:", "providers: [", "line "},

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -29,6 +30,7 @@ const (
 	maxAudienceBytes  = 256
 	maxTemplateBytes  = 1024
 	maxParameterBytes = 2048
+	maxTrustBytes     = 4096
 	// defaultParameterBytes is the limit of a parameter without maxBytes.
 	defaultParameterBytes = 256
 )
@@ -41,6 +43,7 @@ type providerEntry struct {
 	Parameters                []parameterEntry `yaml:"parameters"`
 	Environment               []variableEntry  `yaml:"environment"`
 	Shadows                   []string         `yaml:"shadows"`
+	Trust                     string           `yaml:"trust"`
 }
 
 // parameterEntry is a parameter. A ServiceAccount asks for the provider's identity by
@@ -115,6 +118,7 @@ func (p *parser) provider(entry *providerEntry, path *field.Path) {
 		MinExpirationSeconds: entry.MinTokenExpirationSeconds,
 		TokenPath:            entry.Name + "/token",
 		Shadows:              entry.Shadows,
+		Trust:                entry.Trust,
 	}
 	p.Providers = append(p.Providers, d)
 	p.name(entry.Name, path.Child("name"))
@@ -140,6 +144,22 @@ func (p *parser) provider(entry *providerEntry, path *field.Path) {
 		d.Variables = append(d.Variables, provider.Variable{Name: v.Name, Value: v.Value, Credential: v.Credential, Group: v.Group})
 		p.variable(&d.Variables[i], d, environment.Index(i))
 	}
+	p.trust(d, path.Child("trust"))
+}
+
+// trust checks the text that lanyard trust prints. The webhook does not use the text, but
+// a file is correct for both programs or for neither of them.
+func (p *parser) trust(d *provider.Definition, path *field.Path) {
+	if len(d.Trust) > maxTrustBytes {
+		p.errs = append(p.errs, field.TooLong(path, "", maxTrustBytes))
+	}
+	control := func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
+	p.require(!strings.ContainsFunc(d.Trust, control), path, "", "must have no control characters except line breaks; indent with spaces")
+	known := d.TrustValues()
+	for _, name := range placeholder.FindAllString(d.Trust, -1) {
+		p.require(slices.Contains(known, strings.Trim(name, "{}")), path, name,
+			fmt.Sprintf("must be one of {%s}; write the variables of a shell in capital letters", strings.Join(known, "}, {")))
+	}
 }
 
 // parameter adds the parameter to the provider, and its default and its example to the
@@ -148,7 +168,7 @@ func (p *parser) parameter(entry *parameterEntry, d *provider.Definition, path *
 	before := len(p.errs)
 	p.name(entry.Name, path.Child("name"))
 	// Every provider has these keys, and every template these values.
-	taken := slices.Concat([]string{"audience", "token-path"}, provider.SubjectValues(), []string{"credential-file"})
+	taken := slices.Concat([]string{"audience", "token-path"}, provider.SubjectValues(), []string{"credential-file", "issuer", "subject"})
 	p.require(!slices.Contains(taken, entry.Name), path.Child("name"), entry.Name, "must not be one of "+strings.Join(taken, ", "))
 	p.require(!entry.ClusterOnly || !entry.Required, path.Child("clusterOnly"), true, "must not be true with required: true")
 	p.require(!entry.ClusterOnly || !entry.Allowed, path.Child("allowed"), true, "has no effect with clusterOnly: true")
