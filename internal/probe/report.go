@@ -44,6 +44,8 @@ type Line struct {
 	// Fix is an instruction, and Link is the page with details.
 	Fix  string `json:"fix,omitempty"`
 	Link string `json:"link,omitempty"`
+	// Commands are the commands of Fix, in lines.
+	Commands string `json:"commands,omitempty"`
 }
 
 // String returns the line as people read it: the finding, its fix, and the page with
@@ -88,6 +90,9 @@ func (r *Report) Count(status Status) int {
 
 // docs is where the links point to.
 const docs = "https://github.com/lanyard-dev/lanyard/blob/main/docs/"
+
+// Link returns the link of a page below docs.
+func Link(page string) string { return docs + page }
 
 // Passed returns a line for something that is right.
 func Passed(format string, args ...any) Line {

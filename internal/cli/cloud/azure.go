@@ -10,20 +10,36 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
-// NewAzure returns the trust configuration of Microsoft Entra ID. identity is the name
-// of a user-assigned managed identity; if empty, it is made of the names of the
-// ServiceAccount. resourceGroup is the identity's. If it is empty, the shell and
-// Terraform ask for it.
-func NewAzure(token Token, identity, resourceGroup string) (*Trust, error) {
+// AzureOptions describe the managed identity.
+type AzureOptions struct {
+	// Identity is the name of a user-assigned managed identity. If empty, it is made of the
+	// names of the ServiceAccount.
+	Identity string
+	// ResourceGroup is the identity's. If empty, the shell and Terraform ask for it.
+	ResourceGroup string
+	// ClientID is the identity's, if it is known.
+	ClientID string
+	// ClientIDKey is the annotation key of the client ID, if the ServiceAccount lacks it.
+	ClientIDKey string
+}
+
+// NewAzure returns the trust configuration of Microsoft Entra ID.
+func NewAzure(token Token, o AzureOptions) (*Trust, error) {
 	if err := token.check(); err != nil {
 		return nil, err
 	}
+	if o.ClientID != "" && !texts.IsGUID(o.ClientID) {
+		return nil, fmt.Errorf("client ID %q: must be a GUID", o.ClientID)
+	}
+	o.Identity = cmp.Or(o.Identity, token.Name())
 	return newTrust("azure", struct {
 		*Token
-		Identity, ResourceGroup string
-	}{&token, cmp.Or(identity, token.Name()), resourceGroup})
+		AzureOptions
+	}{&token, o})
 }
 
 // resourceManager is the scope of Azure Resource Manager in the public cloud, and

@@ -34,10 +34,31 @@ type Request struct {
 	Endpoint string
 	// Scope is the scope of Azure's credential; empty for Azure Resource Manager.
 	Scope string
+	// Profile is the profile whose role Provider has; empty for the ServiceAccount's own
+	// identity. Source is the profile whose credentials replace the token, if any.
+	Profile, Source string
+}
+
+// requests returns the requests with a token: one for each identity of the provider.
+func requests(p provider.Provider, text string) []*Request {
+	all := []*Request{{Provider: p, Token: text}}
+	if p.Name == "aws" {
+		all = append(all, profiles(p, text)...)
+	}
+	return all
+}
+
+// identified reports whether the pods have an identity of a cloud, and not only a token.
+func identified(p *provider.Provider) bool {
+	return p.Name == "gcp" || slices.ContainsFunc(p.Variables, func(v provider.Variable) bool {
+		return v.Name == "AWS_ROLE_ARN" || v.Name == "AZURE_CLIENT_ID"
+	})
 }
 
 // Answer is the response of a cloud.
 type Answer struct {
+	// Profile is Request.Profile.
+	Profile string `json:"profile,omitempty"`
 	// Operation is the last call, and URL is its address.
 	Operation string `json:"operation"`
 	URL       string `json:"url"`
@@ -51,6 +72,9 @@ type Answer struct {
 	Status  int    `json:"status,omitempty"`
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
+	// Cause is the cause of the error, and Repair has the commands that repair it.
+	Cause  string `json:"cause,omitempty"`
+	Repair string `json:"repair,omitempty"`
 }
 
 // Operations of the clouds.
@@ -97,7 +121,7 @@ func Do(ctx context.Context, client *http.Client, r *Request) (*Answer, error) {
 	case "gcp":
 		return e.gcp(ctx)
 	}
-	return nil, fmt.Errorf("got provider %q, want aws, azure or gcp: others have no exchange", r.Provider.Name)
+	return nil, fmt.Errorf("provider %q has no exchange; only aws, azure and gcp have one", r.Provider.Name)
 }
 
 // FromPod returns the values that an injected pod has for a provider: the audience of its
@@ -106,24 +130,24 @@ func FromPod(pod *injected.Pod, keys *annotations.Keys, name string) (provider.P
 	p := provider.Provider{Name: name}
 	index := slices.IndexFunc(keys.Providers, func(d *provider.Definition) bool { return d.Name == name })
 	if index < 0 {
-		return p, fmt.Errorf("got provider %q, want one that Lanyard has", name)
+		return p, fmt.Errorf("provider %q does not exist", name)
 	}
 	d := keys.Providers[index]
 	if !slices.Contains(pod.Providers, name) {
-		return p, fmt.Errorf("annotation %s of the pod: got %q, want it to contain %s", keys.Injected, strings.Join(pod.Providers, ","), name)
+		return p, fmt.Errorf("annotation %s of the pod is %q and lacks %s", keys.Injected, strings.Join(pod.Providers, ","), name)
 	}
 	if content, found := pod.Files[name]; found {
 		p.File = provider.File{Annotation: d.CredentialFile.Annotation, Path: d.CredentialFile.Path, Content: content}
 	}
 	at := slices.IndexFunc(pod.Tokens, func(t injected.Token) bool { return t.Provider == name })
 	if at < 0 {
-		return p, fmt.Errorf("volumes of the pod: got no token with the path %s", d.TokenPath)
+		return p, fmt.Errorf("the volumes of the pod have no token with the path %s", d.TokenPath)
 	}
 	token := &pod.Tokens[at]
 	p.Token = provider.Token{Audience: token.Audience, ExpirationSeconds: token.ExpirationSeconds, Path: token.Path}
 	at = slices.IndexFunc(pod.Containers, func(c injected.Container) bool { return c.Kind == injected.Ordinary })
 	if at < 0 {
-		return p, errors.New("pod: got no container, want one")
+		return p, errors.New("the pod has no container")
 	}
 	for _, v := range pod.Containers[at].Variables { // all containers have the same
 		if v.From == nil && slices.ContainsFunc(d.Variables, func(known provider.Variable) bool { return known.Name == v.Name }) {
@@ -182,7 +206,7 @@ func (e *exchange) send(ctx context.Context, c *call, decode func(body []byte) e
 		return nil, err
 	}
 	if !strings.HasPrefix(target, "https://") {
-		return nil, fmt.Errorf("got the URL %q, want https: the request has the token", target)
+		return nil, fmt.Errorf("the URL %q is not an https URL, and the request has the token", target)
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(c.body))
 	if err != nil {
@@ -198,7 +222,7 @@ func (e *exchange) send(ctx context.Context, c *call, decode func(body []byte) e
 	if err != nil {
 		return nil, err
 	}
-	answer := &Answer{Operation: c.operation, URL: target, Status: status}
+	answer := &Answer{Profile: e.Profile, Operation: c.operation, URL: target, Status: status}
 	if decode(body) != nil {
 		return nil, answer.unexpected()
 	}
@@ -214,7 +238,7 @@ func read(client *http.Client, request *http.Request, limit int64) (status int, 
 	defer response.Body.Close()
 	body, err = io.ReadAll(io.LimitReader(response.Body, limit+1))
 	if err == nil && int64(len(body)) > limit {
-		err = fmt.Errorf("got more than %d bytes", limit)
+		err = fmt.Errorf("the response has more than %d bytes", limit)
 	}
 	if err != nil {
 		return 0, nil, fmt.Errorf("read the response of %s: %w", request.URL, err)
@@ -229,7 +253,7 @@ func (e *exchange) at(target string) (string, error) {
 	}
 	endpoint, err := url.Parse(e.Endpoint)
 	if err != nil || endpoint.Scheme != "https" || endpoint.Host == "" || endpoint.User != nil || strings.Trim(endpoint.Path, "/") != "" || strings.ContainsAny(e.Endpoint, "?#") {
-		return "", fmt.Errorf("endpoint: got %q, want an https URL without a path, such as https://sts.example.com", e.Endpoint)
+		return "", fmt.Errorf("endpoint %q is not an https URL without a path, such as https://sts.example.com", e.Endpoint)
 	}
 	u, err := url.Parse(target)
 	if err != nil {
@@ -267,5 +291,5 @@ func (a *Answer) denied(code, message string, secrets ...string) (*Answer, error
 // unexpected returns the error for a response that is not of the cloud. The
 // response is not shown: it may contain a credential.
 func (a *Answer) unexpected() error {
-	return fmt.Errorf("%s at %s: got status %d and a response that is not of this API; is there a proxy?", a.Operation, a.URL, a.Status)
+	return fmt.Errorf("%s at %s: the response with status %d is not of this API; is there a proxy?", a.Operation, a.URL, a.Status)
 }

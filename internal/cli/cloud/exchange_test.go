@@ -109,13 +109,13 @@ func TestMistakes(t *testing.T) {
 		endpoint string
 		want     string
 	}{
-		"a plain token":           {provider.Provider{Name: "token"}, "", `got provider "token", want aws, azure or gcp`},
-		"an endpoint with http":   {aws(), "http://sts.example", "want an https URL without a path"},
-		"an endpoint with a path": {aws(), "https://sts.example/a", "want an https URL without a path"},
-		"an endpoint with a user": {gcp(""), "https://user@sts.example", "want an https URL without a path"},
-		"an authority with http":  {azure("http://login.example"), "", `got the URL "http://login.example/tenant/oauth2/v2.0/token", want https`},
-		"no role":                 {provider.Provider{Name: "aws"}, "", `AWS_ROLE_ARN: got ""`},
-		"China without a region":  {china, "", `partition "aws-cn": got region ""`},
+		"a plain token":           {provider.Provider{Name: "token"}, "", `provider "token" has no exchange`},
+		"an endpoint with http":   {aws(), "http://sts.example", "is not an https URL without a path"},
+		"an endpoint with a path": {aws(), "https://sts.example/a", "is not an https URL without a path"},
+		"an endpoint with a user": {gcp(""), "https://user@sts.example", "is not an https URL without a path"},
+		"an authority with http":  {azure("http://login.example"), "", `the URL "http://login.example/tenant/oauth2/v2.0/token" is not an https URL`},
+		"no role":                 {provider.Provider{Name: "aws"}, "", `AWS_ROLE_ARN "" is not the ARN of a role`},
+		"China without a region":  {china, "", `partition "aws-cn" has no global endpoint, and region ""`},
 		"no credential file":      {provider.Provider{Name: "gcp"}, "", "credential file: "},
 	}
 	for name, test := range tests {
@@ -142,14 +142,14 @@ func TestUnexpectedResponses(t *testing.T) {
 		body   string
 		want   string
 	}{
-		"a page with an error":    {502, "<html>HIDDEN</html>", "got status 502"},
-		"a page":                  {200, "<html>HIDDEN</html>", "got status 200"},
-		"a redirect":              {302, "HIDDEN", "got status 302"},
-		"nothing":                 {200, "", "got status 200"},
-		"an empty object":         {200, "{}", "got status 200"},
-		"an error with a success": {200, `{"error":"HIDDEN"}`, "got status 200"},
-		"a success with an error": {403, `{"access_token":"HIDDEN"}`, "got status 403"},
-		"too much":                {200, strings.Repeat("HIDDEN", 1<<20), "got more than 262144 bytes"},
+		"a page with an error":    {502, "<html>HIDDEN</html>", "the response with status 502"},
+		"a page":                  {200, "<html>HIDDEN</html>", "the response with status 200"},
+		"a redirect":              {302, "HIDDEN", "the response with status 302"},
+		"nothing":                 {200, "", "the response with status 200"},
+		"an empty object":         {200, "{}", "the response with status 200"},
+		"an error with a success": {200, `{"error":"HIDDEN"}`, "the response with status 200"},
+		"a success with an error": {403, `{"access_token":"HIDDEN"}`, "the response with status 403"},
+		"too much":                {200, strings.Repeat("HIDDEN", 1<<20), "the response has more than 262144 bytes"},
 	}
 	for where, p := range all {
 		for name, response := range responses {
@@ -276,13 +276,13 @@ func TestFromPodIsWhatWasInjected(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", want.Name, diff)
 		}
 	}
-	for name, want := range map[string]string{"token": "want it to contain token", "other": `got provider "other"`} {
+	for name, want := range map[string]string{"token": "lacks token", "other": `provider "other" does not exist`} {
 		if _, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want %q", name, err, want)
 		}
 	}
 	golden.Pod.Spec.Volumes = nil
-	if _, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, "aws"); err == nil || !strings.Contains(err.Error(), "got no token with the path aws/token") {
+	if _, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, "aws"); err == nil || !strings.Contains(err.Error(), "have no token with the path aws/token") {
 		t.Errorf("without volumes: got error %v", err)
 	}
 }

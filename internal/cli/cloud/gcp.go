@@ -41,21 +41,23 @@ func NewGCP(token Token, o GCPOptions) (*Trust, error) {
 	}
 	number, pool, name, ok := provider.GCPProviderParts(o.Provider)
 	if !ok {
-		return nil, fmt.Errorf("workload identity provider: got %q, want projects/NUMBER/locations/global/"+
+		return nil, fmt.Errorf("workload identity provider %q is not of the form projects/NUMBER/locations/global/"+
 			"workloadIdentityPools/POOL/providers/PROVIDER", o.Provider)
 	}
 	if len(token.Subject()) > maxGoogleSubject {
-		return nil, fmt.Errorf("subject %q: got %d bytes, want at most %d; Google Cloud accepts no longer one", token.Subject(), len(token.Subject()), maxGoogleSubject)
+		return nil, fmt.Errorf("subject %q has %d bytes; Google Cloud accepts at most %d", token.Subject(), len(token.Subject()), maxGoogleSubject)
 	}
 	allowed := token.Audience
 	if strings.TrimPrefix(allowed, "https:") == "//iam.googleapis.com/"+o.Provider {
 		allowed = "" // the audience that Google expects
 	}
+	_, domain, _ := strings.Cut(o.Email, "@")
+	project, _, _ := strings.Cut(domain, ".")
 	return newTrust("gcp", struct {
 		*Token
 		GCPOptions
-		Number, PoolID, ProviderID, AllowedAudience, Principal string
-	}{&token, o, number, pool, name, allowed, principal("//iam.googleapis.com/"+o.Provider, token.Subject())})
+		Number, PoolID, ProviderID, AllowedAudience, Principal, EmailProject string
+	}{&token, o, number, pool, name, allowed, principal("//iam.googleapis.com/"+o.Provider, token.Subject()), project})
 }
 
 // principal returns the name of a token's subject in Google Cloud. audience is the name
@@ -68,17 +70,34 @@ func principal(audience, subject string) string {
 // cloudPlatform is the scope of all APIs of Google Cloud.
 const cloudPlatform = "https://www.googleapis.com/auth/cloud-platform"
 
+// externalAccount has fields of a credential file (AIP-4117).
+type externalAccount struct {
+	Audience         string `json:"audience"`
+	SubjectTokenType string `json:"subject_token_type"`
+	TokenURL         string `json:"token_url"`
+	ImpersonationURL string `json:"service_account_impersonation_url"`
+}
+
+// credentialFile reads the credential file of the pods.
+func (r *Request) credentialFile() (file externalAccount, err error) {
+	if err := json.Unmarshal([]byte(r.Provider.File.Content), &file); err != nil {
+		return file, fmt.Errorf("credential file: %w", err)
+	}
+	return file, nil
+}
+
+// impersonated returns the service account of an impersonation URL.
+func impersonated(target string) string {
+	_, email, _ := strings.Cut(target, "/serviceAccounts/")
+	return strings.TrimSuffix(email, ":"+GenerateAccessToken)
+}
+
 // gcp exchanges the token for a federated token. If the credential file (AIP-4117) names
 // a service account, gcp exchanges the federated token for the service account's token.
 func (e *exchange) gcp(ctx context.Context) (*Answer, error) {
-	var file struct {
-		Audience         string `json:"audience"`
-		SubjectTokenType string `json:"subject_token_type"`
-		TokenURL         string `json:"token_url"`
-		ImpersonationURL string `json:"service_account_impersonation_url"`
-	}
-	if err := json.Unmarshal([]byte(e.Provider.File.Content), &file); err != nil {
-		return nil, fmt.Errorf("credential file: %w", err)
+	file, err := e.credentialFile()
+	if err != nil {
+		return nil, err
 	}
 	asked := time.Now()
 	var response oauthResponse
@@ -122,8 +141,7 @@ func (e *exchange) impersonate(ctx context.Context, target, federated string) (*
 	case err != nil:
 		return nil, err
 	case answer.ok() && response.Credential != "":
-		_, email, _ := strings.Cut(target, "/serviceAccounts/")
-		return answer.granted(strings.TrimSuffix(email, ":"+GenerateAccessToken), response.Expires), nil
+		return answer.granted(impersonated(target), response.Expires), nil
 	case response.Error.Message == "":
 		return nil, answer.unexpected()
 	}

@@ -53,7 +53,7 @@ func Parse(discovery, keys []byte) (*Documents, error) {
 		return nil, fmt.Errorf("discovery document: %w", err)
 	}
 	if d.Discovery.Issuer == "" {
-		return nil, errors.New("discovery document: got no issuer")
+		return nil, errors.New("discovery document: the issuer is missing")
 	}
 	var set struct {
 		Keys []struct {
@@ -74,15 +74,15 @@ func Parse(discovery, keys []byte) (*Documents, error) {
 		return nil, fmt.Errorf("keys: %w", err)
 	}
 	if len(set.Keys) == 0 {
-		return nil, errors.New("keys: got none")
+		return nil, errors.New("keys: the document has no keys")
 	}
 	for i, key := range set.Keys {
 		switch {
 		case d.secret != nil:
 		case key.D != nil || key.Secret != nil:
-			d.secret = fmt.Errorf("keys[%d]: got a private key, want only public ones; do not publish this document", i)
+			d.secret = fmt.Errorf("keys[%d] is a private key; do not publish this document", i)
 		case key.ID == "":
-			d.secret = fmt.Errorf("keys[%d]: got no kid, want one", i)
+			d.secret = fmt.Errorf("keys[%d] has no kid", i)
 		}
 		d.Keys[key.ID] = strings.Join([]string{key.Type, key.N, key.E, key.Curve, key.X, key.Y}, " ")
 	}
@@ -113,7 +113,7 @@ func FromURL(ctx context.Context, client *http.Client, base string) (*Documents,
 		return nil, fmt.Errorf("discovery document: %w", err)
 	}
 	if !strings.HasPrefix(d.JWKSURI, "https://") {
-		return nil, fmt.Errorf("discovery document: jwks_uri: got %q, want an https URL", d.JWKSURI)
+		return nil, fmt.Errorf("discovery document: jwks_uri %q is not an https URL", d.JWKSURI)
 	}
 	keys, err := get(ctx, client, d.JWKSURI)
 	if err != nil {
@@ -129,7 +129,7 @@ func get(ctx context.Context, client *http.Client, address string) ([]byte, erro
 	}
 	status, body, err := read(client, request, maxBytes)
 	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("get %s: got status %d %s, want 200 OK", address, status, http.StatusText(status))
+		err = fmt.Errorf("get %s: status %d %s", address, status, http.StatusText(status))
 	}
 	return bytes.TrimSpace(body), err
 }
@@ -256,7 +256,7 @@ func ParsePlace(text string) (*Place, error) {
 			return fmt.Sprintf("gcloud storage cp %s %s \\\n  --content-type application/json --cache-control 'public, max-age=300'\n", file, Quote("gs://"+u.Host+below+"/"+name))
 		}
 	case u.Scheme == "azblob" && container == "":
-		return nil, fmt.Errorf("place %q: got no container, want azblob://ACCOUNT/CONTAINER", text)
+		return nil, fmt.Errorf("place %q has no container; write azblob://ACCOUNT/CONTAINER", text)
 	case u.Scheme == "azblob":
 		pattern = "https://" + u.Host + ".blob.core.windows.net" + below
 		p.upload = func(file, name string) string {
@@ -264,7 +264,7 @@ func ParsePlace(text string) (*Place, error) {
 				Quote(u.Host), Quote(container), Quote(strings.TrimPrefix(folder+"/"+name, "/")), file)
 		}
 	default:
-		return nil, fmt.Errorf("place %q: got %q, want s3, gs or azblob", text, u.Scheme)
+		return nil, fmt.Errorf("place %q: %q is not one of s3, gs and azblob", text, u.Scheme)
 	}
 	p.issuer = regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, "[^./]+") + "/?$")
 	return p, nil

@@ -61,10 +61,10 @@ func TestCompare(t *testing.T) {
 func TestMalformedDocuments(t *testing.T) {
 	t.Parallel()
 	for want, test := range map[string][2]string{
-		"discovery document: invalid character": {"<html>", `{"keys":[]}`},
-		"discovery document: got no issuer":     {"{}", `{"keys":[]}`},
-		"keys: got none":                        {`{"issuer":"x"}`, `{}`},
-		"keys: invalid character":               {`{"issuer":"x"}`, `<html>`},
+		"discovery document: invalid character":     {"<html>", `{"keys":[]}`},
+		"discovery document: the issuer is missing": {"{}", `{"keys":[]}`},
+		"keys: the document has no keys":            {`{"issuer":"x"}`, `{}`},
+		"keys: invalid character":                   {`{"issuer":"x"}`, `<html>`},
 	} {
 		if _, err := cloud.Parse([]byte(test[0]), []byte(test[1])); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
@@ -111,10 +111,10 @@ func TestReadingAURL(t *testing.T) {
 	for path, want := range map[string]string{
 		"/good":  "",
 		"/good/": "",
-		"/plain": `jwks_uri: got "http://keys.example", want an https URL`,
-		"/gone":  "/none: got status 404 Not Found, want 200 OK",
-		"/huge":  "got more than 1048576 bytes",
-		"/none":  "/none/.well-known/openid-configuration: got status 404 Not Found",
+		"/plain": `jwks_uri "http://keys.example" is not an https URL`,
+		"/gone":  "/none: status 404 Not Found",
+		"/huge":  "the response has more than 1048576 bytes",
+		"/none":  "/none/.well-known/openid-configuration: status 404 Not Found",
 	} {
 		got, err := cloud.FromURL(t.Context(), server.Client(), server.URL+path)
 		if want == "" {

@@ -93,9 +93,9 @@ func TestDocumentsAtAnotherURL(t *testing.T) {
 func TestSecretsAreNotPublished(t *testing.T) {
 	t.Parallel()
 	for want, key := range map[string]string{
-		"keys[1]: got a private key": strings.Replace(keyB, `"x"`, `"d":"SECRET","x"`, 1),
-		"keys[1]: got a private":     `{"kty":"oct","kid":"a","k":"SECRET"}`,
-		"keys[1]: got no kid":        `{"kty":"RSA","n":"AA","e":"AQAB"}`,
+		"keys[1] is a private key": strings.Replace(keyB, `"x"`, `"d":"SECRET","x"`, 1),
+		"keys[1] is a private":     `{"kty":"oct","kid":"a","k":"SECRET"}`,
+		"keys[1] has no kid":       `{"kty":"RSA","n":"AA","e":"AQAB"}`,
 	} {
 		_, err := documents(t, "https://issuer.example", keyA, key).At("https://issuer.example")
 		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "SECRET") {

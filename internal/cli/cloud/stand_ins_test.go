@@ -19,7 +19,7 @@ func runScript(t *testing.T, script string) (calls [][]string, directory string)
 	directory = t.TempDir()
 	programs := t.TempDir()
 	const standIn = "#!/bin/sh\n{ printf '%s\\0' \"${0##*/}\" \"$@\"; printf '\\0'; } >> \"$CALLS\"\necho my-project\n"
-	for _, name := range []string{"aws", "az", "gcloud"} {
+	for _, name := range []string{"aws", "az", "gcloud", "kubectl"} {
 		if err := os.WriteFile(filepath.Join(programs, name), []byte(standIn), 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,10 @@
 //	                 configuration and presents a token to it; the .tmpl file has the
 //	                 configuration as JSON, as commands and as Terraform resources
 //	trust.go         is common to the trust configurations
+//	custom.go        has the trust configuration of a custom provider, from its file
 //	exchange.go      is common to the exchanges; no function returns a credential
+//	causes.go        knows the errors of the clouds, with their causes and repairs
+//	findings.go      exchanges the tokens of all ServiceAccounts
 //	issuer.go        compares the published keys of the issuer with the cluster's keys
 package cloud
 
@@ -34,7 +37,14 @@ type Token struct {
 	Namespace, ServiceAccount string
 	// Audience is the claim aud.
 	Audience string
+	// Prefix starts the keys of Lanyard's annotations. Annotate are the annotations that the
+	// ServiceAccount still needs, as KEY=VALUE.
+	Prefix   string
+	Annotate []string
 }
+
+// Public reports whether a cloud may be able to read the issuer's keys.
+func (t *Token) Public() bool { return Public(t.Issuer) }
 
 // Subject returns the claim sub.
 func (t *Token) Subject() string {
@@ -45,8 +55,11 @@ func (t *Token) Subject() string {
 func (t *Token) check() error {
 	for _, field := range [][2]string{{"namespace", t.Namespace}, {"ServiceAccount", t.ServiceAccount}, {"audience", t.Audience}} {
 		if field[1] == "" {
-			return fmt.Errorf("%s: got none, want one", field[0])
+			return fmt.Errorf("%s is missing", field[0])
 		}
+	}
+	if !plainWord.MatchString(t.Subject()) {
+		return fmt.Errorf("subject %q: namespace and ServiceAccount must be names of Kubernetes objects", t.Subject())
 	}
 	return CheckIssuer(t.Issuer)
 }
@@ -55,7 +68,7 @@ func (t *Token) check() error {
 func CheckIssuer(issuer string) error {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.ContainsAny(issuer, "?#") || !texts.IsVisible(issuer) {
-		return fmt.Errorf("issuer: got %q, want an https URL without user, query and fragment", issuer)
+		return fmt.Errorf("issuer %q is not an https URL without user, query and fragment", issuer)
 	}
 	return nil
 }
@@ -91,12 +104,15 @@ var templates embed.FS
 // newTrust executes the templates of a cloud.
 func newTrust(cloud string, values any) (*Trust, error) {
 	functions := template.FuncMap{"sh": Quote, "file": File, "json": compact, "tf": literal, "id": identifier}
-	parsed, err := template.New("").Funcs(functions).ParseFS(templates, cloud+".tmpl")
+	parsed, err := template.New("").Funcs(functions).ParseFS(templates, "common.tmpl", cloud+".tmpl")
 	if err != nil {
 		return nil, err
 	}
 	t := &Trust{texts: map[string]string{}}
 	for _, one := range parsed.Templates() {
+		if !strings.Contains(one.Name(), " ") && one.Name() != "json" {
+			continue // a part of another one
+		}
 		var text strings.Builder
 		if err := one.Execute(&text, values); err != nil {
 			return nil, err
@@ -109,8 +125,8 @@ func newTrust(cloud string, values any) (*Trust, error) {
 // MarshalJSON returns the configuration in the form that the cloud itself uses.
 func (t *Trust) MarshalJSON() ([]byte, error) { return []byte(t.texts["json"]), nil }
 
-// Text returns a part of the configuration for the shell or for Terraform; empty if the
-// cloud needs no such part.
+// Text returns a part of the configuration for the shell or for Terraform, or a repair;
+// empty if the cloud needs no such part.
 func (t *Trust) Text(format, part string) string { return t.texts[format+" "+part] }
 
 var (

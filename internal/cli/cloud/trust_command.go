@@ -7,12 +7,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
@@ -23,13 +25,18 @@ import (
 
 const trustHelp = `trust shows how to configure a cloud, so that it accepts the tokens of a
 ServiceAccount, with the issuer of the cluster filled in. It changes nothing,
-neither in the cloud nor in the cluster.`
+neither in the cloud nor in the cluster.
+
+For a custom provider of the webhook's configuration file, it shows the text
+"trust" of the file.`
 
 const trustCloudHelp = `
 
-It reads the annotations of the ServiceAccount; flags take precedence, so that
-it also works before the ServiceAccount is annotated or exists. --part prints
-only the cluster-wide part or only the ServiceAccount's.`
+It reads the ServiceAccount and the settings of the webhook: names of roles,
+defaults and mappings mean the same as for the webhook. Flags take precedence
+over annotations, so that it also works before the ServiceAccount is annotated
+or exists. --part prints only the cluster-wide part or only the
+ServiceAccount's.`
 
 // Values of --output and --part of trust.
 const (
@@ -43,16 +50,29 @@ const (
 
 // NewTrustCommand returns the command trust.
 func NewTrustCommand(c *command.CLI) *cobra.Command {
+	k := &trustCommand{CLI: c, part: partAll}
 	cmd := &cobra.Command{
-		Use:   "trust",
+		Use:   "trust PROVIDER NAME",
 		Short: "Show how to configure a cloud to trust a ServiceAccount.",
 		Long:  trustHelp,
+		Example: `  # The commands for the custom provider "vault"
+  lanyard trust vault cart --namespace shop`,
+		Args: cobra.RangeArgs(0, 3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return command.Usagef("a provider and a ServiceAccount are missing: %s trust aws|azure|gcp|PROVIDER NAME", c.Name)
+			}
+			k.provider = args[0]
+			return k.run(cmd.Context(), args[1:])
+		},
 	}
+	k.addFlags(cmd, "the provider", outputShell)
+	cmd.Flags().StringToStringVar(&k.given, "parameter", nil, "Parameter of the provider, as NAME=VALUE. Defaults to the annotation. Can be repeated.")
 	cmd.AddCommand(newTrustAWSCommand(c), newTrustAzureCommand(c), newTrustGCPCommand(c), newTrustIssuerCommand(c))
 	return cmd
 }
 
-// trustCommand is one of trust aws, azure and gcp.
+// trustCommand is trust for one provider.
 type trustCommand struct {
 	*command.CLI
 	command.Output
@@ -60,82 +80,94 @@ type trustCommand struct {
 	issuer     string
 	audience   string
 	uploadKeys bool // gcp only
-	definition *provider.Definition
-	// parameters are the flags that stand for annotations, by the provider's names.
+	// provider is the name of the provider.
+	provider string
+	// parameters are the flags of a built-in provider that stand for annotations, by the
+	// provider's names. given are their values.
 	parameters map[string]*string
-	// newTrust makes the result. It gets the values of the parameters, and the public keys
-	// if they must be uploaded.
+	given      map[string]string
+	// newTrust makes the result for a built-in provider. jwks are the public keys if they must
+	// be uploaded.
 	newTrust func(t Token, values provider.Values, jwks string) (*Trust, error)
-
-	settings    *settings.Settings
-	defaults    map[string]string // of the cluster, for the ServiceAccount
-	annotations map[string]string // of the ServiceAccount
+	// unneeded are required parameters that the result does not need, with any valid value.
+	unneeded map[string]string
+	// missing is the annotation key of such a parameter, if the ServiceAccount lacks it.
+	missing string
 }
 
-// newCloudCommand returns a command without its own parameters.
+// newCloudCommand returns a command for a built-in provider, without its own parameters.
 func newCloudCommand(c *command.CLI, name, cloud, example string) (*trustCommand, *cobra.Command) {
-	builtin := provider.Builtin()
-	k := &trustCommand{
-		CLI: c, part: partAll, parameters: map[string]*string{},
-		definition: builtin[slices.IndexFunc(builtin, func(d *provider.Definition) bool { return d.Name == name })],
-	}
+	k := &trustCommand{CLI: c, part: partAll, provider: name, parameters: map[string]*string{}, given: map[string]string{}}
 	cmd := &cobra.Command{
-		Use:               name + " serviceaccount/NAME",
-		Short:             "Show what " + cloud + " must be told to trust a ServiceAccount.",
-		Long:              "trust " + name + " says what " + cloud + " must be told, so that it accepts the tokens\nof a ServiceAccount." + trustCloudHelp,
+		Use:               name + " NAME",
+		Short:             "Show how to configure " + cloud + " to trust a ServiceAccount.",
+		Long:              "trust " + name + " shows how to configure " + cloud + ", so that it accepts the tokens\nof a ServiceAccount." + trustCloudHelp,
 		Example:           example,
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: c.CompleteServiceAccountReferences(),
-		RunE:              func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) },
+		ValidArgsFunction: c.CompleteServiceAccounts(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for name, value := range k.parameters {
+				k.given[name] = *value
+			}
+			return k.run(cmd.Context(), args)
+		},
 	}
-	c.AddConfig(cmd)
-	k.Output.AddFlag(cmd, "Trust", outputShell, outputTerraform)
+	k.addFlags(cmd, cloud, outputShell, outputTerraform)
 	command.AddChoice(cmd, &k.part, "part", "", "Part of the shell's or Terraform's output", partAll, partCluster, partServiceAccount)
-	cmd.Flags().StringVar(&k.issuer, "issuer", "", "Issuer of the tokens. Without it, the cluster's.")
-	cmd.Flags().StringVar(&k.audience, "audience", "", "Audience of the tokens. Without it, the audience in the annotations, or else the one that "+cloud+" expects.")
 	return k, cmd
+}
+
+// addFlags adds the flags that all providers have.
+func (k *trustCommand) addFlags(cmd *cobra.Command, cloud string, formats ...string) {
+	k.AddConfig(cmd)
+	k.Output.AddFlag(cmd, "Trust", formats...)
+	cmd.Flags().StringVar(&k.issuer, "issuer", "", "Issuer of the tokens. Defaults to the cluster's.")
+	cmd.Flags().StringVar(&k.audience, "audience", "", "Audience of the tokens. Defaults to the audience in the annotations, or else the audience that "+cloud+" expects.")
 }
 
 // parameter adds a flag that stands for an annotation of the provider.
 func (k *trustCommand) parameter(cmd *cobra.Command, name, usage string) {
-	k.parameters[name] = cmd.Flags().String(name, "", usage+" Without it, the value of the annotation "+k.definition.Key(name)+".")
+	k.parameters[name] = cmd.Flags().String(name, "", usage+" Defaults to the annotation "+k.provider+"-"+name+".")
 }
 
 func newTrustAWSCommand(c *command.CLI) *cobra.Command {
 	k, cmd := newCloudCommand(c, "aws", "AWS", `  # The commands that let the ServiceAccount assume the role of its annotation
-  lanyard trust aws serviceaccount/cart --namespace shop
+  lanyard trust aws cart --namespace shop
 
   # The same as Terraform, before the ServiceAccount is annotated
-  lanyard trust aws sa/cart --role-arn "$ROLE_ARN" --output terraform
+  lanyard trust aws cart --role-arn "$ROLE_ARN" --output terraform
 
   # Only the trust policy
-  lanyard trust aws sa/cart -o json | jq .role.assumeRolePolicyDocument`)
-	k.parameter(cmd, "role-arn", "ARN of the role.")
+  lanyard trust aws cart -o json | jq .role.assumeRolePolicyDocument`)
+	k.parameter(cmd, "role-arn", "ARN of the role, or its name if the webhook has a prefix for names.")
 	k.newTrust = func(t Token, values provider.Values, _ string) (*Trust, error) { return NewAWS(t, values["role-arn"]) }
 	return cmd
 }
 
 func newTrustAzureCommand(c *command.CLI) *cobra.Command {
 	k, cmd := newCloudCommand(c, "azure", "Azure", `  # The commands that give a managed identity a federated credential
-  lanyard trust azure serviceaccount/cart --resource-group workload-identities
+  lanyard trust azure cart --resource-group workload-identities
 
   # Only the federated credential, for an app registration
-  lanyard trust azure serviceaccount/cart -o json | jq .federatedCredential`)
-	identity := cmd.Flags().String("identity", "", "Name of the managed identity. Without it, NAMESPACE-NAME.")
-	group := cmd.Flags().String("resource-group", "", "Resource group of the managed identity. Without it, the output asks for it.")
-	k.newTrust = func(t Token, _ provider.Values, _ string) (*Trust, error) { return NewAzure(t, *identity, *group) }
+  lanyard trust azure cart -o json | jq .federatedCredential`)
+	identity := cmd.Flags().String("identity", "", "Name of the managed identity. Defaults to NAMESPACE-NAME.")
+	group := cmd.Flags().String("resource-group", "", "Resource group of the managed identity. By default, the output asks for it.")
+	k.unneeded = map[string]string{"client-id": "00000000-0000-0000-0000-000000000000", "tenant-id": "00000000-0000-0000-0000-000000000000"}
+	k.newTrust = func(t Token, _ provider.Values, _ string) (*Trust, error) {
+		return NewAzure(t, AzureOptions{Identity: *identity, ResourceGroup: *group, ClientIDKey: k.missing})
+	}
 	return cmd
 }
 
 func newTrustGCPCommand(c *command.CLI) *cobra.Command {
 	k, cmd := newCloudCommand(c, "gcp", "Google Cloud", `  # The commands that let the ServiceAccount use the provider of its annotation
-  lanyard trust gcp serviceaccount/cart --namespace shop
+  lanyard trust gcp cart --namespace shop
 
   # Only the part for another ServiceAccount of the same cluster
-  lanyard trust gcp serviceaccount/cart --namespace shop --part serviceaccount`)
+  lanyard trust gcp cart --namespace shop --part serviceaccount`)
 	k.parameter(cmd, "workload-identity-provider", "Workload identity provider.")
-	k.parameter(cmd, "service-account", "E-mail of the service account to impersonate.")
-	project := cmd.Flags().String("project", "", "ID of the provider's project. Without it, the commands look it up.")
+	k.parameter(cmd, "service-account", "E-mail of the service account to impersonate, or its name if the webhook has a default project.")
+	project := cmd.Flags().String("project", "", "ID of the provider's project. Defaults to a command that looks it up.")
 	cmd.Flags().BoolVar(&k.uploadKeys, "upload-keys", false, "Upload the cluster's public keys, so that Google does not have to read the issuer. They always are if the issuer is not public.")
 	k.newTrust = func(t Token, values provider.Values, jwks string) (*Trust, error) {
 		return NewGCP(t, GCPOptions{Provider: values["workload-identity-provider"], Email: values["service-account"], Project: *project, JWKS: jwks})
@@ -144,57 +176,106 @@ func newTrustGCPCommand(c *command.CLI) *cobra.Command {
 }
 
 func (k *trustCommand) run(ctx context.Context, args []string) error {
-	reference, err := command.ParseReference(args, command.ServiceAccountKind)
+	name, err := serviceAccountName(k.CLI, args)
 	if err != nil {
 		return err
 	}
-	t := Token{Issuer: k.issuer, ServiceAccount: reference.Name}
+	s, err := k.Settings(ctx)
+	if err != nil {
+		return err
+	}
+	d, err := k.definition(s)
+	if err != nil {
+		return err
+	}
+	t := Token{Issuer: k.issuer, ServiceAccount: name, Prefix: s.Keys.Prefix}
 	if t.Namespace, err = k.Namespace(); err != nil {
 		return err
 	}
-	if k.settings, err = k.CLI.Settings(ctx); err != nil {
-		return err
-	}
-	k.defaults = k.settings.Defaults.For(t.Namespace, t.ServiceAccount).Parameters
 	client, _, err := k.Clients()
 	if err != nil {
 		return err
 	}
-	serviceAccount, err := client.CoreV1().ServiceAccounts(t.Namespace).Get(ctx, t.ServiceAccount, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		k.Note("serviceaccount %s/%s does not exist yet", t.Namespace, t.ServiceAccount)
-	case err != nil:
-		return fmt.Errorf("get serviceaccount %s/%s: %w", t.Namespace, t.ServiceAccount, err)
-	default:
-		k.annotations = serviceAccount.Annotations
-		k.NoteUnknown(serviceAccount)
-	}
-	values, err := k.values()
+	existing, err := k.annotations(ctx, client, s, &t)
 	if err != nil {
 		return err
 	}
-	if t.Audience, err = k.audienceOf(values); err != nil {
+	identity, err := k.identity(s, d, &t, existing)
+	if err != nil {
 		return err
 	}
+	t.Audience = identity.Audience
 	jwks, err := k.completeIssuer(ctx, client, &t)
 	if err != nil {
 		return err
 	}
-	trust, err := k.newTrust(t, values, jwks)
+	newTrust := k.newTrust
+	if newTrust == nil {
+		newTrust = func(t Token, values provider.Values, _ string) (*Trust, error) { return NewCustom(t, d, values) }
+	}
+	trust, err := newTrust(t, identity.Values, jwks)
 	if err != nil {
 		return err
 	}
-	if !Public(t.Issuer) && jwks == "" {
+	if err := k.Webhook.Unread; err != nil && k.audience == "" {
+		k.Note("warning: the settings of the webhook could not be read, so the audience %s may not be the cluster's: %v. Pass the configuration file with --config.", t.Audience, err)
+	}
+	if !t.Public() && jwks == "" {
 		k.Note("warning: the issuer %s is not public, so the cloud cannot read its keys", t.Issuer)
 	}
 	return k.Write(k.CLI, &trustResult{trust, cmp.Or(k.Format, outputShell), k.part})
 }
 
+// serviceAccountName reads the arguments NAME, serviceaccount/NAME or serviceaccount NAME. The
+// ServiceAccount may not exist.
+func serviceAccountName(c *command.CLI, args []string) (string, error) {
+	info, err := c.Object(&command.Selection{Type: "serviceaccount", Kinds: []string{command.ServiceAccountKind}, NamesOnly: true}, args)
+	if err != nil {
+		return "", err
+	}
+	return info.Name, nil
+}
+
+// definition returns the provider. For a custom one, its settings must be known.
+func (k *trustCommand) definition(s *settings.Settings) (*provider.Definition, error) {
+	var names []string
+	for _, d := range s.Keys.Providers {
+		custom := slices.IndexFunc(provider.Builtin(), func(b *provider.Definition) bool { return b.Name == d.Name }) < 0
+		if d.Name == k.provider && custom == (k.newTrust == nil) {
+			return d, nil
+		}
+		if custom {
+			names = append(names, d.Name)
+		}
+	}
+	if err := k.Webhook.Unread; err != nil {
+		return nil, fmt.Errorf("provider %q: the settings of the webhook could not be read: %w; pass its configuration file with --config", k.provider, err)
+	}
+	known := strings.Join(append(slices.Clone(clouds), names...), ", ")
+	return nil, command.Usagef("provider %q: the webhook does not have it; choose one of %s", k.provider, known)
+}
+
+// annotations returns the annotations of the ServiceAccount, with those of the mappings.
+func (k *trustCommand) annotations(ctx context.Context, client kubernetes.Interface, s *settings.Settings, t *Token) (map[string]string, error) {
+	values := map[string]string{}
+	serviceAccount, err := client.CoreV1().ServiceAccounts(t.Namespace).Get(ctx, t.ServiceAccount, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		k.Note("serviceaccount %s/%s does not exist yet", t.Namespace, t.ServiceAccount)
+	case err != nil:
+		return nil, fmt.Errorf("get serviceaccount %s/%s: %w", t.Namespace, t.ServiceAccount, err)
+	default:
+		maps.Copy(values, serviceAccount.Annotations)
+		k.NoteUnknown(serviceAccount)
+	}
+	maps.Copy(values, s.Keys.Map(s.Mappings, t.Namespace, t.ServiceAccount, values))
+	return values, nil
+}
+
 // completeIssuer sets the issuer unless a flag has done so. It returns the public
 // keys of the cluster if they must be uploaded.
 func (k *trustCommand) completeIssuer(ctx context.Context, client kubernetes.Interface, t *Token) (jwks string, err error) {
-	upload := func() bool { return k.uploadKeys || k.definition.Name == "gcp" && !Public(t.Issuer) }
+	upload := func() bool { return k.uploadKeys || k.provider == "gcp" && !Public(t.Issuer) }
 	if t.Issuer != "" && !upload() {
 		return "", nil
 	}
@@ -211,59 +292,96 @@ func (k *trustCommand) completeIssuer(ctx context.Context, client kubernetes.Int
 	return jwks, nil
 }
 
-// values returns the values of the parameters: of the flag, the annotation or the cluster,
-// in this order; empty if none of them has one.
-func (k *trustCommand) values() (provider.Values, error) {
-	values := provider.Values{}
-	byCluster := func(name string) string { return k.defaults[k.definition.Key(name)] }
-	for i := range k.definition.Parameters {
-		p := &k.definition.Parameters[i]
-		if k.parameters[p.Name] == nil {
-			continue
-		}
-		key := k.settings.Keys.Parameter(k.definition, p.Name)
-		value, from := *k.parameters[p.Name], "--"+p.Name
-		if value == "" {
-			value, from = k.annotations[key], "annotation "+key
-		}
-		if value == "" || value == annotations.ClusterDefault {
-			values[p.Name] = byCluster(p.Name)
-			if p.Required && values[p.Name] == "" {
-				return nil, command.Usagef("--%s: got none, and annotation %s of the ServiceAccount is not set, or %q, and the cluster has no default",
-					p.Name, key, annotations.ClusterDefault)
-			}
-			continue
-		}
-		if p.Expand != nil {
-			value = p.Expand(value, byCluster)
-		}
-		var err error
-		if values[p.Name], err = p.Read(value); err != nil {
-			return nil, fmt.Errorf("%s: got %q: %w", from, value, err)
+// identity returns the identity to trust, as the webhook reads it: from the flags, the
+// existing annotations and the defaults of the cluster, in this order. Annotations that
+// the ServiceAccount still needs are added to t.
+func (k *trustCommand) identity(s *settings.Settings, d *provider.Definition, t *Token, existing map[string]string) (*provider.Identity, error) {
+	keys, defaults := s.Keys, s.Defaults.For(t.Namespace, t.ServiceAccount)
+	values := map[string]string{}
+	for key, value := range existing {
+		if name, ours := strings.CutPrefix(key, keys.Prefix); ours && (key == keys.Audience || d.OwnsKey(name)) {
+			values[key] = value
 		}
 	}
-	return values, nil
+	flags := map[string]string{} // the flags by the annotations that they stand for
+	set := func(key, value, flag string) {
+		if value == "" {
+			return
+		}
+		flags[key] = flag
+		if values[key] != value {
+			values[key] = value
+			t.Annotate = append(t.Annotate, key+"="+value)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(k.given)) {
+		if !d.OwnsKey(d.Key(name)) {
+			return nil, command.Usagef("--parameter: provider %s has no parameter %q that an annotation sets", d.Name, name)
+		}
+		set(keys.Parameter(d, name), k.given[name], name)
+	}
+	set(keys.ProviderAudience(d), k.audience, "audience")
+	if err := k.complete(d, keys, defaults, values, set); err != nil {
+		return nil, err
+	}
+	identity, errs := annotations.ParseServiceAccount(keys, values, defaults)
+	if len(errs) > 0 {
+		return nil, k.mistake(errs[0], flags)
+	}
+	return &identity.Providers[0], nil
 }
 
-// audienceOf returns the audience of the tokens.
-func (k *trustCommand) audienceOf(values provider.Values) (string, error) {
-	value, from := k.audience, "--audience"
-	for _, key := range []string{k.settings.Keys.ProviderAudience(k.definition), k.settings.Keys.Audience} {
-		if value == "" {
-			value, from = k.annotations[key], "annotation "+key
+// complete sets the annotations without which the ServiceAccount does not ask for an
+// identity of the provider.
+func (k *trustCommand) complete(d *provider.Definition, keys *annotations.Keys, defaults *annotations.Defaults, values map[string]string, set func(key, value, flag string)) error {
+	asks := slices.ContainsFunc(d.Parameters, func(p provider.Parameter) bool {
+		return p.Identity && values[keys.Parameter(d, p.Name)] != ""
+	})
+	for i := range d.Parameters {
+		p := &d.Parameters[i]
+		key, hasDefault := keys.Parameter(d, p.Name), defaults.Parameters[d.Key(p.Name)] != ""
+		switch {
+		case !p.Required || p.ClusterOnly || values[key] != "":
+		case hasDefault && p.Identity && !asks:
+			set(key, annotations.ClusterDefault, p.Name)
+		case hasDefault:
+		case k.unneeded[p.Name] == "":
+			return k.noParameter(p.Name, key)
+		default:
+			values[key] = k.unneeded[p.Name]
+			if p.Identity {
+				k.missing = key
+			}
 		}
 	}
-	if value == "" {
-		value, from = k.defaults[k.definition.Key("audience")], "the cluster's default"
+	return nil
+}
+
+// noParameter returns the error for a parameter without a value.
+func (k *trustCommand) noParameter(name, key string) error {
+	flag := "--" + name
+	if k.newTrust == nil {
+		flag = "--parameter " + name + "=VALUE"
 	}
-	if value == "" {
-		value, _ = values.Expand(k.definition.DefaultAudience) // every parameter in it is required
+	defaults := "the cluster has no default"
+	if unread := k.Webhook.Unread; unread != nil {
+		defaults = fmt.Sprintf("the default of the cluster is not known, because the settings of the webhook could not be read: %v; pass its configuration file with --config", unread)
 	}
-	parsed, err := annotations.ParseAudience(value, k.definition.MaxAudienceBytes, k.settings.Defaults.ReservedAudiences)
-	if err != nil {
-		return "", fmt.Errorf("%s: got %q: %w", from, value, err)
+	return command.Usagef("%s is missing: the ServiceAccount has no annotation %s, and %s", flag, key, defaults)
+}
+
+// mistake returns a mistake in an annotation, or in the flag that stands for it. flags are
+// the names of the flags by the keys.
+func (k *trustCommand) mistake(err *field.Error, flags map[string]string) error {
+	key := strings.TrimSuffix(strings.TrimPrefix(err.Field, "metadata.annotations["), "]")
+	from := "annotation " + key
+	if flag := flags[key]; flag != "" {
+		from = "--" + flag
 	}
-	return parsed, nil
+	if unread := k.Webhook.Unread; unread != nil {
+		return fmt.Errorf("%s: %s; it may be correct with the settings of the webhook, which could not be read: %w; pass its configuration file with --config", from, err.ErrorBody(), unread)
+	}
+	return fmt.Errorf("%s: %s", from, err.ErrorBody())
 }
 
 // trustResult is a configuration in one of its formats.

@@ -6,6 +6,7 @@ package cloud_test
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
+	"github.com/lanyard-dev/lanyard/internal/provider"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -37,7 +39,9 @@ func newAWS(token cloud.Token, role string) func() (*cloud.Trust, error) {
 }
 
 func newAzure(token cloud.Token, identity, group string) func() (*cloud.Trust, error) {
-	return func() (*cloud.Trust, error) { return cloud.NewAzure(token, identity, group) }
+	return func() (*cloud.Trust, error) {
+		return cloud.NewAzure(token, cloud.AzureOptions{Identity: identity, ResourceGroup: group})
+	}
 }
 
 func newGCP(token cloud.Token, o cloud.GCPOptions) func() (*cloud.Trust, error) {
@@ -152,7 +156,7 @@ func parts(t *testing.T, trust *cloud.Trust) (parts map[string]map[string]any) {
 
 func TestShellOfAzureAsksForTheResourceGroup(t *testing.T) {
 	t.Parallel()
-	azure, err := cloud.NewAzure(tokenFor("api://AzureADTokenExchange"), "", "")
+	azure, err := cloud.NewAzure(tokenFor("api://AzureADTokenExchange"), cloud.AzureOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,19 +216,20 @@ func TestMistakesInTrust(t *testing.T) {
 		newDocument func() (*cloud.Trust, error)
 		want        string
 	}{
-		"an issuer with http":      {newAWS(with(func(t *cloud.Token) { t.Issuer = "http://issuer.example.com" }), shopRole), "want an https URL"},
-		"an issuer with a query":   {newAzure(with(func(t *cloud.Token) { t.Issuer += "?a" }), "", ""), "want an https URL"},
-		"an issuer with a newline": {newAzure(with(func(t *cloud.Token) { t.Issuer += "\nEOF\n" }), "", ""), "want an https URL"},
-		"no issuer":                {newAWS(with(func(t *cloud.Token) { t.Issuer = "" }), shopRole), "want an https URL"},
-		"no namespace":             {newAWS(with(func(t *cloud.Token) { t.Namespace = "" }), shopRole), "namespace: got none"},
-		"no ServiceAccount":        {newAzure(with(func(t *cloud.Token) { t.ServiceAccount = "" }), "", ""), "ServiceAccount: got none"},
-		"no audience":              {newGCP(with(func(t *cloud.Token) { t.Audience = "" }), cloud.GCPOptions{Provider: pool}), "audience: got none"},
-		"a variable of IAM":        {newAWS(tokenFor("a${aws:username}"), shopRole), "want one without ${"},
-		"a user's ARN":             {newAWS(tokenFor("x"), "arn:aws:iam::111122223333:user/cart"), `user/cart", want arn:PARTITION:iam::ACCOUNT:role/NAME`},
-		"no ARN":                   {newAWS(tokenFor("x"), ""), `role ARN: got "", want arn:PARTITION:iam::ACCOUNT:role/NAME`},
+		"an issuer with http":      {newAWS(with(func(t *cloud.Token) { t.Issuer = "http://issuer.example.com" }), shopRole), "is not an https URL"},
+		"an issuer with a query":   {newAzure(with(func(t *cloud.Token) { t.Issuer += "?a" }), "", ""), "is not an https URL"},
+		"an issuer with a newline": {newAzure(with(func(t *cloud.Token) { t.Issuer += "\nEOF\n" }), "", ""), "is not an https URL"},
+		"no issuer":                {newAWS(with(func(t *cloud.Token) { t.Issuer = "" }), shopRole), "is not an https URL"},
+		"no namespace":             {newAWS(with(func(t *cloud.Token) { t.Namespace = "" }), shopRole), "namespace is missing"},
+		"no ServiceAccount":        {newAzure(with(func(t *cloud.Token) { t.ServiceAccount = "" }), "", ""), "ServiceAccount is missing"},
+		"a command for a name":     {newAzure(with(func(t *cloud.Token) { t.ServiceAccount = "$(id)" }), "", ""), "must be names of Kubernetes objects"},
+		"no audience":              {newGCP(with(func(t *cloud.Token) { t.Audience = "" }), cloud.GCPOptions{Provider: pool}), "audience is missing"},
+		"a variable of IAM":        {newAWS(tokenFor("a${aws:username}"), shopRole), "has ${"},
+		"a user's ARN":             {newAWS(tokenFor("x"), "arn:aws:iam::111122223333:user/cart"), `user/cart" is not of the form arn:PARTITION:iam::ACCOUNT:role/NAME`},
+		"no ARN":                   {newAWS(tokenFor("x"), ""), `role ARN "" is not of the form arn:PARTITION:iam::ACCOUNT:role/NAME`},
 		"a pool for a provider":    {newGCP(tokenFor("x"), cloud.GCPOptions{Provider: "projects/1/locations/global/workloadIdentityPools/pool"}), "POOL/providers/PROVIDER"},
 		"a subject too long for Google": {newGCP(with(func(t *cloud.Token) { t.ServiceAccount = strings.Repeat("a", 101) }), cloud.GCPOptions{Provider: pool}),
-			"got 128 bytes, want at most 127"},
+			"has 128 bytes; Google Cloud accepts at most 127"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -250,7 +255,7 @@ func TestLongNamesStayDifferent(t *testing.T) {
 	name := func(serviceAccount string) string {
 		token := tokenFor("x")
 		token.ServiceAccount = serviceAccount
-		azure, err := cloud.NewAzure(token, "", "")
+		azure, err := cloud.NewAzure(token, cloud.AzureOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,5 +269,121 @@ func TestLongNamesStayDifferent(t *testing.T) {
 	long := strings.Repeat("a", 200)
 	if first, second := name(long+"b"), name(long+"c"); first == second || len(first) > 64 {
 		t.Errorf("got %q and %q, want different names of at most 64 bytes", first, second)
+	}
+}
+
+// The repairs are commands for the same names as the configuration.
+func TestRepairs(t *testing.T) {
+	t.Parallel()
+	const clientID = "55556666-cccc-7777-dddd-8888eeee9999"
+	for name, newTrust := range map[string]func() (*cloud.Trust, error){
+		"aws": newAWS(withPrefix(tokenFor("sts.amazonaws.com")), shopRole),
+		"azure": func() (*cloud.Trust, error) {
+			return cloud.NewAzure(withPrefix(tokenFor("api://AzureADTokenExchange")), cloud.AzureOptions{ClientID: clientID})
+		},
+		"gcp": newGCP(withPrefix(tokenFor("https://iam.googleapis.com/"+pool)), cloud.GCPOptions{Provider: pool, Email: email}),
+	} {
+		trust, err := newTrust()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all strings.Builder
+		for _, repair := range trust.Repairs() {
+			all.WriteString("## " + repair + "\n" + trust.Text("repair", repair) + "\n")
+			for line := range strings.Lines(trust.Text("repair", repair)) {
+				if strings.Contains(line, "{{") || strings.Contains(line, "<no value>") {
+					t.Errorf("%s: %s has a part that is not a command: %s", name, repair, line)
+				}
+			}
+		}
+		golden(t, filepath.Join("testdata", "repair-"+name+".sh"), all.String())
+		for _, used := range cloud.RepairsOf(name) {
+			if trust.Text("repair", used) == "" {
+				t.Errorf("%s: a cause has the repair %q, which does not exist", name, used)
+			}
+		}
+	}
+}
+
+func withPrefix(token cloud.Token) cloud.Token {
+	token.Prefix = "lanyard.dev/"
+	return token
+}
+
+// Every repair runs as it is, with stand-ins for the programs.
+func TestRepairsAreScripts(t *testing.T) {
+	t.Parallel()
+	azure, err := cloud.NewAzure(tokenFor("api://AzureADTokenExchange"), cloud.AzureOptions{ClientID: "55556666-cccc-7777-dddd-8888eeee9999"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls, _ := runScript(t, strings.Replace(azure.Text("repair", "audience"), "read -r GROUP IDENTITY", "IDENTITY=cart; read -r GROUP", 1))
+	want := [][]string{
+		{"az", "identity", "list", "--query", "[?clientId=='55556666-cccc-7777-dddd-8888eeee9999'].[resourceGroup, name]", "--output", "tsv"},
+		{"az", "identity", "federated-credential", "list", "--resource-group", "my-project", "--identity-name", "cart", "--query", "[?subject=='system:serviceaccount:shop:cart'].name | [0]", "--output", "tsv"},
+		{"az", "identity", "federated-credential", "update", "--resource-group", "my-project", "--identity-name", "cart", "--name", "my-project",
+			"--issuer", publicIssuer, "--subject", "system:serviceaccount:shop:cart", "--audiences", "api://AzureADTokenExchange"},
+	}
+	if diff := cmp.Diff(want, calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheServiceAccountIsAnnotatedLast(t *testing.T) {
+	t.Parallel()
+	token := withPrefix(tokenFor("sts.amazonaws.com"))
+	token.Annotate = []string{"lanyard.dev/aws-role-arn=" + shopRole, "lanyard.dev/aws-audience=a'b"}
+	aws, err := cloud.NewAWS(token, shopRole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const annotate = "\n# Tell Lanyard:\nkubectl annotate serviceaccount cart --namespace shop --overwrite \\\n  lanyard.dev/aws-role-arn=" + shopRole + " \\\n  'lanyard.dev/aws-audience=a'\\''b'\n"
+	if text := aws.Text("shell", "serviceaccount"); !strings.HasSuffix(text, annotate) {
+		t.Errorf("got %s, want it to end with %s", text, annotate)
+	}
+	token.Annotate = nil
+	azure, err := cloud.NewAzure(token, cloud.AzureOptions{ResourceGroup: "group", ClientIDKey: "lanyard.dev/azure-client-id"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls, _ := runScript(t, azure.Text("shell", "serviceaccount"))
+	want := []string{"kubectl", "annotate", "serviceaccount", "cart", "--namespace", "shop", "--overwrite", "lanyard.dev/azure-client-id=my-project"}
+	if diff := cmp.Diff(want, calls[len(calls)-1]); diff != "" {
+		t.Errorf("last call (-want +got):\n%s", diff)
+	}
+}
+
+func TestCustomProvidersHaveTheTextOfTheirFile(t *testing.T) {
+	t.Parallel()
+	definition := &provider.Definition{
+		Name: "vault", Parameters: []provider.Parameter{{Name: "role"}, {Name: "space"}},
+		Trust: "use {space}\nlogin {role} {issuer} {subject} {audience} ${HOME}\n",
+	}
+	for name, test := range map[string]struct {
+		change func(*provider.Definition)
+		values provider.Values
+		want   string // the text or the error
+	}{
+		"with all values":                  {nil, provider.Values{"role": "cart", "space": "s"}, "use s\nlogin cart " + publicIssuer + " system:serviceaccount:shop:cart vault ${HOME}\n"},
+		"without a value":                  {nil, provider.Values{"role": "cart"}, "login cart " + publicIssuer + " system:serviceaccount:shop:cart vault ${HOME}\n"},
+		"with a value for the shell":       {nil, provider.Values{"role": "$(id)"}, `role "$(id)": a shell may expand it`},
+		"with such a value that is unused": {nil, provider.Values{"role": "cart", "other": "$(id)"}, "login cart " + publicIssuer + " system:serviceaccount:shop:cart vault ${HOME}\n"},
+		"without a text":                   {func(d *provider.Definition) { d.Trust = "" }, provider.Values{"role": "cart"}, "#   sub: system:serviceaccount:shop:cart\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := *definition
+			if test.change != nil {
+				test.change(&d)
+			}
+			trust, err := cloud.NewCustom(tokenFor("vault"), &d, test.values)
+			got := fmt.Sprint(err)
+			if err == nil {
+				got = trust.Text("shell", "serviceaccount")
+			}
+			if !strings.Contains(got, test.want) || err == nil && d.Trust != "" && got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
 	}
 }

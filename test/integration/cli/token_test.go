@@ -85,7 +85,7 @@ var _ = Describe("token", func() {
 	})
 
 	It("takes any other audience as it is", func(ctx SpecContext) {
-		code, out, errOut := lanyard(ctx, "token", "sa", "default", "--namespace", "shop", "--for", "vault", "--expiration", "20m")
+		code, out, errOut := lanyard(ctx, "token", "default", "--namespace", "shop", "--for", "vault", "--duration", "20m")
 		Expect(errOut).To(BeEmpty())
 		Expect(code).To(Equal(command.ExitOK))
 		Expect(out).To(MatchRegexp(`(?m)^  audience +vault$`))
@@ -127,33 +127,33 @@ var _ = Describe("token", func() {
 		code, out, errOut := lanyard(ctx, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws", "--exchange", "--endpoint", url)
 		Expect(errOut).To(ContainSubstring("certificate"))
 		Expect(out).To(BeEmpty())
-		Expect(code).To(Equal(command.ExitFound))
+		Expect(code).To(Equal(command.ExitFailed))
 		Expect(*forms).To(BeEmpty())
 	})
 
 	It("says which identity the pods lack", func(ctx SpecContext) {
 		for name, want := range map[string]string{
-			"cart":    "annotation lanyard.dev/injected of the pod: got \"aws\", want it to contain azure",
-			"default": "the pod has no annotation lanyard.dev/injected",
+			"cart":    "they get no token for azure; lanyard explain serviceaccount cart --namespace shop shows why",
+			"default": "they get no token for azure",
 		} {
 			code, out, errOut := lanyard(ctx, "token", "serviceaccount/"+name, "--namespace", "shop", "--for", "azure")
-			Expect(errOut).To(And(HavePrefix("lanyard: pods of serviceaccount shop/"+name+": "), ContainSubstring(want)))
+			Expect(errOut).To(And(HavePrefix("error: pods of serviceaccount shop/"+name+": "), ContainSubstring(want)))
 			Expect(out).To(BeEmpty())
-			Expect(code).To(Equal(command.ExitFound))
+			Expect(code).To(Equal(command.ExitFailed))
 		}
 	})
 
 	DescribeTable("denies contradicting flags", func(ctx SpecContext, want string, args ...string) {
 		code, out, errOut := lanyard(ctx, append([]string{"token"}, args...)...)
-		Expect(errOut).To(HavePrefix("lanyard: " + want))
+		Expect(errOut).To(HavePrefix("error: " + want))
 		Expect(out).To(BeEmpty())
 		Expect(code).To(Equal(command.ExitFailed))
 	},
-		Entry("no receiver", "--for: got none", "sa/cart"),
+		Entry("no receiver", "--for is missing", "sa/cart"),
 		Entry("raw with exchange", "--raw cannot be used with --exchange", "sa/cart", "--for", "aws", "--raw", "--exchange"),
-		Entry("an exchange for an audience", "--exchange: got --for \"vault\"", "sa/cart", "--for", "vault", "--exchange"),
+		Entry("an exchange for an audience", "--exchange: lanyard cannot exchange tokens for \"vault\"", "sa/cart", "--for", "vault", "--exchange"),
 		Entry("an endpoint without an exchange", "--endpoint, --ca-file and --scope need --exchange", "sa/cart", "--for", "aws", "--endpoint", "https://x"),
-		Entry("another type", "got type \"deployment\", want one of serviceaccount", "deployment/cart", "--for", "aws"),
+		Entry("another type", "deployment/cart: this command is for serviceaccount", "deployment/cart", "--for", "aws"),
 	)
 })
 
@@ -168,7 +168,7 @@ func completions(ctx context.Context, args ...string) []string {
 var _ = Describe("completion of ServiceAccounts", func() {
 	It("offers those of the namespace", func(ctx SpecContext) {
 		for _, command := range [][]string{{"token"}, {"trust", "aws"}} {
-			Expect(completions(ctx, append(command, "--namespace", "shop", "")...)).To(ContainElement("serviceaccount/cart"))
+			Expect(completions(ctx, append(command, "--namespace", "shop", "")...)).To(ContainElement("cart"))
 		}
 	})
 })

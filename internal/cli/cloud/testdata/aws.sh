@@ -24,3 +24,5 @@ EOF
 aws iam create-role --role-name shop-cart --assume-role-policy-document file://trust.json
 # If the role exists already:
 # aws iam update-assume-role-policy --role-name shop-cart --policy-document file://trust.json
+# Attach the policies with the permissions of the ServiceAccount, for example:
+# aws iam attach-role-policy --role-name shop-cart --policy-arn arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess

@@ -11,3 +11,7 @@ gcloud iam workload-identity-pools providers create-oidc kubernetes \
 PRINCIPAL=principal://iam.googleapis.com/projects/123456789012/locations/global/workloadIdentityPools/production/subject/system:serviceaccount:shop:cart
 # For example: gcloud storage buckets add-iam-policy-binding gs://BUCKET \
 #   --role roles/storage.objectViewer --member "$PRINCIPAL"
+
+# Tell Lanyard:
+kubectl annotate serviceaccount cart --namespace shop --overwrite \
+  lanyard.dev/gcp-workload-identity-provider=projects/123456789012/locations/global/workloadIdentityPools/production/providers/kubernetes

@@ -1,0 +1,32 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Repairs returns the names of all repairs.
+func (t *Trust) Repairs() []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(t.texts)) {
+		if repair, found := strings.CutPrefix(name, "repair "); found {
+			names = append(names, repair)
+		}
+	}
+	return names
+}
+
+// RepairsOf returns the repairs of the causes of a provider.
+func RepairsOf(provider string) []string {
+	var names []string
+	for i := range causes {
+		if causes[i].provider == provider && causes[i].repair != "" {
+			names = append(names, causes[i].repair)
+		}
+	}
+	return names
+}
