@@ -29,6 +29,12 @@ over several connections: one API server can fail while the others work.
 With --pre, it looks at a cluster before the install: its version, your
 rights, other webhooks that inject identities, and the issuer.
 
+With --exchange, it presents a token of each ServiceAccount that asks for an
+identity to its cloud instead, and shows whether the cloud accepts the token, or
+else the cause and the commands that repair it. It never shows a token. It runs
+on this machine, whose network may differ from the network of a pod. --namespace
+and --service-account limit it.
+
 A part that you have no right to read is skipped, with the missing right. The
 ClusterRole lanyard-view, a part of the ClusterRole view, has the rights to
 read the installation. If you may not create pods, check evaluates the rules
@@ -46,6 +52,9 @@ const checkExamples = `  # Is Lanyard all right?
   # Would the pods of this ServiceAccount get credentials?
   lanyard check --namespace shop --service-account cart
 
+  # Do the clouds accept the tokens of the ServiceAccounts in this namespace?
+  lanyard check --exchange --namespace shop
+
   # Wait for an installation
   lanyard check --wait=2m
 
@@ -60,6 +69,7 @@ type checkCommand struct {
 	*command.CLI
 	command.Output
 	pre, redact    bool
+	exchange       exchange
 	serviceAccount string
 	installTo      string
 	attempts       int
@@ -94,6 +104,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	cmd.Flags().IntVar(&k.attempts, "attempts", 0, "Number of dry runs, each over its own connection. Without it, 1, or 3 for each of several API servers.")
 	cmd.Flags().DurationVar(&k.wait, "wait", 0, "Repeat the checks until none fails, for at most this time. Without a value, 5m.")
 	cmd.Flags().Lookup("wait").NoOptDefVal = "5m"
+	k.exchange.addFlags(cmd)
 	cmd.Flags().BoolVar(&k.redact, "redact", false, "Show placeholders for the names of namespaces, ServiceAccounts, identities, users and hosts.")
 	return cmd
 }
@@ -101,6 +112,9 @@ func NewCommand(c *command.CLI) *cobra.Command {
 func (k *checkCommand) run(ctx context.Context) (err error) {
 	if k.pre && k.serviceAccount != "" {
 		return command.Usagef("--service-account cannot be used with --pre")
+	}
+	if k.exchange.enabled && (k.pre || k.redact || k.wait != 0 || k.attempts != 0) {
+		return command.Usagef("--exchange cannot be used with --pre, --redact, --wait and --attempts")
 	}
 	if k.attempts < 0 || k.attempts > maxAttempts {
 		return command.Usagef("--attempts %d is not between 1 and %d", k.attempts, maxAttempts)
@@ -176,6 +190,9 @@ func (k *checkCommand) look(ctx context.Context) (err error) {
 		k.beforeInstall(ctx)
 		return nil
 	}
+	if k.exchange.enabled {
+		return k.exchangeTokens(ctx)
+	}
 	return k.installed(ctx)
 }
 
@@ -205,6 +222,7 @@ func (k *checkCommand) show(section *probe.Section) {
 		if line.Link != "" {
 			k.page.Line("    %s", k.page.Style(command.Faint, line.Link))
 		}
+		k.page.Lines(line.Commands) // not indented: the end of a here-document must not be
 	}
 	k.page.Line("")
 }

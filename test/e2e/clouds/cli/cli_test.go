@@ -92,7 +92,7 @@ func trustOf(t *testing.T, identity *provider.Identity, token cloud.Token) emula
 		parts := partsOf(t, err, trust)
 		file = fmt.Sprintf(`{"aws": {"openIDConnectProviders": [%s], "roles": [%s]}}`, parts["openIDConnectProvider"], parts["role"])
 	case "azure":
-		trust, err = cloud.NewAzure(token, "", "")
+		trust, err = cloud.NewAzure(token, cloud.AzureOptions{})
 		file = fmt.Sprintf(`{"entra": {"tenants": [{"tenantId": %q, "applications": [{"appId": %q, "federatedIdentityCredentials": [%s]}]}]}}`,
 			tenantID, clientID, partsOf(t, err, trust)["federatedCredential"])
 	case "gcp":
