@@ -140,25 +140,32 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 
 	It("token", func(ctx SpecContext) {
 		for _, r := range []recording{
-			{when: "See the claims of a token. The cloud compares issuer, subject and audience with its trust.", command: "lanyard token serviceaccount/cart --namespace shop --for aws"},
-			{when: "Ask AWS whether it accepts the token.", command: "lanyard token serviceaccount/cart --namespace shop --for aws --exchange"},
-			{when: "Ask Azure.", command: "lanyard token serviceaccount/mail --namespace shop --for azure --exchange"},
-			{when: "Ask Google Cloud.", command: "lanyard token serviceaccount/reports --namespace shop --for gcp --exchange"},
-			{when: "The cloud does not trust this ServiceAccount. The code and the message are the cloud's; [the table](../troubleshooting.md#the-cloud-denies-the-token) explains them.", command: "lanyard token serviceaccount/intern --namespace shop --for aws --exchange", code: 1},
+			{when: "See the claims of a token. The cloud compares issuer, subject and audience with its trust.", command: "lanyard token cart --namespace shop --for aws"},
+			{when: "Ask AWS whether it accepts the token. The output ends with the command that asks from inside a pod.", verbatim: true, command: "lanyard token cart --namespace shop --for aws --exchange"},
+			{when: "Ask Azure.", verbatim: true, command: "lanyard token mail --namespace shop --for azure --exchange"},
+			{when: "Ask Google Cloud.", verbatim: true, command: "lanyard token reports --namespace shop --for gcp --exchange"},
+			{when: "The cloud does not trust this ServiceAccount. The code and the message are the cloud's; cause and repair are Lanyard's. [The table](../troubleshooting.md#the-cloud-denies-the-token) has more.", verbatim: true, command: "lanyard token intern --namespace shop --for aws --exchange", code: 1},
 		} {
 			tokenPage.record(ctx, &r)
 		}
-		_, raw := terminals[0].run(ctx, "lanyard token serviceaccount/cart --namespace shop --for vault --raw", "")
+		_, raw := terminals[0].run(ctx, "lanyard token cart --namespace shop --for vault --raw", "")
 		Expect(raw).To(MatchRegexp(`^[\w-]+\.[\w-]+\.[\w-]+\n$`))
 	})
+
+	It("check --exchange", func(ctx SpecContext) { recordExchange(ctx) })
 
 	It("trust", func(ctx SpecContext) {
 		const issuer = " --issuer https://issuer.example.com/production"
 		for _, r := range []recording{
-			{when: "Let AWS trust a ServiceAccount. Without `--issuer`, the commands have the issuer of the cluster.", verbatim: true, command: "lanyard trust aws serviceaccount/cart --namespace shop" + issuer},
-			{when: "The same for Azure.", verbatim: true, command: "lanyard trust azure serviceaccount/mail --namespace shop" + issuer},
-			{when: "The same for Google Cloud, only for another ServiceAccount of a cluster that Google knows.", verbatim: true, command: "lanyard trust gcp serviceaccount/reports --namespace shop --part serviceaccount" + issuer},
-			{when: "Terraform in place of commands:", verbatim: true, command: "lanyard trust azure serviceaccount/mail --namespace shop --output terraform" + issuer},
+			{when: "Let AWS trust a ServiceAccount. Without `--issuer`, the commands have the issuer of the cluster.", verbatim: true, command: "lanyard trust aws cart --namespace shop" + issuer},
+			{when: "The same for Azure.", verbatim: true, command: "lanyard trust azure mail --namespace shop" + issuer},
+			{when: "The same for Google Cloud, only for another ServiceAccount of a cluster that Google knows.", verbatim: true, command: "lanyard trust gcp reports --namespace shop --part serviceaccount" + issuer},
+			{when: "Terraform in place of commands:", verbatim: true, command: "lanyard trust azure mail --namespace shop --output terraform" + issuer},
+		} {
+			trustPage.record(ctx, &r)
+		}
+		recordCustomTrust(ctx, issuer)
+		for _, r := range []recording{
 			{when: "See the issuer of the cluster.", command: "lanyard trust issuer"},
 			{when: "Write the documents that clouds read, for an issuer that the cluster will have.", command: "lanyard trust issuer" + issuer + " --to issuer"},
 			{when: "Compare the public documents with the keys of the cluster. Here the API servers still have another `--service-account-issuer`.", code: 1, command: "lanyard trust issuer --verify https://issuer.example.com/production"},
@@ -168,7 +175,7 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 			trustPage.record(ctx, &r)
 		}
 		Expect(filepath.Join(user.directory, "issuer", ".well-known", "openid-configuration")).To(BeARegularFile())
-		_, shown := terminals[0].run(ctx, "lanyard trust aws serviceaccount/cart --namespace shop", "")
+		_, shown := terminals[0].run(ctx, "lanyard trust aws cart --namespace shop", "")
 		Expect(shown).To(ContainSubstring("system:serviceaccount:shop:cart"))
 		Expect(shown).To(ContainSubstring("oidc-provider/kubernetes.default.svc"))
 	})
@@ -215,7 +222,7 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 		for command, want := range map[string]string{
 			"explain pod --namespace staging cart-":           "cart-0\ncart-debug\ncart-proxied\n",
 			"explain --namespace shop deployment/":            "deployment/cart\ndeployment/reports\n",
-			"token --namespace shop serviceaccount/ca":        "serviceaccount/cart\n",
+			"token --namespace shop ca":                       "cart\n",
 			"status --namespace sho":                          "shop\n",
 			"check --namespace staging --service-account sea": "search\n",
 		} {

@@ -71,7 +71,7 @@ func (t terminal) run(ctx context.Context, command, answer string) (code int, sh
 }
 
 // progress is what a command says if a step takes long.
-var progress = regexp.MustCompile(`(?m)^(asking Lanyard|reading [a-z ]+|waiting for [a-z ]+|labelling ServiceAccounts) \.\.\.\n`)
+var progress = regexp.MustCompile(`(?m)^(asking Lanyard|reading [a-z ]+|waiting for [a-z ]+|labelling ServiceAccounts|exchanged the tokens of \d+ of \d+ ServiceAccounts) \.\.\.\n`)
 
 // lines returns what a terminal shows, without what depends on the time that a
 // command takes.
