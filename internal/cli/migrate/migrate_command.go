@@ -39,7 +39,8 @@ denied. The new pod is a dry run. All webhooks inject into it, so delete the
 configuration of the other webhook first; running pods are not affected.
 
 The exit code is 1 if something could not be written, or if --verify finds a
-workload that is not the same. With 0, it is safe to remove the other webhook. docs/migrate has the whole way, for each webhook.`
+workload that is not the same. With 0, it is safe to remove the other webhook.
+docs/migrate has the whole way, for each webhook.`
 
 const migrateExamples = `  # Take stock of a cluster
   lanyard migrate --from eks --all-namespaces
