@@ -96,12 +96,6 @@ func (c *CLI) CompleteReferences(cmd *cobra.Command, args []string, typed string
 	return c.completeNames(resource, prefix)(cmd, nil, typed)
 }
 
-// CompleteServiceAccountReferences completes serviceaccount/NAME with the names that
-// are in the cluster.
-func (c *CLI) CompleteServiceAccountReferences() completion {
-	return c.completeNames(CoreResource("serviceaccounts"), "serviceaccount/")
-}
-
 // CompleteServiceAccounts completes the names of ServiceAccounts.
 func (c *CLI) CompleteServiceAccounts() completion {
 	return c.completeNames(CoreResource("serviceaccounts"), "")
