@@ -85,13 +85,13 @@ func (c *CLI) CompleteReferences(cmd *cobra.Command, args []string, typed string
 		}
 		return startingWith(append(types, "serviceaccount/"), typed), cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 	}
-	reference, err := ParseReference([]string{typeName, "x"})
+	mapper, err := c.Flags.ToRESTMapper()
 	if err != nil || len(args) > 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	resource := reference.Kind.Resource
-	if reference.IsServiceAccount() {
-		resource = CoreResource("serviceaccounts")
+	resource, err := mapper.ResourceFor(schema.ParseGroupResource(strings.ToLower(typeName)).WithVersion(""))
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return c.completeNames(resource, prefix)(cmd, nil, typed)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
@@ -136,5 +137,19 @@ func TestOneObject(t *testing.T) {
 	}
 	if _, err := apiServer(t).Object(&Selection{}, []string{"pod/web", "pod/b"}); err == nil || err.Error() != "2 objects are named: this command is for one" {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestNamesAreCompleted(t *testing.T) {
+	t.Parallel()
+	for typed, want := range map[string]string{
+		"po/": "po/one po/", "Pod/o": "Pod/one", "sa/o": "sa/one", "rollout/o": "rollout/one", "frob/": "", "sta": "statefulset/",
+	} {
+		cmd := &cobra.Command{}
+		cmd.SetContext(t.Context())
+		got, _ := apiServer(t).CompleteReferences(cmd, nil, typed)
+		if text := strings.Join(got, " "); text != want {
+			t.Errorf("%s: got %q, want %q", typed, text, want)
+		}
 	}
 }
