@@ -10,7 +10,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
-	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
@@ -84,15 +83,11 @@ type mutation struct {
 	tokenVolume *encodedVolume
 	copies      []placedCopy
 	cleanPath   string // the token mount path, normalized
-	unnamed     bool   // the name of the pod cannot be the value of a variable that needs it
 	findings    []Finding
 }
 
 func newMutation(pod *Pod, selection *annotations.Pod, injection *Injection) *mutation {
-	return &mutation{
-		Injection: injection, pod: pod, selection: selection, cleanPath: normalizePath(injection.mountPath, pod.Windows),
-		unnamed: injection.podNames && !provider.PodNameFits(string(pod.name)),
-	}
+	return &mutation{Injection: injection, pod: pod, selection: selection, cleanPath: normalizePath(injection.mountPath, pod.Windows)}
 }
 
 // plan has the additions to one container.

@@ -15,7 +15,7 @@ import (
 // missingVariables returns the encoded variables that the container lacks. The
 // container's own variables stay.
 func (m *mutation) missingVariables(c *container) [][]byte {
-	if !m.unnamed && !m.setsKnown(c) {
+	if !m.unnamed() && !m.setsKnown(c) {
 		return m.environment
 	}
 	var missing [][]byte
@@ -38,11 +38,17 @@ func (m *mutation) missingVariables(c *container) [][]byte {
 	return missing
 }
 
+// unnamed reports whether the name of the pod cannot be the value of a variable that needs
+// it.
+func (m *mutation) unnamed() bool {
+	return m.podNames && !provider.PodNameFits(string(m.pod.name))
+}
+
 // encoded returns the provider's variable at index j. Only a pod whose name cannot be its
 // value gets its default, with a finding.
 func (m *mutation) encoded(c *container, p *encodedProvider, j int) []byte {
 	v := &p.Variables[j]
-	if v.PodName == "" || !m.unnamed {
+	if v.PodName == "" || !m.unnamed() {
 		return p.variables[j]
 	}
 	m.addFinding(reason.PodNameUnusable, c.name, fmt.Sprintf("its %s has the default value: the name of the pod must have %d to %d characters", v.Name, provider.MinSessionName, provider.MaxSessionName))

@@ -107,6 +107,7 @@ func TestUnguardedServiceAccounts(t *testing.T) {
 		"an identity without the label":               {annotations: own("x"), want: true},
 		"an identity with another value of the label": {annotations: own("x"), labels: map[string]string{"lanyard.dev/identity": "true"}, want: true},
 		"an identity with the label":                  {annotations: own("x"), labels: label},
+		"an identity with the user's value":           {annotations: own("x"), labels: map[string]string{"lanyard.dev/identity": "required"}},
 		"no identity":                                 {annotations: map[string]string{"lanyard.dev/aws-region": "x"}},
 		"nothing":                                     {},
 		"a peer's identity, not adopted":              {annotations: theirs, peers: peers, want: true},

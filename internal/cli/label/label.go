@@ -234,8 +234,13 @@ func (k *writer) write(ctx context.Context, client kubernetes.Interface, s *sett
 }
 
 // labelPatch returns a merge patch that adds the label, unless the ServiceAccount
-// changed since it was read: it may not need the label any more.
+// changed since it was read: it may not need the label any more. The value
+// annotations.LabelRequired is the user's, and stays.
 func labelPatch(keys *annotations.Keys, object *metav1.PartialObjectMetadata) []byte {
 	const patch = `{"metadata":{"labels":{%q:%q},"resourceVersion":%q}}`
-	return fmt.Appendf(nil, patch, keys.IdentityLabel, annotations.LabelEnabled, object.ResourceVersion)
+	value := object.Labels[keys.IdentityLabel]
+	if !annotations.IsGuarded(value) {
+		value = annotations.LabelEnabled
+	}
+	return fmt.Appendf(nil, patch, keys.IdentityLabel, value, object.ResourceVersion)
 }

@@ -25,3 +25,17 @@ func TestTheLabelDependsOnTheVersionThatWasRead(t *testing.T) {
 		t.Errorf("got %s, want %s", patch, want)
 	}
 }
+
+func TestTheLabelOfAUserStays(t *testing.T) {
+	t.Parallel()
+	keys, err := annotations.NewKeys("example.com/", provider.Builtin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for label, want := range map[string]string{"required": "required", "enabled": "enabled", "Required": "enabled"} {
+		patch := labelPatch(&keys, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"example.com/identity": label}}})
+		if want := `{"metadata":{"labels":{"example.com/identity":"` + want + `"},"resourceVersion":""}}`; string(patch) != want {
+			t.Errorf("%s: got %s, want %s", label, patch, want)
+		}
+	}
+}
