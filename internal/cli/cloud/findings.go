@@ -4,7 +4,6 @@
 package cloud
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,7 +94,8 @@ type exchanger struct {
 
 	mu         sync.Mutex
 	namespaces map[string]*metav1.ObjectMeta
-	inPod      string // the first command that exchanges a token in a pod
+	// inPod is the command that exchanges a token in a pod of inPodOf.
+	inPod, inPodOf string
 }
 
 func newExchanger(ctx context.Context, c *command.CLI, target Target) (*exchanger, error) {
@@ -222,11 +222,15 @@ func unknown(what string, err error) probe.Line {
 	return probe.Skip("", "%s: not known: %v", what, err)
 }
 
-// rememberPod keeps the command that exchanges the first token in a pod.
+// rememberPod keeps the command that exchanges a token in a pod: of the first ServiceAccount
+// by name, because exchanges end in any order.
 func (x *exchanger) rememberPod(r *Request, serviceAccount *metav1.ObjectMeta) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.inPod = cmp.Or(x.inPod, inPod(r, serviceAccount.Namespace, serviceAccount.Name))
+	name := serviceAccount.Namespace + "/" + serviceAccount.Name
+	if command := inPod(r, serviceAccount.Namespace, serviceAccount.Name); command != "" && (x.inPod == "" || name < x.inPodOf) {
+		x.inPod, x.inPodOf = command, name
+	}
 }
 
 // inPod returns the command that exchanges the token in a new pod of the ServiceAccount.
