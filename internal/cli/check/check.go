@@ -229,6 +229,18 @@ func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, polic
 	return probe.Warn("Install the guard, and set failurePolicy to Ignore.", "concepts/guard.md", "%s: while no replica responds, all pods are denied", wrong)
 }
 
+// WithoutPolicies judges the creation of pods on an API server before 1.30, which cannot have
+// the guard.
+func WithoutPolicies(mutating *admissionregistrationv1.MutatingWebhookConfiguration) probe.Line {
+	const upgrade, link = "Upgrade Kubernetes to 1.30 or newer", "concepts/guard.md"
+	policy := cluster.Entry(mutating, cluster.PodWebhook).FailurePolicy
+	if policy != nil && *policy == admissionregistrationv1.Ignore {
+		return probe.Fail(upgrade+", or set failurePolicy to Fail.", link,
+			"this Kubernetes has no guard, and webhook %s has failurePolicy Ignore: while no replica responds, pods start without their credentials", cluster.PodWebhook)
+	}
+	return probe.Warn(upgrade+".", link, "this Kubernetes has no guard: while no replica responds, all pods are denied")
+}
+
 // where returns the end of a sentence about the objects of a namespace, or of all
 // namespaces if it is empty.
 func where(namespace string) string {

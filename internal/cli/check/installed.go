@@ -56,7 +56,7 @@ func (k *checkCommand) installed(ctx context.Context) error {
 		}
 		k.add("registration", line)
 		for _, part := range []string{"replicas", "certificate", "guard", "fences"} {
-			k.add(part, probe.Skip("", "the %s cannot be checked: the webhook configuration is not known", part))
+			k.add(part, probe.Skip("", "the %s cannot be checked without one webhook configuration that can be read", part))
 		}
 		k.add("ServiceAccounts", s.lines()...)
 	}
@@ -130,7 +130,12 @@ func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistra
 			policies.Bindings = bindings.Items
 		}
 	}
-	if err != nil && !apierrors.IsNotFound(err) { // the API is missing before 1.30
+	if apierrors.IsNotFound(err) { // the API is missing before 1.30
+		k.add("guard", append([]probe.Line{WithoutPolicies(mutating)}, s.lines()...)...)
+		k.add("fences", probe.DoesNotApply("this Kubernetes has no fences: they need 1.30"))
+		return
+	}
+	if err != nil {
 		k.add("guard", append([]probe.Line{probe.Unreadable("the guard", err)}, s.lines()...)...)
 		k.add("fences", probe.Unreadable("the fences", err))
 		return

@@ -158,6 +158,8 @@ func (r *explanationResult) rows() [][]string {
 		guard = "not known"
 	case r.Guard == cluster.GuardOn && r.GuardProblem != "":
 		guard += ", but " + r.GuardProblem
+	case r.noGuard:
+		guard += ": " + r.GuardProblem
 	}
 	return append(rows, []string{"allowed identities", policy}, []string{"guard", guard})
 }

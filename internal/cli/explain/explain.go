@@ -53,6 +53,8 @@ type Input struct {
 	Called bool
 	// GuardProblem is the problem with the guard; empty if the guard is in place.
 	GuardProblem string
+	// NoGuard reports whether the guard was read and denies nothing.
+	NoGuard bool
 	// Missing are the rights that the user lacks.
 	Missing []Missing
 }
@@ -101,6 +103,8 @@ type Explanation struct {
 	Guard cluster.Guard `json:"guard,omitempty"`
 	// GuardProblem is the problem with the guard; empty if the guard is in place.
 	GuardProblem string `json:"guardProblem,omitempty"`
+	// noGuard reports whether the guard is the reason for GuardOff.
+	noGuard bool
 	// MissingRights are the rights that the user lacks.
 	MissingRights []Missing `json:"missingRights,omitempty"`
 }
@@ -194,6 +198,9 @@ func Explain(in *Input) *Explanation {
 	}
 	if in.asks() || in.unguarded() || in.waits() {
 		e.Guard = cluster.GuardOf(in.Settings, &metav1.PartialObjectMetadata{ObjectMeta: *in.ServiceAccount}, in.Called)
+		if e.noGuard = in.NoGuard && e.Guard == cluster.GuardOn; e.noGuard {
+			e.Guard = cluster.GuardOff
+		}
 	}
 	if e.New.Local = in.Answer.Local; e.New.Local {
 		e.New.Limits = in.limits()

@@ -261,6 +261,7 @@ func (r *reader) registration(ctx context.Context) (err error) {
 		return fmt.Errorf("list validatingadmissionpolicybindings: %w", err)
 	}
 	r.in.GuardProblem = policies.Denies(name)
+	r.in.NoGuard = r.in.GuardProblem != ""
 	return nil
 }
 

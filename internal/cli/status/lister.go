@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
+	"github.com/lanyard-dev/lanyard/internal/cli/check"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/injected"
@@ -149,15 +150,22 @@ func newLister(ctx context.Context, c *command.CLI, noDryRun bool) (*lister, err
 
 // readGuard looks for the guard, which Kubernetes before 1.30 cannot have.
 func (l *lister) readGuard(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) error {
-	name := cluster.GuardPolicy(mutating)
-	_, err := l.typed.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
+	name, api := cluster.GuardPolicy(mutating), l.typed.AdmissionregistrationV1()
+	policy, err := api.ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
+	bindings := &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}
+	if err == nil {
+		bindings, err = api.ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
+	}
 	switch {
+	case err == nil:
+		policies := check.Policies{Policies: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{name: policy}, Bindings: bindings.Items}
+		l.noGuard = policies.Denies(name) != ""
 	case apierrors.IsNotFound(err):
 		l.noGuard = true
 	case apierrors.IsForbidden(err):
 		l.skip("", "a guarded ServiceAccount has the label, but it is not known whether there is a guard", err)
-	case err != nil:
-		return fmt.Errorf("validatingadmissionpolicy %s: %w", name, err)
+	default:
+		return fmt.Errorf("guard %s: %w", name, err)
 	}
 	return nil
 }
