@@ -53,6 +53,8 @@ func TestTheChecksMayOnlyRead(t *testing.T) {
 		{account, "", "list apps/daemonsets,deployments,replicasets,statefulsets"},
 		{account, "", "list batch/cronjobs,jobs"},
 		{account, "", "list admissionregistration.k8s.io/mutatingwebhookconfigurations"},
+		{account, "", "get admissionregistration.k8s.io/validatingadmissionpolicies"},
+		{account, "", "list admissionregistration.k8s.io/validatingadmissionpolicybindings"},
 		{account, "lanyard-system", "get /configmaps,services"},
 	})
 }

@@ -400,6 +400,7 @@ func (in *Input) unreachable() string {
 
 // fixes are the fixes by reason.
 var fixes = map[reason.Reason]string{
+	reason.IdentityRequired:   "Annotate the ServiceAccount: controllers then create the pods when they retry.",
 	reason.InvalidAnnotation:  "Correct the annotation that the message names.",
 	reason.IdentityNotAllowed: "Ask the administrator of the cluster to allow the identity, or correct the ServiceAccount.",
 	reason.ForeignInjection:   "Remove Lanyard's additions from the pod template: they were copied from a running pod.",
