@@ -402,7 +402,7 @@ func (in *Input) unreachable() string {
 var fixes = map[reason.Reason]string{
 	reason.InvalidAnnotation:  "Correct the annotation that the message names.",
 	reason.IdentityNotAllowed: "Ask the administrator of the cluster to allow the identity, or correct the ServiceAccount.",
-	reason.IdentityRequired:   "Annotate the ServiceAccount. Controllers then create the pods: docs/identity-later.md",
+	reason.IdentityRequired:   "Annotate the ServiceAccount: controllers then create the pods when they retry.",
 	reason.ForeignInjection:   "Remove Lanyard's additions from the pod template: they were copied from a running pod.",
 	reason.InvalidMountPath:   "Write the path as the message shows, or leave the container out with skip-containers.",
 	reason.VolumeNameTaken:    "Rename one of the two volumes.",

@@ -319,17 +319,17 @@ var _ = Describe("restart --stale", Ordered, func() {
 	})
 
 	It("restarts only the workloads that are named or labelled", func(ctx SpecContext) {
-		newNamespace(ctx, "named")
-		newServiceAccount(ctx, "named", "cart", nil)
+		newNamespace(ctx, "by-name")
+		newServiceAccount(ctx, "by-name", "cart", nil)
 		for _, name := range []string{"outdated", "also-outdated", "unused"} {
-			set := newDeployment(ctx, "named", name, "cart")
+			set := newDeployment(ctx, "by-name", name, "cart")
 			if name != "unused" {
 				newReplica(ctx, set, name+"-0", nil)
 			}
 		}
-		reannotate(ctx, "named", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
-		expectInjected(ctx, "named", "cart", "aws")
-		_, err := env.client.AppsV1().Deployments("named").Patch(ctx, "outdated", types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"shop"}}}`), metav1.PatchOptions{})
+		reannotate(ctx, "by-name", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
+		expectInjected(ctx, "by-name", "cart", "aws")
+		_, err := env.client.AppsV1().Deployments("by-name").Patch(ctx, "outdated", types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"shop"}}}`), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		for _, test := range []struct{ args, rows string }{
 			{"deployment/unused", `named +deployment/unused +- +planned`},
@@ -340,21 +340,21 @@ var _ = Describe("restart --stale", Ordered, func() {
 			{"--stale", `named +deployment/also-outdated +1 +planned\nnamed +deployment/outdated +1 +planned`},
 			{"pod/outdated-0", `named +pod/outdated-0 +- +by hand +it has a controller: restart the workload that lanyard status shows`},
 		} {
-			args := append([]string{"restart", "--namespace", "named", "--dry-run=client"}, strings.Fields(test.args)...)
+			args := append([]string{"restart", "--namespace", "by-name", "--dry-run=client"}, strings.Fields(test.args)...)
 			code, out, errOut := lanyard(ctx, args...)
 			Expect(errOut).To(BeEmpty(), test.args)
 			Expect(out).To(MatchRegexp(`^NAMESPACE +WORKLOAD +OUTDATED +RESULT +WHY\n`+test.rows+` *\n$`), test.args)
 			Expect(code).To(Equal(command.ExitOK), test.args)
 		}
-		_, out, _ := lanyard(ctx, "restart", "deployment/outdated", "--namespace", "named", "--dry-run=server")
+		_, out, _ := lanyard(ctx, "restart", "deployment/outdated", "--namespace", "by-name", "--dry-run=server")
 		Expect(out).To(ContainSubstring("restarted (server dry run)"))
-		code, _, errOut := lanyard(ctx, "restart", "deployment/nope", "--namespace", "named", "--yes")
+		code, _, errOut := lanyard(ctx, "restart", "deployment/nope", "--namespace", "by-name", "--yes")
 		Expect(errOut).To(ContainSubstring(`deployments.apps "nope" not found`))
 		Expect(code).To(Equal(command.ExitFailed))
-		code, _, _ = lanyard(ctx, "restart", "deployment/outdated", "--namespace", "named", "--yes", "--timeout", "1s")
+		code, _, _ = lanyard(ctx, "restart", "deployment/outdated", "--namespace", "by-name", "--yes", "--timeout", "1s")
 		Expect(code).To(Equal(command.ExitFound)) // no controller makes its pods available
 		for name, want := range map[string]bool{"outdated": true, "also-outdated": false, "unused": false} {
-			deployment, err := env.client.AppsV1().Deployments("named").Get(ctx, name, metav1.GetOptions{})
+			deployment, err := env.client.AppsV1().Deployments("by-name").Get(ctx, name, metav1.GetOptions{})
 			Expect(err).NotTo(HaveOccurred())
 			_, restarted := deployment.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"]
 			Expect(restarted).To(Equal(want), name)

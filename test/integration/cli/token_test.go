@@ -153,7 +153,7 @@ var _ = Describe("token", func() {
 		Entry("raw with exchange", "--raw cannot be used with --exchange", "sa/cart", "--for", "aws", "--raw", "--exchange"),
 		Entry("an exchange for an audience", "--exchange: lanyard cannot exchange tokens for \"vault\"", "sa/cart", "--for", "vault", "--exchange"),
 		Entry("an endpoint without an exchange", "--endpoint, --ca-file and --scope need --exchange", "sa/cart", "--for", "aws", "--endpoint", "https://x"),
-		Entry("another type", "type \"deployment\": this command is for serviceaccount", "deployment/cart", "--for", "aws"),
+		Entry("another type", "deployment/cart: this command is for serviceaccount", "deployment/cart", "--for", "aws"),
 	)
 })
 

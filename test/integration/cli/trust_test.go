@@ -95,7 +95,7 @@ var _ = Describe("trust", func() {
 		Entry("an audience of the API server", command.ExitFailed, "--audience: Invalid value: \"https://kubernetes.default.svc\"", "aws", "sa/cart", "--audience", "https://kubernetes.default.svc"),
 		Entry("an issuer with http", command.ExitFailed, "issuer \"http://x\" is not an https URL", "aws", "sa/cart", "--issuer", "http://x"),
 		Entry("no cloud", command.ExitFailed, "a provider and a ServiceAccount are missing"),
-		Entry("another type", command.ExitFailed, "type \"pod\"", "aws", "pod/cart"),
+		Entry("another type", command.ExitFailed, "pod/cart: this command is for serviceaccount", "aws", "pod/cart"),
 	)
 })
 
