@@ -134,7 +134,7 @@ func (p *Page) flags(usage string) {
 
 // flagLine matches the line of a flag in cobra's usage: the flag with its type, and
 // its description.
-var flagLine = regexp.MustCompile(`^( +(?:-\w, )?--[\w-]+(?: [][=\w]+)?) {2,}(.*)$`)
+var flagLine = regexp.MustCompile(`^( +(?:-\w, )?--[\w-]+(?: \w+(?:\[[^ ]*\])?)?) {2,}(.*)$`)
 
 // Finish completes a command and its subcommands: the examples show the name that
 // the user types, and a command that only groups others needs one of them.

@@ -25,6 +25,7 @@ var _ = Describe("check", Serial, Ordered, func() {
 	BeforeAll(deletePods)
 
 	It("finds nothing wrong with an installation", func(ctx SpecContext) {
+		deletePods(ctx)
 		expectOutputs(ctx, "check", command.ExitOK, "check", "--namespace", "shop", "--service-account", "cart", "--config", adopting(""))
 	})
 
@@ -73,6 +74,7 @@ var _ = Describe("check", Serial, Ordered, func() {
 	})
 
 	It("reports a ServiceAccount without an identity", func(ctx SpecContext) {
+		deletePods(ctx)
 		expectOutputs(ctx, "check-no-identity", command.ExitFound, "check", "--namespace", "shop", "--service-account", "default", "--config", adopting(""))
 	})
 

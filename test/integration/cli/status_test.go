@@ -338,7 +338,7 @@ var _ = Describe("restart --stale", Ordered, func() {
 			{"-l team=shop", `by-name +deployment/outdated +- +planned`},
 			{"deployments -l team=shop --stale", `by-name +deployment/outdated +1 +planned`},
 			{"--stale", `by-name +deployment/also-outdated +1 +planned\nby-name +deployment/outdated +1 +planned`},
-			{"pod/outdated-0", `named +pod/outdated-0 +- +by hand +it has a controller: restart the workload that lanyard status shows`},
+			{"pod/outdated-0", `by-name +pod/outdated-0 +- +by hand +it has a controller: restart the workload that lanyard status shows`},
 		} {
 			args := append([]string{"restart", "--namespace", "by-name", "--dry-run=client"}, strings.Fields(test.args)...)
 			code, out, errOut := lanyard(ctx, args...)
