@@ -332,13 +332,13 @@ var _ = Describe("restart --stale", Ordered, func() {
 		_, err := env.client.AppsV1().Deployments("by-name").Patch(ctx, "outdated", types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"shop"}}}`), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		for _, test := range []struct{ args, rows string }{
-			{"deployment/unused", `named +deployment/unused +- +planned`},
-			{"deployments unused outdated", `named +deployment/unused +- +planned\nnamed +deployment/outdated +- +planned`},
-			{"deployment/unused deployment/outdated --stale", `named +deployment/outdated +1 +planned`},
-			{"-l team=shop", `named +deployment/outdated +- +planned`},
-			{"deployments -l team=shop --stale", `named +deployment/outdated +1 +planned`},
-			{"--stale", `named +deployment/also-outdated +1 +planned\nnamed +deployment/outdated +1 +planned`},
-			{"pod/outdated-0", `named +pod/outdated-0 +- +by hand +it has a controller: restart the workload that lanyard status shows`},
+			{"deployment/unused", `by-name +deployment/unused +- +planned`},
+			{"deployments unused outdated", `by-name +deployment/unused +- +planned\nby-name +deployment/outdated +- +planned`},
+			{"deployment/unused deployment/outdated --stale", `by-name +deployment/outdated +1 +planned`},
+			{"-l team=shop", `by-name +deployment/outdated +- +planned`},
+			{"deployments -l team=shop --stale", `by-name +deployment/outdated +1 +planned`},
+			{"--stale", `by-name +deployment/also-outdated +1 +planned\nby-name +deployment/outdated +1 +planned`},
+			{"pod/outdated-0", `by-name +pod/outdated-0 +- +by hand +it has a controller: restart the workload that lanyard status shows`},
 		} {
 			args := append([]string{"restart", "--namespace", "by-name", "--dry-run=client"}, strings.Fields(test.args)...)
 			code, out, errOut := lanyard(ctx, args...)
