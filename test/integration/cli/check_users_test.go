@@ -69,7 +69,7 @@ var _ = Describe("check by users with few rights", Serial, Ordered, func() {
 
 	It("reads everything but the pods of others with lanyard-view", func(ctx SpecContext) {
 		bindCluster(ctx, "reader-of-lanyard", "system:aggregate-to-view", "lanyard-view")
-		code, out := check(ctx, user("reader-of-lanyard"), "--namespace", "shop")
+		code, out := check(ctx, user("reader-of-lanyard"), "--namespace", "shop", "--service-account", "cart")
 		Expect(code).To(Equal(command.ExitFailed))
 		Expect(out).To(ContainSubstring("? it is not known whether the API server can call the webhook: you may not create pods in the namespace shop\n"))
 		Expect(out).To(ContainSubstring("√ pods of ServiceAccount shop/cart get credentials: aws, from volume bound-sa-token (evaluated here, not by the cluster)\n"))
