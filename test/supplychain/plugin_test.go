@@ -100,7 +100,7 @@ func expectPlugin(t *testing.T, binary string) {
 	if code, help := execute(t, path, kubectl, "lanyard", "check", "--help"); code != 0 || !strings.Contains(help, "\n  kubectl lanyard check --pre\n") {
 		t.Errorf("kubectl lanyard check --help: got exit code %d and\n%s", code, help)
 	}
-	if code, got := execute(t, path, kubectl, "lanyard", "frobnicate"); code != 2 || !strings.HasPrefix(got, `kubectl lanyard: unknown command "frobnicate"`) {
+	if code, got := execute(t, path, kubectl, "lanyard", "frobnicate"); code != 2 || !strings.HasPrefix(got, `error: unknown command "frobnicate"`) {
 		t.Errorf("kubectl lanyard frobnicate: got exit code %d and %q, want 2", code, got)
 	}
 }

@@ -33,7 +33,8 @@ func TestTheRaceDetectorWatchesTheProduct(t *testing.T) {
 		if !isTest {
 			continue
 		}
-		found := strings.TrimSpace(concurrent.FindString(line))
+		// The rules are functions without goroutines.
+		found := strings.TrimSpace(concurrent.FindString(strings.ReplaceAll(line, " "+module+"internal/cli/rules", "")))
 		if _, listed := watched[name]; listed != (found != "") {
 			t.Errorf("%s: got listed %t in RACE_SUITES of the Makefile, but it links %q", name, listed, found)
 		}

@@ -62,6 +62,17 @@ func (t *podPlan) peer(from *peer.Peer) {
 			t.write(in, key, annotations.OptOut, "")
 		}
 	}
+	t.variables(from)
+	for _, key := range slices.Sorted(maps.Keys(t.Pod.Spec.NodeSelector)) {
+		if in := from.Input(peer.OnPodField, key); in != nil {
+			t.row(t.Object, "nodeSelector "+key, in)
+		}
+	}
+	t.unknownKeys(t.Object, from, peer.OnPod, t.Pod.Annotations)
+}
+
+// variables plans for the variables of containers, except those that the peer wrote.
+func (t *podPlan) variables(from *peer.Peer) {
 	for _, c := range t.Pod.containers() {
 		if slices.Contains(from.Containers, c.Name) {
 			continue
@@ -72,12 +83,6 @@ func (t *podPlan) peer(from *peer.Peer) {
 			}
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(t.Pod.Spec.NodeSelector)) {
-		if in := from.Input(peer.OnPodField, key); in != nil {
-			t.row(t.Object, "nodeSelector "+key, in)
-		}
-	}
-	t.unknownKeys(t.Object, from, peer.OnPod, t.Pod.Annotations)
 }
 
 // wrote reports whether the peer wrote the lifetime onto a pod that it changed. Such a pod
