@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -91,15 +93,29 @@ func Parse(discovery, keys []byte) (*Documents, error) {
 
 // FromCluster reads the documents of the cluster itself.
 func FromCluster(ctx context.Context, client rest.Interface) (*Documents, error) {
-	discovery, err := client.Get().AbsPath(DiscoveryPath).DoRaw(ctx)
+	discovery, err := document(ctx, client, DiscoveryPath)
 	if err != nil {
-		return nil, fmt.Errorf("get %s: %w", DiscoveryPath, err)
+		return nil, err
 	}
-	keys, err := client.Get().AbsPath(keysPath).DoRaw(ctx)
+	keys, err := document(ctx, client, keysPath)
 	if err != nil {
-		return nil, fmt.Errorf("get %s: %w", keysPath, err)
+		return nil, err
 	}
 	return Parse(discovery, keys)
+}
+
+// document returns a document of the API server. Its response to a user without the right is
+// not an object, so the message of client-go's error is "unknown".
+func document(ctx context.Context, client rest.Interface, path string) ([]byte, error) {
+	text, err := client.Get().AbsPath(path).DoRaw(ctx)
+	if apierrors.IsForbidden(err) {
+		message := "you may not get " + path + ": ask an administrator for the ClusterRole lanyard-view"
+		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden, Message: message}}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", path, err)
+	}
+	return text, nil
 }
 
 // FromURL reads the documents of a URL as a cloud does: without credentials.
