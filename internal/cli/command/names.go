@@ -16,57 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 )
 
-// ServiceAccountKind is the kind of ServiceAccounts in a reference.
+// ServiceAccountKind is the kind of ServiceAccounts in a Selection.
 const ServiceAccountKind = "ServiceAccount"
-
-// Reference is an object that the user names: TYPE NAME or TYPE/NAME.
-type Reference struct {
-	// Kind is the zero value for a ServiceAccount.
-	Kind cluster.Kind
-	Name string
-}
-
-// IsServiceAccount reports whether the object is a ServiceAccount.
-func (r *Reference) IsServiceAccount() bool { return r.Kind.Kind == "" }
-
-// String returns how the user may write the reference.
-func (r *Reference) String() string {
-	if r.IsServiceAccount() {
-		return "serviceaccount/" + r.Name
-	}
-	return r.Kind.Name(r.Name)
-}
-
-// ParseReference reads the arguments TYPE NAME or TYPE/NAME. kinds are the kinds
-// that are allowed; if empty, all kinds with pods and ServiceAccounts.
-func ParseReference(args []string, kinds ...string) (*Reference, error) {
-	var typeName, name string
-	switch len(args) {
-	case 1:
-		var found bool
-		if typeName, name, found = strings.Cut(args[0], "/"); !found || strings.Contains(name, "/") {
-			return nil, Usagef("%q is not TYPE/NAME or TYPE NAME", args[0])
-		}
-	case 2:
-		typeName, name = args[0], args[1]
-	default:
-		return nil, Usagef("%d arguments are not TYPE/NAME or TYPE NAME", len(args))
-	}
-	if typeName == "" || name == "" || strings.Contains(name, "/") {
-		return nil, Usagef("type %q and name %q are not TYPE/NAME or TYPE NAME", typeName, name)
-	}
-	r := &Reference{Name: name}
-	if !slices.Contains([]string{"serviceaccount", "serviceaccounts", "sa"}, strings.ToLower(typeName)) {
-		var found bool
-		if r.Kind, found = cluster.ByName(typeName); !found {
-			return nil, Usagef("type %q: name a serviceaccount, pod or a workload such as deployment", typeName)
-		}
-	}
-	if kind := r.Kind.Kind; len(kinds) > 0 && !slices.Contains(kinds, kind) && !(r.IsServiceAccount() && slices.Contains(kinds, ServiceAccountKind)) {
-		return nil, Usagef("type %q: this command is for %s", typeName, strings.ToLower(strings.Join(kinds, ", ")))
-	}
-	return r, nil
-}
 
 // completion is a function that completes arguments or the value of a flag.
 type completion = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
