@@ -49,9 +49,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(plane.Kubeconfig(kubeconfig)).To(Succeed())
 	start("--kubeconfig", kubeconfig, "--crds", crdDirectory(ctx))
-	Eventually(func() error {
-		return kube.List(ctx, &certmanagerv1.CertificateList{})
-	}, "30s", "100ms").Should(Succeed(), "the CustomResourceDefinitions are not served")
+	for _, list := range []client.ObjectList{&certmanagerv1.CertificateList{}, &certmanagerv1.IssuerList{}} {
+		Eventually(func() error { return kube.List(ctx, list) }, "30s", "100ms").
+			Should(Succeed(), "the CustomResourceDefinitions are not served")
+	}
 })
 
 // start runs the program in this process until the suite ends, and checks that
