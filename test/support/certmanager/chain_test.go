@@ -138,6 +138,13 @@ func renew(ctx context.Context, name string) {
 	Eventually(func(g Gomega) {
 		var certificate certmanagerv1.Certificate
 		g.Expect(kube.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &certificate)).To(Succeed())
+		// The end of the issuance before removes the condition: the request would be lost.
+		for condition, status := range map[certmanagerv1.CertificateConditionType]bool{
+			certmanagerv1.CertificateConditionReady: true, certmanagerv1.CertificateConditionIssuing: false,
+		} {
+			is := util.CertificateHasCondition(&certificate, certmanagerv1.CertificateCondition{Type: condition, Status: cmmeta.ConditionTrue})
+			g.Expect(is).To(Equal(status), "condition %s", condition)
+		}
 		util.SetCertificateCondition(&certificate, certificate.Generation, certmanagerv1.CertificateConditionIssuing,
 			cmmeta.ConditionTrue, "ManuallyTriggered", "Certificate re-issuance manually triggered")
 		g.Expect(kube.Status().Update(ctx, &certificate)).To(Succeed()) // may conflict with an update of a controller
