@@ -265,22 +265,23 @@ func (l *lister) part(ctx context.Context, n *Namespace) (*part, error) {
 // cluster is asked if a pod differs from the result, and if the rules are not known.
 func (l *lister) ask(ctx context.Context, n *Namespace) map[Question]*Answer {
 	answers := map[Question]*Answer{}
+	var mu sync.Mutex
+	set := func(q Question, answer *Answer) {
+		mu.Lock()
+		defer mu.Unlock()
+		answers[q] = answer
+	}
 	var group errgroup.Group
 	group.SetLimit(dryRunsAtOnce)
-	var mu sync.Mutex
 	for _, q := range n.Questions() {
 		if l.unread == nil {
-			answer := l.answer(ctx, l.local, n, q)
-			if n.Confirms(q, answer) {
-				answers[q] = answer
+			if answer := l.answer(ctx, l.local, n, q); n.Confirms(q, answer) {
+				set(q, answer)
 				continue
 			}
 		}
 		group.Go(func() error {
-			answer := l.answer(ctx, l.cluster, n, q)
-			mu.Lock()
-			defer mu.Unlock()
-			answers[q] = answer
+			set(q, l.answer(ctx, l.cluster, n, q))
 			return nil
 		})
 	}
