@@ -20,7 +20,7 @@ func TestProcess(t *testing.T) {
 		wantErr string
 	}{
 		"a process that ends at SIGTERM is stopped":     {script: `trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done`},
-		"the exit code of a failed process is an error": {script: `echo ready; exit 3`, wantErr: "exit status 3"},
+		"the exit code of a failed process is an error": {script: `trap '' TERM; echo ready; exit 3`, wantErr: "exit status 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
