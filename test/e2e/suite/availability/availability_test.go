@@ -46,7 +46,9 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		pause(ctx, time.Second)
 		counts := stream.Counts()
 		record(&install, event, counts)
-		Expect(counts.Rate()).To(BeNumerically(">=", 50), event)
+		// Below this rate, the pods would not show an outage of a second. Other programs share
+		// the machine, so it is far below the rate that is asked for.
+		Expect(counts.Rate()).To(BeNumerically(">=", 25), event)
 		return counts
 	}
 	// unharmed is like during for events that must not affect any pod.
