@@ -29,7 +29,7 @@ LABEL org.opencontainers.image.title="lanyard" \
       org.opencontainers.image.source="https://github.com/lanyard-dev/lanyard" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build-lanyard /lanyard /lanyard
-# The CAs of public web servers: lanyard reads issuers as a cloud does.
+# The CAs of public web servers: lanyard reads issuers like a cloud.
 COPY --from=build-lanyard /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 USER 65532:65532
 ENTRYPOINT ["/lanyard"]

@@ -43,7 +43,7 @@ func checkJobs(t *testing.T) []batchv1.CronJob {
 	return jobs
 }
 
-// The CronJobs may create nothing, not even pods as dry runs: whoever may create pods may
+// The CronJobs may create nothing, not even pods as dry runs: users who may create pods may
 // act as each ServiceAccount.
 func TestTheChecksMayOnlyRead(t *testing.T) {
 	const account = "lanyard-system/lanyard-checks"

@@ -29,7 +29,7 @@ func (r Right) String() string {
 	return text
 }
 
-// known is a right that is asked for once.
+// known is the response about a right. The API server is asked once.
 type known struct {
 	mu             sync.Mutex
 	known, allowed bool

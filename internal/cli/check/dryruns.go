@@ -20,6 +20,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 )
 
@@ -57,7 +58,7 @@ func (k *checkCommand) survey(ctx context.Context, mutating *admissionregistrati
 	if err != nil {
 		s.namespace = k.namespace
 		s.unread = append(s.unread, probe.Unreadable("the other namespaces", err))
-		list = &corev1.NamespaceList{Items: []corev1.Namespace{{ObjectMeta: *k.readNamespace(ctx)}}}
+		list = &corev1.NamespaceList{Items: []corev1.Namespace{{ObjectMeta: *command.ReadNamespace(ctx, k.client, k.namespace)}}}
 	}
 	for i := range list.Items {
 		namespace := &list.Items[i].ObjectMeta
@@ -102,15 +103,6 @@ func (k *checkCommand) judge(s *survey, object *metav1.PartialObjectMetadata) {
 	}
 }
 
-// readNamespace returns the namespace of the command line; only its name if it cannot be read.
-func (k *checkCommand) readNamespace(ctx context.Context) *metav1.ObjectMeta {
-	namespace, err := k.client.CoreV1().Namespaces().Get(ctx, k.namespace, metav1.GetOptions{})
-	if err != nil {
-		return &metav1.ObjectMeta{Name: k.namespace}
-	}
-	return &namespace.ObjectMeta
-}
-
 // target is a ServiceAccount whose pods are tried.
 type target struct {
 	namespace      *metav1.ObjectMeta
@@ -129,7 +121,7 @@ func (k *checkCommand) target(ctx context.Context, s *survey) *target {
 	}
 	t := &target{namespace: s.called[k.namespace], name: cmp.Or(k.serviceAccount, cluster.DefaultServiceAccount)}
 	if t.namespace == nil {
-		t.namespace = k.readNamespace(ctx)
+		t.namespace = command.ReadNamespace(ctx, k.client, k.namespace)
 	}
 	object, err := k.client.CoreV1().ServiceAccounts(k.namespace).Get(ctx, t.name, metav1.GetOptions{})
 	if t.err = err; err == nil {

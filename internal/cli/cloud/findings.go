@@ -261,17 +261,9 @@ func (x *exchanger) namespace(ctx context.Context, name string) *metav1.ObjectMe
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.namespaces[name] == nil {
-		x.namespaces[name] = namespaceOf(ctx, x.client, name)
+		x.namespaces[name] = command.ReadNamespace(ctx, x.client, name)
 	}
 	return x.namespaces[name]
-}
-
-func namespaceOf(ctx context.Context, client kubernetes.Interface, name string) *metav1.ObjectMeta {
-	namespace, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return &metav1.ObjectMeta{Name: name}
-	}
-	return &namespace.ObjectMeta
 }
 
 // podOf returns the injection into a new pod of a ServiceAccount. The error is an

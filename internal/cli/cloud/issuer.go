@@ -118,7 +118,7 @@ func document(ctx context.Context, client rest.Interface, path string) ([]byte, 
 	return text, nil
 }
 
-// FromURL reads the documents of a URL as a cloud does: without credentials.
+// FromURL reads the documents of a URL without credentials, like a cloud.
 func FromURL(ctx context.Context, client *http.Client, base string) (*Documents, error) {
 	discovery, err := get(ctx, client, strings.TrimSuffix(base, "/")+DiscoveryPath)
 	if err != nil {

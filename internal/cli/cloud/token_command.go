@@ -209,7 +209,7 @@ func (k *tokenCommand) injectedFor(ctx context.Context, client kubernetes.Interf
 	if err != nil {
 		return none, err
 	}
-	pod, err := podOf(ctx, k.CLI, asker, s, namespaceOf(ctx, client, namespace), &serviceAccount.ObjectMeta)
+	pod, err := podOf(ctx, k.CLI, asker, s, command.ReadNamespace(ctx, client, namespace), &serviceAccount.ObjectMeta)
 	if err != nil {
 		return none, err
 	}

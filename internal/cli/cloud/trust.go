@@ -111,7 +111,7 @@ func newTrust(cloud string, values any) (*Trust, error) {
 	t := &Trust{texts: map[string]string{}}
 	for _, one := range parsed.Templates() {
 		if !strings.Contains(one.Name(), " ") && one.Name() != "json" {
-			continue // a part of another one
+			continue // a part of another template
 		}
 		var text strings.Builder
 		if err := one.Execute(&text, values); err != nil {

@@ -255,7 +255,7 @@ func (k *trustCommand) definition(s *settings.Settings) (*provider.Definition, e
 	return nil, command.Usagef("provider %q: the webhook does not have it; choose one of %s", k.provider, known)
 }
 
-// annotations returns the annotations of the ServiceAccount, with those of the mappings.
+// annotations returns the annotations of the ServiceAccount and the annotations of its mappings.
 func (k *trustCommand) annotations(ctx context.Context, client kubernetes.Interface, s *settings.Settings, t *Token) (map[string]string, error) {
 	values := map[string]string{}
 	serviceAccount, err := client.CoreV1().ServiceAccounts(t.Namespace).Get(ctx, t.ServiceAccount, metav1.GetOptions{})

@@ -137,7 +137,7 @@ func (k *trustIssuerCommand) signingKey(ctx context.Context, client kubernetes.I
 	return claims.KeyID, nil
 }
 
-// compare reads the public documents as a cloud does.
+// compare reads the public documents like a cloud, and compares them.
 func (k *trustIssuerCommand) compare(ctx context.Context, cluster *Documents, signing string) (*publicIssuer, error) {
 	client, err := NewClient(k.caFile)
 	if err != nil {

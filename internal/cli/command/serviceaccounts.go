@@ -73,6 +73,16 @@ func (c *CLI) eachObject(ctx context.Context, resource, namespace string, do fun
 	return nil
 }
 
+// ReadNamespace returns the metadata of a namespace, which is only its name if the namespace
+// cannot be read.
+func ReadNamespace(ctx context.Context, client kubernetes.Interface, name string) *metav1.ObjectMeta {
+	namespace, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return &metav1.ObjectMeta{Name: name}
+	}
+	return &namespace.ObjectMeta
+}
+
 // CalledFor returns the namespaces that Lanyard is called for.
 func (c *CLI) CalledFor(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) (map[string]bool, error) {
 	selector, err := cluster.Selector(mutating)

@@ -78,8 +78,8 @@ type Missing struct {
 	For string `json:"for"`
 }
 
-// Outcomes for new pods. The others are those of pods that exist: Without, Excluded, OptedOut
-// and Unknown.
+// Outcomes for new pods only. New pods also have the outcomes Without, Excluded, OptedOut and
+// Unknown of pods that exist.
 const (
 	// Injected means that a new pod gets credentials.
 	Injected injected.State = "injected"

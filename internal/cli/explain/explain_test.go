@@ -306,7 +306,7 @@ func TestRunningPods(t *testing.T) {
 	}
 }
 
-// The words are those of lanyard status: a pod in an excluded namespace is neither current nor
+// lanyard explain and lanyard status use the same words: a pod in an excluded namespace is neither current nor
 // without the credentials of a new pod.
 func TestRunningPodsInTheWordsOfStatus(t *testing.T) {
 	t.Parallel()

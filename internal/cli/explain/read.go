@@ -226,9 +226,8 @@ func original(pod *unstructured.Unstructured, keys *annotations.Keys) (*unstruct
 // registration fills in whether Lanyard is called for the namespace, and whether the guard is
 // in place.
 func (r *reader) registration(ctx context.Context) (err error) {
-	const group = "." + admissionregistrationv1.GroupName
 	r.mutating, err = r.Installation(ctx, r.typed)
-	if err != nil && !r.lacks(err, "the namespaces that Lanyard is called for, and the guard", "list", "mutatingwebhookconfigurations"+group, "") {
+	if err != nil && !r.lacks(err, "the namespaces that Lanyard is called for, and the guard", "list", "mutatingwebhookconfigurations."+admissionregistrationv1.GroupName, "") {
 		return err
 	}
 	if r.in.Called, err = cluster.CalledFor(r.mutating, r.in.Settings, r.in.Namespace); err != nil {
@@ -238,30 +237,13 @@ func (r *reader) registration(ctx context.Context) (err error) {
 	if r.mutating == nil {
 		return nil
 	}
-	name, api := cluster.GuardPolicy(r.mutating), r.typed.AdmissionregistrationV1()
-	policies := &check.Policies{Policies: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}}
-	policy, err := api.ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
+	problem, right, err := check.ReadGuard(ctx, r.typed.AdmissionregistrationV1(), r.mutating)
 	switch {
 	case err == nil:
-		policies.Policies[name] = policy
-	case apierrors.IsNotFound(err):
-	case r.lacks(err, "the guard", "get", "validatingadmissionpolicies"+group, ""):
-		return nil
-	default:
-		return fmt.Errorf("validatingadmissionpolicy %s: %w", name, err)
+		r.in.GuardProblem, r.in.NoGuard = problem, problem != ""
+	case !r.lacks(err, "the guard", right.Verb, right.Resource, right.Namespace):
+		return fmt.Errorf("%s: %w", right, err)
 	}
-	bindings, err := api.ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
-	switch {
-	case err == nil:
-		policies.Bindings = bindings.Items
-	case apierrors.IsNotFound(err): // the API is missing before Kubernetes 1.30
-	case r.lacks(err, "the guard", "list", "validatingadmissionpolicybindings"+group, ""):
-		return nil
-	default:
-		return fmt.Errorf("list validatingadmissionpolicybindings: %w", err)
-	}
-	r.in.GuardProblem = policies.Denies(name)
-	r.in.NoGuard = r.in.GuardProblem != ""
 	return nil
 }
 

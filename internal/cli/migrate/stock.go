@@ -11,7 +11,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -68,10 +67,8 @@ func Read(u *unstructured.Unstructured) (*Object, error) {
 	var err error
 	switch {
 	case isWorkload:
-		if owner := metav1.GetControllerOf(u); owner != nil {
-			if _, known := cluster.ByOwner(owner); known {
-				return nil, nil
-			}
+		if ownerOf(u) != nil {
+			return nil, nil
 		}
 		o.Pod, err = readPod(&kind, u)
 	case group == kindServiceAccount:

@@ -177,9 +177,10 @@ func (v *verifier) all(ctx context.Context, report func(string, ...any)) error {
 		if owner := metav1.GetControllerOf(pod); owner != nil {
 			w.Workload, w.Why = strings.ToLower(owner.Kind)+"/"+owner.Name, "Its kind is not one of Kubernetes' own, or it does not exist any more."
 		}
-		w.Why += " Create a pod, and compare."
-		if !HasCredentials(v.keys, pod) {
-			w.Why = strings.TrimSuffix(w.Why, " Create a pod, and compare.") + " The pod has no credentials."
+		if HasCredentials(v.keys, pod) {
+			w.Why += " Create a pod, and compare."
+		} else {
+			w.Why += " The pod has no credentials."
 		}
 		v.Workloads = append(v.Workloads, w)
 	}
@@ -207,7 +208,7 @@ func (v *verifier) each(ctx context.Context, kinds []cluster.Kind, do func(*clus
 	return nil
 }
 
-// owner returns the owner of an object, if it is of a known kind.
+// ownerOf returns the owner of an object, if the owner is of a known kind.
 func ownerOf(object metav1.Object) *metav1.OwnerReference {
 	owner := metav1.GetControllerOf(object)
 	if owner == nil {

@@ -148,24 +148,16 @@ func newLister(ctx context.Context, c *command.CLI, noDryRun bool) (*lister, err
 	return l, err
 }
 
-// readGuard looks for the guard, which Kubernetes before 1.30 cannot have.
+// readGuard looks for the guard.
 func (l *lister) readGuard(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) error {
-	name, api := cluster.GuardPolicy(mutating), l.typed.AdmissionregistrationV1()
-	policy, err := api.ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
-	bindings := &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}
-	if err == nil {
-		bindings, err = api.ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
-	}
+	problem, _, err := check.ReadGuard(ctx, l.typed.AdmissionregistrationV1(), mutating)
 	switch {
 	case err == nil:
-		policies := check.Policies{Policies: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{name: policy}, Bindings: bindings.Items}
-		l.noGuard = policies.Denies(name) != ""
-	case apierrors.IsNotFound(err):
-		l.noGuard = true
+		l.noGuard = problem != ""
 	case apierrors.IsForbidden(err):
 		l.skip("", "a guarded ServiceAccount has the label, but it is not known whether there is a guard", err)
 	default:
-		return fmt.Errorf("guard %s: %w", name, err)
+		return fmt.Errorf("guard %s: %w", cluster.GuardPolicy(mutating), err)
 	}
 	return nil
 }

@@ -187,20 +187,8 @@ var _ = Describe("migrate --verify", Ordered, func() {
 		newReplicaSet(ctx, "differs", "app", role+"-old")
 		newReplicaSet(ctx, "forgotten", "forgotten", role)
 		// Workloads without credentials in their running pods were left out once.
-		newDeployment := func(name, account string) {
-			GinkgoHelper()
-			labels := map[string]string{"app": name}
-			_, err := env.client.AppsV1().Deployments("verify").Create(ctx, &appsv1.Deployment{
-				ObjectMeta: metav1.ObjectMeta{Name: name},
-				Spec: appsv1.DeploymentSpec{
-					Selector: &metav1.LabelSelector{MatchLabels: labels},
-					Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: newPod("", account).Spec},
-				},
-			}, metav1.CreateOptions{})
-			Expect(err).NotTo(HaveOccurred())
-		}
-		newDeployment("plain", "forgotten")
-		newDeployment("nobody", "absent")
+		newDeployment(ctx, "verify", "plain", "forgotten")
+		newDeployment(ctx, "verify", "nobody", "absent")
 		expectOutputs(ctx, "migrate-verify", command.ExitFound, "migrate", "--from", "eks", "--namespace", "verify", "--verify")
 	})
 })

@@ -24,7 +24,7 @@ var _ = Describe("an older server", Label(older), Ordered, ContinueOnFailure, fu
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	// The same commands as those of the other users, in test/e2e/suite/cli.
+	// The same commands as for the other users, in test/e2e/suite/cli.
 	DescribeTable("tells a user the truth", func(ctx SpecContext, file string, commands ...string) {
 		var text strings.Builder
 		for _, command := range commands {

@@ -47,7 +47,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		counts := stream.Counts()
 		record(&install, event, counts)
 		// Below this rate, the pods would not show an outage of a second. Other programs share
-		// the machine, so it is far below the rate that is asked for.
+		// the machine, so the limit is far below the intended rate.
 		Expect(counts.Rate()).To(BeNumerically(">=", 25), event)
 		return counts
 	}

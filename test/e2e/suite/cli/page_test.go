@@ -6,7 +6,6 @@ package cli_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -111,12 +110,5 @@ func unchanging(text string) string {
 func (p *page) check() {
 	GinkgoHelper()
 	got := fmt.Sprintf("<!-- GINKGO_FLAGS=-update make e2e E2E=cli writes this page. -->\n\n# %s\n%s", p.title, p.text.String())
-	path := filepath.Join(cluster.Root, "docs", "cli", p.name+".md")
-	if *update {
-		Expect(os.MkdirAll(filepath.Dir(path), 0o755)).To(Succeed())
-		Expect(os.WriteFile(path, []byte(got), 0o644)).To(Succeed())
-	}
-	want, err := os.ReadFile(path)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(got).To(Equal(string(want)), path)
+	expectGolden(filepath.Join("docs", "cli", p.name+".md"), got)
 }

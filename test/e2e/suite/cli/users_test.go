@@ -53,7 +53,7 @@ type person struct {
 	untrue []string
 }
 
-// healthy are statements that are false while Lanyard works, whoever asks.
+// healthy are statements that are false for every user while Lanyard works.
 var healthy = []string{
 	"new pods: denied", "did not deny the pod", "not by Lanyard", "Lanyard is not installed", "cannot call the webhook",
 	"has no ready replica", "does not exist", "× ", "lanyard label",
@@ -135,7 +135,7 @@ func ask(ctx context.Context, p *person) {
 				Expect(text.String()).NotTo(ContainSubstring(statement), "a statement that is false for the user %s", p.name)
 			}
 		}), InterceptGomegaFailure(func() {
-			expectGolden(filepath.Join("users", p.name, question.file+".txt"), unchanging(text.String()))
+			expectGolden(filepath.Join("test/e2e/suite/cli/testdata/users", p.name, question.file+".txt"), unchanging(text.String()))
 		}))
 	}
 	Expect(failures).NotTo(HaveOccurred())
@@ -158,10 +158,10 @@ func runAs(ctx context.Context, kubeconfig, command string) (code int, shown str
 	return 0, string(output)
 }
 
-// expectGolden compares a text with a file in testdata, or writes it.
-func expectGolden(name, got string) {
+// expectGolden compares a text with a file of the repository, or writes it.
+func expectGolden(path, got string) {
 	GinkgoHelper()
-	path := filepath.Join(cluster.Root, "test", "e2e", "suite", "cli", "testdata", name)
+	path = filepath.Join(cluster.Root, path)
 	if *update {
 		Expect(os.MkdirAll(filepath.Dir(path), 0o755)).To(Succeed())
 		Expect(os.WriteFile(path, []byte(got), 0o644)).To(Succeed())
