@@ -66,9 +66,16 @@ type Definition struct {
 	Trust string
 }
 
+// TrustKeysFile is the value in Trust that names the file with the public keys of the
+// cluster. It is not set if the provider can read the issuer.
+const TrustKeysFile = "keys-file"
+
+// TrustHas reports whether Trust has the value.
+func (d *Definition) TrustHas(name string) bool { return strings.Contains(d.Trust, "{"+name+"}") }
+
 // TrustValues returns the names of the values that Trust may have.
 func (d *Definition) TrustValues() []string {
-	names := []string{"issuer", "audience", "subject", "namespace", "serviceaccount"}
+	names := []string{"issuer", "audience", "subject", TrustKeysFile, "namespace", "serviceaccount"}
 	for i := range d.Parameters {
 		names = append(names, d.Parameters[i].Name)
 	}
@@ -116,6 +123,8 @@ type Parameter struct {
 	// Allowed reports whether a namespace's allowed-identities is compared with the value,
 	// in addition to the name of the identity.
 	Allowed bool
+	// Example is a valid value; empty for a parameter without an example.
+	Example string
 	// MaxBytes is the length of the longest value.
 	MaxBytes int
 	// Parse checks the grammar of a value and returns its canonical spelling. Its

@@ -59,7 +59,7 @@ func TestAProviderIsADefinition(t *testing.T) {
 		Name: "example", DefaultAudience: "example.com", MaxAudienceBytes: 256, MinExpirationSeconds: 1200,
 		TokenPath: "example/token", PrincipalParameters: []string{"role"}, Shadows: []string{"EXAMPLE_KEY"},
 		Parameters: []provider.Parameter{
-			{Name: "role", Identity: true, Required: true, MaxBytes: 256, Template: true},
+			{Name: "role", Identity: true, Required: true, Example: "role/loki", MaxBytes: 256, Template: true},
 			{Name: "region", MaxBytes: 16, Template: true},
 		},
 		Variables: []provider.Variable{
@@ -168,7 +168,7 @@ func TestAMistakeHasItsLineAndItsReason(t *testing.T) {
 		"no audience":                               {"audience: example.com", "audience: ''", `line 5: providers[0].audience: Invalid value: "": must be 1 to 256 visible ASCII characters without a space`},
 		"a lifetime that is too short":              {"Seconds: 1200", "Seconds: 599", "line 6: providers[0].minTokenExpirationSeconds: Invalid value: 599: must be a whole number of seconds from 600 to 86400"},
 		"the name of a key of every provider":       {"name: region", "name: audience", `line 9: providers[0].parameters[1].name: Invalid value: "audience": must not be one of audience, token-path, namespace, serviceaccount, token-file, credential-file, issuer, subject`},
-		"an unknown parameter in the text of trust": {"  shadows:", "  trust: 'login {rol}'\n  shadows:", `line 18: providers[0].trust: Invalid value: "{rol}": must be one of {issuer}, {audience}, {subject}, {namespace}, {serviceaccount}, {role}, {region}; write`},
+		"an unknown parameter in the text of trust": {"  shadows:", "  trust: 'login {rol}'\n  shadows:", `line 18: providers[0].trust: Invalid value: "{rol}": must be one of {issuer}, {audience}, {subject}, {keys-file}, {namespace}, {serviceaccount}, {role}, {region}; write`},
 		"the token's file in the text of trust":     {"  shadows:", "  trust: 'cat {token-file}'\n  shadows:", `line 18: providers[0].trust: Invalid value: "{token-file}": must be one of`},
 		"an escape sequence in the text of trust":   {"  shadows:", "  trust: \"\\e[2J\"\n  shadows:", `line 18: providers[0].trust: Invalid value: "": must have no control characters`},
 		"a text of trust that is too long":          {"  shadows:", "  trust: " + strings.Repeat("a", 4097) + "\n  shadows:", "line 18: providers[0].trust: Too long"},

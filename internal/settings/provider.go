@@ -168,7 +168,7 @@ func (p *parser) parameter(entry *parameterEntry, d *provider.Definition, path *
 	before := len(p.errs)
 	p.name(entry.Name, path.Child("name"))
 	// Every provider has these keys, and every template these values.
-	taken := slices.Concat([]string{"audience", "token-path"}, provider.SubjectValues(), []string{"credential-file", "issuer", "subject"})
+	taken := slices.Concat([]string{"audience", "token-path"}, provider.SubjectValues(), []string{"credential-file", "issuer", "subject", provider.TrustKeysFile})
 	p.require(!slices.Contains(taken, entry.Name), path.Child("name"), entry.Name, "must not be one of "+strings.Join(taken, ", "))
 	p.require(!entry.ClusterOnly || !entry.Required, path.Child("clusterOnly"), true, "must not be true with required: true")
 	p.require(!entry.ClusterOnly || !entry.Allowed, path.Child("allowed"), true, "has no effect with clusterOnly: true")
@@ -176,7 +176,7 @@ func (p *parser) parameter(entry *parameterEntry, d *provider.Definition, path *
 	p.require(limit > 0 && limit <= maxParameterBytes, path.Child("maxBytes"), entry.MaxBytes, fmt.Sprintf("must be 1 to %d", maxParameterBytes))
 	parameter := provider.Parameter{
 		Name: entry.Name, Identity: entry.Required, Required: entry.Required, ClusterOnly: entry.ClusterOnly, Allowed: entry.Allowed,
-		MaxBytes: limit, Parse: p.grammar(entry, path), Template: true,
+		Example: entry.Example, MaxBytes: limit, Parse: p.grammar(entry, path), Template: true,
 	}
 	d.Parameters = append(d.Parameters, parameter)
 	if entry.Required {

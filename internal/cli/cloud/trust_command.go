@@ -28,7 +28,8 @@ ServiceAccount, with the issuer of the cluster filled in. It changes nothing,
 neither in the cloud nor in the cluster.
 
 For a custom provider of the webhook's configuration file, it shows the text
-"trust" of the file.`
+"trust" of the file. If the text needs them, it also shows the public keys of
+the cluster.`
 
 const trustCloudHelp = `
 
@@ -67,6 +68,7 @@ func NewTrustCommand(c *command.CLI) *cobra.Command {
 		},
 	}
 	k.addFlags(cmd, "the provider", outputShell)
+	cmd.Flags().BoolVar(&k.uploadKeys, "upload-keys", false, "Register the cluster's public keys, so that the provider does not have to read the issuer. They always are if the issuer is not public.")
 	cmd.Flags().StringToStringVar(&k.given, "parameter", nil, "Parameter of the provider, as NAME=VALUE. Defaults to the annotation. Can be repeated.")
 	cmd.AddCommand(newTrustAWSCommand(c), newTrustAzureCommand(c), newTrustGCPCommand(c), newTrustIssuerCommand(c))
 	return cmd
@@ -79,7 +81,7 @@ type trustCommand struct {
 	part       string
 	issuer     string
 	audience   string
-	uploadKeys bool // gcp only
+	uploadKeys bool // gcp and custom providers only
 	// provider is the name of the provider.
 	provider string
 	// parameters are the flags of a built-in provider that stand for annotations, by the
@@ -205,13 +207,15 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 		return err
 	}
 	t.Audience = identity.Audience
-	jwks, err := k.completeIssuer(ctx, client, &t)
+	jwks, err := k.completeIssuer(ctx, client, d, &t)
 	if err != nil {
 		return err
 	}
 	newTrust := k.newTrust
 	if newTrust == nil {
-		newTrust = func(t Token, values provider.Values, _ string) (*Trust, error) { return NewCustom(t, d, values) }
+		newTrust = func(t Token, values provider.Values, jwks string) (*Trust, error) {
+			return NewCustom(t, d, values, jwks)
+		}
 	}
 	trust, err := newTrust(t, identity.Values, jwks)
 	if err != nil {
@@ -274,8 +278,12 @@ func (k *trustCommand) annotations(ctx context.Context, client kubernetes.Interf
 
 // completeIssuer sets the issuer unless a flag has done so. It returns the public
 // keys of the cluster if they must be uploaded.
-func (k *trustCommand) completeIssuer(ctx context.Context, client kubernetes.Interface, t *Token) (jwks string, err error) {
-	upload := func() bool { return k.uploadKeys || k.provider == "gcp" && !Public(t.Issuer) }
+func (k *trustCommand) completeIssuer(ctx context.Context, client kubernetes.Interface, d *provider.Definition, t *Token) (jwks string, err error) {
+	possible := k.provider == "gcp" || d.TrustHas(provider.TrustKeysFile)
+	if k.uploadKeys && !possible {
+		return "", command.Usagef("--upload-keys: the text \"trust\" of provider %s has no {%s}", d.Name, provider.TrustKeysFile)
+	}
+	upload := func() bool { return possible && (k.uploadKeys || !Public(t.Issuer)) }
 	if t.Issuer != "" && !upload() {
 		return "", nil
 	}
@@ -340,15 +348,19 @@ func (k *trustCommand) complete(d *provider.Definition, keys *annotations.Keys, 
 	for i := range d.Parameters {
 		p := &d.Parameters[i]
 		key, hasDefault := keys.Parameter(d, p.Name), defaults.Parameters[d.Key(p.Name)] != ""
+		unneeded := k.unneeded[p.Name]
+		if d.Trust != "" && !d.TrustHas(p.Name) {
+			unneeded = p.Example
+		}
 		switch {
 		case !p.Required || p.ClusterOnly || values[key] != "":
 		case hasDefault && p.Identity && !asks:
 			set(key, annotations.ClusterDefault, p.Name)
 		case hasDefault:
-		case k.unneeded[p.Name] == "":
+		case unneeded == "":
 			return k.noParameter(p.Name, key)
 		default:
-			values[key] = k.unneeded[p.Name]
+			values[key] = unneeded
 			if p.Identity {
 				k.missing = key
 			}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -369,6 +370,7 @@ func TestCustomProvidersHaveTheTextOfTheirFile(t *testing.T) {
 		"with a value for the shell":       {nil, provider.Values{"role": "$(id)"}, `role "$(id)": a shell may expand it`},
 		"with such a value that is unused": {nil, provider.Values{"role": "cart", "other": "$(id)"}, "login cart " + publicIssuer + " system:serviceaccount:shop:cart vault ${HOME}\n"},
 		"without a text":                   {func(d *provider.Definition) { d.Trust = "" }, provider.Values{"role": "cart"}, "#   sub: system:serviceaccount:shop:cart\n"},
+		"with an issuer that can be read":  {func(d *provider.Definition) { d.Trust = "give {keys-file}\nlogin\n" }, nil, "login\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -376,7 +378,7 @@ func TestCustomProvidersHaveTheTextOfTheirFile(t *testing.T) {
 			if test.change != nil {
 				test.change(&d)
 			}
-			trust, err := cloud.NewCustom(tokenFor("vault"), &d, test.values)
+			trust, err := cloud.NewCustom(tokenFor("vault"), &d, test.values, "")
 			got := fmt.Sprint(err)
 			if err == nil {
 				got = trust.Text("shell", "serviceaccount")
@@ -385,5 +387,61 @@ func TestCustomProvidersHaveTheTextOfTheirFile(t *testing.T) {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 		})
+	}
+}
+
+// A provider that cannot read the issuer gets the public keys.
+func TestCustomProvidersGetTheKeys(t *testing.T) {
+	t.Parallel()
+	definition := &provider.Definition{Name: "api", Trust: "give {keys-file} for {issuer}\n"}
+	trust, err := cloud.NewCustom(tokenFor("api"), definition, provider.Values{"rule": "of-the-example"}, jwks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "# The public keys of the cluster:\ncat > jwks.json <<'EOF'\n" + jwks + "\nEOF\n\ngive jwks.json for " + publicIssuer + "\n"
+	if got := trust.Text("shell", "serviceaccount"); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	var decoded struct {
+		JWKS       string
+		Parameters map[string]string
+	}
+	text, err := trust.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &decoded); err != nil || decoded.JWKS != jwks || len(decoded.Parameters) > 0 {
+		t.Errorf("got %s and error %v, want the keys and no example", text, err)
+	}
+}
+
+// The page on APIs shows what the command prints for the ready-made providers.
+func TestThePageOnAPIsShowsTheTrust(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/apis.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, values := range map[string]provider.Values{
+		"anthropic": nil,
+		"openai":    {"service-account-id": "sa-0123456789", "identity-provider-id": "idp-0123456789"},
+		"snowflake": {"user": "INFERENCE"},
+	} {
+		text, err := os.ReadFile("../../../examples/providers/" + name + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := settings.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token := cloud.Token{Issuer: publicIssuer, Namespace: "shop", ServiceAccount: "inference", Audience: file.Providers[0].DefaultAudience}
+		trust, err := cloud.NewCustom(token, file.Providers[0], values, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := trust.Text("shell", "serviceaccount"); !strings.Contains(string(page), want) {
+			t.Errorf("%s: want in the page:\n%s", name, want)
+		}
 	}
 }

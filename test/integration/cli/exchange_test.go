@@ -32,6 +32,12 @@ providers:
   trust: |
     vault write auth/jwt/role/{role} bound_audiences={audience} bound_subject={subject}
     vault namespace create {space}
+- name: api
+  audience: api
+  parameters:
+  - {name: rule, required: true, pattern: 'rule_[a-z]+', message: must be a rule, example: rule_a}
+  trust: |
+    register {keys-file} for {issuer} and {subject}
 - name: other
   audience: other
   parameters: [{name: role, required: true}]
@@ -67,6 +73,9 @@ var _ = Describe("trust with the settings of the webhook", Ordered, func() {
 		Entry("a custom provider", "vault write auth/jwt/role/named_plain bound_audiences=vault bound_subject=system:serviceaccount:named:plain\n\n# Tell Lanyard:\nkubectl annotate", "vault", "plain"),
 		Entry("a parameter of a custom provider", "role/x bound_audiences=vault bound_subject=system:serviceaccount:named:plain\nvault namespace create y\n", "vault", "plain", "--parameter", "role=x,space=y"),
 		Entry("a custom provider without a text", "#   sub: system:serviceaccount:named:plain\n", "other", "plain", "--parameter", "role=x"),
+		Entry("a parameter that the provider issues after the registration", "register jwks.json for "+publicIssuer, "api", "plain", "--upload-keys"),
+		Entry("the keys of the cluster", "cat > jwks.json <<'EOF'\n{\"keys\":[{", "api", "plain", "--upload-keys"),
+		Entry("such a parameter, once it is known", "lanyard.dev/api-rule=rule_b", "api", "plain", "--parameter", "rule=rule_b"),
 		Entry("a custom provider as JSON", `"subject": "system:serviceaccount:named:plain"`, "vault", "plain", "--output", "json"),
 	)
 
@@ -79,6 +88,7 @@ var _ = Describe("trust with the settings of the webhook", Ordered, func() {
 		Entry("a provider that is not known without the settings", `error: provider "vault": the settings of the webhook could not be read: the webhook runs outside of the cluster`, "vault", "plain"),
 		Entry("a provider that does not exist", `error: provider "voult": the webhook does not have it; choose one of aws, azure, gcp, alibaba`, "voult", "plain", "--config", customConfig),
 		Entry("a parameter that does not exist", "has no parameter \"x\"", "alibaba", "plain", "--parameter", "x=y", "--config", customConfig),
+		Entry("keys that a provider does not take", `--upload-keys: the text "trust" of provider alibaba has no {keys-file}`, "alibaba", "plain", "--parameter", "role-arn=acs:ram::1234567890123456:role/oss", "--upload-keys", "--config", customConfig),
 		Entry("a missing parameter", "--parameter role-arn=VALUE is missing: the ServiceAccount has no annotation lanyard.dev/alibaba-role-arn, and the cluster has no default", "alibaba", "plain", "--config", customConfig),
 	)
 })
