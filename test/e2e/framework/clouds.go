@@ -32,8 +32,8 @@ const (
 )
 
 // Clouds are the cloud emulators in the cluster: AWS STS, Microsoft Entra ID,
-// Google STS and IAM Credentials, Alibaba Cloud STS, IBM Cloud IAM and Vault. Pods reach them under the clouds' real host
-// names.
+// Google STS and IAM Credentials, Alibaba Cloud STS, IBM Cloud IAM, Vault, and the APIs of
+// Anthropic, OpenAI and Snowflake. Pods reach them under the clouds' real host names.
 type Clouds struct {
 	cluster *Cluster
 	address string // of the Service
@@ -176,6 +176,8 @@ func redirectEnv() []corev1.EnvVar {
 		{Name: "AWS_EC2_METADATA_DISABLED", Value: "true"},
 		{Name: "ALIBABA_CLOUD_ECS_METADATA_DISABLED", Value: "true"},
 		{Name: "NO_GCE_CHECK", Value: "true"},
+		{Name: "SNOWFLAKE_DISABLE_PLATFORM_DETECTION", Value: "true"},
+		{Name: "SF_OCSP_RESPONSE_CACHE_SERVER_ENABLED", Value: "false"},
 		{Name: "METADATA_SERVER_DETECTION", Value: "none"},
 		{Name: "HOME", Value: "/nonexistent"},
 	}

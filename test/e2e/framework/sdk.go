@@ -47,10 +47,16 @@ const (
 	Alibaba = journal.Alibaba
 	IBM     = journal.IBM
 	Vault   = journal.Vault
+
+	Anthropic = journal.Anthropic
+	OpenAI    = journal.OpenAI
+	Snowflake = journal.Snowflake
 )
 
 // CustomClouds returns the custom providers in the order of a report.
-func CustomClouds() []string { return []string{Alibaba, IBM, Vault} }
+func CustomClouds() []string {
+	return []string{Alibaba, IBM, Vault, Anthropic, OpenAI, Snowflake}
+}
 
 // SDKContainer is the name of the container with an SDK program.
 const SDKContainer = "credentials"

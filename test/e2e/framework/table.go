@@ -33,7 +33,10 @@ func (t *Table) Set(name, language, cloud, text string) {
 }
 
 // titles are the display names of the clouds.
-var titles = map[string]string{AWS: "AWS", Azure: "Azure", GCP: "GCP", Alibaba: "Alibaba Cloud", IBM: "IBM Cloud", Vault: "Vault"}
+var titles = map[string]string{
+	AWS: "AWS", Azure: "Azure", GCP: "GCP", Alibaba: "Alibaba Cloud", IBM: "IBM Cloud", Vault: "Vault",
+	Anthropic: "Anthropic", OpenAI: "OpenAI", Snowflake: "Snowflake",
+}
 
 // String formats the table as Markdown, with the cases in the order in which
 // they began.

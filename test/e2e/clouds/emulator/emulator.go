@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/alibaba"
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/apis"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/aws"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/entra"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/google"
@@ -39,6 +40,7 @@ var (
 	}
 	entraHosts   = []string{entra.Host, "login.microsoft.com"}
 	alibabaHosts = []string{"sts.aliyuncs.com", "sts.eu-central-1.aliyuncs.com"}
+	openaiHosts  = []string{"auth.openai.com", "api.openai.com"}
 )
 
 const (
@@ -49,6 +51,10 @@ const (
 	ibmHost = "iam.cloud.ibm.com"
 	// vaultHost stands for a server of the users'.
 	vaultHost = "vault.example.com"
+
+	anthropicHost = "api.anthropic.com"
+	// snowflakeHost is the host of the account example-production.
+	snowflakeHost = "example-production.snowflakecomputing.com"
 )
 
 // Hosts returns all host names, sorted, for the certificate and the pods'
@@ -84,11 +90,31 @@ func New(config trust.Trust, tokens *issuer.Issuer, log *journal.Journal) (http.
 	if err != nil {
 		return nil, err
 	}
-	routes := route(&services{
+	all := &services{
 		aws: sts, entra: login,
 		googleSTS: cloud.STS(), credentials: cloud.Credentials(), resourceManager: cloud.ResourceManager(),
 		alibaba: ram, ibm: iam, vault: secrets,
-	})
+	}
+	if err := all.addAPIs(config, tokens, log); err != nil {
+		return nil, err
+	}
+	return serve(route(all)), nil
+}
+
+// addAPIs adds the APIs that are not clouds.
+func (s *services) addAPIs(config trust.Trust, tokens *issuer.Issuer, log *journal.Journal) (err error) {
+	if s.anthropic, err = apis.NewAnthropic(config.Anthropic, tokens, log); err != nil {
+		return err
+	}
+	if s.openai, err = apis.NewOpenAI(config.OpenAI, tokens, log); err != nil {
+		return err
+	}
+	s.snowflake, err = apis.NewSnowflake(config.Snowflake, tokens, log)
+	return err
+}
+
+// serve returns a handler that chooses the service by the host name.
+func serve(routes map[string]http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler, found := routes[host(r)]
 		if !found {
@@ -97,7 +123,7 @@ func New(config trust.Trust, tokens *issuer.Issuer, log *journal.Journal) (http.
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		handler.ServeHTTP(w, r)
-	}), nil
+	})
 }
 
 // services are the handlers of the emulated services.
@@ -105,6 +131,7 @@ type services struct {
 	aws, entra                              http.Handler
 	googleSTS, credentials, resourceManager http.Handler
 	alibaba, ibm, vault                     http.Handler
+	anthropic, openai, snowflake            http.Handler
 }
 
 // route returns the handlers by host name.
@@ -115,12 +142,17 @@ func route(s *services) map[string]http.Handler {
 		resourceManagerHost: s.resourceManager,
 		ibmHost:             s.ibm,
 		vaultHost:           s.vault,
+		anthropicHost:       s.anthropic,
+		snowflakeHost:       s.snowflake,
 	}
 	for _, name := range awsHosts {
 		routes[name] = s.aws
 	}
 	for _, name := range entraHosts {
 		routes[name] = s.entra
+	}
+	for _, name := range openaiHosts {
+		routes[name] = s.openai
 	}
 	for _, name := range alibabaHosts {
 		routes[name] = s.alibaba

@@ -57,6 +57,11 @@ func TestRouting(t *testing.T) {
 		"Alibaba Cloud":          {http.MethodPost, "sts.eu-central-1.aliyuncs.com", "/", 404, "InvalidAction.NotFound"},
 		"IBM Cloud":              {http.MethodPost, "iam.cloud.ibm.com", "/identity/token", 400, "BXNIM0109E"},
 		"Vault":                  {http.MethodPut, "vault.example.com", "/v1/auth/jwt/login", 400, "failed to parse JSON input"},
+		"Anthropic":              {http.MethodPost, "api.anthropic.com", "/v1/oauth/token", 400, "invalid_request"},
+		"Anthropic's models":     {http.MethodGet, "api.anthropic.com", "/v1/models", 401, "authentication_error"},
+		"OpenAI's tokens":        {http.MethodPost, "auth.openai.com", "/oauth/token", 400, "invalid_request"},
+		"OpenAI's models":        {http.MethodGet, "api.openai.com", "/v1/models", 401, "authentication_error"},
+		"Snowflake":              {http.MethodPost, "example-production.snowflakecomputing.com", "/session/v1/login-request", 200, "390100"},
 		"a path of another host": {http.MethodPost, "iamcredentials.googleapis.com", token, 404, ""},
 		"another operation":      {http.MethodPost, "iamcredentials.googleapis.com", "/v1/projects/-/serviceAccounts/x:signJwt", 404, ""},
 		"another host":           {http.MethodPost, "example.test", token, 421, ""},
@@ -118,6 +123,10 @@ func TestConfigurationErrors(t *testing.T) {
 		"alibaba": {Alibaba: trust.Alibaba{Roles: []trust.AlibabaRole{{ARN: "x"}}}},
 		"ibm":     {IBM: trust.IBM{TrustedProfiles: []trust.TrustedProfile{{ID: "x"}}}},
 		"vault":   {Vault: trust.Vault{AuthMethods: []trust.AuthMethod{{Path: "x"}}}},
+
+		"anthropic": {Anthropic: trust.Anthropic{FederationRules: []trust.FederationRule{{ID: "fdrl_1"}}}},
+		"openai":    {OpenAI: trust.OpenAI{IdentityProviders: []trust.IdentityProvider{{ID: "idp-1"}}}},
+		"snowflake": {Snowflake: trust.Snowflake{Users: []trust.SnowflakeUser{{Name: "CART"}}}},
 	}
 	for name, config := range tests {
 		t.Run(name, func(t *testing.T) {

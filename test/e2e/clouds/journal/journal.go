@@ -30,6 +30,10 @@ const (
 	Alibaba = "alibaba"
 	IBM     = "ibm"
 	Vault   = "vault"
+
+	Anthropic = "anthropic"
+	OpenAI    = "openai"
+	Snowflake = "snowflake"
 )
 
 // The operations, with the clouds' own names.
@@ -42,6 +46,8 @@ const (
 	AssumeRoleWithOIDC        = "AssumeRoleWithOIDC"
 	CRToken                   = "cr-token"
 	Login                     = "login"
+	JWTBearer                 = "jwt-bearer"
+	LoginRequest              = "login-request"
 )
 
 // Entry is one decision. It contains no tokens and no secrets. The values of
@@ -60,7 +66,8 @@ type Entry struct {
 	Message string `json:"message,omitempty"`
 	// Identity is the requested identity: a role ARN, appId@tenantId, a
 	// principal://, the e-mail address of a service account, the ID of a trusted
-	// profile, or the path of a Vault role.
+	// profile, the path of a Vault role, the ID of a federation rule, the ID of a service
+	// account, or the name of a user.
 	Identity string `json:"identity,omitempty"`
 
 	// The following fields are from the Kubernetes token. For

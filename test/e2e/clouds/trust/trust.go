@@ -24,6 +24,10 @@ type Trust struct {
 	Alibaba Alibaba `json:"alibaba,omitzero"`
 	IBM     IBM     `json:"ibm,omitzero"`
 	Vault   Vault   `json:"vault,omitzero"`
+
+	Anthropic Anthropic `json:"anthropic,omitzero"`
+	OpenAI    OpenAI    `json:"openai,omitzero"`
+	Snowflake Snowflake `json:"snowflake,omitzero"`
 }
 
 // Parse reads a trust file. Unknown fields are errors.

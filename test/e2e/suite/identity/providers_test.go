@@ -18,6 +18,9 @@ const (
 	ramRole        = "acs:ram::1234567890123456:role/reader"
 	trustedProfile = "Profile-00001111-aaaa-2222-bbbb-3333cccc4444"
 	vaultRole      = "auth/production/role/identity_custom"
+	federationRule = "fdrl_custom"
+	openAIAccount  = "sa-reader"
+	snowflakeUser  = "READER"
 )
 
 // ofProviders runs a pod of the ServiceAccount that uses the SDKs of the custom
@@ -34,30 +37,37 @@ var _ = Describe("Custom providers", func() {
 	It("get their credentials, all in one pod", func(ctx SpecContext) {
 		ofProviders(ctx, "custom", expect.Outcomes{
 			framework.Alibaba: expect.Granted(ramRole), framework.IBM: expect.Granted(trustedProfile), framework.Vault: expect.Granted(vaultRole),
+			framework.Anthropic: expect.Granted(federationRule), framework.OpenAI: expect.Granted(openAIAccount), framework.Snowflake: expect.Granted(snowflakeUser),
 		})
 	})
 
 	It("refuse tokens with another audience", func(ctx SpecContext) {
 		ofProviders(ctx, "custom-wrong-audience", expect.Outcomes{
 			framework.Alibaba: expect.Refused("AuthenticationFail.OIDCToken.AudienceNotMatch"), framework.IBM: expect.Refused("BXNIM0398E"), framework.Vault: expect.Refused("error validating token: invalid audience (aud) claim"),
+			framework.Anthropic: expect.Refused("invalid_grant"), framework.OpenAI: expect.Refused("invalid_subject_token"), framework.Snowflake: expect.Refused("390100"),
 		})
 	})
 
 	It("refuse a ServiceAccount that they do not trust", func(ctx SpecContext) {
 		ofProviders(ctx, "custom-stranger", expect.Outcomes{
 			framework.Alibaba: expect.Refused("AuthenticationFail.NoPermission"), framework.IBM: expect.Refused("BXNIM0398E"), framework.Vault: expect.Refused("error validating token: invalid subject (sub) claim"),
+			framework.Anthropic: expect.Refused("invalid_grant"), framework.OpenAI: expect.Refused("access_denied"), framework.Snowflake: expect.Refused("390100"),
 		})
 	})
 
 	It("find nothing in pods of a ServiceAccount without annotations", func(ctx SpecContext) {
-		ofProviders(ctx, "none", expect.Outcomes{framework.Alibaba: expect.None(), framework.IBM: expect.None(), framework.Vault: expect.None()})
+		want := expect.Outcomes{}
+		for _, cloud := range framework.CustomClouds() {
+			want[cloud] = expect.None()
+		}
+		ofProviders(ctx, "none", want)
 	})
 
 	// The command line reads them from the ConfigMap of the chart.
 	It("are known to the command line", func(ctx SpecContext) {
 		out, err := cluster.Run(ctx, "lanyard", "explain", "serviceaccount/custom", "--namespace", namespace)
 		Expect(err).NotTo(HaveOccurred())
-		for _, identity := range []string{ramRole, trustedProfile, "alibaba, ibm, vault"} {
+		for _, identity := range []string{ramRole, trustedProfile, federationRule, openAIAccount, snowflakeUser, "alibaba, ibm, vault, anthropic, openai, snowflake"} {
 			Expect(out).To(ContainSubstring(identity))
 		}
 		Expect(out).NotTo(ContainSubstring("could not be read"))

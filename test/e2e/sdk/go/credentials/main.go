@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command credentials gets credentials with the official Go SDKs of the clouds,
-// using only their default credential chains, and prints a JSON line for each.
+// using only their default credential chains, and prints a JSON line for each. Where an
+// SDK has no variables for an identity, the command passes the identity to it.
 // The contract of all SDK programs is in ../../README.md.
 package main
 
@@ -50,6 +51,7 @@ func parse(args []string) (options rounds.Options, sources []rounds.Source, err 
 	clouds := map[string]func(context.Context) (rounds.Credential, error){
 		"aws": aws, "azure": azure, "gcp": gcp,
 		"alibaba": alibaba, "ibm": ibm, "vault": vaultLogin,
+		"anthropic": anthropicAPI, "openai": openAI, "snowflake": snowflake,
 	}
 	if flags.NArg() == 0 {
 		return options, nil, fmt.Errorf("no cloud given, want any of %s", strings.Join(slices.Sorted(maps.Keys(clouds)), ", "))
