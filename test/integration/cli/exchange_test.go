@@ -33,7 +33,7 @@ providers:
     vault write auth/jwt/role/{role} bound_audiences={audience} bound_subject={subject}
     vault namespace create {space}
 - name: api
-  audience: api
+  audience: rules.example.com
   parameters:
   - {name: rule, required: true, pattern: 'rule_[a-z]+', message: must be a rule, example: rule_a}
   trust: |
