@@ -59,6 +59,8 @@ var defaults = map[string]string{
 	"aws-default-role-arn":                   "",
 	"aws-role-arn-prefix":                    "",
 	"gcp-default-project":                    "",
+	"gcp-universe-domain":                    "",
+	"gcp-impersonation-lifetime-seconds":     "",
 	"aws-default-audience":                   "",
 	"azure-default-tenant-id":                "",
 	"azure-default-audience":                 "",
@@ -257,7 +259,7 @@ func TestCompleteUsesEverySetting(t *testing.T) {
 		"--azure-default-tenant-id=01234567-89AB-CDEF-0123-456789ABCDEF", "--azure-authority-host=https://login.microsoftonline.us",
 		"--gcp-default-workload-identity-provider=//iam.googleapis.com/" + providerName, "--gcp-default-audience=c",
 		"--aws-role-arn-prefix=arn:aws:iam::111122223333:role/team/", "--aws-default-role-arn=arn:aws:iam::111122223333:role/{namespace}_{serviceaccount}",
-		"--gcp-default-project=my-project",
+		"--gcp-default-project=my-project", "--gcp-universe-domain=example.goog", "--gcp-impersonation-lifetime-seconds=7200",
 		"--default-allowed-identities=arn:aws:iam::*:role/{namespace}-*,b",
 		"--tls-min-version=VersionTLS12", "--tls-cipher-suites=TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
 	}, files...)...)
@@ -280,8 +282,8 @@ func TestCompleteUsesEverySetting(t *testing.T) {
 		Parameters: map[string]string{
 			"aws-region": "eu-central-1", "aws-audience": "a",
 			"aws-role-arn": "arn:aws:iam::111122223333:role/{namespace}_{serviceaccount}", "aws-role-arn-prefix": "arn:aws:iam::111122223333:role/team/",
-			"gcp-default-project": "my-project",
-			"azure-tenant-id":     "01234567-89ab-cdef-0123-456789abcdef", "azure-authority-host": "https://login.microsoftonline.us/", "azure-audience": "b",
+			"gcp-default-project": "my-project", "gcp-universe-domain": "example.goog", "gcp-impersonation-lifetime-seconds": "7200",
+			"azure-tenant-id": "01234567-89ab-cdef-0123-456789abcdef", "azure-authority-host": "https://login.microsoftonline.us/", "azure-audience": "b",
 			"gcp-workload-identity-provider": providerName, "gcp-audience": "c",
 		},
 	}, *s.Defaults); diff != "" {

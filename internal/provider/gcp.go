@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -27,6 +28,14 @@ func gcp() *Definition {
 				Name: "default-project", ClusterOnly: true, MaxBytes: 320, Parse: matching(gcpProject, wantGCPProject),
 				Flag: "gcp-default-project", Usage: "ID of the project of service accounts that ServiceAccounts name without it. Also GOOGLE_CLOUD_PROJECT for ServiceAccounts that name neither a project nor a service account.",
 			},
+			{
+				Name: "universe-domain", ClusterOnly: true, MaxBytes: 253, Parse: matching(gcpUniverse, "must be a domain, such as googleapis.com"),
+				Flag: "gcp-universe-domain", Usage: "Domain of Google's APIs, for a cloud that Google's partners run. Defaults to googleapis.com.",
+			},
+			{
+				Name: "impersonation-lifetime-seconds", ClusterOnly: true, MaxBytes: 5, Parse: parseGCPLifetime,
+				Flag: "gcp-impersonation-lifetime-seconds", Usage: "Lifetime of the tokens of impersonated service accounts, 600 to 43200. Defaults to 3600. For more than that, an organization policy must allow it.",
+			},
 			tokenPath(),
 		},
 		PrincipalParameters: []string{"service-account", "workload-identity-provider"},
@@ -43,6 +52,9 @@ func gcp() *Definition {
 			// manager for it, and then the metadata server.
 			{Name: "GOOGLE_CLOUD_PROJECT", Value: "{project}", Group: "project"},
 			{Name: "CLOUDSDK_CORE_PROJECT", Value: "{project}", Group: "project"},
+			// Of Go's libraries and of gcloud. The other libraries read the file.
+			{Name: "GOOGLE_CLOUD_UNIVERSE_DOMAIN", Value: "{universe-domain}"},
+			{Name: "CLOUDSDK_CORE_UNIVERSE_DOMAIN", Value: "{universe-domain}"},
 		},
 		Derive: func(v Values) {
 			v["project"] = cmp.Or(v["project"], projectOf(v["service-account"]), v["default-project"])
@@ -50,19 +62,27 @@ func gcp() *Definition {
 	}
 }
 
-// externalAccount returns a credential configuration file (AIP-4117). Its
-// audience is the provider's name, which may differ from the token's audience.
+// externalAccount returns a credential configuration file (AIP-4117). Its audience is the
+// provider's name, which may differ from the token's audience, and is the same in each
+// universe.
 func externalAccount(v Values, _ []Profile) string {
 	quoted := func(text string) string {
 		encoded, _ := json.Marshal(text) // a string is always encoded
 		return string(encoded)
 	}
+	universe := cmp.Or(v["universe-domain"], "googleapis.com")
 	text := `{"type":"external_account","audience":` + quoted("//iam.googleapis.com/"+v["workload-identity-provider"]) +
-		`,"subject_token_type":"urn:ietf:params:oauth:token-type:jwt","token_url":"https://sts.googleapis.com/v1/token"` +
+		`,"subject_token_type":"urn:ietf:params:oauth:token-type:jwt","token_url":` + quoted("https://sts."+universe+"/v1/token") +
 		`,"credential_source":{"file":` + quoted(v["token-file"]) + `,"format":{"type":"text"}}`
 	if email := v["service-account"]; email != "" {
 		text += `,"service_account_impersonation_url":` +
-			quoted("https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/"+email+":generateAccessToken")
+			quoted("https://iamcredentials."+universe+"/v1/projects/-/serviceAccounts/"+email+":generateAccessToken")
+		if seconds := v["impersonation-lifetime-seconds"]; seconds != "" {
+			text += `,"service_account_impersonation":{"token_lifetime_seconds":` + seconds + "}"
+		}
+	}
+	if universe != "googleapis.com" {
+		text += `,"universe_domain":` + quoted(universe)
 	}
 	return text + "}"
 }
@@ -72,6 +92,7 @@ const wantGCPProject = "must be a project ID of 6 to 30 characters, such as my-p
 
 var (
 	gcpProvider = regexp.MustCompile(`^projects/([0-9]{1,20})/locations/global/workloadIdentityPools/([a-z0-9-]{4,32})/providers/([a-z0-9-]{4,32})$`)
+	gcpUniverse = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$`)
 	gcpProject  = regexp.MustCompile(`^([a-z0-9-]+(\.[a-z0-9-]+)+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$`)
 
 	// A user's own service account, in a project of an organization's domain or not.
@@ -109,6 +130,14 @@ func parseGCPServiceAccount(value string) (string, error) {
 		return value, nil
 	}
 	return "", errors.New("must be the e-mail of a service account, such as name@project.iam.gserviceaccount.com")
+}
+
+// parseGCPLifetime accepts the lifetime of a service account's token, in seconds.
+func parseGCPLifetime(value string) (string, error) {
+	if seconds, err := strconv.Atoi(value); err != nil || seconds < 600 || seconds > 43200 || strconv.Itoa(seconds) != value {
+		return "", errors.New("must be a number of seconds, 600 to 43200")
+	}
+	return value, nil
 }
 
 // expandGCPServiceAccount returns the e-mail of a service account, for its name.

@@ -82,6 +82,8 @@ const allSettings = `config:
   gcp-default-workload-identity-provider: projects/1/locations/global/workloadIdentityPools/pool/providers/prov
   gcp-default-audience: c
   gcp-default-project: my-project
+  gcp-universe-domain: example.goog
+  gcp-impersonation-lifetime-seconds: "7200"
   default-allowed-identities: "arn:aws:iam::1:role/{namespace}-*"
   token-expiration-seconds: 7200
   token-mount-path: /var/run/x
@@ -97,6 +99,8 @@ var wantSettings = map[string]string{
 	"aws-role-arn-prefix":                    "arn:aws:iam::1:role/team/",
 	"aws-default-role-arn":                   "arn:aws:iam::1:role/{namespace}_{serviceaccount}",
 	"gcp-default-project":                    "my-project",
+	"gcp-universe-domain":                    "example.goog",
+	"gcp-impersonation-lifetime-seconds":     "7200",
 	"azure-default-tenant-id":                "contoso.example",
 	"azure-default-audience":                 "b",
 	"azure-authority-host":                   "https://login.example/",

@@ -32,6 +32,7 @@ var flags = map[string][]string{
 		"aws-default-audience", "aws-default-region", "aws-default-role-arn", "aws-role-arn-prefix",
 		"azure-authority-host", "azure-default-audience", "azure-default-tenant-id",
 		"gcp-default-audience", "gcp-default-project", "gcp-default-workload-identity-provider",
+		"gcp-impersonation-lifetime-seconds", "gcp-universe-domain",
 	},
 	"General": {"config", "kubeconfig", "log-format", "v", "version"},
 }
