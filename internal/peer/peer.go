@@ -131,6 +131,11 @@ type Peer struct {
 	// Volumes and Containers are the names of the volumes and containers that it adds.
 	Volumes    []string `json:"volumes"`
 	Containers []string `json:"containers"`
+	// Replaces are the containers that it writes whenever the API server calls it.
+	Replaces []string `json:"replaces"`
+	// Binding starts the annotations of pods that get tokens of another audience from it,
+	// if the value is true; empty for none.
+	Binding string `json:"binding"`
 	// Paths are the directories, other than the token's, that it mounts.
 	Paths []string `json:"paths"`
 	// Separator separates the names of containers to leave out.
@@ -181,6 +186,18 @@ func Named(names []string) ([]*Peer, error) {
 		}
 	}
 	return slices.DeleteFunc(All(), func(p *Peer) bool { return !slices.Contains(names, p.Name) }), nil
+}
+
+// Rules returns the rules about pods that hold while the peers are adopted: the fields
+// PeerContainers and PeerTokens of annotations.Keys.
+func Rules(peers []*Peer) (containers []string, tokens map[string]string) {
+	for _, p := range peers {
+		containers = append(containers, p.Replaces...)
+		if p.Binding != "" {
+			tokens = map[string]string{p.Binding: p.Provider}
+		}
+	}
+	return containers, tokens
 }
 
 // ConfigMaps lists the names of the peers' ConfigMaps.
