@@ -28,7 +28,7 @@ const maxStock = 500_000
 
 // cluster plans for a cluster, and writes the ServiceAccounts if that is wanted.
 func (k *migrateCommand) cluster(ctx context.Context, o *Options) (*migration, error) {
-	namespace, err := k.Scope(k.all)
+	namespace, err := k.Scope(k.All)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,9 +34,11 @@ type Object struct {
 	// Registration has the facts about a webhook configuration.
 	Registration peer.Registration
 
-	// version is the resource version in a cluster, element is the place in a manifest.
+	// version is the resource version in a cluster. node and fields are the object in a
+	// manifest, as text and as values.
 	version string
-	element *element
+	node    *yaml.Node
+	fields  map[string]any
 }
 
 // Pod is a pod template, or a pod.

@@ -128,7 +128,7 @@ func (k *migrateCommand) verifyPods(ctx context.Context, peers []*peer.Peer) err
 		keys: s.Keys, owners: map[types.UID]*metav1.OwnerReference{}, pods: map[types.UID]*corev1.Pod{},
 		verification: verification{Webhooks: []string{}, Workloads: []verified{}},
 	}
-	if v.namespace, err = k.Scope(k.all); err != nil {
+	if v.namespace, err = k.Scope(k.All); err != nil {
 		return err
 	}
 	if _, v.client, err = k.Clients(); err != nil {
