@@ -10,6 +10,7 @@ package probe
 
 import (
 	"context"
+	_ "embed" // the pod
 	"fmt"
 	"maps"
 	"regexp"
@@ -32,41 +33,26 @@ import (
 // Pod.
 const Webhook = "probe.lanyard.dev"
 
-// Image is the image of Pod. Overrides can name an image of a registry that the policies of
-// the cluster allow.
-const Image = "registry.k8s.io/pause:3.10"
+//go:embed pod.yaml
+var podText []byte
 
 // Pod returns a pod of the ServiceAccount that every Pod Security Standard and the common
 // rules of policy engines allow. Overrides are merged into the pod, one after another.
 // Its label selects the entry of the webhook configuration whose failurePolicy is
 // Fail.
 func Pod(keys *annotations.Keys, serviceAccount string, overrides ...map[string]any) *unstructured.Unstructured {
-	// Equal requests and limits satisfy limits on their ratio, too.
-	size := map[string]any{"cpu": "10m", "memory": "16Mi", "ephemeral-storage": "16Mi"}
-	responds := map[string]any{"exec": map[string]any{"command": []any{"/pause", "-v"}}}
-	pod := map[string]any{
-		"apiVersion": "v1", "kind": "Pod",
-		"metadata": map[string]any{"generateName": "lanyard-check-", "labels": map[string]any{
-			"app.kubernetes.io/name": "lanyard-check", "app.kubernetes.io/instance": "lanyard-check",
-			"app.kubernetes.io/component": "probe", keys.Probe: annotations.LabelProbe,
-		}},
-		"spec": map[string]any{
-			"serviceAccountName": serviceAccount, "automountServiceAccountToken": false,
-			// No user: OpenShift allows only the users of the namespace.
-			"securityContext": map[string]any{"runAsNonRoot": true, "seccompProfile": map[string]any{"type": "RuntimeDefault"}},
-			"containers": []any{map[string]any{
-				"name": "check", "image": Image, "resources": map[string]any{"requests": size, "limits": size},
-				"livenessProbe": responds, "readinessProbe": responds,
-				"securityContext": map[string]any{
-					"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "runAsNonRoot": true, "capabilities": map[string]any{"drop": []any{"ALL"}},
-				},
-			}},
-		},
+	pod := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(podText, &pod.Object); err != nil {
+		panic(err) // the text is constant
 	}
-	for _, o := range overrides {
-		pod = merge(pod, o).(map[string]any)
+	own := map[string]any{
+		"metadata": map[string]any{"labels": map[string]any{keys.Probe: annotations.LabelProbe}},
+		"spec":     map[string]any{"serviceAccountName": serviceAccount},
 	}
-	return (&unstructured.Unstructured{Object: pod}).DeepCopy() // nothing is shared with the overrides
+	for _, o := range append([]map[string]any{own}, overrides...) {
+		pod.Object = merge(pod.Object, o).(map[string]any)
+	}
+	return pod.DeepCopy() // nothing is shared with the overrides
 }
 
 // ParseOverrides reads fields of a pod, in JSON or YAML.

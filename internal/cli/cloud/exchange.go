@@ -5,10 +5,10 @@ package cloud
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -25,8 +25,18 @@ import (
 
 // Request is a token with the cloud to present it to.
 type Request struct {
-	// Provider has the variables and files of the ServiceAccount's pods.
-	Provider provider.Provider
+	// Namespace and ServiceAccount are the names of the ServiceAccount, and Prefix starts the
+	// keys of Lanyard's annotations: for the repair of a denial.
+	Namespace, ServiceAccount, Prefix string
+	// Provider is the name of the cloud's provider.
+	Provider string
+	// Audience and ExpirationSeconds are of the tokens in the ServiceAccount's pods.
+	Audience          string
+	ExpirationSeconds int64
+	// Variables are the provider's variables as a container of these pods sees them, and File
+	// is the text of the credential file, if any.
+	Variables map[string]string
+	File      string
 	// Token is the ServiceAccount token.
 	Token string
 	// Endpoint replaces the scheme and the host of every URL, as in
@@ -34,25 +44,42 @@ type Request struct {
 	Endpoint string
 	// Scope is the scope of Azure's credential; empty for Azure Resource Manager.
 	Scope string
-	// Profile is the profile whose role Provider has; empty for the ServiceAccount's own
+	// Profile is the profile whose role Variables has; empty for the ServiceAccount's own
 	// identity. Source is the profile whose credentials replace the token, if any.
 	Profile, Source string
 }
 
-// requests returns the requests with a token: one for each identity of the provider.
-func requests(p provider.Provider, text string) []*Request {
-	all := []*Request{{Provider: p, Token: text}}
-	if p.Name == "aws" {
-		all = append(all, profiles(p, text)...)
+// FromPod returns the Request of an injected pod to a provider, without a token.
+func FromPod(pod *injected.Pod, keys *annotations.Keys, name string) (*Request, error) {
+	index := slices.IndexFunc(keys.Providers, func(d *provider.Definition) bool { return d.Name == name })
+	if index < 0 {
+		return nil, fmt.Errorf("provider %q does not exist", name)
 	}
-	return all
-}
-
-// identified reports whether the pods have an identity of a cloud, and not only a token.
-func identified(p *provider.Provider) bool {
-	return p.Name == "gcp" || slices.ContainsFunc(p.Variables, func(v provider.Variable) bool {
-		return v.Name == "AWS_ROLE_ARN" || v.Name == "AZURE_CLIENT_ID"
-	})
+	d := keys.Providers[index]
+	token := slices.IndexFunc(pod.Tokens, func(t injected.Token) bool { return t.Provider == name })
+	container := slices.IndexFunc(pod.Containers, func(c injected.Container) bool { return c.Kind == injected.Ordinary })
+	switch {
+	case !slices.Contains(pod.Providers, name):
+		return nil, fmt.Errorf("annotation %s of the pod is %q and lacks %s", keys.Injected, strings.Join(pod.Providers, ","), name)
+	case token < 0:
+		return nil, fmt.Errorf("the volumes of the pod have no token with the path %s", d.TokenPath)
+	case container < 0:
+		return nil, errors.New("the pod has no container")
+	}
+	r := &Request{
+		Provider: name, Audience: pod.Tokens[token].Audience, ExpirationSeconds: pod.Tokens[token].ExpirationSeconds,
+		Variables: map[string]string{}, File: pod.Files[name],
+	}
+	for _, v := range pod.Containers[container].Variables { // all containers have the same
+		switch {
+		case !slices.ContainsFunc(d.Variables, func(known provider.Variable) bool { return known.Name == v.Name }):
+		case v.IsPodName():
+			r.Variables[v.Name] = pod.Name
+		case v.From == nil:
+			r.Variables[v.Name] = strings.ReplaceAll(v.Value, "$$", "$")
+		}
+	}
+	return r, nil
 }
 
 // Answer is the response of a cloud.
@@ -109,55 +136,43 @@ func NewClient(caFile string) (*http.Client, error) {
 	}, nil
 }
 
-// Do presents the token. An Answer that is not granted is not an error: Do returns
-// an error if the cloud did not respond, or responded in another form.
-func Do(ctx context.Context, client *http.Client, r *Request) (*Answer, error) {
-	e := exchange{client: client, Request: r}
-	switch r.Provider.Name {
-	case "aws":
-		return e.aws(ctx)
-	case "azure":
-		return e.azure(ctx)
-	case "gcp":
-		return e.gcp(ctx)
-	}
-	return nil, fmt.Errorf("provider %q has no exchange; only aws, azure and gcp have one", r.Provider.Name)
+// api is a cloud that exchanges tokens.
+type api struct {
+	// title is the name for people.
+	title string
+	// identity is the variable without which pods have a token, but no identity; empty if
+	// pods with the token always have an identity.
+	identity string
+	exchange func(*exchange, context.Context) (*Answer, error)
+	// trust returns the configuration with which the cloud would accept the token.
+	trust func(Token, *Request) (*Trust, error)
 }
 
-// FromPod returns the values that an injected pod has for a provider: the audience of its
-// token, its variables and its credential file.
-func FromPod(pod *injected.Pod, keys *annotations.Keys, name string) (provider.Provider, error) {
-	p := provider.Provider{Name: name}
-	index := slices.IndexFunc(keys.Providers, func(d *provider.Definition) bool { return d.Name == name })
-	if index < 0 {
-		return p, fmt.Errorf("provider %q does not exist", name)
+// apis returns the clouds that exchange tokens, by the names of their providers.
+func apis() map[string]api {
+	return map[string]api{
+		"aws":   {"AWS", "AWS_ROLE_ARN", (*exchange).aws, trustOfAWS},
+		"azure": {"Azure", "AZURE_CLIENT_ID", (*exchange).azure, trustOfAzure},
+		"gcp":   {"Google Cloud", "", (*exchange).gcp, trustOfGCP},
 	}
-	d := keys.Providers[index]
-	if !slices.Contains(pod.Providers, name) {
-		return p, fmt.Errorf("annotation %s of the pod is %q and lacks %s", keys.Injected, strings.Join(pod.Providers, ","), name)
+}
+
+// clouds returns the names of the providers that exchange tokens.
+func clouds() []string { return slices.Sorted(maps.Keys(apis())) }
+
+// Do presents the token. An Answer that is not granted has the cause and its repair, if they
+// are known. It is not an error: Do returns an error if the cloud did not respond, or
+// responded in another form.
+func Do(ctx context.Context, client *http.Client, r *Request) (*Answer, error) {
+	cloud, found := apis()[r.Provider]
+	if !found {
+		return nil, fmt.Errorf("provider %q has no exchange; only aws, azure and gcp have one", r.Provider)
 	}
-	if content, found := pod.Files[name]; found {
-		p.File = provider.File{Annotation: d.CredentialFile.Annotation, Path: d.CredentialFile.Path, Content: content}
+	answer, err := cloud.exchange(&exchange{client: client, Request: r}, ctx)
+	if err != nil || answer.Granted {
+		return answer, err
 	}
-	at := slices.IndexFunc(pod.Tokens, func(t injected.Token) bool { return t.Provider == name })
-	if at < 0 {
-		return p, fmt.Errorf("the volumes of the pod have no token with the path %s", d.TokenPath)
-	}
-	token := &pod.Tokens[at]
-	p.Token = provider.Token{Audience: token.Audience, ExpirationSeconds: token.ExpirationSeconds, Path: token.Path}
-	at = slices.IndexFunc(pod.Containers, func(c injected.Container) bool { return c.Kind == injected.Ordinary })
-	if at < 0 {
-		return p, errors.New("the pod has no container")
-	}
-	for _, v := range pod.Containers[at].Variables { // all containers have the same
-		if v.IsPodName() {
-			v.Value, v.From = pod.Name, nil
-		}
-		if v.From == nil && slices.ContainsFunc(d.Variables, func(known provider.Variable) bool { return known.Name == v.Name }) {
-			p.Variables = append(p.Variables, provider.Variable{Name: v.Name, Value: v.Value})
-		}
-	}
-	return p, nil
+	return answer, answer.explain(r)
 }
 
 // exchange is one call of Do.
@@ -166,44 +181,24 @@ type exchange struct {
 	client *http.Client
 }
 
-// variable returns the value of an environment variable as a container sees it.
-func (e *exchange) variable(name string) string {
-	for _, v := range e.Provider.Variables {
-		if v.Name == name {
-			return strings.ReplaceAll(v.Value, "$$", "$")
-		}
-	}
-	return ""
-}
-
-// oauthResponse is the response of an endpoint for OAuth tokens (RFC 6749).
-type oauthResponse struct {
-	Credential  string `json:"access_token"`
-	ExpiresIn   int64  `json:"expires_in"`
-	Error       string `json:"error"`
-	Description string `json:"error_description"`
-}
-
-// expires returns when the credential expires.
-func (r *oauthResponse) expires(asked time.Time) time.Time {
-	return asked.Add(time.Duration(r.ExpiresIn) * time.Second)
-}
-
-// asJSON returns a function that decodes a body into a response.
-func asJSON(response any) func(body []byte) error {
-	return func(body []byte) error { return json.Unmarshal(body, response) }
-}
-
 // call is a POST request. bearer is the credential for it, if any.
 type call struct{ operation, target, contentType, bearer, body string }
 
-// post sends a form.
-func (e *exchange) post(ctx context.Context, operation, target string, form url.Values, decode func(body []byte) error) (*Answer, error) {
-	return e.send(ctx, &call{operation, target, "application/x-www-form-urlencoded", "", form.Encode()}, decode)
+// form is a call that sends a form.
+func form(operation, target string, values url.Values) *call {
+	return &call{operation, target, "application/x-www-form-urlencoded", "", values.Encode()}
 }
 
-// send returns the Answer to complete, and decodes the body of the response.
-func (e *exchange) send(ctx context.Context, c *call, decode func(body []byte) error) (*Answer, error) {
+// reply is the body of a response: a credential's identity and end, or an error.
+type reply struct {
+	granted       bool
+	identity      string
+	expires       time.Time
+	code, message string
+}
+
+// send sends the call, and returns the Answer that is in the body of the response.
+func (e *exchange) send(ctx context.Context, c *call, decode func(body []byte) (reply, error)) (*Answer, error) {
 	target, err := e.at(c.target)
 	if err != nil {
 		return nil, err
@@ -225,11 +220,28 @@ func (e *exchange) send(ctx context.Context, c *call, decode func(body []byte) e
 	if err != nil {
 		return nil, err
 	}
-	answer := &Answer{Profile: e.Profile, Operation: c.operation, URL: target, Status: status}
-	if decode(body) != nil {
-		return nil, answer.unexpected()
+	answer := &Answer{Profile: e.Profile, Operation: c.operation, URL: target}
+	got, err := decode(body)
+	switch ok := status == http.StatusOK; {
+	case err == nil && ok && got.granted:
+		expires := got.expires.UTC().Truncate(time.Second)
+		answer.Granted, answer.Identity, answer.Expires = true, got.identity, &expires
+	case err == nil && !ok && got.code != "":
+		answer.Status, answer.Code, answer.Message = status, got.code, texts.Cut(without(got.message, e.Token, c.bearer), maxMessage)
+	default: // the response is not shown: it may contain a credential
+		return nil, fmt.Errorf("%s at %s: the response with status %d is not of this API; is there a proxy?", c.operation, target, status)
 	}
 	return answer, nil
+}
+
+// without returns a message of a cloud without the secrets that the cloud repeats in it.
+func without(message string, secrets ...string) string {
+	for _, secret := range secrets {
+		if secret != "" {
+			message = strings.ReplaceAll(message, secret, "[token]")
+		}
+	}
+	return message
 }
 
 // read sends a request and returns the status and the body of the response.
@@ -266,33 +278,15 @@ func (e *exchange) at(target string) (string, error) {
 	return u.String(), nil
 }
 
-// ok reports whether the response has the status of a success.
-func (a *Answer) ok() bool { return a.Status == http.StatusOK }
-
-// granted completes the Answer with a credential's identity and end.
-func (a *Answer) granted(identity string, expires time.Time) *Answer {
-	expires = expires.UTC().Truncate(time.Second)
-	a.Granted, a.Identity, a.Expires, a.Status = true, identity, &expires, 0
-	return a
+// oauthResponse is the response of an endpoint for OAuth tokens (RFC 6749).
+type oauthResponse struct {
+	Credential  string `json:"access_token"`
+	ExpiresIn   int64  `json:"expires_in"`
+	Error       string `json:"error"`
+	Description string `json:"error_description"`
 }
 
-// denied completes the Answer with an error of the cloud. No part of the token is
-// repeated.
-func (a *Answer) denied(code, message string, secrets ...string) (*Answer, error) {
-	if a.ok() || code == "" {
-		return nil, a.unexpected()
-	}
-	for _, secret := range secrets {
-		if secret != "" {
-			message = strings.ReplaceAll(message, secret, "[token]")
-		}
-	}
-	a.Code, a.Message = code, texts.Cut(message, maxMessage)
-	return a, nil
-}
-
-// unexpected returns the error for a response that is not of the cloud. The
-// response is not shown: it may contain a credential.
-func (a *Answer) unexpected() error {
-	return fmt.Errorf("%s at %s: the response with status %d is not of this API; is there a proxy?", a.Operation, a.URL, a.Status)
+// reply returns the response to a request that was sent at the time asked.
+func (r *oauthResponse) reply(identity string, asked time.Time) reply {
+	return reply{r.Credential != "", identity, asked.Add(time.Duration(r.ExpiresIn) * time.Second), r.Error, r.Description}
 }

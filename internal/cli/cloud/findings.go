@@ -4,15 +4,16 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -20,7 +21,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
@@ -49,22 +49,69 @@ type Target struct {
 func Exchange(ctx context.Context, c *command.CLI, target Target) ([]probe.Line, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxDuration)
 	defer cancel()
-	x, err := newExchanger(ctx, c, target)
+	read, err := newReader(ctx, c, true)
 	if err != nil {
 		return nil, err
 	}
-	all, err := x.serviceAccounts(ctx)
-	if err != nil {
+	x := &exchanger{reader: read, target: target}
+	all, omitted, err := x.selected(ctx)
+	switch {
+	case err != nil:
 		return nil, err
+	case len(all) == 0:
+		return []probe.Line{probe.DoesNotApply("no ServiceAccount asks for an identity")}, nil
 	}
-	lines := make([][]probe.Line, len(all))
+	found := x.exchangeAll(ctx, all)
+	if omitted > 0 {
+		found.add(unknown("the tokens of more ServiceAccounts", fmt.Errorf("%d were left out; use --namespace", omitted)))
+	}
+	return append(found.lines, fromHere(found.inPod)), nil
+}
+
+// exchanger presents the tokens of one cluster.
+type exchanger struct {
+	*reader
+	target Target
+}
+
+// findings are the lines of one or more ServiceAccounts, and the command that exchanges a
+// token in a pod of the first of them that has a cloud.
+type findings struct {
+	lines []probe.Line
+	inPod string
+}
+
+func (f *findings) add(lines ...probe.Line) { f.lines = append(f.lines, lines...) }
+
+// selected returns the metadata of the ServiceAccounts, and how many are over the limit.
+func (x *exchanger) selected(ctx context.Context) (all []*metav1.ObjectMeta, omitted int, err error) {
+	if x.target.ServiceAccount != "" {
+		one, err := x.serviceAccount(ctx, x.target.Namespace, x.target.ServiceAccount)
+		return []*metav1.ObjectMeta{one}, 0, err
+	}
+	err = x.EachServiceAccount(ctx, x.target.Namespace, func(object *metav1.PartialObjectMetadata) error {
+		switch _, labelled := object.Labels[x.settings.Keys.IdentityLabel]; {
+		case !labelled && !x.settings.Keys.AskForIdentity(object.Annotations):
+		case len(all) == maxServiceAccounts:
+			omitted++
+		default:
+			all = append(all, &object.ObjectMeta)
+		}
+		return nil
+	})
+	return all, omitted, err
+}
+
+// exchangeAll returns the findings of the ServiceAccounts, in their order.
+func (x *exchanger) exchangeAll(ctx context.Context, all []*metav1.ObjectMeta) (found findings) {
+	each := make([]findings, len(all))
 	var group errgroup.Group
 	group.SetLimit(maxExchanges)
-	report, done := c.Periodically(), 0
+	report, done := x.Periodically(), 0
 	var mu sync.Mutex
 	for i, serviceAccount := range all {
 		group.Go(func() error {
-			lines[i] = x.lines(ctx, serviceAccount)
+			each[i] = x.exchange(ctx, serviceAccount)
 			mu.Lock()
 			defer mu.Unlock()
 			done++
@@ -73,142 +120,88 @@ func Exchange(ctx context.Context, c *command.CLI, target Target) ([]probe.Line,
 		})
 	}
 	_ = group.Wait() // no function returns an error
-	result := slices.Concat(lines...)
-	switch {
-	case len(all) == 0:
-		return []probe.Line{probe.DoesNotApply("no ServiceAccount asks for an identity")}, nil
-	case x.omitted > 0:
-		result = append(result, unknown("the tokens of more ServiceAccounts", fmt.Errorf("%d were left out; use --namespace", x.omitted)))
+	for i := range each {
+		found.add(each[i].lines...)
+		found.inPod = cmp.Or(found.inPod, each[i].inPod)
 	}
-	return append(result, x.fromHere()), nil
+	return found
 }
 
-// exchanger presents the tokens of one cluster.
-type exchanger struct {
-	*command.CLI
-	target   Target
-	settings *settings.Settings
-	client   kubernetes.Interface
-	asker    *ask.Asker
-	omitted  int // ServiceAccounts over the limit
-
-	mu         sync.Mutex
-	namespaces map[string]*metav1.ObjectMeta
-	// inPod is the command that exchanges a token in a pod of inPodOf.
-	inPod, inPodOf string
-}
-
-func newExchanger(ctx context.Context, c *command.CLI, target Target) (*exchanger, error) {
-	x := &exchanger{CLI: c, target: target, namespaces: map[string]*metav1.ObjectMeta{}}
-	var err error
-	if x.settings, err = c.Settings(ctx); err != nil {
-		return nil, err
-	}
-	if x.client, _, err = c.Clients(); err != nil {
-		return nil, err
-	}
-	config, err := c.Config()
-	if err != nil {
-		return nil, err
-	}
-	// With unknown settings, only the webhook itself knows the identities of new pods.
-	x.asker, err = ask.New(config, x.settings, ask.Options{NoDryRun: c.Webhook.Unread == nil, Concurrent: maxExchanges})
-	return x, err
-}
-
-// serviceAccounts returns the metadata of the ServiceAccounts.
-func (x *exchanger) serviceAccounts(ctx context.Context) ([]*metav1.ObjectMeta, error) {
-	if x.target.ServiceAccount != "" {
-		one, err := x.client.CoreV1().ServiceAccounts(x.target.Namespace).Get(ctx, x.target.ServiceAccount, metav1.GetOptions{})
-		if err != nil {
-			return nil, fmt.Errorf("get serviceaccount %s/%s: %w", x.target.Namespace, x.target.ServiceAccount, err)
-		}
-		return []*metav1.ObjectMeta{&one.ObjectMeta}, nil
-	}
-	var all []*metav1.ObjectMeta
-	err := x.EachServiceAccount(ctx, x.target.Namespace, func(object *metav1.PartialObjectMetadata) error {
-		switch _, labelled := object.Labels[x.settings.Keys.IdentityLabel]; {
-		case !labelled && !x.settings.Keys.AskForIdentity(object.Annotations):
-		case len(all) == maxServiceAccounts:
-			x.omitted++
-		default:
-			all = append(all, &object.ObjectMeta)
-		}
-		return nil
-	})
-	return all, err
-}
-
-// lines returns a line for each identity of a ServiceAccount.
-func (x *exchanger) lines(ctx context.Context, serviceAccount *metav1.ObjectMeta) []probe.Line {
+// exchange returns the findings of a ServiceAccount: a line for each identity.
+func (x *exchanger) exchange(ctx context.Context, serviceAccount *metav1.ObjectMeta) (found findings) {
 	who := serviceAccount.Namespace + "/" + serviceAccount.Name
-	pod, err := podOf(ctx, x.CLI, x.asker, x.settings, x.namespace(ctx, serviceAccount.Namespace), serviceAccount)
+	pod, err := x.pod(ctx, serviceAccount)
 	denial, denied := errors.AsType[*ask.Denial](err)
 	switch {
 	case denied:
-		return []probe.Line{probe.Fail("lanyard explain serviceaccount "+serviceAccount.Name+" --namespace "+serviceAccount.Namespace+" has the fix.",
-			"troubleshooting.md#a-pod-is-not-created", "%s: new pods are denied: %s", who, denial.Message)}
+		found.add(probe.Fail("lanyard explain serviceaccount "+serviceAccount.Name+" --namespace "+serviceAccount.Namespace+" has the fix.",
+			"troubleshooting.md#a-pod-is-not-created", "%s: new pods are denied: %s", who, denial.Message))
+		return found
 	case err != nil:
-		return []probe.Line{unknown("the identity of "+who, err)}
+		found.add(unknown("the identity of "+who, err))
+		return found
 	case len(pod.Providers) == 0:
-		return []probe.Line{probe.DoesNotApply("%s: its pods get no token", who)}
+		found.add(probe.DoesNotApply("%s: its pods get no token", who))
 	}
-	var lines []probe.Line
 	for _, name := range pod.Providers {
-		if !slices.Contains(clouds, name) {
-			lines = append(lines, probe.DoesNotApply("%s: lanyard cannot exchange tokens for %s", who, name))
+		cloud, exchanges := apis()[name]
+		if !exchanges {
+			found.add(probe.DoesNotApply("%s: lanyard cannot exchange tokens for %s", who, name))
 			continue
 		}
-		p, err := FromPod(pod, x.settings.Keys, name)
+		r, err := x.request(pod, serviceAccount, name)
+		switch {
+		case err != nil:
+			found.add(unknown("the identity of "+who, err))
+		case cloud.identity != "" && r.Variables[cloud.identity] == "":
+			found.add(probe.DoesNotApply("%s: its pods get a token for %s, but no identity", who, cloud.title))
+		default:
+			found.add(x.present(ctx, r, who, cloud.title)...)
+			found.inPod = cmp.Or(found.inPod, r.inPod())
+		}
+	}
+	return found
+}
+
+// present presents a new token, for each identity of the Request.
+func (x *exchanger) present(ctx context.Context, r *Request, who, title string) []probe.Line {
+	text, err := requestToken(ctx, x.client, r.Namespace, r.ServiceAccount, r.Audience, r.ExpirationSeconds)
+	if err != nil {
+		return []probe.Line{unknown("a token of "+who, err)}
+	}
+	r.Token, r.Endpoint = text, x.target.Endpoint
+	var lines []probe.Line
+	for _, one := range r.identities() {
+		subject := who + ": " + title
+		if one.Profile != "" {
+			subject += ", profile " + one.Profile
+		}
+		if one.Source != "" {
+			lines = append(lines, probe.DoesNotApply("%s needs the credentials of the profile %s in place of a token", subject, one.Source))
+			continue
+		}
+		answer, err := Do(ctx, x.target.Client, one)
 		if err != nil {
-			lines = append(lines, unknown("the identity of "+who, err))
+			lines = append(lines, unknown(subject, err))
 			continue
 		}
-		if !identified(&p) {
-			lines = append(lines, probe.DoesNotApply("%s: its pods get a token for %s, but no identity", who, cloudNames[name]))
-			continue
-		}
-		lines = append(lines, x.present(ctx, who, serviceAccount, p)...)
+		lines = append(lines, answer.line(subject))
 	}
 	return lines
 }
 
-// present presents one token, for each identity that the provider has.
-func (x *exchanger) present(ctx context.Context, who string, serviceAccount *metav1.ObjectMeta, p provider.Provider) []probe.Line {
-	text, err := requestToken(ctx, x.client, serviceAccount.Namespace, serviceAccount.Name, p.Token)
-	if err != nil {
-		return []probe.Line{unknown("a token of "+who, err)}
+// line returns the Answer as a line about its subject.
+func (a *Answer) line(subject string) probe.Line {
+	if a.Granted {
+		return probe.Passed("%s accepts the token, as %s", subject, a.Identity)
 	}
-	var lines []probe.Line
-	for _, r := range requests(p, text) {
-		subject := who + ": " + cloudNames[p.Name]
-		if r.Profile != "" {
-			subject += ", profile " + r.Profile
-		}
-		if r.Source != "" {
-			lines = append(lines, probe.DoesNotApply("%s needs the credentials of the profile %s in place of a token", subject, r.Source))
-			continue
-		}
-		r.Endpoint = x.target.Endpoint
-		answer, err := Do(ctx, x.target.Client, r)
-		switch {
-		case err != nil:
-			lines = append(lines, unknown(subject, err))
-		case answer.Granted:
-			lines = append(lines, probe.Passed("%s accepts the token, as %s", subject, answer.Identity))
-		default:
-			answer.explain(r, serviceAccount.Namespace, serviceAccount.Name, x.settings.Keys.Prefix)
-			fix := ""
-			if answer.Cause != "" {
-				fix = "Cause: " + answer.Cause
-			}
-			line := probe.Fail(fix, "troubleshooting.md#the-cloud-denies-the-token", "%s denies the token: %s: %s", subject, answer.Code, answer.Message)
-			line.Commands = answer.Repair
-			lines = append(lines, line)
-		}
-		x.rememberPod(r, serviceAccount)
+	fix := ""
+	if a.Cause != "" {
+		fix = "Cause: " + a.Cause
 	}
-	return lines
+	line := probe.Fail(fix, "troubleshooting.md#the-cloud-denies-the-token", "%s denies the token: %s: %s", subject, a.Code, a.Message)
+	line.Commands = a.Repair
+	return line
 }
 
 // unknown returns the line for something that could not be checked. A missing right has its
@@ -222,20 +215,9 @@ func unknown(what string, err error) probe.Line {
 	return probe.Skip("", "%s: not known: %v", what, err)
 }
 
-// rememberPod keeps the command that exchanges a token in a pod: of the first ServiceAccount
-// by name, because exchanges end in any order.
-func (x *exchanger) rememberPod(r *Request, serviceAccount *metav1.ObjectMeta) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	name := serviceAccount.Namespace + "/" + serviceAccount.Name
-	if command := inPod(r, serviceAccount.Namespace, serviceAccount.Name); command != "" && (x.inPod == "" || name < x.inPodOf) {
-		x.inPod, x.inPodOf = command, name
-	}
-}
-
 // inPod returns the command that exchanges the token in a new pod of the ServiceAccount.
-func inPod(r *Request, namespace, name string) string {
-	trust, err := trustOf(r, namespace, name, "")
+func (r *Request) inPod() string {
+	trust, err := r.trust()
 	if err != nil {
 		return ""
 	}
@@ -245,36 +227,98 @@ func inPod(r *Request, namespace, name string) string {
 // notFromAPod is a limit of every exchange.
 const notFromAPod = "this machine asked the cloud. The network of a pod may differ: NetworkPolicies, proxies, private endpoints and DNS"
 
-// fromHere is the line about the network.
-func (x *exchanger) fromHere() probe.Line {
+// fromHere is the line about the network. inPod is the command that exchanges a token in a
+// pod, if any.
+func fromHere(inPod string) probe.Line {
 	line := probe.DoesNotApply("%s", notFromAPod)
-	if line.Commands = x.inPod; x.inPod != "" {
+	if line.Commands = inPod; inPod != "" {
 		line.Fix = "Exchange a token from inside a pod:"
 	}
 	line.Link = probe.Link("troubleshooting.md#from-inside-a-pod")
 	return line
 }
 
-// namespace returns the metadata of a namespace, which is only its name if the user may
-// not read it.
-func (x *exchanger) namespace(ctx context.Context, name string) *metav1.ObjectMeta {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.namespaces[name] == nil {
-		x.namespaces[name] = command.ReadNamespace(ctx, x.client, name)
-	}
-	return x.namespaces[name]
+// reader reads in the cluster which tokens the pods of ServiceAccounts present to the clouds.
+// It may be used concurrently.
+type reader struct {
+	*command.CLI
+	settings *settings.Settings
+	client   kubernetes.Interface
+	asker    *ask.Asker
+
+	mu         sync.Mutex
+	namespaces map[string]*metav1.ObjectMeta
 }
 
-// podOf returns the injection into a new pod of a ServiceAccount. The error is an
+// newReader returns a reader. With evaluate, the reader evaluates the rules of the webhook and
+// sends no dry runs, if the settings are known: otherwise only the webhook itself knows the
+// identities of new pods.
+func newReader(ctx context.Context, c *command.CLI, evaluate bool) (*reader, error) {
+	s, err := c.Settings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	client, _, err := c.Clients()
+	if err != nil {
+		return nil, err
+	}
+	config, err := c.Config()
+	if err != nil {
+		return nil, err
+	}
+	asker, err := ask.New(config, s, ask.Options{NoDryRun: evaluate && c.Webhook.Unread == nil})
+	return &reader{CLI: c, settings: s, client: client, asker: asker, namespaces: map[string]*metav1.ObjectMeta{}}, err
+}
+
+// serviceAccount returns the metadata of a ServiceAccount.
+func (r *reader) serviceAccount(ctx context.Context, namespace, name string) (*metav1.ObjectMeta, error) {
+	found, err := r.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("get serviceaccount %s/%s: %w", namespace, name, err)
+	}
+	return &found.ObjectMeta, nil
+}
+
+// namespace returns the metadata of a namespace, which is only its name if the user may
+// not read it.
+func (r *reader) namespace(ctx context.Context, name string) *metav1.ObjectMeta {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.namespaces[name] == nil {
+		r.namespaces[name] = command.ReadNamespace(ctx, r.client, name)
+	}
+	return r.namespaces[name]
+}
+
+// pod returns the injection into a new pod of a ServiceAccount. The error is an
 // *ask.Denial if no pod would be created.
-func podOf(ctx context.Context, c *command.CLI, asker *ask.Asker, s *settings.Settings, namespace, serviceAccount *metav1.ObjectMeta) (*injected.Pod, error) {
-	answer := asker.Ask(ctx, namespace, serviceAccount, c.ProbePod(serviceAccount.Name))
-	if unread := c.Webhook.Unread; unread != nil && answer.Local {
+func (r *reader) pod(ctx context.Context, serviceAccount *metav1.ObjectMeta) (*injected.Pod, error) {
+	answer := r.asker.Ask(ctx, r.namespace(ctx, serviceAccount.Namespace), serviceAccount, r.ProbePod(serviceAccount.Name))
+	if unread := r.Webhook.Unread; unread != nil && answer.Local {
 		return nil, fmt.Errorf("you may not %s, and the settings of the webhook could not be read: %w; pass its configuration file with --config", answer.Missing, unread)
 	}
 	if err := answer.Problem(); err != nil {
 		return nil, err
 	}
-	return injected.Read(answer.Pod.Object, s.Keys)
+	return injected.Read(answer.Pod.Object, r.settings.Keys)
+}
+
+// request returns the Request of a pod of the ServiceAccount to a provider, without a token.
+func (r *reader) request(pod *injected.Pod, serviceAccount *metav1.ObjectMeta, provider string) (*Request, error) {
+	request, err := FromPod(pod, r.settings.Keys, provider)
+	if err != nil {
+		return nil, err
+	}
+	request.Namespace, request.ServiceAccount, request.Prefix = serviceAccount.Namespace, serviceAccount.Name, r.settings.Keys.Prefix
+	return request, nil
+}
+
+// requestToken returns a new token of a ServiceAccount.
+func requestToken(ctx context.Context, client kubernetes.Interface, namespace, name, audience string, seconds int64) (string, error) {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}, ExpirationSeconds: &seconds}}
+	response, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("request a token of serviceaccount %s/%s: %w", namespace, name, err)
+	}
+	return response.Status.Token, nil
 }

@@ -58,19 +58,7 @@ func Parse(discovery, keys []byte) (*Documents, error) {
 		return nil, errors.New("discovery document: the issuer is missing")
 	}
 	var set struct {
-		Keys []struct {
-			ID string `json:"kid"`
-			// The parameters that identify a key: RFC 7638.
-			Type  string `json:"kty"`
-			N     string `json:"n"`
-			E     string `json:"e"`
-			Curve string `json:"crv"`
-			X     string `json:"x"`
-			Y     string `json:"y"`
-			// The members of private keys (RFC 7518).
-			D      json.RawMessage `json:"d"`
-			Secret json.RawMessage `json:"k"`
-		} `json:"keys"`
+		Keys []map[string]any `json:"keys"`
 	}
 	if err := json.Unmarshal(keys, &set); err != nil {
 		return nil, fmt.Errorf("keys: %w", err)
@@ -79,14 +67,16 @@ func Parse(discovery, keys []byte) (*Documents, error) {
 		return nil, errors.New("keys: the document has no keys")
 	}
 	for i, key := range set.Keys {
+		id, _ := key["kid"].(string)
 		switch {
 		case d.secret != nil:
-		case key.D != nil || key.Secret != nil:
+		case key["d"] != nil || key["k"] != nil: // the members of private keys (RFC 7518)
 			d.secret = fmt.Errorf("keys[%d] is a private key; do not publish this document", i)
-		case key.ID == "":
+		case id == "":
 			d.secret = fmt.Errorf("keys[%d] has no kid", i)
 		}
-		d.Keys[key.ID] = strings.Join([]string{key.Type, key.N, key.E, key.Curve, key.X, key.Y}, " ")
+		// The parameters that identify a key: RFC 7638.
+		d.Keys[id] = fmt.Sprintf("%v %v %v %v %v %v", key["kty"], key["n"], key["e"], key["crv"], key["x"], key["y"])
 	}
 	return &d, nil
 }
@@ -150,11 +140,11 @@ func get(ctx context.Context, client *http.Client, address string) ([]byte, erro
 	return bytes.TrimSpace(body), err
 }
 
-// Compare returns the mistakes in the public documents for which a cloud would deny
-// the cluster's tokens. Additional public keys are not a mistake: they belong to a
-// rotation.
-func Compare(cluster, public *Documents) []string {
-	var wrong []string
+// Compare compares the public documents with the cluster. signing is the ID of the present
+// signing key; empty if it is not known. wrong are mistakes for which clouds deny the
+// cluster's tokens. old are public keys that the cluster does not have: before or after a
+// rotation, they are not a mistake.
+func Compare(cluster, public *Documents, signing string) (wrong, old []string) {
 	if got, want := public.Discovery.Issuer, cluster.Discovery.Issuer; got != want {
 		wrong = append(wrong, fmt.Sprintf("the public issuer is %q, but tokens have %q", got, want))
 	}
@@ -167,27 +157,14 @@ func Compare(cluster, public *Documents) []string {
 			wrong = append(wrong, fmt.Sprintf("the public key %s differs from the cluster's", id))
 		}
 	}
-	return wrong
-}
-
-// Verify compares the public documents with the cluster. signing is the ID of the
-// present signing key; empty if it is not known. wrong are mistakes for which clouds
-// deny tokens. old are public keys that the cluster does not have any more.
-func Verify(cluster, public *Documents, signing string) (wrong, old []string) {
-	wrong = Compare(cluster, public)
-	_, served := cluster.Keys[signing]
-	_, isPublic := public.Keys[signing]
 	switch {
-	case signing != "" && !served:
+	case signing == "":
+	case cluster.Keys[signing] == "":
 		wrong = append(wrong, fmt.Sprintf("the cluster signs with key %s, but does not serve it: every API server needs its public half in --service-account-key-file", signing))
-	case signing != "" && !isPublic:
+	case public.Keys[signing] == "":
 		wrong = append(wrong, fmt.Sprintf("the cluster signs with key %s at present: clouds deny all new tokens", signing))
 	}
-	for _, id := range public.KeyIDs() {
-		if _, found := cluster.Keys[id]; !found {
-			old = append(old, id)
-		}
-	}
+	old = slices.DeleteFunc(public.KeyIDs(), func(id string) bool { return cluster.Keys[id] != "" })
 	return wrong, old
 }
 
@@ -242,11 +219,14 @@ func (d *Documents) Files() map[string][]byte {
 
 // Place is where documents are uploaded to.
 type Place struct {
+	// Host is the bucket, or the account of Azure, and Below is the path with its slashes.
+	// Container and Folder are the parts of the path for Azure.
+	Host, Below, Container, Folder string
+
+	scheme string
 	// issuer matches the issuer that the place has if nothing is in front of it, such as a
 	// content delivery network.
 	issuer *regexp.Regexp
-	// upload returns the command that uploads a file to a path below the place.
-	upload func(file, path string) string
 }
 
 // ParsePlace reads s3://BUCKET/PATH, gs://BUCKET/PATH or azblob://ACCOUNT/CONTAINER.
@@ -256,47 +236,32 @@ func ParsePlace(text string) (*Place, error) {
 		return nil, fmt.Errorf("place %q: want s3://BUCKET/PATH, gs://BUCKET/PATH or azblob://ACCOUNT/CONTAINER", text)
 	}
 	path := strings.Trim(u.Path, "/")
-	below := strings.TrimSuffix("/"+path, "/")
-	container, folder, _ := strings.Cut(path, "/")
-	p := &Place{}
-	var pattern string // of the issuer; a star is a region
+	p := &Place{Host: u.Host, Below: strings.TrimSuffix("/"+path, "/") + "/", scheme: u.Scheme}
+	p.Container, p.Folder, _ = strings.Cut(path+"/", "/")
+	pattern, known := map[string]string{ // a star is a region
+		"s3":     "https://" + u.Host + ".s3.*.amazonaws.com" + p.Below,
+		"gs":     "https://storage.googleapis.com/" + u.Host + p.Below,
+		"azblob": "https://" + u.Host + ".blob.core.windows.net" + p.Below,
+	}[u.Scheme]
 	switch {
-	case u.Scheme == "s3":
-		pattern = "https://" + u.Host + ".s3.*.amazonaws.com" + below
-		p.upload = func(file, name string) string {
-			return fmt.Sprintf("aws s3 cp %s %s --content-type application/json\n", file, Quote("s3://"+u.Host+below+"/"+name))
-		}
-	case u.Scheme == "gs":
-		pattern = "https://storage.googleapis.com/" + u.Host + below
-		p.upload = func(file, name string) string {
-			return fmt.Sprintf("gcloud storage cp %s %s \\\n  --content-type application/json --cache-control 'public, max-age=300'\n", file, Quote("gs://"+u.Host+below+"/"+name))
-		}
-	case u.Scheme == "azblob" && container == "":
-		return nil, fmt.Errorf("place %q has no container; write azblob://ACCOUNT/CONTAINER", text)
-	case u.Scheme == "azblob":
-		pattern = "https://" + u.Host + ".blob.core.windows.net" + below
-		p.upload = func(file, name string) string {
-			return fmt.Sprintf("az storage blob upload --account-name %s --container-name %s --overwrite \\\n  --name %s --file %s --content-type application/json\n",
-				Quote(u.Host), Quote(container), Quote(strings.TrimPrefix(folder+"/"+name, "/")), file)
-		}
-	default:
+	case !known:
 		return nil, fmt.Errorf("place %q: %q is not one of s3, gs and azblob", text, u.Scheme)
+	case u.Scheme == "azblob" && p.Container == "":
+		return nil, fmt.Errorf("place %q has no container; write azblob://ACCOUNT/CONTAINER", text)
 	}
-	p.issuer = regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, "[^./]+") + "/?$")
+	p.issuer = regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, "[^./]+") + "?$")
 	return p, nil
 }
 
 // Has reports whether the documents of an issuer with this URL belong to the place.
 func (p *Place) Has(issuer string) bool { return p.issuer.MatchString(issuer) }
 
-// Shell returns the commands that upload the documents. The keys come first, so
-// that the discovery document never names keys that are not there.
-func (p *Place) Shell(documents *Documents) string {
-	const directory = `"$DIRECTORY"/`
-	return "DIRECTORY=$(mktemp -d)\n" +
-		File(directory+"jwks", string(documents.KeysText)) +
-		File(directory+"openid-configuration", string(documents.DiscoveryText)) +
-		p.upload(directory+"jwks", strings.TrimPrefix(keysPath, "/")) +
-		p.upload(directory+"openid-configuration", strings.TrimPrefix(DiscoveryPath, "/")) +
-		"rm -r \"$DIRECTORY\"\n"
+// Shell returns the commands that upload the documents.
+func (p *Place) Shell(documents *Documents) (string, error) {
+	all, err := execute(struct {
+		*Place
+		Keys, Discovery string
+		Paths           []string
+	}{p, string(documents.KeysText), string(documents.DiscoveryText), []string{keysPath[1:], DiscoveryPath[1:]}}, "publish.tmpl")
+	return all["shell "+p.scheme], err
 }

@@ -12,40 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/token"
 )
-
-const tokenHelp = `token requests a token of a ServiceAccount from the API server and shows its
-claims: the issuer, the subject and the audience that a cloud compares with its
-trust. For aws, azure, gcp and the custom providers of the cluster, the token
-has the audience and the lifetime of the tokens in the ServiceAccount's pods,
-according to a dry run of a pod. Any other value of --for is an audience.
-
-With --exchange, token presents the token to the cloud from this machine, as the
-SDK in a pod would, with the same identity and region, and shows the cloud's
-response. The exit code is 1 if the cloud denies it. The network of a pod may
-differ; the output has the command that asks from inside a pod. The credential
-of the cloud is never shown. check --exchange does this for all ServiceAccounts.
-
-The token itself is only written with --raw. Anyone with the token can act as
-the ServiceAccount until it expires.`
-
-const tokenExamples = `  # Show the claims of a token for AWS
-  lanyard token cart --namespace shop --for aws
-
-  # Does Azure accept it?
-  lanyard token cart --namespace shop --for azure --exchange
-
-  # Write a token for another service
-  lanyard token cart --namespace shop --for vault --raw > token`
 
 // tokenCommand holds the flags of token.
 type tokenCommand struct {
@@ -65,8 +36,7 @@ func NewTokenCommand(c *command.CLI) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "token NAME --for aws|azure|gcp|PROVIDER|AUDIENCE",
 		Short:             "Show a token of a ServiceAccount, and a cloud's response to it.",
-		Long:              tokenHelp,
-		Example:           tokenExamples,
+		Long:              help("token"),
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: c.CompleteServiceAccounts(),
 		RunE:              func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) },
@@ -82,7 +52,7 @@ func NewTokenCommand(c *command.CLI) *cobra.Command {
 	fs.StringVar(&k.scope, "scope", "", "With --exchange and --for azure: the scope to ask for. Defaults to the scope of Azure Resource Manager.")
 	fs.DurationVar(&k.duration, "duration", 0, "Lifetime of the token. Defaults to the lifetime of the tokens in pods.")
 	// The error is for a flag that does not exist.
-	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(clouds, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(clouds(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -95,12 +65,6 @@ func AddEndpoint(fs *pflag.FlagSet, endpoint, caFile *string) {
 		_ = fs.MarkHidden(name) // the error is for a flag that does not exist
 	}
 }
-
-// clouds are the providers that exchange tokens.
-var clouds = []string{"aws", "azure", "gcp"}
-
-// cloudNames are their names for people.
-var cloudNames = map[string]string{"aws": "AWS", "azure": "Azure", "gcp": "Google Cloud"}
 
 // tokenResult is the output of token.
 type tokenResult struct {
@@ -119,7 +83,7 @@ func (k *tokenCommand) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	switch isCloud := slices.Contains(clouds, k.receiver); {
+	switch isCloud := slices.Contains(clouds(), k.receiver); {
 	case k.receiver == "":
 		return command.Usagef("--for is missing: set it to aws, azure, gcp, a custom provider or an audience")
 	case k.raw && k.exchange:
@@ -133,100 +97,77 @@ func (k *tokenCommand) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	s, err := k.Settings(ctx)
+	read, err := newReader(ctx, k.CLI, false)
 	if err != nil {
 		return err
 	}
-	client, _, err := k.Clients()
+	r, err := k.request(ctx, read, namespace, name)
 	if err != nil {
 		return err
-	}
-	p := provider.Provider{Token: provider.Token{Audience: k.receiver, ExpirationSeconds: s.Defaults.TokenExpirationSeconds}}
-	if slices.ContainsFunc(s.Keys.Providers, func(d *provider.Definition) bool { return d.Name == k.receiver && !d.Plain() }) {
-		if p, err = k.injectedFor(ctx, client, s, namespace, name); err != nil {
-			return fmt.Errorf("pods of serviceaccount %s/%s: %w", namespace, name, err)
-		}
 	}
 	if k.duration != 0 {
-		p.Token.ExpirationSeconds = int64(k.duration.Seconds())
+		r.ExpirationSeconds = int64(k.duration.Seconds())
 	}
-	text, err := requestToken(ctx, client, namespace, name, p.Token)
-	if err != nil {
+	if r.Token, err = requestToken(ctx, read.client, namespace, name, r.Audience, r.ExpirationSeconds); err != nil {
 		return err
 	}
 	if k.raw {
 		page := command.NewPage(k.Out)
-		page.Line("%s", text)
+		page.Line("%s", r.Token)
 		return page.Err
 	}
-	r := &tokenResult{Namespace: namespace, ServiceAccount: name}
-	if r.Claims, err = token.Parse(text); err == nil && k.exchange {
-		err = k.present(ctx, r, requests(p, text), s.Keys.Prefix)
+	result := &tokenResult{Namespace: namespace, ServiceAccount: name}
+	if result.Claims, err = token.Parse(r.Token); err == nil && k.exchange {
+		err = k.present(ctx, r, result)
 	}
 	if err != nil {
 		return err
 	}
-	denied := slices.ContainsFunc(r.Exchange, func(a *Answer) bool { return !a.Granted })
-	return command.FoundIf(denied, k.Write(k.CLI, r))
+	denied := slices.ContainsFunc(result.Exchange, func(a *Answer) bool { return !a.Granted })
+	return command.FoundIf(denied, k.Write(k.CLI, result))
+}
+
+// request returns the Request for the receiver: of the ServiceAccount's pods, or only with an
+// audience.
+func (k *tokenCommand) request(ctx context.Context, read *reader, namespace, name string) (*Request, error) {
+	if !slices.ContainsFunc(read.settings.Keys.Providers, func(d *provider.Definition) bool { return d.Name == k.receiver && !d.Plain() }) {
+		return &Request{Audience: k.receiver, ExpirationSeconds: read.settings.Defaults.TokenExpirationSeconds}, nil
+	}
+	serviceAccount, err := read.serviceAccount(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	pod, err := read.pod(ctx, serviceAccount)
+	if err == nil && !slices.Contains(pod.Providers, k.receiver) {
+		err = fmt.Errorf("they get no token for %s; %s explain serviceaccount %s --namespace %s shows why", k.receiver, k.Name, name, namespace)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pods of serviceaccount %s/%s: %w", namespace, name, err)
+	}
+	return read.request(pod, serviceAccount, k.receiver)
 }
 
 // present adds the responses of the cloud to the result. Profiles that are assumed with
 // the credentials of another profile are left out.
-func (k *tokenCommand) present(ctx context.Context, r *tokenResult, all []*Request, prefix string) error {
+func (k *tokenCommand) present(ctx context.Context, r *Request, result *tokenResult) error {
 	client, err := NewClient(k.caFile)
 	if err != nil {
 		return err
 	}
 	defer k.Progress("waiting for the cloud")()
-	for _, request := range all {
-		if request.Source != "" {
+	r.Endpoint, r.Scope = k.endpoint, k.scope
+	for _, one := range r.identities() {
+		if one.Source != "" {
 			continue
 		}
-		request.Endpoint, request.Scope = k.endpoint, k.scope
-		answer, err := Do(ctx, client, request)
+		answer, err := Do(ctx, client, one)
 		if err != nil {
 			return err
 		}
-		answer.explain(request, r.Namespace, r.ServiceAccount, prefix)
-		r.Exchange = append(r.Exchange, answer)
+		result.Exchange = append(result.Exchange, answer)
 	}
-	r.InPod = inPod(all[0], r.Namespace, r.ServiceAccount)
+	result.InPod = r.inPod()
 	return nil
-}
-
-// injectedFor returns the injection for the receiver into the pods of a ServiceAccount.
-func (k *tokenCommand) injectedFor(ctx context.Context, client kubernetes.Interface, s *settings.Settings, namespace, name string) (provider.Provider, error) {
-	var none provider.Provider
-	serviceAccount, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return none, err
-	}
-	config, err := k.Config()
-	if err != nil {
-		return none, err
-	}
-	asker, err := ask.New(config, s, ask.Options{})
-	if err != nil {
-		return none, err
-	}
-	pod, err := podOf(ctx, k.CLI, asker, s, command.ReadNamespace(ctx, client, namespace), &serviceAccount.ObjectMeta)
-	if err != nil {
-		return none, err
-	}
-	if !slices.Contains(pod.Providers, k.receiver) {
-		return none, fmt.Errorf("they get no token for %s; %s explain serviceaccount %s --namespace %s shows why", k.receiver, k.Name, name, namespace)
-	}
-	return FromPod(pod, s.Keys, k.receiver)
-}
-
-// requestToken returns a new token of a ServiceAccount.
-func requestToken(ctx context.Context, client kubernetes.Interface, namespace, name string, t provider.Token) (string, error) {
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{t.Audience}, ExpirationSeconds: &t.ExpirationSeconds}}
-	response, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
-	if err != nil {
-		return "", fmt.Errorf("request a token of serviceaccount %s/%s: %w", namespace, name, err)
-	}
-	return response.Status.Token, nil
 }
 
 func (r *tokenResult) Print(p *command.Page) {

@@ -6,6 +6,7 @@ package cloud
 import (
 	"cmp"
 	"context"
+	"embed"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,20 +24,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
-const trustHelp = `trust shows how to configure a cloud, so that it accepts the tokens of a
-ServiceAccount, with the issuer of the cluster filled in. It changes nothing,
-neither in the cloud nor in the cluster.
+//go:embed help/*.txt
+var helps embed.FS
 
-For a custom provider of the webhook's configuration file, it shows the text
-"trust" of the file.`
-
-const trustCloudHelp = `
-
-It reads the ServiceAccount and the settings of the webhook: names of roles,
-defaults and mappings mean the same as for the webhook. Flags take precedence
-over annotations, so that it also works before the ServiceAccount is annotated
-or exists. --part prints only the cluster-wide part or only the
-ServiceAccount's.`
+// help returns the help text of a command. A test reads the texts of all commands.
+func help(name string) string {
+	text, _ := helps.ReadFile("help/" + name + ".txt")
+	return string(text)
+}
 
 // Values of --output and --part of trust.
 const (
@@ -54,10 +49,8 @@ func NewTrustCommand(c *command.CLI) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trust PROVIDER NAME",
 		Short: "Show how to configure a cloud to trust a ServiceAccount.",
-		Long:  trustHelp,
-		Example: `  # The commands for the custom provider "vault"
-  lanyard trust vault cart --namespace shop`,
-		Args: cobra.RangeArgs(0, 3),
+		Long:  help("trust"),
+		Args:  cobra.RangeArgs(0, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return command.Usagef("a provider and a ServiceAccount are missing: %s trust aws|azure|gcp|PROVIDER NAME", c.Name)
@@ -96,13 +89,12 @@ type trustCommand struct {
 }
 
 // newCloudCommand returns a command for a built-in provider, without its own parameters.
-func newCloudCommand(c *command.CLI, name, cloud, example string) (*trustCommand, *cobra.Command) {
+func newCloudCommand(c *command.CLI, name, cloud string) (*trustCommand, *cobra.Command) {
 	k := &trustCommand{CLI: c, part: partAll, provider: name, parameters: map[string]*string{}, given: map[string]string{}}
 	cmd := &cobra.Command{
 		Use:               name + " NAME",
 		Short:             "Show how to configure " + cloud + " to trust a ServiceAccount.",
-		Long:              "trust " + name + " shows how to configure " + cloud + ", so that it accepts the tokens\nof a ServiceAccount." + trustCloudHelp,
-		Example:           example,
+		Long:              help(name),
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: c.CompleteServiceAccounts(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -131,25 +123,14 @@ func (k *trustCommand) parameter(cmd *cobra.Command, name, usage string) {
 }
 
 func newTrustAWSCommand(c *command.CLI) *cobra.Command {
-	k, cmd := newCloudCommand(c, "aws", "AWS", `  # The commands that let the ServiceAccount assume the role of its annotation
-  lanyard trust aws cart --namespace shop
-
-  # The same as Terraform, before the ServiceAccount is annotated
-  lanyard trust aws cart --role-arn "$ROLE_ARN" --output terraform
-
-  # Only the trust policy
-  lanyard trust aws cart -o json | jq .role.assumeRolePolicyDocument`)
+	k, cmd := newCloudCommand(c, "aws", "AWS")
 	k.parameter(cmd, "role-arn", "ARN of the role, or its name if the webhook has a prefix for names.")
 	k.newTrust = func(t Token, values provider.Values, _ string) (*Trust, error) { return NewAWS(t, values["role-arn"]) }
 	return cmd
 }
 
 func newTrustAzureCommand(c *command.CLI) *cobra.Command {
-	k, cmd := newCloudCommand(c, "azure", "Azure", `  # The commands that give a managed identity a federated credential
-  lanyard trust azure cart --resource-group workload-identities
-
-  # Only the federated credential, for an app registration
-  lanyard trust azure cart -o json | jq .federatedCredential`)
+	k, cmd := newCloudCommand(c, "azure", "Azure")
 	identity := cmd.Flags().String("identity", "", "Name of the managed identity. Defaults to NAMESPACE-NAME.")
 	group := cmd.Flags().String("resource-group", "", "Resource group of the managed identity. By default, the output asks for it.")
 	k.unneeded = map[string]string{"client-id": "00000000-0000-0000-0000-000000000000", "tenant-id": "00000000-0000-0000-0000-000000000000"}
@@ -160,11 +141,7 @@ func newTrustAzureCommand(c *command.CLI) *cobra.Command {
 }
 
 func newTrustGCPCommand(c *command.CLI) *cobra.Command {
-	k, cmd := newCloudCommand(c, "gcp", "Google Cloud", `  # The commands that let the ServiceAccount use the provider of its annotation
-  lanyard trust gcp cart --namespace shop
-
-  # Only the part for another ServiceAccount of the same cluster
-  lanyard trust gcp cart --namespace shop --part serviceaccount`)
+	k, cmd := newCloudCommand(c, "gcp", "Google Cloud")
 	k.parameter(cmd, "workload-identity-provider", "Workload identity provider.")
 	k.parameter(cmd, "service-account", "E-mail of the service account to impersonate, or its name if the webhook has a default project.")
 	project := cmd.Flags().String("project", "", "ID of the provider's project. Defaults to a command that looks it up.")
@@ -251,7 +228,7 @@ func (k *trustCommand) definition(s *settings.Settings) (*provider.Definition, e
 	if err := k.Webhook.Unread; err != nil {
 		return nil, fmt.Errorf("provider %q: the settings of the webhook could not be read: %w; pass its configuration file with --config", k.provider, err)
 	}
-	known := strings.Join(append(slices.Clone(clouds), names...), ", ")
+	known := strings.Join(append(clouds(), names...), ", ")
 	return nil, command.Usagef("provider %q: the webhook does not have it; choose one of %s", k.provider, known)
 }
 

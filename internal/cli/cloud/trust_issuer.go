@@ -17,32 +17,8 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/token"
 )
-
-const trustIssuerHelp = `trust issuer shows the issuer of the cluster's tokens and the keys that sign
-them.
-
-With --to, it prepares the two documents that clouds read for upload. A
-directory gets them as files. For s3://BUCKET/PATH, gs://BUCKET/PATH and
-azblob://ACCOUNT/CONTAINER, it writes the commands that upload them.
-
-With --verify, it reads the public documents at a URL, without a login, and
-compares them with the keys of the cluster. The exit code is 1 if clouds would
-deny tokens. Run it again after a change of the keys.`
-
-const trustIssuerExamples = `  # See the issuer and its keys
-  lanyard trust issuer
-
-  # Upload the documents
-  lanyard trust issuer --to s3://example-issuers/production > upload.sh
-
-  # Write them into a directory, for an issuer that the cluster will have
-  lanyard trust issuer --issuer https://issuer.example.com/prod --to issuer
-
-  # Compare the public documents with the cluster
-  lanyard trust issuer --verify https://issuer.example.com/production`
 
 // trustIssuerCommand holds the flags of trust issuer.
 type trustIssuerCommand struct {
@@ -54,12 +30,11 @@ type trustIssuerCommand struct {
 func newTrustIssuerCommand(c *command.CLI) *cobra.Command {
 	k := &trustIssuerCommand{CLI: c}
 	cmd := &cobra.Command{
-		Use:     "issuer",
-		Short:   "Show, publish or verify the issuer of the cluster's tokens.",
-		Long:    trustIssuerHelp,
-		Example: trustIssuerExamples,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) },
+		Use:   "issuer",
+		Short: "Show, publish or verify the issuer of the cluster's tokens.",
+		Long:  help("issuer"),
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) },
 	}
 	k.Output.AddFlag(cmd, "Issuer")
 	cmd.Flags().StringVar(&k.issuer, "issuer", "", "With --to: the issuer in the documents. Without it, the cluster's.")
@@ -126,7 +101,7 @@ func (k *trustIssuerCommand) signingKey(ctx context.Context, client kubernetes.I
 	if err != nil {
 		return "", err
 	}
-	text, err := requestToken(ctx, client, namespace, "default", provider.Token{Audience: "lanyard-verify", ExpirationSeconds: annotations.MinTokenExpirationSeconds})
+	text, err := requestToken(ctx, client, namespace, "default", "lanyard-verify", annotations.MinTokenExpirationSeconds)
 	if err != nil {
 		return "", err
 	}
@@ -149,7 +124,7 @@ func (k *trustIssuerCommand) compare(ctx context.Context, cluster *Documents, si
 		return nil, err
 	}
 	found := &publicIssuer{URL: k.verify, Keys: public.KeyIDs()}
-	found.Wrong, found.Old = Verify(cluster, public, signing)
+	found.Wrong, found.Old = Compare(cluster, public, signing)
 	return found, nil
 }
 
@@ -173,8 +148,12 @@ func (k *trustIssuerCommand) publish(documents *Documents) error {
 	if !place.Has(at) {
 		k.Note("warning: the issuer is %s; make sure that it shows %s", at, k.to)
 	}
+	script, err := place.Shell(published)
+	if err != nil {
+		return err
+	}
 	p := command.NewPage(k.Out)
-	p.Lines(place.Shell(published))
+	p.Lines(script)
 	return p.Err
 }
 

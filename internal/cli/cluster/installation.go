@@ -3,7 +3,7 @@
 
 // Package cluster finds Lanyard in a cluster: its webhook configurations, the
 // namespaces and ServiceAccounts in their scope, and the options of the webhook. It also
-// knows the kinds that have pods, and their pod templates (workload.go, rollout.go).
+// knows the kinds that have pods, and their pod templates (workload.go).
 package cluster
 
 import (

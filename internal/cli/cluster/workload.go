@@ -23,8 +23,8 @@ type Kind struct {
 	Kind string
 	// Resource is where the API serves it.
 	Resource schema.GroupVersionResource
-	// Short are the other names that kubectl accepts, such as deploy.
-	Short []string
+	// short is the other name that kubectl accepts, such as deploy.
+	short string
 	// Template is the path of the pod template in the object. It is empty for a pod,
 	// which is its own template.
 	Template []string
@@ -37,75 +37,55 @@ var specTemplate = []string{"spec", "template"}
 
 // Kinds returns all kinds.
 func Kinds() []Kind {
-	core := func(resource string) schema.GroupVersionResource {
-		return schema.GroupVersionResource{Version: "v1", Resource: resource}
-	}
-	apps := func(resource string) schema.GroupVersionResource {
-		return schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: resource}
-	}
-	batch := func(resource string) schema.GroupVersionResource {
-		return schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: resource}
+	in := func(group, resource string) schema.GroupVersionResource {
+		return schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}
 	}
 	return []Kind{
-		{Kind: "Pod", Resource: core("pods"), Short: []string{"po"}},
-		{Kind: "PodTemplate", Resource: core("podtemplates"), Template: []string{"template"}},
-		{Kind: "ReplicationController", Resource: core("replicationcontrollers"), Short: []string{"rc"}, Template: specTemplate},
-		{Kind: "Deployment", Resource: apps("deployments"), Short: []string{"deploy"}, Template: specTemplate, Restarts: true},
-		{Kind: "StatefulSet", Resource: apps("statefulsets"), Short: []string{"sts"}, Template: specTemplate, Restarts: true},
-		{Kind: "DaemonSet", Resource: apps("daemonsets"), Short: []string{"ds"}, Template: specTemplate, Restarts: true},
-		{Kind: "ReplicaSet", Resource: apps("replicasets"), Short: []string{"rs"}, Template: specTemplate},
-		{Kind: "Job", Resource: batch("jobs"), Template: specTemplate},
-		{Kind: "CronJob", Resource: batch("cronjobs"), Short: []string{"cj"}, Template: []string{"spec", "jobTemplate", "spec", "template"}},
+		{Kind: "Pod", Resource: in("", "pods"), short: "po"},
+		{Kind: "PodTemplate", Resource: in("", "podtemplates"), Template: []string{"template"}},
+		{Kind: "ReplicationController", Resource: in("", "replicationcontrollers"), short: "rc", Template: specTemplate},
+		{Kind: "Deployment", Resource: in("apps", "deployments"), short: "deploy", Template: specTemplate, Restarts: true},
+		{Kind: "StatefulSet", Resource: in("apps", "statefulsets"), short: "sts", Template: specTemplate, Restarts: true},
+		{Kind: "DaemonSet", Resource: in("apps", "daemonsets"), short: "ds", Template: specTemplate, Restarts: true},
+		{Kind: "ReplicaSet", Resource: in("apps", "replicasets"), short: "rs", Template: specTemplate},
+		{Kind: "Job", Resource: in("batch", "jobs"), Template: specTemplate},
+		{Kind: "CronJob", Resource: in("batch", "cronjobs"), short: "cj", Template: []string{"spec", "jobTemplate", "spec", "template"}},
 	}
+}
+
+// find returns the first kind that is wanted.
+func find(wanted func(k *Kind) bool) (Kind, bool) {
+	for _, k := range Kinds() {
+		if wanted(&k) {
+			return k, true
+		}
+	}
+	return Kind{}, false
 }
 
 // ByName returns the kind that a user means: by its kind, the name of its resource,
 // with or without the group, or a short name, in any case.
 func ByName(name string) (Kind, bool) {
 	name, group, _ := strings.Cut(strings.ToLower(name), ".")
-	for _, k := range Kinds() {
-		if group != "" && group != k.Resource.Group {
-			continue
-		}
-		if name == strings.ToLower(k.Kind) || name == k.Resource.Resource || slices.Contains(k.Short, name) {
-			return k, true
-		}
-	}
-	return Kind{}, false
+	return find(func(k *Kind) bool {
+		named := name == strings.ToLower(k.Kind) || name == k.Resource.Resource || name != "" && name == k.short
+		return named && (group == "" || group == k.Resource.Group)
+	})
 }
 
 // ByGroupKind returns the kind of an object. The version does not matter: the pod
 // template has been in the same place in all of them.
 func ByGroupKind(kind schema.GroupKind) (Kind, bool) {
-	for _, k := range Kinds() {
-		if kind.Kind == k.Kind && kind.Group == k.Resource.Group {
-			return k, true
-		}
-	}
-	return Kind{}, false
+	return find(func(k *Kind) bool { return k.Kind == kind.Kind && k.Resource.Group == kind.Group })
 }
 
 // ByOwner returns the kind of an owner.
 func ByOwner(owner *metav1.OwnerReference) (Kind, bool) {
-	version, err := schema.ParseGroupVersion(owner.APIVersion)
-	if err != nil {
-		return Kind{}, false
-	}
-	return ByGroupKind(schema.GroupKind{Group: version.Group, Kind: owner.Kind})
+	return ByGroupKind(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind())
 }
 
 // Name returns how users write the kind and a name: deployment/web.
 func (k *Kind) Name(name string) string { return strings.ToLower(k.Kind) + "/" + name }
-
-// Pod is PodOf for an object of the kind.
-func (k *Kind) Pod(object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	return PodOf(object)
-}
-
-// ServiceAccount is ServiceAccountOf for an object of the kind.
-func (k *Kind) ServiceAccount(object *unstructured.Unstructured) string {
-	return ServiceAccountOf(object)
-}
 
 // templatePaths are where objects have the template of their pods: nearly all kinds, also
 // custom ones such as Rollout of Argo, then CronJob and PodTemplate.
@@ -162,4 +142,89 @@ func ServiceAccountOf(object *unstructured.Unstructured) string {
 	name, _, _ := unstructured.NestedString(object.Object, append(path, "serviceAccountName")...)
 	deprecated, _, _ := unstructured.NestedString(object.Object, append(path, "serviceAccount")...)
 	return cmp.Or(name, deprecated, DefaultServiceAccount)
+}
+
+// Rollout is how far the pods of a workload follow its template.
+type Rollout struct {
+	// Done reports whether all pods do, and are available.
+	Done bool
+	// Progress describes the missing replicas, for people.
+	Progress string
+	// Failed is why the rollout will not be done, empty if it may be.
+	Failed string
+}
+
+// Rollout reads the status of a Deployment, StatefulSet or DaemonSet. k8s.io/kubectl has the
+// same in polymorphichelpers, which would add eight modules and 1 MB to the program.
+func (k *Kind) Rollout(object *unstructured.Unstructured) Rollout {
+	number := func(missing int64, path ...string) int64 {
+		if n, found, err := unstructured.NestedInt64(object.Object, path...); found && err == nil {
+			return n
+		}
+		return missing
+	}
+	if number(0, "status", "observedGeneration") < object.GetGeneration() {
+		return Rollout{Progress: "waiting for its controller"}
+	}
+	var want, updated, all, available int64
+	switch k.Kind {
+	case "DaemonSet":
+		want = number(0, "status", "desiredNumberScheduled")
+		updated, all, available = number(0, "status", "updatedNumberScheduled"), want, number(0, "status", "numberAvailable")
+	case "StatefulSet":
+		want = number(1, "spec", "replicas")
+		// Pods below the partition keep the previous template.
+		want -= min(want, number(0, "spec", "updateStrategy", "rollingUpdate", "partition"))
+		updated, all = number(0, "status", "updatedReplicas"), want
+		available = number(0, "status", "availableReplicas")
+	default:
+		if reason, failed := progressFailed(object); failed {
+			return Rollout{Failed: reason}
+		}
+		want = number(1, "spec", "replicas")
+		updated, all = number(0, "status", "updatedReplicas"), number(0, "status", "replicas")
+		available = number(0, "status", "availableReplicas")
+	}
+	switch {
+	case updated < want:
+		return Rollout{Progress: fmt.Sprintf("%d of %d pods are new", updated, want)}
+	case all > updated:
+		return Rollout{Progress: fmt.Sprintf("%d old pods are left", all-updated)}
+	case available < want:
+		return Rollout{Progress: fmt.Sprintf("%d of %d pods are available", available, want)}
+	}
+	return Rollout{Done: true}
+}
+
+// progressFailed reports whether a Deployment did not progress in time.
+func progressFailed(object *unstructured.Unstructured) (reason string, failed bool) {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, element := range conditions {
+		condition, _ := element.(map[string]any)
+		if condition["type"] == "Progressing" && condition["reason"] == "ProgressDeadlineExceeded" {
+			message, _ := condition["message"].(string)
+			return message, true
+		}
+	}
+	return "", false
+}
+
+// ByHand returns why a change of the template would not replace the pods, so that
+// somebody must; empty if it would.
+func (k *Kind) ByHand(object *unstructured.Unstructured) string {
+	if k.Kind == "Pod" {
+		return "nothing replaces it: delete it, and create it again"
+	}
+	if !k.Restarts {
+		return "its pods are not replaced when its template changes"
+	}
+	if paused, _, _ := unstructured.NestedBool(object.Object, "spec", "paused"); paused {
+		return "it is paused"
+	}
+	for _, field := range []string{"updateStrategy", "strategy"} {
+		if kind, _, _ := unstructured.NestedString(object.Object, "spec", field, "type"); kind == "OnDelete" {
+			return "its update strategy is OnDelete: delete its pods"
+		}
+	}
+	return ""
 }

@@ -136,9 +136,13 @@ func (p *Page) flags(usage string) {
 // its description.
 var flagLine = regexp.MustCompile(`^( +(?:-\w, )?--[\w-]+(?: \w+(?:\[[^ ]*\])?)?) {2,}(.*)$`)
 
-// Finish completes a command and its subcommands: the examples show the name that
-// the user types, and a command that only groups others needs one of them.
+// Finish completes a command and its subcommands: the examples, which may be at the end of
+// the help text, show the name that the user types, and a command that only groups others
+// needs one of them.
 func (c *CLI) Finish(cmd *cobra.Command) {
+	if text, examples, found := strings.Cut(cmd.Long, "\n\nExamples:\n"); found {
+		cmd.Long, cmd.Example = text, strings.TrimSuffix(examples, "\n")
+	}
 	cmd.Example = strings.ReplaceAll(cmd.Example, "  lanyard ", "  "+c.Name+" ")
 	if !cmd.Runnable() {
 		cmd.Args = cobra.ArbitraryArgs

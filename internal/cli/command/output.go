@@ -70,32 +70,20 @@ func (o *Output) AddFlag(cmd *cobra.Command, kind string, own ...string) {
 		JSONYamlPrintFlags:   genericclioptions.NewJSONYamlPrintFlags(),
 		TemplatePrinterFlags: genericclioptions.NewKubeTemplatePrintFlags(),
 	}
-	all := slices.Concat(own, []string{OutputJSON, OutputYAML, "jsonpath=...", "go-template=..."})
-	cmd.Flags().VarP(&format{o}, "output", "o", "Output format: "+strings.Join(all, ", ")+".")
+	usage := strings.Join(slices.Concat(own, []string{OutputJSON, OutputYAML, "jsonpath=...", "go-template=..."}), ", ")
 	completions := slices.Concat(own, []string{OutputJSON, OutputYAML, "jsonpath=", "go-template="})
-	// The error is for a flag that does not exist.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(completions, cobra.ShellCompDirectiveNoFileComp))
+	addChecked(cmd, &checked{&o.Format, o.check}, "output", "o", "Output format: "+usage+".", completions)
 }
 
-// format is the value of the flag. A wrong one is a mistake in the command line, before the
-// command has done something.
-type format struct{ *Output }
-
-// String implements pflag.Value.
-func (f *format) String() string { return f.Format }
-
-// Type implements pflag.Value.
-func (*format) Type() string { return "string" }
-
-// Set implements pflag.Value.
-func (f *format) Set(value string) error {
-	f.Format = value
-	if value == OutputTable || slices.Contains(f.own, value) {
+// check returns an error for a value of the flag that is wrong.
+func (o *Output) check(value string) error {
+	if value == OutputTable || slices.Contains(o.own, value) {
 		return nil
 	}
-	_, err := f.flags.ToPrinter()
+	o.Format = value // which ToPrinter reads
+	_, err := o.flags.ToPrinter()
 	if genericclioptions.IsNoCompatiblePrinterError(err) {
-		return fmt.Errorf("allowed formats are: %s", strings.Join(slices.Concat(f.own, f.flags.AllowedFormats()), ", "))
+		return fmt.Errorf("allowed formats are: %s", strings.Join(slices.Concat(o.own, o.flags.AllowedFormats()), ", "))
 	}
 	return err
 }
@@ -103,34 +91,6 @@ func (f *format) Set(value string) error {
 // ForPeople reports whether the output is for people: a table, or a format of the command.
 func (o *Output) ForPeople() bool {
 	return o.Format == OutputTable || o.Format != OutputName && slices.Contains(o.own, o.Format)
-}
-
-// AddChoice adds a flag with a fixed set of values.
-func AddChoice(cmd *cobra.Command, value *string, name, short, usage string, allowed ...string) {
-	cmd.Flags().VarP(&choice{value, allowed}, name, short, usage+": "+strings.Join(allowed, ", ")+".")
-	// The error is for a flag that does not exist.
-	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp))
-}
-
-// choice is a flag with a fixed set of values.
-type choice struct {
-	value   *string
-	allowed []string
-}
-
-// String implements pflag.Value.
-func (c *choice) String() string { return *c.value }
-
-// Type implements pflag.Value.
-func (*choice) Type() string { return "string" }
-
-// Set implements pflag.Value.
-func (c *choice) Set(value string) error {
-	if !slices.Contains(c.allowed, value) {
-		return fmt.Errorf("allowed values are: %s", strings.Join(c.allowed, ", "))
-	}
-	*c.value = value
-	return nil
 }
 
 // Write writes a result in the format of the flag.

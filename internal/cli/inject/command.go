@@ -5,6 +5,7 @@ package inject
 
 import (
 	"context"
+	_ "embed" // the help text
 	"fmt"
 	"io"
 
@@ -17,27 +18,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
-const injectHelp = `inject gives the pods in manifests their credentials, without a cluster:
-manifests in, manifests out. It makes the same decisions as the webhook and
-applies the same patches, to the pod templates of every kind of workload.
-
-The ServiceAccounts and Namespaces come from the same files. A workload whose
-ServiceAccount is not there stays as it is, and inject reports it. Objects that
-do not change are written as they were read; the others lose their comments.
-
-Nothing is written if the webhook would deny an object, and the exit code is 1.
-The flags are the webhook's: pass the ones that your cluster's webhook
-has, or its --config. With --cluster, inject reads the settings of the webhook
-in the cluster instead.`
-
-const injectExamples = `  # Inject all workloads of a file
-  lanyard inject -f app.yaml > injected.yaml
-
-  # Inject the output of another program, with settings of the webhook
-  lanyard inject -f - --aws-default-region eu-central-1 > injected.yaml
-
-  # All files of a directory, with settings of the webhook in the cluster
-  lanyard inject -R -f manifests --cluster > injected.yaml`
+//go:embed help.txt
+var help string
 
 // injectCommand holds the flags of inject.
 type injectCommand struct {
@@ -53,12 +35,11 @@ type injectCommand struct {
 func NewCommand(c *command.CLI) *cobra.Command {
 	k := &injectCommand{CLI: c, options: options.New()}
 	cmd := &cobra.Command{
-		Use:     "inject -f FILE",
-		Short:   "Inject credentials into manifests, without a cluster.",
-		Long:    injectHelp,
-		Example: injectExamples,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return k.run(cmd) },
+		Use:   "inject -f FILE",
+		Short: "Inject credentials into manifests, without a cluster.",
+		Long:  help,
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return k.run(cmd) },
 	}
 	k.AddFiles(cmd)
 	groups := k.options.Flags()

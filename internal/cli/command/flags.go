@@ -5,6 +5,7 @@ package command
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -94,4 +95,85 @@ func (c *CLI) completeNames(resource schema.GroupVersionResource, prefix string)
 		}
 		return startingWith(names, typed), cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// DryRun is the flag --dry-run of a command that writes objects of the cluster. It has the
+// values of kubectl's.
+type DryRun string
+
+const (
+	// DryRunNone writes.
+	DryRunNone DryRun = "none"
+	// DryRunClient sends no request that writes.
+	DryRunClient DryRun = "client"
+	// DryRunServer sends each request as a dry run, which the API server admits but does not
+	// store.
+	DryRunServer DryRun = "server"
+)
+
+// AddFlag adds the flag. Without a value, it means client.
+func (d *DryRun) AddFlag(cmd *cobra.Command) {
+	*d = DryRunNone
+	AddChoice(cmd, (*string)(d), "dry-run", "", "Only show the changes. client sends nothing, server sends each change as a dry run",
+		string(DryRunNone), string(DryRunClient), string(DryRunServer))
+	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(DryRunClient)
+}
+
+// Writes reports whether the cluster changes.
+func (d DryRun) Writes() bool { return d == DryRunNone }
+
+// Sends reports whether requests are sent: to write, or as dry runs.
+func (d DryRun) Sends() bool { return d != DryRunClient }
+
+// Requests returns the field DryRun of the options of a request.
+func (d DryRun) Requests() []string {
+	if d == DryRunServer {
+		return []string{metav1.DryRunAll}
+	}
+	return nil
+}
+
+// AddAllNamespaces adds the flag --all-namespaces.
+func AddAllNamespaces(cmd *cobra.Command, all *bool) {
+	cmd.Flags().BoolVarP(all, "all-namespaces", "A", false, "All namespaces, instead of --namespace.")
+}
+
+// AddChoice adds a flag with a fixed set of values.
+func AddChoice(cmd *cobra.Command, value *string, name, short, usage string, allowed ...string) {
+	check := func(text string) error {
+		if !slices.Contains(allowed, text) {
+			return fmt.Errorf("allowed values are: %s", strings.Join(allowed, ", "))
+		}
+		return nil
+	}
+	addChecked(cmd, &checked{value, check}, name, short, usage+": "+strings.Join(allowed, ", ")+".", allowed)
+}
+
+// addChecked adds a flag whose values are checked, with completions.
+func addChecked(cmd *cobra.Command, value *checked, name, short, usage string, completions []string) {
+	cmd.Flags().VarP(value, name, short, usage)
+	// The error is for a flag that does not exist.
+	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(completions, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// checked is a flag whose values are checked: a wrong one is a mistake in the command line,
+// before the command has done something.
+type checked struct {
+	value *string
+	check func(value string) error
+}
+
+// String implements pflag.Value.
+func (c *checked) String() string { return *c.value }
+
+// Type implements pflag.Value.
+func (*checked) Type() string { return "string" }
+
+// Set implements pflag.Value.
+func (c *checked) Set(value string) error {
+	err := c.check(value)
+	if err == nil {
+		*c.value = value
+	}
+	return err
 }

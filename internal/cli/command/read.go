@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/spf13/cobra"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -129,16 +129,7 @@ func (c *CLI) Installation(ctx context.Context, client kubernetes.Interface) (*a
 	case 1:
 		return found[0], nil
 	}
-	var names []string
-	for _, configuration := range found {
-		names = append(names, configuration.Name)
-	}
-	return nil, fmt.Errorf("lanyard is installed %d times, by the MutatingWebhookConfigurations %s: see %s check", len(found), strings.Join(names, ", "), c.Name)
-}
-
-// AddAllNamespaces adds the flag --all-namespaces.
-func AddAllNamespaces(cmd *cobra.Command, all *bool) {
-	cmd.Flags().BoolVarP(all, "all-namespaces", "A", false, "All namespaces, instead of --namespace.")
+	return nil, fmt.Errorf("lanyard is installed %d times, by the MutatingWebhookConfigurations %s: see %s check", len(found), cluster.Names(found), c.Name)
 }
 
 // Scope returns the namespace of the flags, or all namespaces.
@@ -147,4 +138,23 @@ func (c *CLI) Scope(all bool) (string, error) {
 		return metav1.NamespaceAll, nil
 	}
 	return c.Namespace()
+}
+
+// May reports whether the user has a right, such as create on pods in the namespace shop. The
+// resource is written as in kubectl auth can-i: pods, deployments.apps or
+// serviceaccounts/token. The namespace is empty for objects of the cluster, or for all
+// namespaces.
+func May(ctx context.Context, client kubernetes.Interface, verb, resource, namespace string) (bool, error) {
+	name, subresource, _ := strings.Cut(resource, "/")
+	group := schema.ParseGroupResource(name)
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: verb, Group: group.Group, Resource: group.Resource, Subresource: subresource,
+		},
+	}}
+	response, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("ask whether you may %s %s: %w", verb, resource, err)
+	}
+	return response.Status.Allowed, nil
 }
