@@ -109,9 +109,15 @@ func (x *exchanger) exchangeAll(ctx context.Context, all []*metav1.ObjectMeta) (
 	group.SetLimit(maxExchanges)
 	report, done := x.Periodically(), 0
 	var mu sync.Mutex
+	namespaces := map[string]*metav1.ObjectMeta{}
 	for i, serviceAccount := range all {
+		namespace := namespaces[serviceAccount.Namespace]
+		if namespace == nil {
+			namespace = command.ReadNamespace(ctx, x.client, serviceAccount.Namespace)
+			namespaces[serviceAccount.Namespace] = namespace
+		}
 		group.Go(func() error {
-			each[i] = x.exchange(ctx, serviceAccount)
+			each[i] = x.exchange(ctx, namespace, serviceAccount)
 			mu.Lock()
 			defer mu.Unlock()
 			done++
@@ -128,9 +134,9 @@ func (x *exchanger) exchangeAll(ctx context.Context, all []*metav1.ObjectMeta) (
 }
 
 // exchange returns the findings of a ServiceAccount: a line for each identity.
-func (x *exchanger) exchange(ctx context.Context, serviceAccount *metav1.ObjectMeta) (found findings) {
+func (x *exchanger) exchange(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta) (found findings) {
 	who := serviceAccount.Namespace + "/" + serviceAccount.Name
-	pod, err := x.pod(ctx, serviceAccount)
+	pod, err := x.pod(ctx, namespace, serviceAccount)
 	denial, denied := errors.AsType[*ask.Denial](err)
 	switch {
 	case denied:
@@ -245,9 +251,6 @@ type reader struct {
 	settings *settings.Settings
 	client   kubernetes.Interface
 	asker    *ask.Asker
-
-	mu         sync.Mutex
-	namespaces map[string]*metav1.ObjectMeta
 }
 
 // newReader returns a reader. With evaluate, the reader evaluates the rules of the webhook and
@@ -267,7 +270,7 @@ func newReader(ctx context.Context, c *command.CLI, evaluate bool) (*reader, err
 		return nil, err
 	}
 	asker, err := ask.New(config, s, ask.Options{NoDryRun: evaluate && c.Webhook.Unread == nil})
-	return &reader{CLI: c, settings: s, client: client, asker: asker, namespaces: map[string]*metav1.ObjectMeta{}}, err
+	return &reader{CLI: c, settings: s, client: client, asker: asker}, err
 }
 
 // serviceAccount returns the metadata of a ServiceAccount.
@@ -279,21 +282,10 @@ func (r *reader) serviceAccount(ctx context.Context, namespace, name string) (*m
 	return &found.ObjectMeta, nil
 }
 
-// namespace returns the metadata of a namespace, which is only its name if the user may
-// not read it.
-func (r *reader) namespace(ctx context.Context, name string) *metav1.ObjectMeta {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.namespaces[name] == nil {
-		r.namespaces[name] = command.ReadNamespace(ctx, r.client, name)
-	}
-	return r.namespaces[name]
-}
-
 // pod returns the injection into a new pod of a ServiceAccount. The error is an
 // *ask.Denial if no pod would be created.
-func (r *reader) pod(ctx context.Context, serviceAccount *metav1.ObjectMeta) (*injected.Pod, error) {
-	answer := r.asker.Ask(ctx, r.namespace(ctx, serviceAccount.Namespace), serviceAccount, r.ProbePod(serviceAccount.Name))
+func (r *reader) pod(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta) (*injected.Pod, error) {
+	answer := r.asker.Ask(ctx, namespace, serviceAccount, r.ProbePod(serviceAccount.Name))
 	if unread := r.Webhook.Unread; unread != nil && answer.Local {
 		return nil, fmt.Errorf("you may not %s, and the settings of the webhook could not be read: %w; pass its configuration file with --config", answer.Missing, unread)
 	}

@@ -33,14 +33,8 @@ type tokenCommand struct {
 // NewTokenCommand returns the command token.
 func NewTokenCommand(c *command.CLI) *cobra.Command {
 	k := &tokenCommand{CLI: c}
-	cmd := &cobra.Command{
-		Use:               "token NAME --for aws|azure|gcp|PROVIDER|AUDIENCE",
-		Short:             "Show a token of a ServiceAccount, and a cloud's response to it.",
-		Long:              help("token"),
-		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: c.CompleteServiceAccounts(),
-		RunE:              func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) },
-	}
+	cmd := command.New(help("token"), cobra.RangeArgs(1, 2), func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) })
+	cmd.ValidArgsFunction = c.CompleteServiceAccounts()
 	k.Output.AddFlag(cmd, "Token")
 	c.AddConfig(cmd)
 	c.AddOverrides(cmd)
@@ -137,7 +131,7 @@ func (k *tokenCommand) request(ctx context.Context, read *reader, namespace, nam
 	if err != nil {
 		return nil, err
 	}
-	pod, err := read.pod(ctx, serviceAccount)
+	pod, err := read.pod(ctx, command.ReadNamespace(ctx, read.client, namespace), serviceAccount)
 	if err == nil && !slices.Contains(pod.Providers, k.receiver) {
 		err = fmt.Errorf("they get no token for %s; %s explain serviceaccount %s --namespace %s shows why", k.receiver, k.Name, name, namespace)
 	}

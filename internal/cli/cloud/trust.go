@@ -8,8 +8,8 @@
 //	                 configuration as JSON, as commands and as Terraform resources
 //	trust.go         is common to the trust configurations, and has the configuration of a
 //	                 custom provider, from its file
-//	exchange.go      is common to the exchanges; no function returns a credential
-//	causes.go        explains the errors of the clouds, with the causes in causes.yaml
+//	exchange.go      is common to the exchanges; no function returns a credential. It explains
+//	                 the errors of the clouds, with the causes in causes.yaml
 //	findings.go      reads the tokens of the pods of ServiceAccounts, and exchanges them
 //	issuer.go        compares the published keys of the issuer with the cluster's keys, and
 //	                 publishes them with the commands in publish.tmpl
@@ -17,6 +17,7 @@ package cloud
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -188,12 +189,9 @@ func File(name, json string) string {
 }
 
 // noTrust is the text of a custom provider whose file has none.
-const noTrust = `# The configuration file of the webhook has no text "trust" for this provider.
-# The provider must accept tokens with these claims:
-#   iss: {issuer}
-#   sub: {subject}
-#   aud: {audience}
-`
+//
+//go:embed notrust.txt
+var noTrust string
 
 // NewCustom returns the trust configuration of a custom provider: the text in the
 // configuration file, with the values. A line with a value that is not set is left out.
@@ -204,10 +202,7 @@ func NewCustom(token Token, d *provider.Definition, values provider.Values) (*Tr
 		"issuer": token.Issuer, "subject": token.Subject(), "audience": token.Audience,
 		"namespace": token.Namespace, "serviceaccount": token.ServiceAccount,
 	})
-	template := d.Trust
-	if template == "" {
-		template = noTrust
-	}
+	template := cmp.Or(d.Trust, noTrust)
 	// Lanyard does not know where in a command a value is, so it cannot quote the value.
 	for _, name := range d.TrustValues() {
 		if value := all[name]; value != "" && !plainWord.MatchString(value) && strings.Contains(template, "{"+name+"}") {

@@ -27,7 +27,7 @@ import (
 //go:embed help/*.txt
 var helps embed.FS
 
-// help returns the help text of a command. A test reads the texts of all commands.
+// help returns the text of a command for command.New. A test reads the texts of all commands.
 func help(name string) string {
 	text, _ := helps.ReadFile("help/" + name + ".txt")
 	return string(text)
@@ -46,19 +46,13 @@ const (
 // NewTrustCommand returns the command trust.
 func NewTrustCommand(c *command.CLI) *cobra.Command {
 	k := &trustCommand{CLI: c, part: partAll}
-	cmd := &cobra.Command{
-		Use:   "trust PROVIDER NAME",
-		Short: "Show how to configure a cloud to trust a ServiceAccount.",
-		Long:  help("trust"),
-		Args:  cobra.RangeArgs(0, 3),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) < 2 {
-				return command.Usagef("a provider and a ServiceAccount are missing: %s trust aws|azure|gcp|PROVIDER NAME", c.Name)
-			}
-			k.provider = args[0]
-			return k.run(cmd.Context(), args[1:])
-		},
-	}
+	cmd := command.New(help("trust"), cobra.RangeArgs(0, 3), func(cmd *cobra.Command, args []string) error {
+		if len(args) < 2 {
+			return command.Usagef("a provider and a ServiceAccount are missing: %s trust aws|azure|gcp|PROVIDER NAME", c.Name)
+		}
+		k.provider = args[0]
+		return k.run(cmd.Context(), args[1:])
+	})
 	k.addFlags(cmd, "the provider", outputShell)
 	cmd.Flags().StringToStringVar(&k.given, "parameter", nil, "Parameter of the provider, as NAME=VALUE. Defaults to the annotation. Can be repeated.")
 	cmd.AddCommand(newTrustAWSCommand(c), newTrustAzureCommand(c), newTrustGCPCommand(c), newTrustIssuerCommand(c))
@@ -75,10 +69,8 @@ type trustCommand struct {
 	uploadKeys bool // gcp only
 	// provider is the name of the provider.
 	provider string
-	// parameters are the flags of a built-in provider that stand for annotations, by the
-	// provider's names. given are their values.
-	parameters map[string]*string
-	given      map[string]string
+	// given are the values of the flags that stand for annotations, by the provider's names.
+	given map[string]string
 	// newTrust makes the result for a built-in provider. jwks are the public keys if they must
 	// be uploaded.
 	newTrust func(t Token, values provider.Values, jwks string) (*Trust, error)
@@ -90,20 +82,14 @@ type trustCommand struct {
 
 // newCloudCommand returns a command for a built-in provider, without its own parameters.
 func newCloudCommand(c *command.CLI, name, cloud string) (*trustCommand, *cobra.Command) {
-	k := &trustCommand{CLI: c, part: partAll, provider: name, parameters: map[string]*string{}, given: map[string]string{}}
-	cmd := &cobra.Command{
-		Use:               name + " NAME",
-		Short:             "Show how to configure " + cloud + " to trust a ServiceAccount.",
-		Long:              help(name),
-		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: c.CompleteServiceAccounts(),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			for name, value := range k.parameters {
-				k.given[name] = *value
-			}
-			return k.run(cmd.Context(), args)
-		},
-	}
+	k := &trustCommand{CLI: c, part: partAll, provider: name, given: map[string]string{}}
+	cmd := command.New(help(name), cobra.RangeArgs(1, 2), func(cmd *cobra.Command, args []string) error {
+		for name := range k.given {
+			k.given[name], _ = cmd.Flags().GetString(name) // the error is for a flag that does not exist
+		}
+		return k.run(cmd.Context(), args)
+	})
+	cmd.ValidArgsFunction = c.CompleteServiceAccounts()
 	k.addFlags(cmd, cloud, outputShell, outputTerraform)
 	command.AddChoice(cmd, &k.part, "part", "", "Part of the shell's or Terraform's output", partAll, partCluster, partServiceAccount)
 	return k, cmd
@@ -119,7 +105,8 @@ func (k *trustCommand) addFlags(cmd *cobra.Command, cloud string, formats ...str
 
 // parameter adds a flag that stands for an annotation of the provider.
 func (k *trustCommand) parameter(cmd *cobra.Command, name, usage string) {
-	k.parameters[name] = cmd.Flags().String(name, "", usage+" Defaults to the annotation "+k.provider+"-"+name+".")
+	k.given[name] = ""
+	cmd.Flags().String(name, "", usage+" Defaults to the annotation "+k.provider+"-"+name+".")
 }
 
 func newTrustAWSCommand(c *command.CLI) *cobra.Command {
@@ -206,7 +193,7 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 // serviceAccountName reads the arguments NAME, serviceaccount/NAME or serviceaccount NAME. The
 // ServiceAccount may not exist.
 func serviceAccountName(c *command.CLI, args []string) (string, error) {
-	info, err := c.Object(&command.Selection{Type: "serviceaccount", Kinds: []string{command.ServiceAccountKind}, NamesOnly: true}, args)
+	info, err := c.Object(&command.Selection{Type: "serviceaccount", Kinds: []string{"ServiceAccount"}, NamesOnly: true}, args)
 	if err != nil {
 		return "", err
 	}
@@ -273,20 +260,14 @@ func (k *trustCommand) completeIssuer(ctx context.Context, client kubernetes.Int
 // existing annotations and the defaults of the cluster, in this order. Annotations that
 // the ServiceAccount still needs are added to t.
 func (k *trustCommand) identity(s *settings.Settings, d *provider.Definition, t *Token, existing map[string]string) (*provider.Identity, error) {
-	keys, defaults := s.Keys, s.Defaults.For(t.Namespace, t.ServiceAccount)
 	values := map[string]string{}
 	for key, value := range existing {
-		if name, ours := strings.CutPrefix(key, keys.Prefix); ours && (key == keys.Audience || d.OwnsKey(name)) {
+		if name, ours := strings.CutPrefix(key, s.Keys.Prefix); ours && (key == s.Keys.Audience || d.OwnsKey(name)) {
 			values[key] = value
 		}
 	}
-	flags := map[string]string{} // the flags by the annotations that they stand for
-	set := func(key, value, flag string) {
-		if value == "" {
-			return
-		}
-		flags[key] = flag
-		if values[key] != value {
+	set := func(name, value string) {
+		if key := s.Keys.Parameter(d, name); value != "" && values[key] != value {
 			values[key] = value
 			t.Annotate = append(t.Annotate, key+"="+value)
 		}
@@ -295,22 +276,23 @@ func (k *trustCommand) identity(s *settings.Settings, d *provider.Definition, t 
 		if !d.OwnsKey(d.Key(name)) {
 			return nil, command.Usagef("--parameter: provider %s has no parameter %q that an annotation sets", d.Name, name)
 		}
-		set(keys.Parameter(d, name), k.given[name], name)
+		set(name, k.given[name])
 	}
-	set(keys.ProviderAudience(d), k.audience, "audience")
-	if err := k.complete(d, keys, defaults, values, set); err != nil {
+	set("audience", k.audience)
+	defaults := s.Defaults.For(t.Namespace, t.ServiceAccount)
+	if err := k.complete(d, s.Keys, defaults, values, set); err != nil {
 		return nil, err
 	}
-	identity, errs := annotations.ParseServiceAccount(keys, values, defaults)
+	identity, errs := annotations.ParseServiceAccount(s.Keys, values, defaults)
 	if len(errs) > 0 {
-		return nil, k.mistake(errs[0], flags)
+		return nil, k.mistake(errs[0], s.Keys.Prefix+d.Key(""))
 	}
 	return &identity.Providers[0], nil
 }
 
 // complete sets the annotations without which the ServiceAccount does not ask for an
 // identity of the provider.
-func (k *trustCommand) complete(d *provider.Definition, keys *annotations.Keys, defaults *annotations.Defaults, values map[string]string, set func(key, value, flag string)) error {
+func (k *trustCommand) complete(d *provider.Definition, keys *annotations.Keys, defaults *annotations.Defaults, values map[string]string, set func(name, value string)) error {
 	asks := slices.ContainsFunc(d.Parameters, func(p provider.Parameter) bool {
 		return p.Identity && values[keys.Parameter(d, p.Name)] != ""
 	})
@@ -320,7 +302,7 @@ func (k *trustCommand) complete(d *provider.Definition, keys *annotations.Keys, 
 		switch {
 		case !p.Required || p.ClusterOnly || values[key] != "":
 		case hasDefault && p.Identity && !asks:
-			set(key, annotations.ClusterDefault, p.Name)
+			set(p.Name, annotations.ClusterDefault)
 		case hasDefault:
 		case k.unneeded[p.Name] == "":
 			return k.noParameter(p.Name, key)
@@ -347,13 +329,13 @@ func (k *trustCommand) noParameter(name, key string) error {
 	return command.Usagef("%s is missing: the ServiceAccount has no annotation %s, and %s", flag, key, defaults)
 }
 
-// mistake returns a mistake in an annotation, or in the flag that stands for it. flags are
-// the names of the flags by the keys.
-func (k *trustCommand) mistake(err *field.Error, flags map[string]string) error {
+// mistake returns a mistake in an annotation, or in the flag that stands for the annotation.
+// prefix starts the keys of the provider's annotations.
+func (k *trustCommand) mistake(err *field.Error, prefix string) error {
 	key := strings.TrimSuffix(strings.TrimPrefix(err.Field, "metadata.annotations["), "]")
-	from := "annotation " + key
-	if flag := flags[key]; flag != "" {
-		from = "--" + flag
+	from, name := "annotation "+key, strings.TrimPrefix(key, prefix)
+	if k.given[name] != "" || name == "audience" && k.audience != "" {
+		from = "--" + name
 	}
 	if unread := k.Webhook.Unread; unread != nil {
 		return fmt.Errorf("%s: %s; it may be correct with the settings of the webhook, which could not be read: %w; pass its configuration file with --config", from, err.ErrorBody(), unread)

@@ -7,9 +7,14 @@
 package command
 
 import (
+	"errors"
+	"flag"
 	"fmt"
+	"io"
+	"log/slog"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/settings"
@@ -136,13 +142,18 @@ func (p *Page) flags(usage string) {
 // its description.
 var flagLine = regexp.MustCompile(`^( +(?:-\w, )?--[\w-]+(?: \w+(?:\[[^ ]*\])?)?) {2,}(.*)$`)
 
-// Finish completes a command and its subcommands: the examples, which may be at the end of
-// the help text, show the name that the user types, and a command that only groups others
-// needs one of them.
+// New returns a command with a text: a line for its usage, a line for its description, an
+// empty line, its help text, and, behind the line "Examples:", its examples.
+func New(text string, args cobra.PositionalArgs, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
+	use, text, _ := strings.Cut(text, "\n")
+	short, text, _ := strings.Cut(text, "\n\n")
+	long, examples, _ := strings.Cut(strings.TrimSuffix(text, "\n"), "\n\nExamples:\n")
+	return &cobra.Command{Use: use, Short: short, Long: long, Example: examples, Args: args, RunE: run}
+}
+
+// Finish completes a command and its subcommands: the examples show the name that
+// the user types, and a command that only groups others needs one of them.
 func (c *CLI) Finish(cmd *cobra.Command) {
-	if text, examples, found := strings.Cut(cmd.Long, "\n\nExamples:\n"); found {
-		cmd.Long, cmd.Example = text, strings.TrimSuffix(examples, "\n")
-	}
 	cmd.Example = strings.ReplaceAll(cmd.Example, "  lanyard ", "  "+c.Name+" ")
 	if !cmd.Runnable() {
 		cmd.Args = cobra.ArbitraryArgs
@@ -211,4 +222,88 @@ func newClient[C any](c *CLI, newFor func(*rest.Config) (C, error)) (client C, e
 		return client, fmt.Errorf("create Kubernetes client: %w", err)
 	}
 	return client, nil
+}
+
+// maxVerbosity is the highest verbosity of the log. From 8 on, client-go logs the bodies of
+// requests and responses: tokens, and objects with Secrets.
+const maxVerbosity = 7
+
+// NewLogHandler returns the handler of the messages that the libraries log. They contain text
+// of the cluster, and slog quotes it.
+func NewLogHandler(w io.Writer) slog.Handler {
+	return slog.NewTextHandler(w, &slog.HandlerOptions{Level: verbosity{}})
+}
+
+// verbosity is the verbosity of klog as a level: -6 is the level of klog.V(6).
+type verbosity struct{}
+
+// Level implements slog.Leveler.
+func (verbosity) Level() slog.Level {
+	level := maxVerbosity
+	for level > 0 && !klog.V(klog.Level(level)).Enabled() {
+		level--
+	}
+	return slog.Level(-level)
+}
+
+// SetVerbosity sets the verbosity of the libraries' log.
+func SetVerbosity(level int) error {
+	if level <= 0 {
+		return nil
+	}
+	var flags flag.FlagSet
+	klog.InitFlags(&flags)
+	return flags.Set("v", strconv.Itoa(min(level, maxVerbosity)))
+}
+
+// Exit codes of every command, as of kubectl diff.
+const (
+	// ExitOK means that all is well.
+	ExitOK = 0
+	// ExitFound means that a command found something that is wrong.
+	ExitFound = 1
+	// ExitFailed means that a command could not look: it had an error, or the command line
+	// is wrong.
+	ExitFailed = 2
+)
+
+// ErrFound ends a command with ExitFound. It has no message of its own: the output
+// of the command shows the findings.
+var ErrFound = errors.New("found a problem, see the output")
+
+// FoundIf returns the error of a command: ErrFound if the command found a problem and had
+// no other error.
+func FoundIf(found bool, err error) error {
+	if found && err == nil {
+		return ErrFound
+	}
+	return err
+}
+
+// Found notes the finding of a command that has no output to show it, and returns ErrFound.
+func (c *CLI) Found(format string, args ...any) error {
+	c.Note("error: "+format, args...)
+	return ErrFound
+}
+
+// UsageError is a mistake in the command line that cobra does not find.
+type UsageError struct{ error }
+
+// Usagef returns a UsageError.
+func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
+
+// Exit prints the error of a command, if any, and returns the exit code. help is the command
+// whose --help the user of a wrong command line may read.
+func (c *CLI) Exit(err error, help string) int {
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.Is(err, ErrFound):
+		return ExitFound
+	}
+	c.Note("error: %v", err)
+	if _, isUsage := errors.AsType[UsageError](err); isUsage || !c.Started {
+		c.Note("See '%s --help' for usage.", help)
+	}
+	return ExitFailed
 }

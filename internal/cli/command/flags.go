@@ -17,11 +17,17 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 )
 
-// ServiceAccountKind is the kind of ServiceAccounts in a Selection.
-const ServiceAccountKind = "ServiceAccount"
-
 // completion is a function that completes arguments or the value of a flag.
 type completion = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
+
+// complete returns the names that start with the user's input. An error results in no names: a
+// shell has no place to show it.
+func complete(names []string, typed string, err error) ([]string, cobra.ShellCompDirective) {
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, typed) }), cobra.ShellCompDirectiveNoFileComp
+}
 
 // CompleteReferences completes TYPE/NAME with the names that are in the cluster.
 func (c *CLI) CompleteReferences(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
@@ -35,15 +41,16 @@ func (c *CLI) CompleteReferences(cmd *cobra.Command, args []string, typed string
 		for _, kind := range cluster.Kinds() {
 			types = append(types, strings.ToLower(kind.Kind)+"/")
 		}
-		return startingWith(append(types, "serviceaccount/"), typed), cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+		types, directive := complete(append(types, "serviceaccount/"), typed, nil)
+		return types, directive | cobra.ShellCompDirectiveNoSpace
 	}
 	mapper, err := c.Flags.ToRESTMapper()
 	if err != nil || len(args) > 1 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return complete(nil, typed, err)
 	}
 	resource, err := mapper.ResourceFor(schema.ParseGroupResource(strings.ToLower(typeName)).WithVersion(""))
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return complete(nil, typed, err)
 	}
 	return c.completeNames(resource, prefix)(cmd, nil, typed)
 }
@@ -59,41 +66,32 @@ func (c *CLI) CompleteNamespaces() completion { return c.completeNames(CoreResou
 // CompleteContexts completes the contexts of the kubeconfig.
 func (c *CLI) CompleteContexts(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	config, err := c.Flags.ToRawKubeConfigLoader().RawConfig()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return startingWith(slices.Sorted(maps.Keys(config.Contexts)), typed), cobra.ShellCompDirectiveNoFileComp
-}
-
-// startingWith returns the names that start with the user's input.
-func startingWith(names []string, typed string) []string {
-	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, typed) })
+	return complete(slices.Sorted(maps.Keys(config.Contexts)), typed, err)
 }
 
 // maxCompletions is how many names a completion reads.
 const maxCompletions = 500
 
-// completeNames completes one argument with the names of objects, behind a prefix. Errors
-// result in no names: a shell has no place to show them.
+// completeNames completes one argument with the names of objects, behind a prefix.
 func (c *CLI) completeNames(resource schema.GroupVersionResource, prefix string) completion {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		namespace, errNamespace := c.Namespace()
 		client, err := c.metadata()
 		if err = cmp.Or(err, errNamespace); err != nil || len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+			return complete(nil, typed, err)
 		}
 		if resource.Resource == "namespaces" {
 			namespace = metav1.NamespaceAll
 		}
 		list, err := client.Resource(resource).Namespace(namespace).List(cmd.Context(), metav1.ListOptions{Limit: maxCompletions})
 		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+			return complete(nil, typed, err)
 		}
 		var names []string
 		for i := range list.Items {
 			names = append(names, prefix+list.Items[i].Name)
 		}
-		return startingWith(names, typed), cobra.ShellCompDirectiveNoFileComp
+		return complete(names, typed, nil)
 	}
 }
 

@@ -34,13 +34,7 @@ type injectCommand struct {
 // NewCommand returns the command inject.
 func NewCommand(c *command.CLI) *cobra.Command {
 	k := &injectCommand{CLI: c, options: options.New()}
-	cmd := &cobra.Command{
-		Use:   "inject -f FILE",
-		Short: "Inject credentials into manifests, without a cluster.",
-		Long:  help,
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return k.run(cmd) },
-	}
+	cmd := command.New(help, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return k.run(cmd) })
 	k.AddFiles(cmd)
 	groups := k.options.Flags()
 	k.all = options.AllFlags(groups)
@@ -84,7 +78,7 @@ func (k *injectCommand) run(cmd *cobra.Command) error {
 		return err
 	}
 	if denied := k.report(results); denied > 0 {
-		return command.Findingf("the webhook would deny %d objects; nothing was written", denied)
+		return k.Found("the webhook would deny %d objects; nothing was written", denied)
 	}
 	return Write(k.Out, documents)
 }

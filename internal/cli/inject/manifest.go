@@ -7,23 +7,28 @@
 package inject
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/rules"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 )
@@ -77,20 +82,24 @@ func Inject(ctx context.Context, documents []*Document, s *settings.Settings, na
 
 // object is one object of a document.
 type object struct {
+	metav1.PartialObjectMetadata
 	document *Document
 	// path is where the object is in the document: empty, or its place in a list.
 	path []string
 	raw  json.RawMessage
-	meta metav1.PartialObjectMetadata
 	// whole is the object, for its pod template.
-	whole *unstructured.Unstructured
+	whole unstructured.Unstructured
 	// namespace is the object's namespace, or the namespace of Inject.
 	namespace string
+	// response is the mutating webhook's to a ServiceAccount, and mutated is the ServiceAccount
+	// afterwards.
+	response admission.Response
+	mutated  json.RawMessage
 }
 
 // reference names the object for people.
 func (o *object) reference() string {
-	return strings.ToLower(o.meta.Kind) + "/" + cmp.Or(o.meta.Name, o.meta.GenerateName)
+	return strings.ToLower(o.Kind) + "/" + cmp.Or(o.Name, o.GenerateName)
 }
 
 // error names the object in an error.
@@ -98,13 +107,8 @@ func (o *object) error(err error) error {
 	return fmt.Errorf("%s: %s: %w", o.document.source, o.reference(), err)
 }
 
-// groupKind returns the object's kind.
-func (o *object) groupKind() schema.GroupKind { return o.meta.GroupVersionKind().GroupKind() }
-
-var (
-	serviceAccountKind = schema.GroupKind{Kind: "ServiceAccount"}
-	namespaceKind      = schema.GroupKind{Kind: "Namespace"}
-)
+// is reports whether the object is of a kind of the core group.
+func (o *object) is(kind string) bool { return o.APIVersion == "v1" && o.Kind == kind }
 
 // injection is one call of Inject.
 type injection struct {
@@ -122,62 +126,62 @@ func newInjection(ctx context.Context, s *settings.Settings, objects []*object) 
 		validator:       &injector.ServiceAccountValidator{Config: all.Config, Invalidator: rules.Unrecorded{}},
 	}
 	for _, found := range objects {
-		switch found.groupKind() {
-		case serviceAccountKind:
-			_, mutated, err := run.mutate(ctx, found)
-			var meta metav1.PartialObjectMetadata
-			if err == nil {
-				err = json.Unmarshal(mutated, &meta)
-			}
-			if err != nil {
+		switch {
+		case found.is("ServiceAccount"):
+			if err := run.mutate(ctx, found); err != nil {
 				return nil, found.error(err)
 			}
-			all.AddServiceAccount(found.namespace, &meta.ObjectMeta)
-		case namespaceKind:
-			all.AddNamespace(&found.meta.ObjectMeta)
+		case found.is("Namespace"):
+			all.AddNamespace(&found.ObjectMeta)
 		}
 	}
 	return run, nil
 }
 
-// mutate returns the response of the mutating webhook to a ServiceAccount, and the
-// ServiceAccount afterwards.
-func (run *injection) mutate(ctx context.Context, o *object) (admission.Response, json.RawMessage, error) {
-	if slices.Contains(run.ExcludedNamespaces, o.namespace) {
-		return admission.Response{}, o.raw, nil
+// mutate adds a ServiceAccount as it is after the response of the mutating webhook, and keeps
+// both in the object.
+func (run *injection) mutate(ctx context.Context, o *object) (err error) {
+	o.mutated = o.raw
+	if !slices.Contains(run.ExcludedNamespaces, o.namespace) {
+		if o.response, err = admission.Ask(ctx, run.serviceAccounts, "serviceaccount", o.namespace, o.raw, nil); err != nil {
+			return err
+		}
+		if o.mutated, err = rules.Patched(o.raw, o.response.Patch.Bytes()); err != nil {
+			return err
+		}
 	}
-	response, err := admission.Ask(ctx, run.serviceAccounts, "serviceaccount", o.namespace, o.raw, nil)
-	if err != nil {
-		return response, nil, err
+	var meta metav1.PartialObjectMetadata
+	if err := json.Unmarshal(o.mutated, &meta); err != nil {
+		return err
 	}
-	mutated, err := rules.Patched(o.raw, response.Patch.Bytes())
-	return response, mutated, err
+	run.AddServiceAccount(o.namespace, &meta.ObjectMeta)
+	return nil
 }
 
 // decide decides about one object and changes its document. It returns nil for an
 // object that the webhook would not be called for.
 func (run *injection) decide(ctx context.Context, o *object) (*Result, error) {
-	path, isWorkload := cluster.TemplatePath(o.whole)
-	isServiceAccount := o.groupKind() == serviceAccountKind && !slices.Contains(run.ExcludedNamespaces, o.namespace)
-	if _, known := cluster.ByGroupKind(o.groupKind()); known && !isWorkload {
-		return nil, errors.New("the pod template is missing")
-	}
-	if !isWorkload && !isServiceAccount {
-		return nil, nil
-	}
-	result := &Result{Object: o.reference(), Namespace: o.namespace}
+	path, isWorkload := cluster.TemplatePath(&o.whole)
+	_, known := cluster.ByGroupKind(o.GroupVersionKind().GroupKind())
 	var response admission.Response
 	var after json.RawMessage
 	var err error
 	switch {
-	case isServiceAccount:
-		response, after, err = run.serviceAccount(ctx, o)
-	case !run.Called(o.namespace):
-		result.Reason, result.Message = reason.OptedOut, "its namespace opts out"
-		return result, nil
+	case o.is("ServiceAccount") && !slices.Contains(run.ExcludedNamespaces, o.namespace):
+		response, after = o.response, o.mutated
+		var valid admission.Response
+		valid, err = admission.Ask(ctx, run.validator, "serviceaccount", o.namespace, after, nil)
+		response.Warnings = append(response.Warnings, valid.Warnings...)
+	case isWorkload && run.Called(o.namespace):
+		response, after, err = run.Pod(ctx, o.namespace, cluster.ServiceAccountOf(&o.whole), at(o.raw, path))
+	case isWorkload:
+		return &Result{Object: o.reference(), Namespace: o.namespace, Reason: reason.OptedOut, Message: "its namespace opts out"}, nil
+	case known:
+		return nil, errors.New("the pod template is missing")
 	default:
-		response, after, err = run.pod(ctx, o, path)
+		return nil, nil
 	}
+	result := &Result{Object: o.reference(), Namespace: o.namespace}
 	denied, isDenied := errors.AsType[*reason.Error](err)
 	unknown, isUnknown := errors.AsType[*reason.Fault](err)
 	switch {
@@ -197,40 +201,14 @@ func (run *injection) decide(ctx context.Context, o *object) (*Result, error) {
 	return result, err
 }
 
-// serviceAccount returns the response to the creation of a ServiceAccount: of the
-// mutating webhook, and of the validating one to the result.
-func (run *injection) serviceAccount(ctx context.Context, o *object) (admission.Response, json.RawMessage, error) {
-	response, mutated, err := run.mutate(ctx, o)
-	if err != nil {
-		return response, nil, err
-	}
-	valid, err := admission.Ask(ctx, run.validator, "serviceaccount", o.namespace, mutated, nil)
-	response.Warnings = append(response.Warnings, valid.Warnings...)
-	return response, mutated, err
-}
-
-// pod returns the response to the creation of a pod of the object, and the pod's
-// template afterwards.
-func (run *injection) pod(ctx context.Context, o *object, path []string) (admission.Response, json.RawMessage, error) {
-	template, err := at(o.raw, path)
-	if err != nil {
-		return admission.Response{}, nil, err
-	}
-	return run.Pod(ctx, o.namespace, cluster.ServiceAccountOf(o.whole), template)
-}
-
-// at returns the JSON of a field.
-func at(raw json.RawMessage, path []string) (json.RawMessage, error) {
-	for i, name := range path {
+// at returns the JSON of a field that exists.
+func at(raw json.RawMessage, path []string) json.RawMessage {
+	for _, name := range path {
 		var members map[string]json.RawMessage
-		if err := json.Unmarshal(raw, &members); err != nil {
-			return nil, fmt.Errorf("%s: %w", strings.Join(path[:i], "."), err)
-		}
-		if raw = members[name]; raw == nil {
-			return nil, fmt.Errorf("%s: the pod template is missing", strings.Join(path[:i+1], "."))
-		}
+		_ = json.Unmarshal(raw, &members) // TemplatePath has read the same JSON
+		raw = members[name]
 	}
-	return raw, nil
+	return raw
 }
 
 // replace replaces the value at path. It leaves everything else as it is.
@@ -249,22 +227,22 @@ func (d *Document) objects(namespace string, path []string, raw json.RawMessage)
 	if raw == nil {
 		return nil, nil
 	}
-	o := &object{document: d, path: path, raw: raw, whole: &unstructured.Unstructured{}}
-	if err := cmp.Or(json.Unmarshal(raw, &o.meta), json.Unmarshal(raw, &o.whole.Object)); err != nil {
+	o := &object{document: d, path: path, raw: raw}
+	if err := cmp.Or(json.Unmarshal(raw, &o.PartialObjectMetadata), json.Unmarshal(raw, &o.whole.Object)); err != nil {
 		return nil, fmt.Errorf("%s: not an object of Kubernetes: %w", d.source, err)
 	}
-	if o.meta.Kind == "" || o.meta.APIVersion == "" {
-		return nil, fmt.Errorf("%s: not an object of Kubernetes: apiVersion is %q and kind is %q", d.source, o.meta.APIVersion, o.meta.Kind)
+	if o.Kind == "" || o.APIVersion == "" {
+		return nil, fmt.Errorf("%s: not an object of Kubernetes: apiVersion is %q and kind is %q", d.source, o.APIVersion, o.Kind)
 	}
-	o.namespace = cmp.Or(o.meta.Namespace, namespace)
-	if !strings.HasSuffix(o.meta.Kind, "List") {
+	o.namespace = cmp.Or(o.Namespace, namespace)
+	if !strings.HasSuffix(o.Kind, "List") {
 		return []*object{o}, nil
 	}
 	var list struct {
 		Items []json.RawMessage `json:"items"`
 	}
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", d.source, o.meta.Kind, err)
+		return nil, fmt.Errorf("%s: %s: %w", d.source, o.Kind, err)
 	}
 	var objects []*object
 	for i, item := range list.Items {
@@ -275,4 +253,106 @@ func (d *Document) objects(namespace string, path []string, raw json.RawMessage)
 		objects = append(objects, found...)
 	}
 	return objects, nil
+}
+
+// Document is a part of a manifest: an object, a list of objects, or only comments.
+type Document struct {
+	source string // the file, for errors
+	text   []byte // as it was read
+	isJSON bool
+	// json is the object; nil if the document has none.
+	json    []byte
+	changed bool
+}
+
+// Not resource.Builder: it decodes objects, and an object that does not change must be written
+// as it was read, with its comments, its order and its list.
+
+// Read reads the documents of a file, in YAML or JSON. source names the file in
+// errors.
+func Read(source string, r io.Reader) ([]*Document, error) {
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", source, err)
+	}
+	if documents, ok := readJSON(source, text); ok {
+		return documents, nil
+	}
+	var documents []*Document
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for {
+		part, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return documents, nil
+		}
+		d := &Document{source: source, text: part}
+		if err == nil {
+			d.json, err = yaml.YAMLToJSONStrict(part)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: document %d: %w", source, len(documents)+1, err)
+		}
+		if string(d.json) == "null" {
+			d.json = nil
+		}
+		documents = append(documents, d)
+	}
+}
+
+// readJSON reads one or more objects of JSON. It reports whether the text is that.
+func readJSON(source string, text []byte) ([]*Document, bool) {
+	var documents []*Document
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	for {
+		var raw json.RawMessage
+		err := decoder.Decode(&raw)
+		if errors.Is(err, io.EOF) {
+			return documents, len(documents) > 0
+		}
+		if err != nil || raw[0] != '{' {
+			return nil, false
+		}
+		documents = append(documents, &Document{source: source, text: raw, json: raw, isJSON: true})
+	}
+}
+
+// Write writes the documents. Those that did not change are written as they were
+// read. The others keep their format, but YAML loses its comments and its order.
+func Write(w io.Writer, documents []*Document) error {
+	separator := ""
+	for _, d := range documents {
+		if !d.isJSON {
+			separator = "---\n"
+		}
+	}
+	for i, d := range documents {
+		text, err := d.output()
+		if err != nil {
+			return fmt.Errorf("%s: %w", d.source, err)
+		}
+		if i > 0 {
+			text = append([]byte(separator), text...)
+		}
+		if _, err := w.Write(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// output returns the document with a newline at its end.
+func (d *Document) output() (text []byte, err error) {
+	var indented bytes.Buffer
+	switch {
+	case d.isJSON && d.changed:
+		err = json.Indent(&indented, d.json, "", "    ")
+		text = texts.EscapeJSON(indented.Bytes())
+	case d.isJSON:
+		text = texts.EscapeJSON(d.text)
+	case d.changed:
+		text, err = yaml.JSONToYAML(texts.EscapeJSON(d.json))
+	default:
+		text = d.text
+	}
+	return append(bytes.TrimRight(text, "\n"), '\n'), err
 }

@@ -48,23 +48,17 @@ func NewCommand(c *command.CLI) *cobra.Command {
 func newProviderTestCommand(c *command.CLI) *cobra.Command {
 	var o command.Output
 	given := map[string]string{}
-	cmd := &cobra.Command{
-		Use:   "test FILE",
-		Short: "Show how the custom providers of a file change pods.",
-		Long:  help,
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := os.ReadFile(args[0])
-			if err != nil {
-				return err
-			}
-			result, err := testProviders(cmd.Context(), c, text, given)
-			if err != nil {
-				return command.Findingf("%s: %w", args[0], err)
-			}
-			return o.Write(c, result)
-		},
-	}
+	cmd := command.New(help, cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+		text, err := os.ReadFile(args[0])
+		if err != nil {
+			return err
+		}
+		result, err := testProviders(cmd.Context(), c, text, given)
+		if err != nil {
+			return c.Found("%s: %v", args[0], err)
+		}
+		return o.Write(c, result)
+	})
 	o.AddFlag(cmd, "ProviderTest")
 	cmd.Flags().StringToStringVar(&given, "annotation", nil, "Annotation of the ServiceAccount, as NAME-PARAMETER=VALUE without the prefix. Can be repeated.")
 	return cmd

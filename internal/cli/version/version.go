@@ -27,20 +27,14 @@ var help string
 func NewCommand(c *command.CLI) *cobra.Command {
 	var o command.Output
 	var client bool
-	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Show the versions of lanyard, Kubernetes and the webhook.",
-		Long:  help,
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			result := &versions{Client: build{version.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}, local: client}
-			var err error
-			if !client {
-				err = result.read(cmd.Context(), c)
-			}
-			return errors.Join(o.Write(c, result), err)
-		},
-	}
+	cmd := command.New(help, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		result := &versions{Client: build{version.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}, local: client}
+		var err error
+		if !client {
+			err = result.read(cmd.Context(), c)
+		}
+		return errors.Join(o.Write(c, result), err)
+	})
 	o.AddFlag(cmd, "Version")
 	cmd.Flags().BoolVar(&client, "client", false, "Only the version of this program, without a cluster.")
 	return cmd
@@ -103,27 +97,26 @@ func (v *versions) read(ctx context.Context, c *command.CLI) error {
 	return errors.Join(errs...)
 }
 
-// unknown stands for a version that could not be read.
-const unknown = "unknown"
-
 // Print implements command.Result.
 func (v *versions) Print(p *command.Page) {
+	const unknown = "unknown" // could not be read
 	rows := [][]string{{"lanyard", fmt.Sprintf("%s (%s, %s)", v.Client.Version, v.Client.GoVersion, v.Client.Platform)}}
 	if !v.local {
 		rows = append(rows, []string{"Kubernetes", cmp.Or(v.Kubernetes, unknown)})
-		for _, w := range v.Webhooks {
-			text := cmp.Or(w.Image, unknown)
-			if w.Deployment != "" {
-				text += ", Deployment " + w.Deployment
-			}
-			rows = append(rows, []string{"webhook", text})
+	}
+	for _, w := range v.Webhooks {
+		text := cmp.Or(w.Image, unknown)
+		if w.Deployment != "" {
+			text += ", Deployment " + w.Deployment
 		}
-		switch {
-		case !v.known:
-			rows = append(rows, []string{"webhook", unknown})
-		case len(v.Webhooks) == 0:
-			rows = append(rows, []string{"webhook", "not installed"})
-		}
+		rows = append(rows, []string{"webhook", text})
+	}
+	switch {
+	case v.local || len(v.Webhooks) > 0:
+	case v.known:
+		rows = append(rows, []string{"webhook", "not installed"})
+	default:
+		rows = append(rows, []string{"webhook", unknown})
 	}
 	p.Table(0, rows)
 }
