@@ -9,6 +9,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -47,7 +48,7 @@ func trustOfAWS(token Token, r *Request) (*Trust, error) {
 // SDKs.
 var awsSuffixes = map[string]string{
 	"aws": "amazonaws.com", "aws-us-gov": "amazonaws.com", "aws-cn": "amazonaws.com.cn", "aws-eusc": "amazonaws.eu",
-	"aws-iso": "c2s.ic.gov", "aws-iso-b": "sc2s.sgov.gov", "aws-iso-e": "cloud.adc-e.uk", "aws-iso-f": "csp.hci.ic.gov",
+	"aws-iso": "c2s.ic.gov", "aws-iso-b": "sc2s.sgov.gov", "aws-iso-e": "cloud.adc-r.uk", "aws-iso-f": "csp.hci.ic.gov",
 }
 
 // identities returns the Request, and a copy for each profile in the shared config file of
@@ -78,18 +79,18 @@ func (r *Request) identities() []*Request {
 }
 
 // aws calls AssumeRoleWithWebIdentity.
-func (e *exchange) aws(ctx context.Context) (*Answer, error) {
-	role := e.Variables["AWS_ROLE_ARN"]
-	target, err := e.awsURL(role)
+func (r *Request) aws(ctx context.Context, client *http.Client) (*Answer, error) {
+	role := r.Variables["AWS_ROLE_ARN"]
+	target, err := r.awsURL(role)
 	if err != nil {
 		return nil, err
 	}
-	return e.send(ctx, form(AssumeRoleWithWebIdentity, target, url.Values{
+	return r.send(ctx, client, form(AssumeRoleWithWebIdentity, target, url.Values{
 		"Action":           {AssumeRoleWithWebIdentity},
 		"Version":          {"2011-06-15"},
 		"RoleArn":          {role},
-		"RoleSessionName":  {cmp.Or(e.Variables["AWS_ROLE_SESSION_NAME"], "lanyard")}, // a pod's name is not known
-		"WebIdentityToken": {e.Token},
+		"RoleSessionName":  {cmp.Or(r.Variables["AWS_ROLE_SESSION_NAME"], "lanyard")}, // a pod's name is not known
+		"WebIdentityToken": {r.Token},
 	}), func(body []byte) (reply, error) {
 		var response struct {
 			ARN        string    `xml:"AssumeRoleWithWebIdentityResult>AssumedRoleUser>Arn"`
@@ -103,14 +104,14 @@ func (e *exchange) aws(ctx context.Context) (*Answer, error) {
 }
 
 // awsURL returns the URL of STS in the pod's region, or the global one.
-func (e *exchange) awsURL(role string) (string, error) {
+func (r *Request) awsURL(role string) (string, error) {
 	parts := strings.SplitN(role, ":", 3)
 	if len(parts) != 3 {
 		return "", fmt.Errorf("AWS_ROLE_ARN %q is not the ARN of a role", role)
 	}
-	partition, region := parts[1], e.Variables["AWS_REGION"]
+	partition, region := parts[1], r.Variables["AWS_REGION"]
 	switch {
-	case e.Endpoint != "":
+	case r.Endpoint != "":
 		return "https://endpoint/", nil // the host is replaced
 	case region == "" && partition == "aws":
 		return "https://sts.amazonaws.com/", nil

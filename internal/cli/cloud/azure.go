@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -56,18 +57,18 @@ var azureScopes = map[string]string{
 }
 
 // azure uses the client credentials grant with the token as an assertion.
-func (e *exchange) azure(ctx context.Context) (*Answer, error) {
-	authority, err := url.Parse(e.Variables["AZURE_AUTHORITY_HOST"])
+func (r *Request) azure(ctx context.Context, client *http.Client) (*Answer, error) {
+	authority, err := url.Parse(r.Variables["AZURE_AUTHORITY_HOST"])
 	if err != nil {
 		return nil, fmt.Errorf("AZURE_AUTHORITY_HOST: %w", err)
 	}
-	client, tenant, asked := e.Variables["AZURE_CLIENT_ID"], e.Variables["AZURE_TENANT_ID"], time.Now()
-	return e.send(ctx, form(ClientCredentials, authority.JoinPath(tenant, "oauth2/v2.0/token").String(), url.Values{
+	id, tenant, asked := r.Variables["AZURE_CLIENT_ID"], r.Variables["AZURE_TENANT_ID"], time.Now()
+	return r.send(ctx, client, form(ClientCredentials, authority.JoinPath(tenant, "oauth2/v2.0/token").String(), url.Values{
 		"grant_type":            {ClientCredentials},
-		"client_id":             {client},
-		"scope":                 {cmp.Or(e.Scope, azureScopes[authority.Host], resourceManager)},
+		"client_id":             {id},
+		"scope":                 {cmp.Or(r.Scope, azureScopes[authority.Host], resourceManager)},
 		"client_assertion_type": {"urn:ietf:params:oauth:client-assertion-type:jwt-bearer"},
-		"client_assertion":      {e.Token},
+		"client_assertion":      {r.Token},
 	}), func(body []byte) (reply, error) {
 		var response struct {
 			oauthResponse
@@ -80,6 +81,6 @@ func (e *exchange) azure(ctx context.Context) (*Answer, error) {
 		// The description ends with IDs for Microsoft's support, and has the code in front.
 		message, _, _ := strings.Cut(response.Description, " Trace ID: ")
 		response.Description = strings.TrimPrefix(message, response.Error+": ")
-		return response.reply(client+" in the tenant "+tenant, asked), err
+		return response.reply(id+" in the tenant "+tenant, asked), err
 	})
 }

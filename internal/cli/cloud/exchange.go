@@ -146,7 +146,7 @@ type api struct {
 	// identity is the variable without which pods have a token, but no identity; empty if
 	// pods with the token always have an identity.
 	identity string
-	exchange func(*exchange, context.Context) (*Answer, error)
+	exchange func(*Request, context.Context, *http.Client) (*Answer, error)
 	// trust returns the configuration with which the cloud would accept the token.
 	trust func(Token, *Request) (*Trust, error)
 }
@@ -154,9 +154,9 @@ type api struct {
 // apis returns the clouds that exchange tokens, by the names of their providers.
 func apis() map[string]api {
 	return map[string]api{
-		"aws":   {"AWS", "AWS_ROLE_ARN", (*exchange).aws, trustOfAWS},
-		"azure": {"Azure", "AZURE_CLIENT_ID", (*exchange).azure, trustOfAzure},
-		"gcp":   {"Google Cloud", "", (*exchange).gcp, trustOfGCP},
+		"aws":   {"AWS", "AWS_ROLE_ARN", (*Request).aws, trustOfAWS},
+		"azure": {"Azure", "AZURE_CLIENT_ID", (*Request).azure, trustOfAzure},
+		"gcp":   {"Google Cloud", "", (*Request).gcp, trustOfGCP},
 	}
 }
 
@@ -171,17 +171,11 @@ func Do(ctx context.Context, client *http.Client, r *Request) (*Answer, error) {
 	if !found {
 		return nil, fmt.Errorf("provider %q has no exchange; only aws, azure and gcp have one", r.Provider)
 	}
-	answer, err := cloud.exchange(&exchange{client: client, Request: r}, ctx)
+	answer, err := cloud.exchange(r, ctx, client)
 	if err != nil || answer.Granted {
 		return answer, err
 	}
 	return answer, answer.explain(r)
-}
-
-// exchange is one call of Do.
-type exchange struct {
-	*Request
-	client *http.Client
 }
 
 // call is a POST request. bearer is the credential for it, if any.
@@ -201,8 +195,8 @@ type reply struct {
 }
 
 // send sends the call, and returns the Answer that is in the body of the response.
-func (e *exchange) send(ctx context.Context, c *call, decode func(body []byte) (reply, error)) (*Answer, error) {
-	target, err := e.at(c.target)
+func (r *Request) send(ctx context.Context, client *http.Client, c *call, decode func(body []byte) (reply, error)) (*Answer, error) {
+	target, err := r.at(c.target)
 	if err != nil {
 		return nil, err
 	}
@@ -219,18 +213,18 @@ func (e *exchange) send(ctx context.Context, c *call, decode func(body []byte) (
 	if c.bearer != "" {
 		request.Header.Set("Authorization", "Bearer "+c.bearer)
 	}
-	status, body, err := read(e.client, request, maxResponse)
+	status, body, err := read(client, request, maxResponse)
 	if err != nil {
 		return nil, err
 	}
-	answer := &Answer{Profile: e.Profile, Operation: c.operation, URL: target}
+	answer := &Answer{Profile: r.Profile, Operation: c.operation, URL: target}
 	got, err := decode(body)
 	switch ok := status == http.StatusOK; {
 	case err == nil && ok && got.granted:
 		expires := got.expires.UTC().Truncate(time.Second)
 		answer.Granted, answer.Identity, answer.Expires = true, got.identity, &expires
 	case err == nil && !ok && got.code != "":
-		answer.Status, answer.Code, answer.Message = status, got.code, texts.Cut(without(got.message, e.Token, c.bearer), maxMessage)
+		answer.Status, answer.Code, answer.Message = status, got.code, texts.Cut(without(got.message, r.Token, c.bearer), maxMessage)
 	default: // the response is not shown: it may contain a credential
 		return nil, fmt.Errorf("%s at %s: the response with status %d is not of this API; is there a proxy?", c.operation, target, status)
 	}
@@ -265,13 +259,13 @@ func read(client *http.Client, request *http.Request, limit int64) (status int, 
 }
 
 // at returns the URL with the endpoint's scheme and host.
-func (e *exchange) at(target string) (string, error) {
-	if e.Endpoint == "" {
+func (r *Request) at(target string) (string, error) {
+	if r.Endpoint == "" {
 		return target, nil
 	}
-	endpoint, err := url.Parse(e.Endpoint)
-	if err != nil || endpoint.Scheme != "https" || endpoint.Host == "" || endpoint.User != nil || strings.Trim(endpoint.Path, "/") != "" || strings.ContainsAny(e.Endpoint, "?#") {
-		return "", fmt.Errorf("endpoint %q is not an https URL without a path, such as https://sts.example.com", e.Endpoint)
+	endpoint, err := url.Parse(r.Endpoint)
+	if err != nil || endpoint.Scheme != "https" || endpoint.Host == "" || endpoint.User != nil || strings.Trim(endpoint.Path, "/") != "" || strings.ContainsAny(r.Endpoint, "?#") {
+		return "", fmt.Errorf("endpoint %q is not an https URL without a path, such as https://sts.example.com", r.Endpoint)
 	}
 	u, err := url.Parse(target)
 	if err != nil {

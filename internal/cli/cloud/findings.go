@@ -41,19 +41,19 @@ type Target struct {
 	Endpoint string
 	// Client sends the requests to the clouds.
 	Client *http.Client
+
+	*reader
 }
 
 // Exchange presents a token of each ServiceAccount to its clouds, from this machine, and
 // returns a line for each: accepted, denied with the cause and its repair, or skipped. No
 // line has a token or a credential.
-func Exchange(ctx context.Context, c *command.CLI, target Target) ([]probe.Line, error) {
+func (x *Target) Exchange(ctx context.Context, c *command.CLI) (lines []probe.Line, err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxDuration)
 	defer cancel()
-	read, err := newReader(ctx, c, true)
-	if err != nil {
+	if x.reader, err = newReader(ctx, c, true); err != nil {
 		return nil, err
 	}
-	x := &exchanger{reader: read, target: target}
 	all, omitted, err := x.selected(ctx)
 	switch {
 	case err != nil:
@@ -68,12 +68,6 @@ func Exchange(ctx context.Context, c *command.CLI, target Target) ([]probe.Line,
 	return append(found.lines, fromHere(found.inPod)), nil
 }
 
-// exchanger presents the tokens of one cluster.
-type exchanger struct {
-	*reader
-	target Target
-}
-
 // findings are the lines of one or more ServiceAccounts, and the command that exchanges a
 // token in a pod of the first of them that has a cloud.
 type findings struct {
@@ -84,12 +78,12 @@ type findings struct {
 func (f *findings) add(lines ...probe.Line) { f.lines = append(f.lines, lines...) }
 
 // selected returns the metadata of the ServiceAccounts, and how many are over the limit.
-func (x *exchanger) selected(ctx context.Context) (all []*metav1.ObjectMeta, omitted int, err error) {
-	if x.target.ServiceAccount != "" {
-		one, err := x.serviceAccount(ctx, x.target.Namespace, x.target.ServiceAccount)
+func (x *Target) selected(ctx context.Context) (all []*metav1.ObjectMeta, omitted int, err error) {
+	if x.ServiceAccount != "" {
+		one, err := x.serviceAccount(ctx, x.Namespace, x.ServiceAccount)
 		return []*metav1.ObjectMeta{one}, 0, err
 	}
-	err = x.EachServiceAccount(ctx, x.target.Namespace, func(object *metav1.PartialObjectMetadata) error {
+	err = x.EachServiceAccount(ctx, x.Namespace, func(object *metav1.PartialObjectMetadata) error {
 		switch _, labelled := object.Labels[x.settings.Keys.IdentityLabel]; {
 		case !labelled && !x.settings.Keys.AskForIdentity(object.Annotations):
 		case len(all) == maxServiceAccounts:
@@ -103,7 +97,7 @@ func (x *exchanger) selected(ctx context.Context) (all []*metav1.ObjectMeta, omi
 }
 
 // exchangeAll returns the findings of the ServiceAccounts, in their order.
-func (x *exchanger) exchangeAll(ctx context.Context, all []*metav1.ObjectMeta) (found findings) {
+func (x *Target) exchangeAll(ctx context.Context, all []*metav1.ObjectMeta) (found findings) {
 	each := make([]findings, len(all))
 	var group errgroup.Group
 	group.SetLimit(maxExchanges)
@@ -134,7 +128,7 @@ func (x *exchanger) exchangeAll(ctx context.Context, all []*metav1.ObjectMeta) (
 }
 
 // exchange returns the findings of a ServiceAccount: a line for each identity.
-func (x *exchanger) exchange(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta) (found findings) {
+func (x *Target) exchange(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta) (found findings) {
 	who := serviceAccount.Namespace + "/" + serviceAccount.Name
 	pod, err := x.pod(ctx, namespace, serviceAccount)
 	denial, denied := errors.AsType[*ask.Denial](err)
@@ -170,12 +164,12 @@ func (x *exchanger) exchange(ctx context.Context, namespace, serviceAccount *met
 }
 
 // present presents a new token, for each identity of the Request.
-func (x *exchanger) present(ctx context.Context, r *Request, who, title string) []probe.Line {
+func (x *Target) present(ctx context.Context, r *Request, who, title string) []probe.Line {
 	text, err := requestToken(ctx, x.client, r.Namespace, r.ServiceAccount, r.Audience, r.ExpirationSeconds)
 	if err != nil {
 		return []probe.Line{unknown("a token of "+who, err)}
 	}
-	r.Token, r.Endpoint = text, x.target.Endpoint
+	r.Token, r.Endpoint = text, x.Endpoint
 	var lines []probe.Line
 	for _, one := range r.identities() {
 		subject := who + ": " + title
@@ -186,7 +180,7 @@ func (x *exchanger) present(ctx context.Context, r *Request, who, title string) 
 			lines = append(lines, probe.DoesNotApply("%s needs the credentials of the profile %s in place of a token", subject, one.Source))
 			continue
 		}
-		answer, err := Do(ctx, x.target.Client, one)
+		answer, err := Do(ctx, x.Client, one)
 		if err != nil {
 			lines = append(lines, unknown(subject, err))
 			continue

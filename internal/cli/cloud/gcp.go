@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -100,23 +101,23 @@ func trustOfGCP(token Token, r *Request) (*Trust, error) {
 
 // gcp exchanges the token for a federated token. If the credential file (AIP-4117) names
 // a service account, gcp exchanges the federated token for the service account's token.
-func (e *exchange) gcp(ctx context.Context) (*Answer, error) {
-	file, err := e.credentialFile()
+func (r *Request) gcp(ctx context.Context, client *http.Client) (*Answer, error) {
+	file, err := r.credentialFile()
 	if err != nil {
 		return nil, err
 	}
 	identity := "" // if the token cannot be read: Google has accepted it
-	if claims, err := token.Parse(e.Token); err == nil {
+	if claims, err := token.Parse(r.Token); err == nil {
 		identity = principal(file.Audience, claims.Subject)
 	}
 	asked := time.Now()
 	var federated oauthResponse
-	answer, err := e.send(ctx, form(TokenExchange, file.TokenURL, url.Values{
+	answer, err := r.send(ctx, client, form(TokenExchange, file.TokenURL, url.Values{
 		"grant_type":           {"urn:ietf:params:oauth:grant-type:token-exchange"},
 		"requested_token_type": {"urn:ietf:params:oauth:token-type:access_token"},
 		"audience":             {file.Audience},
 		"scope":                {cloudPlatform},
-		"subject_token":        {e.Token},
+		"subject_token":        {r.Token},
 		"subject_token_type":   {file.SubjectTokenType},
 	}), func(body []byte) (reply, error) {
 		err := json.Unmarshal(body, &federated)
@@ -125,13 +126,13 @@ func (e *exchange) gcp(ctx context.Context) (*Answer, error) {
 	if err != nil || !answer.Granted || file.ImpersonationURL == "" {
 		return answer, err
 	}
-	return e.impersonate(ctx, file.ImpersonationURL, federated.Credential)
+	return r.impersonate(ctx, client, file.ImpersonationURL, federated.Credential)
 }
 
 // impersonate gets a credential of a service account with a federated one.
-func (e *exchange) impersonate(ctx context.Context, target, federated string) (*Answer, error) {
+func (r *Request) impersonate(ctx context.Context, client *http.Client, target, federated string) (*Answer, error) {
 	const request = `{"scope":["` + cloudPlatform + `"],"lifetime":"3600s"}`
-	return e.send(ctx, &call{GenerateAccessToken, target, "application/json", federated, request}, func(body []byte) (reply, error) {
+	return r.send(ctx, client, &call{GenerateAccessToken, target, "application/json", federated, request}, func(body []byte) (reply, error) {
 		var response struct {
 			Credential string    `json:"accessToken"`
 			Expires    time.Time `json:"expireTime"`

@@ -110,29 +110,20 @@ func CalledFor(configuration *admissionregistrationv1.MutatingWebhookConfigurati
 	if configuration == nil {
 		return !s.Excludes(namespace.Name, namespace.Labels[s.Keys.Inject]), nil
 	}
-	selector, err := Selector(configuration)
+	entry := Entry(configuration, PodWebhook)
+	if entry == nil {
+		return false, fmt.Errorf("mutatingwebhookconfiguration %s: the webhook %s is missing", configuration.Name, PodWebhook)
+	}
+	if entry.NamespaceSelector == nil {
+		return true, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(entry.NamespaceSelector)
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("mutatingwebhookconfiguration %s: webhook %s: namespaceSelector: %w", configuration.Name, PodWebhook, err)
 	}
 	// The API server sets the label of the name. A namespace that was not read lacks it.
 	set := labels.Merge(labels.Set{corev1.LabelMetadataName: namespace.Name}, namespace.Labels)
 	return selector.Matches(set), nil
-}
-
-// Selector returns the selector of the namespaces whose pods Lanyard is called for.
-func Selector(configuration *admissionregistrationv1.MutatingWebhookConfiguration) (labels.Selector, error) {
-	entry := Entry(configuration, PodWebhook)
-	if entry == nil {
-		return nil, fmt.Errorf("mutatingwebhookconfiguration %s: the webhook %s is missing", configuration.Name, PodWebhook)
-	}
-	if entry.NamespaceSelector == nil {
-		return labels.Everything(), nil
-	}
-	selector, err := metav1.LabelSelectorAsSelector(entry.NamespaceSelector)
-	if err != nil {
-		return nil, fmt.Errorf("mutatingwebhookconfiguration %s: webhook %s: namespaceSelector: %w", configuration.Name, PodWebhook, err)
-	}
-	return selector, nil
 }
 
 // Options returns the options that the webhook has. No replica needs to run: Options
