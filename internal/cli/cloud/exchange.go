@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -52,8 +53,9 @@ type Request struct {
 	Profile, Source string
 }
 
-// FromPod returns the Request of an injected pod to a provider, without a token.
-func FromPod(pod *injected.Pod, keys *annotations.Keys, name string) (*Request, error) {
+// FromPod returns the Request of an injected pod of a ServiceAccount to a provider, without a
+// token.
+func FromPod(pod *injected.Pod, keys *annotations.Keys, serviceAccount *metav1.ObjectMeta, name string) (*Request, error) {
 	index := slices.IndexFunc(keys.Providers, func(d *provider.Definition) bool { return d.Name == name })
 	if index < 0 {
 		return nil, fmt.Errorf("provider %q does not exist", name)
@@ -70,6 +72,7 @@ func FromPod(pod *injected.Pod, keys *annotations.Keys, name string) (*Request, 
 		return nil, errors.New("the pod has no container")
 	}
 	r := &Request{
+		Namespace: serviceAccount.Namespace, ServiceAccount: serviceAccount.Name, Prefix: keys.Prefix,
 		Provider: name, Audience: pod.Tokens[token].Audience, ExpirationSeconds: pod.Tokens[token].ExpirationSeconds,
 		Variables: map[string]string{}, File: pod.Files[name],
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
@@ -274,7 +275,7 @@ func TestFromPodIsWhatWasInjected(t *testing.T) {
 		t.Fatalf("got %d providers, want 3", len(injection.Providers))
 	}
 	for _, want := range injection.Providers {
-		got, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, want.Name)
+		got, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, &account.ObjectMeta, want.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -283,6 +284,7 @@ func TestFromPodIsWhatWasInjected(t *testing.T) {
 			variables[v.Name] = v.Value
 		}
 		wanted := &cloud.Request{
+			Namespace: account.Namespace, ServiceAccount: account.Name, Prefix: keys.Prefix,
 			Provider: want.Name, Audience: want.Token.Audience, ExpirationSeconds: want.Token.ExpirationSeconds, Variables: variables, File: want.File.Content,
 		}
 		if diff := cmp.Diff(wanted, got); diff != "" {
@@ -290,12 +292,12 @@ func TestFromPodIsWhatWasInjected(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{"token": "lacks token", "other": `provider "other" does not exist`} {
-		if _, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, name); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, &account.ObjectMeta, name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want %q", name, err, want)
 		}
 	}
 	golden.Pod.Spec.Volumes = nil
-	if _, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, "aws"); err == nil || !strings.Contains(err.Error(), "have no token with the path aws/token") {
+	if _, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, &account.ObjectMeta, "aws"); err == nil || !strings.Contains(err.Error(), "have no token with the path aws/token") {
 		t.Errorf("without volumes: got error %v", err)
 	}
 }
@@ -311,7 +313,7 @@ func TestTheSessionNameIsTheNameOfThePod(t *testing.T) {
 		Pod *corev1.Pod `json:"pod"`
 	}
 	read(t, "../../webhook/injector/testdata/session-name-of-a-named-pod/want.yaml", &golden)
-	got, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, "aws")
+	got, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, &metav1.ObjectMeta{}, "aws")
 	if err != nil || got.Variables["AWS_ROLE_SESSION_NAME"] != "pod" {
 		t.Errorf("got %+v and error %v", got, err)
 	}

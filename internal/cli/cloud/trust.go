@@ -10,7 +10,7 @@
 //	                 custom provider, from its file
 //	exchange.go      is common to the exchanges; no function returns a credential. It explains
 //	                 the errors of the clouds, with the causes in causes.yaml
-//	findings.go      reads the tokens of the pods of ServiceAccounts, and exchanges them
+//	tokens.go        reads the tokens of the pods of ServiceAccounts, and exchanges them
 //	issuer.go        compares the published keys of the issuer with the cluster's keys, and
 //	                 publishes them with the commands in publish.tmpl
 package cloud
@@ -47,9 +47,6 @@ type Token struct {
 	Prefix   string
 	Annotate []string
 }
-
-// Public reports whether a cloud may be able to read the issuer's keys.
-func (t *Token) Public() bool { return Public(t.Issuer) }
 
 // Subject returns the claim sub.
 func (t *Token) Subject() string {
@@ -117,7 +114,7 @@ func newTrust(cloud string, token *Token, values any) (*Trust, error) {
 
 // execute returns the texts of the templates in files, by their names.
 func execute(values any, files ...string) (map[string]string, error) {
-	functions := template.FuncMap{"sh": Quote, "file": File, "base": path.Base, "json": compact, "tf": literal, "id": identifier}
+	functions := template.FuncMap{"sh": Quote, "file": File, "base": path.Base, "public": Public, "json": compact, "tf": literal, "id": identifier}
 	parsed, err := template.New("").Funcs(functions).ParseFS(templates, files...)
 	if err != nil {
 		return nil, err

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes"
 
@@ -140,27 +139,17 @@ func newTrustGCPCommand(c *command.CLI) *cobra.Command {
 }
 
 func (k *trustCommand) run(ctx context.Context, args []string) error {
-	name, err := serviceAccountName(k.CLI, args)
+	read, namespace, name, err := readerOf(ctx, k.CLI, args)
 	if err != nil {
 		return err
 	}
-	s, err := k.Settings(ctx)
-	if err != nil {
-		return err
-	}
+	s := read.settings
 	d, err := k.definition(s)
 	if err != nil {
 		return err
 	}
-	t := Token{Issuer: k.issuer, ServiceAccount: name, Prefix: s.Keys.Prefix}
-	if t.Namespace, err = k.Namespace(); err != nil {
-		return err
-	}
-	client, _, err := k.Clients()
-	if err != nil {
-		return err
-	}
-	existing, err := k.annotations(ctx, client, s, &t)
+	t := Token{Issuer: k.issuer, Namespace: namespace, ServiceAccount: name, Prefix: s.Keys.Prefix}
+	existing, err := k.annotations(ctx, read, &t)
 	if err != nil {
 		return err
 	}
@@ -169,7 +158,7 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 		return err
 	}
 	t.Audience = identity.Audience
-	jwks, err := k.completeIssuer(ctx, client, &t)
+	jwks, err := k.completeIssuer(ctx, read.client, &t)
 	if err != nil {
 		return err
 	}
@@ -184,20 +173,10 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 	if err := k.Webhook.Unread; err != nil && k.audience == "" {
 		k.Note("warning: the settings of the webhook could not be read, so the audience %s may not be the cluster's: %v. Pass the configuration file with --config.", t.Audience, err)
 	}
-	if !t.Public() && jwks == "" {
+	if !Public(t.Issuer) && jwks == "" {
 		k.Note("warning: the issuer %s is not public, so the cloud cannot read its keys", t.Issuer)
 	}
 	return k.Write(k.CLI, &trustResult{trust, cmp.Or(k.Format, outputShell), k.part})
-}
-
-// serviceAccountName reads the arguments NAME, serviceaccount/NAME or serviceaccount NAME. The
-// ServiceAccount may not exist.
-func serviceAccountName(c *command.CLI, args []string) (string, error) {
-	info, err := c.Object(&command.Selection{Type: "serviceaccount", Kinds: []string{"ServiceAccount"}, NamesOnly: true}, args)
-	if err != nil {
-		return "", err
-	}
-	return info.Name, nil
 }
 
 // definition returns the provider. For a custom one, its settings must be known.
@@ -220,19 +199,19 @@ func (k *trustCommand) definition(s *settings.Settings) (*provider.Definition, e
 }
 
 // annotations returns the annotations of the ServiceAccount and the annotations of its mappings.
-func (k *trustCommand) annotations(ctx context.Context, client kubernetes.Interface, s *settings.Settings, t *Token) (map[string]string, error) {
+func (k *trustCommand) annotations(ctx context.Context, read *reader, t *Token) (map[string]string, error) {
 	values := map[string]string{}
-	serviceAccount, err := client.CoreV1().ServiceAccounts(t.Namespace).Get(ctx, t.ServiceAccount, metav1.GetOptions{})
+	serviceAccount, err := read.serviceAccount(ctx, t.Namespace, t.ServiceAccount)
 	switch {
 	case apierrors.IsNotFound(err):
 		k.Note("serviceaccount %s/%s does not exist yet", t.Namespace, t.ServiceAccount)
 	case err != nil:
-		return nil, fmt.Errorf("get serviceaccount %s/%s: %w", t.Namespace, t.ServiceAccount, err)
+		return nil, err
 	default:
 		maps.Copy(values, serviceAccount.Annotations)
 		k.NoteUnknown(serviceAccount)
 	}
-	maps.Copy(values, s.Keys.Map(s.Mappings, t.Namespace, t.ServiceAccount, values))
+	maps.Copy(values, read.settings.Keys.Map(read.settings.Mappings, t.Namespace, t.ServiceAccount, values))
 	return values, nil
 }
 

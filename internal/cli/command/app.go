@@ -8,6 +8,7 @@ package command
 
 import (
 	"context"
+	_ "embed" // the text of options
 	"errors"
 	"flag"
 	"fmt"
@@ -117,20 +118,16 @@ func (c *CLI) Usage(standard func(*cobra.Command) error) func(*cobra.Command) er
 	}
 }
 
+//go:embed options.txt
+var optionsText string
+
 // NewOptionsCommand returns the command options.
 func (c *CLI) NewOptionsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "options",
-		Short:   "List the flags of all commands.",
-		Long:    "options lists the flags that every command has: to choose the cluster and the\nnamespace, as for kubectl.",
-		Example: "  lanyard options",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			p := NewPage(c.Out)
-			p.flags(cmd.Root().PersistentFlags().FlagUsages())
-			return p.Err
-		},
-	}
+	return New(optionsText, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		p := NewPage(c.Out)
+		p.flags(cmd.Root().PersistentFlags().FlagUsages())
+		return p.Err
+	})
 }
 
 // flags writes a usage with descriptions of flags that fit the terminal. pflag's own wrapping

@@ -29,8 +29,6 @@ import (
 const (
 	// OutputTable is the default: text for people.
 	OutputTable = ""
-	// OutputWide is a table with more columns.
-	OutputWide = "wide"
 	// OutputName lists the names of the objects, as Names returns them.
 	OutputName = "name"
 
@@ -65,7 +63,7 @@ type Output struct {
 }
 
 // AddFlag adds the flag. kind is the kind of the result as an object, and own are the
-// formats of the command in addition to kubectl's: OutputName, OutputWide, or a format that
+// formats of the command in addition to kubectl's: OutputName, or a format that
 // Print knows.
 func (o *Output) AddFlag(cmd *cobra.Command, kind string, own ...string) {
 	o.kind, o.own = kind, own

@@ -9,9 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +25,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/internal/token"
 )
 
 // Bounds of Exchange.
@@ -149,7 +155,7 @@ func (x *Target) exchange(ctx context.Context, namespace, serviceAccount *metav1
 			found.add(probe.DoesNotApply("%s: lanyard cannot exchange tokens for %s", who, name))
 			continue
 		}
-		r, err := x.request(pod, serviceAccount, name)
+		r, err := FromPod(pod, x.settings.Keys, serviceAccount, name)
 		switch {
 		case err != nil:
 			found.add(unknown("the identity of "+who, err))
@@ -267,6 +273,17 @@ func newReader(ctx context.Context, c *command.CLI, evaluate bool) (*reader, err
 	return &reader{CLI: c, settings: s, client: client, asker: asker}, err
 }
 
+// readerOf returns a reader that sends dry runs, for the ServiceAccount of the arguments: NAME,
+// serviceaccount/NAME or serviceaccount NAME. The ServiceAccount may not exist.
+func readerOf(ctx context.Context, c *command.CLI, args []string) (read *reader, namespace, name string, err error) {
+	info, err := c.Object(&command.Selection{Type: "serviceaccount", Kinds: []string{"ServiceAccount"}, NamesOnly: true}, args)
+	if err != nil {
+		return nil, "", "", err
+	}
+	read, err = newReader(ctx, c, false)
+	return read, info.Namespace, info.Name, err
+}
+
 // serviceAccount returns the metadata of a ServiceAccount.
 func (r *reader) serviceAccount(ctx context.Context, namespace, name string) (*metav1.ObjectMeta, error) {
 	found, err := r.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -289,16 +306,6 @@ func (r *reader) pod(ctx context.Context, namespace, serviceAccount *metav1.Obje
 	return injected.Read(answer.Pod.Object, r.settings.Keys)
 }
 
-// request returns the Request of a pod of the ServiceAccount to a provider, without a token.
-func (r *reader) request(pod *injected.Pod, serviceAccount *metav1.ObjectMeta, provider string) (*Request, error) {
-	request, err := FromPod(pod, r.settings.Keys, provider)
-	if err != nil {
-		return nil, err
-	}
-	request.Namespace, request.ServiceAccount, request.Prefix = serviceAccount.Namespace, serviceAccount.Name, r.settings.Keys.Prefix
-	return request, nil
-}
-
 // requestToken returns a new token of a ServiceAccount.
 func requestToken(ctx context.Context, client kubernetes.Interface, namespace, name, audience string, seconds int64) (string, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}, ExpirationSeconds: &seconds}}
@@ -307,4 +314,190 @@ func requestToken(ctx context.Context, client kubernetes.Interface, namespace, n
 		return "", fmt.Errorf("request a token of serviceaccount %s/%s: %w", namespace, name, err)
 	}
 	return response.Status.Token, nil
+}
+
+// tokenCommand holds the flags of token.
+type tokenCommand struct {
+	*command.CLI
+	command.Output
+	receiver      string
+	raw, exchange bool
+	endpoint      string
+	caFile        string
+	scope         string
+	duration      time.Duration
+}
+
+// NewTokenCommand returns the command token.
+func NewTokenCommand(c *command.CLI) *cobra.Command {
+	k := &tokenCommand{CLI: c}
+	cmd := command.New(help("token"), cobra.RangeArgs(1, 2), func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) })
+	cmd.ValidArgsFunction = c.CompleteServiceAccounts()
+	k.Output.AddFlag(cmd, "Token")
+	c.AddConfig(cmd)
+	c.AddOverrides(cmd)
+	fs := cmd.Flags()
+	fs.StringVar(&k.receiver, "for", "", "Who the token is for: aws, azure, gcp, a custom provider, or an audience.")
+	fs.BoolVar(&k.raw, "raw", false, "Write the token, and nothing else.")
+	fs.BoolVar(&k.exchange, "exchange", false, "Present the token to the cloud.")
+	AddEndpoint(fs, &k.endpoint, &k.caFile)
+	fs.StringVar(&k.scope, "scope", "", "With --exchange and --for azure: the scope to ask for. Defaults to the scope of Azure Resource Manager.")
+	fs.DurationVar(&k.duration, "duration", 0, "Lifetime of the token. Defaults to the lifetime of the tokens in pods.")
+	// The error is for a flag that does not exist.
+	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(clouds(), cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// AddEndpoint adds the flags that send tokens to another place than the cloud. They are
+// for tests and for private endpoints, so no help text shows them.
+func AddEndpoint(fs *pflag.FlagSet, endpoint, caFile *string) {
+	fs.StringVar(endpoint, "endpoint", "", "With --exchange: the scheme and host to use in place of the cloud's, such as https://sts.example.com.")
+	fs.StringVar(caFile, "ca-file", "", "With --exchange: PEM file with the CA of the cloud's certificate. Defaults to the CAs of the system.")
+	for _, name := range []string{"endpoint", "ca-file"} {
+		_ = fs.MarkHidden(name) // the error is for a flag that does not exist
+	}
+}
+
+// tokenResult is the output of token.
+type tokenResult struct {
+	Namespace      string        `json:"namespace"`
+	ServiceAccount string        `json:"serviceAccount"`
+	Claims         *token.Claims `json:"claims"`
+	// Exchange has the cloud's response for each identity: of the ServiceAccount, and of its
+	// profiles.
+	Exchange []*Answer `json:"exchange,omitempty"`
+	// InPod is the command that exchanges the token in a pod.
+	InPod string `json:"inPod,omitempty"`
+}
+
+func (k *tokenCommand) run(ctx context.Context, args []string) error {
+	switch isCloud := slices.Contains(clouds(), k.receiver); {
+	case k.receiver == "":
+		return command.Usagef("--for is missing: set it to aws, azure, gcp, a custom provider or an audience")
+	case k.raw && k.exchange:
+		return command.Usagef("--raw cannot be used with --exchange")
+	case k.exchange && !isCloud:
+		return command.Usagef("--exchange: lanyard cannot exchange tokens for %q, only for aws, azure and gcp", k.receiver)
+	case !k.exchange && (k.endpoint != "" || k.caFile != "" || k.scope != ""):
+		return command.Usagef("--endpoint, --ca-file and --scope need --exchange")
+	}
+	read, namespace, name, err := readerOf(ctx, k.CLI, args)
+	if err != nil {
+		return err
+	}
+	r, err := k.request(ctx, read, namespace, name)
+	if err != nil {
+		return err
+	}
+	if k.duration != 0 {
+		r.ExpirationSeconds = int64(k.duration.Seconds())
+	}
+	if r.Token, err = requestToken(ctx, read.client, namespace, name, r.Audience, r.ExpirationSeconds); err != nil {
+		return err
+	}
+	if k.raw {
+		page := command.NewPage(k.Out)
+		page.Line("%s", r.Token)
+		return page.Err
+	}
+	result := &tokenResult{Namespace: namespace, ServiceAccount: name}
+	if result.Claims, err = token.Parse(r.Token); err == nil && k.exchange {
+		err = k.present(ctx, r, result)
+	}
+	if err != nil {
+		return err
+	}
+	denied := slices.ContainsFunc(result.Exchange, func(a *Answer) bool { return !a.Granted })
+	return command.FoundIf(denied, k.Write(k.CLI, result))
+}
+
+// request returns the Request for the receiver: of the ServiceAccount's pods, or only with an
+// audience.
+func (k *tokenCommand) request(ctx context.Context, read *reader, namespace, name string) (*Request, error) {
+	if !slices.ContainsFunc(read.settings.Keys.Providers, func(d *provider.Definition) bool { return d.Name == k.receiver && !d.Plain() }) {
+		return &Request{Audience: k.receiver, ExpirationSeconds: read.settings.Defaults.TokenExpirationSeconds}, nil
+	}
+	serviceAccount, err := read.serviceAccount(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	pod, err := read.pod(ctx, command.ReadNamespace(ctx, read.client, namespace), serviceAccount)
+	if err == nil && !slices.Contains(pod.Providers, k.receiver) {
+		err = fmt.Errorf("they get no token for %s; %s explain serviceaccount %s --namespace %s shows why", k.receiver, k.Name, name, namespace)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pods of serviceaccount %s/%s: %w", namespace, name, err)
+	}
+	return FromPod(pod, read.settings.Keys, serviceAccount, k.receiver)
+}
+
+// present adds the responses of the cloud to the result. Profiles that are assumed with
+// the credentials of another profile are left out.
+func (k *tokenCommand) present(ctx context.Context, r *Request, result *tokenResult) error {
+	client, err := NewClient(k.caFile)
+	if err != nil {
+		return err
+	}
+	defer k.Progress("waiting for the cloud")()
+	r.Endpoint, r.Scope = k.endpoint, k.scope
+	for _, one := range r.identities() {
+		if one.Source != "" {
+			continue
+		}
+		answer, err := Do(ctx, client, one)
+		if err != nil {
+			return err
+		}
+		result.Exchange = append(result.Exchange, answer)
+	}
+	result.InPod = r.inPod()
+	return nil
+}
+
+func (r *tokenResult) Print(p *command.Page) {
+	c := r.Claims
+	p.Line("%s", p.Style(command.Title, "token of serviceaccount "+r.Namespace+"/"+r.ServiceAccount))
+	p.Table(2, [][]string{
+		{"issuer", c.Issuer},
+		{"subject", c.Subject},
+		{"audience", strings.Join(c.Audience, ", ")},
+		{"key", c.KeyID + " (" + c.Algorithm + ")"},
+		{"issued", c.IssuedAt.Format(time.RFC3339)},
+		{"expires", c.Expires.Format(time.RFC3339) + ", after " + c.Expires.Sub(c.IssuedAt).String()},
+	})
+	for _, a := range r.Exchange {
+		a.print(p)
+	}
+	if len(r.Exchange) > 0 {
+		p.Line("")
+		p.Text(0, "", "Note: "+notFromAPod+".")
+		if r.InPod != "" {
+			p.Text(0, "", "This exchanges a token from inside a pod:")
+			p.Lines(r.InPod)
+		}
+	}
+}
+
+// print writes the response to the token, or to the token for a profile.
+func (a *Answer) print(p *command.Page) {
+	p.Line("")
+	title := a.Operation + " at " + a.URL
+	if a.Profile != "" {
+		title += ", profile " + a.Profile
+	}
+	p.Text(0, command.Title, title)
+	if a.Granted {
+		p.Marked(command.Good, "the cloud accepts the token")
+		p.Table(4, [][]string{{"identity", a.Identity}, {"expires", a.Expires.Format(time.RFC3339)}})
+		return
+	}
+	p.Marked(command.Bad, fmt.Sprintf("the cloud denies the token: %s (status %d)", a.Code, a.Status))
+	p.Text(4, "", a.Message)
+	if a.Cause != "" {
+		p.Text(4, "", "Cause: "+a.Cause)
+	}
+	if a.Repair != "" {
+		p.Line("")
+		p.Lines(a.Repair)
+	}
 }
