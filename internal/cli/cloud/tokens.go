@@ -244,8 +244,8 @@ func fromHere(inPod string) probe.Line {
 	return line
 }
 
-// reader reads in the cluster which tokens the pods of ServiceAccounts present to the clouds.
-// It may be used concurrently.
+// reader reads ServiceAccounts, and the tokens that their pods present to the clouds. It may be
+// used concurrently.
 type reader struct {
 	*command.CLI
 	settings *settings.Settings

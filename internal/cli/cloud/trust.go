@@ -185,7 +185,7 @@ func File(name, json string) string {
 	return "cat > " + name + " <<'EOF'\n" + strings.TrimSuffix(json, "\n") + "\nEOF\n"
 }
 
-// noTrust is the text of a custom provider whose file has none.
+// noTrust is the text of a custom provider whose file has none, behind the license.
 //
 //go:embed notrust.txt
 var noTrust string
@@ -199,7 +199,8 @@ func NewCustom(token Token, d *provider.Definition, values provider.Values) (*Tr
 		"issuer": token.Issuer, "subject": token.Subject(), "audience": token.Audience,
 		"namespace": token.Namespace, "serviceaccount": token.ServiceAccount,
 	})
-	template := cmp.Or(d.Trust, noTrust)
+	_, without, _ := strings.Cut(noTrust, "\n\n")
+	template := cmp.Or(d.Trust, without)
 	// Lanyard does not know where in a command a value is, so it cannot quote the value.
 	for _, name := range d.TrustValues() {
 		if value := all[name]; value != "" && !plainWord.MatchString(value) && strings.Contains(template, "{"+name+"}") {

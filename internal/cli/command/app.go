@@ -147,9 +147,10 @@ func (p *Page) flags(usage string) {
 // its description.
 var flagLine = regexp.MustCompile(`^( +(?:-\w, )?--[\w-]+(?: \w+(?:\[[^ ]*\])?)?) {2,}(.*)$`)
 
-// New returns a command with a text: a line for its usage, a line for its description, an
-// empty line, its help text, and, behind the line "Examples:", its examples.
+// New returns a command with a text: the license, a line for its usage, a line for its
+// description, an empty line, its help text, and, behind the line "Examples:", its examples.
 func New(text string, args cobra.PositionalArgs, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
+	_, text, _ = strings.Cut(text, "\n\n")
 	use, text, _ := strings.Cut(text, "\n")
 	short, text, _ := strings.Cut(text, "\n\n")
 	long, examples, _ := strings.Cut(strings.TrimSuffix(text, "\n"), "\n\nExamples:\n")

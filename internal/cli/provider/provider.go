@@ -209,7 +209,7 @@ func exampleAnnotations(d *provider.Definition, file *settings.File, given map[s
 const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"team","name":"pod"},
 "spec":{"serviceAccountName":"app","containers":[{"name":"main","image":"image"}]}}`
 
-// try returns what a pod of a ServiceAccount with the annotations gets.
+// try returns the additions to a pod of a ServiceAccount with the annotations.
 func try(ctx context.Context, s *settings.Settings, d *provider.Definition, example map[string]string) (*Result, error) {
 	result := &Result{Provider: d.Name, Annotations: map[string]string{}}
 	for key, value := range example {
