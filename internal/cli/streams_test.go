@@ -17,7 +17,7 @@ func TestCommandsDoNotWriteToTheStreams(t *testing.T) {
 	t.Parallel()
 	allowed := map[string]string{
 		"command/output.go":          "JSON and YAML, escaped",
-		"inject/command.go":          "manifests, escaped by Write",
+		"inject/inject.go":           "manifests, escaped by Write",
 		"migrate/migrate_command.go": "a diff of the user's files, as they are",
 		"status/restart.go":          "a question without text of the cluster",
 		"status/command.go":          "an empty line",

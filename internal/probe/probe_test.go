@@ -40,9 +40,13 @@ func TestWhatMakesAPodInjected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := probe.Injected(&unstructured.Unstructured{Object: test.pod}, &keys)
-			if got != test.want || (err != nil) != (test.error != "") || err != nil && !strings.HasPrefix(err.Error(), test.error) {
-				t.Errorf("got %q and %v, want %q and %q", got, err, test.want, test.error)
+			got := probe.Injection(&keys, "n/a", probe.Answer{Pod: &unstructured.Unstructured{Object: test.pod}})
+			want := "pods of ServiceAccount n/a get credentials: " + test.want
+			if test.error != "" {
+				want = "pods of ServiceAccount n/a get no credentials: " + test.error
+			}
+			if !strings.HasPrefix(got.Text, want) || (got.Status == probe.OK) != (test.error == "") {
+				t.Errorf("got %q, want %q", got.Text, want)
 			}
 		})
 	}

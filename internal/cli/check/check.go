@@ -352,7 +352,8 @@ func Issuer(cluster, public *cloud.Documents, publicErr error) []probe.Line {
 			"the issuer %s cannot be read from here: %v", name, publicErr)}
 	}
 	var lines []probe.Line
-	for _, wrong := range cloud.Compare(cluster, public) {
+	wrong, _ := cloud.Compare(cluster, public, "")
+	for _, wrong := range wrong {
 		lines = append(lines, probe.Fail("Publish the documents of the cluster again.", link, "%s: clouds deny the tokens", wrong))
 	}
 	return orPassed(lines, "the issuer %s is public, and its %d keys are the cluster's", name, len(cluster.Keys))

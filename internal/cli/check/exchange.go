@@ -34,7 +34,7 @@ func (k *checkCommand) exchangeTokens(ctx context.Context) error {
 	if k.serviceAccount != "" || *k.Flags.Namespace != "" {
 		target.Namespace = k.namespace
 	}
-	lines, err := cloud.Exchange(ctx, k.CLI, target)
+	lines, err := target.Exchange(ctx, k.CLI)
 	switch {
 	case apierrors.IsNotFound(err):
 		lines = []probe.Line{probe.NoServiceAccount(target.Namespace + "/" + target.ServiceAccount)}

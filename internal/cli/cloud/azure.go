@@ -6,7 +6,9 @@ package cloud
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -29,17 +31,19 @@ type AzureOptions struct {
 
 // NewAzure returns the trust configuration of Microsoft Entra ID.
 func NewAzure(token Token, o AzureOptions) (*Trust, error) {
-	if err := token.check(); err != nil {
-		return nil, err
-	}
 	if o.ClientID != "" && !texts.IsGUID(o.ClientID) {
 		return nil, fmt.Errorf("client ID %q: must be a GUID", o.ClientID)
 	}
 	o.Identity = cmp.Or(o.Identity, token.Name())
-	return newTrust("azure", struct {
+	return newTrust("azure", &token, struct {
 		*Token
 		AzureOptions
 	}{&token, o})
+}
+
+// trustOfAzure is NewAzure for the identity of the pods.
+func trustOfAzure(token Token, r *Request) (*Trust, error) {
+	return NewAzure(token, AzureOptions{ClientID: r.Variables["AZURE_CLIENT_ID"]})
 }
 
 // resourceManager is the scope of Azure Resource Manager in the public cloud, and
@@ -53,35 +57,30 @@ var azureScopes = map[string]string{
 }
 
 // azure uses the client credentials grant with the token as an assertion.
-func (e *exchange) azure(ctx context.Context) (*Answer, error) {
-	authority, err := url.Parse(e.variable("AZURE_AUTHORITY_HOST"))
+func (r *Request) azure(ctx context.Context, client *http.Client) (*Answer, error) {
+	authority, err := url.Parse(r.Variables["AZURE_AUTHORITY_HOST"])
 	if err != nil {
 		return nil, fmt.Errorf("AZURE_AUTHORITY_HOST: %w", err)
 	}
-	client, tenant := e.variable("AZURE_CLIENT_ID"), e.variable("AZURE_TENANT_ID")
-	asked := time.Now()
-	var response struct {
-		oauthResponse
-		Codes []int `json:"error_codes"`
-	}
-	answer, err := e.post(ctx, ClientCredentials, authority.JoinPath(tenant, "oauth2/v2.0/token").String(), url.Values{
+	id, tenant, asked := r.Variables["AZURE_CLIENT_ID"], r.Variables["AZURE_TENANT_ID"], time.Now()
+	return r.send(ctx, client, form(ClientCredentials, authority.JoinPath(tenant, "oauth2/v2.0/token").String(), url.Values{
 		"grant_type":            {ClientCredentials},
-		"client_id":             {client},
-		"scope":                 {cmp.Or(e.Scope, azureScopes[authority.Host], resourceManager)},
+		"client_id":             {id},
+		"scope":                 {cmp.Or(r.Scope, azureScopes[authority.Host], resourceManager)},
 		"client_assertion_type": {"urn:ietf:params:oauth:client-assertion-type:jwt-bearer"},
-		"client_assertion":      {e.Token},
-	}, asJSON(&response))
-	switch {
-	case err != nil:
-		return nil, err
-	case answer.ok() && response.Credential != "":
-		return answer.granted(client+" in the tenant "+tenant, response.expires(asked)), nil
-	}
-	code := response.Error
-	if code != "" && len(response.Codes) > 0 {
-		code = fmt.Sprintf("AADSTS%d", response.Codes[0])
-	}
-	// The description ends with IDs for Microsoft's support, and has the code in front.
-	message, _, _ := strings.Cut(response.Description, " Trace ID: ")
-	return answer.denied(code, strings.TrimPrefix(message, code+": "), e.Token)
+		"client_assertion":      {r.Token},
+	}), func(body []byte) (reply, error) {
+		var response struct {
+			oauthResponse
+			Codes []int `json:"error_codes"`
+		}
+		err := json.Unmarshal(body, &response)
+		if response.Error != "" && len(response.Codes) > 0 {
+			response.Error = fmt.Sprintf("AADSTS%d", response.Codes[0])
+		}
+		// The description ends with IDs for Microsoft's support, and has the code in front.
+		message, _, _ := strings.Cut(response.Description, " Trace ID: ")
+		response.Description = strings.TrimPrefix(message, response.Error+": ")
+		return response.reply(id+" in the tenant "+tenant, asked), err
+	})
 }

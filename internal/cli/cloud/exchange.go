@@ -5,28 +5,42 @@ package cloud
 
 import (
 	"context"
-	"encoding/json"
+	_ "embed" // the causes
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/internal/token"
 )
 
 // Request is a token with the cloud to present it to.
 type Request struct {
-	// Provider has the variables and files of the ServiceAccount's pods.
-	Provider provider.Provider
+	// Namespace and ServiceAccount are the names of the ServiceAccount, and Prefix starts the
+	// keys of Lanyard's annotations: for the repair of a denial.
+	Namespace, ServiceAccount, Prefix string
+	// Provider is the name of the cloud's provider.
+	Provider string
+	// Audience and ExpirationSeconds are of the tokens in the ServiceAccount's pods.
+	Audience          string
+	ExpirationSeconds int64
+	// Variables are the provider's variables as a container of these pods sees them, and File
+	// is the text of the credential file, if any.
+	Variables map[string]string
+	File      string
 	// Token is the ServiceAccount token.
 	Token string
 	// Endpoint replaces the scheme and the host of every URL, as in
@@ -34,25 +48,44 @@ type Request struct {
 	Endpoint string
 	// Scope is the scope of Azure's credential; empty for Azure Resource Manager.
 	Scope string
-	// Profile is the profile whose role Provider has; empty for the ServiceAccount's own
+	// Profile is the profile whose role Variables has; empty for the ServiceAccount's own
 	// identity. Source is the profile whose credentials replace the token, if any.
 	Profile, Source string
 }
 
-// requests returns the requests with a token: one for each identity of the provider.
-func requests(p provider.Provider, text string) []*Request {
-	all := []*Request{{Provider: p, Token: text}}
-	if p.Name == "aws" {
-		all = append(all, profiles(p, text)...)
+// FromPod returns the Request of an injected pod of a ServiceAccount to a provider, without a
+// token.
+func FromPod(pod *injected.Pod, keys *annotations.Keys, serviceAccount *metav1.ObjectMeta, name string) (*Request, error) {
+	index := slices.IndexFunc(keys.Providers, func(d *provider.Definition) bool { return d.Name == name })
+	if index < 0 {
+		return nil, fmt.Errorf("provider %q does not exist", name)
 	}
-	return all
-}
-
-// identified reports whether the pods have an identity of a cloud, and not only a token.
-func identified(p *provider.Provider) bool {
-	return p.Name == "gcp" || slices.ContainsFunc(p.Variables, func(v provider.Variable) bool {
-		return v.Name == "AWS_ROLE_ARN" || v.Name == "AZURE_CLIENT_ID"
-	})
+	d := keys.Providers[index]
+	token := slices.IndexFunc(pod.Tokens, func(t injected.Token) bool { return t.Provider == name })
+	container := slices.IndexFunc(pod.Containers, func(c injected.Container) bool { return c.Kind == injected.Ordinary })
+	switch {
+	case !slices.Contains(pod.Providers, name):
+		return nil, fmt.Errorf("annotation %s of the pod is %q and lacks %s", keys.Injected, strings.Join(pod.Providers, ","), name)
+	case token < 0:
+		return nil, fmt.Errorf("the volumes of the pod have no token with the path %s", d.TokenPath)
+	case container < 0:
+		return nil, errors.New("the pod has no container")
+	}
+	r := &Request{
+		Namespace: serviceAccount.Namespace, ServiceAccount: serviceAccount.Name, Prefix: keys.Prefix,
+		Provider: name, Audience: pod.Tokens[token].Audience, ExpirationSeconds: pod.Tokens[token].ExpirationSeconds,
+		Variables: map[string]string{}, File: pod.Files[name],
+	}
+	for _, v := range pod.Containers[container].Variables { // all containers have the same
+		switch {
+		case !slices.ContainsFunc(d.Variables, func(known provider.Variable) bool { return known.Name == v.Name }):
+		case v.IsPodName():
+			r.Variables[v.Name] = pod.Name
+		case v.From == nil:
+			r.Variables[v.Name] = strings.ReplaceAll(v.Value, "$$", "$")
+		}
+	}
+	return r, nil
 }
 
 // Answer is the response of a cloud.
@@ -109,102 +142,64 @@ func NewClient(caFile string) (*http.Client, error) {
 	}, nil
 }
 
-// Do presents the token. An Answer that is not granted is not an error: Do returns
-// an error if the cloud did not respond, or responded in another form.
+// api is a cloud that exchanges tokens.
+type api struct {
+	// title is the name for people.
+	title string
+	// identity is the variable without which pods have a token, but no identity; empty if
+	// pods with the token always have an identity.
+	identity string
+	exchange func(*Request, context.Context, *http.Client) (*Answer, error)
+	// trust returns the configuration with which the cloud would accept the token.
+	trust func(Token, *Request) (*Trust, error)
+}
+
+// apis returns the clouds that exchange tokens, by the names of their providers.
+func apis() map[string]api {
+	return map[string]api{
+		"aws":   {"AWS", "AWS_ROLE_ARN", (*Request).aws, trustOfAWS},
+		"azure": {"Azure", "AZURE_CLIENT_ID", (*Request).azure, trustOfAzure},
+		"gcp":   {"Google Cloud", "", (*Request).gcp, trustOfGCP},
+	}
+}
+
+// clouds returns the names of the providers that exchange tokens.
+func clouds() []string { return slices.Sorted(maps.Keys(apis())) }
+
+// Do presents the token. An Answer that is not granted has the cause and its repair, if they
+// are known. It is not an error: Do returns an error if the cloud did not respond, or
+// responded in another form.
 func Do(ctx context.Context, client *http.Client, r *Request) (*Answer, error) {
-	e := exchange{client: client, Request: r}
-	switch r.Provider.Name {
-	case "aws":
-		return e.aws(ctx)
-	case "azure":
-		return e.azure(ctx)
-	case "gcp":
-		return e.gcp(ctx)
+	cloud, found := apis()[r.Provider]
+	if !found {
+		return nil, fmt.Errorf("provider %q has no exchange; only aws, azure and gcp have one", r.Provider)
 	}
-	return nil, fmt.Errorf("provider %q has no exchange; only aws, azure and gcp have one", r.Provider.Name)
-}
-
-// FromPod returns the values that an injected pod has for a provider: the audience of its
-// token, its variables and its credential file.
-func FromPod(pod *injected.Pod, keys *annotations.Keys, name string) (provider.Provider, error) {
-	p := provider.Provider{Name: name}
-	index := slices.IndexFunc(keys.Providers, func(d *provider.Definition) bool { return d.Name == name })
-	if index < 0 {
-		return p, fmt.Errorf("provider %q does not exist", name)
+	answer, err := cloud.exchange(r, ctx, client)
+	if err != nil || answer.Granted {
+		return answer, err
 	}
-	d := keys.Providers[index]
-	if !slices.Contains(pod.Providers, name) {
-		return p, fmt.Errorf("annotation %s of the pod is %q and lacks %s", keys.Injected, strings.Join(pod.Providers, ","), name)
-	}
-	if content, found := pod.Files[name]; found {
-		p.File = provider.File{Annotation: d.CredentialFile.Annotation, Path: d.CredentialFile.Path, Content: content}
-	}
-	at := slices.IndexFunc(pod.Tokens, func(t injected.Token) bool { return t.Provider == name })
-	if at < 0 {
-		return p, fmt.Errorf("the volumes of the pod have no token with the path %s", d.TokenPath)
-	}
-	token := &pod.Tokens[at]
-	p.Token = provider.Token{Audience: token.Audience, ExpirationSeconds: token.ExpirationSeconds, Path: token.Path}
-	at = slices.IndexFunc(pod.Containers, func(c injected.Container) bool { return c.Kind == injected.Ordinary })
-	if at < 0 {
-		return p, errors.New("the pod has no container")
-	}
-	for _, v := range pod.Containers[at].Variables { // all containers have the same
-		if v.IsPodName() {
-			v.Value, v.From = pod.Name, nil
-		}
-		if v.From == nil && slices.ContainsFunc(d.Variables, func(known provider.Variable) bool { return known.Name == v.Name }) {
-			p.Variables = append(p.Variables, provider.Variable{Name: v.Name, Value: v.Value})
-		}
-	}
-	return p, nil
-}
-
-// exchange is one call of Do.
-type exchange struct {
-	*Request
-	client *http.Client
-}
-
-// variable returns the value of an environment variable as a container sees it.
-func (e *exchange) variable(name string) string {
-	for _, v := range e.Provider.Variables {
-		if v.Name == name {
-			return strings.ReplaceAll(v.Value, "$$", "$")
-		}
-	}
-	return ""
-}
-
-// oauthResponse is the response of an endpoint for OAuth tokens (RFC 6749).
-type oauthResponse struct {
-	Credential  string `json:"access_token"`
-	ExpiresIn   int64  `json:"expires_in"`
-	Error       string `json:"error"`
-	Description string `json:"error_description"`
-}
-
-// expires returns when the credential expires.
-func (r *oauthResponse) expires(asked time.Time) time.Time {
-	return asked.Add(time.Duration(r.ExpiresIn) * time.Second)
-}
-
-// asJSON returns a function that decodes a body into a response.
-func asJSON(response any) func(body []byte) error {
-	return func(body []byte) error { return json.Unmarshal(body, response) }
+	return answer, answer.explain(r)
 }
 
 // call is a POST request. bearer is the credential for it, if any.
 type call struct{ operation, target, contentType, bearer, body string }
 
-// post sends a form.
-func (e *exchange) post(ctx context.Context, operation, target string, form url.Values, decode func(body []byte) error) (*Answer, error) {
-	return e.send(ctx, &call{operation, target, "application/x-www-form-urlencoded", "", form.Encode()}, decode)
+// form is a call that sends a form.
+func form(operation, target string, values url.Values) *call {
+	return &call{operation, target, "application/x-www-form-urlencoded", "", values.Encode()}
 }
 
-// send returns the Answer to complete, and decodes the body of the response.
-func (e *exchange) send(ctx context.Context, c *call, decode func(body []byte) error) (*Answer, error) {
-	target, err := e.at(c.target)
+// reply is the body of a response: a credential's identity and end, or an error.
+type reply struct {
+	granted       bool
+	identity      string
+	expires       time.Time
+	code, message string
+}
+
+// send sends the call, and returns the Answer that is in the body of the response.
+func (r *Request) send(ctx context.Context, client *http.Client, c *call, decode func(body []byte) (reply, error)) (*Answer, error) {
+	target, err := r.at(c.target)
 	if err != nil {
 		return nil, err
 	}
@@ -221,15 +216,32 @@ func (e *exchange) send(ctx context.Context, c *call, decode func(body []byte) e
 	if c.bearer != "" {
 		request.Header.Set("Authorization", "Bearer "+c.bearer)
 	}
-	status, body, err := read(e.client, request, maxResponse)
+	status, body, err := read(client, request, maxResponse)
 	if err != nil {
 		return nil, err
 	}
-	answer := &Answer{Profile: e.Profile, Operation: c.operation, URL: target, Status: status}
-	if decode(body) != nil {
-		return nil, answer.unexpected()
+	answer := &Answer{Profile: r.Profile, Operation: c.operation, URL: target}
+	got, err := decode(body)
+	switch ok := status == http.StatusOK; {
+	case err == nil && ok && got.granted:
+		expires := got.expires.UTC().Truncate(time.Second)
+		answer.Granted, answer.Identity, answer.Expires = true, got.identity, &expires
+	case err == nil && !ok && got.code != "":
+		answer.Status, answer.Code, answer.Message = status, got.code, texts.Cut(without(got.message, r.Token, c.bearer), maxMessage)
+	default: // the response is not shown: it may contain a credential
+		return nil, fmt.Errorf("%s at %s: the response with status %d is not of this API; is there a proxy?", c.operation, target, status)
 	}
 	return answer, nil
+}
+
+// without returns a message of a cloud without the secrets that the cloud repeats in it.
+func without(message string, secrets ...string) string {
+	for _, secret := range secrets {
+		if secret != "" {
+			message = strings.ReplaceAll(message, secret, "[token]")
+		}
+	}
+	return message
 }
 
 // read sends a request and returns the status and the body of the response.
@@ -250,13 +262,13 @@ func read(client *http.Client, request *http.Request, limit int64) (status int, 
 }
 
 // at returns the URL with the endpoint's scheme and host.
-func (e *exchange) at(target string) (string, error) {
-	if e.Endpoint == "" {
+func (r *Request) at(target string) (string, error) {
+	if r.Endpoint == "" {
 		return target, nil
 	}
-	endpoint, err := url.Parse(e.Endpoint)
-	if err != nil || endpoint.Scheme != "https" || endpoint.Host == "" || endpoint.User != nil || strings.Trim(endpoint.Path, "/") != "" || strings.ContainsAny(e.Endpoint, "?#") {
-		return "", fmt.Errorf("endpoint %q is not an https URL without a path, such as https://sts.example.com", e.Endpoint)
+	endpoint, err := url.Parse(r.Endpoint)
+	if err != nil || endpoint.Scheme != "https" || endpoint.Host == "" || endpoint.User != nil || strings.Trim(endpoint.Path, "/") != "" || strings.ContainsAny(r.Endpoint, "?#") {
+		return "", fmt.Errorf("endpoint %q is not an https URL without a path, such as https://sts.example.com", r.Endpoint)
 	}
 	u, err := url.Parse(target)
 	if err != nil {
@@ -266,33 +278,76 @@ func (e *exchange) at(target string) (string, error) {
 	return u.String(), nil
 }
 
-// ok reports whether the response has the status of a success.
-func (a *Answer) ok() bool { return a.Status == http.StatusOK }
-
-// granted completes the Answer with a credential's identity and end.
-func (a *Answer) granted(identity string, expires time.Time) *Answer {
-	expires = expires.UTC().Truncate(time.Second)
-	a.Granted, a.Identity, a.Expires, a.Status = true, identity, &expires, 0
-	return a
+// oauthResponse is the response of an endpoint for OAuth tokens (RFC 6749).
+type oauthResponse struct {
+	Credential  string `json:"access_token"`
+	ExpiresIn   int64  `json:"expires_in"`
+	Error       string `json:"error"`
+	Description string `json:"error_description"`
 }
 
-// denied completes the Answer with an error of the cloud. No part of the token is
-// repeated.
-func (a *Answer) denied(code, message string, secrets ...string) (*Answer, error) {
-	if a.ok() || code == "" {
-		return nil, a.unexpected()
+// reply returns the response to a request that was sent at the time asked.
+func (r *oauthResponse) reply(identity string, asked time.Time) reply {
+	return reply{r.Credential != "", identity, asked.Add(time.Duration(r.ExpiresIn) * time.Second), r.Error, r.Description}
+}
+
+//go:embed causes.yaml
+var causesText []byte
+
+// cause is why a cloud denies a token.
+type cause struct {
+	Code    string `json:"code"`
+	Message string `json:"message"` // is in the cloud's message
+	Text    string `json:"cause"`
+	// Repair is the name of a template, and Terraform reports whether lanyard trust writes
+	// the repair as Terraform, too.
+	Repair    string `json:"repair"`
+	Terraform bool   `json:"terraform"`
+}
+
+// causes returns the known causes of the denials of a provider.
+func causes(provider string) ([]cause, error) {
+	var all map[string][]cause
+	if err := yaml.UnmarshalStrict(causesText, &all); err != nil {
+		return nil, fmt.Errorf("causes of denials: %w", err)
 	}
-	for _, secret := range secrets {
-		if secret != "" {
-			message = strings.ReplaceAll(message, secret, "[token]")
+	return all[provider], nil
+}
+
+// explain adds the cause and the repair of a denial to the Answer.
+func (a *Answer) explain(r *Request) error {
+	known, err := causes(r.Provider)
+	if err != nil {
+		return err
+	}
+	for i := range known {
+		if c := &known[i]; c.Code == a.Code && strings.Contains(a.Message, c.Message) {
+			a.Cause, a.Repair = c.Text, c.repair(r)
+			break
 		}
 	}
-	a.Code, a.Message = code, texts.Cut(message, maxMessage)
-	return a, nil
+	return nil
 }
 
-// unexpected returns the error for a response that is not of the cloud. The
-// response is not shown: it may contain a credential.
-func (a *Answer) unexpected() error {
-	return fmt.Errorf("%s at %s: the response with status %d is not of this API; is there a proxy?", a.Operation, a.URL, a.Status)
+// repair returns the commands that repair the cause of a denial; empty if there are none, or
+// if the cloud can never accept the token.
+func (c *cause) repair(r *Request) string {
+	trust, err := r.trust()
+	if err != nil || c.Repair == "" {
+		return ""
+	}
+	text := trust.Text("repair", c.Repair)
+	if c.Terraform && r.Profile == "" {
+		text += "# As Terraform: lanyard trust " + r.Provider + " " + Quote(r.ServiceAccount) + " --namespace " + Quote(r.Namespace) + " --output terraform\n"
+	}
+	return text
+}
+
+// trust returns the trust configuration with which the cloud would accept the token.
+func (r *Request) trust() (*Trust, error) {
+	claims, err := token.Parse(r.Token)
+	if err != nil {
+		return nil, err
+	}
+	return apis()[r.Provider].trust(Token{Issuer: claims.Issuer, Namespace: r.Namespace, ServiceAccount: r.ServiceAccount, Audience: r.Audience, Prefix: r.Prefix}, r)
 }

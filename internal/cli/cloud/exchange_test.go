@@ -10,13 +10,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
@@ -30,22 +29,31 @@ const (
 	role   = "arn:aws:iam::111122223333:role/cart"
 )
 
-// aws, azure and gcp are what pods get.
-func aws(others ...provider.Variable) provider.Provider {
-	return provider.Provider{Name: "aws", Variables: append([]provider.Variable{
-		{Name: "AWS_ROLE_ARN", Value: role}, {Name: "AWS_ROLE_SESSION_NAME", Value: "cart@shop"},
-	}, others...)}
+// aws, azure and gcp are the requests of pods. others are more variables, as pairs.
+func aws(others ...string) cloud.Request {
+	variables := map[string]string{"AWS_ROLE_ARN": role, "AWS_ROLE_SESSION_NAME": "cart@shop"}
+	for i := 0; i < len(others); i += 2 {
+		variables[others[i]] = others[i+1]
+	}
+	return cloud.Request{Provider: "aws", Variables: variables}
 }
 
-func azure(authority string) provider.Provider {
-	return provider.Provider{Name: "azure", Variables: []provider.Variable{
-		{Name: "AZURE_CLIENT_ID", Value: "client"}, {Name: "AZURE_TENANT_ID", Value: "tenant"}, {Name: "AZURE_AUTHORITY_HOST", Value: authority},
+func azure(authority string) cloud.Request {
+	return cloud.Request{Provider: "azure", Variables: map[string]string{
+		"AZURE_CLIENT_ID": "client", "AZURE_TENANT_ID": "tenant", "AZURE_AUTHORITY_HOST": authority,
 	}}
 }
 
-func gcp(impersonate string) provider.Provider {
-	return provider.Provider{Name: "gcp", File: provider.File{Content: `{"audience":"//iam.googleapis.com/pool/providers/p",` +
-		`"token_url":"https://sts.googleapis.com/v1/token","service_account_impersonation_url":"` + impersonate + `"}`}}
+func gcp(impersonate string) cloud.Request {
+	return cloud.Request{Provider: "gcp", File: `{"audience":"//iam.googleapis.com/pool/providers/p",` +
+		`"token_url":"https://sts.googleapis.com/v1/token","service_account_impersonation_url":"` + impersonate + `"}`}
+}
+
+// do presents the secret.
+func do(t *testing.T, client *http.Client, r cloud.Request, endpoint string) (*cloud.Answer, error) {
+	t.Helper()
+	r.Token, r.Endpoint = secret, endpoint
+	return cloud.Do(t.Context(), client, &r)
 }
 
 // answering returns a client that gets a response from any host, and the requests
@@ -71,18 +79,17 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // A token only goes where the SDK in the pod would send it.
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
-	region := func(name string) provider.Variable { return provider.Variable{Name: "AWS_REGION", Value: name} }
-	china := aws(region("cn-north-1"))
-	china.Variables[0].Value = "arn:aws-cn:iam::111122223333:role/cart"
+	region := func(name string) cloud.Request { return aws("AWS_REGION", name) }
+	china := aws("AWS_REGION", "cn-north-1", "AWS_ROLE_ARN", "arn:aws-cn:iam::111122223333:role/cart")
 	tests := map[string]struct {
-		provider provider.Provider
+		request  cloud.Request
 		endpoint string
 		want     string
 	}{
 		"AWS":                      {aws(), "", "https://sts.amazonaws.com/"},
-		"AWS in a region":          {aws(region("eu-central-1")), "", "https://sts.eu-central-1.amazonaws.com/"},
+		"AWS in a region":          {region("eu-central-1"), "", "https://sts.eu-central-1.amazonaws.com/"},
 		"AWS in China":             {china, "", "https://sts.cn-north-1.amazonaws.com.cn/"},
-		"an endpoint of AWS":       {aws(region("eu-central-1")), "https://vpce.example", "https://vpce.example/"},
+		"an endpoint of AWS":       {region("eu-central-1"), "https://vpce.example", "https://vpce.example/"},
 		"Azure":                    {azure("https://login.microsoftonline.com/"), "", "https://login.microsoftonline.com/tenant/oauth2/v2.0/token"},
 		"an authority with a path": {azure("https://login.example/a"), "", "https://login.example/a/tenant/oauth2/v2.0/token"},
 		"an endpoint of Azure":     {azure("https://login.microsoftonline.com/"), "https://proxy.example:8443/", "https://proxy.example:8443/tenant/oauth2/v2.0/token"},
@@ -93,7 +100,7 @@ func TestEndpoints(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client, requests := answering(t, 500, "")
-			_, _ = cloud.Do(t.Context(), client, &cloud.Request{Provider: test.provider, Token: secret, Endpoint: test.endpoint})
+			_, _ = do(t, client, test.request, test.endpoint)
 			if len(*requests) != 1 || (*requests)[0].URL.String() != test.want {
 				t.Fatalf("got %v, want one request to %s", *requests, test.want)
 			}
@@ -103,27 +110,26 @@ func TestEndpoints(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	t.Parallel()
-	china := aws()
-	china.Variables[0].Value = "arn:aws-cn:iam::111122223333:role/cart"
+	china := aws("AWS_ROLE_ARN", "arn:aws-cn:iam::111122223333:role/cart")
 	tests := map[string]struct {
-		provider provider.Provider
+		request  cloud.Request
 		endpoint string
 		want     string
 	}{
-		"a plain token":           {provider.Provider{Name: "token"}, "", `provider "token" has no exchange`},
+		"a plain token":           {cloud.Request{Provider: "token"}, "", `provider "token" has no exchange`},
 		"an endpoint with http":   {aws(), "http://sts.example", "is not an https URL without a path"},
 		"an endpoint with a path": {aws(), "https://sts.example/a", "is not an https URL without a path"},
 		"an endpoint with a user": {gcp(""), "https://user@sts.example", "is not an https URL without a path"},
 		"an authority with http":  {azure("http://login.example"), "", `the URL "http://login.example/tenant/oauth2/v2.0/token" is not an https URL`},
-		"no role":                 {provider.Provider{Name: "aws"}, "", `AWS_ROLE_ARN "" is not the ARN of a role`},
+		"no role":                 {cloud.Request{Provider: "aws"}, "", `AWS_ROLE_ARN "" is not the ARN of a role`},
 		"China without a region":  {china, "", `partition "aws-cn" has no global endpoint, and region ""`},
-		"no credential file":      {provider.Provider{Name: "gcp"}, "", "credential file: "},
+		"no credential file":      {cloud.Request{Provider: "gcp"}, "", "credential file: "},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client, requests := answering(t, 200, "")
-			_, err := cloud.Do(t.Context(), client, &cloud.Request{Provider: test.provider, Token: secret, Endpoint: test.endpoint})
+			_, err := do(t, client, test.request, test.endpoint)
 			if err == nil || !strings.Contains(err.Error(), test.want) || len(*requests) > 0 {
 				t.Errorf("got error %v and %d requests, want %q and none", err, len(*requests), test.want)
 			}
@@ -135,7 +141,7 @@ func TestMistakes(t *testing.T) {
 // credential: nothing of it is shown.
 func TestUnexpectedResponses(t *testing.T) {
 	t.Parallel()
-	all := map[string]provider.Provider{
+	all := map[string]cloud.Request{
 		"AWS": aws(), "Azure": azure("https://login.microsoftonline.com/"), "Google": gcp(""),
 	}
 	responses := map[string]struct {
@@ -157,7 +163,7 @@ func TestUnexpectedResponses(t *testing.T) {
 			t.Run(where+" and "+name, func(t *testing.T) {
 				t.Parallel()
 				client, requests := answering(t, response.status, response.body)
-				_, err := cloud.Do(t.Context(), client, &cloud.Request{Provider: p, Token: secret})
+				_, err := do(t, client, p, "")
 				if err == nil || !strings.Contains(err.Error(), response.want) || strings.Contains(err.Error(), "HIDDEN") {
 					t.Errorf("got error %v, want %q", err, response.want)
 				}
@@ -174,8 +180,8 @@ func TestMessagesContainNoToken(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 10000)
 	tests := map[string]struct {
-		provider provider.Provider
-		body     string
+		request cloud.Request
+		body    string
 	}{
 		"AWS":    {aws(), "<ErrorResponse><Error><Code>Denied</Code><Message>bad " + secret + " " + long + "</Message></Error></ErrorResponse>"},
 		"Azure":  {azure("https://login.microsoftonline.com/"), `{"error":"Denied","error_description":"bad ` + secret + " " + long + `"}`},
@@ -185,7 +191,7 @@ func TestMessagesContainNoToken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client, _ := answering(t, 400, test.body)
-			answer, err := cloud.Do(t.Context(), client, &cloud.Request{Provider: test.provider, Token: secret})
+			answer, err := do(t, client, test.request, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -213,7 +219,7 @@ func TestImpersonation(t *testing.T) {
 		}
 		return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(body))}, nil
 	})
-	answer, err := cloud.Do(t.Context(), client, &cloud.Request{Provider: gcp(url), Token: secret})
+	answer, err := do(t, client, gcp(url), "")
 	want := &cloud.Answer{Operation: cloud.GenerateAccessToken, URL: url, Status: 403, Code: "PERMISSION_DENIED", Message: "[token] may not"}
 	if diff := cmp.Diff(want, answer); diff != "" || err != nil {
 		t.Fatalf("answer (-want +got):\n%s%v", diff, err)
@@ -269,21 +275,29 @@ func TestFromPodIsWhatWasInjected(t *testing.T) {
 		t.Fatalf("got %d providers, want 3", len(injection.Providers))
 	}
 	for _, want := range injection.Providers {
-		got, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, want.Name)
+		got, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, &account.ObjectMeta, want.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(provider.Variable{}, "Principal", "Credential", "Direct", "Profiles", "Group"), cmpopts.IgnoreFields(provider.Provider{}, "Shadows")); diff != "" {
+		variables := map[string]string{}
+		for _, v := range want.Variables {
+			variables[v.Name] = v.Value
+		}
+		wanted := &cloud.Request{
+			Namespace: account.Namespace, ServiceAccount: account.Name, Prefix: keys.Prefix,
+			Provider: want.Name, Audience: want.Token.Audience, ExpirationSeconds: want.Token.ExpirationSeconds, Variables: variables, File: want.File.Content,
+		}
+		if diff := cmp.Diff(wanted, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", want.Name, diff)
 		}
 	}
 	for name, want := range map[string]string{"token": "lacks token", "other": `provider "other" does not exist`} {
-		if _, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, name); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, &account.ObjectMeta, name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want %q", name, err, want)
 		}
 	}
 	golden.Pod.Spec.Volumes = nil
-	if _, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, "aws"); err == nil || !strings.Contains(err.Error(), "have no token with the path aws/token") {
+	if _, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, &account.ObjectMeta, "aws"); err == nil || !strings.Contains(err.Error(), "have no token with the path aws/token") {
 		t.Errorf("without volumes: got error %v", err)
 	}
 }
@@ -299,9 +313,9 @@ func TestTheSessionNameIsTheNameOfThePod(t *testing.T) {
 		Pod *corev1.Pod `json:"pod"`
 	}
 	read(t, "../../webhook/injector/testdata/session-name-of-a-named-pod/want.yaml", &golden)
-	got, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, "aws")
-	if err != nil || !slices.Contains(got.Variables, provider.Variable{Name: "AWS_ROLE_SESSION_NAME", Value: "pod"}) {
-		t.Errorf("got %+v and error %v", got.Variables, err)
+	got, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, &metav1.ObjectMeta{}, "aws")
+	if err != nil || got.Variables["AWS_ROLE_SESSION_NAME"] != "pod" {
+		t.Errorf("got %+v and error %v", got, err)
 	}
 }
 

@@ -21,12 +21,13 @@ func (t *Trust) Repairs() []string {
 }
 
 // RepairsOf returns the repairs of the causes of a provider.
-func RepairsOf(provider string) []string {
+func RepairsOf(provider string) ([]string, error) {
+	known, err := causes(provider)
 	var names []string
-	for i := range causes {
-		if causes[i].provider == provider && causes[i].repair != "" {
-			names = append(names, causes[i].repair)
+	for i := range known {
+		if known[i].Repair != "" {
+			names = append(names, known[i].Repair)
 		}
 	}
-	return names
+	return names, err
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -36,9 +37,6 @@ const maxGoogleSubject = 127
 
 // NewGCP returns the trust configuration of Google Cloud.
 func NewGCP(token Token, o GCPOptions) (*Trust, error) {
-	if err := token.check(); err != nil {
-		return nil, err
-	}
 	number, pool, name, ok := provider.GCPProviderParts(o.Provider)
 	if !ok {
 		return nil, fmt.Errorf("workload identity provider %q is not of the form projects/NUMBER/locations/global/"+
@@ -53,7 +51,7 @@ func NewGCP(token Token, o GCPOptions) (*Trust, error) {
 	}
 	_, domain, _ := strings.Cut(o.Email, "@")
 	project, _, _ := strings.Cut(domain, ".")
-	return newTrust("gcp", struct {
+	return newTrust("gcp", &token, struct {
 		*Token
 		GCPOptions
 		Number, PoolID, ProviderID, AllowedAudience, Principal, EmailProject string
@@ -80,7 +78,7 @@ type externalAccount struct {
 
 // credentialFile reads the credential file of the pods.
 func (r *Request) credentialFile() (file externalAccount, err error) {
-	if err := json.Unmarshal([]byte(r.Provider.File.Content), &file); err != nil {
+	if err := json.Unmarshal([]byte(r.File), &file); err != nil {
 		return file, fmt.Errorf("credential file: %w", err)
 	}
 	return file, nil
@@ -92,58 +90,63 @@ func impersonated(target string) string {
 	return strings.TrimSuffix(email, ":"+GenerateAccessToken)
 }
 
-// gcp exchanges the token for a federated token. If the credential file (AIP-4117) names
-// a service account, gcp exchanges the federated token for the service account's token.
-func (e *exchange) gcp(ctx context.Context) (*Answer, error) {
-	file, err := e.credentialFile()
+// trustOfGCP is NewGCP for the credential file of the pods.
+func trustOfGCP(token Token, r *Request) (*Trust, error) {
+	file, err := r.credentialFile()
 	if err != nil {
 		return nil, err
 	}
+	return NewGCP(token, GCPOptions{Provider: strings.TrimPrefix(file.Audience, "//iam.googleapis.com/"), Email: impersonated(file.ImpersonationURL)})
+}
+
+// gcp exchanges the token for a federated token. If the credential file (AIP-4117) names
+// a service account, gcp exchanges the federated token for the service account's token.
+func (r *Request) gcp(ctx context.Context, client *http.Client) (*Answer, error) {
+	file, err := r.credentialFile()
+	if err != nil {
+		return nil, err
+	}
+	identity := "" // if the token cannot be read: Google has accepted it
+	if claims, err := token.Parse(r.Token); err == nil {
+		identity = principal(file.Audience, claims.Subject)
+	}
 	asked := time.Now()
-	var response oauthResponse
-	answer, err := e.post(ctx, TokenExchange, file.TokenURL, url.Values{
+	var federated oauthResponse
+	answer, err := r.send(ctx, client, form(TokenExchange, file.TokenURL, url.Values{
 		"grant_type":           {"urn:ietf:params:oauth:grant-type:token-exchange"},
 		"requested_token_type": {"urn:ietf:params:oauth:token-type:access_token"},
 		"audience":             {file.Audience},
 		"scope":                {cloudPlatform},
-		"subject_token":        {e.Token},
+		"subject_token":        {r.Token},
 		"subject_token_type":   {file.SubjectTokenType},
-	}, asJSON(&response))
-	switch {
-	case err != nil:
-		return nil, err
-	case !answer.ok() || response.Credential == "":
-		return answer.denied(response.Error, response.Description, e.Token)
-	case file.ImpersonationURL != "":
-		return e.impersonate(ctx, file.ImpersonationURL, response.Credential)
+	}), func(body []byte) (reply, error) {
+		err := json.Unmarshal(body, &federated)
+		return federated.reply(identity, asked), err
+	})
+	if err != nil || !answer.Granted || file.ImpersonationURL == "" {
+		return answer, err
 	}
-	identity := "" // if the token cannot be read: Google has accepted it
-	if claims, err := token.Parse(e.Token); err == nil {
-		identity = principal(file.Audience, claims.Subject)
-	}
-	return answer.granted(identity, response.expires(asked)), nil
+	return r.impersonate(ctx, client, file.ImpersonationURL, federated.Credential)
 }
 
 // impersonate gets a credential of a service account with a federated one.
-func (e *exchange) impersonate(ctx context.Context, target, federated string) (*Answer, error) {
+func (r *Request) impersonate(ctx context.Context, client *http.Client, target, federated string) (*Answer, error) {
 	const request = `{"scope":["` + cloudPlatform + `"],"lifetime":"3600s"}`
-	var response struct {
-		Credential string    `json:"accessToken"`
-		Expires    time.Time `json:"expireTime"`
-		Error      struct {
-			Code    int    `json:"code"`
-			Status  string `json:"status"`
-			Message string `json:"message"`
-		} `json:"error"`
-	}
-	answer, err := e.send(ctx, &call{GenerateAccessToken, target, "application/json", federated, request}, asJSON(&response))
-	switch {
-	case err != nil:
-		return nil, err
-	case answer.ok() && response.Credential != "":
-		return answer.granted(impersonated(target), response.Expires), nil
-	case response.Error.Message == "":
-		return nil, answer.unexpected()
-	}
-	return answer.denied(cmp.Or(response.Error.Status, strconv.Itoa(response.Error.Code)), response.Error.Message, e.Token, federated)
+	return r.send(ctx, client, &call{GenerateAccessToken, target, "application/json", federated, request}, func(body []byte) (reply, error) {
+		var response struct {
+			Credential string    `json:"accessToken"`
+			Expires    time.Time `json:"expireTime"`
+			Error      struct {
+				Code    int    `json:"code"`
+				Status  string `json:"status"`
+				Message string `json:"message"`
+			} `json:"error"`
+		}
+		err := json.Unmarshal(body, &response)
+		code := cmp.Or(response.Error.Status, strconv.Itoa(response.Error.Code))
+		if response.Error.Message == "" {
+			code = "" // not an error of this API
+		}
+		return reply{response.Credential != "", impersonated(target), response.Expires, code, response.Error.Message}, err
+	})
 }

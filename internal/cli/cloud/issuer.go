@@ -5,6 +5,7 @@ package cloud
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,13 +14,21 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/token"
 )
 
 const (
@@ -58,19 +67,7 @@ func Parse(discovery, keys []byte) (*Documents, error) {
 		return nil, errors.New("discovery document: the issuer is missing")
 	}
 	var set struct {
-		Keys []struct {
-			ID string `json:"kid"`
-			// The parameters that identify a key: RFC 7638.
-			Type  string `json:"kty"`
-			N     string `json:"n"`
-			E     string `json:"e"`
-			Curve string `json:"crv"`
-			X     string `json:"x"`
-			Y     string `json:"y"`
-			// The members of private keys (RFC 7518).
-			D      json.RawMessage `json:"d"`
-			Secret json.RawMessage `json:"k"`
-		} `json:"keys"`
+		Keys []map[string]any `json:"keys"`
 	}
 	if err := json.Unmarshal(keys, &set); err != nil {
 		return nil, fmt.Errorf("keys: %w", err)
@@ -79,14 +76,16 @@ func Parse(discovery, keys []byte) (*Documents, error) {
 		return nil, errors.New("keys: the document has no keys")
 	}
 	for i, key := range set.Keys {
+		id, _ := key["kid"].(string)
 		switch {
 		case d.secret != nil:
-		case key.D != nil || key.Secret != nil:
+		case key["d"] != nil || key["k"] != nil: // the members of private keys (RFC 7518)
 			d.secret = fmt.Errorf("keys[%d] is a private key; do not publish this document", i)
-		case key.ID == "":
+		case id == "":
 			d.secret = fmt.Errorf("keys[%d] has no kid", i)
 		}
-		d.Keys[key.ID] = strings.Join([]string{key.Type, key.N, key.E, key.Curve, key.X, key.Y}, " ")
+		// The parameters that identify a key: RFC 7638.
+		d.Keys[id] = fmt.Sprintf("%v %v %v %v %v %v", key["kty"], key["n"], key["e"], key["crv"], key["x"], key["y"])
 	}
 	return &d, nil
 }
@@ -150,11 +149,11 @@ func get(ctx context.Context, client *http.Client, address string) ([]byte, erro
 	return bytes.TrimSpace(body), err
 }
 
-// Compare returns the mistakes in the public documents for which a cloud would deny
-// the cluster's tokens. Additional public keys are not a mistake: they belong to a
-// rotation.
-func Compare(cluster, public *Documents) []string {
-	var wrong []string
+// Compare compares the public documents with the cluster. signing is the ID of the present
+// signing key; empty if it is not known. wrong are mistakes for which clouds deny the
+// cluster's tokens. old are public keys that the cluster does not have: before or after a
+// rotation, they are not a mistake.
+func Compare(cluster, public *Documents, signing string) (wrong, old []string) {
 	if got, want := public.Discovery.Issuer, cluster.Discovery.Issuer; got != want {
 		wrong = append(wrong, fmt.Sprintf("the public issuer is %q, but tokens have %q", got, want))
 	}
@@ -167,27 +166,14 @@ func Compare(cluster, public *Documents) []string {
 			wrong = append(wrong, fmt.Sprintf("the public key %s differs from the cluster's", id))
 		}
 	}
-	return wrong
-}
-
-// Verify compares the public documents with the cluster. signing is the ID of the
-// present signing key; empty if it is not known. wrong are mistakes for which clouds
-// deny tokens. old are public keys that the cluster does not have any more.
-func Verify(cluster, public *Documents, signing string) (wrong, old []string) {
-	wrong = Compare(cluster, public)
-	_, served := cluster.Keys[signing]
-	_, isPublic := public.Keys[signing]
 	switch {
-	case signing != "" && !served:
+	case signing == "":
+	case cluster.Keys[signing] == "":
 		wrong = append(wrong, fmt.Sprintf("the cluster signs with key %s, but does not serve it: every API server needs its public half in --service-account-key-file", signing))
-	case signing != "" && !isPublic:
+	case public.Keys[signing] == "":
 		wrong = append(wrong, fmt.Sprintf("the cluster signs with key %s at present: clouds deny all new tokens", signing))
 	}
-	for _, id := range public.KeyIDs() {
-		if _, found := cluster.Keys[id]; !found {
-			old = append(old, id)
-		}
-	}
+	old = slices.DeleteFunc(public.KeyIDs(), func(id string) bool { return cluster.Keys[id] != "" })
 	return wrong, old
 }
 
@@ -242,11 +228,14 @@ func (d *Documents) Files() map[string][]byte {
 
 // Place is where documents are uploaded to.
 type Place struct {
+	// Host is the bucket, or the account of Azure, and Below is the path with its slashes.
+	// Container and Folder are the parts of the path for Azure.
+	Host, Below, Container, Folder string
+
+	scheme string
 	// issuer matches the issuer that the place has if nothing is in front of it, such as a
 	// content delivery network.
 	issuer *regexp.Regexp
-	// upload returns the command that uploads a file to a path below the place.
-	upload func(file, path string) string
 }
 
 // ParsePlace reads s3://BUCKET/PATH, gs://BUCKET/PATH or azblob://ACCOUNT/CONTAINER.
@@ -256,47 +245,202 @@ func ParsePlace(text string) (*Place, error) {
 		return nil, fmt.Errorf("place %q: want s3://BUCKET/PATH, gs://BUCKET/PATH or azblob://ACCOUNT/CONTAINER", text)
 	}
 	path := strings.Trim(u.Path, "/")
-	below := strings.TrimSuffix("/"+path, "/")
-	container, folder, _ := strings.Cut(path, "/")
-	p := &Place{}
-	var pattern string // of the issuer; a star is a region
+	p := &Place{Host: u.Host, Below: strings.TrimSuffix("/"+path, "/") + "/", scheme: u.Scheme}
+	p.Container, p.Folder, _ = strings.Cut(path+"/", "/")
+	pattern, known := map[string]string{ // a star is a region
+		"s3":     "https://" + u.Host + ".s3.*.amazonaws.com" + p.Below,
+		"gs":     "https://storage.googleapis.com/" + u.Host + p.Below,
+		"azblob": "https://" + u.Host + ".blob.core.windows.net" + p.Below,
+	}[u.Scheme]
 	switch {
-	case u.Scheme == "s3":
-		pattern = "https://" + u.Host + ".s3.*.amazonaws.com" + below
-		p.upload = func(file, name string) string {
-			return fmt.Sprintf("aws s3 cp %s %s --content-type application/json\n", file, Quote("s3://"+u.Host+below+"/"+name))
-		}
-	case u.Scheme == "gs":
-		pattern = "https://storage.googleapis.com/" + u.Host + below
-		p.upload = func(file, name string) string {
-			return fmt.Sprintf("gcloud storage cp %s %s \\\n  --content-type application/json --cache-control 'public, max-age=300'\n", file, Quote("gs://"+u.Host+below+"/"+name))
-		}
-	case u.Scheme == "azblob" && container == "":
-		return nil, fmt.Errorf("place %q has no container; write azblob://ACCOUNT/CONTAINER", text)
-	case u.Scheme == "azblob":
-		pattern = "https://" + u.Host + ".blob.core.windows.net" + below
-		p.upload = func(file, name string) string {
-			return fmt.Sprintf("az storage blob upload --account-name %s --container-name %s --overwrite \\\n  --name %s --file %s --content-type application/json\n",
-				Quote(u.Host), Quote(container), Quote(strings.TrimPrefix(folder+"/"+name, "/")), file)
-		}
-	default:
+	case !known:
 		return nil, fmt.Errorf("place %q: %q is not one of s3, gs and azblob", text, u.Scheme)
+	case u.Scheme == "azblob" && p.Container == "":
+		return nil, fmt.Errorf("place %q has no container; write azblob://ACCOUNT/CONTAINER", text)
 	}
-	p.issuer = regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, "[^./]+") + "/?$")
+	p.issuer = regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, "[^./]+") + "?$")
 	return p, nil
 }
 
 // Has reports whether the documents of an issuer with this URL belong to the place.
 func (p *Place) Has(issuer string) bool { return p.issuer.MatchString(issuer) }
 
-// Shell returns the commands that upload the documents. The keys come first, so
-// that the discovery document never names keys that are not there.
-func (p *Place) Shell(documents *Documents) string {
-	const directory = `"$DIRECTORY"/`
-	return "DIRECTORY=$(mktemp -d)\n" +
-		File(directory+"jwks", string(documents.KeysText)) +
-		File(directory+"openid-configuration", string(documents.DiscoveryText)) +
-		p.upload(directory+"jwks", strings.TrimPrefix(keysPath, "/")) +
-		p.upload(directory+"openid-configuration", strings.TrimPrefix(DiscoveryPath, "/")) +
-		"rm -r \"$DIRECTORY\"\n"
+// Shell returns the commands that upload the documents.
+func (p *Place) Shell(documents *Documents) (string, error) {
+	all, err := execute(struct {
+		*Place
+		Keys, Discovery string
+		Paths           []string
+	}{p, string(documents.KeysText), string(documents.DiscoveryText), []string{keysPath[1:], DiscoveryPath[1:]}}, "publish.tmpl")
+	return all["shell "+p.scheme], err
+}
+
+// trustIssuerCommand holds the flags of trust issuer.
+type trustIssuerCommand struct {
+	*command.CLI
+	command.Output
+	issuer, to, verify, caFile string
+}
+
+func newTrustIssuerCommand(c *command.CLI) *cobra.Command {
+	k := &trustIssuerCommand{CLI: c}
+	cmd := command.New(help("issuer"), cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) })
+	k.Output.AddFlag(cmd, "Issuer")
+	cmd.Flags().StringVar(&k.issuer, "issuer", "", "With --to: the issuer in the documents. Without it, the cluster's.")
+	cmd.Flags().StringVar(&k.to, "to", "", "Directory, s3://BUCKET/PATH, gs://BUCKET/PATH or azblob://ACCOUNT/CONTAINER to publish the documents in.")
+	cmd.Flags().StringVar(&k.verify, "verify", "", "URL of the public issuer to compare with the cluster.")
+	cmd.Flags().StringVar(&k.caFile, "ca-file", "", "With --verify: PEM file with the CA of the URL's certificate. Without it, the CAs of the system are trusted, as in a cloud.")
+	return cmd
+}
+
+// issuerResult is the output of trust issuer.
+type issuerResult struct {
+	Issuer string `json:"issuer"`
+	// Keys are the IDs of the keys that the API server serves. SigningKey signs at
+	// present; it is empty if the user may not request a token.
+	Keys       []string      `json:"keys"`
+	SigningKey string        `json:"signingKey,omitempty"`
+	Public     *publicIssuer `json:"public,omitempty"`
+}
+
+// publicIssuer is the issuer that was found at a URL.
+type publicIssuer struct {
+	URL   string   `json:"url"`
+	Keys  []string `json:"keys"`
+	Wrong []string `json:"wrong,omitempty"`
+	// Old are the keys that the cluster no longer has.
+	Old []string `json:"old,omitempty"`
+}
+
+func (k *trustIssuerCommand) run(ctx context.Context) error {
+	switch {
+	case k.to != "" && k.verify != "":
+		return command.Usagef("--to cannot be used with --verify")
+	case k.issuer != "" && k.to == "":
+		return command.Usagef("--issuer needs --to")
+	case k.caFile != "" && k.verify == "":
+		return command.Usagef("--ca-file needs --verify")
+	}
+	client, _, err := k.Clients()
+	if err != nil {
+		return err
+	}
+	documents, err := FromCluster(ctx, client.CoreV1().RESTClient())
+	if err != nil {
+		return fmt.Errorf("read the issuer of the cluster: %w", err)
+	}
+	if k.to != "" {
+		return k.publish(documents)
+	}
+	result := &issuerResult{Issuer: documents.Discovery.Issuer, Keys: documents.KeyIDs()}
+	if result.SigningKey, err = k.signingKey(ctx, client); err != nil {
+		k.Note("warning: the key that signs at present is not known: %v", err)
+	}
+	if k.verify != "" {
+		if result.Public, err = k.compare(ctx, documents, result.SigningKey); err != nil {
+			return fmt.Errorf("--verify %s: %w", k.verify, err)
+		}
+	}
+	return command.FoundIf(result.Public != nil && len(result.Public.Wrong) > 0, k.Write(k.CLI, result))
+}
+
+// signingKey returns the ID of the key that signs a new token.
+func (k *trustIssuerCommand) signingKey(ctx context.Context, client kubernetes.Interface) (string, error) {
+	namespace, err := k.Namespace()
+	if err != nil {
+		return "", err
+	}
+	text, err := requestToken(ctx, client, namespace, "default", "lanyard-verify", annotations.MinTokenExpirationSeconds)
+	if err != nil {
+		return "", err
+	}
+	claims, err := token.Parse(text)
+	if err != nil {
+		return "", err
+	}
+	return claims.KeyID, nil
+}
+
+// compare reads the public documents like a cloud, and compares them.
+func (k *trustIssuerCommand) compare(ctx context.Context, cluster *Documents, signing string) (*publicIssuer, error) {
+	client, err := NewClient(k.caFile)
+	if err != nil {
+		return nil, err
+	}
+	defer k.Progress("reading the public documents")()
+	public, err := FromURL(ctx, client, k.verify)
+	if err != nil {
+		return nil, err
+	}
+	found := &publicIssuer{URL: k.verify, Keys: public.KeyIDs()}
+	found.Wrong, found.Old = Compare(cluster, public, signing)
+	return found, nil
+}
+
+// publish writes the documents, or the commands that upload them.
+func (k *trustIssuerCommand) publish(documents *Documents) error {
+	at := cmp.Or(k.issuer, documents.Discovery.Issuer)
+	published, err := documents.At(at)
+	if err != nil {
+		return err
+	}
+	if !Public(at) {
+		k.Note("warning: the issuer %s is not public: give the cluster a public issuer, or pass --issuer", at)
+	}
+	if !strings.Contains(k.to, "://") {
+		return k.writeFiles(published)
+	}
+	place, err := ParsePlace(k.to)
+	if err != nil {
+		return command.Usagef("--to: %w", err)
+	}
+	if !place.Has(at) {
+		k.Note("warning: the issuer is %s; make sure that it shows %s", at, k.to)
+	}
+	script, err := place.Shell(published)
+	if err != nil {
+		return err
+	}
+	p := command.NewPage(k.Out)
+	p.Lines(script)
+	return p.Err
+}
+
+// writeFiles writes the documents into the directory of --to.
+func (k *trustIssuerCommand) writeFiles(published *Documents) error {
+	for name, text := range published.Files() {
+		path := filepath.Join(k.to, filepath.FromSlash(name))
+		// Everybody may read them: they are public.
+		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, text, 0o644)) //nolint:gosec // see above
+		if err != nil {
+			return fmt.Errorf("--to: %w", err)
+		}
+	}
+	k.Note("wrote the documents of %s into %s", published.Discovery.Issuer, k.to)
+	return nil
+}
+
+func (r *issuerResult) Print(p *command.Page) {
+	p.Line("%s", p.Style(command.Title, "issuer "+r.Issuer))
+	for _, id := range r.Keys {
+		note := ""
+		if id == r.SigningKey {
+			note = ", signs at present"
+		}
+		p.Line("  key %s%s", id, note)
+	}
+	if r.Public == nil {
+		return
+	}
+	p.Line("")
+	p.Line("%s", p.Style(command.Title, "public at "+r.Public.URL))
+	for _, text := range r.Public.Wrong {
+		p.Marked(command.Bad, text)
+	}
+	if len(r.Public.Wrong) == 0 {
+		p.Marked(command.Good, "has the issuer and all keys of the cluster")
+	}
+	for _, id := range r.Public.Old {
+		p.Marked(command.Warn, fmt.Sprintf("key %s is public, but the cluster does not have it any more; publish the documents to remove it", id))
+	}
 }

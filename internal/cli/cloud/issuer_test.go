@@ -52,7 +52,8 @@ func TestCompare(t *testing.T) {
 			[]string{`the public issuer is "https://issuer.example/", but tokens have "https://issuer.example"`},
 		},
 	} {
-		if diff := cmp.Diff(test.want, cloud.Compare(test.cluster, test.public)); diff != "" {
+		wrong, _ := cloud.Compare(test.cluster, test.public, "")
+		if diff := cmp.Diff(test.want, wrong); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", sentence, diff)
 		}
 	}

@@ -11,11 +11,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 )
 
-func TestVerify(t *testing.T) {
+func TestCompareWithTheSigningKey(t *testing.T) {
 	t.Parallel()
 	const name = "https://issuer.example"
 	tests := map[string]struct {
@@ -41,11 +42,11 @@ func TestVerify(t *testing.T) {
 		},
 	}
 	for sentence, test := range tests {
-		wrong, old := cloud.Verify(test.cluster, test.public, test.signing)
+		wrong, old := cloud.Compare(test.cluster, test.public, test.signing)
 		if diff := cmp.Diff(test.wrong, wrong); diff != "" {
 			t.Errorf("%s: wrong (-want +got):\n%s", sentence, diff)
 		}
-		if diff := cmp.Diff(test.old, old); diff != "" {
+		if diff := cmp.Diff(test.old, old, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: old (-want +got):\n%s", sentence, diff)
 		}
 	}
@@ -128,8 +129,12 @@ func TestUpload(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			whole, err := place.Shell(published)
+			if err != nil {
+				t.Fatal(err)
+			}
 			// Keep the files.
-			script := strings.Replace(place.Shell(published), "DIRECTORY=$(mktemp -d)\n", "DIRECTORY=$PWD\n", 1)
+			script := strings.Replace(whole, "DIRECTORY=$(mktemp -d)\n", "DIRECTORY=$PWD\n", 1)
 			script = strings.Replace(script, "rm -r \"$DIRECTORY\"\n", "", 1)
 			calls, directory := runScript(t, script)
 			for _, call := range calls {
@@ -148,7 +153,7 @@ func TestUpload(t *testing.T) {
 					t.Errorf("%s: got %q and error %v, want %q", name, got, err, want)
 				}
 			}
-			if calls, _ := runScript(t, place.Shell(published)); len(calls) != len(want) {
+			if calls, _ := runScript(t, whole); len(calls) != len(want) {
 				t.Errorf("got %d calls of the whole script, want %d", len(calls), len(want))
 			}
 		})

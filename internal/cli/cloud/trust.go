@@ -6,26 +6,31 @@
 //	aws, azure, gcp  one cloud each: the .go file checks the values of its trust
 //	                 configuration and presents a token to it; the .tmpl file has the
 //	                 configuration as JSON, as commands and as Terraform resources
-//	trust.go         is common to the trust configurations
-//	custom.go        has the trust configuration of a custom provider, from its file
-//	exchange.go      is common to the exchanges; no function returns a credential
-//	causes.go        knows the errors of the clouds, with their causes and repairs
-//	findings.go      exchanges the tokens of all ServiceAccounts
-//	issuer.go        compares the published keys of the issuer with the cluster's keys
+//	trust.go         is common to the trust configurations, and has the configuration of a
+//	                 custom provider, from its file
+//	exchange.go      is common to the exchanges; no function returns a credential. It explains
+//	                 the errors of the clouds, with the causes in causes.yaml
+//	tokens.go        reads the tokens of the pods of ServiceAccounts, and exchanges them
+//	issuer.go        compares the published keys of the issuer with the cluster's keys, and
+//	                 publishes them with the commands in publish.tmpl
 package cloud
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
+	"path"
 	"regexp"
 	"strings"
 	"text/template"
 
+	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
@@ -42,9 +47,6 @@ type Token struct {
 	Prefix   string
 	Annotate []string
 }
-
-// Public reports whether a cloud may be able to read the issuer's keys.
-func (t *Token) Public() bool { return Public(t.Issuer) }
 
 // Subject returns the claim sub.
 func (t *Token) Subject() string {
@@ -101,14 +103,23 @@ type Trust struct {
 //go:embed *.tmpl
 var templates embed.FS
 
-// newTrust executes the templates of a cloud.
-func newTrust(cloud string, values any) (*Trust, error) {
-	functions := template.FuncMap{"sh": Quote, "file": File, "json": compact, "tf": literal, "id": identifier}
-	parsed, err := template.New("").Funcs(functions).ParseFS(templates, "common.tmpl", cloud+".tmpl")
+// newTrust returns the configuration of a cloud for tokens that a cloud can trust.
+func newTrust(cloud string, token *Token, values any) (*Trust, error) {
+	if err := token.check(); err != nil {
+		return nil, err
+	}
+	all, err := execute(values, "common.tmpl", cloud+".tmpl")
+	return &Trust{all}, err
+}
+
+// execute returns the texts of the templates in files, by their names.
+func execute(values any, files ...string) (map[string]string, error) {
+	functions := template.FuncMap{"sh": Quote, "file": File, "base": path.Base, "public": Public, "json": compact, "tf": literal, "id": identifier}
+	parsed, err := template.New("").Funcs(functions).ParseFS(templates, files...)
 	if err != nil {
 		return nil, err
 	}
-	t := &Trust{texts: map[string]string{}}
+	all := map[string]string{}
 	for _, one := range parsed.Templates() {
 		if !strings.Contains(one.Name(), " ") && one.Name() != "json" {
 			continue // a part of another template
@@ -117,9 +128,9 @@ func newTrust(cloud string, values any) (*Trust, error) {
 		if err := one.Execute(&text, values); err != nil {
 			return nil, err
 		}
-		t.texts[one.Name()] = text.String()
+		all[one.Name()] = text.String()
 	}
-	return t, nil
+	return all, nil
 }
 
 // MarshalJSON returns the configuration in the form that the cloud itself uses.
@@ -172,4 +183,49 @@ func Quote(text string) string {
 func File(name, json string) string {
 	// No line of JSON is EOF.
 	return "cat > " + name + " <<'EOF'\n" + strings.TrimSuffix(json, "\n") + "\nEOF\n"
+}
+
+// noTrust is the text of a custom provider whose file has none, behind the license.
+//
+//go:embed notrust.txt
+var noTrust string
+
+// NewCustom returns the trust configuration of a custom provider: the text in the
+// configuration file, with the values. A line with a value that is not set is left out.
+// jwks are the public keys of the cluster if the provider cannot read the issuer: a
+// command in front of the text writes them into a file.
+func NewCustom(token Token, d *provider.Definition, values provider.Values, jwks string) (*Trust, error) {
+	all := provider.Values{}
+	maps.Copy(all, values)
+	maps.Copy(all, provider.Values{
+		"issuer": token.Issuer, "subject": token.Subject(), "audience": token.Audience,
+		"namespace": token.Namespace, "serviceaccount": token.ServiceAccount,
+	})
+	var text strings.Builder
+	if jwks != "" && d.TrustHas(provider.TrustKeysFile) {
+		const file = "jwks.json"
+		all[provider.TrustKeysFile] = file
+		text.WriteString("# The public keys of the cluster:\n" + File(file, jwks) + "\n")
+	}
+	_, without, _ := strings.Cut(noTrust, "\n\n")
+	template := cmp.Or(d.Trust, without)
+	// Lanyard does not know where in a command a value is, so it cannot quote the value.
+	for _, name := range d.TrustValues() {
+		if value := all[name]; value != "" && !plainWord.MatchString(value) && strings.Contains(template, "{"+name+"}") {
+			return nil, fmt.Errorf("%s %q: a shell may expand it, so it is not written into commands; use only letters, digits and @%%+=:,./_-", name, value)
+		}
+	}
+	for line := range strings.Lines(template) {
+		if expanded, complete := all.Expand(line); complete {
+			text.WriteString(expanded)
+		}
+	}
+	// A value that the text does not have may be an example.
+	used := maps.Clone(values)
+	maps.DeleteFunc(used, func(name, _ string) bool { return d.Trust != "" && !d.TrustHas(name) })
+	return newTrust("custom", &token, struct {
+		*Token
+		Provider, Commands, JWKS string
+		Values                   provider.Values
+	}{&token, d.Name, text.String(), jwks, used})
 }

@@ -6,6 +6,7 @@ package cloud
 import (
 	"cmp"
 	"context"
+	"embed"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes"
 
@@ -23,21 +23,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
-const trustHelp = `trust shows how to configure a cloud, so that it accepts the tokens of a
-ServiceAccount, with the issuer of the cluster filled in. It changes nothing,
-neither in the cloud nor in the cluster.
+//go:embed help/*.txt
+var helps embed.FS
 
-For a custom provider of the webhook's configuration file, it shows the text
-"trust" of the file. If the text needs them, it also shows the public keys of
-the cluster.`
-
-const trustCloudHelp = `
-
-It reads the ServiceAccount and the settings of the webhook: names of roles,
-defaults and mappings mean the same as for the webhook. Flags take precedence
-over annotations, so that it also works before the ServiceAccount is annotated
-or exists. --part prints only the cluster-wide part or only the
-ServiceAccount's.`
+// help returns the text of a command for command.New. A test reads the texts of all commands.
+func help(name string) string {
+	text, _ := helps.ReadFile("help/" + name + ".txt")
+	return string(text)
+}
 
 // Values of --output and --part of trust.
 const (
@@ -52,21 +45,13 @@ const (
 // NewTrustCommand returns the command trust.
 func NewTrustCommand(c *command.CLI) *cobra.Command {
 	k := &trustCommand{CLI: c, part: partAll}
-	cmd := &cobra.Command{
-		Use:   "trust PROVIDER NAME",
-		Short: "Show how to configure a cloud to trust a ServiceAccount.",
-		Long:  trustHelp,
-		Example: `  # The commands for the custom provider "vault"
-  lanyard trust vault cart --namespace shop`,
-		Args: cobra.RangeArgs(0, 3),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) < 2 {
-				return command.Usagef("a provider and a ServiceAccount are missing: %s trust aws|azure|gcp|PROVIDER NAME", c.Name)
-			}
-			k.provider = args[0]
-			return k.run(cmd.Context(), args[1:])
-		},
-	}
+	cmd := command.New(help("trust"), cobra.RangeArgs(0, 3), func(cmd *cobra.Command, args []string) error {
+		if len(args) < 2 {
+			return command.Usagef("a provider and a ServiceAccount are missing: %s trust aws|azure|gcp|PROVIDER NAME", c.Name)
+		}
+		k.provider = args[0]
+		return k.run(cmd.Context(), args[1:])
+	})
 	k.addFlags(cmd, "the provider", outputShell)
 	cmd.Flags().BoolVar(&k.uploadKeys, "upload-keys", false, "Register the cluster's public keys, so that the provider does not have to read the issuer. They always are if the issuer is not public.")
 	cmd.Flags().StringToStringVar(&k.given, "parameter", nil, "Parameter of the provider, as NAME=VALUE. Defaults to the annotation. Can be repeated.")
@@ -84,10 +69,8 @@ type trustCommand struct {
 	uploadKeys bool // gcp and custom providers only
 	// provider is the name of the provider.
 	provider string
-	// parameters are the flags of a built-in provider that stand for annotations, by the
-	// provider's names. given are their values.
-	parameters map[string]*string
-	given      map[string]string
+	// given are the values of the flags that stand for annotations, by the provider's names.
+	given map[string]string
 	// newTrust makes the result for a built-in provider. jwks are the public keys if they must
 	// be uploaded.
 	newTrust func(t Token, values provider.Values, jwks string) (*Trust, error)
@@ -98,22 +81,15 @@ type trustCommand struct {
 }
 
 // newCloudCommand returns a command for a built-in provider, without its own parameters.
-func newCloudCommand(c *command.CLI, name, cloud, example string) (*trustCommand, *cobra.Command) {
-	k := &trustCommand{CLI: c, part: partAll, provider: name, parameters: map[string]*string{}, given: map[string]string{}}
-	cmd := &cobra.Command{
-		Use:               name + " NAME",
-		Short:             "Show how to configure " + cloud + " to trust a ServiceAccount.",
-		Long:              "trust " + name + " shows how to configure " + cloud + ", so that it accepts the tokens\nof a ServiceAccount." + trustCloudHelp,
-		Example:           example,
-		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: c.CompleteServiceAccounts(),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			for name, value := range k.parameters {
-				k.given[name] = *value
-			}
-			return k.run(cmd.Context(), args)
-		},
-	}
+func newCloudCommand(c *command.CLI, name, cloud string) (*trustCommand, *cobra.Command) {
+	k := &trustCommand{CLI: c, part: partAll, provider: name, given: map[string]string{}}
+	cmd := command.New(help(name), cobra.RangeArgs(1, 2), func(cmd *cobra.Command, args []string) error {
+		for name := range k.given {
+			k.given[name], _ = cmd.Flags().GetString(name) // the error is for a flag that does not exist
+		}
+		return k.run(cmd.Context(), args)
+	})
+	cmd.ValidArgsFunction = c.CompleteServiceAccounts()
 	k.addFlags(cmd, cloud, outputShell, outputTerraform)
 	command.AddChoice(cmd, &k.part, "part", "", "Part of the shell's or Terraform's output", partAll, partCluster, partServiceAccount)
 	return k, cmd
@@ -129,29 +105,19 @@ func (k *trustCommand) addFlags(cmd *cobra.Command, cloud string, formats ...str
 
 // parameter adds a flag that stands for an annotation of the provider.
 func (k *trustCommand) parameter(cmd *cobra.Command, name, usage string) {
-	k.parameters[name] = cmd.Flags().String(name, "", usage+" Defaults to the annotation "+k.provider+"-"+name+".")
+	k.given[name] = ""
+	cmd.Flags().String(name, "", usage+" Defaults to the annotation "+k.provider+"-"+name+".")
 }
 
 func newTrustAWSCommand(c *command.CLI) *cobra.Command {
-	k, cmd := newCloudCommand(c, "aws", "AWS", `  # The commands that let the ServiceAccount assume the role of its annotation
-  lanyard trust aws cart --namespace shop
-
-  # The same as Terraform, before the ServiceAccount is annotated
-  lanyard trust aws cart --role-arn "$ROLE_ARN" --output terraform
-
-  # Only the trust policy
-  lanyard trust aws cart -o json | jq .role.assumeRolePolicyDocument`)
+	k, cmd := newCloudCommand(c, "aws", "AWS")
 	k.parameter(cmd, "role-arn", "ARN of the role, or its name if the webhook has a prefix for names.")
 	k.newTrust = func(t Token, values provider.Values, _ string) (*Trust, error) { return NewAWS(t, values["role-arn"]) }
 	return cmd
 }
 
 func newTrustAzureCommand(c *command.CLI) *cobra.Command {
-	k, cmd := newCloudCommand(c, "azure", "Azure", `  # The commands that give a managed identity a federated credential
-  lanyard trust azure cart --resource-group workload-identities
-
-  # Only the federated credential, for an app registration
-  lanyard trust azure cart -o json | jq .federatedCredential`)
+	k, cmd := newCloudCommand(c, "azure", "Azure")
 	identity := cmd.Flags().String("identity", "", "Name of the managed identity. Defaults to NAMESPACE-NAME.")
 	group := cmd.Flags().String("resource-group", "", "Resource group of the managed identity. By default, the output asks for it.")
 	k.unneeded = map[string]string{"client-id": "00000000-0000-0000-0000-000000000000", "tenant-id": "00000000-0000-0000-0000-000000000000"}
@@ -162,11 +128,7 @@ func newTrustAzureCommand(c *command.CLI) *cobra.Command {
 }
 
 func newTrustGCPCommand(c *command.CLI) *cobra.Command {
-	k, cmd := newCloudCommand(c, "gcp", "Google Cloud", `  # The commands that let the ServiceAccount use the provider of its annotation
-  lanyard trust gcp cart --namespace shop
-
-  # Only the part for another ServiceAccount of the same cluster
-  lanyard trust gcp cart --namespace shop --part serviceaccount`)
+	k, cmd := newCloudCommand(c, "gcp", "Google Cloud")
 	k.parameter(cmd, "workload-identity-provider", "Workload identity provider.")
 	k.parameter(cmd, "service-account", "E-mail of the service account to impersonate, or its name if the webhook has a default project.")
 	project := cmd.Flags().String("project", "", "ID of the provider's project. Defaults to a command that looks it up.")
@@ -178,27 +140,17 @@ func newTrustGCPCommand(c *command.CLI) *cobra.Command {
 }
 
 func (k *trustCommand) run(ctx context.Context, args []string) error {
-	name, err := serviceAccountName(k.CLI, args)
+	read, namespace, name, err := readerOf(ctx, k.CLI, args)
 	if err != nil {
 		return err
 	}
-	s, err := k.Settings(ctx)
-	if err != nil {
-		return err
-	}
+	s := read.settings
 	d, err := k.definition(s)
 	if err != nil {
 		return err
 	}
-	t := Token{Issuer: k.issuer, ServiceAccount: name, Prefix: s.Keys.Prefix}
-	if t.Namespace, err = k.Namespace(); err != nil {
-		return err
-	}
-	client, _, err := k.Clients()
-	if err != nil {
-		return err
-	}
-	existing, err := k.annotations(ctx, client, s, &t)
+	t := Token{Issuer: k.issuer, Namespace: namespace, ServiceAccount: name, Prefix: s.Keys.Prefix}
+	existing, err := k.annotations(ctx, read, &t)
 	if err != nil {
 		return err
 	}
@@ -207,7 +159,7 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 		return err
 	}
 	t.Audience = identity.Audience
-	jwks, err := k.completeIssuer(ctx, client, d, &t)
+	jwks, err := k.completeIssuer(ctx, read.client, d, &t)
 	if err != nil {
 		return err
 	}
@@ -224,20 +176,10 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 	if err := k.Webhook.Unread; err != nil && k.audience == "" {
 		k.Note("warning: the settings of the webhook could not be read, so the audience %s may not be the cluster's: %v. Pass the configuration file with --config.", t.Audience, err)
 	}
-	if !t.Public() && jwks == "" {
+	if !Public(t.Issuer) && jwks == "" {
 		k.Note("warning: the issuer %s is not public, so the cloud cannot read its keys", t.Issuer)
 	}
 	return k.Write(k.CLI, &trustResult{trust, cmp.Or(k.Format, outputShell), k.part})
-}
-
-// serviceAccountName reads the arguments NAME, serviceaccount/NAME or serviceaccount NAME. The
-// ServiceAccount may not exist.
-func serviceAccountName(c *command.CLI, args []string) (string, error) {
-	info, err := c.Object(&command.Selection{Type: "serviceaccount", Kinds: []string{command.ServiceAccountKind}, NamesOnly: true}, args)
-	if err != nil {
-		return "", err
-	}
-	return info.Name, nil
 }
 
 // definition returns the provider. For a custom one, its settings must be known.
@@ -255,24 +197,24 @@ func (k *trustCommand) definition(s *settings.Settings) (*provider.Definition, e
 	if err := k.Webhook.Unread; err != nil {
 		return nil, fmt.Errorf("provider %q: the settings of the webhook could not be read: %w; pass its configuration file with --config", k.provider, err)
 	}
-	known := strings.Join(append(slices.Clone(clouds), names...), ", ")
+	known := strings.Join(append(clouds(), names...), ", ")
 	return nil, command.Usagef("provider %q: the webhook does not have it; choose one of %s", k.provider, known)
 }
 
 // annotations returns the annotations of the ServiceAccount and the annotations of its mappings.
-func (k *trustCommand) annotations(ctx context.Context, client kubernetes.Interface, s *settings.Settings, t *Token) (map[string]string, error) {
+func (k *trustCommand) annotations(ctx context.Context, read *reader, t *Token) (map[string]string, error) {
 	values := map[string]string{}
-	serviceAccount, err := client.CoreV1().ServiceAccounts(t.Namespace).Get(ctx, t.ServiceAccount, metav1.GetOptions{})
+	serviceAccount, err := read.serviceAccount(ctx, t.Namespace, t.ServiceAccount)
 	switch {
 	case apierrors.IsNotFound(err):
 		k.Note("serviceaccount %s/%s does not exist yet", t.Namespace, t.ServiceAccount)
 	case err != nil:
-		return nil, fmt.Errorf("get serviceaccount %s/%s: %w", t.Namespace, t.ServiceAccount, err)
+		return nil, err
 	default:
 		maps.Copy(values, serviceAccount.Annotations)
 		k.NoteUnknown(serviceAccount)
 	}
-	maps.Copy(values, s.Keys.Map(s.Mappings, t.Namespace, t.ServiceAccount, values))
+	maps.Copy(values, read.settings.Keys.Map(read.settings.Mappings, t.Namespace, t.ServiceAccount, values))
 	return values, nil
 }
 
@@ -304,20 +246,14 @@ func (k *trustCommand) completeIssuer(ctx context.Context, client kubernetes.Int
 // existing annotations and the defaults of the cluster, in this order. Annotations that
 // the ServiceAccount still needs are added to t.
 func (k *trustCommand) identity(s *settings.Settings, d *provider.Definition, t *Token, existing map[string]string) (*provider.Identity, error) {
-	keys, defaults := s.Keys, s.Defaults.For(t.Namespace, t.ServiceAccount)
 	values := map[string]string{}
 	for key, value := range existing {
-		if name, ours := strings.CutPrefix(key, keys.Prefix); ours && (key == keys.Audience || d.OwnsKey(name)) {
+		if name, ours := strings.CutPrefix(key, s.Keys.Prefix); ours && (key == s.Keys.Audience || d.OwnsKey(name)) {
 			values[key] = value
 		}
 	}
-	flags := map[string]string{} // the flags by the annotations that they stand for
-	set := func(key, value, flag string) {
-		if value == "" {
-			return
-		}
-		flags[key] = flag
-		if values[key] != value {
+	set := func(name, value string) {
+		if key := s.Keys.Parameter(d, name); value != "" && values[key] != value {
 			values[key] = value
 			t.Annotate = append(t.Annotate, key+"="+value)
 		}
@@ -326,22 +262,23 @@ func (k *trustCommand) identity(s *settings.Settings, d *provider.Definition, t 
 		if !d.OwnsKey(d.Key(name)) {
 			return nil, command.Usagef("--parameter: provider %s has no parameter %q that an annotation sets", d.Name, name)
 		}
-		set(keys.Parameter(d, name), k.given[name], name)
+		set(name, k.given[name])
 	}
-	set(keys.ProviderAudience(d), k.audience, "audience")
-	if err := k.complete(d, keys, defaults, values, set); err != nil {
+	set("audience", k.audience)
+	defaults := s.Defaults.For(t.Namespace, t.ServiceAccount)
+	if err := k.complete(d, s.Keys, defaults, values, set); err != nil {
 		return nil, err
 	}
-	identity, errs := annotations.ParseServiceAccount(keys, values, defaults)
+	identity, errs := annotations.ParseServiceAccount(s.Keys, values, defaults)
 	if len(errs) > 0 {
-		return nil, k.mistake(errs[0], flags)
+		return nil, k.mistake(errs[0], s.Keys.Prefix+d.Key(""))
 	}
 	return &identity.Providers[0], nil
 }
 
 // complete sets the annotations without which the ServiceAccount does not ask for an
 // identity of the provider.
-func (k *trustCommand) complete(d *provider.Definition, keys *annotations.Keys, defaults *annotations.Defaults, values map[string]string, set func(key, value, flag string)) error {
+func (k *trustCommand) complete(d *provider.Definition, keys *annotations.Keys, defaults *annotations.Defaults, values map[string]string, set func(name, value string)) error {
 	asks := slices.ContainsFunc(d.Parameters, func(p provider.Parameter) bool {
 		return p.Identity && values[keys.Parameter(d, p.Name)] != ""
 	})
@@ -355,7 +292,7 @@ func (k *trustCommand) complete(d *provider.Definition, keys *annotations.Keys, 
 		switch {
 		case !p.Required || p.ClusterOnly || values[key] != "":
 		case hasDefault && p.Identity && !asks:
-			set(key, annotations.ClusterDefault, p.Name)
+			set(p.Name, annotations.ClusterDefault)
 		case hasDefault:
 		case unneeded == "":
 			return k.noParameter(p.Name, key)
@@ -382,13 +319,13 @@ func (k *trustCommand) noParameter(name, key string) error {
 	return command.Usagef("%s is missing: the ServiceAccount has no annotation %s, and %s", flag, key, defaults)
 }
 
-// mistake returns a mistake in an annotation, or in the flag that stands for it. flags are
-// the names of the flags by the keys.
-func (k *trustCommand) mistake(err *field.Error, flags map[string]string) error {
+// mistake returns a mistake in an annotation, or in the flag that stands for the annotation.
+// prefix starts the keys of the provider's annotations.
+func (k *trustCommand) mistake(err *field.Error, prefix string) error {
 	key := strings.TrimSuffix(strings.TrimPrefix(err.Field, "metadata.annotations["), "]")
-	from := "annotation " + key
-	if flag := flags[key]; flag != "" {
-		from = "--" + flag
+	from, name := "annotation "+key, strings.TrimPrefix(key, prefix)
+	if k.given[name] != "" || name == "audience" && k.audience != "" {
+		from = "--" + name
 	}
 	if unread := k.Webhook.Unread; unread != nil {
 		return fmt.Errorf("%s: %s; it may be correct with the settings of the webhook, which could not be read: %w; pass its configuration file with --config", from, err.ErrorBody(), unread)

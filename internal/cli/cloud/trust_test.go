@@ -298,7 +298,11 @@ func TestRepairs(t *testing.T) {
 			}
 		}
 		golden(t, filepath.Join("testdata", "repair-"+name+".sh"), all.String())
-		for _, used := range cloud.RepairsOf(name) {
+		repairs, err := cloud.RepairsOf(name)
+		if err != nil || len(repairs) == 0 {
+			t.Errorf("%s: got the repairs %q and error %v", name, repairs, err)
+		}
+		for _, used := range repairs {
 			if trust.Text("repair", used) == "" {
 				t.Errorf("%s: a cause has the repair %q, which does not exist", name, used)
 			}

@@ -10,7 +10,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
@@ -51,10 +50,6 @@ func TestFindIsNotMisledByNames(t *testing.T) {
 func TestSelectorsOfNamespaces(t *testing.T) {
 	t.Parallel()
 	configuration := registered(t)
-	selector, err := cluster.Selector(&configuration)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, test := range []struct {
 		labels map[string]string
 		want   bool
@@ -64,8 +59,9 @@ func TestSelectorsOfNamespaces(t *testing.T) {
 		{map[string]string{"kubernetes.io/metadata.name": "shop", "lanyard.dev/inject": "disabled"}, false},
 		{map[string]string{"kubernetes.io/metadata.name": "shop", "lanyard.dev/inject": "true"}, true},
 	} {
-		if got := selector.Matches(labels.Set(test.labels)); got != test.want {
-			t.Errorf("%v: got %t, want %t", test.labels, got, test.want)
+		got, err := cluster.CalledFor(&configuration, nil, &metav1.ObjectMeta{Name: test.labels["kubernetes.io/metadata.name"], Labels: test.labels})
+		if err != nil || got != test.want {
+			t.Errorf("%v: got %t and %v, want %t", test.labels, got, err, test.want)
 		}
 	}
 }
@@ -74,11 +70,11 @@ func TestConfigurationsWithoutASelector(t *testing.T) {
 	t.Parallel()
 	configuration := registered(t)
 	cluster.Entry(&configuration, cluster.PodWebhook).NamespaceSelector = nil
-	if selector, err := cluster.Selector(&configuration); err != nil || !selector.Empty() {
-		t.Errorf("got %v and %v, want a selector of everything", selector, err)
+	if called, err := cluster.CalledFor(&configuration, nil, &metav1.ObjectMeta{Name: "kube-system"}); err != nil || !called {
+		t.Errorf("got %t and %v, want every namespace", called, err)
 	}
 	configuration.Webhooks = nil
-	if _, err := cluster.Selector(&configuration); err == nil {
+	if _, err := cluster.CalledFor(&configuration, nil, &metav1.ObjectMeta{}); err == nil {
 		t.Error("got no error for a configuration without the webhook")
 	}
 }

@@ -7,20 +7,35 @@
 package command
 
 import (
+	"context"
+	_ "embed" // the text of options
+	"errors"
+	"flag"
 	"fmt"
+	"io"
+	"log/slog"
+	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
+	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/options"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/version"
@@ -103,20 +118,16 @@ func (c *CLI) Usage(standard func(*cobra.Command) error) func(*cobra.Command) er
 	}
 }
 
+//go:embed options.txt
+var optionsText string
+
 // NewOptionsCommand returns the command options.
 func (c *CLI) NewOptionsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "options",
-		Short:   "List the flags of all commands.",
-		Long:    "options lists the flags that every command has: to choose the cluster and the\nnamespace, as for kubectl.",
-		Example: "  lanyard options",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			p := NewPage(c.Out)
-			p.flags(cmd.Root().PersistentFlags().FlagUsages())
-			return p.Err
-		},
-	}
+	return New(optionsText, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		p := NewPage(c.Out)
+		p.flags(cmd.Root().PersistentFlags().FlagUsages())
+		return p.Err
+	})
 }
 
 // flags writes a usage with descriptions of flags that fit the terminal. pflag's own wrapping
@@ -135,6 +146,16 @@ func (p *Page) flags(usage string) {
 // flagLine matches the line of a flag in cobra's usage: the flag with its type, and
 // its description.
 var flagLine = regexp.MustCompile(`^( +(?:-\w, )?--[\w-]+(?: \w+(?:\[[^ ]*\])?)?) {2,}(.*)$`)
+
+// New returns a command with a text: the license, a line for its usage, a line for its
+// description, an empty line, its help text, and, behind the line "Examples:", its examples.
+func New(text string, args cobra.PositionalArgs, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
+	_, text, _ = strings.Cut(text, "\n\n")
+	use, text, _ := strings.Cut(text, "\n")
+	short, text, _ := strings.Cut(text, "\n\n")
+	long, examples, _ := strings.Cut(strings.TrimSuffix(text, "\n"), "\n\nExamples:\n")
+	return &cobra.Command{Use: use, Short: short, Long: long, Example: examples, Args: args, RunE: run}
+}
 
 // Finish completes a command and its subcommands: the examples show the name that
 // the user types, and a command that only groups others needs one of them.
@@ -207,4 +228,184 @@ func newClient[C any](c *CLI, newFor func(*rest.Config) (C, error)) (client C, e
 		return client, fmt.Errorf("create Kubernetes client: %w", err)
 	}
 	return client, nil
+}
+
+// maxVerbosity is the highest verbosity of the log. From 8 on, client-go logs the bodies of
+// requests and responses: tokens, and objects with Secrets.
+const maxVerbosity = 7
+
+// NewLogHandler returns the handler of the messages that the libraries log. They contain text
+// of the cluster, and slog quotes it.
+func NewLogHandler(w io.Writer) slog.Handler {
+	return slog.NewTextHandler(w, &slog.HandlerOptions{Level: verbosity{}})
+}
+
+// verbosity is the verbosity of klog as a level: -6 is the level of klog.V(6).
+type verbosity struct{}
+
+// Level implements slog.Leveler.
+func (verbosity) Level() slog.Level {
+	level := maxVerbosity
+	for level > 0 && !klog.V(klog.Level(level)).Enabled() {
+		level--
+	}
+	return slog.Level(-level)
+}
+
+// SetVerbosity sets the verbosity of the libraries' log.
+func SetVerbosity(level int) error {
+	if level <= 0 {
+		return nil
+	}
+	var flags flag.FlagSet
+	klog.InitFlags(&flags)
+	return flags.Set("v", strconv.Itoa(min(level, maxVerbosity)))
+}
+
+// Exit codes of every command, as of kubectl diff.
+const (
+	// ExitOK means that all is well.
+	ExitOK = 0
+	// ExitFound means that a command found something that is wrong.
+	ExitFound = 1
+	// ExitFailed means that a command could not look: it had an error, or the command line
+	// is wrong.
+	ExitFailed = 2
+)
+
+// ErrFound ends a command with ExitFound. It has no message of its own: the output
+// of the command shows the findings.
+var ErrFound = errors.New("found a problem, see the output")
+
+// FoundIf returns the error of a command: ErrFound if the command found a problem and had
+// no other error.
+func FoundIf(found bool, err error) error {
+	if found && err == nil {
+		return ErrFound
+	}
+	return err
+}
+
+// Found notes the finding of a command that has no output to show it, and returns ErrFound.
+func (c *CLI) Found(format string, args ...any) error {
+	c.Note("error: "+format, args...)
+	return ErrFound
+}
+
+// UsageError is a mistake in the command line that cobra does not find.
+type UsageError struct{ error }
+
+// Usagef returns a UsageError.
+func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
+
+// Exit prints the error of a command, if any, and returns the exit code. help is the command
+// whose --help the user of a wrong command line may read.
+func (c *CLI) Exit(err error, help string) int {
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.Is(err, ErrFound):
+		return ExitFound
+	}
+	c.Note("error: %v", err)
+	if _, isUsage := errors.AsType[UsageError](err); isUsage || !c.Started {
+		c.Note("See '%s --help' for usage.", help)
+	}
+	return ExitFailed
+}
+
+// AddConfig adds the flag --config, to a command that uses settings.
+func (c *CLI) AddConfig(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.ConfigPath, "config", "", "Configuration file of the webhook, with its settings. Without it, the settings are read in the cluster.")
+}
+
+// AddOverrides adds the flag --overrides, to a command that uses ProbePod.
+func (c *CLI) AddOverrides(cmd *cobra.Command) {
+	cmd.Flags().Func("overrides", "Fields of the pod of a dry run, in JSON or YAML, that the policies of the cluster ask for. Without it, the pod has the image and labels of the webhook's own pods.",
+		func(text string) (err error) {
+			c.overrides, err = probe.ParseOverrides(text)
+			return err
+		})
+}
+
+// ProbePod returns the pod of a dry run for a ServiceAccount. Policies of the cluster allow the
+// pod as they allow the pods of the webhook. The settings must have been read.
+func (c *CLI) ProbePod(serviceAccount string) *unstructured.Unstructured {
+	return probe.Pod(c.Webhook.settings.Keys, serviceAccount, c.Webhook.allowed, c.overrides)
+}
+
+// ForgetSettings makes the next call of Settings read the settings again.
+func (c *CLI) ForgetSettings() { c.Webhook.settings, c.Webhook.Unread = nil, nil }
+
+// Settings returns the settings of the webhook: the settings in the file of --config, or
+// the settings in the cluster. If the cluster's cannot be read, the settings are
+// the built-in defaults, and noteUnknown warns where it matters.
+func (c *CLI) Settings(ctx context.Context) (*settings.Settings, error) {
+	if c.Webhook.settings != nil {
+		return c.Webhook.settings, nil
+	}
+	o, err := c.webhookOptions(ctx)
+	if err == nil {
+		c.Webhook.settings, err = c.Complete(o)
+	}
+	if err != nil && c.ConfigPath == "" {
+		c.Webhook.Unread = err
+		c.Webhook.settings, err = c.Builtin()
+	}
+	return c.Webhook.settings, err
+}
+
+// Builtin returns the built-in defaults. An error is a mistake in --annotation-prefix.
+func (c *CLI) Builtin() (*settings.Settings, error) {
+	s, err := c.Complete(options.New())
+	if err != nil {
+		return nil, UsageError{err}
+	}
+	return s, nil
+}
+
+// webhookOptions reads the options of the webhook.
+func (c *CLI) webhookOptions(ctx context.Context) (*options.Options, error) {
+	if c.ConfigPath != "" {
+		return options.Parse([]string{"--config=" + c.ConfigPath}, os.ReadFile)
+	}
+	client, _, err := c.Clients()
+	if err != nil {
+		return nil, err
+	}
+	mutating, err := c.Installation(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	o, allowed, err := cluster.Options(ctx, client, mutating)
+	c.Webhook.allowed = allowed
+	return o, err
+}
+
+// Complete returns the settings of options. --annotation-prefix takes precedence.
+func (c *CLI) Complete(o *options.Options) (*settings.Settings, error) {
+	if c.Prefix != "" {
+		o.AnnotationPrefix = c.Prefix
+	}
+	return o.Settings(annotations.CommonAPIServerAudiences())
+}
+
+// NoteUnknown warns the user, once, about an annotation of a ServiceAccount that
+// Lanyard may read, if the settings of the webhook could not be read: an annotation
+// of a custom provider, or of another webhook.
+func (c *CLI) NoteUnknown(object metav1.Object) {
+	if c.Webhook.Unread == nil || c.Webhook.noted {
+		return
+	}
+	unknown := c.Webhook.settings.Keys.UnknownOnServiceAccount(object.GetAnnotations())
+	for _, p := range peer.All() {
+		if p.Asks(object.GetAnnotations()) {
+			unknown = append(unknown, p.Identity...)
+		}
+	}
+	if len(unknown) > 0 {
+		c.Webhook.noted = true
+		c.Note("warning: serviceaccount %s/%s has the annotation %s, which Lanyard only reads with settings of the webhook. The settings could not be read: %v. Pass the webhook's configuration file with --config.",
+			object.GetNamespace(), object.GetName(), unknown[0], c.Webhook.Unread)
+	}
 }

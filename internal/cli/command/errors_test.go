@@ -20,7 +20,7 @@ func TestExitCodes(t *testing.T) {
 	}{
 		"no error":                  {nil, 0, ""},
 		"a finding":                 {ErrFound, 1, ""},
-		"a finding with a message":  {fmt.Errorf("x: %w", Findingf("two %s are denied", "objects")), 1, "error: x: two objects are denied\n"},
+		"a finding in an error":     {fmt.Errorf("x: %w", ErrFound), 1, ""},
 		"an error":                  {errors.New("no route"), 2, "error: no route\n"},
 		"a mistake in the flags":    {Usagef("--x is missing"), 2, "error: --x is missing\nSee 'lanyard check --help' for usage.\n"},
 		"a finding and no error":    {FoundIf(true, nil), 1, ""},
@@ -33,5 +33,14 @@ func TestExitCodes(t *testing.T) {
 		if code := c.Exit(test.err, "lanyard check"); code != test.code || errOut.String() != test.text {
 			t.Errorf("%s: got %d and %q, want %d and %q", name, code, errOut, test.code, test.text)
 		}
+	}
+}
+
+func TestAFindingWithAMessage(t *testing.T) {
+	t.Parallel()
+	streams, _, _, errOut := genericiooptions.NewTestIOStreams()
+	c := &CLI{IOStreams: streams, Started: true}
+	if code := c.Exit(c.Found("two %s are denied", "objects"), "lanyard inject"); code != 1 || errOut.String() != "error: two objects are denied\n" {
+		t.Errorf("got %d and %q", code, errOut)
 	}
 }

@@ -5,12 +5,16 @@ package command
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"io"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,8 +29,6 @@ import (
 const (
 	// OutputTable is the default: text for people.
 	OutputTable = ""
-	// OutputWide is a table with more columns.
-	OutputWide = "wide"
 	// OutputName lists the names of the objects, as Names returns them.
 	OutputName = "name"
 
@@ -61,7 +63,7 @@ type Output struct {
 }
 
 // AddFlag adds the flag. kind is the kind of the result as an object, and own are the
-// formats of the command in addition to kubectl's: OutputName, OutputWide, or a format that
+// formats of the command in addition to kubectl's: OutputName, or a format that
 // Print knows.
 func (o *Output) AddFlag(cmd *cobra.Command, kind string, own ...string) {
 	o.kind, o.own = kind, own
@@ -70,32 +72,20 @@ func (o *Output) AddFlag(cmd *cobra.Command, kind string, own ...string) {
 		JSONYamlPrintFlags:   genericclioptions.NewJSONYamlPrintFlags(),
 		TemplatePrinterFlags: genericclioptions.NewKubeTemplatePrintFlags(),
 	}
-	all := slices.Concat(own, []string{OutputJSON, OutputYAML, "jsonpath=...", "go-template=..."})
-	cmd.Flags().VarP(&format{o}, "output", "o", "Output format: "+strings.Join(all, ", ")+".")
+	usage := strings.Join(slices.Concat(own, []string{OutputJSON, OutputYAML, "jsonpath=...", "go-template=..."}), ", ")
 	completions := slices.Concat(own, []string{OutputJSON, OutputYAML, "jsonpath=", "go-template="})
-	// The error is for a flag that does not exist.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(completions, cobra.ShellCompDirectiveNoFileComp))
+	addChecked(cmd, &checked{&o.Format, o.check}, "output", "o", "Output format: "+usage+".", completions)
 }
 
-// format is the value of the flag. A wrong one is a mistake in the command line, before the
-// command has done something.
-type format struct{ *Output }
-
-// String implements pflag.Value.
-func (f *format) String() string { return f.Format }
-
-// Type implements pflag.Value.
-func (*format) Type() string { return "string" }
-
-// Set implements pflag.Value.
-func (f *format) Set(value string) error {
-	f.Format = value
-	if value == OutputTable || slices.Contains(f.own, value) {
+// check returns an error for a value of the flag that is wrong.
+func (o *Output) check(value string) error {
+	if value == OutputTable || slices.Contains(o.own, value) {
 		return nil
 	}
-	_, err := f.flags.ToPrinter()
+	o.Format = value // which ToPrinter reads
+	_, err := o.flags.ToPrinter()
 	if genericclioptions.IsNoCompatiblePrinterError(err) {
-		return fmt.Errorf("allowed formats are: %s", strings.Join(slices.Concat(f.own, f.flags.AllowedFormats()), ", "))
+		return fmt.Errorf("allowed formats are: %s", strings.Join(slices.Concat(o.own, o.flags.AllowedFormats()), ", "))
 	}
 	return err
 }
@@ -103,34 +93,6 @@ func (f *format) Set(value string) error {
 // ForPeople reports whether the output is for people: a table, or a format of the command.
 func (o *Output) ForPeople() bool {
 	return o.Format == OutputTable || o.Format != OutputName && slices.Contains(o.own, o.Format)
-}
-
-// AddChoice adds a flag with a fixed set of values.
-func AddChoice(cmd *cobra.Command, value *string, name, short, usage string, allowed ...string) {
-	cmd.Flags().VarP(&choice{value, allowed}, name, short, usage+": "+strings.Join(allowed, ", ")+".")
-	// The error is for a flag that does not exist.
-	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp))
-}
-
-// choice is a flag with a fixed set of values.
-type choice struct {
-	value   *string
-	allowed []string
-}
-
-// String implements pflag.Value.
-func (c *choice) String() string { return *c.value }
-
-// Type implements pflag.Value.
-func (*choice) Type() string { return "string" }
-
-// Set implements pflag.Value.
-func (c *choice) Set(value string) error {
-	if !slices.Contains(c.allowed, value) {
-		return fmt.Errorf("allowed values are: %s", strings.Join(c.allowed, ", "))
-	}
-	*c.value = value
-	return nil
 }
 
 // Write writes a result in the format of the flag.
@@ -224,24 +186,262 @@ const patience = 2 * time.Second
 // longer than patience. The caller must call the function that it returns when the
 // step has ended. Where the error stream is not a terminal, it writes nothing.
 func (c *CLI) Progress(what string) (done func()) {
-	if _, _, err := term.TerminalSize(c.ErrOut); err != nil {
-		return func() {}
-	}
-	timer := time.AfterFunc(patience, func() { c.Note("%s ...", what) })
+	timer := time.AfterFunc(patience, func() { c.noteOnTerminal("%s ...", what) })
 	return func() { timer.Stop() }
 }
 
 // Periodically returns a function that notes how far a command is, at most every few
 // seconds, and only on a terminal.
 func (c *CLI) Periodically() (report func(format string, values ...any)) {
-	if _, _, err := term.TerminalSize(c.ErrOut); err != nil {
-		return func(string, ...any) {}
-	}
 	next := time.Now().Add(patience)
 	return func(format string, values ...any) {
 		if now := time.Now(); now.After(next) {
 			next = now.Add(patience)
-			c.Note(format, values...)
+			c.noteOnTerminal(format, values...)
 		}
 	}
+}
+
+// noteOnTerminal is Note on a terminal, and nothing elsewhere.
+func (c *CLI) noteOnTerminal(format string, values ...any) {
+	if _, _, err := term.TerminalSize(c.ErrOut); err == nil {
+		c.Note(format, values...)
+	}
+}
+
+// Page writes text for people. The first error stops it. Text may be of anybody who may
+// write an object in the cluster: a page escapes every character that controls a terminal,
+// except for its own styles.
+type Page struct {
+	W      io.Writer
+	Colour bool
+	// Width is the width of the terminal; 0 if the page is not on a terminal, and lines are
+	// not wrapped.
+	Width int
+	Err   error
+	// Columns are the widths of the columns of the last table. Tables with the same
+	// number of columns line up, so that a long one can be written in parts.
+	Columns []int
+}
+
+// NewPage returns a page. It has colours only on a terminal, and not if NO_COLOR
+// is set (https://no-color.org).
+func NewPage(w io.Writer) *Page {
+	p := &Page{W: w}
+	width, _, err := term.TerminalSize(w)
+	if err == nil {
+		p.Width = width
+		p.Colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	}
+	return p
+}
+
+// Styles of a text, as the parameters of a terminal's SGR sequence.
+const (
+	Good  = "32"
+	Bad   = "31"
+	Warn  = "33"
+	Title = "1"
+	Faint = "2"
+	// Unknown is for parts that could not be looked at.
+	Unknown = "36"
+)
+
+// Style returns the text in a style, if the page has colours.
+func (p *Page) Style(style, text string) string {
+	if !p.Colour || text == "" || style == "" {
+		return text
+	}
+	return styleKey + style + "m" + text + styleKey + "0m"
+}
+
+// styleKey is in front of the parameters of a style, until the style is written. It is
+// random, so that no other text contains it.
+var styleKey = rand.Text()
+
+// styles matches the styles in a text.
+var styles = regexp.MustCompile(styleKey + "([0-9]+m)")
+
+// escape escapes a text, but not its styles.
+func escape(text string) string {
+	var escaped strings.Builder
+	end := 0
+	for _, style := range styles.FindAllStringIndex(text, -1) {
+		escaped.WriteString(texts.Escape(text[end:style[0]]) + text[style[0]:style[1]])
+		end = style[1]
+	}
+	return escaped.String() + texts.Escape(text[end:])
+}
+
+// Line writes one line.
+func (p *Page) Line(format string, args ...any) {
+	if p.Err == nil {
+		line := escape(fmt.Sprintf(strings.TrimRight(format, " "), args...))
+		_, p.Err = fmt.Fprintln(p.W, styles.ReplaceAllString(line, "\x1b[$1"))
+	}
+}
+
+// Lines writes a text of several lines.
+func (p *Page) Lines(text string) {
+	for line := range strings.Lines(text) {
+		p.Line("%s", strings.TrimSuffix(line, "\n"))
+	}
+}
+
+// Text writes a text in lines that start with indent spaces and are as wide as the
+// terminal at most.
+func (p *Page) Text(indent int, style, text string) {
+	for _, line := range wrap(escape(text), p.Width-indent) {
+		p.Line("%s%s", strings.Repeat(" ", indent), p.Style(style, line))
+	}
+}
+
+// marks are the marks in front of texts, by their styles.
+var marks = map[string]string{Good: "√", Warn: "‼", Bad: "×", Faint: "-", Unknown: "?"}
+
+// Marked writes a text behind the mark of a style, such as the mark of a check, indented
+// by 2 spaces.
+func (p *Page) Marked(style, text string) {
+	mark := marks[style]
+	for _, line := range wrap(escape(text), p.Width-4) {
+		p.Line("  %s %s", p.Style(style, mark), line)
+		mark = " "
+	}
+}
+
+// wrap breaks a text between words. A width that is too small for text stands for
+// no limit.
+func wrap(text string, width int) []string {
+	if width < 20 {
+		return []string{text}
+	}
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case line == "":
+			line = word
+		case Cells(line)+1+Cells(word) <= width:
+			line += " " + word
+		default:
+			lines = append(lines, line)
+			line = word
+		}
+	}
+	return append(lines, line)
+}
+
+// Cells returns the width of a text on the terminal.
+func Cells(text string) int {
+	return utf8.RuneCountInString(styles.ReplaceAllString(escape(text), ""))
+}
+
+// Table writes rows in columns that line up, indented. The first row may be a
+// header. Nothing is cut: on a terminal that is too narrow, the widest columns have
+// several lines in a row.
+func (p *Page) Table(indent int, rows [][]string) {
+	if len(rows) > 0 && len(p.Columns) != len(rows[0]) {
+		p.Columns = make([]int, len(rows[0]))
+	}
+	for _, row := range rows {
+		for i, text := range row {
+			p.Columns[i] = max(p.Columns[i], Cells(text))
+		}
+	}
+	widths := p.Columns
+	if p.Width > 0 {
+		widths = fit(p.Columns, p.Width-indent)
+	}
+	for _, row := range rows {
+		p.row(indent, widths, row)
+	}
+}
+
+// row writes one row of a table.
+func (p *Page) row(indent int, widths []int, row []string) {
+	columns := make([][]string, len(row))
+	height := 1
+	for i, text := range row {
+		columns[i] = WrapCell(escape(text), widths[i])
+		height = max(height, len(columns[i]))
+	}
+	for n := range height {
+		var line strings.Builder
+		line.WriteString(strings.Repeat(" ", indent))
+		for i, lines := range columns {
+			text := ""
+			if n < len(lines) {
+				text = lines[n]
+			}
+			line.WriteString(text + strings.Repeat(" ", widths[i]-Cells(text)+ColumnGap))
+		}
+		p.Line("%s", strings.TrimRight(line.String(), " "))
+	}
+}
+
+const (
+	// ColumnGap is the space between two columns.
+	ColumnGap = 2
+	// MinColumn is how narrow a column may become.
+	MinColumn = 8
+)
+
+// fit narrows the widest columns until a table is as wide as available at most.
+func fit(columns []int, available int) []int {
+	columns = slices.Clone(columns)
+	total := -ColumnGap
+	for _, width := range columns {
+		total += width + ColumnGap
+	}
+	for ; total > available; total-- {
+		widest := slices.Index(columns, slices.Max(columns))
+		if columns[widest] <= MinColumn {
+			break
+		}
+		columns[widest]--
+	}
+	return columns
+}
+
+// styled matches a text in a style.
+var styled = regexp.MustCompile("^(" + styleKey + "[0-9]+m)(.*)(" + styleKey + "0m)$")
+
+// WrapCell breaks a text, which may have a style, into lines of at most width cells:
+// between words, and in a word that is too long behind its punctuation, such as
+// the slashes of a path.
+func WrapCell(text string, width int) []string {
+	if Cells(text) <= width {
+		return []string{text}
+	}
+	start, end := "", ""
+	if match := styled.FindStringSubmatch(text); match != nil {
+		start, text, end = match[1], match[2], match[3]
+	}
+	text = styles.ReplaceAllString(text, "") // a style of a part would be broken
+	var lines []string
+	for rest := []rune(text); len(rest) > 0; {
+		n := min(len(rest), width)
+		if n < len(rest) {
+			n = breakAt(rest, width)
+		}
+		lines = append(lines, start+strings.TrimRight(string(rest[:n]), " ")+end)
+		rest = rest[n:]
+	}
+	return lines
+}
+
+// breakAt returns how many of the runes a line of a cell gets. There are more than
+// width.
+func breakAt(text []rune, width int) int {
+	for _, behind := range []string{" ", "/-.:,_"} {
+		for n := width; n > width/3; n-- {
+			if strings.ContainsRune(behind, text[n-1]) {
+				return n
+			}
+		}
+		if behind == " " && text[width] == ' ' {
+			return width + 1
+		}
+	}
+	return width
 }

@@ -97,7 +97,7 @@ func readPod(kind *cluster.Kind, u *unstructured.Unstructured) (*Pod, error) {
 		template, _, _ = unstructured.NestedMap(u.Object, kind.Template...)
 	}
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, &pod.PodTemplateSpec)
-	pod.Spec.ServiceAccountName = kind.ServiceAccount(u)
+	pod.Spec.ServiceAccountName = cluster.ServiceAccountOf(u)
 	return pod, err
 }
 

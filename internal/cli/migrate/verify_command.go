@@ -253,7 +253,7 @@ func (v *verifier) compare(ctx context.Context, kind *cluster.Kind, object *unst
 	running := v.pods[object.GetUID()]
 	delete(v.pods, object.GetUID())
 	w := verified{Namespace: object.GetNamespace(), Workload: kind.Name(object.GetName()), State: notCompared}
-	template, err := kind.Pod(object)
+	template, err := cluster.PodOf(object)
 	if err != nil {
 		return err
 	}

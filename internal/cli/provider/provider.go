@@ -6,9 +6,9 @@
 package provider
 
 import (
-	"bytes"
 	"cmp"
 	"context"
+	_ "embed" // the help text
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,36 +20,19 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/cli/inject"
+	"github.com/lanyard-dev/lanyard/internal/cli/rules"
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
-const providerTestHelp = `test reads a configuration file of the webhook, as strictly as the webhook, and
-shows for each custom provider in it an annotated ServiceAccount and the
-additions to its pods. It needs no cluster. Other settings in the file apply,
-too.
-
-The ServiceAccount is an example: app in the namespace team. Its annotations
-are the defaults of the file where it has some, and otherwise its examples. To
-try a value of yours, pass it with --annotation.
-
-If something is wrong with the file or a value, test shows the error and its
-place, and the exit code is 1.`
-
-const providerTestExamples = `  # What do the providers of this file do?
-  lanyard provider test examples/providers/alibaba.yaml
-
-  # Is this value allowed?
-  lanyard provider test alibaba.yaml --annotation alibaba-sts-region=eu-west-1
-
-  # The variables, for scripts
-  lanyard provider test alibaba.yaml -o json | jq .providers[].environment`
+//go:embed help.txt
+var help string
 
 // NewCommand returns the command provider.
 func NewCommand(c *command.CLI) *cobra.Command {
@@ -65,31 +48,24 @@ func NewCommand(c *command.CLI) *cobra.Command {
 func newProviderTestCommand(c *command.CLI) *cobra.Command {
 	var o command.Output
 	given := map[string]string{}
-	cmd := &cobra.Command{
-		Use:     "test FILE",
-		Short:   "Show how the custom providers of a file change pods.",
-		Long:    providerTestHelp,
-		Example: providerTestExamples,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := os.ReadFile(args[0])
-			if err != nil {
-				return err
-			}
-			result, err := testProviders(cmd, c, text, given)
-			if err != nil {
-				return command.Findingf("%s: %w", args[0], err)
-			}
-			return o.Write(c, result)
-		},
-	}
+	cmd := command.New(help, cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+		text, err := os.ReadFile(args[0])
+		if err != nil {
+			return err
+		}
+		result, err := testProviders(cmd.Context(), c, text, given)
+		if err != nil {
+			return c.Found("%s: %v", args[0], err)
+		}
+		return o.Write(c, result)
+	})
 	o.AddFlag(cmd, "ProviderTest")
 	cmd.Flags().StringToStringVar(&given, "annotation", nil, "Annotation of the ServiceAccount, as NAME-PARAMETER=VALUE without the prefix. Can be repeated.")
 	return cmd
 }
 
 // testProviders tries the providers of a file with this text.
-func testProviders(cmd *cobra.Command, c *command.CLI, text []byte, given map[string]string) (*providersResult, error) {
+func testProviders(ctx context.Context, c *command.CLI, text []byte, given map[string]string) (*providersResult, error) {
 	o := options.New()
 	if err := o.ReadConfig(text, o.FlagSet()); err != nil {
 		return nil, err
@@ -99,7 +75,7 @@ func testProviders(cmd *cobra.Command, c *command.CLI, text []byte, given map[st
 	if err != nil {
 		return nil, err
 	}
-	results, err := Run(cmd.Context(), settings, o.File, given)
+	results, err := Run(ctx, settings, o.File, given)
 	return &providersResult{results}, err
 }
 
@@ -181,7 +157,8 @@ func Run(ctx context.Context, s *settings.Settings, file *settings.File, given m
 	}
 	var known []string
 	for _, d := range file.Providers {
-		known = append(known, keysOf(d)...)
+		_, keys := exampleAnnotations(d, file, given)
+		known = append(known, keys...)
 	}
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		if !slices.Contains(known, key) {
@@ -190,7 +167,8 @@ func Run(ctx context.Context, s *settings.Settings, file *settings.File, given m
 	}
 	var results []Result
 	for _, d := range file.Providers {
-		result, err := injectInto(ctx, s, d, exampleAnnotations(d, file, given))
+		values, _ := exampleAnnotations(d, file, given)
+		result, err := try(ctx, s, d, values)
 		if err != nil {
 			return nil, fmt.Errorf("provider %s: %w", d.Name, err)
 		}
@@ -199,90 +177,63 @@ func Run(ctx context.Context, s *settings.Settings, file *settings.File, given m
 	return results, nil
 }
 
-// keysOf returns the annotations of a provider, by their keys without the prefix.
-func keysOf(d *provider.Definition) []string {
-	var keys []string
-	for i := range d.Parameters {
-		if p := &d.Parameters[i]; !p.ClusterOnly {
-			keys = append(keys, d.Key(p.Name))
-		}
-	}
-	return append(keys, d.Key("audience"))
-}
-
 // exampleAnnotations returns annotations that ask for an identity of the provider, by
-// their keys without the prefix. Of the file, a default comes before an example.
-func exampleAnnotations(d *provider.Definition, file *settings.File, given map[string]string) map[string]string {
-	values := map[string]string{}
+// their keys without the prefix: of the user, or else of the file, where a default comes
+// before an example. known are the keys that the user may give.
+func exampleAnnotations(d *provider.Definition, file *settings.File, given map[string]string) (values map[string]string, known []string) {
+	values = map[string]string{}
 	for i := range d.Parameters {
 		p := &d.Parameters[i]
+		if p.ClusterOnly {
+			continue
+		}
 		key := d.Key(p.Name)
+		known = append(known, key)
 		switch hasDefault := file.Parameters[key] != ""; {
-		case p.ClusterOnly:
-		case hasDefault && p.Required:
-			values[key] = annotations.ClusterDefault
 		case !hasDefault:
 			values[key] = cmp.Or(file.Examples[key], "example")
+		case p.Required:
+			values[key] = annotations.ClusterDefault
 		}
 	}
-	for _, key := range keysOf(d) {
+	known = append(known, d.Key("audience"))
+	for _, key := range known {
 		if value, isGiven := given[key]; isGiven {
 			values[key] = value
 		}
 	}
-	return values
+	return values, known
 }
 
-// injectInto injects into a pod of a ServiceAccount with the annotations.
-func injectInto(ctx context.Context, s *settings.Settings, d *provider.Definition, example map[string]string) (*Result, error) {
+// pod is a pod of the ServiceAccount app in the namespace team.
+const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"team","name":"pod"},
+"spec":{"serviceAccountName":"app","containers":[{"name":"main","image":"image"}]}}`
+
+// try returns the additions to a pod of a ServiceAccount with the annotations.
+func try(ctx context.Context, s *settings.Settings, d *provider.Definition, example map[string]string) (*Result, error) {
 	result := &Result{Provider: d.Name, Annotations: map[string]string{}}
 	for key, value := range example {
 		result.Annotations[s.Keys.Prefix+key] = value
 	}
-	values, err := json.Marshal(result.Annotations)
+	all := rules.New(s)
+	all.AddServiceAccount("team", &metav1.ObjectMeta{Namespace: "team", Name: "app", Annotations: result.Annotations})
+	response, raw, err := all.Pod(ctx, "team", "app", json.RawMessage(pod))
 	if err != nil {
 		return nil, err
 	}
-	documents, err := inject.Read("example", strings.NewReader(fmt.Sprintf(objects, values)))
+	result.Warnings = response.Warnings
+	with, err := injected.Read(raw, s.Keys)
 	if err != nil {
 		return nil, err
 	}
-	decisions, err := inject.Inject(ctx, documents, s, "")
-	if err != nil {
-		return nil, err
+	if len(with.Tokens) != 1 || with.MountPath == "" {
+		return nil, fmt.Errorf("the pod has %d tokens and the mount path %q: one token and a path must be there", len(with.Tokens), with.MountPath)
 	}
-	for _, decision := range decisions {
-		if decision.Denied {
-			return nil, fmt.Errorf("%s: %s", decision.Reason, decision.Message)
-		}
-		result.Warnings = append(result.Warnings, decision.Warnings...)
+	for _, v := range with.Containers[0].Variables {
+		result.Environment = append(result.Environment, corev1.EnvVar{Name: v.Name, Value: v.Value})
 	}
-	var text bytes.Buffer
-	if err := inject.Write(&text, documents[1:]); err != nil {
-		return nil, err
-	}
-	pod, err := injected.Read(json.RawMessage(text.Bytes()), s.Keys)
-	if err != nil {
-		return nil, err
-	}
-	return result, result.read(pod)
-}
-
-// objects are a ServiceAccount and a pod that uses it.
-const objects = `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"namespace":"team","name":"app","annotations":%s}}
-{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"team","name":"pod"},
-"spec":{"serviceAccountName":"app","containers":[{"name":"main","image":"image"}]}}`
-
-// read reads the injection back from a pod.
-func (r *Result) read(pod *injected.Pod) error {
-	if len(pod.Tokens) != 1 || pod.MountPath == "" {
-		return fmt.Errorf("the pod has %d tokens and the mount path %q: one token and a path must be there", len(pod.Tokens), pod.MountPath)
-	}
-	for _, v := range pod.Containers[0].Variables {
-		r.Environment = append(r.Environment, corev1.EnvVar{Name: v.Name, Value: v.Value})
-	}
-	token := &pod.Tokens[0]
-	r.Token = Token{Audience: token.Audience, ExpirationSeconds: token.ExpirationSeconds, File: token.File}
-	r.Volume = Volume{Name: pod.Volume, MountPath: pod.MountPath}
-	return nil
+	token := &with.Tokens[0]
+	result.Token = Token{Audience: token.Audience, ExpirationSeconds: token.ExpirationSeconds, File: token.File}
+	result.Volume = Volume{Name: with.Volume, MountPath: with.MountPath}
+	return result, nil
 }

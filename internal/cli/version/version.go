@@ -5,7 +5,9 @@
 package version
 
 import (
+	"cmp"
 	"context"
+	_ "embed" // the help text
 	"errors"
 	"fmt"
 	"runtime"
@@ -18,41 +20,21 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/version"
 )
 
-const versionHelp = `version shows the versions of this program, of the Kubernetes API server and of
-the webhook. The version of the webhook is the image of its Deployment, which
-needs the rights to list MutatingWebhookConfigurations, and to read Services and
-Deployments in the namespace of the webhook.
-
-The exit code is 2 if a version could not be read.`
-
-const versionExamples = `  # For a bug report
-  lanyard version
-
-  # Without a cluster
-  lanyard version --client
-
-  # The image of the webhook, for scripts
-  lanyard version -o jsonpath='{.webhooks[*].image}'`
+//go:embed help.txt
+var help string
 
 // NewCommand returns the command version.
 func NewCommand(c *command.CLI) *cobra.Command {
 	var o command.Output
 	var client bool
-	cmd := &cobra.Command{
-		Use:     "version",
-		Short:   "Show the versions of lanyard, Kubernetes and the webhook.",
-		Long:    versionHelp,
-		Example: versionExamples,
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			result := &versions{Client: build{version.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}, local: client}
-			var err error
-			if !client {
-				err = result.read(cmd.Context(), c)
-			}
-			return errors.Join(o.Write(c, result), err)
-		},
-	}
+	cmd := command.New(help, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		result := &versions{Client: build{version.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}, local: client}
+		var err error
+		if !client {
+			err = result.read(cmd.Context(), c)
+		}
+		return errors.Join(o.Write(c, result), err)
+	})
 	o.AddFlag(cmd, "Version")
 	cmd.Flags().BoolVar(&client, "client", false, "Only the version of this program, without a cluster.")
 	return cmd
@@ -117,29 +99,24 @@ func (v *versions) read(ctx context.Context, c *command.CLI) error {
 
 // Print implements command.Result.
 func (v *versions) Print(p *command.Page) {
+	const unknown = "unknown" // could not be read
 	rows := [][]string{{"lanyard", fmt.Sprintf("%s (%s, %s)", v.Client.Version, v.Client.GoVersion, v.Client.Platform)}}
 	if !v.local {
-		rows = append(rows, []string{"Kubernetes", orUnknown(v.Kubernetes)})
-		for _, w := range v.Webhooks {
-			text := orUnknown(w.Image)
-			if w.Deployment != "" {
-				text += ", Deployment " + w.Deployment
-			}
-			rows = append(rows, []string{"webhook", text})
+		rows = append(rows, []string{"Kubernetes", cmp.Or(v.Kubernetes, unknown)})
+	}
+	for _, w := range v.Webhooks {
+		text := cmp.Or(w.Image, unknown)
+		if w.Deployment != "" {
+			text += ", Deployment " + w.Deployment
 		}
-		switch {
-		case !v.known:
-			rows = append(rows, []string{"webhook", "unknown"})
-		case len(v.Webhooks) == 0:
-			rows = append(rows, []string{"webhook", "not installed"})
-		}
+		rows = append(rows, []string{"webhook", text})
+	}
+	switch {
+	case v.local || len(v.Webhooks) > 0:
+	case v.known:
+		rows = append(rows, []string{"webhook", "not installed"})
+	default:
+		rows = append(rows, []string{"webhook", unknown})
 	}
 	p.Table(0, rows)
-}
-
-func orUnknown(text string) string {
-	if text == "" {
-		return "unknown"
-	}
-	return text
 }

@@ -206,7 +206,12 @@ func (f *fixture) present(t *testing.T, identity *provider.Identity, claims map[
 		Namespace: "shop", ServiceAccount: "cart", MountPath: provider.DefaultTokenMountPath, TokenExpirationSeconds: 3600,
 	})
 	token := f.key.Sign(t, issuertest.Claims(identity.Audience, claims))
-	answer, err := cloud.Do(t.Context(), f.client, &cloud.Request{Provider: injection.Providers[0], Token: token})
+	p := &injection.Providers[0]
+	request := &cloud.Request{Provider: p.Name, Audience: p.Token.Audience, File: p.File.Content, Token: token, Variables: map[string]string{}}
+	for _, v := range p.Variables {
+		request.Variables[v.Name] = v.Value
+	}
+	answer, err := cloud.Do(t.Context(), f.client, request)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,10 +14,147 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 )
+
+// CoreResource returns a resource of the core group.
+func CoreResource(name string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Version: "v1", Resource: name}
+}
+
+// pageSize is how many objects are read at once.
+const pageSize = 500
+
+// EachPage calls do for each page of a list.
+func EachPage[L metav1.ListInterface](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error), do func(L) error) error {
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		page, err := list(ctx, options)
+		if err != nil {
+			return err
+		}
+		if err := do(page); err != nil {
+			return err
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// EachServiceAccount calls do for the metadata of each ServiceAccount of the
+// namespace, or of all namespaces if it is empty.
+func (c *CLI) EachServiceAccount(ctx context.Context, namespace string, do func(*metav1.PartialObjectMetadata) error) error {
+	return c.eachObject(ctx, "serviceaccounts", namespace, func(object *metav1.PartialObjectMetadata) error {
+		c.NoteUnknown(object)
+		return do(object)
+	})
+}
+
+// eachObject is EachServiceAccount for any resource of the core group.
+func (c *CLI) eachObject(ctx context.Context, resource, namespace string, do func(*metav1.PartialObjectMetadata) error) error {
+	client, err := c.metadata()
+	if err != nil {
+		return err
+	}
+	err = EachPage(ctx, client.Resource(CoreResource(resource)).Namespace(namespace).List, func(page *metav1.PartialObjectMetadataList) error {
+		for i := range page.Items {
+			if err := do(&page.Items[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("list %s: %w", resource, err)
+	}
+	return nil
+}
+
+// ReadNamespace returns the metadata of a namespace, which is only its name if the namespace
+// cannot be read.
+func ReadNamespace(ctx context.Context, client kubernetes.Interface, name string) *metav1.ObjectMeta {
+	namespace, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return &metav1.ObjectMeta{Name: name}
+	}
+	return &namespace.ObjectMeta
+}
+
+// EachUnguarded calls do for each ServiceAccount that needs credentials, is in a
+// namespace that Lanyard is called for, and is not known to the guard.
+func (c *CLI) EachUnguarded(ctx context.Context, namespace string, mutating *admissionregistrationv1.MutatingWebhookConfiguration, do func(*metav1.PartialObjectMetadata) error) error {
+	s, err := c.Settings(ctx)
+	if err != nil {
+		return err
+	}
+	called := map[string]bool{}
+	err = c.eachObject(ctx, "namespaces", "", func(object *metav1.PartialObjectMetadata) (err error) {
+		called[object.Name], err = cluster.CalledFor(mutating, s, &object.ObjectMeta)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.EachServiceAccount(ctx, namespace, func(object *metav1.PartialObjectMetadata) error {
+		if !called[object.Namespace] || !cluster.Unguarded(s, object) {
+			return nil
+		}
+		return do(object)
+	})
+}
+
+// Installation returns the one installation of Lanyard.
+func (c *CLI) Installation(ctx context.Context, client kubernetes.Interface) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+	all, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list mutatingwebhookconfigurations: %w", err)
+	}
+	found := cluster.Find(all.Items)
+	switch len(found) {
+	case 0:
+		return nil, fmt.Errorf("lanyard is not installed: no MutatingWebhookConfiguration has the webhook %s: see %s check", cluster.PodWebhook, c.Name)
+	case 1:
+		return found[0], nil
+	}
+	return nil, fmt.Errorf("lanyard is installed %d times, by the MutatingWebhookConfigurations %s: see %s check", len(found), cluster.Names(found), c.Name)
+}
+
+// Scope returns the namespace of the flags, or all namespaces.
+func (c *CLI) Scope(all bool) (string, error) {
+	if all {
+		return metav1.NamespaceAll, nil
+	}
+	return c.Namespace()
+}
+
+// May reports whether the user has a right, such as create on pods in the namespace shop. The
+// resource is written as in kubectl auth can-i: pods, deployments.apps or
+// serviceaccounts/token. The namespace is empty for objects of the cluster, or for all
+// namespaces.
+func May(ctx context.Context, client kubernetes.Interface, verb, resource, namespace string) (bool, error) {
+	name, subresource, _ := strings.Cut(resource, "/")
+	group := schema.ParseGroupResource(name)
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: verb, Group: group.Group, Resource: group.Resource, Subresource: subresource,
+		},
+	}}
+	response, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("ask whether you may %s %s: %w", verb, resource, err)
+	}
+	return response.Status.Allowed, nil
+}
 
 // Selection is how a user names the objects that a command is about, as for kubectl: TYPE NAME,
 // TYPE/NAME, a name without a type, a label selector, or files. The zero value takes TYPE NAME

@@ -1,0 +1,503 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/ask"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/injected"
+	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/internal/token"
+)
+
+// Bounds of Exchange.
+const (
+	maxServiceAccounts = 1000
+	maxExchanges       = 8 // at the same time
+	maxDuration        = 5 * time.Minute
+)
+
+// Target selects the tokens that Exchange presents, and the clouds.
+type Target struct {
+	// Namespace is empty for all namespaces.
+	Namespace string
+	// ServiceAccount is empty for all ServiceAccounts that ask for an identity.
+	ServiceAccount string
+	// Endpoint is Request.Endpoint.
+	Endpoint string
+	// Client sends the requests to the clouds.
+	Client *http.Client
+
+	*reader
+}
+
+// Exchange presents a token of each ServiceAccount to its clouds, from this machine, and
+// returns a line for each: accepted, denied with the cause and its repair, or skipped. No
+// line has a token or a credential.
+func (x *Target) Exchange(ctx context.Context, c *command.CLI) (lines []probe.Line, err error) {
+	ctx, cancel := context.WithTimeout(ctx, maxDuration)
+	defer cancel()
+	if x.reader, err = newReader(ctx, c, true); err != nil {
+		return nil, err
+	}
+	all, omitted, err := x.selected(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(all) == 0:
+		return []probe.Line{probe.DoesNotApply("no ServiceAccount asks for an identity")}, nil
+	}
+	found := x.exchangeAll(ctx, all)
+	if omitted > 0 {
+		found.add(unknown("the tokens of more ServiceAccounts", fmt.Errorf("%d were left out; use --namespace", omitted)))
+	}
+	return append(found.lines, fromHere(found.inPod)), nil
+}
+
+// findings are the lines of one or more ServiceAccounts, and the command that exchanges a
+// token in a pod of the first of them that has a cloud.
+type findings struct {
+	lines []probe.Line
+	inPod string
+}
+
+func (f *findings) add(lines ...probe.Line) { f.lines = append(f.lines, lines...) }
+
+// selected returns the metadata of the ServiceAccounts, and how many are over the limit.
+func (x *Target) selected(ctx context.Context) (all []*metav1.ObjectMeta, omitted int, err error) {
+	if x.ServiceAccount != "" {
+		one, err := x.serviceAccount(ctx, x.Namespace, x.ServiceAccount)
+		return []*metav1.ObjectMeta{one}, 0, err
+	}
+	err = x.EachServiceAccount(ctx, x.Namespace, func(object *metav1.PartialObjectMetadata) error {
+		switch _, labelled := object.Labels[x.settings.Keys.IdentityLabel]; {
+		case !labelled && !x.settings.Keys.AskForIdentity(object.Annotations):
+		case len(all) == maxServiceAccounts:
+			omitted++
+		default:
+			all = append(all, &object.ObjectMeta)
+		}
+		return nil
+	})
+	return all, omitted, err
+}
+
+// exchangeAll returns the findings of the ServiceAccounts, in their order.
+func (x *Target) exchangeAll(ctx context.Context, all []*metav1.ObjectMeta) (found findings) {
+	each := make([]findings, len(all))
+	var group errgroup.Group
+	group.SetLimit(maxExchanges)
+	report, done := x.Periodically(), 0
+	var mu sync.Mutex
+	namespaces := map[string]*metav1.ObjectMeta{}
+	for i, serviceAccount := range all {
+		namespace := namespaces[serviceAccount.Namespace]
+		if namespace == nil {
+			namespace = command.ReadNamespace(ctx, x.client, serviceAccount.Namespace)
+			namespaces[serviceAccount.Namespace] = namespace
+		}
+		group.Go(func() error {
+			each[i] = x.exchange(ctx, namespace, serviceAccount)
+			mu.Lock()
+			defer mu.Unlock()
+			done++
+			report("exchanged the tokens of %d of %d ServiceAccounts ...", done, len(all))
+			return nil
+		})
+	}
+	_ = group.Wait() // no function returns an error
+	for i := range each {
+		found.add(each[i].lines...)
+		found.inPod = cmp.Or(found.inPod, each[i].inPod)
+	}
+	return found
+}
+
+// exchange returns the findings of a ServiceAccount: a line for each identity.
+func (x *Target) exchange(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta) (found findings) {
+	who := serviceAccount.Namespace + "/" + serviceAccount.Name
+	pod, err := x.pod(ctx, namespace, serviceAccount)
+	denial, denied := errors.AsType[*ask.Denial](err)
+	switch {
+	case denied:
+		found.add(probe.Fail("lanyard explain serviceaccount "+serviceAccount.Name+" --namespace "+serviceAccount.Namespace+" has the fix.",
+			"troubleshooting.md#a-pod-is-not-created", "%s: new pods are denied: %s", who, denial.Message))
+		return found
+	case err != nil:
+		found.add(unknown("the identity of "+who, err))
+		return found
+	case len(pod.Providers) == 0:
+		found.add(probe.DoesNotApply("%s: its pods get no token", who))
+	}
+	for _, name := range pod.Providers {
+		cloud, exchanges := apis()[name]
+		if !exchanges {
+			found.add(probe.DoesNotApply("%s: lanyard cannot exchange tokens for %s", who, name))
+			continue
+		}
+		r, err := FromPod(pod, x.settings.Keys, serviceAccount, name)
+		switch {
+		case err != nil:
+			found.add(unknown("the identity of "+who, err))
+		case cloud.identity != "" && r.Variables[cloud.identity] == "":
+			found.add(probe.DoesNotApply("%s: its pods get a token for %s, but no identity", who, cloud.title))
+		default:
+			found.add(x.present(ctx, r, who, cloud.title)...)
+			found.inPod = cmp.Or(found.inPod, r.inPod())
+		}
+	}
+	return found
+}
+
+// present presents a new token, for each identity of the Request.
+func (x *Target) present(ctx context.Context, r *Request, who, title string) []probe.Line {
+	text, err := requestToken(ctx, x.client, r.Namespace, r.ServiceAccount, r.Audience, r.ExpirationSeconds)
+	if err != nil {
+		return []probe.Line{unknown("a token of "+who, err)}
+	}
+	r.Token, r.Endpoint = text, x.Endpoint
+	var lines []probe.Line
+	for _, one := range r.identities() {
+		subject := who + ": " + title
+		if one.Profile != "" {
+			subject += ", profile " + one.Profile
+		}
+		if one.Source != "" {
+			lines = append(lines, probe.DoesNotApply("%s needs the credentials of the profile %s in place of a token", subject, one.Source))
+			continue
+		}
+		answer, err := Do(ctx, x.Client, one)
+		if err != nil {
+			lines = append(lines, unknown(subject, err))
+			continue
+		}
+		lines = append(lines, answer.line(subject))
+	}
+	return lines
+}
+
+// line returns the Answer as a line about its subject.
+func (a *Answer) line(subject string) probe.Line {
+	if a.Granted {
+		return probe.Passed("%s accepts the token, as %s", subject, a.Identity)
+	}
+	fix := ""
+	if a.Cause != "" {
+		fix = "Cause: " + a.Cause
+	}
+	line := probe.Fail(fix, "troubleshooting.md#the-cloud-denies-the-token", "%s denies the token: %s: %s", subject, a.Code, a.Message)
+	line.Commands = a.Repair
+	return line
+}
+
+// unknown returns the line for something that could not be checked. A missing right has its
+// name.
+func unknown(what string, err error) probe.Line {
+	if right := probe.MissingRight(err); right != "" {
+		line := probe.Skip("Ask an administrator for the right.", "%s: not known: you may not %s", what, right)
+		line.Missing = right
+		return line
+	}
+	return probe.Skip("", "%s: not known: %v", what, err)
+}
+
+// inPod returns the command that exchanges the token in a new pod of the ServiceAccount.
+func (r *Request) inPod() string {
+	trust, err := r.trust()
+	if err != nil {
+		return ""
+	}
+	return trust.Text("shell", "pod")
+}
+
+// notFromAPod is a limit of every exchange.
+const notFromAPod = "this machine asked the cloud. The network of a pod may differ: NetworkPolicies, proxies, private endpoints and DNS"
+
+// fromHere is the line about the network. inPod is the command that exchanges a token in a
+// pod, if any.
+func fromHere(inPod string) probe.Line {
+	line := probe.DoesNotApply("%s", notFromAPod)
+	if line.Commands = inPod; inPod != "" {
+		line.Fix = "Exchange a token from inside a pod:"
+	}
+	line.Link = probe.Link("troubleshooting.md#from-inside-a-pod")
+	return line
+}
+
+// reader reads ServiceAccounts, and the tokens that their pods present to the clouds. It may be
+// used concurrently.
+type reader struct {
+	*command.CLI
+	settings *settings.Settings
+	client   kubernetes.Interface
+	asker    *ask.Asker
+}
+
+// newReader returns a reader. With evaluate, the reader evaluates the rules of the webhook and
+// sends no dry runs, if the settings are known: otherwise only the webhook itself knows the
+// identities of new pods.
+func newReader(ctx context.Context, c *command.CLI, evaluate bool) (*reader, error) {
+	s, err := c.Settings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	client, _, err := c.Clients()
+	if err != nil {
+		return nil, err
+	}
+	config, err := c.Config()
+	if err != nil {
+		return nil, err
+	}
+	asker, err := ask.New(config, s, ask.Options{NoDryRun: evaluate && c.Webhook.Unread == nil})
+	return &reader{CLI: c, settings: s, client: client, asker: asker}, err
+}
+
+// readerOf returns a reader that sends dry runs, for the ServiceAccount of the arguments: NAME,
+// serviceaccount/NAME or serviceaccount NAME. The ServiceAccount may not exist.
+func readerOf(ctx context.Context, c *command.CLI, args []string) (read *reader, namespace, name string, err error) {
+	info, err := c.Object(&command.Selection{Type: "serviceaccount", Kinds: []string{"ServiceAccount"}, NamesOnly: true}, args)
+	if err != nil {
+		return nil, "", "", err
+	}
+	read, err = newReader(ctx, c, false)
+	return read, info.Namespace, info.Name, err
+}
+
+// serviceAccount returns the metadata of a ServiceAccount.
+func (r *reader) serviceAccount(ctx context.Context, namespace, name string) (*metav1.ObjectMeta, error) {
+	found, err := r.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("get serviceaccount %s/%s: %w", namespace, name, err)
+	}
+	return &found.ObjectMeta, nil
+}
+
+// pod returns the injection into a new pod of a ServiceAccount. The error is an
+// *ask.Denial if no pod would be created.
+func (r *reader) pod(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta) (*injected.Pod, error) {
+	answer := r.asker.Ask(ctx, namespace, serviceAccount, r.ProbePod(serviceAccount.Name))
+	if unread := r.Webhook.Unread; unread != nil && answer.Local {
+		return nil, fmt.Errorf("you may not %s, and the settings of the webhook could not be read: %w; pass its configuration file with --config", answer.Missing, unread)
+	}
+	if err := answer.Problem(); err != nil {
+		return nil, err
+	}
+	return injected.Read(answer.Pod.Object, r.settings.Keys)
+}
+
+// requestToken returns a new token of a ServiceAccount.
+func requestToken(ctx context.Context, client kubernetes.Interface, namespace, name, audience string, seconds int64) (string, error) {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}, ExpirationSeconds: &seconds}}
+	response, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("request a token of serviceaccount %s/%s: %w", namespace, name, err)
+	}
+	return response.Status.Token, nil
+}
+
+// tokenCommand holds the flags of token.
+type tokenCommand struct {
+	*command.CLI
+	command.Output
+	receiver      string
+	raw, exchange bool
+	endpoint      string
+	caFile        string
+	scope         string
+	duration      time.Duration
+}
+
+// NewTokenCommand returns the command token.
+func NewTokenCommand(c *command.CLI) *cobra.Command {
+	k := &tokenCommand{CLI: c}
+	cmd := command.New(help("token"), cobra.RangeArgs(1, 2), func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) })
+	cmd.ValidArgsFunction = c.CompleteServiceAccounts()
+	k.Output.AddFlag(cmd, "Token")
+	c.AddConfig(cmd)
+	c.AddOverrides(cmd)
+	fs := cmd.Flags()
+	fs.StringVar(&k.receiver, "for", "", "Who the token is for: aws, azure, gcp, a custom provider, or an audience.")
+	fs.BoolVar(&k.raw, "raw", false, "Write the token, and nothing else.")
+	fs.BoolVar(&k.exchange, "exchange", false, "Present the token to the cloud.")
+	AddEndpoint(fs, &k.endpoint, &k.caFile)
+	fs.StringVar(&k.scope, "scope", "", "With --exchange and --for azure: the scope to ask for. Defaults to the scope of Azure Resource Manager.")
+	fs.DurationVar(&k.duration, "duration", 0, "Lifetime of the token. Defaults to the lifetime of the tokens in pods.")
+	// The error is for a flag that does not exist.
+	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(clouds(), cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// AddEndpoint adds the flags that send tokens to another place than the cloud. They are
+// for tests and for private endpoints, so no help text shows them.
+func AddEndpoint(fs *pflag.FlagSet, endpoint, caFile *string) {
+	fs.StringVar(endpoint, "endpoint", "", "With --exchange: the scheme and host to use in place of the cloud's, such as https://sts.example.com.")
+	fs.StringVar(caFile, "ca-file", "", "With --exchange: PEM file with the CA of the cloud's certificate. Defaults to the CAs of the system.")
+	for _, name := range []string{"endpoint", "ca-file"} {
+		_ = fs.MarkHidden(name) // the error is for a flag that does not exist
+	}
+}
+
+// tokenResult is the output of token.
+type tokenResult struct {
+	Namespace      string        `json:"namespace"`
+	ServiceAccount string        `json:"serviceAccount"`
+	Claims         *token.Claims `json:"claims"`
+	// Exchange has the cloud's response for each identity: of the ServiceAccount, and of its
+	// profiles.
+	Exchange []*Answer `json:"exchange,omitempty"`
+	// InPod is the command that exchanges the token in a pod.
+	InPod string `json:"inPod,omitempty"`
+}
+
+func (k *tokenCommand) run(ctx context.Context, args []string) error {
+	switch isCloud := slices.Contains(clouds(), k.receiver); {
+	case k.receiver == "":
+		return command.Usagef("--for is missing: set it to aws, azure, gcp, a custom provider or an audience")
+	case k.raw && k.exchange:
+		return command.Usagef("--raw cannot be used with --exchange")
+	case k.exchange && !isCloud:
+		return command.Usagef("--exchange: lanyard cannot exchange tokens for %q, only for aws, azure and gcp", k.receiver)
+	case !k.exchange && (k.endpoint != "" || k.caFile != "" || k.scope != ""):
+		return command.Usagef("--endpoint, --ca-file and --scope need --exchange")
+	}
+	read, namespace, name, err := readerOf(ctx, k.CLI, args)
+	if err != nil {
+		return err
+	}
+	r, err := k.request(ctx, read, namespace, name)
+	if err != nil {
+		return err
+	}
+	if k.duration != 0 {
+		r.ExpirationSeconds = int64(k.duration.Seconds())
+	}
+	if r.Token, err = requestToken(ctx, read.client, namespace, name, r.Audience, r.ExpirationSeconds); err != nil {
+		return err
+	}
+	if k.raw {
+		page := command.NewPage(k.Out)
+		page.Line("%s", r.Token)
+		return page.Err
+	}
+	result := &tokenResult{Namespace: namespace, ServiceAccount: name}
+	if result.Claims, err = token.Parse(r.Token); err == nil && k.exchange {
+		err = k.present(ctx, r, result)
+	}
+	if err != nil {
+		return err
+	}
+	denied := slices.ContainsFunc(result.Exchange, func(a *Answer) bool { return !a.Granted })
+	return command.FoundIf(denied, k.Write(k.CLI, result))
+}
+
+// request returns the Request for the receiver: of the ServiceAccount's pods, or only with an
+// audience.
+func (k *tokenCommand) request(ctx context.Context, read *reader, namespace, name string) (*Request, error) {
+	if !slices.ContainsFunc(read.settings.Keys.Providers, func(d *provider.Definition) bool { return d.Name == k.receiver && !d.Plain() }) {
+		return &Request{Audience: k.receiver, ExpirationSeconds: read.settings.Defaults.TokenExpirationSeconds}, nil
+	}
+	serviceAccount, err := read.serviceAccount(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	pod, err := read.pod(ctx, command.ReadNamespace(ctx, read.client, namespace), serviceAccount)
+	if err == nil && !slices.Contains(pod.Providers, k.receiver) {
+		err = fmt.Errorf("they get no token for %s; %s explain serviceaccount %s --namespace %s shows why", k.receiver, k.Name, name, namespace)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pods of serviceaccount %s/%s: %w", namespace, name, err)
+	}
+	return FromPod(pod, read.settings.Keys, serviceAccount, k.receiver)
+}
+
+// present adds the responses of the cloud to the result. Profiles that are assumed with
+// the credentials of another profile are left out.
+func (k *tokenCommand) present(ctx context.Context, r *Request, result *tokenResult) error {
+	client, err := NewClient(k.caFile)
+	if err != nil {
+		return err
+	}
+	defer k.Progress("waiting for the cloud")()
+	r.Endpoint, r.Scope = k.endpoint, k.scope
+	for _, one := range r.identities() {
+		if one.Source != "" {
+			continue
+		}
+		answer, err := Do(ctx, client, one)
+		if err != nil {
+			return err
+		}
+		result.Exchange = append(result.Exchange, answer)
+	}
+	result.InPod = r.inPod()
+	return nil
+}
+
+func (r *tokenResult) Print(p *command.Page) {
+	c := r.Claims
+	p.Line("%s", p.Style(command.Title, "token of serviceaccount "+r.Namespace+"/"+r.ServiceAccount))
+	p.Table(2, [][]string{
+		{"issuer", c.Issuer},
+		{"subject", c.Subject},
+		{"audience", strings.Join(c.Audience, ", ")},
+		{"key", c.KeyID + " (" + c.Algorithm + ")"},
+		{"issued", c.IssuedAt.Format(time.RFC3339)},
+		{"expires", c.Expires.Format(time.RFC3339) + ", after " + c.Expires.Sub(c.IssuedAt).String()},
+	})
+	for _, a := range r.Exchange {
+		a.print(p)
+	}
+	if len(r.Exchange) > 0 {
+		p.Line("")
+		p.Text(0, "", "Note: "+notFromAPod+".")
+		if r.InPod != "" {
+			p.Text(0, "", "This exchanges a token from inside a pod:")
+			p.Lines(r.InPod)
+		}
+	}
+}
+
+// print writes the response to the token, or to the token for a profile.
+func (a *Answer) print(p *command.Page) {
+	p.Line("")
+	title := a.Operation + " at " + a.URL
+	if a.Profile != "" {
+		title += ", profile " + a.Profile
+	}
+	p.Text(0, command.Title, title)
+	if a.Granted {
+		p.Marked(command.Good, "the cloud accepts the token")
+		p.Table(4, [][]string{{"identity", a.Identity}, {"expires", a.Expires.Format(time.RFC3339)}})
+		return
+	}
+	p.Marked(command.Bad, fmt.Sprintf("the cloud denies the token: %s (status %d)", a.Code, a.Status))
+	p.Text(4, "", a.Message)
+	if a.Cause != "" {
+		p.Text(4, "", "Cause: "+a.Cause)
+	}
+	if a.Repair != "" {
+		p.Line("")
+		p.Lines(a.Repair)
+	}
+}

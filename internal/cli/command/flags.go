@@ -1,0 +1,177 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+)
+
+// completion is a function that completes arguments or the value of a flag.
+type completion = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
+
+// complete returns the names that start with the user's input. An error results in no names: a
+// shell has no place to show it.
+func complete(names []string, typed string, err error) ([]string, cobra.ShellCompDirective) {
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, typed) }), cobra.ShellCompDirectiveNoFileComp
+}
+
+// CompleteReferences completes TYPE/NAME with the names that are in the cluster.
+func (c *CLI) CompleteReferences(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	typeName, _, found := strings.Cut(typed, "/")
+	prefix := typeName + "/"
+	if len(args) == 1 {
+		typeName, prefix, found = args[0], "", true
+	}
+	if !found {
+		types := []string{}
+		for _, kind := range cluster.Kinds() {
+			types = append(types, strings.ToLower(kind.Kind)+"/")
+		}
+		types, directive := complete(append(types, "serviceaccount/"), typed, nil)
+		return types, directive | cobra.ShellCompDirectiveNoSpace
+	}
+	mapper, err := c.Flags.ToRESTMapper()
+	if err != nil || len(args) > 1 {
+		return complete(nil, typed, err)
+	}
+	resource, err := mapper.ResourceFor(schema.ParseGroupResource(strings.ToLower(typeName)).WithVersion(""))
+	if err != nil {
+		return complete(nil, typed, err)
+	}
+	return c.completeNames(resource, prefix)(cmd, nil, typed)
+}
+
+// CompleteServiceAccounts completes the names of ServiceAccounts.
+func (c *CLI) CompleteServiceAccounts() completion {
+	return c.completeNames(CoreResource("serviceaccounts"), "")
+}
+
+// CompleteNamespaces completes the names of namespaces.
+func (c *CLI) CompleteNamespaces() completion { return c.completeNames(CoreResource("namespaces"), "") }
+
+// CompleteContexts completes the contexts of the kubeconfig.
+func (c *CLI) CompleteContexts(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	config, err := c.Flags.ToRawKubeConfigLoader().RawConfig()
+	return complete(slices.Sorted(maps.Keys(config.Contexts)), typed, err)
+}
+
+// maxCompletions is how many names a completion reads.
+const maxCompletions = 500
+
+// completeNames completes one argument with the names of objects, behind a prefix.
+func (c *CLI) completeNames(resource schema.GroupVersionResource, prefix string) completion {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		namespace, errNamespace := c.Namespace()
+		client, err := c.metadata()
+		if err = cmp.Or(err, errNamespace); err != nil || len(args) > 0 {
+			return complete(nil, typed, err)
+		}
+		if resource.Resource == "namespaces" {
+			namespace = metav1.NamespaceAll
+		}
+		list, err := client.Resource(resource).Namespace(namespace).List(cmd.Context(), metav1.ListOptions{Limit: maxCompletions})
+		if err != nil {
+			return complete(nil, typed, err)
+		}
+		var names []string
+		for i := range list.Items {
+			names = append(names, prefix+list.Items[i].Name)
+		}
+		return complete(names, typed, nil)
+	}
+}
+
+// DryRun is the flag --dry-run of a command that writes objects of the cluster. It has the
+// values of kubectl's.
+type DryRun string
+
+const (
+	// DryRunNone writes.
+	DryRunNone DryRun = "none"
+	// DryRunClient sends no request that writes.
+	DryRunClient DryRun = "client"
+	// DryRunServer sends each request as a dry run, which the API server admits but does not
+	// store.
+	DryRunServer DryRun = "server"
+)
+
+// AddFlag adds the flag. Without a value, it means client.
+func (d *DryRun) AddFlag(cmd *cobra.Command) {
+	*d = DryRunNone
+	AddChoice(cmd, (*string)(d), "dry-run", "", "Only show the changes. client sends nothing, server sends each change as a dry run",
+		string(DryRunNone), string(DryRunClient), string(DryRunServer))
+	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(DryRunClient)
+}
+
+// Writes reports whether the cluster changes.
+func (d DryRun) Writes() bool { return d == DryRunNone }
+
+// Sends reports whether requests are sent: to write, or as dry runs.
+func (d DryRun) Sends() bool { return d != DryRunClient }
+
+// Requests returns the field DryRun of the options of a request.
+func (d DryRun) Requests() []string {
+	if d == DryRunServer {
+		return []string{metav1.DryRunAll}
+	}
+	return nil
+}
+
+// AddAllNamespaces adds the flag --all-namespaces.
+func AddAllNamespaces(cmd *cobra.Command, all *bool) {
+	cmd.Flags().BoolVarP(all, "all-namespaces", "A", false, "All namespaces, instead of --namespace.")
+}
+
+// AddChoice adds a flag with a fixed set of values.
+func AddChoice(cmd *cobra.Command, value *string, name, short, usage string, allowed ...string) {
+	check := func(text string) error {
+		if !slices.Contains(allowed, text) {
+			return fmt.Errorf("allowed values are: %s", strings.Join(allowed, ", "))
+		}
+		return nil
+	}
+	addChecked(cmd, &checked{value, check}, name, short, usage+": "+strings.Join(allowed, ", ")+".", allowed)
+}
+
+// addChecked adds a flag whose values are checked, with completions.
+func addChecked(cmd *cobra.Command, value *checked, name, short, usage string, completions []string) {
+	cmd.Flags().VarP(value, name, short, usage)
+	// The error is for a flag that does not exist.
+	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(completions, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// checked is a flag whose values are checked: a wrong one is a mistake in the command line,
+// before the command has done something.
+type checked struct {
+	value *string
+	check func(value string) error
+}
+
+// String implements pflag.Value.
+func (c *checked) String() string { return *c.value }
+
+// Type implements pflag.Value.
+func (*checked) Type() string { return "string" }
+
+// Set implements pflag.Value.
+func (c *checked) Set(value string) error {
+	err := c.check(value)
+	if err == nil {
+		*c.value = value
+	}
+	return err
+}

@@ -1,0 +1,469 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package inject is the command inject. It injects identities into manifests without a
+// cluster: it makes the decisions of the webhook, with the ServiceAccounts and Namespaces
+// of the same manifests, and applies the same patches.
+package inject
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	_ "embed" // the help text
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/cli/rules"
+	"github.com/lanyard-dev/lanyard/internal/options"
+	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+)
+
+// Result is the decision about one object.
+type Result struct {
+	// Object names it: deployment/cart.
+	Object    string `json:"object"`
+	Namespace string `json:"namespace"`
+	// Changed reports whether a patch was applied.
+	Changed bool `json:"changed,omitempty"`
+	// Denied reports whether the webhook would deny the object, or its pods.
+	Denied bool `json:"denied,omitempty"`
+	// Reason is the decision.
+	Reason reason.Reason `json:"reason"`
+	// Message is the error of a denial, or has details of the reason.
+	Message string `json:"message,omitempty"`
+	// Warnings are the webhook's warnings.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Inject changes the documents as the webhook would. It returns a Result for each
+// object that the webhook would be called for, in their order. s are the settings of the
+// webhook, and namespace is the namespace of objects that do not name one. The error is
+// for documents that are not objects of Kubernetes.
+func Inject(ctx context.Context, documents []*Document, s *settings.Settings, namespace string) ([]Result, error) {
+	var objects []*object
+	for _, d := range documents {
+		found, err := d.objects(namespace, nil, d.json)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, found...)
+	}
+	run, err := newInjection(ctx, s, objects)
+	if err != nil {
+		return nil, err
+	}
+	var results []Result
+	for _, found := range objects {
+		result, err := run.decide(ctx, found)
+		if err != nil {
+			return nil, found.error(err)
+		}
+		if result != nil {
+			results = append(results, *result)
+		}
+	}
+	return results, nil
+}
+
+// object is one object of a document.
+type object struct {
+	metav1.PartialObjectMetadata
+	document *Document
+	// path is where the object is in the document: empty, or its place in a list.
+	path []string
+	raw  json.RawMessage
+	// whole is the object, for its pod template.
+	whole unstructured.Unstructured
+	// namespace is the object's namespace, or the namespace of Inject.
+	namespace string
+	// response is the mutating webhook's to a ServiceAccount, and mutated is the ServiceAccount
+	// afterwards.
+	response admission.Response
+	mutated  json.RawMessage
+}
+
+// reference names the object for people.
+func (o *object) reference() string {
+	return strings.ToLower(o.Kind) + "/" + cmp.Or(o.Name, o.GenerateName)
+}
+
+// error names the object in an error.
+func (o *object) error(err error) error {
+	return fmt.Errorf("%s: %s: %w", o.document.source, o.reference(), err)
+}
+
+// is reports whether the object is of a kind of the core group.
+func (o *object) is(kind string) bool { return o.APIVersion == "v1" && o.Kind == kind }
+
+// injection is one call of Inject.
+type injection struct {
+	*rules.Rules
+	serviceAccounts *injector.ServiceAccountMutator
+	validator       *injector.ServiceAccountValidator
+}
+
+// newInjection collects the ServiceAccounts and Namespaces.
+func newInjection(ctx context.Context, s *settings.Settings, objects []*object) (*injection, error) {
+	all := rules.New(s)
+	run := &injection{
+		Rules:           all,
+		serviceAccounts: &injector.ServiceAccountMutator{Settings: s, Invalidator: rules.Unrecorded{}},
+		validator:       &injector.ServiceAccountValidator{Config: all.Config, Invalidator: rules.Unrecorded{}},
+	}
+	for _, found := range objects {
+		switch {
+		case found.is("ServiceAccount"):
+			if err := run.mutate(ctx, found); err != nil {
+				return nil, found.error(err)
+			}
+		case found.is("Namespace"):
+			all.AddNamespace(&found.ObjectMeta)
+		}
+	}
+	return run, nil
+}
+
+// mutate adds a ServiceAccount as it is after the response of the mutating webhook, and keeps
+// both in the object.
+func (run *injection) mutate(ctx context.Context, o *object) (err error) {
+	o.mutated = o.raw
+	if !slices.Contains(run.ExcludedNamespaces, o.namespace) {
+		if o.response, err = admission.Ask(ctx, run.serviceAccounts, "serviceaccount", o.namespace, o.raw, nil); err != nil {
+			return err
+		}
+		if o.mutated, err = rules.Patched(o.raw, o.response.Patch.Bytes()); err != nil {
+			return err
+		}
+	}
+	var meta metav1.PartialObjectMetadata
+	if err := json.Unmarshal(o.mutated, &meta); err != nil {
+		return err
+	}
+	run.AddServiceAccount(o.namespace, &meta.ObjectMeta)
+	return nil
+}
+
+// decide decides about one object and changes its document. It returns nil for an
+// object that the webhook would not be called for.
+func (run *injection) decide(ctx context.Context, o *object) (*Result, error) {
+	path, isWorkload := cluster.TemplatePath(&o.whole)
+	_, known := cluster.ByGroupKind(o.GroupVersionKind().GroupKind())
+	var response admission.Response
+	var after json.RawMessage
+	var err error
+	switch {
+	case o.is("ServiceAccount") && !slices.Contains(run.ExcludedNamespaces, o.namespace):
+		response, after = o.response, o.mutated
+		var valid admission.Response
+		valid, err = admission.Ask(ctx, run.validator, "serviceaccount", o.namespace, after, nil)
+		response.Warnings = append(response.Warnings, valid.Warnings...)
+	case isWorkload && run.Called(o.namespace):
+		response, after, err = run.Pod(ctx, o.namespace, cluster.ServiceAccountOf(&o.whole), at(o.raw, path))
+	case isWorkload:
+		return &Result{Object: o.reference(), Namespace: o.namespace, Reason: reason.OptedOut, Message: "its namespace opts out"}, nil
+	case known:
+		return nil, errors.New("the pod template is missing")
+	default:
+		return nil, nil
+	}
+	result := &Result{Object: o.reference(), Namespace: o.namespace}
+	denied, isDenied := errors.AsType[*reason.Error](err)
+	unknown, isUnknown := errors.AsType[*reason.Fault](err)
+	switch {
+	case isDenied:
+		result.Denied, result.Reason, result.Message = true, denied.Reason, denied.Err.Error()
+		return result, nil
+	case isUnknown && unknown.Reason == reason.ServiceAccountNotFound:
+		result.Reason, result.Message = unknown.Reason, "the manifests do not have its ServiceAccount"
+		return result, nil
+	case err != nil:
+		return nil, err
+	}
+	result.Reason, result.Warnings, result.Changed = response.Reason, response.Warnings, !response.Patch.Empty()
+	if result.Changed {
+		err = o.document.replace(append(slices.Clone(o.path), path...), after)
+	}
+	return result, err
+}
+
+// at returns the JSON of a field that exists.
+func at(raw json.RawMessage, path []string) json.RawMessage {
+	for _, name := range path {
+		var members map[string]json.RawMessage
+		_ = json.Unmarshal(raw, &members) // TemplatePath has read the same JSON
+		raw = members[name]
+	}
+	return raw
+}
+
+// replace replaces the value at path. It leaves everything else as it is.
+func (d *Document) replace(path []string, value json.RawMessage) (err error) {
+	d.changed = true
+	if len(path) == 0 {
+		d.json = value
+		return nil
+	}
+	d.json, err = rules.Patched(d.json, fmt.Appendf(nil, `[{"op":"replace","path":%q,"value":%s}]`, "/"+strings.Join(path, "/"), value))
+	return err
+}
+
+// objects returns the objects in a part of a document: one, the items of a list, or none.
+func (d *Document) objects(namespace string, path []string, raw json.RawMessage) ([]*object, error) {
+	if raw == nil {
+		return nil, nil
+	}
+	o := &object{document: d, path: path, raw: raw}
+	if err := cmp.Or(json.Unmarshal(raw, &o.PartialObjectMetadata), json.Unmarshal(raw, &o.whole.Object)); err != nil {
+		return nil, fmt.Errorf("%s: not an object of Kubernetes: %w", d.source, err)
+	}
+	if o.Kind == "" || o.APIVersion == "" {
+		return nil, fmt.Errorf("%s: not an object of Kubernetes: apiVersion is %q and kind is %q", d.source, o.APIVersion, o.Kind)
+	}
+	o.namespace = cmp.Or(o.Namespace, namespace)
+	if !strings.HasSuffix(o.Kind, "List") {
+		return []*object{o}, nil
+	}
+	var list struct {
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", d.source, o.Kind, err)
+	}
+	var objects []*object
+	for i, item := range list.Items {
+		found, err := d.objects(namespace, append(slices.Clone(path), "items", strconv.Itoa(i)), item)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, found...)
+	}
+	return objects, nil
+}
+
+// Document is a part of a manifest: an object, a list of objects, or only comments.
+type Document struct {
+	source string // the file, for errors
+	text   []byte // as it was read
+	isJSON bool
+	// json is the object; nil if the document has none.
+	json    []byte
+	changed bool
+}
+
+// Not resource.Builder: it decodes objects, and an object that does not change must be written
+// as it was read, with its comments, its order and its list.
+
+// Read reads the documents of a file, in YAML or JSON. source names the file in
+// errors.
+func Read(source string, r io.Reader) ([]*Document, error) {
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", source, err)
+	}
+	if documents, ok := readJSON(source, text); ok {
+		return documents, nil
+	}
+	var documents []*Document
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for {
+		part, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return documents, nil
+		}
+		d := &Document{source: source, text: part}
+		if err == nil {
+			d.json, err = yaml.YAMLToJSONStrict(part)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: document %d: %w", source, len(documents)+1, err)
+		}
+		if string(d.json) == "null" {
+			d.json = nil
+		}
+		documents = append(documents, d)
+	}
+}
+
+// readJSON reads one or more objects of JSON. It reports whether the text is that.
+func readJSON(source string, text []byte) ([]*Document, bool) {
+	var documents []*Document
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	for {
+		var raw json.RawMessage
+		err := decoder.Decode(&raw)
+		if errors.Is(err, io.EOF) {
+			return documents, len(documents) > 0
+		}
+		if err != nil || raw[0] != '{' {
+			return nil, false
+		}
+		documents = append(documents, &Document{source: source, text: raw, json: raw, isJSON: true})
+	}
+}
+
+// Write writes the documents. Those that did not change are written as they were
+// read. The others keep their format, but YAML loses its comments and its order.
+func Write(w io.Writer, documents []*Document) error {
+	separator := ""
+	if slices.ContainsFunc(documents, func(d *Document) bool { return !d.isJSON }) {
+		separator = "---\n"
+	}
+	for i, d := range documents {
+		text, err := d.output()
+		if err != nil {
+			return fmt.Errorf("%s: %w", d.source, err)
+		}
+		if i > 0 {
+			text = append([]byte(separator), text...)
+		}
+		if _, err := w.Write(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// output returns the document with a newline at its end.
+func (d *Document) output() (text []byte, err error) {
+	var indented bytes.Buffer
+	switch {
+	case d.isJSON && d.changed:
+		err = json.Indent(&indented, d.json, "", "    ")
+		text = texts.EscapeJSON(indented.Bytes())
+	case d.isJSON:
+		text = texts.EscapeJSON(d.text)
+	case d.changed:
+		text, err = yaml.JSONToYAML(texts.EscapeJSON(d.json))
+	default:
+		text = d.text
+	}
+	return append(bytes.TrimRight(text, "\n"), '\n'), err
+}
+
+//go:embed help.txt
+var help string
+
+// injectCommand holds the flags of inject.
+type injectCommand struct {
+	*command.CLI
+	command.Selection
+	cluster bool
+	options *options.Options
+	// all are the flags of the webhook, for its configuration file.
+	all *pflag.FlagSet
+}
+
+// NewCommand returns the command inject.
+func NewCommand(c *command.CLI) *cobra.Command {
+	k := &injectCommand{CLI: c, options: options.New()}
+	cmd := command.New(help, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return k.run(cmd) })
+	k.AddFiles(cmd)
+	groups := k.options.Flags()
+	k.all = options.AllFlags(groups)
+	for _, name := range []string{"Injection", "Providers"} {
+		groups.FlagSet(name).VisitAll(func(flag *pflag.Flag) {
+			if flag.Name != "annotation-prefix" { // the flag of all commands
+				cmd.Flags().AddFlag(flag)
+			}
+		})
+	}
+	config := *k.all.Lookup("config")
+	config.Usage = "YAML file with the settings of the webhook, as its own --config. Other settings in it have no effect."
+	cmd.Flags().AddFlag(&config)
+	cmd.Flags().BoolVar(&k.cluster, "cluster", false, "Use the settings of the webhook in the cluster, instead of flags of the webhook.")
+	return cmd
+}
+
+func (k *injectCommand) run(cmd *cobra.Command) error {
+	if len(k.Files.Filenames) == 0 {
+		return command.Usagef("--filename is missing: name a file or directory with manifests, or - for the standard input")
+	}
+	settings, err := k.webhookSettings(cmd.Context())
+	if err != nil {
+		return err
+	}
+	namespace, err := k.Namespace()
+	if err != nil {
+		return err
+	}
+	var documents []*Document
+	err = k.EachFile(k.In, func(name string, r io.Reader) error {
+		found, err := Read(name, r)
+		documents = append(documents, found...)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	results, err := Inject(cmd.Context(), documents, settings, namespace)
+	if err != nil {
+		return err
+	}
+	if denied := k.report(results); denied > 0 {
+		return k.Found("the webhook would deny %d objects; nothing was written", denied)
+	}
+	return Write(k.Out, documents)
+}
+
+// webhookSettings returns the settings of the webhook in the cluster, or of the flags.
+func (k *injectCommand) webhookSettings(ctx context.Context) (s *settings.Settings, err error) {
+	if k.cluster {
+		given := k.options.ConfigFile != ""
+		k.all.VisitAll(func(flag *pflag.Flag) { given = given || flag.Changed })
+		if given {
+			return nil, command.Usagef("--cluster cannot be used with flags of the webhook")
+		}
+		s, err := k.Settings(ctx)
+		if err == nil && k.CLI.Webhook.Unread != nil {
+			err = fmt.Errorf("read the settings of the webhook: %w", k.CLI.Webhook.Unread)
+		}
+		return s, err
+	}
+	err = k.options.LoadConfig(k.all)
+	if err == nil {
+		s, err = k.Complete(k.options)
+	}
+	if err != nil {
+		return nil, command.Usagef("%w", err)
+	}
+	return s, nil
+}
+
+// report writes warnings and findings to the error stream, and returns the number of
+// objects that are denied.
+func (k *injectCommand) report(results []Result) (denied int) {
+	for _, r := range results {
+		name := r.Object + " in the namespace " + r.Namespace
+		switch {
+		case r.Denied:
+			denied++
+			k.Note("denied: %s: %s: %s", name, r.Reason, r.Message)
+		case r.Reason == reason.ServiceAccountNotFound:
+			k.Note("unchanged: %s: %s: %s", name, r.Reason, r.Message)
+		}
+		for _, warning := range r.Warnings {
+			k.Note("warning: %s: %s", name, warning)
+		}
+	}
+	return denied
+}
