@@ -86,7 +86,7 @@ func (r *orderResults) add(t *testing.T, b *beside, c *conformanceCase, flags pe
 	admitted := func(ask func(*testing.T, []byte) ([]byte, string)) added {
 		after, denied := ask(t, pod)
 		if denied == "" {
-			denied = deniedAfter(typedPod(t, after))
+			denied = b.deniedAfter(typedPod(t, after))
 		}
 		if denied != "" {
 			return added{denied: denied}
@@ -102,7 +102,7 @@ func (r *orderResults) add(t *testing.T, b *beside, c *conformanceCase, flags pe
 			b.peer = peerWith(t, flags, policy)
 			both := admitted(func(t *testing.T, pod []byte) ([]byte, string) {
 				t.Helper()
-				stored, denied := b.admit(t, peerFirst, pod)
+				stored, denied := b.store(t, peerFirst, pod)
 				if denied == "" {
 					b.holds(t, stored, peerFirst && c.Faulty)
 				}

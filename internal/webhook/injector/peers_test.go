@@ -47,10 +47,7 @@ func TestGoldenPairs(t *testing.T) {
 			t.Run(strings.ReplaceAll(filepath.Base(dir)+", "+order, "-", " "), func(t *testing.T) {
 				t.Parallel()
 				b := besideInDir(t, dir)
-				got, denied := b.admit(t, order == "peer-first", read(t, file))
-				if denied != "" {
-					t.Fatalf("got a pod denied by %s", denied)
-				}
+				got := b.admit(t, order == "peer-first", read(t, file))
 				b.holds(t, got, false)
 				goldenYAML(t, filepath.Join(dir, order+".yaml"), pairWant{Reasons: b.reasons, Findings: b.findings, Pod: unmarshal(t, got)})
 			})
@@ -124,11 +121,21 @@ type call struct {
 	admit     func(*testing.T, []byte) (pod []byte, denied string)
 }
 
-// admit returns the pod that the API server stores, or who denies it. The API server
+// admit returns the pod that the API server stores.
+func (b *beside) admit(t *testing.T, peerFirst bool, pod []byte) []byte {
+	t.Helper()
+	stored, denied := b.store(t, peerFirst, pod)
+	if denied != "" {
+		t.Fatalf("the pod is denied by %s", denied)
+	}
+	return stored
+}
+
+// store returns the pod that the API server stores, or who denies it. The API server
 // calls each webhook, and then those again that ask for it and were followed by a
 // change. A change in this second round is followed by the webhooks after it, if they
 // ask for it. Lanyard's guard comes last.
-func (b *beside) admit(t *testing.T, peerFirst bool, pod []byte) (stored []byte, denied string) {
+func (b *beside) store(t *testing.T, peerFirst bool, pod []byte) (stored []byte, denied string) {
 	t.Helper()
 	calls := []call{{peers.Reinvoked(b.peer), b.askPeer}, {true, b.askLanyard}}
 	if !peerFirst {
@@ -150,16 +157,16 @@ func (b *beside) admit(t *testing.T, peerFirst bool, pod []byte) (stored []byte,
 			}
 		}
 	}
-	return pod, deniedAfter(typedPod(t, pod))
+	return pod, b.deniedAfter(typedPod(t, pod))
 }
 
 // deniedAfter returns who denies the pod after the webhooks, "" for nobody.
-func deniedAfter(pod *corev1.Pod) string {
+func (b *beside) deniedAfter(pod *corev1.Pod) string {
 	if hasDuplicates(pod) {
 		return "the API server"
 	}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		if !isMarked(pod, &c) {
+		if !b.passes(pod, &c) {
 			return "the guard: no token mount in " + c.Name
 		}
 	}
@@ -224,6 +231,7 @@ func (b *beside) holds(t *testing.T, stored []byte, faulty bool) {
 		}
 	}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		holdsMarked(t, pod, &c)
 		if !faulty {
 			holdsTokens(t, pod, &c)
 		}
@@ -262,7 +270,18 @@ func holdsValidVolumes(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// isMarked reports whether the guard lets the container pass.
+// holdsMarked checks that the guard lets the container pass.
+func holdsMarked(t *testing.T, pod *corev1.Pod, c *corev1.Container) {
+	t.Helper()
+	if !isMarked(pod, c) {
+		t.Errorf("container %s lacks the token mount: the guard denies the pod", c.Name)
+	}
+}
+
+// passes reports whether the guard lets the container pass.
+func (b *beside) passes(pod *corev1.Pod, c *corev1.Container) bool { return isMarked(pod, c) }
+
+// isMarked reports whether the container has the token mount, or needs none.
 func isMarked(pod *corev1.Pod, c *corev1.Container) bool {
 	_, injected := pod.Annotations[annotations.DefaultPrefix+"injected"]
 	return !injected || slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == provider.DefaultTokenMountPath })
