@@ -4,10 +4,11 @@
 package command
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -50,7 +51,8 @@ func (s *Selection) AddFiles(cmd *cobra.Command) {
 }
 
 // EachFile calls do for each file of --filename, for a command that needs the text and not only
-// the objects in it. A directory stands for its files with kubectl's extensions.
+// the objects in it. A directory stands for its files with kubectl's extensions,
+// except those in hidden directories.
 func (s *Selection) EachFile(stdin io.Reader, do func(name string, r io.Reader) error) error {
 	for _, name := range s.Files.Filenames {
 		if name == "-" {
@@ -65,16 +67,27 @@ func (s *Selection) EachFile(stdin io.Reader, do func(name string, r io.Reader) 
 		}
 		for _, visitor := range visitors {
 			file, _ := visitor.(*resource.FileVisitor)
-			text, err := os.ReadFile(file.Path)
-			if err == nil {
-				err = do(file.Path, bytes.NewReader(text))
+			if isHidden(name, file.Path) {
+				continue
 			}
+			text, err := os.Open(file.Path)
 			if err != nil {
+				return err
+			}
+			if err := errors.Join(do(file.Path, text), text.Close()); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// isHidden reports whether a file is in a hidden directory below dir, such as .git.
+func isHidden(dir, file string) bool {
+	below, err := filepath.Rel(dir, filepath.Dir(file))
+	return err == nil && slices.ContainsFunc(strings.Split(below, string(filepath.Separator)), func(part string) bool {
+		return strings.HasPrefix(part, ".") && part != "." && part != ".."
+	})
 }
 
 // arguments returns the arguments with the type of a name without a type.

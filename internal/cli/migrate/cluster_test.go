@@ -13,6 +13,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 )
@@ -51,7 +52,7 @@ func TestPodsOfAClusterAreReadWithoutTheAdditionsOfLanyard(t *testing.T) {
 	k := &migrateCommand{CLI: command.NewCLI("lanyard", genericiooptions.NewTestIOStreamsDiscard())}
 	pods := command.CoreResource("pods")
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{pods: "PodList"}, pod)
-	stock, err := k.list(t.Context(), client, &keys, listing{resource: pods, kind: "Pod", namespace: "shop"})
+	stock, err := k.list(t.Context(), client.Resource(pods).Namespace("shop"), &keys, listing{Kind: cluster.Kind{Resource: pods, Kind: "Pod"}})
 	if err != nil || len(stock) != 1 {
 		t.Fatalf("got %d objects and %v, want a pod", len(stock), err)
 	}

@@ -30,15 +30,10 @@ type Manifest struct {
 
 	text string
 	// lines are the lines of the text, each with the newline of the file, also the last.
-	lines    []string
-	newline  string
-	elements []*element
-}
-
-// element is an object of Kubernetes in a file.
-type element struct {
-	node   *yaml.Node
-	fields map[string]any
+	lines   []string
+	newline string
+	// documents are the contents of all documents with objects.
+	documents []any
 }
 
 // ReadManifest reads a file. Documents that are not objects of Kubernetes are left out.
@@ -56,7 +51,7 @@ func ReadManifest(name string, text []byte) (*Manifest, error) {
 		var document yaml.Node
 		err := decoder.Decode(&document)
 		if errors.Is(err, io.EOF) {
-			break
+			return m, nil
 		}
 		if err == nil {
 			err = m.addDocument(&document)
@@ -65,17 +60,6 @@ func ReadManifest(name string, text []byte) (*Manifest, error) {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	for _, e := range m.elements {
-		o, err := Read(&unstructured.Unstructured{Object: e.fields})
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		if o != nil {
-			o.Source, o.element = name, e
-			m.Objects = append(m.Objects, o)
-		}
-	}
-	return m, nil
 }
 
 // addDocument adds the objects of a document.
@@ -91,28 +75,36 @@ func (m *Manifest) addDocument(document *yaml.Node) error {
 	if err == nil {
 		err = utiljson.Unmarshal(text, &value)
 	}
-	if err == nil {
-		m.add(document.Content[0], value)
+	if err != nil {
+		return err
 	}
-	return err
+	m.documents = append(m.documents, value)
+	return m.add(document.Content[0], value)
 }
 
 // add adds an object, or the objects of a list.
-func (m *Manifest) add(node *yaml.Node, value any) {
+func (m *Manifest) add(node *yaml.Node, value any) error {
 	fields, _ := value.(map[string]any)
-	kind, _ := fields["kind"].(string)
-	version, _ := fields["apiVersion"].(string)
+	u := &unstructured.Unstructured{Object: fields}
 	items, isList := fields["items"].([]any)
 	_, nodes := member(node, "items")
 	switch {
-	case kind == "" || version == "":
-	case !strings.HasSuffix(kind, "List") || !isList || nodes.Kind != yaml.SequenceNode:
-		m.elements = append(m.elements, &element{node: node, fields: fields})
-	default:
+	case u.GetKind() == "" || u.GetAPIVersion() == "":
+		return nil
+	case strings.HasSuffix(u.GetKind(), "List") && isList && nodes != nil && nodes.Kind == yaml.SequenceNode:
 		for i := range items {
-			m.add(nodes.Content[i], items[i])
+			if err := m.add(nodes.Content[i], items[i]); err != nil {
+				return err
+			}
 		}
+		return nil
 	}
+	o, err := Read(u)
+	if o != nil {
+		o.Source, o.node, o.fields = m.Name, node, fields
+		m.Objects = append(m.Objects, o)
+	}
+	return err
 }
 
 // member returns the key and the value of a member, nil for none.
@@ -186,27 +178,21 @@ func (m *Manifest) check(text string, changes []*Change) error {
 		return err
 	}
 	for _, c := range changes {
-		fields, path := c.Object.element.fields, append(slices.Clone(c.Path), "metadata", "annotations")
-		values, _, _ := unstructured.NestedMap(fields, path...)
-		if values == nil {
-			values = map[string]any{}
+		metadata := c.Object.fields
+		for _, name := range c.Path {
+			metadata, _ = metadata[name].(map[string]any)
 		}
-		for key, value := range c.Set {
-			values[key] = value
-		}
-		for _, key := range c.Remove {
-			delete(values, key)
-		}
-		if unstructured.RemoveNestedField(fields, path...); len(values) == 0 {
-			continue
-		}
-		if err := unstructured.SetNestedMap(fields, values, path...); err != nil {
-			return err
+		u := unstructured.Unstructured{Object: metadata}
+		values := map[string]string{}
+		maps.Copy(values, u.GetAnnotations())
+		maps.Copy(values, c.Set)
+		maps.DeleteFunc(values, func(key, _ string) bool { return slices.Contains(c.Remove, key) })
+		if unstructured.RemoveNestedField(metadata, "metadata", "annotations"); len(values) > 0 {
+			u.SetAnnotations(values)
 		}
 	}
-	same := func(a, b *element) bool { return reflect.DeepEqual(a.fields, b.fields) }
-	if !slices.EqualFunc(m.elements, after.elements, same) {
-		return fmt.Errorf("got %d objects that differ in more than their annotations", len(after.elements))
+	if !reflect.DeepEqual(m.documents, after.documents) {
+		return fmt.Errorf("got %d objects that differ in more than their annotations", len(after.Objects))
 	}
 	return nil
 }
@@ -218,7 +204,7 @@ func byHand(node *yaml.Node, why string) error {
 
 // edit returns the new texts of the lines that a change changes.
 func (m *Manifest) edit(c *Change) (map[int]string, error) {
-	metadata := c.Object.element.node
+	metadata := c.Object.node
 	for _, name := range append(slices.Clone(c.Path), "metadata") {
 		_, value := member(metadata, name)
 		if value == nil {

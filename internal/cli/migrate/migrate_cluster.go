@@ -28,7 +28,7 @@ const maxStock = 500_000
 
 // cluster plans for a cluster, and writes the ServiceAccounts if that is wanted.
 func (k *migrateCommand) cluster(ctx context.Context, o *Options) (*migration, error) {
-	namespace, err := k.Scope(k.all)
+	namespace, err := k.Scope(k.All)
 	if err != nil {
 		return nil, err
 	}
@@ -48,74 +48,80 @@ func (k *migrateCommand) cluster(ctx context.Context, o *Options) (*migration, e
 	return result, nil
 }
 
-// listing is a list to read.
+// listing is a list to read. name selects one object; empty for all.
 type listing struct {
-	resource schema.GroupVersionResource
-	kind     string
-	// namespace and name select objects; empty for all.
-	namespace, name string
+	cluster.Kind
+	name string
 }
 
-var webhookConfigurations = listing{
-	resource: schema.GroupVersionResource{Group: kindWebhooks.Group, Version: "v1", Resource: "mutatingwebhookconfigurations"},
-	kind:     kindWebhooks.Kind,
-}
+var webhookConfigurations = listing{Kind: cluster.Kind{
+	Resource: schema.GroupVersionResource{Group: kindWebhooks.Group, Version: "v1", Resource: "mutatingwebhookconfigurations"}, Kind: kindWebhooks.Kind,
+}}
 
 // stock reads the objects that matter in a cluster. Cluster-scoped objects are left out if
 // the user may not read them.
 func (k *migrateCommand) stock(ctx context.Context, client dynamic.Interface, keys *annotations.Keys, namespace string) ([]*Object, error) {
-	lists := []listing{{command.CoreResource("serviceaccounts"), kindServiceAccount.Kind, namespace, ""}}
+	lists := []listing{{Kind: cluster.Kind{Resource: command.CoreResource("serviceaccounts"), Kind: kindServiceAccount.Kind}}}
 	for _, kind := range cluster.Kinds() {
-		lists = append(lists, listing{kind.Resource, kind.Kind, namespace, ""})
+		lists = append(lists, listing{Kind: kind})
 	}
 	for _, name := range peer.ConfigMaps() {
-		lists = append(lists, listing{command.CoreResource("configmaps"), kindConfigMap.Kind, namespace, name})
+		lists = append(lists, listing{cluster.Kind{Resource: command.CoreResource("configmaps"), Kind: kindConfigMap.Kind}, name})
 	}
-	lists = append(lists, webhookConfigurations)
 	var stock []*Object
 	for _, l := range lists {
-		found, err := k.list(ctx, client, keys, l)
-		if err != nil && (l != webhookConfigurations || !apierrors.IsForbidden(err)) {
+		found, err := k.list(ctx, client.Resource(l.Resource).Namespace(namespace), keys, l)
+		if err != nil {
 			return nil, err
 		}
 		if stock = append(stock, found...); len(stock) > maxStock {
 			return nil, fmt.Errorf("got more than %d objects: migrate one namespace after the other", maxStock)
 		}
 	}
-	return stock, nil
+	found, err := k.list(ctx, client.Resource(webhookConfigurations.Resource), keys, webhookConfigurations)
+	if apierrors.IsForbidden(err) {
+		err = nil
+	}
+	return append(stock, found...), err
 }
 
-// list returns the objects that matter in a list, which is read a page at a time.
-// The objects have no additions of Lanyard.
-func (k *migrateCommand) list(ctx context.Context, client dynamic.Interface, keys *annotations.Keys, l listing) (stock []*Object, err error) {
-	defer k.Progress("reading " + l.resource.Resource)()
-	page := func(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+// list returns the objects that matter in a list. The objects have no additions of Lanyard.
+func (k *migrateCommand) list(ctx context.Context, api dynamic.ResourceInterface, keys *annotations.Keys, l listing) (stock []*Object, err error) {
+	defer k.Progress("reading " + l.Resource.Resource)()
+	err = each(ctx, api, l, func(u *unstructured.Unstructured) error {
+		if err := injected.Remove(u.Object, keys); err != nil {
+			return err
+		}
+		o, err := Read(u)
+		if o != nil && len(stock) <= maxStock {
+			stock = append(stock, o)
+		}
+		return err
+	})
+	return stock, err
+}
+
+// each calls do for each object of a list, which is read a page at a time.
+func each(ctx context.Context, api dynamic.ResourceInterface, l listing, do func(*unstructured.Unstructured) error) error {
+	list := func(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 		if l.name != "" {
 			options.FieldSelector = "metadata.name=" + l.name
 		}
-		return client.Resource(l.resource).Namespace(l.namespace).List(ctx, options)
+		return api.List(ctx, options)
 	}
-	err = command.EachPage(ctx, page, func(page *unstructured.UnstructuredList) error {
+	err := command.EachPage(ctx, list, func(page *unstructured.UnstructuredList) error {
 		for i := range page.Items {
-			u := &page.Items[i]
-			u.SetGroupVersionKind(l.resource.GroupVersion().WithKind(l.kind))
-			if err := injected.Remove(u.Object, keys); err != nil {
+			page.Items[i].SetGroupVersionKind(l.Resource.GroupVersion().WithKind(l.Kind.Kind))
+			if err := do(&page.Items[i]); err != nil {
 				return err
-			}
-			o, err := Read(u)
-			if err != nil {
-				return err
-			}
-			if o != nil && len(stock) <= maxStock {
-				stock = append(stock, o)
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", l.resource.Resource, err)
+		return fmt.Errorf("list %s: %w", l.Resource.Resource, err)
 	}
-	return stock, nil
+	return nil
 }
 
 // countEvery is the interval in which a long step reports its progress. Unlike

@@ -64,13 +64,15 @@ const outputDiff = "diff"
 type migrateCommand struct {
 	*command.CLI
 	command.Output
-	from, files                []string
-	all, write, remove, verify bool
+	command.Selection
+	from                  []string
+	write, remove, verify bool
 }
 
 // NewCommand returns the command migrate.
 func NewCommand(c *command.CLI) *cobra.Command {
 	k := &migrateCommand{CLI: c}
+	k.Files.Recursive = true
 	cmd := &cobra.Command{
 		Use:     "migrate --from NAME",
 		Short:   "Take over from another webhook.",
@@ -81,12 +83,12 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	}
 	k.Output.AddFlag(cmd, "Migration", outputDiff)
 	k.AddConfig(cmd)
-	command.AddAllNamespaces(cmd, &k.all)
+	command.AddAllNamespaces(cmd, &k.All)
 	names := peer.Names()
 	cmd.Flags().StringSliceVar(&k.from, "from", nil, "The webhooks to take over from, separated by commas: "+strings.Join(names, ", ")+".")
 	// The error is for a flag that does not exist.
 	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
-	cmd.Flags().StringArrayVarP(&k.files, "filename", "f", nil,
+	cmd.Flags().StringArrayVarP(&k.Files.Filenames, "filename", "f", nil,
 		"File or directory with manifests in YAML or JSON, or - for the standard input, instead of the cluster. Can be repeated.")
 	cmd.Flags().BoolVar(&k.write, "write", false, "Write the changes.")
 	cmd.Flags().BoolVar(&k.remove, "remove", false, "Also remove the annotations that are not needed any more.")
@@ -120,13 +122,13 @@ func (k *migrateCommand) run(ctx context.Context) error {
 		return k.verifyPods(ctx, peers)
 	}
 	s, err := k.Builtin() // files are read without a cluster
-	if len(k.files) == 0 || k.ConfigPath != "" {
+	if len(k.Files.Filenames) == 0 || k.ConfigPath != "" {
 		s, err = k.Settings(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	options := &Options{Keys: s.Keys, From: peers, Remove: k.remove, Cluster: len(k.files) == 0}
+	options := &Options{Keys: s.Keys, From: peers, Remove: k.remove, Cluster: len(k.Files.Filenames) == 0}
 	if options.Namespace, err = k.Namespace(); err != nil {
 		return err
 	}
@@ -150,16 +152,16 @@ func (k *migrateCommand) run(ctx context.Context) error {
 
 // check checks that the flags fit together.
 func (k *migrateCommand) check() error {
-	switch files := len(k.files) > 0; {
+	switch files := len(k.Files.Filenames) > 0; {
 	case len(k.from) == 0:
 		return command.Usagef("--from: got none, want one or more of %s", strings.Join(peer.Names(), ", "))
 	case k.verify && (files || k.write || k.remove):
 		return command.Usagef("--verify: got it with --filename, --write or --remove, want it without them")
-	case files && k.all:
+	case files && k.All:
 		return command.Usagef("--all-namespaces: got it with --filename, want one of them")
 	case !files && k.Format == outputDiff:
 		return command.Usagef("--output diff: got it without --filename, want files to compare with")
-	case k.write && slices.Contains(k.files, "-"):
+	case k.write && slices.Contains(k.Files.Filenames, "-"):
 		return command.Usagef("--write: got it with the standard input, want files; --output diff shows the changes")
 	}
 	return nil

@@ -8,11 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // Limits of the input.
@@ -51,73 +49,39 @@ func (k *migrateCommand) manifests(_ context.Context, o *Options) (*migration, e
 	return result, nil
 }
 
-// readManifests reads the files of --filename, and the manifests in its directories, each
-// once. Another file in a directory, such as a template, is noted.
-func (k *migrateCommand) readManifests() ([]*Manifest, error) {
-	var manifests []*Manifest
+// readManifests reads the files of --filename, each once. Another file in a directory, such
+// as a template, is noted.
+func (k *migrateCommand) readManifests() (manifests []*Manifest, err error) {
 	seen := map[string]bool{}
-	read := func(name string, inDirectory bool) error {
-		if seen[filepath.Clean(name)] {
+	err = k.EachFile(k.In, func(name string, in io.Reader) error {
+		given := in == k.In || slices.Contains(k.Files.Filenames, name)
+		if name = filepath.Clean(name); in == k.In {
+			name = "stdin"
+		}
+		if seen[name] {
 			return nil
 		}
-		if seen[filepath.Clean(name)] = true; len(seen) > maxManifests {
+		if seen[name] = true; len(seen) > maxManifests {
 			return fmt.Errorf("got more than %d files", maxManifests)
 		}
-		m, err := k.readManifest(name)
+		var m *Manifest
+		text, err := io.ReadAll(io.LimitReader(in, maxManifestBytes+1))
 		switch {
-		case err == nil:
-			manifests = append(manifests, m)
-		case inDirectory:
+		case err != nil:
+			err = fmt.Errorf("%s: %w", name, err)
+		case len(text) > maxManifestBytes:
+			err = fmt.Errorf("%s: got more than %d bytes", name, maxManifestBytes)
+		default:
+			m, err = ReadManifest(name, text)
+		}
+		if err != nil && !given {
 			k.Note("not read: %v", err)
 			return nil
 		}
+		manifests = append(manifests, m)
 		return err
-	}
-	for _, name := range k.files {
-		err := filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
-			switch {
-			case name == "-":
-				return read(path, false)
-			case err != nil:
-				return err
-			case entry.IsDir() && path != name && strings.HasPrefix(entry.Name(), "."):
-				return fs.SkipDir
-			case path == name && !entry.IsDir():
-				return read(path, false)
-			case entry.Type().IsRegular() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)):
-				return read(path, true)
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return manifests, nil
-}
-
-// readManifest reads one file.
-func (k *migrateCommand) readManifest(name string) (*Manifest, error) {
-	in := k.In
-	if name == "-" {
-		name = "stdin"
-	} else {
-		name = filepath.Clean(name)
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in = f
-	}
-	text, err := io.ReadAll(io.LimitReader(in, maxManifestBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	if len(text) > maxManifestBytes {
-		return nil, fmt.Errorf("%s: got more than %d bytes", name, maxManifestBytes)
-	}
-	return ReadManifest(name, text)
+	})
+	return manifests, err
 }
 
 // replaceFile replaces a file by a new one in one step, so that it is never half

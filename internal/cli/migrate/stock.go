@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,12 +31,14 @@ type Object struct {
 	Pod *Pod
 	// Data is the data of a ConfigMap of a peer.
 	Data map[string]string
-	// Webhooks are the names of the webhooks of a configuration.
-	Webhooks []string
+	// Registration has the facts about a webhook configuration.
+	Registration peer.Registration
 
-	// version is the resource version in a cluster, element is the place in a manifest.
+	// version is the resource version in a cluster. node and fields are the object in a
+	// manifest, as text and as values.
 	version string
-	element *element
+	node    *yaml.Node
+	fields  map[string]any
 }
 
 // Pod is a pod template, or a pod.
@@ -77,9 +80,7 @@ func Read(u *unstructured.Unstructured) (*Object, error) {
 	case group == kindWebhooks:
 		var configuration admissionregistrationv1.MutatingWebhookConfiguration
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &configuration)
-		for i := range configuration.Webhooks {
-			o.Webhooks = append(o.Webhooks, configuration.Webhooks[i].Name)
-		}
+		o.Registration = cluster.Registered(&configuration)
 	default:
 		return nil, nil
 	}

@@ -128,7 +128,7 @@ func (k *migrateCommand) verifyPods(ctx context.Context, peers []*peer.Peer) err
 		keys: s.Keys, owners: map[types.UID]*metav1.OwnerReference{}, pods: map[types.UID]*corev1.Pod{},
 		verification: verification{Webhooks: []string{}, Workloads: []verified{}},
 	}
-	if v.namespace, err = k.Scope(k.all); err != nil {
+	if v.namespace, err = k.Scope(k.All); err != nil {
 		return err
 	}
 	if _, v.client, err = k.Clients(); err != nil {
@@ -137,12 +137,12 @@ func (k *migrateCommand) verifyPods(ctx context.Context, peers []*peer.Peer) err
 	if v.probe, err = k.Probe(); err != nil {
 		return err
 	}
-	configurations, err := k.list(ctx, v.client, s.Keys, webhookConfigurations)
+	configurations, err := k.list(ctx, v.client.Resource(webhookConfigurations.Resource), s.Keys, webhookConfigurations)
 	if err != nil {
 		return err
 	}
 	for _, o := range configurations {
-		if slices.ContainsFunc(peers, func(p *peer.Peer) bool { return p.Registers(o.Name, o.Labels, o.Webhooks) }) {
+		if slices.ContainsFunc(peers, func(p *peer.Peer) bool { return p.Registers(o.Registration) }) {
 			v.Webhooks = append(v.Webhooks, o.Name)
 		}
 	}
@@ -190,19 +190,12 @@ func (v *verifier) all(ctx context.Context, report func(string, ...any)) error {
 	return err
 }
 
-// each calls do for each object of the kinds, which is read a page at a time.
+// each calls do for each object of the kinds.
 func (v *verifier) each(ctx context.Context, kinds []cluster.Kind, do func(*cluster.Kind, *unstructured.Unstructured) error) error {
 	for i := range kinds {
-		err := command.EachPage(ctx, v.client.Resource(kinds[i].Resource).Namespace(v.namespace).List, func(page *unstructured.UnstructuredList) error {
-			for j := range page.Items {
-				if err := do(&kinds[i], &page.Items[j]); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("%s: %w", kinds[i].Resource.Resource, err)
+		api := v.client.Resource(kinds[i].Resource).Namespace(v.namespace)
+		if err := each(ctx, api, listing{Kind: kinds[i]}, func(u *unstructured.Unstructured) error { return do(&kinds[i], u) }); err != nil {
+			return err
 		}
 	}
 	return nil
