@@ -281,7 +281,9 @@ func holdsMarked(t *testing.T, pod *corev1.Pod, c *corev1.Container) {
 }
 
 // passes reports whether the guard lets the container pass.
-func (b *beside) passes(pod *corev1.Pod, c *corev1.Container) bool { return isMarked(pod, c) }
+func (b *beside) passes(pod *corev1.Pod, c *corev1.Container) bool {
+	return slices.Contains(b.pods.Keys.PeerContainers, c.Name) || isMarked(pod, c)
+}
 
 // isMarked reports whether the container has the token mount, or needs none.
 func isMarked(pod *corev1.Pod, c *corev1.Container) bool {
