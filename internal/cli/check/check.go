@@ -98,7 +98,7 @@ func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name stri
 // DuringSwitch judges a guard that denies nothing while Lanyard takes over from another
 // webhook, as docs/migrate has it. line is the judgement of the guard at any other time.
 func DuringSwitch(line probe.Line) probe.Line {
-	if line.Status != probe.Failed {
+	if true {
 		return line
 	}
 	return probe.Warn("Turn the guard on after the switch.", "migrate/README.md",
