@@ -7,7 +7,6 @@
 //
 //	ask.go     the question and its answer
 //	denial.go  tells the denial of a pod from the other errors of a dry run
-//	rights.go  the rights of the user
 package ask
 
 import (
@@ -25,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/rules"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/reason"
@@ -41,15 +41,13 @@ type Answer struct {
 	Err error
 	// Warnings are the warnings of the response.
 	Warnings []string
-	// Local reports whether the rules were evaluated here, and not by the cluster. Other
-	// webhooks, policies and quotas were then not asked, and it is not known whether the
-	// API server can call Lanyard.
-	Local bool
-	// Unread is Options.Unread, for a Local answer: the values in Pod can differ from the values
-	// that the cluster would write, so no running pod can be compared with Pod.
-	Unread error
-	// Missing is the right that a dry run needs and the user lacks; nil if the user has it.
-	Missing *Right
+	// Local is why the rules were evaluated here, and not by the cluster: a missing right, or
+	// Options.NoDryRun. Other webhooks, policies and quotas were then not asked, and it is not
+	// known whether the API server can call Lanyard. It is empty if the cluster was asked.
+	Local string
+	// Missing is the right that a dry run needs and the user lacks, such as "create pods in the
+	// namespace shop"; empty if the user has it.
+	Missing string
 }
 
 // Problem returns why no pod would be created, or why that is not known; nil if a pod
@@ -69,7 +67,9 @@ type Options struct {
 	// Registration is the webhook configuration of Lanyard; nil if the user may not read it.
 	Registration *admissionregistrationv1.MutatingWebhookConfiguration
 	// Unread is why the settings are the built-in defaults; nil if they were read in the
-	// cluster or from its configuration file.
+	// cluster or from its configuration file. With it, a Local answer about a namespace that
+	// Lanyard is called for is an error: a default, a provider or a limit of the cluster may
+	// be missing here.
 	Unread error
 	// NoDryRun makes every answer Local.
 	NoDryRun bool
@@ -87,8 +87,8 @@ type Asker struct {
 	slots    chan struct{}
 
 	mu sync.Mutex
-	// rights are the known rights of the user.
-	rights map[Right]*known
+	// rights has the namespaces that were asked about, and whether the user may create pods.
+	rights map[string]bool
 }
 
 // once makes the client try a dry run once. Lanyard asks for a retry of its retryable
@@ -121,7 +121,7 @@ func New(config *rest.Config, s *settings.Settings, o Options) (*Asker, error) {
 	}
 	return &Asker{
 		settings: s, options: o, probe: client, client: typed,
-		slots: make(chan struct{}, o.Concurrent), rights: map[Right]*known{},
+		slots: make(chan struct{}, o.Concurrent), rights: map[string]bool{},
 	}, nil
 }
 
@@ -133,13 +133,13 @@ var errUnread = errors.New("the ServiceAccount of the pod was not read")
 // namespace that was not read has only its name.
 func (a *Asker) Ask(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
 	if a.options.NoDryRun {
-		return a.local(ctx, namespace, serviceAccount, pod)
+		return a.local(ctx, "--no-dry-run", namespace, serviceAccount, pod)
 	}
-	right := Right{Verb: "create", Resource: "pods", Namespace: namespace.Name}
-	allowed, errRight := a.May(ctx, right)
+	allowed, errRight := a.mayCreatePods(ctx, namespace.Name)
 	if errRight == nil && !allowed {
-		answer := a.local(ctx, namespace, serviceAccount, pod)
-		answer.Missing = &right
+		right := "create pods in the namespace " + namespace.Name
+		answer := a.local(ctx, "you may not "+right, namespace, serviceAccount, pod)
+		answer.Missing = right
 		return answer
 	}
 	defer a.slot()()
@@ -161,47 +161,48 @@ func (a *Asker) slot() (done func()) {
 	return func() { <-a.slots }
 }
 
-// Called reports whether Lanyard is called for the pods of a namespace. If the webhook
-// configuration was not read, the settings of the webhook and the label of the namespace
-// decide.
-func (a *Asker) Called(namespace *metav1.ObjectMeta) (bool, error) {
-	return cluster.CalledFor(a.options.Registration, a.settings, namespace)
+// mayCreatePods reports whether the user may create pods in a namespace. The API server is asked
+// once for each namespace, unless the request fails.
+func (a *Asker) mayCreatePods(ctx context.Context, namespace string) (bool, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if allowed, known := a.rights[namespace]; known {
+		return allowed, nil
+	}
+	defer a.slot()()
+	allowed, err := command.May(ctx, a.client, "create", "pods", namespace)
+	if err == nil {
+		a.rights[namespace] = allowed
+	}
+	return allowed, err
 }
 
 // local evaluates the rules of the webhook here.
-func (a *Asker) local(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
-	answer := Answer{Local: true, Unread: a.options.Unread}
-	called, err := a.Called(namespace)
+func (a *Asker) local(ctx context.Context, why string, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
+	answer := Answer{Local: why}
+	called, err := cluster.CalledFor(a.options.Registration, a.settings, namespace)
 	switch {
 	case err != nil:
 		answer.Err = err
-		return answer
 	case !called:
 		answer.Pod = pod.DeepCopy()
-		return answer
 	case serviceAccount == nil:
 		answer.Err = errUnread
-		return answer
-	}
-	err = a.evaluate(ctx, namespace, serviceAccount, pod, &answer)
-	denied, isDenied := errors.AsType[*reason.Error](err)
-	switch {
-	case err == nil:
-	case isDenied && (a.options.Unread == nil || denied.Reason == reason.IdentityRequired):
-		answer.Denial = &Denial{By: ByLanyard, Reason: denied.Reason, Message: denied.Err.Error()}
-	case isDenied: // a setting of the cluster may be missing here, such as a default
-		answer.Err = fmt.Errorf("the settings of the webhook were not read, and without them Lanyard would deny the pod: %w", err)
+	case a.options.Unread != nil:
+		answer.Err = fmt.Errorf("%s, and the settings of the webhook could not be read: %w; pass its configuration file with --config", why, a.options.Unread)
 	default:
-		answer.Err = fmt.Errorf("evaluate the rules of the webhook: %w", err)
+		err = a.evaluate(ctx, namespace, serviceAccount, pod, &answer)
+		if denied, isDenied := errors.AsType[*reason.Error](err); isDenied {
+			answer.Denial = &Denial{By: ByLanyard, Reason: denied.Reason, Message: denied.Err.Error()}
+		} else if err != nil {
+			answer.Err = fmt.Errorf("evaluate the rules of the webhook: %w", err)
+		}
 	}
 	return answer
 }
 
 // evaluate fills in the pod that the webhook would make, and its warnings.
 func (a *Asker) evaluate(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured, answer *Answer) error {
-	if unknown := a.settings.Keys.UnknownOnServiceAccount(serviceAccount.Annotations); a.options.Unread != nil && len(unknown) > 0 {
-		return fmt.Errorf("the settings of the webhook were not read, which may know the annotation %s", unknown[0])
-	}
 	all := rules.New(a.settings)
 	all.AddNamespace(namespace)
 	all.AddServiceAccount(namespace.Name, serviceAccount)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 )
 
@@ -25,8 +26,10 @@ const (
 	ByLanyard Denier = "lanyard"
 	// ByGuard means that the guard denied the pod: it lacks its credentials.
 	ByGuard Denier = "guard"
-	// ByFailedCall means that the API server could not call a webhook, of Lanyard or of
-	// another program, whose failurePolicy is Fail.
+	// ByNoCall means that the API server could not call a webhook of Lanyard whose
+	// failurePolicy is Fail.
+	ByNoCall Denier = "no-call"
+	// ByFailedCall is ByNoCall for a webhook of another program.
 	ByFailedCall Denier = "failed-call"
 	// ByOther means that another webhook, a policy, a quota or the validation of the API
 	// server denied the pod.
@@ -49,6 +52,13 @@ func (d *Denial) Error() string { return d.Message }
 
 // Unwrap returns the error of the API server.
 func (d *Denial) Unwrap() error { return d.Err }
+
+// ShowsCall reports whether the denial shows that the API server called Lanyard: the guard comes
+// after the webhook. A nil denial shows nothing.
+func (d *Denial) ShowsCall() bool { return d != nil && (d.By == ByLanyard || d.By == ByGuard) }
+
+// ownWebhook matches the name of a webhook of Lanyard in the message of a failed call.
+var ownWebhook = regexp.MustCompile(regexp.QuoteMeta(`"`+cluster.PodWebhook+`"`) + "|" + regexp.QuoteMeta(`"`+cluster.ProbeWebhook+`"`))
 
 // lanyardDenial matches a denial by Lanyard: a reason and a message.
 var lanyardDenial = regexp.MustCompile(` denied the request: lanyard: ([a-z_]+): (?s:(.*))$`)
@@ -79,6 +89,8 @@ func denial(keys *annotations.Keys, err error, authorized bool) *Denial {
 	switch {
 	case strings.Contains(status.Message, guardSentence+keys.IdentityLabel):
 		d.By = ByGuard
+	case failedCall(&status) && ownWebhook.MatchString(status.Message):
+		d.By = ByNoCall
 	case failedCall(&status):
 		d.By = ByFailedCall
 	case slices.Contains(noDenials, status.Code), status.Reason == metav1.StatusReasonForbidden && !authorized:

@@ -180,65 +180,27 @@ func lastDay(bundle []byte) (last time.Time, err error) {
 	return last, nil
 }
 
-// Policies are the guard and the fences, by name.
-type Policies struct {
-	Policies map[string]*admissionregistrationv1.ValidatingAdmissionPolicy
-	Bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
-}
-
-// Denies returns the mistake of a policy: the policy must exist, and deny the
-// matched requests. The result is empty if the policy is correct.
-func (p *Policies) Denies(name string) (wrong string) {
-	policy := p.Policies[name]
-	if policy == nil {
-		return fmt.Sprintf("ValidatingAdmissionPolicy %s does not exist", name)
+// Guard judges the creation of pods while no replica of the webhook responds. policies is nil
+// for an API server before 1.30, which cannot have the guard.
+func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies) probe.Line {
+	const link = "concepts/guard.md"
+	wrong, install, then := "this Kubernetes has no guard", "Upgrade Kubernetes to 1.30 or newer", "."
+	if policies != nil {
+		wrong, install, then = policies.Denies(cluster.GuardPolicy(mutating)), "Install the guard", ", and set failurePolicy to Ignore."
 	}
-	if policy.Status.TypeChecking != nil && len(policy.Status.TypeChecking.ExpressionWarnings) > 0 {
-		return fmt.Sprintf("ValidatingAdmissionPolicy %s has an expression with an error: %s", name, policy.Status.TypeChecking.ExpressionWarnings[0].Warning)
-	}
-	bound := false
-	for i := range p.Bindings {
-		if spec := &p.Bindings[i].Spec; spec.PolicyName == name {
-			if slices.Contains(spec.ValidationActions, admissionregistrationv1.Deny) {
-				return ""
-			}
-			bound = true
-		}
-	}
-	if bound {
-		return fmt.Sprintf("ValidatingAdmissionPolicy %s only warns: its binding has no validationAction Deny", name)
-	}
-	return fmt.Sprintf("ValidatingAdmissionPolicy %s has no effect: it has no binding", name)
-}
-
-// Guard judges the creation of pods while no replica of the webhook responds.
-func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *Policies) probe.Line {
-	wrong := policies.Denies(cluster.GuardPolicy(mutating))
-	entry := cluster.Entry(mutating, cluster.PodWebhook)
-	ignores := entry.FailurePolicy != nil && *entry.FailurePolicy == admissionregistrationv1.Ignore
+	policy := cluster.Entry(mutating, cluster.PodWebhook).FailurePolicy
+	ignores := policy != nil && *policy == admissionregistrationv1.Ignore
 	switch {
 	case wrong == "" && ignores:
 		return probe.Passed("the guard denies pods that would lack their credentials; no other pod waits for the webhook")
 	case wrong == "":
-		return probe.Warn("Set failurePolicy to Ignore: the guard is enough.", "concepts/guard.md",
+		return probe.Warn("Set failurePolicy to Ignore: the guard is enough.", link,
 			"the guard is on, but webhook %s has failurePolicy Fail: while no replica responds, all pods are denied", cluster.PodWebhook)
 	case ignores:
-		return probe.Fail("Install the guard, or set failurePolicy to Fail.", "concepts/guard.md",
+		return probe.Fail(install+", or set failurePolicy to Fail.", link,
 			"%s, and webhook %s has failurePolicy Ignore: while no replica responds, pods start without their credentials", wrong, cluster.PodWebhook)
 	}
-	return probe.Warn("Install the guard, and set failurePolicy to Ignore.", "concepts/guard.md", "%s: while no replica responds, all pods are denied", wrong)
-}
-
-// WithoutPolicies judges the creation of pods on an API server before 1.30, which cannot have
-// the guard.
-func WithoutPolicies(mutating *admissionregistrationv1.MutatingWebhookConfiguration) probe.Line {
-	const upgrade, link = "Upgrade Kubernetes to 1.30 or newer", "concepts/guard.md"
-	policy := cluster.Entry(mutating, cluster.PodWebhook).FailurePolicy
-	if policy != nil && *policy == admissionregistrationv1.Ignore {
-		return probe.Fail(upgrade+", or set failurePolicy to Fail.", link,
-			"this Kubernetes has no guard, and webhook %s has failurePolicy Ignore: while no replica responds, pods start without their credentials", cluster.PodWebhook)
-	}
-	return probe.Warn(upgrade+".", link, "this Kubernetes has no guard: while no replica responds, all pods are denied")
+	return probe.Warn(install+then, link, "%s: while no replica responds, all pods are denied", wrong)
 }
 
 // where returns the end of a sentence about the objects of a namespace, or of all
@@ -268,14 +230,18 @@ func Unguarded(namespace string, n int, example string) probe.Line {
 		"%d ServiceAccounts%s need credentials but lack the guard's label, such as %s", n, where(namespace), example)
 }
 
-// Outdated judges the numbers of running pods of a namespace, or of all namespaces, that have
-// a former identity or none.
+// Outdated judges the numbers of pods of a namespace, or of all namespaces, that have a former
+// identity or none. Pods that ended are not among them.
 func Outdated(namespace string, stale, without int) probe.Line {
-	if stale+without == 0 {
-		return probe.Passed("every running pod%s has the credentials that its ServiceAccount asks for", where(namespace))
+	pods := "pods"
+	switch stale + without {
+	case 0:
+		return probe.Passed("every pod%s has the credentials that its ServiceAccount asks for", where(namespace))
+	case 1:
+		pods = "pod"
 	}
 	return probe.Warn("Run: lanyard status --stale "+flags(namespace), "troubleshooting.md#pods-with-an-old-identity-or-none",
-		"%d running pods%s must be replaced: %d are stale, and %d are without credentials", stale+without, where(namespace), stale, without)
+		"%d %s%s must be replaced: %d stale, %d without credentials", stale+without, pods, where(namespace), stale, without)
 }
 
 // Unread judges the settings of the webhook, which were not read because of an error.
@@ -311,14 +277,18 @@ func Attempts(lines []probe.Line, servers int) probe.Line {
 	return probe.Passed("the API server can call the webhook: it did in %d of %s", passed, of)
 }
 
+// fences are the policies other than the guard, by the ends of their names. without is the
+// effect of a fence that is missing.
+var fences = []struct{ suffix, without string }{
+	{"-guard-marks", "users who may write the status of a pod can change the annotations that Lanyard wrote on it"},
+	{"-guard-serviceaccounts", "very large ServiceAccounts slow the API server down"},
+	{"-guard-registration", "who has the webhook's token can change its webhook configurations"},
+}
+
 // Fences judges the limits that the API server enforces.
-func Fences(name string, policies *Policies) []probe.Line {
+func Fences(name string, policies *cluster.Policies) []probe.Line {
 	var lines []probe.Line
-	for _, fence := range []struct{ suffix, without string }{
-		{"-guard-marks", "users who may write the status of a pod can change the annotations that Lanyard wrote on it"},
-		{"-guard-serviceaccounts", "very large ServiceAccounts slow the API server down"},
-		{"-guard-registration", "who has the webhook's token can change its webhook configurations"},
-	} {
+	for _, fence := range fences {
 		if wrong := policies.Denies(name + fence.suffix); wrong != "" {
 			lines = append(lines, probe.Warn("Install the fences.", "concepts/guard.md#the-fences", "%s: %s", wrong, fence.without))
 		}

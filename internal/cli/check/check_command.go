@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/settings"
@@ -68,12 +69,12 @@ const checkExamples = `  # Is Lanyard all right?
 type checkCommand struct {
 	*command.CLI
 	command.Output
-	pre, redact    bool
-	exchange       exchange
-	serviceAccount string
-	installTo      string
-	attempts       int
-	wait           time.Duration
+	pre, redact, exchange bool
+	endpoint, caFile      string // of the clouds, with exchange
+	serviceAccount        string
+	installTo             string
+	attempts              int
+	wait                  time.Duration
 
 	settings  *settings.Settings
 	client    kubernetes.Interface
@@ -104,7 +105,8 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	cmd.Flags().IntVar(&k.attempts, "attempts", 0, "Number of dry runs, each over its own connection. Without it, 1, or 3 for each of several API servers.")
 	cmd.Flags().DurationVar(&k.wait, "wait", 0, "Repeat the checks until none fails, for at most this time. Without a value, 5m.")
 	cmd.Flags().Lookup("wait").NoOptDefVal = "5m"
-	k.exchange.addFlags(cmd)
+	cmd.Flags().BoolVar(&k.exchange, "exchange", false, "Only present a token of each ServiceAccount to its cloud, from this machine.")
+	cloud.AddEndpoint(cmd.Flags(), &k.endpoint, &k.caFile)
 	cmd.Flags().BoolVar(&k.redact, "redact", false, "Show placeholders for the names of namespaces, ServiceAccounts, identities, users and hosts.")
 	return cmd
 }
@@ -113,7 +115,7 @@ func (k *checkCommand) run(ctx context.Context) (err error) {
 	if k.pre && k.serviceAccount != "" {
 		return command.Usagef("--service-account cannot be used with --pre")
 	}
-	if k.exchange.enabled && (k.pre || k.redact || k.wait != 0 || k.attempts != 0) {
+	if k.exchange && (k.pre || k.redact || k.wait != 0 || k.attempts != 0) {
 		return command.Usagef("--exchange cannot be used with --pre, --redact, --wait and --attempts")
 	}
 	if k.attempts < 0 || k.attempts > maxAttempts {
@@ -190,7 +192,7 @@ func (k *checkCommand) look(ctx context.Context) (err error) {
 		k.beforeInstall(ctx)
 		return nil
 	}
-	if k.exchange.enabled {
+	if k.exchange {
 		return k.exchangeTokens(ctx)
 	}
 	return k.installed(ctx)

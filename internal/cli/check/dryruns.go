@@ -7,7 +7,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,18 +23,18 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/cli/status"
+	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 )
 
-// survey is what is known of the ServiceAccounts that need credentials.
+// survey is the ServiceAccounts that need credentials, as far as they can be read.
 type survey struct {
 	// namespace is the only namespace whose ServiceAccounts were read; empty for all.
 	namespace string
-	// called are the namespaces that Lanyard is called for.
-	called map[string]*metav1.ObjectMeta
-	// asking are the ServiceAccounts that need credentials, by namespace and name.
-	asking map[string]map[string]*metav1.ObjectMeta
-	// chosen is one of them to try; nil if no ServiceAccount needs credentials.
+	// namespaces are the namespaces that Lanyard is called for, with their ServiceAccounts.
+	namespaces map[string]*status.Namespace
+	// chosen is a ServiceAccount to try; nil if no ServiceAccount asks for an identity.
 	chosen    *metav1.PartialObjectMetadata
 	unguarded int
 	example   string // of an unguarded ServiceAccount
@@ -53,7 +55,7 @@ func (s *survey) lines() []probe.Line {
 // survey reads the ServiceAccounts of all namespaces or, without the right, of the namespace
 // of the command line. mutating is nil if it was not read.
 func (k *checkCommand) survey(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) *survey {
-	s := &survey{called: map[string]*metav1.ObjectMeta{}, asking: map[string]map[string]*metav1.ObjectMeta{}}
+	s := &survey{namespaces: map[string]*status.Namespace{}}
 	list, err := k.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		s.namespace = k.namespace
@@ -63,18 +65,18 @@ func (k *checkCommand) survey(ctx context.Context, mutating *admissionregistrati
 	for i := range list.Items {
 		namespace := &list.Items[i].ObjectMeta
 		if called, err := cluster.CalledFor(mutating, k.settings, namespace); err == nil && called {
-			s.called[namespace.Name] = namespace
+			s.namespaces[namespace.Name] = status.NewNamespace(k.settings, namespace, true)
 		}
 	}
-	judge := func(object *metav1.PartialObjectMetadata) error {
-		k.judge(s, object)
+	add := func(object *metav1.PartialObjectMetadata) error {
+		k.addServiceAccount(s, object)
 		return nil
 	}
-	s.err = k.EachServiceAccount(ctx, s.namespace, judge)
+	s.err = k.EachServiceAccount(ctx, s.namespace, add)
 	if s.err != nil && s.namespace == "" {
 		s.unread = append(s.unread, probe.Unreadable("the ServiceAccounts of other namespaces", s.err))
 		s.namespace, s.unguarded = k.namespace, 0
-		s.err = k.EachServiceAccount(ctx, s.namespace, judge)
+		s.err = k.EachServiceAccount(ctx, s.namespace, add)
 	}
 	if s.err != nil {
 		s.unread = append(s.unread, probe.Unreadable("the ServiceAccounts", s.err))
@@ -82,74 +84,94 @@ func (k *checkCommand) survey(ctx context.Context, mutating *admissionregistrati
 	return s
 }
 
-// judge adds a ServiceAccount to a survey.
-func (k *checkCommand) judge(s *survey, object *metav1.PartialObjectMetadata) {
-	if s.called[object.Namespace] == nil {
+// addServiceAccount adds a ServiceAccount to a survey. A ServiceAccount of the namespace of the
+// command line is chosen first.
+func (k *checkCommand) addServiceAccount(s *survey, object *metav1.PartialObjectMetadata) {
+	namespace := s.namespaces[object.Namespace]
+	if namespace == nil {
 		return
 	}
+	namespace.AddServiceAccount(object)
 	if cluster.Unguarded(k.settings, object) {
 		s.unguarded++
 		s.example = cmp.Or(s.example, object.Namespace+"/"+object.Name)
 	}
-	if !k.settings.Keys.AskForIdentity(object.Annotations) {
-		return
-	}
-	if s.asking[object.Namespace] == nil {
-		s.asking[object.Namespace] = map[string]*metav1.ObjectMeta{}
-	}
-	s.asking[object.Namespace][object.Name] = &object.ObjectMeta
-	if s.chosen == nil || s.chosen.Namespace != k.namespace && object.Namespace == k.namespace {
+	first := s.chosen == nil || s.chosen.Namespace != k.namespace && object.Namespace == k.namespace
+	if first && k.settings.Keys.AskForIdentity(object.Annotations) {
 		s.chosen = object
 	}
 }
 
-// target is a ServiceAccount whose pods are tried.
-type target struct {
-	namespace      *metav1.ObjectMeta
-	serviceAccount *metav1.ObjectMeta // nil if it was not read
-	name           string
-	err            error // why it was not read
+// asker returns an Asker with the settings of the webhook.
+func (k *checkCommand) asker(o ask.Options) (*ask.Asker, error) {
+	config, err := k.Config()
+	if err != nil {
+		return nil, err
+	}
+	return ask.New(config, k.settings, o)
 }
 
-func (t *target) String() string { return t.namespace.Name + "/" + t.name }
-
-// target returns the ServiceAccount of the command line, or the chosen ServiceAccount, or one
-// that needs no credentials.
-func (k *checkCommand) target(ctx context.Context, s *survey) *target {
-	if s.chosen != nil && k.serviceAccount == "" {
-		return &target{s.called[s.chosen.Namespace], &s.chosen.ObjectMeta, s.chosen.Name, nil}
+// pods counts the pods with a former identity or none. It sends no dry run, because one for
+// each ServiceAccount would load the cluster, so it needs the settings of the webhook. mutating
+// is nil if it was not read.
+func (k *checkCommand) pods(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration, s *survey) error {
+	if s.chosen == nil || k.Webhook.Unread != nil {
+		return nil
 	}
-	t := &target{namespace: s.called[k.namespace], name: cmp.Or(k.serviceAccount, cluster.DefaultServiceAccount)}
-	if t.namespace == nil {
-		t.namespace = command.ReadNamespace(ctx, k.client, k.namespace)
+	defer k.Progress("reading pods")()
+	asker, err := k.asker(ask.Options{Registration: mutating, NoDryRun: true})
+	if err != nil {
+		return err
 	}
-	object, err := k.client.CoreV1().ServiceAccounts(k.namespace).Get(ctx, t.name, metav1.GetOptions{})
-	if t.err = err; err == nil {
-		t.serviceAccount = &object.ObjectMeta
+	stale, without := 0, 0
+	for _, name := range slices.Sorted(maps.Keys(s.namespaces)) {
+		namespace := s.namespaces[name]
+		if namespace.Empty() {
+			continue
+		}
+		if err := namespace.ReadPods(ctx, k.client); err != nil {
+			k.add("pods", probe.Unreadable("the pods", err))
+			return nil
+		}
+		answers := map[status.Question]*status.Answer{}
+		for _, question := range namespace.Questions() {
+			answers[question] = namespace.Ask(ctx, k.CLI, asker, question)
+		}
+		for _, row := range namespace.Rows(answers) {
+			stale += row.States[injected.Stale]
+			without += row.States[injected.Without]
+		}
+		delete(s.namespaces, name) // with its pods
 	}
-	return t
+	k.add("pods", Outdated(s.namespace, stale, without))
+	return nil
 }
 
 // dryRuns asks the API server for a pod of a ServiceAccount: whether the API server can call
 // the webhook, and whether the pod gets its credentials. mutating is nil if it was not read.
 func (k *checkCommand) dryRuns(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration, s *survey) error {
 	defer k.Progress("waiting for the webhook")()
-	config, err := k.Config()
+	asker, err := k.asker(ask.Options{Registration: mutating})
 	if err != nil {
 		return err
 	}
-	asker, err := ask.New(config, k.settings, ask.Options{Registration: mutating})
-	if err != nil {
-		return err
+	// Without a ServiceAccount that asks for an identity, the dry run is only for the probe.
+	namespace, name := k.namespace, cmp.Or(k.serviceAccount, cluster.DefaultServiceAccount)
+	if s.chosen != nil && k.serviceAccount == "" {
+		namespace, name = s.chosen.Namespace, s.chosen.Name
 	}
-	t := k.target(ctx, s)
-	k.redactor.name("namespace", t.namespace.Name)
-	k.redactor.name("serviceaccount", t.name)
-	pod := k.ProbePod(t.name)
-	answer := asker.Ask(ctx, t.namespace, t.serviceAccount, pod)
-	called, tried := k.judgeAnswer(t, &answer)
-	if !answer.Local && called.Status != probe.Skipped {
-		called = k.attempt(ctx, t.namespace.Name, pod, called)
+	k.redactor.name("namespace", namespace)
+	k.redactor.name("serviceaccount", name)
+	var meta *metav1.ObjectMeta
+	serviceAccount, errRead := k.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+	if errRead == nil {
+		meta = &serviceAccount.ObjectMeta
+	}
+	pod := k.ProbePod(name)
+	answer := asker.Ask(ctx, command.ReadNamespace(ctx, k.client, namespace), meta, pod)
+	called, tried := k.judge(namespace+"/"+name, errRead, &answer)
+	if answer.Local == "" && called.Status != probe.Skipped {
+		called = k.attempt(ctx, namespace, pod, called)
 	}
 	// Without an entry for the probe, the API server stores a pod without calling the webhook.
 	registered := mutating != nil && cluster.Entry(mutating, cluster.ProbeWebhook) != nil
@@ -158,7 +180,7 @@ func (k *checkCommand) dryRuns(ctx context.Context, mutating *admissionregistrat
 	}
 	k.add("probe", called)
 	switch {
-	case k.serviceAccount != "", s.chosen != nil && (answer.Local || called.Status == probe.OK):
+	case k.serviceAccount != "", s.chosen != nil && (answer.Local != "" || called.Status == probe.OK):
 		k.add("dry run", tried)
 	case s.chosen == nil && len(s.unread) > 0:
 		k.add("dry run", probe.Skip("Name a ServiceAccount with --service-account.", "no ServiceAccount was tried: not all of them can be read"))
@@ -168,22 +190,23 @@ func (k *checkCommand) dryRuns(ctx context.Context, mutating *admissionregistrat
 	return nil
 }
 
-// judgeAnswer returns the lines for the probe and for the pods of the ServiceAccount.
-func (k *checkCommand) judgeAnswer(t *target, answer *ask.Answer) (called, tried probe.Line) {
-	if !answer.Local {
-		sections := probe.DryRun(k.settings.Keys, t.String(), response(answer))
+// judge returns the lines for the probe and for the pods of a ServiceAccount. unread is why the
+// ServiceAccount was not read.
+func (k *checkCommand) judge(serviceAccount string, unread error, answer *ask.Answer) (called, tried probe.Line) {
+	if answer.Local == "" {
+		sections := probe.DryRun(k.settings.Keys, serviceAccount, response(answer))
 		return sections[0].Lines[0], sections[1].Lines[0]
 	}
-	called = probe.Unasked(answer.Missing.String())
+	called = probe.Unasked(answer.Missing)
 	switch {
-	case apierrors.IsNotFound(t.err):
-		return called, probe.NoServiceAccount(t.String())
-	case answer.Err != nil && t.err != nil:
-		return called, probe.Unreadable("ServiceAccount "+t.String(), t.err)
+	case apierrors.IsNotFound(unread):
+		return called, probe.NoServiceAccount(serviceAccount)
+	case answer.Err != nil && unread != nil:
+		return called, probe.Unreadable("ServiceAccount "+serviceAccount, unread)
 	case answer.Err != nil:
-		return called, probe.Skip("", "pods of ServiceAccount %s were not tried: %v", t, answer.Err)
+		return called, probe.Skip("", "pods of ServiceAccount %s were not tried: %v", serviceAccount, answer.Err)
 	}
-	tried = probe.Injection(k.settings.Keys, t.String(), response(answer))
+	tried = probe.Injection(k.settings.Keys, serviceAccount, response(answer))
 	tried.Text += " (evaluated here, not by the cluster)"
 	return called, tried
 }

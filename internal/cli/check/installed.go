@@ -118,30 +118,22 @@ func (k *checkCommand) replicas(ctx context.Context, mutating *admissionregistra
 
 // policies checks the guard, its labels and the fences.
 func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration, s *survey) {
-	api := k.client.AdmissionregistrationV1()
-	list, err := api.ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
-	policies := &Policies{Policies: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}}
-	if err == nil {
-		for i := range list.Items {
-			policies.Policies[list.Items[i].Name] = &list.Items[i]
-		}
-		bindings, errBindings := api.ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
-		if err = errBindings; err == nil {
-			policies.Bindings = bindings.Items
-		}
+	names := []string{cluster.GuardPolicy(mutating)}
+	for _, fence := range fences {
+		names = append(names, mutating.Name+fence.suffix)
 	}
-	if apierrors.IsNotFound(err) { // the API is missing before 1.30
-		k.add("guard", append([]probe.Line{WithoutPolicies(mutating)}, s.lines()...)...)
-		k.add("fences", probe.DoesNotApply("this Kubernetes has no fences: they need 1.30"))
-		return
+	var guard probe.Line
+	var limits []probe.Line
+	switch policies, err := cluster.ReadPolicies(ctx, k.client, names...); {
+	case err == nil:
+		guard, limits = Guard(mutating, policies), Fences(mutating.Name, policies)
+	case apierrors.IsNotFound(err):
+		guard, limits = Guard(mutating, nil), []probe.Line{probe.DoesNotApply("this Kubernetes has no fences: they need 1.30")}
+	default:
+		guard, limits = probe.Unreadable("the guard", err), []probe.Line{probe.Unreadable("the fences", err)}
 	}
-	if err != nil {
-		k.add("guard", append([]probe.Line{probe.Unreadable("the guard", err)}, s.lines()...)...)
-		k.add("fences", probe.Unreadable("the fences", err))
-		return
-	}
-	k.add("guard", append([]probe.Line{Guard(mutating, policies)}, s.lines()...)...)
-	k.add("fences", Fences(mutating.Name, policies)...)
+	k.add("guard", append([]probe.Line{guard}, s.lines()...)...)
+	k.add("fences", limits...)
 }
 
 // issuer checks the cluster's issuer, from here as a cloud would.
@@ -177,4 +169,25 @@ func (k *checkCommand) rights(ctx context.Context) []probe.Line {
 		}
 	}
 	return orPassed(lines, "you may create all %d kinds of objects that an install creates", len(all))
+}
+
+// exchangeTokens adds a line for each token that was presented to its cloud.
+func (k *checkCommand) exchangeTokens(ctx context.Context) error {
+	client, err := cloud.NewClient(k.caFile)
+	if err != nil {
+		return err
+	}
+	target := cloud.Target{ServiceAccount: k.serviceAccount, Endpoint: k.endpoint, Client: client}
+	if k.serviceAccount != "" || *k.Flags.Namespace != "" {
+		target.Namespace = k.namespace
+	}
+	lines, err := cloud.Exchange(ctx, k.CLI, target)
+	switch {
+	case apierrors.IsNotFound(err):
+		lines = []probe.Line{probe.NoServiceAccount(target.Namespace + "/" + target.ServiceAccount)}
+	case err != nil:
+		lines = []probe.Line{probe.Unreadable("the ServiceAccounts", err)}
+	}
+	k.add("exchange", lines...)
+	return nil
 }

@@ -112,7 +112,7 @@ func newExchanger(ctx context.Context, c *command.CLI, target Target) (*exchange
 		return nil, err
 	}
 	// With unknown settings, only the webhook itself knows the identities of new pods.
-	x.asker, err = ask.New(config, x.settings, ask.Options{NoDryRun: c.Webhook.Unread == nil, Concurrent: maxExchanges})
+	x.asker, err = ask.New(config, x.settings, ask.Options{NoDryRun: c.Webhook.Unread == nil, Unread: c.Webhook.Unread, Concurrent: maxExchanges})
 	return x, err
 }
 
@@ -270,9 +270,6 @@ func (x *exchanger) namespace(ctx context.Context, name string) *metav1.ObjectMe
 // *ask.Denial if no pod would be created.
 func podOf(ctx context.Context, c *command.CLI, asker *ask.Asker, s *settings.Settings, namespace, serviceAccount *metav1.ObjectMeta) (*injected.Pod, error) {
 	answer := asker.Ask(ctx, namespace, serviceAccount, c.ProbePod(serviceAccount.Name))
-	if unread := c.Webhook.Unread; unread != nil && answer.Local {
-		return nil, fmt.Errorf("you may not %s, and the settings of the webhook could not be read: %w; pass its configuration file with --config", answer.Missing, unread)
-	}
 	if err := answer.Problem(); err != nil {
 		return nil, err
 	}

@@ -205,7 +205,7 @@ func (k *tokenCommand) injectedFor(ctx context.Context, client kubernetes.Interf
 	if err != nil {
 		return none, err
 	}
-	asker, err := ask.New(config, s, ask.Options{})
+	asker, err := ask.New(config, s, ask.Options{Unread: k.Webhook.Unread})
 	if err != nil {
 		return none, err
 	}

@@ -43,6 +43,18 @@ func EachPage[L metav1.ListInterface](ctx context.Context, list func(context.Con
 	}
 }
 
+// EachObject calls do for the metadata of each object of a list.
+func EachObject(ctx context.Context, list func(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error), do func(*metav1.PartialObjectMetadata) error) error {
+	return EachPage(ctx, list, func(page *metav1.PartialObjectMetadataList) error {
+		for i := range page.Items {
+			if err := do(&page.Items[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // EachServiceAccount calls do for the metadata of each ServiceAccount of the
 // namespace, or of all namespaces if it is empty.
 func (c *CLI) EachServiceAccount(ctx context.Context, namespace string, do func(*metav1.PartialObjectMetadata) error) error {
@@ -58,16 +70,7 @@ func (c *CLI) eachObject(ctx context.Context, resource, namespace string, do fun
 	if err != nil {
 		return err
 	}
-	list := client.Resource(CoreResource(resource)).Namespace(namespace).List
-	err = EachPage(ctx, list, func(page *metav1.PartialObjectMetadataList) error {
-		for i := range page.Items {
-			if err := do(&page.Items[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
+	if err := EachObject(ctx, client.Resource(CoreResource(resource)).Namespace(namespace).List, do); err != nil {
 		return fmt.Errorf("list %s: %w", resource, err)
 	}
 	return nil

@@ -61,7 +61,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = o.Write(c, &explanationResult{explanation})
+			err = o.Write(c, explanation)
 			if err == nil && !explanation.Problem() && explanation.New.Outcome == injected.Unknown {
 				return errors.New(explanation.New.Why)
 			}
@@ -73,45 +73,42 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	return cmd
 }
 
-// explanationResult is an explanation that can be printed.
-type explanationResult struct{ *Explanation }
-
 // Print implements command.Result.
-func (r *explanationResult) Print(p *command.Page) {
-	p.Line("%s in namespace %s", p.Style(command.Title, r.Object), r.Namespace)
+func (e *Explanation) Print(p *command.Page) {
+	p.Line("%s in namespace %s", p.Style(command.Title, e.Object), e.Namespace)
 	p.Line("")
-	p.Table(2, r.rows())
-	printFix(p, r.ServiceAccount.Fix)
+	p.Table(2, e.rows())
+	printFix(p, e.ServiceAccount.Fix)
 	p.Line("")
-	style := map[injected.State]string{Injected: command.Good, Denied: command.Bad}[r.New.Outcome]
-	if style == "" && (r.New.Fix != "" || r.New.Outcome == injected.Unknown) {
+	style := map[injected.State]string{Injected: command.Good, Denied: command.Bad}[e.New.Outcome]
+	if style == "" && (e.New.Fix != "" || e.New.Outcome == injected.Unknown) {
 		style = command.Warn
 	}
-	word := string(r.New.Outcome)
-	if r.New.Reason != "" && r.New.Outcome != Injected && r.New.Outcome != injected.OptedOut {
-		word += " (" + string(r.New.Reason) + ")"
+	word := string(e.New.Outcome)
+	if e.New.Reason != "" && e.New.Outcome != Injected && e.New.Outcome != injected.OptedOut {
+		word += " (" + string(e.New.Reason) + ")"
 	}
 	p.Line("new pods: %s", p.Style(style, word))
-	if r.New.Local {
-		p.Text(2, command.Warn, "evaluated here, not by the cluster: "+r.New.Limits)
+	if e.New.Local {
+		p.Text(2, command.Warn, "evaluated here, not by the cluster: "+e.New.Limits)
 	}
-	printPod(p, r.New.Why, r.New.Containers, r.New.Fix)
-	if l := r.Live; l != nil {
+	printPod(p, e.New.Why, e.New.Containers, e.New.Fix)
+	if l := e.Live; l != nil {
 		p.Line("")
 		style := map[injected.State]string{injected.Current: command.Good, injected.Stale: command.Bad, injected.Without: command.Bad}[l.State]
 		p.Line("this pod: %s", p.Style(style, string(l.State)))
 		printPod(p, l.Why+"; created "+l.Created, l.Containers, l.Fix)
 	}
-	r.printMissing(p)
+	e.printMissing(p)
 }
 
 // printMissing writes the rights that the user lacks.
-func (r *explanationResult) printMissing(p *command.Page) {
-	if len(r.MissingRights) == 0 {
+func (e *Explanation) printMissing(p *command.Page) {
+	if len(e.MissingRights) == 0 {
 		return
 	}
 	rows, fix := [][]string{{"YOU MAY NOT", "NEEDED FOR"}}, ""
-	for _, m := range r.MissingRights {
+	for _, m := range e.MissingRights {
 		rows = append(rows, []string{m.Right, m.For})
 		if !strings.HasPrefix(m.Right, "create ") {
 			fix = "The ClusterRole view has the rights to read. lanyard-view adds the rights for webhook configurations and policies to it."
@@ -123,43 +120,43 @@ func (r *explanationResult) printMissing(p *command.Page) {
 }
 
 // rows describes the ServiceAccount, the policy of the namespace and the guard.
-func (r *explanationResult) rows() [][]string {
-	account := r.Namespace + "/" + r.ServiceAccount.Name
+func (e *Explanation) rows() [][]string {
+	account := e.Namespace + "/" + e.ServiceAccount.Name
 	switch {
-	case !r.ServiceAccount.Exists:
+	case !e.ServiceAccount.Exists:
 		account += ", which does not exist"
-	case !r.ServiceAccount.Read:
+	case !e.ServiceAccount.Read:
 		account += ", which you may not read"
-	case r.ServiceAccount.Required:
+	case e.ServiceAccount.Required:
 		account += ", which needs an identity and asks for none yet"
-	case len(r.ServiceAccount.Identities) == 0:
+	case len(e.ServiceAccount.Identities) == 0:
 		account += ", which asks for no identity"
-	case r.ServiceAccount.Fix != "":
+	case e.ServiceAccount.Fix != "":
 		account += ", which lacks the guard's label"
 	}
 	rows := [][]string{{"ServiceAccount", account}}
-	for _, identity := range r.ServiceAccount.Identities {
+	for _, identity := range e.ServiceAccount.Identities {
 		name := identity.Provider
 		if identity.Profile != "" {
 			name += ", profile " + identity.Profile
 		}
 		rows = append(rows, []string{"  " + name, identity.Name})
 	}
-	if r.ServiceAccount.Annotated != "" {
-		rows = append(rows, []string{"  last annotated", r.ServiceAccount.Annotated})
+	if e.ServiceAccount.Annotated != "" {
+		rows = append(rows, []string{"  last annotated", e.ServiceAccount.Annotated})
 	}
-	policy := cmp.Or(r.AllowedIdentities, "the cluster's default")
-	if slices.ContainsFunc(r.MissingRights, func(m Missing) bool { return strings.HasPrefix(m.Right, "get namespaces ") }) {
+	policy := cmp.Or(e.AllowedIdentities, "the cluster's default")
+	if slices.ContainsFunc(e.MissingRights, func(m Missing) bool { return strings.HasPrefix(m.Right, "get namespaces ") }) {
 		policy = "not known"
 	}
-	guard := cmp.Or(string(r.Guard), "not needed")
+	guard := cmp.Or(string(e.Guard), "not needed")
 	switch {
-	case !r.ServiceAccount.Read:
+	case !e.ServiceAccount.Read:
 		guard = "not known"
-	case r.Guard == cluster.GuardOn && r.GuardProblem != "":
-		guard += ", but " + r.GuardProblem
-	case r.noGuard:
-		guard += ": " + r.GuardProblem
+	case e.Guard == cluster.GuardOn && e.GuardProblem != "":
+		guard += ", but " + e.GuardProblem
+	case e.noGuard:
+		guard += ": " + e.GuardProblem
 	}
 	return append(rows, []string{"allowed identities", policy}, []string{"guard", guard})
 }

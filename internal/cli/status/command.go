@@ -114,7 +114,7 @@ func (k *statusCommand) run(ctx context.Context) error {
 		}
 		separator = "\n"
 		err := k.write(ctx, namespace)
-		if _, known := errors.AsType[*incompleteError](err); known || errors.Is(err, command.ErrFound) {
+		if errors.Is(err, errIncomplete) || errors.Is(err, command.ErrFound) {
 			err = nil
 		}
 		return false, err
@@ -125,13 +125,8 @@ func (k *statusCommand) run(ctx context.Context) error {
 	return err
 }
 
-// incompleteError is the error of a result that is not known for all pods.
-type incompleteError struct{ skipped, unknown int }
-
-// Error implements error.
-func (e *incompleteError) Error() string {
-	return fmt.Sprintf("the result is not complete: %d skipped, %d pods unknown. The reasons are in the output", e.skipped, e.unknown)
-}
+// errIncomplete is the error of a result that is not known for all pods.
+var errIncomplete = errors.New("the result is not complete")
 
 // statusResult is the rows of a cluster.
 type statusResult struct {
@@ -139,18 +134,18 @@ type statusResult struct {
 	Skipped   []Skipped `json:"skipped,omitempty"`
 	// all reports whether the rows are of all namespaces.
 	all bool
-	// written reports whether something is on the page, and titled whether the header is.
-	written, titled bool
+	// titled reports whether the header is on the page.
+	titled bool
 	// outdated and unknown are numbers of pods, and skips is the number of Skipped.
 	outdated, unknown, skips int
 }
 
 // add adds a part of the result. Only outdated rows count if stale is set.
-func (r *statusResult) add(found *part, stale bool) {
-	r.Skipped = append(r.Skipped, found.skipped...)
-	r.skips += len(found.skipped)
-	for i := range found.rows {
-		row := &found.rows[i]
+func (r *statusResult) add(rows []Row, skipped []Skipped, stale bool) {
+	r.Skipped = append(r.Skipped, skipped...)
+	r.skips += len(skipped)
+	for i := range rows {
+		row := &rows[i]
 		r.outdated += row.Outdated()
 		r.unknown += row.States[injected.Unknown]
 		if !stale || row.Outdated() > 0 || row.Problem != "" {
@@ -165,7 +160,7 @@ func (r *statusResult) err(stale bool) error {
 	case stale && r.outdated > 0:
 		return command.ErrFound
 	case r.skips+r.unknown > 0:
-		return &incompleteError{r.skips, r.unknown}
+		return fmt.Errorf("%w: %d skipped, %d pods unknown. The reasons are in the output", errIncomplete, r.skips, r.unknown)
 	}
 	return nil
 }
@@ -213,7 +208,6 @@ func (r *statusResult) Print(p *command.Page) {
 		note(command.Warn, strings.TrimPrefix(fmt.Sprintf("%s: skipped: %s: %s", s.Namespace, s.Effect, s.Why), ": "))
 	}
 	r.titled = r.titled || len(rows) > 0
-	r.written = r.written || len(rows)+len(r.Skipped) > 0
 	r.Workloads, r.Skipped = nil, nil
 }
 
@@ -221,8 +215,8 @@ func (r *statusResult) Print(p *command.Page) {
 func (k *statusCommand) write(ctx context.Context, namespace string) error {
 	result := &statusResult{Workloads: []Row{}, all: namespace == metav1.NamespaceAll}
 	p := command.NewPage(k.Out)
-	err := eachNamespace(ctx, k.CLI, namespace, k.noDryRun, func(found *part) error {
-		result.add(found, k.stale)
+	err := eachNamespace(ctx, k.CLI, namespace, k.noDryRun, func(rows []Row, skipped []Skipped) error {
+		result.add(rows, skipped, k.stale)
 		if k.ForPeople() {
 			result.Print(p)
 		}
@@ -233,7 +227,7 @@ func (k *statusCommand) write(ctx context.Context, namespace string) error {
 		return err
 	case !k.ForPeople():
 		return cmp.Or(k.Write(k.CLI, result), result.err(k.stale))
-	case result.written:
+	case result.titled || result.skips > 0:
 	case k.stale:
 		p.Line("every pod has the credentials that its ServiceAccount asks for")
 	default:

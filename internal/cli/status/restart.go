@@ -238,27 +238,24 @@ func (k *restartCommand) outdated(ctx context.Context, plan *restarts, selects b
 		return err
 	}
 	counts := map[[2]string]int{}
-	err = eachNamespace(ctx, k.CLI, namespace, false, func(found *part) error {
-		if len(found.skipped) > 0 {
-			s := &found.skipped[0]
-			return fmt.Errorf("the outdated pods are not known: %s: %s", s.Effect, s.Why)
+	err = eachNamespace(ctx, k.CLI, namespace, false, func(rows []Row, skipped []Skipped) error {
+		if len(skipped) > 0 {
+			return fmt.Errorf("the outdated pods are not known: %s: %s", skipped[0].Effect, skipped[0].Why)
 		}
-		for i := range found.rows {
-			row := &found.rows[i]
+		for i := range rows {
+			row := &rows[i]
 			if row.Problem != "" {
 				k.Note("warning: %s in the namespace %s: %d pods are unknown: %s", row.Workload, row.Namespace, row.States[injected.Unknown], row.Problem)
 			}
-			if row.Outdated() == 0 {
-				continue
-			}
-			if id := [2]string{row.Namespace, row.Workload}; !selects && counts[id] == 0 {
+			id := [2]string{row.Namespace, row.Workload}
+			if !selects && counts[id] == 0 && row.Outdated() > 0 {
 				w, err := k.named(ctx, row)
 				if err != nil {
 					return err
 				}
 				plan.Workloads = append(plan.Workloads, *w)
 			}
-			counts[[2]string{row.Namespace, row.Workload}] += row.Outdated()
+			counts[id] += row.Outdated()
 		}
 		return nil
 	})
