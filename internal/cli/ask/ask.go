@@ -10,6 +10,7 @@
 package ask
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -116,24 +117,18 @@ func New(config *rest.Config, s *settings.Settings, o Options) (*Asker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create Kubernetes client: %w", err)
 	}
-	if o.Concurrent == 0 {
-		o.Concurrent = DefaultConcurrent
-	}
 	return &Asker{
 		settings: s, options: o, probe: client, client: typed,
-		slots: make(chan struct{}, o.Concurrent), rights: map[string]bool{},
+		slots: make(chan struct{}, cmp.Or(o.Concurrent, DefaultConcurrent)), rights: map[string]bool{},
 	}, nil
 }
-
-// errUnread is the error of a local evaluation without the ServiceAccount.
-var errUnread = errors.New("the ServiceAccount of the pod was not read")
 
 // Ask returns the answer for a new pod of the namespace. serviceAccount is the
 // ServiceAccount of the pod; nil if it was not read, which only a local evaluation needs. A
 // namespace that was not read has only its name.
 func (a *Asker) Ask(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
 	if a.options.NoDryRun {
-		return a.local(ctx, "--no-dry-run", namespace, serviceAccount, pod)
+		return a.Evaluate(ctx, namespace, serviceAccount, pod)
 	}
 	allowed, errRight := a.mayCreatePods(ctx, namespace.Name)
 	if errRight == nil && !allowed {
@@ -152,6 +147,11 @@ func (a *Asker) Ask(ctx context.Context, namespace, serviceAccount *metav1.Objec
 		}
 	}
 	return answer
+}
+
+// Evaluate is Ask with Options.NoDryRun.
+func (a *Asker) Evaluate(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
+	return a.local(ctx, "--no-dry-run", namespace, serviceAccount, pod)
 }
 
 // slot waits until a request may be sent. The caller must call the function that it
@@ -187,13 +187,13 @@ func (a *Asker) local(ctx context.Context, why string, namespace, serviceAccount
 	case !called:
 		answer.Pod = pod.DeepCopy()
 	case serviceAccount == nil:
-		answer.Err = errUnread
+		answer.Err = errors.New("the ServiceAccount of the pod was not read")
 	case a.options.Unread != nil:
 		answer.Err = fmt.Errorf("%s, and the settings of the webhook could not be read: %w; pass its configuration file with --config", why, a.options.Unread)
 	default:
 		err = a.evaluate(ctx, namespace, serviceAccount, pod, &answer)
 		if denied, isDenied := errors.AsType[*reason.Error](err); isDenied {
-			answer.Denial = &Denial{By: ByLanyard, Reason: denied.Reason, Message: denied.Err.Error()}
+			answer.Denial = &Denial{By: ByLanyard, Reason: denied.Reason, Message: denied.Err.Error(), Err: fmt.Errorf("lanyard: %w", err)}
 		} else if err != nil {
 			answer.Err = fmt.Errorf("evaluate the rules of the webhook: %w", err)
 		}

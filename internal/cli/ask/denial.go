@@ -43,14 +43,14 @@ type Denial struct {
 	Reason reason.Reason
 	// Message is the message of Lanyard behind its reason, or of the API server.
 	Message string
-	// Err is the error of the API server; nil if the rules were evaluated here.
+	// Err is the error of the API server, or the same text if the rules were evaluated here.
 	Err error
 }
 
 // Error implements error.
 func (d *Denial) Error() string { return d.Message }
 
-// Unwrap returns the error of the API server.
+// Unwrap returns Err.
 func (d *Denial) Unwrap() error { return d.Err }
 
 // ShowsCall reports whether the denial shows that the API server called Lanyard: the guard comes

@@ -6,7 +6,6 @@ package check
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -55,32 +54,35 @@ func (s *survey) lines() []probe.Line {
 // survey reads the ServiceAccounts of all namespaces or, without the right, of the namespace
 // of the command line. mutating is nil if it was not read.
 func (k *checkCommand) survey(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) *survey {
-	s := &survey{namespaces: map[string]*status.Namespace{}}
-	list, err := k.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		s.namespace = k.namespace
-		s.unread = append(s.unread, probe.Unreadable("the other namespaces", err))
-		list = &corev1.NamespaceList{Items: []corev1.Namespace{{ObjectMeta: *command.ReadNamespace(ctx, k.client, k.namespace)}}}
+	list, err := command.Namespaces(ctx, k.client, metav1.NamespaceAll)
+	if err == nil {
+		s := k.surveyOf(ctx, mutating, metav1.NamespaceAll, list)
+		if s.err == nil {
+			return s
+		}
+		err = s.err
 	}
-	for i := range list.Items {
-		namespace := &list.Items[i].ObjectMeta
+	s := k.surveyOf(ctx, mutating, k.namespace, []corev1.Namespace{{ObjectMeta: *command.ReadNamespace(ctx, k.client, k.namespace)}})
+	s.unread = []probe.Line{probe.Unreadable("the other namespaces", err)}
+	if s.err != nil {
+		s.unread = append(s.unread, probe.Unreadable("the ServiceAccounts", s.err))
+	}
+	return s
+}
+
+// surveyOf reads the ServiceAccounts of the namespaces in a list: of one namespace, or of all.
+func (k *checkCommand) surveyOf(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration, scope string, list []corev1.Namespace) *survey {
+	s := &survey{namespace: scope, namespaces: map[string]*status.Namespace{}}
+	for i := range list {
+		namespace := &list[i].ObjectMeta
 		if called, err := cluster.CalledFor(mutating, k.settings, namespace); err == nil && called {
 			s.namespaces[namespace.Name] = status.NewNamespace(k.settings, namespace, true)
 		}
 	}
-	add := func(object *metav1.PartialObjectMetadata) error {
+	s.err = k.EachServiceAccount(ctx, scope, func(object *metav1.PartialObjectMetadata) error {
 		k.addServiceAccount(s, object)
 		return nil
-	}
-	s.err = k.EachServiceAccount(ctx, s.namespace, add)
-	if s.err != nil && s.namespace == "" {
-		s.unread = append(s.unread, probe.Unreadable("the ServiceAccounts of other namespaces", s.err))
-		s.namespace, s.unguarded = k.namespace, 0
-		s.err = k.EachServiceAccount(ctx, s.namespace, add)
-	}
-	if s.err != nil {
-		s.unread = append(s.unread, probe.Unreadable("the ServiceAccounts", s.err))
-	}
+	})
 	return s
 }
 
@@ -102,27 +104,13 @@ func (k *checkCommand) addServiceAccount(s *survey, object *metav1.PartialObject
 	}
 }
 
-// asker returns an Asker with the settings of the webhook.
-func (k *checkCommand) asker(o ask.Options) (*ask.Asker, error) {
-	config, err := k.Config()
-	if err != nil {
-		return nil, err
-	}
-	return ask.New(config, k.settings, o)
-}
-
 // pods counts the pods with a former identity or none. It sends no dry run, because one for
-// each ServiceAccount would load the cluster, so it needs the settings of the webhook. mutating
-// is nil if it was not read.
-func (k *checkCommand) pods(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration, s *survey) error {
+// each ServiceAccount would load the cluster, so it needs the settings of the webhook.
+func (k *checkCommand) pods(ctx context.Context, asker *ask.Asker, s *survey) {
 	if s.chosen == nil || k.Webhook.Unread != nil {
-		return nil
+		return
 	}
 	defer k.Progress("reading pods")()
-	asker, err := k.asker(ask.Options{Registration: mutating, NoDryRun: true})
-	if err != nil {
-		return err
-	}
 	stale, without := 0, 0
 	for _, name := range slices.Sorted(maps.Keys(s.namespaces)) {
 		namespace := s.namespaces[name]
@@ -131,11 +119,11 @@ func (k *checkCommand) pods(ctx context.Context, mutating *admissionregistration
 		}
 		if err := namespace.ReadPods(ctx, k.client); err != nil {
 			k.add("pods", probe.Unreadable("the pods", err))
-			return nil
+			return
 		}
 		answers := map[status.Question]*status.Answer{}
 		for _, question := range namespace.Questions() {
-			answers[question] = namespace.Ask(ctx, k.CLI, asker, question)
+			answers[question] = namespace.Ask(ctx, k.CLI, asker.Evaluate, question)
 		}
 		for _, row := range namespace.Rows(answers) {
 			stale += row.States[injected.Stale]
@@ -144,17 +132,12 @@ func (k *checkCommand) pods(ctx context.Context, mutating *admissionregistration
 		delete(s.namespaces, name) // with its pods
 	}
 	k.add("pods", Outdated(s.namespace, stale, without))
-	return nil
 }
 
 // dryRuns asks the API server for a pod of a ServiceAccount: whether the API server can call
 // the webhook, and whether the pod gets its credentials. mutating is nil if it was not read.
-func (k *checkCommand) dryRuns(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration, s *survey) error {
+func (k *checkCommand) dryRuns(ctx context.Context, asker *ask.Asker, mutating *admissionregistrationv1.MutatingWebhookConfiguration, s *survey) {
 	defer k.Progress("waiting for the webhook")()
-	asker, err := k.asker(ask.Options{Registration: mutating})
-	if err != nil {
-		return err
-	}
 	// Without a ServiceAccount that asks for an identity, the dry run is only for the probe.
 	namespace, name := k.namespace, cmp.Or(k.serviceAccount, cluster.DefaultServiceAccount)
 	if s.chosen != nil && k.serviceAccount == "" {
@@ -187,14 +170,17 @@ func (k *checkCommand) dryRuns(ctx context.Context, mutating *admissionregistrat
 	case s.chosen == nil:
 		k.add("dry run", probe.DoesNotApply("no ServiceAccount needs credentials yet, so that none was tried"))
 	}
-	return nil
 }
 
 // judge returns the lines for the probe and for the pods of a ServiceAccount. unread is why the
 // ServiceAccount was not read.
 func (k *checkCommand) judge(serviceAccount string, unread error, answer *ask.Answer) (called, tried probe.Line) {
+	response := probe.Answer{Pod: answer.Pod, Warnings: answer.Warnings, Err: answer.Err}
+	if answer.Denial != nil {
+		response.Err = answer.Denial.Err // the text is then the text of "lanyard-webhook check"
+	}
 	if answer.Local == "" {
-		sections := probe.DryRun(k.settings.Keys, serviceAccount, response(answer))
+		sections := probe.DryRun(k.settings.Keys, serviceAccount, response)
 		return sections[0].Lines[0], sections[1].Lines[0]
 	}
 	called = probe.Unasked(answer.Missing)
@@ -206,21 +192,9 @@ func (k *checkCommand) judge(serviceAccount string, unread error, answer *ask.An
 	case answer.Err != nil:
 		return called, probe.Skip("", "pods of ServiceAccount %s were not tried: %v", serviceAccount, answer.Err)
 	}
-	tried = probe.Injection(k.settings.Keys, serviceAccount, response(answer))
+	tried = probe.Injection(k.settings.Keys, serviceAccount, response)
 	tried.Text += " (evaluated here, not by the cluster)"
 	return called, tried
-}
-
-// response returns an answer with the API server's own error, so that the text is the text of
-// "lanyard-webhook check".
-func response(answer *ask.Answer) probe.Answer {
-	a := probe.Answer{Pod: answer.Pod, Warnings: answer.Warnings, Err: answer.Err}
-	if d := answer.Denial; d != nil && d.Err != nil {
-		a.Err = d.Err
-	} else if d != nil {
-		a.Err = fmt.Errorf("lanyard: %s: %s", d.Reason, d.Message)
-	}
-	return a
 }
 
 // maxAttempts is the highest number of --attempts. attemptsEach is the default for each of

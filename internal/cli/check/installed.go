@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
@@ -61,10 +62,17 @@ func (k *checkCommand) installed(ctx context.Context) error {
 		k.add("ServiceAccounts", s.lines()...)
 	}
 	k.issuer(ctx)
-	if err := k.pods(ctx, mutating, s); err != nil {
+	config, err := k.Config()
+	if err != nil {
 		return err
 	}
-	return k.dryRuns(ctx, mutating, s)
+	asker, err := ask.New(config, k.settings, ask.Options{Registration: mutating})
+	if err != nil {
+		return err
+	}
+	k.pods(ctx, asker, s)
+	k.dryRuns(ctx, asker, mutating, s)
+	return nil
 }
 
 // parts checks the objects of an installation.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 
@@ -58,22 +58,63 @@ func EachObject(ctx context.Context, list func(context.Context, metav1.ListOptio
 // EachServiceAccount calls do for the metadata of each ServiceAccount of the
 // namespace, or of all namespaces if it is empty.
 func (c *CLI) EachServiceAccount(ctx context.Context, namespace string, do func(*metav1.PartialObjectMetadata) error) error {
-	return c.eachObject(ctx, "serviceaccounts", namespace, func(object *metav1.PartialObjectMetadata) error {
-		c.NoteUnknown(object)
-		return do(object)
-	})
-}
-
-// eachObject is eachServiceAccount for any resource of the core group.
-func (c *CLI) eachObject(ctx context.Context, resource, namespace string, do func(*metav1.PartialObjectMetadata) error) error {
 	client, err := c.metadata()
 	if err != nil {
 		return err
 	}
-	if err := EachObject(ctx, client.Resource(CoreResource(resource)).Namespace(namespace).List, do); err != nil {
-		return fmt.Errorf("list %s: %w", resource, err)
+	err = EachObject(ctx, client.Resource(CoreResource("serviceaccounts")).Namespace(namespace).List, func(object *metav1.PartialObjectMetadata) error {
+		c.NoteUnknown(object)
+		return do(object)
+	})
+	if err != nil {
+		return fmt.Errorf("list serviceaccounts: %w", err)
 	}
 	return nil
+}
+
+// Namespaces returns the namespace with this name, or all namespaces if it is empty.
+func Namespaces(ctx context.Context, client kubernetes.Interface, name string) (list []corev1.Namespace, err error) {
+	if name != metav1.NamespaceAll {
+		one, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("namespace %s: %w", name, err)
+		}
+		return []corev1.Namespace{*one}, nil
+	}
+	err = EachPage(ctx, client.CoreV1().Namespaces().List, func(page *corev1.NamespaceList) error {
+		list = append(list, page.Items...)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list namespaces: %w", err)
+	}
+	return list, nil
+}
+
+// EachUnguarded calls do for each ServiceAccount of the namespace, or of all namespaces, that
+// needs credentials and is not known to the guard. It leaves out the namespaces that Lanyard is
+// not called for.
+func (c *CLI) EachUnguarded(ctx context.Context, client kubernetes.Interface, namespace string, mutating *admissionregistrationv1.MutatingWebhookConfiguration, do func(*metav1.PartialObjectMetadata) error) error {
+	s, err := c.Settings(ctx)
+	if err != nil {
+		return err
+	}
+	list, err := Namespaces(ctx, client, namespace)
+	if err != nil {
+		return err
+	}
+	called := map[string]bool{}
+	for i := range list {
+		if called[list[i].Name], err = cluster.CalledFor(mutating, s, &list[i].ObjectMeta); err != nil {
+			return err
+		}
+	}
+	return c.EachServiceAccount(ctx, namespace, func(object *metav1.PartialObjectMetadata) error {
+		if !called[object.Namespace] || !cluster.Unguarded(s, object) {
+			return nil
+		}
+		return do(object)
+	})
 }
 
 // ReadNamespace returns the metadata of a namespace, which is only its name if the namespace
@@ -84,39 +125,6 @@ func ReadNamespace(ctx context.Context, client kubernetes.Interface, name string
 		return &metav1.ObjectMeta{Name: name}
 	}
 	return &namespace.ObjectMeta
-}
-
-// CalledFor returns the namespaces that Lanyard is called for.
-func (c *CLI) CalledFor(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) (map[string]bool, error) {
-	selector, err := cluster.Selector(mutating)
-	if err != nil {
-		return nil, err
-	}
-	called := map[string]bool{}
-	err = c.eachObject(ctx, "namespaces", "", func(namespace *metav1.PartialObjectMetadata) error {
-		called[namespace.Name] = selector.Matches(labels.Set(namespace.Labels))
-		return nil
-	})
-	return called, err
-}
-
-// EachUnguarded calls do for each ServiceAccount that needs credentials, is in a
-// namespace that Lanyard is called for, and is not known to the guard.
-func (c *CLI) EachUnguarded(ctx context.Context, namespace string, mutating *admissionregistrationv1.MutatingWebhookConfiguration, do func(*metav1.PartialObjectMetadata) error) error {
-	s, err := c.Settings(ctx)
-	if err != nil {
-		return err
-	}
-	called, err := c.CalledFor(ctx, mutating)
-	if err != nil {
-		return err
-	}
-	return c.EachServiceAccount(ctx, namespace, func(object *metav1.PartialObjectMetadata) error {
-		if !called[object.Namespace] || !cluster.Unguarded(s, object) {
-			return nil
-		}
-		return do(object)
-	})
 }
 
 // Installation returns the one installation of Lanyard.

@@ -5,6 +5,7 @@ package explain
 
 import (
 	"cmp"
+	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,43 +18,15 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/injected"
 )
 
-const explainHelp = `explain shows which credentials the pods of an object get, and why: the
-ServiceAccount and its identities, each container, the policy of the namespace
-and the guard. For a pod, it also shows whether the pod has the credentials
-that a new pod would get.
-
-It asks Lanyard itself: it sends the API server a dry run of the pod template.
-Nothing is created. The template of a pod is the template of its ReplicaSet,
-StatefulSet, DaemonSet or Job. A pod without an owner is its own template,
-without Lanyard's additions.
-
-A dry run needs the right to create pods in the namespace. Without it, explain
-evaluates the rules of the webhook itself, on the objects that you may read,
-and the output shows that. The output also lists the rights that you lack. The
-ClusterRole view, with lanyard-view, has all rights to read.
-
-The words for a pod are current, stale, without, excluded, opted-out and
-unknown, as in "lanyard status". The exit code is 1 if something must be done,
-2 if the credentials of new pods are not known, and 0 otherwise, also for a pod
-that needs no credentials.`
-
-const explainExamples = `  # Why has this pod no credentials?
-  lanyard explain pod cart-0 --namespace shop
-
-  # What would the pods of a ServiceAccount get?
-  lanyard explain serviceaccount cart --namespace shop
-
-  # The same for a workload, for scripts
-  lanyard explain deployment/cart --namespace shop --output json`
+//go:embed explain.txt
+var explainHelp string
 
 // NewCommand returns the command explain.
 func NewCommand(c *command.CLI) *cobra.Command {
 	var o command.Output
-	cmd := &cobra.Command{
+	cmd := command.WithHelp(&cobra.Command{
 		Use:               "explain TYPE NAME",
 		Short:             "Show why pods have credentials, or none.",
-		Long:              explainHelp,
-		Example:           explainExamples,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: c.CompleteReferences,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -67,7 +40,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 			}
 			return command.FoundIf(explanation.Problem(), err)
 		},
-	}
+	}, explainHelp)
 	o.AddFlag(cmd, "Explanation")
 	c.AddConfig(cmd)
 	return cmd

@@ -460,7 +460,11 @@ func (in *Input) containers(pod *corev1.Pod) []Container {
 	for _, read := range in.read(pod).Containers {
 		c := Container{Name: read.Name, Type: read.Kind, Token: read.TakesPart, Providers: read.Providers}
 		if pod == in.Got {
-			c.Reasons = in.findings(c.Name)
+			for _, text := range in.Answer.Warnings {
+				if match := finding.FindStringSubmatch(text); match != nil && match[2] == c.Name {
+					c.Reasons = append(c.Reasons, Reason{reason.Reason(match[1]), match[3]})
+				}
+			}
 			if !selection.Selects(c.Name) {
 				c.Reasons = append(c.Reasons, Reason{reason.ContainerNotSelected, "the pod's annotations leave it out"})
 			}
@@ -480,17 +484,6 @@ func (in *Input) read(pod *corev1.Pod) *injected.Pod {
 		panic(err) // a typed pod can be encoded, and decoded
 	}
 	return read
-}
-
-// findings returns the warnings about one container.
-func (in *Input) findings(container string) []Reason {
-	var reasons []Reason
-	for _, text := range in.Answer.Warnings {
-		if match := finding.FindStringSubmatch(text); match != nil && match[2] == container {
-			reasons = append(reasons, Reason{reason.Reason(match[1]), match[3]})
-		}
-	}
-	return reasons
 }
 
 // sentences describe a running pod. The first row that fits is the row of a pod: with its state,

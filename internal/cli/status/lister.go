@@ -9,13 +9,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/util/flowcontrol"
@@ -54,8 +54,7 @@ type lister struct {
 	registration *admissionregistrationv1.MutatingWebhookConfiguration
 	// unread is why the rules of the webhook cannot be evaluated here; nil if they can.
 	unread error
-	// cluster sends dry runs, and local evaluates the rules of the webhook here.
-	cluster, local *ask.Asker
+	asker  *ask.Asker
 	// noGuard reports whether the cluster has no guard, so that labels have no effect.
 	noGuard bool
 	// namespaces are the namespaces to look at.
@@ -130,11 +129,7 @@ func newLister(ctx context.Context, c *command.CLI, scope string, noDryRun bool)
 		return nil, err
 	}
 	options := ask.Options{Registration: l.registration, Unread: l.unread, NoDryRun: noDryRun, Concurrent: dryRunsAtOnce}
-	if l.cluster, err = ask.New(config, s, options); err != nil {
-		return nil, err
-	}
-	options.NoDryRun = true
-	l.local, err = ask.New(config, s, options)
+	l.asker, err = ask.New(config, s, options)
 	return l, err
 }
 
@@ -162,27 +157,23 @@ func (l *lister) skip(err error, namespace, effect string) error {
 
 // readNamespaces reads one namespace, or all.
 func (l *lister) readNamespaces(ctx context.Context, scope string) error {
-	add := func(meta *metav1.ObjectMeta) error {
+	list, err := command.Namespaces(ctx, l.typed, scope)
+	if err != nil && scope != metav1.NamespaceAll {
+		l.unread = cmp.Or(l.unread, err)
+		list = []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: scope}}}
+		err = l.skip(err, scope, "the labels and the policy of the namespace are unknown")
+	}
+	if err != nil {
+		return named(err, scope)
+	}
+	for i := range list {
+		meta := &list[i].ObjectMeta
 		called, err := cluster.CalledFor(l.registration, l.settings, meta)
+		if err != nil {
+			return err
+		}
 		meta.ManagedFields = nil // which can be large
 		l.namespaces[meta.Name] = NewNamespace(l.settings, meta, called)
-		return err
-	}
-	client := l.metadata.Resource(command.CoreResource("namespaces"))
-	if scope != metav1.NamespaceAll {
-		found, err := client.Get(ctx, scope, metav1.GetOptions{})
-		if err == nil {
-			return add(&found.ObjectMeta)
-		}
-		l.unread = cmp.Or(l.unread, err)
-		if err := l.skip(err, scope, "the labels and the policy of the namespace are unknown"); err != nil {
-			return fmt.Errorf("namespace %s: %w", scope, err)
-		}
-		return add(&metav1.ObjectMeta{Name: scope})
-	}
-	err := command.EachObject(ctx, client.List, func(object *metav1.PartialObjectMetadata) error { return add(&object.ObjectMeta) })
-	if err != nil {
-		return named(fmt.Errorf("list namespaces: %w", err), scope)
 	}
 	return nil
 }
@@ -239,42 +230,43 @@ func (l *lister) rows(ctx context.Context, n *Namespace) ([]Row, error) {
 // ask returns the contents of new pods. The rules of the webhook are evaluated here. The
 // cluster is asked if a pod differs from the result, and if the rules are not known.
 func (l *lister) ask(ctx context.Context, n *Namespace) map[Question]*Answer {
-	answers := map[Question]*Answer{}
-	var mu sync.Mutex
-	set := func(q Question, answer *Answer) {
-		mu.Lock()
-		defer mu.Unlock()
-		answers[q] = answer
-	}
+	questions := n.Questions()
+	found := make([]*Answer, len(questions))
 	var group errgroup.Group
 	group.SetLimit(dryRunsAtOnce)
-	for _, q := range n.Questions() {
-		if answer := n.Ask(ctx, l.CLI, l.local, q); n.Confirms(q, answer) {
-			set(q, answer)
+	for i, q := range questions {
+		if found[i] = n.Ask(ctx, l.CLI, l.asker.Evaluate, q); n.Confirms(q, found[i]) {
 			continue
 		}
 		group.Go(func() error {
-			set(q, l.answer(ctx, n, q))
+			found[i] = l.answer(ctx, n, q)
 			return nil
 		})
 	}
 	_ = group.Wait() // no function returns an error
+	answers := map[Question]*Answer{}
+	for i, q := range questions {
+		answers[q] = found[i]
+	}
 	return answers
 }
 
 // answer asks the cluster one question. If the cluster denies the pod of the dry run, but Lanyard
 // does not, the rules are evaluated here: the pods of the workload have other fields.
 func (l *lister) answer(ctx context.Context, n *Namespace, q Question) *Answer {
-	answer := n.Ask(ctx, l.CLI, l.cluster, q)
+	answer := n.Ask(ctx, l.CLI, l.asker.Ask, q)
 	if denial := answer.denial; denial != nil && denial.By == ask.ByOther && l.unread == nil {
-		answer = n.Ask(ctx, l.CLI, l.local, q)
+		answer = n.Ask(ctx, l.CLI, l.asker.Evaluate, q)
 		answer.Local = "the pod of the dry run was denied, but not by Lanyard: " + denial.Error()
 	}
 	return answer
 }
 
+// asking is a method of ask.Asker.
+type asking = func(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) ask.Answer
+
 // Ask asks one question about the namespace.
-func (n *Namespace) Ask(ctx context.Context, c *command.CLI, asker *ask.Asker, q Question) *Answer {
+func (n *Namespace) Ask(ctx context.Context, c *command.CLI, ask asking, q Question) *Answer {
 	pod := c.ProbePod(q.ServiceAccount)
 	if q.Expiration != "" {
 		pod.SetAnnotations(map[string]string{n.Keys.TokenExpirationSeconds: q.Expiration})
@@ -283,7 +275,7 @@ func (n *Namespace) Ask(ctx context.Context, c *command.CLI, asker *ask.Asker, q
 		// Not spec.os: the API server would deny the pod's security context.
 		pod.Object["spec"].(map[string]any)["nodeSelector"] = map[string]any{corev1.LabelOSStable: string(corev1.Windows)}
 	}
-	got := asker.Ask(ctx, &n.ObjectMeta, n.ServiceAccount(q.ServiceAccount), pod)
+	got := ask(ctx, &n.ObjectMeta, n.ServiceAccount(q.ServiceAccount), pod)
 	answer := &Answer{Local: got.Local, denial: got.Denial}
 	err := got.Err
 	if got.Pod != nil {

@@ -6,6 +6,7 @@ package status
 import (
 	"bufio"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,39 +26,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/injected"
 )
 
-const restartHelp = `restart replaces the pods of workloads, as "kubectl rollout restart" does, so
-that the pods get the credentials of new pods. There are three ways to select
-the workloads:
-
-  TYPE/NAME      workloads by their names,
-  -l SELECTOR    workloads by their labels,
-  --stale        the workloads that "status --stale" lists: workloads with stale
-                 pods or pods without credentials. With names or a selector,
-                 only the outdated ones of these workloads.
-
-restart asks first. Then it restarts Deployments, StatefulSets and DaemonSets
-one after the other, and waits for each. It stops at the first one whose new
-pods are not available in time. Other pods are listed: somebody must replace
-them.
-
-With --stale, restart costs as much as status does. The exit code is 1 if a
-workload was not restarted, or must be restarted by hand, and 2 if restart could
-not look.`
-
-const restartExamples = `  # Restart one workload
-  lanyard restart deployment/cart --namespace shop
-
-  # Restart it only if it has outdated pods
-  lanyard restart deployment/cart --stale --namespace shop
-
-  # Restart the workloads with a label
-  lanyard restart -l team=payments --namespace shop
-
-  # Show the workloads of the cluster with outdated pods
-  lanyard restart --stale --all-namespaces --dry-run
-
-  # Restart them without a question, and wait up to 5 minutes for each workload
-  lanyard restart --stale --all-namespaces --yes --timeout 5m`
+//go:embed restart.txt
+var restartHelp string
 
 // restartedAt is the annotation that kubectl rollout restart sets.
 const restartedAt = "kubectl.kubernetes.io/restartedAt"
@@ -79,14 +49,12 @@ type restartCommand struct {
 // NewRestartCommand returns the command restart.
 func NewRestartCommand(c *command.CLI) *cobra.Command {
 	k := &restartCommand{CLI: c}
-	cmd := &cobra.Command{
+	cmd := command.WithHelp(&cobra.Command{
 		Use:               "restart (TYPE/NAME ... | -l SELECTOR | --stale)",
 		Short:             "Replace the pods of workloads, such as outdated ones.",
-		Long:              restartHelp,
-		Example:           restartExamples,
 		ValidArgsFunction: c.CompleteReferences,
 		RunE:              func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) },
-	}
+	}, restartHelp)
 	k.Output.AddFlag(cmd, "Restart", command.OutputName)
 	k.AddSelector(cmd)
 	k.dryRun.AddFlag(cmd)
