@@ -4,9 +4,6 @@
 // Package ask answers one question for all commands: which credentials would a new pod
 // get? It sends the API server the dry run of the pod. If the user may not create pods,
 // it evaluates the rules of the webhook here, on the objects that the user can read.
-//
-//	ask.go     the question and its answer
-//	denial.go  tells the denial of a pod from the other errors of a dry run
 package ask
 
 import (
@@ -16,14 +13,19 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/rules"
@@ -219,4 +221,94 @@ func (a *Asker) evaluate(ctx context.Context, namespace, serviceAccount *metav1.
 	}
 	answer.Pod = new(unstructured.Unstructured)
 	return json.Unmarshal(mutated, &answer.Pod.Object)
+}
+
+// Denier is the part of the cluster that denies a pod.
+type Denier string
+
+const (
+	// ByLanyard means that the webhook denied the pod, so that it was called.
+	ByLanyard Denier = "lanyard"
+	// ByGuard means that the guard denied the pod: it lacks its credentials.
+	ByGuard Denier = "guard"
+	// ByNoCall means that the API server could not call a webhook of Lanyard whose
+	// failurePolicy is Fail.
+	ByNoCall Denier = "no-call"
+	// ByFailedCall is ByNoCall for a webhook of another program.
+	ByFailedCall Denier = "failed-call"
+	// ByOther means that another webhook, a policy, a quota or the validation of the API
+	// server denied the pod.
+	ByOther Denier = "other"
+)
+
+// Denial is why a pod would not be created.
+type Denial struct {
+	By Denier
+	// Reason is the reason of ByLanyard.
+	Reason reason.Reason
+	// Message is the message of Lanyard behind its reason, or of the API server.
+	Message string
+	// Err is the error of the API server, or the same text if the rules were evaluated here.
+	Err error
+}
+
+// Error implements error.
+func (d *Denial) Error() string { return d.Message }
+
+// Unwrap returns Err.
+func (d *Denial) Unwrap() error { return d.Err }
+
+// ShowsCall reports whether the denial shows that the API server called Lanyard: the guard comes
+// after the webhook. A nil denial shows nothing.
+func (d *Denial) ShowsCall() bool { return d != nil && (d.By == ByLanyard || d.By == ByGuard) }
+
+// ownWebhook matches the name of a webhook of Lanyard in the message of a failed call.
+var ownWebhook = regexp.MustCompile(regexp.QuoteMeta(`"`+cluster.PodWebhook+`"`) + "|" + regexp.QuoteMeta(`"`+cluster.ProbeWebhook+`"`))
+
+// lanyardDenial matches a denial by Lanyard: a reason and a message.
+var lanyardDenial = regexp.MustCompile(` denied the request: lanyard: ([a-z_]+): (?s:(.*))$`)
+
+// guardSentence is in the message of the policy in charts/lanyard/templates/guard.yaml.
+const guardSentence = "needs credentials (label "
+
+// noDenials are the status codes of errors that are not about the pod: the request did
+// not reach the admission, or the API server did not finish it.
+var noDenials = []int32{
+	http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestTimeout, http.StatusTooManyRequests,
+	http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+}
+
+// denial returns the denial of a pod, or nil for another error. authorized reports whether
+// the user is known to have the right to create pods: the API server returns 403 for a
+// missing right and for a denial of the pod.
+func denial(keys *annotations.Keys, err error, authorized bool) *Denial {
+	var response apierrors.APIStatus
+	if !errors.As(err, &response) {
+		return nil
+	}
+	status := response.Status()
+	if match := lanyardDenial.FindStringSubmatch(status.Message); match != nil && slices.Contains(reason.All(), reason.Reason(match[1])) {
+		return &Denial{By: ByLanyard, Reason: reason.Reason(match[1]), Message: match[2], Err: err}
+	}
+	d := &Denial{By: ByOther, Message: status.Message, Err: err}
+	switch {
+	case strings.Contains(status.Message, guardSentence+keys.IdentityLabel):
+		d.By = ByGuard
+	case failedCall(&status) && ownWebhook.MatchString(status.Message):
+		d.By = ByNoCall
+	case failedCall(&status):
+		d.By = ByFailedCall
+	case slices.Contains(noDenials, status.Code), status.Reason == metav1.StatusReasonForbidden && !authorized:
+		return nil
+	}
+	return d
+}
+
+// failedCall reports whether the API server could not call a webhook: such an error has
+// the error of the call as its cause.
+func failedCall(status *metav1.Status) bool {
+	return status.Reason == metav1.StatusReasonInternalError && status.Details != nil &&
+		slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool {
+			return strings.HasPrefix(cause.Message, "failed calling webhook ")
+		})
 }

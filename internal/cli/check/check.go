@@ -7,6 +7,7 @@
 package check
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,20 +24,15 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/probe"
 )
 
-var (
-	oldest       = utilversion.MustParseGeneric("1.28.0")
-	withPolicies = utilversion.MustParseGeneric("1.30.0")
-)
-
 // Version judges the version of the API server, such as v1.36.3.
 func Version(version string) probe.Line {
 	parsed, err := utilversion.ParseGeneric(version)
 	switch {
 	case err != nil:
 		return probe.Skip("Compare it yourself: Lanyard needs 1.28 or newer.", "Kubernetes has the version %q, which cannot be compared", version)
-	case parsed.LessThan(oldest):
+	case !parsed.AtLeast(utilversion.MustParseGeneric("1.28.0")):
 		return probe.Fail("Upgrade Kubernetes to 1.30 or newer.", "install.md", "Kubernetes is %s, but Lanyard needs 1.28 or newer", version)
-	case parsed.LessThan(withPolicies):
+	case !parsed.AtLeast(utilversion.MustParseGeneric("1.30.0")):
 		return probe.Warn("Upgrade Kubernetes to 1.30 or newer.", "concepts/guard.md", "Kubernetes is %s: the guard and the fences need 1.30", version)
 	}
 	return probe.Passed("Kubernetes is %s", version)
@@ -172,12 +168,8 @@ func lastDay(bundle []byte) (last time.Time, err error) {
 	if err != nil {
 		return last, fmt.Errorf("it has no certificate in the form PEM: %w", err)
 	}
-	for _, certificate := range certificates {
-		if certificate.NotAfter.After(last) {
-			last = certificate.NotAfter
-		}
-	}
-	return last, nil
+	newest := slices.MaxFunc(certificates, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
+	return newest.NotAfter, nil
 }
 
 // Guard judges the creation of pods while no replica of the webhook responds. policies is nil
@@ -203,45 +195,39 @@ func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, polic
 	return probe.Warn(install+then, link, "%s: while no replica responds, all pods are denied", wrong)
 }
 
-// where returns the end of a sentence about the objects of a namespace, or of all
-// namespaces if it is empty.
-func where(namespace string) string {
+// scope returns the end of a sentence about the objects of a namespace, and the flag that selects
+// the objects: of all namespaces if namespace is empty.
+func scope(namespace string) (where, flag string) {
 	if namespace == "" {
-		return ""
+		return "", "--all-namespaces"
 	}
-	return " in the namespace " + namespace
-}
-
-// flags returns the flags for the objects of a namespace, or of all namespaces if it is empty.
-func flags(namespace string) string {
-	if namespace == "" {
-		return "--all-namespaces"
-	}
-	return "--namespace " + namespace
+	return " in the namespace " + namespace, "--namespace " + namespace
 }
 
 // Unguarded judges the number of ServiceAccounts of a namespace, or of all namespaces, that
 // need credentials and lack the label that the guard selects by. example is one of them.
 func Unguarded(namespace string, n int, example string) probe.Line {
+	where, flag := scope(namespace)
 	if n == 0 {
-		return probe.Passed("every ServiceAccount%s that needs credentials has the guard's label", where(namespace))
+		return probe.Passed("every ServiceAccount%s that needs credentials has the guard's label", where)
 	}
-	return probe.Warn("Run: lanyard label serviceaccounts "+flags(namespace), "operations.md#lanyardunguardedserviceaccounts",
-		"%d ServiceAccounts%s need credentials but lack the guard's label, such as %s", n, where(namespace), example)
+	return probe.Warn("Run: lanyard label serviceaccounts "+flag, "operations.md#lanyardunguardedserviceaccounts",
+		"%d ServiceAccounts%s need credentials but lack the guard's label, such as %s", n, where, example)
 }
 
 // Outdated judges the numbers of pods of a namespace, or of all namespaces, that have a former
 // identity or none. Pods that ended are not among them.
 func Outdated(namespace string, stale, without int) probe.Line {
+	where, flag := scope(namespace)
 	pods := "pods"
 	switch stale + without {
 	case 0:
-		return probe.Passed("every pod%s has the credentials that its ServiceAccount asks for", where(namespace))
+		return probe.Passed("every pod%s has the credentials that its ServiceAccount asks for", where)
 	case 1:
 		pods = "pod"
 	}
-	return probe.Warn("Run: lanyard status --stale "+flags(namespace), "troubleshooting.md#pods-with-an-old-identity-or-none",
-		"%d %s%s must be replaced: %d stale, %d without credentials", stale+without, pods, where(namespace), stale, without)
+	return probe.Warn("Run: lanyard status --stale "+flag, "troubleshooting.md#pods-with-an-old-identity-or-none",
+		"%d %s%s must be replaced: %d stale, %d without credentials", stale+without, pods, where, stale, without)
 }
 
 // Unread judges the settings of the webhook, which were not read because of an error.
@@ -330,7 +316,8 @@ func needed(namespace string) [][2]string {
 
 // noRight is the line for an object that the user may not create.
 func noRight(resource, namespace string) probe.Line {
-	return probe.Fail("Install as an administrator of the cluster.", "install.md", "you may not create %s%s", resource, where(namespace))
+	where, _ := scope(namespace)
+	return probe.Fail("Install as an administrator of the cluster.", "install.md", "you may not create %s%s", resource, where)
 }
 
 // NotOne is the line for a cluster that has no installation, or more than one.

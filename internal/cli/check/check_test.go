@@ -408,7 +408,7 @@ func TestNumberOfInstallations(t *testing.T) {
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	var source []byte
-	for _, file := range []string{"check.go", "check_command.go", "installed.go", "dryruns.go", "../../probe/report.go"} {
+	for _, file := range []string{"check.go", "check_command.go", "read.go", "../../probe/report.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -6,7 +6,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -127,24 +126,29 @@ func ReadNamespace(ctx context.Context, client kubernetes.Interface, name string
 	return &namespace.ObjectMeta
 }
 
-// Installation returns the one installation of Lanyard.
-func (c *CLI) Installation(ctx context.Context, client kubernetes.Interface) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+// Configurations returns the mutating webhook configurations of the cluster.
+func Configurations(ctx context.Context, client kubernetes.Interface) ([]admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	all, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list mutatingwebhookconfigurations: %w", err)
 	}
-	found := cluster.Find(all.Items)
+	return all.Items, nil
+}
+
+// Installation returns the one installation of Lanyard.
+func (c *CLI) Installation(ctx context.Context, client kubernetes.Interface) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+	all, err := Configurations(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	found := cluster.Find(all)
 	switch len(found) {
 	case 0:
 		return nil, fmt.Errorf("lanyard is not installed: no MutatingWebhookConfiguration has the webhook %s: see %s check", cluster.PodWebhook, c.Name)
 	case 1:
 		return found[0], nil
 	}
-	var names []string
-	for _, configuration := range found {
-		names = append(names, configuration.Name)
-	}
-	return nil, fmt.Errorf("lanyard is installed %d times, by the MutatingWebhookConfigurations %s: see %s check", len(found), strings.Join(names, ", "), c.Name)
+	return nil, fmt.Errorf("lanyard is installed %d times, by the MutatingWebhookConfigurations %s: see %s check", len(found), cluster.Names(found), c.Name)
 }
 
 // AddAllNamespaces adds the flag --all-namespaces.

@@ -72,14 +72,13 @@ func (e *Explanation) Print(p *command.Page) {
 		p.Line("this pod: %s", p.Style(style, string(l.State)))
 		printPod(p, l.Why+"; created "+l.Created, l.Containers, l.Fix)
 	}
-	e.printMissing(p)
+	if len(e.MissingRights) > 0 {
+		e.printMissing(p)
+	}
 }
 
 // printMissing writes the rights that the user lacks.
 func (e *Explanation) printMissing(p *command.Page) {
-	if len(e.MissingRights) == 0 {
-		return
-	}
 	rows, fix := [][]string{{"YOU MAY NOT", "NEEDED FOR"}}, ""
 	for _, m := range e.MissingRights {
 		rows = append(rows, []string{m.Right, m.For})

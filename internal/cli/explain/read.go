@@ -179,9 +179,7 @@ func (r *reader) owner(ctx context.Context, pod *unstructured.Unstructured) (tem
 		if object == nil {
 			break
 		}
-		if kind.Restarts {
-			r.in.Owner.ByHand = kind.ByHand(object)
-		}
+		r.in.Owner.ByHand = kind.ByHand(object)
 		if _, found := cluster.TemplatePath(object); found && template == nil {
 			template = object
 		}

@@ -202,17 +202,16 @@ var statusHeader = []string{"NAMESPACE", "SERVICEACCOUNT", "GUARD", "WORKLOAD", 
 
 // printWide writes the rows as one table.
 func (r *statusResult) printWide(p *command.Page) {
+	first := 1 // without the namespace
+	if r.all {
+		first = 0
+	}
 	var lines [][]string
 	if !r.titled {
-		lines = append(lines, statusHeader)
+		lines = append(lines, statusHeader[first:])
 	}
 	for i := range r.Workloads {
-		lines = append(lines, r.Workloads[i].cells(p))
-	}
-	for i := range lines {
-		if !r.all {
-			lines[i] = lines[i][1:]
-		}
+		lines = append(lines, r.Workloads[i].cells(p)[first:])
 	}
 	p.Table(0, lines)
 }

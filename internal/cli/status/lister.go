@@ -64,19 +64,21 @@ type lister struct {
 
 // eachNamespace calls do for each namespace that has rows, or something that was skipped.
 func eachNamespace(ctx context.Context, c *command.CLI, scope string, noDryRun bool, do func([]Row, []Skipped) error) error {
-	l, err := newLister(ctx, c, scope, noDryRun)
-	if err != nil {
-		return err
-	}
 	defer c.Progress("reading ServiceAccounts")()
-	err = c.EachServiceAccount(ctx, scope, func(object *metav1.PartialObjectMetadata) error {
-		if n := l.namespaces[object.Namespace]; n != nil {
-			n.AddServiceAccount(object)
-		}
-		return nil
-	})
-	if err != nil {
-		return named(err, scope)
+	l, err := newLister(ctx, c, scope, noDryRun)
+	if err == nil {
+		err = c.EachServiceAccount(ctx, scope, func(object *metav1.PartialObjectMetadata) error {
+			if n := l.namespaces[object.Namespace]; n != nil {
+				n.AddServiceAccount(object)
+			}
+			return nil
+		})
+	}
+	switch {
+	case apierrors.IsForbidden(err) && scope == metav1.NamespaceAll:
+		return fmt.Errorf("%w. Name a namespace with --namespace", err)
+	case err != nil:
+		return err
 	}
 	maps.DeleteFunc(l.namespaces, func(_ string, n *Namespace) bool { return n.Empty() })
 	if len(l.skipped) > 0 {
@@ -116,10 +118,10 @@ func newLister(ctx context.Context, c *command.CLI, scope string, noDryRun bool)
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	l := &lister{CLI: c, settings: s, unread: c.Webhook.Unread, namespaces: map[string]*Namespace{}}
-	if l.typed, err = kubernetes.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("create Kubernetes client: %w", err)
+	if l.typed, err = kubernetes.NewForConfig(config); err == nil {
+		l.metadata, err = metadata.NewForConfig(config)
 	}
-	if l.metadata, err = metadata.NewForConfig(config); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("create Kubernetes client: %w", err)
 	}
 	if err := l.readInstallation(ctx); err != nil {
@@ -164,7 +166,7 @@ func (l *lister) readNamespaces(ctx context.Context, scope string) error {
 		err = l.skip(err, scope, "the labels and the policy of the namespace are unknown")
 	}
 	if err != nil {
-		return named(err, scope)
+		return err
 	}
 	for i := range list {
 		meta := &list[i].ObjectMeta
@@ -176,15 +178,6 @@ func (l *lister) readNamespaces(ctx context.Context, scope string) error {
 		l.namespaces[meta.Name] = NewNamespace(l.settings, meta, called)
 	}
 	return nil
-}
-
-// named returns the error of a list, with a way out for a user who may not list in all
-// namespaces.
-func named(err error, scope string) error {
-	if apierrors.IsForbidden(err) && scope == metav1.NamespaceAll {
-		return fmt.Errorf("%w. Name a namespace with --namespace", err)
-	}
-	return err
 }
 
 // ReadPods adds the pods of the namespace.

@@ -185,7 +185,7 @@ func (k *restartCommand) selected(plan *restarts, args []string) error {
 		return fmt.Errorf("the selector %s selects no workload", k.Selector)
 	}
 	for _, info := range infos {
-		w := restart{Namespace: info.Namespace, Workload: command.NameOf(info), Result: resultPlanned, object: command.Unstructured(info)}
+		w := restart{Namespace: info.Namespace, Workload: command.NameOf(info), object: command.Unstructured(info)}
 		var known bool
 		if w.kind, known = cluster.ByGroupKind(info.Mapping.GroupVersionKind.GroupKind()); !known {
 			return command.Usagef("%s has no pods that restart can replace: name a Deployment, a StatefulSet or a DaemonSet", w.Workload)
@@ -221,7 +221,7 @@ func (k *restartCommand) outdated(ctx context.Context, plan *restarts, selects b
 				if err != nil {
 					return err
 				}
-				plan.Workloads = append(plan.Workloads, *w)
+				plan.Workloads = append(plan.Workloads, w)
 			}
 			counts[id] += row.Outdated()
 		}
@@ -236,30 +236,30 @@ func (k *restartCommand) outdated(ctx context.Context, plan *restarts, selects b
 }
 
 // named reads the workload of a row.
-func (k *restartCommand) named(ctx context.Context, row *Row) (*restart, error) {
-	w := &restart{Namespace: row.Namespace, Workload: row.Workload, Result: resultPlanned}
+func (k *restartCommand) named(ctx context.Context, row *Row) (w restart, err error) {
+	w = restart{Namespace: row.Namespace, Workload: row.Workload, Result: resultByHand}
 	kind, name, _ := strings.Cut(row.Workload, "/")
-	var known bool
+	known := false
 	if w.kind, known = cluster.ByName(kind); !known {
-		w.Result, w.Why = resultByHand, "its kind is not one of Kubernetes' own"
+		w.Why = "its kind is not one of Kubernetes' own"
 		return w, nil
 	}
-	var err error
 	w.object, err = k.client.Resource(w.kind.Resource).Namespace(w.Namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		w.Result, w.Why = resultByHand, "it does not exist any more"
-		return w, nil
+	switch {
+	case apierrors.IsNotFound(err):
+		w.Why = "it does not exist any more"
+	case err != nil:
+		return w, fmt.Errorf("%s in the namespace %s: %w", w.Workload, w.Namespace, err)
+	default:
+		w.check()
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s in the namespace %s: %w", w.Workload, w.Namespace, err)
-	}
-	w.check()
 	return w, nil
 }
 
 // check finds out whether the workload can be restarted.
 func (w *restart) check() {
-	if w.Why = w.kind.ByHand(w.object); w.Why != "" {
+	w.Result, w.Why = resultPlanned, w.kind.ByHand(w.object)
+	if w.Why != "" {
 		w.Result = resultByHand
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"maps"
 	"net"
+	"net/http"
 	"slices"
 	"time"
 
@@ -18,14 +19,185 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
+	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/status"
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 )
+
+// beforeInstall checks a cluster that Lanyard is to be installed in.
+func (k *checkCommand) beforeInstall(ctx context.Context) {
+	k.add("rights", k.rights(ctx)...)
+	if all, err := command.Configurations(ctx, k.client); err != nil {
+		k.add("other webhooks", probe.Unreadable("webhook configurations", err))
+	} else {
+		k.add("other webhooks", append(Installed(cluster.Find(all)), Peers(all, "")...)...)
+	}
+	k.issuer(ctx)
+}
+
+// installed checks an installation. Each part is checked that can be read.
+func (k *checkCommand) installed(ctx context.Context) error {
+	all, err := command.Configurations(ctx, k.client)
+	found := cluster.Find(all)
+	if err == nil && len(found) == 0 {
+		k.add("registration", NotOne(found))
+		k.issuer(ctx)
+		if k.serviceAccount != "" {
+			k.add("dry run", probe.Skip("Install Lanyard first.", "pods of ServiceAccount %s/%s were not tried: Lanyard is not installed", k.namespace, k.serviceAccount))
+		}
+		return nil
+	}
+	var mutating *admissionregistrationv1.MutatingWebhookConfiguration
+	if len(found) == 1 {
+		mutating = found[0]
+	}
+	s := k.survey(ctx, mutating)
+	if mutating != nil {
+		k.parts(ctx, all, mutating, s)
+	} else {
+		line := NotOne(found)
+		if err != nil {
+			line = probe.Unreadable("webhook configurations", err)
+		}
+		k.add("registration", line)
+		for _, part := range []string{"replicas", "certificate", "guard", "fences"} {
+			k.add(part, probe.Skip("", "the %s cannot be checked without one webhook configuration that can be read", part))
+		}
+		k.add("ServiceAccounts", s.lines()...)
+	}
+	k.issuer(ctx)
+	config, err := k.Config()
+	if err != nil {
+		return err
+	}
+	asker, err := ask.New(config, k.settings, ask.Options{Registration: mutating})
+	if err != nil {
+		return err
+	}
+	k.pods(ctx, asker, s)
+	k.dryRuns(ctx, asker, mutating, s)
+	return nil
+}
+
+// parts checks the objects of an installation.
+func (k *checkCommand) parts(ctx context.Context, all []admissionregistrationv1.MutatingWebhookConfiguration, mutating *admissionregistrationv1.MutatingWebhookConfiguration, s *survey) {
+	validating, err := k.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, mutating.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		validating, err = nil, nil
+	}
+	k.add("replicas", k.replicas(ctx, mutating))
+	k.add("certificate", Certificates(mutating, validating, time.Now())...)
+	lines := append(Registration(mutating, validating, err), Peers(all, mutating.Name)...)
+	if err := k.Webhook.Unread; err != nil {
+		lines = append(lines, Unread(err))
+	}
+	k.add("registration", lines...)
+	k.policies(ctx, mutating, s)
+}
+
+// replicas checks the pods behind the Service that the API server calls.
+func (k *checkCommand) replicas(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) probe.Line {
+	config := cluster.Entry(mutating, cluster.PodWebhook).ClientConfig
+	if config.Service == nil {
+		return probe.DoesNotApply("the webhook runs outside of the cluster, at %s", *config.URL)
+	}
+	k.redactor.name("namespace", config.Service.Namespace)
+	name := config.Service.Namespace + "/" + config.Service.Name
+	service, err := k.client.CoreV1().Services(config.Service.Namespace).Get(ctx, config.Service.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return probe.Fail("Install Lanyard again, or remove its webhook configurations.", "install.md#uninstall", "Service %s does not exist", name)
+	}
+	if err != nil {
+		return probe.Unreadable("Service "+name, err)
+	}
+	pods, err := k.client.CoreV1().Pods(service.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(service.Spec.Selector).String()})
+	if err != nil {
+		return probe.Unreadable("the pods of Service "+name, err)
+	}
+	return Replicas(name, pods.Items)
+}
+
+// policies checks the guard, its labels and the fences.
+func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration, s *survey) {
+	names := []string{cluster.GuardPolicy(mutating)}
+	for _, fence := range fences {
+		names = append(names, mutating.Name+fence.suffix)
+	}
+	var guard probe.Line
+	var limits []probe.Line
+	switch policies, err := cluster.ReadPolicies(ctx, k.client, names...); {
+	case err == nil:
+		guard, limits = Guard(mutating, policies), Fences(mutating.Name, policies)
+	case apierrors.IsNotFound(err):
+		guard, limits = Guard(mutating, nil), []probe.Line{probe.DoesNotApply("this Kubernetes has no fences: they need 1.30")}
+	default:
+		guard, limits = probe.Unreadable("the guard", err), []probe.Line{probe.Unreadable("the fences", err)}
+	}
+	k.add("guard", append([]probe.Line{guard}, s.lines()...)...)
+	k.add("fences", limits...)
+}
+
+// issuer checks the cluster's issuer, from here as a cloud would.
+func (k *checkCommand) issuer(ctx context.Context) {
+	defer k.Progress("reading the issuer")()
+	cluster, err := cloud.FromCluster(ctx, k.client.CoreV1().RESTClient())
+	if apierrors.IsForbidden(err) { // without the message of the API server: the response is no object
+		k.add("issuer", probe.NoRight("get "+cloud.DiscoveryPath, "the issuer cannot be read"))
+		return
+	}
+	if err != nil {
+		k.add("issuer", probe.Unreadable("the issuer", err))
+		return
+	}
+	var public *cloud.Documents
+	if cloud.Public(cluster.Discovery.Issuer) {
+		public, err = cloud.FromURL(ctx, &http.Client{Timeout: 10 * time.Second}, cluster.Discovery.Issuer)
+	}
+	k.add("issuer", Issuer(cluster, public, err)...)
+}
+
+// rights checks whether the user may create the objects of an install.
+func (k *checkCommand) rights(ctx context.Context) []probe.Line {
+	var lines []probe.Line
+	all := needed(k.installTo)
+	for _, object := range all {
+		allowed, err := command.May(ctx, k.client, "create", object[0], object[1])
+		if err != nil {
+			return []probe.Line{probe.Unreadable("your rights", err)}
+		}
+		if !allowed {
+			lines = append(lines, noRight(object[0], object[1]))
+		}
+	}
+	return orPassed(lines, "you may create all %d kinds of objects that an install creates", len(all))
+}
+
+// exchangeTokens adds a line for each token that was presented to its cloud.
+func (k *checkCommand) exchangeTokens(ctx context.Context) error {
+	client, err := cloud.NewClient(k.caFile)
+	if err != nil {
+		return err
+	}
+	target := cloud.Target{ServiceAccount: k.serviceAccount, Endpoint: k.endpoint, Client: client}
+	if k.serviceAccount != "" || *k.Flags.Namespace != "" {
+		target.Namespace = k.namespace
+	}
+	lines, err := cloud.Exchange(ctx, k.CLI, target)
+	switch {
+	case apierrors.IsNotFound(err):
+		lines = []probe.Line{probe.NoServiceAccount(target.Namespace + "/" + target.ServiceAccount)}
+	case err != nil:
+		lines = []probe.Line{probe.Unreadable("the ServiceAccounts", err)}
+	}
+	k.add("exchange", lines...)
+	return nil
+}
 
 // survey is the ServiceAccounts that need credentials, as far as they can be read.
 type survey struct {
