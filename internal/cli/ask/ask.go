@@ -4,27 +4,30 @@
 // Package ask answers one question for all commands: which credentials would a new pod
 // get? It sends the API server the dry run of the pod. If the user may not create pods,
 // it evaluates the rules of the webhook here, on the objects that the user can read.
-//
-//	ask.go     the question and its answer
-//	denial.go  tells the denial of a pod from the other errors of a dry run
-//	rights.go  the rights of the user
 package ask
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/rules"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/reason"
@@ -41,15 +44,13 @@ type Answer struct {
 	Err error
 	// Warnings are the warnings of the response.
 	Warnings []string
-	// Local reports whether the rules were evaluated here, and not by the cluster. Other
-	// webhooks, policies and quotas were then not asked, and it is not known whether the
-	// API server can call Lanyard.
-	Local bool
-	// Unread is Options.Unread, for a Local answer: the values in Pod can differ from the values
-	// that the cluster would write, so no running pod can be compared with Pod.
-	Unread error
-	// Missing is the right that a dry run needs and the user lacks; nil if the user has it.
-	Missing *Right
+	// Local is why the rules were evaluated here, and not by the cluster: a missing right, or
+	// Options.NoDryRun. Other webhooks, policies and quotas were then not asked, and it is not
+	// known whether the API server can call Lanyard. It is empty if the cluster was asked.
+	Local string
+	// Missing is the right that a dry run needs and the user lacks, such as "create pods in the
+	// namespace shop"; empty if the user has it.
+	Missing string
 }
 
 // Problem returns why no pod would be created, or why that is not known; nil if a pod
@@ -69,7 +70,9 @@ type Options struct {
 	// Registration is the webhook configuration of Lanyard; nil if the user may not read it.
 	Registration *admissionregistrationv1.MutatingWebhookConfiguration
 	// Unread is why the settings are the built-in defaults; nil if they were read in the
-	// cluster or from its configuration file.
+	// cluster or from its configuration file. With it, a Local answer about a namespace that
+	// Lanyard is called for is an error: a default, a provider or a limit of the cluster may
+	// be missing here.
 	Unread error
 	// NoDryRun makes every answer Local.
 	NoDryRun bool
@@ -87,8 +90,8 @@ type Asker struct {
 	slots    chan struct{}
 
 	mu sync.Mutex
-	// rights are the known rights of the user.
-	rights map[Right]*known
+	// rights has the namespaces that were asked about, and whether the user may create pods.
+	rights map[string]bool
 }
 
 // once makes the client try a dry run once. Lanyard asks for a retry of its retryable
@@ -116,30 +119,24 @@ func New(config *rest.Config, s *settings.Settings, o Options) (*Asker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create Kubernetes client: %w", err)
 	}
-	if o.Concurrent == 0 {
-		o.Concurrent = DefaultConcurrent
-	}
 	return &Asker{
 		settings: s, options: o, probe: client, client: typed,
-		slots: make(chan struct{}, o.Concurrent), rights: map[Right]*known{},
+		slots: make(chan struct{}, cmp.Or(o.Concurrent, DefaultConcurrent)), rights: map[string]bool{},
 	}, nil
 }
-
-// errUnread is the error of a local evaluation without the ServiceAccount.
-var errUnread = errors.New("the ServiceAccount of the pod was not read")
 
 // Ask returns the answer for a new pod of the namespace. serviceAccount is the
 // ServiceAccount of the pod; nil if it was not read, which only a local evaluation needs. A
 // namespace that was not read has only its name.
 func (a *Asker) Ask(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
 	if a.options.NoDryRun {
-		return a.local(ctx, namespace, serviceAccount, pod)
+		return a.Evaluate(ctx, namespace, serviceAccount, pod)
 	}
-	right := Right{Verb: "create", Resource: "pods", Namespace: namespace.Name}
-	allowed, errRight := a.May(ctx, right)
+	allowed, errRight := a.mayCreatePods(ctx, namespace.Name)
 	if errRight == nil && !allowed {
-		answer := a.local(ctx, namespace, serviceAccount, pod)
-		answer.Missing = &right
+		right := "create pods in the namespace " + namespace.Name
+		answer := a.local(ctx, "you may not "+right, namespace, serviceAccount, pod)
+		answer.Missing = right
 		return answer
 	}
 	defer a.slot()()
@@ -154,6 +151,11 @@ func (a *Asker) Ask(ctx context.Context, namespace, serviceAccount *metav1.Objec
 	return answer
 }
 
+// Evaluate is Ask with Options.NoDryRun.
+func (a *Asker) Evaluate(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
+	return a.local(ctx, "--no-dry-run", namespace, serviceAccount, pod)
+}
+
 // slot waits until a request may be sent. The caller must call the function that it
 // returns when the request has ended.
 func (a *Asker) slot() (done func()) {
@@ -161,47 +163,48 @@ func (a *Asker) slot() (done func()) {
 	return func() { <-a.slots }
 }
 
-// Called reports whether Lanyard is called for the pods of a namespace. If the webhook
-// configuration was not read, the settings of the webhook and the label of the namespace
-// decide.
-func (a *Asker) Called(namespace *metav1.ObjectMeta) (bool, error) {
-	return cluster.CalledFor(a.options.Registration, a.settings, namespace)
+// mayCreatePods reports whether the user may create pods in a namespace. The API server is asked
+// once for each namespace, unless the request fails.
+func (a *Asker) mayCreatePods(ctx context.Context, namespace string) (bool, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if allowed, known := a.rights[namespace]; known {
+		return allowed, nil
+	}
+	defer a.slot()()
+	allowed, err := command.May(ctx, a.client, "create", "pods", namespace)
+	if err == nil {
+		a.rights[namespace] = allowed
+	}
+	return allowed, err
 }
 
 // local evaluates the rules of the webhook here.
-func (a *Asker) local(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
-	answer := Answer{Local: true, Unread: a.options.Unread}
-	called, err := a.Called(namespace)
+func (a *Asker) local(ctx context.Context, why string, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
+	answer := Answer{Local: why}
+	called, err := cluster.CalledFor(a.options.Registration, a.settings, namespace)
 	switch {
 	case err != nil:
 		answer.Err = err
-		return answer
 	case !called:
 		answer.Pod = pod.DeepCopy()
-		return answer
 	case serviceAccount == nil:
-		answer.Err = errUnread
-		return answer
-	}
-	err = a.evaluate(ctx, namespace, serviceAccount, pod, &answer)
-	denied, isDenied := errors.AsType[*reason.Error](err)
-	switch {
-	case err == nil:
-	case isDenied && (a.options.Unread == nil || denied.Reason == reason.IdentityRequired):
-		answer.Denial = &Denial{By: ByLanyard, Reason: denied.Reason, Message: denied.Err.Error()}
-	case isDenied: // a setting of the cluster may be missing here, such as a default
-		answer.Err = fmt.Errorf("the settings of the webhook were not read, and without them Lanyard would deny the pod: %w", err)
+		answer.Err = errors.New("the ServiceAccount of the pod was not read")
+	case a.options.Unread != nil:
+		answer.Err = fmt.Errorf("%s, and the settings of the webhook could not be read: %w; pass its configuration file with --config", why, a.options.Unread)
 	default:
-		answer.Err = fmt.Errorf("evaluate the rules of the webhook: %w", err)
+		err = a.evaluate(ctx, namespace, serviceAccount, pod, &answer)
+		if denied, isDenied := errors.AsType[*reason.Error](err); isDenied {
+			answer.Denial = &Denial{By: ByLanyard, Reason: denied.Reason, Message: denied.Err.Error(), Err: fmt.Errorf("lanyard: %w", err)}
+		} else if err != nil {
+			answer.Err = fmt.Errorf("evaluate the rules of the webhook: %w", err)
+		}
 	}
 	return answer
 }
 
 // evaluate fills in the pod that the webhook would make, and its warnings.
 func (a *Asker) evaluate(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured, answer *Answer) error {
-	if unknown := a.settings.Keys.UnknownOnServiceAccount(serviceAccount.Annotations); a.options.Unread != nil && len(unknown) > 0 {
-		return fmt.Errorf("the settings of the webhook were not read, which may know the annotation %s", unknown[0])
-	}
 	all := rules.New(a.settings)
 	all.AddNamespace(namespace)
 	all.AddServiceAccount(namespace.Name, serviceAccount)
@@ -218,4 +221,95 @@ func (a *Asker) evaluate(ctx context.Context, namespace, serviceAccount *metav1.
 	}
 	answer.Pod = new(unstructured.Unstructured)
 	return json.Unmarshal(mutated, &answer.Pod.Object)
+}
+
+// Denier is the part of the cluster that denies a pod.
+type Denier string
+
+const (
+	// ByLanyard means that the webhook denied the pod, so that it was called.
+	ByLanyard Denier = "lanyard"
+	// ByGuard means that the guard denied the pod: it lacks its credentials.
+	ByGuard Denier = "guard"
+	// ByNoCall means that the API server could not call a webhook of Lanyard whose
+	// failurePolicy is Fail.
+	ByNoCall Denier = "no-call"
+	// ByFailedCall is ByNoCall for a webhook of another program.
+	ByFailedCall Denier = "failed-call"
+	// ByOther means that another webhook, a policy, a quota or the validation of the API
+	// server denied the pod.
+	ByOther Denier = "other"
+)
+
+// Denial is why a pod would not be created.
+type Denial struct {
+	By Denier
+	// Reason is the reason of ByLanyard.
+	Reason reason.Reason
+	// Message is the message of Lanyard behind its reason, or of the API server.
+	Message string
+	// Err is the error of the API server, or the same text if the rules were evaluated here.
+	Err error
+}
+
+// Error implements error.
+func (d *Denial) Error() string { return d.Message }
+
+// Unwrap returns Err.
+func (d *Denial) Unwrap() error { return d.Err }
+
+// ShowsCall reports whether the denial shows that the API server called Lanyard: the guard comes
+// after the webhook. A nil denial shows nothing.
+func (d *Denial) ShowsCall() bool { return d != nil && (d.By == ByLanyard || d.By == ByGuard) }
+
+// ownWebhook matches the name of a webhook of Lanyard in the message of a failed call.
+var ownWebhook = regexp.MustCompile(regexp.QuoteMeta(`"`+cluster.PodWebhook+`"`) + "|" + regexp.QuoteMeta(`"`+cluster.ProbeWebhook+`"`))
+
+// lanyardDenial matches a denial by Lanyard: a reason and a message.
+var lanyardDenial = regexp.MustCompile(` denied the request: lanyard: ([a-z_]+): (?s:(.*))$`)
+
+// guardSentence is in the messages of the policies in charts/lanyard/templates/guard.yaml,
+// before a key of Lanyard.
+const guardSentence = "needs credentials ("
+
+// noDenials are the status codes of errors that are not about the pod: the request did
+// not reach the admission, or the API server did not finish it.
+var noDenials = []int32{
+	http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestTimeout, http.StatusTooManyRequests,
+	http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+}
+
+// denial returns the denial of a pod, or nil for another error. authorized reports whether
+// the user is known to have the right to create pods: the API server returns 403 for a
+// missing right and for a denial of the pod.
+func denial(keys *annotations.Keys, err error, authorized bool) *Denial {
+	var response apierrors.APIStatus
+	if !errors.As(err, &response) {
+		return nil
+	}
+	status := response.Status()
+	if match := lanyardDenial.FindStringSubmatch(status.Message); match != nil && slices.Contains(reason.All(), reason.Reason(match[1])) {
+		return &Denial{By: ByLanyard, Reason: reason.Reason(match[1]), Message: match[2], Err: err}
+	}
+	d := &Denial{By: ByOther, Message: status.Message, Err: err}
+	switch {
+	case strings.Contains(status.Message, guardSentence+"label "+keys.IdentityLabel), strings.Contains(status.Message, guardSentence+keys.Inject):
+		d.By = ByGuard
+	case failedCall(&status) && ownWebhook.MatchString(status.Message):
+		d.By = ByNoCall
+	case failedCall(&status):
+		d.By = ByFailedCall
+	case slices.Contains(noDenials, status.Code), status.Reason == metav1.StatusReasonForbidden && !authorized:
+		return nil
+	}
+	return d
+}
+
+// failedCall reports whether the API server could not call a webhook: such an error has
+// the error of the call as its cause.
+func failedCall(status *metav1.Status) bool {
+	return status.Reason == metav1.StatusReasonInternalError && status.Details != nil &&
+		slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool {
+			return strings.HasPrefix(cause.Message, "failed calling webhook ")
+		})
 }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -127,11 +128,11 @@ func kind(a *ask.Answer) string {
 	default:
 		text = "pod: " + a.Pod.GetAnnotations()["lanyard.dev/injected"]
 	}
-	if a.Local {
+	if a.Local != "" {
 		text = "local " + text
 	}
-	if a.Missing != nil {
-		text += "; you may not " + a.Missing.String()
+	if a.Missing != "" {
+		text += "; you may not " + a.Missing
 	}
 	return text
 }
@@ -142,7 +143,9 @@ func TestAnswers(t *testing.T) {
 	status := func(code int32, reason metav1.StatusReason, message string) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: "Failure", Code: code, Reason: reason, Message: message}}
 	}
-	failed := apierrors.NewInternalError(errors.New(`failed calling webhook "probe.lanyard.dev": no endpoints`))
+	failed := func(webhook string) error {
+		return apierrors.NewInternalError(fmt.Errorf("failed calling webhook %q: no endpoints", webhook))
+	}
 	for name, test := range map[string]struct {
 		server *server
 		want   string // the beginning
@@ -185,7 +188,8 @@ func TestAnswers(t *testing.T) {
 			&server{podErr: status(403, metav1.StatusReasonForbidden, "ValidatingAdmissionPolicy 'x' denied request: lanyard: this pod of ServiceAccount shop/cart needs credentials (label lanyard.dev/identity=injected), but")},
 			"denied by guard : ValidatingAdmissionPolicy",
 		},
-		"a webhook that cannot be called":  {&server{podErr: failed}, `denied by failed-call : Internal error occurred: failed calling webhook "probe.lanyard.dev": no endpoints`},
+		"Lanyard cannot be called":         {&server{podErr: failed("probe.lanyard.dev")}, `denied by no-call : Internal error occurred: failed calling webhook "probe.lanyard.dev": no endpoints`},
+		"another webhook cannot be called": {&server{podErr: failed("kyverno")}, `denied by failed-call : Internal error occurred: failed calling webhook "kyverno": no endpoints`},
 		"a pod that is not valid":          {&server{podErr: status(422, metav1.StatusReasonInvalid, "spec.containers: Required")}, "denied by other : spec.containers"},
 		"another internal error":           {&server{podErr: apierrors.NewInternalError(errors.New("etcd"))}, "denied by other : Internal error occurred: etcd"},
 		"a credential that has expired":    {&server{podErr: status(401, metav1.StatusReasonUnauthorized, "Unauthorized")}, "error: Unauthorized"},
@@ -254,32 +258,27 @@ func TestLocalAnswers(t *testing.T) {
 	}
 }
 
-// A default of the cluster may be missing: Lanyard would not deny such a pod.
-func TestWithoutTheSettingsNothingIsDenied(t *testing.T) {
+// A default, a provider or a limit of the cluster may be missing here.
+func TestWithoutTheSettingsTheRulesAreNotEvaluated(t *testing.T) {
 	t.Parallel()
+	const unread = "local error: --no-dry-run, and the settings of the webhook could not be read: forbidden; pass its configuration file with --config"
 	for name, test := range map[string]struct {
-		values map[string]string
-		want   string
+		namespace metav1.ObjectMeta
+		values    map[string]string
+		want      string
 	}{
-		"no default": {
-			map[string]string{"lanyard.dev/azure-client-id": "11111111-2222-3333-4444-555555555555"},
-			"local error: the settings of the webhook were not read, and without them Lanyard would deny the pod: invalid_annotation: ",
-		},
-		"a custom provider": {
-			map[string]string{"lanyard.dev/vault-role": "x"},
-			"local error: evaluate the rules of the webhook: the settings of the webhook were not read, which may know the annotation lanyard.dev/vault-role",
-		},
-		"an identity that is required":      {nil, "local denied by lanyard identity_required: serviceaccount \"shop/cart\" has the label lanyard.dev/identity=required"},
-		"an identity that needs no setting": {map[string]string{"lanyard.dev/aws-role-arn": role}, "local pod: aws"},
+		"an identity":                     {metav1.ObjectMeta{Name: "shop"}, map[string]string{"lanyard.dev/aws-role-arn": role}, unread},
+		"an identity that is required":    {metav1.ObjectMeta{Name: "shop"}, nil, unread},
+		"a namespace without the webhook": {metav1.ObjectMeta{Name: "kube-system"}, nil, "local pod: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			asker := newAsker(t, &server{}, ask.Options{NoDryRun: true, Unread: errors.New("forbidden")})
 			object := serviceAccount(test.values)
 			object.Labels = map[string]string{"lanyard.dev/identity": "required"}
-			got := asker.Ask(t.Context(), &metav1.ObjectMeta{Name: "shop"}, object, newPod(t))
-			if !strings.HasPrefix(kind(&got), test.want) || got.Unread == nil {
-				t.Errorf("got %q and unread %v, want %q", kind(&got), got.Unread, test.want)
+			got := asker.Ask(t.Context(), &test.namespace, object, newPod(t))
+			if kind(&got) != test.want {
+				t.Errorf("got %q, want %q", kind(&got), test.want)
 			}
 		})
 	}
@@ -319,14 +318,12 @@ func TestRightsAreAskedForOnceANamespaceAndRequestsAreBounded(t *testing.T) {
 
 func TestAFailedReviewIsAskedForAgain(t *testing.T) {
 	t.Parallel()
-	fake := &server{reviewErr: errors.New("EOF")}
+	fake := &server{reviewErr: errors.New("EOF"), forbidden: map[string]bool{"shop": true}}
 	asker := newAsker(t, fake, ask.Options{})
-	right := ask.Right{Verb: "list", Resource: "mutatingwebhookconfigurations.admissionregistration.k8s.io"}
-	if _, err := asker.May(t.Context(), right); err == nil || !strings.HasPrefix(err.Error(), "ask whether you may list mutatingwebhookconfigurations.admissionregistration.k8s.io: ") {
-		t.Errorf("got error %v", err)
-	}
-	fake.reviewErr = nil
-	if may, err := asker.May(t.Context(), right); err != nil || !may {
-		t.Errorf("got %t and %v, want the right", may, err)
+	for _, want := range []string{"pod: ", "local pod: ; you may not create pods in the namespace shop"} {
+		if got := asker.Ask(t.Context(), &metav1.ObjectMeta{Name: "shop"}, serviceAccount(nil), newPod(t)); kind(&got) != want {
+			t.Errorf("got %q, want %q", kind(&got), want)
+		}
+		fake.reviewErr = nil
 	}
 }

@@ -7,7 +7,7 @@
 package check
 
 import (
-	"cmp"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,20 +24,15 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/probe"
 )
 
-var (
-	oldest       = utilversion.MustParseGeneric("1.28.0")
-	withPolicies = utilversion.MustParseGeneric("1.30.0")
-)
-
 // Version judges the version of the API server, such as v1.36.3.
 func Version(version string) probe.Line {
 	parsed, err := utilversion.ParseGeneric(version)
 	switch {
 	case err != nil:
 		return probe.Skip("Compare it yourself: Lanyard needs 1.28 or newer.", "Kubernetes has the version %q, which cannot be compared", version)
-	case parsed.LessThan(oldest):
+	case !parsed.AtLeast(utilversion.MustParseGeneric("1.28.0")):
 		return probe.Fail("Upgrade Kubernetes to 1.30 or newer.", "install.md", "Kubernetes is %s, but Lanyard needs 1.28 or newer", version)
-	case parsed.LessThan(withPolicies):
+	case !parsed.AtLeast(utilversion.MustParseGeneric("1.30.0")):
 		return probe.Warn("Upgrade Kubernetes to 1.30 or newer.", "concepts/guard.md", "Kubernetes is %s: the guard and the fences need 1.30", version)
 	}
 	return probe.Passed("Kubernetes is %s", version)
@@ -98,7 +93,7 @@ func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name stri
 // DuringSwitch judges a guard that denies nothing while Lanyard takes over from another
 // webhook, as docs/migrate has it. line is the judgement of the guard at any other time.
 func DuringSwitch(line probe.Line) probe.Line {
-	if true {
+	if line.Status != probe.Failed {
 		return line
 	}
 	return probe.Warn("Turn the guard on after the switch.", "migrate/README.md",
@@ -176,118 +171,66 @@ func lastDay(bundle []byte) (last time.Time, err error) {
 	if err != nil {
 		return last, fmt.Errorf("it has no certificate in the form PEM: %w", err)
 	}
-	for _, certificate := range certificates {
-		if certificate.NotAfter.After(last) {
-			last = certificate.NotAfter
-		}
-	}
-	return last, nil
+	newest := slices.MaxFunc(certificates, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
+	return newest.NotAfter, nil
 }
 
-// Policies are the guard and the fences, by name.
-type Policies struct {
-	Policies map[string]*admissionregistrationv1.ValidatingAdmissionPolicy
-	Bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
-}
-
-// Denies returns the mistake of a policy: the policy must exist, and deny the
-// matched requests. The result is empty if the policy is correct.
-func (p *Policies) Denies(name string) (wrong string) {
-	policy := p.Policies[name]
-	if policy == nil {
-		return fmt.Sprintf("ValidatingAdmissionPolicy %s does not exist", name)
+// Guard judges the creation of pods while no replica of the webhook responds. policies is nil
+// for an API server before 1.30, which cannot have the guard.
+func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies) probe.Line {
+	const link = "concepts/guard.md"
+	wrong, install, then := "this Kubernetes has no guard", "Upgrade Kubernetes to 1.30 or newer", "."
+	if policies != nil {
+		wrong, install, then = policies.Guard(mutating), "Install the guard", ", and set failurePolicy to Ignore."
 	}
-	if policy.Status.TypeChecking != nil && len(policy.Status.TypeChecking.ExpressionWarnings) > 0 {
-		return fmt.Sprintf("ValidatingAdmissionPolicy %s has an expression with an error: %s", name, policy.Status.TypeChecking.ExpressionWarnings[0].Warning)
-	}
-	bound := false
-	for i := range p.Bindings {
-		if spec := &p.Bindings[i].Spec; spec.PolicyName == name {
-			if slices.Contains(spec.ValidationActions, admissionregistrationv1.Deny) {
-				return ""
-			}
-			bound = true
-		}
-	}
-	if bound {
-		return fmt.Sprintf("ValidatingAdmissionPolicy %s only warns: its binding has no validationAction Deny", name)
-	}
-	return fmt.Sprintf("ValidatingAdmissionPolicy %s has no effect: it has no binding", name)
-}
-
-// Guard returns the first mistake of the guard of an installation, as Denies does.
-func (p *Policies) Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration) (wrong string) {
-	for _, name := range cluster.GuardPolicies(mutating) {
-		wrong = cmp.Or(wrong, p.Denies(name))
-	}
-	return wrong
-}
-
-// Guard judges the creation of pods while no replica of the webhook responds.
-func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *Policies) probe.Line {
-	wrong := policies.Guard(mutating)
-	entry := cluster.Entry(mutating, cluster.PodWebhook)
-	ignores := entry.FailurePolicy != nil && *entry.FailurePolicy == admissionregistrationv1.Ignore
+	policy := cluster.Entry(mutating, cluster.PodWebhook).FailurePolicy
+	ignores := policy != nil && *policy == admissionregistrationv1.Ignore
 	switch {
 	case wrong == "" && ignores:
 		return probe.Passed("the guard denies pods that would lack their credentials; no other pod waits for the webhook")
 	case wrong == "":
-		return probe.Warn("Set failurePolicy to Ignore: the guard is enough.", "concepts/guard.md",
+		return probe.Warn("Set failurePolicy to Ignore: the guard is enough.", link,
 			"the guard is on, but webhook %s has failurePolicy Fail: while no replica responds, all pods are denied", cluster.PodWebhook)
 	case ignores:
-		return probe.Fail("Install the guard, or set failurePolicy to Fail.", "concepts/guard.md",
+		return probe.Fail(install+", or set failurePolicy to Fail.", link,
 			"%s, and webhook %s has failurePolicy Ignore: while no replica responds, pods start without their credentials", wrong, cluster.PodWebhook)
 	}
-	return probe.Warn("Install the guard, and set failurePolicy to Ignore.", "concepts/guard.md", "%s: while no replica responds, all pods are denied", wrong)
+	return probe.Warn(install+then, link, "%s: while no replica responds, all pods are denied", wrong)
 }
 
-// WithoutPolicies judges the creation of pods on an API server before 1.30, which cannot have
-// the guard.
-func WithoutPolicies(mutating *admissionregistrationv1.MutatingWebhookConfiguration) probe.Line {
-	const upgrade, link = "Upgrade Kubernetes to 1.30 or newer", "concepts/guard.md"
-	policy := cluster.Entry(mutating, cluster.PodWebhook).FailurePolicy
-	if policy != nil && *policy == admissionregistrationv1.Ignore {
-		return probe.Fail(upgrade+", or set failurePolicy to Fail.", link,
-			"this Kubernetes has no guard, and webhook %s has failurePolicy Ignore: while no replica responds, pods start without their credentials", cluster.PodWebhook)
-	}
-	return probe.Warn(upgrade+".", link, "this Kubernetes has no guard: while no replica responds, all pods are denied")
-}
-
-// where returns the end of a sentence about the objects of a namespace, or of all
-// namespaces if it is empty.
-func where(namespace string) string {
+// scope returns the end of a sentence about the objects of a namespace, and the flag that selects
+// the objects: of all namespaces if namespace is empty.
+func scope(namespace string) (where, flag string) {
 	if namespace == "" {
-		return ""
+		return "", "--all-namespaces"
 	}
-	return " in the namespace " + namespace
-}
-
-// flags returns the flags for the objects of a namespace, or of all namespaces if it is empty.
-func flags(namespace string) string {
-	if namespace == "" {
-		return "--all-namespaces"
-	}
-	return "--namespace " + namespace
+	return " in the namespace " + namespace, "--namespace " + namespace
 }
 
 // Unguarded judges the number of ServiceAccounts of a namespace, or of all namespaces, that
 // need credentials and lack the label that the guard selects by. example is one of them.
 func Unguarded(namespace string, n int, example string) probe.Line {
+	where, flag := scope(namespace)
 	if n == 0 {
-		return probe.Passed("every ServiceAccount%s that needs credentials has the guard's label", where(namespace))
+		return probe.Passed("every ServiceAccount%s that needs credentials has the guard's label", where)
 	}
-	return probe.Warn("Run: lanyard label serviceaccounts "+flags(namespace), "operations.md#lanyardunguardedserviceaccounts",
-		"%d ServiceAccounts%s need credentials but lack the guard's label, such as %s", n, where(namespace), example)
+	return probe.Warn("Run: lanyard label serviceaccounts "+flag, "operations.md#lanyardunguardedserviceaccounts",
+		"%d ServiceAccounts%s need credentials but lack the guard's label, such as %s", n, where, example)
 }
 
-// Outdated judges the numbers of running pods of a namespace, or of all namespaces, that have
-// a former identity or none.
+// Outdated judges the numbers of pods of a namespace, or of all namespaces, that have a former
+// identity or none. Pods that ended are not among them.
 func Outdated(namespace string, stale, without int) probe.Line {
-	if stale+without == 0 {
-		return probe.Passed("every running pod%s has the credentials that its ServiceAccount asks for", where(namespace))
+	where, flag := scope(namespace)
+	pods := "pods"
+	switch stale + without {
+	case 0:
+		return probe.Passed("every pod%s has the credentials that its ServiceAccount asks for", where)
+	case 1:
+		pods = "pod"
 	}
-	return probe.Warn("Run: lanyard status --stale "+flags(namespace), "troubleshooting.md#pods-with-an-old-identity-or-none",
-		"%d running pods%s must be replaced: %d are stale, and %d are without credentials", stale+without, where(namespace), stale, without)
+	return probe.Warn("Run: lanyard status --stale "+flag, "troubleshooting.md#pods-with-an-old-identity-or-none",
+		"%d %s%s must be replaced: %d stale, %d without credentials", stale+without, pods, where, stale, without)
 }
 
 // Unread judges the settings of the webhook, which were not read because of an error.
@@ -323,14 +266,18 @@ func Attempts(lines []probe.Line, servers int) probe.Line {
 	return probe.Passed("the API server can call the webhook: it did in %d of %s", passed, of)
 }
 
+// fences are the policies other than the guard, by the ends of their names. without is the
+// effect of a fence that is missing.
+var fences = []struct{ suffix, without string }{
+	{"-guard-marks", "users who may write the status of a pod can change the annotations that Lanyard wrote on it"},
+	{"-guard-serviceaccounts", "very large ServiceAccounts slow the API server down"},
+	{"-guard-registration", "who has the webhook's token can change its webhook configurations"},
+}
+
 // Fences judges the limits that the API server enforces.
-func Fences(name string, policies *Policies) []probe.Line {
+func Fences(name string, policies *cluster.Policies) []probe.Line {
 	var lines []probe.Line
-	for _, fence := range []struct{ suffix, without string }{
-		{"-guard-marks", "users who may write the status of a pod can change the annotations that Lanyard wrote on it"},
-		{"-guard-serviceaccounts", "very large ServiceAccounts slow the API server down"},
-		{"-guard-registration", "who has the webhook's token can change its webhook configurations"},
-	} {
+	for _, fence := range fences {
 		if wrong := policies.Denies(name + fence.suffix); wrong != "" {
 			lines = append(lines, probe.Warn("Install the fences.", "concepts/guard.md#the-fences", "%s: %s", wrong, fence.without))
 		}
@@ -373,7 +320,8 @@ func needed(namespace string) [][2]string {
 
 // noRight is the line for an object that the user may not create.
 func noRight(resource, namespace string) probe.Line {
-	return probe.Fail("Install as an administrator of the cluster.", "install.md", "you may not create %s%s", resource, where(namespace))
+	where, _ := scope(namespace)
+	return probe.Fail("Install as an administrator of the cluster.", "install.md", "you may not create %s%s", resource, where)
 }
 
 // NotOne is the line for a cluster that has no installation, or more than one.

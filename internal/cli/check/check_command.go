@@ -6,6 +6,7 @@ package check
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"time"
@@ -14,66 +15,25 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
-const checkHelp = `check looks at each part of an installation and shows a fix for each
-failure: the API server, the replicas, the certificate, the webhook
-configurations, the guard, the fences and the issuer. Then it sends the API
-server the dry run of a pod of a ServiceAccount that needs credentials. Nothing
-is created. If the cluster has several API servers, check sends the dry run
-over several connections: one API server can fail while the others work.
-
-With --pre, it looks at a cluster before the install: its version, your
-rights, other webhooks that inject identities, and the issuer.
-
-With --exchange, it presents a token of each ServiceAccount that asks for an
-identity to its cloud instead, and shows whether the cloud accepts the token, or
-else the cause and the commands that repair it. It never shows a token. It runs
-on this machine, whose network may differ from the network of a pod. --namespace
-and --service-account limit it.
-
-A part that you have no right to read is skipped, with the missing right. The
-ClusterRole lanyard-view, a part of the ClusterRole view, has the rights to
-read the installation. If you may not create pods, check evaluates the rules
-of the webhook itself.
-
-The exit code is 1 if a check failed, and 2 if none failed but one could not
-run. Warnings do not change it.`
-
-const checkExamples = `  # Is Lanyard all right?
-  lanyard check
-
-  # Can it be installed here?
-  lanyard check --pre
-
-  # Would the pods of this ServiceAccount get credentials?
-  lanyard check --namespace shop --service-account cart
-
-  # Do the clouds accept the tokens of the ServiceAccounts in this namespace?
-  lanyard check --exchange --namespace shop
-
-  # Wait for an installation
-  lanyard check --wait=2m
-
-  # For a bug report
-  lanyard check --redact -o yaml
-
-  # Which checks failed? For scripts.
-  lanyard check -o json | jq '.sections[].lines[] | select(.status == "failed")'`
+//go:embed check.txt
+var checkHelp string
 
 // checkCommand holds the flags of check and its findings.
 type checkCommand struct {
 	*command.CLI
 	command.Output
-	pre, redact    bool
-	exchange       exchange
-	serviceAccount string
-	installTo      string
-	attempts       int
-	wait           time.Duration
+	pre, redact, exchange bool
+	endpoint, caFile      string // of the clouds, with exchange
+	serviceAccount        string
+	installTo             string
+	attempts              int
+	wait                  time.Duration
 
 	settings  *settings.Settings
 	client    kubernetes.Interface
@@ -86,14 +46,7 @@ type checkCommand struct {
 // NewCommand returns the command check.
 func NewCommand(c *command.CLI) *cobra.Command {
 	k := &checkCommand{CLI: c}
-	cmd := &cobra.Command{
-		Use:     "check",
-		Short:   "Check that Lanyard works, or that it can be installed.",
-		Long:    checkHelp,
-		Example: checkExamples,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) },
-	}
+	cmd := command.New(checkHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) })
 	k.Output.AddFlag(cmd, "Check")
 	c.AddConfig(cmd)
 	c.AddOverrides(cmd)
@@ -104,7 +57,8 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	cmd.Flags().IntVar(&k.attempts, "attempts", 0, "Number of dry runs, each over its own connection. Without it, 1, or 3 for each of several API servers.")
 	cmd.Flags().DurationVar(&k.wait, "wait", 0, "Repeat the checks until none fails, for at most this time. Without a value, 5m.")
 	cmd.Flags().Lookup("wait").NoOptDefVal = "5m"
-	k.exchange.addFlags(cmd)
+	cmd.Flags().BoolVar(&k.exchange, "exchange", false, "Only present a token of each ServiceAccount to its cloud, from this machine.")
+	cloud.AddEndpoint(cmd.Flags(), &k.endpoint, &k.caFile)
 	cmd.Flags().BoolVar(&k.redact, "redact", false, "Show placeholders for the names of namespaces, ServiceAccounts, identities, users and hosts.")
 	return cmd
 }
@@ -113,7 +67,7 @@ func (k *checkCommand) run(ctx context.Context) (err error) {
 	if k.pre && k.serviceAccount != "" {
 		return command.Usagef("--service-account cannot be used with --pre")
 	}
-	if k.exchange.enabled && (k.pre || k.redact || k.wait != 0 || k.attempts != 0) {
+	if k.exchange && (k.pre || k.redact || k.wait != 0 || k.attempts != 0) {
 		return command.Usagef("--exchange cannot be used with --pre, --redact, --wait and --attempts")
 	}
 	if k.attempts < 0 || k.attempts > maxAttempts {
@@ -146,24 +100,19 @@ func (k *checkCommand) lookUntil(ctx context.Context) error {
 		return k.look(ctx)
 	}
 	note := k.Periodically()
-	var last checkReport
 	var failure error
-	err := wait.PollUntilContextTimeout(ctx, interval, k.wait, true, func(ctx context.Context) (bool, error) {
+	// A round has the context of the command: it also ends if the time is over.
+	err := wait.PollUntilContextTimeout(ctx, interval, k.wait, true, func(context.Context) (bool, error) {
 		k.report = checkReport{}
-		err := k.look(ctx)
-		if ctx.Err() != nil && (failure != nil || len(last.Sections) > 0) {
-			return false, nil //nolint:nilerr // the error is the end of the time
-		}
-		last, failure = k.report, err
-		note("waiting: %s", last.firstFailure(err))
-		return err == nil && last.Count(probe.Failed) == 0, nil
+		failure = k.look(ctx)
+		note("waiting: %s", k.report.firstFailure(failure))
+		return failure == nil && k.report.Count(probe.Failed) == 0, nil
 	})
 	if ctx.Err() != nil {
 		return err
 	}
-	k.report = last
-	for _, section := range last.Sections {
-		k.show(&section)
+	for i := range k.report.Sections {
+		k.show(&k.report.Sections[i])
 	}
 	return failure
 }
@@ -190,7 +139,7 @@ func (k *checkCommand) look(ctx context.Context) (err error) {
 		k.beforeInstall(ctx)
 		return nil
 	}
-	if k.exchange.enabled {
+	if k.exchange {
 		return k.exchangeTokens(ctx)
 	}
 	return k.installed(ctx)

@@ -34,7 +34,7 @@ const deploy = "../../../deploy/base"
 type damaged struct {
 	mutating   *admissionregistrationv1.MutatingWebhookConfiguration
 	validating *admissionregistrationv1.ValidatingWebhookConfiguration
-	policies   *Policies
+	policies   *cluster.Policies
 }
 
 // healthy returns the objects of deploy/, with a caBundle.
@@ -44,7 +44,7 @@ func healthy(t *testing.T) *damaged {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &damaged{policies: &Policies{Policies: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}}}
+	c := &damaged{policies: &cluster.Policies{Policies: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}}}
 	for _, name := range []string{"50-mutatingwebhookconfiguration.yaml", "60-validatingwebhookconfiguration.yaml", "70-guard.yaml", "71-fences.yaml"} {
 		objects, err := webhook.ReadManifest(filepath.Join(deploy, name))
 		if err != nil {
@@ -431,9 +431,10 @@ func TestNumberOfInstallations(t *testing.T) {
 	expect(t, Installed([]*admissionregistrationv1.MutatingWebhookConfiguration{one}), []string{"warning: Lanyard is installed already: MutatingWebhookConfiguration lanyard"})
 	expect(t, []probe.Line{Unguarded("", 0, "")}, nil)
 	expect(t, []probe.Line{Unguarded("", 2, "n/a")}, []string{"warning: 2 ServiceAccounts need credentials but lack the guard's label, such as n/a"})
-	expect(t, []probe.Line{Unguarded("n", 2, "n/a"), Outdated("", 0, 0), Outdated("n", 2, 1)}, []string{
+	expect(t, []probe.Line{Unguarded("n", 2, "n/a"), Outdated("", 0, 0), Outdated("n", 2, 1), Outdated("", 0, 1)}, []string{
 		"warning: 2 ServiceAccounts in the namespace n need credentials but lack the guard's label, such as n/a",
-		"warning: 3 running pods in the namespace n must be replaced: 2 are stale, and 1 are without credentials",
+		"warning: 3 pods in the namespace n must be replaced: 2 stale, 1 without credentials",
+		"warning: 1 pod must be replaced: 0 stale, 1 without credentials",
 	})
 	if cluster.Entry(one, cluster.PodWebhook) == nil {
 		t.Error("the configuration has no webhook for pods")
@@ -444,7 +445,7 @@ func TestNumberOfInstallations(t *testing.T) {
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	var source []byte
-	for _, file := range []string{"check.go", "check_command.go", "installed.go", "dryruns.go", "../../probe/probe.go"} {
+	for _, file := range []string{"check.go", "check_command.go", "read.go", "../../probe/probe.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

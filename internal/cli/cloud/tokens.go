@@ -269,7 +269,7 @@ func newReader(ctx context.Context, c *command.CLI, evaluate bool) (*reader, err
 	if err != nil {
 		return nil, err
 	}
-	asker, err := ask.New(config, s, ask.Options{NoDryRun: evaluate && c.Webhook.Unread == nil})
+	asker, err := ask.New(config, s, ask.Options{NoDryRun: evaluate && c.Webhook.Unread == nil, Unread: c.Webhook.Unread})
 	return &reader{CLI: c, settings: s, client: client, asker: asker}, err
 }
 
@@ -297,9 +297,6 @@ func (r *reader) serviceAccount(ctx context.Context, namespace, name string) (*m
 // *ask.Denial if no pod would be created.
 func (r *reader) pod(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta) (*injected.Pod, error) {
 	answer := r.asker.Ask(ctx, namespace, serviceAccount, r.ProbePod(serviceAccount.Name))
-	if unread := r.Webhook.Unread; unread != nil && answer.Local {
-		return nil, fmt.Errorf("you may not %s, and the settings of the webhook could not be read: %w; pass its configuration file with --config", answer.Missing, unread)
-	}
 	if err := answer.Problem(); err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -51,22 +52,9 @@ func EachPage[L metav1.ListInterface](ctx context.Context, list func(context.Con
 	}
 }
 
-// EachServiceAccount calls do for the metadata of each ServiceAccount of the
-// namespace, or of all namespaces if it is empty.
-func (c *CLI) EachServiceAccount(ctx context.Context, namespace string, do func(*metav1.PartialObjectMetadata) error) error {
-	return c.eachObject(ctx, "serviceaccounts", namespace, func(object *metav1.PartialObjectMetadata) error {
-		c.NoteUnknown(object)
-		return do(object)
-	})
-}
-
-// eachObject is EachServiceAccount for any resource of the core group.
-func (c *CLI) eachObject(ctx context.Context, resource, namespace string, do func(*metav1.PartialObjectMetadata) error) error {
-	client, err := c.metadata()
-	if err != nil {
-		return err
-	}
-	err = EachPage(ctx, client.Resource(CoreResource(resource)).Namespace(namespace).List, func(page *metav1.PartialObjectMetadataList) error {
+// EachObject calls do for the metadata of each object of a list.
+func EachObject(ctx context.Context, list func(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error), do func(*metav1.PartialObjectMetadata) error) error {
+	return EachPage(ctx, list, func(page *metav1.PartialObjectMetadataList) error {
 		for i := range page.Items {
 			if err := do(&page.Items[i]); err != nil {
 				return err
@@ -74,10 +62,68 @@ func (c *CLI) eachObject(ctx context.Context, resource, namespace string, do fun
 		}
 		return nil
 	})
+}
+
+// EachServiceAccount calls do for the metadata of each ServiceAccount of the
+// namespace, or of all namespaces if it is empty.
+func (c *CLI) EachServiceAccount(ctx context.Context, namespace string, do func(*metav1.PartialObjectMetadata) error) error {
+	client, err := c.metadata()
 	if err != nil {
-		return fmt.Errorf("list %s: %w", resource, err)
+		return err
+	}
+	err = EachObject(ctx, client.Resource(CoreResource("serviceaccounts")).Namespace(namespace).List, func(object *metav1.PartialObjectMetadata) error {
+		c.NoteUnknown(object)
+		return do(object)
+	})
+	if err != nil {
+		return fmt.Errorf("list serviceaccounts: %w", err)
 	}
 	return nil
+}
+
+// Namespaces returns the namespace with this name, or all namespaces if it is empty.
+func Namespaces(ctx context.Context, client kubernetes.Interface, name string) (list []corev1.Namespace, err error) {
+	if name != metav1.NamespaceAll {
+		one, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("namespace %s: %w", name, err)
+		}
+		return []corev1.Namespace{*one}, nil
+	}
+	err = EachPage(ctx, client.CoreV1().Namespaces().List, func(page *corev1.NamespaceList) error {
+		list = append(list, page.Items...)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list namespaces: %w", err)
+	}
+	return list, nil
+}
+
+// EachUnguarded calls do for each ServiceAccount of the namespace, or of all namespaces, that
+// needs credentials and is not known to the guard. It leaves out the namespaces that Lanyard is
+// not called for.
+func (c *CLI) EachUnguarded(ctx context.Context, client kubernetes.Interface, namespace string, mutating *admissionregistrationv1.MutatingWebhookConfiguration, do func(*metav1.PartialObjectMetadata) error) error {
+	s, err := c.Settings(ctx)
+	if err != nil {
+		return err
+	}
+	list, err := Namespaces(ctx, client, namespace)
+	if err != nil {
+		return err
+	}
+	called := map[string]bool{}
+	for i := range list {
+		if called[list[i].Name], err = cluster.CalledFor(mutating, s, &list[i].ObjectMeta); err != nil {
+			return err
+		}
+	}
+	return c.EachServiceAccount(ctx, namespace, func(object *metav1.PartialObjectMetadata) error {
+		if !called[object.Namespace] || !cluster.Unguarded(s, object) {
+			return nil
+		}
+		return do(object)
+	})
 }
 
 // ReadNamespace returns the metadata of a namespace, which is only its name if the namespace
@@ -90,36 +136,22 @@ func ReadNamespace(ctx context.Context, client kubernetes.Interface, name string
 	return &namespace.ObjectMeta
 }
 
-// EachUnguarded calls do for each ServiceAccount that needs credentials, is in a
-// namespace that Lanyard is called for, and is not known to the guard.
-func (c *CLI) EachUnguarded(ctx context.Context, namespace string, mutating *admissionregistrationv1.MutatingWebhookConfiguration, do func(*metav1.PartialObjectMetadata) error) error {
-	s, err := c.Settings(ctx)
-	if err != nil {
-		return err
-	}
-	called := map[string]bool{}
-	err = c.eachObject(ctx, "namespaces", "", func(object *metav1.PartialObjectMetadata) (err error) {
-		called[object.Name], err = cluster.CalledFor(mutating, s, &object.ObjectMeta)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return c.EachServiceAccount(ctx, namespace, func(object *metav1.PartialObjectMetadata) error {
-		if !called[object.Namespace] || !cluster.Unguarded(s, object) {
-			return nil
-		}
-		return do(object)
-	})
-}
-
-// Installation returns the one installation of Lanyard.
-func (c *CLI) Installation(ctx context.Context, client kubernetes.Interface) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+// Configurations returns the mutating webhook configurations of the cluster.
+func Configurations(ctx context.Context, client kubernetes.Interface) ([]admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	all, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list mutatingwebhookconfigurations: %w", err)
 	}
-	found := cluster.Find(all.Items)
+	return all.Items, nil
+}
+
+// Installation returns the one installation of Lanyard.
+func (c *CLI) Installation(ctx context.Context, client kubernetes.Interface) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+	all, err := Configurations(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	found := cluster.Find(all)
 	switch len(found) {
 	case 0:
 		return nil, fmt.Errorf("lanyard is not installed: no MutatingWebhookConfiguration has the webhook %s: see %s check", cluster.PodWebhook, c.Name)

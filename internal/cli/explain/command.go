@@ -5,6 +5,7 @@ package explain
 
 import (
 	"cmp"
+	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,101 +18,64 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/injected"
 )
 
-const explainHelp = `explain shows which credentials the pods of an object get, and why: the
-ServiceAccount and its identities, each container, the policy of the namespace
-and the guard. For a pod, it also shows whether the pod has the credentials
-that a new pod would get.
-
-It asks Lanyard itself: it sends the API server a dry run of the pod template.
-Nothing is created. The template of a pod is the template of its ReplicaSet,
-StatefulSet, DaemonSet or Job. A pod without an owner is its own template,
-without Lanyard's additions.
-
-A dry run needs the right to create pods in the namespace. Without it, explain
-evaluates the rules of the webhook itself, on the objects that you may read,
-and the output shows that. The output also lists the rights that you lack. The
-ClusterRole view, with lanyard-view, has all rights to read.
-
-The words for a pod are current, stale, without, excluded, opted-out and
-unknown, as in "lanyard status". The exit code is 1 if something must be done,
-2 if the credentials of new pods are not known, and 0 otherwise, also for a pod
-that needs no credentials.`
-
-const explainExamples = `  # Why has this pod no credentials?
-  lanyard explain pod cart-0 --namespace shop
-
-  # What would the pods of a ServiceAccount get?
-  lanyard explain serviceaccount cart --namespace shop
-
-  # The same for a workload, for scripts
-  lanyard explain deployment/cart --namespace shop --output json`
+//go:embed explain.txt
+var explainHelp string
 
 // NewCommand returns the command explain.
 func NewCommand(c *command.CLI) *cobra.Command {
 	var o command.Output
-	cmd := &cobra.Command{
-		Use:               "explain TYPE NAME",
-		Short:             "Show why pods have credentials, or none.",
-		Long:              explainHelp,
-		Example:           explainExamples,
-		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: c.CompleteReferences,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			explanation, err := explainObject(cmd.Context(), c, args)
-			if err != nil {
-				return err
-			}
-			err = o.Write(c, &explanationResult{explanation})
-			if err == nil && !explanation.Problem() && explanation.New.Outcome == injected.Unknown {
-				return errors.New(explanation.New.Why)
-			}
-			return command.FoundIf(explanation.Problem(), err)
-		},
-	}
+	cmd := command.New(explainHelp, cobra.RangeArgs(1, 2), func(cmd *cobra.Command, args []string) error {
+		explanation, err := explainObject(cmd.Context(), c, args)
+		if err != nil {
+			return err
+		}
+		err = o.Write(c, explanation)
+		if err == nil && !explanation.Problem() && explanation.New.Outcome == injected.Unknown {
+			return errors.New(explanation.New.Why)
+		}
+		return command.FoundIf(explanation.Problem(), err)
+	})
+	cmd.ValidArgsFunction = c.CompleteReferences
 	o.AddFlag(cmd, "Explanation")
 	c.AddConfig(cmd)
 	return cmd
 }
 
-// explanationResult is an explanation that can be printed.
-type explanationResult struct{ *Explanation }
-
 // Print implements command.Result.
-func (r *explanationResult) Print(p *command.Page) {
-	p.Line("%s in namespace %s", p.Style(command.Title, r.Object), r.Namespace)
+func (e *Explanation) Print(p *command.Page) {
+	p.Line("%s in namespace %s", p.Style(command.Title, e.Object), e.Namespace)
 	p.Line("")
-	p.Table(2, r.rows())
-	printFix(p, r.ServiceAccount.Fix)
+	p.Table(2, e.rows())
+	printFix(p, e.ServiceAccount.Fix)
 	p.Line("")
-	style := map[injected.State]string{Injected: command.Good, Denied: command.Bad}[r.New.Outcome]
-	if style == "" && (r.New.Fix != "" || r.New.Outcome == injected.Unknown) {
+	style := map[injected.State]string{Injected: command.Good, Denied: command.Bad}[e.New.Outcome]
+	if style == "" && (e.New.Fix != "" || e.New.Outcome == injected.Unknown) {
 		style = command.Warn
 	}
-	word := string(r.New.Outcome)
-	if r.New.Reason != "" && r.New.Outcome != Injected && r.New.Outcome != injected.OptedOut {
-		word += " (" + string(r.New.Reason) + ")"
+	word := string(e.New.Outcome)
+	if e.New.Reason != "" && e.New.Outcome != Injected && e.New.Outcome != injected.OptedOut {
+		word += " (" + string(e.New.Reason) + ")"
 	}
 	p.Line("new pods: %s", p.Style(style, word))
-	if r.New.Local {
-		p.Text(2, command.Warn, "evaluated here, not by the cluster: "+r.New.Limits)
+	if e.New.Local {
+		p.Text(2, command.Warn, "evaluated here, not by the cluster: "+e.New.Limits)
 	}
-	printPod(p, r.New.Why, r.New.Containers, r.New.Fix)
-	if l := r.Live; l != nil {
+	printPod(p, e.New.Why, e.New.Containers, e.New.Fix)
+	if l := e.Live; l != nil {
 		p.Line("")
 		style := map[injected.State]string{injected.Current: command.Good, injected.Stale: command.Bad, injected.Without: command.Bad}[l.State]
 		p.Line("this pod: %s", p.Style(style, string(l.State)))
 		printPod(p, l.Why+"; created "+l.Created, l.Containers, l.Fix)
 	}
-	r.printMissing(p)
+	if len(e.MissingRights) > 0 {
+		e.printMissing(p)
+	}
 }
 
 // printMissing writes the rights that the user lacks.
-func (r *explanationResult) printMissing(p *command.Page) {
-	if len(r.MissingRights) == 0 {
-		return
-	}
+func (e *Explanation) printMissing(p *command.Page) {
 	rows, fix := [][]string{{"YOU MAY NOT", "NEEDED FOR"}}, ""
-	for _, m := range r.MissingRights {
+	for _, m := range e.MissingRights {
 		rows = append(rows, []string{m.Right, m.For})
 		if !strings.HasPrefix(m.Right, "create ") {
 			fix = "The ClusterRole view has the rights to read. lanyard-view adds the rights for webhook configurations and policies to it."
@@ -123,43 +87,43 @@ func (r *explanationResult) printMissing(p *command.Page) {
 }
 
 // rows describes the ServiceAccount, the policy of the namespace and the guard.
-func (r *explanationResult) rows() [][]string {
-	account := r.Namespace + "/" + r.ServiceAccount.Name
+func (e *Explanation) rows() [][]string {
+	account := e.Namespace + "/" + e.ServiceAccount.Name
 	switch {
-	case !r.ServiceAccount.Exists:
+	case !e.ServiceAccount.Exists:
 		account += ", which does not exist"
-	case !r.ServiceAccount.Read:
+	case !e.ServiceAccount.Read:
 		account += ", which you may not read"
-	case r.ServiceAccount.Required:
+	case e.ServiceAccount.Required:
 		account += ", which needs an identity and asks for none yet"
-	case len(r.ServiceAccount.Identities) == 0:
+	case len(e.ServiceAccount.Identities) == 0:
 		account += ", which asks for no identity"
-	case r.ServiceAccount.Fix != "":
+	case e.ServiceAccount.Fix != "":
 		account += ", which lacks the guard's label"
 	}
 	rows := [][]string{{"ServiceAccount", account}}
-	for _, identity := range r.ServiceAccount.Identities {
+	for _, identity := range e.ServiceAccount.Identities {
 		name := identity.Provider
 		if identity.Profile != "" {
 			name += ", profile " + identity.Profile
 		}
 		rows = append(rows, []string{"  " + name, identity.Name})
 	}
-	if r.ServiceAccount.Annotated != "" {
-		rows = append(rows, []string{"  last annotated", r.ServiceAccount.Annotated})
+	if e.ServiceAccount.Annotated != "" {
+		rows = append(rows, []string{"  last annotated", e.ServiceAccount.Annotated})
 	}
-	policy := cmp.Or(r.AllowedIdentities, "the cluster's default")
-	if slices.ContainsFunc(r.MissingRights, func(m Missing) bool { return strings.HasPrefix(m.Right, "get namespaces ") }) {
+	policy := cmp.Or(e.AllowedIdentities, "the cluster's default")
+	if slices.ContainsFunc(e.MissingRights, func(m Missing) bool { return strings.HasPrefix(m.Right, "get namespaces ") }) {
 		policy = "not known"
 	}
-	guard := cmp.Or(string(r.Guard), "not needed")
+	guard := cmp.Or(string(e.Guard), "not needed")
 	switch {
-	case !r.ServiceAccount.Read:
+	case !e.ServiceAccount.Read:
 		guard = "not known"
-	case r.Guard == cluster.GuardOn && r.GuardProblem != "":
-		guard += ", but " + r.GuardProblem
-	case r.noGuard:
-		guard += ": " + r.GuardProblem
+	case e.Guard == cluster.GuardOn && e.GuardProblem != "":
+		guard += ", but " + e.GuardProblem
+	case e.noGuard:
+		guard += ": " + e.GuardProblem
 	}
 	return append(rows, []string{"allowed identities", policy}, []string{"guard", guard})
 }

@@ -7,6 +7,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -141,7 +142,8 @@ type New struct {
 	Why string `json:"why"`
 	Fix string `json:"fix,omitempty"`
 	// Local reports whether the rules of the webhook were evaluated by this program, and not
-	// by the cluster. Limits has the parts that are then not known.
+	// by the cluster. Limits has the parts that are then not known. Both are empty if the
+	// rules could not be evaluated.
 	Local      bool        `json:"local,omitempty"`
 	Limits     string      `json:"limits,omitempty"`
 	Containers []Container `json:"containers,omitempty"`
@@ -196,14 +198,14 @@ func Explain(in *Input) *Explanation {
 		GuardProblem:      in.GuardProblem,
 		MissingRights:     in.Missing,
 	}
-	if in.asks() || in.unguarded() || in.waits() {
-		e.Guard = cluster.GuardOf(in.Settings, &metav1.PartialObjectMetadata{ObjectMeta: *in.ServiceAccount}, in.Called)
+	if object := in.metadata(); in.asks() || in.waits() || cluster.Unguarded(in.Settings, object) {
+		e.Guard = cluster.GuardOf(in.Settings, object, in.Called)
 		if e.noGuard = in.NoGuard && e.Guard == cluster.GuardOn; e.noGuard {
 			e.Guard = cluster.GuardOff
 		}
 	}
-	if e.New.Local = in.Answer.Local; e.New.Local {
-		e.New.Limits = in.limits()
+	if in.Answer.Local != "" && e.New.Outcome != injected.Unknown {
+		e.New.Local, e.New.Limits = true, "other webhooks, policies and quotas were not asked, and it is not known whether the API server can call Lanyard"
 	}
 	if in.Live != nil {
 		e.Live = in.live(&e.New)
@@ -211,43 +213,29 @@ func Explain(in *Input) *Explanation {
 	return e
 }
 
-// limits describes the parts that are not known after a local evaluation.
-func (in *Input) limits() string {
-	text := "other webhooks, policies and quotas were not asked, and it is not known whether the API server can call Lanyard"
-	if in.Answer.Unread == nil {
-		return text
-	}
-	text += "; the settings of the webhook were not read, so its built-in defaults apply"
-	if slices.ContainsFunc(in.Missing, func(m Missing) bool { return strings.HasPrefix(m.Right, "list mutatingwebhookconfigurations") }) {
-		return text // the cause
-	}
-	return text + ": " + in.Answer.Unread.Error()
+// metadata returns the metadata of the ServiceAccount. It is empty if the ServiceAccount was not
+// read.
+func (in *Input) metadata() *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: *cmp.Or(in.ServiceAccount, new(metav1.ObjectMeta))}
 }
 
 // asks reports whether the ServiceAccount is known to ask for an identity.
-func (in *Input) asks() bool {
-	return in.ServiceAccount != nil && in.Keys.AskForIdentity(in.ServiceAccount.Annotations)
-}
+func (in *Input) asks() bool { return in.Keys.AskForIdentity(in.metadata().Annotations) }
 
 // waits reports whether the ServiceAccount is known to need an identity that it does not ask
 // for yet.
 func (in *Input) waits() bool {
-	return in.ServiceAccount != nil && in.Keys.Waits(in.ServiceAccount.Labels[in.Keys.IdentityLabel], in.ServiceAccount.Annotations)
-}
-
-// unguarded reports whether the ServiceAccount is known to need credentials, and the guard
-// does not know it.
-func (in *Input) unguarded() bool {
-	return in.ServiceAccount != nil && cluster.Unguarded(in.Settings, &metav1.PartialObjectMetadata{ObjectMeta: *in.ServiceAccount})
+	object := in.metadata()
+	return in.Keys.Waits(object.Labels[in.Keys.IdentityLabel], object.Annotations)
 }
 
 func (in *Input) serviceAccount() ServiceAccount {
-	account := ServiceAccount{Name: in.ServiceAccountName, Exists: !in.Absent, Read: in.ServiceAccount != nil}
-	if in.ServiceAccount == nil {
-		return account
+	object := in.metadata()
+	account := ServiceAccount{
+		Name: in.ServiceAccountName, Exists: !in.Absent, Read: in.ServiceAccount != nil,
+		Identities: Identities(in.Keys, object.Annotations), Required: in.waits(),
 	}
-	account.Identities, account.Required = Identities(in.Keys, in.ServiceAccount.Annotations), in.waits()
-	if in.Called && in.asks() && !annotations.IsGuarded(in.ServiceAccount.Labels[in.Keys.IdentityLabel]) {
+	if in.Called && in.asks() && !annotations.IsGuarded(object.Labels[in.Keys.IdentityLabel]) {
 		account.Fix = "Add the guard's label: lanyard label serviceaccounts --namespace " + in.Namespace.Name
 	}
 	if annotated := in.annotated(); !annotated.IsZero() {
@@ -262,7 +250,12 @@ func Identities(keys *annotations.Keys, values map[string]string) []Identity {
 	var identities []Identity
 	for _, d := range keys.Asked(values) {
 		identities = append(identities, Identity{Provider: d.Name, Name: principal(keys, d, values)})
-		identities = append(identities, profiles(keys, d, values)...)
+		if d.Profiles == nil {
+			continue
+		}
+		for _, name := range keys.ProfilesWith(d, d.Profiles.Parameter, values) {
+			identities = append(identities, Identity{d.Name, name, values[keys.Profile(d, d.Profiles.Parameter, name)]})
+		}
 	}
 	return identities
 }
@@ -283,23 +276,11 @@ func principal(keys *annotations.Keys, d *provider.Definition, values map[string
 	return "" // the annotation has no value
 }
 
-// profiles returns the profiles of one provider.
-func profiles(keys *annotations.Keys, d *provider.Definition, values map[string]string) []Identity {
-	if d.Profiles == nil {
-		return nil
-	}
-	var identities []Identity
-	for _, name := range keys.ProfilesWith(d, d.Profiles.Parameter, values) {
-		identities = append(identities, Identity{d.Name, name, values[keys.Profile(d, d.Profiles.Parameter, name)]})
-	}
-	return identities
-}
-
 // annotated returns when an annotation under the prefix was last written, as the
 // managed fields have it. The zero value stands for unknown.
 func (in *Input) annotated() (last metav1.Time) {
 	metadata, annotations := fieldpath.PathElement{FieldName: new("metadata")}, fieldpath.PathElement{FieldName: new("annotations")}
-	for _, entry := range in.ServiceAccount.ManagedFields {
+	for _, entry := range in.metadata().ManagedFields {
 		var set fieldpath.Set
 		if entry.FieldsV1 == nil || entry.Time == nil || set.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
 			continue
@@ -337,54 +318,6 @@ func (in *Input) new() New {
 	return in.without()
 }
 
-// denied returns the reason for the denial of a new pod.
-func (in *Input) denied() New {
-	denial := in.Answer.Denial
-	n := New{Outcome: Denied, Reason: denial.Reason, Why: denial.Message}
-	switch {
-	case in.waits() && (denial.Reason == reason.IdentityRequired || denial.By == ask.ByGuard):
-		return in.required()
-	case denial.By == ask.ByLanyard:
-		n.Fix = fixes[denial.Reason]
-	case denial.By == ask.ByGuard && !in.Called:
-		return in.insists()
-	case denial.By == ask.ByGuard && in.ServiceAccount != nil && !in.asks() && in.Sent.Labels[in.Keys.IdentityLabel] != "":
-		n.Fix = fixes[reason.ForeignInjection]
-	case denial.By == ask.ByGuard:
-		n.Why, n.Fix = "the guard denies new pods: Lanyard did not inject a container that needs credentials", checkFix
-		if text := in.unreachable(); text != "" {
-			n.Why = "the guard denies new pods, because the API server cannot call Lanyard: " + text
-		}
-	case denial.By == ask.ByFailedCall:
-		n.Fix = "Lanyard did not deny the pod. The webhook in the message must respond again."
-		if isOwn(denial.Message) {
-			n.Why, n.Fix = "the API server cannot call Lanyard: "+denial.Message, checkFix
-		}
-	default:
-		n.Fix = "Lanyard did not deny the pod. The message names the webhook or policy."
-	}
-	return n
-}
-
-// required describes the denial of pods whose ServiceAccount needs an identity and does not ask
-// for one yet.
-func (in *Input) required() New {
-	name, namespace := in.ServiceAccountName, in.Namespace.Name
-	n := New{
-		Outcome: Denied, Reason: reason.IdentityRequired,
-		Why: fmt.Sprintf("the ServiceAccount %s has the label %s=%s, and no annotation that asks for an identity yet",
-			name, in.Keys.IdentityLabel, annotations.LabelRequired),
-		Fix: fmt.Sprintf("%s If it needs no identity, remove the label: kubectl label serviceaccount %s %s- --namespace %s",
-			fixes[reason.IdentityRequired], name, in.Keys.IdentityLabel, namespace),
-	}
-	if hint, _ := in.peer(); hint != "" {
-		n.Why += ": " + hint
-	} else if hint := in.misspelt(); hint != "" {
-		n.Why += ": " + hint
-	}
-	return n
-}
-
 // insists describes the denial of pods that insist, or that have the label of an injected
 // pod, in a namespace that Lanyard is not called for.
 func (in *Input) insists() New {
@@ -397,20 +330,6 @@ func (in *Input) insists() New {
 
 // checkFix is the fix for a webhook that does not respond.
 const checkFix = "See: lanyard check"
-
-// isOwn reports whether the message of a failed call names a webhook of Lanyard.
-func isOwn(message string) bool {
-	return strings.Contains(message, `"`+cluster.PodWebhook+`"`) || strings.Contains(message, `"`+cluster.ProbeWebhook+`"`)
-}
-
-// unreachable returns the error of the API server's call of Lanyard; empty if the API server
-// can call Lanyard, or if that is not known.
-func (in *Input) unreachable() string {
-	if in.Probe == nil || in.Probe.Denial == nil || in.Probe.Denial.By != ask.ByFailedCall || !isOwn(in.Probe.Denial.Message) {
-		return ""
-	}
-	return in.Probe.Denial.Message
-}
 
 // fixes are the fixes by reason.
 var fixes = map[reason.Reason]string{
@@ -425,63 +344,81 @@ var fixes = map[reason.Reason]string{
 	reason.Overloaded:         "Try again. If the error stays, see: lanyard check",
 }
 
+// denials are the sentence in front of the message and the fix of a denial, by its origin.
+// ask.ByLanyard has fixes.
+var denials = map[ask.Denier][2]string{
+	ask.ByNoCall:     {"the API server cannot call Lanyard: ", checkFix},
+	ask.ByFailedCall: {"", "Lanyard did not deny the pod. The webhook in the message must respond again."},
+	ask.ByOther:      {"", "Lanyard did not deny the pod. The message names the webhook or policy."},
+}
+
+// denied returns the reason for the denial of a new pod.
+func (in *Input) denied() New {
+	denial := in.Answer.Denial
+	n := New{Outcome: Denied, Reason: denial.Reason, Why: denials[denial.By][0] + denial.Message, Fix: denials[denial.By][1]}
+	switch {
+	case in.waits() && (denial.Reason == reason.IdentityRequired || denial.By == ask.ByGuard):
+		name, label := in.ServiceAccountName, in.Keys.IdentityLabel
+		hint, _ := in.hint()
+		n.Reason = reason.IdentityRequired
+		n.Why = fmt.Sprintf("the ServiceAccount %s has the label %s=%s, and no annotation that asks for an identity yet%s", name, label, annotations.LabelRequired, hint)
+		n.Fix = fmt.Sprintf("%s If it needs no identity, remove the label: kubectl label serviceaccount %s %s- --namespace %s",
+			fixes[reason.IdentityRequired], name, label, in.Namespace.Name)
+	case denial.By == ask.ByLanyard:
+		n.Fix = fixes[denial.Reason]
+	case denial.By == ask.ByGuard && !in.Called:
+		return in.insists()
+	case denial.By == ask.ByGuard && in.ServiceAccount != nil && !in.asks() && in.Sent.Labels[in.Keys.IdentityLabel] != "":
+		n.Fix = fixes[reason.ForeignInjection]
+	case denial.By == ask.ByGuard && in.unreachable() != "":
+		n.Why, n.Fix = "the guard denies new pods, because the API server cannot call Lanyard: "+in.unreachable(), checkFix
+	case denial.By == ask.ByGuard:
+		n.Why, n.Fix = "the guard denies new pods: Lanyard did not inject a container that needs credentials", checkFix
+	}
+	return n
+}
+
+// unreachable returns the error of the API server's call of Lanyard; empty if the API server
+// can call Lanyard, or if that is not known.
+func (in *Input) unreachable() string {
+	if in.Probe == nil || in.Probe.Denial == nil || in.Probe.Denial.By != ask.ByNoCall {
+		return ""
+	}
+	return in.Probe.Denial.Message
+}
+
 // without returns the reason why a new pod gets no credentials.
 func (in *Input) without() New {
 	pod, errs := annotations.ParsePod(in.Keys, in.Sent.Annotations, in.Sent.Labels[in.Keys.Inject])
 	_, mirror := in.Sent.Annotations[annotations.MirrorPodKey]
+	n := New{Outcome: injected.Without}
 	switch {
 	case mirror:
-		return New{Outcome: injected.Without, Reason: reason.MirrorPod, Why: "the pod mirrors a static pod of a node, which cannot have a token"}
+		n.Reason, n.Why = reason.MirrorPod, "the pod mirrors a static pod of a node, which cannot have a token"
 	case pod.OptOut:
-		return New{Outcome: injected.OptedOut, Reason: reason.OptedOut, Why: "the pod has " + in.Keys.Inject + ": \"false\""}
-	case pod.Insists && in.Answer.Local && !in.Called && !in.NoGuard:
+		n.Outcome, n.Reason, n.Why = injected.OptedOut, reason.OptedOut, "the pod has "+in.Keys.Inject+": \"false\""
+	case pod.Insists && in.Answer.Local != "" && !in.Called && !in.NoGuard:
 		return in.insists()
 	case in.ServiceAccount == nil:
-		return New{Outcome: injected.Without, Why: "the pod is created without credentials. The reason is not known: you may not read its ServiceAccount"}
+		n.Why = "the pod is created without credentials. The reason is not known: you may not read its ServiceAccount"
 	case !in.asks():
-		return in.noIdentity(errs.ToAggregate())
+		hint, fix := in.hint()
+		if mistake := errs.ToAggregate(); hint == "" && mistake != nil {
+			hint = "; the pod's annotations have a mistake as well: " + mistake.Error()
+		}
+		n.Reason, n.Why, n.Fix = reason.NoIdentity, fmt.Sprintf("the ServiceAccount %s has no annotation that asks for an identity%s", in.ServiceAccountName, hint), fix
 	case pod.LeftToPeer != "":
-		return New{Outcome: injected.OptedOut, Reason: reason.OptedOut, Why: "an annotation of the pod leaves the provider " + pod.LeftToPeer + " to another webhook"}
+		n.Outcome, n.Reason, n.Why = injected.OptedOut, reason.OptedOut, "an annotation of the pod leaves the provider "+pod.LeftToPeer+" to another webhook"
 	case !in.Called:
-		return New{
-			Outcome: injected.Excluded, Why: "Lanyard is not called for the namespace: " + in.exclusion(),
-			Fix: "Move the workload to another namespace, or include this one.",
-		}
+		n.Outcome, n.Why = injected.Excluded, "Lanyard is not called for the namespace: "+in.exclusion()
+		n.Fix = "Move the workload to another namespace, or include this one."
 	case in.unreachable() != "":
-		return New{Outcome: injected.Without, Why: "the API server cannot call Lanyard: " + in.unreachable(), Fix: checkFix}
-	case in.Probe != nil && in.Probe.Problem() != nil && !in.deniedByLanyard():
-		return New{
-			Outcome: injected.Without, Fix: checkFix,
-			Why: "the API server did not call Lanyard for this pod. The cause is not known, because the pod of a probe was not created: " +
-				in.Probe.Problem().Error(),
-		}
-	}
-	return New{
-		Outcome: injected.Without,
-		Why:     "the API server did not call Lanyard for this pod, though it can: the webhook " + cluster.PodWebhook + " does not select it",
-		Fix:     "Compare the pod with the objectSelector and the matchConditions of the webhook.",
-	}
-}
-
-// deniedByLanyard reports whether Lanyard denied the pod of the probe, so that it was called.
-func (in *Input) deniedByLanyard() bool {
-	denial := in.Probe.Denial
-	return denial != nil && (denial.By == ask.ByLanyard || denial.By == ask.ByGuard)
-}
-
-// noIdentity describes a new pod of a ServiceAccount that does not ask for an identity. mistake
-// is a mistake in the annotations of the pod.
-func (in *Input) noIdentity(mistake error) New {
-	n := New{
-		Outcome: injected.Without, Reason: reason.NoIdentity,
-		Why: fmt.Sprintf("the ServiceAccount %s has no annotation that asks for an identity", in.ServiceAccountName),
-	}
-	if hint, fix := in.peer(); hint != "" {
-		n.Why, n.Fix = n.Why+": "+hint, fix
-	} else if hint := in.misspelt(); hint != "" {
-		n.Why, n.Fix = n.Why+": "+hint, "Correct the annotation."
-	} else if mistake != nil {
-		n.Why += "; the pod's annotations have a mistake as well: " + mistake.Error()
+		n.Why, n.Fix = "the API server cannot call Lanyard: "+in.unreachable(), checkFix
+	case in.Probe != nil && in.Probe.Problem() != nil && !in.Probe.Denial.ShowsCall():
+		n.Why, n.Fix = "the API server did not call Lanyard for this pod. The cause is not known, because the pod of a probe was not created: "+in.Probe.Problem().Error(), checkFix
+	default:
+		n.Why = "the API server did not call Lanyard for this pod, though it can: the webhook " + cluster.PodWebhook + " does not select it"
+		n.Fix = "Compare the pod with the objectSelector and the matchConditions of the webhook."
 	}
 	return n
 }
@@ -497,39 +434,38 @@ func (in *Input) exclusion() string {
 	return "the namespaceSelector of the webhook " + cluster.PodWebhook + " does not select it"
 }
 
-// misspelt returns a hint about annotations that look like Lanyard's but have
+// hint returns the likely cause of a ServiceAccount that does not ask for an identity, and the
+// fix: an annotation of another webhook, or else an annotation that looks like Lanyard's but has
 // another prefix, or none.
-func (in *Input) misspelt() string {
+func (in *Input) hint() (hint, fix string) {
+	values := in.metadata().Annotations
+	if i := slices.IndexFunc(peer.All(), func(p *peer.Peer) bool { return p.Asks(values) }); i >= 0 {
+		return in.peer(peer.All()[i])
+	}
 	known := in.Keys.ServiceAccount()
-	for _, key := range slices.Sorted(maps.Keys(in.ServiceAccount.Annotations)) {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
 		name := key[strings.LastIndex(key, "/")+1:]
 		if name != key && name == "audience" {
 			continue // a word that others use as well
 		}
 		if full := in.Keys.Prefix + name; full != key && slices.Contains(known, full) && in.Keys.IsIdentity(full) {
-			return fmt.Sprintf("%s has no effect, Lanyard reads %s", key, full)
+			return fmt.Sprintf(": %s has no effect, Lanyard reads %s", key, full), "Correct the annotation."
 		}
-	}
-	return ""
-}
-
-// peer returns a hint about an annotation of another webhook, and the fix.
-// There is nothing to do if Lanyard does not adopt it: the other webhook may be there.
-func (in *Input) peer() (hint, fix string) {
-	for _, p := range peer.All() {
-		if !p.Asks(in.ServiceAccount.Annotations) {
-			continue
-		}
-		adopted := slices.ContainsFunc(in.Peers, func(adopted *peer.Peer) bool { return adopted.Name == p.Name })
-		switch {
-		case adopted && in.Called:
-			return p.Identity[0] + " is not adopted yet", "Adopt it: lanyard adopt --namespace " + in.Namespace.Name
-		case adopted:
-			return p.Identity[0] + " is not adopted, because Lanyard is not called for the namespace: " + in.exclusion(), ""
-		}
-		return fmt.Sprintf("%s is for %s, and Lanyard does not adopt it here (docs/adoption.md)", p.Identity[0], p.Program), ""
 	}
 	return "", ""
+}
+
+// peer returns the hint about an annotation of another webhook, and the fix.
+// There is nothing to do if Lanyard does not adopt it: the other webhook may be there.
+func (in *Input) peer(p *peer.Peer) (hint, fix string) {
+	adopted := slices.ContainsFunc(in.Peers, func(adopted *peer.Peer) bool { return adopted.Name == p.Name })
+	switch {
+	case adopted && in.Called:
+		return ": " + p.Identity[0] + " is not adopted yet", "Adopt it: lanyard adopt --namespace " + in.Namespace.Name
+	case adopted:
+		return ": " + p.Identity[0] + " is not adopted, because Lanyard is not called for the namespace: " + in.exclusion(), ""
+	}
+	return fmt.Sprintf(": %s is for %s, and Lanyard does not adopt it here (docs/adoption.md)", p.Identity[0], p.Program), ""
 }
 
 // finding matches a warning about one container.
@@ -542,7 +478,11 @@ func (in *Input) containers(pod *corev1.Pod) []Container {
 	for _, read := range in.read(pod).Containers {
 		c := Container{Name: read.Name, Type: read.Kind, Token: read.TakesPart, Providers: read.Providers}
 		if pod == in.Got {
-			c.Reasons = in.findings(c.Name)
+			for _, text := range in.Answer.Warnings {
+				if match := finding.FindStringSubmatch(text); match != nil && match[2] == c.Name {
+					c.Reasons = append(c.Reasons, Reason{reason.Reason(match[1]), match[3]})
+				}
+			}
 			if why := selection.LeavesOut(c.Name); why != "" {
 				c.Reasons = append(c.Reasons, Reason{reason.ContainerNotSelected, why})
 			}
@@ -564,66 +504,56 @@ func (in *Input) read(pod *corev1.Pod) *injected.Pod {
 	return read
 }
 
-// findings returns the warnings about one container.
-func (in *Input) findings(container string) []Reason {
-	var reasons []Reason
-	for _, text := range in.Answer.Warnings {
-		if match := finding.FindStringSubmatch(text); match != nil && match[2] == container {
-			reasons = append(reasons, Reason{reason.Reason(match[1]), match[3]})
-		}
-	}
-	return reasons
+// sentences describe a running pod. The first row that fits is the row of a pod: with its state,
+// and with the outcome for new pods, if the row has an outcome. bare rows are for pods without
+// credentials.
+var sentences = []struct {
+	state   injected.State
+	outcome injected.State
+	bare    bool
+	why     string
+}{
+	{injected.Excluded, "", true, "it has no credentials: Lanyard is not called for the namespace"},
+	{injected.Excluded, "", false, "it has credentials from the time before Lanyard was not called for the namespace"},
+	{injected.OptedOut, "", false, "it asks for no credentials"},
+	{injected.Unknown, Denied, false, "it cannot be compared with a new pod, which is denied"},
+	{injected.Unknown, "", false, "it cannot be compared with a new pod, whose credentials are not known"},
+	{injected.Without, "", false, "it has no credentials, and a new pod gets some"},
+	{injected.Stale, injected.Without, false, "it has credentials, and a new pod gets none"},
+	{injected.Stale, "", false, "its credentials differ from the credentials of a new pod"},
+	{injected.Current, "", true, "it has no credentials, like a new pod"},
+	{injected.Current, "", false, "it has the credentials of a new pod"},
 }
 
 // live compares the running pod with a new one.
 func (in *Input) live(n *New) *Live {
 	pod := in.Live
 	selection, _ := annotations.ParsePod(in.Keys, pod.Annotations, pod.Labels[in.Keys.Inject])
-	running, fresh := in.read(pod), in.read(in.Got)
-	unread := in.Answer.Unread != nil && len(running.Providers) > 0
-	if unread {
-		fresh = nil
-	}
+	annotated := in.annotated()
 	l := &Live{
-		State:    injected.Judge(running, fresh, in.Called, selection.OptOut, in.Keys),
+		State:    injected.Judge(in.read(pod), in.read(in.Got), in.Called, selection.OptOut, in.Keys),
 		Injected: pod.Annotations[in.Keys.Injected], Created: pod.CreationTimestamp.UTC().Format(time.RFC3339),
-		Containers: in.containers(pod),
+		OlderThanAnnotations: !annotated.IsZero() && pod.CreationTimestamp.Before(&annotated),
+		Containers:           in.containers(pod),
 	}
-	older, missed := "", ": it was created before its ServiceAccount was annotated, or while Lanyard was not called"
-	if in.ServiceAccount != nil {
-		annotated := in.annotated()
-		l.OlderThanAnnotations = !annotated.IsZero() && pod.CreationTimestamp.Before(&annotated)
-		switch {
-		case l.OlderThanAnnotations:
-			older = ": it is older than the annotations of its ServiceAccount"
-			missed = older
-		case !annotated.IsZero():
-			missed = ": it was created while Lanyard was not called"
+	for _, s := range sentences {
+		if s.state == l.State && (s.outcome == "" || s.outcome == n.Outcome) && (!s.bare || l.Injected == "") {
+			l.Why = s.why
+			break
 		}
 	}
+	if l.State != injected.Without && l.State != injected.Stale {
+		return l
+	}
+	l.Fix = in.restart()
 	switch {
-	case l.State == injected.Excluded && l.Injected != "":
-		l.Why = "it has credentials from the time before Lanyard was not called for the namespace"
-	case l.State == injected.Excluded:
-		l.Why = "it has no credentials: Lanyard is not called for the namespace"
-	case l.State == injected.OptedOut:
-		l.Why = "it asks for no credentials"
-	case n.Outcome == Denied:
-		l.Why = "it cannot be compared with a new pod, which is denied"
-	case l.State == injected.Unknown && unread:
-		l.Why = "it cannot be compared with a new pod without the settings of the webhook"
-	case l.State == injected.Unknown:
-		l.Why = "it cannot be compared with a new pod, whose credentials are not known"
-	case l.State == injected.Without:
-		l.Why, l.Fix = "it has no credentials, and a new pod gets some"+missed, in.restart()
-	case l.State == injected.Stale && n.Outcome == injected.Without:
-		l.Why, l.Fix = "it has credentials, and a new pod gets none"+older, in.restart()
-	case l.State == injected.Stale:
-		l.Why, l.Fix = "its credentials differ from the credentials of a new pod"+older, in.restart()
-	case l.Injected == "":
-		l.Why = "it has no credentials, like a new pod"
+	case l.OlderThanAnnotations:
+		l.Why += ": it is older than the annotations of its ServiceAccount"
+	case l.State == injected.Stale: // the cause is not known
+	case annotated.IsZero():
+		l.Why += ": it was created before its ServiceAccount was annotated, or while Lanyard was not called"
 	default:
-		l.Why = "it has the credentials of a new pod"
+		l.Why += ": it was created while Lanyard was not called"
 	}
 	return l
 }

@@ -181,7 +181,7 @@ func TestNewPods(t *testing.T) {
 		},
 		"the webhook cannot be called": {
 			func(in *Input) {
-				in.Got, in.Probe = &corev1.Pod{}, denied(ask.ByFailedCall, `failed calling webhook "probe.lanyard.dev": x509: unknown authority`)
+				in.Got, in.Probe = &corev1.Pod{}, denied(ask.ByNoCall, `failed calling webhook "probe.lanyard.dev": x509: unknown authority`)
 			},
 			injected.Without, "", `the API server cannot call Lanyard: failed calling webhook "probe.lanyard.dev": x509: unknown authority`, true,
 		},
@@ -206,7 +206,7 @@ func TestNewPods(t *testing.T) {
 		"the guard denies the pod, and the webhook cannot be called": {
 			func(in *Input) {
 				in.Got, in.Answer = nil, *denied(ask.ByGuard, "x")
-				in.Probe = denied(ask.ByFailedCall, `failed calling webhook "probe.lanyard.dev": no endpoints available`)
+				in.Probe = denied(ask.ByNoCall, `failed calling webhook "probe.lanyard.dev": no endpoints available`)
 			},
 			Denied, "", `the guard denies new pods, because the API server cannot call Lanyard: failed calling webhook "probe.lanyard.dev": no endpoints available`, true,
 		},
@@ -224,7 +224,7 @@ func TestNewPods(t *testing.T) {
 		"a pod insists, and the rules are evaluated here": {
 			func(in *Input) {
 				in.Sent.Annotations = map[string]string{"lanyard.dev/inject": "true"}
-				in.Got, in.Answer, in.Called = in.Sent, ask.Answer{Local: true}, false
+				in.Got, in.Answer, in.Called = in.Sent, ask.Answer{Local: "you may not create pods in the namespace shop"}, false
 			},
 			Denied, "", "the guard denies new pods that lack credentials", true,
 		},
@@ -238,7 +238,7 @@ func TestNewPods(t *testing.T) {
 		},
 		"the webhook has failurePolicy Fail, and cannot be called": {
 			func(in *Input) {
-				in.Got, in.Answer = nil, *denied(ask.ByFailedCall, `failed calling webhook "pods.lanyard.dev": EOF`)
+				in.Got, in.Answer = nil, *denied(ask.ByNoCall, `failed calling webhook "pods.lanyard.dev": EOF`)
 			},
 			Denied, "", `the API server cannot call Lanyard: failed calling webhook "pods.lanyard.dev": EOF`, true,
 		},
@@ -357,12 +357,6 @@ func TestRunningPodsInTheWordsOfStatus(t *testing.T) {
 			func(in *Input) { in.Live, in.Got, in.Answer.Err = injectedPod(role), nil, errors.New("EOF") },
 			injected.Unknown, cluster.GuardOn, "it cannot be compared with a new pod, whose credentials are not known",
 		},
-		"injected, without the settings of the webhook": {
-			func(in *Input) {
-				in.Live, in.Answer.Local, in.Answer.Unread = injectedPod(role), true, errors.New("forbidden")
-			},
-			injected.Unknown, cluster.GuardOn, "it cannot be compared with a new pod without the settings of the webhook",
-		},
 		"unguarded": {
 			func(in *Input) { in.Live, in.ServiceAccount.Labels = injectedPod(role), nil },
 			injected.Current, cluster.GuardOff, "it has the credentials of a new pod",
@@ -420,15 +414,14 @@ func TestTheFixIsForOneWorkload(t *testing.T) {
 func TestLocalAnswersShowTheirLimits(t *testing.T) {
 	t.Parallel()
 	in := input(t)
-	right := ask.Right{Verb: "create", Resource: "pods", Namespace: "shop"}
-	in.Answer.Local, in.Answer.Unread, in.Missing = true, errors.New("forbidden"), []Missing{{right.String(), "the dry run of a pod"}}
+	in.Answer.Local, in.Missing = "you may not create pods", []Missing{{"create pods in the namespace shop", "the dry run of a pod"}}
 	got := Explain(in)
-	if !got.New.Local || !strings.HasSuffix(got.New.Limits, "built-in defaults apply: forbidden") || got.Problem() {
+	if !got.New.Local || !strings.HasPrefix(got.New.Limits, "other webhooks, policies and quotas were not asked") || got.Problem() {
 		t.Errorf("got %+v and problem %t", got.New, got.Problem())
 	}
 	var text strings.Builder
 	p := &command.Page{W: &text}
-	(&explanationResult{got}).Print(p)
+	got.Print(p)
 	for _, want := range []string{
 		"\nnew pods: injected\n  evaluated here, not by the cluster: ",
 		"\nYOU MAY NOT                        NEEDED FOR\ncreate pods in the namespace shop  the dry run of a pod\n",

@@ -4,6 +4,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -22,10 +23,10 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
-	"github.com/lanyard-dev/lanyard/internal/cli/check"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/injected"
+	"github.com/lanyard-dev/lanyard/internal/probe"
 )
 
 // reader reads the objects of an explanation and asks for new pods. If the user lacks a right,
@@ -38,6 +39,8 @@ type reader struct {
 	in      *Input
 	// mutating is the registration of Lanyard; nil if the user may not read it.
 	mutating *admissionregistrationv1.MutatingWebhookConfiguration
+	// unread is why the rules of the webhook cannot be evaluated here; nil if they can.
+	unread error
 }
 
 // explainObject reads the objects, sends the dry runs, and explains the results.
@@ -55,7 +58,7 @@ func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explana
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{CLI: c, in: &Input{Settings: s, Object: command.NameOf(info)}}
+	r := &reader{CLI: c, unread: c.Webhook.Unread, in: &Input{Settings: s, Object: command.NameOf(info)}}
 	if r.typed, r.untyped, err = c.Clients(); err != nil {
 		return nil, err
 	}
@@ -86,24 +89,26 @@ func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explana
 	return Explain(r.in), nil
 }
 
-// lacks reports whether the user lacks the right that a request needs, and notes the right. It
-// is for reading requests, which the API server denies for no other reason.
-func (r *reader) lacks(err error, purpose, verb, resource, namespace string) bool {
-	if !apierrors.IsForbidden(err) {
-		return false
+// lacks reports whether a request for reading failed because the user lacks a right, and notes
+// the right. purpose is the part of the explanation that needs the right.
+func (r *reader) lacks(err error, purpose string) bool {
+	right := probe.MissingRight(err)
+	if right != "" {
+		r.in.Missing = append(r.in.Missing, Missing{right, purpose})
 	}
-	r.in.Missing = append(r.in.Missing, Missing{ask.Right{Verb: verb, Resource: resource, Namespace: namespace}.String(), purpose})
-	return true
+	return right != ""
 }
 
-// namespace reads the Namespace.
+// namespace reads the Namespace. Its policy is one of the rules of the webhook.
 func (r *reader) namespace(ctx context.Context, name string) error {
 	r.in.Namespace = &metav1.ObjectMeta{Name: name}
 	object, err := r.typed.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case err == nil:
 		r.in.Namespace = &object.ObjectMeta
-	case !r.lacks(err, "the label and the policy of the namespace", "get", "namespaces", name):
+	case r.lacks(err, "the label and the policy of the namespace"):
+		r.unread = cmp.Or(r.unread, err)
+	default:
 		return fmt.Errorf("namespace %s: %w", name, err)
 	}
 	return nil
@@ -119,7 +124,7 @@ func (r *reader) serviceAccount(ctx context.Context, asked bool) error {
 		r.NoteUnknown(object)
 	case apierrors.IsNotFound(err) && !asked:
 		r.in.Absent = true
-	case !r.lacks(err, "the identities of the ServiceAccount", "get", "serviceaccounts", namespace):
+	case !r.lacks(err, "the identities of the ServiceAccount"):
 		return fmt.Errorf("serviceaccount %s/%s: %w", namespace, name, err)
 	}
 	return nil
@@ -140,9 +145,8 @@ func (r *reader) template(ctx context.Context, info *resource.Info) (*unstructur
 	if len(path) > 0 {
 		return cluster.PodOf(object)
 	}
-	r.in.Live = &corev1.Pod{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, r.in.Live); err != nil {
-		return nil, fmt.Errorf("%s: %w", r.in.Object, err)
+	if r.in.Live, err = typed(object, r.in.Object); err != nil {
+		return nil, err
 	}
 	owner, err := r.owner(ctx, object)
 	switch {
@@ -175,9 +179,7 @@ func (r *reader) owner(ctx context.Context, pod *unstructured.Unstructured) (tem
 		if object == nil {
 			break
 		}
-		if kind.Restarts {
-			r.in.Owner.ByHand = kind.ByHand(object)
-		}
+		r.in.Owner.ByHand = kind.ByHand(object)
 		if _, found := cluster.TemplatePath(object); found && template == nil {
 			template = object
 		}
@@ -200,7 +202,7 @@ func (r *reader) ownerOf(ctx context.Context, reference *metav1.OwnerReference) 
 		return nil, nil //nolint:nilerr // who creates a pod writes its references
 	}
 	object, err := r.get(ctx, mapping.Resource, reference.Name)
-	if r.lacks(err, "the workload of the pod", "get", mapping.Resource.GroupResource().String(), r.in.Namespace.Name) {
+	if r.lacks(err, "the workload of the pod") {
 		return nil, nil
 	}
 	return object, err
@@ -227,7 +229,7 @@ func original(pod *unstructured.Unstructured, keys *annotations.Keys) (*unstruct
 // in place.
 func (r *reader) registration(ctx context.Context) (err error) {
 	r.mutating, err = r.Installation(ctx, r.typed)
-	if err != nil && !r.lacks(err, "the namespaces that Lanyard is called for, and the guard", "list", "mutatingwebhookconfigurations."+admissionregistrationv1.GroupName, "") {
+	if err != nil && !r.lacks(err, "the namespaces that Lanyard is called for, and the guard") {
 		return err
 	}
 	if r.in.Called, err = cluster.CalledFor(r.mutating, r.in.Settings, r.in.Namespace); err != nil {
@@ -237,52 +239,54 @@ func (r *reader) registration(ctx context.Context) (err error) {
 	if r.mutating == nil {
 		return nil
 	}
-	problem, right, err := check.ReadGuard(ctx, r.typed.AdmissionregistrationV1(), r.mutating)
+	problem, err := cluster.GuardProblem(ctx, r.typed, r.mutating)
 	switch {
 	case err == nil:
 		r.in.GuardProblem, r.in.NoGuard = problem, problem != ""
-	case !r.lacks(err, "the guard", right.Verb, right.Resource, right.Namespace):
-		return fmt.Errorf("%s: %w", right, err)
+	case !r.lacks(err, "the guard"):
+		return fmt.Errorf("guard of %s: %w", r.mutating.Name, err)
 	}
 	return nil
 }
 
 // ask asks for the credentials of a new pod. If the answer of the cluster is inconclusive, it
 // asks about a second pod, with the label of the probe.
-func (r *reader) ask(ctx context.Context, pod *unstructured.Unstructured) error {
+func (r *reader) ask(ctx context.Context, pod *unstructured.Unstructured) (err error) {
 	in := r.in
 	pod.SetNamespace("")
-	in.Sent = &corev1.Pod{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(pod.Object, in.Sent); err != nil {
-		return fmt.Errorf("pod template of %s: %w", in.Object, err)
-	}
-	if in.Absent {
-		return nil // the API server denies the pod
+	if in.Sent, err = typed(pod, "pod template of "+in.Object); err != nil || in.Absent { // the API server denies the pod
+		return err
 	}
 	config, err := r.Config()
 	if err != nil {
 		return err
 	}
-	asker, err := ask.New(config, in.Settings, ask.Options{Registration: r.mutating, Unread: r.Webhook.Unread})
+	asker, err := ask.New(config, in.Settings, ask.Options{Registration: r.mutating, Unread: r.unread})
 	if err != nil {
 		return err
 	}
 	in.Answer = asker.Ask(ctx, in.Namespace, in.ServiceAccount, pod)
-	if in.Answer.Missing != nil {
-		in.Missing = append(in.Missing, Missing{in.Answer.Missing.String(), "the dry run of a pod"})
+	if in.Answer.Missing != "" {
+		in.Missing = append(in.Missing, Missing{in.Answer.Missing, "the dry run of a pod"})
 	}
 	if in.Answer.Pod != nil {
-		in.Got = &corev1.Pod{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(in.Answer.Pod.Object, in.Got); err != nil {
-			return fmt.Errorf("dry run of %s: %w", in.Object, err)
-		}
-		if in.Got.Annotations[in.Keys.Injected] != "" || !in.asks() {
-			return nil
+		in.Got, err = typed(in.Answer.Pod, "dry run of "+in.Object)
+		if err != nil || in.Got.Annotations[in.Keys.Injected] != "" || !in.asks() {
+			return err
 		}
 	}
-	if in.Called && !in.Answer.Local && in.Answer.Err == nil {
+	if in.Called && in.Answer.Local == "" && in.Answer.Err == nil {
 		answer := asker.Ask(ctx, in.Namespace, in.ServiceAccount, r.ProbePod(in.ServiceAccountName))
 		in.Probe = &answer
 	}
 	return nil
+}
+
+// typed returns a pod in its type. name is its name in an error.
+func typed(object *unstructured.Unstructured, name string) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, pod); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return pod, nil
 }

@@ -8,6 +8,7 @@ package label
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,46 +25,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
-const labelServiceAccountsHelp = `serviceaccounts adds the label that the guard selects by to the
-ServiceAccounts that need credentials and lack it: ServiceAccounts that were
-annotated before Lanyard was installed, or while it was not called. Nothing
-else changes. ServiceAccounts in namespaces that Lanyard is not called for are
-left out, because their pods get no credentials.
+//go:embed serviceaccounts.txt
+var serviceaccountsHelp string
 
-ServiceAccounts whose annotations of another webhook are not adopted yet are
-left out, too: Lanyard would adopt them. "lanyard adopt" does that.
-
-ServiceAccounts that change in the meantime are reported, and not labelled. The
-exit code is 1 if one could not be labelled.`
-
-const labelServiceAccountsExamples = `  # Show which ServiceAccounts would be labelled, in all namespaces
-  lanyard label serviceaccounts --all-namespaces --dry-run=client
-
-  # Label them
-  lanyard label serviceaccounts --all-namespaces
-
-  # Only the ServiceAccounts of one namespace
-  lanyard label serviceaccounts --namespace shop`
-
-const adoptHelp = `adopt gives ServiceAccounts with annotations of another webhook the annotations
-of Lanyard. It is for ServiceAccounts that are older than the setting adopt:
-Lanyard itself adopts a ServiceAccount whenever somebody writes it.
-
-adopt adds the label that the guard selects by, and with that write the webhook
-adds its annotations. So a replica of the webhook must respond. The annotations
-of the other webhook stay. ServiceAccounts in namespaces that Lanyard is not
-called for are left out.
-
---dry-run=server sends each write as a dry run, so that the webhook shows
-whether it adopts the ServiceAccount. ServiceAccounts that change in the
-meantime are reported, and not adopted. The exit code is 1 if one could not be
-adopted.`
-
-const adoptExamples = `  # Show which ServiceAccounts would be adopted, in all namespaces
-  lanyard adopt --all-namespaces --dry-run=server
-
-  # Adopt them
-  lanyard adopt --all-namespaces`
+//go:embed adopt.txt
+var adoptHelp string
 
 // NewCommand returns the command label.
 func NewCommand(c *command.CLI) *cobra.Command {
@@ -73,25 +39,16 @@ func NewCommand(c *command.CLI) *cobra.Command {
 		Long:  "label adds the labels of Lanyard to objects that lack them.",
 	}
 	k := &writer{CLI: c, done: "labelled", none: "every ServiceAccount that needs credentials has the label"}
-	cmd.AddCommand(k.command("Labelling", &cobra.Command{
-		Use:     "serviceaccounts",
-		Aliases: []string{"serviceaccount", "sa"},
-		Short:   "Label ServiceAccounts that need credentials and are unguarded.",
-		Long:    labelServiceAccountsHelp,
-		Example: labelServiceAccountsExamples,
-	}))
+	serviceaccounts := k.command("Labelling", serviceaccountsHelp)
+	serviceaccounts.Aliases = []string{"serviceaccount", "sa"}
+	cmd.AddCommand(serviceaccounts)
 	return cmd
 }
 
 // NewAdoptCommand returns the command adopt.
 func NewAdoptCommand(c *command.CLI) *cobra.Command {
 	k := &writer{CLI: c, adopts: true, done: "adopted", none: "no annotation of another webhook waits for its adoption"}
-	return k.command("Adoption", &cobra.Command{
-		Use:     "adopt",
-		Short:   "Adopt the annotations of another webhook.",
-		Long:    adoptHelp,
-		Example: adoptExamples,
-	})
+	return k.command("Adoption", adoptHelp)
 }
 
 // writer writes ServiceAccounts that the guard does not know.
@@ -106,17 +63,16 @@ type writer struct {
 	done, none string
 }
 
-// command completes a command that writes ServiceAccounts. kind is the kind of its result.
-func (k *writer) command(kind string, cmd *cobra.Command) *cobra.Command {
-	cmd.Args = cobra.NoArgs
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+// command returns a command that writes ServiceAccounts. kind is the kind of its result.
+func (k *writer) command(kind, help string) *cobra.Command {
+	cmd := command.New(help, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
 		result, err := k.run(cmd.Context())
 		if err != nil {
 			return err
 		}
 		failed := slices.ContainsFunc(result.ServiceAccounts, func(s written) bool { return s.Error != "" })
 		return command.FoundIf(failed, k.Write(k.CLI, result))
-	}
+	})
 	k.Output.AddFlag(cmd, kind, command.OutputName)
 	command.AddAllNamespaces(cmd, &k.all)
 	k.AddConfig(cmd)
@@ -202,7 +158,7 @@ func (k *writer) run(ctx context.Context) (*result, error) {
 	}
 	found := &result{DryRun: k.dryRun, ServiceAccounts: []written{}, by: k}
 	report := k.Periodically()
-	err = k.EachUnguarded(ctx, namespace, mutating, func(object *metav1.PartialObjectMetadata) error {
+	err = k.EachUnguarded(ctx, client, namespace, mutating, func(object *metav1.PartialObjectMetadata) error {
 		if adoptable := peer.Adoptable(s.Keys, s.Peers, object.Annotations); adoptable != k.adopts {
 			if adoptable {
 				found.Unadopted++

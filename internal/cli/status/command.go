@@ -6,6 +6,7 @@ package status
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,50 +23,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/injected"
 )
 
-const statusHelp = `status lists the ServiceAccounts that ask for an identity, the workloads that
-use them, and how many of their pods are
-
-  current    they have the credentials that a new pod would get,
-  stale      they have an identity that their ServiceAccount had before,
-  without    they have no credentials, and a new pod would get some: they are
-             older than the annotations, or than Lanyard,
-  excluded   Lanyard is not called for their namespace,
-  opted-out  they ask for no credentials,
-  unknown    they cannot be compared with a new pod; the reason is below.
-
-GUARD is unguarded for a ServiceAccount that lacks the guard's label ("lanyard
-label serviceaccounts" adds the label), or whose annotations of another webhook
-are not adopted yet ("lanyard adopt" adopts them). It is excluded in a namespace
-that Lanyard is not called for.
-
-The cost: status lists the ServiceAccounts, and, in each namespace with one that
-asks for an identity, the pods and their owners. It evaluates the webhook's
-rules here. Only if a pod differs from the result, it sends the API server the
-dry run of a new pod: one for each ServiceAccount with such pods. A dry run
-passes every admission webhook of the cluster. Nothing is created. There are at
-most 50 requests per second, and 4 dry runs at once. With --no-dry-run, or
-without the right to create pods, there are no dry runs, and a line below the
-rows tells so. If the settings of the webhook cannot be read, each
-ServiceAccount with pods needs a dry run.
-
-A right that is missing is named below the rows. An owner of a pod counts only
-if it exists, by its UID.
-
-With --stale, only workloads with stale pods or pods without credentials are
-listed, and the exit code is 1 if there are any. The exit code is 2 if that is
-not known for all pods.`
-
-const statusExamples = `  # The whole cluster
-  lanyard status --all-namespaces
-
-  # What must be restarted? Exit code 1 if anything
-  lanyard status --all-namespaces --stale
-
-  # Ask no admission webhook of the cluster
-  lanyard status --all-namespaces --no-dry-run
-
-  # Watch a namespace while it is rolled out
-  lanyard status --namespace shop --watch`
+//go:embed status.txt
+var statusHelp string
 
 // watchInterval is the time between two looks of --watch.
 const watchInterval = 5 * time.Second
@@ -80,14 +39,7 @@ type statusCommand struct {
 // NewCommand returns the command status.
 func NewCommand(c *command.CLI) *cobra.Command {
 	k := &statusCommand{CLI: c}
-	cmd := &cobra.Command{
-		Use:     "status",
-		Short:   "Count the pods that have their credentials, and those that do not.",
-		Long:    statusHelp,
-		Example: statusExamples,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) },
-	}
+	cmd := command.New(statusHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) })
 	k.Output.AddFlag(cmd, "Status", command.OutputName)
 	command.AddAllNamespaces(cmd, &k.all)
 	c.AddConfig(cmd)
@@ -114,7 +66,7 @@ func (k *statusCommand) run(ctx context.Context) error {
 		}
 		separator = "\n"
 		err := k.write(ctx, namespace)
-		if _, known := errors.AsType[*incompleteError](err); known || errors.Is(err, command.ErrFound) {
+		if errors.Is(err, errIncomplete) || errors.Is(err, command.ErrFound) {
 			err = nil
 		}
 		return false, err
@@ -125,13 +77,8 @@ func (k *statusCommand) run(ctx context.Context) error {
 	return err
 }
 
-// incompleteError is the error of a result that is not known for all pods.
-type incompleteError struct{ skipped, unknown int }
-
-// Error implements error.
-func (e *incompleteError) Error() string {
-	return fmt.Sprintf("the result is not complete: %d skipped, %d pods unknown. The reasons are in the output", e.skipped, e.unknown)
-}
+// errIncomplete is the error of a result that is not known for all pods.
+var errIncomplete = errors.New("the result is not complete")
 
 // statusResult is the rows of a cluster.
 type statusResult struct {
@@ -139,18 +86,18 @@ type statusResult struct {
 	Skipped   []Skipped `json:"skipped,omitempty"`
 	// all reports whether the rows are of all namespaces.
 	all bool
-	// written reports whether something is on the page, and titled whether the header is.
-	written, titled bool
+	// titled reports whether the header is on the page.
+	titled bool
 	// outdated and unknown are numbers of pods, and skips is the number of Skipped.
 	outdated, unknown, skips int
 }
 
 // add adds a part of the result. Only outdated rows count if stale is set.
-func (r *statusResult) add(found *part, stale bool) {
-	r.Skipped = append(r.Skipped, found.skipped...)
-	r.skips += len(found.skipped)
-	for i := range found.rows {
-		row := &found.rows[i]
+func (r *statusResult) add(rows []Row, skipped []Skipped, stale bool) {
+	r.Skipped = append(r.Skipped, skipped...)
+	r.skips += len(skipped)
+	for i := range rows {
+		row := &rows[i]
 		r.outdated += row.Outdated()
 		r.unknown += row.States[injected.Unknown]
 		if !stale || row.Outdated() > 0 || row.Problem != "" {
@@ -165,7 +112,7 @@ func (r *statusResult) err(stale bool) error {
 	case stale && r.outdated > 0:
 		return command.ErrFound
 	case r.skips+r.unknown > 0:
-		return &incompleteError{r.skips, r.unknown}
+		return fmt.Errorf("%w: %d skipped, %d pods unknown. The reasons are in the output", errIncomplete, r.skips, r.unknown)
 	}
 	return nil
 }
@@ -184,13 +131,12 @@ func (r *statusResult) Names() []string {
 // Print writes the rows and forgets them: a large cluster has very many. The header is part
 // of the same table, so that it lines up with the rows.
 func (r *statusResult) Print(p *command.Page) {
-	rows := r.Workloads
 	switch {
-	case len(rows) == 0:
+	case len(r.Workloads) == 0:
 	case p.Width > 0 && p.Width < narrow:
-		printNarrow(p, rows, !r.titled)
+		r.printNarrow(p)
 	default:
-		printWide(p, rows, r.all, !r.titled)
+		r.printWide(p)
 	}
 	// Each reason why nothing is known of some pods, once.
 	var notes []string
@@ -200,20 +146,19 @@ func (r *statusResult) Print(p *command.Page) {
 			p.Text(2, style, text)
 		}
 	}
-	for i := range rows {
-		r := &rows[i]
-		if r.Problem != "" {
-			note(command.Warn, fmt.Sprintf("%s/%s: unknown: %s", r.Namespace, r.ServiceAccount, r.Problem))
+	for i := range r.Workloads {
+		row := &r.Workloads[i]
+		if row.Problem != "" {
+			note(command.Warn, fmt.Sprintf("%s/%s: unknown: %s", row.Namespace, row.ServiceAccount, row.Problem))
 		}
-		if r.Local != "" {
-			note(command.Faint, fmt.Sprintf("%s: new pods were evaluated here, not by the cluster: %s", r.Namespace, r.Local))
+		if row.Local != "" {
+			note(command.Faint, fmt.Sprintf("%s: new pods were evaluated here, not by the cluster: %s", row.Namespace, row.Local))
 		}
 	}
 	for _, s := range r.Skipped {
 		note(command.Warn, strings.TrimPrefix(fmt.Sprintf("%s: skipped: %s: %s", s.Namespace, s.Effect, s.Why), ": "))
 	}
-	r.titled = r.titled || len(rows) > 0
-	r.written = r.written || len(rows)+len(r.Skipped) > 0
+	r.titled = r.titled || len(r.Workloads) > 0
 	r.Workloads, r.Skipped = nil, nil
 }
 
@@ -221,8 +166,8 @@ func (r *statusResult) Print(p *command.Page) {
 func (k *statusCommand) write(ctx context.Context, namespace string) error {
 	result := &statusResult{Workloads: []Row{}, all: namespace == metav1.NamespaceAll}
 	p := command.NewPage(k.Out)
-	err := eachNamespace(ctx, k.CLI, namespace, k.noDryRun, func(found *part) error {
-		result.add(found, k.stale)
+	err := eachNamespace(ctx, k.CLI, namespace, k.noDryRun, func(rows []Row, skipped []Skipped) error {
+		result.add(rows, skipped, k.stale)
 		if k.ForPeople() {
 			result.Print(p)
 		}
@@ -233,7 +178,7 @@ func (k *statusCommand) write(ctx context.Context, namespace string) error {
 		return err
 	case !k.ForPeople():
 		return cmp.Or(k.Write(k.CLI, result), result.err(k.stale))
-	case result.written:
+	case result.titled || result.skips > 0:
 	case k.stale:
 		p.Line("every pod has the credentials that its ServiceAccount asks for")
 	default:
@@ -250,56 +195,54 @@ const narrow = 120
 // The last column has room for most numbers with their words.
 var statusHeader = []string{"NAMESPACE", "SERVICEACCOUNT", "GUARD", "WORKLOAD", "PODS", "CURRENT", "STALE", "WITHOUT", "OTHER       "}
 
-func printWide(p *command.Page, rows []Row, all, first bool) {
+// printWide writes the rows as one table.
+func (r *statusResult) printWide(p *command.Page) {
+	first := 1 // without the namespace
+	if r.all {
+		first = 0
+	}
 	var lines [][]string
-	if first {
-		lines = append(lines, statusHeader)
+	if !r.titled {
+		lines = append(lines, statusHeader[first:])
 	}
-	for i := range rows {
-		r := &rows[i]
-		lines = append(lines, append([]string{r.Namespace, r.ServiceAccount, guardOf(p, r)}, statusCells(p, r)...))
-	}
-	if !all {
-		for i := range lines {
-			lines[i] = lines[i][1:]
-		}
+	for i := range r.Workloads {
+		lines = append(lines, r.Workloads[i].cells(p)[first:])
 	}
 	p.Table(0, lines)
 }
 
 // printNarrow writes the workloads below their ServiceAccounts. All tables are
 // parts of one, which is as wide as the terminal, so that they line up.
-func printNarrow(p *command.Page, rows []Row, first bool) {
+func (r *statusResult) printNarrow(p *command.Page) {
 	header := slices.Clone(statusHeader[3:])
-	if first {
+	if !r.titled {
 		// The workloads of namespaces to come may have long names.
 		numbers := strings.Join(header[1:], strings.Repeat(" ", command.ColumnGap))
 		header[0] += strings.Repeat(" ", max(0, p.Width-2-command.ColumnGap-len(numbers)-len(header[0])))
 		p.Table(2, [][]string{header})
 	}
-	for i := range rows {
-		r := &rows[i]
-		if i == 0 || rows[i-1].ServiceAccount != r.ServiceAccount || rows[i-1].Namespace != r.Namespace {
-			p.Text(0, "", fmt.Sprintf("%s (%s)", p.Style(command.Title, r.Namespace+"/"+r.ServiceAccount), guardOf(p, r)))
+	above := ""
+	for i := range r.Workloads {
+		cells := r.Workloads[i].cells(p)
+		if name := cells[0] + "/" + cells[1]; name != above {
+			p.Text(0, "", fmt.Sprintf("%s (%s)", p.Style(command.Title, name), cells[2]))
+			above = name
 		}
-		p.Table(2, [][]string{statusCells(p, r)})
+		p.Table(2, [][]string{cells[3:]})
 	}
 }
 
-func guardOf(p *command.Page, r *Row) string {
-	if r.Guard == cluster.GuardOff {
-		return p.Style(command.Warn, string(r.Guard))
-	}
-	return string(r.Guard)
-}
-
-// statusCells returns the workload of a row and its numbers.
-func statusCells(p *command.Page, r *Row) []string {
-	number := func(n int, style string) string {
-		if n == 0 {
+// cells returns the cells of a row, in the order of statusHeader.
+func (r *Row) cells(p *command.Page) []string {
+	number := func(state injected.State, style string) string {
+		if r.States[state] == 0 {
 			style = ""
 		}
-		return p.Style(style, strconv.Itoa(n))
+		return p.Style(style, strconv.Itoa(r.States[state]))
+	}
+	guard := string(r.Guard)
+	if r.Guard == cluster.GuardOff {
+		guard = p.Style(command.Warn, guard)
 	}
 	var others []string
 	for _, state := range []injected.State{injected.Excluded, injected.OptedOut, injected.Unknown} {
@@ -308,8 +251,8 @@ func statusCells(p *command.Page, r *Row) []string {
 		}
 	}
 	return []string{
-		cmp.Or(r.Workload, "-"), strconv.Itoa(r.Pods), number(r.States[injected.Current], command.Good),
-		number(r.States[injected.Stale], command.Bad), number(r.States[injected.Without], command.Bad),
+		r.Namespace, r.ServiceAccount, guard, cmp.Or(r.Workload, "-"), strconv.Itoa(r.Pods),
+		number(injected.Current, command.Good), number(injected.Stale, command.Bad), number(injected.Without, command.Bad),
 		p.Style(command.Warn, strings.Join(others, ", ")),
 	}
 }

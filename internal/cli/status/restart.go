@@ -6,6 +6,7 @@ package status
 import (
 	"bufio"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,39 +26,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/injected"
 )
 
-const restartHelp = `restart replaces the pods of workloads, as "kubectl rollout restart" does, so
-that the pods get the credentials of new pods. There are three ways to select
-the workloads:
-
-  TYPE/NAME      workloads by their names,
-  -l SELECTOR    workloads by their labels,
-  --stale        the workloads that "status --stale" lists: workloads with stale
-                 pods or pods without credentials. With names or a selector,
-                 only the outdated ones of these workloads.
-
-restart asks first. Then it restarts Deployments, StatefulSets and DaemonSets
-one after the other, and waits for each. It stops at the first one whose new
-pods are not available in time. Other pods are listed: somebody must replace
-them.
-
-With --stale, restart costs as much as status does. The exit code is 1 if a
-workload was not restarted, or must be restarted by hand, and 2 if restart could
-not look.`
-
-const restartExamples = `  # Restart one workload
-  lanyard restart deployment/cart --namespace shop
-
-  # Restart it only if it has outdated pods
-  lanyard restart deployment/cart --stale --namespace shop
-
-  # Restart the workloads with a label
-  lanyard restart -l team=payments --namespace shop
-
-  # Show the workloads of the cluster with outdated pods
-  lanyard restart --stale --all-namespaces --dry-run
-
-  # Restart them without a question, and wait up to 5 minutes for each workload
-  lanyard restart --stale --all-namespaces --yes --timeout 5m`
+//go:embed restart.txt
+var restartHelp string
 
 // restartedAt is the annotation that kubectl rollout restart sets.
 const restartedAt = "kubectl.kubernetes.io/restartedAt"
@@ -79,14 +49,8 @@ type restartCommand struct {
 // NewRestartCommand returns the command restart.
 func NewRestartCommand(c *command.CLI) *cobra.Command {
 	k := &restartCommand{CLI: c}
-	cmd := &cobra.Command{
-		Use:               "restart (TYPE/NAME ... | -l SELECTOR | --stale)",
-		Short:             "Replace the pods of workloads, such as outdated ones.",
-		Long:              restartHelp,
-		Example:           restartExamples,
-		ValidArgsFunction: c.CompleteReferences,
-		RunE:              func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) },
-	}
+	cmd := command.New(restartHelp, nil, func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) })
+	cmd.ValidArgsFunction = c.CompleteReferences
 	k.Output.AddFlag(cmd, "Restart", command.OutputName)
 	k.AddSelector(cmd)
 	k.dryRun.AddFlag(cmd)
@@ -217,7 +181,7 @@ func (k *restartCommand) selected(plan *restarts, args []string) error {
 		return fmt.Errorf("the selector %s selects no workload", k.Selector)
 	}
 	for _, info := range infos {
-		w := restart{Namespace: info.Namespace, Workload: command.NameOf(info), Result: resultPlanned, object: command.Unstructured(info)}
+		w := restart{Namespace: info.Namespace, Workload: command.NameOf(info), object: command.Unstructured(info)}
 		var known bool
 		if w.kind, known = cluster.ByGroupKind(info.Mapping.GroupVersionKind.GroupKind()); !known {
 			return command.Usagef("%s has no pods that restart can replace: name a Deployment, a StatefulSet or a DaemonSet", w.Workload)
@@ -238,27 +202,24 @@ func (k *restartCommand) outdated(ctx context.Context, plan *restarts, selects b
 		return err
 	}
 	counts := map[[2]string]int{}
-	err = eachNamespace(ctx, k.CLI, namespace, false, func(found *part) error {
-		if len(found.skipped) > 0 {
-			s := &found.skipped[0]
-			return fmt.Errorf("the outdated pods are not known: %s: %s", s.Effect, s.Why)
+	err = eachNamespace(ctx, k.CLI, namespace, false, func(rows []Row, skipped []Skipped) error {
+		if len(skipped) > 0 {
+			return fmt.Errorf("the outdated pods are not known: %s: %s", skipped[0].Effect, skipped[0].Why)
 		}
-		for i := range found.rows {
-			row := &found.rows[i]
+		for i := range rows {
+			row := &rows[i]
 			if row.Problem != "" {
 				k.Note("warning: %s in the namespace %s: %d pods are unknown: %s", row.Workload, row.Namespace, row.States[injected.Unknown], row.Problem)
 			}
-			if row.Outdated() == 0 {
-				continue
-			}
-			if id := [2]string{row.Namespace, row.Workload}; !selects && counts[id] == 0 {
+			id := [2]string{row.Namespace, row.Workload}
+			if !selects && counts[id] == 0 && row.Outdated() > 0 {
 				w, err := k.named(ctx, row)
 				if err != nil {
 					return err
 				}
-				plan.Workloads = append(plan.Workloads, *w)
+				plan.Workloads = append(plan.Workloads, w)
 			}
-			counts[[2]string{row.Namespace, row.Workload}] += row.Outdated()
+			counts[id] += row.Outdated()
 		}
 		return nil
 	})
@@ -271,30 +232,30 @@ func (k *restartCommand) outdated(ctx context.Context, plan *restarts, selects b
 }
 
 // named reads the workload of a row.
-func (k *restartCommand) named(ctx context.Context, row *Row) (*restart, error) {
-	w := &restart{Namespace: row.Namespace, Workload: row.Workload, Result: resultPlanned}
+func (k *restartCommand) named(ctx context.Context, row *Row) (w restart, err error) {
+	w = restart{Namespace: row.Namespace, Workload: row.Workload, Result: resultByHand}
 	kind, name, _ := strings.Cut(row.Workload, "/")
-	var known bool
+	known := false
 	if w.kind, known = cluster.ByName(kind); !known {
-		w.Result, w.Why = resultByHand, "its kind is not one of Kubernetes' own"
+		w.Why = "its kind is not one of Kubernetes' own"
 		return w, nil
 	}
-	var err error
 	w.object, err = k.client.Resource(w.kind.Resource).Namespace(w.Namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		w.Result, w.Why = resultByHand, "it does not exist any more"
-		return w, nil
+	switch {
+	case apierrors.IsNotFound(err):
+		w.Why = "it does not exist any more"
+	case err != nil:
+		return w, fmt.Errorf("%s in the namespace %s: %w", w.Workload, w.Namespace, err)
+	default:
+		w.check()
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s in the namespace %s: %w", w.Workload, w.Namespace, err)
-	}
-	w.check()
 	return w, nil
 }
 
 // check finds out whether the workload can be restarted.
 func (w *restart) check() {
-	if w.Why = w.kind.ByHand(w.object); w.Why != "" {
+	w.Result, w.Why = resultPlanned, w.kind.ByHand(w.object)
+	if w.Why != "" {
 		w.Result = resultByHand
 	}
 }

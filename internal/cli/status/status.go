@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/mutate"
@@ -38,7 +39,7 @@ type Row struct {
 	Guard          cluster.Guard `json:"guard"`
 	// Workload is the owner of the pods, such as deployment/cart.
 	Workload string `json:"workload,omitempty"`
-	// Pods is the number of running pods, and States has the numbers by state.
+	// Pods is the number of pods that have not ended, and States has the numbers by state.
 	Pods   int                    `json:"pods"`
 	States map[injected.State]int `json:"states,omitempty"`
 	// Local is why differing pods were compared with a pod that was evaluated here, and not
@@ -67,6 +68,8 @@ type Answer struct {
 	Problem string
 	// Local is the reason why the cluster was not asked, if it should be.
 	Local string
+	// denial is why no new pod would be created.
+	denial *ask.Denial
 }
 
 // Namespace collects the objects of one namespace.

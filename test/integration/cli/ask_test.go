@@ -68,8 +68,8 @@ var _ = Describe("ask", Ordered, func() {
 	It("evaluates the rules here for a user who may not create pods", func(ctx SpecContext) {
 		local := answer(ctx, "on-call", asking, pod())
 		Expect(local.Problem()).NotTo(HaveOccurred())
-		Expect(local.Local).To(BeTrue())
-		Expect(local.Missing).To(HaveValue(Equal(ask.Right{Verb: "create", Resource: "pods", Namespace: "asked"})))
+		Expect(local.Local).To(Equal("you may not create pods in the namespace asked"))
+		Expect(local.Missing).To(Equal("create pods in the namespace asked"))
 		Expect(local.Pod.GetAnnotations()).To(HaveKeyWithValue("lanyard.dev/injected", "aws"))
 	})
 
@@ -82,7 +82,7 @@ var _ = Describe("ask", Ordered, func() {
 		Eventually(ctx, func(ctx context.Context) map[string]string {
 			got := answer(ctx, "", asking, pod())
 			Expect(got.Problem()).NotTo(HaveOccurred())
-			Expect(got.Local).To(BeFalse())
+			Expect(got.Local).To(BeEmpty())
 			return got.Pod.GetAnnotations()
 		}).Within(timeout).Should(HaveKeyWithValue("lanyard.dev/injected", "aws"))
 	})
@@ -95,7 +95,7 @@ var _ = Describe("ask", Ordered, func() {
 		Eventually(ctx, func(ctx context.Context) *ask.Denial { return answer(ctx, "", asking, pod).Denial }).Within(timeout).
 			Should(HaveValue(And(HaveField("By", ask.ByOther), HaveField("Message", ContainSubstring("PodSecurity")))))
 		local := answer(ctx, "on-call", asking, pod)
-		Expect(local.Missing).NotTo(BeNil())
+		Expect(local.Missing).NotTo(BeEmpty())
 	})
 })
 

@@ -104,14 +104,14 @@ var _ = Describe("check by users with few rights", Serial, Ordered, func() {
 		}
 		DeferCleanup(deletePods)
 		_, out := check(ctx, env.kubeconfig, "--namespace", "check-pods")
-		Expect(out).To(ContainSubstring("\npods\n  √ every running pod has the credentials that its ServiceAccount asks for\n"))
+		Expect(out).To(ContainSubstring("\npods\n  √ every pod has the credentials that its ServiceAccount asks for\n"))
 		for name, identity := range map[string]string{"cart": role + "2", "later": role} {
 			patch := fmt.Sprintf(`{"metadata":{"annotations":{"lanyard.dev/aws-role-arn":%q}}}`, identity)
 			_, err := env.client.CoreV1().ServiceAccounts("check-pods").Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 			Expect(err).NotTo(HaveOccurred())
 		}
 		_, out = check(ctx, env.kubeconfig, "--namespace", "check-pods")
-		Expect(out).To(ContainSubstring("‼ 2 running pods must be replaced: 1 are stale, and 1 are without credentials\n    Run: lanyard status --stale --all-namespaces\n"))
+		Expect(out).To(ContainSubstring("‼ 2 pods must be replaced: 1 stale, 1 without credentials\n    Run: lanyard status --stale --all-namespaces\n"))
 	})
 
 	It("reports the ServiceAccount of the command line in every case", func(ctx SpecContext) {

@@ -155,7 +155,7 @@ var _ = Describe("explain", Ordered, func() {
 	It("explains a ServiceAccount to a user with the role view in one namespace", func(ctx SpecContext) {
 		newServiceAccount(ctx, "explained", "web", map[string]string{"lanyard.dev/aws-role-arn": role})
 		bind(ctx, "explained", "view", "on-call")
-		expectOutputsAs(ctx, user("on-call"), "explain-view", command.ExitOK, BeEmpty(), "explain", "sa", "web", "--namespace", "explained")
+		expectOutputsAs(ctx, user("on-call"), "explain-view", command.ExitFailed, HavePrefix("error: the credentials of a new pod are not known: you may not create pods"), "explain", "sa", "web", "--namespace", "explained")
 		Expect(os.ReadFile("testdata/explain-view.txt")).NotTo(ContainSubstring("denied"))
 	})
 
@@ -163,8 +163,8 @@ var _ = Describe("explain", Ordered, func() {
 	It("does not say that a pod is denied for a setting that was not read", func(ctx SpecContext) {
 		bind(ctx, "explained", "view", "on-call-2")
 		code, out, errOut := lanyardAs(ctx, user("on-call-2"), "", "explain", "pod", "cart-1-old", "--namespace", "explained")
-		Expect(out).To(And(ContainSubstring("new pods: unknown\n"), ContainSubstring("this pod: unknown\n"), ContainSubstring("the settings of the webhook were not read")))
-		Expect(errOut).To(HavePrefix("error: the credentials of a new pod are not known: the settings of the webhook were not read"))
+		Expect(out).To(And(ContainSubstring("new pods: unknown\n"), ContainSubstring("this pod: unknown\n"), ContainSubstring("and the settings of the webhook could not be read")))
+		Expect(errOut).To(HavePrefix("error: the credentials of a new pod are not known: you may not create pods in the namespace explained, and the settings of the webhook could not be read: "))
 		Expect(code).To(Equal(command.ExitFailed))
 	})
 

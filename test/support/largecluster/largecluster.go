@@ -142,8 +142,12 @@ func (c *Cluster) handler() http.Handler {
 		reply(w, `{"kind":"DeploymentList","apiVersion":"apps/v1","items":[{"metadata":{"namespace":"lanyard","name":"webhook"},
 			"spec":{"template":{"metadata":{"labels":{"app":"webhook"}},"spec":{"containers":[{"name":"webhook"}]}}}}]}`)
 	})
-	mux.HandleFunc("GET /api/v1/namespaces", func(w http.ResponseWriter, r *http.Request) {
-		page(w, r, c.Namespaces, func(i int) metav1.ObjectMeta { return metav1.ObjectMeta{Name: namespace(i)} })
+	mux.HandleFunc("GET /api/v1/namespaces", func(w http.ResponseWriter, _ *http.Request) {
+		items := make([]string, c.Namespaces)
+		for i := range items {
+			items[i] = `{"metadata":{"name":"` + namespace(i) + `"}}`
+		}
+		reply(w, `{"kind":"NamespaceList","apiVersion":"v1","metadata":{},"items":[`+strings.Join(items, ",")+`]}`)
 	})
 	mux.HandleFunc("GET /api/v1/serviceaccounts", func(w http.ResponseWriter, r *http.Request) {
 		page(w, r, c.Namespaces*c.ServiceAccounts, func(i int) metav1.ObjectMeta {
