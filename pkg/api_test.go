@@ -246,7 +246,7 @@ func TestEachKeyHasAConstant(t *testing.T) {
 	p, _ := config.Check("annotations", fset, []*ast.File{file}, nil)
 	var got []string
 	for _, name := range p.Scope().Names() {
-		if c, ok := p.Scope().Lookup(name).(*types.Const); ok && name != "Prefix" && name != "IdentityRequired" {
+		if c, ok := p.Scope().Lookup(name).(*types.Const); ok && !slices.Contains([]string{"Prefix", "IdentityInjected", "IdentityRequired"}, name) {
 			got = append(got, constant.StringVal(c.Val()))
 		}
 	}

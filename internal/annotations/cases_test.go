@@ -25,6 +25,7 @@ type podCase struct {
 	Errors      []string          `json:"errors,omitempty"`
 	Result      struct {
 		OptOut                 bool     `json:"optOut,omitempty"`
+		Insists                bool     `json:"insists,omitempty"`
 		Containers             []string `json:"containers,omitempty"`
 		SkipContainers         []string `json:"skipContainers,omitempty"`
 		TokenExpirationSeconds int64    `json:"tokenExpirationSeconds,omitempty"`

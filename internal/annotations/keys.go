@@ -29,12 +29,18 @@ const (
 	// ServiceAccount: its pods are denied until the ServiceAccount asks for an identity.
 	// Lanyard never changes this value.
 	LabelRequired = "required"
+	// LabelInjected is the value of Keys.IdentityLabel that Lanyard writes on an injected
+	// pod. The guard then need not search for the ServiceAccount of the pod.
+	LabelInjected = "injected"
 	// LabelDisabled is the value of the label Keys.Inject on a namespace that opts
 	// out. OptOut means the same.
 	LabelDisabled = "disabled"
 	// OptOut is the value of Keys.Inject, as an annotation or a label, on a pod
 	// that opts out.
 	OptOut = "false"
+	// Insist is the value of Keys.Inject, as an annotation or a label, on a pod that is
+	// denied if it is not injected.
+	Insist = "true"
 	// LabelProbe is the value of Keys.Probe on a pod that probes the webhook.
 	LabelProbe = "true"
 )
@@ -67,8 +73,8 @@ type Keys struct {
 
 	// On a pod.
 
-	// Inject is "false" on a pod that opts out, as an annotation or a label. On a
-	// namespace it is a label, "disabled" or "false".
+	// Inject is "false" on a pod that opts out, and "true" on a pod that insists, as an
+	// annotation or a label. On a namespace it is a label, "disabled" or "false".
 	Inject string
 	// Containers names the only containers to inject into.
 	Containers string
@@ -90,7 +96,7 @@ type Keys struct {
 	AllowedIdentities string
 
 	// IdentityLabel is the label of a ServiceAccount that asks for an identity, or whose
-	// pods need one.
+	// pods need one, and of an injected pod.
 	IdentityLabel string
 }
 

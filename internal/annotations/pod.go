@@ -17,6 +17,8 @@ import (
 type Pod struct {
 	// OptOut reports whether the pod opts out.
 	OptOut bool
+	// Insists reports whether the pod must not be created without credentials.
+	Insists bool
 	// Containers, if not empty, are the only containers to inject into.
 	Containers []string
 	// SkipContainers are left out.
@@ -37,16 +39,17 @@ func ParsePod(keys *Keys, annotations map[string]string, injectLabel string) (Po
 	}
 	p := parser{keys: keys, annotations: annotations}
 	errInject := errors.New(`must be "false" to opt out, or "true"`)
-	if inject, found := annotations[keys.Inject]; found && inject != "true" {
+	if inject, found := annotations[keys.Inject]; found && inject != Insist {
 		p.invalid(keys.Inject, errInject)
 	}
-	if injectLabel != "" && injectLabel != "true" {
+	if injectLabel != "" && injectLabel != Insist {
 		p.errs = append(p.errs, field.Invalid(labelsPath.Key(keys.Inject), shown(injectLabel), errInject.Error()))
 	}
 	known := keys.Pod()
 	p.denyUnknown(keys.unknown(annotations, known), known,
 		"is not an annotation of a Pod; identities are set on the ServiceAccount")
 	pod := Pod{
+		Insists:                annotations[keys.Inject] == Insist || injectLabel == Insist,
 		Containers:             p.names(keys.Containers),
 		SkipContainers:         p.names(keys.SkipContainers),
 		TokenExpirationSeconds: p.expiration(0),

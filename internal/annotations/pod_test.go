@@ -19,7 +19,7 @@ func TestParsePod(t *testing.T) {
 		pod, errs := annotations.ParsePod(newKeys(t), expanded("", c.Annotations), c.Label)
 		c.Errors = messages(errs)
 		if len(errs) == 0 {
-			c.Result.OptOut, c.Result.TokenExpirationSeconds = pod.OptOut, pod.TokenExpirationSeconds
+			c.Result.OptOut, c.Result.Insists, c.Result.TokenExpirationSeconds = pod.OptOut, pod.Insists, pod.TokenExpirationSeconds
 			c.Result.Containers, c.Result.SkipContainers = pod.Containers, pod.SkipContainers
 		}
 	})

@@ -285,8 +285,8 @@ func Slashes(file string) string {
 	return strings.ReplaceAll(file, `\`, "/")
 }
 
-// Remove removes Lanyard's additions from the JSON object of a pod: marks, volumes,
-// mounts and variables. A pod that was not injected stays as it is. An own variable
+// Remove removes Lanyard's additions from the JSON object of a pod: marks, the label,
+// volumes, mounts and variables. A pod that was not injected stays as it is. An own variable
 // directly before Lanyard's variables that could be Lanyard's by its name and value is
 // removed, too: a pod does not show which one it is.
 func Remove(pod map[string]any, keys *annotations.Keys) error {
@@ -298,6 +298,9 @@ func Remove(pod map[string]any, keys *annotations.Keys) error {
 	marks, _ := metadata["annotations"].(map[string]any)
 	for _, key := range keys.Marks() {
 		delete(marks, key)
+	}
+	if labels, _ := metadata["labels"].(map[string]any); labels[keys.IdentityLabel] == annotations.LabelInjected {
+		delete(labels, keys.IdentityLabel)
 	}
 	spec, _ := pod["spec"].(map[string]any)
 	i := 0

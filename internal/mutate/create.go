@@ -69,7 +69,7 @@ func Create(pod *Pod, selection *annotations.Pod, injection *Injection) (Result,
 	if err := m.growPatch(); err != nil {
 		return Result{}, err
 	}
-	m.addAnnotations(missing)
+	m.addMarks(missing)
 	pod.patch.Extend([]byte("/spec/volumes"), pod.volumes, m.missingVolumes(exists))
 	m.addToContainers()
 	return m.result(), nil

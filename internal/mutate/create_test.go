@@ -25,21 +25,26 @@ func TestThePatchAddsWhatIsMissing(t *testing.T) {
 		"metadata is null": {`{"metadata":null,"spec":{"containers":[{}]}}`,
 			[]string{"/metadata", "/spec/volumes", "/spec/containers/0/volumeMounts", "/spec/containers/0/env"}},
 		"annotations are absent": {`{"metadata":{},"spec":{"containers":[{}]}}`,
-			[]string{"/metadata/annotations", "/spec/volumes", "/spec/containers/0/volumeMounts", "/spec/containers/0/env"}},
+			[]string{"/metadata/annotations", "/metadata/labels", "/spec/volumes", "/spec/containers/0/volumeMounts", "/spec/containers/0/env"}},
 		"everything is null": {`{"metadata":{"annotations":null},"spec":{"volumes":null,"containers":[{"env":null,"volumeMounts":null}]}}`,
-			[]string{"/metadata/annotations", "/spec/volumes", "/spec/containers/0/volumeMounts", "/spec/containers/0/env"}},
+			[]string{"/metadata/annotations", "/metadata/labels", "/spec/volumes", "/spec/containers/0/volumeMounts", "/spec/containers/0/env"}},
 		// One element at the end of an empty list is as long as the list; four are
 		// longer.
 		"everything is empty": {`{"metadata":{"annotations":{}},"spec":{"volumes":[],"containers":[{"env":[],"volumeMounts":[]}]}}`,
-			[]string{"/metadata/annotations/lanyard.dev~1injected",
+			[]string{"/metadata/annotations/lanyard.dev~1injected", "/metadata/labels",
 				"/spec/volumes/-", "/spec/containers/0/volumeMounts/-", "/spec/containers/0/env"}},
 		"one of the annotations is there": {`{"metadata":{"annotations":{"lanyard.dev/injected":"aws"}},"spec":{"containers":[{}]}}`,
-			[]string{"/spec/volumes", "/spec/containers/0/volumeMounts", "/spec/containers/0/env"}},
+			[]string{"/metadata/labels", "/spec/volumes", "/spec/containers/0/volumeMounts", "/spec/containers/0/env"}},
+		"other labels are there": {`{"metadata":{"annotations":{},"labels":{"a":"b"}},"spec":{"containers":[{}]}}`,
+			[]string{"/metadata/annotations/lanyard.dev~1injected", "/metadata/labels/lanyard.dev~1identity",
+				"/spec/volumes", "/spec/containers/0/volumeMounts", "/spec/containers/0/env"}},
+		"the label is there": {`{"metadata":{"annotations":{},"labels":{"lanyard.dev/identity":"injected"}},"spec":{"containers":[{}]}}`,
+			[]string{"/metadata/annotations/lanyard.dev~1injected", "/spec/volumes", "/spec/containers/0/volumeMounts", "/spec/containers/0/env"}},
 		"the init containers are null": {`{"metadata":{"annotations":{}},"spec":{"initContainers":null,"containers":[{"name":"a"},{"name":"b"}]}}`,
-			[]string{"/metadata/annotations/lanyard.dev~1injected", "/spec/volumes",
+			[]string{"/metadata/annotations/lanyard.dev~1injected", "/metadata/labels", "/spec/volumes",
 				"/spec/containers/0/volumeMounts", "/spec/containers/0/env", "/spec/containers/1/volumeMounts", "/spec/containers/1/env"}},
 		"there are init containers": {`{"metadata":{},"spec":{"initContainers":[{"name":"i"}],"containers":[{"name":"a"}]}}`,
-			[]string{"/metadata/annotations", "/spec/volumes", "/spec/initContainers/0/volumeMounts", "/spec/initContainers/0/env",
+			[]string{"/metadata/annotations", "/metadata/labels", "/spec/volumes", "/spec/initContainers/0/volumeMounts", "/spec/initContainers/0/env",
 				"/spec/containers/0/volumeMounts", "/spec/containers/0/env"}},
 		"there is no container":           {`{"spec":{"containers":[]}}`, nil},
 		"there is no spec":                {`{"spec":null}`, nil},
@@ -104,7 +109,7 @@ func TestKeysUnderAnotherPrefixAreEscapedAndRead(t *testing.T) {
 	result := once(pod)
 	want := []string{
 		"/metadata/annotations/identity.example.com~1injected",
-		"/metadata/annotations/identity.example.com~1gcp-credentials",
+		"/metadata/annotations/identity.example.com~1gcp-credentials", "/metadata/labels",
 		"/spec/volumes", "/spec/containers/0/volumeMounts", "/spec/containers/0/env",
 	}
 	if diff := cmp.Diff(want, pathsOf(t, result.Patch.Bytes())); diff != "" {

@@ -22,6 +22,8 @@ type Injection struct {
 	annotations []annotation
 	// allAnnotations is the JSON object of all annotations.
 	allAnnotations []byte
+	// label is the label of an injected pod.
+	label annotation
 	// environment has the variables of all providers, for a container that sets none
 	// of them.
 	environment [][]byte
@@ -84,6 +86,8 @@ func NewInjection(injection *provider.Injection, keys *annotations.Keys) *Inject
 		members = append(members, a.member)
 	}
 	result.allAnnotations = fmt.Appendf(nil, "{%s}", bytes.Join(members, []byte(",")))
+	result.label = newAnnotation(keys.IdentityLabel, annotations.LabelInjected, false)
+	result.label.path = "/metadata/labels/" + jsonpatch.Escape(keys.IdentityLabel)
 	result.encodeVolumes()
 	return &result
 }

@@ -16,7 +16,8 @@
 //
 // The guard (charts/lanyard/templates/guard.yaml) has the one rule that the API
 // server must know too: a container that is not left out has something mounted at
-// the token mount path. If that rule changes here, it must change there.
+// the token mount path. If that rule changes here, it must change there. The guard finds
+// injected pods by the label Keys.IdentityLabel.
 package mutate
 
 import (
@@ -35,6 +36,8 @@ type Pod struct {
 	Annotations map[string]string
 	// InjectLabel is the value of the label Keys.Inject; "" if not set.
 	InjectLabel string
+	// IdentityLabel is the value of the label Keys.IdentityLabel; "" if not set.
+	IdentityLabel string
 	// Mirror reports whether the pod mirrors a static pod.
 	Mirror bool
 	// Windows reports whether the pod is for Windows nodes.
@@ -43,6 +46,7 @@ type Pod struct {
 	name, generateName []byte
 	hasMetadata        bool // there is an object to add annotations to
 	hasAnnotations     bool
+	hasLabels          bool
 	volumesText        []byte // the JSON of the list; nil if absent
 	containers         []container
 	tooManyContainers  bool

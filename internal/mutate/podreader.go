@@ -115,9 +115,20 @@ func (r *reader) metadata(key []byte) (err error) {
 		r.pod.hasAnnotations = r.Kind() == jsonscan.Object
 		return r.Object(r.annotation)
 	case "labels":
-		return r.member(r.keys.Inject, func() error { return r.ReadCut(&r.pod.InjectLabel, texts.MaxShown) })
+		r.pod.hasLabels = r.Kind() == jsonscan.Object
+		return r.Object(r.label)
 	}
 	return err
+}
+
+func (r *reader) label(key []byte) error {
+	switch string(key) {
+	case r.keys.Inject:
+		return r.ReadCut(&r.pod.InjectLabel, texts.MaxShown)
+	case r.keys.IdentityLabel:
+		return r.ReadCut(&r.pod.IdentityLabel, texts.MaxShown)
+	}
+	return nil
 }
 
 func (r *reader) annotation(key []byte) error {

@@ -50,17 +50,21 @@ const (
 
 // The keys of other objects.
 const (
-	Inject            = Prefix + "inject" // of a pod, and the label of a namespace
+	Inject            = Prefix + "inject" // of a pod: "false" opts out, "true" insists; and the label of a namespace
 	Containers        = Prefix + "containers"
 	SkipContainers    = Prefix + "skip-containers"
 	Injected          = Prefix + "injected"           // Lanyard writes it on a pod
 	AllowedIdentities = Prefix + "allowed-identities" // of a namespace
-	IdentityLabel     = Prefix + "identity"           // Lanyard writes it on a ServiceAccount, or a user with IdentityRequired
+	IdentityLabel     = Prefix + "identity"           // Lanyard writes it on a ServiceAccount or a pod, or a user with IdentityRequired
 )
 
 // IdentityRequired is the value of IdentityLabel on a ServiceAccount whose pods must wait
 // until it asks for an identity. Lanyard never changes it.
 const IdentityRequired = annotations.LabelRequired
+
+// IdentityInjected is the value of IdentityLabel on an injected pod. Only Lanyard may write
+// it: the API server denies a pod with it if a container lacks its token.
+const IdentityInjected = annotations.LabelInjected
 
 // Options are the settings of a cluster. The zero value has the defaults of
 // lanyard-webhook.

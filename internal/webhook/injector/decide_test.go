@@ -339,7 +339,7 @@ func TestADollarSignOfAnIdentityIsNotExpandedByTheKubelet(t *testing.T) {
 
 func TestFieldsThatNobodyKnowsSurviveAtEveryLevel(t *testing.T) {
 	t.Parallel()
-	const pod = `{"new0":{"a":[1,null]},"metadata":{"new1":1.50,"name":"pod","annotations":{"a/b":"c"},"labels":null},` +
+	const pod = `{"new0":{"a":[1,null]},"metadata":{"new1":1.50,"name":"pod","annotations":{"a/b":"c"},"labels":{"d":"e"}},` +
 		`"spec":{"new2":[],"serviceAccountName":"app","os":{"name":"linux","new3":{}},"nodeSelector":{"new4":"x"},` +
 		`"volumes":[{"name":"v","new5":{"projected":"no"},"projected":{"new6":1,"sources":[{"new7":{}},{"serviceAccountToken":{"path":"t","new8":0}},{"downwardAPI":{"new9":0,"items":[{"new10":1}]}}]}}],` +
 		`"containers":[{"name":"main","new11":{"env":[]},"env":[{"name":"A","new12":"\u00e9"}],"volumeMounts":[{"name":"v","mountPath":"/v","new13":9007199254740993}],"volumeDevices":[{"name":"d","devicePath":"/d","new14":true}]}],` +

@@ -42,7 +42,7 @@ func plainly(pod map[string]any, injection *provider.Injection) {
 		return
 	}
 	spec["volumes"] = append(volumes, plainVolume(injection, name))
-	addAnnotations(pod["metadata"].(map[string]any), injection)
+	addMarks(pod["metadata"].(map[string]any), injection)
 }
 
 // addToContainer reports whether the container takes part.
@@ -117,7 +117,7 @@ func plainVolume(injection *provider.Injection, name string) map[string]any {
 	return map[string]any{"name": name, "projected": map[string]any{"defaultMode": float64(420), "sources": sources}}
 }
 
-func addAnnotations(metadata map[string]any, injection *provider.Injection) {
+func addMarks(metadata map[string]any, injection *provider.Injection) {
 	values, _ := metadata["annotations"].(map[string]any)
 	if values == nil {
 		values = map[string]any{}
@@ -131,6 +131,12 @@ func addAnnotations(metadata map[string]any, injection *provider.Injection) {
 	}
 	values["lanyard.dev/injected"] = strings.Join(names, ",")
 	metadata["annotations"] = values
+	labels, _ := metadata["labels"].(map[string]any)
+	if labels == nil {
+		labels = map[string]any{}
+	}
+	labels["lanyard.dev/identity"] = "injected"
+	metadata["labels"] = labels
 }
 
 // FuzzDifferential: the patched pod is what the plain way makes of it, also with

@@ -17,10 +17,12 @@ import (
 )
 
 // ambiguous are the golden cases whose container sets a variable directly before the
-// variables of Lanyard: the pod would be the same if Lanyard had set that variable.
+// variables of Lanyard, or whose pod has the label already: the pod would be the same if
+// Lanyard had set that variable or label.
 var ambiguous = []string{
 	"container-with-a-role-of-its-own", "profiles-and-a-role-of-the-container", "eks-skip-list-of-the-pod-has-no-effect",
 	"tokens-for-external-secrets", "after-azure-1.5", "after-azure-1.6",
+	"label-of-an-injected-pod-in-a-template",
 }
 
 // holdsRemovable: without what Lanyard added, an injected pod is what it was.

@@ -98,10 +98,14 @@ func (p *PodMutator) injection(ctx context.Context, request *admission.Request[m
 	return entry.injection, p.checkPolicy(ctx, namespace, name, entry.identity)
 }
 
-// checkRequired denies a new pod that asks for no identity if its ServiceAccount has the
-// label for it. The rule is the guard's: a pod without a container that needs the token
-// mount is created.
+// checkRequired denies a new pod that asks for no identity if the pod insists, or if its
+// ServiceAccount has the label for it. The rule of the label is the guard's: a pod without
+// a container that needs the token mount is created.
 func (p *PodMutator) checkRequired(request *admission.Request[mutate.Pod], selection *annotations.Pod, label string) error {
+	if selection.Insists && request.Operation == admission.Create {
+		return p.insists(request, fmt.Sprintf("no annotation of serviceaccount %q asks for an identity: annotate the ServiceAccount. Controllers retry automatically",
+			request.Namespace+"/"+request.Object.ServiceAccountName))
+	}
 	if label != annotations.LabelRequired || request.Operation != admission.Create {
 		return nil
 	}
@@ -113,6 +117,20 @@ func (p *PodMutator) checkRequired(request *admission.Request[mutate.Pod], selec
 		"serviceaccount %q has the label %s=%s, but no annotation asks for an identity yet: annotate the ServiceAccount. Controllers retry automatically. "+
 			"To create the pod without credentials, annotate it with %s: %q",
 		request.Namespace+"/"+request.Object.ServiceAccountName, p.Keys.IdentityLabel, annotations.LabelRequired, p.Keys.Inject, annotations.OptOut)}
+}
+
+// insists returns the error for a pod that insists and is not injected.
+func (p *PodMutator) insists(request *admission.Request[mutate.Pod], why string) error {
+	return &reason.Error{Reason: reason.IdentityRequired, Err: fmt.Errorf("pod %q has %s: %q, but %s. To create the pod without credentials, remove %[2]s",
+		request.Namespace+"/"+request.Object.Name(), p.Keys.Inject, annotations.Insist, why)}
+}
+
+// cause returns why the pod of a result is not injected.
+func cause(result *mutate.Result) string {
+	if len(result.Findings) == 0 {
+		return string(result.Reason)
+	}
+	return result.Findings[0].String()
 }
 
 // entry returns the cache entry of a ServiceAccount with these annotations, or nil if
@@ -166,6 +184,9 @@ func (p *PodMutator) inject(request *admission.Request[mutate.Pod], selection *a
 	}
 	if err != nil {
 		return admission.Response{}, err
+	}
+	if selection.Insists && request.Operation == admission.Create && result.Reason != reason.Injected && result.Reason != reason.AlreadyInjected {
+		return admission.Response{}, p.insists(request, "none of its containers can be injected: "+cause(&result))
 	}
 	response := admission.Response{Patch: result.Patch, Reason: result.Reason}
 	for i, finding := range result.Findings {

@@ -320,6 +320,7 @@ func TestTheSameInputGivesTheSameBytesInEveryProgramRun(t *testing.T) {
 	pod := []byte(`{"metadata":{"name":"pod"},"spec":{"serviceAccountName":"app","containers":[{"name":"main"}]}}`)
 	pods, _ := newPods(t, map[string]string{"lanyard.dev/audience": "neutral"})
 	want := `[{"op":"add","path":"/metadata/annotations","value":{"lanyard.dev/injected":"token"}},` +
+		`{"op":"add","path":"/metadata/labels","value":{"lanyard.dev/identity":"injected"}},` +
 		`{"op":"add","path":"/spec/volumes","value":[{"name":"bound-sa-token","projected":{"sources":[{"serviceAccountToken":{"audience":"neutral","expirationSeconds":3600,"path":"token"}}],"defaultMode":420}}]},` +
 		`{"op":"add","path":"/spec/containers/0/volumeMounts","value":[{"name":"bound-sa-token","readOnly":true,"mountPath":"/var/run/secrets/lanyard.dev/serviceaccount"}]},` +
 		`{"op":"add","path":"/spec/containers/0/env","value":[{"name":"LANYARD_TOKEN_FILE","value":"/var/run/secrets/lanyard.dev/serviceaccount/token"}]}]`

@@ -46,7 +46,8 @@ var (
 		"token-expiration-seconds": {{"600 to 86400", "The lifetime of the tokens. At least 3600 with an Azure identity."}},
 	}
 	onPod = map[string][]meaning{
-		"inject":                   {{"`\"false\"`", "The pod is not injected. Also works as a label."}},
+		"inject": {{"`\"false\"`", "The pod is not injected. Also works as a label."},
+			{"`\"true\"`", "The pod is denied [if it is not injected](../concepts/guard.md#pods-that-insist), in every namespace. Also works as a label."}},
 		"containers":               {{"names, separated by commas", "Only these containers get the identity. Any kind of container counts: init, sidecar, ephemeral."}},
 		"skip-containers":          {{"names, separated by commas", "These containers do not get the identity, nor the token."}},
 		"token-expiration-seconds": {{"600 to 86400", "Overrides the value of the ServiceAccount."}},
@@ -61,7 +62,8 @@ var (
 		"gcp-credentials": {{"pod", "The content of the Google credentials file."}},
 		"adopted":         {{"ServiceAccount", "The keys that were [translated from another program's annotations](../adoption.md), and follow them."}},
 		"identity": {{"ServiceAccount, as a label", "`enabled` if the ServiceAccount asks for an identity. The [guard](../concepts/guard.md) selects by it. You can write it yourself."},
-			{"ServiceAccount, as a label", "`required` if you write it: pods of this ServiceAccount are denied [until it asks for an identity](../identity-later.md). Lanyard never changes it."}},
+			{"ServiceAccount, as a label", "`required` if you write it: pods of this ServiceAccount are denied [until it asks for an identity](../identity-later.md). Lanyard never changes it."},
+			{"pod, as a label", "`injected` on an injected pod. The guard checks its mounts, and does not search for its ServiceAccount."}},
 	}
 )
 

@@ -18,7 +18,7 @@ var ofObjects = map[string]explanation{
 	string(reason.Injected):               {"allowed", "The patch adds the identity to the pod.", ""},
 	string(reason.AlreadyInjected):        {"allowed", "The pod has everything that it would get, for example if the webhook is called a second time.", ""},
 	string(reason.NoIdentity):             {"allowed", "The ServiceAccount does not ask for an identity.", "Annotate the ServiceAccount if its pods need credentials."},
-	string(reason.IdentityRequired):       {"denied, 403", "The ServiceAccount has the label `lanyard.dev/identity: required`, but no annotation that asks for an identity yet.", "Wait: controllers try again, see [identity later](../identity-later.md). If it keeps happening, annotate the ServiceAccount, or remove the label."},
+	string(reason.IdentityRequired):       {"denied, 403", "The ServiceAccount has the label `lanyard.dev/identity: required`, or the pod has `lanyard.dev/inject: \"true\"`, but there is no annotation that asks for an identity yet, or no container that can be injected.", "Wait: controllers try again, see [identity later](../identity-later.md). If it keeps happening, annotate the ServiceAccount, or remove the label or the annotation."},
 	string(reason.OptedOut):               {"allowed", "The pod has `lanyard.dev/inject: \"false\"`, as an annotation or a label.", ""},
 	string(reason.MirrorPod):              {"allowed", "The pod mirrors a static pod of a node, which cannot have a token.", ""},
 	string(reason.NoContainer):            {"allowed", "There is no container to inject into. The API server itself denies a pod without containers.", ""},
