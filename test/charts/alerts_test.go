@@ -89,6 +89,8 @@ var faults = map[string][]string{
 `},
 	"LanyardPolicyDenials": {`load 1m
   apiserver_validating_admission_policy_check_total{policy="lanyard-guard-pods", enforcement_action="deny"} 0+1x30
+`, `load 1m
+  apiserver_validating_admission_policy_check_total{policy="lanyard-guard-injected", enforcement_action="deny"} 0+1x30
 `},
 	"LanyardFenceDenials": {`load 1m
   apiserver_validating_admission_policy_check_total{policy="lanyard-guard-marks", enforcement_action="deny"} 0+1x30

@@ -91,10 +91,11 @@ func TestNotesWarnOfWhatIsFragile(t *testing.T) {
 func TestNotesNameWhatIsThere(t *testing.T) {
 	r := render(t, installAs("blue", "security", kubeVersion), parseValues(t, "config: {annotation-prefix: id.example/}"))
 	one(t, r.objects, "ValidatingAdmissionPolicyBinding/blue-lanyard-guard-pods")
+	one(t, r.objects, "ValidatingAdmissionPolicyBinding/blue-lanyard-guard-injected")
 	for _, want := range []string{
 		"deployment/" + find(r.objects, "Deployment")[0].GetName() + " --namespace security",
 		"mutatingwebhookconfiguration " + find(r.objects, "MutatingWebhookConfiguration")[0].GetName() + "\n",
-		"validatingadmissionpolicybinding blue-lanyard-guard-pods\n",
+		"validatingadmissionpolicybinding blue-lanyard-guard-pods blue-lanyard-guard-injected\n",
 		"helm test blue --namespace security",
 		"id.example/aws-role-arn=",
 	} {

@@ -47,7 +47,7 @@ const stolen = `{"type":"external_account","token_url":"https://attacker.example
 type change struct {
 	Metadata struct {
 		Annotations map[string]*string `json:"annotations,omitempty"`
-		Labels      map[string]string  `json:"labels,omitempty"`
+		Labels      map[string]*string `json:"labels,omitempty"`
 	} `json:"metadata,omitzero"`
 	Status *corev1.PodStatus `json:"status,omitempty"`
 }
@@ -128,6 +128,16 @@ var _ = Describe("The marks on a pod", policies, Ordered, ContinueOnFailure, fun
 
 	for _, through := range []string{"", "status"} {
 		where := map[string]string{"": "the pod", "status": "its status"}[through]
+		It("include the label, through "+where, func(ctx SpecContext) {
+			withLabel := func(value *string) (c change) {
+				c.Metadata.Labels = map[string]*string{"lanyard.dev/identity": value}
+				return c
+			}
+			denied(patch(ctx, through, injected, withLabel(nil)))
+			denied(patch(ctx, through, injected, withLabel(new("other"))))
+			denied(patch(ctx, through, plain, withLabel(new("injected"))))
+			Expect(patch(ctx, through, injected, withLabel(new("injected")))).To(Succeed(), "it stays")
+		})
 		for _, mark := range marks {
 			It("cannot be changed through "+where+": "+mark, func(ctx SpecContext) {
 				denied(patch(ctx, through, injected, withAnnotation(mark, new(stolen))))
@@ -153,7 +163,7 @@ var _ = Describe("The marks on a pod", policies, Ordered, ContinueOnFailure, fun
 					Expect(patch(ctx, through, pod, withAnnotation(key, new("x")))).To(Succeed())
 					Expect(patch(ctx, through, pod, withAnnotation(key, nil))).To(Succeed())
 				}
-				c.Metadata.Labels = map[string]string{"a": "b"}
+				c.Metadata.Labels = map[string]*string{"a": new("b")}
 				Expect(patch(ctx, through, pod, c)).To(Succeed())
 			}
 		})
@@ -186,6 +196,11 @@ var _ = Describe("The marks on a pod", policies, Ordered, ContinueOnFailure, fun
 				denied(cluster.client.CoreV1().RESTClient().Post().Namespace(pod.Namespace).Resource("bindings").Body(binding).Do(ctx).Error())
 			}
 		}
+		labelled := &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Name: plain.Name, Labels: map[string]string{"lanyard.dev/identity": "injected"}},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: "node"},
+		}
+		denied(cluster.client.CoreV1().Pods(plain.Namespace).Bind(ctx, labelled, metav1.CreateOptions{}))
 		binding := &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Name: plain.Name, Annotations: map[string]string{"scheduler.example/score": "1"}},
 			Target:     corev1.ObjectReference{Kind: "Node", Name: "node"},

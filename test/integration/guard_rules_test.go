@@ -68,13 +68,26 @@ var guardRules = []rule{
 
 	{"the annotation inject: false opts out", false, changes(annotate("inject", "false"))},
 	{"the label inject: false opts out", false, changes(label("inject", "false"))},
-	{"the annotation inject: true does not opt out", true, changes(annotate("inject", "true"))},
 	{"the annotation inject: False is malformed, and does not opt out", true, changes(annotate("inject", "False"))},
 	{"an empty annotation inject is malformed, and does not opt out", true, changes(annotate("inject", ""))},
-	{"the label inject: true does not opt out", true, changes(label("inject", "true"))},
 	{"the label inject: false opts out despite the annotation inject: true", false, changes(label("inject", "false"), annotate("inject", "true"))},
 	{"the label inject: disabled is for namespaces, and does not opt out", true, changes(label("inject", "disabled"))},
 	{"the probe label does not opt out", true, changes(label("probe", "true"))},
+
+	{"a pod that insists is denied", true, changes(annotate("inject", "true"))},
+	{"a pod that insists by a label is denied", true, changes(label("inject", "true"))},
+	{"a mount is not enough for a pod that insists", true, changes(mount(mountPath), annotate("inject", "true"))},
+	{"a pod that insists and leaves its container out is denied", true, changes(annotate("skip-containers", "main-0"), annotate("inject", "true"))},
+	{"the label of an injected pod does not replace the mount", true, changes(injectedLabel)},
+	{"the label of an injected pod does not replace the mount of a second container", true, changes(injectedLabel, mount(mountPath), another)},
+	{"the label of an injected pod does not replace the mount of an init container", true, changes(injectedLabel, mount(mountPath), initContainer)},
+	{"a mount below a path like the token path does not help the label", true, changes(injectedLabel, mount(mountPath+"2"))},
+	{"the label of an injected pod does not replace the mount of a pod that insists", true, changes(injectedLabel, annotate("inject", "true"))},
+	{"the label of an injected pod with a mount is allowed", false, changes(injectedLabel, mount(mountPath))},
+	{"the label of an injected pod with a container that is left out is allowed", false, changes(injectedLabel, annotate("containers", "other"))},
+	{"the label of an injected pod that opts out is allowed", false, changes(injectedLabel, annotate("inject", "false"))},
+	{"the value of a ServiceAccount's label does not replace the mount", true, changes(label("identity", "enabled"))},
+	{"another value of the label does not replace the mount", true, changes(label("identity", "Injected"))},
 
 	{"a container that containers names is denied", true, changes(annotate("containers", "main-0"))},
 	{"a container that containers names among others, with spaces, is denied", true, changes(annotate("containers", "other , main-0 "))},
@@ -99,6 +112,8 @@ var guardAllows = []rule{
 	{"a token path with a slash at its end", false, changes(mount(mountPath + "/"))},
 	{"a path below the token path that leads elsewhere", false, changes(mount(mountPath + "/../elsewhere"))},
 	{"its own volume with the token, mounted, but without variables", false, changes(tokens, mountOf("bound-sa-token", mountPath))},
+	{"a pod that insists and has the label of an injected pod, and a mount of its own", false, changes(injectedLabel, mount(mountPath), annotate("inject", "true"))},
+	{"another value of the label of an injected pod, with a mount", false, changes(label("identity", "enabled"), mount(mountPath))},
 	{"an unknown annotation", false, changes(mount(mountPath), annotate("unknown", "x"))},
 	{"inject: no", false, changes(mount(mountPath), annotate("inject", "no"))},
 	{"an empty list of containers", false, changes(annotate("containers", ""))},
@@ -126,7 +141,7 @@ var _ = Describe("The guard, without the webhook", policies, Ordered, ContinueOn
 
 	for _, r := range guardRules {
 		It("follows the rule: "+r.sentence, func(ctx SpecContext) {
-			Expect(lacksMount(r.pod())).To(Equal(r.denied), "the rule in Go")
+			Expect(guardRule(r.pod(), true)).To(Equal(r.denied), "the rule in Go")
 			Expect(deniedByGuard(tryPod(ctx, namespace, r.pod()))).To(Equal(r.denied))
 			Expect(deniedByGuard(tryPod(ctx, namespace, waits(r.pod())))).To(Equal(r.denied), "before its ServiceAccount asks for an identity")
 		})
@@ -160,7 +175,7 @@ var _ = Describe("The guard, without the webhook", policies, Ordered, ContinueOn
 		verdicts := map[bool]int{}
 		for seed := range uint64(300) {
 			pod := randomPod(seed)
-			denied := lacksMount(pod)
+			denied := guardRule(pod, true)
 			Expect(deniedByGuard(tryPod(ctx, namespace, pod))).To(Equal(denied), "seed %d", seed)
 			verdicts[denied]++
 		}
@@ -172,8 +187,8 @@ var _ = Describe("The guard, without the webhook", policies, Ordered, ContinueOn
 	It("agrees with the webhook about random pods", func(ctx SpecContext) {
 		for seed := range uint64(300) {
 			pod := randomPod(seed)
-			Expect(touches(ctx, cluster.webhook, namespace, pod)).To(Equal(lacksMount(pod)), "seed %d", seed)
-			Expect(touches(ctx, cluster.webhook, namespace, waits(pod))).To(Equal(lacksMount(pod)), "seed %d, without an identity", seed)
+			Expect(touches(ctx, cluster.webhook, namespace, pod)).To(Equal(guardRule(pod, true)), "seed %d", seed)
+			Expect(touches(ctx, cluster.webhook, namespace, waits(pod))).To(Equal(guardRule(pod, true)), "seed %d, without an identity", seed)
 		}
 	})
 
@@ -247,6 +262,45 @@ var _ = Describe("The guard, without the webhook", policies, Ordered, ContinueOn
 		Entry("with the label inject: false", "", map[string]string{"lanyard.dev/inject": "false"}),
 	)
 
+	DescribeTable("denies pods that insist in every namespace, and checks the label where it guards:", func(ctx SpecContext, namespace string, labels map[string]string, checks bool) {
+		if namespace == "" {
+			namespace = labelledNamespace(ctx, labels)
+		}
+		account := newAccount(ctx, namespace, "insists", nil)
+		try := func(change func(*corev1.Pod)) error {
+			pod := newPod("pod", account.Name, 1)
+			restrict(pod)
+			change(pod)
+			return tryPod(ctx, namespace, pod)
+		}
+		Expect(try(annotate("inject", "true"))).To(MatchError(ContainSubstring(guardDeniesInjected)))
+		Expect(try(label("inject", "true"))).To(MatchError(ContainSubstring(guardDeniesInjected)))
+		Expect(try(annotate("inject", "false"))).To(Succeed())
+		Expect(deniedByGuard(try(injectedLabel))).To(Equal(checks))
+	},
+		Entry("its own", webhook.Namespace, nil, false),
+		Entry("kube-system", "kube-system", nil, false),
+		Entry("with the label inject: disabled", "", map[string]string{"lanyard.dev/inject": "disabled"}, true),
+		Entry("without a label", "", nil, true),
+	)
+
+	It("names the label of an injected pod, and what to do", func(ctx SpecContext) {
+		pod := newPod("pod", "none", 1)
+		injectedLabel(pod)
+		Expect(tryPod(ctx, namespace, pod)).To(MatchError(`pods "pod" is forbidden: ` + guardDeniesInjected + "this pod of ServiceAccount " + namespace +
+			"/none needs credentials (label lanyard.dev/identity=injected), but a container has no token mount: lanyard-webhook did not respond, or did not see the container. " +
+			"Controllers retry automatically. If a manifest or a pod template has the label, remove it there: only Lanyard may write it"))
+	})
+
+	It("names the annotation of a pod that insists, and what to do", func(ctx SpecContext) {
+		pod := newPod("pod", "none", 1)
+		annotate("inject", "true")(pod)
+		Expect(tryPod(ctx, namespace, pod)).To(MatchError(`pods "pod" is forbidden: ` + guardDeniesInjected + "this pod of ServiceAccount " + namespace +
+			`/none needs credentials (lanyard.dev/inject: "true"), but was not injected: lanyard-webhook did not respond, ` +
+			"does not know an identity of the ServiceAccount yet, or is not called for this pod or namespace. " +
+			"Controllers retry automatically. To create the pod without credentials, remove lanyard.dev/inject"))
+	})
+
 	It("matches the pods of a namespace with the label inject: enabled", func(ctx SpecContext) {
 		namespace := labelledNamespace(ctx, map[string]string{"lanyard.dev/inject": "enabled"})
 		labelledAccount(ctx, namespace, "app", plainToken)
@@ -265,6 +319,44 @@ var _ = Describe("The guard, without the webhook", policies, Ordered, ContinueOn
 		Entry("of which the last has no token mount", true, mountEverywhere, another),
 		Entry("that are all in a list", false, skipAll),
 	)
+})
+
+var _ = Describe("A pod with the label of an injected pod", policies, Ordered, func() {
+	var namespace string
+	BeforeAll(func(ctx SpecContext) {
+		namespace = newNamespace(ctx)
+		newAccount(ctx, namespace, "app", plainToken)
+		newAccount(ctx, namespace, "none", nil)
+		waitForRegistration(ctx)
+	})
+
+	// As kubectl debug --copy-to makes it, or a template that was copied from a pod.
+	It("is injected like any other pod", func(ctx SpecContext) {
+		created := createPod(ctx, namespace, newPod("first", "app", 1))
+		Expect(created.Labels).To(HaveKeyWithValue("lanyard.dev/identity", "injected"))
+		for sentence, changes := range map[string][]func(*corev1.Pod){
+			"only the label": {injectedLabel}, "it insists": {injectedLabel, annotate("inject", "true")},
+			"with another container": {func(pod *corev1.Pod) { pod.ObjectMeta.Labels, pod.Spec = created.Labels, *created.Spec.DeepCopy() }, another},
+		} {
+			pod := newPod("second", "app", 1)
+			for _, change := range changes {
+				change(pod)
+			}
+			got, err := cluster.client.CoreV1().Pods(namespace).Create(ctx, pod, dryRun)
+			Expect(err).NotTo(HaveOccurred(), sentence)
+			Expect(lacksMount(got)).To(BeFalse(), sentence)
+		}
+	})
+
+	It("is denied if its ServiceAccount asks for nothing and it has no mount", func(ctx SpecContext) {
+		pod := newPod("pod", "none", 1)
+		injectedLabel(pod)
+		Expect(tryPod(ctx, namespace, pod)).To(MatchError(ContainSubstring(guardDeniesInjected)))
+		pod.Labels = nil
+		annotate("inject", "true")(pod)
+		Expect(tryPod(ctx, namespace, pod)).To(MatchError(ContainSubstring(
+			`lanyard: identity_required: pod "` + namespace + `/pod" has lanyard.dev/inject: "true", but no annotation of serviceaccount "` + namespace + `/none" asks for an identity`)))
+	})
 })
 
 var _ = Describe("With the webhook registered and every replica gone", policies, Ordered, ContinueOnFailure, func() {
@@ -446,6 +538,8 @@ func label(key, value string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { metav1.SetMetaDataLabel(&pod.ObjectMeta, "lanyard.dev/"+key, value) }
 }
 
+func injectedLabel(pod *corev1.Pod) { label("identity", "injected")(pod) }
+
 func env(name, value string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		c := &pod.Spec.Containers[0]
@@ -567,7 +661,7 @@ func randomPod(seed uint64) *corev1.Pod {
 	}
 	names := strings.Join(append(list, "other"), []string{",", ", "}[r.IntN(2)])
 	changes := []func(*corev1.Pod){
-		annotate("inject", "true"), annotate("inject", "false"), label("inject", "false"), label("inject", "true"),
+		annotate("inject", "true"), annotate("inject", "false"), label("inject", "false"), label("inject", "true"), injectedLabel, injectedLabel,
 		annotate("containers", names), annotate("containers", "other"),
 		annotate("skip-containers", names), annotate("skip-containers", "main-1, "+names), annotate("skip-containers", "other"),
 	}

@@ -23,9 +23,12 @@ import (
 
 const (
 	goldenDir = "../../internal/webhook/injector/testdata"
-	// guardDenies is how a denial of the guard begins.
+	// guardDenies is how a denial of the guard begins, of a pod without the label of an
+	// injected pod.
 	guardDenies = "ValidatingAdmissionPolicy 'lanyard-guard-pods' with binding 'lanyard-guard-pods' denied request: lanyard: "
-	mirrorPod   = "kubernetes.io/config.mirror"
+	// guardDeniesInjected is the beginning for a pod with this label, or that insists.
+	guardDeniesInjected = "ValidatingAdmissionPolicy 'lanyard-guard-injected' with binding 'lanyard-guard-injected' denied request: lanyard: "
+	mirrorPod           = "kubernetes.io/config.mirror"
 )
 
 // identityKeys are the annotations of which each one needs credentials.
@@ -39,15 +42,22 @@ func needsCredentials(annotations map[string]string) bool {
 	})
 }
 
-// lacksMount is the guard's rule in Go: it reports whether some container of the
-// pod that is not left out has nothing mounted at or below the token path.
+// guardRule is the guard's rule in Go for a new pod. labelled reports whether the
+// ServiceAccount of the pod has the label.
+func guardRule(pod *corev1.Pod, labelled bool) (denied bool) {
+	inject := []string{pod.Annotations["lanyard.dev/inject"], pod.Labels["lanyard.dev/inject"]}
+	if _, isMirror := pod.Annotations[mirrorPod]; isMirror || slices.Contains(inject, "false") {
+		return false
+	}
+	if pod.Labels["lanyard.dev/identity"] == "injected" {
+		return lacksMount(pod)
+	}
+	return slices.Contains(inject, "true") || labelled && lacksMount(pod)
+}
+
+// lacksMount reports whether some container of the pod that is not left out has nothing
+// mounted at or below the token path.
 func lacksMount(pod *corev1.Pod) bool {
-	if pod.Annotations["lanyard.dev/inject"] == "false" || pod.Labels["lanyard.dev/inject"] == "false" {
-		return false
-	}
-	if _, isMirror := pod.Annotations[mirrorPod]; isMirror {
-		return false
-	}
 	listed := func(key, name string) bool {
 		return slices.ContainsFunc(strings.Split(pod.Annotations["lanyard.dev/"+key], ","), func(listed string) bool {
 			return strings.TrimSpace(listed) == name
@@ -129,7 +139,7 @@ func readGolden(file string, into any) {
 // denied reports whether the guard denies the pod, by its rule.
 func (c *goldenCase) denied() bool {
 	labelled := needsCredentials(c.account.Annotations) || c.account.Labels["lanyard.dev/identity"] == "required"
-	return c.pod.Spec.ServiceAccountName == c.account.Name && labelled && lacksMount(c.pod)
+	return guardRule(c.pod, labelled && c.pod.Spec.ServiceAccountName == c.account.Name)
 }
 
 // store creates the case's namespace and ServiceAccount, with the label that the
@@ -191,7 +201,7 @@ func deniedByGuard(err error) bool {
 		return false
 	}
 	Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
-	Expect(err).To(MatchError(ContainSubstring(guardDenies)))
+	Expect(err).To(MatchError(Or(ContainSubstring(guardDenies), ContainSubstring(guardDeniesInjected))))
 	return true
 }
 

@@ -151,6 +151,28 @@ true
 {{- concat (list "kube-system") (splitList "," (include "lanyard.excludedNamespaces" .)) | uniq | join "," -}}
 {{- end -}}
 
+{{- /* True in CEL for a pod that is not a mirror pod, and does not opt out. */ -}}
+{{- define "lanyard.celTakesPart" -}}
+{{- $prefix := include "lanyard.prefix" . -}}
+!('kubernetes.io/config.mirror' in object.metadata.?annotations.orValue({})) &&
+object.metadata.?annotations[?'{{ $prefix }}inject'].orValue('') != 'false' &&
+object.metadata.?labels[?'{{ $prefix }}inject'].orValue('') != 'false'
+{{- end -}}
+
+{{- /* True in CEL for a pod with a container that is not left out and has no token mount. */ -}}
+{{- define "lanyard.celLacksMount" -}}
+{{- $prefix := include "lanyard.prefix" . -}}
+{{- $path := include "lanyard.tokenMountPath" . -}}
+(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c,
+  !c.?volumeMounts.orValue([]).exists(m,
+    m.mountPath == '{{ $path }}' ||
+    m.mountPath.startsWith('{{ $path }}/')) &&
+  ('{{ $prefix }}containers' in object.metadata.?annotations.orValue({}) ?
+    c.name in object.metadata.annotations['{{ $prefix }}containers'].split(',').map(name, name.trim()) :
+    !(c.name in object.metadata.?annotations[?'{{ $prefix }}skip-containers'].orValue('')
+      .split(',').map(name, name.trim()))))
+{{- end -}}
+
 {{- /*
 A namespaceSelector. Takes root; excluded, names of namespaces, comma-separated;
 and optOut: whether the label <prefix>inject of a namespace excludes it.

@@ -177,6 +177,14 @@ func TestAnswers(t *testing.T) {
 			&server{podErr: status(403, metav1.StatusReasonForbidden, "ValidatingAdmissionPolicy 'lanyard-guard-pods' denied request: lanyard: ServiceAccount shop/cart needs credentials (label lanyard.dev/identity=enabled), but")},
 			"denied by guard : ValidatingAdmissionPolicy",
 		},
+		"a denial by the guard of a pod that insists": {
+			&server{podErr: status(403, metav1.StatusReasonForbidden, `ValidatingAdmissionPolicy 'x' denied request: lanyard: this pod of ServiceAccount shop/cart needs credentials (lanyard.dev/inject: "true"), but`)},
+			"denied by guard : ValidatingAdmissionPolicy",
+		},
+		"a denial by the guard of a pod with the label of an injected pod": {
+			&server{podErr: status(403, metav1.StatusReasonForbidden, "ValidatingAdmissionPolicy 'x' denied request: lanyard: this pod of ServiceAccount shop/cart needs credentials (label lanyard.dev/identity=injected), but")},
+			"denied by guard : ValidatingAdmissionPolicy",
+		},
 		"a webhook that cannot be called":  {&server{podErr: failed}, `denied by failed-call : Internal error occurred: failed calling webhook "probe.lanyard.dev": no endpoints`},
 		"a pod that is not valid":          {&server{podErr: status(422, metav1.StatusReasonInvalid, "spec.containers: Required")}, "denied by other : spec.containers"},
 		"another internal error":           {&server{podErr: apierrors.NewInternalError(errors.New("etcd"))}, "denied by other : Internal error occurred: etcd"},

@@ -53,8 +53,9 @@ func (d *Denial) Unwrap() error { return d.Err }
 // lanyardDenial matches a denial by Lanyard: a reason and a message.
 var lanyardDenial = regexp.MustCompile(` denied the request: lanyard: ([a-z_]+): (?s:(.*))$`)
 
-// guardSentence is in the message of the policy in charts/lanyard/templates/guard.yaml.
-const guardSentence = "needs credentials (label "
+// guardSentence is in the messages of the policies in charts/lanyard/templates/guard.yaml,
+// before a key of Lanyard.
+const guardSentence = "needs credentials ("
 
 // noDenials are the status codes of errors that are not about the pod: the request did
 // not reach the admission, or the API server did not finish it.
@@ -77,7 +78,7 @@ func denial(keys *annotations.Keys, err error, authorized bool) *Denial {
 	}
 	d := &Denial{By: ByOther, Message: status.Message, Err: err}
 	switch {
-	case strings.Contains(status.Message, guardSentence+keys.IdentityLabel):
+	case strings.Contains(status.Message, guardSentence+"label "+keys.IdentityLabel), strings.Contains(status.Message, guardSentence+keys.Inject):
 		d.By = ByGuard
 	case failedCall(&status):
 		d.By = ByFailedCall

@@ -16,7 +16,9 @@ func TestTheSentenceOfTheGuardIsInItsPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(policy), guardSentence) {
-		t.Errorf("the policy has no sentence with %q", guardSentence)
+	for _, key := range []string{"label {{ $prefix }}identity=", "label {{ $prefix }}identity=injected", "{{ $prefix }}inject"} {
+		if !strings.Contains(string(policy), guardSentence+key) {
+			t.Errorf("the policies have no sentence with %q", guardSentence+key)
+		}
 	}
 }

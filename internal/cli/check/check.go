@@ -7,6 +7,7 @@
 package check
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -211,9 +212,17 @@ func (p *Policies) Denies(name string) (wrong string) {
 	return fmt.Sprintf("ValidatingAdmissionPolicy %s has no effect: it has no binding", name)
 }
 
+// Guard returns the first mistake of the guard of an installation, as Denies does.
+func (p *Policies) Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration) (wrong string) {
+	for _, name := range cluster.GuardPolicies(mutating) {
+		wrong = cmp.Or(wrong, p.Denies(name))
+	}
+	return wrong
+}
+
 // Guard judges the creation of pods while no replica of the webhook responds.
 func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *Policies) probe.Line {
-	wrong := policies.Denies(cluster.GuardPolicy(mutating))
+	wrong := policies.Guard(mutating)
 	entry := cluster.Entry(mutating, cluster.PodWebhook)
 	ignores := entry.FailurePolicy != nil && *entry.FailurePolicy == admissionregistrationv1.Ignore
 	switch {

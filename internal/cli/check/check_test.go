@@ -112,6 +112,10 @@ func TestWhatIsWrongWithAnInstallation(t *testing.T) {
 			func(c *damaged) { delete(c.policies.Policies, "lanyard-guard-pods") }, 0,
 			[]string{"failed: ValidatingAdmissionPolicy lanyard-guard-pods does not exist, and webhook pods.lanyard.dev has failurePolicy Ignore"},
 		},
+		"the half of the guard for injected pods is missing": {
+			func(c *damaged) { delete(c.policies.Policies, "lanyard-guard-injected") }, 0,
+			[]string{"failed: ValidatingAdmissionPolicy lanyard-guard-injected does not exist, and webhook pods.lanyard.dev has failurePolicy Ignore"},
+		},
 		"the guard is missing on purpose": {
 			func(c *damaged) {
 				delete(c.policies.Policies, "lanyard-guard-pods")

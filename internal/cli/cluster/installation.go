@@ -60,9 +60,9 @@ func Entry(configuration *admissionregistrationv1.MutatingWebhookConfiguration, 
 	return &configuration.Webhooks[i]
 }
 
-// GuardPolicy returns the name of the policy that denies pods without their credentials.
-func GuardPolicy(configuration *admissionregistrationv1.MutatingWebhookConfiguration) string {
-	return configuration.Name + "-guard-pods"
+// GuardPolicies returns the names of the policies that deny pods without their credentials.
+func GuardPolicies(configuration *admissionregistrationv1.MutatingWebhookConfiguration) []string {
+	return []string{configuration.Name + "-guard-pods", configuration.Name + "-guard-injected"}
 }
 
 // Unguarded reports whether a ServiceAccount needs credentials but the guard does not

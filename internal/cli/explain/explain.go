@@ -346,6 +346,10 @@ func (in *Input) denied() New {
 		return in.required()
 	case denial.By == ask.ByLanyard:
 		n.Fix = fixes[denial.Reason]
+	case denial.By == ask.ByGuard && !in.Called:
+		return in.insists()
+	case denial.By == ask.ByGuard && in.ServiceAccount != nil && !in.asks() && in.Sent.Labels[in.Keys.IdentityLabel] != "":
+		n.Fix = fixes[reason.ForeignInjection]
 	case denial.By == ask.ByGuard:
 		n.Why, n.Fix = "the guard denies new pods: Lanyard did not inject a container that needs credentials", checkFix
 		if text := in.unreachable(); text != "" {
@@ -379,6 +383,16 @@ func (in *Input) required() New {
 		n.Why += ": " + hint
 	}
 	return n
+}
+
+// insists describes the denial of pods that insist, or that have the label of an injected
+// pod, in a namespace that Lanyard is not called for.
+func (in *Input) insists() New {
+	return New{
+		Outcome: Denied, Why: "the guard denies new pods that lack credentials, and Lanyard is not called for the namespace: " + in.exclusion(),
+		Fix: fmt.Sprintf("Remove %s: %q and the label %s from the pod template, move the workload to another namespace, or include this one.",
+			in.Keys.Inject, annotations.Insist, in.Keys.IdentityLabel),
+	}
 }
 
 // checkFix is the fix for a webhook that does not respond.
@@ -420,6 +434,8 @@ func (in *Input) without() New {
 		return New{Outcome: injected.Without, Reason: reason.MirrorPod, Why: "the pod mirrors a static pod of a node, which cannot have a token"}
 	case pod.OptOut:
 		return New{Outcome: injected.OptedOut, Reason: reason.OptedOut, Why: "the pod has " + in.Keys.Inject + ": \"false\""}
+	case pod.Insists && in.Answer.Local && !in.Called && !in.NoGuard:
+		return in.insists()
 	case in.ServiceAccount == nil:
 		return New{Outcome: injected.Without, Why: "the pod is created without credentials. The reason is not known: you may not read its ServiceAccount"}
 	case !in.asks():

@@ -214,6 +214,28 @@ func TestNewPods(t *testing.T) {
 			func(in *Input) { in.Got, in.Answer, in.Probe = nil, *denied(ask.ByGuard, "x"), &ask.Answer{} },
 			Denied, "", "the guard denies new pods: Lanyard did not inject a container", true,
 		},
+		"the guard denies a pod that insists, in a namespace that Lanyard is not called for": {
+			func(in *Input) {
+				in.Got, in.Answer, in.Called = nil, *denied(ask.ByGuard, "x"), false
+				in.Namespace.Labels = map[string]string{"lanyard.dev/inject": "disabled"}
+			},
+			Denied, "", "the guard denies new pods that lack credentials, and Lanyard is not called for the namespace: it has the label lanyard.dev/inject=disabled", true,
+		},
+		"a pod insists, and the rules are evaluated here": {
+			func(in *Input) {
+				in.Sent.Annotations = map[string]string{"lanyard.dev/inject": "true"}
+				in.Got, in.Answer, in.Called = in.Sent, ask.Answer{Local: true}, false
+			},
+			Denied, "", "the guard denies new pods that lack credentials", true,
+		},
+		"a template has the label of an injected pod": {
+			func(in *Input) {
+				in.ServiceAccount.Annotations = nil
+				in.Sent.Labels = map[string]string{"lanyard.dev/identity": "injected"}
+				in.Got, in.Answer = nil, *denied(ask.ByGuard, "x")
+			},
+			Denied, "", "x", true,
+		},
 		"the webhook has failurePolicy Fail, and cannot be called": {
 			func(in *Input) {
 				in.Got, in.Answer = nil, *denied(ask.ByFailedCall, `failed calling webhook "pods.lanyard.dev": EOF`)

@@ -157,7 +157,7 @@ func (l *lister) readGuard(ctx context.Context, mutating *admissionregistrationv
 	case apierrors.IsForbidden(err):
 		l.skip("", "a guarded ServiceAccount has the label, but it is not known whether there is a guard", err)
 	default:
-		return fmt.Errorf("guard %s: %w", cluster.GuardPolicy(mutating), err)
+		return fmt.Errorf("guard of %s: %w", mutating.Name, err)
 	}
 	return nil
 }

@@ -301,8 +301,10 @@ var _ = Describe("The self-managed certificate", func() {
 			Expect(may(ctx, verb, "", "secrets", namespace, "")).To(BeFalse(), verb)
 			Expect(may(ctx, verb, "", "secrets", "default", secretName)).To(BeFalse(), verb)
 			Expect(may(ctx, verb, group, "mutatingwebhookconfigurations", "", "another")).To(BeFalse(), verb)
-			Expect(may(ctx, verb, group, "validatingadmissionpolicies", "", "lanyard-guard-pods")).To(BeFalse(), verb)
-			Expect(may(ctx, verb, group, "validatingadmissionpolicybindings", "", "lanyard-guard-pods")).To(BeFalse(), verb)
+			for _, policy := range []string{"lanyard-guard-pods", "lanyard-guard-injected"} {
+				Expect(may(ctx, verb, group, "validatingadmissionpolicies", "", policy)).To(BeFalse(), verb)
+				Expect(may(ctx, verb, group, "validatingadmissionpolicybindings", "", policy)).To(BeFalse(), verb)
+			}
 		}
 		for _, verb := range []string{"create", "update", "delete", "deletecollection"} {
 			Expect(may(ctx, verb, group, "mutatingwebhookconfigurations", "", "lanyard")).To(BeFalse(), verb)
