@@ -85,7 +85,10 @@ var guardRules = []rule{
 	{"the label of an injected pod does not replace the mount of a pod that insists", true, changes(injectedLabel, annotate("inject", "true"))},
 	{"the label of an injected pod with a mount is allowed", false, changes(injectedLabel, mount(mountPath))},
 	{"the label of an injected pod with a container that is left out is allowed", false, changes(injectedLabel, annotate("containers", "other"))},
+	{"the label of an injected pod that skips its container is allowed", false, changes(injectedLabel, annotate("skip-containers", "main-0"))},
+	{"the label of an injected pod that skips another container is denied", true, changes(injectedLabel, annotate("skip-containers", "other"))},
 	{"the label of an injected pod that opts out is allowed", false, changes(injectedLabel, annotate("inject", "false"))},
+	{"the label of an injected pod that opts out by a label is allowed", false, changes(injectedLabel, label("inject", "false"))},
 	{"the value of a ServiceAccount's label does not replace the mount", true, changes(label("identity", "enabled"))},
 	{"another value of the label does not replace the mount", true, changes(label("identity", "Injected"))},
 
@@ -241,6 +244,8 @@ var _ = Describe("The guard, without the webhook", policies, Ordered, ContinueOn
 		Expect(deniedByGuard(tryPod(ctx, namespace, pod))).To(BeTrue())
 		pod.Annotations = map[string]string{mirrorPod: "x"}
 		Expect(tryPod(ctx, namespace, pod)).To(Succeed())
+		injectedLabel(pod)
+		Expect(tryPod(ctx, namespace, pod)).To(Succeed(), "with the label of an injected pod")
 	})
 
 	DescribeTable("does not match the pods of a namespace that the webhook is not called for:", func(ctx SpecContext, namespace string, labels map[string]string) {
