@@ -318,11 +318,11 @@ func (p *Peer) Beside(r Registration, lanyard string) string {
 	if r.Again {
 		policy = "IfNeeded"
 	}
-	text := fmt.Sprintf("It is called %s Lanyard, with the reinvocationPolicy %s.", order, policy)
+	note := ""
 	for _, o := range p.Orders {
 		if o.Called == order && (o.Reinvocation == "" || o.Reinvocation == policy) {
-			text += " " + strings.ReplaceAll(o.Note, "`", "")
+			note = strings.ReplaceAll(o.Note, "`", "")
 		}
 	}
-	return text
+	return strings.TrimSpace(fmt.Sprintf("It is called %s Lanyard, with the reinvocationPolicy %s. %s", order, policy, note))
 }
