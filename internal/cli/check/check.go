@@ -24,7 +24,7 @@ import (
 )
 
 var (
-	oldest       = utilversion.MustParseGeneric("1.28.0")
+	oldest       = utilversion.MustParseGeneric("1.29.0")
 	withPolicies = utilversion.MustParseGeneric("1.30.0")
 )
 
@@ -33,9 +33,9 @@ func Version(version string) probe.Line {
 	parsed, err := utilversion.ParseGeneric(version)
 	switch {
 	case err != nil:
-		return probe.Skip("Compare it yourself: Lanyard needs 1.28 or newer.", "Kubernetes has the version %q, which cannot be compared", version)
+		return probe.Skip("Compare it yourself: Lanyard needs 1.29 or newer.", "Kubernetes has the version %q, which cannot be compared", version)
 	case parsed.LessThan(oldest):
-		return probe.Fail("Upgrade Kubernetes to 1.30 or newer.", "install.md", "Kubernetes is %s, but Lanyard needs 1.28 or newer", version)
+		return probe.Fail("Upgrade Kubernetes to 1.30 or newer.", "install.md", "Kubernetes is %s, but Lanyard needs 1.29 or newer", version)
 	case parsed.LessThan(withPolicies):
 		return probe.Warn("Upgrade Kubernetes to 1.30 or newer.", "concepts/guard.md", "Kubernetes is %s: the guard and the fences need 1.30", version)
 	}
