@@ -15,8 +15,11 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # The newest patch release of each minor version that the Go module proxy has, oldest
-# first. The last one is also the version in hack/tools/kubernetes.
-versions=(1.29.6 1.30.14 1.31.0 1.32.13 1.33.13 1.34.4 1.35.4 1.36.3)
+# first.
+versions=(1.29.6 1.30.14 1.31.0 1.32.13 1.33.13 1.34.4 1.35.4 1.36.3 1.37.2)
+
+# The version of all other tests, which make controlplane builds.
+pinned=$(sed -n 's|^\tk8s.io/kubernetes v\([0-9.]*\).*|\1|p' hack/tools/kubernetes/go.mod)
 
 # Not test/integration/abuse: it is about the memory of the webhook.
 suites=(./test/integration ./test/integration/callers ./test/integration/embed ./test/integration/selfmanaged)
@@ -65,24 +68,18 @@ version_of() {
   die "got version $1, want one of ${versions[*]%.*}"
 }
 
-# newest reports whether the version is the last one in the list: its binaries are
-# those of the other tests.
-newest() {
-  [ "$1" = "${versions[-1]}" ]
-}
-
 # assets VERSION prints the directory of the version's binaries.
 assets() {
-  if newest "$1"; then echo "$PWD/bin/controlplane"; else echo "$PWD/bin/controlplane-${1%.*}"; fi
+  if [ "$1" = "$pinned" ]; then echo "$PWD/bin/controlplane"; else echo "$PWD/bin/controlplane-${1%.*}"; fi
 }
 
-# build VERSION builds the version's kube-apiserver if it is missing. etcd is that of
-# the other tests.
+# build VERSION builds the version's kube-apiserver if it is missing. All versions use the
+# etcd of the other tests.
 build() {
   local version=$1 assets stamp=k8s.io/component-base/version start=$SECONDS
   assets=$(assets "$version")
   hack/controlplane.sh
-  if newest "$version" || [ "$("$assets/kube-apiserver" --version 2>/dev/null)" = "Kubernetes v$version" ]; then return; fi
+  if [ "$version" = "$pinned" ] || [ "$("$assets/kube-apiserver" --version 2>/dev/null)" = "Kubernetes v$version" ]; then return; fi
   echo "kube-apiserver $version: building"
   mkdir -p "$assets"
   cp bin/controlplane/etcd "$assets/etcd"

@@ -29,9 +29,9 @@ func Version(version string) probe.Line {
 	parsed, err := utilversion.ParseGeneric(version)
 	switch {
 	case err != nil:
-		return probe.Skip("Compare it yourself: Lanyard needs 1.28 or newer.", "Kubernetes has the version %q, which cannot be compared", version)
-	case !parsed.AtLeast(utilversion.MustParseGeneric("1.28.0")):
-		return probe.Fail("Upgrade Kubernetes to 1.30 or newer.", "install.md", "Kubernetes is %s, but Lanyard needs 1.28 or newer", version)
+		return probe.Skip("Compare it yourself: Lanyard needs 1.29 or newer.", "Kubernetes has the version %q, which cannot be compared", version)
+	case !parsed.AtLeast(utilversion.MustParseGeneric("1.29.0")):
+		return probe.Fail("Upgrade Kubernetes to 1.30 or newer.", "install.md", "Kubernetes is %s, but Lanyard needs 1.29 or newer", version)
 	case !parsed.AtLeast(utilversion.MustParseGeneric("1.30.0")):
 		return probe.Warn("Upgrade Kubernetes to 1.30 or newer.", "concepts/guard.md", "Kubernetes is %s: the guard and the fences need 1.30", version)
 	}

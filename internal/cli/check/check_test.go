@@ -200,7 +200,7 @@ func TestVersions(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]probe.Status{
 		"v1.36.3": probe.OK, "v1.30.0": probe.OK, "v1.31.1-eks-abc": probe.OK, "v1.33.2+k3s1": probe.OK,
-		"v1.29.9": probe.Warning, "v1.28.0": probe.Warning, "v1.27.16": probe.Failed, "latest": probe.Skipped,
+		"v1.29.9": probe.Warning, "v1.29.0": probe.Warning, "v1.28.15": probe.Failed, "latest": probe.Skipped,
 	} {
 		if got := Version(version); got.Status != want {
 			t.Errorf("%s: got %v, want %s", version, got, want)
