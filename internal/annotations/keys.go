@@ -92,6 +92,28 @@ type Keys struct {
 	// IdentityLabel is the label of a ServiceAccount that asks for an identity, or whose
 	// pods need one.
 	IdentityLabel string
+
+	// Of the peers that are adopted. The guard has the same rules.
+
+	// PeerContainers are the containers that a peer writes whenever the API server calls
+	// the peer: nothing of Lanyard's would stay in them.
+	PeerContainers []string
+	// PeerTokens are the providers whose tokens a peer gives a pod in a way of its own: by
+	// the start of the pod's annotation, which must be "true".
+	PeerTokens map[string]string
+}
+
+// IsPeerToken reports whether the annotation of a pod can leave a provider to a peer.
+func (k *Keys) IsPeerToken(key string) bool { return k.peerToken(key) != "" }
+
+// peerToken returns the provider that an annotation of a pod leaves to a peer, or "".
+func (k *Keys) peerToken(key string) string {
+	for start, name := range k.PeerTokens {
+		if strings.HasPrefix(key, start) {
+			return name
+		}
+	}
+	return ""
 }
 
 // MaxKeptBytes is the most that the annotations of a valid ServiceAccount can have

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -23,13 +24,17 @@ type Pod struct {
 	SkipContainers []string
 	// TokenExpirationSeconds overrides the ServiceAccount's; 0 if not set.
 	TokenExpirationSeconds int64
+	// PeerContainers are left out, unless Containers names them.
+	PeerContainers []string
+	// LeftToPeer is the provider that the pod leaves to a peer; empty for none.
+	LeftToPeer string
 }
 
 // ParsePod reads the annotations of a pod, except the ones that Lanyard writes,
 // and injectLabel, the value of the pod's label Keys.Inject, "" if not set.
 func ParsePod(keys *Keys, annotations map[string]string, injectLabel string) (Pod, field.ErrorList) {
 	if len(annotations) == 0 && injectLabel == "" {
-		return Pod{}, nil
+		return Pod{PeerContainers: keys.PeerContainers}, nil
 	}
 	if annotations[keys.Inject] == OptOut || injectLabel == OptOut {
 		// The other annotations of a pod that opts out do not matter.
@@ -50,6 +55,12 @@ func ParsePod(keys *Keys, annotations map[string]string, injectLabel string) (Po
 		Containers:             p.names(keys.Containers),
 		SkipContainers:         p.names(keys.SkipContainers),
 		TokenExpirationSeconds: p.expiration(0),
+		PeerContainers:         keys.PeerContainers,
+	}
+	for key, value := range annotations {
+		if name := keys.peerToken(key); name != "" && strings.EqualFold(value, "true") {
+			pod.LeftToPeer = name
+		}
 	}
 	if len(pod.Containers) > 0 && len(pod.SkipContainers) > 0 {
 		p.invalid(keys.SkipContainers, fmt.Errorf("must not be set together with %s", keys.Containers))
@@ -58,11 +69,18 @@ func ParsePod(keys *Keys, annotations map[string]string, injectLabel string) (Po
 }
 
 // Selects reports whether to inject into the container of this name.
-func (p *Pod) Selects(container string) bool {
-	if len(p.Containers) > 0 {
-		return slices.Contains(p.Containers, container)
+func (p *Pod) Selects(container string) bool { return p.LeavesOut(container) == "" }
+
+// LeavesOut returns why nothing is injected into the container of this name, or "".
+func (p *Pod) LeavesOut(container string) string {
+	named := slices.Contains(p.Containers, container)
+	switch {
+	case len(p.Containers) > 0 && !named, slices.Contains(p.SkipContainers, container):
+		return "the pod's annotations leave it out"
+	case !named && slices.Contains(p.PeerContainers, container):
+		return "another webhook writes the whole container, so it gets the credentials of that webhook only"
 	}
-	return !slices.Contains(p.SkipContainers, container)
+	return ""
 }
 
 // names reads a comma-separated list of container names.

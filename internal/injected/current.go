@@ -6,6 +6,7 @@ package injected
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
@@ -18,7 +19,8 @@ type State string
 const (
 	// Current means that it has the credentials that a new pod gets, if any.
 	Current State = "current"
-	// Stale means that it has an identity that its ServiceAccount had before.
+	// Stale means that it has an identity that its ServiceAccount had before, or the token
+	// of another webhook.
 	Stale State = "stale"
 	// Without means that it has none, and a new pod gets one.
 	Without State = "without"
@@ -52,10 +54,22 @@ func (p *Pod) State(fresh *Pod, keys *annotations.Keys) State {
 	switch {
 	case p.current(fresh, keys):
 		return Current
-	case len(p.Providers) == 0:
+	case len(p.Providers) == 0 && !p.fromPeer(keys):
 		return Without
 	}
 	return Stale
+}
+
+// fromPeer reports whether a container has a token of another webhook. Lanyard's copies
+// have the names of the volumes of those webhooks, which may add a hash.
+func (p *Pod) fromPeer(keys *annotations.Keys) bool {
+	return slices.ContainsFunc(p.Containers, func(c Container) bool {
+		return slices.ContainsFunc(c.Tokens, func(t Token) bool {
+			return slices.ContainsFunc(keys.Providers, func(d *provider.Definition) bool {
+				return d.CopyVolume != "" && strings.HasPrefix(t.Volume, d.CopyVolume)
+			})
+		})
+	})
 }
 
 // current reports whether a running pod has the credentials that fresh, a new pod of

@@ -100,8 +100,8 @@ type plan struct {
 // plan decides the additions to the container. A container that takes part always
 // gets the mount: the mount marks the container as injected.
 func (m *mutation) plan(c *container) error {
-	if !m.selection.Selects(string(c.name)) {
-		m.addFinding(reason.ContainerNotSelected, c.name, "the pod's annotations leave it out")
+	if why := m.selection.LeavesOut(string(c.name)); why != "" {
+		m.addFinding(reason.ContainerNotSelected, c.name, why)
 		return nil
 	}
 	at, by, err := m.mountAt(c)

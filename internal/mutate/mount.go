@@ -53,8 +53,12 @@ func (m *mutation) mountAt(c *container) (at mountPoint, by *mount, err error) {
 }
 
 // LacksMount is the guard's rule: it reports whether a container that is not left out has
-// nothing mounted at the token mount path or below it. Its error is a *reason.Error.
+// nothing mounted at the token mount path or below it, unless the pod leaves a provider
+// to a peer. Its error is a *reason.Error.
 func (p *Pod) LacksMount(selection *annotations.Pod, mountPath string) (bool, error) {
+	if selection.LeftToPeer != "" {
+		return false, nil
+	}
 	if err := p.readLists(nil); err != nil {
 		return false, err
 	}

@@ -31,7 +31,8 @@ import (
 type Pod struct {
 	// ServiceAccountName is never empty: the default is filled in.
 	ServiceAccountName string
-	// Annotations are the annotations under Lanyard's prefix; nil if not set.
+	// Annotations are the annotations under Lanyard's prefix, and those that leave a
+	// provider to a peer; nil if not set.
 	Annotations map[string]string
 	// InjectLabel is the value of the label Keys.Inject; "" if not set.
 	InjectLabel string

@@ -124,7 +124,7 @@ func (r *reader) annotation(key []byte) error {
 	if string(key) == annotations.MirrorPodKey {
 		r.pod.Mirror = true
 	}
-	if !bytes.HasPrefix(key, []byte(r.keys.Prefix)) {
+	if !bytes.HasPrefix(key, []byte(r.keys.Prefix)) && (len(r.keys.PeerTokens) == 0 || !r.keys.IsPeerToken(texts.Cut(key, texts.MaxKey))) {
 		return nil
 	}
 	name := texts.Cut(key, texts.MaxKey)

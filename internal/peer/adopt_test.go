@@ -316,10 +316,31 @@ func TestTheShortestLifetimeOfSeveralPeersCounts(t *testing.T) {
 func TestAConfigurationOfAnyNameIsRecognizedByItsLabel(t *testing.T) {
 	t.Parallel()
 	gcp := peersNamed(t, "gcp")[0]
-	if !gcp.Registers("wif", map[string]string{"app.kubernetes.io/name": "gcp-wif-webhook"}, []string{"mpod.kb.io"}) {
+	registration := func(app string) peer.Registration {
+		return peer.Registration{Name: "wif", Labels: map[string]string{"app.kubernetes.io/name": app}, Webhooks: []string{"mpod.kb.io"}}
+	}
+	if !gcp.Registers(registration("gcp-wif-webhook")) {
 		t.Error("got a stranger, want the peer")
 	}
-	if gcp.Registers("wif", map[string]string{"app.kubernetes.io/name": "other"}, []string{"mpod.kb.io"}) {
+	if gcp.Registers(registration("other")) {
 		t.Error("got the peer, want a stranger")
+	}
+}
+
+func TestBesideNamesTheOrderAndThePolicy(t *testing.T) {
+	t.Parallel()
+	gcp := peersNamed(t, "gcp")[0]
+	for _, tt := range []struct {
+		name  string
+		again bool
+		want  string
+	}{
+		{"gcp-wif-webhook", true, "It is called before Lanyard, with the reinvocationPolicy IfNeeded. Safe: Lanyard keeps"},
+		{"wif-gcp-wif-webhook", false, "It is called after Lanyard, with the reinvocationPolicy Never. Safe: it replaces"},
+		{"wif-gcp-wif-webhook", true, "It is called after Lanyard, with the reinvocationPolicy IfNeeded. Safe only while gcp is in config.adopt: it writes the container gcloud-setup again"},
+	} {
+		if got := gcp.Beside(peer.Registration{Name: tt.name, Again: tt.again}, "lanyard"); !strings.HasPrefix(got, tt.want) {
+			t.Errorf("got %q, want it to begin with %q", got, tt.want)
+		}
 	}
 }

@@ -89,6 +89,21 @@ func (in *Input) SettingOf() string {
 	return ""
 }
 
+// When the API server calls a peer, relative to Lanyard.
+const (
+	Before = "before"
+	After  = "after"
+)
+
+// Order is what happens to a pod that Lanyard and a peer change.
+type Order struct {
+	// Called is Before or After. Reinvocation is the peer's policy; empty for any.
+	Called       string `json:"called"`
+	Reinvocation string `json:"reinvocation"`
+	// Note has whole sentences.
+	Note string `json:"note"`
+}
+
 // Lifetime has the rules of a peer for the lifetime of its tokens, in seconds.
 type Lifetime struct {
 	// Least is the shortest lifetime, Unset the lifetime if there is no annotation.
@@ -131,6 +146,17 @@ type Peer struct {
 	// Volumes and Containers are the names of the volumes and containers that it adds.
 	Volumes    []string `json:"volumes"`
 	Containers []string `json:"containers"`
+	// Replaces are the containers that it writes whenever the API server calls it.
+	Replaces []string `json:"replaces"`
+	// Binding starts the annotations of pods that get tokens of another audience from it,
+	// if the value is true; empty for none.
+	Binding string `json:"binding"`
+	// Version is the version of the facts about it. Reinvocation is the reinvocationPolicy
+	// that its own manifests have.
+	Version      string `json:"version"`
+	Reinvocation string `json:"reinvocation"`
+	// Orders has what happens while both webhooks run.
+	Orders []Order `json:"orders"`
 	// Paths are the directories, other than the token's, that it mounts.
 	Paths []string `json:"paths"`
 	// Separator separates the names of containers to leave out.
@@ -181,6 +207,18 @@ func Named(names []string) ([]*Peer, error) {
 		}
 	}
 	return slices.DeleteFunc(All(), func(p *Peer) bool { return !slices.Contains(names, p.Name) }), nil
+}
+
+// Rules returns the rules about pods that hold while the peers are adopted: the fields
+// PeerContainers and PeerTokens of annotations.Keys.
+func Rules(peers []*Peer) (containers []string, tokens map[string]string) {
+	for _, p := range peers {
+		containers = append(containers, p.Replaces...)
+		if p.Binding != "" {
+			tokens = map[string]string{p.Binding: p.Provider}
+		}
+	}
+	return containers, tokens
 }
 
 // ConfigMaps lists the names of the peers' ConfigMaps.
@@ -252,10 +290,39 @@ func (p *Peer) Runs(image string, command []string) bool {
 	})
 }
 
-// Registers reports whether a webhook configuration is the peer's, by its name, its labels
+// Registration has the facts about a webhook configuration that matter beside Lanyard.
+type Registration struct {
+	Name   string
+	Labels map[string]string
+	// Webhooks are the names of its webhooks. Again reports whether the API server calls one
+	// of them again after other webhooks changed the object.
+	Webhooks []string
+	Again    bool
+}
+
+// Registers reports whether a webhook configuration is the peer's, by its name, its label
 // and the names of its webhooks.
-func (p *Peer) Registers(configuration string, labels map[string]string, webhooks []string) bool {
-	return p.App != "" && labels["app.kubernetes.io/name"] == p.App ||
-		slices.ContainsFunc(p.Configurations, func(part string) bool { return strings.Contains(configuration, part) }) ||
-		slices.ContainsFunc(p.Webhooks, func(name string) bool { return slices.Contains(webhooks, name) })
+func (p *Peer) Registers(r Registration) bool {
+	return p.App != "" && r.Labels["app.kubernetes.io/name"] == p.App ||
+		slices.ContainsFunc(p.Configurations, func(part string) bool { return strings.Contains(r.Name, part) }) ||
+		slices.ContainsFunc(p.Webhooks, func(name string) bool { return slices.Contains(r.Webhooks, name) })
+}
+
+// Beside describes, in whole sentences, what happens beside Lanyard's configuration of this
+// name. The API server calls configurations in the order of their names.
+func (p *Peer) Beside(r Registration, lanyard string) string {
+	order, policy := After, "Never"
+	if r.Name < lanyard {
+		order = Before
+	}
+	if r.Again {
+		policy = "IfNeeded"
+	}
+	text := fmt.Sprintf("It is called %s Lanyard, with the reinvocationPolicy %s.", order, policy)
+	for _, o := range p.Orders {
+		if o.Called == order && (o.Reinvocation == "" || o.Reinvocation == policy) {
+			text += " " + strings.ReplaceAll(o.Note, "`", "")
+		}
+	}
+	return text
 }

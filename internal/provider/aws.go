@@ -55,12 +55,11 @@ func aws() *Definition {
 			{Name: "AWS_CONFIG_FILE", Value: "{credential-file}", Profiles: true},
 		},
 		// Static keys come first in every SDK's chain. JavaScript prefers a profile
-		// and its files, boto3 a profile. The container credential variables stand
-		// for another credential service.
+		// and its files, boto3 a profile. Container credentials come after the token in
+		// every chain, so they shadow nothing.
 		Shadows: []string{
 			"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE",
 			"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE",
-			"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
 		},
 		Derive: func(v Values) { v["default-session-name"] = sessionName(v["namespace"], v["serviceaccount"]) },
 	}

@@ -64,7 +64,6 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 	awsShadows := []string{
 		"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE",
 		"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE",
-		"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
 	}
 	awsVariables := []provider.Variable{
 		{Name: "AWS_ROLE_ARN", Value: roleARN, Principal: true, Direct: true},

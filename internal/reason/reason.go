@@ -21,7 +21,7 @@ const (
 	// IdentityRequired: the ServiceAccount has the label identity: required, but does not
 	// ask for an identity yet.
 	IdentityRequired Reason = "identity_required"
-	// OptedOut: the pod has inject: "false".
+	// OptedOut: the pod has inject: "false", or leaves its only provider to a peer.
 	OptedOut Reason = "opted_out"
 	// MirrorPod: the pod mirrors a static pod. The ServiceAccount admission plugin
 	// denies a mirror pod with a ServiceAccount token.

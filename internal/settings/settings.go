@@ -124,6 +124,7 @@ func New(v *Values) (*Settings, []error) {
 	}
 	s.Peers, err = peers(v.Adopt, s.Defaults)
 	check("adopt", err)
+	keys.PeerContainers, keys.PeerTokens = peer.Rules(s.Peers)
 	if len(errs) > 0 {
 		return nil, errs
 	}

@@ -44,18 +44,55 @@ func serviceAccountExpression(t *testing.T, values string) string {
 }
 
 func TestTheIntegrationTestsHaveTheExpressionOfTheChart(t *testing.T) {
-	got := serviceAccountExpression(t, adoptAll) + "\n"
+	compareExpression(t, adoptionExpression, serviceAccountExpression(t, adoptAll)+"\n")
+}
+
+// compareExpression compares an expression with a file of test/integration.
+func compareExpression(t *testing.T, file, got string) {
+	t.Helper()
 	if *update {
-		if err := os.WriteFile(adoptionExpression, []byte(got), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(adoptionExpression)
+	want, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got); write it with -update:\n%s", adoptionExpression, diff)
+		t.Errorf("%s (-want +got); write it with -update:\n%s", file, diff)
+	}
+}
+
+// guardExpression returns which pods the guard denies.
+func guardExpression(t *testing.T, values string) string {
+	t.Helper()
+	objects := render(t, defaultInstall, parseValues(t, values)).objects
+	for _, o := range find(objects, "ValidatingAdmissionPolicy") {
+		if policy := decode[admissionregistrationv1.ValidatingAdmissionPolicy](t, o); strings.HasSuffix(policy.Name, "-guard-pods") {
+			return policy.Spec.MatchConditions[0].Expression
+		}
+	}
+	t.Fatal("got no guard")
+	return ""
+}
+
+// The guard leaves out the same containers and pods as the webhook while a peer is adopted.
+func TestTheGuardHasTheRulesOfEachPeer(t *testing.T) {
+	compareExpression(t, "../integration/testdata/adoption-guard.cel", guardExpression(t, adoptAll)+"\n")
+	without := guardExpression(t, "")
+	for _, p := range peer.All() {
+		got, want := guardExpression(t, strings.Replace(adoptAll, "eks, azure, gcp, gke", p.Name, 1)), without
+		if len(p.Replaces) > 0 {
+			want = strings.TrimSuffix(want, ")))") + " + ['" + strings.Join(p.Replaces, "', '") + "'])))"
+		}
+		if p.Binding != "" {
+			want += "\n&& !object.metadata.?annotations.orValue({}).exists(key,\n  key.startsWith('" + p.Binding +
+				"') && object.metadata.annotations[key].lowerAscii() == 'true')"
+		}
+		if diff := cmp.Diff(strings.Fields(want), strings.Fields(got)); diff != "" {
+			t.Errorf("%s: (-want +got):\n%s", p.Name, diff)
+		}
 	}
 }
 

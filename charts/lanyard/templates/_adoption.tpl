@@ -5,7 +5,9 @@ SPDX-License-Identifier: Apache-2.0
 
 {{- /*
 The peers of config.adopt: the annotations that ask for an identity, the other ones
-that are read, and Lanyard's for the same identity. A test compares them with the
+that are read, and Lanyard's for the same identity; and the rules about pods, which the
+guard has as well: the containers that the peer replaces, and the start of the
+annotations by which a pod leaves the cloud to the peer. A test compares them with the
 program's.
 */ -}}
 {{- define "lanyard.peers" -}}
@@ -17,7 +19,9 @@ azure:
   identity: [azure.workload.identity/client-id]
   others: [azure.workload.identity/tenant-id, azure.workload.identity/service-account-token-expiration]
   lanyard: [azure-client-id]
+  binding: azure.workload.identity/use-
 gcp:
+  replaces: [gcloud-setup]
   identity: [cloud.google.com/workload-identity-provider, cloud.google.com/service-account-email]
   others: [cloud.google.com/audience, cloud.google.com/token-expiration, cloud.google.com/gcloud-run-as-user]
   lanyard: [gcp-workload-identity-provider, gcp-service-account]
@@ -25,6 +29,21 @@ gke:
   identity: [iam.gke.io/gcp-service-account]
   others: []
   lanyard: [gcp-workload-identity-provider, gcp-service-account]
+{{- end -}}
+
+{{- /* The end of the guard's list of containers that are left out. */ -}}
+{{- define "lanyard.replacedContainers" -}}
+{{- $peers := include "lanyard.peers" . | fromYaml -}}
+{{- range .Values.config.adopt }}{{ with (get $peers .).replaces }} + {{ include "lanyard.celList" . }}{{ end }}{{ end -}}
+{{- end -}}
+
+{{- /* The end of the guard's condition: the pod leaves no cloud to a peer. */ -}}
+{{- define "lanyard.leavesNothingToPeers" -}}
+{{- $peers := include "lanyard.peers" . | fromYaml -}}
+{{- range .Values.config.adopt }}{{ with (get $peers .).binding -}}
+&& !object.metadata.?annotations.orValue({}).exists(key,
+  key.startsWith('{{ . }}') && object.metadata.annotations[key].lowerAscii() == 'true')
+{{- end }}{{ end -}}
 {{- end -}}
 
 {{- /* A list of strings in CEL. */ -}}

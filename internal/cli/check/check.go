@@ -74,31 +74,34 @@ func Registration(mutating *admissionregistrationv1.MutatingWebhookConfiguration
 	return orPassed(lines, "webhook configurations %s are complete", mutating.Name)
 }
 
-// Peers lists other webhooks that inject identities, and whether they run before or
-// after Lanyard's configuration. The API server calls configurations in the order
-// of their names. name is empty before the install.
-func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name string) []probe.Line {
-	var lines []probe.Line
+// Peers lists other webhooks that inject identities, and what happens beside Lanyard's
+// configuration of this name. switching reports whether Lanyard adopts from one of them.
+func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name string, adopted []*peer.Peer) (lines []probe.Line, switching bool) {
 	known := peer.All()
 	for i := range all {
-		other := all[i].Name
-		var webhooks []string
-		for j := range all[i].Webhooks {
-			webhooks = append(webhooks, all[i].Webhooks[j].Name)
-		}
-		if other == name || !slices.ContainsFunc(known, func(p *peer.Peer) bool { return p.Registers(other, all[i].Labels, webhooks) }) {
+		found := cluster.Registered(&all[i])
+		at := slices.IndexFunc(known, func(p *peer.Peer) bool { return p.Registers(found) })
+		if found.Name == name || at < 0 {
 			continue
 		}
-		order := ""
-		if name != "" && other < name {
-			order = ", before Lanyard"
-		} else if name != "" {
-			order = ", after Lanyard"
+		line := probe.Warn("Do not annotate a ServiceAccount for both. Lanyard does not change fields that a container already has.",
+			"concepts/rules.md", "MutatingWebhookConfiguration %s injects identities as well. %s", found.Name, known[at].Beside(found, name))
+		if slices.ContainsFunc(adopted, func(p *peer.Peer) bool { return p.Name == known[at].Name }) {
+			line, switching = probe.Passed("%s Lanyard adopts its annotations.", line.Text), true
 		}
-		lines = append(lines, probe.Warn("Do not annotate a ServiceAccount for both. Lanyard does not change fields that a container already has.",
-			"concepts/rules.md", "MutatingWebhookConfiguration %s injects identities as well%s", other, order))
+		lines = append(lines, line)
 	}
-	return orPassed(lines, "no other webhook that injects identities was found")
+	return orPassed(lines, "no other webhook that injects identities was found"), switching
+}
+
+// DuringSwitch judges a guard that denies nothing while Lanyard takes over from another
+// webhook, as docs/migrate has it. line is the judgement of the guard at any other time.
+func DuringSwitch(line probe.Line) probe.Line {
+	if line.Status != probe.Failed {
+		return line
+	}
+	return probe.Warn("Turn the guard on after the switch.", "migrate/README.md",
+		"the guard denies nothing during the switch: while no replica responds, pods start with the credentials of the other webhook only")
 }
 
 // Replicas judges the pods behind the Service of the webhook. Pods that ended, such as evicted

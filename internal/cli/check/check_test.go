@@ -22,6 +22,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
@@ -354,12 +355,44 @@ func TestPeers(t *testing.T) {
 	for _, name := range []string{"azure-wi-webhook-mutating-webhook-configuration", "lanyard", "pod-identity-webhook", "unrelated"} {
 		all = append(all, admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	expect(t, Peers(all, "lanyard"), []string{
-		"warning: MutatingWebhookConfiguration azure-wi-webhook-mutating-webhook-configuration injects identities as well, before Lanyard",
-		"warning: MutatingWebhookConfiguration pod-identity-webhook injects identities as well, after Lanyard",
-	})
-	expect(t, Peers(all[3:], ""), nil)
-	expect(t, Peers(all[2:], ""), []string{"warning: MutatingWebhookConfiguration pod-identity-webhook injects identities as well"})
+	all[0].Webhooks = []admissionregistrationv1.MutatingWebhook{{ReinvocationPolicy: new(admissionregistrationv1.IfNeededReinvocationPolicy)}}
+	azure := "warning: MutatingWebhookConfiguration azure-wi-webhook-mutating-webhook-configuration injects identities as well. " +
+		"It is called before Lanyard, with the reinvocationPolicy IfNeeded. Safe: Lanyard keeps its variables and its token."
+	eks := "warning: MutatingWebhookConfiguration pod-identity-webhook injects identities as well. " +
+		"It is called after Lanyard, with the reinvocationPolicy Never. Safe: it keeps the variables of Lanyard"
+	for _, tt := range []struct {
+		all       []admissionregistrationv1.MutatingWebhookConfiguration
+		adopt     []string
+		want      []string
+		switching bool
+	}{
+		{all: all, want: []string{azure, eks}},
+		{all: all, adopt: []string{"gcp"}, want: []string{azure, eks}},
+		{all: all, adopt: []string{"azure"}, want: []string{eks}, switching: true},
+		{all: all, adopt: []string{"azure", "eks"}, switching: true},
+		{all: all[3:], adopt: []string{"azure", "eks"}},
+		{all: all[2:], want: []string{eks}},
+	} {
+		adopted, err := peer.Named(tt.adopt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, switching := Peers(tt.all, "lanyard", adopted)
+		expect(t, lines, tt.want)
+		if switching != tt.switching {
+			t.Errorf("%q: got a switch %v, want %v", tt.adopt, switching, tt.switching)
+		}
+	}
+}
+
+// The first steps of a switch leave the guard off: the other webhook gives credentials.
+func TestAGuardThatIsOffDuringASwitchIsNoFailure(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[probe.Status]probe.Status{probe.Failed: probe.Warning, probe.OK: probe.OK, probe.Skipped: probe.Skipped} {
+		if got := DuringSwitch(probe.Line{Status: status}); got.Status != want {
+			t.Errorf("%s: got %s, want %s", status, got.Status, want)
+		}
+	}
 }
 
 func TestIssuers(t *testing.T) {

@@ -25,7 +25,8 @@ func (k *checkCommand) beforeInstall(ctx context.Context) {
 	if all, err := k.configurations(ctx); err != nil {
 		k.add("other webhooks", probe.Unreadable("webhook configurations", err))
 	} else {
-		k.add("other webhooks", append(Installed(cluster.Find(all)), Peers(all, "")...)...)
+		peers, _ := Peers(all, "lanyard", nil) // the name that the manifests and the chart have
+		k.add("other webhooks", append(Installed(cluster.Find(all)), peers...)...)
 	}
 	k.issuer(ctx)
 }
@@ -78,12 +79,13 @@ func (k *checkCommand) parts(ctx context.Context, all []admissionregistrationv1.
 	}
 	k.add("replicas", k.replicas(ctx, mutating))
 	k.add("certificate", Certificates(mutating, validating, time.Now())...)
-	lines := append(Registration(mutating, validating, err), Peers(all, mutating.Name)...)
+	peers, switching := Peers(all, mutating.Name, k.settings.Peers)
+	lines := append(Registration(mutating, validating, err), peers...)
 	if err := k.Webhook.Unread; err != nil {
 		lines = append(lines, Unread(err))
 	}
 	k.add("registration", lines...)
-	k.policies(ctx, mutating, s)
+	k.policies(ctx, mutating, s, switching)
 }
 
 func (k *checkCommand) configurations(ctx context.Context) ([]admissionregistrationv1.MutatingWebhookConfiguration, error) {
@@ -117,7 +119,13 @@ func (k *checkCommand) replicas(ctx context.Context, mutating *admissionregistra
 }
 
 // policies checks the guard, its labels and the fences.
-func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration, s *survey) {
+func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration, s *survey, switching bool) {
+	judge := func(line probe.Line) []probe.Line {
+		if switching {
+			line = DuringSwitch(line)
+		}
+		return append([]probe.Line{line}, s.lines()...)
+	}
 	api := k.client.AdmissionregistrationV1()
 	list, err := api.ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
 	policies := &Policies{Policies: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}}
@@ -131,16 +139,16 @@ func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistra
 		}
 	}
 	if apierrors.IsNotFound(err) { // the API is missing before 1.30
-		k.add("guard", append([]probe.Line{WithoutPolicies(mutating)}, s.lines()...)...)
+		k.add("guard", judge(WithoutPolicies(mutating))...)
 		k.add("fences", probe.DoesNotApply("this Kubernetes has no fences: they need 1.30"))
 		return
 	}
 	if err != nil {
-		k.add("guard", append([]probe.Line{probe.Unreadable("the guard", err)}, s.lines()...)...)
+		k.add("guard", judge(probe.Unreadable("the guard", err))...)
 		k.add("fences", probe.Unreadable("the fences", err))
 		return
 	}
-	k.add("guard", append([]probe.Line{Guard(mutating, policies)}, s.lines()...)...)
+	k.add("guard", judge(Guard(mutating, policies))...)
 	k.add("fences", Fences(mutating.Name, policies)...)
 }
 

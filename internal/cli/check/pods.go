@@ -78,8 +78,9 @@ func (r *running) state(ctx context.Context, pod *corev1.Pod) injected.State {
 	if err != nil {
 		return injected.Unknown
 	}
-	optedOut := pod.Annotations[keys.Inject] == annotations.OptOut || pod.Labels[keys.Inject] == annotations.OptOut
-	return injected.Judge(found, r.newPod(ctx, pod.Namespace, name, pod.Annotations[keys.TokenExpirationSeconds]), true, optedOut, keys)
+	selection, _ := annotations.ParsePod(keys, pod.Annotations, pod.Labels[keys.Inject])
+	fresh := r.newPod(ctx, pod.Namespace, name, pod.Annotations[keys.TokenExpirationSeconds])
+	return injected.Judge(found, fresh, true, selection.OptOut || selection.LeftToPeer != "", keys)
 }
 
 // newPod returns a new pod of a ServiceAccount, or nil if it is not known.

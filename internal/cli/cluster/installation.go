@@ -60,6 +60,17 @@ func Entry(configuration *admissionregistrationv1.MutatingWebhookConfiguration, 
 	return &configuration.Webhooks[i]
 }
 
+// Registered returns the facts about a webhook configuration that matter beside Lanyard.
+func Registered(configuration *admissionregistrationv1.MutatingWebhookConfiguration) peer.Registration {
+	r := peer.Registration{Name: configuration.Name, Labels: configuration.Labels}
+	for i := range configuration.Webhooks {
+		w := &configuration.Webhooks[i]
+		r.Webhooks = append(r.Webhooks, w.Name)
+		r.Again = r.Again || w.ReinvocationPolicy != nil && *w.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy
+	}
+	return r
+}
+
 // GuardPolicy returns the name of the policy that denies pods without their credentials.
 func GuardPolicy(configuration *admissionregistrationv1.MutatingWebhookConfiguration) string {
 	return configuration.Name + "-guard-pods"

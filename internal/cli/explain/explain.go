@@ -424,6 +424,8 @@ func (in *Input) without() New {
 		return New{Outcome: injected.Without, Why: "the pod is created without credentials. The reason is not known: you may not read its ServiceAccount"}
 	case !in.asks():
 		return in.noIdentity(errs.ToAggregate())
+	case pod.LeftToPeer != "":
+		return New{Outcome: injected.OptedOut, Reason: reason.OptedOut, Why: "an annotation of the pod leaves the provider " + pod.LeftToPeer + " to another webhook"}
 	case !in.Called:
 		return New{
 			Outcome: injected.Excluded, Why: "Lanyard is not called for the namespace: " + in.exclusion(),
@@ -525,8 +527,8 @@ func (in *Input) containers(pod *corev1.Pod) []Container {
 		c := Container{Name: read.Name, Type: read.Kind, Token: read.TakesPart, Providers: read.Providers}
 		if pod == in.Got {
 			c.Reasons = in.findings(c.Name)
-			if !selection.Selects(c.Name) {
-				c.Reasons = append(c.Reasons, Reason{reason.ContainerNotSelected, "the pod's annotations leave it out"})
+			if why := selection.LeavesOut(c.Name); why != "" {
+				c.Reasons = append(c.Reasons, Reason{reason.ContainerNotSelected, why})
 			}
 		}
 		list = append(list, c)

@@ -25,6 +25,7 @@ import (
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 )
 
@@ -91,6 +92,7 @@ func (p *Plan) Count(result peer.Result) int {
 func New(stock []*Object, o *Options) *Plan {
 	p := &planner{
 		Options: o, plan: &Plan{Items: []Item{}, Config: map[string]any{}},
+		lanyard:    "lanyard", // the name that the manifests and the chart have
 		defaults:   &annotations.Defaults{Parameters: map[string]string{}, ReservedAudiences: annotations.CommonAPIServerAudiences()},
 		accounts:   map[string][]*Object{},
 		needTokens: map[string]bool{}, mapped: map[string]map[string]string{}, lacking: map[string]int{},
@@ -139,6 +141,8 @@ type planner struct {
 	*Options
 	plan     *Plan
 	defaults *annotations.Defaults
+	// lanyard is the name of Lanyard's webhook configuration.
+	lanyard string
 	// accounts are the ServiceAccounts by namespace and name.
 	accounts map[string][]*Object
 	// needTokens are the ServiceAccounts whose pods have Azure's label.
@@ -181,6 +185,8 @@ func (p *planner) index(o *Object) {
 		if mapped, err := peer.Mapped(o.Data); err == nil {
 			maps.Copy(p.mapped, mapped)
 		}
+	case slices.Contains(o.Registration.Webhooks, cluster.PodWebhook):
+		p.lanyard = o.Name
 	case o.Pod != nil && p.has("azure") && o.Pod.Labels[azureUse] == "true":
 		p.needTokens[p.accountOf(o)] = true
 	}

@@ -108,9 +108,8 @@ func (p *planner) mapping(o *Object, name string, values map[string]string) {
 // webhooks plans for a webhook configuration.
 func (p *planner) webhooks(o *Object) {
 	for _, from := range p.From {
-		if from.Registers(o.Name, o.Labels, o.Webhooks) {
-			p.item(o, "webhook of "+from.Program, peer.Manual, "",
-				"Delete it when Lanyard has taken over. lanyard check shows which one the API server calls first.")
+		if from.Registers(o.Registration) {
+			p.item(o, "webhook of "+from.Program, peer.Manual, "", from.Beside(o.Registration, p.lanyard)+" Delete it when Lanyard has taken over.")
 		}
 	}
 }

@@ -30,8 +30,8 @@ type Object struct {
 	Pod *Pod
 	// Data is the data of a ConfigMap of a peer.
 	Data map[string]string
-	// Webhooks are the names of the webhooks of a configuration.
-	Webhooks []string
+	// Registration has the facts about a webhook configuration.
+	Registration peer.Registration
 
 	// version is the resource version in a cluster, element is the place in a manifest.
 	version string
@@ -77,9 +77,7 @@ func Read(u *unstructured.Unstructured) (*Object, error) {
 	case group == kindWebhooks:
 		var configuration admissionregistrationv1.MutatingWebhookConfiguration
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &configuration)
-		for i := range configuration.Webhooks {
-			o.Webhooks = append(o.Webhooks, configuration.Webhooks[i].Name)
-		}
+		o.Registration = cluster.Registered(&configuration)
 	default:
 		return nil, nil
 	}

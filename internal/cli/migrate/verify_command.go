@@ -142,7 +142,7 @@ func (k *migrateCommand) verifyPods(ctx context.Context, peers []*peer.Peer) err
 		return err
 	}
 	for _, o := range configurations {
-		if slices.ContainsFunc(peers, func(p *peer.Peer) bool { return p.Registers(o.Name, o.Labels, o.Webhooks) }) {
+		if slices.ContainsFunc(peers, func(p *peer.Peer) bool { return p.Registers(o.Registration) }) {
 			v.Webhooks = append(v.Webhooks, o.Name)
 		}
 	}

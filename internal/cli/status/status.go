@@ -158,11 +158,12 @@ func (n *Namespace) AddPod(object *corev1.Pod) {
 	if !asks || mirror || object.Status.Phase == corev1.PodSucceeded || object.Status.Phase == corev1.PodFailed {
 		return
 	}
+	selection, _ := annotations.ParsePod(n.Keys, object.Annotations, object.Labels[n.Keys.Inject])
 	p := &pod{
 		name: object.Name, owner: metav1.GetControllerOf(object), injected: new(injected.Pod),
-		optedOut: object.Annotations[n.Keys.Inject] == annotations.OptOut || object.Labels[n.Keys.Inject] == annotations.OptOut,
+		optedOut: selection.OptOut || selection.LeftToPeer != "",
 	}
-	if object.Annotations[n.Keys.Injected] != "" {
+	if object.Annotations[n.Keys.Injected] != "" || len(n.Peers) > 0 {
 		var err error
 		if p.injected, err = injected.Read(object, n.Keys); err != nil {
 			panic(err) // a typed pod can be encoded, and decoded

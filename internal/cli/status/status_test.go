@@ -16,6 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/status"
 	"github.com/lanyard-dev/lanyard/internal/injected"
+	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
@@ -143,6 +144,38 @@ func TestPodsAreCountedByWorkload(t *testing.T) {
 
 // Whoever creates a pod writes its ownerReferences, and restart --stale restarts the
 // workload of the pod.
+// During a switch, pods have the credentials of the other webhook until they are replaced.
+func TestPodsWithTheTokenOfAPeerAreNotWithout(t *testing.T) {
+	t.Parallel()
+	peers, err := peer.Named([]string{"eks", "azure"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := newKeys(t)
+	keys.PeerContainers, keys.PeerTokens = peer.Rules(peers)
+	theirs := func(name, volume string) *corev1.Pod {
+		pod := podOf(metav1.ObjectMeta{Name: name}, "")
+		pod.Spec.Volumes = []corev1.Volume{{Name: volume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "cloud", Path: "token"}}},
+		}}}}
+		pod.Spec.Containers = []corev1.Container{{Name: "main", VolumeMounts: []corev1.VolumeMount{{Name: volume, MountPath: "/token"}}}}
+		return pod
+	}
+	n := status.NewNamespace(&settings.Settings{Keys: keys, Defaults: &annotations.Defaults{}, Peers: peers}, &metav1.ObjectMeta{Name: "shop"}, true)
+	n.AddServiceAccount(object("cart", aws, true))
+	n.AddPod(theirs("eks", "aws-iam-token"))
+	n.AddPod(theirs("azure", "azure-identity-token-1234"))
+	n.AddPod(theirs("own", "data"))
+	bound := podOf(metav1.ObjectMeta{Name: "bound", Annotations: map[string]string{"azure.workload.identity/use-identity-binding": "true"}}, "")
+	n.AddPod(bound)
+	want := map[string]injected.State{"pod/eks": injected.Stale, "pod/azure": injected.Stale, "pod/own": injected.Without, "pod/bound": injected.OptedOut}
+	for _, row := range n.Rows(map[status.Question]*status.Answer{{ServiceAccount: "cart"}: answer(t, "new")}) {
+		if row.States[want[row.Workload]] != 1 {
+			t.Errorf("%s: got %v, want %s", row.Workload, row.States, want[row.Workload])
+		}
+	}
+}
+
 func TestOwnersMustExist(t *testing.T) {
 	t.Parallel()
 	for sentence, test := range map[string]struct{ kind, owner, uid, want string }{

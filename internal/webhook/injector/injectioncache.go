@@ -28,6 +28,8 @@ type cacheKey struct {
 	namespace, serviceAccount string
 	podExpirationSeconds      int64
 	windows                   bool
+	// leftToPeer is the provider that the pod leaves to a peer.
+	leftToPeer string
 }
 
 type cacheEntry struct {

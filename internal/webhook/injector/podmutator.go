@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
@@ -58,6 +59,9 @@ func (p *PodMutator) Decide(ctx context.Context, request *admission.Request[muta
 	}
 	if injection == nil {
 		response := admission.Response{Reason: reason.NoIdentity}
+		if selection.LeftToPeer != "" {
+			response.Reason = reason.OptedOut
+		}
 		if len(errs) > 0 { // which only matters for a pod with an identity
 			response.Warnings = []string{invalid("pod", request.Namespace+"/"+pod.Name(), errs).Error()}
 		}
@@ -88,7 +92,7 @@ func (p *PodMutator) injection(ctx context.Context, request *admission.Request[m
 	if err != nil {
 		return nil, err
 	}
-	entry, err := p.entry(cacheKey{namespace, name, selection.TokenExpirationSeconds, pod.Windows}, pod, selection, object.Annotations)
+	entry, err := p.entry(cacheKey{namespace, name, selection.TokenExpirationSeconds, pod.Windows, selection.LeftToPeer}, pod, selection, object.Annotations)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +136,7 @@ func (p *PodMutator) entry(key cacheKey, pod *mutate.Pod, selection *annotations
 }
 
 // newEntry makes a cache entry from the annotations of a ServiceAccount. It
-// returns nil if they ask for no identity.
+// returns nil if they ask for no identity, or only for one that the pod leaves to a peer.
 func (p *PodMutator) newEntry(key cacheKey, pod *mutate.Pod, selection *annotations.Pod, values map[string]string) (*cacheEntry, error) {
 	identity, err := p.identity(key.namespace, key.serviceAccount, values)
 	if err != nil || identity == nil {
@@ -142,7 +146,11 @@ func (p *PodMutator) newEntry(key cacheKey, pod *mutate.Pod, selection *annotati
 	if len(errs) > 0 {
 		return nil, invalid("pod", key.namespace+"/"+pod.Name(), errs)
 	}
-	injection := provider.NewInjection(identity.Providers, &provider.Subject{
+	identities := slices.DeleteFunc(slices.Clone(identity.Providers), func(i provider.Identity) bool { return i.Definition.Name == key.leftToPeer })
+	if len(identities) == 0 {
+		return nil, nil
+	}
+	injection := provider.NewInjection(identities, &provider.Subject{
 		Namespace: key.namespace, ServiceAccount: key.serviceAccount, MountPath: p.Defaults.TokenMountPath,
 		TokenExpirationSeconds: expiration, Windows: key.windows,
 	})

@@ -4,6 +4,8 @@
 package reference
 
 import (
+	"cmp"
+
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 )
@@ -32,4 +34,24 @@ func inputsOf(name string) func() (string, error) {
 		}
 		return t.String(), nil
 	}
+}
+
+// orders returns what happens while Lanyard and a peer run.
+func orders() (string, error) {
+	t := newTable("Program", "Version", "Called", "reinvocationPolicy", "What happens")
+	for _, p := range peer.All() {
+		for _, o := range p.Orders {
+			policy := cmp.Or(o.Reinvocation, "any")
+			switch policy {
+			case "any":
+				policy = "any; by default " + code(p.Reinvocation)
+			case p.Reinvocation:
+				policy = code(policy) + ", the default"
+			default:
+				policy = code(policy)
+			}
+			t.row(p.Program, p.Version, o.Called+" Lanyard", policy, o.Note)
+		}
+	}
+	return t.String(), nil
 }

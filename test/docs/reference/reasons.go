@@ -19,7 +19,7 @@ var ofObjects = map[string]explanation{
 	string(reason.AlreadyInjected):        {"allowed", "The pod has everything that it would get, for example if the webhook is called a second time.", ""},
 	string(reason.NoIdentity):             {"allowed", "The ServiceAccount does not ask for an identity.", "Annotate the ServiceAccount if its pods need credentials."},
 	string(reason.IdentityRequired):       {"denied, 403", "The ServiceAccount has the label `lanyard.dev/identity: required`, but no annotation that asks for an identity yet.", "Wait: controllers try again, see [identity later](../identity-later.md). If it keeps happening, annotate the ServiceAccount, or remove the label."},
-	string(reason.OptedOut):               {"allowed", "The pod has `lanyard.dev/inject: \"false\"`, as an annotation or a label.", ""},
+	string(reason.OptedOut):               {"allowed", "The pod has `lanyard.dev/inject: \"false\"`, as an annotation or a label. Or an [adopted](../adoption.md#both-webhooks-at-once) webhook gives it the only identity.", ""},
 	string(reason.MirrorPod):              {"allowed", "The pod mirrors a static pod of a node, which cannot have a token.", ""},
 	string(reason.NoContainer):            {"allowed", "There is no container to inject into. The API server itself denies a pod without containers.", ""},
 	string(reason.InvalidAnnotation):      {"denied, 400", "An annotation is malformed, unknown, or has no effect on this object.", "Read the message: it has the object, the key, the value and the allowed form."},
@@ -41,7 +41,7 @@ var ofObjects = map[string]explanation{
 
 var ofContainers = map[string]explanation{
 	string(reason.PodNameUnusable):      {"yes", "The ServiceAccount has `lanyard.dev/aws-session-name: pod`, and the name of the pod has only one character, or more than 64. The session name is the default.", "Give the pod a shorter name."},
-	string(reason.ContainerNotSelected): {"no", "The pod's `lanyard.dev/containers` or `lanyard.dev/skip-containers` leaves it out.", ""},
+	string(reason.ContainerNotSelected): {"no", "The pod's `lanyard.dev/containers` or `lanyard.dev/skip-containers` leaves it out, or an [adopted](../adoption.md#both-webhooks-at-once) webhook writes the whole container.", ""},
 	string(reason.ContainerNotFound):    {"yes", "One of those annotations names a container that the pod does not have.", "Correct the name, unless another webhook adds that container later."},
 	string(reason.EnvironmentTaken):     {"yes", "The container points to a token or credentials file of its own, for example with `AWS_WEB_IDENTITY_TOKEN_FILE`. It gets the mount, but none of that provider's variables.", "Remove the variable if the container is meant to use the injected identity."},
 	string(reason.EnvironmentShadowed):  {"yes", "The container sets a variable that SDKs may prefer to the injected identity, such as `AWS_ACCESS_KEY_ID`.", "Remove the variable, or SDKs may not use the injected identity."},

@@ -35,10 +35,11 @@ func sections() map[string][]section {
 		"metrics.md": {{"metrics", metricsTable}},
 		"reasons.md": {{"objects", objectReasons}, {"containers", containerReasons}},
 
-		"../migrate/azure.md": {{"inputs", inputsOf("azure")}},
-		"../migrate/eks.md":   {{"inputs", inputsOf("eks")}},
-		"../migrate/gcp.md":   {{"inputs", inputsOf("gcp")}},
-		"../migrate/gke.md":   {{"inputs", inputsOf("gke")}},
+		"../migrate/README.md": {{"orders", orders}},
+		"../migrate/azure.md":  {{"inputs", inputsOf("azure")}},
+		"../migrate/eks.md":    {{"inputs", inputsOf("eks")}},
+		"../migrate/gcp.md":    {{"inputs", inputsOf("gcp")}},
+		"../migrate/gke.md":    {{"inputs", inputsOf("gke")}},
 	}
 }
 

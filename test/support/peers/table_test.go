@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
@@ -27,13 +28,12 @@ func TestTheStandInsAreThoseOfTheTable(t *testing.T) {
 		if !found {
 			continue // GKE has no webhook
 		}
-		var webhooks []string
-		registration := standIn.Registration()
-		for _, w := range registration.Webhooks {
-			webhooks = append(webhooks, w.Name)
-		}
-		if !p.Registers(registration.Name, registration.Labels, webhooks) {
+		registration := cluster.Registered(standIn.Registration())
+		if !p.Registers(registration) {
 			t.Errorf("%s: the table does not know the configuration %s", p.Name, registration.Name)
+		}
+		if got := map[bool]string{false: "Never", true: "IfNeeded"}[registration.Again]; got != p.Reinvocation {
+			t.Errorf("%s: the table has the reinvocationPolicy %q, want %q", p.Name, p.Reinvocation, got)
 		}
 		account := &corev1.ServiceAccount{}
 		account.Annotations = map[string]string{}
