@@ -34,7 +34,8 @@ func main() {
 func credentials() string {
 	var found []string
 	for _, cloud := range []struct{ name, variable string }{
-		{"aws", "AWS_WEB_IDENTITY_TOKEN_FILE"}, {"azure", "AZURE_FEDERATED_TOKEN_FILE"}, {"gcp", "GOOGLE_APPLICATION_CREDENTIALS"},
+		{"aws", "AWS_WEB_IDENTITY_TOKEN_FILE"}, {"eks", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"}, {"azure", "AZURE_FEDERATED_TOKEN_FILE"},
+		{"gcp", "GOOGLE_APPLICATION_CREDENTIALS"},
 	} {
 		file := os.Getenv(cloud.variable)
 		if file == "" {

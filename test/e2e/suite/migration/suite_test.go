@@ -98,7 +98,7 @@ func otherWebhooks() []framework.Peer {
 		}}
 	}
 	return []framework.Peer{
-		{Path: "eks", Flags: peers.Flags{EKS: &peers.EKS{AWSDefaultRegion: region, STSRegionalEndpoint: true}}},
+		{Path: "eks", Flags: peers.Flags{EKS: &peers.EKS{AWSDefaultRegion: region, STSRegionalEndpoint: true, ContainerCredentials: []string{switched["eks"] + "/pod-identity"}}}},
 		{Path: "azure", Flags: peers.Flags{Azure: &peers.Azure{TenantID: tenant}}, Namespaces: in(metav1.LabelSelectorOpNotIn)},
 		{Path: "azure-older", Flags: peers.Flags{Azure: &peers.Azure{TenantID: tenant, Version: peers.AzureOlder}}, Namespaces: in(metav1.LabelSelectorOpIn)},
 		{Path: "gcp", Flags: peers.Flags{GCP: &peers.GCP{GcloudImage: framework.SDKPythonImage, SetupCommand: []string{"/usr/bin/python3", "-c", setup}}}},

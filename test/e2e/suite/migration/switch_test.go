@@ -145,26 +145,22 @@ type watch struct {
 	read map[string]int    // lines read, by UID
 }
 
-// see notes pods that are new. want returns the credentials of a new pod of a workload.
+// see notes pods that are new, after a restart. want returns the credentials of a new pod
+// of a workload.
 func (w *watch) see(ctx context.Context, want func(*workload40) string) {
 	GinkgoHelper()
-	for _, namespace := range switched {
-		pods, err := cluster.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		for i := range pods.Items {
-			pod := &pods.Items[i]
-			if _, known := w.want[string(pod.UID)]; !known && pod.DeletionTimestamp == nil {
-				w.want[string(pod.UID)] = want(workloadOf(pod))
-			}
+	known := w.want
+	w.want = map[string]string{}
+	for _, pod := range running(ctx) {
+		if w.want[string(pod.UID)] = known[string(pod.UID)]; w.want[string(pod.UID)] == "" {
+			w.want[string(pod.UID)] = want(workloadOf(pod))
 		}
 	}
 }
 
-// check reads the logs of all pods: each line since the start must have the credentials,
-// and there must be new lines.
-func (w *watch) check(ctx context.Context) {
+// running returns the pods of all workloads that are not being deleted.
+func running(ctx context.Context) []*corev1.Pod {
 	GinkgoHelper()
-	start := time.Now()
 	var pods []*corev1.Pod
 	for _, namespace := range switched {
 		list, err := cluster.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
@@ -175,23 +171,42 @@ func (w *watch) check(ctx context.Context) {
 			}
 		}
 	}
-	Expect(len(pods)).To(BeNumerically(">=", 40))
+	return pods
+}
+
+// check reads the logs of all pods. The pods must be those that were seen, no container may
+// have started again, each line must have the credentials, and there must be new lines.
+func (w *watch) check(ctx context.Context) {
+	GinkgoHelper()
+	start, pods := time.Now(), running(ctx)
+	Expect(pods).To(HaveLen(len(w.want)), "pods, which were neither deleted nor created since the last step")
 	for _, pod := range pods {
-		uid, want := string(pod.UID), w.want[string(pod.UID)]
-		Expect(want).NotTo(BeEmpty(), "pod %s/%s was not expected", pod.Namespace, pod.Name)
-		Eventually(func(g Gomega) {
-			text, err := cluster.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: app}).Do(ctx).Raw()
-			g.Expect(err).NotTo(HaveOccurred())
-			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-			g.Expect(len(lines)).To(BeNumerically(">", w.read[uid]), "new lines of pod %s/%s", pod.Namespace, pod.Name)
-			if others := slices.DeleteFunc(slices.Compact(lines), func(line string) bool { return line == want }); len(others) > 0 && others[0] != "" {
-				StopTrying(fmt.Sprintf("pod %s/%s: got credentials %q, want %q at all times", pod.Namespace, pod.Name, others, want)).Now()
-			}
-			w.read[uid] = len(strings.Split(strings.TrimSpace(string(text)), "\n"))
-			g.Expect(string(text)).NotTo(BeEmpty())
-		}).WithContext(ctx).WithTimeout(time.Minute).WithPolling(500 * time.Millisecond).Should(Succeed())
+		Expect(w.want).To(HaveKey(string(pod.UID)), "%s/%s, which was not expected", pod.Namespace, pod.Name)
+		for i := range pod.Status.ContainerStatuses {
+			Expect(pod.Status.ContainerStatuses[i].RestartCount).To(BeZero(), pod.Namespace+"/"+pod.Name)
+		}
+		w.read[string(pod.UID)] = readsOnly(ctx, pod, w.want[string(pod.UID)], w.read[string(pod.UID)])
 	}
 	GinkgoWriter.Printf("read the credentials of %d pods in %v\n", len(pods), time.Since(start).Round(time.Millisecond))
+}
+
+// readsOnly checks that a pod has read only these credentials since its start, and more
+// often than before. It returns how often.
+func readsOnly(ctx context.Context, pod *corev1.Pod, want string, before int) (times int) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		text, err := cluster.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: app}).Do(ctx).Raw()
+		g.Expect(err).NotTo(HaveOccurred())
+		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+		if times = len(lines); lines[0] == "" {
+			times = 0
+		}
+		g.Expect(times).To(BeNumerically(">", before), "lines of pod %s/%s", pod.Namespace, pod.Name)
+		if states := slices.Compact(lines); !slices.Equal(states, []string{want}) {
+			StopTrying(fmt.Sprintf("pod %s/%s: got credentials %q, want %q at all times", pod.Namespace, pod.Name, states, want)).Now()
+		}
+	}).WithContext(ctx).WithTimeout(time.Minute).WithPolling(500 * time.Millisecond).Should(Succeed())
+	return times
 }
 
 // waitPeers waits until the API server calls all peers, or none, for new pods.
@@ -231,19 +246,11 @@ func waitLanyard(ctx context.Context, called bool) {
 func waitPods(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		count := 0
-		for _, namespace := range switched {
-			pods, err := cluster.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-			g.Expect(err).NotTo(HaveOccurred())
-			for i := range pods.Items {
-				pod := &pods.Items[i]
-				if pod.DeletionTimestamp == nil {
-					g.Expect(pod.Status.Phase).To(Equal(corev1.PodRunning), pod.Namespace+"/"+pod.Name)
-					count++
-				}
-			}
+		pods := running(ctx)
+		for _, pod := range pods {
+			g.Expect(pod.Status.Phase).To(Equal(corev1.PodRunning), pod.Namespace+"/"+pod.Name)
 		}
-		g.Expect(count).To(BeNumerically(">=", 40))
+		g.Expect(len(pods)).To(BeNumerically(">=", 40))
 	}).WithContext(ctx).WithTimeout(expect.Patience).WithPolling(time.Second).Should(Succeed())
 }
 
@@ -333,7 +340,7 @@ var _ = Describe("A switch of 40 workloads", Ordered, func() {
 		t = newTools()
 		DeferCleanup(func(ctx SpecContext) {
 			// Gone already, unless a spec failed.
-			t.run(ctx, "helm uninstall lanyard --namespace lanyard-system --wait; kubectl delete namespace lanyard-system")
+			t.run(ctx, "helm uninstall lanyard --namespace lanyard-system --wait || true; kubectl delete namespace lanyard-system")
 		})
 		Expect(others.Register(ctx)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) error { return others.Unregister(ctx) })
@@ -366,7 +373,7 @@ var _ = Describe("A switch of 40 workloads", Ordered, func() {
 			Expect(others.Register(ctx, c.change)).To(Succeed())
 			waitPeers(ctx, true)
 			t.compare("3-"+c.name+"-warnings", besides(ctx))
-			t.golden(ctx, "3-"+c.name, check)
+			t.golden(ctx, "3-"+c.name, "lanyard check --pre", check, "lanyard migrate --from eks,azure,gcp --namespace "+switched["azure-older"])
 		}
 		Expect(others.Unregister(ctx)).To(Succeed())
 		Expect(others.Register(ctx)).To(Succeed())

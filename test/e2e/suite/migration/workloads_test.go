@@ -266,7 +266,8 @@ func credentialsOf(pod *corev1.Pod) string {
 	c := &pod.Spec.Containers[at]
 	var found []string
 	for _, cloud := range []struct{ name, variable string }{
-		{"aws", "AWS_WEB_IDENTITY_TOKEN_FILE"}, {"azure", "AZURE_FEDERATED_TOKEN_FILE"}, {"gcp", "GOOGLE_APPLICATION_CREDENTIALS"},
+		{"aws", "AWS_WEB_IDENTITY_TOKEN_FILE"}, {"eks", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"}, {"azure", "AZURE_FEDERATED_TOKEN_FILE"},
+		{"gcp", "GOOGLE_APPLICATION_CREDENTIALS"},
 	} {
 		at := slices.IndexFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == cloud.variable })
 		if at < 0 {
