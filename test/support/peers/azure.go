@@ -28,6 +28,29 @@ type Azure struct {
 	AuthorityHost string `json:"authorityHost,omitempty"`
 	// Audience is api://AzureADTokenExchange by default.
 	Audience string `json:"audience,omitempty"`
+	// IdentityBindings has the flags and variables of a custom token endpoint. The older
+	// version has none.
+	IdentityBindings *AzureIdentityBindings `json:"identityBindings,omitempty"`
+	// ReinvocationPolicy is IfNeeded by default.
+	ReinvocationPolicy admissionregistrationv1.ReinvocationPolicyType `json:"reinvocationPolicy,omitempty"`
+}
+
+// AzureIdentityBindings are the settings of identity bindings, which AKS uses.
+type AzureIdentityBindings struct {
+	// AnnotationSuffix is --custom-token-endpoint-annotation-suffix: pods ask with the
+	// annotation azure.workload.identity/use-SUFFIX.
+	AnnotationSuffix string `json:"annotationSuffix"`
+	// Audience is --custom-token-endpoint-audience.
+	Audience string `json:"audience"`
+	// TokenProxy, SNIName and CAData are $AZURE_KUBERNETES_TOKEN_PROXY,
+	// $AZURE_KUBERNETES_SNI_NAME and $AZURE_KUBERNETES_CA_DATA.
+	TokenProxy string `json:"tokenProxy,omitempty"`
+	SNIName    string `json:"sniName,omitempty"`
+	CAData     string `json:"caData,omitempty"`
+	// CAConfigMap is $AZURE_KUBERNETES_CA_CONFIGMAP_NAME, and CATrustBundleSigner
+	// $AZURE_KUBERNETES_CA_CTB_SIGNER_NAME.
+	CAConfigMap         string `json:"caConfigMap,omitempty"`
+	CATrustBundleSigner string `json:"caTrustBundleSigner,omitempty"`
 }
 
 // AzureOlder is the Version of the older layout.
@@ -37,13 +60,14 @@ const (
 	azurePrefix      = "azure.workload.identity/"
 	azureToken       = "azure-identity-token"
 	azureVolumeStart = "azure-workload-identity-reserved-"
+	azureCAFile      = "ca-cert/ca.crt"
 	azureMinSeconds  = 3600
 	azureMaxSeconds  = 86400
 )
 
 // Registration implements Peer.
 func (a *Azure) Registration() *admissionregistrationv1.MutatingWebhookConfiguration {
-	return registration("azure-wi-webhook-mutating-webhook-configuration", "mutation.azure-workload-identity.io", admissionregistrationv1.Fail, admissionregistrationv1.IfNeededReinvocationPolicy,
+	return registration("azure-wi-webhook-mutating-webhook-configuration", "mutation.azure-workload-identity.io", admissionregistrationv1.Fail, cmp.Or(a.ReinvocationPolicy, admissionregistrationv1.IfNeededReinvocationPolicy),
 		&metav1.LabelSelector{MatchLabels: map[string]string{azurePrefix + "use": "true"}})
 }
 
@@ -73,21 +97,57 @@ func (a *Azure) Mutate(pod *corev1.Pod, account *corev1.ServiceAccount) error {
 	for name := range strings.SplitSeq(pod.Annotations[azurePrefix+"skip-containers"], ";") {
 		skip = append(skip, strings.TrimSpace(name))
 	}
+	variables := []corev1.EnvVar{
+		{Name: "AZURE_CLIENT_ID", Value: account.Annotations[azurePrefix+"client-id"]},
+		{Name: "AZURE_TENANT_ID", Value: tenant},
+		{Name: "AZURE_FEDERATED_TOKEN_FILE", Value: mountPath + "/" + file},
+		{Name: "AZURE_AUTHORITY_HOST", Value: cmp.Or(a.AuthorityHost, "https://login.microsoftonline.com/")},
+	}
+	token := projected(volume, cmp.Or(a.Audience, "api://AzureADTokenExchange"), file, expiration, nil)
+	if a.binds(pod) {
+		variables = append(variables, a.IdentityBindings.variables(mountPath)...)
+		a.IdentityBindings.complete(token.Projected)
+	}
 	each(pod, skip, func(c *corev1.Container) {
-		for _, v := range []corev1.EnvVar{
-			{Name: "AZURE_CLIENT_ID", Value: account.Annotations[azurePrefix+"client-id"]},
-			{Name: "AZURE_TENANT_ID", Value: tenant},
-			{Name: "AZURE_FEDERATED_TOKEN_FILE", Value: mountPath + "/" + file},
-			{Name: "AZURE_AUTHORITY_HOST", Value: cmp.Or(a.AuthorityHost, "https://login.microsoftonline.com/")},
-		} {
+		for _, v := range variables {
 			if v.Value != "" {
 				addIfAbsent(c, v.Name, v.Value)
 			}
 		}
 		a.mount(c, corev1.VolumeMount{Name: volume, MountPath: mountPath, ReadOnly: true})
 	})
-	a.addVolume(pod, projected(volume, cmp.Or(a.Audience, "api://AzureADTokenExchange"), file, expiration, nil))
+	a.addVolume(pod, token)
 	return nil
+}
+
+// binds reports whether the pod asks for an identity binding.
+func (a *Azure) binds(pod *corev1.Pod) bool {
+	return a.Version != AzureOlder && a.IdentityBindings != nil && strings.EqualFold(pod.Annotations[azurePrefix+"use-"+a.IdentityBindings.AnnotationSuffix], "true")
+}
+
+// variables returns those of the proxy that exchanges the token.
+func (b *AzureIdentityBindings) variables(mountPath string) []corev1.EnvVar {
+	return []corev1.EnvVar{
+		{Name: "AZURE_KUBERNETES_TOKEN_PROXY", Value: b.TokenProxy},
+		{Name: "AZURE_KUBERNETES_SNI_NAME", Value: b.SNIName},
+		{Name: "AZURE_KUBERNETES_CA_FILE", Value: mountPath + "/" + azureCAFile},
+		{Name: "AZURE_KUBERNETES_CA_DATA", Value: b.CAData},
+	}
+}
+
+// complete gives the volume the audience of the proxy, and the proxy's certificate.
+func (b *AzureIdentityBindings) complete(volume *corev1.ProjectedVolumeSource) {
+	volume.Sources[0].ServiceAccountToken.Audience = b.Audience
+	if b.CAConfigMap != "" {
+		volume.Sources = append(volume.Sources, corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{
+			LocalObjectReference: corev1.LocalObjectReference{Name: b.CAConfigMap}, Items: []corev1.KeyToPath{{Key: "ca.crt", Path: azureCAFile}}, Optional: new(false),
+		}})
+	}
+	if b.CATrustBundleSigner != "" {
+		volume.Sources = append(volume.Sources, corev1.VolumeProjection{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{
+			SignerName: &b.CATrustBundleSigner, Path: azureCAFile, Optional: new(false),
+		}})
+	}
 }
 
 // mount adds the mount. The newer version replaces a mount of the same volume, the
@@ -164,9 +224,15 @@ func addProxy(pod *corev1.Pod) error {
 		Name: "azwi-proxy-init", Image: "proxy-init", Env: []corev1.EnvVar{{Name: "PROXY_PORT", Value: port}},
 		SecurityContext: &corev1.SecurityContext{Privileged: new(true), RunAsUser: new(int64(0))},
 	}
-	isThere := func(c corev1.Container) bool { return c.Name == setup.Name }
-	if !slices.ContainsFunc(pod.Spec.InitContainers, isThere) {
-		pod.Spec.InitContainers = append([]corev1.Container{sidecar}, append(pod.Spec.InitContainers, setup)...)
+	if !hasInitContainer(pod, setup.Name) {
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, setup)
+	}
+	if !hasInitContainer(pod, sidecar.Name) {
+		pod.Spec.InitContainers = append([]corev1.Container{sidecar}, pod.Spec.InitContainers...)
 	}
 	return nil
+}
+
+func hasInitContainer(pod *corev1.Pod, name string) bool {
+	return slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == name })
 }

@@ -33,6 +33,9 @@ type GCP struct {
 	// SetupCommand is the command of the init container, which runs gcloud by default.
 	// The webhook itself has no such flag.
 	SetupCommand []string `json:"setupCommand,omitempty"`
+	// ReinvocationPolicy is the value webhook.reinvocationPolicy of its chart, Never by
+	// default. In a second call, the webhook replaces its init container as a whole.
+	ReinvocationPolicy admissionregistrationv1.ReinvocationPolicyType `json:"reinvocationPolicy,omitempty"`
 }
 
 const (
@@ -49,13 +52,13 @@ const (
 )
 
 var (
-	gcpProvider = regexp.MustCompile(`^projects/[^/]+/locations/[^/]+/workloadIdentityPools/[^/]+/providers/[^/]+`)
+	gcpProvider = regexp.MustCompile(`^projects/.+/locations/.+/workloadIdentityPools/.+/providers/.+`)
 	gcpProject  = regexp.MustCompile(`@(.*)\.iam\.gserviceaccount\.com`)
 )
 
 // Registration implements Peer.
 func (g *GCP) Registration() *admissionregistrationv1.MutatingWebhookConfiguration {
-	return registration("gcp-wif-webhook-mutating-webhook-configuration", "mpod.kb.io", admissionregistrationv1.Ignore, admissionregistrationv1.NeverReinvocationPolicy,
+	return registration("gcp-wif-webhook-mutating-webhook-configuration", "mpod.kb.io", admissionregistrationv1.Ignore, cmp.Or(g.ReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy),
 		&metav1.LabelSelector{})
 }
 
@@ -124,12 +127,11 @@ func (g *GCP) identity(account *corev1.ServiceAccount, prefix string) (*gcpIdent
 			identity.user = &number
 		}
 	}
-	switch mode := strings.ToLower(get("injection-mode")); mode {
-	case "", "gcloud":
-	case "direct":
-		identity.direct = true
-	default:
-		return nil, fmt.Errorf("%sinjection-mode: got %q, want gcloud or direct", prefix, mode)
+	if mode, found := account.Annotations[prefix+"injection-mode"]; found { // an empty mode is none of the two
+		identity.direct = strings.EqualFold(mode, "direct")
+		if !identity.direct && !strings.EqualFold(mode, "gcloud") {
+			return nil, fmt.Errorf("%sinjection-mode: got %q, want gcloud or direct", prefix, mode)
+		}
 	}
 	// Absent and empty differ.
 	_, hasProvider := account.Annotations[prefix+"workload-identity-provider"]

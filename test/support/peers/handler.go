@@ -27,10 +27,7 @@ func NewHandler(p Peer, client kubernetes.Interface) http.Handler {
 		if err := json.Unmarshal(request.Object.Raw, &pod); err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
-		account, err := client.CoreV1().ServiceAccounts(request.Namespace).Get(ctx, cmp.Or(pod.Spec.ServiceAccountName, "default"), metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			account, err = nil, nil
-		}
+		account, err := accountOf(ctx, p, client, request.Namespace, pod.Spec.ServiceAccountName)
 		if err != nil {
 			return admission.Errored(http.StatusInternalServerError, err)
 		}
@@ -43,4 +40,20 @@ func NewHandler(p Peer, client kubernetes.Interface) http.Handler {
 		}
 		return admission.PatchResponseFromRaw(request.Object.Raw, current)
 	})}
+}
+
+// accountOf returns the ServiceAccount, nil if it does not exist. For Azure's webhook,
+// the name is default if it is empty.
+func accountOf(ctx context.Context, p Peer, client kubernetes.Interface, namespace, name string) (*corev1.ServiceAccount, error) {
+	if _, azure := p.(*Azure); azure {
+		name = cmp.Or(name, "default")
+	}
+	if name == "" {
+		return nil, nil
+	}
+	account, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return account, err
 }

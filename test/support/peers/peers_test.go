@@ -88,6 +88,19 @@ const (
 	eksVolumeYAML = "{name: aws-iam-token, projected: {sources: [{serviceAccountToken: {audience: sts.amazonaws.com, expirationSeconds: 86400, path: token}}]}}"
 )
 
+const (
+	ofApp      = "{metadata: {namespace: team}, spec: {serviceAccountName: app}}"
+	agentMount = "{name: eks-pod-identity-token, mountPath: /var/run/secrets/pods.eks.amazonaws.com/serviceaccount, readOnly: true}"
+)
+
+func agentVolume(expiration string) string {
+	return "{name: eks-pod-identity-token, projected: {sources: [{serviceAccountToken: {audience: pods.eks.amazonaws.com, expirationSeconds: " + expiration + ", path: eks-pod-identity-token}}]}}"
+}
+
+func eksVolumeOf(audience, expiration string) string {
+	return "{name: aws-iam-token, projected: {sources: [{serviceAccountToken: {audience: " + audience + ", expirationSeconds: " + expiration + ", path: token}}]}}"
+}
+
 func TestEKS(t *testing.T) {
 	t.Parallel()
 	run(t, map[string]testCase{
@@ -147,6 +160,37 @@ func TestEKS(t *testing.T) {
 			flags: "eks: {containerCredentials: [team/app]}", account: role, pod: plain,
 			want: "{metadata: {labels: {eks.amazonaws.com/pod-identity: enabled}}, spec: {containers: [{name: main, env: [{name: AWS_CONTAINER_CREDENTIALS_FULL_URI, value: 'http://169.254.170.23/v1/credentials'}, {name: AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE, value: /var/run/secrets/pods.eks.amazonaws.com/serviceaccount/eks-pod-identity-token}], volumeMounts: [{name: eks-pod-identity-token, mountPath: /var/run/secrets/pods.eks.amazonaws.com/serviceaccount, readOnly: true}]}], volumes: [{name: eks-pod-identity-token, projected: {sources: [{serviceAccountToken: {audience: pods.eks.amazonaws.com, expirationSeconds: 86400, path: eks-pod-identity-token}}]}}]}}",
 		},
+		"container credentials get the region, the endpoints and a lifetime of less than a day": {
+			flags: "eks: {containerCredentials: [team/app], awsDefaultRegion: eu-central-1, jitter: 7200}", account: "{eks.amazonaws.com/sts-regional-endpoints: 'true'}",
+			pod:  "{spec: {nodeSelector: {kubernetes.io/os: windows}, containers: [{name: main}]}}",
+			want: `{metadata: {labels: {eks.amazonaws.com/pod-identity: enabled}}, spec: {nodeSelector: {kubernetes.io/os: windows}, containers: [{name: main, env: [{name: AWS_STS_REGIONAL_ENDPOINTS, value: regional}, {name: AWS_DEFAULT_REGION, value: eu-central-1}, {name: AWS_REGION, value: eu-central-1}, {name: AWS_CONTAINER_CREDENTIALS_FULL_URI, value: 'http://169.254.170.23/v1/credentials'}, {name: AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE, value: 'C:\var\run\secrets\pods.eks.amazonaws.com\serviceaccount\eks-pod-identity-token'}], volumeMounts: [` + agentMount + "]}], volumes: [" + agentVolume("79200") + "]}}",
+		},
+		"container credentials keep a lifetime that is set": {
+			flags: "eks: {containerCredentials: [team/app], jitter: 1}", account: "{eks.amazonaws.com/token-expiration: '10000'}", pod: "{spec: {}}",
+			want: "{metadata: {labels: {eks.amazonaws.com/pod-identity: enabled}}, spec: {volumes: [" + agentVolume("10000") + "]}}",
+		},
+		"container credentials with the ConfigMap, for an unknown ServiceAccount": {
+			flags: "eks: {containerCredentials: [team/app], configMap: {team/app: {RoleARN: r, TokenExpiration: 20000}, '*/app': {TokenExpiration: 1}}}", account: "none", pod: ofApp,
+			want: "{metadata: {namespace: team, labels: {eks.amazonaws.com/pod-identity: enabled}}, spec: {serviceAccountName: app, volumes: [" + agentVolume("20000") + "]}}",
+		},
+		"web identity has no jitter": {
+			flags: "eks: {jitter: 1}", account: role, pod: "{spec: {}}", want: "{spec: {volumes: [" + eksVolumeYAML + "]}}",
+		},
+		"an entry of the ConfigMap has no default audience": {
+			flags: "eks: {tokenExpiration: 7200, configMap: {team/app: {RoleARN: r}}}", account: "{}", pod: "{spec: {}}", want: "{spec: {volumes: [" + eksVolumeOf("''", "7200") + "]}}",
+		},
+		"an exact entry of the ConfigMap comes before one of all namespaces": {
+			flags: "eks: {configMap: {team/app: {RoleARN: r, Audience: a, TokenExpiration: 700}, '*/app': {RoleARN: s, Audience: b}}}", account: "none", pod: ofApp,
+			want: "{metadata: {namespace: team}, spec: {serviceAccountName: app, volumes: [" + eksVolumeOf("a", "700") + "]}}",
+		},
+		"an entry of the ConfigMap for all namespaces": {
+			flags: "eks: {configMap: {'*/app': {RoleARN: s, Audience: b, UseRegionalSTS: true}}}", account: "{}", pod: plain,
+			want: "{spec: {containers: [{name: main, env: [{name: AWS_STS_REGIONAL_ENDPOINTS, value: regional}, {name: AWS_ROLE_ARN, value: s}, {name: AWS_WEB_IDENTITY_TOKEN_FILE, value: /var/run/secrets/eks.amazonaws.com/serviceaccount/token}], volumeMounts: [" + eksMount + "]}], volumes: [" + eksVolumeOf("b", "86400") + "]}}",
+		},
+		"annotations come before the ConfigMap": {
+			flags: "eks: {configMap: {team/app: {RoleARN: r, Audience: a}}}", account: role, pod: "{spec: {}}", want: "{spec: {volumes: [" + eksVolumeYAML + "]}}",
+		},
+		"a pattern in the ConfigMap is no pattern":  {flags: "eks: {configMap: {'te*/app': {RoleARN: r}, '*/ap*': {RoleARN: r}}}", account: "{}", pod: plain},
 		"an unknown ServiceAccount has no identity": {flags: "eks: {}", account: "none", pod: plain},
 		"an empty role is no identity":              {flags: "eks: {}", account: "{eks.amazonaws.com/role-arn: ''}", pod: plain},
 		"a pod with the skip label is not sent":     {flags: "eks: {}", account: role, pod: "{metadata: {labels: {eks.amazonaws.com/skip-pod-identity-webhook: ''}}, spec: {containers: [{name: main}]}}"},
@@ -167,6 +211,13 @@ const (
 	olderFile   = "{name: AZURE_FEDERATED_TOKEN_FILE, value: /var/run/secrets/azure/tokens/azure-identity-token}"
 	olderVolume = "{name: azure-identity-token, projected: {sources: [{serviceAccountToken: {audience: 'api://AzureADTokenExchange', expirationSeconds: 3600, path: azure-identity-token}}]}}"
 )
+
+const bindings = "identityBindings: {annotationSuffix: identity-binding, audience: 'api://AKSIdentityBinding', tokenProxy: 'https://proxy', sniName: sni, caConfigMap: ca}"
+
+// bound returns a pod that asks for an identity binding.
+func bound(value, spec string) string {
+	return "{metadata: {name: p, labels: {azure.workload.identity/use: 'true'}, annotations: {azure.workload.identity/use-identity-binding: '" + value + "'}}, spec: " + spec + "}"
+}
 
 func TestAzure(t *testing.T) {
 	t.Parallel()
@@ -211,6 +262,30 @@ func TestAzure(t *testing.T) {
 				"{name: i, env: [" + olderFile + ", " + azureAuthority + "], volumeMounts: [" + olderMount + "]}, " +
 				"{name: azwi-proxy-init, image: proxy-init, securityContext: {privileged: true, runAsUser: 0}, env: [{name: PROXY_PORT, value: '8000'}, " + olderFile + ", " + azureAuthority + "], volumeMounts: [" + olderMount + "]}], volumes: [" + olderVolume + "]}}",
 		},
+		"an identity binding has the audience and the variables of the proxy": {
+			flags: "azure: {tenantID: t, " + bindings + "}", account: client, pod: bound("TRUE", "{containers: [{name: main}]}"),
+			want: bound("TRUE", "{containers: [{name: main, env: ["+newEnv+", {name: AZURE_KUBERNETES_TOKEN_PROXY, value: 'https://proxy'}, {name: AZURE_KUBERNETES_SNI_NAME, value: sni}, {name: AZURE_KUBERNETES_CA_FILE, value: /var/run/secrets/azure/wi/ca-cert/ca.crt}], volumeMounts: ["+newMount+"]}], volumes: ["+
+				"{name: "+newName+", projected: {sources: [{serviceAccountToken: {audience: 'api://AKSIdentityBinding', expirationSeconds: 3600, path: token/azure-identity-token}}, {configMap: {name: ca, items: [{key: ca.crt, path: ca-cert/ca.crt}], optional: false}}]}}]}"),
+		},
+		"the certificate of an identity binding by a trust bundle or as it is": {
+			flags: "azure: {identityBindings: {annotationSuffix: identity-binding, audience: a, caData: c, caTrustBundleSigner: s}}", account: "{}", pod: bound("true", "{containers: [{name: main}]}"),
+			want: bound("true", "{containers: [{name: main, env: [{name: AZURE_FEDERATED_TOKEN_FILE, value: /var/run/secrets/azure/wi/token/azure-identity-token}, "+azureAuthority+", {name: AZURE_KUBERNETES_CA_FILE, value: /var/run/secrets/azure/wi/ca-cert/ca.crt}, {name: AZURE_KUBERNETES_CA_DATA, value: c}], volumeMounts: ["+newMount+"]}], volumes: ["+
+				"{name: "+newName+", projected: {sources: [{serviceAccountToken: {audience: a, expirationSeconds: 3600, path: token/azure-identity-token}}, {clusterTrustBundle: {signerName: s, path: ca-cert/ca.crt, optional: false}}]}}]}"),
+		},
+		"an identity binding that is not true is none": {
+			flags: "azure: {tenantID: t, " + bindings + "}", account: client, pod: bound("yes", "{}"), want: bound("yes", "{volumes: ["+newVolume+"]}"),
+		},
+		"without the flags, there are no identity bindings": {
+			flags: "azure: {tenantID: t}", account: client, pod: bound("true", "{}"), want: bound("true", "{volumes: ["+newVolume+"]}"),
+		},
+		"the older version has no identity bindings": {
+			flags: "azure: {version: '1.5', " + bindings + "}", account: client, pod: bound("true", "{}"), want: bound("true", "{volumes: ["+olderVolume+"]}"),
+		},
+		"each of the proxy's containers is added unless it is there": {
+			flags: "azure: {version: '1.5'}", account: "{}",
+			pod:  "{metadata: {labels: {azure.workload.identity/use: 'true'}, annotations: {azure.workload.identity/inject-proxy-sidecar: '', azure.workload.identity/skip-containers: azwi-proxy;azwi-proxy-init}}, spec: {initContainers: [{name: azwi-proxy-init}]}}",
+			want: "{metadata: {labels: {azure.workload.identity/use: 'true'}, annotations: {azure.workload.identity/inject-proxy-sidecar: '', azure.workload.identity/skip-containers: azwi-proxy;azwi-proxy-init}}, spec: {initContainers: [{name: azwi-proxy, image: proxy, args: ['--proxy-port=8000'], restartPolicy: Always}, {name: azwi-proxy-init}], volumes: [" + olderVolume + "]}}",
+		},
 		"a pod without the label is not sent":             {flags: "azure: {}", account: client, pod: plain},
 		"a label with another value is none":              {flags: "azure: {}", account: client, pod: "{metadata: {labels: {azure.workload.identity/use: 'True'}}, spec: {containers: [{name: main}]}}"},
 		"an unknown ServiceAccount denies the pod":        {flags: "azure: {}", account: "none", pod: "{" + labeled + "}", denied: "not found"},
@@ -254,11 +329,19 @@ func TestGCP(t *testing.T) {
 			flags: "gcp: {}", account: gcpAccount + ", cloud.google.com/injection-mode: Direct, cloud.google.com/token-expiration: '60'}", pod: "{metadata: {annotations: {cloud.google.com/skip-containers: 'a, b'}}, spec: {containers: [{name: main}, {name: b}]}}",
 			want: "{metadata: {annotations: {" + gcpNotes + ", cloud.google.com/skip-containers: 'a, b', cloud.google.com/token-expiration: '3600', cloud.google.com/external-credentials-json: '" + gcpDirectFile + "'}}, spec: {containers: [{name: main, env: [{name: GOOGLE_APPLICATION_CREDENTIALS, value: /var/run/secrets/workload-identity/federation.json}, " + gcpRest + "], volumeMounts: [" + gcpToken + ", {name: external-credential-config, mountPath: /var/run/secrets/workload-identity, readOnly: true}]}, {name: b}], volumes: [" + gcpVolumeYAML("3600") + ", {name: external-credential-config, downwardAPI: {defaultMode: 288, items: [{path: federation.json, fieldRef: {apiVersion: v1, fieldPath: \"metadata.annotations['cloud.google.com/external-credentials-json']\"}}]}}]}}",
 		},
+		"an empty e-mail is not an absent one": {
+			flags: "gcp: {setupCommand: [setup]}", account: "{cloud.google.com/workload-identity-provider: projects/1/locations/global/workloadIdentityPools/p/providers/q/r, cloud.google.com/service-account-email: '', cloud.google.com/injection-mode: gcloud}",
+			pod: "{metadata: {annotations: {cloud.google.com/skip-containers: i}}, spec: {initContainers: [{name: gcloud-setup, image: own}, {name: i}]}}",
+			want: "{metadata: {annotations: {cloud.google.com/skip-containers: i, cloud.google.com/workload-identity-provider: projects/1/locations/global/workloadIdentityPools/p/providers/q/r, cloud.google.com/service-account-email: '', cloud.google.com/audience: sts.googleapis.com, cloud.google.com/token-expiration: '86400'}}, spec: {initContainers: [" +
+				strings.NewReplacer("providers/q", "providers/q/r", "a@proj.iam.gserviceaccount.com", "''", ", value: proj}", "}").Replace(gcpSetup) + ", {name: i}], volumes: [" + gcpVolumeYAML("86400") + ", {name: gcloud-config, emptyDir: {}}]}}",
+		},
 		"half an identity denies the pod":                    {flags: "gcp: {}", account: "{cloud.google.com/service-account-email: a@b}", pod: plain, denied: "must both be set"},
 		"a malformed provider denies the pod":                {flags: "gcp: {}", account: "{cloud.google.com/service-account-email: a@b, cloud.google.com/workload-identity-provider: //iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/q}", pod: plain, denied: "workload-identity-provider"},
 		"a malformed lifetime denies even without identity":  {flags: "gcp: {}", account: "{cloud.google.com/token-expiration: 1h}", pod: plain, denied: "token-expiration"},
 		"a malformed lifetime of the pod denies":             {flags: "gcp: {}", account: gcpAccount + "}", pod: "{metadata: {annotations: {cloud.google.com/token-expiration: x}}}", denied: "token-expiration"},
 		"an unknown mode denies even without identity":       {flags: "gcp: {}", account: "{cloud.google.com/injection-mode: x}", pod: plain, denied: "injection-mode"},
+		"an empty mode is not an absent one":                 {flags: "gcp: {}", account: gcpAccount + ", cloud.google.com/injection-mode: ''}", pod: plain, denied: "injection-mode"},
+		"two empty annotations are not absent ones":          {flags: "gcp: {}", account: "{cloud.google.com/workload-identity-provider: '', cloud.google.com/service-account-email: ''}", pod: plain, denied: "workload-identity-provider"},
 		"an unknown ServiceAccount has no identity":          {flags: "gcp: {}", account: "none", pod: plain},
 		"annotations of other programs with the same prefix": {flags: "gcp: {}", account: "{cloud.google.com/neg: '{}'}", pod: plain},
 	})
@@ -279,6 +362,7 @@ func TestTheOrderBesideLanyard(t *testing.T) {
 	t.Parallel()
 	for flags, want := range map[string]struct{ before, again bool }{
 		"eks: {}": {before: false, again: false}, "azure: {}": {before: true, again: true}, "gcp: {}": {before: true, again: false},
+		"eks: {reinvocationPolicy: IfNeeded}": {before: false, again: true}, "azure: {reinvocationPolicy: Never}": {before: true, again: false}, "gcp: {reinvocationPolicy: IfNeeded}": {before: true, again: true},
 	} {
 		peer := newPeer(t, flags)
 		if before, again := peer.Registration().Name < "lanyard", Reinvoked(peer); before != want.before || again != want.again {
@@ -289,8 +373,8 @@ func TestTheOrderBesideLanyard(t *testing.T) {
 
 func TestTheHandlerReadsTheServiceAccount(t *testing.T) {
 	t.Parallel()
-	client := fake.NewClientset(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "app", Annotations: *decode[map[string]string](t, gcpAccount+", cloud.google.com/injection-mode: direct}")}})
-	for account, injected := range map[string]bool{"app": true, "other": false} {
+	client := fake.NewClientset(gcpAccountObject(t, "app"), gcpAccountObject(t, "default"))
+	for account, injected := range map[string]bool{"app": true, "other": false, "": false} {
 		pod := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"serviceAccountName":"` + account + `","containers":[{"name":"main"}]}}`
 		response := review(t, NewHandler(&GCP{}, client), pod)
 		patch, err := jsonpatch.DecodePatch(response.Patch)
@@ -305,6 +389,11 @@ func TestTheHandlerReadsTheServiceAccount(t *testing.T) {
 	if response := review(t, NewHandler(&Azure{}, client), `{"apiVersion":"v1","kind":"Pod","spec":{"serviceAccountName":"other"}}`); response.Allowed || !strings.Contains(response.Result.Message, "not found") {
 		t.Errorf("got %+v, want a denial", response)
 	}
+}
+
+func gcpAccountObject(t *testing.T, name string) *corev1.ServiceAccount {
+	t.Helper()
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, Annotations: *decode[map[string]string](t, gcpAccount+", cloud.google.com/injection-mode: direct}")}}
 }
 
 func review(t *testing.T, handler http.Handler, pod string) *admissionv1.AdmissionResponse {
