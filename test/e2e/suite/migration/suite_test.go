@@ -97,9 +97,13 @@ func otherWebhooks() []framework.Peer {
 			{Key: "kubernetes.io/metadata.name", Operator: operator, Values: []string{older, switched["azure-older"]}},
 		}}
 	}
+	binding := &peers.AzureIdentityBindings{
+		AnnotationSuffix: "identity-binding", Audience: "api://AKSIdentityBinding",
+		TokenProxy: "https://proxy.example.com", SNIName: "proxy", CAConfigMap: "kube-root-ca.crt",
+	}
 	return []framework.Peer{
 		{Path: "eks", Flags: peers.Flags{EKS: &peers.EKS{AWSDefaultRegion: region, STSRegionalEndpoint: true, ContainerCredentials: []string{switched["eks"] + "/pod-identity"}}}},
-		{Path: "azure", Flags: peers.Flags{Azure: &peers.Azure{TenantID: tenant}}, Namespaces: in(metav1.LabelSelectorOpNotIn)},
+		{Path: "azure", Flags: peers.Flags{Azure: &peers.Azure{TenantID: tenant, IdentityBindings: binding}}, Namespaces: in(metav1.LabelSelectorOpNotIn)},
 		{Path: "azure-older", Flags: peers.Flags{Azure: &peers.Azure{TenantID: tenant, Version: peers.AzureOlder}}, Namespaces: in(metav1.LabelSelectorOpIn)},
 		{Path: "gcp", Flags: peers.Flags{GCP: &peers.GCP{GcloudImage: framework.SDKPythonImage, SetupCommand: []string{"/usr/bin/python3", "-c", setup}}}},
 	}

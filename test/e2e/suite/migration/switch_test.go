@@ -23,6 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
@@ -230,6 +231,17 @@ func waitPeers(ctx context.Context, called bool) {
 	}).WithContext(ctx).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
 }
 
+// waitService waits until the API server reaches Lanyard through the Service. The webhook
+// for ServiceAccounts must respond.
+func waitService(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func() error {
+		_, err := cluster.CoreV1().ServiceAccounts(switched["eks"]).Patch(ctx, "plain", types.MergePatchType,
+			[]byte(`{"metadata": {"annotations": {"example.com/any": "true"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}).WithContext(ctx).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
+}
+
 // waitLanyard waits until the API server calls Lanyard for new pods, or does not.
 func waitLanyard(ctx context.Context, called bool) {
 	GinkgoHelper()
@@ -359,7 +371,7 @@ var _ = Describe("A switch of 40 workloads", Ordered, func() {
 
 	It("installs Lanyard next to the peers", func(ctx SpecContext) {
 		t.must(ctx, t.page[1])
-		waitLanyard(ctx, false) // nothing is adopted yet
+		waitService(ctx)
 		t.golden(ctx, "2-installed", status, t.page[2], t.page[3], check, status, t.page[takeStock])
 		waitLanyard(ctx, true)
 		w.check(ctx)
@@ -420,7 +432,7 @@ var _ = Describe("A switch of 40 workloads", Ordered, func() {
 	})
 
 	It("goes back", func(ctx SpecContext) {
-		for _, command := range strings.Split(strings.TrimSpace(t.back[0]), "\n") {
+		for _, command := range strings.SplitSeq(strings.TrimSpace(t.back[0]), "\n") {
 			t.must(ctx, command)
 		}
 		waitLanyard(ctx, false)

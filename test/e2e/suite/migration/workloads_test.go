@@ -8,6 +8,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -168,9 +169,7 @@ func (w *workload40) object() map[string]any {
 	switch w.Kind {
 	case "Pod":
 		pod := template
-		for key, value := range metadata {
-			pod["metadata"].(map[string]any)[key] = value
-		}
+		maps.Copy(pod["metadata"].(map[string]any), metadata)
 		pod["apiVersion"], pod["kind"] = "v1", "Pod"
 		return pod
 	case "Job":
