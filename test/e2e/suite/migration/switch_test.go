@@ -432,7 +432,7 @@ var _ = Describe("A switch of 40 workloads", Ordered, func() {
 	})
 
 	It("goes back", func(ctx SpecContext) {
-		for _, command := range strings.SplitSeq(strings.TrimSpace(t.back[0]), "\n") {
+		for command := range strings.SplitSeq(strings.TrimSpace(t.back[0]), "\n") {
 			t.must(ctx, command)
 		}
 		waitLanyard(ctx, false)
