@@ -15,7 +15,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-all=(lanyard-webhook lanyard lanyard-abuse lanyard-clouds lanyard-peers lanyard-sdk-go lanyard-sdk-node lanyard-sdk-python lanyard-forwarder)
+all=(lanyard-webhook lanyard lanyard-abuse lanyard-clouds lanyard-peers lanyard-reader lanyard-sdk-go lanyard-sdk-node lanyard-sdk-python lanyard-forwarder)
 suite=trixie
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 images=$PWD/bin/images
@@ -42,6 +42,7 @@ make_image() {
     lanyard-abuse) go_build test/e2e ../../bin/ ./abuse; archive "$1" bin/abuse ;;
     lanyard-clouds) go_build test/e2e ../../bin/ ./clouds; archive "$1" bin/clouds ;;
     lanyard-peers) go_build test/e2e ../../bin/ ./peers; archive "$1" bin/peers ;;
+    lanyard-reader) go_build test/e2e ../../bin/ ./reader; archive "$1" bin/reader ;;
     lanyard-sdk-go) sdk_go "$1" credentials ;;
     lanyard-forwarder) sdk_go "$1" forwarder ;;
     lanyard-sdk-node) sdk_node ;;

@@ -6,7 +6,6 @@ package injected
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
@@ -54,20 +53,18 @@ func (p *Pod) State(fresh *Pod, keys *annotations.Keys) State {
 	switch {
 	case p.current(fresh, keys):
 		return Current
-	case len(p.Providers) == 0 && !p.fromPeer(keys):
+	case len(p.Providers) == 0 && !p.hasToken(fresh):
 		return Without
 	}
 	return Stale
 }
 
-// fromPeer reports whether a container has a token of another webhook. Lanyard's copies
-// have the names of the volumes of those webhooks, which may add a hash.
-func (p *Pod) fromPeer(keys *annotations.Keys) bool {
+// hasToken reports whether a container has a token for an audience of fresh. Another
+// webhook added the token, or the user.
+func (p *Pod) hasToken(fresh *Pod) bool {
 	return slices.ContainsFunc(p.Containers, func(c Container) bool {
 		return slices.ContainsFunc(c.Tokens, func(t Token) bool {
-			return slices.ContainsFunc(keys.Providers, func(d *provider.Definition) bool {
-				return d.CopyVolume != "" && strings.HasPrefix(t.Volume, d.CopyVolume)
-			})
+			return slices.ContainsFunc(fresh.Tokens, func(f Token) bool { return f.Audience == t.Audience })
 		})
 	})
 }

@@ -80,8 +80,8 @@ func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name stri
 		if found.Name == name || at < 0 {
 			continue
 		}
-		line := probe.Warn("Do not annotate a ServiceAccount for both. Lanyard does not change fields that a container already has.",
-			"concepts/rules.md", "MutatingWebhookConfiguration %s injects identities as well. %s", found.Name, known[at].Beside(found, name))
+		line := probe.Warn("To take over from it, read the page. Lanyard does not change fields that a container already has.",
+			"migrate/README.md", "MutatingWebhookConfiguration %s injects identities as well. %s", found.Name, known[at].Beside(found, name))
 		if slices.ContainsFunc(adopted, func(p *peer.Peer) bool { return p.Name == known[at].Name }) {
 			line, switching = probe.Passed("%s Lanyard adopts its annotations.", line.Text), true
 		}

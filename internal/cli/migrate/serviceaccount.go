@@ -166,7 +166,7 @@ func (a *account) items(mistakes field.ErrorList) (done []string) {
 		a.translatedItem(azureUse+" on its pods", a.Keys.Tokens, "It has no client ID.")
 	}
 	if a.after[a.Keys.Adopted] != a.before[a.Keys.Adopted] {
-		a.translatedItem(a.Keys.Adopted, "", "Lanyard's annotations do not follow the annotations of the other webhook any more.")
+		a.translatedItem(a.Keys.Adopted, "", "Without it, Lanyard's annotations do not follow the annotations of the other webhook any more.")
 	}
 	for _, err := range mistakes {
 		a.item(a.Object, annotationOf(err), peer.Manual, "", "Lanyard would deny it: "+err.ErrorBody())

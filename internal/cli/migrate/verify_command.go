@@ -175,7 +175,7 @@ func (v *verifier) all(ctx context.Context, report func(string, ...any)) error {
 		pod := v.pods[uid]
 		w := verified{Namespace: pod.Namespace, Workload: "pod/" + pod.Name, Pod: pod.Name, State: notCompared, Why: "Nothing creates the pod again."}
 		if owner := metav1.GetControllerOf(pod); owner != nil {
-			w.Workload, w.Why = strings.ToLower(owner.Kind)+"/"+owner.Name, "Its kind is not one of Kubernetes' own, or it does not exist any more."
+			w.Workload, w.Why = strings.ToLower(owner.Kind)+"/"+owner.Name, "Its pod template is not known, or it does not exist any more."
 		}
 		if HasCredentials(v.keys, pod) {
 			w.Why += " Create a pod, and compare."

@@ -59,7 +59,9 @@ func podOf(meta metav1.ObjectMeta, role string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{ServiceAccountName: "cart"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 	if role != "" {
 		pod.Annotations = map[string]string{"lanyard.dev/injected": "aws"}
-		pod.Spec.Volumes = []corev1.Volume{{Name: "bound-sa-token"}}
+		pod.Spec.Volumes = []corev1.Volume{{Name: "bound-sa-token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "sts.amazonaws.com", Path: "aws/token"}}},
+		}}}}
 		pod.Spec.Containers = []corev1.Container{{
 			Name: "main", Env: []corev1.EnvVar{{Name: "AWS_ROLE_ARN", Value: "arn:aws:iam::111122223333:role/" + role}},
 			VolumeMounts: []corev1.VolumeMount{{Name: "bound-sa-token", MountPath: "/lanyard", ReadOnly: true}},
@@ -153,22 +155,23 @@ func TestPodsWithTheTokenOfAPeerAreNotWithout(t *testing.T) {
 	}
 	keys := newKeys(t)
 	keys.PeerContainers, keys.PeerTokens = peer.Rules(peers)
-	theirs := func(name, volume string) *corev1.Pod {
+	theirs := func(name, volume, audience string) *corev1.Pod {
 		pod := podOf(metav1.ObjectMeta{Name: name}, "")
 		pod.Spec.Volumes = []corev1.Volume{{Name: volume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-			Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "cloud", Path: "token"}}},
+			Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: audience, Path: "token"}}},
 		}}}}
 		pod.Spec.Containers = []corev1.Container{{Name: "main", VolumeMounts: []corev1.VolumeMount{{Name: volume, MountPath: "/token"}}}}
 		return pod
 	}
 	n := status.NewNamespace(&settings.Settings{Keys: keys, Defaults: &annotations.Defaults{}, Peers: peers}, &metav1.ObjectMeta{Name: "shop"}, true)
 	n.AddServiceAccount(object("cart", aws, true))
-	n.AddPod(theirs("eks", "aws-iam-token"))
-	n.AddPod(theirs("azure", "azure-identity-token-1234"))
-	n.AddPod(theirs("own", "data"))
+	// The names of the volumes are not the same in all versions of a webhook.
+	n.AddPod(theirs("eks", "aws-iam-token", "sts.amazonaws.com"))
+	n.AddPod(theirs("renamed", "reserved-1234", "sts.amazonaws.com"))
+	n.AddPod(theirs("own", "aws-iam-token", "cloud"))
 	bound := podOf(metav1.ObjectMeta{Name: "bound", Annotations: map[string]string{"azure.workload.identity/use-identity-binding": "true"}}, "")
 	n.AddPod(bound)
-	want := map[string]injected.State{"pod/eks": injected.Stale, "pod/azure": injected.Stale, "pod/own": injected.Without, "pod/bound": injected.OptedOut}
+	want := map[string]injected.State{"pod/eks": injected.Stale, "pod/renamed": injected.Stale, "pod/own": injected.Without, "pod/bound": injected.OptedOut}
 	for _, row := range n.Rows(map[status.Question]*status.Answer{{ServiceAccount: "cart"}: answer(t, "new")}) {
 		if row.States[want[row.Workload]] != 1 {
 			t.Errorf("%s: got %v, want %s", row.Workload, row.States, want[row.Workload])

@@ -28,6 +28,7 @@ const (
 	WebhookImage   = "lanyard-webhook:e2e"
 	LanyardImage   = "lanyard:e2e" // the command line
 	AbuseImage     = "lanyard-abuse:e2e"
+	ReaderImage    = "lanyard-reader:e2e"
 	SDKGoImage     = "lanyard-sdk-go:e2e"
 	SDKNodeImage   = "lanyard-sdk-node:e2e"
 	SDKPythonImage = "lanyard-sdk-python:e2e"

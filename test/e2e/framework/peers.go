@@ -11,6 +11,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
@@ -33,6 +34,8 @@ type Peer struct {
 type Peers struct {
 	cluster        *Cluster
 	configurations []*admissionregistrationv1.MutatingWebhookConfiguration
+	// registered are the names that the API server has.
+	registered []string
 }
 
 // StartPeers starts the stand-ins. The API server does not call them before Register.
@@ -80,12 +83,18 @@ func (p *Peers) add(w *Peer, ca []byte) error {
 	return nil
 }
 
-// Register makes the API server call the stand-ins. It takes effect a moment later.
-func (p *Peers) Register(ctx context.Context) error {
+// Register makes the API server call the stand-ins, with changed configurations if there
+// are changes. It takes effect a moment later.
+func (p *Peers) Register(ctx context.Context, changes ...func(*admissionregistrationv1.MutatingWebhookConfiguration)) error {
 	for _, configuration := range p.configurations {
-		if _, err := p.cluster.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(ctx, configuration, metav1.CreateOptions{}); err != nil {
+		changed := configuration.DeepCopy()
+		for _, change := range changes {
+			change(changed)
+		}
+		if _, err := p.cluster.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(ctx, changed, metav1.CreateOptions{}); err != nil {
 			return err
 		}
+		p.registered = append(p.registered, changed.Name)
 	}
 	return nil
 }
@@ -94,9 +103,11 @@ func (p *Peers) Register(ctx context.Context) error {
 // effect a moment later.
 func (p *Peers) Unregister(ctx context.Context) error {
 	var errs error
-	for _, configuration := range p.configurations {
-		errs = errors.Join(errs, p.cluster.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, configuration.Name, metav1.DeleteOptions{}))
+	for _, name := range p.registered {
+		err := p.cluster.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, name, metav1.DeleteOptions{})
+		errs = errors.Join(errs, client.IgnoreNotFound(err))
 	}
+	p.registered = nil
 	return errs
 }
 

@@ -46,6 +46,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	cluster.QPS = -1 // the pods of a suite do not wait
 	client, err := kubernetes.NewForConfig(cluster)
 	if err != nil {
 		return err

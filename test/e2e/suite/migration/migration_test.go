@@ -191,6 +191,8 @@ func getCredentials(ctx context.Context, title string, containers []string, list
 }
 
 var _ = Describe("A cluster that moves to Lanyard", Ordered, func() {
+	BeforeAll(func(ctx SpecContext) { setUp(ctx) })
+
 	It("gives pods credentials while the other webhooks run", func(ctx SpecContext) {
 		Expect(others.Register(ctx)).To(Succeed())
 		waitOthers(ctx, true)

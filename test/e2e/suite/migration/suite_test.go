@@ -7,6 +7,7 @@
 package migration_test
 
 import (
+	"context"
 	_ "embed"
 	"fmt"
 	"testing"
@@ -62,6 +63,14 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	cluster, err = framework.Connect()
 	Expect(err).NotTo(HaveOccurred())
+	others, err = cluster.StartPeers(ctx, otherWebhooks()...)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx SpecContext) error { return others.Stop(ctx) })
+})
+
+// setUp installs Lanyard and starts the emulators, for pods with SDKs.
+func setUp(ctx context.Context) {
+	GinkgoHelper()
 	install := framework.Install{Tool: framework.Helm, Certificates: framework.SelfManaged, Values: []string{
 		"config.adopt={eks,azure,gcp,gke}", "config.aws-default-region=" + region, "config.azure-default-tenant-id=" + tenant,
 		"config.gcp-default-workload-identity-provider=" + provider, "shutdownDelaySeconds=0",
@@ -69,30 +78,32 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(install.Up(ctx, cluster)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) error { return install.Down(ctx, cluster) })
 	checker.Cluster = cluster
+	var err error
 	checker.Clouds, err = cluster.StartClouds(ctx, trust)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) error { return checker.Clouds.Stop(ctx) })
-	others, err = cluster.StartPeers(ctx, otherWebhooks()...)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx SpecContext) error { return others.Stop(ctx) })
 	for _, name := range []string{namespace, older} {
 		Expect(cluster.SetUp(ctx, checker.Clouds, name, nil, accounts)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) error { return cluster.DeleteNamespace(ctx, name) })
 		Expect(addCredentials(ctx, name)).To(Succeed())
 		Expect(cluster.WaitInjected(ctx, name, "all")).To(Succeed())
 	}
-})
+}
 
 // otherWebhooks returns a stand-in for each layout.
 func otherWebhooks() []framework.Peer {
 	in := func(operator metav1.LabelSelectorOperator) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-			{Key: "kubernetes.io/metadata.name", Operator: operator, Values: []string{older}},
+			{Key: "kubernetes.io/metadata.name", Operator: operator, Values: []string{older, switched["azure-older"]}},
 		}}
 	}
+	binding := &peers.AzureIdentityBindings{
+		AnnotationSuffix: "identity-binding", Audience: "api://AKSIdentityBinding",
+		TokenProxy: "https://proxy.example.com", SNIName: "proxy", CAConfigMap: "kube-root-ca.crt",
+	}
 	return []framework.Peer{
-		{Path: "eks", Flags: peers.Flags{EKS: &peers.EKS{AWSDefaultRegion: region, STSRegionalEndpoint: true}}},
-		{Path: "azure", Flags: peers.Flags{Azure: &peers.Azure{TenantID: tenant}}, Namespaces: in(metav1.LabelSelectorOpNotIn)},
+		{Path: "eks", Flags: peers.Flags{EKS: &peers.EKS{AWSDefaultRegion: region, STSRegionalEndpoint: true, ContainerCredentials: []string{switched["eks"] + "/pod-identity"}}}},
+		{Path: "azure", Flags: peers.Flags{Azure: &peers.Azure{TenantID: tenant, IdentityBindings: binding}}, Namespaces: in(metav1.LabelSelectorOpNotIn)},
 		{Path: "azure-older", Flags: peers.Flags{Azure: &peers.Azure{TenantID: tenant, Version: peers.AzureOlder}}, Namespaces: in(metav1.LabelSelectorOpIn)},
 		{Path: "gcp", Flags: peers.Flags{GCP: &peers.GCP{GcloudImage: framework.SDKPythonImage, SetupCommand: []string{"/usr/bin/python3", "-c", setup}}}},
 	}
