@@ -87,8 +87,9 @@ func TestTheGuardHasTheRulesOfEachPeer(t *testing.T) {
 			want = strings.TrimSuffix(want, ")))") + " + ['" + strings.Join(p.Replaces, "', '") + "'])))"
 		}
 		if p.Binding != "" {
-			want += "\n&& !object.metadata.?annotations.orValue({}).exists(key,\n  key.startsWith('" + p.Binding +
-				"') && object.metadata.annotations[key].lowerAscii() == 'true')"
+			clause := "!object.metadata.?annotations.orValue({}).exists(key,\n  key.startsWith('" + p.Binding +
+				"') && object.metadata.annotations[key].lowerAscii() == 'true') &&\n"
+			want = strings.Replace(want, "(object.spec.containers", clause+"(object.spec.containers", 1)
 		}
 		if diff := cmp.Diff(strings.Fields(want), strings.Fields(got)); diff != "" {
 			t.Errorf("%s: (-want +got):\n%s", p.Name, diff)

@@ -127,7 +127,7 @@ var _ = Describe("check by users with few rights", Serial, Ordered, func() {
 
 	It("has no names in a report for others", func(ctx SpecContext) {
 		// The viewer may not read the settings of the webhook.
-		for kubeconfig, text := range map[string]string{env.kubeconfig: "get credentials: aws", user("viewer"): "were not tried: the credentials of a new pod are unknown"} {
+		for kubeconfig, text := range map[string]string{env.kubeconfig: "get credentials: aws", user("viewer"): "were not tried: "} {
 			_, out, _ := lanyardAs(ctx, kubeconfig, "", "check", "--redact", "--namespace", "shop", "--service-account", "cart", "--output", "json")
 			Expect(out).To(ContainSubstring("pods of ServiceAccount <namespace-1>/<serviceaccount-1> " + text))
 			Expect(out).NotTo(MatchRegexp("shop|cart|viewer|127.0.0.1|111122223333"))

@@ -36,8 +36,8 @@ func TestGoogleInAnotherUniverse(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := strings.ReplaceAll(want.Pod.Metadata.Annotations["lanyard.dev/gcp-credentials"], mountPath, directory)
-	found, err := credentials.DetectDefault(&credentials.DetectOptions{
-		CredentialsJSON: []byte(file), Scopes: []string{"https://www.googleapis.com/auth/cloud-platform"},
+	found, err := credentials.NewCredentialsFromJSON(credentials.ExternalAccount, []byte(file), &credentials.DetectOptions{
+		Scopes: []string{"https://www.googleapis.com/auth/cloud-platform"},
 	})
 	if err != nil {
 		t.Fatal(err)
