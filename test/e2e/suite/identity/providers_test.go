@@ -67,7 +67,7 @@ var _ = Describe("Custom providers", func() {
 	It("are known to the command line", func(ctx SpecContext) {
 		out, err := cluster.Run(ctx, "lanyard", "explain", "serviceaccount/custom", "--namespace", namespace)
 		Expect(err).NotTo(HaveOccurred())
-		for _, identity := range []string{ramRole, trustedProfile, federationRule, openAIAccount, snowflakeUser, "alibaba, ibm, vault, anthropic, openai, snowflake"} {
+		for _, identity := range []string{ramRole, trustedProfile, federationRule, openAIAccount, snowflakeUser, "alibaba, anthropic, ibm, openai, snowflake, vault"} {
 			Expect(out).To(ContainSubstring(identity))
 		}
 		Expect(out).NotTo(ContainSubstring("could not be read"))
