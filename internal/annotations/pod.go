@@ -76,11 +76,12 @@ func (p *Pod) Selects(container string) bool { return p.LeavesOut(container) == 
 
 // LeavesOut returns why nothing is injected into the container of this name, or "".
 func (p *Pod) LeavesOut(container string) string {
-	named := slices.Contains(p.Containers, container)
 	switch {
-	case len(p.Containers) > 0 && !named, slices.Contains(p.SkipContainers, container):
+	case slices.Contains(p.Containers, container):
+		return ""
+	case len(p.Containers) > 0, slices.Contains(p.SkipContainers, container):
 		return "the pod's annotations leave it out"
-	case !named && slices.Contains(p.PeerContainers, container):
+	case slices.Contains(p.PeerContainers, container):
 		return "another webhook writes the whole container, so it gets the credentials of that webhook only"
 	}
 	return ""

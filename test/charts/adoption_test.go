@@ -65,11 +65,11 @@ func compareExpression(t *testing.T, file, got string) {
 }
 
 // guardExpression returns which pods the guard denies.
-func guardExpression(t *testing.T, values string) string {
+func guardExpression(t *testing.T, suffix, values string) string {
 	t.Helper()
 	objects := render(t, defaultInstall, parseValues(t, values)).objects
 	for _, o := range find(objects, "ValidatingAdmissionPolicy") {
-		if policy := decode[admissionregistrationv1.ValidatingAdmissionPolicy](t, o); strings.HasSuffix(policy.Name, "-guard-pods") {
+		if policy := decode[admissionregistrationv1.ValidatingAdmissionPolicy](t, o); strings.HasSuffix(policy.Name, suffix) {
 			return policy.Spec.MatchConditions[0].Expression
 		}
 	}
@@ -79,10 +79,13 @@ func guardExpression(t *testing.T, values string) string {
 
 // The guard leaves out the same containers and pods as the webhook while a peer is adopted.
 func TestTheGuardHasTheRulesOfEachPeer(t *testing.T) {
-	compareExpression(t, "../integration/testdata/adoption-guard.cel", guardExpression(t, adoptAll)+"\n")
-	without := guardExpression(t, "")
+	const pods = "-guard-pods"
+	for _, suffix := range []string{pods, "-guard-injected"} {
+		compareExpression(t, "../integration/testdata/adoption"+suffix+".cel", guardExpression(t, suffix, adoptAll)+"\n")
+	}
+	without := guardExpression(t, pods, "")
 	for _, p := range peer.All() {
-		got, want := guardExpression(t, strings.Replace(adoptAll, "eks, azure, gcp, gke", p.Name, 1)), without
+		got, want := guardExpression(t, pods, strings.Replace(adoptAll, "eks, azure, gcp, gke", p.Name, 1)), without
 		if len(p.Replaces) > 0 {
 			want = strings.TrimSuffix(want, ")))") + " + ['" + strings.Join(p.Replaces, "', '") + "'])))"
 		}

@@ -23,9 +23,6 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
-// besideGuard is the chart's guard with adoption. A test of the chart compares the two.
-const besideGuard = "testdata/adoption-guard.cel"
-
 var _ = Describe("Lanyard and a peer that the API server calls after Lanyard, and again", policies, Ordered, func() {
 	var namespace string
 	create := func(ctx context.Context, account string, values map[string]string) (*corev1.Pod, error) {
@@ -111,30 +108,45 @@ func registerBeside(ctx SpecContext, name, namespace string, own admissionregist
 	DeferCleanup(func(ctx SpecContext) error { return api.Delete(ctx, name, metav1.DeleteOptions{}) })
 }
 
-// guardBeside creates the guard, with adoption, for the pods of one namespace.
+// guardBeside creates the guard of the chart with adoption, for the pods of one namespace. A
+// test of the chart compares the expressions in testdata.
 func guardBeside(ctx SpecContext, namespace string) {
 	GinkgoHelper()
-	expression, err := os.ReadFile(besideGuard)
+	only := func(operator metav1.LabelSelectorOperator) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "kubernetes.io/metadata.name", Operator: operator, Values: []string{namespace}}}}
+	}
+	policies := cluster.client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	bindings := cluster.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	// The guard of the suite, which knows no adoption, checks injected pods in all namespaces.
+	injected, err := policies.Get(ctx, "lanyard-guard-injected", metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	api := cluster.client.AdmissionregistrationV1()
-	policy, err := api.ValidatingAdmissionPolicies().Get(ctx, "lanyard-guard-pods", metav1.GetOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	policy.ObjectMeta = metav1.ObjectMeta{Name: "beside-guard"}
-	policy.Spec.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}}
-	policy.Spec.MatchConditions[0].Expression = string(expression)
-	_, err = api.ValidatingAdmissionPolicies().Create(ctx, policy, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx SpecContext) error {
-		return api.ValidatingAdmissionPolicies().Delete(ctx, "beside-guard", metav1.DeleteOptions{})
-	})
-	binding, err := api.ValidatingAdmissionPolicyBindings().Get(ctx, "lanyard-guard-pods", metav1.GetOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	binding.ObjectMeta, binding.Spec.PolicyName = metav1.ObjectMeta{Name: "beside-guard"}, "beside-guard"
-	_, err = api.ValidatingAdmissionPolicyBindings().Create(ctx, binding, metav1.CreateOptions{})
+	everywhere := injected.Spec.MatchConstraints.NamespaceSelector
+	injected.Spec.MatchConstraints.NamespaceSelector = only(metav1.LabelSelectorOpNotIn)
+	injected, err = policies.Update(ctx, injected, metav1.UpdateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) error {
-		return api.ValidatingAdmissionPolicyBindings().Delete(ctx, "beside-guard", metav1.DeleteOptions{})
+		injected.Spec.MatchConstraints.NamespaceSelector = everywhere
+		_, err := policies.Update(ctx, injected, metav1.UpdateOptions{})
+		return err
 	})
+	for _, name := range []string{"guard-pods", "guard-injected"} {
+		expression, err := os.ReadFile(filepath.Join("testdata", "adoption-"+name+".cel"))
+		Expect(err).NotTo(HaveOccurred())
+		policy, err := policies.Get(ctx, "lanyard-"+name, metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		policy.ObjectMeta = metav1.ObjectMeta{Name: "beside-" + name}
+		policy.Spec.MatchConstraints.NamespaceSelector = only(metav1.LabelSelectorOpIn)
+		policy.Spec.MatchConditions[0].Expression = string(expression)
+		_, err = policies.Create(ctx, policy, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx SpecContext) error { return policies.Delete(ctx, policy.Name, metav1.DeleteOptions{}) })
+		binding, err := bindings.Get(ctx, "lanyard-"+name, metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		binding.ObjectMeta, binding.Spec.PolicyName = metav1.ObjectMeta{Name: policy.Name}, policy.Name
+		_, err = bindings.Create(ctx, binding, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx SpecContext) error { return bindings.Delete(ctx, policy.Name, metav1.DeleteOptions{}) })
+	}
 }
 
 // servePeer serves a peer for the rest of the container.
