@@ -148,8 +148,17 @@ func (p *Pod) currentVariable(d *provider.Definition, v *provider.Variable, was 
 	gets := slices.ContainsFunc(d.Variables, func(other provider.Variable) bool { return was[other.Name] != nil })
 	// A container that selects a profile does not get all. The file shows a change.
 	return !gets || (v.Direct || v.Profiles) && p.Files[d.Name] != "" || slices.ContainsFunc(p.Containers, func(c Container) bool {
-		return c.TakesPart && slices.ContainsFunc(c.Variables, func(set Variable) bool { return set.Name == v.Name || inGroup(d, v.Group, set.Name) })
+		return c.TakesPart && slices.ContainsFunc(c.Variables, func(set Variable) bool {
+			return set.Name == v.Name || inGroup(d, v.Group, set.Name) || p.isOwnCredential(d, &set)
+		})
 	})
+}
+
+// isOwnCredential reports whether a variable of a container has a credential for the provider
+// that is not Lanyard's: the container gets none of the provider's variables.
+func (p *Pod) isOwnCredential(d *provider.Definition, set *Variable) bool {
+	return !set.Injected && !slices.ContainsFunc(p.Copies, func(t Token) bool { return t.File == Slashes(set.Value) }) &&
+		slices.ContainsFunc(d.Variables, func(v provider.Variable) bool { return v.Credential && v.Name == set.Name })
 }
 
 // inGroup reports whether the provider's variable belongs to the group.

@@ -91,6 +91,10 @@ func TestARunningPodIsComparedWithANewOne(t *testing.T) {
 	other := map[string]string{"aws-role-arn": role + "2"}
 	azure := map[string]string{"azure-client-id": "00000000-0000-0000-0000-000000000001", "azure-tenant-id": "contoso.example"}
 	tokens := map[string]string{"tokens": "aws"}
+	google := map[string]string{
+		"gcp-workload-identity-provider": "projects/123456789012/locations/global/workloadIdentityPools/pool/providers/prov",
+		"gcp-service-account":            "my-app@my-project-123.iam.gserviceaccount.com",
+	}
 	podName := map[string]string{"aws-role-arn": role, "aws-session-name": "pod"}
 	long := strings.Replace(plain, `"a"`, `"`+strings.Repeat("a", 65)+`"`, 1)
 	one, otherName := strings.Replace(plain, `"a"`, `"aa"`, 1), strings.Replace(plain, `"a"`, `"bb"`, 1)
@@ -127,7 +131,12 @@ func TestARunningPodIsComparedWithANewOne(t *testing.T) {
 			`{"metadata":{"name":"a"},"spec":{"volumes":[{"name":"aws-iam-token"}],"containers":[{"name":"main"}]}}`,
 			aws, map[string]string{"aws-token-path": "/var/run/secrets/a/token"}, plain, true, nil,
 		},
-		"credentials of the container's own":                 {withEnv(set("AWS_WEB_IDENTITY_TOKEN_FILE", "/own")), aws, other, plain, true, nil},
+		"credentials of the container's own": {withEnv(set("AWS_WEB_IDENTITY_TOKEN_FILE", "/own")), aws, other, plain, true, nil},
+		// As gcp-workload-identity-federation-webhook leaves a container.
+		"credentials and the project of another webhook": {
+			withEnv(set("GOOGLE_APPLICATION_CREDENTIALS", "/var/run/secrets/gcloud/config/federation.json") + "," + set("CLOUDSDK_CORE_PROJECT", "my-project-123")),
+			google, nil, plain, true, nil,
+		},
 		"a profile that the container selects":               {withEnv(set("AWS_PROFILE", "audit")), nil, nil, plain, true, map[string]string{"aws-role-arn": role, "aws-role-arn.audit": role}},
 		"a role of one of two containers":                    {two, aws, nil, plain, true, nil},
 		"a role of one of two containers, and another role":  {two, aws, other, plain, false, nil},
