@@ -80,7 +80,7 @@ quickstart-delete: ## Delete the cluster of "make quickstart".
 # tests only start the program, which test/support/webhook builds with the race
 # detector. test/supplychain holds the list to the imports. The suites come first,
 # because they wait while the other packages are compiled.
-RACE_SUITES   := ./test/integration/cli ./test/integration/embed ./test/integration/selfmanaged
+RACE_SUITES   := ./test/integration/cli ./test/integration/embed ./test/integration/selfmanaged ./test/support/peers
 RACE_PACKAGES := $(RACE_SUITES) ./cmd/... ./examples/... ./internal/... ./pkg/...
 # Decisions about thousands of random pods are one goroutine, and the race detector allocates
 # memory that two tests count. test-programs runs these tests.
