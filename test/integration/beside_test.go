@@ -57,12 +57,9 @@ var _ = Describe("Lanyard and a peer that the API server calls after Lanyard, an
 		pods := own.Webhooks[0]
 		url := process.URL + *pods.ClientConfig.Service.Path
 		registerBeside(ctx, "beside-lanyard", namespace, pods, url, process.CA)
-		for _, peer := range []peers.Peer{&peers.GCP{}} {
-			url, ca := servePeer(ctx, peer)
-			registration := peer.Registration()
-			registration.Webhooks[0].ReinvocationPolicy = new(admissionregistrationv1.IfNeededReinvocationPolicy)
-			registerBeside(ctx, "beside-peer", namespace, registration.Webhooks[0], url, ca)
-		}
+		peer := &peers.GCP{ReinvocationPolicy: admissionregistrationv1.IfNeededReinvocationPolicy}
+		url, ca := servePeer(ctx, peer)
+		registerBeside(ctx, "beside-peer", namespace, peer.Registration().Webhooks[0], url, ca)
 		Eventually(ctx, func(ctx context.Context) ([]corev1.Container, error) {
 			pod, err := create(ctx, "google", nil)
 			if err != nil {

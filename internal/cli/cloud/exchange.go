@@ -329,8 +329,8 @@ func (a *Answer) explain(r *Request) error {
 	return nil
 }
 
-// repair returns the commands that repair the cause of a denial; empty if there are none, or
-// if the cloud can never accept the token.
+// repair returns the commands that repair the cause of a denial; empty if no command
+// does, or if the cloud can never accept the token.
 func (c *cause) repair(r *Request) string {
 	trust, err := r.trust()
 	if err != nil || c.Repair == "" {

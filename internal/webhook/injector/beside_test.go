@@ -19,15 +19,6 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
 
-// calledAgain is a peer with the reinvocationPolicy IfNeeded.
-type calledAgain struct{ peers.Peer }
-
-func (p calledAgain) Registration() *admissionregistrationv1.MutatingWebhookConfiguration {
-	registration := p.Peer.Registration()
-	registration.Webhooks[0].ReinvocationPolicy = new(admissionregistrationv1.IfNeededReinvocationPolicy)
-	return registration
-}
-
 var google = map[string]string{
 	"cloud.google.com/workload-identity-provider": "projects/123456789012/locations/global/workloadIdentityPools/pool/providers/prov",
 	"cloud.google.com/service-account-email":      "my-app@my-project-123.iam.gserviceaccount.com",
@@ -61,8 +52,7 @@ func newPodOf(t *testing.T, values map[string]string, containers ...string) []by
 func TestAContainerThatAPeerReplacesIsLeftOut(t *testing.T) {
 	t.Parallel()
 	for _, peerFirst := range []bool{true, false} {
-		b := adopting(t, peers.Flags{GCP: &peers.GCP{}}, google)
-		b.peer = calledAgain{b.peer}
+		b := adopting(t, peers.Flags{GCP: &peers.GCP{ReinvocationPolicy: admissionregistrationv1.IfNeededReinvocationPolicy}}, google)
 		stored := b.admit(t, peerFirst, newPodOf(t, nil, "main"))
 		b.holds(t, stored, false)
 		spec := typedPod(t, stored).Spec

@@ -40,8 +40,8 @@ const orderHeader = `# Copyright The Lanyard Authors.
 
 // TestConformanceInventory compares testdata/conformance/inventory.md with the cases: a
 // table of the peers' own tests and pages about what pods get, with the case for each. The
-// numbers are those of the table, so that no case gets lost. Tests of a peer's cache, its
-// metrics, its TLS settings and its watched files are not among them.
+// test knows the numbers of rows and cases, so that no case gets lost. The table leaves out
+// tests of a peer's cache, its metrics, its TLS settings and its watched files.
 func TestConformanceInventory(t *testing.T) {
 	t.Parallel()
 	var table strings.Builder
@@ -268,8 +268,8 @@ func itemsOf(pod *corev1.Pod, c *corev1.Container) []string {
 	return items
 }
 
-// projectedFiles returns the paths in the volume, those of tokens with the audience and
-// the lifetime.
+// projectedFiles returns the paths in the volume. The path of a token has the audience and
+// the lifetime behind it.
 func projectedFiles(volume *corev1.ProjectedVolumeSource) []string {
 	var files []string
 	for _, source := range volume.Sources {

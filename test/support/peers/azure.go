@@ -125,7 +125,7 @@ func (a *Azure) binds(pod *corev1.Pod) bool {
 	return a.Version != AzureOlder && a.IdentityBindings != nil && strings.EqualFold(pod.Annotations[azurePrefix+"use-"+a.IdentityBindings.AnnotationSuffix], "true")
 }
 
-// variables returns those of the proxy that exchanges the token.
+// variables returns the variables of the proxy that exchanges the token.
 func (b *AzureIdentityBindings) variables(mountPath string) []corev1.EnvVar {
 	return []corev1.EnvVar{
 		{Name: "AZURE_KUBERNETES_TOKEN_PROXY", Value: b.TokenProxy},

@@ -46,7 +46,7 @@ type EKS struct {
 }
 
 // EKSIdentity is an entry of the ConfigMap pod-identity-webhook. Only the lifetime has a
-// default, that of the flag.
+// default: the value of the flag.
 type EKSIdentity struct {
 	RoleARN         string `json:"RoleARN,omitempty"`
 	Audience        string `json:"Audience,omitempty"`
@@ -178,7 +178,7 @@ func (e *EKS) annotated(account *corev1.ServiceAccount) EKSIdentity {
 	return identity
 }
 
-// withLifetime returns the identity with a lifetime, by default that of the flag.
+// withLifetime returns the identity with a lifetime, by default the value of the flag.
 func (e *EKS) withLifetime(identity EKSIdentity) EKSIdentity {
 	if identity.TokenExpiration == 0 {
 		identity.TokenExpiration = max(cmp.Or(e.TokenExpiration, eksDefaultSeconds), eksMinSeconds)

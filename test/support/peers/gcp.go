@@ -127,7 +127,7 @@ func (g *GCP) identity(account *corev1.ServiceAccount, prefix string) (*gcpIdent
 			identity.user = &number
 		}
 	}
-	if mode, found := account.Annotations[prefix+"injection-mode"]; found { // an empty mode is none of the two
+	if mode, found := account.Annotations[prefix+"injection-mode"]; found { // an empty mode is neither gcloud nor direct
 		identity.direct = strings.EqualFold(mode, "direct")
 		if !identity.direct && !strings.EqualFold(mode, "gcloud") {
 			return nil, fmt.Errorf("%sinjection-mode: got %q, want gcloud or direct", prefix, mode)

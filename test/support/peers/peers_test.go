@@ -272,7 +272,7 @@ func TestAzure(t *testing.T) {
 			want: bound("true", "{containers: [{name: main, env: [{name: AZURE_FEDERATED_TOKEN_FILE, value: /var/run/secrets/azure/wi/token/azure-identity-token}, "+azureAuthority+", {name: AZURE_KUBERNETES_CA_FILE, value: /var/run/secrets/azure/wi/ca-cert/ca.crt}, {name: AZURE_KUBERNETES_CA_DATA, value: c}], volumeMounts: ["+newMount+"]}], volumes: ["+
 				"{name: "+newName+", projected: {sources: [{serviceAccountToken: {audience: a, expirationSeconds: 3600, path: token/azure-identity-token}}, {clusterTrustBundle: {signerName: s, path: ca-cert/ca.crt, optional: false}}]}}]}"),
 		},
-		"an identity binding that is not true is none": {
+		"an identity binding with another value than true has no effect": {
 			flags: "azure: {tenantID: t, " + bindings + "}", account: client, pod: bound("yes", "{}"), want: bound("yes", "{volumes: ["+newVolume+"]}"),
 		},
 		"without the flags, there are no identity bindings": {

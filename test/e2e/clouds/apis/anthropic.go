@@ -4,7 +4,6 @@
 package apis
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -55,8 +54,7 @@ func (a *Anthropic) exchange(w http.ResponseWriter, r *http.Request) {
 		FederationRuleID string `json:"federation_rule_id"`
 		OrganizationID   string `json:"organization_id"`
 	}
-	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-		a.oauthError(w, r, entry, "invalid_request", "the body is malformed", nil)
+	if !a.decode(w, r, entry, &body) {
 		return
 	}
 	entry.Identity = body.FederationRuleID

@@ -10,6 +10,7 @@ package apis
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -118,6 +119,15 @@ func (v *verifier) use(models string) http.HandlerFunc {
 		// Ignore the error: the client may have closed the connection.
 		_, _ = w.Write([]byte(body))
 	}
+}
+
+// decode reads the body of a request for a token. It reports false after it sent an error.
+func (v *verifier) decode(w http.ResponseWriter, r *http.Request, entry *journal.Entry, body any) bool {
+	err := json.NewDecoder(r.Body).Decode(body)
+	if err != nil {
+		v.oauthError(w, r, entry, "invalid_request", "the body is malformed", nil)
+	}
+	return err == nil
 }
 
 // oauthError sends an error of a token endpoint.

@@ -4,7 +4,6 @@
 package apis
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -57,8 +56,7 @@ func (o *OpenAI) exchange(w http.ResponseWriter, r *http.Request) {
 		IdentityProviderID string `json:"identity_provider_id"`
 		ServiceAccountID   string `json:"service_account_id"`
 	}
-	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-		o.oauthError(w, r, entry, "invalid_request", "the body is malformed", nil)
+	if !o.decode(w, r, entry, &body) {
 		return
 	}
 	entry.Identity = body.ServiceAccountID

@@ -69,7 +69,7 @@ func blocks(text, language string) []string {
 	return found
 }
 
-// values writes values.yaml: the values of the page, and those of this cluster.
+// values writes values.yaml: the values of the page, and the values of this cluster.
 func (t *tools) values(page string) {
 	GinkgoHelper()
 	repository, tag, _ := strings.Cut(framework.WebhookImage, ":")
