@@ -88,6 +88,9 @@ type Keys struct {
 
 	// Injected lists the providers whose tokens are in the pod's volume.
 	Injected string
+	// Denied is written by the policies of "lanyard policies": why the pod is denied. No pod
+	// is stored with it.
+	Denied string
 
 	// On a namespace.
 
@@ -157,6 +160,7 @@ func NewKeys(prefix string, providers []*provider.Definition) (Keys, error) {
 		Probe:          prefix + "probe",
 
 		Injected: prefix + "injected",
+		Denied:   prefix + "denied",
 
 		AllowedIdentities: prefix + "allowed-identities",
 		IdentityLabel:     prefix + "identity",
@@ -167,7 +171,7 @@ func NewKeys(prefix string, providers []*provider.Definition) (Keys, error) {
 // check returns an error if two keys of the providers and of Lanyard are the same,
 // or if there are so many that no ServiceAccount with all of them would be kept.
 func (k *Keys) check() error {
-	seen := map[string]bool{k.Probe: true, k.AllowedIdentities: true, k.IdentityLabel: true, k.Adopted: true}
+	seen := map[string]bool{k.Probe: true, k.AllowedIdentities: true, k.IdentityLabel: true, k.Adopted: true, k.Denied: true}
 	for _, key := range slices.Concat([]string{k.Inject, k.Containers, k.SkipContainers}, k.Marks(), k.ServiceAccount(), k.Profiles()) {
 		if seen[key] {
 			return fmt.Errorf("annotation %s has two meanings", key)

@@ -40,6 +40,7 @@ func TestKeysArePublic(t *testing.T) {
 		SkipContainers:         "lanyard.dev/skip-containers",
 		Probe:                  "lanyard.dev/probe",
 		Injected:               "lanyard.dev/injected",
+		Denied:                 "lanyard.dev/denied",
 		AllowedIdentities:      "lanyard.dev/allowed-identities",
 		IdentityLabel:          "lanyard.dev/identity",
 	}

@@ -51,7 +51,7 @@ func ParsePod(keys *Keys, annotations map[string]string, injectLabel string) (Po
 		p.errs = append(p.errs, field.Invalid(labelsPath.Key(keys.Inject), shown(injectLabel), errInject.Error()))
 	}
 	known := keys.Pod()
-	p.denyUnknown(keys.unknown(annotations, known), known,
+	p.denyUnknown(keys.unknown(annotations, append(known, keys.Denied)), known,
 		"is not an annotation of a Pod; identities are set on the ServiceAccount")
 	pod := Pod{
 		Insists:                annotations[keys.Inject] == Insist || injectLabel == Insist,

@@ -16,21 +16,16 @@ func aws() *Definition {
 	return &Definition{
 		Name: "aws",
 		Parameters: []Parameter{
-			{
-				Name: "role-arn", Identity: true, Required: true, MaxBytes: 613, Expand: expandAWSRole, Template: true,
-				Parse: matching(awsRoleARN, "must be the ARN of an IAM role, such as arn:aws:iam::111122223333:role/name"),
-				Flag:  "aws-default-role-arn", Usage: "ARN of the IAM role for ServiceAccounts whose role is \"default\". {namespace} and {serviceaccount} stand for their names.",
-			},
-			{
+			awsRole(),
+			Parameter{
 				Name: "role-arn-prefix", ClusterOnly: true, MaxBytes: 1024,
-				Parse: matching(awsRolePrefix, "must be the start of the ARN of an IAM role, up to a slash, such as arn:aws:iam::111122223333:role/"),
-				Flag:  "aws-role-arn-prefix", Usage: "Start of the ARN of IAM roles that ServiceAccounts name without it: arn:aws:iam::111122223333:role/, with or without a path. If empty, they must write the whole ARN.",
-			},
-			{
-				Name: "region", MaxBytes: 64, Parse: matching(awsRegion, "must be an AWS region, such as eu-central-1"),
+				Flag: "aws-role-arn-prefix", Usage: "Start of the ARN of IAM roles that ServiceAccounts name without it: arn:aws:iam::111122223333:role/, with or without a path. If empty, they must write the whole ARN.",
+			}.matching(awsRolePrefix, "must be the start of the ARN of an IAM role, up to a slash, such as arn:aws:iam::111122223333:role/"),
+			Parameter{
+				Name: "region", MaxBytes: 64,
 				Flag: "aws-default-region", Usage: "AWS region for ServiceAccounts that name none. If empty, they get no region.",
-			},
-			{Name: "session-name", MaxBytes: 64, Parse: parseSessionName},
+			}.matching(awsRegion, "must be an AWS region, such as eu-central-1"),
+			{Name: "session-name", MaxBytes: 64, Parse: parseSessionName, CEL: &Grammar{Checks: []Check{{`value == 'pod'`, wantSessionName}}}},
 			tokenPath(),
 		},
 		PrincipalParameters: []string{"role-arn"},
@@ -62,7 +57,22 @@ func aws() *Definition {
 			"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE",
 		},
 		Derive: func(v Values) { v["default-session-name"] = sessionName(v["namespace"], v["serviceaccount"]) },
+		DeriveCEL: []Derived{{
+			Name: "default-session-name", Value: `{serviceaccount} + '@' + {namespace}`,
+			// CEL has no hash.
+			Valid: `({serviceaccount} + '@' + {namespace}).size() <= 64`, Want: "has a session name of more than 64 characters, which policies cannot shorten",
+		}},
 	}
+}
+
+// awsRole returns the parameter for the role.
+func awsRole() Parameter {
+	role := Parameter{
+		Name: "role-arn", Identity: true, Required: true, MaxBytes: 613, Expand: expandAWSRole, Template: true,
+		Flag: "aws-default-role-arn", Usage: "ARN of the IAM role for ServiceAccounts whose role is \"default\". {namespace} and {serviceaccount} stand for their names.",
+	}.matching(awsRoleARN, "must be the ARN of an IAM role, such as arn:aws:iam::111122223333:role/name")
+	role.CEL.Expand = `value == '' || value.startsWith('arn:') ? value : {role-arn-prefix} + value`
+	return role
 }
 
 // awsConfig returns a shared config file with the profiles, or "" without profiles.
@@ -122,10 +132,12 @@ const (
 // parseSessionName accepts the one value that the annotation has.
 func parseSessionName(value string) (string, error) {
 	if value != "pod" {
-		return "", errors.New("must be \"pod\", for the name of the pod; without the annotation, the session name is SERVICEACCOUNT@NAMESPACE")
+		return "", errors.New(wantSessionName)
 	}
 	return value, nil
 }
+
+const wantSessionName = `must be "pod", for the name of the pod; without the annotation, the session name is SERVICEACCOUNT@NAMESPACE`
 
 // PodNameField is the field of a pod that Variable.PodName asks for.
 const PodNameField = "metadata.name"

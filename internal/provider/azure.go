@@ -17,9 +17,9 @@ func azure() *Definition {
 	return &Definition{
 		Name: "azure",
 		Parameters: []Parameter{
-			{Name: "client-id", Identity: true, Required: true, MaxBytes: 36, Parse: parseAzureClientID},
+			{Name: "client-id", Identity: true, Required: true, MaxBytes: 36, Parse: parseAzureClientID, CEL: azureClientIDCEL()},
 			{
-				Name: "tenant-id", Required: true, MaxBytes: 253, Parse: parseAzureTenantID,
+				Name: "tenant-id", Required: true, MaxBytes: 253, Parse: parseAzureTenantID, CEL: azureTenantIDCEL(),
 				Flag: "azure-default-tenant-id", Usage: "Azure tenant, GUID or domain, for ServiceAccounts that name none.",
 			},
 			{
@@ -61,9 +61,15 @@ var azureDomain = regexp.MustCompile(`^[0-9A-Za-z]([0-9A-Za-z-]*[0-9A-Za-z])?(\.
 // identity has one spelling.
 func parseAzureClientID(value string) (string, error) {
 	if !texts.IsGUID(value) {
-		return "", errors.New("must be a client ID (GUID), such as 00000000-0000-0000-0000-000000000000")
+		return "", errors.New(wantAzureClientID)
 	}
 	return strings.ToLower(value), nil
+}
+
+const wantAzureClientID = "must be a client ID (GUID), such as 00000000-0000-0000-0000-000000000000"
+
+func azureClientIDCEL() *Grammar {
+	return &Grammar{Checks: []Check{{isGUID(), wantAzureClientID}}, Canonical: `value.lowerAscii()`}
 }
 
 // parseAzureTenantID accepts a tenant's GUID or one of its domains. No token is
@@ -73,9 +79,15 @@ func parseAzureTenantID(value string) (string, error) {
 		return strings.ToLower(value), nil
 	}
 	if !azureDomain.MatchString(value) {
-		return "", errors.New("must be a tenant ID (GUID) or a domain of the tenant such as contoso.onmicrosoft.com; common, organizations, consumers and adfs do not name a tenant")
+		return "", errors.New(wantAzureTenantID)
 	}
 	return value, nil
+}
+
+const wantAzureTenantID = "must be a tenant ID (GUID) or a domain of the tenant such as contoso.onmicrosoft.com; common, organizations, consumers and adfs do not name a tenant"
+
+func azureTenantIDCEL() *Grammar {
+	return &Grammar{Checks: []Check{{isGUID() + " || " + matchesCEL(azureDomain), wantAzureTenantID}}, Canonical: LowerGUID()}
 }
 
 // parseAzureAuthorityHost accepts an https URL and returns it with the trailing

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // gcp is Workload Identity Federation, direct or through a service account.
@@ -18,20 +20,20 @@ func gcp() *Definition {
 		Name: "gcp",
 		Parameters: []Parameter{
 			{
-				Name: "workload-identity-provider", Identity: true, Required: true, MaxBytes: 256, Parse: parseGCPProvider,
+				Name: "workload-identity-provider", Identity: true, Required: true, MaxBytes: 256, Parse: parseGCPProvider, CEL: gcpProviderCEL(),
 				Flag:  "gcp-default-workload-identity-provider",
 				Usage: "Workload identity provider for ServiceAccounts that name none or \"default\": projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER.",
 			},
-			{Name: "service-account", Identity: true, MaxBytes: 320, Parse: parseGCPServiceAccount, Expand: expandGCPServiceAccount},
-			{Name: "project", MaxBytes: 320, Parse: matching(gcpProject, wantGCPProject)},
-			{
-				Name: "default-project", ClusterOnly: true, MaxBytes: 320, Parse: matching(gcpProject, wantGCPProject),
+			{Name: "service-account", Identity: true, MaxBytes: 320, Parse: parseGCPServiceAccount, Expand: expandGCPServiceAccount, CEL: gcpServiceAccountCEL()},
+			Parameter{Name: "project", MaxBytes: 320}.matching(gcpProject, wantGCPProject),
+			Parameter{
+				Name: "default-project", ClusterOnly: true, MaxBytes: 320,
 				Flag: "gcp-default-project", Usage: "ID of the project of service accounts that ServiceAccounts name without it. Also GOOGLE_CLOUD_PROJECT for ServiceAccounts that name neither a project nor a service account.",
-			},
-			{
-				Name: "universe-domain", ClusterOnly: true, MaxBytes: 253, Parse: matching(gcpUniverse, "must be a domain, such as googleapis.com"),
+			}.matching(gcpProject, wantGCPProject),
+			Parameter{
+				Name: "universe-domain", ClusterOnly: true, MaxBytes: 253,
 				Flag: "gcp-universe-domain", Usage: "Domain of Google's APIs, for a cloud that Google's partners run. Defaults to googleapis.com.",
-			},
+			}.matching(gcpUniverse, "must be a domain, such as googleapis.com"),
 			{
 				Name: "impersonation-lifetime-seconds", ClusterOnly: true, MaxBytes: 5, Parse: parseGCPLifetime,
 				Flag: "gcp-impersonation-lifetime-seconds", Usage: "Lifetime of the tokens of impersonated service accounts, 600 to 43200. Defaults to 3600. For more than that, an organization policy must allow it.",
@@ -43,7 +45,7 @@ func gcp() *Definition {
 		MaxAudienceBytes:    256, // of a provider's allowed audience
 		TokenPath:           "gcp/token",
 		CopyVolume:          "gcp-iam-token", // of gcp-workload-identity-federation-webhook
-		CredentialFile:      &CredentialFile{Annotation: "gcp-credentials", Path: "gcp/credentials.json", Content: externalAccount},
+		CredentialFile:      &CredentialFile{Annotation: "gcp-credentials", Path: "gcp/credentials.json", Content: externalAccount, CEL: externalAccountCEL},
 		Variables: []Variable{
 			{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: "{credential-file}", Credential: true},
 			// gcloud and bq do not read the variable above.
@@ -59,6 +61,7 @@ func gcp() *Definition {
 		Derive: func(v Values) {
 			v["project"] = cmp.Or(v["project"], projectOf(v["service-account"]), v["default-project"])
 		},
+		DeriveCEL: []Derived{{Name: "project", Value: `([{project}, ` + projectOfCEL + `, {default-project}].filter(id, id != '') + [''])[0]`}},
 	}
 }
 
@@ -86,6 +89,19 @@ func externalAccount(v Values, _ []Profile) string {
 	}
 	return text + "}"
 }
+
+// Neither a valid provider nor a valid e-mail has a character that JSON escapes. A token
+// file must not have one either.
+const externalAccountCEL = `'{"type":"external_account","audience":"//iam.googleapis.com/' + {workload-identity-provider} +
+  '","subject_token_type":"urn:ietf:params:oauth:token-type:jwt","token_url":"https://sts.' + ` + universeCEL + ` + '/v1/token"' +
+  ',"credential_source":{"file":"' + {token-file}.replace('\\', '\\\\') + '","format":{"type":"text"}}' +
+  ({service-account} == '' ? '' : ',"service_account_impersonation_url":"https://iamcredentials.' + ` + universeCEL + ` +
+  '/v1/projects/-/serviceAccounts/' + {service-account} + ':generateAccessToken"' + ({impersonation-lifetime-seconds} == '' ? '' :
+  ',"service_account_impersonation":{"token_lifetime_seconds":' + {impersonation-lifetime-seconds} + '}')) +
+  ({universe-domain} in ['', 'googleapis.com'] ? '' : ',"universe_domain":"' + {universe-domain} + '"') + '}'`
+
+// universeCEL is the domain of Google's APIs.
+const universeCEL = `({universe-domain} == '' ? 'googleapis.com' : {universe-domain})`
 
 // wantGCPProject completes the sentence about a project ID, not a number.
 const wantGCPProject = "must be a project ID of 6 to 30 characters, such as my-project-123"
@@ -119,9 +135,17 @@ func parseGCPProvider(value string) (string, error) {
 	match := gcpProvider.FindStringSubmatch(name)
 	if match == nil || strings.HasPrefix(match[2], "gcp-") || strings.HasPrefix(match[3], "gcp-") ||
 		strings.HasPrefix(value, "https:") && !strings.HasPrefix(value, "https://iam.googleapis.com/") {
-		return "", errors.New(`must be projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER, with or without //iam.googleapis.com/ or https://iam.googleapis.com/ in front; pool and provider have 4 to 32 of a-z, 0-9 and "-" and do not begin with "gcp-"`)
+		return "", errors.New(wantGCPProvider)
 	}
 	return name, nil
+}
+
+const wantGCPProvider = `must be projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER, with or without //iam.googleapis.com/ or https://iam.googleapis.com/ in front; pool and provider have 4 to 32 of a-z, 0-9 and "-" and do not begin with "gcp-"`
+
+func gcpProviderCEL() *Grammar {
+	const name = `value.replace('https://iam.googleapis.com/', '', value.startsWith('https:') ? 1 : 0).replace('//iam.googleapis.com/', '', value.startsWith('//') ? 1 : 0)`
+	valid := strings.Replace(matchesCEL(gcpProvider), "value", "("+name+")", 1) + ` && !value.matches('/(workloadIdentityPools|providers)/gcp-')`
+	return &Grammar{Checks: []Check{{valid, wantGCPProvider}}, Canonical: name}
 }
 
 // parseGCPServiceAccount accepts the e-mail of a Google service account.
@@ -129,7 +153,18 @@ func parseGCPServiceAccount(value string) (string, error) {
 	if gcpUserServiceAccount.MatchString(value) || gcpAppEngine.MatchString(value) || gcpComputeEngine.MatchString(value) {
 		return value, nil
 	}
-	return "", errors.New("must be the e-mail of a service account, such as name@project.iam.gserviceaccount.com")
+	return "", errors.New(wantGCPServiceAccount)
+}
+
+const wantGCPServiceAccount = "must be the e-mail of a service account, such as name@project.iam.gserviceaccount.com"
+
+func gcpServiceAccountCEL() *Grammar {
+	valid := matchesCEL(gcpUserServiceAccount) + " || " + matchesCEL(gcpAppEngine) + " || " + matchesCEL(gcpComputeEngine)
+	return &Grammar{
+		Checks: []Check{{valid, wantGCPServiceAccount}},
+		Expand: `value == '' || {default-project} == '' || value.contains('@') ? value :
+  value + '@' + {default-project}.split(':', 2).reverse().join('.') + '.iam.gserviceaccount.com'`,
+	}
 }
 
 // parseGCPLifetime accepts the lifetime of a service account's token, in seconds.
@@ -170,3 +205,8 @@ func projectOf(email string) string {
 	}
 	return ""
 }
+
+// projectOfCEL is projectOf for the e-mail of the identity.
+var projectOfCEL = `({service-account}.matches(` + texts.QuoteCEL(gcpUserServiceAccount.String()) + `) ?
+  [{service-account}.split('@')[1]].map(host, host.substring(0, host.size() - 24).split('.', 2).reverse().join(':'))[0] :
+  {service-account}.endsWith('@appspot.gserviceaccount.com') ? {service-account}.split('@')[0] : '')`

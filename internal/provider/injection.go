@@ -107,7 +107,7 @@ func (i *Identity) inject(subject *Subject) Provider {
 		Shadows: d.Shadows,
 	}
 	if file := i.CopyPath(); file != "" {
-		p.Copy = Copy{Volume: d.CopyVolume, MountPath: path.Dir(file), Path: path.Base(file), File: subject.path(file)}
+		p.Copy = Copy{Volume: d.CopyVolume, MountPath: path.Dir(file), Path: path.Base(file), File: subject.Path(file)}
 	}
 	if len(i.Profiles) > 0 {
 		p.Selector = d.Profiles.Selector
@@ -143,11 +143,11 @@ func SubjectValues() []string {
 }
 
 // inVolume returns the path under which a container sees a file of the volume.
-func (s *Subject) inVolume(file string) string { return s.path(s.MountPath + "/" + file) }
+func (s *Subject) inVolume(file string) string { return s.Path(s.MountPath + "/" + file) }
 
-// path returns the path under which a container sees a file. A Windows container
+// Path returns the path under which a container sees a file. A Windows container
 // sees mounts on drive C:.
-func (s *Subject) path(file string) string {
+func (s *Subject) Path(file string) string {
 	if s.Windows {
 		return "C:" + strings.ReplaceAll(file, "/", `\`)
 	}

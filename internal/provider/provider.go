@@ -59,8 +59,9 @@ type Definition struct {
 	// identity, by the annotation "tokens". The variables without a value of an
 	// identity then make sense by themselves.
 	TokenAlone bool
-	// Derive, if set, adds the values that follow from others.
-	Derive func(Values)
+	// Derive, if set, adds the values that follow from others. DeriveCEL has the same.
+	Derive    func(Values)
+	DeriveCEL []Derived
 	// Trust is the text of a custom provider about its trust configuration: a template with
 	// TrustValues. Only the command line shows it.
 	Trust string
@@ -135,6 +136,9 @@ type Parameter struct {
 	// role for its name, and every other value as it is. cluster returns the values
 	// of the parameters that only the cluster sets.
 	Expand func(value string, cluster func(parameter string) string) string
+	// CEL has Parse and Expand. It is nil for a parameter that only the cluster sets, and
+	// for a parameter that policies cannot have.
+	CEL *Grammar
 	// Template reports whether the cluster's default may have NamespaceVariable and
 	// ServiceAccountVariable. See ReadTemplate.
 	Template bool
@@ -154,14 +158,17 @@ func (p *Parameter) Read(value string) (string, error) {
 	return p.Parse(value)
 }
 
-// matching returns a Parameter.Parse that accepts the values that match the pattern.
-func matching(pattern *regexp.Regexp, message string) func(string) (string, error) {
-	return func(value string) (string, error) {
+// matching returns the parameter with a Parse that accepts the values that match the
+// pattern, and with its CEL.
+func (p Parameter) matching(pattern *regexp.Regexp, message string) Parameter {
+	p.CEL = Matches(pattern, message)
+	p.Parse = func(value string) (string, error) {
 		if !pattern.MatchString(value) {
 			return "", errors.New(message)
 		}
 		return value, nil
 	}
+	return p
 }
 
 // Variables of a cluster's default. They stand for the names of the ServiceAccount
@@ -208,6 +215,8 @@ type CredentialFile struct {
 	Path string
 	// Content returns the text of the file, or "" for no file.
 	Content func(Values, []Profile) string
+	// CEL is Content without profiles; empty if there is then no file.
+	CEL string
 }
 
 // Variable is an environment variable of a container.

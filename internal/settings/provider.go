@@ -176,8 +176,9 @@ func (p *parser) parameter(entry *parameterEntry, d *provider.Definition, path *
 	p.require(limit > 0 && limit <= maxParameterBytes, path.Child("maxBytes"), entry.MaxBytes, fmt.Sprintf("must be 1 to %d", maxParameterBytes))
 	parameter := provider.Parameter{
 		Name: entry.Name, Identity: entry.Required, Required: entry.Required, ClusterOnly: entry.ClusterOnly, Allowed: entry.Allowed,
-		Example: entry.Example, MaxBytes: limit, Parse: p.grammar(entry, path), Template: true,
+		Example: entry.Example, MaxBytes: limit, Template: true,
 	}
+	parameter.Parse, parameter.CEL = p.grammar(entry, path)
 	d.Parameters = append(d.Parameters, parameter)
 	if entry.Required {
 		d.PrincipalParameters = append(d.PrincipalParameters, entry.Name)
@@ -199,8 +200,8 @@ func (p *parser) parameter(entry *parameterEntry, d *provider.Definition, path *
 	}
 }
 
-// grammar returns the check of the parameter's values.
-func (p *parser) grammar(entry *parameterEntry, path *field.Path) func(string) (string, error) {
+// grammar returns the check of the parameter's values, as a function and for policies.
+func (p *parser) grammar(entry *parameterEntry, path *field.Path) (func(string) (string, error), *provider.Grammar) {
 	if len(entry.Pattern) > maxPatternBytes {
 		p.errs = append(p.errs, field.TooLong(path.Child("pattern"), "", maxPatternBytes))
 	}
@@ -217,18 +218,24 @@ func (p *parser) grammar(entry *parameterEntry, path *field.Path) func(string) (
 	restricted := entry.Pattern != ""
 	p.require(restricted || entry.Message == "", path.Child("message"), entry.Message, "has no effect without a pattern")
 	message := cmp.Or(entry.Message, "must match the pattern "+entry.Pattern)
+	grammar := &provider.Grammar{Checks: []provider.Check{{Valid: "value.matches('^[!-~]+$')", Want: wantVisible}}, Canonical: provider.LowerGUID()}
+	if restricted && err == nil {
+		grammar.Checks = append(grammar.Checks, provider.Matches(pattern, message).Checks...)
+	}
 	return func(value string) (string, error) {
 		switch {
 		case value == "" || !texts.IsVisible(value):
-			return "", errors.New("must be visible ASCII characters without a space")
+			return "", errors.New(wantVisible)
 		case restricted && !pattern.MatchString(value):
 			return "", errors.New(message)
 		case texts.IsGUID(value):
 			return strings.ToLower(value), nil // one identity has one spelling
 		}
 		return value, nil
-	}
+	}, grammar
 }
+
+const wantVisible = "must be visible ASCII characters without a space"
 
 // variable checks a variable of the provider.
 func (p *parser) variable(v *provider.Variable, d *provider.Definition, path *field.Path) {

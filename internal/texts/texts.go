@@ -85,7 +85,16 @@ func IsVisible(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-var guid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+// GUIDPattern matches a GUID, in upper or lower case.
+const GUIDPattern = `^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`
+
+var guid = regexp.MustCompile(GUIDPattern)
 
 // IsGUID reports whether the text is a GUID, in upper or lower case.
 func IsGUID(text string) bool { return guid.MatchString(text) }
+
+// QuoteCEL returns the text as a string of the Common Expression Language, in one line.
+func QuoteCEL(text string) string {
+	quoted := strconv.Quote(text)
+	return "'" + strings.ReplaceAll(strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`), "'", `\'`) + "'"
+}

@@ -54,6 +54,7 @@ const (
 	Containers        = Prefix + "containers"
 	SkipContainers    = Prefix + "skip-containers"
 	Injected          = Prefix + "injected"           // Lanyard writes it on a pod
+	Denied            = Prefix + "denied"             // the policies write it on a pod that is not created
 	AllowedIdentities = Prefix + "allowed-identities" // of a namespace
 	IdentityLabel     = Prefix + "identity"           // Lanyard writes it on a ServiceAccount or a pod, or a user with IdentityRequired
 )

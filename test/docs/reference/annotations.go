@@ -60,6 +60,7 @@ var (
 		"injected":        {{"pod", "The providers whose tokens are in the pod's volume, such as `aws,gcp`."}},
 		"aws-config":      {{"pod", "The content of the AWS config file, if the ServiceAccount has profiles."}},
 		"gcp-credentials": {{"pod", "The content of the Google credentials file."}},
+		"denied":          {{"pod", "Why the pod is denied. The policies of [lanyard policies](../cli/policies.md) write it, and no pod is stored with it."}},
 		"adopted":         {{"ServiceAccount", "The keys that were [translated from another program's annotations](../adoption.md), and follow them."}},
 		"identity": {{"ServiceAccount, as a label", "`enabled` if the ServiceAccount asks for an identity. The [guard](../concepts/guard.md) selects by it. You can write it yourself."},
 			{"ServiceAccount, as a label", "`required` if you write it: pods of this ServiceAccount are denied [until it asks for an identity](../identity-later.md). Lanyard never changes it."},
@@ -146,7 +147,7 @@ func writtenAnnotations() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return keyTable([]string{"Key", "On", "Meaning"}, append(keys.Marks(), keys.Adopted, keys.IdentityLabel), written, simpleRow)
+	return keyTable([]string{"Key", "On", "Meaning"}, append(keys.Marks(), keys.Adopted, keys.Denied, keys.IdentityLabel), written, simpleRow)
 }
 
 // tokens lists the files of each provider.
