@@ -18,6 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/inject"
 	"github.com/lanyard-dev/lanyard/internal/cli/label"
 	"github.com/lanyard-dev/lanyard/internal/cli/migrate"
+	"github.com/lanyard-dev/lanyard/internal/cli/policies"
 	"github.com/lanyard-dev/lanyard/internal/cli/provider"
 	"github.com/lanyard-dev/lanyard/internal/cli/status"
 	"github.com/lanyard-dev/lanyard/internal/cli/version"
@@ -76,6 +77,7 @@ func newRootCommand(c *command.CLI) *cobra.Command {
 		label.NewCommand(c),
 		migrate.NewCommand(c),
 		c.NewOptionsCommand(),
+		policies.NewCommand(c),
 		provider.NewCommand(c),
 		status.NewRestartCommand(c),
 		status.NewCommand(c),

@@ -1,0 +1,58 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policies_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/cli/policies"
+)
+
+// The flags decide about the text. A setting that policies cannot have is a finding.
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte("aws-default-region: eu-central-1\nannotation-prefix: example.com/\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	adopts := filepath.Join(t.TempDir(), "adopt.yaml")
+	if err := os.WriteFile(adopts, []byte("adopt: [eks]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		args          []string
+		with, without string
+		wantErr       string
+	}{
+		"defaults":  {with: "lanyard.dev/inject", without: "example.com/inject"},
+		"a file":    {args: []string{"--config", file}, with: "example.com/inject", without: "lanyard.dev/inject"},
+		"providers": {args: []string{"--providers", "aws,gcp"}, with: "gcp_Used", without: "azure_Used"},
+		"audiences": {args: []string{"--reserved-audiences", "https://a.example.com,b"}, with: "'https://kubernetes.default', 'https://a.example.com', 'b'"},
+		"adoption":  {args: []string{"--config", adopts}, wantErr: "adopt: policies cannot adopt"},
+		"no file":   {args: []string{"--config", file + "x"}, wantErr: "no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			streams, _, out, _ := genericiooptions.NewTestIOStreams()
+			cmd := policies.NewCommand(command.NewCLI("lanyard", streams))
+			cmd.SetArgs(test.args)
+			err := cmd.ExecuteContext(t.Context())
+			if test.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), test.wantErr) || out.Len() > 0 {
+					t.Errorf("got %d bytes and error %v, want error %s", out.Len(), err, test.wantErr)
+				}
+				return
+			}
+			if err != nil || !strings.Contains(out.String(), test.with) || test.without != "" && strings.Contains(out.String(), test.without) {
+				t.Errorf("got %d bytes and error %v, want text with %q and without %q", out.Len(), err, test.with, test.without)
+			}
+		})
+	}
+}

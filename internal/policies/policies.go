@@ -1,0 +1,139 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package policies makes the policies with which an API server injects by itself, without
+// lanyard-webhook: Kubernetes 1.36 or later. Settings go in, YAML comes out. The package
+// is pure: the same settings result in the same text.
+//
+// The rules are expressions of the Common Expression Language (CEL). Each is written once:
+//
+//	templates/policies.yaml    the four policies, and the pods and objects they match
+//	templates/account.yaml     reads the annotations of a ServiceAccount
+//	templates/namespace.yaml   reads the annotations of a Namespace
+//	templates/pod.yaml         reads a pod, and makes the additions to it
+//	templates/mistakes.yaml    the words of a denial
+//	view.go                    turns the definition of a provider into expressions for them
+//
+// Functions of a definition are in the definition, as expressions (provider.Grammar). A
+// test in test/policies compares the policies with the webhook on a real API server.
+package policies
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/mutate"
+	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/internal/texts"
+)
+
+// The names of the policies. Each binding has the name of its policy.
+const (
+	InjectPods           = "lanyard-inject-pods"
+	DenyPods             = "lanyard-deny-pods"
+	LabelServiceAccounts = "lanyard-label-serviceaccounts"
+	DenyServiceAccounts  = "lanyard-deny-serviceaccounts"
+)
+
+// deniedVariable has the reason of a denial on an ephemeral container: nothing else of a
+// running pod can change in the same request.
+const deniedVariable = "LANYARD_DENIED"
+
+// plainPath matches a token mount path that JSON and CEL have as it is.
+var plainPath = regexp.MustCompile(`^(/[A-Za-z0-9._-]+)+$`)
+
+//go:embed templates
+var files embed.FS
+
+// Generate returns the policies for the settings, as YAML documents. Only providers with
+// these names take part; without names, all of them do. It returns an error for a setting
+// that policies cannot have.
+func Generate(s *settings.Settings, names []string) (string, error) {
+	providers, err := choose(s.Keys.Providers, names)
+	if err != nil {
+		return "", err
+	}
+	if err := check(s); err != nil {
+		return "", err
+	}
+	keys, err := annotations.NewKeys(s.Keys.Prefix, providers)
+	if err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	err = parse().ExecuteTemplate(&text, "policies.yaml", newView(&keys, s))
+	if err != nil {
+		return "", fmt.Errorf("write the policies: %w", err)
+	}
+	return text.String(), nil
+}
+
+// choose returns the providers with these names.
+func choose(all []*provider.Definition, names []string) ([]*provider.Definition, error) {
+	var known []string
+	for _, d := range all {
+		known = append(known, d.Name)
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("there is no provider %q: choose from %s", name, strings.Join(known, ", "))
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(d *provider.Definition) bool {
+		return len(names) > 0 && !slices.Contains(names, d.Name)
+	}), nil
+}
+
+// check returns an error for each setting that policies cannot have.
+func check(s *settings.Settings) error {
+	var errs []error
+	if len(s.Peers) > 0 {
+		errs = append(errs, errors.New("adopt: policies cannot adopt the annotations of other programs: remove the setting, or run lanyard-webhook"))
+	}
+	if len(s.Mappings) > 0 {
+		errs = append(errs, errors.New("identities: policies cannot annotate ServiceAccounts: remove the setting, or run lanyard-webhook"))
+	}
+	if path := s.Defaults.TokenMountPath; !plainPath.MatchString(path) {
+		errs = append(errs, fmt.Errorf("token-mount-path: got %q, want only a-z, A-Z, 0-9, \".\", \"_\" and \"-\" between slashes", path))
+	}
+	return errors.Join(errs...)
+}
+
+// parse returns the templates. They are part of the program, so an error is a mistake of
+// the program.
+func parse() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{
+		"str": texts.QuoteCEL, "list": list, "join": strings.Join, "dict": dict,
+		"shown": func(value string) string {
+			return fmt.Sprintf("(%[1]s.size() > %[2]d ? %[1]s.substring(0, %[2]d) + '...' : %[1]s)", value, texts.MaxShown)
+		},
+		"lower":   strings.ToLower,
+		"escaped": func(key string) string { return strings.ReplaceAll(key, "/", "~1") },
+		"volumes": func() []string { return []string{mutate.VolumeName, mutate.FallbackVolumeName} },
+	}).ParseFS(files, "templates/*.yaml"))
+}
+
+// list returns a list of strings in CEL.
+func list(values []string) string {
+	quoted := make([]string, len(values))
+	for i, value := range values {
+		quoted[i] = texts.QuoteCEL(value)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+// dict returns the arguments of a template: names and values in turn.
+func dict(pairs ...any) map[string]any {
+	result := map[string]any{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		result[fmt.Sprint(pairs[i])] = pairs[i+1]
+	}
+	return result
+}
