@@ -30,7 +30,7 @@ export GOFLAGS := -trimpath $(shell $(GO) env GOFLAGS)
 # All modules of this repository. The first is the product. The next hold tests
 # and test programs, so that their dependencies stay out of the product. Those
 # in hack/tools only pin the versions of programs.
-CODE_MODULES := . test/charts test/docs test/e2e test/e2e/sdk/go test/support/certmanager
+CODE_MODULES := . test/charts test/docs test/e2e test/e2e/sdk/go test/policies test/support/certmanager
 MODULES := $(CODE_MODULES) $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod))
 
 .PHONY: help
@@ -136,6 +136,7 @@ test-cluster: controlplane ## Test the parts of "make e2e" (emulated clouds, SDK
 	cd test/e2e && $(GO) test -count=1 ./clouds/apis ./guides
 	cd test/e2e/sdk/go && $(GO) test -count=1 ./...
 	cd test/support/certmanager && $(GO) test -count=1 ./...
+	cd test/policies && $(GO) test -count=1 ./...
 
 .PHONY: e2e
 e2e: ## Run the end-to-end suites on kind (Docker or Podman; or root on Debian); E2E=NAME runs one.
