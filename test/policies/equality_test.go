@@ -1,0 +1,408 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package policies compares the policies of "lanyard policies" with the webhook: on a real
+// kube-apiserver, and expression by expression.
+package policies
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/options"
+	"github.com/lanyard-dev/lanyard/internal/policies"
+	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+const (
+	goldenDir   = "../../internal/webhook/injector/testdata"
+	examplesDir = "../../examples/providers"
+	tableFile   = "testdata/equality.md"
+	// reservedAudience is the audience of the API server in the golden cases.
+	reservedAudience = "https://kubernetes.default.svc"
+	// team is the namespace of the golden cases. Here, each case has namespaces of its own,
+	// with names of the same length.
+	team = "team"
+	// configLabel is on a namespace: the configuration that applies there.
+	configLabel = "config"
+	// unavailable is in each denial of something that policies cannot do.
+	unavailable = "not available with policies"
+)
+
+// The results in the table.
+const (
+	equal      = "equal"
+	alike      = "denied alike"
+	alikeSA    = "denied alike, when the ServiceAccount is written"
+	notHere    = "not available"
+	impossible = "not created by the API server itself"
+	different  = "DIFFERENT"
+)
+
+// golden is one case of the webhook's decisions.
+type golden struct {
+	name, dir string
+	// config is the file of the settings; empty for the defaults.
+	config string
+	// pod, old, account and namespace are the objects; old is the pod before it gets an
+	// ephemeral container, or nil.
+	pod, old  *corev1.Pod
+	account   *corev1.ServiceAccount
+	namespace *corev1.Namespace
+	want      struct {
+		Reason, Message string
+		Pod             *corev1.Pod
+	}
+	// index is in the names of the case's namespaces.
+	index int
+}
+
+// The namespaces of a case: with the objects; for a new ServiceAccount; and without
+// policies.
+func (g *golden) live() string    { return fmt.Sprintf("a%03d", g.index) }
+func (g *golden) written() string { return fmt.Sprintf("b%03d", g.index) }
+func (g *golden) plain() string   { return fmt.Sprintf("c%03d", g.index) }
+
+// read reads a file of the case with another name for its namespace. It reports whether
+// there is such a file.
+func (g *golden) read(t *testing.T, file, namespace string, into any) bool {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(g.dir, file))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	if err == nil {
+		err = yaml.Unmarshal([]byte(strings.ReplaceAll(string(text), team, namespace)), into)
+	}
+	if err != nil {
+		t.Fatalf("%s/%s: %v", g.dir, file, err)
+	}
+	return true
+}
+
+// cases reads all golden cases.
+func cases(t *testing.T) []*golden {
+	t.Helper()
+	var all []*golden
+	for _, pattern := range []string{"*", "configured/*", "providers/*"} {
+		files, err := filepath.Glob(filepath.Join(goldenDir, pattern, "want.yaml"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: got %d cases and error %v", pattern, len(files), err)
+		}
+		for _, file := range files {
+			g := &golden{dir: filepath.Dir(file), index: len(all), pod: &corev1.Pod{}, old: &corev1.Pod{}, account: &corev1.ServiceAccount{}, namespace: &corev1.Namespace{}}
+			g.name, _ = filepath.Rel(goldenDir, g.dir)
+			switch filepath.Dir(g.name) {
+			case "configured":
+				g.config = filepath.Join(g.dir, "config.yaml")
+			case "providers":
+				g.config = filepath.Join(examplesDir, filepath.Base(g.dir)+".yaml")
+			}
+			g.read(t, "pod.yaml", g.live(), g.pod)
+			g.read(t, "serviceaccount.yaml", g.live(), g.account)
+			g.read(t, "namespace.yaml", g.live(), g.namespace)
+			g.read(t, "want.yaml", g.live(), &g.want)
+			if !g.read(t, "old.yaml", g.live(), g.old) {
+				g.old = nil
+			}
+			all = append(all, g)
+		}
+	}
+	return all
+}
+
+// cluster is an API server with the objects of all cases.
+type cluster struct {
+	client *kubernetes.Clientset
+	config *rest.Config
+}
+
+func start(t *testing.T) *cluster {
+	t.Helper()
+	plane, err := controlplane.Start(t.Context(), controlplane.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := plane.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	config := plane.Config()
+	config.WarningHandler = rest.NoWarnings{}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &cluster{client, config}
+}
+
+// must ends the test with an error.
+func must(t *testing.T, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// settingsOf reads a configuration file as lanyard-webhook does; empty for the defaults.
+func settingsOf(t *testing.T, file string) *settings.Settings {
+	t.Helper()
+	var args []string
+	if file != "" {
+		args = append(args, "--config="+file)
+	}
+	o, err := options.Parse(args, os.ReadFile)
+	must(t, file, err)
+	s, err := o.Settings([]string{reservedAudience})
+	must(t, file, err)
+	return s
+}
+
+// prepare creates the objects of a case before there are policies: the old pod has to be
+// stored as it is, and so do ServiceAccounts with mistakes.
+func (c *cluster) prepare(t *testing.T, g *golden, group string, keys *annotations.Keys) {
+	t.Helper()
+	ctx := t.Context()
+	for _, name := range []string{g.live(), g.written(), g.plain()} {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: g.namespace.Annotations, Labels: map[string]string{configLabel: group}}}
+		if name == g.plain() {
+			namespace.Labels = map[string]string{keys.Inject: annotations.LabelDisabled}
+		}
+		_, err := c.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+		must(t, g.name, err)
+	}
+	for _, name := range []string{g.live(), g.plain()} {
+		c.createAccount(t, name, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+		account := g.account.DeepCopy()
+		if account.Name == "" {
+			account.Name = "app"
+		}
+		if keys.AskForIdentity(account.Annotations) && account.Labels == nil {
+			account.Labels = map[string]string{keys.IdentityLabel: annotations.LabelEnabled}
+		}
+		c.createAccount(t, name, account)
+		if g.old != nil {
+			old := g.old.DeepCopy()
+			old.Namespace = name
+			old.Spec.EphemeralContainers = nil // which no pod is created with
+			stored, err := c.client.CoreV1().Pods(name).Create(ctx, old, metav1.CreateOptions{})
+			must(t, g.name, err)
+			if stored.Spec.EphemeralContainers = g.old.Spec.EphemeralContainers; len(stored.Spec.EphemeralContainers) > 0 {
+				_, err = c.client.CoreV1().Pods(name).UpdateEphemeralContainers(ctx, old.Name, stored, metav1.UpdateOptions{})
+				must(t, g.name, err)
+			}
+		}
+	}
+}
+
+func (c *cluster) createAccount(t *testing.T, namespace string, account *corev1.ServiceAccount) {
+	t.Helper()
+	account.Namespace = namespace
+	account.AutomountServiceAccountToken = new(bool) // the volume has a random name
+	_, err := c.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		must(t, namespace, err)
+	}
+}
+
+// install installs the policies for the settings in the namespaces of the group.
+func (c *cluster) install(t *testing.T, s *settings.Settings, group string) {
+	t.Helper()
+	text, err := policies.Generate(s, nil)
+	must(t, group, err)
+	must(t, group, apply(t.Context(), c.client, text, group))
+	namespace := "probe-" + group
+	_, err = c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{configLabel: group}}}, metav1.CreateOptions{})
+	must(t, group, err)
+	c.createAccount(t, namespace, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Name: "probe", Annotations: map[string]string{s.Keys.Audience: "probe"}, Labels: map[string]string{s.Keys.IdentityLabel: annotations.LabelEnabled},
+	}})
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: corev1.PodSpec{ServiceAccountName: "probe", Containers: []corev1.Container{{Name: "main", Image: "image"}}}}
+	bad := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "bad", Annotations: map[string]string{s.Keys.Tokens: "bad"}}}
+	var got *corev1.Pod
+	for start := time.Now(); time.Since(start) < 15*time.Second; time.Sleep(100 * time.Millisecond) {
+		got, err = c.client.CoreV1().Pods(namespace).Create(t.Context(), pod.DeepCopy(), dryRun)
+		_, errAccount := c.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), bad.DeepCopy(), dryRun)
+		if err == nil && got.Annotations[s.Keys.Injected] != "" && errAccount != nil {
+			return
+		}
+	}
+	t.Fatalf("%s: the policies do not inject: %v", group, err)
+}
+
+var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+
+// TestGoldenCases creates the pod of each golden case on a real API server with the
+// policies, and compares the result with the webhook's. The table of the results has no
+// case that differs.
+func TestGoldenCases(t *testing.T) {
+	c, all := start(t), cases(t)
+	groups := map[string]string{}
+	for _, g := range all {
+		if _, found := groups[g.config]; !found {
+			groups[g.config] = fmt.Sprintf("c%d", len(groups))
+		}
+		c.prepare(t, g, groups[g.config], settingsOf(t, g.config).Keys)
+	}
+	for _, config := range slices.Sorted(maps.Keys(groups)) {
+		c.install(t, settingsOf(t, config), groups[config])
+	}
+	var table strings.Builder
+	table.WriteString("| Case | Result | Reason |\n|---|---|---|\n")
+	counts := map[string]int{}
+	for _, g := range all {
+		result, why := c.compare(t, g)
+		counts[result]++
+		fmt.Fprintf(&table, "| %s | %s | %s |\n", g.name, result, why)
+	}
+	adopted, err := filepath.Glob(filepath.Join(goldenDir, "adopted", "*", "pod.yaml"))
+	must(t, "adopted", err)
+	fmt.Fprintf(&table, "| adopted/* (%d cases) | %s | setting adopt |\n", len(adopted), notHere)
+	for _, result := range slices.Sorted(maps.Keys(counts)) {
+		t.Logf("%d %s", counts[result], result)
+	}
+	holdGolden(t, tableFile, table.String())
+}
+
+// compare creates the pod of a case, and returns the result for the table and its reason.
+func (c *cluster) compare(t *testing.T, g *golden) (result, why string) {
+	t.Helper()
+	stored, err := c.create(t, g, g.live(), g.pod)
+	account := c.write(t, g)
+	switch {
+	case err != nil && strings.Contains(err.Error(), unavailable), account != nil && strings.Contains(account.Error(), unavailable):
+		return notHere, firstUnavailable(err, account)
+	case g.want.Message != "" && err != nil && strings.Contains(err.Error(), g.want.Message):
+		return alike, ""
+	case g.want.Message != "" && account != nil && strings.Contains(account.Error(), strings.ReplaceAll(g.want.Message, g.live(), g.written())):
+		return alikeSA, ""
+	case g.want.Message != "":
+		t.Errorf("%s: got pod error %v\nand ServiceAccount error %v\nwant %s", g.name, err, account, g.want.Message)
+		return different, ""
+	}
+	want, wantErr := c.create(t, g, g.plain(), labelled(g))
+	if wantErr != nil {
+		if err == nil {
+			t.Errorf("%s: with policies, the API server creates the pod; without: %v", g.name, wantErr)
+			return different, ""
+		}
+		return impossible, ""
+	}
+	if err != nil {
+		t.Errorf("%s: %v", g.name, err)
+		return different, ""
+	}
+	if diff := cmp.Diff(compared(want), compared(stored)); diff != "" {
+		t.Errorf("%s (-webhook +policies):\n%s", g.name, diff)
+		return different, ""
+	}
+	return equal, ""
+}
+
+// labelled returns the webhook's pod of a case, with the label of injected pods. The golden
+// cases may be without it.
+func labelled(g *golden) *corev1.Pod {
+	pod := g.want.Pod.DeepCopy()
+	if g.want.Reason == "injected" && g.old == nil {
+		if pod.Labels == nil {
+			pod.Labels = map[string]string{}
+		}
+		pod.Labels[injectedLabel] = injectedValue
+	}
+	return pod
+}
+
+// create creates the pod in a dry run, or adds its ephemeral containers to the old pod.
+func (c *cluster) create(t *testing.T, g *golden, namespace string, pod *corev1.Pod) (*corev1.Pod, error) {
+	t.Helper()
+	pod = pod.DeepCopy()
+	pod.Namespace = namespace
+	if g.old == nil {
+		return c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, dryRun)
+	}
+	current, err := c.client.CoreV1().Pods(namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
+	must(t, g.name, err)
+	current.Spec.EphemeralContainers = pod.Spec.EphemeralContainers
+	return c.client.CoreV1().Pods(namespace).UpdateEphemeralContainers(t.Context(), pod.Name, current, metav1.UpdateOptions{DryRun: dryRun.DryRun})
+}
+
+// write writes the ServiceAccount of a case in a dry run, as a new one.
+func (c *cluster) write(t *testing.T, g *golden) error {
+	t.Helper()
+	account := g.account.DeepCopy()
+	if account.Name == "" {
+		return nil
+	}
+	keys := settingsOf(t, g.config).Keys
+	account.Namespace = g.written()
+	stored, err := c.client.CoreV1().ServiceAccounts(g.written()).Create(t.Context(), account, dryRun)
+	if err != nil {
+		return err
+	}
+	want := account.Labels[keys.IdentityLabel]
+	if keys.AskForIdentity(account.Annotations) && want != annotations.LabelRequired {
+		want = annotations.LabelEnabled
+	}
+	if got := stored.Labels[keys.IdentityLabel]; got != want {
+		t.Errorf("%s: got label %q of the ServiceAccount, want %q", g.name, got, want)
+	}
+	return nil
+}
+
+// injectedLabel is the label of an injected pod, and its value.
+const injectedLabel, injectedValue = annotations.DefaultPrefix + "identity", "injected"
+
+// compared returns what must be the same on the two pods.
+func compared(pod *corev1.Pod) map[string]any {
+	return map[string]any{"labels": pod.Labels, "annotations": pod.Annotations, "spec": pod.Spec}
+}
+
+// firstUnavailable returns the first thing that an error names as not available.
+func firstUnavailable(errs ...error) string {
+	for _, err := range errs {
+		if err == nil || !strings.Contains(err.Error(), unavailable) {
+			continue
+		}
+		before, _, _ := strings.Cut(err.Error(), "]: Forbidden: is "+unavailable)
+		return "annotation " + before[strings.LastIndex(before, "[")+1:]
+	}
+	return ""
+}
+
+// holdGolden compares a text with a golden file, or writes the file.
+func holdGolden(t *testing.T, file, text string) {
+	t.Helper()
+	if *update {
+		must(t, file, os.WriteFile(file, []byte(text), 0o600))
+	}
+	want, err := os.ReadFile(file)
+	must(t, file, err)
+	if diff := cmp.Diff(string(want), text); diff != "" {
+		t.Errorf("%s (-want +got); -update writes it:\n%s", file, diff)
+	}
+	if strings.Contains(text, different) {
+		t.Errorf("%s has cases that differ", file)
+	}
+}
