@@ -18,7 +18,7 @@ kubernetes_version() {
 node_image() {
   local key
   key=$(cat hack/kind/images.sh hack/kind/node/* hack/controlplane.sh hack/tools/{coredns,etcd,kind,kubernetes}/go.{mod,sum} \
-    test/e2e/pause/main.go | sha256sum | cut -c 1-12)
+    hack/tools/coredns/main.go test/e2e/pause/main.go | sha256sum | cut -c 1-12)
   echo "lanyard-kind-node:$(kubernetes_version)-$key"
 }
 

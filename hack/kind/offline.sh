@@ -172,7 +172,7 @@ with() {
 }
 
 build_coredns() {
-  env -C hack/tools/coredns go build -ldflags='-s -w' -o "$work/" github.com/coredns/coredns
+  env -C hack/tools/coredns go build -ldflags='-s -w' -o "$work/" .
 }
 
 command=${1-}
