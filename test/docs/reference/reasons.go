@@ -30,7 +30,7 @@ var ofObjects = map[string]explanation{
 	string(reason.TooLarge):               {"denied, 400", "The pod has more than 512 containers, very long lists, or would get more variables than an API server stores.", "Make the pod smaller."},
 	string(reason.ServiceAccountNotFound): {"fault, 503", "The ServiceAccount does not exist.", "Create it."},
 	string(reason.LookupFailed):           {"fault, 503; denied, 500, if only the namespace could not be read", "The ServiceAccount or the namespace could not be read.", "Wait: controllers try again. If it keeps happening, check that lanyard-webhook reaches the API server and has its [permissions](../operations.md#rights)."},
-	string(reason.Overloaded):             {"fault, 503", "Other requests used all of the memory that requests may use.", "Wait: clients try again. If it keeps happening, find out [who sends them](../concepts/threat-model.md), or add replicas."},
+	string(reason.Overloaded):             {"fault, 503", "Other requests used all of the memory that requests may use.", "Wait: clients try again. If it keeps happening, find out [who sends them](../concepts/security.md), or add replicas."},
 	string(reason.InvalidReview):          {"fault, 503 or 400; denied, 400, if a list of the pod has an element of the wrong type", "The request is not an AdmissionReview, is not of the kind that the path is for, or its object has a field of the wrong type.", "Compare the webhook configuration with `deploy/`."},
 	string(reason.InternalError):          {"fault, 503", "A fault in Lanyard.", "Report it, with the log line."},
 	string(reason.Labeled):                {"allowed", "The webhook checked the label `lanyard.dev/identity` of a ServiceAccount: it added it, removed it, or found it correct.", ""},
