@@ -96,7 +96,7 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 			command: "lanyard check",
 		})
 		checkPage.record(ctx, &recording{
-			when:    "Try a ServiceAccount of yours. As a plugin of kubectl, the program is `kubectl lanyard`.",
+			when:    "Try your own ServiceAccount. As a plugin of kubectl, the program is `kubectl lanyard`.",
 			command: "kubectl lanyard check --namespace shop --service-account reports",
 		})
 	})
@@ -213,7 +213,7 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 			command: "lanyard provider test alibaba.yaml",
 		})
 		providerPage.record(ctx, &recording{
-			when: "Try a value of yours. A value that the webhook would deny is denied here, with the same message.", code: 1,
+			when: "Try your own value. A value that the webhook would deny is denied here, with the same message.", code: 1,
 			command: "lanyard provider test alibaba.yaml --annotation alibaba-role-arn=admin",
 		})
 		providerPage.record(ctx, &recording{
