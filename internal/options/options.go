@@ -133,42 +133,42 @@ func Parse(args []string, readFile func(name string) ([]byte, error)) (*Options,
 }
 
 func (o *Options) addServingFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "IP address to serve admission reviews on; 0.0.0.0 or :: for all interfaces and IP families.")
-	fs.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Port to serve admission reviews on, with HTTPS.")
-	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "host:port to serve /metrics on, with HTTP; 0 turns it off.")
-	fs.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure, "Serve /metrics with HTTPS and the serving certificate, to callers with a token of a user who may get the non-resource URL /metrics. The program receives these tokens, see docs/reference/metrics.md. Needs the permission to create TokenReviews and SubjectAccessReviews.")
-	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "host:port to serve /healthz and /readyz on, with HTTP; 0 turns it off.")
-	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay", o.ShutdownDelay, "How long to serve on after SIGTERM, not ready, until the cluster has removed the replica from its Service.")
+	fs.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "IP address for admission requests; 0.0.0.0 or :: for all interfaces and IP families.")
+	fs.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Port for admission requests, with HTTPS.")
+	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "host:port of /metrics, with HTTP; 0 turns it off.")
+	fs.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure, "Serve /metrics with HTTPS, to callers with a token of a user who may get the URL /metrics (docs/reference/metrics.md). Needs the right to create TokenReviews and SubjectAccessReviews.")
+	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "host:port of /healthz and /readyz, with HTTP; 0 turns it off.")
+	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay", o.ShutdownDelay, "How long to serve after SIGTERM, not ready, until the Service has removed the replica.")
 }
 
 func (o *Options) addTLSFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.CertificateSource, "certificate-source", o.CertificateSource, fmt.Sprintf("Where the serving certificate comes from: %s or %s.", SelfManaged, FromFiles))
-	fs.StringVar(&o.CertificateSecretNamespace, "certificate-secret-namespace", o.CertificateSecretNamespace, "Namespace of the Secret that holds the self-managed CA; if empty, the program's own.")
-	fs.StringVar(&o.CertificateSecretName, "certificate-secret-name", o.CertificateSecretName, "Name of the Secret that holds the self-managed CA. The program creates it.")
-	fs.StringSliceVar(&o.CertificateDNSNames, "certificate-dns-names", o.CertificateDNSNames, "DNS names and IP addresses of the self-managed certificate, separated by commas; if empty, "+serviceName+".<namespace>.svc.")
-	fs.StringVar(&o.WebhookConfigurationName, "webhook-configuration-name", o.WebhookConfigurationName, "Name of the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration whose caBundle is set to the self-managed CA.")
-	fs.DurationVar(&o.CADuration, "ca-duration", o.CADuration, "Lifetime of the self-managed CA certificate. It is renewed with the same key after two thirds of it.")
-	fs.DurationVar(&o.CertificateDuration, "certificate-duration", o.CertificateDuration, "Lifetime of the self-managed serving certificate. It is renewed after two thirds of it.")
-	fs.StringVar(&o.TLSCertFile, "tls-cert-file", o.TLSCertFile, "PEM file with the serving certificate for --certificate-source=files, followed by its intermediates. It is read again when it changes.")
+	fs.StringVar(&o.CertificateSecretNamespace, "certificate-secret-namespace", o.CertificateSecretNamespace, "Namespace of that Secret; if empty, the program's own.")
+	fs.StringVar(&o.CertificateSecretName, "certificate-secret-name", o.CertificateSecretName, "Secret of the self-managed CA. The program creates it.")
+	fs.StringSliceVar(&o.CertificateDNSNames, "certificate-dns-names", o.CertificateDNSNames, "DNS names and IP addresses of the self-managed certificate; if empty, "+serviceName+".<namespace>.svc.")
+	fs.StringVar(&o.WebhookConfigurationName, "webhook-configuration-name", o.WebhookConfigurationName, "Name of both webhook configurations whose caBundle is set to the self-managed CA.")
+	fs.DurationVar(&o.CADuration, "ca-duration", o.CADuration, "Lifetime of the self-managed CA, renewed with the same key after two thirds.")
+	fs.DurationVar(&o.CertificateDuration, "certificate-duration", o.CertificateDuration, "Lifetime of the self-managed serving certificate, renewed after two thirds.")
+	fs.StringVar(&o.TLSCertFile, "tls-cert-file", o.TLSCertFile, "PEM file with the serving certificate and its intermediates, for --certificate-source=files. It is reloaded when it changes.")
 	fs.StringVar(&o.TLSPrivateKeyFile, "tls-private-key-file", o.TLSPrivateKeyFile, "PEM file with the key of --tls-cert-file.")
-	fs.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, "PEM file with CA certificates. If set, callers of --secure-port must present a client certificate of one of these CAs. It is read again when it changes.")
-	fs.StringSliceVar(&o.ClientAllowedNames, "client-allowed-names", o.ClientAllowedNames, "Common names or DNS names of the client certificates to accept, separated by commas; if empty, all certificates of --client-ca-file.")
+	fs.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, "PEM file with CAs. If set, callers of --secure-port must have a client certificate of one of them. It is reloaded when it changes.")
+	fs.StringSliceVar(&o.ClientAllowedNames, "client-allowed-names", o.ClientAllowedNames, "Common names or DNS names of accepted client certificates; if empty, all of --client-ca-file.")
 	fs.StringVar(&o.TLSMinVersion, "tls-min-version", o.TLSMinVersion, "Oldest TLS version to accept: "+strings.Join(cliflag.TLSPossibleVersions(), ", ")+".")
-	fs.StringSliceVar(&o.TLSCipherSuites, "tls-cipher-suites", o.TLSCipherSuites, "Cipher suites for TLS 1.2 and older, separated by commas; if empty, Go's defaults. TLS 1.3 has its own. Values: "+strings.Join(cliflag.PreferredTLSCipherNames(), ", ")+".")
+	fs.StringSliceVar(&o.TLSCipherSuites, "tls-cipher-suites", o.TLSCipherSuites, "Cipher suites for TLS 1.2 and older; if empty, Go's defaults. Values: "+strings.Join(cliflag.PreferredTLSCipherNames(), ", ")+".")
 }
 
 func (o *Options) addInjectionFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.AnnotationPrefix, "annotation-prefix", o.AnnotationPrefix, "Prefix of every annotation and label, with its slash.")
-	fs.StringVar(&o.Defaults.TokenMountPath, "token-mount-path", o.Defaults.TokenMountPath, "Absolute path that the token volume is mounted at.")
-	fs.StringSliceVar(&o.Defaults.TokenPathPrefixes, "token-path-prefixes", o.Defaults.TokenPathPrefixes, "Directories below which the annotations aws-token-path, azure-token-path and gcp-token-path may have a copy of the token, separated by commas, each with a slash at the end. A copy hides the directory that it is in, in every container.")
+	fs.StringVar(&o.Defaults.TokenMountPath, "token-mount-path", o.Defaults.TokenMountPath, "Absolute mount path of the token volume.")
+	fs.StringSliceVar(&o.Defaults.TokenPathPrefixes, "token-path-prefixes", o.Defaults.TokenPathPrefixes, "Directories, each with a slash at the end, below which aws-token-path, azure-token-path and gcp-token-path may be. A copy of a token hides its directory in every container.")
 	fs.Int64Var(&o.Defaults.TokenExpirationSeconds, "token-expiration-seconds", o.Defaults.TokenExpirationSeconds,
-		fmt.Sprintf("Lifetime of the tokens if neither pod nor ServiceAccount sets one, from %d to %d. A provider may need more: azure has at least 3600.",
+		fmt.Sprintf("Default lifetime of the tokens, from %d to %d. For azure, it is at least 3600.",
 			annotations.MinTokenExpirationSeconds, annotations.MaxTokenExpirationSeconds))
 	fs.StringVar(&o.DefaultAllowedIdentities, "default-allowed-identities", o.DefaultAllowedIdentities,
-		"Globs, separated by commas, of the identities that ServiceAccounts may ask for in namespaces without the annotation allowed-identities. "+
-			provider.NamespaceVariable+" stands for the namespace's name. "+annotations.AllowNothing+" allows nothing. If empty, everything is allowed.")
-	fs.StringSliceVar(&o.Adopt, "adopt", o.Adopt, "Other programs whose annotations on ServiceAccounts are translated to Lanyard's, separated by commas: "+strings.Join(peer.Names(), ", ")+". See docs/adoption.md.")
-	fs.StringSliceVar(&o.ExcludedNamespaces, "excluded-namespaces", o.ExcludedNamespaces, "Namespaces that the webhook configurations exclude, separated by commas. This only affects metrics: ServiceAccounts that ask for an identity there are counted as excluded, not as unguarded.")
+		"Globs, separated by commas, of the identities that namespaces without the annotation allowed-identities may use. "+
+			provider.NamespaceVariable+" stands for the name of the namespace, "+annotations.AllowNothing+" allows nothing. If empty, everything is allowed.")
+	fs.StringSliceVar(&o.Adopt, "adopt", o.Adopt, "Webhooks whose annotations on ServiceAccounts are translated: "+strings.Join(peer.Names(), ", ")+". See docs/adoption.md.")
+	fs.StringSliceVar(&o.ExcludedNamespaces, "excluded-namespaces", o.ExcludedNamespaces, "Namespaces that the webhook configurations exclude. This flag only affects metrics: their ServiceAccounts are counted as excluded, not as unguarded.")
 }
 
 func (o *Options) addProviderFlags(fs *pflag.FlagSet) {
@@ -197,9 +197,9 @@ func (p parameter) Type() string { return "string" }
 
 func (o *Options) addGeneralFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "Kubeconfig file; not needed in a cluster.")
-	fs.StringVar(&o.ConfigFile, "config", o.ConfigFile, "YAML file with any of these settings, by the names of the flags, and with custom providers and identity mappings (docs/providers.md). Flags on the command line take precedence. Changed providers and mappings are used without a restart.")
+	fs.StringVar(&o.ConfigFile, "config", o.ConfigFile, "YAML file with these settings, by the names of the flags, and with custom providers and mappings (docs/providers.md), which are reloaded when they change. Flags take precedence.")
 	fs.StringVar(&o.LogFormat, "log-format", o.LogFormat, "Format of the log: text or json.")
-	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, "Verbosity of the log: 0 for operators, 1 for each admission, more for debugging.")
+	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, "Verbosity of the log: 1 logs each admission, more is for debugging.")
 }
 
 // NewLogger returns the logger for the settings.

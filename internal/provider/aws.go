@@ -19,11 +19,11 @@ func aws() *Definition {
 			awsRole(),
 			Parameter{
 				Name: "role-arn-prefix", ClusterOnly: true, MaxBytes: 1024,
-				Flag: "aws-role-arn-prefix", Usage: "Start of the ARN of IAM roles that ServiceAccounts name without it: arn:aws:iam::111122223333:role/, with or without a path. If empty, they must write the whole ARN.",
+				Flag: "aws-role-arn-prefix", Usage: "Prefix of role names that are not ARNs, such as arn:aws:iam::111122223333:role/. If empty, ServiceAccounts must write the whole ARN.",
 			}.matching(awsRolePrefix, "must be the start of the ARN of an IAM role, up to a slash, such as arn:aws:iam::111122223333:role/"),
 			Parameter{
 				Name: "region", MaxBytes: 64,
-				Flag: "aws-default-region", Usage: "AWS region for ServiceAccounts that name none. If empty, they get no region.",
+				Flag: "aws-default-region", Usage: "AWS region of ServiceAccounts that set none.",
 			}.matching(awsRegion, "must be an AWS region, such as eu-central-1"),
 			{Name: "session-name", MaxBytes: 64, Parse: parseSessionName, CEL: &Grammar{Checks: []Check{{`value == 'pod'`, wantSessionName}}}},
 			tokenPath(),
@@ -69,7 +69,7 @@ func aws() *Definition {
 func awsRole() Parameter {
 	role := Parameter{
 		Name: "role-arn", Identity: true, Required: true, MaxBytes: 613, Expand: expandAWSRole, Template: true,
-		Flag: "aws-default-role-arn", Usage: "ARN of the IAM role for ServiceAccounts whose role is \"default\". {namespace} and {serviceaccount} stand for their names.",
+		Flag: "aws-default-role-arn", Usage: "ARN of the role \"default\". {namespace} and {serviceaccount} stand for names.",
 	}.matching(awsRoleARN, "must be the ARN of an IAM role, such as arn:aws:iam::111122223333:role/name")
 	role.CEL.Expand = `value == '' || value.startsWith('arn:') ? value : {role-arn-prefix} + value`
 	return role

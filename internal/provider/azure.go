@@ -20,7 +20,7 @@ func azure() *Definition {
 			{Name: "client-id", Identity: true, Required: true, MaxBytes: 36, Parse: parseAzureClientID, CEL: azureClientIDCEL()},
 			{
 				Name: "tenant-id", Required: true, MaxBytes: 253, Parse: parseAzureTenantID, CEL: azureTenantIDCEL(),
-				Flag: "azure-default-tenant-id", Usage: "Azure tenant, GUID or domain, for ServiceAccounts that name none.",
+				Flag: "azure-default-tenant-id", Usage: "Azure tenant, GUID or domain, of ServiceAccounts that set none.",
 			},
 			{
 				Name: "authority-host", Required: true, ClusterOnly: true, MaxBytes: 2048, Parse: parseAzureAuthorityHost,

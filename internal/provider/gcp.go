@@ -22,21 +22,21 @@ func gcp() *Definition {
 			{
 				Name: "workload-identity-provider", Identity: true, Required: true, MaxBytes: 256, Parse: parseGCPProvider, CEL: gcpProviderCEL(),
 				Flag:  "gcp-default-workload-identity-provider",
-				Usage: "Workload identity provider for ServiceAccounts that name none or \"default\": projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER.",
+				Usage: "Workload identity provider of ServiceAccounts that set none or \"default\": projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER.",
 			},
 			{Name: "service-account", Identity: true, MaxBytes: 320, Parse: parseGCPServiceAccount, Expand: expandGCPServiceAccount, CEL: gcpServiceAccountCEL()},
 			Parameter{Name: "project", MaxBytes: 320}.matching(gcpProject, wantGCPProject),
 			Parameter{
 				Name: "default-project", ClusterOnly: true, MaxBytes: 320,
-				Flag: "gcp-default-project", Usage: "ID of the project of service accounts that ServiceAccounts name without it. Also GOOGLE_CLOUD_PROJECT for ServiceAccounts that name neither a project nor a service account.",
+				Flag: "gcp-default-project", Usage: "Project ID of service accounts by name. Also GOOGLE_CLOUD_PROJECT of ServiceAccounts that set neither a project nor a service account.",
 			}.matching(gcpProject, wantGCPProject),
 			Parameter{
 				Name: "universe-domain", ClusterOnly: true, MaxBytes: 253,
-				Flag: "gcp-universe-domain", Usage: "Domain of Google's APIs, for a cloud that Google's partners run. Defaults to googleapis.com.",
+				Flag: "gcp-universe-domain", Usage: "Domain of the APIs in a cloud of Google's partners. Defaults to googleapis.com.",
 			}.matching(gcpUniverse, "must be a domain, such as googleapis.com"),
 			{
 				Name: "impersonation-lifetime-seconds", ClusterOnly: true, MaxBytes: 5, Parse: parseGCPLifetime,
-				Flag: "gcp-impersonation-lifetime-seconds", Usage: "Lifetime of the tokens of impersonated service accounts, 600 to 43200. Defaults to 3600. For more than that, an organization policy must allow it.",
+				Flag: "gcp-impersonation-lifetime-seconds", Usage: "Lifetime of tokens of impersonated service accounts, 600 to 43200. Defaults to 3600; more needs an organization policy.",
 			},
 			tokenPath(),
 		},

@@ -47,7 +47,7 @@ func Parameters(providers []*provider.Definition) []Parameter {
 		}
 		parameters = append(parameters, Parameter{
 			Flag: d.Name + "-default-audience", Key: d.Key("audience"),
-			Usage: fmt.Sprintf("Audience of the tokens for %s. If empty, %s.", d.Name, d.DefaultAudience),
+			Usage: fmt.Sprintf("Audience of tokens for %s. If empty, %s.", d.Name, d.DefaultAudience),
 			parse: func(value string) (string, error) { return annotations.ParseAudience(value, d.MaxAudienceBytes, nil) },
 		})
 	}

@@ -11,13 +11,14 @@ import (
 	"testing"
 )
 
+// notWritten are pages whose sentences are elsewhere: in the comments of the chart's values,
+// and as items of a list for people who know the program.
+var notWritten = []string{"CHANGELOG.md", "charts/lanyard/README.md"}
+
 const (
 	maxReadmeLines   = 150
 	maxSentenceWords = 30
 )
-
-// fromTheCode are pages with help texts of the program.
-var fromTheCode = []string{"docs/reference/flags.md", "docs/reference/metrics.md"}
 
 // endOfSentence is followed by the next sentence.
 var endOfSentence = regexp.MustCompile(`[.!?]["')]*\s+`)
@@ -41,7 +42,7 @@ func TestTheReadmeIsShort(t *testing.T) {
 func TestSentencesAreShort(t *testing.T) {
 	checked := 0
 	for name, p := range pages(t) {
-		if name != "README.md" && (!strings.HasPrefix(name, "docs/") || slices.Contains(fromTheCode, name)) {
+		if slices.Contains(notWritten, name) {
 			continue
 		}
 		for _, sentence := range sentences(p) {
@@ -51,7 +52,7 @@ func TestSentencesAreShort(t *testing.T) {
 			}
 		}
 	}
-	if checked < 500 {
-		t.Errorf("got %d sentences, want those of the README and of docs/", checked)
+	if checked < 2000 {
+		t.Errorf("got %d sentences, want those of all pages", checked)
 	}
 }

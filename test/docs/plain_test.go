@@ -205,16 +205,12 @@ func blocksOfText(p *page, visit func(line int, text string)) {
 // minPageWords leaves out most headings and cells of tables.
 const minPageWords = 5
 
-// pageSentences returns the sentences of the Markdown files. Pages with help
-// texts are left out, because goSentences has these.
+// pageSentences returns the sentences of all Markdown files of the repository.
 func pageSentences(t *testing.T) []sentence {
 	t.Helper()
 	var found []sentence
 	all := pages(t)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if slices.Contains(fromTheCode, name) {
-			continue
-		}
 		blocksOfText(all[name], func(line int, text string) {
 			found = append(found, sentencesOf(name, line, text)...)
 		})

@@ -25,15 +25,12 @@ type checkOptions struct {
 	timeout                                                            time.Duration
 }
 
-const checkHelp = `check sends the API server a dry run of a pod that uses the ServiceAccount, and reports
-whether the API server can call the webhook and the pod would get credentials. Nothing is
-created. It needs the right to create pods in the namespace. "lanyard check" reports the same, and
-looks at the rest of the installation, for which it needs more rights.
+const checkHelp = `check creates a pod of the ServiceAccount as a dry run, and reports whether the API server can
+call the webhook and the pod would get credentials. It needs the right to create pods in the
+namespace. "lanyard check" also looks at the rest of the installation.
 
-The pod has the label lanyard.dev/probe=true. For such pods the webhook configuration has an
-entry of its own, probe.lanyard.dev, with failurePolicy Fail. If the API server cannot call the
-webhook (x509: certificate signed by unknown authority, timeout, connection refused), check
-therefore prints the error of the API server. Other pods are not affected.`
+The pod has the label lanyard.dev/probe=true, for which the webhook configuration has the entry
+probe.lanyard.dev with failurePolicy Fail. So check can print why the API server cannot call it.`
 
 // newCheckCommand returns the command that reports whether the pods of a
 // ServiceAccount get credentials.

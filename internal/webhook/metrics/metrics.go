@@ -35,8 +35,8 @@ type Recorder struct {
 }
 
 var serviceAccountsDesc = prometheus.NewDesc("lanyard_serviceaccounts",
-	"ServiceAccounts by state: annotated or unannotated; of the annotated ones that ask for an identity, "+
-		"unguarded (without the label that the guard selects by) and excluded (in a namespace that the webhook is not called for).",
+	"ServiceAccounts by state: annotated or unannotated. Annotated ServiceAccounts can also be "+
+		"unguarded (without the guard's label) or excluded (in a namespace that the webhook is not called for).",
 	[]string{"state"}, nil)
 
 // New registers the metrics. It fails if one of them is already registered.

@@ -20,60 +20,64 @@ var (
 	onServiceAccount = map[string][]meaning{
 		"aws-role-arn": {
 			{"ARN of an IAM role", "The pods assume this role. Asks for an AWS identity."},
-			{"name of an IAM role, with or without a path", "The ARN is `--aws-role-arn-prefix` followed by this name."},
-			{"`default`", "The role of the cluster, which may have the names of the namespace and the ServiceAccount."},
+			{"name of an IAM role", "The ARN is `--aws-role-arn-prefix` followed by this name."},
+			{"`default`", "The role of the cluster, `--aws-default-role-arn`."},
 		},
-		"aws-role-arn.PROFILE":           {{"the same as `lanyard.dev/aws-role-arn`, which must be set too", "One [more role](../clouds/aws.md#more-than-one-role), which a program selects by the name that you write for `PROFILE`. At most 16."}},
-		"aws-source-profile.PROFILE":     {{"name of another profile, or `default`", "Assume the role of `PROFILE` with the credentials of this profile, and not with the token. `default` is the role of `lanyard.dev/aws-role-arn`."}},
-		"aws-region":                     {{"AWS region", "The variables `AWS_REGION` and `AWS_DEFAULT_REGION`. If neither this nor the default is set, pods get no region."}},
-		"aws-session-name":               {{"`pod`", "The [name of the AWS session](../clouds/aws.md#the-name-of-the-session) is the name of the pod. By default, it is `SERVICEACCOUNT@NAMESPACE`."}},
+		"aws-role-arn.PROFILE":           {{"as `lanyard.dev/aws-role-arn`, which must be set too", "One [more role](../clouds/aws.md#more-than-one-role), which a program selects by the name `PROFILE`. At most 16."}},
+		"aws-source-profile.PROFILE":     {{"another profile, or `default`", "Assume the role of `PROFILE` with the credentials of this profile."}},
+		"aws-region":                     {{"AWS region", "`AWS_REGION` and `AWS_DEFAULT_REGION`."}},
+		"aws-session-name":               {{"`pod`", "The [session](../clouds/aws.md#the-name-of-the-session) has the name of the pod, not `SERVICEACCOUNT@NAMESPACE`."}},
 		"azure-client-id":                {{"GUID", "The pods act as this application or managed identity. Asks for an Azure identity."}},
-		"azure-tenant-id":                {{"GUID or domain", "The tenant of the client. Required if the cluster has no default."}},
-		"gcp-workload-identity-provider": {{"`projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER`, or `default`", "The pods are principals of this pool. `default` is the cluster's default. Asks for a Google identity."}},
-		"gcp-service-account":            {{"e-mail of a service account", "The pods impersonate this service account. Without it, they act as the principal itself. Asks for a Google identity."}, {"name of a service account", "The service account of this name in the project `--gcp-default-project`."}},
-		"gcp-project":                    {{"project ID", "The variable `GOOGLE_CLOUD_PROJECT`. By default, the project of the service account, or `--gcp-default-project`."}},
-		"aws-audience":                   {{"string", "The audience of the AWS token. Overrides `lanyard.dev/audience`."}},
-		"azure-audience":                 {{"string", "The audience of the Azure token. Overrides `lanyard.dev/audience`."}},
-		"gcp-audience":                   {{"string", "The audience of the Google token. Overrides `lanyard.dev/audience`."}},
+		"azure-tenant-id":                {{"GUID or domain", "The tenant of the client."}},
+		"gcp-workload-identity-provider": {{"`projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER`, or `default`", "The pods are principals of this pool. Asks for a Google identity."}},
+		"gcp-service-account":            {{"e-mail, or name in the project `--gcp-default-project`", "The pods impersonate this service account. Asks for a Google identity."}},
+		"gcp-project":                    {{"project ID", "`GOOGLE_CLOUD_PROJECT`. By default, the project of the service account, or `--gcp-default-project`."}},
+		"aws-audience":                   {audienceOfProvider},
+		"azure-audience":                 {audienceOfProvider},
+		"gcp-audience":                   {audienceOfProvider},
 		"audience": {
-			{"string, **without** a key of a cloud", "The pods get a plain token with this audience, for anything that trusts the cluster's issuer. Example: `lanyard.dev/audience: vault`."},
-			{"string, **with** a key of a cloud", "The audience of all tokens of this ServiceAccount, in place of the default of each cloud. Example: `lanyard.dev/audience: my-cluster`."},
+			{"string, **without** a key of a cloud", "The pods get a plain token with this audience, for anything that trusts the cluster's issuer."},
+			{"string, **with** a key of a cloud", "The audience of all tokens, in place of the defaults."},
 		},
-		"aws-token-path":           {{"absolute path of a file", "One more copy of the AWS token, for programs that have this path in their settings. Its directory is mounted as a volume of its own. The directory must be below `/var/run/secrets/` or `/run/secrets/`, or below another directory of `--token-path-prefixes`."}},
-		"azure-token-path":         {{"absolute path of a file", "The same for Azure."}},
-		"gcp-token-path":           {{"absolute path of a file", "The same for Google."}},
-		"tokens":                   {{"`aws`, `azure`, or both with a comma", "The pods get the token, and the variables that point to it, but no role and no client ID: for programs that bring their own. `allowed-identities` must allow `tokens:aws` or `tokens:azure`."}},
-		"token-expiration-seconds": {{"600 to 86400", "The lifetime of the tokens. At least 3600 with an Azure identity."}},
+		"aws-token-path":           {pathOfCopy},
+		"azure-token-path":         {pathOfCopy},
+		"gcp-token-path":           {pathOfCopy},
+		"tokens":                   {{"`aws`, `azure`, or both", "The pods get tokens, but no role and no client ID: for programs that bring their own."}},
+		"token-expiration-seconds": {{"600 to 86400", "The lifetime of the tokens. At least 3600 for Azure."}},
 	}
 	onPod = map[string][]meaning{
 		"inject": {{"`\"false\"`", "The pod is not injected. Also works as a label."},
-			{"`\"true\"`", "The pod is denied [if it is not injected](../concepts/guard.md#pods-that-insist), in every namespace. Also works as a label."}},
-		"containers":               {{"names, separated by commas", "Only these containers get the identity. Any kind of container counts: init, sidecar, ephemeral."}},
+			{"`\"true\"`", "The pod is denied [if it is not injected](../concepts/guard.md#pods-that-insist). Also works as a label."}},
+		"containers":               {{"names, separated by commas", "Only these containers get the identity: init, sidecar and ephemeral containers, too."}},
 		"skip-containers":          {{"names, separated by commas", "These containers do not get the identity, nor the token."}},
 		"token-expiration-seconds": {{"600 to 86400", "Overrides the value of the ServiceAccount."}},
 	}
 	onNamespace = map[string][]meaning{
 		"inject":             {{"label: `disabled` or `\"false\"`", "The pods of the namespace are not injected."}},
-		"allowed-identities": {{"annotation: globs, separated by commas; `-` for none", "The identities that ServiceAccounts of the namespace may ask for: role ARN, client ID, e-mail, name of a workload identity provider, audience of a plain token, `tokens:aws`, `tokens:azure`. Overrides `--default-allowed-identities`."}},
+		"allowed-identities": {{"annotation: globs, separated by commas; `-` for none", "The identities that ServiceAccounts may ask for: role ARN, client ID, e-mail, name of a workload identity provider, audience of a plain token, `tokens:aws`, `tokens:azure`. Overrides `--default-allowed-identities`."}},
 	}
 	written = map[string][]meaning{
-		"injected":        {{"pod", "The providers whose tokens are in the pod's volume, such as `aws,gcp`."}},
-		"aws-config":      {{"pod", "The content of the AWS config file, if the ServiceAccount has profiles."}},
-		"gcp-credentials": {{"pod", "The content of the Google credentials file."}},
-		"denied":          {{"pod", "Why the pod is denied. The policies of [lanyard policies](../cli/policies.md) write it, and no pod is stored with it."}},
-		"adopted":         {{"ServiceAccount", "The keys that were [translated from another program's annotations](../adoption.md), and follow them."}},
-		"identity": {{"ServiceAccount, as a label", "`enabled` if the ServiceAccount asks for an identity. The [guard](../concepts/guard.md) selects by it. You can write it yourself."},
-			{"ServiceAccount, as a label", "`required` if you write it: pods of this ServiceAccount are denied [until it asks for an identity](../identity-later.md). Lanyard never changes it."},
-			{"pod, as a label", "`injected` on an injected pod. The guard checks its mounts, and does not search for its ServiceAccount."}},
+		"injected":        {{"pod", "The providers whose tokens are in its volume."}},
+		"aws-config":      {{"pod", "The AWS config file, if there are profiles."}},
+		"gcp-credentials": {{"pod", "The Google credentials file."}},
+		"denied":          {{"pod", "Why [policies](../cli/policies.md) deny the pod."}},
+		"adopted":         {{"ServiceAccount", "The keys that follow [another program's annotations](../adoption.md)."}},
+		"identity": {{"ServiceAccount, label", "`enabled` if it asks for an identity: the [guard](../concepts/guard.md) selects by it. If you write `required`, its pods are denied [until it asks for an identity](../identity-later.md)."},
+			{"pod, label", "`injected`. The guard checks the mounts of the pod."}},
 	}
+
+	// Keys with the same meaning share a row.
+	audienceOfProvider = meaning{"string", "The audience of this cloud's token. Overrides `lanyard.dev/audience`."}
+	pathOfCopy         = meaning{"absolute path of a file", "One more copy of the token. Its directory becomes a volume, and must be below `/var/run/secrets/`, `/run/secrets/`, or another of `--token-path-prefixes`."}
 )
 
 func newKeys() (annotations.Keys, error) {
 	return annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
 }
 
-// keyTable is a table of the given keys. row returns the cells of one meaning.
-func keyTable(columns, keys []string, meanings map[string][]meaning, row func(key string, m meaning) []string) (string, error) {
+// keyTable is a table of the given keys. Keys with the same single meaning have one row,
+// the place of the first. row returns the cells of one meaning.
+func keyTable(columns, keys []string, meanings map[string][]meaning, row func(keys []string, m meaning) []string) (string, error) {
 	t := newTable(columns...)
 	var names []string
 	for _, key := range keys {
@@ -82,14 +86,26 @@ func keyTable(columns, keys []string, meanings map[string][]meaning, row func(ke
 		if len(meanings[name]) == 0 {
 			return "", fmt.Errorf("there is no text about %s", name)
 		}
+	}
+	for i, name := range names {
 		for _, m := range meanings[name] {
-			t.row(row(key, m)...)
+			var alike []string
+			for k, other := range names {
+				if k == i || slices.Contains(meanings[other], m) && len(meanings[other]) == 1 && name != other {
+					alike = append(alike, keys[k])
+				}
+			}
+			if alike[0] == keys[i] {
+				t.row(row(alike, m)...)
+			}
 		}
 	}
 	return t.String(), unused(meanings, names)
 }
 
-func simpleRow(key string, m meaning) []string { return []string{code(key), m.value, m.text} }
+func simpleRow(keys []string, m meaning) []string {
+	return []string{code(strings.Join(keys, "`, `")), m.value, m.text}
+}
 
 func serviceAccountAnnotations() (string, error) {
 	keys, err := newKeys()
@@ -97,13 +113,20 @@ func serviceAccountAnnotations() (string, error) {
 		return "", err
 	}
 	defaults := clusterDefaults(&keys)
-	return keyTable([]string{"Annotation", "Value", "Meaning", "Default of the cluster"}, slices.Concat(keys.ServiceAccount(), keys.Profiles()), onServiceAccount,
-		func(key string, m meaning) []string {
-			flag := defaults[key]
-			if flag != "" {
-				flag = code(flag)
+	return keyTable([]string{"Annotation", "Value", "Meaning"}, slices.Concat(keys.ServiceAccount(), keys.Profiles()), onServiceAccount,
+		func(alike []string, m meaning) []string {
+			cells := simpleRow(alike, m)
+			var flags []string
+			for _, key := range alike {
+				if flag := defaults[key]; flag != "" {
+					flags = append(flags, code(flag))
+				}
 			}
-			return append(simpleRow(key, m), flag)
+			// One of several meanings explains the default itself.
+			if name := strings.TrimPrefix(alike[0], annotations.DefaultPrefix); len(flags) > 0 && len(onServiceAccount[name]) == 1 {
+				cells[2] += " Default: " + strings.Join(flags, ", ") + "."
+			}
+			return cells
 		})
 }
 
@@ -170,26 +193,26 @@ func tokens() (string, error) {
 	return t.String(), nil
 }
 
-// variables lists the environment variables of each provider.
+// variables lists the environment variables of each provider. Marks stand for the rules of
+// the page.
 func variables() (string, error) {
-	t := newTable("Provider", "Variable", "Value", "If a container sets it")
+	t := newTable("Variable", "Value")
 	for _, d := range provider.Builtin() {
 		for _, v := range d.Variables {
-			rule := "its value stays"
-			switch {
-			case v.Credential:
-				rule = "it gets none of the variables of this provider"
-			case v.Group != "":
-				rule = "its value stays, and it does not get the other " + v.Group + " variable"
+			name, value := code(v.Name), code(v.Value)
+			if v.Credential {
+				name += "¹"
 			}
-			value := code(v.Value)
-			if v.PodName != "" {
-				value += ", or the name of the pod with `lanyard.dev/" + d.Key(v.PodName) + ": pod`"
+			if v.Group != "" {
+				name += "²"
 			}
 			if v.Direct && d.Profiles != nil {
-				rule += ". With profiles, a container that sets " + code(d.Profiles.Selector) + " does not get it"
+				name += "³"
 			}
-			t.row(code(d.Name), code(v.Name), value, rule)
+			if v.PodName != "" {
+				value += ", or the name of the pod"
+			}
+			t.row(name, value)
 		}
 	}
 	return t.String(), nil

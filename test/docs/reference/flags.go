@@ -41,18 +41,18 @@ func description(command *cobra.Command) string {
 	return strings.Join(paragraphs, "\n\n")
 }
 
+// flagTable lists flags, each with its default after a "=".
 func flagTable(fs *pflag.FlagSet) string {
-	t := newTable("Flag", "Type", "Default", "Description")
+	t := newTable("Flag", "Description")
 	fs.VisitAll(func(flag *pflag.Flag) {
 		name := "--" + flag.Name
 		if flag.Shorthand == flag.Name {
 			name = "-" + flag.Name
 		}
-		value := ""
 		if flag.DefValue != "" && flag.DefValue != "[]" {
-			value = code(flag.DefValue)
+			name += "=" + strings.Trim(flag.DefValue, "[]")
 		}
-		t.row(code(name), flag.Value.Type(), value, escape(flag.Usage))
+		t.row(code(name), escape(flag.Usage))
 	})
 	return t.String()
 }

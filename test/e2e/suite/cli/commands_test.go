@@ -85,7 +85,7 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 
 	It("adopt", func(ctx SpecContext) {
 		adoptPage.record(ctx, &recording{
-			when: "Adopt the annotations of another webhook on ServiceAccounts that are older than the setting `adopt`. See [adoption.md](../adoption.md).\n\nLanyard must adopt from another webhook. Otherwise there is nothing to do.",
+			when: "Adopt the annotations of another webhook on ServiceAccounts that are older than the setting `adopt`.\n\nLanyard must adopt from another webhook. Otherwise there is nothing to do.",
 			code: 2, command: "lanyard adopt --all-namespaces",
 		})
 	})
@@ -96,7 +96,7 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 			command: "lanyard check",
 		})
 		checkPage.record(ctx, &recording{
-			when:    "Try a ServiceAccount of yours. As a plugin of kubectl, the program is `kubectl lanyard`.",
+			when:    "Try your own ServiceAccount. As a plugin of kubectl, the program is `kubectl lanyard`.",
 			command: "kubectl lanyard check --namespace shop --service-account reports",
 		})
 	})
@@ -160,7 +160,7 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 			{when: "Ask AWS whether it accepts the token. The output ends with the command that asks from inside a pod.", verbatim: true, command: "lanyard token cart --namespace shop --for aws --exchange"},
 			{when: "Ask Azure.", verbatim: true, command: "lanyard token mail --namespace shop --for azure --exchange"},
 			{when: "Ask Google Cloud.", verbatim: true, command: "lanyard token reports --namespace shop --for gcp --exchange"},
-			{when: "The cloud does not trust this ServiceAccount. The code and the message are the cloud's; cause and repair are Lanyard's. [The table](../troubleshooting.md#the-cloud-denies-the-token) has more.", verbatim: true, command: "lanyard token intern --namespace shop --for aws --exchange", code: 1},
+			{when: "The cloud does not trust this ServiceAccount. The code and the message are the cloud's; cause and repair are Lanyard's.", verbatim: true, command: "lanyard token intern --namespace shop --for aws --exchange", code: 1},
 		} {
 			tokenPage.record(ctx, &r)
 		}
@@ -209,11 +209,11 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 
 	It("provider", func(ctx SpecContext) {
 		providerPage.record(ctx, &recording{
-			when:    "See how the providers of a [configuration file](../providers.md#add-a-provider) change pods, before the webhook gets the file. Values without a default are the examples of the file.",
+			when:    "See how the providers of a configuration file change pods, before the webhook gets the file. Values without a default are the examples of the file.",
 			command: "lanyard provider test alibaba.yaml",
 		})
 		providerPage.record(ctx, &recording{
-			when: "Try a value of yours. A value that the webhook would deny is denied here, with the same message.", code: 1,
+			when: "Try your own value. A value that the webhook would deny is denied here, with the same message.", code: 1,
 			command: "lanyard provider test alibaba.yaml --annotation alibaba-role-arn=admin",
 		})
 		providerPage.record(ctx, &recording{
@@ -281,7 +281,7 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 
 	describeIncidents()
 
-	It("is as in docs/cli", func() {
+	It("is as recorded", func() {
 		Expect(coloured).To(BeNumerically(">", 20), "commands with colours")
 		for _, p := range pages {
 			p.check()

@@ -42,7 +42,7 @@ func recordCustomTrust(ctx context.Context, issuer string) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(os.WriteFile(filepath.Join(user.directory, "vault.yaml"), vault, 0o600)).To(Succeed())
 	trustPage.record(ctx, &recording{
-		when:    "See what to do at a [custom provider](../providers.md#tell-users-what-to-do-at-the-provider). `--config` is not necessary if the webhook has the provider.",
+		when:    "See what to do at a custom provider. `--config` is not necessary if the webhook has the provider.",
 		command: "lanyard trust vault cart --namespace shop --config vault.yaml" + issuer, verbatim: true,
 	})
 }

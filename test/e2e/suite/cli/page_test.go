@@ -16,8 +16,8 @@ import (
 
 // recording is a command and what a terminal shows.
 type recording struct {
-	// when says when a user needs the command. It is empty for a command that is
-	// tried but not on the page.
+	// when tells the reader of the recording when a user needs the command. It is empty for
+	// a command that is tried but not recorded.
 	when string
 	// command is what the user types, and answer what they answer to a question.
 	command, answer string
@@ -30,7 +30,8 @@ type recording struct {
 	once bool
 }
 
-// page is a page of recordings, in docs/cli.
+// page is a page of recordings, in testdata/pages. The pages in docs/cli have excerpts of
+// them, which test/docs compares.
 type page struct {
 	name, title string
 	text        strings.Builder
@@ -106,9 +107,9 @@ func unchanging(text string) string {
 	return text
 }
 
-// check compares the page with the file in docs/cli, or writes it.
+// check compares the page with its file, or writes it.
 func (p *page) check() {
 	GinkgoHelper()
-	got := fmt.Sprintf("<!-- GINKGO_FLAGS=-update make e2e E2E=cli writes this page. -->\n\n# %s\n%s", p.title, p.text.String())
-	expectGolden(filepath.Join("docs", "cli", p.name+".md"), got)
+	got := fmt.Sprintf("<!-- GINKGO_FLAGS=-update make e2e E2E=cli writes this file. -->\n\n# %s\n%s", p.title, p.text.String())
+	expectGolden(filepath.Join("test", "e2e", "suite", "cli", "testdata", "pages", p.name+".txt"), got)
 }

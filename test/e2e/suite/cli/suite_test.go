@@ -3,7 +3,7 @@
 
 // Package cli_test runs the commands of lanyard in terminals, with and without
 // colours, against a whole cluster and emulated clouds. What the terminals show is
-// compared with the pages in docs/cli; the flag -update writes them.
+// compared with the recordings in testdata/pages; the flag -update writes them.
 package cli_test
 
 import (
@@ -40,7 +40,7 @@ const (
 	warehouse = "warehouse"
 )
 
-var update = flag.Bool("update", false, "write the pages in docs/cli")
+var update = flag.Bool("update", false, "write the recordings in testdata/pages")
 
 // Shared by all specs.
 var (

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package scenarios_test checks that the manifests in examples/scenarios, which
-// docs/evidence/scenarios describes, work without changes.
+// test/e2e/suite/scenarios describes, work without changes.
 package scenarios_test
 
 import (

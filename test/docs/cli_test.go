@@ -1,0 +1,103 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// recordings is the directory of the recorded commands, which the suite cli compares with
+// the commands on a cluster.
+const recordings = "test/e2e/suite/cli/testdata/pages/"
+
+// leftOut is the line of an excerpt that stands for lines of the recording.
+const leftOut = "..."
+
+// recorded returns the outputs of each command in the recordings, without their last line
+// break.
+func recorded(t *testing.T) map[string][]string {
+	t.Helper()
+	found := map[string][]string{}
+	for _, name := range files(t) {
+		if !strings.HasPrefix(name, recordings) {
+			continue
+		}
+		for _, part := range strings.Split(string(readFile(t, name)), "```text\n$ ")[1:] {
+			part, _, _ = strings.Cut(part, "\n```\n")
+			command, output, _ := strings.Cut(part, "\n")
+			found[command] = append(found[command], output)
+		}
+	}
+	return found
+}
+
+// isExcerpt reports whether the lines of the excerpt are lines of the output, in this order.
+// Lines may be left out where the excerpt has a line "...".
+func isExcerpt(excerpt, output string) bool {
+	return areExcerpt(strings.Split(strings.TrimSuffix(excerpt, "\n"), "\n"), strings.Split(output, "\n"), false)
+}
+
+func areExcerpt(lines, output []string, mayLeaveOut bool) bool {
+	switch {
+	case len(lines) == 0:
+		return len(output) == 0 || mayLeaveOut
+	case lines[0] == leftOut:
+		return areExcerpt(lines[1:], output, true)
+	}
+	for i, line := range output {
+		if line == lines[0] && areExcerpt(lines[1:], output[i+1:], false) {
+			return true
+		}
+		if !mayLeaveOut {
+			break
+		}
+	}
+	return false
+}
+
+func TestThePagesOfTheCommandsShowRecordings(t *testing.T) {
+	outputs := recorded(t)
+	checked := 0
+	for name, p := range pages(t) {
+		if !strings.HasPrefix(name, "docs/cli/") {
+			continue
+		}
+		for _, b := range blocksOf(p) {
+			text, isCommand := strings.CutPrefix(b.text, "$ ")
+			if !isCommand {
+				continue
+			}
+			checked++
+			command, excerpt, _ := strings.Cut(text, "\n")
+			if !slices.ContainsFunc(outputs[command], func(output string) bool { return isExcerpt(excerpt, output) }) {
+				t.Errorf("%s: the output of %s is not an excerpt of its recordings in %s:\n%s", name, command, recordings, excerpt)
+			}
+		}
+	}
+	if checked < 20 {
+		t.Errorf("got %d commands with output, want those of docs/cli", checked)
+	}
+}
+
+func TestIsExcerpt(t *testing.T) {
+	const output = "a\nb\nc\nd"
+	for excerpt, want := range map[string]bool{
+		"a\nb\nc\nd\n":        true,
+		"...\nb\n...\n":       true,
+		"a\n...\nd\n":         true,
+		"...\nc\nd\n":         true,
+		"a\nb\n":              false, // the end is missing
+		"a\nc\n...\n":         false, // b is missing
+		"b\n...\n":            false, // the beginning is missing
+		"...\nc\n...\na\n...": false, // another order
+		"...\nx\n...\n":       false, // another line
+		"...\nd\n...\nd\n":    false, // a line twice
+	} {
+		if got := isExcerpt(excerpt, output); got != want {
+			t.Errorf("%q: got %t, want %t", excerpt, got, want)
+		}
+	}
+}
