@@ -302,7 +302,7 @@ func (c *cluster) compare(t *testing.T, g *golden) (result, why string) {
 		t.Errorf("%s: got pod error %v\nand ServiceAccount error %v\nwant %s", g.name, err, account, g.want.Message)
 		return different, ""
 	}
-	want, wantErr := c.create(t, g, g.plain(), labelled(g))
+	want, wantErr := c.create(t, g, g.plain(), g.want.Pod)
 	if wantErr != nil {
 		if err == nil {
 			t.Errorf("%s: with policies, the API server creates the pod; without: %v", g.name, wantErr)
@@ -319,19 +319,6 @@ func (c *cluster) compare(t *testing.T, g *golden) (result, why string) {
 		return different, ""
 	}
 	return equal, ""
-}
-
-// labelled returns the webhook's pod of a case, with the label of injected pods. The golden
-// cases may be without it.
-func labelled(g *golden) *corev1.Pod {
-	pod := g.want.Pod.DeepCopy()
-	if g.want.Reason == "injected" && g.old == nil {
-		if pod.Labels == nil {
-			pod.Labels = map[string]string{}
-		}
-		pod.Labels[injectedLabel] = injectedValue
-	}
-	return pod
 }
 
 // create creates the pod in a dry run, or adds its ephemeral containers to the old pod.
