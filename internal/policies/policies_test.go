@@ -29,7 +29,10 @@ func generate(t *testing.T, file string, change func(*settings.Values), names ..
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	return policies.Generate(s, names)
+	if s, err = policies.Choose(s, names); err != nil {
+		return "", err
+	}
+	return policies.Generate(s, policies.DefaultName, &policies.Source{Providers: names})
 }
 
 const vault = `

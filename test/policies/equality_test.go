@@ -230,16 +230,24 @@ func (c *cluster) createAccount(t *testing.T, namespace string, account *corev1.
 // install installs the policies for the settings in the namespaces of the group.
 func (c *cluster) install(t *testing.T, s *settings.Settings, group string) {
 	t.Helper()
-	text, err := policies.Generate(s, nil)
+	c.installNamed(t, s, policies.DefaultName, group)
+}
+
+// installNamed is install for policies of this name, and waits until they inject.
+func (c *cluster) installNamed(t *testing.T, s *settings.Settings, name, group string) {
+	t.Helper()
+	text, err := policies.Generate(s, name, &policies.Source{})
 	must(t, group, err)
 	must(t, group, apply(t.Context(), c.client, text, group))
 	namespace := "probe-" + group
 	_, err = c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{configLabel: group}}}, metav1.CreateOptions{})
-	must(t, group, err)
+	if !apierrors.IsAlreadyExists(err) {
+		must(t, group, err)
+	}
 	c.createAccount(t, namespace, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-		Name: "probe", Annotations: map[string]string{s.Keys.Audience: "probe"}, Labels: map[string]string{s.Keys.IdentityLabel: annotations.LabelEnabled},
+		Name: name, Annotations: map[string]string{s.Keys.Audience: "probe"}, Labels: map[string]string{s.Keys.IdentityLabel: annotations.LabelEnabled},
 	}})
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: corev1.PodSpec{ServiceAccountName: "probe", Containers: []corev1.Container{{Name: "main", Image: "image"}}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: corev1.PodSpec{ServiceAccountName: name, Containers: []corev1.Container{{Name: "main", Image: "image"}}}}
 	bad := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "bad", Annotations: map[string]string{s.Keys.Tokens: "bad"}}}
 	var got *corev1.Pod
 	for start := time.Now(); time.Since(start) < 15*time.Second; time.Sleep(100 * time.Millisecond) {
