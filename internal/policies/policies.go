@@ -82,7 +82,7 @@ func Generate(s *settings.Settings, name string, source *Source) (string, error)
 	v := newView(s)
 	v.Name, v.Source = name, string(record)
 	var text strings.Builder
-	if err := parse().ExecuteTemplate(&text, "policies.yaml", v); err != nil {
+	if err := parse(v).ExecuteTemplate(&text, "policies.yaml", v); err != nil {
 		return "", fmt.Errorf("write the policies: %w", err)
 	}
 	return text.String(), nil
@@ -123,18 +123,66 @@ func check(s *settings.Settings) error {
 	return errors.Join(errs...)
 }
 
-// parse returns the templates. They are part of the program, so an error is a mistake of
-// the program.
-func parse() *template.Template {
-	return template.Must(template.New("").Funcs(template.FuncMap{
-		"str": texts.QuoteCEL, "list": list, "join": strings.Join, "dict": dict,
-		"shown": func(value string) string {
-			return fmt.Sprintf("(%[1]s.size() > %[2]d ? %[1]s.substring(0, %[2]d) + '...' : %[1]s)", value, texts.MaxShown)
+// parse returns the templates for a view. They are part of the program, so an error is a mistake
+// of the program.
+func parse(v *view) *template.Template {
+	words := map[string]string{}
+	say := func(name string, arguments ...string) string { return sentence(words[name], arguments) }
+	mistake := func(key, kind, text string) string {
+		return fmt.Sprintf("[{'key': %s, 'kind': '%s', 'text': %s}]", key, kind, text)
+	}
+	t := template.Must(template.New("").Funcs(template.FuncMap{
+		"str": texts.QuoteCEL, "list": list, "join": strings.Join, "dict": dict, "cut": cut, "shown": shown, "lower": strings.ToLower,
+		"lowerGUID": provider.LowerGUID, "say": say, "mistake": mistake,
+		"wrong": func(key string) string {
+			return ".filter(want, want != '').map(want, " + mistake(key, "Invalid value", "want") + "[0])"
 		},
-		"lower": strings.ToLower, "yaml": func(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" },
+		"lifetime": func(least string) string {
+			return fmt.Sprintf("%s + (%s > %d ? %s : '')", say("lifetime", "string("+least+")"), least, v.MinExpiration, say("lifetime-sdks"))
+		},
+		"field": func(path string) string {
+			return "dyn({'apiVersion': dyn('v1'), 'fieldPath': dyn(" + texts.QuoteCEL(path) + ")})"
+		},
+		"plus":    func() string { return " +\n        " },
+		"yaml":    func(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" },
 		"escaped": func(key string) string { return strings.ReplaceAll(key, "/", "~1") },
 		"volumes": func() []string { return []string{mutate.VolumeName, mutate.FallbackVolumeName} },
-	}).ParseFS(files, "templates/*.yaml"))
+	}).ParseFS(files, "templates/*"))
+	var text strings.Builder
+	if err := t.ExecuteTemplate(&text, "words.txt", v); err != nil {
+		panic(err) // the text is constant
+	}
+	for line := range strings.SplitSeq(strings.TrimSpace(text.String()), "\n") {
+		name, text, _ := strings.Cut(line, ": ")
+		words[name] = text
+	}
+	return t
+}
+
+// sentence returns the expression for a sentence of words.txt with its arguments.
+func sentence(words string, arguments []string) string {
+	var parts []string
+	for i, part := range verb.Split(words, -1) {
+		if i > 0 {
+			parts = append(parts, map[string]func(string) string{"%s": inner, "%q": quoted, "%v": shown}[verb.FindAllString(words, -1)[i-1]](arguments[i-1]))
+		}
+		if part != "" {
+			parts = append(parts, texts.QuoteCEL(part))
+		}
+	}
+	return strings.Join(parts, " + ")
+}
+
+// verb stands for an argument of a sentence.
+var verb = regexp.MustCompile("%[sqv]")
+
+func inner(value string) string  { return "(" + value + ")" }
+func quoted(value string) string { return "strings.quote(" + value + ")" }
+func shown(value string) string  { return quoted(cut(value)) }
+
+// cut returns the expression for a text that is cut as a message has it.
+func cut(value string) string {
+	return fmt.Sprintf("[%s].map(cut, cut.size() > %d ? cut.substring(0, %[2]d) + '...' : cut)[0]", value, texts.MaxShown)
 }
 
 // list returns a list of strings in CEL.
