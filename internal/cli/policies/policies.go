@@ -23,7 +23,8 @@ var help string
 func NewCommand(c *command.CLI) *cobra.Command {
 	var file, name string
 	var source policies.Source
-	cmd := command.New(help, cobra.NoArgs, func(*cobra.Command, []string) error {
+	var compares bool
+	cmd := command.New(help, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
 		source.AnnotationPrefix = c.Prefix
 		if err := readConfig(file, &source); err != nil {
 			return err
@@ -36,9 +37,13 @@ func NewCommand(c *command.CLI) *cobra.Command {
 		if err != nil {
 			return c.Found("%v", err)
 		}
+		if compares {
+			return diff(cmd.Context(), c, text)
+		}
 		_, err = fmt.Fprint(c.Out, text)
 		return err
 	})
+	cmd.Flags().BoolVar(&compares, "diff", false, "Compare with the policies in the cluster: print the changes that an install would make. The exit code is 1 if there are any.")
 	cmd.Flags().StringVar(&file, "config", "", "Configuration file of the webhook. Without it, the defaults.")
 	cmd.Flags().StringVar(&name, "name", policies.DefaultName, "First part of the names of the policies, for a second configuration in one cluster.")
 	cmd.Flags().StringSliceVar(&source.Providers, "providers", nil, "Names of the providers that take part, separated by commas. Without it, all of them.")
