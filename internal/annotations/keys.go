@@ -20,6 +20,10 @@ import (
 // DefaultPrefix starts every key.
 const DefaultPrefix = "lanyard.dev/"
 
+// PoliciesSource is the annotation of a policy of "lanyard policies", in every cluster with
+// this prefix: the input from which the policies were made.
+const PoliciesSource = DefaultPrefix + "policies"
+
 // Values of Lanyard's labels.
 const (
 	// LabelEnabled is the value of Keys.IdentityLabel on a ServiceAccount that

@@ -20,6 +20,7 @@ package policies
 
 import (
 	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -34,13 +35,28 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
-// The names of the policies. Each binding has the name of its policy.
-const (
-	InjectPods           = "lanyard-inject-pods"
-	DenyPods             = "lanyard-deny-pods"
-	LabelServiceAccounts = "lanyard-label-serviceaccounts"
-	DenyServiceAccounts  = "lanyard-deny-serviceaccounts"
-)
+// DefaultName begins the names of the policies.
+const DefaultName = "lanyard"
+
+// InjectPods returns the name of the policy that injects. Each binding has the name of its
+// policy.
+func InjectPods(name string) string { return name + "-inject-pods" }
+
+// DenyPods returns the name of the policy that denies what the first policy could not inject.
+func DenyPods(name string) string { return name + "-deny-pods" }
+
+// Source is the input of the command line from which policies were made. The policy that injects
+// has it in the annotation annotations.PoliciesSource, so that commands know the settings.
+type Source struct {
+	// Config is the configuration file, as JSON; empty for the defaults. AnnotationPrefix
+	// overrides its prefix.
+	Config           json.RawMessage `json:"config,omitempty"`
+	AnnotationPrefix string          `json:"annotationPrefix,omitempty"`
+	// Providers are the names of the providers that take part; empty for all of them.
+	Providers []string `json:"providers,omitempty"`
+	// ReservedAudiences are audiences of the API server, next to the common ones.
+	ReservedAudiences []string `json:"reservedAudiences,omitempty"`
+}
 
 // deniedVariable has the reason of a denial on an ephemeral container: nothing else of a
 // running pod can change in the same request.
@@ -52,33 +68,31 @@ var plainPath = regexp.MustCompile(`^(/[A-Za-z0-9._-]+)+$`)
 //go:embed templates
 var files embed.FS
 
-// Generate returns the policies for the settings, as YAML documents. Only providers with
-// these names take part; without names, all of them do. It returns an error for a setting
-// that policies cannot have.
-func Generate(s *settings.Settings, names []string) (string, error) {
-	providers, err := choose(s.Keys.Providers, names)
-	if err != nil {
-		return "", err
-	}
+// Generate returns the policies for the settings, as YAML documents. The source is only
+// recorded: Choose and the command line read it. Generate returns an error for a setting that
+// policies cannot have.
+func Generate(s *settings.Settings, name string, source *Source) (string, error) {
 	if err := check(s); err != nil {
 		return "", err
 	}
-	keys, err := annotations.NewKeys(s.Keys.Prefix, providers)
+	record, err := json.Marshal(source)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("record the source of the policies: %w", err)
 	}
+	v := newView(s)
+	v.Name, v.Source = name, string(record)
 	var text strings.Builder
-	err = parse().ExecuteTemplate(&text, "policies.yaml", newView(&keys, s))
-	if err != nil {
+	if err := parse(v).ExecuteTemplate(&text, "policies.yaml", v); err != nil {
 		return "", fmt.Errorf("write the policies: %w", err)
 	}
 	return text.String(), nil
 }
 
-// choose returns the providers with these names.
-func choose(all []*provider.Definition, names []string) ([]*provider.Definition, error) {
+// Choose returns the settings with only the providers of these names; without names, with all
+// of them.
+func Choose(s *settings.Settings, names []string) (*settings.Settings, error) {
 	var known []string
-	for _, d := range all {
+	for _, d := range s.Keys.Providers {
 		known = append(known, d.Name)
 	}
 	for _, name := range names {
@@ -86,9 +100,12 @@ func choose(all []*provider.Definition, names []string) ([]*provider.Definition,
 			return nil, fmt.Errorf("there is no provider %q: choose from %s", name, strings.Join(known, ", "))
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(d *provider.Definition) bool {
+	keys, err := annotations.NewKeys(s.Keys.Prefix, slices.DeleteFunc(slices.Clone(s.Keys.Providers), func(d *provider.Definition) bool {
 		return len(names) > 0 && !slices.Contains(names, d.Name)
-	}), nil
+	}))
+	chosen := *s
+	chosen.Keys = &keys
+	return &chosen, err
 }
 
 // check returns an error for each setting that policies cannot have.
@@ -106,18 +123,66 @@ func check(s *settings.Settings) error {
 	return errors.Join(errs...)
 }
 
-// parse returns the templates. They are part of the program, so an error is a mistake of
-// the program.
-func parse() *template.Template {
-	return template.Must(template.New("").Funcs(template.FuncMap{
-		"str": texts.QuoteCEL, "list": list, "join": strings.Join, "dict": dict,
-		"shown": func(value string) string {
-			return fmt.Sprintf("(%[1]s.size() > %[2]d ? %[1]s.substring(0, %[2]d) + '...' : %[1]s)", value, texts.MaxShown)
+// parse returns the templates for a view. They are part of the program, so an error is a mistake
+// of the program.
+func parse(v *view) *template.Template {
+	words := map[string]string{}
+	say := func(name string, arguments ...string) string { return sentence(words[name], arguments) }
+	mistake := func(key, kind, text string) string {
+		return fmt.Sprintf("[{'key': %s, 'kind': '%s', 'text': %s}]", key, kind, text)
+	}
+	t := template.Must(template.New("").Funcs(template.FuncMap{
+		"str": texts.QuoteCEL, "list": list, "join": strings.Join, "dict": dict, "cut": cut, "shown": shown, "lower": strings.ToLower,
+		"lowerGUID": provider.LowerGUID, "say": say, "mistake": mistake,
+		"wrong": func(key string) string {
+			return ".filter(want, want != '').map(want, " + mistake(key, "Invalid value", "want") + "[0])"
 		},
-		"lower":   strings.ToLower,
+		"lifetime": func(least string) string {
+			return fmt.Sprintf("%s + (%s > %d ? %s : '')", say("lifetime", "string("+least+")"), least, v.MinExpiration, say("lifetime-sdks"))
+		},
+		"field": func(path string) string {
+			return "dyn({'apiVersion': dyn('v1'), 'fieldPath': dyn(" + texts.QuoteCEL(path) + ")})"
+		},
+		"plus":    func() string { return " +\n        " },
+		"yaml":    func(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" },
 		"escaped": func(key string) string { return strings.ReplaceAll(key, "/", "~1") },
 		"volumes": func() []string { return []string{mutate.VolumeName, mutate.FallbackVolumeName} },
-	}).ParseFS(files, "templates/*.yaml"))
+	}).ParseFS(files, "templates/*"))
+	var text strings.Builder
+	if err := t.ExecuteTemplate(&text, "words.txt", v); err != nil {
+		panic(err) // the text is constant
+	}
+	for line := range strings.SplitSeq(strings.TrimSpace(text.String()), "\n") {
+		name, text, _ := strings.Cut(line, ": ")
+		words[name] = text
+	}
+	return t
+}
+
+// sentence returns the expression for a sentence of words.txt with its arguments.
+func sentence(words string, arguments []string) string {
+	var parts []string
+	for i, part := range verb.Split(words, -1) {
+		if i > 0 {
+			parts = append(parts, map[string]func(string) string{"%s": inner, "%q": quoted, "%v": shown}[verb.FindAllString(words, -1)[i-1]](arguments[i-1]))
+		}
+		if part != "" {
+			parts = append(parts, texts.QuoteCEL(part))
+		}
+	}
+	return strings.Join(parts, " + ")
+}
+
+// verb stands for an argument of a sentence.
+var verb = regexp.MustCompile("%[sqv]")
+
+func inner(value string) string  { return "(" + value + ")" }
+func quoted(value string) string { return "strings.quote(" + value + ")" }
+func shown(value string) string  { return quoted(cut(value)) }
+
+// cut returns the expression for a text that is cut as a message has it.
+func cut(value string) string {
+	return fmt.Sprintf("[%s].map(cut, cut.size() > %d ? cut.substring(0, %[2]d) + '...' : cut)[0]", value, texts.MaxShown)
 }
 
 // list returns a list of strings in CEL.

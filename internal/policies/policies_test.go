@@ -4,6 +4,9 @@
 package policies_test
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -29,7 +32,10 @@ func generate(t *testing.T, file string, change func(*settings.Values), names ..
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	return policies.Generate(s, names)
+	if s, err = policies.Choose(s, names); err != nil {
+		return "", err
+	}
+	return policies.Generate(s, policies.DefaultName, &policies.Source{Providers: names})
 }
 
 const vault = `
@@ -113,3 +119,42 @@ func TestGenerateDenies(t *testing.T) {
 		})
 	}
 }
+
+// maxCELLines limits the expressions of the templates: who reviews the policies must read them.
+const maxCELLines = 200
+
+// The templates have few lines of CEL. Lines that only have YAML, or only say which part is
+// there for which provider, do not count.
+func TestCELIsShort(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("templates/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("got files %v and error %v", files, err)
+	}
+	all := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := 0
+		for line := range strings.SplitSeq(comment.ReplaceAllString(string(text), ""), "\n") {
+			line = strings.TrimSpace(directive.ReplaceAllString(line, ""))
+			if line != "" && !strings.HasPrefix(line, "#") && (isExpression.MatchString(line) || !isYAML.MatchString(line)) {
+				lines++
+			}
+		}
+		t.Logf("%s: %d lines", file, lines)
+		all += lines
+	}
+	if all > maxCELLines {
+		t.Errorf("got %d lines of CEL, want at most %d", all, maxCELLines)
+	}
+}
+
+var (
+	comment      = regexp.MustCompile(`(?s)\{\{- /\*.*?\*/ -\}\}`)
+	directive    = regexp.MustCompile(`\{\{-? ?(define|range|with|if|else|end|plus|\$prefix|template "(pods|serviceaccounts|namespaces|takesPart|account|namespace|pod)")[^}]*\}\}`)
+	isYAML       = regexp.MustCompile(`^(---|- \{.*|(- )?[A-Za-z.\-/]+:( .*)?)$`)
+	isExpression = regexp.MustCompile(`^(- )?expression: [^>]`)
+)

@@ -24,8 +24,8 @@ type view struct {
 	Object    string
 	Providers []providerView
 	MountPath string
-	// Names of the policies.
-	InjectPods, DenyPods, LabelServiceAccounts, DenyServiceAccounts string
+	// Name begins the names of the policies. Source is how they were made.
+	Name, Source string
 	// DeniedVariable is the environment variable with the reason of a denial.
 	DeniedVariable string
 	// ExcludedNamespaces are not injected, guarded or checked.
@@ -119,10 +119,10 @@ type wantView struct {
 	PodName string
 }
 
-func newView(keys *annotations.Keys, s *settings.Settings) *view {
+func newView(s *settings.Settings) *view {
+	keys := s.Keys
 	v := &view{
 		Keys: keys, MountPath: s.Defaults.TokenMountPath, ExcludedNamespaces: s.ExcludedNamespaces, Reserved: s.Defaults.ReservedAudiences,
-		InjectPods: InjectPods, DenyPods: DenyPods, LabelServiceAccounts: LabelServiceAccounts, DenyServiceAccounts: DenyServiceAccounts,
 		KnownNames: slices.Concat(keys.ServiceAccount(), keys.Profiles()), PodNames: keys.Pod(), LimitNames: []string{keys.AllowedIdentities}, DeniedVariable: deniedVariable,
 		Restricted: s.Defaults.AllowedIdentities != nil, MaxBytes: keys.MaxServiceAccountBytes(),
 		Expiration: s.Defaults.TokenExpirationSeconds, MinExpiration: annotations.MinTokenExpirationSeconds, MaxExpiration: annotations.MaxTokenExpirationSeconds,

@@ -56,6 +56,7 @@ const (
 	Injected          = Prefix + "injected"           // Lanyard writes it on a pod
 	Denied            = Prefix + "denied"             // the policies write it on a pod that is not created
 	AllowedIdentities = Prefix + "allowed-identities" // of a namespace
+	PoliciesSource    = Prefix + "policies"           // of a policy that injects: the input of "lanyard policies"
 	IdentityLabel     = Prefix + "identity"           // Lanyard writes it on a ServiceAccount or a pod, or a user with IdentityRequired
 )
 

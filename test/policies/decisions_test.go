@@ -36,9 +36,9 @@ func TestDecisions(t *testing.T) {
 	}{
 		"a pod that insists and is injected": {"app", func(p *corev1.Pod) { p.Annotations = map[string]string{"lanyard.dev/inject": "true"} }, ""},
 		"a pod that insists without an identity": {"none", func(p *corev1.Pod) { p.Annotations = map[string]string{"lanyard.dev/inject": "true"} },
-			`this pod has lanyard.dev/inject: "true", but a container has no token mount`},
+			`identity_required: pod "probe-c0/pod" has lanyard.dev/inject: "true", but no annotation of serviceaccount "probe-c0/none" asks for an identity`},
 		"a pod with the mark of another": {"none", func(p *corev1.Pod) { p.Labels = map[string]string{injectedLabel: injectedValue} },
-			"this pod has the label lanyard.dev/identity: injected, which only Lanyard writes"},
+			"needs credentials (label lanyard.dev/identity=injected), but a container has no token mount"},
 		"a mount path with dots":            {"app", func(p *corev1.Pod) { mountAt(p, "/data/../"+mountPath) }, "invalid_mount_path: pod"},
 		"a mount path with a dot":           {"app", func(p *corev1.Pod) { mountAt(p, "/var/run/./secrets/lanyard.dev/serviceaccount/x") }, "invalid_mount_path: pod"},
 		"a mount path elsewhere with a dot": {"app", func(p *corev1.Pod) { mountAt(p, "/var/run/./secrets/.x/") }, ""},

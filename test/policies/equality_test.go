@@ -230,16 +230,24 @@ func (c *cluster) createAccount(t *testing.T, namespace string, account *corev1.
 // install installs the policies for the settings in the namespaces of the group.
 func (c *cluster) install(t *testing.T, s *settings.Settings, group string) {
 	t.Helper()
-	text, err := policies.Generate(s, nil)
+	c.installNamed(t, s, policies.DefaultName, group)
+}
+
+// installNamed is install for policies of this name, and waits until they inject.
+func (c *cluster) installNamed(t *testing.T, s *settings.Settings, name, group string) {
+	t.Helper()
+	text, err := policies.Generate(s, name, &policies.Source{})
 	must(t, group, err)
 	must(t, group, apply(t.Context(), c.client, text, group))
 	namespace := "probe-" + group
 	_, err = c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{configLabel: group}}}, metav1.CreateOptions{})
-	must(t, group, err)
+	if !apierrors.IsAlreadyExists(err) {
+		must(t, group, err)
+	}
 	c.createAccount(t, namespace, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-		Name: "probe", Annotations: map[string]string{s.Keys.Audience: "probe"}, Labels: map[string]string{s.Keys.IdentityLabel: annotations.LabelEnabled},
+		Name: name, Annotations: map[string]string{s.Keys.Audience: "probe"}, Labels: map[string]string{s.Keys.IdentityLabel: annotations.LabelEnabled},
 	}})
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: corev1.PodSpec{ServiceAccountName: "probe", Containers: []corev1.Container{{Name: "main", Image: "image"}}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: corev1.PodSpec{ServiceAccountName: name, Containers: []corev1.Container{{Name: "main", Image: "image"}}}}
 	bad := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "bad", Annotations: map[string]string{s.Keys.Tokens: "bad"}}}
 	var got *corev1.Pod
 	for start := time.Now(); time.Since(start) < 15*time.Second; time.Sleep(100 * time.Millisecond) {
@@ -302,7 +310,7 @@ func (c *cluster) compare(t *testing.T, g *golden) (result, why string) {
 		t.Errorf("%s: got pod error %v\nand ServiceAccount error %v\nwant %s", g.name, err, account, g.want.Message)
 		return different, ""
 	}
-	want, wantErr := c.create(t, g, g.plain(), labelled(g))
+	want, wantErr := c.create(t, g, g.plain(), g.want.Pod)
 	if wantErr != nil {
 		if err == nil {
 			t.Errorf("%s: with policies, the API server creates the pod; without: %v", g.name, wantErr)
@@ -319,19 +327,6 @@ func (c *cluster) compare(t *testing.T, g *golden) (result, why string) {
 		return different, ""
 	}
 	return equal, ""
-}
-
-// labelled returns the webhook's pod of a case, with the label of injected pods. The golden
-// cases may be without it.
-func labelled(g *golden) *corev1.Pod {
-	pod := g.want.Pod.DeepCopy()
-	if g.want.Reason == "injected" && g.old == nil {
-		if pod.Labels == nil {
-			pod.Labels = map[string]string{}
-		}
-		pod.Labels[injectedLabel] = injectedValue
-	}
-	return pod
 }
 
 // create creates the pod in a dry run, or adds its ephemeral containers to the old pod.

@@ -265,8 +265,8 @@ func (d *Denial) ShowsCall() bool { return d != nil && (d.By == ByLanyard || d.B
 // ownWebhook matches the name of a webhook of Lanyard in the message of a failed call.
 var ownWebhook = regexp.MustCompile(regexp.QuoteMeta(`"`+cluster.PodWebhook+`"`) + "|" + regexp.QuoteMeta(`"`+cluster.ProbeWebhook+`"`))
 
-// lanyardDenial matches a denial by Lanyard: a reason and a message.
-var lanyardDenial = regexp.MustCompile(` denied the request: lanyard: ([a-z_]+): (?s:(.*))$`)
+// lanyardDenial matches a denial by Lanyard, also by its policies: a reason and a message.
+var lanyardDenial = regexp.MustCompile(` denied (?:the )?request: lanyard: ([a-z_]+): (?s:(.*))$`)
 
 // guardSentence is in the messages of the policies in charts/lanyard/templates/guard.yaml,
 // before a key of Lanyard.

@@ -46,7 +46,8 @@ func (k *checkCommand) beforeInstall(ctx context.Context) {
 func (k *checkCommand) installed(ctx context.Context) error {
 	all, err := command.Configurations(ctx, k.client)
 	found := cluster.Find(all)
-	if err == nil && len(found) == 0 {
+	injecting, errPolicies := k.Injecting(ctx, k.client)
+	if err == nil && len(found) == 0 && injecting == nil && errPolicies == nil {
 		k.add("registration", NotOne(found))
 		k.issuer(ctx)
 		if k.serviceAccount != "" {
@@ -59,9 +60,17 @@ func (k *checkCommand) installed(ctx context.Context) error {
 		mutating = found[0]
 	}
 	s := k.survey(ctx, mutating)
-	if mutating != nil {
+	if errPolicies != nil {
+		k.add("policies", probe.Unreadable("the policies that inject", errPolicies))
+	} else if injecting != nil {
+		k.add("policies", Injecting(injecting, mutating))
+	}
+	switch {
+	case mutating != nil:
 		k.parts(ctx, all, mutating, s)
-	} else {
+	case err == nil && len(found) == 0:
+		k.add("ServiceAccounts", s.lines()...)
+	default:
 		line := NotOne(found)
 		if err != nil {
 			line = probe.Unreadable("webhook configurations", err)
@@ -82,7 +91,7 @@ func (k *checkCommand) installed(ctx context.Context) error {
 		return err
 	}
 	k.pods(ctx, asker, s)
-	k.dryRuns(ctx, asker, mutating, s)
+	k.dryRuns(ctx, asker, mutating, err == nil && len(found) == 0, s)
 	return nil
 }
 
@@ -313,8 +322,9 @@ func (k *checkCommand) pods(ctx context.Context, asker *ask.Asker, s *survey) {
 }
 
 // dryRuns asks the API server for a pod of a ServiceAccount: whether the API server can call
-// the webhook, and whether the pod gets its credentials. mutating is nil if it was not read.
-func (k *checkCommand) dryRuns(ctx context.Context, asker *ask.Asker, mutating *admissionregistrationv1.MutatingWebhookConfiguration, s *survey) {
+// the webhook, and whether the pod gets its credentials. mutating is nil if it was not read, or if
+// only policies inject.
+func (k *checkCommand) dryRuns(ctx context.Context, asker *ask.Asker, mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies bool, s *survey) {
 	defer k.Progress("waiting for the webhook")()
 	// Without a ServiceAccount that asks for an identity, the dry run is only for the probe.
 	namespace, name := k.namespace, cmp.Or(k.serviceAccount, cluster.DefaultServiceAccount)
@@ -331,7 +341,9 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *ask.Asker, mutating *
 	pod := k.ProbePod(name)
 	answer := asker.Ask(ctx, command.ReadNamespace(ctx, k.client, namespace), meta, pod)
 	called, tried := k.judge(namespace+"/"+name, errRead, &answer)
-	if answer.Local == "" && called.Status != probe.Skipped {
+	if policies {
+		called = probe.DoesNotApply("the API server injects by itself, and calls no webhook")
+	} else if answer.Local == "" && called.Status != probe.Skipped {
 		called = k.attempt(ctx, namespace, pod, called)
 	}
 	// Without an entry for the probe, the API server stores a pod without calling the webhook.
@@ -341,7 +353,7 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *ask.Asker, mutating *
 	}
 	k.add("probe", called)
 	switch {
-	case k.serviceAccount != "", s.chosen != nil && (answer.Local != "" || called.Status == probe.OK):
+	case k.serviceAccount != "", s.chosen != nil && (answer.Local != "" || called.Status == probe.OK || policies):
 		k.add("dry run", tried)
 	case s.chosen == nil && len(s.unread) > 0:
 		k.add("dry run", probe.Skip("Name a ServiceAccount with --service-account.", "no ServiceAccount was tried: not all of them can be read"))

@@ -7,6 +7,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	_ "embed" // the text of options
 	"errors"
@@ -344,10 +345,8 @@ func (c *CLI) Settings(ctx context.Context) (*settings.Settings, error) {
 	if c.Webhook.settings != nil {
 		return c.Webhook.settings, nil
 	}
-	o, err := c.webhookOptions(ctx)
-	if err == nil {
-		c.Webhook.settings, err = c.Complete(o)
-	}
+	var err error
+	c.Webhook.settings, err = c.readSettings(ctx)
 	if err != nil && c.ConfigPath == "" {
 		c.Webhook.Unread = err
 		c.Webhook.settings, err = c.Builtin()
@@ -364,10 +363,14 @@ func (c *CLI) Builtin() (*settings.Settings, error) {
 	return s, nil
 }
 
-// webhookOptions reads the options of the webhook.
-func (c *CLI) webhookOptions(ctx context.Context) (*options.Options, error) {
+// readSettings reads the settings of the webhook or, without a webhook, of the policies.
+func (c *CLI) readSettings(ctx context.Context) (*settings.Settings, error) {
 	if c.ConfigPath != "" {
-		return options.Parse([]string{"--config=" + c.ConfigPath}, os.ReadFile)
+		o, err := options.Parse([]string{"--config=" + c.ConfigPath}, os.ReadFile)
+		if err != nil {
+			return nil, err
+		}
+		return c.Complete(o)
 	}
 	client, _, err := c.Clients()
 	if err != nil {
@@ -377,9 +380,19 @@ func (c *CLI) webhookOptions(ctx context.Context) (*options.Options, error) {
 	if err != nil {
 		return nil, err
 	}
+	if mutating == nil {
+		injecting, err := c.Injecting(ctx, client)
+		if err != nil || injecting == nil {
+			return nil, cmp.Or(err, errors.New("the policies that inject were removed a moment ago"))
+		}
+		return c.PolicySettings(&injecting.Source)
+	}
 	o, allowed, err := cluster.Options(ctx, client, mutating)
 	c.Webhook.allowed = allowed
-	return o, err
+	if err != nil {
+		return nil, err
+	}
+	return c.Complete(o)
 }
 
 // Complete returns the settings of options. --annotation-prefix takes precedence.

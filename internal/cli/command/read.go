@@ -145,7 +145,7 @@ func Configurations(ctx context.Context, client kubernetes.Interface) ([]admissi
 	return all.Items, nil
 }
 
-// Installation returns the one installation of Lanyard.
+// Installation returns the one installation of Lanyard. It is nil if only policies inject.
 func (c *CLI) Installation(ctx context.Context, client kubernetes.Interface) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	all, err := Configurations(ctx, client)
 	if err != nil {
@@ -154,6 +154,9 @@ func (c *CLI) Installation(ctx context.Context, client kubernetes.Interface) (*a
 	found := cluster.Find(all)
 	switch len(found) {
 	case 0:
+		if injecting, err := c.Injecting(ctx, client); injecting != nil || err != nil {
+			return nil, err
+		}
 		return nil, fmt.Errorf("lanyard is not installed: no MutatingWebhookConfiguration has the webhook %s: see %s check", cluster.PodWebhook, c.Name)
 	case 1:
 		return found[0], nil

@@ -125,7 +125,11 @@ func (e *Explanation) rows() [][]string {
 	case e.noGuard:
 		guard += ": " + e.GuardProblem
 	}
-	return append(rows, []string{"allowed identities", policy}, []string{"guard", guard})
+	rows = append(rows, []string{"allowed identities", policy}, []string{"guard", guard})
+	if e.InjectedBy != "" {
+		rows = append(rows, []string{"injected by", e.InjectedBy})
+	}
+	return rows
 }
 
 func printFix(p *command.Page, fix string) {

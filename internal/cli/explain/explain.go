@@ -56,6 +56,8 @@ type Input struct {
 	GuardProblem string
 	// NoGuard reports whether the guard was read and denies nothing.
 	NoGuard bool
+	// InjectedBy is cluster.InjectedBy.
+	InjectedBy string
 	// Missing are the rights that the user lacks.
 	Missing []Missing
 }
@@ -97,6 +99,8 @@ type Explanation struct {
 	New New `json:"new"`
 	// Live is about the pod that the user asked about.
 	Live *Live `json:"live,omitempty"`
+	// InjectedBy describes an installation with policies; empty for the webhook only.
+	InjectedBy string `json:"injectedBy,omitempty"`
 	// AllowedIdentities is the namespace's policy; empty if it has none of its own.
 	AllowedIdentities string `json:"allowedIdentities,omitempty"`
 	// Guard is whether the guard knows the ServiceAccount, in the words of lanyard status;
@@ -192,11 +196,11 @@ func (e *Explanation) Problem() bool {
 func Explain(in *Input) *Explanation {
 	e := &Explanation{
 		Object: in.Object, Namespace: in.Namespace.Name,
-		ServiceAccount:    in.serviceAccount(),
-		New:               in.new(),
-		AllowedIdentities: in.Namespace.Annotations[in.Keys.AllowedIdentities],
-		GuardProblem:      in.GuardProblem,
-		MissingRights:     in.Missing,
+		ServiceAccount: in.serviceAccount(),
+		New:            in.new(),
+		InjectedBy:     in.InjectedBy, AllowedIdentities: in.Namespace.Annotations[in.Keys.AllowedIdentities],
+		GuardProblem:  in.GuardProblem,
+		MissingRights: in.Missing,
 	}
 	if object := in.metadata(); in.asks() || in.waits() || cluster.Unguarded(in.Settings, object) {
 		e.Guard = cluster.GuardOf(in.Settings, object, in.Called)

@@ -235,8 +235,16 @@ func (r *reader) registration(ctx context.Context) (err error) {
 	if r.in.Called, err = cluster.CalledFor(r.mutating, r.in.Settings, r.in.Namespace); err != nil {
 		return err
 	}
+	injecting, err := r.Injecting(ctx, r.typed)
+	if err != nil {
+		return err
+	}
+	r.in.InjectedBy = cluster.InjectedBy(r.mutating, injecting)
 	r.in.GuardProblem = "its policy was not read"
 	if r.mutating == nil {
+		if injecting != nil {
+			r.in.GuardProblem, r.in.NoGuard = injecting.Problem, injecting.Problem != ""
+		}
 		return nil
 	}
 	problem, err := cluster.GuardProblem(ctx, r.typed, r.mutating)

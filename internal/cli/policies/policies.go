@@ -8,14 +8,12 @@ import (
 	_ "embed"
 	"fmt"
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/policies"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
 //go:embed help.txt
@@ -23,42 +21,47 @@ var help string
 
 // NewCommand returns the command policies.
 func NewCommand(c *command.CLI) *cobra.Command {
-	var file string
-	var providers, reserved []string
-	cmd := command.New(help, cobra.NoArgs, func(*cobra.Command, []string) error {
-		s, err := read(c, file)
-		if err != nil {
+	var file, name string
+	var source policies.Source
+	var compares bool
+	cmd := command.New(help, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		source.AnnotationPrefix = c.Prefix
+		if err := readConfig(file, &source); err != nil {
 			return err
 		}
-		s.Defaults.ReservedAudiences = slices.Concat(s.Defaults.ReservedAudiences, reserved)
-		text, err := policies.Generate(s, providers)
+		s, err := c.PolicySettings(&source)
 		if err != nil {
 			return c.Found("%v", err)
+		}
+		text, err := policies.Generate(s, name, &source)
+		if err != nil {
+			return c.Found("%v", err)
+		}
+		if compares {
+			return diff(cmd.Context(), c, text)
 		}
 		_, err = fmt.Fprint(c.Out, text)
 		return err
 	})
+	cmd.Flags().BoolVar(&compares, "diff", false, "Compare with the policies in the cluster: print the changes that an install would make. The exit code is 1 if there are any.")
 	cmd.Flags().StringVar(&file, "config", "", "Configuration file of the webhook. Without it, the defaults.")
-	cmd.Flags().StringSliceVar(&providers, "providers", nil, "Names of the providers that take part, separated by commas. Without it, all of them.")
-	cmd.Flags().StringSliceVar(&reserved, "reserved-audiences", nil, "Audiences of the API server, such as the issuer, separated by commas. No token may have one of them. The common ones are always included.")
+	cmd.Flags().StringVar(&name, "name", policies.DefaultName, "First part of the names of the policies, for a second configuration in one cluster.")
+	cmd.Flags().StringSliceVar(&source.Providers, "providers", nil, "Names of the providers that take part, separated by commas. Without it, all of them.")
+	cmd.Flags().StringSliceVar(&source.ReservedAudiences, "reserved-audiences", nil, "Audiences of the API server, such as the issuer, separated by commas. No token may have one of them. The common ones are always included.")
 	return cmd
 }
 
-// read returns the settings of a file; of the defaults without one.
-func read(c *command.CLI, file string) (*settings.Settings, error) {
-	o := options.New()
-	if file != "" {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		if err := o.ReadConfig(text, o.FlagSet()); err != nil {
-			return nil, c.Found("%s: %v", file, err)
-		}
+// readConfig reads a configuration file, if any.
+func readConfig(file string, source *policies.Source) error {
+	if file == "" {
+		return nil
 	}
-	s, err := c.Complete(o)
+	text, err := os.ReadFile(file)
+	if err == nil {
+		source.Config, err = yaml.YAMLToJSON(text)
+	}
 	if err != nil {
-		return nil, c.Found("%s: %v", file, err)
+		return fmt.Errorf("%s: %w", file, err)
 	}
-	return s, nil
+	return nil
 }

@@ -35,18 +35,20 @@ func TestCommand(t *testing.T) {
 		"a file":    {args: []string{"--config", file}, with: "example.com/inject", without: "lanyard.dev/inject"},
 		"providers": {args: []string{"--providers", "aws,gcp"}, with: "gcp_Used", without: "azure_Used"},
 		"audiences": {args: []string{"--reserved-audiences", "https://a.example.com,b"}, with: "'https://kubernetes.default', 'https://a.example.com', 'b'"},
+		"a name":    {args: []string{"--name", "second"}, with: "name: second-deny-pods", without: "lanyard-deny-pods"},
+		"a source":  {args: []string{"--config", file, "--providers", "aws"}, with: `lanyard.dev/policies: '{"config":{"annotation-prefix":"example.com/","aws-default-region":"eu-central-1"},"providers":["aws"]}'`},
 		"adoption":  {args: []string{"--config", adopts}, wantErr: "adopt: policies cannot adopt"},
 		"no file":   {args: []string{"--config", file + "x"}, wantErr: "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			streams, _, out, _ := genericiooptions.NewTestIOStreams()
+			streams, _, out, notes := genericiooptions.NewTestIOStreams()
 			cmd := policies.NewCommand(command.NewCLI("lanyard", streams))
 			cmd.SetArgs(test.args)
 			err := cmd.ExecuteContext(t.Context())
 			if test.wantErr != "" {
-				if err == nil || !strings.Contains(err.Error(), test.wantErr) || out.Len() > 0 {
-					t.Errorf("got %d bytes and error %v, want error %s", out.Len(), err, test.wantErr)
+				if err == nil || !strings.Contains(notes.String()+err.Error(), test.wantErr) || out.Len() > 0 {
+					t.Errorf("got %d bytes, error %v and notes %s, want error %s", out.Len(), err, notes, test.wantErr)
 				}
 				return
 			}

@@ -82,8 +82,10 @@ var errIncomplete = errors.New("the result is not complete")
 
 // statusResult is the rows of a cluster.
 type statusResult struct {
-	Workloads []Row     `json:"workloads"`
-	Skipped   []Skipped `json:"skipped,omitempty"`
+	Workloads []Row `json:"workloads"`
+	// InjectedBy describes an installation with policies; empty for the webhook only.
+	InjectedBy string    `json:"injectedBy,omitempty"`
+	Skipped    []Skipped `json:"skipped,omitempty"`
 	// all reports whether the rows are of all namespaces.
 	all bool
 	// titled reports whether the header is on the page.
@@ -166,13 +168,17 @@ func (r *statusResult) Print(p *command.Page) {
 func (k *statusCommand) write(ctx context.Context, namespace string) error {
 	result := &statusResult{Workloads: []Row{}, all: namespace == metav1.NamespaceAll}
 	p := command.NewPage(k.Out)
-	err := eachNamespace(ctx, k.CLI, namespace, k.noDryRun, func(rows []Row, skipped []Skipped) error {
+	by, err := eachNamespace(ctx, k.CLI, namespace, k.noDryRun, func(rows []Row, skipped []Skipped) error {
 		result.add(rows, skipped, k.stale)
 		if k.ForPeople() {
 			result.Print(p)
 		}
 		return p.Err
 	})
+	result.InjectedBy = by
+	if err == nil && by != "" && k.ForPeople() {
+		p.Text(2, command.Faint, "injected by "+by)
+	}
 	switch {
 	case err != nil:
 		return err

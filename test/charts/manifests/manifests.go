@@ -179,7 +179,7 @@ func Policies() (string, error) {
 	if len(errs) > 0 {
 		return "", errors.Join(errs...)
 	}
-	text, err := policies.Generate(s, nil)
+	text, err := policies.Generate(s, policies.DefaultName, &policies.Source{})
 	if err != nil {
 		return "", err
 	}

@@ -1,0 +1,166 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+)
+
+// resourceOf are the resources of the policies' kinds.
+var resourceOf = map[string]string{
+	"MutatingAdmissionPolicy": "mutatingadmissionpolicies", "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
+	"ValidatingAdmissionPolicy": "validatingadmissionpolicies", "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+}
+
+// applyPolicies creates the policies of a text, as kubectl apply does.
+func applyPolicies(ctx context.Context, client dynamic.Interface, text string) {
+	GinkgoHelper()
+	for document := range strings.SplitSeq(text, "\n---\n") {
+		object := &unstructured.Unstructured{}
+		Expect(yaml.Unmarshal([]byte(document), &object.Object)).To(Succeed())
+		resource := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resourceOf[object.GetKind()]}
+		_, err := client.Resource(resource).Create(ctx, object, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// A cluster of its own, in which only policies inject, with settings that are not the defaults.
+var _ = Describe("an installation by policies", Ordered, func() {
+	var (
+		kubeconfig, config string
+		plane              *controlplane.ControlPlane
+		client             *kubernetes.Clientset
+		policies           dynamic.Interface
+	)
+	run := func(ctx context.Context, golden string, code int, args ...string) {
+		GinkgoHelper()
+		got, out, errOut := lanyardAs(ctx, kubeconfig, "", args...)
+		Expect(got).To(Equal(code), out+errOut)
+		expectGolden(golden, out+errOut)
+	}
+	BeforeAll(func(ctx SpecContext) {
+		if server, err := version.ParseGeneric(env.plane.Version()); err != nil || !server.AtLeast(version.MajorMinor(1, 36)) {
+			Skip("not for Kubernetes " + env.plane.Version())
+		}
+		var err error
+		plane, err = controlplane.Start(ctx, controlplane.Options{})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() error { return plane.Stop() })
+		kubeconfig = filepath.Join(GinkgoT().TempDir(), "admin")
+		Expect(plane.Kubeconfig(kubeconfig)).To(Succeed())
+		client, err = kubernetes.NewForConfig(plane.Config())
+		Expect(err).NotTo(HaveOccurred())
+		policies, err = dynamic.NewForConfig(plane.Config())
+		Expect(err).NotTo(HaveOccurred())
+		config = filepath.Join(GinkgoT().TempDir(), "config.yaml")
+		Expect(os.WriteFile(config, []byte("azure-default-tenant-id: contoso.onmicrosoft.com\n"), 0o600)).To(Succeed())
+	})
+
+	It("is told from no installation", func(ctx SpecContext) {
+		run(ctx, "policies-none.txt", 1, "check")
+		code, out, _ := lanyardAs(ctx, kubeconfig, "", "policies", "--diff")
+		Expect(code).To(Equal(1))
+		Expect(out).To(ContainSubstring("+++ generated/mutatingadmissionpolicy/lanyard-inject-pods\n"))
+	})
+
+	It("is installed, and the same as the generated one", func(ctx SpecContext) {
+		code, text, errOut := lanyardAs(ctx, kubeconfig, "", "policies", "--config", config, "--providers", "aws,azure")
+		Expect(code).To(Equal(0), errOut)
+		Expect(plane.CreateNamespace(ctx, "shop")).To(Succeed())
+		account := serviceAccount("cart", map[string]string{"lanyard.dev/azure-client-id": "11111111-2222-3333-4444-555555555555"})
+		account.AutomountServiceAccountToken = new(bool)
+		account.Labels = map[string]string{"lanyard.dev/identity": "enabled"}
+		_, err := client.CoreV1().ServiceAccounts("shop").Create(ctx, account, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = client.CoreV1().Pods("shop").Create(ctx, newPod("before", "cart"), metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		applyPolicies(ctx, policies, text)
+		run(ctx, "policies-diff-same.txt", 0, "policies", "--config", config, "--providers", "aws,azure", "--diff")
+		Eventually(ctx, func(ctx context.Context) (*corev1.Pod, error) {
+			return client.CoreV1().Pods("shop").Create(ctx, newPod("probe", "cart"), dryRun)
+		}).Within(timeout).Should(HaveField("ObjectMeta.Annotations", HaveKey("lanyard.dev/injected")))
+		_, err = client.CoreV1().Pods("shop").Create(ctx, newPod("after", "cart"), metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("is checked", func(ctx SpecContext) { run(ctx, "policies-check.txt", 0, "check") })
+
+	It("has pods that are current or not", func(ctx SpecContext) {
+		run(ctx, "policies-status.txt", 0, "status", "--all-namespaces")
+		run(ctx, "policies-status.json", 0, "status", "--namespace", "shop", "--output", "json")
+	})
+
+	It("is explained", func(ctx SpecContext) {
+		run(ctx, "policies-explain.txt", 0, "explain", "serviceaccount/cart", "--namespace", "shop")
+		run(ctx, "policies-explain-pod.txt", 1, "explain", "pod/before", "--namespace", "shop")
+	})
+
+	It("has the settings of the policies for manifests", func(ctx SpecContext) {
+		manifest := filepath.Join(GinkgoT().TempDir(), "manifest.yaml")
+		Expect(os.WriteFile(manifest, []byte("apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: cart\n  namespace: shop\n  annotations:\n"+
+			"    lanyard.dev/azure-client-id: 11111111-2222-3333-4444-555555555555\n---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: web\n  namespace: shop\n"+
+			"spec:\n  serviceAccountName: cart\n  containers:\n  - name: main\n    image: image\n"), 0o600)).To(Succeed())
+		run(ctx, "policies-inject.txt", 0, "inject", "--cluster", "--filename", manifest)
+	})
+
+	It("differs from other settings", func(ctx SpecContext) {
+		Expect(os.WriteFile(config, []byte("azure-default-tenant-id: fabrikam.onmicrosoft.com\ntoken-expiration-seconds: 7200\n"), 0o600)).To(Succeed())
+		run(ctx, "policies-diff.txt", 1, "policies", "--config", config, "--providers", "aws,azure", "--diff")
+	})
+
+	It("fails the check without a binding", func(ctx SpecContext) {
+		Expect(client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Delete(ctx, "lanyard-inject-pods", metav1.DeleteOptions{})).To(Succeed())
+		_, out, _ := lanyardAs(ctx, kubeconfig, "", "check")
+		Expect(out).To(ContainSubstring("MutatingAdmissionPolicy lanyard-inject-pods has no effect: it has no binding"))
+	})
+})
+
+// Next to the webhook, in the cluster of the other specs.
+var _ = Describe("policies next to the webhook", Serial, func() {
+	It("are stated with it", func(ctx SpecContext) {
+		if server, err := version.ParseGeneric(env.plane.Version()); err != nil || !server.AtLeast(version.MajorMinor(1, 36)) {
+			Skip("not for Kubernetes " + env.plane.Version())
+		}
+		client, err := dynamic.NewForConfig(env.plane.Config())
+		Expect(err).NotTo(HaveOccurred())
+		code, text, errOut := lanyard(ctx, "policies", "--name", "second", "--providers", "aws")
+		Expect(code).To(Equal(0), errOut)
+		DeferCleanup(func(ctx SpecContext) {
+			for _, resource := range resourceOf {
+				resource := client.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource})
+				list, err := resource.List(ctx, metav1.ListOptions{})
+				Expect(err).NotTo(HaveOccurred())
+				for i := range list.Items {
+					if strings.HasPrefix(list.Items[i].GetName(), "second-") {
+						Expect(resource.Delete(ctx, list.Items[i].GetName(), metav1.DeleteOptions{})).To(Succeed())
+					}
+				}
+			}
+		})
+		applyPolicies(ctx, client, text)
+		const both = "webhook lanyard and policies second-inject-pods"
+		_, out, _ := lanyard(ctx, "check")
+		Expect(out).To(ContainSubstring("pods are injected by " + both))
+		_, out, _ = lanyard(ctx, "status", "--namespace", "shop")
+		Expect(out).To(ContainSubstring("injected by " + both))
+		_, out, _ = lanyard(ctx, "explain", "serviceaccount/cart", "--namespace", "shop")
+		Expect(out).To(ContainSubstring(both))
+	})
+})

@@ -1,0 +1,63 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policies
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/rules"
+)
+
+// TestSideBySide has two configurations in one cluster, with different prefixes, mount paths and
+// names. A pod gets from each of them what its ServiceAccount asks for there, as from two
+// webhooks in the order of the policies' names.
+func TestSideBySide(t *testing.T) {
+	c := start(t)
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	must(t, file, os.WriteFile(file, []byte("annotation-prefix: example.com/\ntoken-mount-path: /var/run/secrets/example.com\n"), 0o600))
+	first, second := settingsOf(t, ""), settingsOf(t, file)
+	const namespace = "probe-c0"
+	c.namespaces(t, rules.New(first), &sample{index: 0, live: "one", written: "two"}, first.Keys) // for plainNamespace
+	c.installNamed(t, first, "lanyard", "c0")
+	c.installNamed(t, second, "second", "c0")
+	for name, values := range map[string]map[string]string{
+		"neither": nil,
+		"one":     {"lanyard.dev/aws-role-arn": role},
+		"other":   {"example.com/audience": "vault"},
+		"both":    {"lanyard.dev/aws-role-arn": role, "example.com/audience": "vault", "example.com/aws-role-arn": role + "2"},
+	} {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: values}}
+		account.AutomountServiceAccountToken = new(bool)
+		stored, err := c.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{})
+		must(t, name, err)
+		for key, prefix := range map[string]string{first.Keys.IdentityLabel: "lanyard.dev/", second.Keys.IdentityLabel: "example.com/"} {
+			_, want := values[prefix+"aws-role-arn"]
+			_, plain := values[prefix+"audience"]
+			if _, got := stored.Labels[key]; got != (want || plain) {
+				t.Errorf("%s: got labels %v", name, stored.Labels)
+			}
+		}
+		c.createAccount(t, plainNamespace, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: namespace}, Spec: corev1.PodSpec{ServiceAccountName: name, Containers: []corev1.Container{{Name: "main", Image: "image"}}}}
+		got, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, dryRun)
+		must(t, name, err)
+		want := pod
+		for _, s := range []*rules.Rules{rules.New(first), rules.New(second)} {
+			s.AddServiceAccount(namespace, &stored.ObjectMeta)
+			want, _, err = mutated(t, s, want)
+			must(t, name, err)
+		}
+		want, err = c.inPlain(t, want)
+		must(t, name, err)
+		if diff := cmp.Diff(compared(want), compared(got)); diff != "" {
+			t.Errorf("%s (-two webhooks +policies):\n%s", name, diff)
+		}
+	}
+}
