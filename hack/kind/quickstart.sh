@@ -75,10 +75,17 @@ build_all() {
   echo "Building from source. The first run downloads Go modules and takes some minutes."
   step "build kind" make --no-print-directory bin/kind
   step "build Helm" env -C test/charts go build -o ../../bin/helm helm.sh/helm/v4/cmd/helm
-  if ! command -v kubectl >/dev/null; then step "build kubectl" hack/controlplane.sh kubectl; fi
+  if ! command -v kubectl >/dev/null; then step "build kubectl" build_kubectl; fi
+  step "build the command line tool lanyard" go build -o bin/lanyard ./cmd/lanyard
   step "build the image of the webhook" build_image lanyard-webhook ./cmd/webhook
   step "build the image of a test program" build_image whoami ./test/demo/whoami
   step "build the report" go build -o bin/demo ./test/demo
+}
+
+# build_kubectl builds it next to lanyard, so that both are in one directory of $PATH.
+build_kubectl() {
+  hack/controlplane.sh kubectl
+  ln -sf "${KUBEBUILDER_ASSETS:-$PWD/bin/controlplane}/kubectl" bin/kubectl
 }
 
 # build_image PROGRAM PACKAGE builds a program for Linux, whatever this machine runs,
@@ -125,26 +132,26 @@ install_chart() {
 }
 
 what_next() {
-  local kubectl=kubectl
-  command -v kubectl >/dev/null || kubectl=bin/controlplane/kubectl
   cat <<END
 
 The cluster is still running. What to try next:
 
-  export KUBECONFIG=\$PWD/$kubeconfig
+  export KUBECONFIG=\$PWD/$kubeconfig PATH=\$PWD/bin:\$PATH
 
-  # See the pods of examples/, and what Lanyard added to one of them.
-  $kubectl get pods --namespace lanyard-demo
-  $kubectl get pod aws --namespace lanyard-demo -o yaml
+  # See the installation, the pods of examples/, and why one of them has credentials.
+  lanyard check
+  kubectl get pods --namespace lanyard-demo
+  lanyard explain pod aws --namespace lanyard-demo
 
-  # Annotate a ServiceAccount. Then run a pod that prints what it got.
-  $kubectl annotate serviceaccount none --namespace lanyard-demo lanyard.dev/audience=my-service
-  $kubectl run mine --namespace lanyard-demo --image=lanyard-whoami:$(version whoami) --restart=Never \\
+  # Annotate a ServiceAccount. Then run a pod that prints its variables and files.
+  kubectl annotate serviceaccount none --namespace lanyard-demo lanyard.dev/audience=my-service
+  kubectl run mine --namespace lanyard-demo --image=lanyard-whoami:$(version whoami) --restart=Never \\
     --overrides='{"spec":{"serviceAccountName":"none"}}'
-  $kubectl wait pod mine --namespace lanyard-demo --for=jsonpath='{.status.phase}'=Succeeded
-  $kubectl logs mine --namespace lanyard-demo
+  kubectl wait pod mine --namespace lanyard-demo --for=jsonpath='{.status.phase}'=Succeeded
+  kubectl logs mine --namespace lanyard-demo
 
-  # Get a real credential: see docs/quickstart-kind.md.
+  # Get a real credential, from Google Cloud, which needs no public issuer:
+  # docs/clouds/gcp.md. Upload the public keys of the cluster.
   # Change the code, and install it in the same cluster: make quickstart
   # Delete the cluster: make quickstart-delete
 END

@@ -419,18 +419,21 @@ func TestCustomProvidersGetTheKeys(t *testing.T) {
 	}
 }
 
-// The page on APIs shows what the command prints for the ready-made providers.
-func TestThePageOnAPIsShowsTheTrust(t *testing.T) {
+// The text for the ready-made providers. The page on APIs shows it for Anthropic.
+func TestTheTrustOfTheReadyMadeProviders(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../docs/apis.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, values := range map[string]provider.Values{
-		"anthropic": nil,
-		"openai":    {"service-account-id": "sa-0123456789", "identity-provider-id": "idp-0123456789"},
-		"snowflake": {"user": "INFERENCE"},
+	for name, c := range map[string]struct {
+		values provider.Values
+		file   string
+	}{
+		"anthropic": {nil, "../../../docs/apis.md"},
+		"openai":    {provider.Values{"service-account-id": "sa-0123456789", "identity-provider-id": "idp-0123456789"}, "testdata/custom-openai.sh"},
+		"snowflake": {provider.Values{"user": "INFERENCE"}, "testdata/custom-snowflake.sh"},
 	} {
+		shown, err := os.ReadFile(c.file)
+		if err != nil {
+			t.Fatal(err)
+		}
 		text, err := os.ReadFile("../../../examples/providers/" + name + ".yaml")
 		if err != nil {
 			t.Fatal(err)
@@ -440,12 +443,12 @@ func TestThePageOnAPIsShowsTheTrust(t *testing.T) {
 			t.Fatal(err)
 		}
 		token := cloud.Token{Issuer: publicIssuer, Namespace: "shop", ServiceAccount: "inference", Audience: file.Providers[0].DefaultAudience}
-		trust, err := cloud.NewCustom(token, file.Providers[0], values, "")
+		trust, err := cloud.NewCustom(token, file.Providers[0], c.values, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := trust.Text("shell", "serviceaccount"); !strings.Contains(string(page), want) {
-			t.Errorf("%s: want in the page:\n%s", name, want)
+		if want := trust.Text("shell", "serviceaccount"); !strings.Contains(string(shown), want) {
+			t.Errorf("%s: want in %s:\n%s", name, c.file, want)
 		}
 	}
 }

@@ -60,7 +60,7 @@ func TestAWSShell(t *testing.T) {
 	c := newCluster(t)
 	r := runPage(t, "clouds/aws.md", c.answers(t, map[string]string{"aws sts get-caller-identity": account}))
 	oidc, role := r.one(t, "aws iam create-open-id-connect-provider"), r.one(t, "aws iam create-role")
-	checkTestPod(t, r)
+	checkGuide(t, "clouds/aws.md", r)
 	awsTrust{
 		url: oidc.flag("url"), clientID: oidc.flag("client-id-list"),
 		roleName:    role.flag("role-name"),
@@ -74,7 +74,7 @@ func TestAWSShell(t *testing.T) {
 
 func TestAWSTerraform(t *testing.T) {
 	t.Parallel()
-	page := evaluatePage(t, "clouds/aws.md", attributes{"issuer": cty.StringVal(issuertest.URL)}, func(kind string, a attributes) {
+	page := evaluate(t, "aws", attributes{"issuer": cty.StringVal(issuertest.URL)}, func(kind string, a attributes) {
 		switch kind {
 		case "aws_iam_openid_connect_provider":
 			a["arn"] = cty.StringVal("arn:aws:iam::" + account + ":oidc-provider/" + strings.TrimPrefix(a.text("url"), "https://"))

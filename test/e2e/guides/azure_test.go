@@ -60,8 +60,7 @@ func TestAzureShell(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	r := azure(t, c)
-	checkTestPod(t, r)
-	checkHelm(t, r)
+	checkGuide(t, "clouds/azure.md", r)
 	created := r.one(t, "az identity federated-credential create")
 	if created.flag("identity-name") != r.one(t, "az identity create").flag("name") {
 		t.Errorf("got %q, want a credential of the identity that was created", created)
@@ -91,7 +90,7 @@ func TestAzureAppRegistration(t *testing.T) {
 
 func TestAzureTerraform(t *testing.T) {
 	t.Parallel()
-	page := evaluatePage(t, "clouds/azure.md", attributes{"issuer": cty.StringVal(issuertest.URL)}, func(kind string, a attributes) {
+	page := evaluate(t, "azure", attributes{"issuer": cty.StringVal(issuertest.URL)}, func(kind string, a attributes) {
 		switch kind {
 		case "azurerm_client_config":
 			a["tenant_id"] = cty.StringVal(tenantID)

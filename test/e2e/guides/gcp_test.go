@@ -134,8 +134,7 @@ func TestGCPShell(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	r := runGCP(t, c)
-	checkTestPod(t, r)
-	checkHelm(t, r)
+	checkGuide(t, "clouds/gcp.md", r)
 	annotate, buckets := r.all("kubectl annotate"), r.all("gcloud storage buckets add-iam-policy-binding")
 	if len(annotate) != 2 || len(buckets) != 2 {
 		t.Fatalf("got %d calls of kubectl annotate and %d for buckets, want 2 of each", len(annotate), len(buckets))
@@ -178,7 +177,7 @@ func TestGCPUploadedKeys(t *testing.T) {
 
 func TestGCPTerraform(t *testing.T) {
 	t.Parallel()
-	page := evaluatePage(t, "clouds/gcp.md", attributes{"issuer": cty.StringVal(issuertest.URL)}, func(kind string, a attributes) {
+	page := evaluate(t, "gcp", attributes{"issuer": cty.StringVal(issuertest.URL)}, func(kind string, a attributes) {
 		switch kind {
 		case "google_iam_workload_identity_pool":
 			a["name"] = cty.StringVal(projectLocation + a.text("workload_identity_pool_id"))

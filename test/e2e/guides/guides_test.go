@@ -11,8 +11,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/options"
@@ -102,7 +105,28 @@ func annotated(t testing.TB, c call) map[string]string {
 	return c.settings()
 }
 
-// checkTestPod checks that the page's test pod uses the ServiceAccount.
+// checkGuide checks the parts that the guides of all clouds have.
+func checkGuide(t testing.TB, page string, r run) {
+	t.Helper()
+	checkServiceAccount(t, r)
+	checkTestPod(t, r)
+	checkSettings(t, page, r)
+}
+
+// checkServiceAccount checks that a reader has the ServiceAccount before annotating it.
+func checkServiceAccount(t testing.TB, r run) {
+	t.Helper()
+	first := func(words string) int {
+		return slices.IndexFunc(r.calls, func(c call) bool { return c.is(words) })
+	}
+	created, annotated := first("kubectl create serviceaccount "+serviceAccount+" --namespace "+namespace), first("kubectl annotate")
+	if n := first("kubectl create namespace " + namespace); n < 0 || created < n || annotated < created {
+		t.Errorf("got the namespace, the ServiceAccount and the annotation at positions %d, %d and %d of %q, want them in this order", n, created, annotated, r.calls)
+	}
+}
+
+// checkTestPod checks that the page's test pod uses the ServiceAccount, and that there
+// is time to pull the image.
 func checkTestPod(t testing.TB, r run) {
 	t.Helper()
 	c := r.one(t, "kubectl run")
@@ -114,21 +138,34 @@ func checkTestPod(t testing.TB, r run) {
 	if err := json.Unmarshal([]byte(c.flag("overrides")), &overrides); err != nil {
 		t.Fatal(err)
 	}
+	if c.flag("pod-running-timeout") != "5m" {
+		t.Errorf("got %q, want --pod-running-timeout=5m: the default of a minute is too short for the first pull", c)
+	}
 	if c.flag("namespace") != namespace || overrides.Spec.ServiceAccountName != serviceAccount {
 		t.Errorf("got %q, want a pod of %s/%s", c, namespace, serviceAccount)
 	}
 }
 
-// checkHelm checks that the settings of the page, below the chart's value config, are
-// flags of the webhook.
-func checkHelm(t testing.TB, r run) {
+// checkSettings checks that the page shows settings as values, and that those below
+// config are flags of the webhook. Nothing on the page runs Helm: --set would be lost
+// with the next upgrade that has values.yaml only.
+func checkSettings(t testing.TB, page string, r run) {
 	t.Helper()
+	if calls := r.all("helm"); len(calls) > 0 {
+		t.Errorf("got %q, want the settings in values.yaml", calls)
+	}
 	flags := options.New().FlagSet()
-	for _, c := range r.all("helm") {
-		path, _, _ := strings.Cut(c.flag("set"), "=")
-		name, found := strings.CutPrefix(path, "config.")
-		if !found || flags.Lookup(name) == nil {
-			t.Errorf("got --set %s, want config.FLAG with a flag of lanyard-webhook", path)
+	for _, b := range readPage(t, page) {
+		var values struct {
+			Config map[string]any `json:"config"`
+		}
+		if b.language != "yaml" || yaml.Unmarshal([]byte(b.text), &values) != nil {
+			continue
+		}
+		for name := range values.Config {
+			if flags.Lookup(name) == nil {
+				t.Errorf("line %d: got config.%s, want a flag of lanyard-webhook", b.line, name)
+			}
 		}
 	}
 }

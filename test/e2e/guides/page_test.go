@@ -3,9 +3,9 @@
 
 // Package guides_test checks the code blocks of the cloud guides in docs. It runs
 // the commands of a page with stand-ins for the clouds' command lines, and
-// evaluates the page's Terraform configuration. What a page sets up that way must
-// get a pod a credential from the emulated cloud, and must not if one character of
-// it differs.
+// evaluates the Terraform configuration with the same result in examples/terraform.
+// What a page sets up that way must get a pod a credential from the emulated cloud,
+// and must not if one character of it differs.
 package guides_test
 
 import (
@@ -77,11 +77,10 @@ func joined(blocks []block, language string) string {
 
 // checks are how the blocks of each language are checked. Others are mistakes.
 var checks = map[string]func(testing.TB, string) error{
-	"hcl":       checkHCL,
-	"terraform": checkHCL,
-	"sh":        checkShell,
-	"json":      func(_ testing.TB, text string) error { return json.Unmarshal([]byte(text), new(any)) },
-	"yaml":      func(_ testing.TB, text string) error { return yaml.UnmarshalStrict([]byte(text), new(any)) },
+	"hcl":  checkHCL,
+	"sh":   checkShell,
+	"json": func(_ testing.TB, text string) error { return json.Unmarshal([]byte(text), new(any)) },
+	"yaml": func(_ testing.TB, text string) error { return yaml.UnmarshalStrict([]byte(text), new(any)) },
 	// Only nginx can check it.
 	"nginx": func(testing.TB, string) error { return nil },
 }

@@ -6,6 +6,8 @@ package guides_test
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +18,9 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
+
+// examples is the directory of the Terraform configurations.
+const examples = "../../../examples/terraform"
 
 // attributes are the values of a block by name. A nested block is an object.
 type attributes map[string]cty.Value
@@ -52,17 +57,25 @@ func (c configuration) resource(t testing.TB, kind string) attributes {
 		}
 	}
 	if len(found) != 1 {
-		t.Fatalf("got %d resources of type %s, want 1 in the page", len(found), kind)
+		t.Fatalf("got %d resources of type %s, want 1 in the configuration", len(found), kind)
 	}
 	return found[0]
 }
 
-// evaluatePage evaluates all Terraform blocks of a page as one configuration.
-// applied adds the attributes that the cloud would set to a resource or data
-// source of a type.
-func evaluatePage(t testing.TB, page string, variables attributes, applied func(kind string, a attributes)) configuration {
+// evaluate evaluates the Terraform configuration of a cloud in the examples, which
+// must be formatted. applied adds the attributes that the cloud would set to a
+// resource or data source of a type.
+func evaluate(t testing.TB, cloud string, variables attributes, applied func(kind string, a attributes)) configuration {
 	t.Helper()
-	file, diagnostics := hclsyntax.ParseConfig([]byte(joined(readPage(t, page), "terraform")), page, hcl.InitialPos)
+	name := filepath.Join(examples, cloud, "main.tf")
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := checkHCL(t, string(text)); err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+	file, diagnostics := hclsyntax.ParseConfig(text, name, hcl.InitialPos)
 	if diagnostics.HasErrors() {
 		t.Fatal(diagnostics)
 	}
@@ -101,11 +114,11 @@ func (e *evaluation) block(b *hclsyntax.Block) hcl.Diagnostics {
 			return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "the test has no value for variable " + b.Labels[0]}}
 		}
 	case "locals":
-		values, diagnostics := evaluate(b.Body, scope)
+		values, diagnostics := valuesOf(b.Body, scope)
 		maps.Copy(e.locals, values)
 		return diagnostics
 	case "resource", "data":
-		values, diagnostics := evaluate(b.Body, scope)
+		values, diagnostics := valuesOf(b.Body, scope)
 		if diagnostics.HasErrors() {
 			return diagnostics
 		}
@@ -152,8 +165,8 @@ func objects(tree map[string]map[string]cty.Value) map[string]cty.Value {
 	return values
 }
 
-// evaluate returns the attributes and nested blocks of a body.
-func evaluate(body *hclsyntax.Body, scope *hcl.EvalContext) (attributes, hcl.Diagnostics) {
+// valuesOf returns the attributes and nested blocks of a body.
+func valuesOf(body *hclsyntax.Body, scope *hcl.EvalContext) (attributes, hcl.Diagnostics) {
 	values := attributes{}
 	var all hcl.Diagnostics
 	for _, name := range slices.Sorted(maps.Keys(body.Attributes)) {
@@ -161,7 +174,7 @@ func evaluate(body *hclsyntax.Body, scope *hcl.EvalContext) (attributes, hcl.Dia
 		values[name], all = value, append(all, diagnostics...)
 	}
 	for _, b := range body.Blocks {
-		inner, diagnostics := evaluate(b.Body, scope)
+		inner, diagnostics := valuesOf(b.Body, scope)
 		values[b.Type], all = cty.ObjectVal(inner), append(all, diagnostics...)
 	}
 	return values, all

@@ -51,7 +51,6 @@ func (v vaultTrust) check(t *testing.T, c cluster) {
 var vaultFields = map[string][]string{
 	"auth/production/config":                {"bound_issuer", "jwt_validation_pubkeys", "oidc_discovery_url"},
 	"auth/production/role/shop-cart":        {"bound_audiences", "bound_subject", "role_type", "token_policies", "token_ttl", "user_claim"},
-	"auth/production-review/config":         {"kubernetes_ca_cert", "kubernetes_host", "token_reviewer_jwt"},
 	"auth/production-review/role/shop-cart": {"audience", "bound_service_account_names", "bound_service_account_namespaces", "token_policies", "token_ttl"},
 }
 
@@ -82,7 +81,7 @@ func TestVaultShell(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	r := runVault(t, c)
-	checkTestPod(t, r)
+	checkGuide(t, "clouds/vault.md", r)
 	configs, roles := written(t, r, "auth/production/config"), written(t, r, "auth/production/role/shop-cart")
 	if len(configs) != 2 || len(roles) != 1 {
 		t.Fatalf("got %d configurations and %d roles, want 2 and 1", len(configs), len(roles))
@@ -102,7 +101,6 @@ func TestVaultShell(t *testing.T) {
 func TestVaultKubernetesMethod(t *testing.T) {
 	t.Parallel()
 	r := runVault(t, newCluster(t))
-	written(t, r, "auth/production-review/config")
 	roles := written(t, r, "auth/production-review/role/shop-cart")
 	audience := identityOf(t, annotated(t, r.one(t, "kubectl annotate"))).Audience
 	if len(roles) != 1 || roles[0]["audience"] != audience ||
@@ -113,7 +111,7 @@ func TestVaultKubernetesMethod(t *testing.T) {
 
 func TestVaultTerraform(t *testing.T) {
 	t.Parallel()
-	page := evaluatePage(t, "clouds/vault.md", attributes{"issuer": cty.StringVal(issuertest.URL)}, func(string, attributes) {})
+	page := evaluate(t, "vault", attributes{"issuer": cty.StringVal(issuertest.URL)}, func(string, attributes) {})
 	method, role := page.resource(t, "vault_jwt_auth_backend"), page.resource(t, "vault_jwt_auth_backend_role")
 	vaultTrust{
 		issuer: method.text("bound_issuer"), roleType: role.text("role_type"),

@@ -30,6 +30,7 @@ import (
 
 const (
 	deployDir     = "../../../deploy/base"
+	examples      = "../../../examples/callers"
 	configuration = "lanyard"
 	namespace     = "team"
 	patience      = 30 * time.Second
@@ -82,32 +83,17 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 })
 
-// writeAdmissionConfiguration writes the files of docs/callers.md: a kubeconfig
-// whose user is named for the webhook's host.
+// writeAdmissionConfiguration writes the files of examples/callers into dir, where the
+// certificate is, for the webhook's host.
 func writeAdmissionConfiguration(dir, host string) string {
 	GinkgoHelper()
-	kubeconfig := filepath.Join(dir, "webhooks.kubeconfig")
-	Expect(os.WriteFile(kubeconfig, []byte(fmt.Sprintf(`apiVersion: v1
-kind: Config
-users:
-  - name: "%s"
-    user:
-      client-certificate: apiserver.crt
-      client-key: apiserver.key
-`, host)), 0o600)).To(Succeed())
-	var text strings.Builder
-	text.WriteString("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n")
-	for _, plugin := range []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"} {
-		fmt.Fprintf(&text, `  - name: %s
-    configuration:
-      apiVersion: apiserver.config.k8s.io/v1
-      kind: WebhookAdmissionConfiguration
-      kubeConfigFile: %s
-`, plugin, kubeconfig)
+	here := strings.NewReplacer("/etc/kubernetes/lanyard", dir, "lanyard-webhook.lanyard-system.svc", host)
+	for _, name := range []string{"kubeconfig.yaml", "admission.yaml"} {
+		text, err := os.ReadFile(filepath.Join(examples, name))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(os.WriteFile(filepath.Join(dir, name), []byte(here.Replace(string(text))), 0o600)).To(Succeed())
 	}
-	file := filepath.Join(dir, "admission.yaml")
-	Expect(os.WriteFile(file, []byte(text.String()), 0o600)).To(Succeed())
-	return file
+	return filepath.Join(dir, "admission.yaml")
 }
 
 // start runs a webhook until the spec ends.
