@@ -167,7 +167,7 @@ func (o *Options) addInjectionFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.DefaultAllowedIdentities, "default-allowed-identities", o.DefaultAllowedIdentities,
 		"Globs, separated by commas, of the identities that ServiceAccounts may ask for in namespaces without the annotation allowed-identities. "+
 			provider.NamespaceVariable+" stands for the namespace's name. "+annotations.AllowNothing+" allows nothing. If empty, everything is allowed.")
-	fs.StringSliceVar(&o.Adopt, "adopt", o.Adopt, "Other programs whose annotations on ServiceAccounts are translated to Lanyard's, separated by commas: "+strings.Join(peer.Names(), ", ")+". See docs/adoption.md.")
+	fs.StringSliceVar(&o.Adopt, "adopt", o.Adopt, "Other programs whose annotations on ServiceAccounts are translated to Lanyard's, separated by commas: "+strings.Join(peer.Names(), ", ")+". See docs/migrate/adoption.md.")
 	fs.StringSliceVar(&o.ExcludedNamespaces, "excluded-namespaces", o.ExcludedNamespaces, "Namespaces that the webhook configurations exclude, separated by commas. This only affects metrics: ServiceAccounts that ask for an identity there are counted as excluded, not as unguarded.")
 }
 

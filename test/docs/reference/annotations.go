@@ -61,7 +61,7 @@ var (
 		"aws-config":      {{"pod", "The content of the AWS config file, if the ServiceAccount has profiles."}},
 		"gcp-credentials": {{"pod", "The content of the Google credentials file."}},
 		"denied":          {{"pod", "Why the pod is denied. The policies of [lanyard policies](../cli/policies.md) write it, and no pod is stored with it."}},
-		"adopted":         {{"ServiceAccount", "The keys that were [translated from another program's annotations](../adoption.md), and follow them."}},
+		"adopted":         {{"ServiceAccount", "The keys that were [translated from another program's annotations](../migrate/adoption.md), and follow them."}},
 		"identity": {{"ServiceAccount, as a label", "`enabled` if the ServiceAccount asks for an identity. The [guard](../concepts/guard.md) selects by it. You can write it yourself."},
 			{"ServiceAccount, as a label", "`required` if you write it: pods of this ServiceAccount are denied [until it asks for an identity](../identity-later.md). Lanyard never changes it."},
 			{"pod, as a label", "`injected` on an injected pod. The guard checks its mounts, and does not search for its ServiceAccount."}},

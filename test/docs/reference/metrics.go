@@ -18,16 +18,16 @@ import (
 
 // whatToDo has the advice for each metric.
 var whatToDo = map[string]string{
-	"lanyard_admission_duration_seconds":           "[LanyardSlow](../operations.md#lanyardslow) alerts if 1 % of the requests take longer than half a second.",
-	"lanyard_admissions_total":                     "Look up the `reason` in [reasons.md](reasons.md). [LanyardErrors](../operations.md#lanyarderrors) alerts on `result=\"error\"`. Use `result=\"denied\"` to see mistakes in annotations.",
+	"lanyard_admission_duration_seconds":           "[LanyardSlow](../operations/monitoring.md#lanyardslow) alerts if 1 % of the requests take longer than half a second.",
+	"lanyard_admissions_total":                     "Look up the `reason` in [reasons.md](reasons.md). [LanyardErrors](../operations/monitoring.md#lanyarderrors) alerts on `result=\"error\"`. Use `result=\"denied\"` to see mistakes in annotations.",
 	"lanyard_build_info":                           "Compare the versions of all replicas after an upgrade.",
-	"lanyard_cache_bytes":                          "[LanyardCacheFull](../operations.md#lanyardcachefull) alerts if it is close to the limit.",
+	"lanyard_cache_bytes":                          "[LanyardCacheFull](../operations/monitoring.md#lanyardcachefull) alerts if it is close to the limit.",
 	"lanyard_cache_limit_bytes":                    "Raise `resources.limits.memory` to raise it.",
-	"lanyard_certificate_expiry_timestamp_seconds": "[LanyardCertificateExpiresSoon](../operations.md#lanyardcertificateexpiressoon) alerts if the certificate is not renewed in time.",
-	"lanyard_config_reload_successful":             "[LanyardConfigNotLoaded](../operations.md#lanyardconfignotloaded) alerts on 0: the log has the mistake and its line. The replica works with what it had loaded before.",
+	"lanyard_certificate_expiry_timestamp_seconds": "[LanyardCertificateExpiresSoon](../operations/monitoring.md#lanyardcertificateexpiressoon) alerts if the certificate is not renewed in time.",
+	"lanyard_config_reload_successful":             "[LanyardConfigNotLoaded](../operations/monitoring.md#lanyardconfignotloaded) alerts on 0: the log has the mistake and its line. The replica works with what it had loaded before.",
 	"lanyard_injections_total":                     "Nothing. It shows which clouds are used.",
-	"lanyard_serviceaccount_lookups_total":         "Many with `source=\"live\"` make pods slow. See [LanyardSlow](../operations.md#lanyardslow) and [LanyardCacheFull](../operations.md#lanyardcachefull).",
-	"lanyard_serviceaccounts":                      "`unguarded`: [label them](../operations.md#lanyardunguardedserviceaccounts). `excluded`: their pods get no credentials. Move them to another namespace, or include theirs.",
+	"lanyard_serviceaccount_lookups_total":         "Many with `source=\"live\"` make pods slow. See [LanyardSlow](../operations/monitoring.md#lanyardslow) and [LanyardCacheFull](../operations/monitoring.md#lanyardcachefull).",
+	"lanyard_serviceaccounts":                      "`unguarded`: [label them](../operations/monitoring.md#lanyardunguardedserviceaccounts). `excluded`: their pods get no credentials. Move them to another namespace, or include theirs.",
 }
 
 // metricsTable lists the metrics of the program.

@@ -85,7 +85,7 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 
 	It("adopt", func(ctx SpecContext) {
 		adoptPage.record(ctx, &recording{
-			when: "Adopt the annotations of another webhook on ServiceAccounts that are older than the setting `adopt`. See [adoption.md](../adoption.md).\n\nLanyard must adopt from another webhook. Otherwise there is nothing to do.",
+			when: "Adopt the annotations of another webhook on ServiceAccounts that are older than the setting `adopt`. See [adoption](../migrate/adoption.md).\n\nLanyard must adopt from another webhook. Otherwise there is nothing to do.",
 			code: 2, command: "lanyard adopt --all-namespaces",
 		})
 	})
@@ -160,7 +160,7 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 			{when: "Ask AWS whether it accepts the token. The output ends with the command that asks from inside a pod.", verbatim: true, command: "lanyard token cart --namespace shop --for aws --exchange"},
 			{when: "Ask Azure.", verbatim: true, command: "lanyard token mail --namespace shop --for azure --exchange"},
 			{when: "Ask Google Cloud.", verbatim: true, command: "lanyard token reports --namespace shop --for gcp --exchange"},
-			{when: "The cloud does not trust this ServiceAccount. The code and the message are the cloud's; cause and repair are Lanyard's. [The table](../troubleshooting.md#the-cloud-denies-the-token) has more.", verbatim: true, command: "lanyard token intern --namespace shop --for aws --exchange", code: 1},
+			{when: "The cloud does not trust this ServiceAccount. The code and the message are the cloud's; cause and repair are Lanyard's. [The table](../troubleshooting/cloud-denies.md) has more.", verbatim: true, command: "lanyard token intern --namespace shop --for aws --exchange", code: 1},
 		} {
 			tokenPage.record(ctx, &r)
 		}
