@@ -167,7 +167,7 @@ func (o *Options) addInjectionFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.DefaultAllowedIdentities, "default-allowed-identities", o.DefaultAllowedIdentities,
 		"Globs, separated by commas, of the identities that namespaces without the annotation allowed-identities may use. "+
 			provider.NamespaceVariable+" stands for the name of the namespace, "+annotations.AllowNothing+" allows nothing. If empty, everything is allowed.")
-	fs.StringSliceVar(&o.Adopt, "adopt", o.Adopt, "Webhooks whose annotations on ServiceAccounts are translated: "+strings.Join(peer.Names(), ", ")+". See docs/adoption.md.")
+	fs.StringSliceVar(&o.Adopt, "adopt", o.Adopt, "Webhooks whose annotations on ServiceAccounts are translated: "+strings.Join(peer.Names(), ", ")+". See docs/migrate/adoption.md.")
 	fs.StringSliceVar(&o.ExcludedNamespaces, "excluded-namespaces", o.ExcludedNamespaces, "Namespaces that the webhook configurations exclude. This flag only affects metrics: their ServiceAccounts are counted as excluded, not as unguarded.")
 }
 

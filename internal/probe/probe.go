@@ -272,7 +272,7 @@ func NoRight(right, format string, args ...any) Line {
 		fix = "Ask an administrator for the ClusterRole view in the namespace " + namespace + "."
 	}
 	line := Skip(fix, "%s: you may not %s", fmt.Sprintf(format, args...), right)
-	line.Missing, line.Link = right, docs+"operations.md#rights-of-readers"
+	line.Missing, line.Link = right, docs+"operations/README.md#rights-of-readers"
 	return line
 }
 
@@ -330,7 +330,7 @@ func Probe(err error) Line {
 		return Passed("the API server can call the webhook")
 	}
 	if strings.Contains(err.Error(), Webhook) {
-		return Fail("Correct the cause in the error.", "operations.md#when-it-is-down", "the API server cannot call the webhook: %v", err)
+		return Fail("Correct the cause in the error.", "operations/README.md#when-it-is-down", "the API server cannot call the webhook: %v", err)
 	}
 	if right := MissingRight(err); right != "" {
 		return Unasked(right)

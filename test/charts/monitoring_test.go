@@ -119,17 +119,17 @@ func TestAlertsUseExistingMetricsAndLinkToTheRunbook(t *testing.T) {
 	known := knownMetrics(t)
 	anchor := regexp.MustCompile(`(?m)^#+ ([A-Za-z]+)$`)
 	headings := map[string]bool{}
-	for _, match := range anchor.FindAllStringSubmatch(readFile(t, "../../docs/operations.md"), -1) {
+	for _, match := range anchor.FindAllStringSubmatch(readFile(t, "../../docs/operations/monitoring.md"), -1) {
 		headings[match[1]] = true
 	}
 	for _, rule := range rules(t, render(t, defaultInstall, parseValues(t, monitoringValues)).objects) {
 		checkQuery(t, known, rule.Expr.String())
-		want := "https://github.com/lanyard-dev/lanyard/blob/main/docs/operations.md#" + strings.ToLower(rule.Alert)
+		want := "https://github.com/lanyard-dev/lanyard/blob/main/docs/operations/monitoring.md#" + strings.ToLower(rule.Alert)
 		if got := rule.Annotations["runbook_url"]; got != want {
 			t.Errorf("%s: got runbook_url %s, want %s", rule.Alert, got, want)
 		}
 		if !headings[rule.Alert] {
-			t.Errorf("docs/operations.md has no heading %s", rule.Alert)
+			t.Errorf("docs/operations/monitoring.md has no heading %s", rule.Alert)
 		}
 		if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
 			t.Errorf("%s has no summary or description", rule.Alert)

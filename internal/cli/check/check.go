@@ -31,7 +31,7 @@ func Version(version string) probe.Line {
 	case err != nil:
 		return probe.Skip("Compare it yourself: Lanyard needs 1.29 or newer.", "Kubernetes has the version %q, which cannot be compared", version)
 	case !parsed.AtLeast(utilversion.MustParseGeneric("1.29.0")):
-		return probe.Fail("Upgrade Kubernetes to 1.30 or newer.", "install.md", "Kubernetes is %s, but Lanyard needs 1.29 or newer", version)
+		return probe.Fail("Upgrade Kubernetes to 1.30 or newer.", "install/README.md", "Kubernetes is %s, but Lanyard needs 1.29 or newer", version)
 	case !parsed.AtLeast(utilversion.MustParseGeneric("1.30.0")):
 		return probe.Warn("Upgrade Kubernetes to 1.30 or newer.", "concepts/guard.md", "Kubernetes is %s: the guard and the fences need 1.30", version)
 	}
@@ -49,7 +49,7 @@ func orPassed(lines []probe.Line, format string, args ...any) []probe.Line {
 // Registration judges the webhook configurations. validating has the name of
 // mutating; it is nil if it does not exist, or was not read because of unread.
 func Registration(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating *admissionregistrationv1.ValidatingWebhookConfiguration, unread error) []probe.Line {
-	const again, link = "Install the manifests or the chart again.", "install.md"
+	const again, link = "Install the manifests or the chart again.", "install/README.md"
 	var lines []probe.Line
 	for _, want := range []struct{ name, purpose string }{
 		{cluster.PodWebhook, "injects pods"},
@@ -103,7 +103,7 @@ func DuringSwitch(line probe.Line) probe.Line {
 // Replicas judges the pods behind the Service of the webhook. Pods that ended, such as evicted
 // pods, and pods that end at present are not replicas.
 func Replicas(service string, pods []corev1.Pod) probe.Line {
-	const link, look = "operations.md#are-the-replicas-ready", "See why: kubectl describe the pods, and read their logs."
+	const link, look = "troubleshooting/webhook-down.md#are-the-replicas-ready", "See why: kubectl describe the pods, and read their logs."
 	replicas, ready := 0, 0
 	for i := range pods {
 		if phase := pods[i].Status.Phase; phase == corev1.PodFailed || phase == corev1.PodSucceeded || pods[i].DeletionTimestamp != nil {
@@ -120,7 +120,7 @@ func Replicas(service string, pods []corev1.Pod) probe.Line {
 	case ready == 0:
 		return probe.Fail(look, link, "Service %s has no ready replica, of %d", service, replicas)
 	case ready == 1:
-		return probe.Warn("Run two replicas: with one, every restart is an outage.", "operations.md#when-it-is-down", "Service %s has 1 ready replica, of %d", service, replicas)
+		return probe.Warn("Run two replicas: with one, every restart is an outage.", "operations/README.md#when-it-is-down", "Service %s has 1 ready replica, of %d", service, replicas)
 	case ready < replicas:
 		return probe.Warn(look, link, "Service %s has %d ready replicas, of %d", service, ready, replicas)
 	}
@@ -136,7 +136,7 @@ func podReady(pod *corev1.Pod) bool {
 // Certificates judges the CA certificates that the API server trusts, by the names
 // of the webhooks that have them.
 func Certificates(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating *admissionregistrationv1.ValidatingWebhookConfiguration, now time.Time) []probe.Line {
-	const link, renew = "operations.md#the-cabundle-is-wrong", "Find the program that must renew the CA, and the cause of its failure."
+	const link, renew = "troubleshooting/webhook-down.md#the-cabundle-is-wrong", "Find the program that must renew the CA, and the cause of its failure."
 	var lines []probe.Line
 	var last time.Time
 	judge := func(name string, bundle []byte) {
@@ -157,7 +157,7 @@ func Certificates(mutating *admissionregistrationv1.MutatingWebhookConfiguration
 		judge(validating.Webhooks[i].Name+" (validating)", validating.Webhooks[i].ClientConfig.CABundle)
 	}
 	if len(lines) == 0 && last.Sub(now) < 7*24*time.Hour {
-		lines = append(lines, probe.Warn(renew, "operations.md#certificates", "the CA in the caBundle expires at %s", last.UTC().Format(time.RFC3339)))
+		lines = append(lines, probe.Warn(renew, "install/certificates.md#renewal", "the CA in the caBundle expires at %s", last.UTC().Format(time.RFC3339)))
 	}
 	return orPassed(lines, "the CA in the caBundle is valid until %s", last.UTC().Format(time.RFC3339))
 }
@@ -214,7 +214,7 @@ func Unguarded(namespace string, n int, example string) probe.Line {
 	if n == 0 {
 		return probe.Passed("every ServiceAccount%s that needs credentials has the guard's label", where)
 	}
-	return probe.Warn("Run: lanyard label serviceaccounts "+flag, "operations.md#lanyardunguardedserviceaccounts",
+	return probe.Warn("Run: lanyard label serviceaccounts "+flag, "operations/monitoring.md#lanyardunguardedserviceaccounts",
 		"%d ServiceAccounts%s need credentials but lack the guard's label, such as %s", n, where, example)
 }
 
@@ -229,7 +229,7 @@ func Outdated(namespace string, stale, without int) probe.Line {
 	case 1:
 		pods = "pod"
 	}
-	return probe.Warn("Run: lanyard status --stale "+flag, "troubleshooting.md#pods-with-an-old-identity-or-none",
+	return probe.Warn("Run: lanyard status --stale "+flag, "troubleshooting/no-credentials.md#pods-with-an-old-identity-or-none",
 		"%d %s%s must be replaced: %d stale, %d without credentials", stale+without, pods, where, stale, without)
 }
 
@@ -260,7 +260,7 @@ func Attempts(lines []probe.Line, servers int) probe.Line {
 	case len(lines) == 1, passed == 0:
 		return lines[0]
 	case bad >= 0:
-		return probe.Fail("Find the API server that cannot reach the webhook: see its log, and its route to the pods.", "troubleshooting.md#the-probe",
+		return probe.Fail("Find the API server that cannot reach the webhook: see its log, and its route to the pods.", "troubleshooting/webhook-down.md#the-probe",
 			"the webhook was called in %d of %s: %s", passed, of, lines[bad].Text)
 	}
 	return probe.Passed("the API server can call the webhook: it did in %d of %s", passed, of)
@@ -321,15 +321,15 @@ func needed(namespace string) [][2]string {
 // noRight is the line for an object that the user may not create.
 func noRight(resource, namespace string) probe.Line {
 	where, _ := scope(namespace)
-	return probe.Fail("Install as an administrator of the cluster.", "install.md", "you may not create %s%s", resource, where)
+	return probe.Fail("Install as an administrator of the cluster.", "install/README.md", "you may not create %s%s", resource, where)
 }
 
 // NotOne is the line for a cluster that has no installation, or more than one.
 func NotOne(found []*admissionregistrationv1.MutatingWebhookConfiguration) probe.Line {
 	if len(found) == 0 {
-		return probe.Fail("Install it; lanyard check --pre reports whether the cluster is ready.", "install.md", "Lanyard is not installed: no MutatingWebhookConfiguration has a webhook %s", cluster.PodWebhook)
+		return probe.Fail("Install it; lanyard check --pre reports whether the cluster is ready.", "install/README.md", "Lanyard is not installed: no MutatingWebhookConfiguration has a webhook %s", cluster.PodWebhook)
 	}
-	return probe.Fail("Remove one of them.", "install.md#uninstall", "Lanyard is installed %d times: MutatingWebhookConfigurations %s", len(found), cluster.Names(found))
+	return probe.Fail("Remove one of them.", "operations/README.md#remove-it", "Lanyard is installed %d times: MutatingWebhookConfigurations %s", len(found), cluster.Names(found))
 }
 
 // Installed warns of an installation that is there before the install.
@@ -337,7 +337,7 @@ func Installed(found []*admissionregistrationv1.MutatingWebhookConfiguration) []
 	if len(found) == 0 {
 		return nil
 	}
-	return []probe.Line{probe.Warn("Upgrade it, or remove it first.", "install.md#upgrade", "Lanyard is installed already: MutatingWebhookConfiguration %s", cluster.Names(found))}
+	return []probe.Line{probe.Warn("Upgrade it, or remove it first.", "install/upgrade.md", "Lanyard is installed already: MutatingWebhookConfiguration %s", cluster.Names(found))}
 }
 
 // Injecting judges the policies with which the API server injects by itself. mutating is nil

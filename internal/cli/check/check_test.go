@@ -278,7 +278,7 @@ func TestSettingsThatCannotBeRead(t *testing.T) {
 func TestAttempts(t *testing.T) {
 	t.Parallel()
 	good, skipped := probe.Passed("called"), probe.Skip("", "lost")
-	bad := probe.Fail("x", "install.md", "the API server cannot call the webhook: timeout")
+	bad := probe.Fail("x", "install/README.md", "the API server cannot call the webhook: timeout")
 	for name, test := range map[string]struct {
 		lines   []probe.Line
 		servers int

@@ -122,7 +122,7 @@ func (k *checkCommand) replicas(ctx context.Context, mutating *admissionregistra
 	name := config.Service.Namespace + "/" + config.Service.Name
 	service, err := k.client.CoreV1().Services(config.Service.Namespace).Get(ctx, config.Service.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return probe.Fail("Install Lanyard again, or remove its webhook configurations.", "install.md#uninstall", "Service %s does not exist", name)
+		return probe.Fail("Install Lanyard again, or remove its webhook configurations.", "operations/README.md#remove-it", "Service %s does not exist", name)
 	}
 	if err != nil {
 		return probe.Unreadable("Service "+name, err)

@@ -141,7 +141,7 @@ func (x *Target) exchange(ctx context.Context, namespace, serviceAccount *metav1
 	switch {
 	case denied:
 		found.add(probe.Fail("lanyard explain serviceaccount "+serviceAccount.Name+" --namespace "+serviceAccount.Namespace+" has the fix.",
-			"troubleshooting.md#a-pod-is-not-created", "%s: new pods are denied: %s", who, denial.Message))
+			"troubleshooting/pods-denied.md", "%s: new pods are denied: %s", who, denial.Message))
 		return found
 	case err != nil:
 		found.add(unknown("the identity of "+who, err))
@@ -205,7 +205,7 @@ func (a *Answer) line(subject string) probe.Line {
 	if a.Cause != "" {
 		fix = "Cause: " + a.Cause
 	}
-	line := probe.Fail(fix, "troubleshooting.md#the-cloud-denies-the-token", "%s denies the token: %s: %s", subject, a.Code, a.Message)
+	line := probe.Fail(fix, "troubleshooting/cloud-denies.md", "%s denies the token: %s: %s", subject, a.Code, a.Message)
 	line.Commands = a.Repair
 	return line
 }
@@ -240,7 +240,7 @@ func fromHere(inPod string) probe.Line {
 	if line.Commands = inPod; inPod != "" {
 		line.Fix = "Exchange a token from inside a pod:"
 	}
-	line.Link = probe.Link("troubleshooting.md#from-inside-a-pod")
+	line.Link = probe.Link("troubleshooting/no-credentials.md#from-inside-a-pod")
 	return line
 }
 

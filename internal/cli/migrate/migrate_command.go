@@ -40,9 +40,9 @@ configuration of the other webhook first; running pods are not affected.
 
 The exit code is 1 if something could not be written, or if --verify finds a
 workload that is not the same. With 0, it is safe to remove the other webhook.
-docs/migrate has the whole way, for each webhook.`
+docs/migrate describes all steps, for each webhook.`
 
-const migrateExamples = `  # Take stock of a cluster
+const migrateExamples = `  # List all that is in use in a cluster
   lanyard migrate --from eks --all-namespaces
 
   # See the changes of the manifests in a directory

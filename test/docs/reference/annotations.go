@@ -61,7 +61,7 @@ var (
 		"aws-config":      {{"pod", "The AWS config file, if there are profiles."}},
 		"gcp-credentials": {{"pod", "The Google credentials file."}},
 		"denied":          {{"pod", "Why [policies](../cli/policies.md) deny the pod."}},
-		"adopted":         {{"ServiceAccount", "The keys that follow [another program's annotations](../adoption.md)."}},
+		"adopted":         {{"ServiceAccount", "The keys that follow [another program's annotations](../migrate/adoption.md)."}},
 		"identity": {{"ServiceAccount, label", "`enabled` if it asks for an identity: the [guard](../concepts/guard.md) selects by it. If you write `required`, its pods are denied [until it asks for an identity](../identity-later.md)."},
 			{"pod, label", "`injected`. The guard checks the mounts of the pod."}},
 	}

@@ -18,16 +18,16 @@ import (
 
 // whatToDo has the advice for each metric.
 var whatToDo = map[string]string{
-	"lanyard_admission_duration_seconds":           "[LanyardSlow](../operations.md#lanyardslow) alerts.",
-	"lanyard_admissions_total":                     "Look up the [reason](reasons.md). [LanyardErrors](../operations.md#lanyarderrors) alerts on `error`.",
+	"lanyard_admission_duration_seconds":           "[LanyardSlow](../operations/monitoring.md#lanyardslow) alerts.",
+	"lanyard_admissions_total":                     "Look up the [reason](reasons.md). [LanyardErrors](../operations/monitoring.md#lanyarderrors) alerts on `error`.",
 	"lanyard_build_info":                           "Compare the replicas after an upgrade.",
-	"lanyard_cache_bytes":                          "[LanyardCacheFull](../operations.md#lanyardcachefull) alerts.",
+	"lanyard_cache_bytes":                          "[LanyardCacheFull](../operations/monitoring.md#lanyardcachefull) alerts.",
 	"lanyard_cache_limit_bytes":                    "Raise `resources.limits.memory`.",
-	"lanyard_certificate_expiry_timestamp_seconds": "[LanyardCertificateExpiresSoon](../operations.md#lanyardcertificateexpiressoon) alerts.",
-	"lanyard_config_reload_successful":             "[LanyardConfigNotLoaded](../operations.md#lanyardconfignotloaded) alerts on 0: the log has the mistake and its line. The replica keeps the previous settings.",
+	"lanyard_certificate_expiry_timestamp_seconds": "[LanyardCertificateExpiresSoon](../operations/monitoring.md#lanyardcertificateexpiressoon) alerts.",
+	"lanyard_config_reload_successful":             "[LanyardConfigNotLoaded](../operations/monitoring.md#lanyardconfignotloaded) alerts on 0: the log has the mistake and its line. The replica keeps the previous settings.",
 	"lanyard_injections_total":                     "Nothing.",
-	"lanyard_serviceaccount_lookups_total":         "Many with `live` make pods slow: [LanyardSlow](../operations.md#lanyardslow).",
-	"lanyard_serviceaccounts":                      "`unguarded`: [label them](../operations.md#lanyardunguardedserviceaccounts). `excluded`: move them to another namespace, or include theirs.",
+	"lanyard_serviceaccount_lookups_total":         "Many with `live` make pods slow: [LanyardSlow](../operations/monitoring.md#lanyardslow).",
+	"lanyard_serviceaccounts":                      "`unguarded`: [label them](../operations/monitoring.md#lanyardunguardedserviceaccounts). `excluded`: move them to another namespace, or include theirs.",
 }
 
 // metricsTable lists the metrics of the program.

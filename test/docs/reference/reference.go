@@ -34,12 +34,6 @@ func sections() map[string][]section {
 		"flags.md":   {{"flags", flags}, {"commands", commands}},
 		"metrics.md": {{"metrics", metricsTable}},
 		"reasons.md": {{"objects", objectReasons}, {"containers", containerReasons}},
-
-		"../migrate/README.md": {{"orders", orders}},
-		"../migrate/azure.md":  {{"inputs", inputsOf("azure")}},
-		"../migrate/eks.md":    {{"inputs", inputsOf("eks")}},
-		"../migrate/gcp.md":    {{"inputs", inputsOf("gcp")}},
-		"../migrate/gke.md":    {{"inputs", inputsOf("gke")}},
 	}
 }
 

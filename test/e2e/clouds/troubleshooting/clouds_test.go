@@ -98,7 +98,7 @@ func (a *attempt) ask(t *testing.T, cloud string) answer {
 	return clouds[cloud].ask(t, handler, a, key.Sign(t, issuertest.Claims(a.audience, a.claims)))
 }
 
-// clouds are the values of the table's first column.
+// clouds are by their names in causes.
 var clouds = map[string]struct {
 	audience string
 	ask      func(t *testing.T, emulators http.Handler, a *attempt, token string) answer

@@ -20,9 +20,9 @@ const base = "../../../../deploy/base/"
 // else: a step whose annotations are wrong would never end.
 func TestTransientErrorPattern(t *testing.T) {
 	t.Parallel()
-	setting := regexp.MustCompile(`TRANSIENT_ERROR_PATTERN='(.+)'`).FindStringSubmatch(readPage(t))
+	setting := regexp.MustCompile(`TRANSIENT_ERROR_PATTERN='(.+)'`).FindStringSubmatch(readPage(t, "pods-denied.md"))
 	if setting == nil {
-		t.Fatalf("got no TRANSIENT_ERROR_PATTERN in %s", pagePath)
+		t.Fatal("got no TRANSIENT_ERROR_PATTERN in pods-denied.md")
 	}
 	pattern := regexp.MustCompile(setting[1])
 	var policy admissionregistrationv1.ValidatingAdmissionPolicy
