@@ -469,7 +469,7 @@ func (in *Input) peer(p *peer.Peer) (hint, fix string) {
 	case adopted:
 		return ": " + p.Identity[0] + " is not adopted, because Lanyard is not called for the namespace: " + in.exclusion(), ""
 	}
-	return fmt.Sprintf(": %s is for %s, and Lanyard does not adopt it here (docs/migrate/migrate/adoption.md)", p.Identity[0], p.Program), ""
+	return fmt.Sprintf(": %s is for %s, and Lanyard does not adopt it here (docs/migrate/adoption.md)", p.Identity[0], p.Program), ""
 }
 
 // finding matches a warning about one container.

@@ -117,7 +117,7 @@ func TestNewPods(t *testing.T) {
 			func(in *Input) {
 				in.ServiceAccount.Annotations, in.Got = map[string]string{"eks.amazonaws.com/role-arn": role}, &corev1.Pod{}
 			},
-			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is for amazon-eks-pod-identity-webhook, and Lanyard does not adopt it here (docs/migrate/migrate/adoption.md)", false,
+			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is for amazon-eks-pod-identity-webhook, and Lanyard does not adopt it here (docs/migrate/adoption.md)", false,
 		},
 		"the annotation is another webhook's without a value": {
 			func(in *Input) {
