@@ -126,7 +126,7 @@ generate: ## Write the generated files: deploy/, the README of the chart, and do
 	hack/generate.sh
 
 .PHONY: test-versions
-test-versions: c-compiler ## Run the integration tests on several Kubernetes versions; MINORS=1.30 tests one.
+test-versions: ## Run the integration tests on several Kubernetes versions; MINORS=1.30 tests one.
 	hack/test-versions.sh $$MINORS
 
 .PHONY: test-cluster

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Writes the generated files: from the chart the manifests of deploy/, from the
-# comments of its values.yaml its README, and from the code the tables of
-# docs/reference.
+# comments of its values.yaml its README and the descriptions of its schema, and from the
+# code the tables of docs/reference.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../test/charts"
 

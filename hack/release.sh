@@ -8,9 +8,12 @@
 #                                         VERSION also that all files agree on it
 #   hack/release.sh notes VERSION         prints the version's section of CHANGELOG.md
 #   hack/release.sh snapshot              builds what GoReleaser releases, from any commit
+#   hack/release.sh manifests VERSION DIRECTORY [DIGEST]
+#                                         writes install.yaml and policies.yaml, with the
+#                                         digest of the image, and adds their checksums
 #   hack/release.sh build VERSION PLATFORM...
 #                                         builds everything into bin/release; needs
-#                                         docker with buildx
+#                                         docker with buildx, and skopeo
 #   hack/release.sh publish VERSION       publishes bin/release
 #
 # The last one runs no code of this repository but this script. It needs skopeo, helm,
@@ -28,8 +31,8 @@ main() {
   export PATH=$PWD/bin:$PATH CGO_ENABLED=0
   local step=${1-}
   case $step in
-    check | notes | snapshot | build | publish) "$step" "${@:2}" ;;
-    *) die "got step \"$step\", want check, notes, snapshot, build or publish" ;;
+    check | notes | snapshot | manifests | build | publish) "$step" "${@:2}" ;;
+    *) die "got step \"$step\", want check, notes, snapshot, manifests, build or publish" ;;
   esac
 }
 
@@ -62,7 +65,17 @@ agree() {
   want charts/lanyard/Chart.yaml "^version: $escaped\$"
   want charts/lanyard/Chart.yaml "^appVersion: $escaped\$"
   want charts/lanyard/values.yaml "^  registry: ${registry//./\\.}\$"
+  want charts/lanyard/Chart.yaml "^      image: ${registry//./\\.}/lanyard-webhook:$escaped\$"
   want deploy/base/40-deployment.yaml "image: \"${registry//./\\.}/lanyard-webhook:$escaped\"\$"
+  # overridden DIRECTORY IMAGE: the image that users replace in its kustomization.
+  overridden() {
+    local image="${registry//./\\.}/$2"
+    want "$1/kustomization.yaml" "^  - name: $image\$"
+    want "$1/kustomization.yaml" "^    newName: $image\$"
+    want "$1/kustomization.yaml" "^    newTag: $escaped\$"
+  }
+  overridden deploy lanyard-webhook
+  overridden deploy/checks lanyard
   want deploy/checks/checks.yaml "image: ${registry//./\\.}/lanyard:$escaped\$"
   want Makefile "^IMAGE .*:$escaped\$"
   want CHANGELOG.md "^## \[$escaped\]"
@@ -87,6 +100,17 @@ snapshot() {
   go test -count=1 -v -run '^TestSnapshot$' ./test/supplychain -dist "$PWD/bin/dist"
 }
 
+# manifests VERSION DIRECTORY [DIGEST] writes the manifests. Those of a release have the
+# digest: a tag can be moved to another image.
+manifests() {
+  local number directory=${2-}
+  number=$(number "${1-}")
+  [ -d "$directory" ] || die "got directory \"$directory\", want one that exists"
+  directory=$(cd "$directory" && pwd)
+  (cd test/charts && go run ./release ../../deploy "$directory" "$registry" "$number" "${@:3}")
+  (cd "$directory" && sha256sum install.yaml policies.yaml >>checksums.txt)
+}
+
 build() {
   local number name
   number=$(number "${1-}")
@@ -106,6 +130,7 @@ build() {
   # The files of the GitHub release are the ones that the checksums name.
   mkdir "$release/files"
   (cd bin/dist && cut -c 67- checksums.txt | xargs cp -t "../../$release/files" checksums.txt)
+  manifests "$1" "$release/files" "sha256:$(digest lanyard-webhook)"
   cp -r bin/dist/krew bin/dist/homebrew "$release/"
   sums
 }
@@ -142,13 +167,18 @@ publish() {
 # publish_image NAME NUMBER pushes and signs an image. The digest is an output.
 publish_image() {
   local image=$registry/$1 digest pushed
-  # The digest of the built image, which pushing does not change.
-  digest=$(skopeo inspect --raw "oci-archive:$release/$1.tar" | sha256sum | cut -d ' ' -f 1)
+  digest=$(digest "$1")
   skopeo copy --all --preserve-digests "oci-archive:$release/$1.tar" "docker://$image:$2"
   pushed=$(skopeo inspect --raw "docker://$image:$2" | sha256sum | cut -d ' ' -f 1)
   [ "$pushed" = "$digest" ] || die "$image:$2: got the digest $pushed, want $digest"
   cosign sign --yes "$image@sha256:$digest"
   output "$1" "sha256:$digest"
+}
+
+# digest NAME prints the digest of a built image, without the algorithm. Pushing does not
+# change the digest.
+digest() {
+  skopeo inspect --raw "oci-archive:$release/$1.tar" | sha256sum | cut -d ' ' -f 1
 }
 
 # verify checks that bin/release is what the job "build" built.

@@ -41,9 +41,21 @@ func TestTheReadmeIsGeneratedFromTheValues(t *testing.T) {
 	if diff := cmp.Diff(strings.TrimSpace(string(want)), strings.TrimSpace(got)); diff != "" {
 		t.Errorf("run make generate: README.md (-want +got):\n%s", diff)
 	}
-	for _, path := range leaves(t) {
+	paths := leaves(t)
+	for _, path := range paths {
 		if !strings.Contains(got, "\n| `"+path+"` |") {
 			t.Errorf("README.md does not list %s", path)
+		}
+	}
+	_, most, _ := strings.Cut(got, "\n| To | Set |\n")
+	most, _, found := strings.Cut(most, "\n\n")
+	if values := strings.Split(most, "`"); !found || len(values) < 20 {
+		t.Errorf("README.md has no table of the most used values: %q", most)
+	} else {
+		for i := 1; i < len(values); i += 2 {
+			if !slices.Contains(paths, values[i]) {
+				t.Errorf("README.md: got %q among the most used values, want a value of the chart", values[i])
+			}
 		}
 	}
 }
@@ -56,6 +68,9 @@ func TestNotesWarnOfWhatIsFragile(t *testing.T) {
 		want   []string
 	}{
 		"the default values":              {defaultInstall, "", nil},
+		"no registry":                     {defaultInstall, "image: {registry: ''}", []string{"image.registry is empty"}},
+		"the registry of a parent chart":  {defaultInstall, "image: {registry: ''}\nglobal: {imageRegistry: a}", nil},
+		"a registry in the repository":    {defaultInstall, "image: {registry: '', repository: a.example/b}", nil},
 		"one replica":                     {defaultInstall, "replicaCount: 1", []string{"replicaCount is 1", "nodes cannot be drained"}},
 		"one replica, to be moved":        {defaultInstall, "replicaCount: 1\npodDisruptionBudget: {maxUnavailable: 1}", []string{"replicaCount is 1"}},
 		"no disruption budget":            {defaultInstall, "podDisruptionBudget: {enabled: false}", []string{"draining nodes can stop all replicas"}},
@@ -75,7 +90,8 @@ func TestNotesWarnOfWhatIsFragile(t *testing.T) {
 		"nothing to test":                 {installAs(release, "default", kubeVersion), "", []string{"there is no helm test"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			notes := render(t, test.in, parseValues(t, test.values)).notes
+			registry := parseValues(t, "image: {registry: registry.example}")
+			notes := render(t, test.in, merge(registry, parseValues(t, test.values))).notes
 			if got := strings.Count(notes, "WARNING: "); got != len(test.want) {
 				t.Errorf("got %d warnings, want %d:\n%s", got, len(test.want), notes)
 			}

@@ -10,8 +10,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
 const checksDir = deployDir + "/checks"
@@ -19,15 +17,7 @@ const checksDir = deployDir + "/checks"
 // checks returns the objects of deploy/checks.
 func checks(t *testing.T) []object {
 	t.Helper()
-	result, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), checksDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	built, err := result.AsYaml()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parseObjects(t, checksDir, string(built))
+	return build(t, checksDir)
 }
 
 // checkJobs returns the CronJobs of deploy/checks.

@@ -14,8 +14,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/test/charts/manifests"
@@ -174,13 +172,5 @@ func kustomize(t *testing.T, ca string, components ...string) []object {
 			t.Fatal(err)
 		}
 	}
-	result, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	built, err := result.AsYaml()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parseObjects(t, strings.Join(components, "+"), string(built))
+	return build(t, root)
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/test/charts/manifests"
 )
 
 func TestDefaultsAndSchemaHaveTheSameValues(t *testing.T) {
@@ -20,6 +22,30 @@ func TestDefaultsAndSchemaHaveTheSameValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	compareKeys(t, "", schema, defaults(t))
+}
+
+// Editors show the description of a value. It is the comment in values.yaml.
+func TestEveryValueHasADescription(t *testing.T) {
+	want, err := manifests.Schema(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, readFile(t, chartDir+"/"+manifests.SchemaFile)); diff != "" {
+		t.Errorf("run make generate: %s (-want +got):\n%s", manifests.SchemaFile, diff)
+	}
+	var schema map[string]any
+	if err := json.Unmarshal([]byte(want), &schema); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range leaves(t) {
+		property := schema
+		for key := range strings.SplitSeq(path, ".") {
+			property = property["properties"].(map[string]any)[key].(map[string]any)
+		}
+		if text, _ := property["description"].(string); len(text) < 10 || strings.ContainsAny(text, "\n@") || strings.Contains(text, "](") {
+			t.Errorf("%s: got the description %q, want the sentences of its comment", path, text)
+		}
+	}
 }
 
 // compareKeys fails where schema and values differ in their keys.

@@ -110,9 +110,20 @@ func TestRenovateCoversEveryModule(t *testing.T) {
 
 // releaseFiles are the files that name the version, and how they do.
 var releaseFiles = map[string][]struct{ pattern, replacement string }{
-	"charts/lanyard/Chart.yaml":      {{`(?m)^version: .*`, `version: 9.8.7`}, {`(?m)^appVersion: .*`, `appVersion: 9.8.7`}},
+	"charts/lanyard/Chart.yaml": {
+		{`(?m)^version: .*`, `version: 9.8.7`}, {`(?m)^appVersion: .*`, `appVersion: 9.8.7`},
+		{`image: ghcr.io/lanyard-dev/lanyard-webhook:.*`, `image: registry.example/team/lanyard-webhook:9.8.7`},
+	},
 	"charts/lanyard/values.yaml":     {{`(?m)^  registry: .*`, `  registry: registry.example/team`}},
 	"deploy/base/40-deployment.yaml": {{`image: "[^"]*lanyard-webhook:[^"]*"`, `image: "registry.example/team/lanyard-webhook:9.8.7"`}},
+	"deploy/kustomization.yaml": {
+		{`- name: .*`, `- name: registry.example/team/lanyard-webhook`}, {`newName: .*`, `newName: registry.example/team/lanyard-webhook`},
+		{`newTag: .*`, `newTag: 9.8.7`},
+	},
+	"deploy/checks/kustomization.yaml": {
+		{`- name: lanyard\b.*`, `- name: registry.example/team/lanyard`}, {`newName: .*`, `newName: registry.example/team/lanyard`},
+		{`newTag: .*`, `newTag: 9.8.7`},
+	},
 	"deploy/checks/checks.yaml": {
 		{`image: lanyard:.*`, `image: registry.example/team/lanyard:9.8.7`},
 	},

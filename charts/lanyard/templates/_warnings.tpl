@@ -8,6 +8,9 @@ SPDX-License-Identifier: Apache-2.0
 {{- $v := .Values -}}
 {{- $fails := eq "Fail" (include "lanyard.failurePolicy" .) -}}
 {{- $guarded := include "lanyard.guarded" . -}}
+{{- if not (or $v.image.registry $v.global.imageRegistry (contains "/" $v.image.repository)) }}
+- "image.registry is empty: a node without the image looks for it at the default of its container runtime, usually docker.io/library, which does not have it."
+{{- end }}
 {{- if not (include "lanyard.policies" .) }}
 - "This cluster is older than Kubernetes 1.30 and cannot have the guard and the fences. webhook.failurePolicy is {{ include "lanyard.failurePolicy" . }}."
 {{- end }}

@@ -1,8 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command generate writes a template of the chart from the providers' definitions, and
-// the files of deploy/ that are generated from the chart: generate CHART DEPLOY.
+// Command generate writes a template of the chart from the providers' definitions, the
+// descriptions of the chart's schema from the comments of its values, and the files of
+// deploy/ that are generated from the chart: generate CHART DEPLOY.
 package main
 
 import (
@@ -30,6 +31,13 @@ func run(args []string) error {
 	}
 	// The other files are rendered with it.
 	if err := os.WriteFile(filepath.Join(args[0], manifests.HelpersFile), []byte(helpers), 0o644); err != nil {
+		return err
+	}
+	schema, err := manifests.Schema(args[0])
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(args[0], manifests.SchemaFile), []byte(schema), 0o644); err != nil {
 		return err
 	}
 	files, err := manifests.Generate(args[0])
