@@ -60,6 +60,9 @@ func peers() []peer {
 
 // peers measures the CPU of Lanyard and of three other webhooks for the same requests.
 func (b *bench) peers(ctx context.Context) (*outcome, error) {
+	if _, err := os.Stat(peersDir); err != nil {
+		return nil, fmt.Errorf("%w; run hack/bench-peers.sh first", err)
+	}
 	c, err := b.startCluster(ctx)
 	if err != nil {
 		return nil, err
@@ -68,7 +71,7 @@ func (b *bench) peers(ctx context.Context) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	trials, err := b.rounds(ctx, cases, either(b, 24, 3))
+	trials, err := b.rounds(ctx, cases, either(b, 16, 3))
 	if err != nil {
 		return nil, err
 	}
