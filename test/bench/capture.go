@@ -55,7 +55,7 @@ func capture(ctx context.Context, c *cluster, namespace string, accounts []strin
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13}
 	server.StartTLS()
 	defer server.Close()
-	err = c.register(ctx, server.URL, serving.CA, namespace, func(*corev1.Pod) bool { return r.last != nil })
+	err = c.register(ctx, server.URL, serving.CA, func(*corev1.Pod) bool { return r.last != nil }, namespace)
 	if err != nil {
 		return nil, err
 	}

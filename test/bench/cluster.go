@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
@@ -36,10 +38,11 @@ type cluster struct {
 	kubeconfig string // for the webhook, with its RBAC rules
 }
 
-// startCluster starts a control plane. The run stops it.
-func (b *bench) startCluster(ctx context.Context) (*cluster, error) {
+// startCluster starts the control plane of a directory, by default the project's. The run
+// stops it.
+func (b *bench) startCluster(ctx context.Context, assets ...string) (*cluster, error) {
 	b.printf("starting etcd and kube-apiserver")
-	plane, err := controlplane.Start(ctx, controlplane.Options{})
+	plane, err := controlplane.Start(ctx, controlplane.Options{Assets: strings.Join(assets, "")})
 	if err != nil {
 		return nil, err
 	}
@@ -49,12 +52,12 @@ func (b *bench) startCluster(ctx context.Context) (*cluster, error) {
 	config.AcceptContentTypes = config.ContentType + ",application/json"
 	config.UserAgent = "kube-controller-manager/" + plane.Version() // the client that creates most pods
 	config.WarningHandler = rest.NoWarnings{}
-	client, err := kubernetes.NewForConfig(config)
+	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{ControlPlane: plane, Interface: client}
-	dir, err := b.subdir(fmt.Sprintf("cluster-%d", len(b.ends)))
+	c := &cluster{ControlPlane: plane, Interface: clientset}
+	dir, err := b.subdir("cluster")
 	if err != nil {
 		return nil, err
 	}
@@ -108,34 +111,61 @@ func newAccount(name string, annotations map[string]string) *corev1.ServiceAccou
 	return account
 }
 
-// register makes the API server call url for the pods of one namespace, with
-// the manifests' configuration. It returns when inEffect reports true for a
-// created pod, or at once if inEffect is nil.
-func (c *cluster) register(ctx context.Context, url string, ca []byte, namespace string, inEffect func(*corev1.Pod) bool) error {
+// register makes the API server call url for the pods of the namespaces, with the
+// manifests' configuration. It returns when inEffect reports true for a created pod.
+func (c *cluster) register(ctx context.Context, url string, ca []byte, inEffect func(*corev1.Pod) bool, namespaces ...string) error {
 	config, err := webhook.ReadMutating(deployDir)
 	if err != nil {
 		return fmt.Errorf("%w; run this in the root of the repository", err)
 	}
-	config.Name = namespace
+	config.Name = namespaces[0]
 	config.Webhooks = config.Webhooks[:1]
 	pods := &config.Webhooks[0]
 	pods.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: ca}
-	pods.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
+	pods.NamespaceSelector = in(namespaces)
 	// A pod that was created without the webhook must not be measured.
 	pods.FailurePolicy = new(admissionregistrationv1.Fail)
 	_, err = c.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(ctx, config, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("register %s: %w", url, err)
 	}
-	if inEffect == nil {
-		return nil
-	}
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		pod, err := c.dryRun(ctx, namespace, newPod(threeClouds, 1))
+	return waitUntil(ctx, "the API server calls "+url, func(ctx context.Context) (bool, error) {
+		pod, err := c.dryRun(ctx, namespaces[0], newPod(threeClouds, 1))
 		return err == nil && inEffect(pod), err
 	})
+}
+
+// in selects the namespaces.
+func in(namespaces []string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: namespaces},
+	}}
+}
+
+// createIn creates policies and their bindings, in effect in the namespaces.
+func (c *cluster) createIn(ctx context.Context, objects []client.Object, namespaces []string) error {
+	admin, err := client.New(c.Config(), client.Options{})
 	if err != nil {
-		return fmt.Errorf("wait for the API server to call %s: %w", url, err)
+		return err
+	}
+	for _, object := range objects {
+		switch binding := object.(type) {
+		case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
+			binding.Spec.MatchResources = &admissionregistrationv1.MatchResources{NamespaceSelector: in(namespaces)}
+		case *admissionregistrationv1.MutatingAdmissionPolicyBinding:
+			binding.Spec.MatchResources = &admissionregistrationv1.MatchResources{NamespaceSelector: in(namespaces)}
+		}
+		if err := admin.Create(ctx, object); err != nil {
+			return fmt.Errorf("create a policy: %w", err)
+		}
+	}
+	return nil
+}
+
+// waitUntil waits for the API server to notice a change of its configuration.
+func waitUntil(ctx context.Context, what string, done wait.ConditionWithContextFunc) error {
+	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, done); err != nil {
+		return fmt.Errorf("wait until %s: %w", what, err)
 	}
 	return nil
 }
@@ -164,4 +194,45 @@ func (c *cluster) createAccounts(ctx context.Context, namespace string, n, label
 // dryRun creates a pod without storing it and returns the result.
 func (c *cluster) dryRun(ctx context.Context, namespace string, pod *corev1.Pod) (*corev1.Pod, error) {
 	return c.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+}
+
+// warmUp is the number of turns that are not measured.
+const warmUp = 50
+
+// way is one of several actions that are compared.
+type way struct {
+	name string
+	do   func(ctx context.Context, turn int) error
+}
+
+// creation is the creation of a pod, as a dry run.
+func (c *cluster) creation(name, namespace string, pod *corev1.Pod) way {
+	return way{name, func(ctx context.Context, _ int) error {
+		_, err := c.dryRun(ctx, namespace, pod)
+		return err
+	}}
+}
+
+// takeTurns does everything the given number of times, in turns, and returns the
+// duration of each action in milliseconds.
+func (b *bench) takeTurns(ctx context.Context, warmUp, turns int, ways ...way) ([][]float64, error) {
+	times := make([][]float64, len(ways))
+	last := time.Now()
+	for i := range warmUp + turns {
+		for j := range ways {
+			next := (i + j) % len(ways)
+			start := time.Now()
+			if err := ways[next].do(ctx, i); err != nil {
+				return nil, fmt.Errorf("%s: %w", ways[next].name, err)
+			}
+			if i >= warmUp {
+				times[next] = append(times[next], time.Since(start).Seconds()*1000)
+			}
+		}
+		if time.Since(last) > 5*time.Second {
+			b.printf("turn %d of %d", i, warmUp+turns)
+			last = time.Now()
+		}
+	}
+	return times, nil
 }

@@ -16,27 +16,26 @@ import (
 const (
 	// podPath is the path of Lanyard's webhook for pods.
 	podPath = "/mutate-v1-pod"
-	// targetConnections is the number of connections that the targets apply to.
-	targetConnections = 8
+	// connections is the number of connections to a server.
+	connections = 8
 )
 
 // pair is the requests of one ServiceAccount to Lanyard, and the same requests to
-// the floor. limit is the target: the CPU time relative to the floor.
+// the baseline. limit is the target: the CPU time relative to the baseline.
 type pair struct {
-	account, lanyard, floor string
-	limit                   float64
+	account, lanyard, baseline string
+	limit                      float64
 }
 
 // The dimensions of the load test.
 func loadPairs() []pair {
 	return []pair{
-		{unannotated, "Lanyard, unannotated ServiceAccount", "floor, minimal", 1.9},
-		{threeClouds, "Lanyard, three clouds", "floor, same length as three clouds", 2.2},
+		{unannotated, "Lanyard, no identity", "baseline, shortest response", 1.9},
+		{threeClouds, "Lanyard, three clouds", "baseline, response of the same length", 2.2},
 	}
 }
 
-func loadContainers() []int  { return []int{2, 20} }
-func loadConnections() []int { return []int{1, targetConnections, 64} }
+func loadContainers() []int { return []int{2, 20} }
 
 // loadCase is the request of one trial.
 type loadCase struct {
@@ -49,98 +48,88 @@ type loadCase struct {
 
 // loadKey identifies the trials of a case.
 type loadKey struct {
-	name        string
-	containers  int
-	connections int
+	name       string
+	containers int
 }
 
 // trial is the result of a fixed number of requests: the server's CPU time per
-// request and the latencies in microseconds, and the requests per second.
-type trial struct{ CPU, P50, P99, Throughput float64 }
+// request in microseconds, and the requests per second.
+type trial struct{ CPU, Throughput float64 }
 
-// load measures CPU, latency and throughput of requests over HTTPS.
+// load measures CPU and throughput of requests over HTTPS.
 func (b *bench) load(ctx context.Context) (*outcome, error) {
 	c, err := b.startCluster(ctx)
 	if err != nil {
 		return nil, err
 	}
-	cases, responses, err := b.prepareLoad(ctx, c)
+	cases, err := b.prepareLoad(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	trials := map[loadKey][]trial{}
 	// Many short rounds: the load of other processes changes within seconds,
 	// and both trials of a ratio should see the same load.
-	rounds := either(b, 36, 6)
+	trials, err := b.rounds(ctx, cases, either(b, 36, 6))
+	if err != nil {
+		return nil, err
+	}
+	t := newTable("load", "Server", "CPU per request, 2 containers, ms", "20 containers, ms",
+		"requests per second, 2 containers", "20 containers")
+	for _, p := range loadPairs() {
+		for _, name := range []string{p.baseline, p.lanyard} {
+			row := make([]any, 5)
+			row[0] = name
+			for i, containers := range loadContainers() {
+				of := trials[loadKey{name, containers}]
+				row[1+i] = fmt.Sprintf("%.3f", medianOf(of, func(t trial) float64 { return t.CPU / 1000 }))
+				row[3+i] = fmt.Sprintf("%.0f", medianOf(of, func(t trial) float64 { return t.Throughput }))
+			}
+			t.add(row...)
+		}
+	}
+	return &outcome{Stamp: b.stamp(c), How: "HTTP/1.1, 8 connections", Tables: []table{*t}, Checks: loadChecks(trials)}, nil
+}
+
+// rounds runs every case once in each round.
+func (b *bench) rounds(ctx context.Context, cases []loadCase, rounds int) (map[loadKey][]trial, error) {
+	trials := map[loadKey][]trial{}
 	for round := range rounds {
-		for _, connections := range loadConnections() {
-			if connections != targetConnections && round%4 != 0 {
-				continue // no target depends on these
+		for i := range cases {
+			// Each round begins with another case, so that a case does not
+			// always follow the same one.
+			c := &cases[(i+round)%len(cases)]
+			t, err := b.trial(ctx, c)
+			if err != nil {
+				return nil, fmt.Errorf("%s, %d containers: %w", c.name, c.containers, err)
 			}
-			for i := range cases {
-				// Each round begins with another case, so that a case does not
-				// always follow the same one.
-				c := &cases[(i+round)%len(cases)]
-				t, err := b.trial(ctx, c, connections)
-				if err != nil {
-					return nil, fmt.Errorf("%s, %d containers: %w", c.name, c.containers, err)
-				}
-				key := loadKey{c.name, c.containers, connections}
-				trials[key] = append(trials[key], t)
-			}
+			key := loadKey{c.name, c.containers}
+			trials[key] = append(trials[key], t)
 		}
-		b.printf("load: round %d of %d", round+1, rounds)
+		b.printf("round %d of %d", round+1, rounds)
 	}
-	stamp := b.stamp(c)
-	protocol := map[string]string{"h1": "HTTP/1.1", "h2": "HTTP/2"}[b.protocol]
-	machine := table{File: docsFile, Section: "machine", Note: stamp.sentence("load over " + protocol)}
-	return &outcome{Stamp: stamp, Tables: []table{machine, *responses, loadTable(trials)}, Checks: loadChecks(trials)}, nil
+	return trials, nil
 }
 
-// loadTable returns the medians of the trials.
-func loadTable(trials map[loadKey][]trial) table {
-	t := newTable(docsFile, "load", "", "containers", "connections", "CPU per request, µs", "p50, µs", "p99, µs", "requests per second")
-	for _, containers := range loadContainers() {
-		for _, connections := range loadConnections() {
-			for _, p := range loadPairs() {
-				for _, name := range []string{p.floor, p.lanyard} {
-					cells := []any{name, fmt.Sprintf("%d+1", containers), connections}
-					t.add(append(cells, medians(trials[loadKey{name, containers, connections}])...)...)
-				}
-			}
-		}
+// medianOf returns the median of one figure.
+func medianOf(trials []trial, get func(trial) float64) float64 {
+	var values []float64
+	for _, t := range trials {
+		values = append(values, get(t))
 	}
-	return *t
+	return median(values)
 }
 
-// medians returns the median of each figure.
-func medians(trials []trial) []any {
-	var cells []any
-	for _, get := range []func(trial) float64{
-		func(t trial) float64 { return t.CPU }, func(t trial) float64 { return t.P50 },
-		func(t trial) float64 { return t.P99 }, func(t trial) float64 { return t.Throughput },
-	} {
-		var values []float64
-		for _, t := range trials {
-			values = append(values, get(t))
-		}
-		cells = append(cells, fmt.Sprintf("%.0f", median(values)))
-	}
-	return cells
-}
-
-// loadChecks compares Lanyard's CPU time with the floor's in the same round.
+// loadChecks compares Lanyard's CPU time with the baseline's in the same round.
 func loadChecks(trials map[loadKey][]trial) []check {
 	var checks []check
 	for _, p := range loadPairs() {
 		for _, containers := range loadContainers() {
-			floor := trials[loadKey{p.floor, containers, targetConnections}]
+			baseline := trials[loadKey{p.baseline, containers}]
 			var ratios []float64
-			for round, lanyard := range trials[loadKey{p.lanyard, containers, targetConnections}] {
-				ratios = append(ratios, lanyard.CPU/floor[round].CPU)
+			for round, lanyard := range trials[loadKey{p.lanyard, containers}] {
+				ratios = append(ratios, lanyard.CPU/baseline[round].CPU)
 			}
 			checks = append(checks, check{
-				What: fmt.Sprintf("CPU per request, %s, %d containers: relative to the %s", p.lanyard, containers, p.floor),
+				What: fmt.Sprintf("CPU, %s, %d containers, to the baseline's", p.lanyard, containers),
 				Got:  median(ratios), Limit: p.limit, Format: "%.2f×",
 				Detail: fmt.Sprintf("%.2f to %.2f", slices.Min(ratios), slices.Max(ratios)),
 			})
@@ -151,77 +140,74 @@ func loadChecks(trials map[loadKey][]trial) []check {
 
 // prepareLoad starts the servers, captures requests of the real API server and
 // sends each to Lanyard once.
-func (b *bench) prepareLoad(ctx context.Context, c *cluster) ([]loadCase, *table, error) {
+func (b *bench) prepareLoad(ctx context.Context, c *cluster) ([]loadCase, error) {
 	const namespace = "team"
 	if err := c.createNamespace(ctx, namespace); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	reviews, err := capture(ctx, c, namespace, []string{unannotated, threeClouds}, loadContainers())
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	lanyard, _, _, err := b.startLanyard(ctx, c.kubeconfig)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	responses := newTable(docsFile, "answers", "Request", "containers", "request, bytes", "response, bytes", "patch before base64, bytes")
 	var cases []loadCase
 	var lengths []int
 	for _, containers := range loadContainers() {
 		for _, p := range loadPairs() {
 			review := reviews[p.account][containers]
-			length, patch, err := ask(ctx, lanyard, review)
+			length, injected, err := ask(ctx, lanyard, podPath, review)
 			if err != nil {
-				return nil, nil, err
+				return nil, err
 			}
-			if injected := len(patch) > 0; injected != (p.account != unannotated) {
-				return nil, nil, fmt.Errorf("ServiceAccount %s, %d containers: got an unexpected patch of %d bytes", p.account, containers, len(patch))
+			if injected != (p.account != unannotated) {
+				return nil, fmt.Errorf("ServiceAccount %s, %d containers: injected is %t", p.account, containers, injected)
 			}
-			responses.add(p.lanyard, fmt.Sprintf("%d+1", containers), len(review), length, len(patch))
-			path := fmt.Sprintf("/constant/%d", length)
-			if len(patch) == 0 {
-				path = "/minimal"
-			} else {
+			path := "/minimal"
+			if injected {
+				path = fmt.Sprintf("/constant/%d", length)
 				lengths = append(lengths, length)
 			}
-			cases = append(cases, loadCase{p.floor, containers, nil, path, review}, loadCase{p.lanyard, containers, lanyard, podPath, review})
+			cases = append(cases, loadCase{p.baseline, containers, nil, path, review}, loadCase{p.lanyard, containers, lanyard, podPath, review})
 		}
 	}
-	floor, err := b.startFloor(nil, lengths...)
+	baseline, err := b.startBaseline(ctx, lengths...)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for i := 0; i < len(cases); i += 2 {
-		cases[i].server = floor
+		cases[i].server = baseline
 	}
-	return cases, responses, nil
+	return cases, nil
 }
 
-// ask sends a request once and returns the length of the response, and its patch.
-func ask(ctx context.Context, s *server, review []byte) (length int, patch []byte, err error) {
-	client := s.client("h1")
+// ask sends a request once. It returns the length of the response, and whether the
+// response has a patch.
+func ask(ctx context.Context, s *server, path string, review []byte) (length int, injected bool, err error) {
+	client := s.client()
 	defer client.CloseIdleConnections()
-	body, err := post(ctx, client, s.url+podPath, review)
+	body, err := post(ctx, client, s.url+path, review)
 	if err != nil {
-		return 0, nil, err
+		return 0, false, err
 	}
 	var decoded admissionv1.AdmissionReview
 	if err := json.Unmarshal(body, &decoded); err != nil {
-		return 0, nil, fmt.Errorf("decode the response: %w", err)
+		return 0, false, fmt.Errorf("decode the response: %w", err)
 	}
 	if decoded.Response == nil || !decoded.Response.Allowed {
-		return 0, nil, fmt.Errorf("got the response %.1000s, want an allowed request", body)
+		return 0, false, fmt.Errorf("got the response %.1000s, want an allowed request", body)
 	}
-	return len(body), decoded.Response.Patch, nil
+	return len(body), len(decoded.Response.Patch) > 0, nil
 }
 
-// trial sends a fixed number of requests over the given number of connections.
-// Each connection has one request in flight.
-func (b *bench) trial(ctx context.Context, c *loadCase, connections int) (trial, error) {
-	callers := newCallers(c, connections, b.protocol)
+// trial sends a fixed number of requests. Each connection has one request in flight.
+func (b *bench) trial(ctx context.Context, c *loadCase) (trial, error) {
+	callers := newCallers(c, connections)
 	defer callers.close()
 	// Warm up connections, buffers and the heap.
-	if _, err := callers.run(ctx, max(connections*4, 100)); err != nil {
+	if err := callers.run(ctx, 100); err != nil {
 		return trial{}, err
 	}
 	before, err := cpuTime(c.server.pid)
@@ -229,13 +215,11 @@ func (b *bench) trial(ctx context.Context, c *loadCase, connections int) (trial,
 		return trial{}, err
 	}
 	start := time.Now()
-	// Trials take about the same time for all cases.
-	n := either(b, 1200, 500)
+	n := either(b, 900, 400)
 	if c.containers > 2 {
-		n = either(b, 700, 250)
+		n /= 2 // so that trials take about the same time
 	}
-	latencies, err := callers.run(ctx, n)
-	if err != nil {
+	if err := callers.run(ctx, n); err != nil {
 		return trial{}, err
 	}
 	elapsed := time.Since(start)
@@ -243,12 +227,5 @@ func (b *bench) trial(ctx context.Context, c *loadCase, connections int) (trial,
 	if err != nil {
 		return trial{}, err
 	}
-	return trial{
-		CPU:        microseconds(after-before) / float64(n),
-		P50:        microseconds(quantile(latencies, 0.5)),
-		P99:        microseconds(quantile(latencies, 0.99)),
-		Throughput: float64(n) / elapsed.Seconds(),
-	}, nil
+	return trial{CPU: float64((after - before).Microseconds()) / float64(n), Throughput: float64(n) / elapsed.Seconds()}, nil
 }
-
-func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

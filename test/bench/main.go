@@ -1,10 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures the cost of Lanyard relative to a floor: a minimal
-// HTTPS server on the same machine in the same run. Run it in the root of the
-// repository, after building the programs (make bench). docs/evidence/performance.md
-// describes the method.
+// Command bench measures the cost of Lanyard, always next to the same work without
+// Lanyard, on the same machine in the same run. Run it in the root of the repository, after
+// building the programs (make bench). README.md describes the method.
 package main
 
 import (
@@ -15,7 +14,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -28,18 +26,18 @@ import (
 // errInterrupted is the error of a run that was interrupted by a signal.
 var errInterrupted = errors.New("interrupted; all processes and temporary files were removed")
 
-// settings holds the command-line flags.
-type settings struct {
-	only        string
-	quick       bool
-	updateDocs  bool
-	protocol    string
-	maxAccounts int
+// options holds the command-line flags.
+type options struct {
+	only          string
+	quick         bool
+	updateDocs    bool
+	controlplanes string
+	maxAccounts   int
 }
 
 // bench is one run.
 type bench struct {
-	settings
+	options
 	out   io.Writer
 	start time.Time
 	dir   string // for logs, kubeconfigs and certificates; removed at the end
@@ -47,18 +45,18 @@ type bench struct {
 }
 
 func main() {
-	var s settings
-	flag.StringVar(&s.only, "only", "", "comma-separated `parts` to run: load, memory, apiserver, guard, fences; or none")
+	var s options
+	flag.StringVar(&s.only, "only", "", "comma-separated `parts` to run: "+strings.Join(partNames(), ", ")+"; or none")
 	flag.BoolVar(&s.quick, "quick", false, "run shorter measurements with rough results")
 	flag.BoolVar(&s.updateDocs, "update-docs", false, "update the tables of the documentation from the results in "+resultsDir)
-	flag.StringVar(&s.protocol, "protocol", "h1", "`protocol` of the load test: h1, which the API server uses for a webhook behind a Service, or h2")
+	flag.StringVar(&s.controlplanes, "controlplanes", "bin/controlplane", "comma-separated `directories` with etcd and kube-apiserver, for the part policies")
 	flag.IntVar(&s.maxAccounts, "max-accounts", 100_000, "measure memory with at most this `number` of ServiceAccounts; -quick stops at 20,000")
 	flag.Parse()
 	// A closed pipe or terminal stops the run in the same way as Ctrl-C.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	defer stop()
 	ctrl.SetLogger(logr.Discard()) // envtest's own log
-	b := &bench{settings: s, out: os.Stdout, start: time.Now()}
+	b := &bench{options: s, out: os.Stdout, start: time.Now()}
 	if err := b.run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -75,29 +73,39 @@ type part struct {
 func parts() []part {
 	return []part{
 		{"load", (*bench).load},
-		{"memory", (*bench).memory},
-		{"apiserver", (*bench).apiserver},
+		{"peers", (*bench).peers},
 		{"guard", (*bench).guard},
 		{"fences", (*bench).fences},
+		{"policies", (*bench).policies},
+		{"feel", (*bench).feel},
+		{"burst", (*bench).burst},
+		{"memory", (*bench).memory},
 	}
 }
 
-// parts returns the parts that the flags ask for.
-func (s *settings) parts() ([]part, error) {
-	if s.protocol != "h1" && s.protocol != "h2" {
-		return nil, fmt.Errorf("-protocol: got %q, want h1 or h2", s.protocol)
+func partNames() []string {
+	var names []string
+	for _, p := range parts() {
+		names = append(names, p.name)
 	}
+	return names
+}
+
+// parts returns the parts that the flags ask for. By default, the part peers runs only
+// after hack/bench-peers.sh has built its programs.
+func (s *options) parts() ([]part, error) {
 	all := parts()
 	switch s.only {
 	case "":
-		return all, nil
+		_, err := os.Stat(peersDir)
+		return slices.DeleteFunc(all, func(p part) bool { return err != nil && p.name == "peers" }), nil
 	case "none":
 		return nil, nil
 	}
 	asked := strings.Split(s.only, ",")
 	for _, name := range asked {
 		if !slices.ContainsFunc(all, func(p part) bool { return p.name == name }) {
-			return nil, fmt.Errorf("-only: got %q, want any of load, memory, apiserver, guard, fences, or none", name)
+			return nil, fmt.Errorf("-only: got %q, want any of %s, or none", name, strings.Join(partNames(), ", "))
 		}
 	}
 	return slices.DeleteFunc(all, func(p part) bool { return !slices.Contains(asked, p.name) }), nil
@@ -115,34 +123,36 @@ func (b *bench) run(ctx context.Context) (err error) {
 	}
 	b.ends = append(b.ends, func() error { return os.RemoveAll(b.dir) })
 	defer func() { err = errors.Join(err, b.end(0)) }()
-	var outcomes []*outcome
+	var errs []error
 	for _, part := range run {
-		o, err := b.part(ctx, part)
+		err := b.part(ctx, part)
 		if ctx.Err() != nil {
 			return errInterrupted
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", part.name, err)
+			// The other parts do not depend on this one.
+			errs = append(errs, fmt.Errorf("%s: %w", part.name, err))
+			b.printf("%v", errs[len(errs)-1])
 		}
-		outcomes = append(outcomes, o)
 	}
-	b.print(outcomes)
 	if b.updateDocs {
-		return b.writeDocs()
+		errs = append(errs, b.writeDocs())
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// part runs one part and stores its result. It stops everything that the part
+// part runs one part, prints its result and stores it. It stops everything that the part
 // started, so that it does not disturb the next part.
-func (b *bench) part(ctx context.Context, p part) (o *outcome, err error) {
+func (b *bench) part(ctx context.Context, p part) (err error) {
 	before := len(b.ends)
 	defer func() { err = errors.Join(err, b.end(before)) }()
 	b.printf("== %s", p.name)
-	if o, err = p.run(b, ctx); err != nil {
-		return nil, err
+	o, err := p.run(b, ctx)
+	if err != nil {
+		return err
 	}
-	return o, b.store(p.name, o)
+	b.print(o)
+	return store(p.name, o)
 }
 
 // end runs the cleanup functions after the first n, in reverse order.
@@ -163,8 +173,8 @@ func (b *bench) printf(format string, args ...any) {
 
 // subdir creates a directory in the run's temporary directory.
 func (b *bench) subdir(name string) (string, error) {
-	dir := filepath.Join(b.dir, name)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	dir, err := os.MkdirTemp(b.dir, name+"-")
+	if err != nil {
 		return "", fmt.Errorf("create a directory: %w", err)
 	}
 	return dir, nil

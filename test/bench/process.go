@@ -4,28 +4,28 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/process"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
 // The programs that make bench builds.
 const (
-	lanyardBinary = "bin/lanyard-webhook"
-	floorBinary   = "bin/floor"
+	lanyardBinary  = "bin/lanyard-webhook"
+	baselineBinary = "bin/baseline"
 )
+
+// startTimeout limits the start of a program.
+const startTimeout = time.Minute
 
 // server is a process that serves admission requests.
 type server struct {
@@ -39,7 +39,7 @@ type server struct {
 // startLanyard runs the webhook and returns when it is ready, with the time
 // until then. The run stops it, unless the caller does so earlier with end.
 func (b *bench) startLanyard(ctx context.Context, kubeconfig string) (s *server, ready time.Duration, end func() error, err error) {
-	dir, err := b.subdir(fmt.Sprintf("lanyard-%d", len(b.ends)))
+	dir, err := b.subdir("lanyard")
 	if err != nil {
 		return nil, 0, nil, err
 	}
@@ -56,14 +56,47 @@ func (b *bench) startLanyard(ctx context.Context, kubeconfig string) (s *server,
 	return &server{url: process.URL, ca: process.CA, pid: process.PID(), metrics: process.MetricsURL}, ready, process.Stop, nil
 }
 
-// startFloor runs the floor server with the patch and with constant responses
-// of the given lengths.
-func (b *bench) startFloor(patch []byte, lengths ...int) (*server, error) {
-	dir, err := b.subdir(fmt.Sprintf("floor-%d", len(b.ends)))
+// certificate is a serving certificate for 127.0.0.1, and a directory for it.
+type certificate struct {
+	dir, cert, key string
+	ca             []byte
+}
+
+// certify makes the certificate of a server with this name.
+func (b *bench) certify(name string) (*certificate, error) {
+	dir, err := b.subdir(name)
 	if err != nil {
 		return nil, err
 	}
 	cert, key, ca, err := controlplane.NewServingCertificate(dir, "127.0.0.1")
+	return &certificate{dir, cert, key, ca}, err
+}
+
+// serve runs a program that serves on the port, and returns when ready returns nil. The
+// run stops the program.
+func (b *bench) serve(ctx context.Context, cmd *exec.Cmd, port string, c *certificate, ready func(context.Context, *server) error) (*server, error) {
+	running, err := process.Start(cmd, filepath.Join(c.dir, "log"))
+	if err != nil {
+		return nil, fmt.Errorf("%w; run make bench, in the root of the repository", err)
+	}
+	b.ends = append(b.ends, running.Stop)
+	s := &server{url: "https://127.0.0.1:" + port, ca: c.ca, pid: running.PID()}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	err = process.Poll(ctx, cmd.Path, func(ctx context.Context) error { return ready(ctx, s) })
+	if err != nil {
+		return nil, fmt.Errorf("%w%s", err, process.Tail(running.LogFile))
+	}
+	return s, nil
+}
+
+// startBaseline runs the baseline with constant responses of the given lengths.
+func (b *bench) startBaseline(ctx context.Context, lengths ...int) (*server, error) {
+	c, err := b.certify("baseline")
+	if err != nil {
+		return nil, err
+	}
+	ports, err := webhook.FreePorts(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -71,46 +104,15 @@ func (b *bench) startFloor(patch []byte, lengths ...int) (*server, error) {
 	for _, length := range lengths {
 		list = append(list, strconv.Itoa(length))
 	}
-	args := []string{"-tls-cert-file", cert, "-tls-private-key-file", key, "-lengths", strings.Join(list, ",")}
-	if patch != nil {
-		file := filepath.Join(dir, "patch.json")
-		if err := os.WriteFile(file, patch, 0o600); err != nil {
-			return nil, err
-		}
-		args = append(args, "-patch-file", file)
-	}
-	s, err := b.runFloor(args)
-	if err != nil {
-		return nil, err
-	}
-	s.ca = ca
-	return s, nil
-}
-
-func (b *bench) runFloor(args []string) (*server, error) {
-	// No context: the process ends with its standard input.
-	cmd := exec.Command(floorBinary, args...) //nolint:noctx // see above
-	cmd.Stderr = os.Stderr
-	// A terminal's Ctrl-C must reach only this process, which then stops the
-	// floor.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	input, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	output, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("%w; run make bench, in the root of the repository", err)
-	}
-	b.ends = append(b.ends, func() error { return errors.Join(input.Close(), cmd.Wait()) })
-	address, err := bufio.NewReader(output).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("floor: %w", err)
-	}
-	return &server{url: "https://" + strings.TrimSpace(address), pid: cmd.Process.Pid}, nil
+	// No context: the run stops the process.
+	cmd := exec.Command(baselineBinary, "-address", "127.0.0.1:"+ports[0], //nolint:noctx // see above
+		"-tls-cert-file", c.cert, "-tls-private-key-file", c.key, "-lengths", strings.Join(list, ","))
+	return b.serve(ctx, cmd, ports[0], c, func(ctx context.Context, s *server) error {
+		client := s.client()
+		defer client.CloseIdleConnections()
+		_, err := post(ctx, client, s.url+"/minimal", []byte("{}"))
+		return err
+	})
 }
 
 // memoryUse is a process's memory in KiB, with the fields of

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -20,28 +21,38 @@ const (
 	// resultsDir holds the last outcome of each part.
 	resultsDir = "bench-results"
 
-	docsFile      = "docs/evidence/performance.md"
+	docsFile      = "test/bench/README.md"
 	guardDocsFile = "docs/concepts/guard.md"
+	// plotsDir holds the plots of docsFile.
+	plotsDir = "test/bench/plots"
 )
+
+// sections returns the page of each table.
+func sections() map[string]string {
+	return map[string]string{
+		"load": docsFile, "peers": docsFile, "memory": docsFile, "policies": docsFile, "feel": docsFile, "burst": docsFile,
+		"cost": guardDocsFile, "fences": guardDocsFile, "sizes": guardDocsFile,
+	}
+}
 
 // outcome is the result of a part.
 type outcome struct {
 	Stamp  stamp
+	How    string // it was measured
 	Tables []table
 	Checks []check
+	Plots  []plot
 }
 
 // table is printed, and stands between <!-- begin SECTION --> and
-// <!-- end SECTION --> of a page. Its first row is the header. Without rows, it is
-// only the note of the page.
+// <!-- end SECTION --> of a page. Its first row is the header.
 type table struct {
-	File, Section string
-	Rows          [][]string
-	Note          string // below the table of the page
+	Section string
+	Rows    [][]string
 }
 
-func newTable(file, section string, header ...string) *table {
-	return &table{File: file, Section: section, Rows: [][]string{header}}
+func newTable(section string, header ...string) *table {
+	return &table{Section: section, Rows: [][]string{header}}
 }
 
 // add appends a row. Numbers have two digits after the point.
@@ -76,7 +87,7 @@ func (t *table) markdown() string {
 			b.WriteString("|---|" + strings.Repeat("---:|", len(row)-1) + "\n")
 		}
 	}
-	return b.String() + t.Note
+	return b.String()
 }
 
 // check is a target and its result.
@@ -89,44 +100,57 @@ type check struct {
 
 func (c *check) met() bool { return c.Got <= c.Limit }
 
-// targets returns the table of all checks.
-func targets(outcomes []*outcome) *table {
-	t := newTable(docsFile, "targets", "Target", "limit", "result", "")
-	for _, o := range outcomes {
-		for _, c := range o.Checks {
-			verdict := "NOT MET"
-			if c.met() {
-				verdict = "met"
-			}
-			t.add(c.What, fmt.Sprintf(c.Format, c.Limit), fmt.Sprintf("**"+c.Format+"** ("+c.Detail+")", c.Got), verdict)
-		}
+// line returns the check as an item of a list.
+func (c *check) line() string {
+	verdict := "NOT MET"
+	if c.met() {
+		verdict = "met"
 	}
-	return t
+	return fmt.Sprintf("- %s: "+c.Format+" (%s), limit "+c.Format+": %s\n", c.What, c.Got, c.Detail, c.Limit, verdict)
+}
+
+// footer returns the text below the first table of a page: how it was measured, and the
+// checks that are not met.
+func (o *outcome) footer() string {
+	text := "\n" + o.Stamp.sentence(o.How)
+	missed := slices.DeleteFunc(slices.Clone(o.Checks), func(c check) bool { return c.met() })
+	return text + list(missed)
+}
+
+// list returns the checks as a list.
+func list(checks []check) string {
+	var b strings.Builder
+	for i, c := range checks {
+		if i == 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(c.line())
+	}
+	return b.String()
 }
 
 // stamp describes the environment of a run.
 type stamp struct {
-	Date                        string
-	Quick                       bool `json:",omitempty"`
-	CPU, Kernel, Go, Kubernetes string
-	Cores                       int
+	Date            string
+	Quick           bool `json:",omitempty"`
+	CPU, Kubernetes string
+	Cores           int
 }
 
 func (b *bench) stamp(c *cluster) stamp {
 	return stamp{
 		Date: time.Now().UTC().Format(time.DateOnly), Quick: b.quick, Cores: runtime.NumCPU(),
-		CPU: cpuModel(), Kernel: kernelVersion(), Go: runtime.Version(), Kubernetes: c.Version(),
+		CPU: cpuModel(), Kubernetes: c.Version(),
 	}
 }
 
 // sentence returns where and how it was measured.
 func (s *stamp) sentence(how string) string {
-	text := fmt.Sprintf("Measured on %s: %d cores of %s, Linux %s, %s, kube-apiserver %s, %s.\n",
-		s.Date, s.Cores, s.CPU, s.Kernel, s.Go, s.Kubernetes, how)
+	text := fmt.Sprintf("%s, %d cores of %s, kube-apiserver %s: %s.", s.Date, s.Cores, s.CPU, s.Kubernetes, how)
 	if s.Quick {
-		text += "\n**Provisional:** from a short run (`-quick`).\n"
+		text += " **Provisional** (`-quick`)."
 	}
-	return text
+	return text + "\n"
 }
 
 // cpuModel returns the kernel's name of the processor, if any.
@@ -143,66 +167,62 @@ func cpuModel() string {
 	return runtime.GOARCH
 }
 
-// kernelVersion returns the kernel's release without the suffix of its builder.
-func kernelVersion() string {
-	text, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	if err != nil {
-		return ""
-	}
-	version, _, _ := strings.Cut(strings.TrimSpace(string(text)), "-")
-	return version
-}
+// resultFile returns the file with the last outcome of a part.
+func resultFile(part string) string { return filepath.Join(resultsDir, part+".json") }
 
-// file returns the file with the last outcome of a part. Both protocols of the
-// load test have one.
-func (b *bench) file(part string) string {
-	if part == "load" {
-		part += "-" + b.protocol
-	}
-	return filepath.Join(resultsDir, part+".json")
-}
-
-func (b *bench) store(part string, o *outcome) error {
+func store(part string, o *outcome) error {
 	text, err := json.MarshalIndent(o, "", "  ")
 	if err != nil {
 		return fmt.Errorf("store results: %w", err)
 	}
-	return errors.Join(os.MkdirAll(resultsDir, 0o755), os.WriteFile(b.file(part), append(text, '\n'), 0o644))
+	return errors.Join(os.MkdirAll(resultsDir, 0o755), os.WriteFile(resultFile(part), append(text, '\n'), 0o644))
 }
 
-// print prints the tables of this run and its targets.
-func (b *bench) print(outcomes []*outcome) {
-	for _, o := range outcomes {
-		for _, t := range o.Tables {
-			t.print(b.out)
-		}
-	}
-	if t := targets(outcomes); len(t.Rows) > 1 {
+// print prints the tables of a part and its checks.
+func (b *bench) print(o *outcome) {
+	for _, t := range o.Tables {
 		t.print(b.out)
 	}
+	_, _ = fmt.Fprintln(b.out, "\n"+o.Stamp.sentence(o.How)+list(o.Checks))
 }
 
-// writeDocs writes the tables of all parts into their pages.
+// writeDocs writes the tables and plots of all parts that have results. The others keep
+// theirs.
 func (b *bench) writeDocs() error {
-	var outcomes []*outcome
 	for _, part := range parts() {
-		text, err := os.ReadFile(b.file(part.name))
+		text, err := os.ReadFile(resultFile(part.name))
+		if errors.Is(err, os.ErrNotExist) {
+			b.printf("%s: no results, so its tables stay", part.name)
+			continue
+		}
 		if err != nil {
-			return fmt.Errorf("%w; -update-docs needs the results of all parts: run make bench first", err)
+			return err
 		}
 		o := &outcome{}
 		if err := json.Unmarshal(text, o); err != nil {
-			return fmt.Errorf("%s: %w", b.file(part.name), err)
+			return fmt.Errorf("%s: %w", resultFile(part.name), err)
 		}
-		outcomes = append(outcomes, o)
-	}
-	tables := []table{*targets(outcomes)}
-	for _, o := range outcomes {
-		tables = append(tables, o.Tables...)
-	}
-	for _, t := range tables {
-		if err := replaceInFile(t.File, t.Section, t.markdown()); err != nil {
+		if err := o.write(); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// write writes the tables and plots of a part.
+func (o *outcome) write() error {
+	for i, t := range o.Tables {
+		text := t.markdown()
+		if i == 0 {
+			text += o.footer()
+		}
+		if err := replaceInFile(sections()[t.Section], t.Section, text); err != nil {
+			return err
+		}
+	}
+	for _, p := range o.Plots {
+		if err := os.WriteFile(filepath.Join(plotsDir, p.Name+".svg"), []byte(p.svg()), 0o644); err != nil {
+			return fmt.Errorf("write a plot: %w", err)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ package metadatacache
 
 import (
 	"iter"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -133,17 +134,28 @@ func (s *store) makeSpace(namespace string, n int64) bool {
 	return true
 }
 
-// replace keeps the items of incoming in place of all previous objects.
+// replace keeps the items of incoming in place of all previous objects. Nothing else may
+// use incoming afterwards.
 func (s *store) replace(incoming *store, items []*item) {
-	fresh := store{limit: s.limit}
-	for _, it := range items {
-		if object, ok := incoming.get(it.id); ok {
-			fresh.set(it.id, object)
+	fresh := incoming
+	if !incoming.isExactly(items) {
+		fresh = &store{limit: s.limit}
+		for _, it := range items {
+			if object, ok := incoming.get(it.id); ok {
+				fresh.set(it.id, object)
+			}
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.objects, s.bytes, s.namespaces, s.large = fresh.objects, fresh.bytes, fresh.namespaces, fresh.large
+}
+
+// isExactly reports whether the store has an object for each item and no other objects.
+// The items have different names.
+func (s *store) isExactly(items []*item) bool {
+	missing := func(it *item) bool { _, ok := s.get(it.id); return !ok }
+	return len(items) == len(s.objects) && !slices.ContainsFunc(items, missing)
 }
 
 // used returns how many bytes the objects take.

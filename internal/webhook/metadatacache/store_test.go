@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // bounded returns a cache for this many bytes, whose live reads return a
@@ -238,6 +240,40 @@ func TestANamespaceDoesNotPushOutTheObjectsOfOthers(t *testing.T) {
 			}
 			if used, _ := c.Bytes(); used > limit || used < limit/2 {
 				t.Errorf("got %d of %d bytes used, want the cache nearly full", used, limit)
+			}
+		})
+	}
+}
+
+func TestReplaceKeepsOnlyTheItems(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ items, want string }{
+		"all objects are items":                      {"a b", "a b"},
+		"an object is no item":                       {"a", "a"},
+		"an object is no item, an item is no object": {"a c", "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			id := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "ns", Name: name} }
+			var s, incoming store
+			s.set(id("old"), nil)
+			for _, name := range []string{"a", "b"} {
+				incoming.set(id(name), &Object{Label: name})
+			}
+			var items []*item
+			for name := range strings.FieldsSeq(test.items) {
+				items = append(items, &item{id(name)})
+			}
+			s.replace(&incoming, items)
+			var got []string
+			var bytes int64
+			for id, object := range s.all() {
+				got = append(got, id.Name)
+				bytes += size(id, &object)
+			}
+			slices.Sort(got)
+			if strings.Join(got, " ") != test.want || s.used() != bytes {
+				t.Errorf("got %v and %d bytes, want %s and %d bytes", got, s.used(), test.want, bytes)
 			}
 		})
 	}

@@ -54,6 +54,10 @@ type Options struct {
 	// Start sets.
 	APIServerFlags map[string]string
 
+	// Assets is the directory with etcd and kube-apiserver. The default is the one
+	// that Start names.
+	Assets string
+
 	// LogDir is an existing directory for etcd.log and kube-apiserver.log. If
 	// it is empty, the logs are removed with the control plane.
 	LogDir string
@@ -80,9 +84,12 @@ type ControlPlane struct {
 // must stop the control plane with Stop. Cancelling ctx does not stop it, and
 // neither does the end of the calling process.
 func Start(ctx context.Context, opts Options) (*ControlPlane, error) {
-	assets, err := assetsDir()
-	if err != nil {
-		return nil, err
+	assets := opts.Assets
+	if assets == "" {
+		var err error
+		if assets, err = assetsDir(); err != nil {
+			return nil, err
+		}
 	}
 	dir, err := os.MkdirTemp("", "lanyard-controlplane-")
 	if err != nil {

@@ -1,0 +1,233 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/policies"
+	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/test/support/webhook"
+)
+
+// mode is a way to inject. Its namespaces are named by it and by their number of labelled
+// ServiceAccounts.
+type mode struct {
+	name, prefix      string
+	webhook, policies bool
+}
+
+func modes() []mode {
+	return []mode{
+		{"nothing", "nothing", false, false},
+		{"webhook", "webhook", true, false},
+		{"policies", "policies", false, true},
+		{"both", "both", true, true},
+	}
+}
+
+func (m *mode) namespace(labelled int) string { return fmt.Sprintf("%s-%d", m.prefix, labelled) }
+
+// labelledSizes are the numbers of labelled ServiceAccounts in a namespace.
+func labelledSizes() []int { return []int{1, 20, 200} }
+
+// podKinds are the pods that are created in each namespace.
+func podKinds() []struct{ name, account string } {
+	return []struct{ name, account string }{{"no identity", unannotated}, {"three clouds", threeClouds}}
+}
+
+// measured is the result of one version of kube-apiserver: the median creations in
+// milliseconds, by the kind of the pod, the number of labelled ServiceAccounts, and the
+// mode.
+type measured struct {
+	minor   string
+	medians [2][3][4]float64
+}
+
+// policies measures how much each way to inject adds to the creation of a pod, on each
+// version of kube-apiserver.
+func (b *bench) policies(ctx context.Context) (*outcome, error) {
+	result := &outcome{How: fmt.Sprintf("%d to %d dry-run creations of each kind, taking turns", b.policyTurns(200), b.policyTurns(1))}
+	var versions []string
+	var all []measured
+	for dir := range strings.SplitSeq(b.controlplanes, ",") {
+		before := len(b.ends)
+		c, err := b.preparePolicies(ctx, dir)
+		if err != nil {
+			return nil, err
+		}
+		result.Stamp = b.stamp(c)
+		versions = append(versions, c.Version())
+		parsed, err := version.ParseGeneric(c.Version())
+		if err != nil {
+			return nil, err
+		}
+		m := measured{minor: fmt.Sprintf("%d.%d", parsed.Major(), parsed.Minor())}
+		for size, labelled := range labelledSizes() {
+			if err := b.comparePolicies(ctx, c, labelled, size, &m); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, m)
+		// The next API server must not share the machine with this one.
+		if err := b.end(before); err != nil {
+			return nil, err
+		}
+	}
+	result.Stamp.Kubernetes = strings.Join(versions, " and ")
+	result.Tables, result.Plots = []table{policyTable(all)}, policyPlots(all)
+	return result, nil
+}
+
+// policyTable has the added milliseconds, a row for each kind of pod and number of ServiceAccounts.
+func policyTable(all []measured) table {
+	header := []string{"Added, ms", "labelled"}
+	for _, m := range all {
+		for _, mode := range modes()[1:] {
+			header = append(header, m.minor+" "+mode.name)
+		}
+	}
+	t := newTable("policies", header...)
+	for kind, pod := range podKinds() {
+		for size, labelled := range labelledSizes() {
+			row := []any{pod.name, labelled}
+			for _, m := range all {
+				medians := m.medians[kind][size]
+				for _, with := range medians[1:] {
+					row = append(row, fmt.Sprintf("%+.2f", with-medians[0]))
+				}
+			}
+			t.add(row...)
+		}
+	}
+	return *t
+}
+
+// policyPlots has a plot for each kind of pod.
+func policyPlots(all []measured) []plot {
+	plots := []plot{
+		{Name: "plain", Title: "Added to the creation of a pod without an identity, in milliseconds"},
+		{Name: "injected", Title: "Added to the creation of a pod for three clouds, in milliseconds"},
+	}
+	for kind := range plots {
+		for _, m := range all {
+			for size, labelled := range labelledSizes() {
+				g := group{Name: fmt.Sprintf("Kubernetes %s, labelled ServiceAccounts: %d", m.minor, labelled)}
+				for i, mode := range modes()[1:] {
+					medians := m.medians[kind][size]
+					g.Bars = append(g.Bars, bar{mode.name, max(medians[i+1]-medians[0], 0)})
+				}
+				plots[kind].Groups = append(plots[kind].Groups, g)
+			}
+		}
+	}
+	return plots
+}
+
+// policyTurns is the number of creations of each kind. The slowest namespace has fewer.
+func (b *bench) policyTurns(labelled int) int {
+	if labelled >= 200 {
+		return either(b, 150, 20)
+	}
+	return either(b, 400, 60)
+}
+
+// comparePolicies measures the median creation of each pod in the namespaces with this
+// number of labelled ServiceAccounts.
+func (b *bench) comparePolicies(ctx context.Context, c *cluster, labelled, size int, m *measured) error {
+	b.printf("%s, %d labelled ServiceAccounts", c.Version(), labelled)
+	var ways []way
+	for _, kind := range podKinds() {
+		for _, mode := range modes() {
+			ways = append(ways, c.creation(kind.name+", "+mode.name, mode.namespace(labelled), newPod(kind.account, 1)))
+		}
+	}
+	times, err := b.takeTurns(ctx, warmUp/2, b.policyTurns(labelled), ways...)
+	if err != nil {
+		return err
+	}
+	for i := range ways {
+		m.medians[i/len(modes())][size][i%len(modes())] = median(times[i])
+	}
+	return nil
+}
+
+// preparePolicies starts the API server of dir, and installs each mode in its namespaces.
+func (b *bench) preparePolicies(ctx context.Context, dir string) (*cluster, error) {
+	c, err := b.startCluster(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	lanyard, _, _, err := b.startLanyard(ctx, c.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	var withWebhook, withPolicies []string
+	for _, mode := range modes() {
+		for _, labelled := range labelledSizes() {
+			namespace := mode.namespace(labelled)
+			if mode.webhook {
+				withWebhook = append(withWebhook, namespace)
+			}
+			if mode.policies {
+				withPolicies = append(withPolicies, namespace)
+			}
+			// createNamespace creates one of the labelled ServiceAccounts.
+			err := c.createAccounts(ctx, namespace, labelled-1, labelled-1, func(i int) map[string]string { return identity(i + 1) })
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := c.installWebhook(ctx, lanyard, withWebhook...); err != nil {
+		return nil, err
+	}
+	return c, c.installPolicies(ctx, withPolicies...)
+}
+
+// guardUnchecked is a namespace without a webhook, so pods are not injected, and the
+// guard denies them.
+const guardUnchecked = "unregistered"
+
+// installWebhook registers the webhook for the namespaces and installs the guard in them.
+func (c *cluster) installWebhook(ctx context.Context, lanyard *server, namespaces ...string) error {
+	if err := c.createNamespace(ctx, guardUnchecked); err != nil {
+		return err
+	}
+	if err := c.register(ctx, lanyard.url+podPath, lanyard.ca, isInjected, namespaces...); err != nil {
+		return err
+	}
+	return c.installGuard(ctx, guardUnchecked, namespaces...)
+}
+
+// installPolicies installs the policies that inject, in the namespaces.
+func (c *cluster) installPolicies(ctx context.Context, namespaces ...string) error {
+	values := settings.Default()
+	values.Defaults.ReservedAudiences = annotations.CommonAPIServerAudiences()
+	s, errs := settings.New(&values)
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	text, err := policies.Generate(s, nil)
+	if err != nil {
+		return err
+	}
+	objects, err := webhook.DecodeManifest("policies.yaml", []byte(text))
+	if err != nil {
+		return err
+	}
+	if err := c.createIn(ctx, objects, namespaces); err != nil {
+		return err
+	}
+	return waitUntil(ctx, "the policies inject", func(ctx context.Context) (bool, error) {
+		pod, err := c.dryRun(ctx, namespaces[0], newPod(threeClouds, 1))
+		return err == nil && isInjected(pod), err
+	})
+}
