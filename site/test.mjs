@@ -149,8 +149,8 @@ async function menus(page, device, scheme) {
   await page.locator('.VPSwitchAppearance:visible').first().click()
   const other = scheme === 'dark' ? 'light' : 'dark'
   check((await shade(page)) === other, `got the scheme ${scheme} after the switch`)
-  const pictured = await page.evaluate(() => getComputedStyle(document.querySelector('main img')).colorScheme)
-  check(pictured === other, `pictures: got the scheme ${pictured} after the switch, want ${other}`)
+  const used = await page.evaluate(() => getComputedStyle(document.querySelector('main')).colorScheme)
+  check(used === other, `pictures: got the scheme ${used} after the switch, want ${other}`)
   await page.locator('main img').first().scrollIntoViewIfNeeded({ timeout: 5_000 })
   await page.screenshot({ path: join(shots, `switched-from-${scheme}.png`) })
 }

@@ -21,16 +21,15 @@ export function versions() {
   return ['main', ...tags.split('\n').filter((tag) => /^v\d+\.\d+\.\d+$/.test(tag)).slice(0, 5)]
 }
 
-// The sidebar. A name is a page, or a folder with all its pages. Every page of docs/
-// must be in one section.
+// The sidebar: the jobs of docs/README.md. A name is a page, or a folder with all its
+// pages. Every page of docs/ must be in one section.
 const sections = {
-  Start: ['quickstart-kind', 'clouds', 'apis'],
-  'Set up': ['install', 'gitops', 'argocd', 'flux', 'issuer', 'providers', 'identity-later', 'callers', 'policies'],
-  Run: ['operations', 'troubleshooting'],
-  Move: ['migrate', 'adoption', 'trackers'],
-  'More places': ['hosted-control-planes', 'vcluster', 'image-pulls'],
-  Understand: ['concepts', 'architecture', 'evidence'],
-  'Look up': ['reference', 'cli'],
+  'Try it': ['quickstart-kind'],
+  'Use one cloud': ['clouds', 'issuer', 'apis', 'providers', 'image-pulls', 'identity-later'],
+  Install: ['install', 'gitops', 'argocd', 'flux', 'policies', 'hosted-control-planes', 'vcluster', 'callers'],
+  'Switch from another webhook': ['migrate', 'adoption', 'trackers'],
+  'At night': ['troubleshooting', 'operations', 'cli'],
+  Reference: ['reference', 'concepts', 'architecture', 'evidence'],
 }
 
 // pages returns the pages below a folder of docs/, without ".md". README comes first.
