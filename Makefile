@@ -121,6 +121,26 @@ charts: controlplane ## Test the chart and deploy/, and that generated files are
 docs: ## Test the documentation: links, generated pages, examples and language.
 	cd test/docs && $(GO) test -count=1 ./...
 
+# Packages of Node.js: VitePress builds the site, Playwright drives the browser.
+site/node_modules: site/package.json site/package-lock.json
+	@echo "npm ci in site (a minute the first time)"
+	cd site && npm ci
+	@touch $@
+
+.PHONY: site
+site: site/node_modules ## Build docs/ as a website into bin/site (SITE_VERSION, SITE_BASE).
+	cd site && npm run build
+
+.PHONY: site-test
+site-test: site/node_modules ## Open the website in Chromium: links, search, colours, phones; screenshots in bin/site-shots.
+	cd site && SITE_OUT=bin/site-test SITE_BASE=/lanyard/main/ npm run build
+	rm -rf bin/site-shots
+	cd site && node test.mjs ../bin/site-test /lanyard/main/ ../bin/site-shots
+
+.PHONY: site-versions
+site-versions: site/node_modules ## Build the website of this commit and of the newest releases into bin/site-versions, as it is published.
+	cd site && node versions.mjs ../bin/site-versions
+
 .PHONY: generate
 generate: ## Write the generated files: deploy/, the README of the chart, and docs/reference.
 	hack/generate.sh

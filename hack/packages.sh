@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Installs the missing Debian packages of a machine that reaches no container registry:
-# a container engine, what makes the node image of kind, and npm for the Node.js SDKs. It
-# changes nothing if all are installed.
+# a container engine, what makes the node image of kind, npm for the Node.js SDKs and the
+# site, and the browser that tests the site. It changes nothing if all are installed.
 set -euo pipefail
 
 missing=()
@@ -24,6 +24,7 @@ need debootstrap debootstrap
 need jq jq
 need systemctl systemd
 need npm npm
+need chromium chromium
 
 if [ ${#missing[@]} -eq 0 ] && command -v docker >/dev/null; then exit 0; fi
 if [ "$EUID" -ne 0 ] || ! command -v apt-get >/dev/null; then

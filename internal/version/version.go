@@ -6,6 +6,7 @@ package version
 
 import (
 	"fmt"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 )
@@ -18,6 +19,18 @@ func Version() string {
 		return info.Main.Version
 	}
 	return "unknown"
+}
+
+// Page returns the address of a file of the repository, such as docs/install.md#upgrade,
+// as the file is in this version. The builds between releases have the files of main.
+func Page(path string) string { return page(Version(), path) }
+
+func page(version, path string) string {
+	// Pseudo-versions have two hyphens, and builds with local changes have a "+".
+	if !regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`).MatchString(version) {
+		version = "main"
+	}
+	return "https://github.com/lanyard-dev/lanyard/blob/" + version + "/" + path
 }
 
 // String describes the binary: its version, Go and platform.

@@ -18,13 +18,16 @@ import (
 	"github.com/yuin/goldmark/ast"
 )
 
-// repository is the address of a file of the main branch, without its path.
+// repository is the address of a file of the main branch, without its path. In a
+// release, links of the chart have the version in place of main.
 const repository = "https://github.com/lanyard-dev/lanyard/blob/main/"
+
+var released = regexp.MustCompile(`^https://github\.com/lanyard-dev/lanyard/blob/v[^/]+/`)
 
 // resolve reports an error if a link on the page from does not lead anywhere.
 // It does not check links to other sites.
 func resolve(all map[string]*page, from, link string) error {
-	base := path.Dir(from)
+	base, link := path.Dir(from), released.ReplaceAllLiteralString(link, repository)
 	if rest, found := strings.CutPrefix(link, repository); found {
 		base, link = ".", rest
 	}
@@ -84,7 +87,7 @@ func TestEveryLinkOfAPageResolves(t *testing.T) {
 // Comments, alerts and messages name pages, too: as a path or as a URL.
 func TestEveryPageThatAFileNamesExists(t *testing.T) {
 	all := pages(t)
-	reference := regexp.MustCompile(`(` + regexp.QuoteMeta(repository) + `|\b(?:docs|charts|deploy|test|examples)/)[\w./-]*\.md(#[\w-]+)?`)
+	reference := regexp.MustCompile(`(` + strings.Replace(regexp.QuoteMeta(repository), "main", `(?:main|v[^/\s]+)`, 1) + `|\b(?:docs|charts|deploy|test|examples)/)[\w./-]*\.md(#[\w-]+)?`)
 	checked := 0
 	for _, name := range files(t) {
 		content := readFile(t, name)
@@ -97,7 +100,7 @@ func TestEveryPageThatAFileNamesExists(t *testing.T) {
 				continue // a part of a longer path or URL
 			}
 			checked++
-			if !strings.HasPrefix(link, repository) {
+			if !strings.HasPrefix(link, "https://") {
 				link = repository + link
 			}
 			if err := resolve(all, name, link); err != nil {

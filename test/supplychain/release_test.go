@@ -167,6 +167,9 @@ func releaseTree(t *testing.T, stale string) string {
 	if err := os.Symlink(succeeds, filepath.Join(directory, "bin/goreleaser")); err != nil {
 		t.Fatal(err)
 	}
+	if output, err := release(t, directory, "links", "v9.8.7"); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
 	return directory
 }
 
@@ -197,6 +200,33 @@ func TestAReleaseNeedsFilesThatAgree(t *testing.T) {
 				t.Errorf("got %d lines that do not match, want %d\n%s", lines, len(releaseFiles[stale]), output)
 			}
 		})
+	}
+}
+
+func TestLinksOfAReleaseAreToItsVersion(t *testing.T) {
+	t.Parallel()
+	directory := releaseTree(t, "")
+	chart := filepath.Join(directory, "charts/lanyard/Chart.yaml")
+	for version, want := range map[string]string{
+		"v9.8.7": "all files agree",
+		"v9.8.6": "Chart.yaml:github.com/lanyard-dev/lanyard/blob/v9.8.6/\n",
+		"main":   "Chart.yaml:github.com/lanyard-dev/lanyard/blob/main/\n",
+	} {
+		if output, err := release(t, directory, "links", version); err != nil {
+			t.Fatalf("%v\n%s", err, output)
+		}
+		text, err := os.ReadFile(chart)
+		if link := "lanyard/blob/" + version + "/docs/"; err != nil || !strings.Contains(string(text), link) {
+			t.Errorf("got no link %s (%v) in\n%s", link, err, text)
+		}
+		if output, err := release(t, directory, "check", "v9.8.7"); (err == nil) != (version == "v9.8.7") || !strings.Contains(output, want) {
+			t.Errorf("links to %s: got error %v and %s, want %q", version, err, output, want)
+		}
+	}
+	for _, version := range []string{"", "9.8.7", "master", "v9.8"} {
+		if output, err := release(t, directory, "links", version); err == nil {
+			t.Errorf("version %q: got %q, want an error", version, output)
+		}
 	}
 }
 

@@ -128,7 +128,7 @@ func TestWorkflowsCallTargetsOfTheMakefile(t *testing.T) {
 		}
 	}
 	want := []string{
-		"ci.yaml", "codeql.yaml", "dependencies.yaml", "fuzz.yaml", "release.yaml", "scorecard.yaml", "versions.yaml", "vulnerabilities.yaml",
+		"ci.yaml", "codeql.yaml", "dependencies.yaml", "fuzz.yaml", "release.yaml", "scorecard.yaml", "site.yaml", "versions.yaml", "vulnerabilities.yaml",
 	}
 	if got := slices.Sorted(maps.Keys(all)); !slices.Equal(got, want) {
 		t.Errorf("got the workflows %q, want %q", got, want)
@@ -190,13 +190,14 @@ func TestActionsArePinnedToCommits(t *testing.T) {
 	}
 }
 
-// Three jobs may write, and only what they must.
+// Four jobs may write, and only what they must.
 func TestWorkflowsMayOnlyRead(t *testing.T) {
 	t.Parallel()
 	writers := map[string]map[string]string{
 		"release.yaml publish":    {"contents": "write", "packages": "write", "id-token": "write", "attestations": "write"},
 		"codeql.yaml analyze":     {"contents": "read", "security-events": "write"},
 		"scorecard.yaml analysis": {"contents": "read", "security-events": "write", "id-token": "write"},
+		"site.yaml publish":       {"pages": "write", "id-token": "write"},
 	}
 	for name, w := range workflows(t) {
 		if w.Permissions == nil {
@@ -256,6 +257,18 @@ func TestTheJobThatPublishesCompilesNothing(t *testing.T) {
 		if strings.Contains(fmt.Sprint(step.Run, step.With, step.Env), "token") {
 			t.Errorf("the job build: got %+v, want no token", step)
 		}
+	}
+}
+
+// The website is built with the code of many packages.
+func TestTheJobThatPublishesTheSiteRunsNothing(t *testing.T) {
+	t.Parallel()
+	publish := workflows(t)["site.yaml"].Jobs["publish"]
+	if publish.Environment != "github-pages" || publish.Needs != "build" {
+		t.Errorf("got environment %q and needs %q, want github-pages and build", publish.Environment, publish.Needs)
+	}
+	if len(publish.Steps) != 1 || !strings.HasPrefix(publish.Steps[0].Uses, "actions/deploy-pages@") {
+		t.Errorf("got the steps %+v, want only actions/deploy-pages", publish.Steps)
 	}
 }
 

@@ -91,6 +91,8 @@ var changing = []struct {
 	pattern *regexp.Regexp
 	text    string
 }{
+	// The build of a release has links to its version.
+	{regexp.MustCompile(`/blob/v[^/]+/`), "/blob/main/"},
 	{regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "2026-01-02T03:04:05Z"},
 	// The line is not wrapped, so it may have another length.
 	{regexp.MustCompile(`dial tcp [0-9.]+:(8?443)`), "dial tcp 10.96.0.10:$1"},

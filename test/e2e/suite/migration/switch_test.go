@@ -107,6 +107,8 @@ var changing = []struct {
 	pattern *regexp.Regexp
 	text    string
 }{
+	// The build of a release has links to its version.
+	{regexp.MustCompile(`/blob/v[^/]+/`), "/blob/main/"},
 	{regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "TIME"},
 	{regexp.MustCompile(`Kubernetes is v1\.\d+\.\d+\S*`), "Kubernetes is VERSION"},
 	{regexp.MustCompile(`node/\S+`), "node/NAME"},

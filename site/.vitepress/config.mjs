@@ -1,0 +1,59 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// VitePress builds docs/ as it is. Environment variables:
+//   SITE_VERSION  the version of the pages: "main", which is the default, or a tag
+//   SITE_BASE     the path of the site on its server, by default "/"
+//   SITE_OUT      the folder that the site is written to, by default bin/site
+import { readFileSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import { defineConfig } from 'vitepress'
+import { anchor, index, published, repository, resolve, root, sidebar, title, versions } from './pages.mjs'
+
+const version = process.env.SITE_VERSION || 'main'
+const icon = 'data:image/svg+xml;base64,' + readFileSync(join(root, 'charts/lanyard/icon.svg')).toString('base64')
+
+// links changes the links of a page to the links of the site. The text of a link that is
+// the name of a page becomes the title of the page.
+function links(md) {
+  md.core.ruler.push('lanyard-links', ({ tokens, env }) => {
+    const file = relative(root, env.realPath ?? env.path)
+    for (const { children } of tokens.filter((t) => t.children)) {
+      children.forEach((token, i) => {
+        if (token.type !== 'link_open') return
+        const { href, page } = resolve(file, token.attrGet('href'), version)
+        token.attrSet('href', href)
+        if (page && /^[\w/.-]+\.md$/.test(children[i + 1].content)) children[i + 1].content = title(page)
+      })
+    }
+  })
+}
+
+// resolveId resolves the imports of the pages here, because no folder above docs/ has
+// node_modules.
+function resolveId(id, importer, options) {
+  if (/^vue(\/|$)/.test(id) && importer?.startsWith(join(root, 'docs'))) return this.resolve(id, import.meta.filename, options)
+}
+
+export default defineConfig({
+  srcDir: '../docs',
+  outDir: join(root, process.env.SITE_OUT || 'bin/site'),
+  cacheDir: join(root, 'bin/site-cache'),
+  base: process.env.SITE_BASE || '/',
+  rewrites: index,
+  lang: 'en',
+  title: 'Lanyard',
+  description: 'Short-lived cloud credentials for pods, configured by annotations on their ServiceAccount.',
+  head: [['link', { rel: 'icon', href: icon }]],
+  vite: { plugins: [{ name: 'lanyard-vue', enforce: 'pre', resolveId }] },
+  markdown: { anchor: { slugify: anchor }, config: links },
+  themeConfig: {
+    logo: icon,
+    search: { provider: 'local', options: { detailedView: true } },
+    outline: [2, 3],
+    sidebar: sidebar(),
+    nav: [{ text: version, items: versions().map((v) => ({ text: v, link: published(v), target: '_self', noIcon: true })) }],
+    socialLinks: [{ icon: 'github', link: repository }],
+    editLink: version === 'main' ? { pattern: `${repository}/edit/main/docs/:path`, text: 'Edit this page' } : undefined,
+  },
+})

@@ -1,0 +1,90 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// The pages of docs/, their order and their links.
+import { execFileSync } from 'node:child_process'
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { dirname, join } from 'node:path/posix'
+import { fileURLToPath } from 'node:url'
+
+export const repository = 'https://github.com/lanyard-dev/lanyard'
+
+// published is the address of the site of a version.
+export const published = (version) => `https://lanyard-dev.github.io/lanyard/${version}/`
+
+// The root of the repository.
+export const root = fileURLToPath(new URL('../..', import.meta.url))
+
+// versions returns "main" and the newest releases. A pre-release has no site.
+export function versions() {
+  const tags = execFileSync('git', ['tag', '--list', 'v*', '--sort=-v:refname'], { cwd: root, encoding: 'utf8' })
+  return ['main', ...tags.split('\n').filter((tag) => /^v\d+\.\d+\.\d+$/.test(tag)).slice(0, 5)]
+}
+
+// The sidebar: the jobs of docs/README.md. A name is a page, or a folder with all its
+// pages. Every page of docs/ must be in one section.
+const sections = {
+  'Try it': ['quickstart-kind'],
+  'Use one cloud': ['clouds', 'issuer', 'apis', 'providers', 'image-pulls', 'identity-later'],
+  Install: ['install', 'gitops', 'argocd', 'flux', 'policies', 'hosted-control-planes', 'vcluster', 'callers'],
+  'Switch from another webhook': ['migrate', 'adoption', 'trackers'],
+  'At night': ['troubleshooting', 'operations', 'cli'],
+  Reference: ['reference', 'concepts', 'architecture', 'evidence'],
+}
+
+// pages returns the pages below a folder of docs/, without ".md". README comes first.
+function pages(folder = '') {
+  return readdirSync(join(root, 'docs', folder), { withFileTypes: true })
+    .flatMap((e) => {
+      const name = join(folder, e.name)
+      return e.isDirectory() ? pages(name) : name.endsWith('.md') ? [name.slice(0, -3)] : []
+    })
+    .sort((a, b) => isIndex(b) - isIndex(a) || (a < b ? -1 : 1))
+}
+
+const isIndex = (page) => /(^|\/)README$/.test(page)
+
+// index is the name of a page on the site, where README is the index of its folder.
+export const index = (page) => page.replace(/(^|\/)README(\.md)?$/, '$1index$2')
+
+// title returns the first heading of a page, as plain text.
+export function title(page) {
+  const heading = /^# (.+)$/m.exec(readFileSync(join(root, 'docs', page + '.md'), 'utf8'))
+  if (!heading) throw new Error(`docs/${page}.md has no heading: begin the page with "# Title"`)
+  return heading[1].replace(/[`*]/g, '').replace(/\[(.*?)\]\(.*?\)/g, '$1')
+}
+
+const item = (page) => ({ text: title(page), link: '/' + index(page).replace(/(^|\/)index$/, '$1') })
+
+// sidebar returns the sections with their pages, or throws an error with the pages that
+// no section has.
+export function sidebar() {
+  const left = new Set(pages().filter((page) => page !== 'README'))
+  const take = (name) => {
+    const found = [...left].filter((page) => page === name || page.startsWith(name + '/'))
+    found.forEach((page) => left.delete(page))
+    const own = found.filter((page) => page === name || page === name + '/README')
+    const items = found.filter((page) => !own.includes(page)).map(item)
+    if (items.length === 0) return own.map(item)
+    const folder = own.length ? item(own[0]) : { text: name[0].toUpperCase() + name.slice(1) }
+    return [{ ...folder, items, ...(items.length > 4 && { collapsed: true }) }]
+  }
+  const groups = Object.entries(sections).map(([text, names]) => ({ text, items: names.flatMap(take) }))
+  if (left.size) throw new Error(`site/.vitepress/pages.mjs has no section for ${[...left].join(', ')}: add each to a section`)
+  return groups.filter((group) => group.items.length)
+}
+
+// resolve returns the link of a page for the site, and the page that it leads to. file is
+// the path of the page with the link href. Pages of docs/ are on the site; all other files are in the repository, at ref.
+export function resolve(file, href, ref) {
+  if (/^([a-z][a-z+.-]*:|\/\/|#)/i.test(href)) return { href }
+  const [, path, hash] = /^([^#]*)(.*)$/.exec(href)
+  const target = join(dirname(file), decodeURI(path))
+  if (target.startsWith('..') || !existsSync(join(root, target))) throw new Error(`${file}: got no file for the link ${href}`)
+  if (target.startsWith('docs/') && target.endsWith('.md')) return { href: index(target.slice('docs'.length)) + hash, page: target.slice('docs/'.length, -3) }
+  return { href: `${repository}/${statSync(join(root, target)).isDirectory() ? 'tree' : 'blob'}/${ref}/${target}${hash}` }
+}
+
+// anchor returns the anchor of a heading on GitHub, which the links of the pages have.
+export const anchor = (heading) =>
+  heading.trim().toLowerCase().replace(/[^\p{L}\p{N} _-]/gu, '').replaceAll(' ', '-')

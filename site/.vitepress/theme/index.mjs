@@ -1,0 +1,8 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// The default theme of VitePress with the fonts of the reader's system.
+import theme from 'vitepress/theme-without-fonts'
+import './style.css'
+
+export default theme
