@@ -35,6 +35,8 @@ func sections() map[string][]section {
 		"metrics.md": {{"metrics", metricsTable}},
 		"reasons.md": {{"objects", objectReasons}, {"containers", containerReasons}},
 
+		"../policies.md": {{"unavailable", unavailable}},
+
 		"../migrate/README.md": {{"orders", orders}},
 		"../migrate/azure.md":  {{"inputs", inputsOf("azure")}},
 		"../migrate/eks.md":    {{"inputs", inputsOf("eks")}},
