@@ -40,8 +40,8 @@ func TestTheLoadOfStatusOn5000ServiceAccounts(t *testing.T) {
 			if count, atOnce := c.DryRuns(); count != test.dryRuns || atOnce > 4 {
 				t.Errorf("got %d dry runs, %d at once, want %d, and at most 4 at once", count, atOnce, test.dryRuns)
 			}
-			// Two for each namespace, 10 pages of ServiceAccounts, and the installation.
-			if count, perSecond := c.Requests(http.MethodGet); count > 2*test.namespaces+10+6 || perSecond > 300+50+25 {
+			// Two for each namespace, 10 pages of ServiceAccounts, and the installation with its policies.
+			if count, perSecond := c.Requests(http.MethodGet); count > 2*test.namespaces+10+8 || perSecond > 300+50+25 {
 				t.Errorf("got %d requests, and up to %d per second", count, perSecond)
 			}
 		})

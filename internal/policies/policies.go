@@ -58,10 +58,6 @@ type Source struct {
 	ReservedAudiences []string `json:"reservedAudiences,omitempty"`
 }
 
-// deniedVariable has the reason of a denial on an ephemeral container: nothing else of a
-// running pod can change in the same request.
-const deniedVariable = "LANYARD_DENIED"
-
 // plainPath matches a token mount path that JSON and CEL have as it is.
 var plainPath = regexp.MustCompile(`^(/[A-Za-z0-9._-]+)+$`)
 

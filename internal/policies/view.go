@@ -26,8 +26,6 @@ type view struct {
 	MountPath string
 	// Name begins the names of the policies. Source is how they were made.
 	Name, Source string
-	// DeniedVariable is the environment variable with the reason of a denial.
-	DeniedVariable string
 	// ExcludedNamespaces are not injected, guarded or checked.
 	ExcludedNamespaces []string
 	// Reserved are the audiences that no token may have.
@@ -123,7 +121,7 @@ func newView(s *settings.Settings) *view {
 	keys := s.Keys
 	v := &view{
 		Keys: keys, MountPath: s.Defaults.TokenMountPath, ExcludedNamespaces: s.ExcludedNamespaces, Reserved: s.Defaults.ReservedAudiences,
-		KnownNames: slices.Concat(keys.ServiceAccount(), keys.Profiles()), PodNames: keys.Pod(), LimitNames: []string{keys.AllowedIdentities}, DeniedVariable: deniedVariable,
+		KnownNames: slices.Concat(keys.ServiceAccount(), keys.Profiles()), PodNames: keys.Pod(), LimitNames: []string{keys.AllowedIdentities},
 		Restricted: s.Defaults.AllowedIdentities != nil, MaxBytes: keys.MaxServiceAccountBytes(),
 		Expiration: s.Defaults.TokenExpirationSeconds, MinExpiration: annotations.MinTokenExpirationSeconds, MaxExpiration: annotations.MaxTokenExpirationSeconds,
 		Identity: []string{keys.Tokens},

@@ -340,14 +340,11 @@ func Installed(found []*admissionregistrationv1.MutatingWebhookConfiguration) []
 	return []probe.Line{probe.Warn("Upgrade it, or remove it first.", "install/upgrade.md", "Lanyard is installed already: MutatingWebhookConfiguration %s", cluster.Names(found))}
 }
 
-// Injecting judges the policies with which the API server injects by itself. mutating is nil
-// without a webhook.
-func Injecting(p *cluster.Injecting, mutating *admissionregistrationv1.MutatingWebhookConfiguration) probe.Line {
-	switch {
-	case p.Problem != "":
-		return probe.Fail("Apply the output of lanyard policies again.", "policies.md", "%s: pods are not injected by policies, or not denied without credentials", p.Problem)
-	case mutating == nil:
-		return probe.Passed("pods are injected by %s; no webhook is installed", cluster.InjectedBy(nil, p))
+// Injecting judges the policies with which the API server injects by itself. by describes the
+// whole installation.
+func Injecting(p *cluster.Injecting, by string) probe.Line {
+	if p.Problem != "" {
+		return probe.Fail("Apply the output of lanyard policies again.", "policies.md", "%s: new pods may lack credentials", p.Problem)
 	}
-	return probe.Passed("pods are injected by %s: the API server injects by itself while no replica responds", cluster.InjectedBy(mutating, p))
+	return probe.Passed("pods are injected by %s: the API server needs no replica", by)
 }

@@ -46,8 +46,11 @@ func (k *checkCommand) beforeInstall(ctx context.Context) {
 func (k *checkCommand) installed(ctx context.Context) error {
 	all, err := command.Configurations(ctx, k.client)
 	found := cluster.Find(all)
-	injecting, errPolicies := k.Injecting(ctx, k.client)
-	if err == nil && len(found) == 0 && injecting == nil && errPolicies == nil {
+	if len(found) == 0 { // otherwise, k.Settings has read them
+		err = cmp.Or(err, k.ReadPolicies(ctx, k.client, nil))
+	}
+	policies := err == nil && len(found) == 0 && k.Webhook.Policies != nil
+	if err == nil && len(found) == 0 && !policies {
 		k.add("registration", NotOne(found))
 		k.issuer(ctx)
 		if k.serviceAccount != "" {
@@ -60,15 +63,13 @@ func (k *checkCommand) installed(ctx context.Context) error {
 		mutating = found[0]
 	}
 	s := k.survey(ctx, mutating)
-	if errPolicies != nil {
-		k.add("policies", probe.Unreadable("the policies that inject", errPolicies))
-	} else if injecting != nil {
-		k.add("policies", Injecting(injecting, mutating))
+	if k.Webhook.Policies != nil {
+		k.add("policies", Injecting(k.Webhook.Policies, k.Webhook.InjectedBy))
 	}
 	switch {
 	case mutating != nil:
 		k.parts(ctx, all, mutating, s)
-	case err == nil && len(found) == 0:
+	case policies:
 		k.add("ServiceAccounts", s.lines()...)
 	default:
 		line := NotOne(found)
@@ -91,7 +92,7 @@ func (k *checkCommand) installed(ctx context.Context) error {
 		return err
 	}
 	k.pods(ctx, asker, s)
-	k.dryRuns(ctx, asker, mutating, err == nil && len(found) == 0, s)
+	k.dryRuns(ctx, asker, mutating, s)
 	return nil
 }
 
@@ -322,9 +323,8 @@ func (k *checkCommand) pods(ctx context.Context, asker *ask.Asker, s *survey) {
 }
 
 // dryRuns asks the API server for a pod of a ServiceAccount: whether the API server can call
-// the webhook, and whether the pod gets its credentials. mutating is nil if it was not read, or if
-// only policies inject.
-func (k *checkCommand) dryRuns(ctx context.Context, asker *ask.Asker, mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies bool, s *survey) {
+// the webhook, and whether the pod gets its credentials. mutating is nil if it was not read.
+func (k *checkCommand) dryRuns(ctx context.Context, asker *ask.Asker, mutating *admissionregistrationv1.MutatingWebhookConfiguration, s *survey) {
 	defer k.Progress("waiting for the webhook")()
 	// Without a ServiceAccount that asks for an identity, the dry run is only for the probe.
 	namespace, name := k.namespace, cmp.Or(k.serviceAccount, cluster.DefaultServiceAccount)
@@ -341,6 +341,7 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *ask.Asker, mutating *
 	pod := k.ProbePod(name)
 	answer := asker.Ask(ctx, command.ReadNamespace(ctx, k.client, namespace), meta, pod)
 	called, tried := k.judge(namespace+"/"+name, errRead, &answer)
+	policies := mutating == nil && k.Webhook.Policies != nil
 	if policies {
 		called = probe.DoesNotApply("the API server injects by itself, and calls no webhook")
 	} else if answer.Local == "" && called.Status != probe.Skipped {

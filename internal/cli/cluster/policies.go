@@ -8,10 +8,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -20,72 +18,42 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/policies"
 )
 
-// Injecting are policies with which the API server injects by itself.
+// Injecting are policies with which the API server injects by itself: the name of the policy that
+// injects, why pods may start without credentials, if any, and how the policies were made.
 type Injecting struct {
-	// Name is the name of the policy that injects.
-	Name string
-	// Source is the input from which the policies were made.
-	Source policies.Source
-	// Problem is why pods may start without credentials, or are not denied; empty if the
-	// policies are complete.
-	Problem string
+	Name, Problem string
+	Source        policies.Source
 }
 
-// ReadInjecting returns the policies that inject, or nil if there are none: Kubernetes before 1.36
-// has no such API. Of several configurations it returns the first that fits the annotation
-// prefix; an empty prefix fits all.
+// ReadInjecting returns the policies that inject; nil if there are none, as before Kubernetes
+// 1.36, or if the user may not read them. Of several configurations it returns the first with
+// the annotation prefix; an empty prefix fits all.
 func ReadInjecting(ctx context.Context, client kubernetes.Interface, prefix string) (*Injecting, error) {
 	api := client.AdmissionregistrationV1()
 	all, err := api.MutatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("list mutatingadmissionpolicies: %w", err)
-	}
-	for i := range all.Items {
-		source, found := all.Items[i].Annotations[annotations.PoliciesSource]
-		if !found {
-			continue
-		}
+	for i := 0; err == nil && i < len(all.Items); i++ {
 		p := &Injecting{Name: all.Items[i].Name}
-		if err := json.Unmarshal([]byte(source), &p.Source); err != nil {
-			return nil, fmt.Errorf("mutatingadmissionpolicy %s: annotation %s: %w", p.Name, annotations.PoliciesSource, err)
+		source := all.Items[i].Annotations[annotations.PoliciesSource]
+		if source != "" {
+			err = json.Unmarshal([]byte(source), &p.Source)
 		}
-		if prefix != "" && prefix != cmp.Or(p.Source.AnnotationPrefix, annotations.DefaultPrefix) {
+		if source == "" || err != nil || prefix != "" && prefix != cmp.Or(p.Source.AnnotationPrefix, annotations.DefaultPrefix) {
 			continue
 		}
-		p.Problem, err = p.problem(ctx, client)
-		return p, err
+		if _, err = api.MutatingAdmissionPolicyBindings().Get(ctx, p.Name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+			p.Problem = fmt.Sprintf("MutatingAdmissionPolicy %s has no effect: it has no binding", p.Name)
+			return p, nil
+		}
+		deny := policies.DenyPods(strings.TrimSuffix(p.Name, policies.InjectPods("")))
+		found, errDeny := ReadPolicies(ctx, client, deny)
+		p.Problem = found.Denies(deny)
+		return p, cmp.Or(err, errDeny)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("policies that inject: %w", err)
 	}
 	return nil, nil
-}
-
-// problem looks for the binding, and for the policy that denies.
-func (p *Injecting) problem(ctx context.Context, client kubernetes.Interface) (string, error) {
-	bindings, err := client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return "", fmt.Errorf("list mutatingadmissionpolicybindings: %w", err)
-	}
-	bound := slices.ContainsFunc(bindings.Items, func(b admissionregistrationv1.MutatingAdmissionPolicyBinding) bool {
-		return b.Spec.PolicyName == p.Name
-	})
-	if !bound {
-		return fmt.Sprintf("MutatingAdmissionPolicy %s has no effect: it has no binding", p.Name), nil
-	}
-	deny := policies.DenyPods(strings.TrimSuffix(p.Name, policies.InjectPods("")))
-	found, err := ReadPolicies(ctx, client, deny)
-	return found.Denies(deny), err
-}
-
-// InjectedBy describes an installation with policies: by policies only, or by the webhook of a
-// configuration, too. It is empty without policies.
-func InjectedBy(mutating *admissionregistrationv1.MutatingWebhookConfiguration, p *Injecting) string {
-	switch {
-	case p == nil:
-		return ""
-	case mutating == nil:
-		return "policies " + p.Name
-	}
-	return "webhook " + mutating.Name + " and policies " + p.Name
 }

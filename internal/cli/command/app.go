@@ -7,7 +7,6 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	_ "embed" // the text of options
 	"errors"
@@ -59,6 +58,10 @@ type CLI struct {
 		settings *settings.Settings
 		Unread   error
 		noted    bool
+		// Policies are the policies that inject, if any, once Installation has read them.
+		// InjectedBy describes an installation with policies.
+		Policies   *cluster.Injecting
+		InjectedBy string
 		// allowed are fields of the webhook's pods, which policies of the cluster allow.
 		allowed map[string]any
 	}
@@ -345,8 +348,12 @@ func (c *CLI) Settings(ctx context.Context) (*settings.Settings, error) {
 	if c.Webhook.settings != nil {
 		return c.Webhook.settings, nil
 	}
-	var err error
-	c.Webhook.settings, err = c.readSettings(ctx)
+	o, err := c.webhookOptions(ctx)
+	if err == nil && o == nil {
+		c.Webhook.settings, err = c.PolicySettings(&c.Webhook.Policies.Source)
+	} else if err == nil {
+		c.Webhook.settings, err = c.Complete(o)
+	}
 	if err != nil && c.ConfigPath == "" {
 		c.Webhook.Unread = err
 		c.Webhook.settings, err = c.Builtin()
@@ -363,36 +370,22 @@ func (c *CLI) Builtin() (*settings.Settings, error) {
 	return s, nil
 }
 
-// readSettings reads the settings of the webhook or, without a webhook, of the policies.
-func (c *CLI) readSettings(ctx context.Context) (*settings.Settings, error) {
+// webhookOptions reads the options of the webhook; nil if only policies inject.
+func (c *CLI) webhookOptions(ctx context.Context) (*options.Options, error) {
 	if c.ConfigPath != "" {
-		o, err := options.Parse([]string{"--config=" + c.ConfigPath}, os.ReadFile)
-		if err != nil {
-			return nil, err
-		}
-		return c.Complete(o)
+		return options.Parse([]string{"--config=" + c.ConfigPath}, os.ReadFile)
 	}
 	client, _, err := c.Clients()
 	if err != nil {
 		return nil, err
 	}
 	mutating, err := c.Installation(ctx, client)
-	if err != nil {
+	if err != nil || mutating == nil {
 		return nil, err
-	}
-	if mutating == nil {
-		injecting, err := c.Injecting(ctx, client)
-		if err != nil || injecting == nil {
-			return nil, cmp.Or(err, errors.New("the policies that inject were removed a moment ago"))
-		}
-		return c.PolicySettings(&injecting.Source)
 	}
 	o, allowed, err := cluster.Options(ctx, client, mutating)
 	c.Webhook.allowed = allowed
-	if err != nil {
-		return nil, err
-	}
-	return c.Complete(o)
+	return o, err
 }
 
 // Complete returns the settings of options. --annotation-prefix takes precedence.

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
@@ -17,14 +17,16 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
-// Injecting returns the policies with which the API server injects by itself; nil if there are
-// none, or if the user may not read them.
-func (c *CLI) Injecting(ctx context.Context, client kubernetes.Interface) (*cluster.Injecting, error) {
-	found, err := cluster.ReadInjecting(ctx, client, c.Prefix)
-	if apierrors.IsForbidden(err) {
-		return nil, nil
+// ReadPolicies reads the policies with which the API server injects by itself, next to the webhook
+// of a configuration or, if it is nil, without a webhook.
+func (c *CLI) ReadPolicies(ctx context.Context, client kubernetes.Interface, mutating *admissionregistrationv1.MutatingWebhookConfiguration) (err error) {
+	c.Webhook.Policies, err = cluster.ReadInjecting(ctx, client, c.Prefix)
+	if p := c.Webhook.Policies; p != nil && mutating != nil {
+		c.Webhook.InjectedBy = "webhook " + mutating.Name + " and policies " + p.Name
+	} else if p != nil {
+		c.Webhook.InjectedBy = "policies " + p.Name
 	}
-	return found, err
+	return err
 }
 
 // PolicySettings returns the settings of policies that were made from this source.

@@ -145,7 +145,7 @@ func Configurations(ctx context.Context, client kubernetes.Interface) ([]admissi
 	return all.Items, nil
 }
 
-// Installation returns the one installation of Lanyard. It is nil if only policies inject.
+// Installation returns the one installation of Lanyard; nil if only policies inject.
 func (c *CLI) Installation(ctx context.Context, client kubernetes.Interface) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	all, err := Configurations(ctx, client)
 	if err != nil {
@@ -154,12 +154,12 @@ func (c *CLI) Installation(ctx context.Context, client kubernetes.Interface) (*a
 	found := cluster.Find(all)
 	switch len(found) {
 	case 0:
-		if injecting, err := c.Injecting(ctx, client); injecting != nil || err != nil {
+		if err := c.ReadPolicies(ctx, client, nil); err != nil || c.Webhook.Policies != nil {
 			return nil, err
 		}
 		return nil, fmt.Errorf("lanyard is not installed: no MutatingWebhookConfiguration has the webhook %s: see %s check", cluster.PodWebhook, c.Name)
 	case 1:
-		return found[0], nil
+		return found[0], c.ReadPolicies(ctx, client, found[0])
 	}
 	return nil, fmt.Errorf("lanyard is installed %d times, by the MutatingWebhookConfigurations %s: see %s check", len(found), cluster.Names(found), c.Name)
 }

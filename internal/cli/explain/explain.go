@@ -56,8 +56,6 @@ type Input struct {
 	GuardProblem string
 	// NoGuard reports whether the guard was read and denies nothing.
 	NoGuard bool
-	// InjectedBy is cluster.InjectedBy.
-	InjectedBy string
 	// Missing are the rights that the user lacks.
 	Missing []Missing
 }
@@ -196,11 +194,11 @@ func (e *Explanation) Problem() bool {
 func Explain(in *Input) *Explanation {
 	e := &Explanation{
 		Object: in.Object, Namespace: in.Namespace.Name,
-		ServiceAccount: in.serviceAccount(),
-		New:            in.new(),
-		InjectedBy:     in.InjectedBy, AllowedIdentities: in.Namespace.Annotations[in.Keys.AllowedIdentities],
-		GuardProblem:  in.GuardProblem,
-		MissingRights: in.Missing,
+		ServiceAccount:    in.serviceAccount(),
+		New:               in.new(),
+		AllowedIdentities: in.Namespace.Annotations[in.Keys.AllowedIdentities],
+		GuardProblem:      in.GuardProblem,
+		MissingRights:     in.Missing,
 	}
 	if object := in.metadata(); in.asks() || in.waits() || cluster.Unguarded(in.Settings, object) {
 		e.Guard = cluster.GuardOf(in.Settings, object, in.Called)

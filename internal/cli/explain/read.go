@@ -86,7 +86,9 @@ func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explana
 	if err := r.ask(ctx, pod); err != nil {
 		return nil, err
 	}
-	return Explain(r.in), nil
+	explanation := Explain(r.in)
+	explanation.InjectedBy = c.Webhook.InjectedBy
+	return explanation, nil
 }
 
 // lacks reports whether a request for reading failed because the user lacks a right, and notes
@@ -235,16 +237,11 @@ func (r *reader) registration(ctx context.Context) (err error) {
 	if r.in.Called, err = cluster.CalledFor(r.mutating, r.in.Settings, r.in.Namespace); err != nil {
 		return err
 	}
-	injecting, err := r.Injecting(ctx, r.typed)
-	if err != nil {
-		return err
-	}
-	r.in.InjectedBy = cluster.InjectedBy(r.mutating, injecting)
 	r.in.GuardProblem = "its policy was not read"
+	if p := r.Webhook.Policies; r.mutating == nil && p != nil {
+		r.in.GuardProblem, r.in.NoGuard = p.Problem, p.Problem != ""
+	}
 	if r.mutating == nil {
-		if injecting != nil {
-			r.in.GuardProblem, r.in.NoGuard = injecting.Problem, injecting.Problem != ""
-		}
 		return nil
 	}
 	problem, err := cluster.GuardProblem(ctx, r.typed, r.mutating)

@@ -24,10 +24,12 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	var file, name string
 	var source policies.Source
 	var compares bool
-	cmd := command.New(help, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+	cmd := command.New(help, cobra.NoArgs, func(*cobra.Command, []string) error {
 		source.AnnotationPrefix = c.Prefix
-		if err := readConfig(file, &source); err != nil {
-			return err
+		if file != "" {
+			if err := readConfig(file, &source); err != nil {
+				return err
+			}
 		}
 		s, err := c.PolicySettings(&source)
 		if err != nil {
@@ -38,7 +40,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 			return c.Found("%v", err)
 		}
 		if compares {
-			return diff(cmd.Context(), c, text)
+			return diff(c, text)
 		}
 		_, err = fmt.Fprint(c.Out, text)
 		return err
@@ -51,17 +53,11 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	return cmd
 }
 
-// readConfig reads a configuration file, if any.
+// readConfig reads a configuration file.
 func readConfig(file string, source *policies.Source) error {
-	if file == "" {
-		return nil
-	}
 	text, err := os.ReadFile(file)
 	if err == nil {
 		source.Config, err = yaml.YAMLToJSON(text)
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	return nil
+	return err
 }

@@ -168,16 +168,15 @@ func (r *statusResult) Print(p *command.Page) {
 func (k *statusCommand) write(ctx context.Context, namespace string) error {
 	result := &statusResult{Workloads: []Row{}, all: namespace == metav1.NamespaceAll}
 	p := command.NewPage(k.Out)
-	by, err := eachNamespace(ctx, k.CLI, namespace, k.noDryRun, func(rows []Row, skipped []Skipped) error {
+	err := eachNamespace(ctx, k.CLI, namespace, k.noDryRun, func(rows []Row, skipped []Skipped) error {
 		result.add(rows, skipped, k.stale)
 		if k.ForPeople() {
 			result.Print(p)
 		}
 		return p.Err
 	})
-	result.InjectedBy = by
-	if err == nil && by != "" && k.ForPeople() {
-		p.Text(2, command.Faint, "injected by "+by)
+	if result.InjectedBy = k.Webhook.InjectedBy; err == nil && result.InjectedBy != "" && k.ForPeople() {
+		p.Text(2, command.Faint, "injected by "+result.InjectedBy)
 	}
 	switch {
 	case err != nil:

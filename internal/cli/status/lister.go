@@ -50,10 +50,8 @@ type lister struct {
 	settings *settings.Settings
 	typed    kubernetes.Interface
 	metadata metadata.Interface
-	// registration is Lanyard's; nil if the user may not read it, or if only policies inject.
+	// registration is Lanyard's; nil if the user may not read it.
 	registration *admissionregistrationv1.MutatingWebhookConfiguration
-	// injectedBy is cluster.InjectedBy.
-	injectedBy string
 	// unread is why the rules of the webhook cannot be evaluated here; nil if they can.
 	unread error
 	asker  *ask.Asker
@@ -64,13 +62,11 @@ type lister struct {
 	skipped    []Skipped
 }
 
-// eachNamespace calls do for each namespace that has rows, or something that was skipped. It
-// returns cluster.InjectedBy.
-func eachNamespace(ctx context.Context, c *command.CLI, scope string, noDryRun bool, do func([]Row, []Skipped) error) (injectedBy string, err error) {
+// eachNamespace calls do for each namespace that has rows, or something that was skipped.
+func eachNamespace(ctx context.Context, c *command.CLI, scope string, noDryRun bool, do func([]Row, []Skipped) error) error {
 	defer c.Progress("reading ServiceAccounts")()
 	l, err := newLister(ctx, c, scope, noDryRun)
 	if err == nil {
-		injectedBy = l.injectedBy
 		err = c.EachServiceAccount(ctx, scope, func(object *metav1.PartialObjectMetadata) error {
 			if n := l.namespaces[object.Namespace]; n != nil {
 				n.AddServiceAccount(object)
@@ -80,14 +76,14 @@ func eachNamespace(ctx context.Context, c *command.CLI, scope string, noDryRun b
 	}
 	switch {
 	case apierrors.IsForbidden(err) && scope == metav1.NamespaceAll:
-		return injectedBy, fmt.Errorf("%w. Name a namespace with --namespace", err)
+		return fmt.Errorf("%w. Name a namespace with --namespace", err)
 	case err != nil:
-		return injectedBy, err
+		return err
 	}
 	maps.DeleteFunc(l.namespaces, func(_ string, n *Namespace) bool { return n.Empty() })
 	if len(l.skipped) > 0 {
 		if err := do(nil, l.skipped); err != nil {
-			return injectedBy, err
+			return err
 		}
 	}
 	progress, total := c.Periodically(), len(l.namespaces)
@@ -96,14 +92,14 @@ func eachNamespace(ctx context.Context, c *command.CLI, scope string, noDryRun b
 		l.skipped = nil
 		rows, err := l.rows(ctx, l.namespaces[name])
 		if err != nil {
-			return injectedBy, err
+			return err
 		}
 		delete(l.namespaces, name) // with its pods
 		if err := do(rows, l.skipped); err != nil {
-			return injectedBy, err
+			return err
 		}
 	}
-	return injectedBy, nil
+	return nil
 }
 
 // newLister returns a lister that has read the installation and the namespaces. A user who may
@@ -144,12 +140,7 @@ func (l *lister) readInstallation(ctx context.Context) (err error) {
 	if l.registration, err = l.Installation(ctx, l.typed); err != nil {
 		return l.skip(err, "", "labels and settings decide for which namespaces Lanyard is called")
 	}
-	injecting, err := l.Injecting(ctx, l.typed)
-	if err != nil {
-		return err
-	}
-	if l.injectedBy = cluster.InjectedBy(l.registration, injecting); l.registration == nil {
-		l.noGuard = injecting != nil && injecting.Problem != ""
+	if l.registration == nil { // check judges the policies
 		return nil
 	}
 	problem, err := cluster.GuardProblem(ctx, l.typed, l.registration)

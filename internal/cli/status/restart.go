@@ -202,7 +202,7 @@ func (k *restartCommand) outdated(ctx context.Context, plan *restarts, selects b
 		return err
 	}
 	counts := map[[2]string]int{}
-	_, err = eachNamespace(ctx, k.CLI, namespace, false, func(rows []Row, skipped []Skipped) error {
+	err = eachNamespace(ctx, k.CLI, namespace, false, func(rows []Row, skipped []Skipped) error {
 		if len(skipped) > 0 {
 			return fmt.Errorf("the outdated pods are not known: %s: %s", skipped[0].Effect, skipped[0].Why)
 		}

@@ -112,6 +112,17 @@ var _ = Describe("an installation by policies", Ordered, func() {
 		run(ctx, "policies-explain-pod.txt", 1, "explain", "pod/before", "--namespace", "shop")
 	})
 
+	It("explains a denial of the policies as one of Lanyard", func(ctx SpecContext) {
+		waiting := serviceAccount("waiting", nil)
+		waiting.Labels = map[string]string{"lanyard.dev/identity": "required"}
+		_, err := client.CoreV1().ServiceAccounts("shop").Create(ctx, waiting, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, func(ctx context.Context) string {
+			_, out, _ := lanyardAs(ctx, kubeconfig, "", "explain", "serviceaccount/waiting", "--namespace", "shop")
+			return out
+		}).Within(timeout).Should(ContainSubstring("new pods: denied (identity_required)"))
+	})
+
 	It("has the settings of the policies for manifests", func(ctx SpecContext) {
 		manifest := filepath.Join(GinkgoT().TempDir(), "manifest.yaml")
 		Expect(os.WriteFile(manifest, []byte("apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: cart\n  namespace: shop\n  annotations:\n"+

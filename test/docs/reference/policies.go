@@ -1,0 +1,38 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reference
+
+import (
+	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/provider"
+)
+
+// unavailable returns what policies cannot do: parameters and values of the built-in providers
+// without an expression, and settings that internal/policies denies.
+func unavailable() (string, error) {
+	t := newTable("What", "Result")
+	denied := "denied"
+	for _, d := range provider.Builtin() {
+		for i := range d.Parameters {
+			if p := &d.Parameters[i]; p.CEL == nil && !p.ClusterOnly {
+				t.row("annotation "+code(annotations.DefaultPrefix+d.Key(p.Name)), denied)
+			}
+		}
+		if d.Profiles != nil {
+			for _, name := range []string{d.Profiles.Parameter, d.Profiles.Source} {
+				t.row("annotation "+code(annotations.DefaultPrefix+d.Key(name)+".PROFILE"), denied)
+			}
+		}
+		for _, derived := range d.DeriveCEL {
+			if derived.Valid != "" {
+				t.row("with "+d.Name+", a ServiceAccount that "+derived.Want, denied)
+			}
+		}
+	}
+	const printed = "`lanyard policies` exits with code 1"
+	t.row("setting "+code("adopt"), printed)
+	t.row("setting "+code("identities"), printed)
+	t.row("setting "+code("token-mount-path")+" with more than letters, digits, `/`, `.`, `_` and `-`", printed)
+	return t.String(), nil
+}
