@@ -10,6 +10,9 @@
 #   hack/kind/quickstart.sh --build   builds everything and runs nothing
 #   hack/kind/quickstart.sh --delete  deletes the cluster
 #
+# With MODE=policies, Lanyard is the policies of deploy/policies, without a webhook. They
+# need Kubernetes 1.36 or later. Each mode removes the other one from the cluster.
+#
 # It needs Go, make, and Docker or Podman. kind, Helm and kubectl are built from Go
 # modules. $KIND_IMAGE overrides kind's node image. $KIND_EXPERIMENTAL_PROVIDER
 # selects docker or podman.
@@ -20,10 +23,18 @@ cluster=lanyard-quickstart
 directory=bin/quickstart
 kubeconfig=$directory/kubeconfig
 
+mode=${MODE:-webhook}
+kubectl=kubectl
+command -v kubectl >/dev/null || kubectl=bin/controlplane/kubectl
+
 # The same flags as in the Makefile, to share the build cache.
 export CGO_ENABLED=0 GOFLAGS="-trimpath $(go env GOFLAGS)"
 
 main() {
+  case $mode in
+    webhook | policies) ;;
+    *) echo "quickstart.sh: got MODE=$mode, want webhook or policies" >&2; exit 2 ;;
+  esac
   case ${1-} in
     "") quickstart ;;
     --build) build_all ;;
@@ -37,9 +48,13 @@ quickstart() {
   build_all
   create_cluster
   step "load the images into the cluster" load_images
-  step "install charts/lanyard with Helm" install_chart
+  if [ "$mode" = policies ]; then
+    step "apply deploy/policies" install_policies
+  else
+    step "install charts/lanyard with Helm" install_chart
+  fi
   printf '\n'
-  bin/demo --kubeconfig "$kubeconfig" --image "lanyard-whoami:$(version whoami)"
+  bin/demo --kubeconfig "$kubeconfig" --policies="$([ "$mode" = policies ] && echo true || echo false)" --image "lanyard-whoami:$(version whoami)"
   what_next
 }
 
@@ -119,14 +134,19 @@ load_images() {
 }
 
 install_chart() {
+  # Older servers do not know all of their kinds.
+  "$kubectl" --kubeconfig "$kubeconfig" delete -k deploy/policies --ignore-not-found || true
   bin/helm upgrade --install lanyard charts/lanyard --kubeconfig "$kubeconfig" \
     --namespace lanyard-system --create-namespace --wait --timeout 5m \
     --set image.tag="$(version lanyard-webhook)"
 }
 
+install_policies() {
+  bin/helm uninstall lanyard --kubeconfig "$kubeconfig" --namespace lanyard-system --ignore-not-found --wait
+  "$kubectl" --kubeconfig "$kubeconfig" apply -k deploy/policies
+}
+
 what_next() {
-  local kubectl=kubectl
-  command -v kubectl >/dev/null || kubectl=bin/controlplane/kubectl
   cat <<END
 
 The cluster is still running. What to try next:
