@@ -24,6 +24,8 @@ directory=bin/quickstart
 kubeconfig=$directory/kubeconfig
 
 mode=${MODE:-webhook}
+programs=(lanyard-webhook whoami) # with an image
+if [ "$mode" = policies ]; then programs=(whoami); fi
 kubectl=kubectl
 command -v kubectl >/dev/null || kubectl=bin/controlplane/kubectl
 
@@ -44,17 +46,19 @@ main() {
 }
 
 quickstart() {
+  local flags=()
   use_engine
   build_all
   create_cluster
   step "load the images into the cluster" load_images
   if [ "$mode" = policies ]; then
     step "apply deploy/policies" install_policies
+    flags=(--policies)
   else
     step "install charts/lanyard with Helm" install_chart
   fi
   printf '\n'
-  bin/demo --kubeconfig "$kubeconfig" --policies="$([ "$mode" = policies ] && echo true || echo false)" --image "lanyard-whoami:$(version whoami)"
+  bin/demo --kubeconfig "$kubeconfig" "${flags[@]}" --image "lanyard-whoami:$(version whoami)"
   what_next
 }
 
@@ -89,9 +93,11 @@ build_all() {
   mkdir -p "$directory"
   echo "Building from source. The first run downloads Go modules and takes some minutes."
   step "build kind" make --no-print-directory bin/kind
-  step "build Helm" env -C test/charts go build -o ../../bin/helm helm.sh/helm/v4/cmd/helm
   if ! command -v kubectl >/dev/null; then step "build kubectl" hack/controlplane.sh kubectl; fi
-  step "build the image of the webhook" build_image lanyard-webhook ./cmd/webhook
+  if [ "$mode" = webhook ]; then
+    step "build Helm" env -C test/charts go build -o ../../bin/helm helm.sh/helm/v4/cmd/helm
+    step "build the image of the webhook" build_image lanyard-webhook ./cmd/webhook
+  fi
   step "build the image of a test program" build_image whoami ./test/demo/whoami
   step "build the report" go build -o bin/demo ./test/demo
 }
@@ -128,7 +134,7 @@ create_cluster() {
 
 load_images() {
   local program
-  for program in lanyard-webhook whoami; do
+  for program in "${programs[@]}"; do
     bin/kind load image-archive "$directory/$program.tar" --name "$cluster"
   done
 }
@@ -142,7 +148,9 @@ install_chart() {
 }
 
 install_policies() {
-  bin/helm uninstall lanyard --kubeconfig "$kubeconfig" --namespace lanyard-system --ignore-not-found --wait
+  if "$kubectl" --kubeconfig "$kubeconfig" get namespace lanyard-system >/dev/null 2>&1; then
+    bin/helm uninstall lanyard --kubeconfig "$kubeconfig" --namespace lanyard-system --ignore-not-found --wait
+  fi
   "$kubectl" --kubeconfig "$kubeconfig" apply -k deploy/policies
 }
 
