@@ -178,6 +178,8 @@ func (Policies) Up(ctx context.Context, c *Cluster) error {
 		return err
 	}
 	probe := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{"lanyard.dev/audience": "probe"}}}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
 	return process.Poll(ctx, "the API server to label ServiceAccounts", func(ctx context.Context) error {
 		created, err := c.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil && created.Labels["lanyard.dev/identity"] != "enabled" {
