@@ -58,7 +58,7 @@ quickstart() {
     step "install charts/lanyard with Helm" install_chart
   fi
   printf '\n'
-  bin/demo --kubeconfig "$kubeconfig" "${flags[@]}" --image "lanyard-whoami:$(version whoami)"
+  bin/demo --kubeconfig "$kubeconfig" ${flags[@]+"${flags[@]}"} --image "lanyard-whoami:$(version whoami)"
   what_next
 }
 
