@@ -68,7 +68,7 @@ demo: build controlplane ## Run the demo on a real kube-apiserver; KEEP=1 keeps 
 	@exec bin/demo
 
 .PHONY: quickstart
-quickstart: ## Show Lanyard on a kind cluster; needs Docker or Podman. KIND_IMAGE overrides the node image.
+quickstart: ## Show Lanyard on a kind cluster; needs Docker or Podman. MODE=policies: without a webhook. KIND_IMAGE overrides the node image.
 	@hack/kind/quickstart.sh
 
 .PHONY: quickstart-delete

@@ -18,6 +18,8 @@ type options struct {
 	// kubeconfig is the file of a cluster that Lanyard is installed on. If it is
 	// empty, the demo starts its own control plane and webhook.
 	kubeconfig string
+	// policies is true if the cluster has the policies instead of the webhook.
+	policies bool
 	// image is the image of test/demo/whoami. If it is empty, no pod is run.
 	image string
 	// keep is the variable KEEP.
@@ -132,7 +134,19 @@ func (d *demo) show(ctx context.Context, examples []*example) ([]*result, error)
 		}
 		results = append(results, r)
 	}
-	r, err = d.showGuard(ctx, examples[0], examples[len(examples)-1])
+	return d.showLast(ctx, results, examples)
+}
+
+// showLast shows how pods are created without the webhook.
+func (d *demo) showLast(ctx context.Context, results []*result, examples []*example) ([]*result, error) {
+	if d.options.policies {
+		r, err := d.showNoProgram(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("no program: %w", err)
+		}
+		return append(results, r), nil
+	}
+	r, err := d.showGuard(ctx, examples[0], examples[len(examples)-1])
 	if err != nil {
 		return nil, fmt.Errorf("guard: %w", err)
 	}

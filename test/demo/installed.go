@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -52,7 +53,7 @@ func (d *demo) installedSteps(ctx context.Context) []step {
 			return d.cluster.waitInEffect(ctx, d.examples[0])
 		},
 	}
-	return []step{
+	steps := []step{
 		{"API server", func() (how string, err error) {
 			config, err := clientcmd.BuildConfigFromFlags("", d.options.kubeconfig)
 			if err != nil {
@@ -81,6 +82,12 @@ func (d *demo) installedSteps(ctx context.Context) []step {
 			return "in effect", d.cluster.waitInEffect(ctx, d.examples[0])
 		}},
 	}
+	if d.options.policies {
+		steps = slices.Insert(steps, 1, step{"policies of deploy/policies", func() (string, error) {
+			return "in effect", d.cluster.waitLabelled(ctx)
+		}})
+	}
+	return steps
 }
 
 // emptyNamespace creates the examples' namespace. If there is one from another run,

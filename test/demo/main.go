@@ -9,7 +9,7 @@
 // controlplane". With KEEP=1 in the environment it keeps them running until Ctrl-C.
 //
 // With --kubeconfig it uses a cluster that Lanyard is installed on. "make quickstart"
-// does that with a kind cluster.
+// does that with a kind cluster, and "make quickstart MODE=policies" with --policies.
 package main
 
 import (
@@ -29,6 +29,7 @@ func main() {
 	// controller-runtime adds --kubeconfig to the default flag set.
 	flags := flag.NewFlagSet("demo", flag.ExitOnError)
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file` of a cluster that Lanyard is installed on; by default the demo starts its own")
+	flags.BoolVar(&o.policies, "policies", false, "the cluster of --kubeconfig has the policies of deploy/policies instead of the webhook")
 	flags.StringVar(&o.image, "image", "", "`image` of test/demo/whoami, which the nodes have; if set, a pod prints what it got")
 	_ = flags.Parse(os.Args[1:]) // it exits in case of an error
 	o.keep = os.Getenv("KEEP")

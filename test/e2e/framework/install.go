@@ -13,7 +13,11 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
 // Names that all install methods use.
@@ -158,6 +162,37 @@ func (i *Install) Down(ctx context.Context, c *Cluster) error {
 		}
 		return err
 	})
+}
+
+// Policies are the policies of deploy/policies, by which the API server injects pods
+// without a program of Lanyard.
+type Policies struct{}
+
+// String returns the name of the method.
+func (Policies) String() string { return "policies" }
+
+// Up installs the policies and waits until the API server follows them: a ServiceAccount
+// that is written before stays without the label.
+func (Policies) Up(ctx context.Context, c *Cluster) error {
+	if _, err := c.Run(ctx, "kubectl", "apply", "-k", "deploy/policies"); err != nil {
+		return err
+	}
+	probe := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{"lanyard.dev/audience": "probe"}}}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return process.Poll(ctx, "the API server to label ServiceAccounts", func(ctx context.Context) error {
+		created, err := c.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && created.Labels["lanyard.dev/identity"] != "enabled" {
+			err = errors.New("the ServiceAccount was not labelled")
+		}
+		return err
+	})
+}
+
+// Down removes the policies.
+func (Policies) Down(ctx context.Context, c *Cluster) error {
+	_, err := c.Run(ctx, "kubectl", "delete", "-k", "deploy/policies")
+	return err
 }
 
 // kustomize calls do with a directory that contains a kustomization of

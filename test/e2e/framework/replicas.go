@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	_ "embed"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -20,6 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/cert"
+
+	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
 // Replicas lists the webhook's pods, including those that are being deleted.
@@ -130,22 +131,18 @@ func (c *Cluster) kill(ctx context.Context, node string, duration time.Duration,
 	}, nil
 }
 
+// waitPhase waits until the pod is in any of the phases. It tries again after each error,
+// because the API server can be the one that is killed.
 func (c *Cluster) waitPhase(ctx context.Context, pod *corev1.Pod, phases ...corev1.PodPhase) error {
-	var phase corev1.PodPhase
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	return process.Poll(ctx, fmt.Sprintf("pod %s/%s to be in any phase of %v", pod.Namespace, pod.Name, phases), func(ctx context.Context) error {
 		got, err := c.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
-		if err != nil {
-			return false, err
+		if err == nil && !slices.Contains(phases, got.Status.Phase) {
+			err = fmt.Errorf("got phase %s", got.Status.Phase)
 		}
-		if phase = got.Status.Phase; phase == corev1.PodFailed {
-			return false, errors.New("pod failed")
-		}
-		return slices.Contains(phases, phase), nil
+		return err
 	})
-	if err != nil {
-		return fmt.Errorf("pod %s/%s: got phase %s, want any of %v: %w", pod.Namespace, pod.Name, phase, phases, err)
-	}
-	return nil
 }
 
 // Address returns the host:port of a named port of a replica, for other pods.

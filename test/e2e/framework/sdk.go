@@ -204,6 +204,11 @@ func (c *Cluster) SetUp(ctx context.Context, clouds *Clouds, namespace string, l
 	if err := clouds.trustIn(ctx, namespace); err != nil {
 		return err
 	}
+	return c.CreateAccounts(ctx, namespace, accounts)
+}
+
+// CreateAccounts creates the ServiceAccounts of a YAML list.
+func (c *Cluster) CreateAccounts(ctx context.Context, namespace string, accounts []byte) error {
 	var list corev1.ServiceAccountList
 	if err := yaml.UnmarshalStrict(accounts, &list); err != nil {
 		return fmt.Errorf("decode the ServiceAccounts: %w", err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
+	"github.com/lanyard-dev/lanyard/test/e2e/identities"
 )
 
 // A chart creates the ServiceAccount and the Deployment, and Terraform annotates the
@@ -23,7 +24,7 @@ import (
 // server generates.
 var _ = It("A Deployment whose ServiceAccount is annotated 20 seconds later starts with credentials, and never without", func(ctx SpecContext) {
 	const name, later = "identity 20 seconds later", 20 * time.Second
-	granted := expect.Outcomes{framework.AWS: expect.Granted(role)}
+	granted := expect.Outcomes{framework.AWS: expect.Granted(identities.Role)}
 	checker.Begin(name, framework.Go, granted)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "later", Labels: map[string]string{"lanyard.dev/identity": "required"}}}
 	accounts := cluster.CoreV1().ServiceAccounts(namespace)
@@ -52,7 +53,7 @@ var _ = It("A Deployment whose ServiceAccount is annotated 20 seconds later star
 	}).WithTimeout(expect.Patience).Should(ContainElement(HaveField("Message", ContainSubstring("lanyard: identity_required: "))))
 	Consistently(ctx, pods).WithTimeout(later).WithPolling(time.Second).Should(BeEmpty())
 
-	_, err = accounts.Patch(ctx, account.Name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"lanyard.dev/aws-role-arn":"`+role+
+	_, err = accounts.Patch(ctx, account.Name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"lanyard.dev/aws-role-arn":"`+identities.Role+
 		`","lanyard.dev/aws-region":"eu-central-1","lanyard.dev/aws-session-name":"pod"}}}`), metav1.PatchOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	Eventually(ctx, pods).WithTimeout(expect.Patience).Should(HaveLen(1))

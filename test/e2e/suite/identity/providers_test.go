@@ -29,7 +29,7 @@ func ofProviders(ctx context.Context, account string, want expect.Outcomes) {
 	GinkgoHelper()
 	name := "account " + account
 	custom.Begin(name, framework.Go, want)
-	pod := create(ctx, namespace, framework.SDKPod(account, framework.Go, want.Clouds()...))
+	pod := checker.Create(ctx, namespace, framework.SDKPod(account, framework.Go, want.Clouds()...))
 	custom.Check(ctx, name, framework.Go, pod, framework.SDKContainer, want)
 }
 

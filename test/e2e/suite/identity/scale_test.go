@@ -15,12 +15,13 @@ import (
 
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
+	"github.com/lanyard-dev/lanyard/test/e2e/identities"
 	"github.com/lanyard-dev/lanyard/test/support/podstream"
 )
 
 var _ = It("injects each of 100 pods while the replicas are killed", func(ctx SpecContext) {
 	const name, replicas = "100 pods, replicas killed", 100
-	want := expect.Outcomes{framework.AWS: expect.Granted(role)}
+	want := expect.Outcomes{framework.AWS: expect.Granted(identities.Role)}
 	checker.Begin(name, framework.Go, want)
 
 	deployment := newDeployment("scale", replicas)

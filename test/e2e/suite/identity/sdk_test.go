@@ -9,18 +9,19 @@ import (
 
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
+	"github.com/lanyard-dev/lanyard/test/e2e/identities"
 )
 
 var _ = DescribeTable("The SDKs' default chains get the credentials of", func(ctx SpecContext, account string, want expect.Outcomes) {
-	inEachLanguage(ctx, "account "+account, account, want)
+	checker.InEachLanguage(ctx, namespace, "account "+account, account, want)
 },
-	Entry("a ServiceAccount with a role", "aws", expect.Outcomes{framework.AWS: expect.Granted(role)}),
-	Entry("a ServiceAccount with an application", "azure", expect.Outcomes{framework.Azure: expect.Granted(application)}),
+	Entry("a ServiceAccount with a role", "aws", expect.Outcomes{framework.AWS: expect.Granted(identities.Role)}),
+	Entry("a ServiceAccount with an application", "azure", expect.Outcomes{framework.Azure: expect.Granted(identities.Application)}),
 	Entry("a ServiceAccount with a provider, by direct federation", "gcp-direct",
-		expect.Outcomes{framework.GCP: expect.Granted(principals + "identity:gcp-direct")}),
+		expect.Outcomes{framework.GCP: expect.Granted(identities.Principals + "identity:gcp-direct")}),
 	Entry("a ServiceAccount with a provider and a Google service account to impersonate", "gcp-impersonated",
-		expect.Outcomes{framework.GCP: expect.Granted(impersonated)}),
-	Entry("a ServiceAccount with all three clouds, in one pod", "three-clouds", threeClouds()),
+		expect.Outcomes{framework.GCP: expect.Granted(identities.Impersonated)}),
+	Entry("a ServiceAccount with all three clouds, in one pod", "three-clouds", identities.ThreeClouds()),
 )
 
 var _ = DescribeTable("The SDKs get the role of AWS_PROFILE:", func(ctx SpecContext, profile, want string) {
@@ -28,16 +29,16 @@ var _ = DescribeTable("The SDKs get the role of AWS_PROFILE:", func(ctx SpecCont
 	if profile != "" {
 		variables = []corev1.EnvVar{{Name: "AWS_PROFILE", Value: profile}}
 	}
-	inEachLanguage(ctx, "account profiles, profile "+profile, "profiles", expect.Outcomes{framework.AWS: expect.Granted(want)}, variables...)
+	checker.InEachLanguage(ctx, namespace, "account profiles, profile "+profile, "profiles", expect.Outcomes{framework.AWS: expect.Granted(want)}, variables...)
 },
-	Entry("without one, that of the ServiceAccount", "", role),
-	Entry("a profile with the token", "audit", audit),
-	Entry("a profile with the credentials of another profile", "backup", backup),
-	Entry("the profile of the ServiceAccount's own role", "default", role),
+	Entry("without one, that of the ServiceAccount", "", identities.Role),
+	Entry("a profile with the token", "audit", identities.Audit),
+	Entry("a profile with the credentials of another profile", "backup", identities.Backup),
+	Entry("the profile of the ServiceAccount's own role", "default", identities.Role),
 )
 
 var _ = DescribeTable("The clouds refuse, with their own errors,", func(ctx SpecContext, account string, want expect.Outcomes) {
-	inEachLanguage(ctx, "account "+account, account, want)
+	checker.InEachLanguage(ctx, namespace, "account "+account, account, want)
 },
 	Entry("tokens with another audience", "wrong-audience", expect.Outcomes{
 		framework.AWS: expect.Refused("InvalidIdentityToken"), framework.Azure: expect.Refused("AADSTS700212"), framework.GCP: expect.Refused("invalid_grant"),
@@ -51,5 +52,5 @@ var _ = DescribeTable("The clouds refuse, with their own errors,", func(ctx Spec
 )
 
 var _ = It("does not inject pods of a ServiceAccount without annotations", func(ctx SpecContext) {
-	inEachLanguage(ctx, "account none", "none", nothing())
+	checker.InEachLanguage(ctx, namespace, "account none", "none", identities.Nothing())
 })

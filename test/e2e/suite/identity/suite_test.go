@@ -7,7 +7,6 @@
 package identity_test
 
 import (
-	_ "embed"
 	"fmt"
 	"strings"
 	"testing"
@@ -17,9 +16,10 @@ import (
 
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
+	"github.com/lanyard-dev/lanyard/test/e2e/identities"
 )
 
-const namespace = "identity"
+const namespace = identities.Namespace
 
 // Shared by all specs.
 var (
@@ -30,14 +30,6 @@ var (
 	// No shutdown delay: the suite reinstalls Lanyard, and the availability
 	// suite tests the shutdown.
 	install = framework.Install{Tool: framework.Helm, Certificates: framework.SelfManaged, Values: []string{"shutdownDelaySeconds=0"}}
-)
-
-// The clouds' trust configuration and the ServiceAccounts.
-var (
-	//go:embed testdata/trust.yaml
-	trust string
-	//go:embed testdata/accounts.yaml
-	accounts []byte
 )
 
 func TestIdentity(t *testing.T) {
@@ -55,11 +47,11 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func(ctx SpecContext) error { return install.Down(ctx, cluster) })
 	Expect(cluster.WaitReady(ctx, expect.Patience)).To(HaveLen(2))
 	checker.Cluster = cluster
-	checker.Clouds, err = cluster.StartClouds(ctx, trust)
+	checker.Clouds, err = cluster.StartClouds(ctx, identities.Trust)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) error { return checker.Clouds.Stop(ctx) })
 	custom.Cluster, custom.Clouds = cluster, checker.Clouds
-	Expect(cluster.SetUp(ctx, checker.Clouds, namespace, nil, accounts)).To(Succeed())
+	Expect(cluster.SetUp(ctx, checker.Clouds, namespace, nil, identities.Accounts)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) error { return cluster.DeleteNamespace(ctx, namespace) })
 	Expect(cluster.WaitInjected(ctx, namespace, "three-clouds")).To(Succeed())
 })

@@ -14,27 +14,28 @@ import (
 
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
+	"github.com/lanyard-dev/lanyard/test/e2e/identities"
 )
 
 var _ = Describe("Lanyard does not change", func() {
 	It("a pod that opts out", func(ctx SpecContext) {
 		const name = "pod opted out"
-		checker.Begin(name, framework.Go, nothing())
+		checker.Begin(name, framework.Go, identities.Nothing())
 		pod := framework.SDKPod("three-clouds", framework.Go, framework.AllClouds()...)
 		pod.Annotations = map[string]string{"lanyard.dev/inject": "false"}
-		created := create(ctx, namespace, pod)
+		created := checker.Create(ctx, namespace, pod)
 		expect.Untouched(&pod.Spec, created)
-		checker.Check(ctx, name, framework.Go, created, framework.SDKContainer, nothing())
+		checker.Check(ctx, name, framework.Go, created, framework.SDKContainer, identities.Nothing())
 	})
 
 	It("a skipped container, but all others", func(ctx SpecContext) {
 		const name = "container skipped"
-		checker.Begin(name, framework.Go, nothing())
+		checker.Begin(name, framework.Go, identities.Nothing())
 		pod := framework.SDKPod("three-clouds", framework.Go, framework.AllClouds()...)
 		pod.Annotations = map[string]string{"lanyard.dev/skip-containers": "skipped"}
 		pod.Spec.Containers = append(pod.Spec.Containers, named("skipped", *pod.Spec.Containers[0].DeepCopy()))
-		pod = create(ctx, namespace, pod)
-		checker.Check(ctx, name, framework.Go, pod, framework.SDKContainer, threeClouds())
+		pod = checker.Create(ctx, namespace, pod)
+		checker.Check(ctx, name, framework.Go, pod, framework.SDKContainer, identities.ThreeClouds())
 		for _, result := range checker.Reports(ctx, pod, "skipped", len(framework.AllClouds())) {
 			Expect(result.Credential).To(BeEmpty(), result.Cloud)
 			Expect(result.Error).NotTo(BeEmpty(), result.Cloud)
@@ -44,19 +45,19 @@ var _ = Describe("Lanyard does not change", func() {
 
 	It("the pods of a namespace that opts out", func(ctx SpecContext) {
 		const name, optedOut = "namespace opted out", "identity-opted-out"
-		checker.Begin(name, framework.Go, nothing())
-		Expect(cluster.SetUp(ctx, checker.Clouds, optedOut, map[string]string{"lanyard.dev/inject": "disabled"}, accounts)).To(Succeed())
+		checker.Begin(name, framework.Go, identities.Nothing())
+		Expect(cluster.SetUp(ctx, checker.Clouds, optedOut, map[string]string{"lanyard.dev/inject": "disabled"}, identities.Accounts)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) error { return cluster.DeleteNamespace(ctx, optedOut) })
 		pod := framework.SDKPod("three-clouds", framework.Go, framework.AllClouds()...)
-		created := create(ctx, optedOut, pod)
+		created := checker.Create(ctx, optedOut, pod)
 		expect.Untouched(&pod.Spec, created)
-		checker.Check(ctx, name, framework.Go, created, framework.SDKContainer, nothing())
+		checker.Check(ctx, name, framework.Go, created, framework.SDKContainer, identities.Nothing())
 	})
 
 	It("the pods of kube-system", func(ctx SpecContext) {
 		accounts := cluster.CoreV1().ServiceAccounts(metav1.NamespaceSystem)
 		account, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-			GenerateName: "identity-", Annotations: map[string]string{"lanyard.dev/aws-role-arn": role, "lanyard.dev/aws-region": "eu-central-1"},
+			GenerateName: "identity-", Annotations: map[string]string{"lanyard.dev/aws-role-arn": identities.Role, "lanyard.dev/aws-region": "eu-central-1"},
 		}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func(ctx SpecContext) error { return accounts.Delete(ctx, account.Name, metav1.DeleteOptions{}) })
@@ -72,7 +73,7 @@ var _ = Describe("Lanyard does not change", func() {
 		DeferCleanup(func(ctx SpecContext) error { return cluster.DeleteNamespace(ctx, mirrored) })
 		// Annotate the ServiceAccount of pods that name none. A controller creates it.
 		Eventually(ctx, func(ctx context.Context) error {
-			_, err := cluster.Run(ctx, "kubectl", "annotate", "serviceaccount", "default", "--namespace", mirrored, "lanyard.dev/aws-role-arn="+role)
+			_, err := cluster.Run(ctx, "kubectl", "annotate", "serviceaccount", "default", "--namespace", mirrored, "lanyard.dev/aws-role-arn="+identities.Role)
 			return err
 		}).WithTimeout(expect.Patience).Should(Succeed())
 		Expect(cluster.WaitInjected(ctx, mirrored, "default")).To(Succeed())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
+	"github.com/lanyard-dev/lanyard/test/e2e/identities"
 )
 
 // These specs show that the others do not pass by accident: without Lanyard,
@@ -24,7 +25,7 @@ var _ = Describe("Without Lanyard", Ordered, func() {
 	})
 
 	It("the same pods find no credentials", func(ctx SpecContext) {
-		inEachLanguage(ctx, "Lanyard uninstalled", "three-clouds", nothing())
+		checker.InEachLanguage(ctx, namespace, "Lanyard uninstalled", "three-clouds", identities.Nothing())
 	})
 
 	It("pods that are created while the webhook is down never find credentials", func(ctx SpecContext) {
@@ -40,6 +41,6 @@ var _ = Describe("Without Lanyard", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		_, err = cluster.WaitReady(ctx, expect.Patience)
 		Expect(err).NotTo(HaveOccurred())
-		inEachLanguage(ctx, "webhook down, no guard", "three-clouds", nothing())
+		checker.InEachLanguage(ctx, namespace, "webhook down, no guard", "three-clouds", identities.Nothing())
 	})
 })

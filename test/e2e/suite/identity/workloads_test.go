@@ -5,8 +5,6 @@ package identity_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -17,19 +15,20 @@ import (
 
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
+	"github.com/lanyard-dev/lanyard/test/e2e/identities"
 )
 
 // always is the restart policy of a native sidecar.
 var always = corev1.ContainerRestartPolicyAlways
 
 var _ = DescribeTable("Each kind of container gets credentials:", func(ctx SpecContext, name string, change func(*corev1.PodSpec), containers ...string) {
-	checker.Begin(name, framework.Go, threeClouds())
+	checker.Begin(name, framework.Go, identities.ThreeClouds())
 	pod := framework.SDKPod("three-clouds", framework.Go, framework.AllClouds()...)
 	change(&pod.Spec)
-	pod = create(ctx, namespace, pod)
+	pod = checker.Create(ctx, namespace, pod)
 	for _, container := range containers {
 		By("checking container " + container)
-		checker.Check(ctx, name, framework.Go, pod, container, threeClouds())
+		checker.Check(ctx, name, framework.Go, pod, container, identities.ThreeClouds())
 	}
 },
 	Entry("an init container", "init container", func(spec *corev1.PodSpec) {
@@ -61,7 +60,7 @@ func named(name string, container corev1.Container) corev1.Container {
 }
 
 var _ = DescribeTable("Each kind of workload gets credentials:", func(ctx SpecContext, name string, start func(context.Context, metav1.ObjectMeta, corev1.PodTemplateSpec) error) {
-	checker.Begin(name, framework.Go, threeClouds())
+	checker.Begin(name, framework.Go, identities.ThreeClouds())
 	labels := map[string]string{"workload": name}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: framework.SDKPod("three-clouds", framework.Go).Spec}
 	template.Spec.Containers[0].Args = append([]string{"--forever"}, framework.AllClouds()...)
@@ -75,7 +74,7 @@ var _ = DescribeTable("Each kind of workload gets credentials:", func(ctx SpecCo
 		g.Expect(pods.Items).NotTo(BeEmpty())
 		pod = &pods.Items[0]
 	}).WithContext(ctx).WithTimeout(expect.Patience).Should(Succeed())
-	checker.Check(ctx, name, framework.Go, pod, framework.SDKContainer, threeClouds())
+	checker.Check(ctx, name, framework.Go, pod, framework.SDKContainer, identities.ThreeClouds())
 },
 	Entry("a Job", "job", func(ctx context.Context, meta metav1.ObjectMeta, template corev1.PodTemplateSpec) error {
 		template.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -107,44 +106,31 @@ func selects(template corev1.PodTemplateSpec) *metav1.LabelSelector {
 
 var _ = Describe("kubectl debug", func() {
 	var pod *corev1.Pod
-	var custom string
 
 	BeforeEach(func(ctx SpecContext) {
-		pod = create(ctx, namespace, framework.SDKPod("three-clouds", framework.Go, append([]string{"--forever"}, framework.AllClouds()...)...))
+		pod = checker.Create(ctx, namespace, framework.SDKPod("three-clouds", framework.Go, append([]string{"--forever"}, framework.AllClouds()...)...))
 		_, err := cluster.WaitContainer(ctx, pod, framework.SDKContainer, expect.Patience, framework.Started)
 		Expect(err).NotTo(HaveOccurred())
-		options, err := checker.Clouds.DebugOptions()
-		Expect(err).NotTo(HaveOccurred())
-		custom = filepath.Join(GinkgoT().TempDir(), "custom.json")
-		Expect(os.WriteFile(custom, options, 0o600)).To(Succeed())
 	})
-
-	debug := func(ctx context.Context, more ...string) {
-		GinkgoHelper()
-		arguments := append([]string{"debug", pod.Name, "--namespace", namespace, "--profile", "restricted", "--custom", custom,
-			"--image", framework.SDKGoImage, "--image-pull-policy", "Never", "--container", "debugger", "--arguments-only"}, more...)
-		_, err := cluster.Run(ctx, "kubectl", append(append(arguments, "--"), framework.AllClouds()...)...)
-		Expect(err).NotTo(HaveOccurred())
-	}
 
 	It("injects an ephemeral container like its pod", func(ctx SpecContext) {
 		const name = "kubectl debug"
-		checker.Begin(name, framework.Go, threeClouds())
-		debug(ctx)
-		checker.Check(ctx, name, framework.Go, pod, "debugger", threeClouds())
+		checker.Begin(name, framework.Go, identities.ThreeClouds())
+		checker.Debug(ctx, pod)
+		checker.Check(ctx, name, framework.Go, pod, expect.Debugger, identities.ThreeClouds())
 	})
 
 	It("injects a copy of a pod with its own credentials", func(ctx SpecContext) {
 		const name = "kubectl debug --copy-to"
-		checker.Begin(name, framework.Go, threeClouds())
-		debug(ctx, "--copy-to", pod.Name+"-copy")
+		checker.Begin(name, framework.Go, identities.ThreeClouds())
+		checker.Debug(ctx, pod, "--copy-to", pod.Name+"-copy")
 		duplicate, err := cluster.CoreV1().Pods(namespace).Get(ctx, pod.Name+"-copy", metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func(ctx SpecContext) error {
 			return cluster.CoreV1().Pods(namespace).Delete(ctx, duplicate.Name, metav1.DeleteOptions{})
 		})
-		for _, container := range []string{framework.SDKContainer, "debugger"} {
-			checker.Check(ctx, name, framework.Go, duplicate, container, threeClouds())
+		for _, container := range []string{framework.SDKContainer, expect.Debugger} {
+			checker.Check(ctx, name, framework.Go, duplicate, container, identities.ThreeClouds())
 		}
 	})
 })

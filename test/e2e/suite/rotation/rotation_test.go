@@ -7,6 +7,7 @@ package rotation_test
 
 import (
 	"cmp"
+	"context"
 	_ "embed"
 	"fmt"
 	"slices"
@@ -43,62 +44,86 @@ func TestRotation(t *testing.T) {
 	RunSpecs(t, "rotation")
 }
 
+// method is a way to install Lanyard.
+type method interface {
+	Up(ctx context.Context, c *framework.Cluster) error
+	Down(ctx context.Context, c *framework.Cluster) error
+}
+
+// started is a running pod, with the row of the table.
+type started struct {
+	row, language string
+	pod           *corev1.Pod
+}
+
+// The pods of both methods wait for the kubelet at the same time.
 var _ = It("Each SDK uses a rotated token without a restart of its pod", Label("slow"), func(ctx SpecContext) {
 	cluster, err := framework.Connect()
 	Expect(err).NotTo(HaveOccurred())
-	install := framework.Install{Tool: framework.Helm, Certificates: framework.SelfManaged}
-	Expect(install.Up(ctx, cluster)).To(Succeed())
+	clouds, err := cluster.StartClouds(ctx, trust)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx SpecContext) error { return clouds.Stop(ctx) })
+	Expect(cluster.SetUp(ctx, clouds, namespace, nil, []byte("{}"))).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) error { return cluster.DeleteNamespace(ctx, namespace) })
+
+	var table framework.Table
+	DeferCleanup(func() { fmt.Printf("\n%s\n", table.String()) })
+	var pods []started
+	start := func(row string) {
+		Expect(cluster.WaitInjected(ctx, namespace, "short-lived")).To(Succeed())
+		for _, language := range framework.Languages() {
+			pod := framework.SDKPod("short-lived", language, "--every", "20s", framework.AWS, framework.GCP)
+			clouds.Redirect(&pod.Spec)
+			pod, err = cluster.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			pods = append(pods, started{row, language, pod})
+			table.Set(row, language, framework.AWS, "**FAILED**")
+			table.Set(row, language, framework.GCP, "**FAILED**")
+		}
+	}
+	whileInstalled(ctx, cluster, &framework.Install{Tool: framework.Helm, Certificates: framework.SelfManaged}, func() {
+		Expect(cluster.CreateAccounts(ctx, namespace, accounts)).To(Succeed())
+		start("token rotated by the kubelet")
+	})
+	whileInstalled(ctx, cluster, framework.Policies{}, func() { start("the same, injected by policies") })
+
+	begun := time.Now()
+	for _, p := range pods {
+		for _, cloud := range []string{framework.AWS, framework.GCP} {
+			By(fmt.Sprintf("waiting for %s to send another token to %s, %.0f s after the start", p.language, cloud, time.Since(begun).Seconds()))
+			Eventually(func(g Gomega) {
+				now, err := cluster.CoreV1().Pods(namespace).Get(ctx, p.pod.Name, metav1.GetOptions{})
+				g.Expect(err).NotTo(HaveOccurred())
+				if now.Status.Phase == corev1.PodFailed {
+					results, err := cluster.Results(ctx, p.pod, framework.SDKContainer)
+					StopTrying(fmt.Sprintf("the program failed: %v %v", results, err)).Now()
+				}
+				g.Expect(framework.Container(now, framework.SDKContainer).RestartCount).To(BeZero())
+				entries, err := clouds.Journal(ctx)
+				g.Expect(err).NotTo(HaveOccurred())
+				expectRotated(g, expect.OfPod(entries, p.pod, cloud))
+			}).WithContext(ctx).WithTimeout(lifetime + 30*time.Second).WithPolling(2 * time.Second).Should(Succeed())
+			table.Set(p.row, p.language, cloud, "yes")
+		}
+	}
+})
+
+// whileInstalled installs Lanyard, and uninstalls it after do: running pods do not need it.
+func whileInstalled(ctx SpecContext, cluster *framework.Cluster, by method, do func()) {
+	GinkgoHelper()
+	Expect(by.Up(ctx, cluster)).To(Succeed())
 	installed := true
 	uninstall := func(ctx SpecContext) error {
 		if !installed {
 			return nil
 		}
 		installed = false
-		return install.Down(ctx, cluster)
+		return by.Down(ctx, cluster)
 	}
 	DeferCleanup(uninstall)
-	clouds, err := cluster.StartClouds(ctx, trust)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx SpecContext) error { return clouds.Stop(ctx) })
-	Expect(cluster.SetUp(ctx, clouds, namespace, nil, accounts)).To(Succeed())
-	DeferCleanup(func(ctx SpecContext) error { return cluster.DeleteNamespace(ctx, namespace) })
-	Expect(cluster.WaitInjected(ctx, namespace, "short-lived")).To(Succeed())
-
-	var table framework.Table
-	DeferCleanup(func() { fmt.Printf("\n%s\n", table.String()) })
-	const name = "token rotated by the kubelet"
-	pods := map[string]*corev1.Pod{}
-	for _, language := range framework.Languages() {
-		pod := framework.SDKPod("short-lived", language, "--every", "20s", framework.AWS, framework.GCP)
-		clouds.Redirect(&pod.Spec)
-		pods[language], err = cluster.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		table.Set(name, language, framework.AWS, "**FAILED**")
-		table.Set(name, language, framework.GCP, "**FAILED**")
-	}
-
-	started := time.Now()
-	By("uninstalling Lanyard, which running pods do not need")
+	do()
 	Expect(uninstall(ctx)).To(Succeed())
-	for language, pod := range pods {
-		for _, cloud := range []string{framework.AWS, framework.GCP} {
-			By(fmt.Sprintf("waiting for %s to send another token to %s, %.0f s after the start", language, cloud, time.Since(started).Seconds()))
-			Eventually(func(g Gomega) {
-				now, err := cluster.CoreV1().Pods(namespace).Get(ctx, pod.Name, metav1.GetOptions{})
-				g.Expect(err).NotTo(HaveOccurred())
-				if now.Status.Phase == corev1.PodFailed {
-					results, err := cluster.Results(ctx, pod, framework.SDKContainer)
-					StopTrying(fmt.Sprintf("the program failed: %v %v", results, err)).Now()
-				}
-				g.Expect(framework.Container(now, framework.SDKContainer).RestartCount).To(BeZero())
-				entries, err := clouds.Journal(ctx)
-				g.Expect(err).NotTo(HaveOccurred())
-				expectRotated(g, expect.OfPod(entries, pod, cloud))
-			}).WithContext(ctx).WithTimeout(lifetime + 30*time.Second).WithPolling(2 * time.Second).Should(Succeed())
-			table.Set(name, language, cloud, "yes")
-		}
-	}
-})
+}
 
 // expectRotated checks that a later token was used after the first, and that
 // all tokens were accepted.

@@ -1,0 +1,57 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// waitLabelled waits until the policies label a ServiceAccount. One that is written before
+// would stay without the label, and its pods without credentials.
+func (c *cluster) waitLabelled(ctx context.Context) error {
+	probe := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{prefix + "audience": "probe"}}}
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
+		created, err := c.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(ctx, probe, dryRun)
+		return err == nil && created.Labels[prefix+"identity"] == "enabled", err
+	})
+	if err != nil {
+		return fmt.Errorf("wait for a ServiceAccount to be labelled: %w", err)
+	}
+	return nil
+}
+
+// showNoProgram checks that everything before happened without a program of Lanyard: no
+// pod runs the webhook, and no webhook is registered.
+func (d *demo) showNoProgram(ctx context.Context) (*result, error) {
+	r := &result{example: "no program", containers: "0", outcome: "(no pod of Lanyard)"}
+	d.headline(r.example, "the API server did all of this by itself")
+	defer d.problems(r)
+	pods, err := d.cluster.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for i := range pods.Items {
+		for _, c := range containers(&pods.Items[i]) {
+			r.check(!strings.Contains(c.Image, deployment), "pod %s/%s runs the image %s", pods.Items[i].Namespace, pods.Items[i].Name, c.Image)
+		}
+	}
+	webhooks, err := d.cluster.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for i := range webhooks.Items {
+		r.check(!strings.Contains(webhooks.Items[i].Name, "lanyard"), "the webhook configuration %s is registered", webhooks.Items[i].Name)
+	}
+	if len(r.failures) == 0 {
+		d.printf("  %s\n", d.green(fmt.Sprintf("none of the %d pods of the cluster runs lanyard-webhook, and no webhook of Lanyard is registered", len(pods.Items))))
+	}
+	return r, nil
+}
