@@ -31,8 +31,8 @@ main() {
   export PATH=$PWD/bin:$PATH CGO_ENABLED=0
   local step=${1-}
   case $step in
-    check | notes | snapshot | manifests | build | publish) "$step" "${@:2}" ;;
-    *) die "got step \"$step\", want check, notes, snapshot, manifests, build or publish" ;;
+    check | links | notes | snapshot | manifests | build | publish) "$step" "${@:2}" ;;
+    *) die "got step \"$step\", want check, links, notes, snapshot, manifests, build or publish" ;;
   esac
 }
 

@@ -10,6 +10,9 @@
 #   hack/kind/quickstart.sh --build   builds everything and runs nothing
 #   hack/kind/quickstart.sh --delete  deletes the cluster
 #
+# With MODE=policies, Lanyard is the policies of deploy/policies, without a webhook. They
+# need Kubernetes 1.36 or later. Each mode removes the other one from the cluster.
+#
 # It needs Go, make, and Docker or Podman. kind, Helm and kubectl are built from Go
 # modules. $KIND_IMAGE overrides kind's node image. $KIND_EXPERIMENTAL_PROVIDER
 # selects docker or podman.
@@ -20,10 +23,20 @@ cluster=lanyard-quickstart
 directory=bin/quickstart
 kubeconfig=$directory/kubeconfig
 
+mode=${MODE:-webhook}
+programs=(lanyard-webhook whoami) # with an image
+if [ "$mode" = policies ]; then programs=(whoami); fi
+kubectl=kubectl
+command -v kubectl >/dev/null || kubectl=bin/controlplane/kubectl
+
 # The same flags as in the Makefile, to share the build cache.
 export CGO_ENABLED=0 GOFLAGS="-trimpath $(go env GOFLAGS)"
 
 main() {
+  case $mode in
+    webhook | policies) ;;
+    *) echo "quickstart.sh: got MODE=$mode, want webhook or policies" >&2; exit 2 ;;
+  esac
   case ${1-} in
     "") quickstart ;;
     --build) build_all ;;
@@ -33,13 +46,19 @@ main() {
 }
 
 quickstart() {
+  local flags=()
   use_engine
   build_all
   create_cluster
   step "load the images into the cluster" load_images
-  step "install charts/lanyard with Helm" install_chart
+  if [ "$mode" = policies ]; then
+    step "apply deploy/policies" install_policies
+    flags=(--policies)
+  else
+    step "install charts/lanyard with Helm" install_chart
+  fi
   printf '\n'
-  bin/demo --kubeconfig "$kubeconfig" --image "lanyard-whoami:$(version whoami)"
+  bin/demo --kubeconfig "$kubeconfig" ${flags[@]+"${flags[@]}"} --image "lanyard-whoami:$(version whoami)"
   what_next
 }
 
@@ -74,10 +93,12 @@ build_all() {
   mkdir -p "$directory"
   echo "Building from source. The first run downloads Go modules and takes some minutes."
   step "build kind" make --no-print-directory bin/kind
-  step "build Helm" env -C test/charts go build -o ../../bin/helm helm.sh/helm/v4/cmd/helm
   if ! command -v kubectl >/dev/null; then step "build kubectl" build_kubectl; fi
   step "build the command line tool lanyard" go build -o bin/lanyard ./cmd/lanyard
-  step "build the image of the webhook" build_image lanyard-webhook ./cmd/webhook
+  if [ "$mode" = webhook ]; then
+    step "build Helm" env -C test/charts go build -o ../../bin/helm helm.sh/helm/v4/cmd/helm
+    step "build the image of the webhook" build_image lanyard-webhook ./cmd/webhook
+  fi
   step "build the image of a test program" build_image whoami ./test/demo/whoami
   step "build the report" go build -o bin/demo ./test/demo
 }
@@ -120,15 +141,24 @@ create_cluster() {
 
 load_images() {
   local program
-  for program in lanyard-webhook whoami; do
+  for program in "${programs[@]}"; do
     bin/kind load image-archive "$directory/$program.tar" --name "$cluster"
   done
 }
 
 install_chart() {
+  # Older servers do not know all of their kinds.
+  "$kubectl" --kubeconfig "$kubeconfig" delete -k deploy/policies --ignore-not-found || true
   bin/helm upgrade --install lanyard charts/lanyard --kubeconfig "$kubeconfig" \
     --namespace lanyard-system --create-namespace --wait --timeout 5m \
     --set image.tag="$(version lanyard-webhook)"
+}
+
+install_policies() {
+  if "$kubectl" --kubeconfig "$kubeconfig" get namespace lanyard-system >/dev/null 2>&1; then
+    bin/helm uninstall lanyard --kubeconfig "$kubeconfig" --namespace lanyard-system --ignore-not-found --wait
+  fi
+  "$kubectl" --kubeconfig "$kubeconfig" apply -k deploy/policies
 }
 
 what_next() {

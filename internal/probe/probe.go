@@ -272,7 +272,7 @@ func NoRight(right, format string, args ...any) Line {
 		fix = "Ask an administrator for the ClusterRole view in the namespace " + namespace + "."
 	}
 	line := Skip(fix, "%s: you may not %s", fmt.Sprintf(format, args...), right)
-	line.Missing, line.Link = right, docs+"operations/README.md#rights-of-readers"
+	line.Missing, line.Link = right, Link("operations/README.md#rights-of-readers")
 	return line
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/internal/version"
 )
 
 func denial(message string) error {
@@ -100,7 +101,7 @@ func TestDryRuns(t *testing.T) {
 func TestLinesSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	line := Fail("Do it.", "install/README.md", "it is wrong: %s", "x")
-	if want := "it is wrong: x\n  Do it.\n  https://github.com/lanyard-dev/lanyard/blob/main/docs/install/README.md"; line.String() != want {
+	if want := "it is wrong: x\n  Do it.\n  " + version.Page("docs/install/README.md"); line.String() != want {
 		t.Errorf("got %q, want %q", line.String(), want)
 	}
 	if line := Passed("right"); line.String() != "right" {
@@ -129,7 +130,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 	} {
 		want.Status = Skipped
 		if want.Missing != "" {
-			want.Link = docs + "operations/README.md#rights-of-readers"
+			want.Link = version.Page("docs/operations/README.md#rights-of-readers")
 		}
 		if diff := cmp.Diff(want, Unreadable("it", fmt.Errorf("wrapped: %w", denial(message))), cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "Text" },
 			cmp.Comparer(func(a, b string) bool {

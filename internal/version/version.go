@@ -21,7 +21,7 @@ func Version() string {
 	return "unknown"
 }
 
-// Page returns the address of a file of the repository, such as docs/install.md#upgrade,
+// Page returns the address of a file of the repository, such as docs/install/upgrade.md#upgrade,
 // as the file is in this version. The builds between releases have the files of main.
 func Page(path string) string { return page(Version(), path) }
 

@@ -32,8 +32,8 @@ func TestPagesAreThoseOfTheVersion(t *testing.T) {
 		"v1.2.3-rc.1.0.20260102030405-0123456789ab":  "main",
 		"v1.2.4-0.20260102030405-0123456789ab+dirty": "main",
 	} {
-		want = "https://github.com/lanyard-dev/lanyard/blob/" + want + "/docs/install.md#upgrade"
-		if got := page(version, "docs/install.md#upgrade"); got != want {
+		want = "https://github.com/lanyard-dev/lanyard/blob/" + want + "/docs/install/upgrade.md#upgrade"
+		if got := page(version, "docs/install/upgrade.md#upgrade"); got != want {
 			t.Errorf("version %s: got %s, want %s", version, got, want)
 		}
 	}

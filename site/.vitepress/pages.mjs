@@ -26,10 +26,10 @@ export function versions() {
 const sections = {
   'Try it': ['quickstart-kind'],
   'Use one cloud': ['clouds', 'issuer', 'apis', 'providers', 'image-pulls', 'identity-later'],
-  Install: ['install', 'gitops', 'argocd', 'flux', 'policies', 'hosted-control-planes', 'vcluster', 'callers'],
-  'Switch from another webhook': ['migrate', 'adoption', 'trackers'],
+  Install: ['install', 'gitops', 'policies', 'hosted-control-planes', 'vcluster', 'callers'],
+  'Switch from another webhook': ['migrate', 'trackers'],
   'At night': ['troubleshooting', 'operations', 'cli'],
-  Reference: ['reference', 'concepts', 'architecture', 'evidence'],
+  Reference: ['reference', 'concepts'],
 }
 
 // pages returns the pages below a folder of docs/, without ".md". README comes first.

@@ -215,7 +215,7 @@ func (c *cluster) installPolicies(ctx context.Context, namespaces ...string) err
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	text, err := policies.Generate(s, nil)
+	text, err := policies.Generate(s, policies.DefaultName, &policies.Source{})
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,9 @@ package charts
 import (
 	"cmp"
 	"encoding/json"
+	"io/fs"
 	"maps"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -115,8 +117,38 @@ func rules(t *testing.T, objects []object) []monitoringv1.Rule {
 	return rules
 }
 
+// linkedVersion returns the version of the documentation that the chart and deploy/ link
+// to: main, or the version of the chart in a release.
+func linkedVersion(t *testing.T) string {
+	t.Helper()
+	link := regexp.MustCompile(`github\.com/lanyard-dev/lanyard/(?:blob|tree)/([^/]+)/`)
+	found := map[string]string{} // a file of each version
+	for _, directory := range []string{"../../charts", "../../deploy"} {
+		err := filepath.WalkDir(directory, func(name string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.Type().IsRegular() {
+				for _, match := range link.FindAllStringSubmatch(readFile(t, name), -1) {
+					found[match[1]] = name
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	release := "v" + regexp.MustCompile(`(?m)^appVersion: (.*)$`).FindStringSubmatch(readFile(t, "../../charts/lanyard/Chart.yaml"))[1]
+	for version := range found {
+		if len(found) != 1 || version != "main" && version != release {
+			t.Fatalf("got links to the versions %v, want only main or only %s", found, release)
+		}
+		return version
+	}
+	t.Fatal("got no link to the documentation")
+	return ""
+}
+
 func TestAlertsUseExistingMetricsAndLinkToTheRunbook(t *testing.T) {
-	known := knownMetrics(t)
+	known, linked := knownMetrics(t), linkedVersion(t)
 	anchor := regexp.MustCompile(`(?m)^#+ ([A-Za-z]+)$`)
 	headings := map[string]bool{}
 	for _, match := range anchor.FindAllStringSubmatch(readFile(t, "../../docs/operations/monitoring.md"), -1) {
@@ -124,7 +156,7 @@ func TestAlertsUseExistingMetricsAndLinkToTheRunbook(t *testing.T) {
 	}
 	for _, rule := range rules(t, render(t, defaultInstall, parseValues(t, monitoringValues)).objects) {
 		checkQuery(t, known, rule.Expr.String())
-		want := "https://github.com/lanyard-dev/lanyard/blob/main/docs/operations/monitoring.md#" + strings.ToLower(rule.Alert)
+		want := "https://github.com/lanyard-dev/lanyard/blob/" + linked + "/docs/operations/monitoring.md#" + strings.ToLower(rule.Alert)
 		if got := rule.Annotations["runbook_url"]; got != want {
 			t.Errorf("%s: got runbook_url %s, want %s", rule.Alert, got, want)
 		}

@@ -34,6 +34,8 @@ func sections() map[string][]section {
 		"flags.md":   {{"flags", flags}, {"commands", commands}},
 		"metrics.md": {{"metrics", metricsTable}},
 		"reasons.md": {{"objects", objectReasons}, {"containers", containerReasons}},
+
+		"../policies.md": {{"unavailable", unavailable}},
 	}
 }
 
