@@ -30,7 +30,7 @@ const (
 )
 
 // everyInstall labels the install methods that have much in common with
-// another. The chart's tests compare these.
+// another, and specs that do not depend on the method. The chart's tests compare these.
 var everyInstall = Label("every-install")
 
 var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.Install) {
@@ -164,7 +164,11 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		})
 	})
 
-	It("is not harmed by 60 seconds of mixed abuse from inside the cluster while pods are created", func(ctx SpecContext) {
+	abused := Label()
+	if install.Certificates != framework.SelfManaged {
+		abused = everyInstall
+	}
+	It("is not harmed by 60 seconds of mixed abuse from inside the cluster while pods are created", abused, func(ctx SpecContext) {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "target", Annotations: abuse.LongestIdentity()}}
 		Expect(podstream.CreateServiceAccount(ctx, cluster.CoreV1().ServiceAccounts(namespace), account)).To(Succeed())
 		before, err := cluster.WaitReady(ctx, patience)
