@@ -5,6 +5,7 @@ package identity_test
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -12,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
@@ -21,20 +23,24 @@ import (
 
 var _ = It("injects each of 100 pods while the replicas are killed", func(ctx SpecContext) {
 	const name, replicas = "100 pods, replicas killed", 100
+	const steps = 4
 	want := expect.Outcomes{framework.AWS: expect.Granted(identities.Role)}
 	checker.Begin(name, framework.Go, want)
 
-	deployment := newDeployment("scale", replicas)
+	deployment := newDeployment("scale", 0)
 	checker.Clouds.Redirect(&deployment.Spec.Template.Spec)
-	killAll(ctx)
 	deployment, err := cluster.AppsV1().Deployments(namespace).Create(ctx, deployment, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) error {
 		return cluster.AppsV1().Deployments(namespace).Delete(ctx, deployment.Name, metav1.DeleteOptions{})
 	})
-	killed := killUntilCreated(ctx, deployment)
-	AddReportEntry("kills", killed)
-	Expect(killed).To(BeNumerically(">", 0))
+	for step := range steps {
+		growWhileKilling(ctx, deployment, step, replicas*(step+1)/steps)
+	}
+	Eventually(func() (int32, error) {
+		now, err := cluster.AppsV1().Deployments(namespace).Get(ctx, deployment.Name, metav1.GetOptions{})
+		return now.Status.AvailableReplicas, err
+	}).WithContext(ctx).WithTimeout(5 * time.Minute).WithPolling(time.Second).Should(BeEquivalentTo(replicas))
 
 	pods := podsOf(ctx, deployment)
 	Expect(pods).To(HaveLen(replicas))
@@ -67,34 +73,27 @@ func newDeployment(name string, replicas int32) *appsv1.Deployment {
 	}
 }
 
-// killAll kills all replicas, and for two seconds all their replacements.
-func killAll(ctx context.Context) {
+// growWhileKilling scales the deployment while replicas of the webhook are
+// killed, and waits until its pods are created. The first step kills all
+// replicas, and for two seconds all their replacements. Each other step kills
+// one replica.
+func growWhileKilling(ctx context.Context, deployment *appsv1.Deployment, step, size int) {
 	GinkgoHelper()
-	pods, err := cluster.WaitReady(ctx, expect.Patience)
+	replicas, err := cluster.WaitReady(ctx, expect.Patience)
 	Expect(err).NotTo(HaveOccurred())
-	done, err := cluster.KillPods(ctx, pods, 2*time.Second)
+	var done func(context.Context) error
+	if step == 0 {
+		done, err = cluster.KillPods(ctx, replicas, 2*time.Second)
+	} else {
+		done, err = cluster.KillContainer(ctx, &replicas[step%len(replicas)], "webhook")
+	}
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(done)
-}
-
-// killUntilCreated kills one replica after another until all pods are created.
-// It returns the number of kills when all pods are available.
-func killUntilCreated(ctx context.Context, deployment *appsv1.Deployment) (killed int) {
-	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		if len(podsOf(ctx, deployment)) < int(*deployment.Spec.Replicas) {
-			pods, err := cluster.WaitReady(ctx, expect.Patience)
-			g.Expect(err).NotTo(HaveOccurred())
-			done, err := cluster.KillContainer(ctx, &pods[killed%len(pods)], "webhook")
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(done(ctx)).To(Succeed())
-			killed++
-		}
-		now, err := cluster.AppsV1().Deployments(namespace).Get(ctx, deployment.Name, metav1.GetOptions{})
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(now.Status.AvailableReplicas).To(Equal(*deployment.Spec.Replicas))
-	}).WithContext(ctx).WithTimeout(5 * time.Minute).WithPolling(time.Second).Should(Succeed())
-	return killed
+	_, err = cluster.AppsV1().Deployments(namespace).Patch(ctx, deployment.Name, types.MergePatchType,
+		fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, size), metav1.PatchOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(done(ctx)).To(Succeed())
+	Eventually(podsOf).WithArguments(ctx, deployment).WithContext(ctx).WithTimeout(expect.Patience).WithPolling(time.Second).
+		Should(HaveLen(size))
 }
 
 func podsOf(ctx context.Context, deployment *appsv1.Deployment) []corev1.Pod {
