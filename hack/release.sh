@@ -6,6 +6,8 @@
 #
 #   hack/release.sh check [VERSION]       checks the configuration of GoReleaser; with
 #                                         VERSION also that all files agree on it
+#   hack/release.sh links VERSION|main    sets the version in the links of the chart and of
+#                                         deploy/ to the documentation
 #   hack/release.sh notes VERSION         prints the version's section of CHANGELOG.md
 #   hack/release.sh snapshot              builds what GoReleaser releases, from any commit
 #   hack/release.sh manifests VERSION DIRECTORY [DIGEST]
@@ -26,6 +28,7 @@ registry=${REGISTRY:-ghcr.io/lanyard-dev}
 images=(lanyard-webhook lanyard)
 charts=$registry/charts
 release=bin/release
+pages='github\.com/lanyard-dev/lanyard/(blob|tree)/' # and the version
 
 main() {
   export PATH=$PWD/bin:$PATH CGO_ENABLED=0
@@ -81,8 +84,18 @@ agree() {
   want CHANGELOG.md "^## \[$escaped\]"
   # A tag of the base image can be moved to other code, a digest cannot.
   want Dockerfile '^ARG GO_IMAGE=golang:[0-9.]+@sha256:[0-9a-f]{64}$'
+  if grep -rEo "$pages[^/]+/" charts deploy | grep -v "/v$escaped/\$" >&2; then
+    echo "these links are not to $1: run hack/release.sh links $1" >&2
+    wrong=1
+  fi
   [ "$wrong" -eq 0 ] || die "the files above do not agree with $1; RELEASE.md says how to change them"
   echo "all files agree with $1"
+}
+
+# links VERSION|main: an alert of an old version opens the page of its version.
+links() {
+  if [ "${1-}" != main ]; then number "${1-}" >/dev/null; fi
+  grep -rlE "$pages" charts deploy | xargs sed -Ei "s#($pages)[^/]+/#\1$1/#g"
 }
 
 notes() {

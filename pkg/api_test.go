@@ -232,7 +232,7 @@ func TestEachKeyHasAConstant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := append(keys.ServiceAccount(), keys.Inject, keys.Containers, keys.SkipContainers, keys.Injected, keys.Denied, keys.AllowedIdentities, keys.IdentityLabel)
+	want := append(keys.ServiceAccount(), keys.Inject, keys.Containers, keys.SkipContainers, keys.Injected, keys.Denied, keys.AllowedIdentities, keys.IdentityLabel, annotations.PoliciesSource)
 	for _, key := range keys.Profiles() {
 		want = append(want, strings.TrimSuffix(key, ".PROFILE"))
 	}

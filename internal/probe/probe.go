@@ -31,6 +31,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/internal/version"
 )
 
 // Webhook is the name of the entry of the webhook configuration that is called for
@@ -218,11 +219,8 @@ func (r *Report) Count(status Status) int {
 	return n
 }
 
-// docs is where the links point to.
-const docs = "https://github.com/lanyard-dev/lanyard/blob/main/docs/"
-
-// Link returns the link of a page below docs.
-func Link(page string) string { return docs + page }
+// Link returns the link of a page below docs, in the version of this build.
+func Link(page string) string { return version.Page("docs/" + page) }
 
 // Passed returns a line for something that is right.
 func Passed(format string, args ...any) Line {
@@ -231,12 +229,12 @@ func Passed(format string, args ...any) Line {
 
 // Warn returns a line with the status Warning. The link is a page below docs.
 func Warn(fix, link, format string, args ...any) Line {
-	return Line{Status: Warning, Text: fmt.Sprintf(format, args...), Fix: fix, Link: docs + link}
+	return Line{Status: Warning, Text: fmt.Sprintf(format, args...), Fix: fix, Link: Link(link)}
 }
 
 // Fail returns a line with the status Failed. The link is a page below docs.
 func Fail(fix, link, format string, args ...any) Line {
-	return Line{Status: Failed, Text: fmt.Sprintf(format, args...), Fix: fix, Link: docs + link}
+	return Line{Status: Failed, Text: fmt.Sprintf(format, args...), Fix: fix, Link: Link(link)}
 }
 
 // Skip returns a line for something that could not be checked.

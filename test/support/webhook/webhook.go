@@ -11,11 +11,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
@@ -131,18 +133,26 @@ func (p *Process) Client() *http.Client {
 	}}
 }
 
-// FreePorts returns ports of the loopback interface that are free at the
-// moment.
+// FreePorts returns different ports of the loopback interface that are free at
+// the moment. They are below the ports that the system gives to connections and
+// to listeners without a port, so no other program takes one by accident.
 func FreePorts(ctx context.Context, n int) ([]string, error) {
+	const first, end, attempts = 20_000, 32_000, 1_000
 	var ports []string
-	for range n {
-		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
+	for range attempts {
+		if len(ports) == n {
+			return ports, nil
+		}
+		port := strconv.Itoa(first + rand.IntN(end-first))
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", port))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		} else if err != nil {
 			return nil, fmt.Errorf("find a free port: %w", err)
 		}
 		// Close the listeners only at the end, so that each port is different.
 		defer listener.Close()
-		ports = append(ports, strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
+		ports = append(ports, port)
 	}
-	return ports, nil
+	return nil, fmt.Errorf("find %d free ports from %d to %d: got %d after %d attempts", n, first, end-1, len(ports), attempts)
 }
