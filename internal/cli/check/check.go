@@ -208,13 +208,19 @@ func scope(namespace string) (where, flag string) {
 }
 
 // Unguarded judges the number of ServiceAccounts of a namespace, or of all namespaces, that
-// need credentials and lack the label that the guard selects by. example is one of them.
-func Unguarded(namespace string, n int, example string) probe.Line {
+// need credentials and lack the label that the guard selects by. example is one of them. With
+// byPolicies, no webhook injects: the policies select by the label, too.
+func Unguarded(namespace string, n int, example string, byPolicies bool) probe.Line {
 	where, flag := scope(namespace)
 	if n == 0 {
 		return probe.Passed("every ServiceAccount%s that needs credentials has the guard's label", where)
 	}
-	return probe.Warn("Run: lanyard label serviceaccounts "+flag, "operations/monitoring.md#lanyardunguardedserviceaccounts",
+	fix := "Run: lanyard label serviceaccounts " + flag
+	if byPolicies {
+		return probe.Fail(fix, "policies.md#install",
+			"%d ServiceAccounts%s are older than the policies and lack their label, such as %s: new pods start without credentials", n, where, example)
+	}
+	return probe.Warn(fix, "operations/monitoring.md#lanyardunguardedserviceaccounts",
 		"%d ServiceAccounts%s need credentials but lack the guard's label, such as %s", n, where, example)
 }
 

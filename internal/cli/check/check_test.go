@@ -429,9 +429,9 @@ func TestNumberOfInstallations(t *testing.T) {
 	expect(t, []probe.Line{NotOne(nil)}, []string{"failed: Lanyard is not installed"})
 	expect(t, []probe.Line{NotOne([]*admissionregistrationv1.MutatingWebhookConfiguration{one, one})}, []string{"failed: Lanyard is installed 2 times: MutatingWebhookConfigurations lanyard, lanyard"})
 	expect(t, Installed([]*admissionregistrationv1.MutatingWebhookConfiguration{one}), []string{"warning: Lanyard is installed already: MutatingWebhookConfiguration lanyard"})
-	expect(t, []probe.Line{Unguarded("", 0, "")}, nil)
-	expect(t, []probe.Line{Unguarded("", 2, "n/a")}, []string{"warning: 2 ServiceAccounts need credentials but lack the guard's label, such as n/a"})
-	expect(t, []probe.Line{Unguarded("n", 2, "n/a"), Outdated("", 0, 0), Outdated("n", 2, 1), Outdated("", 0, 1)}, []string{
+	expect(t, []probe.Line{Unguarded("", 0, "", true)}, nil)
+	expect(t, []probe.Line{Unguarded("", 2, "n/a", false)}, []string{"warning: 2 ServiceAccounts need credentials but lack the guard's label, such as n/a"})
+	expect(t, []probe.Line{Unguarded("n", 2, "n/a", false), Outdated("", 0, 0), Outdated("n", 2, 1), Outdated("", 0, 1)}, []string{
 		"warning: 2 ServiceAccounts in the namespace n need credentials but lack the guard's label, such as n/a",
 		"warning: 3 pods in the namespace n must be replaced: 2 stale, 1 without credentials",
 		"warning: 1 pod must be replaced: 0 stale, 1 without credentials",

@@ -70,7 +70,7 @@ func (k *checkCommand) installed(ctx context.Context) error {
 	case mutating != nil:
 		k.parts(ctx, all, mutating, s)
 	case policies:
-		k.add("ServiceAccounts", s.lines()...)
+		k.add("ServiceAccounts", s.lines(true)...)
 	default:
 		line := NotOne(found)
 		if err != nil {
@@ -80,7 +80,7 @@ func (k *checkCommand) installed(ctx context.Context) error {
 		for _, part := range []string{"replicas", "certificate", "guard", "fences"} {
 			k.add(part, probe.Skip("", "the %s cannot be checked without one webhook configuration that can be read", part))
 		}
-		k.add("ServiceAccounts", s.lines()...)
+		k.add("ServiceAccounts", s.lines(false)...)
 	}
 	k.issuer(ctx)
 	config, err := k.Config()
@@ -155,7 +155,7 @@ func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistra
 	if switching {
 		guard = DuringSwitch(guard)
 	}
-	k.add("guard", append([]probe.Line{guard}, s.lines()...)...)
+	k.add("guard", append([]probe.Line{guard}, s.lines(false)...)...)
 	k.add("fences", limits...)
 }
 
@@ -231,12 +231,12 @@ type survey struct {
 	err    error
 }
 
-// lines returns the lines about the ServiceAccounts.
-func (s *survey) lines() []probe.Line {
+// lines returns the lines about the ServiceAccounts. With byPolicies, no webhook injects.
+func (s *survey) lines(byPolicies bool) []probe.Line {
 	if s.err != nil {
 		return s.unread
 	}
-	return append([]probe.Line{Unguarded(s.namespace, s.unguarded, s.example)}, s.unread...)
+	return append([]probe.Line{Unguarded(s.namespace, s.unguarded, s.example, byPolicies)}, s.unread...)
 }
 
 // survey reads the ServiceAccounts of all namespaces or, without the right, of the namespace

@@ -89,6 +89,8 @@ var _ = Describe("an installation by policies", Ordered, func() {
 		account.Labels = map[string]string{"lanyard.dev/identity": "enabled"}
 		_, err := client.CoreV1().ServiceAccounts("shop").Create(ctx, account, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
+		_, err = client.CoreV1().ServiceAccounts("shop").Create(ctx, serviceAccount("early", account.Annotations), metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
 		_, err = client.CoreV1().Pods("shop").Create(ctx, newPod("before", "cart"), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		applyPolicies(ctx, policies, text)
@@ -98,6 +100,15 @@ var _ = Describe("an installation by policies", Ordered, func() {
 		}).Within(timeout).Should(HaveField("ObjectMeta.Annotations", HaveKey("lanyard.dev/injected")))
 		_, err = client.CoreV1().Pods("shop").Create(ctx, newPod("after", "cart"), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("labels ServiceAccounts that are older", func(ctx SpecContext) {
+		code, out, _ := lanyardAs(ctx, kubeconfig, "", "check")
+		Expect(code).To(Equal(1))
+		Expect(out).To(ContainSubstring("1 ServiceAccounts are older than the policies and lack their label, such as shop/early"))
+		code, out, _ = lanyardAs(ctx, kubeconfig, "", "label", "serviceaccounts", "--all-namespaces", "--output", "name")
+		Expect(code).To(Equal(0))
+		Expect(out).To(Equal("serviceaccount/early\n"))
 	})
 
 	It("is checked", func(ctx SpecContext) { run(ctx, "policies-check.txt", 0, "check") })
