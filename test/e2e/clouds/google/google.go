@@ -46,7 +46,6 @@ var (
 
 // Google serves the three APIs that the libraries use.
 type Google struct {
-	tokens  *issuer.Issuer
 	journal *journal.Journal
 	// providers are by name; accounts are members by the service account's
 	// e-mail address.
@@ -60,6 +59,8 @@ type Google struct {
 
 // provider is a compiled workload identity pool provider.
 type provider struct {
+	// tokens verifies with the keys of the cluster, or with uploaded keys.
+	tokens    *issuer.Issuer
 	pool      string
 	issuer    string
 	audiences []string
@@ -81,11 +82,11 @@ type grant struct {
 // cannot evaluate the configuration exactly as the real service does.
 func New(config trust.Google, tokens *issuer.Issuer, log *journal.Journal) (*Google, error) {
 	g := &Google{
-		tokens: tokens, journal: log,
+		journal:   log,
 		providers: map[string]provider{}, accounts: map[string][]string{}, grants: map[string]grant{},
 	}
 	for _, p := range config.WorkloadIdentityPoolProviders {
-		compiled, err := compile(p)
+		compiled, err := compile(p, tokens)
 		if err != nil {
 			return nil, fmt.Errorf("google: provider %q: %w", p.Name, err)
 		}
@@ -104,7 +105,7 @@ func New(config trust.Google, tokens *issuer.Issuer, log *journal.Journal) (*Goo
 	return g, nil
 }
 
-func compile(p trust.WorkloadIdentityPoolProvider) (provider, error) {
+func compile(p trust.WorkloadIdentityPoolProvider, tokens *issuer.Issuer) (provider, error) {
 	parts := providerName.FindStringSubmatch(p.Name)
 	if parts == nil {
 		return provider{}, errors.New("invalid name, want projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER")
@@ -123,7 +124,13 @@ func compile(p trust.WorkloadIdentityPoolProvider) (provider, error) {
 	if len(audiences) == 0 {
 		audiences = []string{iam + p.Name, "https:" + iam + p.Name}
 	}
-	return provider{pool: parts[1], issuer: p.OIDC.IssuerURI, audiences: audiences, subjectClaim: claim}, nil
+	if p.OIDC.JWKSJSON != "" {
+		var err error
+		if tokens, err = issuer.Uploaded(p.OIDC.IssuerURI, p.OIDC.JWKSJSON); err != nil {
+			return provider{}, fmt.Errorf("jwksJson: %w", err)
+		}
+	}
+	return provider{tokens: tokens, pool: parts[1], issuer: p.OIDC.IssuerURI, audiences: audiences, subjectClaim: claim}, nil
 }
 
 // users returns the members that may impersonate the service account with the

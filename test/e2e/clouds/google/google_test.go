@@ -178,6 +178,35 @@ func TestExchangeIsGranted(t *testing.T) {
 	}
 }
 
+// Google reads no issuer for which keys were uploaded.
+func TestExchangeWithUploadedKeys(t *testing.T) {
+	t.Parallel()
+	uploaded, renewed := issuertest.RSA(t, "key-1"), issuertest.RSA(t, "key-2")
+	keys, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: uploaded.Private.Public(), KeyID: uploaded.ID, Algorithm: "RS256", Use: "sig"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	withKeys := func(jwks string) (fixture, error) {
+		f := fixture{journal: journaltest.New()}
+		config := config()
+		config.WorkloadIdentityPoolProviders[0].OIDC.JWKSJSON = jwks
+		var err error
+		f.google, err = google.New(config, nil, f.journal.Journal)
+		return f, err
+	}
+	f, err := withKeys(string(keys))
+	if err != nil {
+		t.Fatal(err)
+	}
+	read(t, f.exchange(t, form(uploaded.Sign(t, issuertest.Claims(name, nil)), nil)))
+	if w := f.exchange(t, form(renewed.Sign(t, issuertest.Claims(name, nil)), nil)); w.Code != http.StatusBadRequest {
+		t.Errorf("got %d %s for a key that was not uploaded, want 400", w.Code, w.Body)
+	}
+	if _, err := withKeys(`{"keys": []}`); err == nil || !strings.Contains(err.Error(), "JSON Web Key Set") {
+		t.Errorf("got %v without a key, want an error about the JSON Web Key Set", err)
+	}
+}
+
 func TestExchangeIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

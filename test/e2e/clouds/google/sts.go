@@ -100,7 +100,7 @@ func (g *Google) federate(ctx context.Context, form url.Values, entry *journal.E
 	if !ok {
 		return grant{}, &stsFailure{"invalid_target", `The target service indicated by the "audience" parameters is invalid. This might either be because the pool or provider is disabled or deleted or because it doesn't exist.`, nil}
 	}
-	token, err := g.tokens.Verify(ctx, form.Get("subject_token"), now)
+	token, err := p.tokens.Verify(ctx, form.Get("subject_token"), now)
 	entry.Describe(token)
 	if f := p.refuses(token, err); f != nil {
 		return grant{}, f

@@ -25,7 +25,7 @@ const discoveryPath = "/.well-known/openid-configuration"
 // Issuer is a cluster that issues ServiceAccount tokens. It reads the keys on
 // first use, and again for a token with an unknown key.
 type Issuer struct {
-	get func(ctx context.Context, path string) ([]byte, error)
+	get func(ctx context.Context, path string) ([]byte, error) // nil with uploaded keys
 
 	mu   sync.Mutex
 	url  string
@@ -43,6 +43,16 @@ func New(config *rest.Config) (*Issuer, error) {
 	return &Issuer{get: func(ctx context.Context, path string) ([]byte, error) {
 		return client.RESTClient().Get().AbsPath(path).DoRaw(ctx)
 	}}, nil
+}
+
+// Uploaded returns an issuer with uploaded keys, a JSON Web Key Set. Its discovery is not
+// read, so it may be unreachable.
+func Uploaded(url, jwks string) (*Issuer, error) {
+	i := &Issuer{url: url}
+	if err := json.Unmarshal([]byte(jwks), &i.keys); err != nil || len(i.keys.Keys) == 0 {
+		return nil, fmt.Errorf("got %d keys of %s and error %v, want a JSON Web Key Set", len(i.keys.Keys), url, err)
+	}
+	return i, nil
 }
 
 // URL returns the issuer, which is the iss claim of its tokens. It returns an
@@ -66,11 +76,13 @@ func (i *Issuer) key(ctx context.Context, id string) (*jose.JSONWebKey, error) {
 	if found := i.keys.Key(id); len(found) > 0 {
 		return &found[0], nil
 	}
-	if err := i.fetch(ctx); err != nil {
-		return nil, err
-	}
-	if found := i.keys.Key(id); len(found) > 0 {
-		return &found[0], nil
+	if i.get != nil {
+		if err := i.fetch(ctx); err != nil {
+			return nil, err
+		}
+		if found := i.keys.Key(id); len(found) > 0 {
+			return &found[0], nil
+		}
 	}
 	return nil, fmt.Errorf("%w: got key ID %q, want one of the %d keys of %s", ErrUnknownKey, id, len(i.keys.Keys), i.url)
 }

@@ -200,6 +200,8 @@ type WorkloadIdentityPoolProvider struct {
 // OIDC is the identity provider of a WorkloadIdentityPoolProvider.
 type OIDC struct {
 	IssuerURI string `json:"issuerUri"`
+	// JWKSJSON are uploaded keys. Without them, the keys of the issuer count.
+	JWKSJSON string `json:"jwksJson,omitempty"`
 	// AllowedAudiences defaults to the provider's full name, with and without
 	// https:.
 	AllowedAudiences []string `json:"allowedAudiences,omitempty"`

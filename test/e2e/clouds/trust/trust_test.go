@@ -103,7 +103,7 @@ func TestParseRejectsUnknownFields(t *testing.T) {
 		"an action that is a map":               {"aws: {roles: [{arn: the-role, assumeRolePolicyDocument: {Statement: [{Action: {}}]}}]}", "want a string or a list of strings"},
 		"an unknown field of a credential":      {"entra: {tenants: [{applications: [{federatedIdentityCredentials: [{claimsMatchingExpression: x}]}]}]}", "claimsMatchingExpression"},
 		"an unknown field of a binding":         {"google: {serviceAccounts: [{policy: {bindings: [{condition: {}}]}}]}", "condition"},
-		"an unknown field of a Google provider": {"google: {workloadIdentityPoolProviders: [{oidc: {jwksJson: x}}]}", "jwksJson"},
+		"an unknown field of a Google provider": {"google: {workloadIdentityPoolProviders: [{oidc: {keys: x}}]}", "keys"},
 		"a duplicate key":                       {"aws: {}\naws: {}", "aws"},
 	}
 	for name, test := range tests {
