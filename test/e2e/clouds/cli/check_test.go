@@ -244,7 +244,7 @@ var denials = map[string]struct {
 	"AWS with another audience": {awsFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) {
 		trust.AWS.OpenIDConnectProviders[0].ClientIDList = []string{"other"}
 	}, []string{"InvalidIdentityToken", "is not a client ID", "aws iam add-client-id-to-open-id-connect-provider", "--client-id sts.amazonaws.com"}},
-	"AWS with another key":   {awsFull, unpublished, []string{"InvalidIdentityToken", "lack the key of this token", "lanyard trust issuer --verify " + issuertest.URL}},
+	"AWS with another key":   {awsFull, unpublished, []string{"InvalidIdentityToken", "the published keys of the issuer are old", "lanyard trust issuer --verify " + issuertest.URL}},
 	"AWS without the issuer": {awsFull, down, []string{"IDPCommunicationError", "AWS did not reach the issuer", "lanyard trust issuer --verify"}},
 	"AWS with another subject": {awsFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) {
 		statement(trust).Condition["StringEquals"][strings.TrimPrefix(issuertest.URL, "https://")+":sub"] = emulated.Strings{"system:serviceaccount:shop:other"}
@@ -267,11 +267,11 @@ var denials = map[string]struct {
 	}, []string{"AADSTS70025", "has no federated credential", "az identity federated-credential create"}},
 	"Azure without the client": {azureFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) {
 		trust.Entra.Tenants[0].Applications[0].AppID = "bbbbbbbb-bbbb-4ccc-8ddd-eeeeeeeeeeee"
-	}, []string{"AADSTS700016", "no application or managed identity", "lanyard.dev/azure-client-id=CLIENT_ID"}},
+	}, []string{"AADSTS700016", "the tenant does not have this client ID", "lanyard.dev/azure-client-id=CLIENT_ID"}},
 	"Azure without the tenant": {azureFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) {
 		trust.Entra.Tenants[0].TenantID = "22222222-2222-4333-8444-555555555555"
 	}, []string{"AADSTS90002", "the tenant does not exist", "lanyard.dev/azure-tenant-id="}},
-	"Azure with another key":   {azureFull, unpublished, []string{"AADSTS7000272", "lack the key of this token", "lanyard trust issuer --verify"}},
+	"Azure with another key":   {azureFull, unpublished, []string{"AADSTS7000272", "the published keys of the issuer are old", "lanyard trust issuer --verify"}},
 	"Azure without the issuer": {azureFull, down, []string{"AADSTS90061", "Entra did not reach the issuer", "lanyard trust issuer --verify"}},
 	"Azure with an elliptic key": {azureFull, func(cluster *apiServer, issuer *issuertest.Cluster, _ *emulated.Trust) {
 		cluster.key = issuertest.ECDSA(cluster.t, "key-2")
@@ -283,16 +283,16 @@ var denials = map[string]struct {
 	"Google Cloud with another audience": {gcpFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) {
 		trust.Google.WorkloadIdentityPoolProviders[0].OIDC.AllowedAudiences = []string{"other"}
 	}, []string{"invalid_grant", "does not allow the audience", "--allowed-audiences https://iam.googleapis.com/" + poolOIDC}},
-	"Google Cloud with another key": {gcpFull, unpublished, []string{"invalid_grant", "lack the key of this token", "--jwk-json-path jwks.json"}},
+	"Google Cloud with another key": {gcpFull, unpublished, []string{"invalid_grant", "the published keys of the issuer are old", "--jwk-json-path jwks.json"}},
 	"Google Cloud without the provider": {gcpFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) {
 		trust.Google.WorkloadIdentityPoolProviders = nil
-	}, []string{"invalid_target", "the pool or the provider does not exist", "gcloud iam workload-identity-pools providers create-oidc kubernetes", "--jwk-json-path jwks.json"}},
+	}, []string{"invalid_target", "the pool or the provider is missing", "gcloud iam workload-identity-pools providers create-oidc kubernetes", "--jwk-json-path jwks.json"}},
 	"Google Cloud without the member": {gcpFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) {
 		trust.Google.ServiceAccounts[0].Policy.Bindings = nil
 	}, []string{"PERMISSION_DENIED", "may not impersonate it", "gcloud iam service-accounts add-iam-policy-binding " + email, "--member " + principal}},
 	"Google Cloud with an old token": {gcpFull, func(cluster *apiServer, _ *issuertest.Cluster, _ *emulated.Trust) {
 		cluster.claims = map[string]any{"iat": 1700000000, "exp": 1700003600}
-	}, []string{"invalid_grant", "the clock of the control plane"}},
+	}, []string{"invalid_grant", "the clocks of control plane and cloud differ"}},
 }
 
 func TestCheckExplainsDenials(t *testing.T) {
