@@ -150,12 +150,17 @@ func TestReadersMayReadTheInstallation(t *testing.T) {
 	want := rbacv1.ClusterRole{Rules: []rbacv1.PolicyRule{
 		{
 			APIGroups: []string{"admissionregistration.k8s.io"}, Verbs: []string{"get", "list", "watch"},
-			Resources: []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings"},
+			Resources: []string{
+				"mutatingwebhookconfigurations", "validatingwebhookconfigurations", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
+				"validatingadmissionpolicies", "validatingadmissionpolicybindings",
+			},
 		},
 		{NonResourceURLs: []string{"/.well-known/openid-configuration", "/openid/v1/jwks"}, Verbs: []string{"get"}},
 	}}
-	for name, objects := range map[string][]object{"chart": render(t, defaultInstall, nil).objects, "kustomize": kustomize(t, ca)} {
-		role := one(t, objects, "ClusterRole/lanyard-view")
+	for name, role := range map[string]object{
+		"chart": one(t, render(t, defaultInstall, nil).objects, "ClusterRole/lanyard-view"), "kustomize": one(t, kustomize(t, ca), "ClusterRole/lanyard-view"),
+		"policies": one(t, build(t, deployDir+"/policies"), "ClusterRole/lanyard-policies-view"),
+	} {
 		if diff := gocmp.Diff(want.Rules, decode[rbacv1.ClusterRole](t, role).Rules); diff != "" || role.GetLabels()[aggregateToView] != "true" {
 			t.Errorf("%s: labels %v, rules (-want +got):\n%s", name, role.GetLabels(), diff)
 		}

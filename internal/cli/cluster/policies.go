@@ -26,13 +26,15 @@ type Injecting struct {
 }
 
 // ReadInjecting returns the policies that inject; nil if there are none, as before Kubernetes
-// 1.36, or if the user may not read them. Of several configurations it returns the first with
+// 1.36. Of several configurations it returns the first with
 // the annotation prefix; an empty prefix fits all.
 func ReadInjecting(ctx context.Context, client kubernetes.Interface, prefix string) (*Injecting, error) {
 	api := client.AdmissionregistrationV1()
 	all, err := api.MutatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+	if apierrors.IsNotFound(err) {
 		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("list mutatingadmissionpolicies: %w", err)
 	}
 	for i := 0; err == nil && i < len(all.Items); i++ {
 		p := &Injecting{Name: all.Items[i].Name}

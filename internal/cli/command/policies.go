@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
@@ -18,9 +19,13 @@ import (
 )
 
 // ReadPolicies reads the policies with which the API server injects by itself, next to the webhook
-// of a configuration or, if it is nil, without a webhook.
+// of a configuration or, if it is nil, without a webhook. Next to a webhook, a user who may not
+// list policies sees none.
 func (c *CLI) ReadPolicies(ctx context.Context, client kubernetes.Interface, mutating *admissionregistrationv1.MutatingWebhookConfiguration) (err error) {
 	c.Webhook.Policies, err = cluster.ReadInjecting(ctx, client, c.Prefix)
+	if mutating != nil && apierrors.IsForbidden(err) {
+		err = nil
+	}
 	if p := c.Webhook.Policies; p != nil && mutating != nil {
 		c.Webhook.InjectedBy = "webhook " + mutating.Name + " and policies " + p.Name
 	} else if p != nil {

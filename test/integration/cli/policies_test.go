@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -112,6 +113,33 @@ var _ = Describe("an installation by policies", Ordered, func() {
 	})
 
 	It("is checked", func(ctx SpecContext) { run(ctx, "policies-check.txt", 0, "check") })
+
+	It("is read with the ClusterRole of deploy/policies, and never missed without it", func(ctx SpecContext) {
+		file, err := os.ReadFile("../../../deploy/policies/view.yaml")
+		Expect(err).NotTo(HaveOccurred())
+		view := &rbacv1.ClusterRole{}
+		Expect(yaml.UnmarshalStrict(file, view)).To(Succeed())
+		less := view.DeepCopy()
+		less.Name, less.Rules[0].Resources = "less", []string{"mutatingwebhookconfigurations"}
+		for role, text := range map[*rbacv1.ClusterRole]string{view: "pods are injected by policies lanyard-inject-pods", less: "mutatingadmissionpolicies"} {
+			_, err := client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			_, err = client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: role.Name}},
+			}, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			user, err := plane.User(role.Name)
+			Expect(err).NotTo(HaveOccurred())
+			path := filepath.Join(GinkgoT().TempDir(), role.Name)
+			Expect(controlplane.WriteKubeconfig(path, user)).To(Succeed())
+			Eventually(ctx, func(ctx context.Context) string {
+				_, out, _ := lanyardAs(ctx, path, "", "check")
+				return out
+			}).Within(timeout).Should(And(ContainSubstring(text), Not(ContainSubstring("not installed"))))
+		}
+	})
 
 	It("has pods that are current or not", func(ctx SpecContext) {
 		run(ctx, "policies-status.txt", 0, "status", "--all-namespaces")

@@ -49,8 +49,11 @@ func New(config *rest.Config) (*Issuer, error) {
 // read, so it may be unreachable.
 func Uploaded(url, jwks string) (*Issuer, error) {
 	i := &Issuer{url: url}
-	if err := json.Unmarshal([]byte(jwks), &i.keys); err != nil || len(i.keys.Keys) == 0 {
-		return nil, fmt.Errorf("got %d keys of %s and error %v, want a JSON Web Key Set", len(i.keys.Keys), url, err)
+	if err := json.Unmarshal([]byte(jwks), &i.keys); err != nil {
+		return nil, fmt.Errorf("uploaded keys of %s: want a JSON Web Key Set: %w", url, err)
+	}
+	if len(i.keys.Keys) == 0 {
+		return nil, fmt.Errorf("uploaded keys of %s: got no key, want a JSON Web Key Set with keys", url)
 	}
 	return i, nil
 }
