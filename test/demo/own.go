@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/process"
@@ -40,8 +39,8 @@ func (d *demo) ownSteps(ctx context.Context) []step {
 	o := d.own
 	d.outage = outage{
 		what:  "the webhook hangs, and the API server decides without it",
-		begin: func(context.Context) error { return o.webhook.Signal(syscall.SIGSTOP) },
-		end:   func(context.Context) error { return o.webhook.Signal(syscall.SIGCONT) },
+		begin: func(context.Context) error { return o.webhook.Suspend() },
+		end:   func(context.Context) error { return o.webhook.Resume() },
 	}
 	return []step{
 		{"etcd and kube-apiserver", func() (how string, err error) {

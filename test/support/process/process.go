@@ -74,6 +74,30 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Signal sends a signal to the process.
 func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 
+// Suspend stops the process until Resume. No thread of it runs when Suspend returns: a signal
+// only begins that, and the threads of a busy machine go on for some time.
+func (p *Process) Suspend() error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("suspend %s: %w", filepath.Base(p.cmd.Path), err)
+	}
+	var status syscall.WaitStatus
+	for {
+		_, err := syscall.Wait4(p.PID(), &status, syscall.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return fmt.Errorf("suspend %s: %w", filepath.Base(p.cmd.Path), err)
+		case !status.Stopped():
+			return fmt.Errorf("suspend %s: got the wait status %#x, want a stopped process", filepath.Base(p.cmd.Path), status)
+		default:
+			return nil
+		}
+	}
+}
+
+// Resume continues a process that is suspended.
+func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
+
 // Stop sends SIGTERM, waits for the process and returns its error. After a
 // minute it kills the process.
 func (p *Process) Stop() error {

@@ -6,6 +6,7 @@ package process
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -46,6 +47,44 @@ func TestProcess(t *testing.T) {
 				t.Errorf("got log %q, want a log that begins with %q", Tail(p.LogFile), want)
 			}
 		})
+	}
+}
+
+// The script counts in its log.
+func TestASuspendedProcessDoesNothing(t *testing.T) {
+	t.Parallel()
+	p, err := Start(exec.CommandContext(context.Background(), "sh", "-c", "while :; do echo x; done"), filepath.Join(t.TempDir(), "program.log")) //nolint:usetesting // Stop ends the process
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := func() int64 {
+		info, err := os.Stat(p.LogFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	if err := p.Suspend(); err != nil {
+		t.Fatal(err)
+	}
+	before := size()
+	time.Sleep(20 * time.Millisecond)
+	if after := size(); after != before {
+		t.Errorf("got %d bytes while the process was suspended, want 0", after-before)
+	}
+	if err := p.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	if err := Poll(t.Context(), "more output", func(context.Context) error {
+		if size() == before {
+			return errors.New("no output")
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	if err := p.Stop(); errorText(err) != "signal: terminated" {
+		t.Errorf("got %v, want the end by SIGTERM", err)
 	}
 }
 
