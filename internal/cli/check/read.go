@@ -63,6 +63,7 @@ func (k *checkCommand) installed(ctx context.Context) error {
 		mutating = found[0]
 	}
 	s := k.survey(ctx, mutating)
+	s.byPolicies = policies
 	if k.Webhook.Policies != nil {
 		k.add("policies", Injecting(k.Webhook.Policies, k.Webhook.InjectedBy))
 	}
@@ -70,7 +71,7 @@ func (k *checkCommand) installed(ctx context.Context) error {
 	case mutating != nil:
 		k.parts(ctx, all, mutating, s)
 	case policies:
-		k.add("ServiceAccounts", s.lines(true)...)
+		k.add("ServiceAccounts", s.lines()...)
 	default:
 		line := NotOne(found)
 		if err != nil {
@@ -80,7 +81,7 @@ func (k *checkCommand) installed(ctx context.Context) error {
 		for _, part := range []string{"replicas", "certificate", "guard", "fences"} {
 			k.add(part, probe.Skip("", "the %s cannot be checked without one webhook configuration that can be read", part))
 		}
-		k.add("ServiceAccounts", s.lines(false)...)
+		k.add("ServiceAccounts", s.lines()...)
 	}
 	k.issuer(ctx)
 	config, err := k.Config()
@@ -155,7 +156,7 @@ func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistra
 	if switching {
 		guard = DuringSwitch(guard)
 	}
-	k.add("guard", append([]probe.Line{guard}, s.lines(false)...)...)
+	k.add("guard", append([]probe.Line{guard}, s.lines()...)...)
 	k.add("fences", limits...)
 }
 
@@ -224,19 +225,21 @@ type survey struct {
 	// chosen is a ServiceAccount to try; nil if no ServiceAccount asks for an identity.
 	chosen    *metav1.PartialObjectMetadata
 	unguarded int
-	example   string // of an unguarded ServiceAccount
+	// byPolicies is true if no webhook injects, only policies.
+	byPolicies bool
+	example    string // of an unguarded ServiceAccount
 	// unread are the lines about parts that could not be read. err is set if no
 	// ServiceAccount could be read.
 	unread []probe.Line
 	err    error
 }
 
-// lines returns the lines about the ServiceAccounts. With byPolicies, no webhook injects.
-func (s *survey) lines(byPolicies bool) []probe.Line {
+// lines returns the lines about the ServiceAccounts.
+func (s *survey) lines() []probe.Line {
 	if s.err != nil {
 		return s.unread
 	}
-	return append([]probe.Line{Unguarded(s.namespace, s.unguarded, s.example, byPolicies)}, s.unread...)
+	return append([]probe.Line{Unguarded(s.namespace, s.unguarded, s.example, s.byPolicies)}, s.unread...)
 }
 
 // survey reads the ServiceAccounts of all namespaces or, without the right, of the namespace
@@ -341,8 +344,7 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *ask.Asker, mutating *
 	pod := k.ProbePod(name)
 	answer := asker.Ask(ctx, command.ReadNamespace(ctx, k.client, namespace), meta, pod)
 	called, tried := k.judge(namespace+"/"+name, errRead, &answer)
-	policies := mutating == nil && k.Webhook.Policies != nil
-	if policies {
+	if s.byPolicies {
 		called = probe.DoesNotApply("the API server injects by itself, and calls no webhook")
 	} else if answer.Local == "" && called.Status != probe.Skipped {
 		called = k.attempt(ctx, namespace, pod, called)
@@ -354,7 +356,7 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *ask.Asker, mutating *
 	}
 	k.add("probe", called)
 	switch {
-	case k.serviceAccount != "", s.chosen != nil && (answer.Local != "" || called.Status == probe.OK || policies):
+	case k.serviceAccount != "", s.chosen != nil && (answer.Local != "" || called.Status == probe.OK || s.byPolicies):
 		k.add("dry run", tried)
 	case s.chosen == nil && len(s.unread) > 0:
 		k.add("dry run", probe.Skip("Name a ServiceAccount with --service-account.", "no ServiceAccount was tried: not all of them can be read"))

@@ -25,7 +25,7 @@ type Injecting struct {
 	Source        policies.Source
 }
 
-// ReadInjecting returns the policies that inject; nil if there are none, as before Kubernetes
+// ReadInjecting returns the policies that inject; nil without such policies, as before Kubernetes
 // 1.36. Of several configurations it returns the first with
 // the annotation prefix; an empty prefix fits all.
 func ReadInjecting(ctx context.Context, client kubernetes.Interface, prefix string) (*Injecting, error) {
