@@ -69,11 +69,7 @@ func burstNamespace(kind string, i, round int) string { return fmt.Sprintf("%s-%
 
 // prepareBurst makes a namespace for each burst, and installs Lanyard in half of them.
 func (b *bench) prepareBurst(ctx context.Context, all []limits) (*cluster, error) {
-	c, err := b.startCluster(ctx)
-	if err != nil {
-		return nil, err
-	}
-	lanyard, _, _, err := b.startLanyard(ctx, c.kubeconfig)
+	c, lanyard, err := b.startBoth(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -31,11 +31,7 @@ const (
 // feel creates pods at a fixed rate, without and with Lanyard, however long a creation
 // takes. Every second pod is injected.
 func (b *bench) feel(ctx context.Context) (*outcome, error) {
-	c, err := b.startCluster(ctx)
-	if err != nil {
-		return nil, err
-	}
-	lanyard, _, _, err := b.startLanyard(ctx, c.kubeconfig)
+	c, lanyard, err := b.startBoth(ctx)
 	if err != nil {
 		return nil, err
 	}

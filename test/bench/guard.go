@@ -91,11 +91,7 @@ func (b *bench) guard(ctx context.Context) (*outcome, error) {
 
 // prepareGuard registers Lanyard for all namespaces and installs the guard.
 func (b *bench) prepareGuard(ctx context.Context) (*cluster, error) {
-	c, err := b.startCluster(ctx)
-	if err != nil {
-		return nil, err
-	}
-	lanyard, _, _, err := b.startLanyard(ctx, c.kubeconfig)
+	c, lanyard, err := b.startBoth(ctx)
 	if err != nil {
 		return nil, err
 	}

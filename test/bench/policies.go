@@ -161,11 +161,7 @@ func (b *bench) comparePolicies(ctx context.Context, c *cluster, labelled, size 
 
 // preparePolicies starts the API server of dir, and installs each mode in its namespaces.
 func (b *bench) preparePolicies(ctx context.Context, dir string) (*cluster, error) {
-	c, err := b.startCluster(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
-	lanyard, _, _, err := b.startLanyard(ctx, c.kubeconfig)
+	c, lanyard, err := b.startBoth(ctx, dir)
 	if err != nil {
 		return nil, err
 	}

@@ -36,6 +36,16 @@ type server struct {
 	metrics string
 }
 
+// startBoth starts a control plane as startCluster does, and Lanyard for it.
+func (b *bench) startBoth(ctx context.Context, assets ...string) (*cluster, *server, error) {
+	c, err := b.startCluster(ctx, assets...)
+	if err != nil {
+		return nil, nil, err
+	}
+	lanyard, _, _, err := b.startLanyard(ctx, c.kubeconfig)
+	return c, lanyard, err
+}
+
 // startLanyard runs the webhook and returns when it is ready, with the time
 // until then. The run stops it, unless the caller does so earlier with end.
 func (b *bench) startLanyard(ctx context.Context, kubeconfig string) (s *server, ready time.Duration, end func() error, err error) {
