@@ -83,6 +83,6 @@ func TestTheFilesInTheArchitectureExist(t *testing.T) {
 		}
 	}
 	if checked < 20 {
-		t.Errorf("got %d files, want those of the page", checked)
+		t.Errorf("got %d files, want all files of the page", checked)
 	}
 }

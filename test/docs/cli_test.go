@@ -78,7 +78,7 @@ func TestThePagesOfTheCommandsShowRecordings(t *testing.T) {
 		}
 	}
 	if checked < 20 {
-		t.Errorf("got %d commands with output, want those of docs/cli", checked)
+		t.Errorf("got %d commands with output, want all commands of docs/cli", checked)
 	}
 }
 

@@ -31,7 +31,7 @@ var _ = DescribeTable("The SDKs get the role of AWS_PROFILE:", func(ctx SpecCont
 	}
 	checker.InEachLanguage(ctx, namespace, "account profiles, profile "+profile, "profiles", expect.Outcomes{framework.AWS: expect.Granted(want)}, variables...)
 },
-	Entry("without one, that of the ServiceAccount", "", identities.Role),
+	Entry("without a profile, the role of the ServiceAccount", "", identities.Role),
 	Entry("a profile with the token", "audit", identities.Audit),
 	Entry("a profile with the credentials of another profile", "backup", identities.Backup),
 	Entry("the profile of the ServiceAccount's own role", "default", identities.Role),
