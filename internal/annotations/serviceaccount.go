@@ -9,7 +9,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -100,7 +99,7 @@ func ParseServiceAccount(keys *Keys, annotations map[string]string, defaults *De
 		alone := slices.Contains(tokens, d.Name)
 		switch {
 		case alone && keys.identifies(d, annotations):
-			p.invalid(keys.Tokens, fmt.Errorf("must not name %s together with %s", d.Name, strings.Join(keys.identity(d), " or ")))
+			p.invalid(keys.Tokens, fmt.Errorf("must not name %s together with %s", d.Name, keys.Identity(d)))
 		case slices.Contains(asked, d):
 			identity.Providers = append(identity.Providers, p.identity(d, alone))
 		case !d.Plain():
@@ -109,7 +108,7 @@ func ParseServiceAccount(keys *Keys, annotations map[string]string, defaults *De
 	}
 	p.checkCopies(identity.Providers)
 	identity.TokenExpirationSeconds = p.expiration(identity.minExpirationSeconds())
-	p.parse(keys.Audience, func(v string) (string, error) { return ParseAudience(v, maxAudience(keys), defaults.ReservedAudiences) })
+	p.parse(keys.Audience, func(v string) (string, error) { return ParseAudience(v, keys.MaxAudienceBytes(), defaults.ReservedAudiences) })
 	if len(identity.Providers) == 0 {
 		if len(p.errs) == 0 {
 			p.denyUseless(keys.TokenExpirationSeconds, "an identity")
@@ -120,15 +119,6 @@ func ParseServiceAccount(keys *Keys, annotations map[string]string, defaults *De
 		return nil, p.errs
 	}
 	return &identity, nil
-}
-
-// maxAudience returns the length of the longest audience that any provider accepts.
-func maxAudience(keys *Keys) int {
-	longest := 0
-	for _, d := range keys.Providers {
-		longest = max(longest, d.MaxAudienceBytes)
-	}
-	return longest
 }
 
 type serviceAccountParser struct {
@@ -221,7 +211,7 @@ func (p *serviceAccountParser) audience(d *provider.Definition, values provider.
 	grammar := func(value string) (string, error) {
 		return ParseAudience(value, d.MaxAudienceBytes, p.defaults.ReservedAudiences)
 	}
-	key := p.keys.ProviderAudience(d)
+	key := p.keys.Parameter(d, "audience")
 	for _, key := range []string{key, p.keys.Audience} {
 		if _, found := p.annotations[key]; found {
 			return p.parse(key, grammar)
@@ -240,13 +230,10 @@ func (p *serviceAccountParser) audience(d *provider.Definition, values provider.
 // denyWithoutIdentity reports the provider's keys that have no effect, because
 // none of them asks for an identity.
 func (p *serviceAccountParser) denyWithoutIdentity(d *provider.Definition) {
-	identity := strings.Join(p.keys.identity(d), " or ")
-	for i := range d.Parameters {
-		if parameter := &d.Parameters[i]; !parameter.ClusterOnly {
-			p.denyUseless(p.keys.Parameter(d, parameter.Name), identity)
-		}
+	identity := p.keys.Identity(d)
+	for _, key := range p.keys.full(d.Keys()) {
+		p.denyUseless(key, identity)
 	}
-	p.denyUseless(p.keys.ProviderAudience(d), identity)
 	p.denyProfiles(d)
 }
 

@@ -84,29 +84,52 @@ func (d *Definition) TrustValues() []string {
 }
 
 // Key returns the annotation key of a parameter without the prefix. The provider's
-// audience has a key too: Key("audience").
-func (d *Definition) Key(parameter string) string { return d.Name + "-" + parameter }
+// audience has a key too: Key("audience"). A plain provider has the ServiceAccount's.
+func (d *Definition) Key(parameter string) string {
+	if d.Plain() {
+		return parameter
+	}
+	return d.Name + "-" + parameter
+}
+
+// Keys lists the annotation keys, without the prefix, that a ServiceAccount may have for
+// the provider: of the parameters, then of the audience. The keys of profiles are not there.
+func (d *Definition) Keys() []string {
+	var keys []string
+	for i := range d.Parameters {
+		if p := &d.Parameters[i]; !p.ClusterOnly {
+			keys = append(keys, d.Key(p.Name))
+		}
+	}
+	return append(keys, d.Key("audience"))
+}
+
+// ProfileKeys returns the starts of the annotation keys of profiles, without the prefix. The
+// name of the profile follows.
+func (d *Definition) ProfileKeys() []string {
+	if d.Profiles == nil {
+		return nil
+	}
+	return []string{d.Key(d.Profiles.Parameter) + ".", d.Key(d.Profiles.Source) + "."}
+}
+
+// IdentityKeys lists the elements of Keys that ask for an identity of the provider.
+func (d *Definition) IdentityKeys() []string {
+	return slices.DeleteFunc(d.Keys(), func(key string) bool { return !d.Identifies(key) })
+}
 
 // Identifies reports whether an annotation key, without the prefix, asks for an identity
 // of the provider.
 func (d *Definition) Identifies(key string) bool {
-	if d.Plain() {
-		return key == "audience"
-	}
-	return slices.ContainsFunc(d.Parameters, func(p Parameter) bool { return p.Identity && key == d.Key(p.Name) })
+	return d.Plain() && key == "audience" ||
+		slices.ContainsFunc(d.Parameters, func(p Parameter) bool { return p.Identity && key == d.Key(p.Name) })
 }
 
-// OwnsKey reports whether an annotation key, without the prefix, is the key of the
-// provider's audience, of a parameter that a ServiceAccount sets, or of a profile.
+// OwnsKey reports whether an annotation key, without the prefix, is one of Keys or of a
+// profile. A plain provider has no key of its own.
 func (d *Definition) OwnsKey(key string) bool {
-	name, found := strings.CutPrefix(key, d.Key(""))
-	if !found || d.Plain() {
-		return false
-	}
-	if parameter, _, ofProfile := strings.Cut(name, "."); ofProfile {
-		return d.Profiles != nil && (parameter == d.Profiles.Parameter || parameter == d.Profiles.Source)
-	}
-	return name == "audience" || slices.ContainsFunc(d.Parameters, func(p Parameter) bool { return p.Name == name && !p.ClusterOnly })
+	ofProfile := func(start string) bool { return strings.HasPrefix(key, start) }
+	return !d.Plain() && (slices.Contains(d.Keys(), key) || slices.ContainsFunc(d.ProfileKeys(), ofProfile))
 }
 
 // Parameter is one thing to know about an identity, such as a role or a region.
