@@ -108,7 +108,9 @@ func ParseServiceAccount(keys *Keys, annotations map[string]string, defaults *De
 	}
 	p.checkCopies(identity.Providers)
 	identity.TokenExpirationSeconds = p.expiration(identity.minExpirationSeconds())
-	p.parse(keys.Audience, func(v string) (string, error) { return ParseAudience(v, keys.MaxAudienceBytes(), defaults.ReservedAudiences) })
+	p.parse(keys.Audience, func(v string) (string, error) {
+		return ParseAudience(v, keys.MaxAudienceBytes(), defaults.ReservedAudiences)
+	})
 	if len(identity.Providers) == 0 {
 		if len(p.errs) == 0 {
 			p.denyUseless(keys.TokenExpirationSeconds, "an identity")
