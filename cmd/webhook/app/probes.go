@@ -20,12 +20,12 @@ import (
 
 // healthMux serves the probes: /healthz only reports that the process responds,
 // /readyz that it can serve reviews.
-func (p *program) healthMux(draining <-chan struct{}, address string, own []tls.Certificate) http.Handler {
+func (p *program) healthMux(address string, own []tls.Certificate) http.Handler {
 	mux := http.NewServeMux()
 	for path, checks := range map[string]map[string]healthz.Checker{
 		"/healthz": {"ping": healthz.Ping},
 		"/readyz": {
-			"shutdown":        checkDraining(draining),
+			"shutdown":        checkDraining(p.draining),
 			"tls":             onceServing(&p.serving, recent(checkTLS(address, own))),
 			"certificate":     p.certificate.Check,
 			"serviceaccounts": checkSynced(p.serviceAccounts),
