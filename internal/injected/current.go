@@ -157,8 +157,18 @@ func (p *Pod) currentVariable(d *provider.Definition, v *provider.Variable, was 
 // isOwnCredential reports whether a variable of a container has a credential for the provider
 // that is not Lanyard's: the container gets none of the provider's variables.
 func (p *Pod) isOwnCredential(d *provider.Definition, set *Variable) bool {
-	return !set.Injected && !slices.ContainsFunc(p.Copies, func(t Token) bool { return t.File == Slashes(set.Value) }) &&
-		slices.ContainsFunc(d.Variables, func(v provider.Variable) bool { return v.Credential && v.Name == set.Name })
+	i := slices.IndexFunc(d.Variables, func(v provider.Variable) bool { return v.Name == set.Name })
+	if i < 0 {
+		return false
+	}
+	want, _ := paths(d, p.MountPath).Expand(d.Variables[i].Value)
+	var copied string
+	for _, t := range p.Copies {
+		if t.Provider == d.Name {
+			copied = t.File
+		}
+	}
+	return d.Variables[i].IsOwnCredential([]byte(Slashes(set.Value)), set.From != nil, want, copied)
 }
 
 // inGroup reports whether the provider's variable belongs to the group.

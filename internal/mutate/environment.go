@@ -67,23 +67,16 @@ func (m *mutation) setsKnown(c *container) bool {
 }
 
 // ownCredentials returns the names of the variables that point to a credential of
-// the container's own. The copy of the token is not.
+// the container's own.
 func ownCredentials(c *container, p *encodedProvider) []string {
 	var own []string
-	for _, v := range p.Variables {
-		if !v.Credential {
-			continue
-		}
-		if setsOther(c, &v) && !pointsToCopy(c.variable(v.Name), p) {
+	for i := range p.Variables {
+		v := &p.Variables[i]
+		if got := c.variable(v.Name); got != nil && v.IsOwnCredential(got.value, got.derived, v.Value, p.Copy.File) {
 			own = append(own, v.Name)
 		}
 	}
 	return own
-}
-
-// pointsToCopy reports whether the variable is the path of the copy of the token.
-func pointsToCopy(got *envVar, p *encodedProvider) bool {
-	return p.Copy.File != "" && !got.derived && string(got.value) == p.Copy.File
 }
 
 // shadows returns the variables of the container that SDKs may prefer to the injected

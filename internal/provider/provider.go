@@ -270,6 +270,13 @@ type Variable struct {
 	Principal bool
 }
 
+// IsOwnCredential reports whether a container that sets the variable to this value, or derives
+// the value from elsewhere, has a credential of its own. want is Lanyard's value, and copied is
+// the path of the copy of the token, or "".
+func (v *Variable) IsOwnCredential(value []byte, derived bool, want, copied string) bool {
+	return v.Credential && (derived || len(value) == 0 || string(value) != want && string(value) != copied)
+}
+
 // Builtin returns the definitions of all providers, sorted by name.
 func Builtin() []*Definition {
 	return []*Definition{aws(), azure(), gcp(), plain()}
