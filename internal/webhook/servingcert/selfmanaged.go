@@ -269,10 +269,10 @@ func (s *SelfManaged) wantedAuthority(data map[string][]byte, now time.Time) (cu
 		wanted, err = s.regenerated(data, now, err)
 		return nil, wanted, err
 	case !now.Before(renewAt(current.certificate)):
-		wanted, err = current.renewed(now, s.opts.CADuration)
+		wanted, err = certify(current.key, now, s.opts.CADuration, current.previous)
 		return current, wanted, err
 	case len(current.previous) > 0 && !now.Before(current.forgetAt(s.opts.CertificateDuration)):
-		return current, current.withoutPrevious(), nil
+		return current, &authority{certificate: current.certificate, key: current.key}, nil
 	}
 	return current, current, nil
 }
@@ -283,11 +283,7 @@ func (s *SelfManaged) regenerated(data map[string][]byte, now time.Time, cause e
 	if len(data) > 0 {
 		s.opts.Logger.Error(cause, "CA Secret is invalid, regenerating the CA", "namespace", s.opts.SecretNamespace, "name", s.opts.SecretName)
 	}
-	previous := s.previousCertificates(data)
-	if key := decodeKey(data); key != nil {
-		return certify(key, now, s.opts.CADuration, previous)
-	}
-	return newAuthority(now, s.opts.CADuration, previous)
+	return certify(decodeKey(data), now, s.opts.CADuration, s.previousCertificates(data))
 }
 
 // previousCertificates returns the CA certificates that a replica may still serve
@@ -333,7 +329,7 @@ func (s *SelfManaged) ensureLeaf(ca *authority, now time.Time) time.Time {
 	switch {
 	case leaf == nil || now.After(leaf.NotAfter):
 		// No certificate could be kept.
-	case !ca.signed(leaf):
+	case leaf.CheckSignatureFrom(ca.certificate) != nil:
 		if usable := s.usableAt(ca, now); now.Before(usable) {
 			return usable
 		}
