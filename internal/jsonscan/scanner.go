@@ -53,9 +53,6 @@ type Scanner struct {
 // of the Scanner are in use.
 func New(data []byte) *Scanner { return &Scanner{data: data} }
 
-// Offset returns the number of bytes before the position.
-func (s *Scanner) Offset() int { return s.pos }
-
 // Kind returns the kind of the value that comes next, without moving past it.
 func (s *Scanner) Kind() Kind {
 	s.space()
