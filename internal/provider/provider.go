@@ -17,6 +17,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // Definition describes one provider.
@@ -181,15 +183,35 @@ func (p *Parameter) Read(value string) (string, error) {
 	return p.Parse(value)
 }
 
-// matching returns the parameter with a Parse that accepts the values that match the
-// pattern, and with its CEL.
-func (p Parameter) matching(pattern *regexp.Regexp, message string) Parameter {
-	p.CEL = Matches(pattern, message)
+// matching is accepting for the values that match the pattern.
+func (p Parameter) matching(pattern *regexp.Regexp, want string) Parameter {
+	return p.accepting(pattern.MatchString, MatchesCEL(pattern), want)
+}
+
+// accepting returns the parameter with a Parse that accepts the values that are valid, and
+// with the same as CEL.
+func (p Parameter) accepting(valid func(value string) bool, cel, want string) Parameter {
+	p.CEL = &Grammar{Checks: []Check{{cel, want}}}
 	p.Parse = func(value string) (string, error) {
-		if !pattern.MatchString(value) {
-			return "", errors.New(message)
+		if !valid(value) {
+			return "", errors.New(want)
 		}
 		return value, nil
+	}
+	return p
+}
+
+// lowerGUIDs returns the parameter with a Parse that returns GUIDs in lower case, so that one
+// identity has one spelling. cel is the same as CEL.
+func (p Parameter) lowerGUIDs(cel string) Parameter {
+	parse := p.Parse
+	p.CEL.Canonical = cel
+	p.Parse = func(value string) (string, error) {
+		parsed, err := parse(value)
+		if texts.IsGUID(parsed) {
+			parsed = strings.ToLower(parsed)
+		}
+		return parsed, err
 	}
 	return p
 }

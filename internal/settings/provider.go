@@ -217,7 +217,7 @@ func (p *parser) grammar(entry *parameterEntry, path *field.Path) (func(string) 
 	message := cmp.Or(entry.Message, "must match the pattern "+entry.Pattern)
 	grammar := &provider.Grammar{Checks: []provider.Check{{Valid: "value.matches('^[!-~]+$')", Want: wantVisible}}, Canonical: provider.LowerGUID()}
 	if restricted && err == nil {
-		grammar.Checks = append(grammar.Checks, provider.Matches(pattern, message).Checks...)
+		grammar.Checks = append(grammar.Checks, provider.Check{Valid: provider.MatchesCEL(pattern), Want: message})
 	}
 	return func(value string) (string, error) {
 		switch {
