@@ -37,7 +37,7 @@ func NewCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.LoadConfig(cmd.Flags()); err != nil {
+			if err := o.LoadConfig(cmd.Flags(), os.ReadFile); err != nil {
 				return err
 			}
 			completed, err := o.Complete()
