@@ -181,8 +181,7 @@ func (p *serviceAccountParser) checkCopies(identities []provider.Identity) {
 func (p *serviceAccountParser) parameter(key string, d *provider.Definition, parameter *provider.Parameter) string {
 	value, found := p.annotations[key]
 	cluster := p.defaults.Parameters[d.Key(parameter.Name)]
-	isDefault := value == ClusterDefault && parameter.Identity && (parameter.Flag != "" || cluster != "")
-	if found && !parameter.ClusterOnly && !isDefault {
+	if found && !parameter.ClusterOnly && !(value == ClusterDefault && parameter.HasDefault(cluster)) {
 		return p.parse(key, func(value string) (string, error) {
 			if parameter.Expand != nil {
 				value = parameter.Expand(value, func(name string) string { return p.defaults.Parameters[d.Key(name)] })
@@ -193,11 +192,7 @@ func (p *serviceAccountParser) parameter(key string, d *provider.Definition, par
 	value = cmp.Or(cluster, parameter.Default)
 	switch {
 	case value == "" && parameter.Required:
-		message := "the cluster has no default"
-		if parameter.Flag != "" {
-			message += ": --" + parameter.Flag + " is not set"
-		}
-		p.errs = append(p.errs, field.Required(at(key), message))
+		p.errs = append(p.errs, field.Required(at(key), parameter.Missing()))
 	case value != "" && parameter.Template:
 		if _, err := parameter.Read(value); err != nil { // the names may be too long
 			p.errs = append(p.errs, field.Required(at(key), fmt.Sprintf("the cluster's default %q %v", value, err)))

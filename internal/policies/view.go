@@ -178,15 +178,12 @@ func (p *providerView) parameter(parameter *provider.Parameter, fill func(string
 	value := cmp.Or(cluster, parameter.Default)
 	view := parameterView{
 		Parameter: parameter, Key: p.Key(parameter.Name), Variable: p.ID + "_" + identifier(parameter.Name),
-		HasDefault: parameter.Identity && (parameter.Flag != "" || cluster != ""),
+		HasDefault: parameter.HasDefault(cluster),
 		Default:    withNames(value), Templated: provider.ExpandNames(value, "", "") != value,
 		NeedsIdentity: p.TokenAlone && (parameter.Identity || parameter.Required),
 	}
 	if value == "" && parameter.Required {
-		view.Missing = "the cluster has no default"
-		if parameter.Flag != "" {
-			view.Missing += ": --" + parameter.Flag + " is not set"
-		}
+		view.Missing = parameter.Missing()
 	}
 	if parameter.CEL == nil {
 		return view

@@ -183,6 +183,20 @@ func (p *Parameter) Read(value string) (string, error) {
 	return p.Parse(value)
 }
 
+// HasDefault reports whether the annotation "default" stands for the value of the cluster,
+// which is cluster.
+func (p *Parameter) HasDefault(cluster string) bool {
+	return p.Identity && (p.Flag != "" || cluster != "")
+}
+
+// Missing is the mistake of a Required parameter without a value.
+func (p *Parameter) Missing() string {
+	if p.Flag == "" {
+		return "the cluster has no default"
+	}
+	return "the cluster has no default: --" + p.Flag + " is not set"
+}
+
 // matching is accepting for the values that match the pattern.
 func (p Parameter) matching(pattern *regexp.Regexp, want string) Parameter {
 	return p.accepting(pattern.MatchString, MatchesCEL(pattern), want)
