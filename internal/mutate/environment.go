@@ -52,7 +52,7 @@ func (m *mutation) encoded(c *container, p *encodedProvider, j int) []byte {
 		return p.variables[j]
 	}
 	m.addFinding(reason.PodNameUnusable, c.name, fmt.Sprintf("its %s has the default value: the name of the pod must have %d to %d characters", v.Name, provider.MinSessionName, provider.MaxSessionName))
-	return p.defaults[j]
+	return withValue(v)
 }
 
 // setsKnown reports whether the container sets any variable that matters. Most
