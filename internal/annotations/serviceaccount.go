@@ -88,7 +88,9 @@ func (i *Identity) minExpirationSeconds() int64 {
 // the identity is nil.
 func ParseServiceAccount(keys *Keys, annotations map[string]string, defaults *Defaults) (*Identity, field.ErrorList) {
 	p := serviceAccountParser{parser{keys: keys, annotations: annotations}, defaults}
-	p.denyUnknown(keys.UnknownOnServiceAccount(annotations), slices.Concat(keys.ServiceAccount(), keys.Profiles()), "is not an annotation of a ServiceAccount")
+	if unknown := keys.UnknownOnServiceAccount(annotations); len(unknown) > 0 {
+		p.denyUnknown(unknown, slices.Concat(keys.ServiceAccount(), keys.Profiles()), "is not an annotation of a ServiceAccount")
+	}
 	tokens, err := keys.tokens(annotations)
 	if err != nil {
 		p.invalid(keys.Tokens, err)
@@ -227,9 +229,10 @@ func (p *serviceAccountParser) audience(d *provider.Definition, values provider.
 // denyWithoutIdentity reports the provider's keys that have no effect, because
 // none of them asks for an identity.
 func (p *serviceAccountParser) denyWithoutIdentity(d *provider.Definition) {
-	identity := p.keys.Identity(d)
 	for _, key := range p.keys.full(d.Keys()) {
-		p.denyUseless(key, identity)
+		if _, found := p.annotations[key]; found {
+			p.denyUseless(key, p.keys.Identity(d))
+		}
 	}
 	p.denyProfiles(d)
 }

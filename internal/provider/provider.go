@@ -97,7 +97,7 @@ func (d *Definition) Key(parameter string) string {
 // Keys lists the annotation keys, without the prefix, that a ServiceAccount may have for
 // the provider: of the parameters, then of the audience. The keys of profiles are not there.
 func (d *Definition) Keys() []string {
-	var keys []string
+	keys := make([]string, 0, len(d.Parameters)+1)
 	for i := range d.Parameters {
 		if p := &d.Parameters[i]; !p.ClusterOnly {
 			keys = append(keys, d.Key(p.Name))
@@ -130,8 +130,14 @@ func (d *Definition) Identifies(key string) bool {
 // OwnsKey reports whether an annotation key, without the prefix, is one of Keys or of a
 // profile. A plain provider has no key of its own.
 func (d *Definition) OwnsKey(key string) bool {
-	ofProfile := func(start string) bool { return strings.HasPrefix(key, start) }
-	return !d.Plain() && (slices.Contains(d.Keys(), key) || slices.ContainsFunc(d.ProfileKeys(), ofProfile))
+	name, found := strings.CutPrefix(key, d.Key(""))
+	if !found || d.Plain() {
+		return false
+	}
+	if parameter, _, ofProfile := strings.Cut(name, "."); ofProfile {
+		return d.Profiles != nil && (parameter == d.Profiles.Parameter || parameter == d.Profiles.Source)
+	}
+	return name == "audience" || slices.ContainsFunc(d.Parameters, func(p Parameter) bool { return p.Name == name && !p.ClusterOnly })
 }
 
 // Parameter is one thing to know about an identity, such as a role or a region.
