@@ -43,17 +43,9 @@ func Judge(running, fresh *Pod, called, optedOut bool, keys *annotations.Keys) S
 		return Excluded
 	case fresh == nil:
 		return Unknown
-	}
-	return running.State(fresh, keys)
-}
-
-// State returns the state of a running pod. fresh is a new pod of the same
-// ServiceAccount.
-func (p *Pod) State(fresh *Pod, keys *annotations.Keys) State {
-	switch {
-	case p.current(fresh, keys):
+	case running.current(fresh, keys):
 		return Current
-	case len(p.Providers) == 0 && !p.hasToken(fresh):
+	case len(running.Providers) == 0 && !running.hasToken(fresh):
 		return Without
 	}
 	return Stale

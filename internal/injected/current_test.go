@@ -155,7 +155,7 @@ func TestARunningPodIsComparedWithANewOne(t *testing.T) {
 			if test.identity != nil {
 				before, after = []map[string]string{test.identity}, []map[string]string{test.identity}
 			}
-			got := inject(t, test.pod, before...).State(inject(t, test.new, after...), newKeys(t))
+			got := injected.Judge(inject(t, test.pod, before...), inject(t, test.new, after...), true, false, newKeys(t))
 			if (got == injected.Current) != test.want {
 				t.Errorf("got %s, want current: %t", got, test.want)
 			}
