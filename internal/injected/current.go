@@ -72,7 +72,7 @@ func (p *Pod) current(fresh *Pod, keys *annotations.Keys) bool {
 	is := fresh.injectedValues(nil)
 	was := p.injectedValues(is)
 	for name := range was {
-		if _, found := is[name]; !found {
+		if is[name] == nil {
 			return false
 		}
 	}
@@ -95,17 +95,11 @@ func sameToken(a, b Token) bool {
 // currentCopies compares the copies. A pod that uses the name of a copy's volume for
 // something else gets no copy.
 func (p *Pod) currentCopies(fresh *Pod) bool {
-	for _, t := range p.Copies {
-		if !slices.Contains(fresh.Copies, t) {
-			return false
-		}
+	isOld := func(t Token) bool { return !slices.Contains(fresh.Copies, t) }
+	isMissing := func(t Token) bool {
+		return !slices.ContainsFunc(p.volumes, func(v volume) bool { return v.Name == t.Volume })
 	}
-	for _, t := range fresh.Copies {
-		if !slices.ContainsFunc(p.volumes, func(v volume) bool { return v.Name == t.Volume }) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(p.Copies, isOld) && !slices.ContainsFunc(fresh.Copies, isMissing)
 }
 
 // injectedValues returns the values of Lanyard's variables in all containers. A

@@ -109,7 +109,11 @@ func (s *Scanner) name() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return name, s.colon()
+	if s.space(); s.pos == len(s.data) || s.data[s.pos] != ':' {
+		return nil, s.want(`":"`)
+	}
+	s.pos++
+	return name, nil
 }
 
 // Array calls element for each element of the array that comes next, as Object
@@ -238,16 +242,6 @@ func (s *Scanner) open(kind Kind) (done bool, err error) {
 		return false, nil
 	}
 	return true, s.want(kind.String())
-}
-
-// colon moves past the colon between a name and its value.
-func (s *Scanner) colon() error {
-	s.space()
-	if s.pos == len(s.data) || s.data[s.pos] != ':' {
-		return s.want(`":"`)
-	}
-	s.pos++
-	return nil
 }
 
 // next moves to the next member or element, or past the closing bracket.

@@ -130,10 +130,5 @@ func overridesChoice(c *container, p *encodedProvider, v *provider.Variable, sel
 
 // setsGroup reports whether the container sets a variable of the group.
 func setsGroup(c *container, p *encodedProvider, group string) bool {
-	for _, v := range p.Variables {
-		if group != "" && v.Group == group && c.variable(v.Name) != nil {
-			return true
-		}
-	}
-	return false
+	return group != "" && slices.ContainsFunc(p.Variables, func(v provider.Variable) bool { return v.Group == group && c.variable(v.Name) != nil })
 }

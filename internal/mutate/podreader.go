@@ -70,12 +70,7 @@ func withField[T string | []byte](name T, err error) error {
 
 // Object adds the member's name to the error of a member.
 func (r *reader) Object(member func(key []byte) error) error {
-	return r.Scanner.Object(func(key []byte) error {
-		if err := member(key); err != nil {
-			return withField(key, err)
-		}
-		return nil
-	})
+	return r.Scanner.Object(func(key []byte) error { return withField(key, member(key)) })
 }
 
 // Array adds the index to the error of an element.
