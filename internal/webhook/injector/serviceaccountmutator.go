@@ -52,8 +52,8 @@ func (m *ServiceAccountMutator) Decide(_ context.Context, request *admission.Req
 	return response, nil
 }
 
-// annotate returns the response that translates the annotations of the peers and adds those of
-// the mappings. It reports whether the ServiceAccount then asks for an identity. It changes
+// annotate returns the response that translates the annotations of the peers and adds the
+// annotations of the mappings. It reports whether the ServiceAccount then asks for an identity. It changes
 // nothing of a ServiceAccount with too many annotations: not all of them are known.
 func (m *ServiceAccountMutator) annotate(namespace string, object *ServiceAccount) (admission.Response, bool) {
 	response := admission.Response{Reason: reason.Labeled}
