@@ -42,7 +42,7 @@ const metricsPath = "/metrics"
 // program holds the parts of lanyard-webhook.
 type program struct {
 	*options.Completed
-	config   *rest.Config
+	client   dynamic.Interface
 	draining <-chan struct{}
 	registry *prometheus.Registry
 	recorder *metrics.Recorder
@@ -66,16 +66,19 @@ type injection struct {
 
 // newProgram builds all parts; run starts them.
 func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Completed, s *settings.Settings, log logr.Logger) (*program, error) {
-	p := program{Completed: o, config: config, draining: draining, registry: prometheus.NewRegistry(), budget: admission.NewBudget(), log: log}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("create Kubernetes client: %w", err)
+	}
+	p := program{Completed: o, client: client, draining: draining, registry: prometheus.NewRegistry(), budget: admission.NewBudget(), log: log}
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	var err error
 	if p.recorder, err = metrics.New(p.registry); err != nil {
 		return nil, err
 	}
 	if p.certificate, err = p.newCertificateSource(); err != nil {
 		return nil, err
 	}
-	if err := p.addCaches(s.Keys); err != nil {
+	if err := p.addCaches(config, s.Keys); err != nil {
 		return nil, err
 	}
 	if o.ConfigFile == "" {
@@ -110,12 +113,8 @@ func (p *program) newCertificateSource() (certificateSource, error) {
 	if p.CertificateSource == options.FromFiles {
 		return servingcert.NewFiles(p.TLSCertFile, p.TLSPrivateKeyFile, p.recorder.SetCertificateExpiry, log)
 	}
-	client, err := newClient(p.config)
-	if err != nil {
-		return nil, err
-	}
 	return servingcert.NewSelfManaged(servingcert.SelfManagedOptions{
-		Client:          client,
+		Client:          p.client,
 		SecretNamespace: p.CertificateSecretNamespace, SecretName: p.CertificateSecretName,
 		WebhookConfigurationName: p.WebhookConfigurationName,
 		Hosts:                    p.CertificateDNSNames,
@@ -124,16 +123,8 @@ func (p *program) newCertificateSource() (certificateSource, error) {
 	}), nil
 }
 
-func newClient(config *rest.Config) (dynamic.Interface, error) {
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("create Kubernetes client: %w", err)
-	}
-	return client, nil
-}
-
-func (p *program) addCaches(keys *annotations.Keys) error {
-	client, err := metadata.NewForConfig(p.config)
+func (p *program) addCaches(config *rest.Config, keys *annotations.Keys) error {
+	client, err := metadata.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("create Kubernetes client: %w", err)
 	}
@@ -178,10 +169,10 @@ func (p *program) addServers() error {
 	if p.HealthProbeBindAddress != "0" {
 		p.serveAtOnce(httpserver.New(p.HealthProbeBindAddress, p.healthMux(address, own), nil, httpserver.MaxOtherConnections, p.log.WithName("health")))
 	}
-	if p.MetricsBindAddress == "0" {
-		return nil
+	if p.MetricsBindAddress != "0" {
+		p.addMetrics(p.log.WithName("metrics"))
 	}
-	return p.addMetrics(p.log.WithName("metrics"))
+	return nil
 }
 
 // serveAtOnce adds a server that need not wait.
@@ -193,21 +184,16 @@ func (p *program) serveAtOnce(server *http.Server) {
 
 // addMetrics adds the server of the metrics. With --metrics-secure, it has the same
 // certificate as the reviews, and the API server decides who may read them.
-func (p *program) addMetrics(log logr.Logger) error {
+func (p *program) addMetrics(log logr.Logger) {
 	handler := promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 	var tlsConfig *tls.Config
 	if p.MetricsSecure {
-		client, err := newClient(p.config)
-		if err != nil {
-			return err
-		}
-		handler = httpserver.Authorize(client, metricsPath, handler, log)
+		handler = httpserver.Authorize(p.client, metricsPath, handler, log)
 		tlsConfig = p.tlsConfig()
 	}
 	mux := http.NewServeMux()
 	mux.Handle(metricsPath, handler)
 	p.serveAtOnce(httpserver.New(p.MetricsBindAddress, mux, tlsConfig, httpserver.MaxOtherConnections, log))
-	return nil
 }
 
 // host returns the host to listen on. For Go, 0.0.0.0 means only IPv4, and an
