@@ -116,11 +116,8 @@ type Keys struct {
 	PeerTokens map[string]string
 }
 
-// IsPeerToken reports whether the annotation of a pod can leave a provider to a peer.
-func (k *Keys) IsPeerToken(key string) bool { return k.peerToken(key) != "" }
-
-// peerToken returns the provider that an annotation of a pod leaves to a peer, or "".
-func (k *Keys) peerToken(key string) string {
+// PeerToken returns the provider that an annotation of a pod can leave to a peer, or "".
+func (k *Keys) PeerToken(key string) string {
 	for start, name := range k.PeerTokens {
 		if strings.HasPrefix(key, start) {
 			return name

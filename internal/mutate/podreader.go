@@ -130,7 +130,7 @@ func (r *reader) annotation(key []byte) error {
 	if string(key) == annotations.MirrorPodKey {
 		r.pod.Mirror = true
 	}
-	if !bytes.HasPrefix(key, []byte(r.keys.Prefix)) && (len(r.keys.PeerTokens) == 0 || !r.keys.IsPeerToken(texts.Cut(key, texts.MaxKey))) {
+	if !bytes.HasPrefix(key, []byte(r.keys.Prefix)) && (len(r.keys.PeerTokens) == 0 || r.keys.PeerToken(texts.Cut(key, texts.MaxKey)) == "") {
 		return nil
 	}
 	name := texts.Cut(key, texts.MaxKey)
