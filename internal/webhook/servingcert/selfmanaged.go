@@ -74,16 +74,12 @@ type SelfManaged struct {
 	configurations []*watchedObject
 	changed        chan struct{} // of capacity 1: an object has changed
 
-	last    *authority // of the last step
-	trusted trustedCA
+	last *authority // of the last step
+	// trusted is a CA certificate that every configuration has trusted since trustedSince.
+	trusted      *x509.Certificate
+	trustedSince time.Time
 
 	untrusted atomic.Pointer[error] // what does not trust the certificate
-}
-
-// trustedCA is a CA certificate that every configuration trusts, and since when.
-type trustedCA struct {
-	certificate *x509.Certificate
-	since       time.Time
 }
 
 // NewSelfManaged returns a SelfManaged without a certificate; Start issues it.
@@ -352,14 +348,14 @@ func (s *SelfManaged) ensureLeaf(ca *authority, now time.Time) time.Time {
 func (s *SelfManaged) usableAt(ca *authority, now time.Time) time.Time {
 	for _, w := range s.webhooks() {
 		if !slices.ContainsFunc(decodeBundle(w.ClientConfig.CABundle), ca.certificate.Equal) {
-			s.trusted = trustedCA{}
+			s.trusted = nil
 			return now.Add(maxDelay)
 		}
 	}
-	if !ca.certificate.Equal(s.trusted.certificate) {
-		s.trusted = trustedCA{ca.certificate, now}
+	if !ca.certificate.Equal(s.trusted) {
+		s.trusted, s.trustedSince = ca.certificate, now
 	}
-	return s.trusted.since.Add(trustDelay)
+	return s.trustedSince.Add(trustDelay)
 }
 
 // check records whether all configurations trust the certificate.
