@@ -116,11 +116,8 @@ type Keys struct {
 	PeerTokens map[string]string
 }
 
-// IsPeerToken reports whether the annotation of a pod can leave a provider to a peer.
-func (k *Keys) IsPeerToken(key string) bool { return k.peerToken(key) != "" }
-
-// peerToken returns the provider that an annotation of a pod leaves to a peer, or "".
-func (k *Keys) peerToken(key string) string {
+// PeerToken returns the provider that an annotation of a pod can leave to a peer, or "".
+func (k *Keys) PeerToken(key string) string {
 	for start, name := range k.PeerTokens {
 		if strings.HasPrefix(key, start) {
 			return name
@@ -188,33 +185,18 @@ func (k *Keys) check() error {
 	return nil
 }
 
-// Parameter returns the annotation key of a provider's parameter.
+// Parameter returns the annotation key of a provider's parameter, or of its "audience".
 func (k *Keys) Parameter(d *provider.Definition, name string) string {
 	return k.Prefix + d.Key(name)
-}
-
-// ProviderAudience returns the annotation key of one provider's audience. The
-// key of a plain provider is the ServiceAccount's.
-func (k *Keys) ProviderAudience(d *provider.Definition) string {
-	if d.Plain() {
-		return k.Audience
-	}
-	return k.Parameter(d, "audience")
 }
 
 // ServiceAccount lists the keys that a user may set on a ServiceAccount.
 func (k *Keys) ServiceAccount() []string {
 	var keys []string
 	for _, d := range k.Providers {
-		if d.Plain() {
-			continue
+		if !d.Plain() {
+			keys = append(keys, k.full(d.Keys())...)
 		}
-		for i := range d.Parameters {
-			if p := &d.Parameters[i]; !p.ClusterOnly {
-				keys = append(keys, k.Parameter(d, p.Name))
-			}
-		}
-		keys = append(keys, k.ProviderAudience(d))
 	}
 	return append(keys, k.Audience, k.Tokens, k.TokenExpirationSeconds)
 }
@@ -242,22 +224,21 @@ func (k *Keys) files() []string {
 	return keys
 }
 
-// identity lists the keys of a provider that ask for its identity.
-func (k *Keys) identity(d *provider.Definition) []string {
-	if d.Plain() {
-		return []string{k.Audience}
-	}
-	var keys []string
-	for i := range d.Parameters {
-		if d.Parameters[i].Identity {
-			keys = append(keys, k.Parameter(d, d.Parameters[i].Name))
-		}
+// full adds the prefix to keys.
+func (k *Keys) full(keys []string) []string {
+	for i, key := range keys {
+		keys[i] = k.Prefix + key
 	}
 	return keys
 }
 
-// tokenAlone lists the providers that Tokens may name.
-func (k *Keys) tokenAlone() []string {
+// Identity returns the keys of a provider that ask for its identity, as a message has them.
+func (k *Keys) Identity(d *provider.Definition) string {
+	return strings.Join(k.full(d.IdentityKeys()), " or ")
+}
+
+// TokenAlone lists the providers that the annotation Tokens may name.
+func (k *Keys) TokenAlone() []string {
 	var names []string
 	for _, d := range k.Providers {
 		if d.TokenAlone {
@@ -288,11 +269,19 @@ func (k *Keys) unknown(values map[string]string, known []string, providers ...*p
 	return unknown
 }
 
+// MaxAudienceBytes returns the length of the longest audience that any provider accepts.
+func (k *Keys) MaxAudienceBytes() int {
+	longest := 0
+	for _, d := range k.Providers {
+		longest = max(longest, d.MaxAudienceBytes)
+	}
+	return longest
+}
+
 // MaxServiceAccountBytes returns an upper bound for the annotations of a valid
 // ServiceAccount, keys and values together. Longer ones are invalid and not kept.
 func (k *Keys) MaxServiceAccountBytes() int {
-	size := len("86400") + len(strings.Join(k.tokenAlone(), ", "))
-	size += len(k.Adopted)
+	size := len("86400") + len(strings.Join(k.TokenAlone(), ", ")) + len(k.Adopted)
 	for _, key := range k.ServiceAccount() {
 		size += 2*len(key) + len("=12345678,") // the second one is in Adopted, with a fingerprint
 	}
@@ -318,7 +307,7 @@ func (k *Keys) tokens(annotations map[string]string) ([]string, error) {
 		return nil, nil
 	}
 	names, err := splitList(value)
-	known := k.tokenAlone()
+	known := k.TokenAlone()
 	if err != nil || slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(known, name) }) {
 		return nil, fmt.Errorf("must be one or more of %s, separated by commas", strings.Join(known, ", "))
 	}
@@ -344,7 +333,12 @@ func (k *Keys) Asked(annotations map[string]string) []*provider.Definition {
 
 // identifies reports whether an annotation asks for an identity of the provider.
 func (k *Keys) identifies(d *provider.Definition, annotations map[string]string) bool {
-	return slices.ContainsFunc(k.identity(d), func(key string) bool { _, found := annotations[key]; return found })
+	for key := range annotations {
+		if name, ours := strings.CutPrefix(key, k.Prefix); ours && d.Identifies(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // IsIdentity reports whether the key asks for an identity.
@@ -366,6 +360,10 @@ func (k *Keys) Waits(label string, annotations map[string]string) bool {
 // AskForIdentity reports whether a ServiceAccount with these annotations asks for
 // an identity, well formed or not.
 func (k *Keys) AskForIdentity(annotations map[string]string) bool {
-	_, tokens := annotations[k.Tokens]
-	return tokens || slices.ContainsFunc(k.Providers, func(d *provider.Definition) bool { return k.identifies(d, annotations) })
+	for key := range annotations {
+		if k.IsIdentity(key) {
+			return true
+		}
+	}
+	return false
 }

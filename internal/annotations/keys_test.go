@@ -115,7 +115,7 @@ func TestKeysAreUnique(t *testing.T) {
 			count[keys.Parameter(d, d.Parameters[i].Name)]++
 		}
 		if !d.Plain() {
-			count[keys.ProviderAudience(d)]++
+			count[keys.Parameter(d, "audience")]++
 		}
 		if d.CredentialFile != nil {
 			count[keys.Prefix+d.CredentialFile.Annotation]++
@@ -183,8 +183,8 @@ func longestServiceAccount(t *testing.T, keys *annotations.Keys) (longest map[st
 		if d.Plain() {
 			continue
 		}
-		longest[keys.ProviderAudience(d)] = strings.Repeat("a", d.MaxAudienceBytes)
-		most += len(keys.ProviderAudience(d)) + d.MaxAudienceBytes
+		longest[keys.Parameter(d, "audience")] = strings.Repeat("a", d.MaxAudienceBytes)
+		most += len(keys.Parameter(d, "audience")) + d.MaxAudienceBytes
 		for i := range d.Parameters {
 			p := &d.Parameters[i]
 			if p.ClusterOnly {

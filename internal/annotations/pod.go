@@ -61,7 +61,7 @@ func ParsePod(keys *Keys, annotations map[string]string, injectLabel string) (Po
 		PeerContainers:         keys.PeerContainers,
 	}
 	for key, value := range annotations {
-		if name := keys.peerToken(key); name != "" && strings.EqualFold(value, "true") {
+		if name := keys.PeerToken(key); name != "" && strings.EqualFold(value, "true") {
 			pod.LeftToPeer = name
 		}
 	}

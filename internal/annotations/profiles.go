@@ -22,8 +22,8 @@ const anyProfile = "PROFILE"
 func (k *Keys) Profiles() []string {
 	var keys []string
 	for _, d := range k.Providers {
-		if d.Profiles != nil {
-			keys = append(keys, k.Profile(d, d.Profiles.Parameter, anyProfile), k.Profile(d, d.Profiles.Source, anyProfile))
+		for _, start := range k.full(d.ProfileKeys()) {
+			keys = append(keys, start+anyProfile)
 		}
 	}
 	return keys

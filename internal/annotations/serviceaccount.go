@@ -9,7 +9,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -89,7 +88,9 @@ func (i *Identity) minExpirationSeconds() int64 {
 // the identity is nil.
 func ParseServiceAccount(keys *Keys, annotations map[string]string, defaults *Defaults) (*Identity, field.ErrorList) {
 	p := serviceAccountParser{parser{keys: keys, annotations: annotations}, defaults}
-	p.denyUnknown(keys.UnknownOnServiceAccount(annotations), slices.Concat(keys.ServiceAccount(), keys.Profiles()), "is not an annotation of a ServiceAccount")
+	if unknown := keys.UnknownOnServiceAccount(annotations); len(unknown) > 0 {
+		p.denyUnknown(unknown, slices.Concat(keys.ServiceAccount(), keys.Profiles()), "is not an annotation of a ServiceAccount")
+	}
 	tokens, err := keys.tokens(annotations)
 	if err != nil {
 		p.invalid(keys.Tokens, err)
@@ -100,7 +101,7 @@ func ParseServiceAccount(keys *Keys, annotations map[string]string, defaults *De
 		alone := slices.Contains(tokens, d.Name)
 		switch {
 		case alone && keys.identifies(d, annotations):
-			p.invalid(keys.Tokens, fmt.Errorf("must not name %s together with %s", d.Name, strings.Join(keys.identity(d), " or ")))
+			p.invalid(keys.Tokens, fmt.Errorf("must not name %s together with %s", d.Name, keys.Identity(d)))
 		case slices.Contains(asked, d):
 			identity.Providers = append(identity.Providers, p.identity(d, alone))
 		case !d.Plain():
@@ -109,7 +110,9 @@ func ParseServiceAccount(keys *Keys, annotations map[string]string, defaults *De
 	}
 	p.checkCopies(identity.Providers)
 	identity.TokenExpirationSeconds = p.expiration(identity.minExpirationSeconds())
-	p.parse(keys.Audience, func(v string) (string, error) { return ParseAudience(v, maxAudience(keys), defaults.ReservedAudiences) })
+	p.parse(keys.Audience, func(v string) (string, error) {
+		return ParseAudience(v, keys.MaxAudienceBytes(), defaults.ReservedAudiences)
+	})
 	if len(identity.Providers) == 0 {
 		if len(p.errs) == 0 {
 			p.denyUseless(keys.TokenExpirationSeconds, "an identity")
@@ -120,15 +123,6 @@ func ParseServiceAccount(keys *Keys, annotations map[string]string, defaults *De
 		return nil, p.errs
 	}
 	return &identity, nil
-}
-
-// maxAudience returns the length of the longest audience that any provider accepts.
-func maxAudience(keys *Keys) int {
-	longest := 0
-	for _, d := range keys.Providers {
-		longest = max(longest, d.MaxAudienceBytes)
-	}
-	return longest
 }
 
 type serviceAccountParser struct {
@@ -189,8 +183,7 @@ func (p *serviceAccountParser) checkCopies(identities []provider.Identity) {
 func (p *serviceAccountParser) parameter(key string, d *provider.Definition, parameter *provider.Parameter) string {
 	value, found := p.annotations[key]
 	cluster := p.defaults.Parameters[d.Key(parameter.Name)]
-	isDefault := value == ClusterDefault && parameter.Identity && (parameter.Flag != "" || cluster != "")
-	if found && !parameter.ClusterOnly && !isDefault {
+	if found && !parameter.ClusterOnly && !(value == ClusterDefault && parameter.HasDefault(cluster)) {
 		return p.parse(key, func(value string) (string, error) {
 			if parameter.Expand != nil {
 				value = parameter.Expand(value, func(name string) string { return p.defaults.Parameters[d.Key(name)] })
@@ -201,11 +194,7 @@ func (p *serviceAccountParser) parameter(key string, d *provider.Definition, par
 	value = cmp.Or(cluster, parameter.Default)
 	switch {
 	case value == "" && parameter.Required:
-		message := "the cluster has no default"
-		if parameter.Flag != "" {
-			message += ": --" + parameter.Flag + " is not set"
-		}
-		p.errs = append(p.errs, field.Required(at(key), message))
+		p.errs = append(p.errs, field.Required(at(key), parameter.Missing()))
 	case value != "" && parameter.Template:
 		if _, err := parameter.Read(value); err != nil { // the names may be too long
 			p.errs = append(p.errs, field.Required(at(key), fmt.Sprintf("the cluster's default %q %v", value, err)))
@@ -221,7 +210,7 @@ func (p *serviceAccountParser) audience(d *provider.Definition, values provider.
 	grammar := func(value string) (string, error) {
 		return ParseAudience(value, d.MaxAudienceBytes, p.defaults.ReservedAudiences)
 	}
-	key := p.keys.ProviderAudience(d)
+	key := p.keys.Parameter(d, "audience")
 	for _, key := range []string{key, p.keys.Audience} {
 		if _, found := p.annotations[key]; found {
 			return p.parse(key, grammar)
@@ -240,13 +229,11 @@ func (p *serviceAccountParser) audience(d *provider.Definition, values provider.
 // denyWithoutIdentity reports the provider's keys that have no effect, because
 // none of them asks for an identity.
 func (p *serviceAccountParser) denyWithoutIdentity(d *provider.Definition) {
-	identity := strings.Join(p.keys.identity(d), " or ")
-	for i := range d.Parameters {
-		if parameter := &d.Parameters[i]; !parameter.ClusterOnly {
-			p.denyUseless(p.keys.Parameter(d, parameter.Name), identity)
+	for _, key := range p.keys.full(d.Keys()) {
+		if _, found := p.annotations[key]; found {
+			p.denyUseless(key, p.keys.Identity(d))
 		}
 	}
-	p.denyUseless(p.keys.ProviderAudience(d), identity)
 	p.denyProfiles(d)
 }
 

@@ -53,21 +53,17 @@ func CommonAPIServerAudiences() []string {
 func ParseTokenExpirationSeconds(value string, least int64) (int64, error) {
 	seconds, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || strconv.FormatInt(seconds, 10) != value {
-		return 0, errExpiration(least)
+		seconds = 0 // which is below every minimum
 	}
 	return seconds, ValidateTokenExpirationSeconds(seconds, least)
 }
 
 // ValidateTokenExpirationSeconds checks that seconds is within the bounds.
 func ValidateTokenExpirationSeconds(seconds, least int64) error {
-	if seconds < max(least, MinTokenExpirationSeconds) || seconds > MaxTokenExpirationSeconds {
-		return errExpiration(least)
-	}
-	return nil
-}
-
-func errExpiration(least int64) error {
-	if least <= MinTokenExpirationSeconds {
+	switch {
+	case seconds >= max(least, MinTokenExpirationSeconds) && seconds <= MaxTokenExpirationSeconds:
+		return nil
+	case least <= MinTokenExpirationSeconds:
 		return fmt.Errorf("must be a whole number of seconds from %d to %d", MinTokenExpirationSeconds, MaxTokenExpirationSeconds)
 	}
 	return fmt.Errorf("must be a whole number of seconds from %d to %d: SDKs of a provider of this ServiceAccount cannot use shorter ones", least, MaxTokenExpirationSeconds)

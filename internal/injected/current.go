@@ -43,17 +43,9 @@ func Judge(running, fresh *Pod, called, optedOut bool, keys *annotations.Keys) S
 		return Excluded
 	case fresh == nil:
 		return Unknown
-	}
-	return running.State(fresh, keys)
-}
-
-// State returns the state of a running pod. fresh is a new pod of the same
-// ServiceAccount.
-func (p *Pod) State(fresh *Pod, keys *annotations.Keys) State {
-	switch {
-	case p.current(fresh, keys):
+	case running.current(fresh, keys):
 		return Current
-	case len(p.Providers) == 0 && !p.hasToken(fresh):
+	case len(running.Providers) == 0 && !running.hasToken(fresh):
 		return Without
 	}
 	return Stale
@@ -80,7 +72,7 @@ func (p *Pod) current(fresh *Pod, keys *annotations.Keys) bool {
 	is := fresh.injectedValues(nil)
 	was := p.injectedValues(is)
 	for name := range was {
-		if _, found := is[name]; !found {
+		if is[name] == nil {
 			return false
 		}
 	}
@@ -103,17 +95,11 @@ func sameToken(a, b Token) bool {
 // currentCopies compares the copies. A pod that uses the name of a copy's volume for
 // something else gets no copy.
 func (p *Pod) currentCopies(fresh *Pod) bool {
-	for _, t := range p.Copies {
-		if !slices.Contains(fresh.Copies, t) {
-			return false
-		}
+	isOld := func(t Token) bool { return !slices.Contains(fresh.Copies, t) }
+	isMissing := func(t Token) bool {
+		return !slices.ContainsFunc(p.volumes, func(v volume) bool { return v.Name == t.Volume })
 	}
-	for _, t := range fresh.Copies {
-		if !slices.ContainsFunc(p.volumes, func(v volume) bool { return v.Name == t.Volume }) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(p.Copies, isOld) && !slices.ContainsFunc(fresh.Copies, isMissing)
 }
 
 // injectedValues returns the values of Lanyard's variables in all containers. A
@@ -157,8 +143,18 @@ func (p *Pod) currentVariable(d *provider.Definition, v *provider.Variable, was 
 // isOwnCredential reports whether a variable of a container has a credential for the provider
 // that is not Lanyard's: the container gets none of the provider's variables.
 func (p *Pod) isOwnCredential(d *provider.Definition, set *Variable) bool {
-	return !set.Injected && !slices.ContainsFunc(p.Copies, func(t Token) bool { return t.File == Slashes(set.Value) }) &&
-		slices.ContainsFunc(d.Variables, func(v provider.Variable) bool { return v.Credential && v.Name == set.Name })
+	i := slices.IndexFunc(d.Variables, func(v provider.Variable) bool { return v.Name == set.Name })
+	if i < 0 {
+		return false
+	}
+	want, _ := paths(d, p.MountPath).Expand(d.Variables[i].Value)
+	var copied string
+	for _, t := range p.Copies {
+		if t.Provider == d.Name {
+			copied = t.File
+		}
+	}
+	return d.Variables[i].IsOwnCredential([]byte(Slashes(set.Value)), set.From != nil, want, copied)
 }
 
 // inGroup reports whether the provider's variable belongs to the group.

@@ -131,6 +131,10 @@ func TestARunningPodIsComparedWithANewOne(t *testing.T) {
 			`{"metadata":{"name":"a"},"spec":{"volumes":[{"name":"aws-iam-token"}],"containers":[{"name":"main"}]}}`,
 			aws, map[string]string{"aws-token-path": "/var/run/secrets/a/token"}, plain, true, nil,
 		},
+		"Lanyard's path, set by the container, and a new region": {
+			withEnv(set("AWS_WEB_IDENTITY_TOKEN_FILE", provider.DefaultTokenMountPath+"/aws/token") + "," + set("X", "1")),
+			map[string]string{"aws-role-arn": role}, aws, plain, false, nil,
+		},
 		"credentials of the container's own": {withEnv(set("AWS_WEB_IDENTITY_TOKEN_FILE", "/own")), aws, other, plain, true, nil},
 		// As gcp-workload-identity-federation-webhook leaves a container.
 		"credentials and the project of another webhook": {
@@ -151,7 +155,7 @@ func TestARunningPodIsComparedWithANewOne(t *testing.T) {
 			if test.identity != nil {
 				before, after = []map[string]string{test.identity}, []map[string]string{test.identity}
 			}
-			got := inject(t, test.pod, before...).State(inject(t, test.new, after...), newKeys(t))
+			got := injected.Judge(inject(t, test.pod, before...), inject(t, test.new, after...), true, false, newKeys(t))
 			if (got == injected.Current) != test.want {
 				t.Errorf("got %s, want current: %t", got, test.want)
 			}

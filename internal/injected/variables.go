@@ -75,11 +75,8 @@ func fits(value, template string, d *provider.Definition, mountPath string) bool
 
 // isValue reports whether a placeholder of this name can have the value.
 func isValue(name, value string, d *provider.Definition, mountPath string) bool {
-	switch name {
-	case "token-file":
-		return Slashes(value) == mountPath+"/"+d.TokenPath
-	case "credential-file":
-		return d.CredentialFile != nil && Slashes(value) == mountPath+"/"+d.CredentialFile.Path
+	if path, found := paths(d, mountPath)[name]; found {
+		return Slashes(value) == path
 	}
 	for i := range d.Parameters {
 		if p := &d.Parameters[i]; p.Name == name {
@@ -88,6 +85,15 @@ func isValue(name, value string, d *provider.Definition, mountPath string) bool 
 		}
 	}
 	return value != "" && texts.IsVisible(value)
+}
+
+// paths returns the values that are paths of Lanyard's files, with slashes and without a drive.
+func paths(d *provider.Definition, mountPath string) provider.Values {
+	values := provider.Values{"token-file": mountPath + "/" + d.TokenPath}
+	if d.CredentialFile != nil {
+		values["credential-file"] = mountPath + "/" + d.CredentialFile.Path
+	}
+	return values
 }
 
 // pointingTo returns the providers whose variables point to a file in the token volume.

@@ -53,9 +53,6 @@ type Scanner struct {
 // of the Scanner are in use.
 func New(data []byte) *Scanner { return &Scanner{data: data} }
 
-// Offset returns the number of bytes before the position.
-func (s *Scanner) Offset() int { return s.pos }
-
 // Kind returns the kind of the value that comes next, without moving past it.
 func (s *Scanner) Kind() Kind {
 	s.space()
@@ -112,7 +109,11 @@ func (s *Scanner) name() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return name, s.colon()
+	if s.space(); s.pos == len(s.data) || s.data[s.pos] != ':' {
+		return nil, s.want(`":"`)
+	}
+	s.pos++
+	return name, nil
 }
 
 // Array calls element for each element of the array that comes next, as Object
@@ -241,16 +242,6 @@ func (s *Scanner) open(kind Kind) (done bool, err error) {
 		return false, nil
 	}
 	return true, s.want(kind.String())
-}
-
-// colon moves past the colon between a name and its value.
-func (s *Scanner) colon() error {
-	s.space()
-	if s.pos == len(s.data) || s.data[s.pos] != ':' {
-		return s.want(`":"`)
-	}
-	s.pos++
-	return nil
 }
 
 // next moves to the next member or element, or past the closing bracket.

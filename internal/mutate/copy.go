@@ -32,8 +32,8 @@ func (m *mutation) placeCopies(running bool) {
 		if p.Copy.Path == "" {
 			continue
 		}
-		v, exists := m.pod.volumesByName[p.Copy.Volume]
-		projected := slices.Contains(v.tokens, tokenSource{audience: p.Token.Audience, path: p.Copy.Path})
+		sources, exists := m.pod.sources[p.Copy.Volume]
+		projected := slices.Contains(sources, source{audience: p.Token.Audience, path: p.Copy.Path})
 		m.copies = append(m.copies, placedCopy{p, exists, (exists || running) && !projected, normalizePath(p.Copy.MountPath, m.pod.Windows)})
 	}
 }

@@ -52,7 +52,7 @@ func (m *mutation) encoded(c *container, p *encodedProvider, j int) []byte {
 		return p.variables[j]
 	}
 	m.addFinding(reason.PodNameUnusable, c.name, fmt.Sprintf("its %s has the default value: the name of the pod must have %d to %d characters", v.Name, provider.MinSessionName, provider.MaxSessionName))
-	return p.defaults[j]
+	return withValue(v)
 }
 
 // setsKnown reports whether the container sets any variable that matters. Most
@@ -67,23 +67,16 @@ func (m *mutation) setsKnown(c *container) bool {
 }
 
 // ownCredentials returns the names of the variables that point to a credential of
-// the container's own. The copy of the token is not.
+// the container's own.
 func ownCredentials(c *container, p *encodedProvider) []string {
 	var own []string
-	for _, v := range p.Variables {
-		if !v.Credential {
-			continue
-		}
-		if setsOther(c, &v) && !pointsToCopy(c.variable(v.Name), p) {
+	for i := range p.Variables {
+		v := &p.Variables[i]
+		if got := c.variable(v.Name); got != nil && v.IsOwnCredential(got.value, got.derived, v.Value, p.Copy.File) {
 			own = append(own, v.Name)
 		}
 	}
 	return own
-}
-
-// pointsToCopy reports whether the variable is the path of the copy of the token.
-func pointsToCopy(got *envVar, p *encodedProvider) bool {
-	return p.Copy.File != "" && !got.derived && string(got.value) == p.Copy.File
 }
 
 // shadows returns the variables of the container that SDKs may prefer to the injected
@@ -137,10 +130,5 @@ func overridesChoice(c *container, p *encodedProvider, v *provider.Variable, sel
 
 // setsGroup reports whether the container sets a variable of the group.
 func setsGroup(c *container, p *encodedProvider, group string) bool {
-	for _, v := range p.Variables {
-		if group != "" && v.Group == group && c.variable(v.Name) != nil {
-			return true
-		}
-	}
-	return false
+	return group != "" && slices.ContainsFunc(p.Variables, func(v provider.Variable) bool { return v.Group == group && c.variable(v.Name) != nil })
 }

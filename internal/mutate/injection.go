@@ -43,8 +43,6 @@ type Injection struct {
 type encodedProvider struct {
 	*provider.Provider
 	variables [][]byte
-	// defaults are the variables of a pod whose name cannot be a value.
-	defaults [][]byte
 	// fieldPath is the credential file's annotation for the downward API.
 	fieldPath string
 	// copied is the volume of the copy of the token, if Copy has a path.
@@ -64,14 +62,14 @@ func NewInjection(injection *provider.Injection, keys *annotations.Keys) *Inject
 			result.annotations = append(result.annotations, file)
 		}
 		for _, v := range p.Variables {
-			value := fmt.Appendf(nil, `{"name":%s,"value":%s}`, quoted(v.Name), quoted(v.Value))
-			p.defaults, p.variables = append(p.defaults, value), append(p.variables, value)
+			encoded := withValue(&v)
 			if v.PodName != "" {
 				result.podNames = true
 				field := fmt.Appendf(nil, `{"name":%s,"valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":%s}}}`, quoted(v.Name), quoted(provider.PodNameField))
-				p.variables[len(p.variables)-1] = field
-				result.maxContainerBytes += max(0, len(value)-len(field))
+				result.maxContainerBytes += max(0, len(encoded)-len(field))
+				encoded = field
 			}
+			p.variables = append(p.variables, encoded)
 			result.known[v.Name] = struct{}{}
 		}
 		for _, name := range p.Shadows {
@@ -90,6 +88,11 @@ func NewInjection(injection *provider.Injection, keys *annotations.Keys) *Inject
 	result.label.path = "/metadata/labels/" + jsonpatch.Escape(keys.IdentityLabel)
 	result.encodeVolumes()
 	return &result
+}
+
+// withValue encodes a variable with its value, and not with the name of the pod.
+func withValue(v *provider.Variable) []byte {
+	return fmt.Appendf(nil, `{"name":%s,"value":%s}`, quoted(v.Name), quoted(v.Value))
 }
 
 // encodeVolumes encodes the volumes and mounts, and adds the rest to maxContainerBytes.

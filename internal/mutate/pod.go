@@ -54,8 +54,8 @@ type Pod struct {
 
 	// The rest is read by readLists.
 
-	volumes       jsonpatch.List
-	volumesByName map[string]volume // only names in Injection.volumeNames
+	volumes jsonpatch.List
+	sources map[string][]source // of the volumes in Injection.volumeNames
 	// vars and mounts are the memory behind the containers' own lists.
 	vars   []envVar
 	mounts []mount
@@ -96,15 +96,9 @@ func (p *Pod) cost(elements int) int {
 	return min(elements, maxElements)*elementBytes + patch + otherBytes + 4*len(p.volumesText)
 }
 
-// volume has the tokens and files of a volume with one of Lanyard's names.
-type volume struct {
-	tokens []tokenSource
-	files  []fileSource
-}
-
-type tokenSource struct{ audience, path string }
-
-type fileSource struct{ fieldPath, path string }
+// source is a token, which has an audience, or a file of the downward API, which has a field,
+// in a projected volume.
+type source struct{ audience, fieldPath, path string }
 
 // kind is the field of the spec that a container is in.
 type kind string

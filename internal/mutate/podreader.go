@@ -70,12 +70,7 @@ func withField[T string | []byte](name T, err error) error {
 
 // Object adds the member's name to the error of a member.
 func (r *reader) Object(member func(key []byte) error) error {
-	return r.Scanner.Object(func(key []byte) error {
-		if err := member(key); err != nil {
-			return withField(key, err)
-		}
-		return nil
-	})
+	return r.Scanner.Object(func(key []byte) error { return withField(key, member(key)) })
 }
 
 // Array adds the index to the error of an element.
@@ -135,7 +130,7 @@ func (r *reader) annotation(key []byte) error {
 	if string(key) == annotations.MirrorPodKey {
 		r.pod.Mirror = true
 	}
-	if !bytes.HasPrefix(key, []byte(r.keys.Prefix)) && (len(r.keys.PeerTokens) == 0 || !r.keys.IsPeerToken(texts.Cut(key, texts.MaxKey))) {
+	if !bytes.HasPrefix(key, []byte(r.keys.Prefix)) && (len(r.keys.PeerTokens) == 0 || r.keys.PeerToken(texts.Cut(key, texts.MaxKey)) == "") {
 		return nil
 	}
 	name := texts.Cut(key, texts.MaxKey)
@@ -314,31 +309,31 @@ func (r *reader) volume(int) error {
 	if err != nil || !slices.Contains(r.names, string(name)) {
 		return err
 	}
-	var v volume
+	var sources []source
 	if projected != nil {
-		err = withField("projected", (&reader{Scanner: jsonscan.New(projected)}).projected(&v))
+		err = withField("projected", (&reader{Scanner: jsonscan.New(projected)}).projected(&sources))
 	}
-	if r.pod.volumesByName == nil {
-		r.pod.volumesByName = map[string]volume{}
+	if r.pod.sources == nil {
+		r.pod.sources = map[string][]source{}
 	}
-	r.pod.volumesByName[string(name)] = v
+	r.pod.sources[string(name)] = sources
 	return err
 }
 
-func (r *reader) projected(v *volume) error {
-	source := func(key []byte) error {
+func (r *reader) projected(into *[]source) error {
+	member := func(key []byte) error {
 		switch string(key) {
 		case "serviceAccountToken":
-			return r.token(v)
+			return r.source(into)
 		case "downwardAPI":
 			return r.member("items", func() error {
-				return r.Array(func(int) error { return r.file(v) })
+				return r.Array(func(int) error { return r.source(into) })
 			})
 		}
 		return nil
 	}
 	return r.member("sources", func() error {
-		return r.Array(func(int) error { return r.Object(source) })
+		return r.Array(func(int) error { return r.Object(member) })
 	})
 }
 
@@ -352,33 +347,22 @@ func (r *reader) member(name string, read func() error) error {
 	})
 }
 
-func (r *reader) token(v *volume) error {
-	var t tokenSource
+func (r *reader) source(into *[]source) error {
+	var s source
 	err := r.Object(func(key []byte) error {
 		switch string(key) {
 		case "audience":
-			return r.ReadString(&t.audience)
+			return r.ReadString(&s.audience)
 		case "path":
-			return r.ReadString(&t.path)
-		}
-		return nil
-	})
-	v.tokens = append(v.tokens, t)
-	return err
-}
-
-func (r *reader) file(v *volume) error {
-	var f fileSource
-	err := r.Object(func(key []byte) error {
-		switch string(key) {
-		case "path":
-			return r.ReadString(&f.path)
+			return r.ReadString(&s.path)
 		case "fieldRef":
-			return r.member("fieldPath", func() error { return r.ReadString(&f.fieldPath) })
+			return r.member("fieldPath", func() error { return r.ReadString(&s.fieldPath) })
 		}
 		return nil
 	})
-	v.files = append(v.files, f)
+	if s != (source{}) { // very many empty ones would take more memory than their text
+		*into = append(*into, s)
+	}
 	return err
 }
 

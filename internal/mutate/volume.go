@@ -27,8 +27,8 @@ const (
 func (m *mutation) chooseVolume() (exists bool, err error) {
 	for i := range m.volumes {
 		m.tokenVolume = &m.volumes[i]
-		v, exists := m.pod.volumesByName[m.tokenVolume.name]
-		if !exists || m.projectsAll(v) {
+		sources, exists := m.pod.sources[m.tokenVolume.name]
+		if !exists || m.projectsAll(sources) {
 			return exists, nil
 		}
 	}
@@ -49,7 +49,7 @@ func (m *mutation) findVolume() bool {
 	}
 	for i := range m.volumes {
 		m.tokenVolume = &m.volumes[i]
-		if v, exists := m.pod.volumesByName[m.tokenVolume.name]; exists && m.projectsAll(v) {
+		if m.projectsAll(m.pod.sources[m.tokenVolume.name]) {
 			return m.hasPrincipals(m.tokenVolume.name)
 		}
 	}
@@ -81,14 +81,12 @@ func (c *container) mountsVolume(name string) bool {
 	return slices.ContainsFunc(c.mounts, func(m mount) bool { return string(m.volume) == name })
 }
 
-// projectsAll reports whether the volume has every token and file of the
-// injection. The lifetime of the tokens may differ.
-func (m *mutation) projectsAll(v volume) bool {
+// projectsAll reports whether a volume with these sources has every token and file of the
+// injection, which has at least one token. The lifetime of the tokens may differ.
+func (m *mutation) projectsAll(sources []source) bool {
 	for _, p := range m.providers {
-		if !slices.Contains(v.tokens, tokenSource{audience: p.Token.Audience, path: p.Token.Path}) {
-			return false
-		}
-		if p.File.Path != "" && !slices.Contains(v.files, fileSource{fieldPath: p.fieldPath, path: p.File.Path}) {
+		if !slices.Contains(sources, source{audience: p.Token.Audience, path: p.Token.Path}) ||
+			p.File.Path != "" && !slices.Contains(sources, source{fieldPath: p.fieldPath, path: p.File.Path}) {
 			return false
 		}
 	}

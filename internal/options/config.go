@@ -4,21 +4,20 @@
 package options
 
 import (
+	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 
 	"github.com/spf13/pflag"
 
+	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
 // LoadConfig sets the flags that are in --config and not on the command line. fs
-// must have all flags, parsed.
-func (o *Options) LoadConfig(fs *pflag.FlagSet) error { return o.loadConfig(fs, os.ReadFile) }
-
-func (o *Options) loadConfig(fs *pflag.FlagSet, readFile func(name string) ([]byte, error)) error {
+// must have all flags, parsed. readFile returns the content of a file.
+func (o *Options) LoadConfig(fs *pflag.FlagSet, readFile func(name string) ([]byte, error)) error {
 	if o.ConfigFile == "" {
 		return nil
 	}
@@ -60,7 +59,35 @@ func (o *Options) ReadConfig(text []byte, fs *pflag.FlagSet) (err error) {
 	if o.File, err = settings.Parse(text); err != nil {
 		return err
 	}
-	return applyConfig(fs, o.File.Settings)
+	for _, name := range slices.Sorted(maps.Keys(o.File.Settings)) {
+		flag, setting := fs.Lookup(name), o.File.Settings[name]
+		switch {
+		case flag == nil || name == "config" || name == "help" || name == "version":
+			return fmt.Errorf("%s: unknown setting; settings have the names of the flags in --help", name)
+		case setting.List && flag.Value.Type() != "stringSlice":
+			return fmt.Errorf("%s: got a list, want a text", name)
+		case flag.Changed: // on the command line
+			continue
+		}
+		if err := fs.Set(name, setting.Value); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Embedded returns the settings of the injection for a program without flags: config is
+// the content of a configuration file. Its settings about lanyard-webhook itself, such as
+// ports, are checked and have no effect. reserved are audiences of the API server in
+// addition to the common audiences.
+func Embedded(config []byte, reserved []string) (*settings.Settings, error) {
+	o := New()
+	if err := o.ReadConfig(config, o.FlagSet()); err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	o.Defaults.ReservedAudiences = slices.Concat(annotations.CommonAPIServerAudiences(), reserved)
+	s, errs := settings.New(&o.Values)
+	return s, errors.Join(errs...)
 }
 
 // Reload returns the settings with the custom providers and identity mappings of
@@ -90,26 +117,4 @@ func (o *Options) Reload(text []byte, reserved []string) (reloaded *settings.Set
 		}
 	}
 	return reloaded, restart, nil
-}
-
-// applyConfig sets the flags that are in values, except those that the command
-// line sets.
-func applyConfig(fs *pflag.FlagSet, values map[string]settings.Setting) error {
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		flag := fs.Lookup(name)
-		if flag == nil || name == "config" || name == "help" || name == "version" {
-			return fmt.Errorf("%s: unknown setting; settings have the names of the flags in --help", name)
-		}
-		setting := values[name]
-		if setting.List && flag.Value.Type() != "stringSlice" {
-			return fmt.Errorf("%s: got a list, want a text", name)
-		}
-		if flag.Changed {
-			continue
-		}
-		if err := fs.Set(name, setting.Value); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return nil
 }

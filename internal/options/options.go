@@ -129,7 +129,7 @@ func Parse(args []string, readFile func(name string) ([]byte, error)) (*Options,
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
-	return o, o.loadConfig(fs, readFile)
+	return o, o.LoadConfig(fs, readFile)
 }
 
 func (o *Options) addServingFlags(fs *pflag.FlagSet) {

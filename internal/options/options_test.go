@@ -213,7 +213,7 @@ func TestTheStandAloneCommandLineIsComplete(t *testing.T) {
 		"--certificate-source", "files", "--tls-cert-file", "C", "--tls-private-key-file", "P",
 		"--metrics-bind-address", "127.0.0.1:8080", "--health-probe-bind-address", "127.0.0.1:8081",
 		"--azure-default-tenant-id", "contoso.onmicrosoft.com")
-	if err := o.LoadConfig(fs); err != nil {
+	if err := o.LoadConfig(fs, os.ReadFile); err != nil {
 		t.Fatal(err)
 	}
 	completed, err := o.Complete()
@@ -567,7 +567,7 @@ func configured(t *testing.T, text string, arguments ...string) (*options.Option
 		t.Fatal(err)
 	}
 	o, fs := parsed(t, append(arguments, "--config", name)...)
-	return o, name, o.LoadConfig(fs)
+	return o, name, o.LoadConfig(fs, os.ReadFile)
 }
 
 func TestLoadConfigSetsTheFlags(t *testing.T) {
@@ -707,7 +707,7 @@ func TestLoadConfigNamesAFileThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "missing.yaml")
 	o, flags := parsed(t, "--config", name)
-	err := o.LoadConfig(flags)
+	err := o.LoadConfig(flags, os.ReadFile)
 	if !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "--config: ") || !strings.Contains(err.Error(), name) {
 		t.Errorf("got %v, want an error with the flag and the file's name", err)
 	}

@@ -19,36 +19,28 @@ import (
 // view is what the templates read. Texts of the types in this file are expressions, except
 // names and keys.
 type view struct {
-	Keys *annotations.Keys
+	*settings.Settings
+
 	// Object is the ServiceAccount: the object of a policy, or its parameter.
 	Object    string
 	Providers []providerView
 	MountPath string
 	// Name begins the names of the policies. Source is how they were made.
 	Name, Source string
-	// ExcludedNamespaces are not injected, guarded or checked.
-	ExcludedNamespaces []string
-	// Reserved are the audiences that no token may have.
-	Reserved []string
 	// Known are the keys that a ServiceAccount may have, without the prefix. KnownNames are
-	// the full keys, as a message has them, and PodNames and LimitNames are the keys of a pod
-	// and of a namespace.
-	Known, KnownNames, PodNames, LimitNames []string
+	// the full keys, as a message has them.
+	Known, KnownNames []string
 	// ProfileKeys begin the keys of profiles, without the prefix.
 	ProfileKeys []string
 	// Identity are the full keys that ask for an identity.
 	Identity []string
-	// TokenAlone are the providers that the annotation "tokens" may name.
-	TokenAlone []string
 	// Files are the keys of credential files, without the prefix.
 	Files []string
 	// Allowed are the cluster's default globs; Restricted reports whether there are any.
 	Allowed    []string
 	Restricted bool
-	// MaxBytes and MaxAudience limit the annotations and the audience of a ServiceAccount.
-	MaxBytes, MaxAudience int
-	// Expiration is the cluster's default lifetime.
-	Expiration, MinExpiration, MaxExpiration int64
+	// MinExpiration and MaxExpiration limit the lifetime of tokens.
+	MinExpiration, MaxExpiration int64
 }
 
 // providerView has the expressions of one provider. The name of each of its variables in a
@@ -59,14 +51,6 @@ type providerView struct {
 	// ID is the provider's name as an identifier.
 	ID         string
 	Parameters []parameterView
-	// Identity are the keys that ask for the identity, without the prefix.
-	Identity []string
-	// IdentityNames are their full keys, as a message has them.
-	IdentityNames string
-	// OwnKeys are all keys without the prefix, in the order of the messages.
-	OwnKeys []string
-	// AudienceKey is the key of the audience, without the prefix.
-	AudienceKey string
 	// Audience is the audience without an annotation.
 	Audience string
 	// Principal is the name of the identity, and Allowed are further names.
@@ -120,10 +104,9 @@ type wantView struct {
 func newView(s *settings.Settings) *view {
 	keys := s.Keys
 	v := &view{
-		Keys: keys, MountPath: s.Defaults.TokenMountPath, ExcludedNamespaces: s.ExcludedNamespaces, Reserved: s.Defaults.ReservedAudiences,
-		KnownNames: slices.Concat(keys.ServiceAccount(), keys.Profiles()), PodNames: keys.Pod(), LimitNames: []string{keys.AllowedIdentities},
-		Restricted: s.Defaults.AllowedIdentities != nil, MaxBytes: keys.MaxServiceAccountBytes(),
-		Expiration: s.Defaults.TokenExpirationSeconds, MinExpiration: annotations.MinTokenExpirationSeconds, MaxExpiration: annotations.MaxTokenExpirationSeconds,
+		Settings: s, MountPath: s.Defaults.TokenMountPath,
+		KnownNames: slices.Concat(keys.ServiceAccount(), keys.Profiles()), Restricted: s.Defaults.AllowedIdentities != nil,
+		MinExpiration: annotations.MinTokenExpirationSeconds, MaxExpiration: annotations.MaxTokenExpirationSeconds,
 		Identity: []string{keys.Tokens},
 	}
 	for _, key := range append(keys.ServiceAccount(), keys.Adopted) {
@@ -133,20 +116,13 @@ func newView(s *settings.Settings) *view {
 		v.Allowed = append(v.Allowed, withNames(glob))
 	}
 	for _, d := range keys.Providers {
-		p := newProviderView(d, keys, s.Defaults)
-		v.Providers = append(v.Providers, p)
-		v.MaxAudience = max(v.MaxAudience, d.MaxAudienceBytes)
-		for _, key := range p.Identity {
+		v.Providers = append(v.Providers, newProviderView(d, s.Defaults))
+		v.ProfileKeys = append(v.ProfileKeys, d.ProfileKeys()...)
+		for _, key := range d.IdentityKeys() {
 			v.Identity = append(v.Identity, keys.Prefix+key)
-		}
-		if d.TokenAlone {
-			v.TokenAlone = append(v.TokenAlone, d.Name)
 		}
 		if d.CredentialFile != nil {
 			v.Files = append(v.Files, d.CredentialFile.Annotation)
-		}
-		if d.Profiles != nil {
-			v.ProfileKeys = append(v.ProfileKeys, d.Key(d.Profiles.Parameter)+".", d.Key(d.Profiles.Source)+".")
 		}
 	}
 	return v
@@ -159,8 +135,8 @@ func (v *view) For(object string) *view {
 	return &result
 }
 
-func newProviderView(d *provider.Definition, keys *annotations.Keys, defaults *annotations.Defaults) providerView {
-	p := providerView{Definition: d, ID: identifier(d.Name), AudienceKey: strings.TrimPrefix(keys.ProviderAudience(d), keys.Prefix)}
+func newProviderView(d *provider.Definition, defaults *annotations.Defaults) providerView {
+	p := providerView{Definition: d, ID: identifier(d.Name)}
 	values := map[string]string{
 		"namespace": "request.namespace", "serviceaccount": "variables.account", "token-file": onEitherSystem(defaults.TokenMountPath + "/" + d.TokenPath),
 	}
@@ -176,17 +152,8 @@ func newProviderView(d *provider.Definition, keys *annotations.Keys, defaults *a
 	for i := range d.Parameters {
 		if parameter := &d.Parameters[i]; !parameter.ClusterOnly {
 			p.Parameters = append(p.Parameters, p.parameter(parameter, fill, defaults.Parameters[d.Key(parameter.Name)]))
-			p.OwnKeys = append(p.OwnKeys, d.Key(parameter.Name))
-		}
-		if d.Identifies(d.Key(d.Parameters[i].Name)) {
-			p.Identity = append(p.Identity, d.Key(d.Parameters[i].Name))
 		}
 	}
-	if d.Plain() {
-		p.Identity = []string{p.AudienceKey}
-	}
-	p.IdentityNames = keys.Prefix + strings.Join(p.Identity, " or "+keys.Prefix)
-	p.OwnKeys = append(p.OwnKeys, p.AudienceKey)
 	p.Audience, _ = expand(cmp.Or(defaults.Parameters[d.Key("audience")], d.DefaultAudience), values, "")
 	for _, derived := range d.DeriveCEL {
 		variable := p.ID + "_Derived_" + identifier(derived.Name)
@@ -211,15 +178,12 @@ func (p *providerView) parameter(parameter *provider.Parameter, fill func(string
 	value := cmp.Or(cluster, parameter.Default)
 	view := parameterView{
 		Parameter: parameter, Key: p.Key(parameter.Name), Variable: p.ID + "_" + identifier(parameter.Name),
-		HasDefault: parameter.Identity && (parameter.Flag != "" || cluster != ""),
+		HasDefault: parameter.HasDefault(cluster),
 		Default:    withNames(value), Templated: provider.ExpandNames(value, "", "") != value,
 		NeedsIdentity: p.TokenAlone && (parameter.Identity || parameter.Required),
 	}
 	if value == "" && parameter.Required {
-		view.Missing = "the cluster has no default"
-		if parameter.Flag != "" {
-			view.Missing += ": --" + parameter.Flag + " is not set"
-		}
+		view.Missing = parameter.Missing()
 	}
 	if parameter.CEL == nil {
 		return view

@@ -6,7 +6,6 @@ package provider
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"regexp"
 	"strings"
 )
@@ -25,7 +24,8 @@ func aws() *Definition {
 				Name: "region", MaxBytes: 64,
 				Flag: "aws-default-region", Usage: "AWS region of ServiceAccounts that set none.",
 			}.matching(awsRegion, "must be an AWS region, such as eu-central-1"),
-			{Name: "session-name", MaxBytes: 64, Parse: parseSessionName, CEL: &Grammar{Checks: []Check{{`value == 'pod'`, wantSessionName}}}},
+			Parameter{Name: "session-name", MaxBytes: 64}.accepting(func(value string) bool { return value == "pod" }, `value == 'pod'`,
+				`must be "pod", for the name of the pod; without the annotation, the session name is SERVICEACCOUNT@NAMESPACE`),
 			tokenPath(),
 		},
 		PrincipalParameters: []string{"role-arn"},
@@ -128,16 +128,6 @@ const (
 	MinSessionName = 2
 	MaxSessionName = 64
 )
-
-// parseSessionName accepts the one value that the annotation has.
-func parseSessionName(value string) (string, error) {
-	if value != "pod" {
-		return "", errors.New(wantSessionName)
-	}
-	return value, nil
-}
-
-const wantSessionName = `must be "pod", for the name of the pod; without the annotation, the session name is SERVICEACCOUNT@NAMESPACE`
 
 // PodNameField is the field of a pod that Variable.PodName asks for.
 const PodNameField = "metadata.name"

@@ -17,11 +17,12 @@ func azure() *Definition {
 	return &Definition{
 		Name: "azure",
 		Parameters: []Parameter{
-			{Name: "client-id", Identity: true, Required: true, MaxBytes: 36, Parse: parseAzureClientID, CEL: azureClientIDCEL()},
-			{
-				Name: "tenant-id", Required: true, MaxBytes: 253, Parse: parseAzureTenantID, CEL: azureTenantIDCEL(),
+			Parameter{Name: "client-id", Identity: true, Required: true, MaxBytes: 36}.accepting(texts.IsGUID, isGUID(),
+				"must be a client ID (GUID), such as 00000000-0000-0000-0000-000000000000").lowerGUIDs(`value.lowerAscii()`),
+			Parameter{
+				Name: "tenant-id", Required: true, MaxBytes: 253,
 				Flag: "azure-default-tenant-id", Usage: "Azure tenant, GUID or domain, of ServiceAccounts that set none.",
-			},
+			}.accepting(isAzureTenant, isGUID()+" || "+MatchesCEL(azureDomain), wantAzureTenant).lowerGUIDs(LowerGUID()),
 			{
 				Name: "authority-host", Required: true, ClusterOnly: true, MaxBytes: 2048, Parse: parseAzureAuthorityHost,
 				Flag: "azure-authority-host", Usage: "URL of the Microsoft Entra authority. Sovereign clouds have their own.",
@@ -57,38 +58,11 @@ func azure() *Definition {
 
 var azureDomain = regexp.MustCompile(`^[0-9A-Za-z]([0-9A-Za-z-]*[0-9A-Za-z])?(\.[0-9A-Za-z]([0-9A-Za-z-]*[0-9A-Za-z])?)+$`)
 
-// parseAzureClientID accepts a GUID and returns it in lower case, so that one
-// identity has one spelling.
-func parseAzureClientID(value string) (string, error) {
-	if !texts.IsGUID(value) {
-		return "", errors.New(wantAzureClientID)
-	}
-	return strings.ToLower(value), nil
-}
+// isAzureTenant accepts a tenant's GUID or one of its domains. No token is issued for the
+// words that stand for "any tenant".
+func isAzureTenant(value string) bool { return texts.IsGUID(value) || azureDomain.MatchString(value) }
 
-const wantAzureClientID = "must be a client ID (GUID), such as 00000000-0000-0000-0000-000000000000"
-
-func azureClientIDCEL() *Grammar {
-	return &Grammar{Checks: []Check{{isGUID(), wantAzureClientID}}, Canonical: `value.lowerAscii()`}
-}
-
-// parseAzureTenantID accepts a tenant's GUID or one of its domains. No token is
-// issued for the words that stand for "any tenant".
-func parseAzureTenantID(value string) (string, error) {
-	if texts.IsGUID(value) {
-		return strings.ToLower(value), nil
-	}
-	if !azureDomain.MatchString(value) {
-		return "", errors.New(wantAzureTenantID)
-	}
-	return value, nil
-}
-
-const wantAzureTenantID = "must be a tenant ID (GUID) or a domain of the tenant such as contoso.onmicrosoft.com; common, organizations, consumers and adfs do not name a tenant"
-
-func azureTenantIDCEL() *Grammar {
-	return &Grammar{Checks: []Check{{isGUID() + " || " + matchesCEL(azureDomain), wantAzureTenantID}}, Canonical: LowerGUID()}
-}
+const wantAzureTenant = "must be a tenant ID (GUID) or a domain of the tenant such as contoso.onmicrosoft.com; common, organizations, consumers and adfs do not name a tenant"
 
 // parseAzureAuthorityHost accepts an https URL and returns it with the trailing
 // slash that Microsoft's documentation shows.

@@ -48,12 +48,8 @@ type Derived struct {
 // PodNameFitsCEL is PodNameFits as an expression. "value" is the name.
 const PodNameFitsCEL = `value == '' || value.size() >= 2 && value.size() <= 64`
 
-// Matches returns a grammar for the values that match the pattern.
-func Matches(pattern *regexp.Regexp, want string) *Grammar {
-	return &Grammar{Checks: []Check{{Valid: matchesCEL(pattern), Want: want}}}
-}
-
-func matchesCEL(pattern *regexp.Regexp) string {
+// MatchesCEL is true for the values that match the pattern.
+func MatchesCEL(pattern *regexp.Regexp) string {
 	return "value.matches(" + texts.QuoteCEL(pattern.String()) + ")"
 }
 

@@ -24,7 +24,7 @@ func gcp() *Definition {
 				Flag:  "gcp-default-workload-identity-provider",
 				Usage: "Workload identity provider of ServiceAccounts that set none or \"default\": projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER.",
 			},
-			{Name: "service-account", Identity: true, MaxBytes: 320, Parse: parseGCPServiceAccount, Expand: expandGCPServiceAccount, CEL: gcpServiceAccountCEL()},
+			gcpServiceAccount(),
 			Parameter{Name: "project", MaxBytes: 320}.matching(gcpProject, wantGCPProject),
 			Parameter{
 				Name: "default-project", ClusterOnly: true, MaxBytes: 320,
@@ -144,27 +144,21 @@ const wantGCPProvider = `must be projects/NUMBER/locations/global/workloadIdenti
 
 func gcpProviderCEL() *Grammar {
 	const name = `value.replace('https://iam.googleapis.com/', '', value.startsWith('https:') ? 1 : 0).replace('//iam.googleapis.com/', '', value.startsWith('//') ? 1 : 0)`
-	valid := strings.Replace(matchesCEL(gcpProvider), "value", "("+name+")", 1) + ` && !value.matches('/(workloadIdentityPools|providers)/gcp-')`
+	valid := strings.Replace(MatchesCEL(gcpProvider), "value", "("+name+")", 1) + ` && !value.matches('/(workloadIdentityPools|providers)/gcp-')`
 	return &Grammar{Checks: []Check{{valid, wantGCPProvider}}, Canonical: name}
 }
 
-// parseGCPServiceAccount accepts the e-mail of a Google service account.
-func parseGCPServiceAccount(value string) (string, error) {
-	if gcpUserServiceAccount.MatchString(value) || gcpAppEngine.MatchString(value) || gcpComputeEngine.MatchString(value) {
-		return value, nil
+// gcpServiceAccount returns the parameter for the e-mail of a Google service account.
+func gcpServiceAccount() Parameter {
+	valid := func(value string) bool {
+		return gcpUserServiceAccount.MatchString(value) || gcpAppEngine.MatchString(value) || gcpComputeEngine.MatchString(value)
 	}
-	return "", errors.New(wantGCPServiceAccount)
-}
-
-const wantGCPServiceAccount = "must be the e-mail of a service account, such as name@project.iam.gserviceaccount.com"
-
-func gcpServiceAccountCEL() *Grammar {
-	valid := matchesCEL(gcpUserServiceAccount) + " || " + matchesCEL(gcpAppEngine) + " || " + matchesCEL(gcpComputeEngine)
-	return &Grammar{
-		Checks: []Check{{valid, wantGCPServiceAccount}},
-		Expand: `value == '' || {default-project} == '' || value.contains('@') ? value :
-  value + '@' + {default-project}.split(':', 2).reverse().join('.') + '.iam.gserviceaccount.com'`,
-	}
+	cel := MatchesCEL(gcpUserServiceAccount) + " || " + MatchesCEL(gcpAppEngine) + " || " + MatchesCEL(gcpComputeEngine)
+	p := Parameter{Name: "service-account", Identity: true, MaxBytes: 320, Expand: expandGCPServiceAccount}.accepting(valid, cel,
+		"must be the e-mail of a service account, such as name@project.iam.gserviceaccount.com")
+	p.CEL.Expand = `value == '' || {default-project} == '' || value.contains('@') ? value :
+  value + '@' + {default-project}.split(':', 2).reverse().join('.') + '.iam.gserviceaccount.com'`
+	return p
 }
 
 // parseGCPLifetime accepts the lifetime of a service account's token, in seconds.

@@ -17,6 +17,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // Definition describes one provider.
@@ -84,20 +86,49 @@ func (d *Definition) TrustValues() []string {
 }
 
 // Key returns the annotation key of a parameter without the prefix. The provider's
-// audience has a key too: Key("audience").
-func (d *Definition) Key(parameter string) string { return d.Name + "-" + parameter }
+// audience has a key too: Key("audience"). A plain provider has the ServiceAccount's.
+func (d *Definition) Key(parameter string) string {
+	if d.Plain() {
+		return parameter
+	}
+	return d.Name + "-" + parameter
+}
+
+// Keys lists the annotation keys, without the prefix, that a ServiceAccount may have for
+// the provider: of the parameters, then of the audience. The keys of profiles are not there.
+func (d *Definition) Keys() []string {
+	keys := make([]string, 0, len(d.Parameters)+1)
+	for i := range d.Parameters {
+		if p := &d.Parameters[i]; !p.ClusterOnly {
+			keys = append(keys, d.Key(p.Name))
+		}
+	}
+	return append(keys, d.Key("audience"))
+}
+
+// ProfileKeys returns the starts of the annotation keys of profiles, without the prefix. The
+// name of the profile follows.
+func (d *Definition) ProfileKeys() []string {
+	if d.Profiles == nil {
+		return nil
+	}
+	return []string{d.Key(d.Profiles.Parameter) + ".", d.Key(d.Profiles.Source) + "."}
+}
+
+// IdentityKeys lists the elements of Keys that ask for an identity of the provider.
+func (d *Definition) IdentityKeys() []string {
+	return slices.DeleteFunc(d.Keys(), func(key string) bool { return !d.Identifies(key) })
+}
 
 // Identifies reports whether an annotation key, without the prefix, asks for an identity
 // of the provider.
 func (d *Definition) Identifies(key string) bool {
-	if d.Plain() {
-		return key == "audience"
-	}
-	return slices.ContainsFunc(d.Parameters, func(p Parameter) bool { return p.Identity && key == d.Key(p.Name) })
+	return d.Plain() && key == "audience" ||
+		slices.ContainsFunc(d.Parameters, func(p Parameter) bool { return p.Identity && key == d.Key(p.Name) })
 }
 
-// OwnsKey reports whether an annotation key, without the prefix, is the key of the
-// provider's audience, of a parameter that a ServiceAccount sets, or of a profile.
+// OwnsKey reports whether an annotation key, without the prefix, is one of Keys or of a
+// profile. A plain provider has no key of its own.
 func (d *Definition) OwnsKey(key string) bool {
 	name, found := strings.CutPrefix(key, d.Key(""))
 	if !found || d.Plain() {
@@ -158,15 +189,49 @@ func (p *Parameter) Read(value string) (string, error) {
 	return p.Parse(value)
 }
 
-// matching returns the parameter with a Parse that accepts the values that match the
-// pattern, and with its CEL.
-func (p Parameter) matching(pattern *regexp.Regexp, message string) Parameter {
-	p.CEL = Matches(pattern, message)
+// HasDefault reports whether the annotation "default" stands for the value of the cluster,
+// which is cluster.
+func (p *Parameter) HasDefault(cluster string) bool {
+	return p.Identity && (p.Flag != "" || cluster != "")
+}
+
+// Missing is the mistake of a Required parameter without a value.
+func (p *Parameter) Missing() string {
+	if p.Flag == "" {
+		return "the cluster has no default"
+	}
+	return "the cluster has no default: --" + p.Flag + " is not set"
+}
+
+// matching is accepting for the values that match the pattern.
+func (p Parameter) matching(pattern *regexp.Regexp, want string) Parameter {
+	return p.accepting(pattern.MatchString, MatchesCEL(pattern), want)
+}
+
+// accepting returns the parameter with a Parse that accepts the values that are valid, and
+// with the same as CEL.
+func (p Parameter) accepting(valid func(value string) bool, cel, want string) Parameter {
+	p.CEL = &Grammar{Checks: []Check{{cel, want}}}
 	p.Parse = func(value string) (string, error) {
-		if !pattern.MatchString(value) {
-			return "", errors.New(message)
+		if !valid(value) {
+			return "", errors.New(want)
 		}
 		return value, nil
+	}
+	return p
+}
+
+// lowerGUIDs returns the parameter with a Parse that returns GUIDs in lower case, so that one
+// identity has one spelling. cel is the same as CEL.
+func (p Parameter) lowerGUIDs(cel string) Parameter {
+	parse := p.Parse
+	p.CEL.Canonical = cel
+	p.Parse = func(value string) (string, error) {
+		parsed, err := parse(value)
+		if texts.IsGUID(parsed) {
+			parsed = strings.ToLower(parsed)
+		}
+		return parsed, err
 	}
 	return p
 }
@@ -245,6 +310,13 @@ type Variable struct {
 	// Principal reports whether the value is the name of the identity. NewInjection
 	// sets it.
 	Principal bool
+}
+
+// IsOwnCredential reports whether a container that sets the variable to this value, or derives
+// the value from elsewhere, has a credential of its own. want is Lanyard's value, and copied is
+// the path of the copy of the token, or "".
+func (v *Variable) IsOwnCredential(value []byte, derived bool, want, copied string) bool {
+	return v.Credential && (derived || len(value) == 0 || string(value) != want && string(value) != copied)
 }
 
 // Builtin returns the definitions of all providers, sorted by name.

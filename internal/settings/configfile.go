@@ -38,9 +38,6 @@ type File struct {
 	// Parameters are the defaults of their parameters, by the annotation key without
 	// the prefix, as in annotations.Defaults.
 	Parameters map[string]string
-	// Examples are values of their parameters, by the same keys; none for a parameter
-	// without one.
-	Examples map[string]string
 	// Identities are the mappings, in the order of the file.
 	Identities []Identity
 	// Settings are the values of flags, by the names of the flags.
@@ -87,8 +84,7 @@ func Parse(text []byte) (*File, error) {
 		return nil, errors.Join(errors.New("got more than one document"), err)
 	}
 	file := File{
-		Parameters: map[string]string{}, Examples: map[string]string{},
-		Identities: d.Identities, Settings: map[string]Setting{}, text: text,
+		Parameters: map[string]string{}, Identities: d.Identities, Settings: map[string]Setting{}, text: text,
 	}
 	for name, node := range d.Settings {
 		var err error

@@ -74,9 +74,6 @@ func TestAProviderIsADefinition(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"example-region": "eu-{namespace}"}, file.Parameters); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]string{"example-role": "role/loki"}, file.Examples); diff != "" {
-		t.Errorf("examples (-want +got):\n%s", diff)
-	}
 	if diff := cmp.Diff(map[string]settings.Setting{"aws-default-region": {Value: "eu-central-1"}}, file.Settings); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}

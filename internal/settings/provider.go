@@ -108,8 +108,7 @@ func (p *parser) limit(got, most int, path *field.Path) {
 	}
 }
 
-// provider adds the provider, and the defaults and examples of its parameters, to the
-// file.
+// provider adds the provider, and the defaults of its parameters, to the file.
 func (p *parser) provider(entry *providerEntry, path *field.Path) {
 	d := &provider.Definition{
 		Name:                 entry.Name,
@@ -162,8 +161,7 @@ func (p *parser) trust(d *provider.Definition, path *field.Path) {
 	}
 }
 
-// parameter adds the parameter to the provider, and its default and its example to the
-// file.
+// parameter adds the parameter to the provider, and its default to the file.
 func (p *parser) parameter(entry *parameterEntry, d *provider.Definition, path *field.Path) {
 	before := len(p.errs)
 	p.name(entry.Name, path.Child("name"))
@@ -187,7 +185,6 @@ func (p *parser) parameter(entry *parameterEntry, d *provider.Definition, path *
 		return
 	}
 	if entry.Example != "" {
-		p.Examples[d.Key(entry.Name)] = entry.Example
 		_, err := parameter.Read(entry.Example)
 		p.accept(err, path.Child("example"), entry.Example)
 	} else if entry.Pattern != "" {
@@ -220,7 +217,7 @@ func (p *parser) grammar(entry *parameterEntry, path *field.Path) (func(string) 
 	message := cmp.Or(entry.Message, "must match the pattern "+entry.Pattern)
 	grammar := &provider.Grammar{Checks: []provider.Check{{Valid: "value.matches('^[!-~]+$')", Want: wantVisible}}, Canonical: provider.LowerGUID()}
 	if restricted && err == nil {
-		grammar.Checks = append(grammar.Checks, provider.Matches(pattern, message).Checks...)
+		grammar.Checks = append(grammar.Checks, provider.Check{Valid: provider.MatchesCEL(pattern), Want: message})
 	}
 	return func(value string) (string, error) {
 		switch {

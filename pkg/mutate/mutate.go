@@ -65,7 +65,7 @@ func (d *Denial) Error() string { return d.Reason + ": " + d.Message }
 // identities; nil stands for a namespace without annotations. The error is a *Denial,
 // unless the JSON is malformed or the pod has another ServiceAccount.
 func (m *Mutator) Create(pod []byte, serviceAccount, namespace metav1.Object) (Result, error) {
-	mutator := injector.PodMutator{Recorder: unrecorded{}, Config: injector.Config{
+	mutator := injector.PodMutator{Config: injector.Config{
 		Settings:        m.settings,
 		ServiceAccounts: m.only(serviceAccount, m.settings.Keys.IdentityLabel, m.settings.Keys.MaxServiceAccountBytes()),
 		Namespaces:      m.only(namespace, "", annotations.MaxNamespaceBytes),
@@ -98,9 +98,3 @@ type store metadatacache.Object
 func (s store) Get(context.Context, string, string) (metadatacache.Object, error) {
 	return metadatacache.Object(s), nil
 }
-
-// unrecorded counts nothing.
-type unrecorded struct{}
-
-// RecordInjection implements the recorder of injector.PodMutator.
-func (unrecorded) RecordInjection(string) {}

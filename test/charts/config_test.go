@@ -35,7 +35,7 @@ func loadOptions(t *testing.T, objects []object, users string) *options.Options 
 	if o.ConfigFile != "" {
 		o.ConfigFile = mounted(t, objects, &spec, o.ConfigFile, users)
 	}
-	if err := o.LoadConfig(flags); err != nil {
+	if err := o.LoadConfig(flags, os.ReadFile); err != nil {
 		t.Fatal(err)
 	}
 	return o

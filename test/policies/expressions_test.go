@@ -171,7 +171,11 @@ func customProviders(t *testing.T) (all []*provider.Definition, values []string)
 		parsed, err := settings.Parse(text)
 		must(t, file, err)
 		all = append(all, parsed.Providers...)
-		values = slices.AppendSeq(values, maps.Values(parsed.Examples))
+		for _, d := range parsed.Providers {
+			for i := range d.Parameters {
+				values = append(values, d.Parameters[i].Example)
+			}
+		}
 	}
 	slices.Sort(values)
 	return all, values

@@ -37,7 +37,7 @@ func NewCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.LoadConfig(cmd.Flags()); err != nil {
+			if err := o.LoadConfig(cmd.Flags(), os.ReadFile); err != nil {
 				return err
 			}
 			completed, err := o.Complete()
@@ -98,24 +98,16 @@ func run(ctx context.Context, draining <-chan struct{}, o *options.Completed, lo
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig == "" {
-		config, err := rest.InClusterConfig()
-		if err != nil {
-			return nil, fmt.Errorf("--kubeconfig: got none, and the program does not run in a cluster: %w", err)
-		}
-		return tuned(config), nil
+	load, problem := rest.InClusterConfig, "--kubeconfig: got none, and the program does not run in a cluster"
+	if kubeconfig != "" {
+		load = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", kubeconfig) }
+		problem = "--kubeconfig"
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	config, err := load()
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
+		return nil, fmt.Errorf("%s: %w", problem, err)
 	}
-	return tuned(config), nil
-}
-
-// tuned turns the client's rate limit off: it would delay pods. The API server
-// limits requests by priority and fairness.
-func tuned(config *rest.Config) *rest.Config {
-	config.QPS = -1
+	config.QPS = -1 // a limit would delay pods; the API server limits requests by priority and fairness
 	config.UserAgent = "lanyard-webhook"
-	return config
+	return config, nil
 }

@@ -19,7 +19,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/options"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
@@ -95,9 +94,11 @@ func TestAChangedConfigurationIsUsedWithoutARestart(t *testing.T) {
 	}
 	messages := make(chan string, 100)
 	log := funcr.New(func(_, args string) { messages <- args }, funcr.Options{})
-	p := program{serviceAccounts: newTestCache(t, true), namespaces: newTestCache(t, true)}
-	inject := func(s *settings.Settings) { p.inject(s, admission.NewBudget(), recorder, log) }
-	changes, err := p.watchConfig(o, nil, inject, recorder, log)
+	p := program{
+		Completed: o, recorder: recorder, budget: admission.NewBudget(), log: log,
+		serviceAccounts: newTestCache(t, true), namespaces: newTestCache(t, true),
+	}
+	changes, err := p.watchConfig(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ package app
 
 import (
 	"iter"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -16,10 +15,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
 )
 
-// optOutLabels are the values of the label Keys.Inject on a Namespace for which
-// the webhook configurations exclude it.
-var optOutLabels = []string{annotations.LabelDisabled, annotations.OptOut}
-
 // countServiceAccounts counts ServiceAccounts by state. The webhook is called
 // neither for the excluded namespaces nor for those that opt out by their label.
 func countServiceAccounts(serviceAccounts, namespaces iter.Seq2[types.NamespacedName, metadatacache.Object],
@@ -27,7 +22,7 @@ func countServiceAccounts(serviceAccounts, namespaces iter.Seq2[types.Namespaced
 ) metrics.ServiceAccounts {
 	excluded := sets.New(s.ExcludedNamespaces...)
 	for id, namespace := range namespaces {
-		if slices.Contains(optOutLabels, namespace.Label) {
+		if s.Excludes(id.Name, namespace.Label) {
 			excluded.Insert(id.Name)
 		}
 	}

@@ -15,17 +15,18 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
+	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 )
 
 // healthMux serves the probes: /healthz only reports that the process responds,
 // /readyz that it can serve reviews.
-func (p *program) healthMux(draining <-chan struct{}, address string, own []tls.Certificate) http.Handler {
+func (p *program) healthMux(address string, own []tls.Certificate) http.Handler {
 	mux := http.NewServeMux()
 	for path, checks := range map[string]map[string]healthz.Checker{
 		"/healthz": {"ping": healthz.Ping},
 		"/readyz": {
-			"shutdown":        checkDraining(draining),
+			"shutdown":        checkDraining(p.draining),
 			"tls":             onceServing(&p.serving, recent(checkTLS(address, own))),
 			"certificate":     p.certificate.Check,
 			"serviceaccounts": checkSynced(p.serviceAccounts),
@@ -107,4 +108,31 @@ func checkTLS(address string, own []tls.Certificate) healthz.Checker {
 		}
 		return conn.Close()
 	}
+}
+
+// serveReviews listens at once, so that connections can wait, and accepts them
+// as soon as canServe returns true.
+func (p *program) serveReviews(ctx context.Context) error {
+	start := time.Now()
+	return httpserver.ListenAndServe(ctx, p.reviews, func() bool {
+		p.serving.Store(p.canServe(time.Since(start)))
+		return p.serving.Load()
+	})
+}
+
+// syncPatience is how long connections wait for the caches to sync. Until they
+// are synced, each review needs a live read. If they never sync, because the
+// program may not list ServiceAccounts, reviews are served after this time. Their
+// errors then name the cause, within the 5 seconds that the webhook configurations
+// allow.
+const syncPatience = 2 * time.Second
+
+// canServe reports whether to accept connections: a certificate is loaded, and
+// the caches are synced or syncPatience has passed.
+func (p *program) canServe(waited time.Duration) bool {
+	return p.certificate.Ready() && (p.synced() || waited >= syncPatience)
+}
+
+func (p *program) synced() bool {
+	return p.serviceAccounts.HasSynced() && p.namespaces.HasSynced()
 }

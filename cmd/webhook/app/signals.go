@@ -32,10 +32,8 @@ func signals(parent context.Context, delay time.Duration, log logr.Logger) (ctx 
 			log.Info("Received a signal, draining", "signal", s.String(), "shutdownDelay", delay)
 			close(begun)
 		}
-		timer := time.NewTimer(delay)
-		defer timer.Stop()
 		select {
-		case <-timer.C:
+		case <-time.After(delay):
 		case <-received:
 			log.Info("Received a second signal, stopping")
 		case <-ctx.Done():

@@ -41,6 +41,14 @@ const metricsPath = "/metrics"
 
 // program holds the parts of lanyard-webhook.
 type program struct {
+	*options.Completed
+	client   dynamic.Interface
+	draining <-chan struct{}
+	registry *prometheus.Registry
+	recorder *metrics.Recorder
+	budget   *admission.Budget
+	log      logr.Logger
+
 	certificate     certificateSource
 	serviceAccounts *metadatacache.Cache
 	namespaces      *metadatacache.Cache
@@ -56,6 +64,40 @@ type injection struct {
 	handlers map[string]http.Handler
 }
 
+// newProgram builds all parts; run starts them.
+func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Completed, s *settings.Settings, log logr.Logger) (*program, error) {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("create Kubernetes client: %w", err)
+	}
+	p := program{Completed: o, client: client, draining: draining, registry: prometheus.NewRegistry(), budget: admission.NewBudget(), log: log}
+	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if p.recorder, err = metrics.New(p.registry); err != nil {
+		return nil, err
+	}
+	if p.certificate, err = p.newCertificateSource(); err != nil {
+		return nil, err
+	}
+	if err := p.addCaches(config, s.Keys); err != nil {
+		return nil, err
+	}
+	if o.ConfigFile == "" {
+		p.inject(s)
+	} else {
+		file, err := p.watchConfig(s.Defaults.ReservedAudiences)
+		if err != nil {
+			return nil, err
+		}
+		p.others = append(p.others, file.Start)
+	}
+	p.recorder.WatchServiceAccounts(func() metrics.ServiceAccounts {
+		return countServiceAccounts(p.serviceAccounts.All(), p.namespaces.All(), p.injection.Load().Settings)
+	})
+	p.recorder.WatchCache("serviceaccounts", p.serviceAccounts.Bytes)
+	p.recorder.WatchCache("namespaces", p.namespaces.Bytes)
+	return &p, p.addServers()
+}
+
 // certificateSource provides the serving certificate.
 type certificateSource interface {
 	GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
@@ -66,80 +108,52 @@ type certificateSource interface {
 	Check(r *http.Request) error
 }
 
-func newCertificateSource(config *rest.Config, o *options.Completed, onChange func(notAfter time.Time), log logr.Logger) (certificateSource, error) {
-	if o.CertificateSource == options.FromFiles {
-		return servingcert.NewFiles(o.TLSCertFile, o.TLSPrivateKeyFile, onChange, log)
-	}
-	client, err := newClient(config)
-	if err != nil {
-		return nil, err
+func (p *program) newCertificateSource() (certificateSource, error) {
+	log := p.log.WithName("certificate")
+	if p.CertificateSource == options.FromFiles {
+		return servingcert.NewFiles(p.TLSCertFile, p.TLSPrivateKeyFile, p.recorder.SetCertificateExpiry, log)
 	}
 	return servingcert.NewSelfManaged(servingcert.SelfManagedOptions{
-		Client:          client,
-		SecretNamespace: o.CertificateSecretNamespace, SecretName: o.CertificateSecretName,
-		WebhookConfigurationName: o.WebhookConfigurationName,
-		Hosts:                    o.CertificateDNSNames,
-		CADuration:               o.CADuration, CertificateDuration: o.CertificateDuration,
-		OnChange: onChange, Logger: log,
+		Client:          p.client,
+		SecretNamespace: p.CertificateSecretNamespace, SecretName: p.CertificateSecretName,
+		WebhookConfigurationName: p.WebhookConfigurationName,
+		Hosts:                    p.CertificateDNSNames,
+		CADuration:               p.CADuration, CertificateDuration: p.CertificateDuration,
+		OnChange: p.recorder.SetCertificateExpiry, Logger: log,
 	}), nil
 }
 
-func newClient(config *rest.Config) (dynamic.Interface, error) {
-	client, err := dynamic.NewForConfig(config)
+func (p *program) addCaches(config *rest.Config, keys *annotations.Keys) error {
+	client, err := metadata.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("create Kubernetes client: %w", err)
+		return fmt.Errorf("create Kubernetes client: %w", err)
 	}
-	return client, nil
+	opts := injector.ServiceAccountCacheOptions(client, keys)
+	// 100,000 ServiceAccounts, of which 10,000 are annotated, take about 20 MiB.
+	opts.MaxTotalBytes = cacheBytes()
+	opts.Recorder = p.recorder
+	opts.Logger = p.log.WithName("serviceaccounts")
+	if p.serviceAccounts, err = metadatacache.New(opts); err != nil {
+		return err
+	}
+	opts = injector.NamespaceCacheOptions(client, keys)
+	opts.MaxTotalBytes = cacheBytes() / 4 // namespaces are few
+	opts.Logger = p.log.WithName("namespaces")
+	p.namespaces, err = metadatacache.New(opts)
+	return err
 }
 
-// newTLSConfig returns the TLS settings of a server with the serving certificate.
-func newTLSConfig(o *options.Completed, certificate certificateSource) *tls.Config {
-	return &tls.Config{MinVersion: o.MinVersion, CipherSuites: o.CipherSuites, GetCertificate: certificate.GetCertificate}
-}
-
-// newProgram builds all parts; run starts them.
-func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Completed, s *settings.Settings, log logr.Logger) (*program, error) {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	recorder, err := metrics.New(registry)
-	if err != nil {
-		return nil, err
-	}
-	var p program
-	if p.certificate, err = newCertificateSource(config, o, recorder.SetCertificateExpiry, log.WithName("certificate")); err != nil {
-		return nil, err
-	}
-	if p.serviceAccounts, p.namespaces, err = newCaches(config, s.Keys, recorder, log); err != nil {
-		return nil, err
-	}
-	budget := admission.NewBudget()
-	inject := func(s *settings.Settings) { p.inject(s, budget, recorder, log) }
-	if o.ConfigFile == "" {
-		inject(s)
-	} else {
-		file, err := p.watchConfig(o, s.Defaults.ReservedAudiences, inject, recorder, log.WithName("config"))
-		if err != nil {
-			return nil, err
-		}
-		p.others = append(p.others, file.Start)
-	}
-	recorder.WatchServiceAccounts(func() metrics.ServiceAccounts {
-		return countServiceAccounts(p.serviceAccounts.All(), p.namespaces.All(), p.injection.Load().Settings)
-	})
-	recorder.WatchCache("serviceaccounts", p.serviceAccounts.Bytes)
-	recorder.WatchCache("namespaces", p.namespaces.Bytes)
-	if err := p.addServers(draining, config, o, registry, log); err != nil {
-		return nil, err
-	}
-	return &p, nil
+// tlsConfig returns the TLS settings of a server with the serving certificate.
+func (p *program) tlsConfig() *tls.Config {
+	return &tls.Config{MinVersion: p.MinVersion, CipherSuites: p.CipherSuites, GetCertificate: p.certificate.GetCertificate}
 }
 
 // addServers adds the servers of the reviews, the metrics and the probes.
-func (p *program) addServers(draining <-chan struct{}, config *rest.Config, o *options.Completed, registry *prometheus.Registry, log logr.Logger) error {
-	tlsConfig := newTLSConfig(o, p.certificate)
+func (p *program) addServers() error {
+	tlsConfig := p.tlsConfig()
 	var own []tls.Certificate // for the program's connection to itself
-	if o.ClientCAFile != "" {
-		callers, err := httpserver.NewVerifier(o.ClientCAFile, o.ClientAllowedNames, log.WithName("callers"))
+	if p.ClientCAFile != "" {
+		callers, err := httpserver.NewVerifier(p.ClientCAFile, p.ClientAllowedNames, p.log.WithName("callers"))
 		if err != nil {
 			return err
 		}
@@ -147,20 +161,16 @@ func (p *program) addServers(draining <-chan struct{}, config *rest.Config, o *o
 		own = append(own, callers.ProbeCertificate())
 		p.others = append(p.others, callers.Start)
 	}
-	address := net.JoinHostPort(host(o.BindAddress), strconv.Itoa(o.SecurePort))
-	p.reviews = httpserver.New(address, httpserver.Closing(draining, reviewMux(p)), tlsConfig, httpserver.MaxReviewConnections, log.WithName("reviews"))
+	address := net.JoinHostPort(host(p.BindAddress), strconv.Itoa(p.SecurePort))
+	p.reviews = httpserver.New(address, httpserver.Closing(p.draining, reviewMux(p)), tlsConfig, httpserver.MaxReviewConnections, p.log.WithName("reviews"))
 	// An API server closes an idle connection after 90 seconds. This side must not
 	// close it first: a request may be on its way.
 	p.reviews.IdleTimeout = 3 * time.Minute
-	if o.MetricsBindAddress != "0" {
-		server, err := newMetricsServer(config, o, registry, p.certificate, log.WithName("metrics"))
-		if err != nil {
-			return err
-		}
-		p.serveAtOnce(server)
+	if p.HealthProbeBindAddress != "0" {
+		p.serveAtOnce(httpserver.New(p.HealthProbeBindAddress, p.healthMux(address, own), nil, httpserver.MaxOtherConnections, p.log.WithName("health")))
 	}
-	if o.HealthProbeBindAddress != "0" {
-		p.serveAtOnce(httpserver.New(o.HealthProbeBindAddress, p.healthMux(draining, address, own), nil, httpserver.MaxOtherConnections, log.WithName("health")))
+	if p.MetricsBindAddress != "0" {
+		p.addMetrics(p.log.WithName("metrics"))
 	}
 	return nil
 }
@@ -172,22 +182,18 @@ func (p *program) serveAtOnce(server *http.Server) {
 	})
 }
 
-// newMetricsServer returns the server of the metrics. With --metrics-secure, it has
-// the same certificate as the reviews, and the API server decides who may read them.
-func newMetricsServer(config *rest.Config, o *options.Completed, registry *prometheus.Registry, certificate certificateSource, log logr.Logger) (*http.Server, error) {
-	handler := promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+// addMetrics adds the server of the metrics. With --metrics-secure, it has the same
+// certificate as the reviews, and the API server decides who may read them.
+func (p *program) addMetrics(log logr.Logger) {
+	handler := promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 	var tlsConfig *tls.Config
-	if o.MetricsSecure {
-		client, err := newClient(config)
-		if err != nil {
-			return nil, err
-		}
-		handler = httpserver.Authorize(client, metricsPath, handler, log)
-		tlsConfig = newTLSConfig(o, certificate)
+	if p.MetricsSecure {
+		handler = httpserver.Authorize(p.client, metricsPath, handler, log)
+		tlsConfig = p.tlsConfig()
 	}
 	mux := http.NewServeMux()
 	mux.Handle(metricsPath, handler)
-	return httpserver.New(o.MetricsBindAddress, mux, tlsConfig, httpserver.MaxOtherConnections, log), nil
+	p.serveAtOnce(httpserver.New(p.MetricsBindAddress, mux, tlsConfig, httpserver.MaxOtherConnections, log))
 }
 
 // host returns the host to listen on. For Go, 0.0.0.0 means only IPv4, and an
@@ -197,26 +203,6 @@ func host(bindAddress string) string {
 		return ""
 	}
 	return bindAddress
-}
-
-func newCaches(config *rest.Config, keys *annotations.Keys, recorder *metrics.Recorder, log logr.Logger) (serviceAccounts, namespaces *metadatacache.Cache, err error) {
-	client, err := metadata.NewForConfig(config)
-	if err != nil {
-		return nil, nil, fmt.Errorf("create Kubernetes client: %w", err)
-	}
-	opts := injector.ServiceAccountCacheOptions(client, keys)
-	// 100,000 ServiceAccounts, of which 10,000 are annotated, take about 20 MiB.
-	opts.MaxTotalBytes = cacheBytes()
-	opts.Recorder = recorder
-	opts.Logger = log.WithName("serviceaccounts")
-	if serviceAccounts, err = metadatacache.New(opts); err != nil {
-		return nil, nil, err
-	}
-	opts = injector.NamespaceCacheOptions(client, keys)
-	opts.MaxTotalBytes = cacheBytes() / 4 // namespaces are few
-	opts.Logger = log.WithName("namespaces")
-	namespaces, err = metadatacache.New(opts)
-	return serviceAccounts, namespaces, err
 }
 
 // cacheBytes returns the limit of the memory for ServiceAccounts: a quarter of
@@ -240,36 +226,37 @@ func reviewMux(p *program) http.Handler {
 }
 
 // inject makes the program inject by these settings, from the next request on.
-func (p *program) inject(s *settings.Settings, budget *admission.Budget, recorder *metrics.Recorder, log logr.Logger) {
+func (p *program) inject(s *settings.Settings) {
 	config := injector.Config{Settings: s, ServiceAccounts: p.serviceAccounts, Namespaces: p.namespaces}
 	p.serviceAccounts.SetMaxBytes(s.Keys.MaxServiceAccountBytes())
 	p.injection.Store(&injection{
 		Settings: s,
-		handlers: injector.Handlers(config, p.serviceAccounts, budget, recorder, log.WithName("admission")),
+		handlers: injector.Handlers(config, p.serviceAccounts, p.budget, p.recorder, p.log.WithName("admission")),
 	})
 }
 
-// watchConfig makes the program use changes of the file of --config: all of them, or
+// watchConfig makes the program use the file of --config and its changes: all of them, or
 // none if there is a mistake.
-func (p *program) watchConfig(o *options.Completed, reserved []string, inject func(*settings.Settings), recorder *metrics.Recorder, log logr.Logger) (*httpserver.Files, error) {
+func (p *program) watchConfig(reserved []string) (*httpserver.Files, error) {
+	log := p.log.WithName("config")
 	file := httpserver.NewFiles(func(contents [][]byte) error {
 		started := p.injection.Load() != nil
-		reloaded, restart, err := o.Reload(contents[0], reserved)
+		reloaded, restart, err := p.Reload(contents[0], reserved)
 		if err != nil {
 			return err
 		}
-		inject(reloaded)
+		p.inject(reloaded)
 		if started {
-			log.Info("Loaded the changed file of --config", "file", o.ConfigFile, "customProviders", len(reloaded.Keys.Providers)-len(provider.Builtin()), "mappings", len(reloaded.Mappings))
+			log.Info("Loaded the changed file of --config", "file", p.ConfigFile, "customProviders", len(reloaded.Keys.Providers)-len(provider.Builtin()), "mappings", len(reloaded.Mappings))
 		}
 		if len(restart) > 0 {
-			log.Info("Some changed settings of the file of --config need a restart", "file", o.ConfigFile, "settings", restart)
+			log.Info("Some changed settings of the file of --config need a restart", "file", p.ConfigFile, "settings", restart)
 		}
 		return nil
-	}, log, o.ConfigFile)
-	file.Report = recorder.SetConfigReload
+	}, log, p.ConfigFile)
+	file.Report = p.recorder.SetConfigReload
 	err := file.Load()
-	recorder.SetConfigReload(err)
+	p.recorder.SetConfigReload(err)
 	return file, err
 }
 

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -439,7 +440,7 @@ func (k *injectCommand) webhookSettings(ctx context.Context) (s *settings.Settin
 		}
 		return s, err
 	}
-	err = k.options.LoadConfig(k.all)
+	err = k.options.LoadConfig(k.all, os.ReadFile)
 	if err == nil {
 		s, err = k.Complete(k.options)
 	}

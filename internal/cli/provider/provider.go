@@ -191,7 +191,7 @@ func exampleAnnotations(d *provider.Definition, file *settings.File, given map[s
 		known = append(known, key)
 		switch hasDefault := file.Parameters[key] != ""; {
 		case !hasDefault:
-			values[key] = cmp.Or(file.Examples[key], "example")
+			values[key] = cmp.Or(p.Example, "example")
 		case p.Required:
 			values[key] = annotations.ClusterDefault
 		}

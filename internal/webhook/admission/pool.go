@@ -63,11 +63,9 @@ func (c *claim) take(bytes int64, until time.Time) error {
 	p.waiting = append(p.waiting, c)
 	p.grant()
 	p.mu.Unlock()
-	timer := time.NewTimer(time.Until(until))
-	defer timer.Stop()
 	select {
 	case <-c.decided:
-	case <-timer.C:
+	case <-time.After(time.Until(until)):
 	}
 	p.mu.Lock()
 	if p.stopWaiting(c) || c.interrupted {

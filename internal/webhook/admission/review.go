@@ -111,12 +111,6 @@ func (h *Handler[T]) parseMember(s *jsonscan.Scanner, m *memory[T], name string)
 	case "oldObject":
 		r.OldObject, err = h.parseObject(s, m, &m.oldObject)
 		return err
-	}
-	return r.parseMember(s, name)
-}
-
-func (r *Attributes) parseMember(s *jsonscan.Scanner, name string) error {
-	switch name {
 	case "uid":
 		return s.ReadCut(&r.UID, texts.MaxName)
 	case "subResource":

@@ -10,10 +10,8 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
-	"math/big"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -138,23 +136,15 @@ func (v *Verifier) check(chain []*x509.Certificate) error {
 func (v *Verifier) ProbeCertificate() tls.Certificate { return v.probe }
 
 // newProbeCertificate creates a certificate that is compared, and never verified
-// otherwise. It does not expire.
+// otherwise. So it does not matter when it expires.
 func newProbeCertificate() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "probe"},
-		NotAfter: time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	leaf, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "probe"}, key)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
+	return tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // defaultInterval is how often the files are read. A kubelet updates a mounted
@@ -67,15 +68,8 @@ func (f *Files) Load() error {
 // Start loads changed files until ctx is done. If the files cannot be used, it
 // logs the error once, and the previous content stays in use.
 func (f *Files) Start(ctx context.Context) error {
-	ticker := time.NewTicker(f.Interval)
-	defer ticker.Stop()
 	last := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
+	_ = wait.PollUntilContextCancel(ctx, f.Interval, false, func(context.Context) (bool, error) {
 		err := f.Load()
 		if f.Report != nil {
 			f.Report(err)
@@ -84,5 +78,7 @@ func (f *Files) Start(ctx context.Context) error {
 			f.log.Error(err, "Failed to load changed files, keeping the previous content", "files", f.names)
 		}
 		last = fmt.Sprint(err)
-	}
+		return false, nil
+	})
+	return nil
 }

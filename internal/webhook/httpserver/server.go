@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // shutdownTimeout is how long requests in progress may take to finish. The API
@@ -82,14 +83,9 @@ func ListenAndServe(ctx context.Context, server *http.Server, ready func() bool)
 // requests in progress have their responses. Until the server runs, connections wait in
 // the backlog of the listener. Serve closes the listener.
 func Serve(ctx context.Context, server *http.Server, listener net.Listener, ready func() bool) error {
-	ticker := time.NewTicker(ReadyInterval)
-	defer ticker.Stop()
-	for !ready() {
-		select {
-		case <-ctx.Done():
-			return listener.Close()
-		case <-ticker.C:
-		}
+	isReady := func(context.Context) (bool, error) { return ready(), nil }
+	if wait.PollUntilContextCancel(ctx, ReadyInterval, true, isReady) != nil {
+		return listener.Close()
 	}
 	listener = finalListener{listener}
 	stopped := make(chan error, 1)

@@ -7,8 +7,12 @@ import (
 	"net/http"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
 
+	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 )
 
 // The paths of the webhooks.
@@ -36,5 +40,28 @@ func Handlers(config Config, invalidator Invalidator, budget *admission.Budget, 
 			&ServiceAccountMutator{Settings: config.Settings, Invalidator: invalidator}, budget, recorder, log),
 		ValidateServiceAccountPath: admission.NewHandler(
 			&ServiceAccountValidator{Config: config, Invalidator: invalidator}, budget, recorder, log),
+	}
+}
+
+// ServiceAccountCacheOptions returns the options of a cache that keeps the parts
+// of ServiceAccounts that the handlers read. The caller may add limits and a recorder.
+func ServiceAccountCacheOptions(client metadata.Interface, keys *annotations.Keys) metadatacache.Options {
+	return metadatacache.Options{
+		Client:   client,
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"},
+		Prefix:   keys.Prefix,
+		Label:    keys.IdentityLabel,
+		MaxBytes: keys.MaxServiceAccountBytes(),
+	}
+}
+
+// NamespaceCacheOptions is like ServiceAccountCacheOptions for namespaces.
+func NamespaceCacheOptions(client metadata.Interface, keys *annotations.Keys) metadatacache.Options {
+	return metadatacache.Options{
+		Client:   client,
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"},
+		Prefix:   keys.Prefix,
+		Label:    keys.Inject,
+		MaxBytes: annotations.MaxNamespaceBytes,
 	}
 }

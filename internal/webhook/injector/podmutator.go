@@ -30,6 +30,7 @@ type InjectionRecorder interface {
 // are added to running ones.
 type PodMutator struct {
 	Config
+	// Recorder may be nil.
 	Recorder InjectionRecorder
 
 	cache injectionCache
@@ -214,7 +215,7 @@ func (p *PodMutator) inject(request *admission.Request[mutate.Pod], selection *a
 			response.Warnings = append(response.Warnings, finding.String())
 		}
 	}
-	if !result.Patch.Empty() {
+	if p.Recorder != nil && !result.Patch.Empty() {
 		for _, name := range injection.Providers() {
 			p.Recorder.RecordInjection(name)
 		}

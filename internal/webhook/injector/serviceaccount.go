@@ -5,11 +5,14 @@ package injector
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 )
@@ -38,35 +41,33 @@ type ServiceAccount struct {
 // annotations are only read up to a limit.
 const serviceAccountBytes = 64 << 10
 
-// readServiceAccount reads the ServiceAccount that is the next value of s.
-func readServiceAccount(s *jsonscan.Scanner, keys *annotations.Keys, peers []*peer.Peer, into *ServiceAccount) error {
-	*into = ServiceAccount{annotations: map[string]string{}, peerAnnotations: map[string]string{}}
-	limit := keys.MaxServiceAccountBytes()
+// read reads the ServiceAccount that is the next value of s.
+func (a *ServiceAccount) read(s *jsonscan.Scanner, settings *settings.Settings) (cost int, err error) {
+	*a = ServiceAccount{annotations: map[string]string{}, peerAnnotations: map[string]string{}}
+	limit := settings.Keys.MaxServiceAccountBytes()
 	metadata := func(key []byte) (err error) {
 		switch string(key) {
 		case "name":
-			err = s.ReadCut(&into.name, texts.MaxName)
+			err = s.ReadCut(&a.name, texts.MaxName)
 		case "labels":
-			into.hasLabels = s.Kind() == jsonscan.Object
+			a.hasLabels = s.Kind() == jsonscan.Object
 			err = s.Object(func(key []byte) error {
-				if string(key) != keys.IdentityLabel {
+				if string(key) != settings.Keys.IdentityLabel {
 					return nil
 				}
-				into.hasLabel = true
-				return s.ReadCut(&into.label, texts.MaxShown)
+				a.hasLabel = true
+				return s.ReadCut(&a.label, texts.MaxShown)
 			})
 		case "annotations":
-			into.hasAnnotations = s.Kind() == jsonscan.Object
-			err = s.Object(func(key []byte) error {
-				return into.readAnnotation(s, texts.Cut(key, texts.MaxKey), keys, peers, limit)
-			})
+			a.hasAnnotations = s.Kind() == jsonscan.Object
+			err = s.Object(func(key []byte) error { return a.readAnnotation(s, texts.Cut(key, texts.MaxKey), settings, limit) })
 		}
 		if err != nil {
 			return fmt.Errorf("serviceaccount: metadata: %s: %w", texts.Cut(key, texts.MaxShown), err)
 		}
 		return nil
 	}
-	return s.Object(func(key []byte) error {
+	return serviceAccountBytes, s.Object(func(key []byte) error {
 		if string(key) != "metadata" {
 			return nil
 		}
@@ -74,28 +75,34 @@ func readServiceAccount(s *jsonscan.Scanner, keys *annotations.Keys, peers []*pe
 	})
 }
 
-func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, keys *annotations.Keys, peers []*peer.Peer, limit int) error {
-	if !strings.HasPrefix(key, keys.Prefix) {
-		return a.readPeer(s, key, peers)
-	}
-	a.asks = a.asks || keys.IsIdentity(key)
-	value, err := s.StringUpTo(limit)
-	if a.annotationBytes += len(key) + len(value); a.annotationBytes <= limit {
-		a.annotations[key] = string(value)
-	}
-	return err
-}
-
-// readPeer keeps the annotation if it is a peer's.
-func (a *ServiceAccount) readPeer(s *jsonscan.Scanner, key string, peers []*peer.Peer) error {
-	for _, p := range peers {
-		if p.Reads(key) {
-			value, err := s.StringUpTo(peer.MaxBytes)
-			a.peerAnnotations[key] = strings.ToValidUTF8(string(value[:min(len(value), peer.MaxBytes)]), "?")
-			return err
+// readAnnotation keeps the annotation if it is Lanyard's or a peer's.
+func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, settings *settings.Settings, limit int) error {
+	switch {
+	case strings.HasPrefix(key, settings.Keys.Prefix):
+		a.asks = a.asks || settings.Keys.IsIdentity(key)
+		value, err := s.StringUpTo(limit)
+		if a.annotationBytes += len(key) + len(value); a.annotationBytes <= limit {
+			a.annotations[key] = string(value)
 		}
+		return err
+	case slices.ContainsFunc(settings.Peers, func(p *peer.Peer) bool { return p.Reads(key) }):
+		value, err := s.StringUpTo(peer.MaxBytes)
+		a.peerAnnotations[key] = strings.ToValidUTF8(string(value[:min(len(value), peer.MaxBytes)]), "?")
+		return err
 	}
 	return nil
+}
+
+// isWhole reports whether all annotations under Lanyard's prefix are known.
+func (a *ServiceAccount) isWhole(keys *annotations.Keys) bool {
+	return a.annotationBytes <= keys.MaxServiceAccountBytes()
+}
+
+// withPeers returns the annotations of Lanyard and of the peers.
+func (a *ServiceAccount) withPeers() map[string]string {
+	values := maps.Clone(a.annotations)
+	maps.Copy(values, a.peerAnnotations)
+	return values
 }
 
 // expectServiceAccount checks that a request is about a ServiceAccount.

@@ -35,7 +35,7 @@ type ServiceAccountMutator struct {
 
 // Read implements admission.Decider.
 func (m *ServiceAccountMutator) Read(s *jsonscan.Scanner, object *ServiceAccount) (cost int, err error) {
-	return serviceAccountBytes, readServiceAccount(s, m.Keys, m.Peers, object)
+	return object.read(s, m.Settings)
 }
 
 // Decide implements admission.Decider.
@@ -47,58 +47,58 @@ func (m *ServiceAccountMutator) Decide(_ context.Context, request *admission.Req
 	if object.name != "" {
 		m.Invalidator.Invalidate(request.Namespace, object.name)
 	}
-	response := admission.Response{Reason: reason.Labeled}
-	m.adopt(&response, object)
-	if added := m.mapped(request.Namespace, object); len(added) > 0 {
-		response.Reason = reason.Mapped
-		addAnnotations(&response.Patch, object, added)
-		object.asks = true
-	}
-	m.label(&response, object)
+	response, asks := m.annotate(request.Namespace, object)
+	m.label(&response, object, asks)
 	return response, nil
+}
+
+// annotate returns the response that translates the annotations of the peers and adds the
+// annotations of the mappings. It reports whether the ServiceAccount then asks for an identity. It changes
+// nothing of a ServiceAccount with too many annotations: not all of them are known.
+func (m *ServiceAccountMutator) annotate(namespace string, object *ServiceAccount) (admission.Response, bool) {
+	response := admission.Response{Reason: reason.Labeled}
+	if len(m.Peers)+len(m.Mappings) == 0 || !object.isWhole(m.Keys) {
+		return response, object.asks
+	}
+	after := maps.Clone(object.annotations)
+	if len(m.Peers) > 0 {
+		adoption := peer.Adopt(m.Keys, m.Peers, object.withPeers(), m.Defaults)
+		response.Warnings = m.warnings(&adoption)
+		if len(adoption.Set)+len(adoption.Remove) > 0 {
+			response.Reason = reason.Adopted
+		}
+		addAnnotations(&response.Patch, object, adoption.Set)
+		for _, key := range adoption.Remove {
+			response.Patch.Remove("/metadata/annotations/" + jsonpatch.Escape(key))
+			delete(after, key)
+		}
+		maps.Copy(after, adoption.Set)
+	}
+	if mapped := m.Keys.Map(m.Mappings, namespace, object.name, after); len(mapped) > 0 {
+		response.Reason = reason.Mapped
+		addAnnotations(&response.Patch, object, mapped)
+		maps.Copy(after, mapped)
+	}
+	return response, m.Keys.AskForIdentity(after)
 }
 
 // maxWarningBytes limits a warning of adoption: an API server shows 256 bytes.
 const maxWarningBytes = 256
 
-// adopt translates the annotations of the peers. Nothing is done to a ServiceAccount
-// with too many annotations: not all of them are known.
-func (m *ServiceAccountMutator) adopt(response *admission.Response, object *ServiceAccount) {
-	if len(m.Peers) == 0 || object.annotationBytes > m.Keys.MaxServiceAccountBytes() {
-		return
-	}
-	values := maps.Clone(object.annotations)
-	maps.Copy(values, object.peerAnnotations)
-	adoption := peer.Adopt(m.Keys, m.Peers, values, m.Defaults)
+// warnings returns the warnings about an adoption.
+func (m *ServiceAccountMutator) warnings(adoption *peer.Adoption) []string {
+	var warnings []string
 	for _, finding := range adoption.Findings {
 		warning := finding.String()
-		response.Warnings = append(response.Warnings, "adoption: "+warning[:min(len(warning), maxWarningBytes)])
+		warnings = append(warnings, "adoption: "+warning[:min(len(warning), maxWarningBytes)])
 	}
-	if len(adoption.Set) == 0 && len(adoption.Remove) == 0 {
-		return
-	}
-	response.Reason = reason.Adopted
-	addAnnotations(&response.Patch, object, adoption.Set)
-	object.hasAnnotations = true
 	for _, key := range adoption.Remove {
 		if m.Keys.IsIdentity(key) {
 			// It may be in a manifest from which the peer's annotation was removed.
-			response.Warnings = append(response.Warnings, "adoption: "+key+" is removed with the annotation that it was translated from; to keep it, write the ServiceAccount again")
+			warnings = append(warnings, "adoption: "+key+" is removed with the annotation that it was translated from; to keep it, write the ServiceAccount again")
 		}
-		response.Patch.Remove("/metadata/annotations/" + jsonpatch.Escape(key))
-		delete(object.annotations, key)
 	}
-	maps.Copy(object.annotations, adoption.Set)
-	object.asks = m.Keys.AskForIdentity(object.annotations)
-}
-
-// mapped returns the annotations that the mappings add. Nothing is added to a
-// ServiceAccount with too many annotations: not all of them are known.
-func (m *ServiceAccountMutator) mapped(namespace string, object *ServiceAccount) map[string]string {
-	if len(m.Mappings) == 0 || object.annotationBytes > m.Keys.MaxServiceAccountBytes() {
-		return nil
-	}
-	return m.Keys.Map(m.Mappings, namespace, object.name, object.annotations)
+	return warnings
 }
 
 // addAnnotations adds annotations, or replaces them.
@@ -111,8 +111,9 @@ func addAnnotations(patch *jsonpatch.Patch, object *ServiceAccount, add map[stri
 	}
 }
 
-// label makes the identity label right.
-func (m *ServiceAccountMutator) label(response *admission.Response, object *ServiceAccount) {
+// label makes the identity label right. asks reports whether the ServiceAccount asks for an
+// identity.
+func (m *ServiceAccountMutator) label(response *admission.Response, object *ServiceAccount, asks bool) {
 	path := "/metadata/labels/" + jsonpatch.Escape(m.Keys.IdentityLabel)
 	value := jsonscan.AppendString(nil, annotations.LabelEnabled)
 	if object.hasLabel && !annotations.IsGuarded(object.label) {
@@ -122,14 +123,14 @@ func (m *ServiceAccountMutator) label(response *admission.Response, object *Serv
 	switch {
 	case object.label == annotations.LabelRequired:
 		// Only a user sets it or removes it.
-	case object.asks && !object.hasLabels:
+	case asks && !object.hasLabels:
 		member := append(jsonscan.AppendString([]byte("{"), m.Keys.IdentityLabel), ':')
 		response.Patch.Add("/metadata/labels", append(append(member, value...), '}'))
-	case object.asks && object.label != annotations.LabelEnabled:
+	case asks && object.label != annotations.LabelEnabled:
 		response.Patch.Add(path, value)
-	case !object.asks && object.hasLabel:
+	case !asks && object.hasLabel:
 		response.Patch.Remove(path)
-	case !object.asks && response.Patch.Empty():
+	case !asks && response.Patch.Empty():
 		response.Reason = reason.NoIdentity
 	}
 }

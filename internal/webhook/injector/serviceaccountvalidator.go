@@ -29,7 +29,7 @@ type ServiceAccountValidator struct {
 
 // Read implements admission.Decider.
 func (v *ServiceAccountValidator) Read(s *jsonscan.Scanner, object *ServiceAccount) (cost int, err error) {
-	return serviceAccountBytes, readServiceAccount(s, v.Keys, v.Peers, object)
+	return object.read(s, v.Settings)
 }
 
 // Decide implements admission.Decider.
@@ -55,12 +55,10 @@ func (v *ServiceAccountValidator) Decide(ctx context.Context, request *admission
 // isAdopted reports whether all mistakes of the ServiceAccount are in annotations that
 // follow a peer's. A missing value is a mistake of the identity that needs the value.
 func (v *ServiceAccountValidator) isAdopted(namespace string, object *ServiceAccount) bool {
-	if len(v.Peers) == 0 || object.annotationBytes > v.Keys.MaxServiceAccountBytes() {
+	if len(v.Peers) == 0 || !object.isWhole(v.Keys) {
 		return false
 	}
-	values := maps.Clone(object.annotations)
-	maps.Copy(values, object.peerAnnotations)
-	adopted := peer.Adopted(v.Keys, v.Peers, values, v.Defaults)
+	adopted := peer.Adopted(v.Keys, v.Peers, object.withPeers(), v.Defaults)
 	_, errs := annotations.ParseServiceAccount(v.Keys, object.annotations, v.Defaults.For(namespace, object.name))
 	return len(errs) > 0 && !slices.ContainsFunc(errs, func(err *field.Error) bool {
 		provider, _, _ := strings.Cut(strings.TrimPrefix(err.Field, "metadata.annotations["+v.Keys.Prefix), "-")
@@ -73,8 +71,8 @@ func (v *ServiceAccountValidator) isAdopted(namespace string, object *ServiceAcc
 
 // check returns the first error in the annotations, as a *reason.Error.
 func (v *ServiceAccountValidator) check(ctx context.Context, namespace string, object *ServiceAccount) error {
-	if most := v.Keys.MaxServiceAccountBytes(); object.annotationBytes > most {
-		return v.tooManyBytes("serviceaccount", namespace+"/"+object.name, object.annotationBytes, most)
+	if !object.isWhole(v.Keys) {
+		return v.tooManyBytes("serviceaccount", namespace+"/"+object.name, object.annotationBytes, v.Keys.MaxServiceAccountBytes())
 	}
 	identity, err := v.identity(namespace, object.name, object.annotations)
 	if err != nil || identity == nil {

@@ -94,8 +94,10 @@ func (c *Cache) Get(ctx context.Context, namespace, name string) (object Object,
 	known = known && (cached.value().TooLarge == 0 || cached.TooLarge > int(c.maxBytes.Load()))
 	if known && !c.Invalidated(namespace, name) {
 		object = cached.value()
-	} else {
-		object, source, result, err = c.getLive(ctx, id)
+	} else if object, source, err = c.getLive(ctx, id); apierrors.IsNotFound(err) {
+		result = "not_found"
+	} else if err != nil {
+		result = "error"
 	}
 	if c.opts.Recorder != nil {
 		c.opts.Recorder.RecordLookup(source, result)
@@ -103,20 +105,14 @@ func (c *Cache) Get(ctx context.Context, namespace, name string) (object Object,
 	return object, err
 }
 
-// getLive returns the object, and where and whether it was found.
-func (c *Cache) getLive(ctx context.Context, id types.NamespacedName) (object Object, source, result string, err error) {
+// getLive returns the object, and where it was found.
+func (c *Cache) getLive(ctx context.Context, id types.NamespacedName) (object Object, source string, err error) {
 	object, err = c.Reader.Get(ctx, id.Namespace, id.Name)
 	cached, _ := c.store.get(id)
-	switch {
-	case err == nil:
-		return object, "live", "found", nil
-	case apierrors.IsNotFound(err):
-		return Object{}, "live", "not_found", err
-	case cached.value().HasAnnotations():
+	if err != nil && !apierrors.IsNotFound(err) && cached.value().HasAnnotations() {
 		// The write that was announced may be a forgery, or the API server is not
 		// reachable. The state before it is better than none.
-		return cached.value(), "cache", "found", nil
-	default:
-		return Object{}, "live", "error", err
+		return cached.value(), "cache", nil
 	}
+	return object, "live", err
 }

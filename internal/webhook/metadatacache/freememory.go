@@ -7,6 +7,8 @@ import (
 	"context"
 	"runtime/debug"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -24,15 +26,8 @@ const (
 // kept of it. Without this, that memory stays resident until the program has
 // allocated as much again, which can take hours.
 func FreeMemory(ctx context.Context, caches ...*Cache) error {
-	ticker := time.NewTicker(freeInterval)
-	defer ticker.Stop()
 	next, repeat := uint64(0), false
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
+	_ = wait.PollUntilContextCancel(ctx, freeInterval, false, func(context.Context) (bool, error) {
 		received, due := uint64(0), true
 		for _, c := range caches {
 			received += c.received.Load()
@@ -46,5 +41,7 @@ func FreeMemory(ctx context.Context, caches ...*Cache) error {
 		}
 		// Some of the garbage is still referenced when the list has just arrived.
 		repeat = due
-	}
+		return false, nil
+	})
+	return nil
 }

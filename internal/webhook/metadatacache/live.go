@@ -106,7 +106,7 @@ func (r *Reader) Invalidated(namespace, name string) bool {
 func (r *Reader) Get(ctx context.Context, namespace, name string) (Object, error) {
 	object, err := r.read(ctx, types.NamespacedName{Namespace: namespace, Name: name})
 	if err != nil {
-		id := strings.TrimPrefix(shown(namespace)+"/"+shown(name), "/")
+		id := strings.TrimPrefix(texts.Cut(namespace, texts.MaxName)+"/"+texts.Cut(name, texts.MaxName), "/")
 		return Object{}, fmt.Errorf("read %s %s: %w", r.opts.Resource.Resource, id, err)
 	}
 	return object, nil
@@ -123,9 +123,6 @@ func canExist(id types.NamespacedName) bool {
 		(id.Namespace == "" || len(validation.IsDNS1123Label(id.Namespace)) == 0)
 }
 
-// shown returns a name as an error repeats it.
-func shown(name string) string { return texts.Cut(name, validation.DNS1123SubdomainMaxLength) }
-
 // read returns the object from the API server.
 //
 // A read that was in progress when this caller came may have been served
@@ -137,7 +134,7 @@ func (r *Reader) read(ctx context.Context, id types.NamespacedName) (Object, err
 	if !canExist(id) {
 		// The client joins a path from the names: "../x" must not reach an object of
 		// another namespace.
-		return Object{}, apierrors.NewNotFound(r.opts.Resource.GroupResource(), shown(id.Name))
+		return Object{}, apierrors.NewNotFound(r.opts.Resource.GroupResource(), texts.Cut(id.Name, texts.MaxName))
 	}
 	invalid := r.Invalidated(id.Namespace, id.Name)
 	object, joined, err := r.share(ctx, id)

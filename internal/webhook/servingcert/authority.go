@@ -52,29 +52,16 @@ type authority struct {
 	previous []*x509.Certificate
 }
 
-// newAuthority generates a key and its CA certificate. previous are CA
-// certificates that stay trusted until they expire.
-func newAuthority(now time.Time, lifetime time.Duration, previous []*x509.Certificate) (*authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("generate a key: %w", err)
-	}
-	return certify(key, now, lifetime, previous)
-}
-
-// renewed returns the authority with a new certificate for the same key. Leaves
-// that were signed before verify against it too.
-func (a *authority) renewed(now time.Time, lifetime time.Duration) (*authority, error) {
-	return certify(a.key, now, lifetime, a.previous)
-}
-
-// withoutPrevious returns the authority without the previous CA certificates.
-func (a *authority) withoutPrevious() *authority {
-	return &authority{certificate: a.certificate, key: a.key}
-}
-
-// certify creates a CA certificate for the key.
+// certify creates a CA certificate for the key, or for a new key if the key is nil. Leaves that
+// the key has signed before verify against it too. previous are CA certificates that stay
+// trusted until they expire.
 func certify(key crypto.Signer, now time.Time, lifetime time.Duration, previous []*x509.Certificate) (*authority, error) {
+	if key == nil {
+		var err error
+		if key, err = newKey(); err != nil {
+			return nil, err
+		}
+	}
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: authorityName},
 		NotBefore:             now.Add(-backdate),
@@ -109,12 +96,20 @@ func sameKey(a, b *x509.Certificate) bool {
 	return slices.Equal(a.RawSubjectPublicKeyInfo, b.RawSubjectPublicKeyInfo)
 }
 
-// leaf issues a serving certificate for the hosts, which are DNS names or IP
-// addresses, with a new key. It does not outlive the authority.
-func (a *authority) leaf(now time.Time, lifetime time.Duration, hosts []string) (*tls.Certificate, error) {
+func newKey() (crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("generate a key: %w", err)
+	}
+	return key, nil
+}
+
+// leaf issues a serving certificate for the hosts, which are DNS names or IP
+// addresses, with a new key. It does not outlive the authority.
+func (a *authority) leaf(now time.Time, lifetime time.Duration, hosts []string) (*tls.Certificate, error) {
+	key, err := newKey()
+	if err != nil {
+		return nil, err
 	}
 	notAfter := now.Add(lifetime)
 	if notAfter.After(a.certificate.NotAfter) {
@@ -148,11 +143,6 @@ func sign(template, parent *x509.Certificate, public crypto.PublicKey, key crypt
 		return nil, err
 	}
 	return x509.ParseCertificate(der)
-}
-
-// signed reports whether the authority's key signed the leaf.
-func (a *authority) signed(leaf *x509.Certificate) bool {
-	return leaf.CheckSignatureFrom(a.certificate) == nil
 }
 
 // renewAt returns when to renew the certificate: after two thirds of its lifetime.

@@ -22,7 +22,7 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 func mustAuthority(t *testing.T, now time.Time, lifetime time.Duration, previous ...*x509.Certificate) *authority {
 	t.Helper()
-	a, err := newAuthority(now, lifetime, previous)
+	a, err := certify(nil, now, lifetime, previous)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestRenewalNeverBreaksTrust(t *testing.T) {
 	old := mustAuthority(t, noon, 90*time.Minute)
 	oldLeaf := mustLeaf(t, old, noon, 2*time.Hour)
 	later := noon.Add(time.Hour)
-	renewed, err := old.renewed(later, 90*time.Minute)
+	renewed, err := certify(old.key, later, 90*time.Minute, old.previous)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestRenewalNeverBreaksTrust(t *testing.T) {
 		"a leaf of the previous CA with another key":           {other, oldLeaf, true},
 		"a leaf of a new key":                                  {other, mustLeaf(t, other, later, time.Hour), true},
 		"a leaf of a new key, before it is in the bundle":      {old, mustLeaf(t, other, later, time.Hour), false},
-		"a leaf of a previous CA that was forgotten":           {other.withoutPrevious(), oldLeaf, false},
+		"a leaf of a previous CA that was forgotten":           {&authority{certificate: other.certificate, key: other.key}, oldLeaf, false},
 		"a leaf of another CA of the same name":                {stranger, oldLeaf, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestOnlyUsefulPreviousCAsAreRetained(t *testing.T) {
 	if diff := cmp.Diff([]*x509.Certificate{previous.certificate}, current.previous); diff != "" {
 		t.Errorf("previous (-want +got):\n%s", diff)
 	}
-	renewed, err := current.renewed(noon, time.Hour)
+	renewed, err := certify(current.key, noon, time.Hour, current.previous)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestTheSecretHoldsAllThatAReplicaNeeds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !got.certificate.Equal(want.certificate) || !bytes.Equal(got.bundle(), data[bundleKey]) || !got.signed(mustLeaf(t, want, noon, time.Hour)) {
+	if !got.certificate.Equal(want.certificate) || !bytes.Equal(got.bundle(), data[bundleKey]) || mustLeaf(t, want, noon, time.Hour).CheckSignatureFrom(got.certificate) != nil {
 		t.Error("the decoded authority differs from the encoded one")
 	}
 	// The previous CAs are optional.

@@ -84,16 +84,20 @@ func (o *watchedObject) get() *unstructured.Unstructured {
 
 func (o *watchedObject) String() string { return fmt.Sprintf("%s %s", o.kind, o.name) }
 
-// secretData returns the data of a Secret, nil if the Secret is nil or its data
-// is malformed.
+// fieldsOf returns some fields of an object. All are zero for a nil object, or for one that the
+// API server would not store.
+func fieldsOf[T any](object *unstructured.Unstructured) T {
+	var fields, zero T
+	if object == nil || runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &fields) != nil {
+		return zero
+	}
+	return fields
+}
+
 func secretData(secret *unstructured.Unstructured) map[string][]byte {
-	var fields struct {
+	return fieldsOf[struct {
 		Data map[string][]byte `json:"data"`
-	}
-	if secret == nil || runtime.DefaultUnstructuredConverter.FromUnstructured(secret.Object, &fields) != nil {
-		return nil
-	}
-	return fields.Data
+	}](secret).Data
 }
 
 // writeSecret adds data to the Secret, which it changes only from the given state:
@@ -117,16 +121,10 @@ type webhook struct {
 	} `json:"clientConfig"`
 }
 
-// webhooksOf returns the webhooks of a configuration, nil for a nil configuration or
-// for one that the API server would not store.
 func webhooksOf(configuration *unstructured.Unstructured) []webhook {
-	var fields struct {
+	return fieldsOf[struct {
 		Webhooks []webhook `json:"webhooks"`
-	}
-	if configuration == nil || runtime.DefaultUnstructuredConverter.FromUnstructured(configuration.Object, &fields) != nil {
-		return nil
-	}
-	return fields.Webhooks
+	}](configuration).Webhooks
 }
 
 // registrationPatch returns the patch that sets the caBundle of every webhook. It is

@@ -74,16 +74,12 @@ type SelfManaged struct {
 	configurations []*watchedObject
 	changed        chan struct{} // of capacity 1: an object has changed
 
-	last    *authority // of the last step
-	trusted trustedCA
+	last *authority // of the last step
+	// trusted is a CA certificate that every configuration has trusted since trustedSince.
+	trusted      *x509.Certificate
+	trustedSince time.Time
 
 	untrusted atomic.Pointer[error] // what does not trust the certificate
-}
-
-// trustedCA is a CA certificate that every configuration trusts, and since when.
-type trustedCA struct {
-	certificate *x509.Certificate
-	since       time.Time
 }
 
 // NewSelfManaged returns a SelfManaged without a certificate; Start issues it.
@@ -269,10 +265,10 @@ func (s *SelfManaged) wantedAuthority(data map[string][]byte, now time.Time) (cu
 		wanted, err = s.regenerated(data, now, err)
 		return nil, wanted, err
 	case !now.Before(renewAt(current.certificate)):
-		wanted, err = current.renewed(now, s.opts.CADuration)
+		wanted, err = certify(current.key, now, s.opts.CADuration, current.previous)
 		return current, wanted, err
 	case len(current.previous) > 0 && !now.Before(current.forgetAt(s.opts.CertificateDuration)):
-		return current, current.withoutPrevious(), nil
+		return current, &authority{certificate: current.certificate, key: current.key}, nil
 	}
 	return current, current, nil
 }
@@ -283,11 +279,7 @@ func (s *SelfManaged) regenerated(data map[string][]byte, now time.Time, cause e
 	if len(data) > 0 {
 		s.opts.Logger.Error(cause, "CA Secret is invalid, regenerating the CA", "namespace", s.opts.SecretNamespace, "name", s.opts.SecretName)
 	}
-	previous := s.previousCertificates(data)
-	if key := decodeKey(data); key != nil {
-		return certify(key, now, s.opts.CADuration, previous)
-	}
-	return newAuthority(now, s.opts.CADuration, previous)
+	return certify(decodeKey(data), now, s.opts.CADuration, s.previousCertificates(data))
 }
 
 // previousCertificates returns the CA certificates that a replica may still serve
@@ -333,7 +325,7 @@ func (s *SelfManaged) ensureLeaf(ca *authority, now time.Time) time.Time {
 	switch {
 	case leaf == nil || now.After(leaf.NotAfter):
 		// No certificate could be kept.
-	case !ca.signed(leaf):
+	case leaf.CheckSignatureFrom(ca.certificate) != nil:
 		if usable := s.usableAt(ca, now); now.Before(usable) {
 			return usable
 		}
@@ -356,14 +348,14 @@ func (s *SelfManaged) ensureLeaf(ca *authority, now time.Time) time.Time {
 func (s *SelfManaged) usableAt(ca *authority, now time.Time) time.Time {
 	for _, w := range s.webhooks() {
 		if !slices.ContainsFunc(decodeBundle(w.ClientConfig.CABundle), ca.certificate.Equal) {
-			s.trusted = trustedCA{}
+			s.trusted = nil
 			return now.Add(maxDelay)
 		}
 	}
-	if !ca.certificate.Equal(s.trusted.certificate) {
-		s.trusted = trustedCA{ca.certificate, now}
+	if !ca.certificate.Equal(s.trusted) {
+		s.trusted, s.trustedSince = ca.certificate, now
 	}
-	return s.trusted.since.Add(trustDelay)
+	return s.trustedSince.Add(trustDelay)
 }
 
 // check records whether all configurations trust the certificate.

@@ -111,7 +111,7 @@ func Helpers() (string, error) {
 	audiences := []string{keys.Audience}
 	for _, d := range keys.Providers {
 		if !d.Plain() {
-			audiences = append(audiences, keys.ProviderAudience(d))
+			audiences = append(audiences, keys.Parameter(d, "audience"))
 		}
 	}
 	var text strings.Builder

@@ -137,7 +137,7 @@ func clusterDefaults(keys *annotations.Keys) map[string]string {
 		if d.Plain() {
 			continue
 		}
-		flags[keys.ProviderAudience(d)] = "--" + d.Name + "-default-audience"
+		flags[keys.Parameter(d, "audience")] = "--" + d.Name + "-default-audience"
 		for i := range d.Parameters {
 			if p := &d.Parameters[i]; p.Flag != "" {
 				flags[keys.Parameter(d, p.Name)] = "--" + p.Flag
