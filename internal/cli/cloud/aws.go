@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// NewAWS returns the configuration with which the ServiceAccount can assume the
-// role.
-func NewAWS(token Token, roleARN string) (*Trust, error) {
+// trustAWS returns the configuration with which the ServiceAccount can assume the role.
+func trustAWS(token *Token) (*Trust, error) {
 	if strings.Contains(token.Audience, "${") {
 		return nil, fmt.Errorf("audience %q has ${, which starts a variable in a trust policy; use another audience", token.Audience)
 	}
 	// arn:PARTITION:iam::ACCOUNT:role/PATH/NAME
+	roleARN := token.Values["role-arn"]
 	parts := strings.SplitN(roleARN, ":", 6)
 	if len(parts) != 6 || parts[2] != "iam" || !strings.HasPrefix(parts[5], "role/") {
 		return nil, fmt.Errorf("role ARN %q is not of the form arn:PARTITION:iam::ACCOUNT:role/NAME", roleARN)
@@ -33,15 +33,10 @@ func NewAWS(token Token, roleARN string) (*Trust, error) {
 		path = "" // the default
 	}
 	host := strings.TrimPrefix(token.Issuer, "https://")
-	return newTrust("aws", &token, struct {
+	return fill("aws", token, struct {
 		*Token
 		Provider, Host, Partition, Account, RoleARN, Path, Role string
-	}{&token, fmt.Sprintf("arn:%s:iam::%s:oidc-provider/%s", parts[1], parts[4], host), host, parts[1], parts[4], roleARN, path, full[cut:]})
-}
-
-// trustOfAWS is NewAWS for the role of the pods.
-func trustOfAWS(token Token, r *Request) (*Trust, error) {
-	return NewAWS(token, r.Variables["AWS_ROLE_ARN"])
+	}{token, fmt.Sprintf("arn:%s:iam::%s:oidc-provider/%s", parts[1], parts[4], host), host, parts[1], parts[4], roleARN, path, full[cut:]})
 }
 
 // awsSuffixes are the domains of AWS' partitions, as in the endpoint data of the

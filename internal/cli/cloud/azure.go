@@ -16,34 +16,17 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
-// AzureOptions describe the managed identity.
-type AzureOptions struct {
-	// Identity is the name of a user-assigned managed identity. If empty, it is made of the
-	// names of the ServiceAccount.
-	Identity string
-	// ResourceGroup is the identity's. If empty, the shell and Terraform ask for it.
-	ResourceGroup string
-	// ClientID is the identity's, if it is known.
-	ClientID string
-	// ClientIDKey is the annotation key of the client ID, if the ServiceAccount lacks it.
-	ClientIDKey string
-}
-
-// NewAzure returns the trust configuration of Microsoft Entra ID.
-func NewAzure(token Token, o AzureOptions) (*Trust, error) {
-	if o.ClientID != "" && !texts.IsGUID(o.ClientID) {
-		return nil, fmt.Errorf("client ID %q: must be a GUID", o.ClientID)
+// trustAzure returns the trust configuration of Microsoft Entra ID. Only a repair needs the
+// client ID.
+func trustAzure(token *Token) (*Trust, error) {
+	id := token.Values["client-id"]
+	if id != "" && !texts.IsGUID(id) {
+		return nil, fmt.Errorf("client ID %q: must be a GUID", id)
 	}
-	o.Identity = cmp.Or(o.Identity, token.Name())
-	return newTrust("azure", &token, struct {
+	return fill("azure", token, struct {
 		*Token
-		AzureOptions
-	}{&token, o})
-}
-
-// trustOfAzure is NewAzure for the identity of the pods.
-func trustOfAzure(token Token, r *Request) (*Trust, error) {
-	return NewAzure(token, AzureOptions{ClientID: r.Variables["AZURE_CLIENT_ID"]})
+		Identity, ClientID string
+	}{token, cmp.Or(token.Identity, token.Name()), id})
 }
 
 // resourceManager is the scope of Azure Resource Manager in the public cloud, and

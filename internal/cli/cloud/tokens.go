@@ -67,21 +67,18 @@ func (x *Target) Exchange(ctx context.Context, c *command.CLI) (lines []probe.Li
 	case len(all) == 0:
 		return []probe.Line{probe.DoesNotApply("no ServiceAccount asks for an identity")}, nil
 	}
-	found := x.exchangeAll(ctx, all)
+	lines, inPod := x.exchangeAll(ctx, all)
 	if omitted > 0 {
-		found.add(unknown("the tokens of more ServiceAccounts", fmt.Errorf("%d were left out; use --namespace", omitted)))
+		lines = append(lines, unknown("the tokens of more ServiceAccounts", fmt.Errorf("%d were left out; use --namespace", omitted)))
 	}
-	return append(found.lines, fromHere(found.inPod)), nil
+	// The network of this machine.
+	last := probe.DoesNotApply("%s", notFromAPod)
+	if last.Commands = inPod; inPod != "" {
+		last.Fix = "Exchange a token from inside a pod:"
+	}
+	last.Link = probe.Link("troubleshooting/no-credentials.md#from-inside-a-pod")
+	return append(lines, last), nil
 }
-
-// findings are the lines of one or more ServiceAccounts, and the command that exchanges a
-// token in a pod of the first of them that has a cloud.
-type findings struct {
-	lines []probe.Line
-	inPod string
-}
-
-func (f *findings) add(lines ...probe.Line) { f.lines = append(f.lines, lines...) }
 
 // selected returns the metadata of the ServiceAccounts, and how many are over the limit.
 func (x *Target) selected(ctx context.Context) (all []*metav1.ObjectMeta, omitted int, err error) {
@@ -102,22 +99,22 @@ func (x *Target) selected(ctx context.Context) (all []*metav1.ObjectMeta, omitte
 	return all, omitted, err
 }
 
-// exchangeAll returns the findings of the ServiceAccounts, in their order.
-func (x *Target) exchangeAll(ctx context.Context, all []*metav1.ObjectMeta) (found findings) {
-	each := make([]findings, len(all))
+// exchangeAll returns the lines of the ServiceAccounts, in their order, and the command that
+// exchanges a token in a pod of the first of them that has a cloud.
+func (x *Target) exchangeAll(ctx context.Context, all []*metav1.ObjectMeta) ([]probe.Line, string) {
+	lines, inPod := make([][]probe.Line, len(all)), make([]string, len(all))
 	var group errgroup.Group
 	group.SetLimit(maxExchanges)
 	report, done := x.Periodically(), 0
 	var mu sync.Mutex
-	namespaces := map[string]*metav1.ObjectMeta{}
-	for i, serviceAccount := range all {
-		namespace := namespaces[serviceAccount.Namespace]
-		if namespace == nil {
+	namespace := &metav1.ObjectMeta{}
+	for i, serviceAccount := range all { // by namespace
+		if namespace.Name != serviceAccount.Namespace {
 			namespace = command.ReadNamespace(ctx, x.client, serviceAccount.Namespace)
-			namespaces[serviceAccount.Namespace] = namespace
 		}
+		current := namespace
 		group.Go(func() error {
-			each[i] = x.exchange(ctx, namespace, serviceAccount)
+			lines[i], inPod[i] = x.exchange(ctx, current, serviceAccount)
 			mu.Lock()
 			defer mu.Unlock()
 			done++
@@ -126,47 +123,41 @@ func (x *Target) exchangeAll(ctx context.Context, all []*metav1.ObjectMeta) (fou
 		})
 	}
 	_ = group.Wait() // no function returns an error
-	for i := range each {
-		found.add(each[i].lines...)
-		found.inPod = cmp.Or(found.inPod, each[i].inPod)
-	}
-	return found
+	return slices.Concat(lines...), cmp.Or(inPod...)
 }
 
-// exchange returns the findings of a ServiceAccount: a line for each identity.
-func (x *Target) exchange(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta) (found findings) {
+// exchange returns a line for each identity of a ServiceAccount, and the command for a pod.
+func (x *Target) exchange(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta) (lines []probe.Line, inPod string) {
 	who := serviceAccount.Namespace + "/" + serviceAccount.Name
 	pod, err := x.pod(ctx, namespace, serviceAccount)
 	denial, denied := errors.AsType[*ask.Denial](err)
 	switch {
 	case denied:
-		found.add(probe.Fail("lanyard explain serviceaccount "+serviceAccount.Name+" --namespace "+serviceAccount.Namespace+" has the fix.",
-			"troubleshooting/pods-denied.md", "%s: new pods are denied: %s", who, denial.Message))
-		return found
+		return []probe.Line{probe.Fail("lanyard explain serviceaccount "+serviceAccount.Name+" --namespace "+serviceAccount.Namespace+" has the fix.",
+			"troubleshooting/pods-denied.md", "%s: new pods are denied: %s", who, denial.Message)}, ""
 	case err != nil:
-		found.add(unknown("the identity of "+who, err))
-		return found
+		return []probe.Line{unknown("the identity of "+who, err)}, ""
 	case len(pod.Providers) == 0:
-		found.add(probe.DoesNotApply("%s: its pods get no token", who))
+		return []probe.Line{probe.DoesNotApply("%s: its pods get no token", who)}, ""
 	}
 	for _, name := range pod.Providers {
 		cloud, exchanges := apis()[name]
 		if !exchanges {
-			found.add(probe.DoesNotApply("%s: lanyard cannot exchange tokens for %s", who, name))
+			lines = append(lines, probe.DoesNotApply("%s: lanyard cannot exchange tokens for %s", who, name))
 			continue
 		}
 		r, err := FromPod(pod, x.settings.Keys, serviceAccount, name)
 		switch {
 		case err != nil:
-			found.add(unknown("the identity of "+who, err))
+			lines = append(lines, unknown("the identity of "+who, err))
 		case cloud.identity != "" && r.Variables[cloud.identity] == "":
-			found.add(probe.DoesNotApply("%s: its pods get a token for %s, but no identity", who, cloud.title))
+			lines = append(lines, probe.DoesNotApply("%s: its pods get a token for %s, but no identity", who, cloud.title))
 		default:
-			found.add(x.present(ctx, r, who, cloud.title)...)
-			found.inPod = cmp.Or(found.inPod, r.inPod())
+			lines = append(lines, x.present(ctx, r, who, cloud.title)...)
+			inPod = cmp.Or(inPod, r.commands(outputShell, partPod))
 		}
 	}
-	return found
+	return lines, inPod
 }
 
 // present presents a new token, for each identity of the Request.
@@ -221,28 +212,8 @@ func unknown(what string, err error) probe.Line {
 	return probe.Skip("", "%s: not known: %v", what, err)
 }
 
-// inPod returns the command that exchanges the token in a new pod of the ServiceAccount.
-func (r *Request) inPod() string {
-	trust, err := r.trust()
-	if err != nil {
-		return ""
-	}
-	return trust.Text("shell", "pod")
-}
-
 // notFromAPod is a limit of every exchange.
 const notFromAPod = "this machine asked the cloud. The network of a pod may differ: NetworkPolicies, proxies, private endpoints and DNS"
-
-// fromHere is the line about the network. inPod is the command that exchanges a token in a
-// pod, if any.
-func fromHere(inPod string) probe.Line {
-	line := probe.DoesNotApply("%s", notFromAPod)
-	if line.Commands = inPod; inPod != "" {
-		line.Fix = "Exchange a token from inside a pod:"
-	}
-	line.Link = probe.Link("troubleshooting/no-credentials.md#from-inside-a-pod")
-	return line
-}
 
 // reader reads ServiceAccounts, and the tokens that their pods present to the clouds. It may be
 // used concurrently.
@@ -447,7 +418,7 @@ func (k *tokenCommand) present(ctx context.Context, r *Request, result *tokenRes
 		}
 		result.Exchange = append(result.Exchange, answer)
 	}
-	result.InPod = r.inPod()
+	result.InPod = r.commands(outputShell, partPod)
 	return nil
 }
 

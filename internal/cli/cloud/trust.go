@@ -43,9 +43,21 @@ type Token struct {
 	// Audience is the claim aud.
 	Audience string
 	// Prefix starts the keys of Lanyard's annotations. Annotate are the annotations that the
-	// ServiceAccount still needs, as KEY=VALUE.
-	Prefix   string
-	Annotate []string
+	// ServiceAccount still needs, as KEY=VALUE. ClientIDKey is the key of the annotation with
+	// Azure's client ID, if the ServiceAccount lacks it.
+	Prefix      string
+	Annotate    []string
+	ClientIDKey string
+	// Values are the values of the provider's parameters.
+	Values provider.Values
+	// Identity is the name of a managed identity of Azure, by default Name, and ResourceGroup is
+	// its resource group: without it, the shell and Terraform ask for it.
+	Identity, ResourceGroup string
+	// Project is the ID of the project of Google's pool: without it, the shell looks it up.
+	Project string
+	// JWKS are the cluster's public keys, to be uploaded. If it is empty, the provider reads them
+	// from the issuer.
+	JWKS string
 }
 
 // Subject returns the claim sub.
@@ -103,8 +115,8 @@ type Trust struct {
 //go:embed *.tmpl
 var templates embed.FS
 
-// newTrust returns the configuration of a cloud for tokens that a cloud can trust.
-func newTrust(cloud string, token *Token, values any) (*Trust, error) {
+// fill returns the configuration of a cloud, from its templates.
+func fill(cloud string, token *Token, values any) (*Trust, error) {
 	if err := token.check(); err != nil {
 		return nil, err
 	}
@@ -191,21 +203,20 @@ func File(name, json string) string {
 var noTrust string
 
 // NewCustom returns the trust configuration of a custom provider: the text in the
-// configuration file, with the values. A line with a value that is not set is left out.
-// jwks are the public keys of the cluster if the provider cannot read the issuer: a
-// command in front of the text writes them into a file.
-func NewCustom(token Token, d *provider.Definition, values provider.Values, jwks string) (*Trust, error) {
+// configuration file, with the values. A line with a value that is not set is left out. A
+// command in front of the text writes the public keys of the cluster into a file.
+func NewCustom(token *Token, d *provider.Definition) (*Trust, error) {
 	all := provider.Values{}
-	maps.Copy(all, values)
+	maps.Copy(all, token.Values)
 	maps.Copy(all, provider.Values{
 		"issuer": token.Issuer, "subject": token.Subject(), "audience": token.Audience,
 		"namespace": token.Namespace, "serviceaccount": token.ServiceAccount,
 	})
 	var text strings.Builder
-	if jwks != "" && d.TrustHas(provider.TrustKeysFile) {
+	if token.JWKS != "" && d.TrustHas(provider.TrustKeysFile) {
 		const file = "jwks.json"
 		all[provider.TrustKeysFile] = file
-		text.WriteString("# The public keys of the cluster:\n" + File(file, jwks) + "\n")
+		text.WriteString("# The public keys of the cluster:\n" + File(file, token.JWKS) + "\n")
 	}
 	_, without, _ := strings.Cut(noTrust, "\n\n")
 	template := cmp.Or(d.Trust, without)
@@ -221,11 +232,11 @@ func NewCustom(token Token, d *provider.Definition, values provider.Values, jwks
 		}
 	}
 	// A value that the text does not have may be an example.
-	used := maps.Clone(values)
+	used := maps.Clone(token.Values)
 	maps.DeleteFunc(used, func(name, _ string) bool { return d.Trust != "" && !d.TrustHas(name) })
-	return newTrust("custom", &token, struct {
+	return fill("custom", token, struct {
 		*Token
-		Provider, Commands, JWKS string
-		Values                   provider.Values
-	}{&token, d.Name, text.String(), jwks, used})
+		Provider, Commands string
+		Values             provider.Values
+	}{token, d.Name, text.String(), used})
 }

@@ -40,6 +40,8 @@ const (
 	partAll            = "all"
 	partCluster        = "cluster"
 	partServiceAccount = "serviceaccount"
+	// partPod is the command that exchanges a token in a new pod of the ServiceAccount.
+	partPod = "pod"
 )
 
 // NewTrustCommand returns the command trust.
@@ -63,22 +65,18 @@ func NewTrustCommand(c *command.CLI) *cobra.Command {
 type trustCommand struct {
 	*command.CLI
 	command.Output
+	// token has the values of flags, and run completes it.
+	token      Token
+	provider   string
 	part       string
-	issuer     string
 	audience   string
 	uploadKeys bool // gcp and custom providers only
-	// provider is the name of the provider.
-	provider string
 	// given are the values of the flags that stand for annotations, by the provider's names.
 	given map[string]string
-	// newTrust makes the result for a built-in provider. jwks are the public keys if they must
-	// be uploaded.
-	newTrust func(t Token, values provider.Values, jwks string) (*Trust, error)
-	// unneeded are required parameters that the result does not need, with any valid value.
-	unneeded map[string]string
-	// missing is the annotation key of such a parameter, if the ServiceAccount lacks it.
-	missing string
 }
+
+// custom reports whether the provider is not one of the clouds.
+func (k *trustCommand) custom() bool { return !slices.Contains(clouds(), k.provider) }
 
 // newCloudCommand returns a command for a built-in provider, without its own parameters.
 func newCloudCommand(c *command.CLI, name, cloud string) (*trustCommand, *cobra.Command) {
@@ -99,7 +97,7 @@ func newCloudCommand(c *command.CLI, name, cloud string) (*trustCommand, *cobra.
 func (k *trustCommand) addFlags(cmd *cobra.Command, cloud string, formats ...string) {
 	k.AddConfig(cmd)
 	k.Output.AddFlag(cmd, "Trust", formats...)
-	cmd.Flags().StringVar(&k.issuer, "issuer", "", "Issuer of the tokens. Defaults to the cluster's.")
+	cmd.Flags().StringVar(&k.token.Issuer, "issuer", "", "Issuer of the tokens. Defaults to the cluster's.")
 	cmd.Flags().StringVar(&k.audience, "audience", "", "Audience of the tokens. Defaults to the audience in the annotations, or else the audience that "+cloud+" expects.")
 }
 
@@ -112,18 +110,13 @@ func (k *trustCommand) parameter(cmd *cobra.Command, name, usage string) {
 func newTrustAWSCommand(c *command.CLI) *cobra.Command {
 	k, cmd := newCloudCommand(c, "aws", "AWS")
 	k.parameter(cmd, "role-arn", "ARN of the role, or its name if the webhook has a prefix for names.")
-	k.newTrust = func(t Token, values provider.Values, _ string) (*Trust, error) { return NewAWS(t, values["role-arn"]) }
 	return cmd
 }
 
 func newTrustAzureCommand(c *command.CLI) *cobra.Command {
 	k, cmd := newCloudCommand(c, "azure", "Azure")
-	identity := cmd.Flags().String("identity", "", "Name of the managed identity. Defaults to NAMESPACE-NAME.")
-	group := cmd.Flags().String("resource-group", "", "Resource group of the managed identity. By default, the output asks for it.")
-	k.unneeded = map[string]string{"client-id": "00000000-0000-0000-0000-000000000000", "tenant-id": "00000000-0000-0000-0000-000000000000"}
-	k.newTrust = func(t Token, _ provider.Values, _ string) (*Trust, error) {
-		return NewAzure(t, AzureOptions{Identity: *identity, ResourceGroup: *group, ClientIDKey: k.missing})
-	}
+	cmd.Flags().StringVar(&k.token.Identity, "identity", "", "Name of the managed identity. Defaults to NAMESPACE-NAME.")
+	cmd.Flags().StringVar(&k.token.ResourceGroup, "resource-group", "", "Resource group of the managed identity. By default, the output asks for it.")
 	return cmd
 }
 
@@ -131,11 +124,8 @@ func newTrustGCPCommand(c *command.CLI) *cobra.Command {
 	k, cmd := newCloudCommand(c, "gcp", "Google Cloud")
 	k.parameter(cmd, "workload-identity-provider", "Workload identity provider.")
 	k.parameter(cmd, "service-account", "E-mail of the service account to impersonate, or its name if the webhook has a default project.")
-	project := cmd.Flags().String("project", "", "ID of the provider's project. Defaults to a command that looks it up.")
+	cmd.Flags().StringVar(&k.token.Project, "project", "", "ID of the provider's project. Defaults to a command that looks it up.")
 	cmd.Flags().BoolVar(&k.uploadKeys, "upload-keys", false, "Upload the cluster's public keys, so that Google does not have to read the issuer. They always are if the issuer is not public.")
-	k.newTrust = func(t Token, values provider.Values, jwks string) (*Trust, error) {
-		return NewGCP(t, GCPOptions{Provider: values["workload-identity-provider"], Email: values["service-account"], Project: *project, JWKS: jwks})
-	}
 	return cmd
 }
 
@@ -149,34 +139,31 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	t := Token{Issuer: k.issuer, Namespace: namespace, ServiceAccount: name, Prefix: s.Keys.Prefix}
-	existing, err := k.annotations(ctx, read, &t)
+	t := &k.token
+	t.Namespace, t.ServiceAccount, t.Prefix = namespace, name, s.Keys.Prefix
+	existing, err := k.annotations(ctx, read)
 	if err != nil {
 		return err
 	}
-	identity, err := k.identity(s, d, &t, existing)
-	if err != nil {
+	if err := k.readIdentity(s, d, existing); err != nil {
 		return err
 	}
-	t.Audience = identity.Audience
-	jwks, err := k.completeIssuer(ctx, read.client, d, &t)
-	if err != nil {
+	if err := k.completeIssuer(ctx, read.client, d); err != nil {
 		return err
 	}
-	newTrust := k.newTrust
-	if newTrust == nil {
-		newTrust = func(t Token, values provider.Values, jwks string) (*Trust, error) {
-			return NewCustom(t, d, values, jwks)
-		}
+	var trust *Trust
+	if k.custom() {
+		trust, err = NewCustom(t, d)
+	} else {
+		trust, err = NewTrust(k.provider, t)
 	}
-	trust, err := newTrust(t, identity.Values, jwks)
 	if err != nil {
 		return err
 	}
 	if err := k.Webhook.Unread; err != nil && k.audience == "" {
 		k.Note("warning: the settings of the webhook could not be read, so the audience %s may not be the cluster's: %v. Pass the configuration file with --config.", t.Audience, err)
 	}
-	if !Public(t.Issuer) && jwks == "" {
+	if !Public(t.Issuer) && t.JWKS == "" {
 		k.Note("warning: the issuer %s is not public, so the cloud cannot read its keys", t.Issuer)
 	}
 	return k.Write(k.CLI, &trustResult{trust, cmp.Or(k.Format, outputShell), k.part})
@@ -187,7 +174,7 @@ func (k *trustCommand) definition(s *settings.Settings) (*provider.Definition, e
 	var names []string
 	for _, d := range s.Keys.Providers {
 		custom := slices.IndexFunc(provider.Builtin(), func(b *provider.Definition) bool { return b.Name == d.Name }) < 0
-		if d.Name == k.provider && custom == (k.newTrust == nil) {
+		if d.Name == k.provider && custom == k.custom() {
 			return d, nil
 		}
 		if custom {
@@ -202,8 +189,8 @@ func (k *trustCommand) definition(s *settings.Settings) (*provider.Definition, e
 }
 
 // annotations returns the annotations of the ServiceAccount and the annotations of its mappings.
-func (k *trustCommand) annotations(ctx context.Context, read *reader, t *Token) (map[string]string, error) {
-	values := map[string]string{}
+func (k *trustCommand) annotations(ctx context.Context, read *reader) (map[string]string, error) {
+	t, values := &k.token, map[string]string{}
 	serviceAccount, err := read.serviceAccount(ctx, t.Namespace, t.ServiceAccount)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -218,34 +205,34 @@ func (k *trustCommand) annotations(ctx context.Context, read *reader, t *Token) 
 	return values, nil
 }
 
-// completeIssuer sets the issuer unless a flag has done so. It returns the public
-// keys of the cluster if they must be uploaded.
-func (k *trustCommand) completeIssuer(ctx context.Context, client kubernetes.Interface, d *provider.Definition, t *Token) (jwks string, err error) {
+// completeIssuer sets the issuer unless a flag has done so, and the public keys of the cluster if
+// they must be uploaded.
+func (k *trustCommand) completeIssuer(ctx context.Context, client kubernetes.Interface, d *provider.Definition) error {
+	t := &k.token
 	possible := k.provider == "gcp" || d.TrustHas(provider.TrustKeysFile)
 	if k.uploadKeys && !possible {
-		return "", command.Usagef("--upload-keys: the text \"trust\" of provider %s has no {%s}", d.Name, provider.TrustKeysFile)
+		return command.Usagef("--upload-keys: the text \"trust\" of provider %s has no {%s}", d.Name, provider.TrustKeysFile)
 	}
 	upload := func() bool { return possible && (k.uploadKeys || !Public(t.Issuer)) }
 	if t.Issuer != "" && !upload() {
-		return "", nil
+		return nil
 	}
 	documents, err := FromCluster(ctx, client.CoreV1().RESTClient())
 	if err != nil {
-		return "", fmt.Errorf("read the issuer of the cluster: %w", err)
+		return fmt.Errorf("read the issuer of the cluster: %w", err)
 	}
-	if t.Issuer == "" {
-		t.Issuer = documents.Discovery.Issuer
-	}
+	t.Issuer = cmp.Or(t.Issuer, documents.Discovery.Issuer)
 	if upload() {
-		jwks = string(documents.KeysText)
+		t.JWKS = string(documents.KeysText)
 	}
-	return jwks, nil
+	return nil
 }
 
-// identity returns the identity to trust, as the webhook reads it: from the flags, the
-// existing annotations and the defaults of the cluster, in this order. Annotations that
-// the ServiceAccount still needs are added to t.
-func (k *trustCommand) identity(s *settings.Settings, d *provider.Definition, t *Token, existing map[string]string) (*provider.Identity, error) {
+// readIdentity sets the identity to trust, as the webhook reads it: from the flags, the
+// existing annotations and the defaults of the cluster, in this order. It adds the annotations
+// that the ServiceAccount still needs.
+func (k *trustCommand) readIdentity(s *settings.Settings, d *provider.Definition, existing map[string]string) error {
+	t := &k.token
 	values := map[string]string{}
 	for key, value := range existing {
 		if name, ours := strings.CutPrefix(key, s.Keys.Prefix); ours && (key == s.Keys.Audience || d.OwnsKey(name)) {
@@ -260,21 +247,25 @@ func (k *trustCommand) identity(s *settings.Settings, d *provider.Definition, t 
 	}
 	for _, name := range slices.Sorted(maps.Keys(k.given)) {
 		if !d.OwnsKey(d.Key(name)) {
-			return nil, command.Usagef("--parameter: provider %s has no parameter %q that an annotation sets", d.Name, name)
+			return command.Usagef("--parameter: provider %s has no parameter %q that an annotation sets", d.Name, name)
 		}
 		set(name, k.given[name])
 	}
 	set("audience", k.audience)
 	defaults := s.Defaults.For(t.Namespace, t.ServiceAccount)
 	if err := k.complete(d, s.Keys, defaults, values, set); err != nil {
-		return nil, err
+		return err
 	}
 	identity, errs := annotations.ParseServiceAccount(s.Keys, values, defaults)
 	if len(errs) > 0 {
-		return nil, k.mistake(errs[0], s.Keys.Prefix+d.Key(""))
+		return k.mistake(errs[0], s.Keys.Prefix+d.Key(""))
 	}
-	return &identity.Providers[0], nil
+	t.Audience, t.Values = identity.Providers[0].Audience, identity.Providers[0].Values
+	return nil
 }
+
+// anyGUID stands for the IDs of Azure's client and tenant, which the cloud does not have yet.
+const anyGUID = "00000000-0000-0000-0000-000000000000"
 
 // complete sets the annotations without which the ServiceAccount does not ask for an
 // identity of the provider.
@@ -285,8 +276,10 @@ func (k *trustCommand) complete(d *provider.Definition, keys *annotations.Keys, 
 	for i := range d.Parameters {
 		p := &d.Parameters[i]
 		key, hasDefault := keys.Parameter(d, p.Name), defaults.Parameters[d.Key(p.Name)] != ""
-		unneeded := k.unneeded[p.Name]
-		if d.Trust != "" && !d.TrustHas(p.Name) {
+		unneeded := "" // any valid value, if the result does not need one
+		if k.provider == "azure" {
+			unneeded = anyGUID
+		} else if d.Trust != "" && !d.TrustHas(p.Name) {
 			unneeded = p.Example
 		}
 		switch {
@@ -299,7 +292,7 @@ func (k *trustCommand) complete(d *provider.Definition, keys *annotations.Keys, 
 		default:
 			values[key] = unneeded
 			if p.Identity {
-				k.missing = key
+				k.token.ClientIDKey = key
 			}
 		}
 	}
@@ -309,7 +302,7 @@ func (k *trustCommand) complete(d *provider.Definition, keys *annotations.Keys, 
 // noParameter returns the error for a parameter without a value.
 func (k *trustCommand) noParameter(name, key string) error {
 	flag := "--" + name
-	if k.newTrust == nil {
+	if k.custom() {
 		flag = "--parameter " + name + "=VALUE"
 	}
 	defaults := "the cluster has no default"
