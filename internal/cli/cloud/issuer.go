@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/token"
 )
@@ -350,11 +351,11 @@ func (k *trustIssuerCommand) signingKey(ctx context.Context, client kubernetes.I
 	if err != nil {
 		return "", err
 	}
-	text, err := requestToken(ctx, client, namespace, "default", "lanyard-verify", annotations.MinTokenExpirationSeconds)
-	if err != nil {
+	r := Request{Namespace: namespace, ServiceAccount: cluster.DefaultServiceAccount, Audience: "lanyard-verify", ExpirationSeconds: annotations.MinTokenExpirationSeconds}
+	if err := r.requestToken(ctx, client); err != nil {
 		return "", err
 	}
-	claims, err := token.Parse(text)
+	claims, err := token.Parse(r.Token)
 	if err != nil {
 		return "", err
 	}

@@ -39,10 +39,9 @@ const (
 
 // Target selects the tokens that Exchange presents, and the clouds.
 type Target struct {
-	// Namespace is empty for all namespaces.
-	Namespace string
-	// ServiceAccount is empty for all ServiceAccounts that ask for an identity.
-	ServiceAccount string
+	// Namespace is empty for all namespaces, and ServiceAccount for all ServiceAccounts that
+	// ask for an identity.
+	Namespace, ServiceAccount string
 	// Endpoint is Request.Endpoint.
 	Endpoint string
 	// Client sends the requests to the clouds.
@@ -71,12 +70,11 @@ func (x *Target) Exchange(ctx context.Context, c *command.CLI) (lines []probe.Li
 	if omitted > 0 {
 		lines = append(lines, unknown("the tokens of more ServiceAccounts", fmt.Errorf("%d were left out; use --namespace", omitted)))
 	}
-	// The network of this machine.
 	last := probe.DoesNotApply("%s", notFromAPod)
-	if last.Commands = inPod; inPod != "" {
+	last.Commands, last.Link = inPod, probe.Link("troubleshooting/no-credentials.md#from-inside-a-pod")
+	if inPod != "" {
 		last.Fix = "Exchange a token from inside a pod:"
 	}
-	last.Link = probe.Link("troubleshooting/no-credentials.md#from-inside-a-pod")
 	return append(lines, last), nil
 }
 
@@ -162,11 +160,10 @@ func (x *Target) exchange(ctx context.Context, namespace, serviceAccount *metav1
 
 // present presents a new token, for each identity of the Request.
 func (x *Target) present(ctx context.Context, r *Request, who, title string) []probe.Line {
-	text, err := requestToken(ctx, x.client, r.Namespace, r.ServiceAccount, r.Audience, r.ExpirationSeconds)
-	if err != nil {
+	if err := r.requestToken(ctx, x.client); err != nil {
 		return []probe.Line{unknown("a token of "+who, err)}
 	}
-	r.Token, r.Endpoint = text, x.Endpoint
+	r.Endpoint = x.Endpoint
 	var lines []probe.Line
 	for _, one := range r.identities() {
 		subject := who + ": " + title
@@ -178,26 +175,23 @@ func (x *Target) present(ctx context.Context, r *Request, who, title string) []p
 			continue
 		}
 		answer, err := Do(ctx, x.Client, one)
-		if err != nil {
-			lines = append(lines, unknown(subject, err))
-			continue
-		}
-		lines = append(lines, answer.line(subject))
+		lines = append(lines, lineOf(subject, answer, err))
 	}
 	return lines
 }
 
-// line returns the Answer as a line about its subject.
-func (a *Answer) line(subject string) probe.Line {
-	if a.Granted {
+// lineOf returns the line about a cloud's response.
+func lineOf(subject string, a *Answer, err error) probe.Line {
+	switch {
+	case err != nil:
+		return unknown(subject, err)
+	case a.Granted:
 		return probe.Passed("%s accepts the token, as %s", subject, a.Identity)
 	}
-	fix := ""
-	if a.Cause != "" {
-		fix = "Cause: " + a.Cause
+	line := probe.Fail("", "troubleshooting/cloud-denies.md", "%s denies the token: %s: %s", subject, a.Code, a.Message)
+	if line.Commands = a.Repair; a.Cause != "" {
+		line.Fix = "Cause: " + a.Cause
 	}
-	line := probe.Fail(fix, "troubleshooting/cloud-denies.md", "%s denies the token: %s: %s", subject, a.Code, a.Message)
-	line.Commands = a.Repair
 	return line
 }
 
@@ -274,26 +268,24 @@ func (r *reader) pod(ctx context.Context, namespace, serviceAccount *metav1.Obje
 	return injected.Read(answer.Pod.Object, r.settings.Keys)
 }
 
-// requestToken returns a new token of a ServiceAccount.
-func requestToken(ctx context.Context, client kubernetes.Interface, namespace, name, audience string, seconds int64) (string, error) {
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}, ExpirationSeconds: &seconds}}
-	response, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
+// requestToken gets a new token of the ServiceAccount.
+func (r *Request) requestToken(ctx context.Context, client kubernetes.Interface) error {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{r.Audience}, ExpirationSeconds: &r.ExpirationSeconds}}
+	response, err := client.CoreV1().ServiceAccounts(r.Namespace).CreateToken(ctx, r.ServiceAccount, request, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("request a token of serviceaccount %s/%s: %w", namespace, name, err)
+		return fmt.Errorf("request a token of serviceaccount %s/%s: %w", r.Namespace, r.ServiceAccount, err)
 	}
-	return response.Status.Token, nil
+	r.Token = response.Status.Token
+	return nil
 }
 
 // tokenCommand holds the flags of token.
 type tokenCommand struct {
 	*command.CLI
 	command.Output
-	receiver      string
-	raw, exchange bool
-	endpoint      string
-	caFile        string
-	scope         string
-	duration      time.Duration
+	raw, exchange                     bool
+	receiver, endpoint, caFile, scope string
+	duration                          time.Duration
 }
 
 // NewTokenCommand returns the command token.
@@ -360,7 +352,7 @@ func (k *tokenCommand) run(ctx context.Context, args []string) error {
 	if k.duration != 0 {
 		r.ExpirationSeconds = int64(k.duration.Seconds())
 	}
-	if r.Token, err = requestToken(ctx, read.client, namespace, name, r.Audience, r.ExpirationSeconds); err != nil {
+	if err := r.requestToken(ctx, read.client); err != nil {
 		return err
 	}
 	if k.raw {
@@ -383,7 +375,7 @@ func (k *tokenCommand) run(ctx context.Context, args []string) error {
 // audience.
 func (k *tokenCommand) request(ctx context.Context, read *reader, namespace, name string) (*Request, error) {
 	if !slices.ContainsFunc(read.settings.Keys.Providers, func(d *provider.Definition) bool { return d.Name == k.receiver && !d.Plain() }) {
-		return &Request{Audience: k.receiver, ExpirationSeconds: read.settings.Defaults.TokenExpirationSeconds}, nil
+		return &Request{Namespace: namespace, ServiceAccount: name, Audience: k.receiver, ExpirationSeconds: read.settings.Defaults.TokenExpirationSeconds}, nil
 	}
 	serviceAccount, err := read.serviceAccount(ctx, namespace, name)
 	if err != nil {

@@ -15,12 +15,10 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
 //go:embed help/*.txt
@@ -47,113 +45,105 @@ const (
 // NewTrustCommand returns the command trust.
 func NewTrustCommand(c *command.CLI) *cobra.Command {
 	k := &trustCommand{CLI: c, part: partAll}
-	cmd := command.New(help("trust"), cobra.RangeArgs(0, 3), func(cmd *cobra.Command, args []string) error {
+	k.cmd = command.New(help("trust"), cobra.RangeArgs(0, 3), func(cmd *cobra.Command, args []string) error {
 		if len(args) < 2 {
 			return command.Usagef("a provider and a ServiceAccount are missing: %s trust aws|azure|gcp|PROVIDER NAME", c.Name)
 		}
 		k.provider = args[0]
 		return k.run(cmd.Context(), args[1:])
 	})
-	k.addFlags(cmd, "the provider", outputShell)
-	cmd.Flags().BoolVar(&k.uploadKeys, "upload-keys", false, "Register the cluster's public keys, so that the provider does not have to read the issuer. They always are if the issuer is not public.")
-	cmd.Flags().StringToStringVar(&k.given, "parameter", nil, "Parameter of the provider, as NAME=VALUE. Defaults to the annotation. Can be repeated.")
-	cmd.AddCommand(newTrustAWSCommand(c), newTrustAzureCommand(c), newTrustGCPCommand(c), newTrustIssuerCommand(c))
-	return cmd
+	k.addFlags("the provider", outputShell)
+	k.cmd.Flags().BoolVar(&k.uploadKeys, "upload-keys", false, "Register the cluster's public keys, so that the provider does not have to read the issuer. They always are if the issuer is not public.")
+	k.cmd.Flags().StringToStringVar(&k.given, "parameter", nil, "Parameter of the provider, as NAME=VALUE. Defaults to the annotation. Can be repeated.")
+	k.cmd.AddCommand(append(cloudCommands(c), newTrustIssuerCommand(c))...)
+	return k.cmd
 }
 
 // trustCommand is trust for one provider.
 type trustCommand struct {
 	*command.CLI
 	command.Output
-	// token has the values of flags, and run completes it.
-	token      Token
-	provider   string
-	part       string
-	audience   string
-	uploadKeys bool // gcp and custom providers only
+	cmd            *cobra.Command
+	provider       string
+	part, audience string
+	uploadKeys     bool // gcp and custom providers only
 	// given are the values of the flags that stand for annotations, by the provider's names.
 	given map[string]string
+	// token has the values of flags, and run completes it.
+	token Token
+
+	*reader
+	definition *provider.Definition
+	// values are the annotations that the provider reads: of the ServiceAccount, or of flags.
+	values map[string]string
 }
 
 // custom reports whether the provider is not one of the clouds.
 func (k *trustCommand) custom() bool { return !slices.Contains(clouds(), k.provider) }
 
-// newCloudCommand returns a command for a built-in provider, without its own parameters.
-func newCloudCommand(c *command.CLI, name, cloud string) (*trustCommand, *cobra.Command) {
+// cloudCommands returns the commands for the clouds.
+func cloudCommands(c *command.CLI) []*cobra.Command {
+	aws, azure, gcp := newCloudCommand(c, "aws"), newCloudCommand(c, "azure"), newCloudCommand(c, "gcp")
+	aws.parameter("role-arn", "ARN of the role, or its name if the webhook has a prefix for names.")
+	azure.cmd.Flags().StringVar(&azure.token.Identity, "identity", "", "Name of the managed identity. Defaults to NAMESPACE-NAME.")
+	azure.cmd.Flags().StringVar(&azure.token.ResourceGroup, "resource-group", "", "Resource group of the managed identity. By default, the output asks for it.")
+	gcp.parameter("workload-identity-provider", "Workload identity provider.")
+	gcp.parameter("service-account", "E-mail of the service account to impersonate, or its name if the webhook has a default project.")
+	gcp.cmd.Flags().StringVar(&gcp.token.Project, "project", "", "ID of the provider's project. Defaults to a command that looks it up.")
+	gcp.cmd.Flags().BoolVar(&gcp.uploadKeys, "upload-keys", false, "Upload the cluster's public keys, so that Google does not have to read the issuer. They always are if the issuer is not public.")
+	return []*cobra.Command{aws.cmd, azure.cmd, gcp.cmd}
+}
+
+// newCloudCommand returns the command for a cloud, without its own flags.
+func newCloudCommand(c *command.CLI, name string) *trustCommand {
 	k := &trustCommand{CLI: c, part: partAll, provider: name, given: map[string]string{}}
-	cmd := command.New(help(name), cobra.RangeArgs(1, 2), func(cmd *cobra.Command, args []string) error {
+	k.cmd = command.New(help(name), cobra.RangeArgs(1, 2), func(cmd *cobra.Command, args []string) error {
 		for name := range k.given {
 			k.given[name], _ = cmd.Flags().GetString(name) // the error is for a flag that does not exist
 		}
 		return k.run(cmd.Context(), args)
 	})
-	cmd.ValidArgsFunction = c.CompleteServiceAccounts()
-	k.addFlags(cmd, cloud, outputShell, outputTerraform)
-	command.AddChoice(cmd, &k.part, "part", "", "Part of the shell's or Terraform's output", partAll, partCluster, partServiceAccount)
-	return k, cmd
+	k.cmd.ValidArgsFunction = c.CompleteServiceAccounts()
+	k.addFlags(apis()[name].title, outputShell, outputTerraform)
+	command.AddChoice(k.cmd, &k.part, "part", "", "Part of the shell's or Terraform's output", partAll, partCluster, partServiceAccount)
+	return k
 }
 
 // addFlags adds the flags that all providers have.
-func (k *trustCommand) addFlags(cmd *cobra.Command, cloud string, formats ...string) {
-	k.AddConfig(cmd)
-	k.Output.AddFlag(cmd, "Trust", formats...)
-	cmd.Flags().StringVar(&k.token.Issuer, "issuer", "", "Issuer of the tokens. Defaults to the cluster's.")
-	cmd.Flags().StringVar(&k.audience, "audience", "", "Audience of the tokens. Defaults to the audience in the annotations, or else the audience that "+cloud+" expects.")
+func (k *trustCommand) addFlags(title string, formats ...string) {
+	k.AddConfig(k.cmd)
+	k.Output.AddFlag(k.cmd, "Trust", formats...)
+	k.cmd.Flags().StringVar(&k.token.Issuer, "issuer", "", "Issuer of the tokens. Defaults to the cluster's.")
+	k.cmd.Flags().StringVar(&k.audience, "audience", "", "Audience of the tokens. Defaults to the audience in the annotations, or else the audience that "+title+" expects.")
 }
 
 // parameter adds a flag that stands for an annotation of the provider.
-func (k *trustCommand) parameter(cmd *cobra.Command, name, usage string) {
+func (k *trustCommand) parameter(name, usage string) {
 	k.given[name] = ""
-	cmd.Flags().String(name, "", usage+" Defaults to the annotation "+k.provider+"-"+name+".")
+	k.cmd.Flags().String(name, "", usage+" Defaults to the annotation "+k.provider+"-"+name+".")
 }
 
-func newTrustAWSCommand(c *command.CLI) *cobra.Command {
-	k, cmd := newCloudCommand(c, "aws", "AWS")
-	k.parameter(cmd, "role-arn", "ARN of the role, or its name if the webhook has a prefix for names.")
-	return cmd
-}
-
-func newTrustAzureCommand(c *command.CLI) *cobra.Command {
-	k, cmd := newCloudCommand(c, "azure", "Azure")
-	cmd.Flags().StringVar(&k.token.Identity, "identity", "", "Name of the managed identity. Defaults to NAMESPACE-NAME.")
-	cmd.Flags().StringVar(&k.token.ResourceGroup, "resource-group", "", "Resource group of the managed identity. By default, the output asks for it.")
-	return cmd
-}
-
-func newTrustGCPCommand(c *command.CLI) *cobra.Command {
-	k, cmd := newCloudCommand(c, "gcp", "Google Cloud")
-	k.parameter(cmd, "workload-identity-provider", "Workload identity provider.")
-	k.parameter(cmd, "service-account", "E-mail of the service account to impersonate, or its name if the webhook has a default project.")
-	cmd.Flags().StringVar(&k.token.Project, "project", "", "ID of the provider's project. Defaults to a command that looks it up.")
-	cmd.Flags().BoolVar(&k.uploadKeys, "upload-keys", false, "Upload the cluster's public keys, so that Google does not have to read the issuer. They always are if the issuer is not public.")
-	return cmd
-}
-
-func (k *trustCommand) run(ctx context.Context, args []string) error {
-	read, namespace, name, err := readerOf(ctx, k.CLI, args)
-	if err != nil {
-		return err
-	}
-	s := read.settings
-	d, err := k.definition(s)
-	if err != nil {
-		return err
-	}
+func (k *trustCommand) run(ctx context.Context, args []string) (err error) {
 	t := &k.token
-	t.Namespace, t.ServiceAccount, t.Prefix = namespace, name, s.Keys.Prefix
-	existing, err := k.annotations(ctx, read)
-	if err != nil {
+	if k.reader, t.Namespace, t.ServiceAccount, err = readerOf(ctx, k.CLI, args); err != nil {
 		return err
 	}
-	if err := k.readIdentity(s, d, existing); err != nil {
+	t.Prefix = k.settings.Keys.Prefix
+	if err := k.define(); err != nil {
 		return err
 	}
-	if err := k.completeIssuer(ctx, read.client, d); err != nil {
+	if err := k.readAnnotations(ctx); err != nil {
+		return err
+	}
+	if err := k.identify(); err != nil {
+		return err
+	}
+	if err := k.completeIssuer(ctx); err != nil {
 		return err
 	}
 	var trust *Trust
 	if k.custom() {
-		trust, err = NewCustom(t, d)
+		trust, err = NewCustom(t, k.definition)
 	} else {
 		trust, err = NewTrust(k.provider, t)
 	}
@@ -169,46 +159,51 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 	return k.Write(k.CLI, &trustResult{trust, cmp.Or(k.Format, outputShell), k.part})
 }
 
-// definition returns the provider. For a custom one, its settings must be known.
-func (k *trustCommand) definition(s *settings.Settings) (*provider.Definition, error) {
-	var names []string
-	for _, d := range s.Keys.Providers {
-		custom := slices.IndexFunc(provider.Builtin(), func(b *provider.Definition) bool { return b.Name == d.Name }) < 0
+// define looks for the provider. For a custom one, its settings must be known.
+func (k *trustCommand) define() error {
+	known := clouds()
+	for _, d := range k.settings.Keys.Providers {
+		custom := !slices.ContainsFunc(provider.Builtin(), func(b *provider.Definition) bool { return b.Name == d.Name })
 		if d.Name == k.provider && custom == k.custom() {
-			return d, nil
+			k.definition = d
+			return nil
 		}
 		if custom {
-			names = append(names, d.Name)
+			known = append(known, d.Name)
 		}
 	}
 	if err := k.Webhook.Unread; err != nil {
-		return nil, fmt.Errorf("provider %q: the settings of the webhook could not be read: %w; pass its configuration file with --config", k.provider, err)
+		return fmt.Errorf("provider %q: the settings of the webhook could not be read: %w; pass its configuration file with --config", k.provider, err)
 	}
-	known := strings.Join(append(clouds(), names...), ", ")
-	return nil, command.Usagef("provider %q: the webhook does not have it; choose one of %s", k.provider, known)
+	return command.Usagef("provider %q: the webhook does not have it; choose one of %s", k.provider, strings.Join(known, ", "))
 }
 
-// annotations returns the annotations of the ServiceAccount and the annotations of its mappings.
-func (k *trustCommand) annotations(ctx context.Context, read *reader) (map[string]string, error) {
-	t, values := &k.token, map[string]string{}
-	serviceAccount, err := read.serviceAccount(ctx, t.Namespace, t.ServiceAccount)
+// readAnnotations reads the annotations of the ServiceAccount and of its mappings.
+func (k *trustCommand) readAnnotations(ctx context.Context) error {
+	t, keys, all := &k.token, k.settings.Keys, map[string]string{}
+	serviceAccount, err := k.serviceAccount(ctx, t.Namespace, t.ServiceAccount)
 	switch {
 	case apierrors.IsNotFound(err):
 		k.Note("serviceaccount %s/%s does not exist yet", t.Namespace, t.ServiceAccount)
 	case err != nil:
-		return nil, err
+		return err
 	default:
-		maps.Copy(values, serviceAccount.Annotations)
+		maps.Copy(all, serviceAccount.Annotations)
 		k.NoteUnknown(serviceAccount)
 	}
-	maps.Copy(values, read.settings.Keys.Map(read.settings.Mappings, t.Namespace, t.ServiceAccount, values))
-	return values, nil
+	maps.Copy(all, keys.Map(k.settings.Mappings, t.Namespace, t.ServiceAccount, all))
+	maps.DeleteFunc(all, func(key, _ string) bool {
+		name, ours := strings.CutPrefix(key, keys.Prefix)
+		return !ours || key != keys.Audience && !k.definition.OwnsKey(name)
+	})
+	k.values = all
+	return nil
 }
 
 // completeIssuer sets the issuer unless a flag has done so, and the public keys of the cluster if
 // they must be uploaded.
-func (k *trustCommand) completeIssuer(ctx context.Context, client kubernetes.Interface, d *provider.Definition) error {
-	t := &k.token
+func (k *trustCommand) completeIssuer(ctx context.Context) error {
+	t, d := &k.token, k.definition
 	possible := k.provider == "gcp" || d.TrustHas(provider.TrustKeysFile)
 	if k.uploadKeys && !possible {
 		return command.Usagef("--upload-keys: the text \"trust\" of provider %s has no {%s}", d.Name, provider.TrustKeysFile)
@@ -217,7 +212,7 @@ func (k *trustCommand) completeIssuer(ctx context.Context, client kubernetes.Int
 	if t.Issuer != "" && !upload() {
 		return nil
 	}
-	documents, err := FromCluster(ctx, client.CoreV1().RESTClient())
+	documents, err := FromCluster(ctx, k.client.CoreV1().RESTClient())
 	if err != nil {
 		return fmt.Errorf("read the issuer of the cluster: %w", err)
 	}
@@ -228,50 +223,46 @@ func (k *trustCommand) completeIssuer(ctx context.Context, client kubernetes.Int
 	return nil
 }
 
-// readIdentity sets the identity to trust, as the webhook reads it: from the flags, the
-// existing annotations and the defaults of the cluster, in this order. It adds the annotations
-// that the ServiceAccount still needs.
-func (k *trustCommand) readIdentity(s *settings.Settings, d *provider.Definition, existing map[string]string) error {
-	t := &k.token
-	values := map[string]string{}
-	for key, value := range existing {
-		if name, ours := strings.CutPrefix(key, s.Keys.Prefix); ours && (key == s.Keys.Audience || d.OwnsKey(name)) {
-			values[key] = value
-		}
+// set sets an annotation, which the ServiceAccount needs if it does not have the value yet.
+func (k *trustCommand) set(name, value string) {
+	if key := k.settings.Keys.Parameter(k.definition, name); value != "" && k.values[key] != value {
+		k.values[key] = value
+		k.token.Annotate = append(k.token.Annotate, key+"="+value)
 	}
-	set := func(name, value string) {
-		if key := s.Keys.Parameter(d, name); value != "" && values[key] != value {
-			values[key] = value
-			t.Annotate = append(t.Annotate, key+"="+value)
-		}
-	}
+}
+
+// identify sets the identity to trust, as the webhook reads it: from the flags, the
+// annotations and the defaults of the cluster, in this order.
+func (k *trustCommand) identify() error {
+	d, s := k.definition, k.settings
 	for _, name := range slices.Sorted(maps.Keys(k.given)) {
 		if !d.OwnsKey(d.Key(name)) {
 			return command.Usagef("--parameter: provider %s has no parameter %q that an annotation sets", d.Name, name)
 		}
-		set(name, k.given[name])
+		k.set(name, k.given[name])
 	}
-	set("audience", k.audience)
-	defaults := s.Defaults.For(t.Namespace, t.ServiceAccount)
-	if err := k.complete(d, s.Keys, defaults, values, set); err != nil {
+	k.set("audience", k.audience)
+	defaults := s.Defaults.For(k.token.Namespace, k.token.ServiceAccount)
+	if err := k.complete(defaults); err != nil {
 		return err
 	}
-	identity, errs := annotations.ParseServiceAccount(s.Keys, values, defaults)
+	identity, errs := annotations.ParseServiceAccount(s.Keys, k.values, defaults)
 	if len(errs) > 0 {
 		return k.mistake(errs[0], s.Keys.Prefix+d.Key(""))
 	}
-	t.Audience, t.Values = identity.Providers[0].Audience, identity.Providers[0].Values
+	k.token.Audience, k.token.Values = identity.Providers[0].Audience, identity.Providers[0].Values
 	return nil
 }
 
-// anyGUID stands for the IDs of Azure's client and tenant, which the cloud does not have yet.
+// anyGUID stands for the IDs of Azure's client and tenant, which trust does not need.
 const anyGUID = "00000000-0000-0000-0000-000000000000"
 
 // complete sets the annotations without which the ServiceAccount does not ask for an
 // identity of the provider.
-func (k *trustCommand) complete(d *provider.Definition, keys *annotations.Keys, defaults *annotations.Defaults, values map[string]string, set func(name, value string)) error {
+func (k *trustCommand) complete(defaults *annotations.Defaults) error {
+	d, keys := k.definition, k.settings.Keys
 	asks := slices.ContainsFunc(d.Parameters, func(p provider.Parameter) bool {
-		return p.Identity && values[keys.Parameter(d, p.Name)] != ""
+		return p.Identity && k.values[keys.Parameter(d, p.Name)] != ""
 	})
 	for i := range d.Parameters {
 		p := &d.Parameters[i]
@@ -283,14 +274,14 @@ func (k *trustCommand) complete(d *provider.Definition, keys *annotations.Keys, 
 			unneeded = p.Example
 		}
 		switch {
-		case !p.Required || p.ClusterOnly || values[key] != "":
+		case !p.Required || p.ClusterOnly || k.values[key] != "":
 		case hasDefault && p.Identity && !asks:
-			set(p.Name, annotations.ClusterDefault)
+			k.set(p.Name, annotations.ClusterDefault)
 		case hasDefault:
 		case unneeded == "":
 			return k.noParameter(p.Name, key)
 		default:
-			values[key] = unneeded
+			k.values[key] = unneeded
 			if p.Identity {
 				k.token.ClientIDKey = key
 			}
