@@ -18,7 +18,7 @@ import (
 
 // trustAzure returns the trust configuration of Microsoft Entra ID. Only a repair needs the
 // client ID.
-func trustAzure(token *Token) (*Trust, error) {
+func trustAzure(token *Token) (Trust, error) {
 	id := token.Values["client-id"]
 	if id != "" && !texts.IsGUID(id) {
 		return nil, fmt.Errorf("client ID %q: must be a GUID", id)
@@ -46,8 +46,8 @@ func (r *Request) azure(ctx context.Context, client *http.Client) (*Answer, erro
 		return nil, fmt.Errorf("AZURE_AUTHORITY_HOST: %w", err)
 	}
 	id, tenant, asked := r.Variables["AZURE_CLIENT_ID"], r.Variables["AZURE_TENANT_ID"], time.Now()
-	return r.send(ctx, client, form(ClientCredentials, authority.JoinPath(tenant, "oauth2/v2.0/token").String(), url.Values{
-		"grant_type":            {ClientCredentials},
+	return r.send(ctx, client, form("client_credentials", authority.JoinPath(tenant, "oauth2/v2.0/token").String(), url.Values{
+		"grant_type":            {"client_credentials"},
 		"client_id":             {id},
 		"scope":                 {cmp.Or(r.Scope, azureScopes[authority.Host], resourceManager)},
 		"client_assertion_type": {"urn:ietf:params:oauth:client-assertion-type:jwt-bearer"},

@@ -110,16 +110,7 @@ type Answer struct {
 	Repair string `json:"repair,omitempty"`
 }
 
-// Operations of the clouds.
 const (
-	AssumeRoleWithWebIdentity = "AssumeRoleWithWebIdentity"
-	ClientCredentials         = "client_credentials"
-	TokenExchange             = "token exchange"
-	GenerateAccessToken       = "generateAccessToken"
-)
-
-const (
-	// timeout limits a call.
 	timeout = 30 * time.Second
 	// maxResponse is more than a response of a cloud has.
 	maxResponse = 256 << 10
@@ -150,7 +141,7 @@ type api struct {
 	// pods with the token always have an identity.
 	identity string
 	exchange func(*Request, context.Context, *http.Client) (*Answer, error)
-	trust    func(*Token) (*Trust, error)
+	trust    func(*Token) (Trust, error)
 }
 
 // apis returns the clouds, by the names of their providers.
@@ -165,7 +156,7 @@ func apis() map[string]api {
 func clouds() []string { return slices.Sorted(maps.Keys(apis())) }
 
 // NewTrust returns the configuration with which one of the clouds accepts the tokens.
-func NewTrust(cloud string, token *Token) (*Trust, error) { return apis()[cloud].trust(token) }
+func NewTrust(cloud string, token *Token) (Trust, error) { return apis()[cloud].trust(token) }
 
 // Do presents the token. An Answer that is not granted has the cause and its repair, if they
 // are known. It is not an error: Do returns an error if the cloud did not respond, or
@@ -185,7 +176,6 @@ func Do(ctx context.Context, client *http.Client, r *Request) (*Answer, error) {
 // call is a POST request. bearer is the credential for it, if any.
 type call struct{ operation, target, contentType, bearer, body string }
 
-// form is a call that sends a form.
 func form(operation, target string, values url.Values) *call {
 	return &call{operation, target, "application/x-www-form-urlencoded", "", values.Encode()}
 }
@@ -240,7 +230,6 @@ func (r *Request) send(ctx context.Context, client *http.Client, c *call, decode
 	return answer, nil
 }
 
-// read sends a request and returns the status and the body of the response.
 func read(client *http.Client, request *http.Request, limit int64) (status int, body []byte, err error) {
 	response, err := client.Do(request)
 	if err != nil {
@@ -301,7 +290,6 @@ type cause struct {
 	Terraform bool   `json:"terraform"`
 }
 
-// causes returns the known causes of the denials of a provider.
 func causes(provider string) ([]cause, error) {
 	var all map[string][]cause
 	if err := yaml.UnmarshalStrict(causesText, &all); err != nil {
@@ -336,9 +324,8 @@ func (r *Request) commands(format, part string) string {
 		values["workload-identity-provider"] = strings.TrimPrefix(file.Audience, "//iam.googleapis.com/")
 		values["service-account"] = impersonated(file.ImpersonationURL)
 	}
-	trust, err := NewTrust(r.Provider, &Token{Issuer: claims.Issuer, Namespace: r.Namespace, ServiceAccount: r.ServiceAccount, Audience: r.Audience, Prefix: r.Prefix, Values: values})
-	if err != nil {
-		return ""
-	}
+	trust, _ := NewTrust(r.Provider, &Token{ // an error results in no text
+		Issuer: claims.Issuer, Namespace: r.Namespace, ServiceAccount: r.ServiceAccount, Audience: r.Audience, Prefix: r.Prefix, Values: values,
+	})
 	return trust.Text(format, part)
 }

@@ -23,7 +23,7 @@ const maxGoogleSubject = 127
 
 // trustGCP returns the trust configuration of Google Cloud, with or without a service account to
 // impersonate.
-func trustGCP(token *Token) (*Trust, error) {
+func trustGCP(token *Token) (Trust, error) {
 	full, email := token.Values["workload-identity-provider"], token.Values["service-account"]
 	number, pool, name, ok := provider.GCPProviderParts(full)
 	if !ok {
@@ -74,7 +74,7 @@ func (r *Request) credentialFile() (file externalAccount, err error) {
 // impersonated returns the service account of an impersonation URL.
 func impersonated(target string) string {
 	_, email, _ := strings.Cut(target, "/serviceAccounts/")
-	return strings.TrimSuffix(email, ":"+GenerateAccessToken)
+	return strings.TrimSuffix(email, ":generateAccessToken")
 }
 
 // gcp exchanges the token for a federated token. If the credential file (AIP-4117) names
@@ -90,7 +90,7 @@ func (r *Request) gcp(ctx context.Context, client *http.Client) (*Answer, error)
 	}
 	asked := time.Now()
 	var federated oauthResponse
-	answer, err := r.send(ctx, client, form(TokenExchange, file.TokenURL, url.Values{
+	answer, err := r.send(ctx, client, form("token exchange", file.TokenURL, url.Values{
 		"grant_type":           {"urn:ietf:params:oauth:grant-type:token-exchange"},
 		"requested_token_type": {"urn:ietf:params:oauth:token-type:access_token"},
 		"audience":             {file.Audience},
@@ -110,7 +110,7 @@ func (r *Request) gcp(ctx context.Context, client *http.Client) (*Answer, error)
 // impersonate gets a credential of a service account with a federated one.
 func (r *Request) impersonate(ctx context.Context, client *http.Client, target, federated string) (*Answer, error) {
 	const request = `{"scope":["` + cloudPlatform + `"],"lifetime":"3600s"}`
-	return r.send(ctx, client, &call{GenerateAccessToken, target, "application/json", federated, request}, func(body []byte) (reply, error) {
+	return r.send(ctx, client, &call{"generateAccessToken", target, "application/json", federated, request}, func(body []byte) (reply, error) {
 		var response struct {
 			Credential string    `json:"accessToken"`
 			Expires    time.Time `json:"expireTime"`

@@ -180,7 +180,6 @@ func (x *Target) present(ctx context.Context, r *Request, who, title string) []p
 	return lines
 }
 
-// lineOf returns the line about a cloud's response.
 func lineOf(subject string, a *Answer, err error) probe.Line {
 	switch {
 	case err != nil:
@@ -249,7 +248,6 @@ func readerOf(ctx context.Context, c *command.CLI, args []string) (read *reader,
 	return read, info.Namespace, info.Name, err
 }
 
-// serviceAccount returns the metadata of a ServiceAccount.
 func (r *reader) serviceAccount(ctx context.Context, namespace, name string) (*metav1.ObjectMeta, error) {
 	found, err := r.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -268,7 +266,6 @@ func (r *reader) pod(ctx context.Context, namespace, serviceAccount *metav1.Obje
 	return injected.Read(answer.Pod.Object, r.settings.Keys)
 }
 
-// requestToken gets a new token of the ServiceAccount.
 func (r *Request) requestToken(ctx context.Context, client kubernetes.Interface) error {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{r.Audience}, ExpirationSeconds: &r.ExpirationSeconds}}
 	response, err := client.CoreV1().ServiceAccounts(r.Namespace).CreateToken(ctx, r.ServiceAccount, request, metav1.CreateOptions{})
@@ -279,7 +276,6 @@ func (r *Request) requestToken(ctx context.Context, client kubernetes.Interface)
 	return nil
 }
 
-// tokenCommand holds the flags of token.
 type tokenCommand struct {
 	*command.CLI
 	command.Output
@@ -318,7 +314,6 @@ func AddEndpoint(fs *pflag.FlagSet, endpoint, caFile *string) {
 	}
 }
 
-// tokenResult is the output of token.
 type tokenResult struct {
 	Namespace      string        `json:"namespace"`
 	ServiceAccount string        `json:"serviceAccount"`
@@ -438,7 +433,6 @@ func (r *tokenResult) Print(p *command.Page) {
 	}
 }
 
-// print writes the response to the token, or to the token for a profile.
 func (a *Answer) print(p *command.Page) {
 	p.Line("")
 	title := a.Operation + " at " + a.URL

@@ -106,36 +106,30 @@ func (t *Token) Name() string {
 // ServiceAccount, such as shop_cart.
 func (t *Token) Label() string { return identifier(t.Namespace + "_" + t.ServiceAccount) }
 
-// Trust is the configuration with which a cloud trusts the tokens of a ServiceAccount.
-type Trust struct {
-	// texts are the executed templates of the cloud, by their names.
-	texts map[string]string
-}
+// Trust is the configuration with which a cloud trusts the tokens of a ServiceAccount: the executed
+// templates of the cloud, by their names.
+type Trust map[string]string
 
 //go:embed *.tmpl
 var templates embed.FS
 
 // fill returns the configuration of a cloud, from its templates.
-func fill(cloud string, token *Token, values any) (*Trust, error) {
+func fill(cloud string, token *Token, values any) (Trust, error) {
 	if err := token.check(); err != nil {
 		return nil, err
 	}
-	all, err := execute(values, "common.tmpl", cloud+".tmpl")
-	return &Trust{all}, err
+	return execute(values, "common.tmpl", cloud+".tmpl")
 }
 
 // execute returns the texts of the templates in files, by their names.
-func execute(values any, files ...string) (map[string]string, error) {
+func execute(values any, files ...string) (Trust, error) {
 	functions := template.FuncMap{"sh": Quote, "file": File, "base": path.Base, "public": Public, "json": compact, "tf": literal, "id": identifier}
 	parsed, err := template.New("").Funcs(functions).ParseFS(templates, files...)
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]string{}
+	all := Trust{}
 	for _, one := range parsed.Templates() {
-		if !strings.Contains(one.Name(), " ") && one.Name() != "json" {
-			continue // a part of another template
-		}
 		var text strings.Builder
 		if err := one.Execute(&text, values); err != nil {
 			return nil, err
@@ -146,11 +140,11 @@ func execute(values any, files ...string) (map[string]string, error) {
 }
 
 // MarshalJSON returns the configuration in the form that the cloud itself uses.
-func (t *Trust) MarshalJSON() ([]byte, error) { return []byte(t.texts["json"]), nil }
+func (t Trust) MarshalJSON() ([]byte, error) { return []byte(t["json"]), nil }
 
 // Text returns a part of the configuration for the shell or for Terraform, or a repair;
 // empty if the cloud needs no such part.
-func (t *Trust) Text(format, part string) string { return t.texts[format+" "+part] }
+func (t Trust) Text(format, part string) string { return t[format+" "+part] }
 
 var (
 	notInIdentifier = regexp.MustCompile(`[^a-z0-9]`)
@@ -205,7 +199,7 @@ var noTrust string
 // NewCustom returns the trust configuration of a custom provider: the text in the
 // configuration file, with the values. A line with a value that is not set is left out. A
 // command in front of the text writes the public keys of the cluster into a file.
-func NewCustom(token *Token, d *provider.Definition) (*Trust, error) {
+func NewCustom(token *Token, d *provider.Definition) (Trust, error) {
 	all := provider.Values{}
 	maps.Copy(all, token.Values)
 	maps.Copy(all, provider.Values{

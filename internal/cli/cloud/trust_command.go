@@ -141,7 +141,7 @@ func (k *trustCommand) run(ctx context.Context, args []string) (err error) {
 	if err := k.completeIssuer(ctx); err != nil {
 		return err
 	}
-	var trust *Trust
+	var trust Trust
 	if k.custom() {
 		trust, err = NewCustom(t, k.definition)
 	} else {
@@ -319,7 +319,7 @@ func (k *trustCommand) mistake(err *field.Error, prefix string) error {
 
 // trustResult is a configuration in one of its formats.
 type trustResult struct {
-	*Trust
+	Trust
 	format, part string
 }
 

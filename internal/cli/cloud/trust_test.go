@@ -35,37 +35,37 @@ func tokenFor(audience string) cloud.Token {
 	return cloud.Token{Issuer: publicIssuer, Namespace: "shop", ServiceAccount: "cart", Audience: audience}
 }
 
-func newAWS(token cloud.Token, role string) func() (*cloud.Trust, error) {
+func newAWS(token cloud.Token, role string) func() (cloud.Trust, error) {
 	token.Values = provider.Values{"role-arn": role}
-	return func() (*cloud.Trust, error) { return cloud.NewTrust("aws", &token) }
+	return func() (cloud.Trust, error) { return cloud.NewTrust("aws", &token) }
 }
 
 type azureOptions struct{ Identity, ResourceGroup, ClientID, ClientIDKey string }
 
-func newAzure(token cloud.Token, o azureOptions) func() (*cloud.Trust, error) {
+func newAzure(token cloud.Token, o azureOptions) func() (cloud.Trust, error) {
 	token.Identity, token.ResourceGroup, token.ClientIDKey = o.Identity, o.ResourceGroup, o.ClientIDKey
 	token.Values = provider.Values{"client-id": o.ClientID}
-	return func() (*cloud.Trust, error) { return cloud.NewTrust("azure", &token) }
+	return func() (cloud.Trust, error) { return cloud.NewTrust("azure", &token) }
 }
 
 type gcpOptions struct{ Provider, Email, Project, JWKS string }
 
-func newGCP(token cloud.Token, o gcpOptions) func() (*cloud.Trust, error) {
+func newGCP(token cloud.Token, o gcpOptions) func() (cloud.Trust, error) {
 	token.Project, token.JWKS = o.Project, o.JWKS
 	token.Values = provider.Values{"workload-identity-provider": o.Provider, "service-account": o.Email}
-	return func() (*cloud.Trust, error) { return cloud.NewTrust("gcp", &token) }
+	return func() (cloud.Trust, error) { return cloud.NewTrust("gcp", &token) }
 }
 
-func newCustom(token cloud.Token, d *provider.Definition, values provider.Values, jwks string) (*cloud.Trust, error) {
+func newCustom(token cloud.Token, d *provider.Definition, values provider.Values, jwks string) (cloud.Trust, error) {
 	token.Values, token.JWKS = values, jwks
 	return cloud.NewCustom(&token, d)
 }
 
-func cases() map[string]func() (*cloud.Trust, error) {
+func cases() map[string]func() (cloud.Trust, error) {
 	gcp := tokenFor("https://iam.googleapis.com/" + pool)
 	dotted := tokenFor("api://AzureADTokenExchange")
 	dotted.Namespace, dotted.ServiceAccount = "1-shop", "cart.v2"
-	return map[string]func() (*cloud.Trust, error){
+	return map[string]func() (cloud.Trust, error){
 		"aws":                            newAWS(tokenFor("sts.amazonaws.com"), shopRole),
 		"aws-with-a-path-in-china":       newAWS(tokenFor("sts.amazonaws.com"), "arn:aws-cn:iam::111122223333:role/team/a/cart"),
 		"aws-with-another-audience":      newAWS(tokenFor("$(odd)'%{audience}"), shopRole),
@@ -155,7 +155,7 @@ func TestShellQuotesEverything(t *testing.T) {
 }
 
 // parts returns the JSON of a configuration.
-func parts(t *testing.T, trust *cloud.Trust) (parts map[string]map[string]any) {
+func parts(t *testing.T, trust cloud.Trust) (parts map[string]map[string]any) {
 	t.Helper()
 	text, err := json.Marshal(trust)
 	if err == nil {
@@ -226,7 +226,7 @@ func TestMistakesInTrust(t *testing.T) {
 		return token
 	}
 	tests := map[string]struct {
-		newDocument func() (*cloud.Trust, error)
+		newDocument func() (cloud.Trust, error)
 		want        string
 	}{
 		"an issuer with http":      {newAWS(with(func(t *cloud.Token) { t.Issuer = "http://issuer.example.com" }), shopRole), "is not an https URL"},
@@ -289,7 +289,7 @@ func TestLongNamesStayDifferent(t *testing.T) {
 func TestRepairs(t *testing.T) {
 	t.Parallel()
 	const clientID = "55556666-cccc-7777-dddd-8888eeee9999"
-	for name, newTrust := range map[string]func() (*cloud.Trust, error){
+	for name, newTrust := range map[string]func() (cloud.Trust, error){
 		"aws":   newAWS(withPrefix(tokenFor("sts.amazonaws.com")), shopRole),
 		"azure": newAzure(withPrefix(tokenFor("api://AzureADTokenExchange")), azureOptions{ClientID: clientID}),
 		"gcp":   newGCP(withPrefix(tokenFor("https://iam.googleapis.com/"+pool)), gcpOptions{Provider: pool, Email: email}),

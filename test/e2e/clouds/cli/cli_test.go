@@ -104,7 +104,7 @@ func trustOf(t *testing.T, identity *provider.Identity, token cloud.Token) emula
 }
 
 // partsOf returns the members of a configuration's JSON.
-func partsOf(t *testing.T, err error, trust *cloud.Trust) (parts map[string]json.RawMessage) {
+func partsOf(t *testing.T, err error, trust cloud.Trust) (parts map[string]json.RawMessage) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(marshal(t, err, trust)), &parts); err != nil {
 		t.Fatal(err)
