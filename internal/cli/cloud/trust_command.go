@@ -163,12 +163,12 @@ func (k *trustCommand) run(ctx context.Context, args []string) (err error) {
 func (k *trustCommand) define() error {
 	known := clouds()
 	for _, d := range k.settings.Keys.Providers {
-		custom := !slices.ContainsFunc(provider.Builtin(), func(b *provider.Definition) bool { return b.Name == d.Name })
-		if d.Name == k.provider && custom == k.custom() {
+		switch {
+		case d.Plain(): // of no cloud
+		case d.Name == k.provider:
 			k.definition = d
 			return nil
-		}
-		if custom {
+		case !slices.Contains(known, d.Name):
 			known = append(known, d.Name)
 		}
 	}
