@@ -68,8 +68,8 @@ func ParseOverrides(text string) (map[string]any, error) {
 	return overrides, nil
 }
 
-// merge adds the fields of another value, and shares nothing with it. The elements of lists are
-// merged in their order, so that the first container needs no name.
+// merge adds the fields of another value, and shares nothing with the other value. The elements of
+// lists are merged in their order, so that the first container needs no name.
 func merge(value, with any) any {
 	switch with := with.(type) {
 	case map[string]any:

@@ -218,7 +218,7 @@ func (r *Request) send(ctx context.Context, client *http.Client, c *call, decode
 		expires := got.expires.UTC().Truncate(time.Second)
 		answer.Granted, answer.Identity, answer.Expires = true, got.identity, &expires
 	case err == nil && !ok && got.code != "":
-		for _, secret := range []string{r.Token, c.bearer} { // a cloud may repeat it
+		for _, secret := range []string{r.Token, c.bearer} { // a cloud may repeat a secret
 			if secret != "" {
 				got.message = strings.ReplaceAll(got.message, secret, "[token]")
 			}

@@ -50,13 +50,13 @@ type Token struct {
 	ClientIDKey string
 	// Values are the values of the provider's parameters.
 	Values provider.Values
-	// Identity is the name of a managed identity of Azure, by default Name, and ResourceGroup is
-	// its resource group: without it, the shell and Terraform ask for it.
+	// Identity is the name of a managed identity of Azure, by default Name. ResourceGroup is the
+	// identity's; if it is empty, the shell and Terraform ask for the group.
 	Identity, ResourceGroup string
-	// Project is the ID of the project of Google's pool: without it, the shell looks it up.
+	// Project is the ID of the project of Google's pool; if it is empty, the shell looks the ID up.
 	Project string
-	// JWKS are the cluster's public keys, to be uploaded. If it is empty, the provider reads them
-	// from the issuer.
+	// JWKS are the cluster's public keys, to be uploaded; if it is empty, the provider reads the
+	// keys from the issuer.
 	JWKS string
 }
 

@@ -223,7 +223,7 @@ func (k *trustCommand) completeIssuer(ctx context.Context) error {
 	return nil
 }
 
-// set sets an annotation, which the ServiceAccount needs if it does not have the value yet.
+// set sets an annotation. The ServiceAccount still needs an annotation with another value.
 func (k *trustCommand) set(name, value string) {
 	if key := k.settings.Keys.Parameter(k.definition, name); value != "" && k.values[key] != value {
 		k.values[key] = value
@@ -267,7 +267,7 @@ func (k *trustCommand) complete(defaults *annotations.Defaults) error {
 	for i := range d.Parameters {
 		p := &d.Parameters[i]
 		key, hasDefault := keys.Parameter(d, p.Name), defaults.Parameters[d.Key(p.Name)] != ""
-		unneeded := "" // any valid value, if the result does not need one
+		unneeded := "" // any valid value, if the result does not need the parameter
 		if k.provider == "azure" {
 			unneeded = anyGUID
 		} else if d.Trust != "" && !d.TrustHas(p.Name) {

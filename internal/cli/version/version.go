@@ -45,7 +45,7 @@ type versions struct {
 	Kubernetes string `json:"kubernetes,omitempty"`
 	// Webhooks are the installations; nil if they are unknown.
 	Webhooks []webhook `json:"webhooks,omitempty"`
-	// absent describes the webhook if there are none.
+	// absent describes the webhook without an installation.
 	absent string
 	local  bool
 }
