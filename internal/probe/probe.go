@@ -14,7 +14,6 @@ import (
 	_ "embed" // the pod
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -55,9 +54,9 @@ func Pod(keys *annotations.Keys, serviceAccount string, overrides ...map[string]
 		"spec":     map[string]any{"serviceAccountName": serviceAccount},
 	}
 	for _, o := range append([]map[string]any{own}, overrides...) {
-		pod.Object = merge(pod.Object, o).(map[string]any)
+		merge(pod.Object, o)
 	}
-	return pod.DeepCopy() // nothing is shared with the overrides
+	return pod
 }
 
 // ParseOverrides reads fields of a pod, in JSON or YAML.
@@ -69,21 +68,21 @@ func ParseOverrides(text string) (map[string]any, error) {
 	return overrides, nil
 }
 
-// merge returns the value with the other value's fields. The elements of lists are merged
-// in their order, so that the first container needs no name.
+// merge adds the fields of another value, and shares nothing with the other value. The elements of
+// lists are merged in their order, so that the first container needs no name.
 func merge(value, with any) any {
 	switch with := with.(type) {
 	case map[string]any:
-		if fields, ok := value.(map[string]any); ok {
-			fields = maps.Clone(fields)
-			for name, field := range with {
-				fields[name] = merge(fields[name], field)
-			}
-			return fields
+		fields, isObject := value.(map[string]any)
+		if !isObject {
+			fields = map[string]any{}
 		}
+		for name, field := range with {
+			fields[name] = merge(fields[name], field)
+		}
+		return fields
 	case []any:
 		elements, _ := value.([]any)
-		elements = slices.Clone(elements)
 		for i, element := range with {
 			if i == len(elements) {
 				elements = append(elements, nil)
@@ -200,23 +199,19 @@ type Report struct {
 
 // Summarize fills the summary.
 func (r *Report) Summarize() {
-	r.Summary = map[Status]int{}
-	for _, status := range []Status{OK, Warning, Failed, Skipped, NotApplicable} {
-		r.Summary[status] = r.Count(status)
+	r.Summary = map[Status]int{OK: 0, Warning: 0, Failed: 0, Skipped: 0, NotApplicable: 0}
+	for _, section := range r.Sections {
+		for _, line := range section.Lines {
+			r.Summary[line.Status]++
+		}
 	}
 }
 
 // Count returns the number of lines with this status.
 func (r *Report) Count(status Status) int {
-	n := 0
-	for _, section := range r.Sections {
-		for _, line := range section.Lines {
-			if line.Status == status {
-				n++
-			}
-		}
-	}
-	return n
+	counted := Report{Sections: r.Sections}
+	counted.Summarize()
+	return counted.Summary[status]
 }
 
 // Link returns the link of a page below docs, in the version of this build.
@@ -297,20 +292,18 @@ func MissingRight(err error) string {
 // would get credentials.
 func DryRun(keys *annotations.Keys, serviceAccount string, answer Answer) []Section {
 	called := Probe(answer.Err)
-	return []Section{{Name: "probe", Lines: []Line{called}}, {Name: "dry run", Lines: []Line{tried(keys, serviceAccount, answer, called)}}}
-}
-
-// tried is Injection, unless the webhook was not called.
-func tried(keys *annotations.Keys, serviceAccount string, answer Answer, called Line) Line {
+	var tried Line
 	switch {
 	case called.Status == OK:
-		return Injection(keys, serviceAccount, answer)
+		tried = Injection(keys, serviceAccount, answer)
 	case noServiceAccount.MatchString(answer.Err.Error()):
-		return NoServiceAccount(serviceAccount)
+		tried = NoServiceAccount(serviceAccount)
 	case called.Status == Failed:
-		return Skip("Correct the cause first.", "pods of ServiceAccount %s were not tried: the API server cannot call the webhook", serviceAccount)
+		tried = Skip("Correct the cause first.", "pods of ServiceAccount %s were not tried: the API server cannot call the webhook", serviceAccount)
+	default:
+		tried = Skip(called.Fix, "pods of ServiceAccount %s were not tried: no dry run reached the webhook", serviceAccount)
 	}
-	return Skip(called.Fix, "pods of ServiceAccount %s were not tried: no dry run reached the webhook", serviceAccount)
+	return []Section{{Name: "probe", Lines: []Line{called}}, {Name: "dry run", Lines: []Line{tried}}}
 }
 
 // NoServiceAccount is the line for a ServiceAccount that does not exist.

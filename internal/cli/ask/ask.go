@@ -87,20 +87,25 @@ type Asker struct {
 	options  Options
 	probe    *probe.Client
 	client   kubernetes.Interface
-	slots    chan struct{}
 
 	mu sync.Mutex
 	// rights has the namespaces that were asked about, and whether the user may create pods.
 	rights map[string]bool
 }
 
-// once makes the client try a dry run once. Lanyard asks for a retry of its retryable
-// denials, which are the answer here: client-go would wait for seconds.
-type once struct{ http.RoundTripper }
+// transport sends as many requests at the same time as there are slots, and makes the client try a
+// dry run once. Lanyard asks for a retry of its retryable denials, which are the answer here:
+// client-go would wait for seconds.
+type transport struct {
+	http.RoundTripper
+	slots chan struct{}
+}
 
 // RoundTrip implements http.RoundTripper.
-func (o once) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := o.RoundTripper.RoundTrip(request)
+func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	t.slots <- struct{}{}
+	defer func() { <-t.slots }()
+	response, err := t.RoundTripper.RoundTrip(request)
 	if err == nil && response.StatusCode == http.StatusInternalServerError {
 		response.Header.Del("Retry-After")
 	}
@@ -110,7 +115,8 @@ func (o once) RoundTrip(request *http.Request) (*http.Response, error) {
 // New returns an Asker for a cluster. It does not change config.
 func New(config *rest.Config, s *settings.Settings, o Options) (*Asker, error) {
 	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return once{next} })
+	slots := make(chan struct{}, cmp.Or(o.Concurrent, DefaultConcurrent))
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{next, slots} })
 	client, err := probe.NewClient(config)
 	if err != nil {
 		return nil, err
@@ -119,10 +125,7 @@ func New(config *rest.Config, s *settings.Settings, o Options) (*Asker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create Kubernetes client: %w", err)
 	}
-	return &Asker{
-		settings: s, options: o, probe: client, client: typed,
-		slots: make(chan struct{}, cmp.Or(o.Concurrent, DefaultConcurrent)), rights: map[string]bool{},
-	}, nil
+	return &Asker{settings: s, options: o, probe: client, client: typed, rights: map[string]bool{}}, nil
 }
 
 // Ask returns the answer for a new pod of the namespace. serviceAccount is the
@@ -139,7 +142,6 @@ func (a *Asker) Ask(ctx context.Context, namespace, serviceAccount *metav1.Objec
 		answer.Missing = right
 		return answer
 	}
-	defer a.slot()()
 	got := a.probe.Create(ctx, namespace.Name, pod)
 	answer := Answer{Pod: got.Pod, Warnings: got.Warnings}
 	if got.Err != nil {
@@ -156,13 +158,6 @@ func (a *Asker) Evaluate(ctx context.Context, namespace, serviceAccount *metav1.
 	return a.local(ctx, "--no-dry-run", namespace, serviceAccount, pod)
 }
 
-// slot waits until a request may be sent. The caller must call the function that it
-// returns when the request has ended.
-func (a *Asker) slot() (done func()) {
-	a.slots <- struct{}{}
-	return func() { <-a.slots }
-}
-
 // mayCreatePods reports whether the user may create pods in a namespace. The API server is asked
 // once for each namespace, unless the request fails.
 func (a *Asker) mayCreatePods(ctx context.Context, namespace string) (bool, error) {
@@ -171,7 +166,6 @@ func (a *Asker) mayCreatePods(ctx context.Context, namespace string) (bool, erro
 	if allowed, known := a.rights[namespace]; known {
 		return allowed, nil
 	}
-	defer a.slot()()
 	allowed, err := command.May(ctx, a.client, "create", "pods", namespace)
 	if err == nil {
 		a.rights[namespace] = allowed

@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// NewAWS returns the configuration with which the ServiceAccount can assume the
-// role.
-func NewAWS(token Token, roleARN string) (*Trust, error) {
+// trustAWS returns the configuration with which the ServiceAccount can assume the role.
+func trustAWS(token *Token) (Trust, error) {
 	if strings.Contains(token.Audience, "${") {
 		return nil, fmt.Errorf("audience %q has ${, which starts a variable in a trust policy; use another audience", token.Audience)
 	}
 	// arn:PARTITION:iam::ACCOUNT:role/PATH/NAME
+	roleARN := token.Values["role-arn"]
 	parts := strings.SplitN(roleARN, ":", 6)
 	if len(parts) != 6 || parts[2] != "iam" || !strings.HasPrefix(parts[5], "role/") {
 		return nil, fmt.Errorf("role ARN %q is not of the form arn:PARTITION:iam::ACCOUNT:role/NAME", roleARN)
@@ -33,15 +33,10 @@ func NewAWS(token Token, roleARN string) (*Trust, error) {
 		path = "" // the default
 	}
 	host := strings.TrimPrefix(token.Issuer, "https://")
-	return newTrust("aws", &token, struct {
+	return fill("aws", token, struct {
 		*Token
 		Provider, Host, Partition, Account, RoleARN, Path, Role string
-	}{&token, fmt.Sprintf("arn:%s:iam::%s:oidc-provider/%s", parts[1], parts[4], host), host, parts[1], parts[4], roleARN, path, full[cut:]})
-}
-
-// trustOfAWS is NewAWS for the role of the pods.
-func trustOfAWS(token Token, r *Request) (*Trust, error) {
-	return NewAWS(token, r.Variables["AWS_ROLE_ARN"])
+	}{token, fmt.Sprintf("arn:%s:iam::%s:oidc-provider/%s", parts[1], parts[4], host), host, parts[1], parts[4], roleARN, path, full[cut:]})
 }
 
 // awsSuffixes are the domains of AWS' partitions, as in the endpoint data of the
@@ -52,28 +47,22 @@ var awsSuffixes = map[string]string{
 }
 
 // identities returns the Request, and a copy for each profile in the shared config file of
-// AWS.
+// AWS, if any.
 func (r *Request) identities() []*Request {
 	all := []*Request{r}
-	if r.Provider != "aws" {
-		return all
-	}
-	for line := range strings.Lines(r.File) {
-		line = strings.TrimSpace(line)
-		if section, found := strings.CutPrefix(line, "[profile "); found {
-			profile := *r
-			profile.Profile = strings.TrimSuffix(section, "]")
-			profile.Variables = maps.Clone(r.Variables)
-			all = append(all, &profile)
+	for _, section := range strings.Split(r.File, "[profile ")[1:] {
+		name, text, _ := strings.Cut(section, "]\n")
+		profile := *r
+		profile.Profile, profile.Variables = name, maps.Clone(r.Variables)
+		for line := range strings.Lines(text) {
+			switch key, value, _ := strings.Cut(strings.TrimSpace(line), " = "); key {
+			case "role_arn":
+				profile.Variables["AWS_ROLE_ARN"] = value
+			case "source_profile":
+				profile.Source = value
+			}
 		}
-		last := all[len(all)-1]
-		switch name, value, _ := strings.Cut(line, " = "); {
-		case last == r: // the default profile has the role of the variables
-		case name == "role_arn":
-			last.Variables["AWS_ROLE_ARN"] = value
-		case name == "source_profile":
-			last.Source = value
-		}
+		all = append(all, &profile)
 	}
 	return all
 }
@@ -85,8 +74,9 @@ func (r *Request) aws(ctx context.Context, client *http.Client) (*Answer, error)
 	if err != nil {
 		return nil, err
 	}
-	return r.send(ctx, client, form(AssumeRoleWithWebIdentity, target, url.Values{
-		"Action":           {AssumeRoleWithWebIdentity},
+	const operation = "AssumeRoleWithWebIdentity"
+	return r.send(ctx, client, form(operation, target, url.Values{
+		"Action":           {operation},
 		"Version":          {"2011-06-15"},
 		"RoleArn":          {role},
 		"RoleSessionName":  {cmp.Or(r.Variables["AWS_ROLE_SESSION_NAME"], "lanyard")}, // a pod's name is not known

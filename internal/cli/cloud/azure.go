@@ -16,34 +16,17 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
-// AzureOptions describe the managed identity.
-type AzureOptions struct {
-	// Identity is the name of a user-assigned managed identity. If empty, it is made of the
-	// names of the ServiceAccount.
-	Identity string
-	// ResourceGroup is the identity's. If empty, the shell and Terraform ask for it.
-	ResourceGroup string
-	// ClientID is the identity's, if it is known.
-	ClientID string
-	// ClientIDKey is the annotation key of the client ID, if the ServiceAccount lacks it.
-	ClientIDKey string
-}
-
-// NewAzure returns the trust configuration of Microsoft Entra ID.
-func NewAzure(token Token, o AzureOptions) (*Trust, error) {
-	if o.ClientID != "" && !texts.IsGUID(o.ClientID) {
-		return nil, fmt.Errorf("client ID %q: must be a GUID", o.ClientID)
+// trustAzure returns the trust configuration of Microsoft Entra ID. Only a repair needs the
+// client ID.
+func trustAzure(token *Token) (Trust, error) {
+	id := token.Values["client-id"]
+	if id != "" && !texts.IsGUID(id) {
+		return nil, fmt.Errorf("client ID %q: must be a GUID", id)
 	}
-	o.Identity = cmp.Or(o.Identity, token.Name())
-	return newTrust("azure", &token, struct {
+	return fill("azure", token, struct {
 		*Token
-		AzureOptions
-	}{&token, o})
-}
-
-// trustOfAzure is NewAzure for the identity of the pods.
-func trustOfAzure(token Token, r *Request) (*Trust, error) {
-	return NewAzure(token, AzureOptions{ClientID: r.Variables["AZURE_CLIENT_ID"]})
+		Identity, ClientID string
+	}{token, cmp.Or(token.Identity, token.Name()), id})
 }
 
 // resourceManager is the scope of Azure Resource Manager in the public cloud, and
@@ -63,8 +46,8 @@ func (r *Request) azure(ctx context.Context, client *http.Client) (*Answer, erro
 		return nil, fmt.Errorf("AZURE_AUTHORITY_HOST: %w", err)
 	}
 	id, tenant, asked := r.Variables["AZURE_CLIENT_ID"], r.Variables["AZURE_TENANT_ID"], time.Now()
-	return r.send(ctx, client, form(ClientCredentials, authority.JoinPath(tenant, "oauth2/v2.0/token").String(), url.Values{
-		"grant_type":            {ClientCredentials},
+	return r.send(ctx, client, form("client_credentials", authority.JoinPath(tenant, "oauth2/v2.0/token").String(), url.Values{
+		"grant_type":            {"client_credentials"},
 		"client_id":             {id},
 		"scope":                 {cmp.Or(r.Scope, azureScopes[authority.Host], resourceManager)},
 		"client_assertion_type": {"urn:ietf:params:oauth:client-assertion-type:jwt-bearer"},

@@ -61,19 +61,19 @@ func FromPod(pod *injected.Pod, keys *annotations.Keys, serviceAccount *metav1.O
 		return nil, fmt.Errorf("provider %q does not exist", name)
 	}
 	d := keys.Providers[index]
-	token := slices.IndexFunc(pod.Tokens, func(t injected.Token) bool { return t.Provider == name })
+	at := slices.IndexFunc(pod.Tokens, func(t injected.Token) bool { return t.Provider == name })
 	container := slices.IndexFunc(pod.Containers, func(c injected.Container) bool { return c.Kind == injected.Ordinary })
 	switch {
 	case !slices.Contains(pod.Providers, name):
 		return nil, fmt.Errorf("annotation %s of the pod is %q and lacks %s", keys.Injected, strings.Join(pod.Providers, ","), name)
-	case token < 0:
+	case at < 0:
 		return nil, fmt.Errorf("the volumes of the pod have no token with the path %s", d.TokenPath)
 	case container < 0:
 		return nil, errors.New("the pod has no container")
 	}
 	r := &Request{
 		Namespace: serviceAccount.Namespace, ServiceAccount: serviceAccount.Name, Prefix: keys.Prefix,
-		Provider: name, Audience: pod.Tokens[token].Audience, ExpirationSeconds: pod.Tokens[token].ExpirationSeconds,
+		Provider: name, Audience: pod.Tokens[at].Audience, ExpirationSeconds: pod.Tokens[at].ExpirationSeconds,
 		Variables: map[string]string{}, File: pod.Files[name],
 	}
 	for _, v := range pod.Containers[container].Variables { // all containers have the same
@@ -110,16 +110,7 @@ type Answer struct {
 	Repair string `json:"repair,omitempty"`
 }
 
-// Operations of the clouds.
 const (
-	AssumeRoleWithWebIdentity = "AssumeRoleWithWebIdentity"
-	ClientCredentials         = "client_credentials"
-	TokenExchange             = "token exchange"
-	GenerateAccessToken       = "generateAccessToken"
-)
-
-const (
-	// timeout limits a call.
 	timeout = 30 * time.Second
 	// maxResponse is more than a response of a cloud has.
 	maxResponse = 256 << 10
@@ -150,21 +141,22 @@ type api struct {
 	// pods with the token always have an identity.
 	identity string
 	exchange func(*Request, context.Context, *http.Client) (*Answer, error)
-	// trust returns the configuration with which the cloud would accept the token.
-	trust func(Token, *Request) (*Trust, error)
+	trust    func(*Token) (Trust, error)
 }
 
-// apis returns the clouds that exchange tokens, by the names of their providers.
+// apis returns the clouds, by the names of their providers.
 func apis() map[string]api {
 	return map[string]api{
-		"aws":   {"AWS", "AWS_ROLE_ARN", (*Request).aws, trustOfAWS},
-		"azure": {"Azure", "AZURE_CLIENT_ID", (*Request).azure, trustOfAzure},
-		"gcp":   {"Google Cloud", "", (*Request).gcp, trustOfGCP},
+		"aws":   {"AWS", "AWS_ROLE_ARN", (*Request).aws, trustAWS},
+		"azure": {"Azure", "AZURE_CLIENT_ID", (*Request).azure, trustAzure},
+		"gcp":   {"Google Cloud", "", (*Request).gcp, trustGCP},
 	}
 }
 
-// clouds returns the names of the providers that exchange tokens.
 func clouds() []string { return slices.Sorted(maps.Keys(apis())) }
+
+// NewTrust returns the configuration with which one of the clouds accepts the tokens.
+func NewTrust(cloud string, token *Token) (Trust, error) { return apis()[cloud].trust(token) }
 
 // Do presents the token. An Answer that is not granted has the cause and its repair, if they
 // are known. It is not an error: Do returns an error if the cloud did not respond, or
@@ -184,7 +176,6 @@ func Do(ctx context.Context, client *http.Client, r *Request) (*Answer, error) {
 // call is a POST request. bearer is the credential for it, if any.
 type call struct{ operation, target, contentType, bearer, body string }
 
-// form is a call that sends a form.
 func form(operation, target string, values url.Values) *call {
 	return &call{operation, target, "application/x-www-form-urlencoded", "", values.Encode()}
 }
@@ -227,24 +218,18 @@ func (r *Request) send(ctx context.Context, client *http.Client, c *call, decode
 		expires := got.expires.UTC().Truncate(time.Second)
 		answer.Granted, answer.Identity, answer.Expires = true, got.identity, &expires
 	case err == nil && !ok && got.code != "":
-		answer.Status, answer.Code, answer.Message = status, got.code, texts.Cut(without(got.message, r.Token, c.bearer), maxMessage)
+		for _, secret := range []string{r.Token, c.bearer} { // a cloud may repeat a secret
+			if secret != "" {
+				got.message = strings.ReplaceAll(got.message, secret, "[token]")
+			}
+		}
+		answer.Status, answer.Code, answer.Message = status, got.code, texts.Cut(got.message, maxMessage)
 	default: // the response is not shown: it may contain a credential
 		return nil, fmt.Errorf("%s at %s: the response with status %d is not of this API; is there a proxy?", c.operation, target, status)
 	}
 	return answer, nil
 }
 
-// without returns a message of a cloud without the secrets that the cloud repeats in it.
-func without(message string, secrets ...string) string {
-	for _, secret := range secrets {
-		if secret != "" {
-			message = strings.ReplaceAll(message, secret, "[token]")
-		}
-	}
-	return message
-}
-
-// read sends a request and returns the status and the body of the response.
 func read(client *http.Client, request *http.Request, limit int64) (status int, body []byte, err error) {
 	response, err := client.Do(request)
 	if err != nil {
@@ -305,7 +290,6 @@ type cause struct {
 	Terraform bool   `json:"terraform"`
 }
 
-// causes returns the known causes of the denials of a provider.
 func causes(provider string) ([]cause, error) {
 	var all map[string][]cause
 	if err := yaml.UnmarshalStrict(causesText, &all); err != nil {
@@ -317,37 +301,31 @@ func causes(provider string) ([]cause, error) {
 // explain adds the cause and the repair of a denial to the Answer.
 func (a *Answer) explain(r *Request) error {
 	known, err := causes(r.Provider)
-	if err != nil {
+	i := slices.IndexFunc(known, func(c cause) bool { return c.Code == a.Code && strings.Contains(a.Message, c.Message) })
+	if i < 0 {
 		return err
 	}
-	for i := range known {
-		if c := &known[i]; c.Code == a.Code && strings.Contains(a.Message, c.Message) {
-			a.Cause, a.Repair = c.Text, c.repair(r)
-			break
-		}
+	a.Cause, a.Repair = known[i].Text, r.commands("repair", known[i].Repair)
+	if a.Repair != "" && known[i].Terraform && r.Profile == "" {
+		a.Repair += "# As Terraform: lanyard trust " + r.Provider + " " + Quote(r.ServiceAccount) + " --namespace " + Quote(r.Namespace) + " --output terraform\n"
 	}
 	return nil
 }
 
-// repair returns the commands that repair the cause of a denial; empty if no command
-// does, or if the cloud can never accept the token.
-func (c *cause) repair(r *Request) string {
-	trust, err := r.trust()
-	if err != nil || c.Repair == "" {
-		return ""
-	}
-	text := trust.Text("repair", c.Repair)
-	if c.Terraform && r.Profile == "" {
-		text += "# As Terraform: lanyard trust " + r.Provider + " " + Quote(r.ServiceAccount) + " --namespace " + Quote(r.Namespace) + " --output terraform\n"
-	}
-	return text
-}
-
-// trust returns the trust configuration with which the cloud would accept the token.
-func (r *Request) trust() (*Trust, error) {
+// commands returns a part of the trust configuration with which the cloud would accept the token;
+// empty if the cloud needs no such part, or can never accept the token.
+func (r *Request) commands(format, part string) string {
 	claims, err := token.Parse(r.Token)
 	if err != nil {
-		return nil, err
+		return ""
 	}
-	return apis()[r.Provider].trust(Token{Issuer: claims.Issuer, Namespace: r.Namespace, ServiceAccount: r.ServiceAccount, Audience: r.Audience, Prefix: r.Prefix}, r)
+	values := provider.Values{"role-arn": r.Variables["AWS_ROLE_ARN"], "client-id": r.Variables["AZURE_CLIENT_ID"]}
+	if file, err := r.credentialFile(); err == nil {
+		values["workload-identity-provider"] = strings.TrimPrefix(file.Audience, "//iam.googleapis.com/")
+		values["service-account"] = impersonated(file.ImpersonationURL)
+	}
+	trust, _ := NewTrust(r.Provider, &Token{ // an error results in no text
+		Issuer: claims.Issuer, Namespace: r.Namespace, ServiceAccount: r.ServiceAccount, Audience: r.Audience, Prefix: r.Prefix, Values: values,
+	})
+	return trust.Text(format, part)
 }

@@ -220,7 +220,7 @@ func TestImpersonation(t *testing.T) {
 		return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(body))}, nil
 	})
 	answer, err := do(t, client, gcp(url), "")
-	want := &cloud.Answer{Operation: cloud.GenerateAccessToken, URL: url, Status: 403, Code: "PERMISSION_DENIED", Message: "[token] may not"}
+	want := &cloud.Answer{Operation: "generateAccessToken", URL: url, Status: 403, Code: "PERMISSION_DENIED", Message: "[token] may not"}
 	if diff := cmp.Diff(want, answer); diff != "" || err != nil {
 		t.Fatalf("answer (-want +got):\n%s%v", diff, err)
 	}

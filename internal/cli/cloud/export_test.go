@@ -10,9 +10,9 @@ import (
 )
 
 // Repairs returns the names of all repairs.
-func (t *Trust) Repairs() []string {
+func (t Trust) Repairs() []string {
 	var names []string
-	for _, name := range slices.Sorted(maps.Keys(t.texts)) {
+	for _, name := range slices.Sorted(maps.Keys(t)) {
 		if repair, found := strings.CutPrefix(name, "repair "); found {
 			names = append(names, repair)
 		}

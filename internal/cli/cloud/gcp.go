@@ -18,44 +18,31 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/token"
 )
 
-// GCPOptions describe the resources in Google Cloud.
-type GCPOptions struct {
-	// Provider is the name of the workload identity pool provider:
-	// projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER.
-	Provider string
-	// Email names a service account to impersonate; empty for none.
-	Email string
-	// Project is the ID of the pool's project. If it is empty, the shell looks it up.
-	Project string
-	// JWKS are the cluster's public keys, to be uploaded. If empty, Google reads them
-	// from the issuer.
-	JWKS string
-}
-
 // maxGoogleSubject is the length of the longest subject in bytes.
 const maxGoogleSubject = 127
 
-// NewGCP returns the trust configuration of Google Cloud.
-func NewGCP(token Token, o GCPOptions) (*Trust, error) {
-	number, pool, name, ok := provider.GCPProviderParts(o.Provider)
+// trustGCP returns the trust configuration of Google Cloud, with or without a service account to
+// impersonate.
+func trustGCP(token *Token) (Trust, error) {
+	full, email := token.Values["workload-identity-provider"], token.Values["service-account"]
+	number, pool, name, ok := provider.GCPProviderParts(full)
 	if !ok {
 		return nil, fmt.Errorf("workload identity provider %q is not of the form projects/NUMBER/locations/global/"+
-			"workloadIdentityPools/POOL/providers/PROVIDER", o.Provider)
+			"workloadIdentityPools/POOL/providers/PROVIDER", full)
 	}
 	if len(token.Subject()) > maxGoogleSubject {
 		return nil, fmt.Errorf("subject %q has %d bytes; Google Cloud accepts at most %d", token.Subject(), len(token.Subject()), maxGoogleSubject)
 	}
 	allowed := token.Audience
-	if strings.TrimPrefix(allowed, "https:") == "//iam.googleapis.com/"+o.Provider {
+	if strings.TrimPrefix(allowed, "https:") == "//iam.googleapis.com/"+full {
 		allowed = "" // the audience that Google expects
 	}
-	_, domain, _ := strings.Cut(o.Email, "@")
+	_, domain, _ := strings.Cut(email, "@")
 	project, _, _ := strings.Cut(domain, ".")
-	return newTrust("gcp", &token, struct {
+	return fill("gcp", token, struct {
 		*Token
-		GCPOptions
-		Number, PoolID, ProviderID, AllowedAudience, Principal, EmailProject string
-	}{&token, o, number, pool, name, allowed, principal("//iam.googleapis.com/"+o.Provider, token.Subject()), project})
+		Provider, Email, Number, PoolID, ProviderID, AllowedAudience, Principal, EmailProject string
+	}{token, full, email, number, pool, name, allowed, principal("//iam.googleapis.com/"+full, token.Subject()), project})
 }
 
 // principal returns the name of a token's subject in Google Cloud. audience is the name
@@ -87,16 +74,7 @@ func (r *Request) credentialFile() (file externalAccount, err error) {
 // impersonated returns the service account of an impersonation URL.
 func impersonated(target string) string {
 	_, email, _ := strings.Cut(target, "/serviceAccounts/")
-	return strings.TrimSuffix(email, ":"+GenerateAccessToken)
-}
-
-// trustOfGCP is NewGCP for the credential file of the pods.
-func trustOfGCP(token Token, r *Request) (*Trust, error) {
-	file, err := r.credentialFile()
-	if err != nil {
-		return nil, err
-	}
-	return NewGCP(token, GCPOptions{Provider: strings.TrimPrefix(file.Audience, "//iam.googleapis.com/"), Email: impersonated(file.ImpersonationURL)})
+	return strings.TrimSuffix(email, ":generateAccessToken")
 }
 
 // gcp exchanges the token for a federated token. If the credential file (AIP-4117) names
@@ -112,7 +90,7 @@ func (r *Request) gcp(ctx context.Context, client *http.Client) (*Answer, error)
 	}
 	asked := time.Now()
 	var federated oauthResponse
-	answer, err := r.send(ctx, client, form(TokenExchange, file.TokenURL, url.Values{
+	answer, err := r.send(ctx, client, form("token exchange", file.TokenURL, url.Values{
 		"grant_type":           {"urn:ietf:params:oauth:grant-type:token-exchange"},
 		"requested_token_type": {"urn:ietf:params:oauth:token-type:access_token"},
 		"audience":             {file.Audience},
@@ -132,7 +110,7 @@ func (r *Request) gcp(ctx context.Context, client *http.Client) (*Answer, error)
 // impersonate gets a credential of a service account with a federated one.
 func (r *Request) impersonate(ctx context.Context, client *http.Client, target, federated string) (*Answer, error) {
 	const request = `{"scope":["` + cloudPlatform + `"],"lifetime":"3600s"}`
-	return r.send(ctx, client, &call{GenerateAccessToken, target, "application/json", federated, request}, func(body []byte) (reply, error) {
+	return r.send(ctx, client, &call{"generateAccessToken", target, "application/json", federated, request}, func(body []byte) (reply, error) {
 		var response struct {
 			Credential string    `json:"accessToken"`
 			Expires    time.Time `json:"expireTime"`

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/token"
 )
@@ -90,31 +91,22 @@ func Parse(discovery, keys []byte) (*Documents, error) {
 	return &d, nil
 }
 
-// FromCluster reads the documents of the cluster itself.
+// FromCluster reads the documents of the cluster itself. The response of the API server to a user
+// without the right is not an object, so the message of client-go's error would be "unknown".
 func FromCluster(ctx context.Context, client rest.Interface) (*Documents, error) {
-	discovery, err := document(ctx, client, DiscoveryPath)
-	if err != nil {
-		return nil, err
+	var texts [2][]byte
+	for i, path := range []string{DiscoveryPath, keysPath} {
+		text, err := client.Get().AbsPath(path).DoRaw(ctx)
+		if apierrors.IsForbidden(err) {
+			message := "you may not get " + path + ": ask an administrator for the ClusterRole lanyard-view"
+			return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden, Message: message}}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("get %s: %w", path, err)
+		}
+		texts[i] = text
 	}
-	keys, err := document(ctx, client, keysPath)
-	if err != nil {
-		return nil, err
-	}
-	return Parse(discovery, keys)
-}
-
-// document returns a document of the API server. Its response to a user without the right is
-// not an object, so the message of client-go's error is "unknown".
-func document(ctx context.Context, client rest.Interface, path string) ([]byte, error) {
-	text, err := client.Get().AbsPath(path).DoRaw(ctx)
-	if apierrors.IsForbidden(err) {
-		message := "you may not get " + path + ": ask an administrator for the ClusterRole lanyard-view"
-		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden, Message: message}}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("get %s: %w", path, err)
-	}
-	return text, nil
+	return Parse(texts[0], texts[1])
 }
 
 // FromURL reads the documents of a URL without credentials, like a cloud.
@@ -188,10 +180,10 @@ func Public(issuer string) bool {
 	if address, err := netip.ParseAddr(host); err == nil {
 		return !address.IsPrivate() && !address.IsLoopback() && !address.IsLinkLocalUnicast()
 	}
-	return strings.Contains(host, ".") && !slices.ContainsFunc([]string{".svc", ".local", ".internal", ".localhost"}, func(suffix string) bool {
-		return strings.HasSuffix(host, suffix)
-	})
+	return strings.Contains(host, ".") && !localHost.MatchString(host)
 }
+
+var localHost = regexp.MustCompile(`\.(svc|local|internal|localhost)$`)
 
 // KeyIDs returns the IDs of the keys, sorted.
 func (d *Documents) KeyIDs() []string { return slices.Sorted(maps.Keys(d.Keys)) }
@@ -211,9 +203,7 @@ func (d *Documents) At(url string) (*Documents, error) {
 	at.Discovery = Discovery{Issuer: url, JWKSURI: strings.TrimSuffix(url, "/") + keysPath}
 	document["issuer"], document["jwks_uri"] = at.Discovery.Issuer, at.Discovery.JWKSURI
 	var text bytes.Buffer
-	if err := json.Indent(&text, []byte(compact(document)+"\n"), "", "  "); err != nil {
-		return nil, fmt.Errorf("discovery document: %w", err)
-	}
+	_ = json.Indent(&text, []byte(compact(document)+"\n"), "", "  ") // compact returns JSON
 	at.DiscoveryText = text.Bytes()
 	return &at, nil
 }
@@ -275,7 +265,6 @@ func (p *Place) Shell(documents *Documents) (string, error) {
 	return all["shell "+p.scheme], err
 }
 
-// trustIssuerCommand holds the flags of trust issuer.
 type trustIssuerCommand struct {
 	*command.CLI
 	command.Output
@@ -293,7 +282,6 @@ func newTrustIssuerCommand(c *command.CLI) *cobra.Command {
 	return cmd
 }
 
-// issuerResult is the output of trust issuer.
 type issuerResult struct {
 	Issuer string `json:"issuer"`
 	// Keys are the IDs of the keys that the API server serves. SigningKey signs at
@@ -344,17 +332,16 @@ func (k *trustIssuerCommand) run(ctx context.Context) error {
 	return command.FoundIf(result.Public != nil && len(result.Public.Wrong) > 0, k.Write(k.CLI, result))
 }
 
-// signingKey returns the ID of the key that signs a new token.
 func (k *trustIssuerCommand) signingKey(ctx context.Context, client kubernetes.Interface) (string, error) {
 	namespace, err := k.Namespace()
 	if err != nil {
 		return "", err
 	}
-	text, err := requestToken(ctx, client, namespace, "default", "lanyard-verify", annotations.MinTokenExpirationSeconds)
-	if err != nil {
+	r := Request{Namespace: namespace, ServiceAccount: cluster.DefaultServiceAccount, Audience: "lanyard-verify", ExpirationSeconds: annotations.MinTokenExpirationSeconds}
+	if err := r.requestToken(ctx, client); err != nil {
 		return "", err
 	}
-	claims, err := token.Parse(text)
+	claims, err := token.Parse(r.Token)
 	if err != nil {
 		return "", err
 	}

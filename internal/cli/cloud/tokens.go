@@ -39,10 +39,9 @@ const (
 
 // Target selects the tokens that Exchange presents, and the clouds.
 type Target struct {
-	// Namespace is empty for all namespaces.
-	Namespace string
-	// ServiceAccount is empty for all ServiceAccounts that ask for an identity.
-	ServiceAccount string
+	// Namespace is empty for all namespaces, and ServiceAccount for all ServiceAccounts that
+	// ask for an identity.
+	Namespace, ServiceAccount string
 	// Endpoint is Request.Endpoint.
 	Endpoint string
 	// Client sends the requests to the clouds.
@@ -67,21 +66,17 @@ func (x *Target) Exchange(ctx context.Context, c *command.CLI) (lines []probe.Li
 	case len(all) == 0:
 		return []probe.Line{probe.DoesNotApply("no ServiceAccount asks for an identity")}, nil
 	}
-	found := x.exchangeAll(ctx, all)
+	lines, inPod := x.exchangeAll(ctx, all)
 	if omitted > 0 {
-		found.add(unknown("the tokens of more ServiceAccounts", fmt.Errorf("%d were left out; use --namespace", omitted)))
+		lines = append(lines, unknown("the tokens of more ServiceAccounts", fmt.Errorf("%d were left out; use --namespace", omitted)))
 	}
-	return append(found.lines, fromHere(found.inPod)), nil
+	last := probe.DoesNotApply("%s", notFromAPod)
+	last.Commands, last.Link = inPod, probe.Link("troubleshooting/no-credentials.md#from-inside-a-pod")
+	if inPod != "" {
+		last.Fix = "Exchange a token from inside a pod:"
+	}
+	return append(lines, last), nil
 }
-
-// findings are the lines of one or more ServiceAccounts, and the command that exchanges a
-// token in a pod of the first of them that has a cloud.
-type findings struct {
-	lines []probe.Line
-	inPod string
-}
-
-func (f *findings) add(lines ...probe.Line) { f.lines = append(f.lines, lines...) }
 
 // selected returns the metadata of the ServiceAccounts, and how many are over the limit.
 func (x *Target) selected(ctx context.Context) (all []*metav1.ObjectMeta, omitted int, err error) {
@@ -102,22 +97,22 @@ func (x *Target) selected(ctx context.Context) (all []*metav1.ObjectMeta, omitte
 	return all, omitted, err
 }
 
-// exchangeAll returns the findings of the ServiceAccounts, in their order.
-func (x *Target) exchangeAll(ctx context.Context, all []*metav1.ObjectMeta) (found findings) {
-	each := make([]findings, len(all))
+// exchangeAll returns the lines of the ServiceAccounts, in their order, and the command that
+// exchanges a token in a pod of the first of them that has a cloud.
+func (x *Target) exchangeAll(ctx context.Context, all []*metav1.ObjectMeta) ([]probe.Line, string) {
+	lines, inPod := make([][]probe.Line, len(all)), make([]string, len(all))
 	var group errgroup.Group
 	group.SetLimit(maxExchanges)
 	report, done := x.Periodically(), 0
 	var mu sync.Mutex
-	namespaces := map[string]*metav1.ObjectMeta{}
-	for i, serviceAccount := range all {
-		namespace := namespaces[serviceAccount.Namespace]
-		if namespace == nil {
+	namespace := &metav1.ObjectMeta{}
+	for i, serviceAccount := range all { // by namespace
+		if namespace.Name != serviceAccount.Namespace {
 			namespace = command.ReadNamespace(ctx, x.client, serviceAccount.Namespace)
-			namespaces[serviceAccount.Namespace] = namespace
 		}
+		current := namespace
 		group.Go(func() error {
-			each[i] = x.exchange(ctx, namespace, serviceAccount)
+			lines[i], inPod[i] = x.exchange(ctx, current, serviceAccount)
 			mu.Lock()
 			defer mu.Unlock()
 			done++
@@ -126,56 +121,49 @@ func (x *Target) exchangeAll(ctx context.Context, all []*metav1.ObjectMeta) (fou
 		})
 	}
 	_ = group.Wait() // no function returns an error
-	for i := range each {
-		found.add(each[i].lines...)
-		found.inPod = cmp.Or(found.inPod, each[i].inPod)
-	}
-	return found
+	return slices.Concat(lines...), cmp.Or(inPod...)
 }
 
-// exchange returns the findings of a ServiceAccount: a line for each identity.
-func (x *Target) exchange(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta) (found findings) {
+// exchange returns a line for each identity of a ServiceAccount, and the command for a pod.
+func (x *Target) exchange(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta) (lines []probe.Line, inPod string) {
 	who := serviceAccount.Namespace + "/" + serviceAccount.Name
 	pod, err := x.pod(ctx, namespace, serviceAccount)
 	denial, denied := errors.AsType[*ask.Denial](err)
 	switch {
 	case denied:
-		found.add(probe.Fail("lanyard explain serviceaccount "+serviceAccount.Name+" --namespace "+serviceAccount.Namespace+" has the fix.",
-			"troubleshooting/pods-denied.md", "%s: new pods are denied: %s", who, denial.Message))
-		return found
+		return []probe.Line{probe.Fail("lanyard explain serviceaccount "+serviceAccount.Name+" --namespace "+serviceAccount.Namespace+" has the fix.",
+			"troubleshooting/pods-denied.md", "%s: new pods are denied: %s", who, denial.Message)}, ""
 	case err != nil:
-		found.add(unknown("the identity of "+who, err))
-		return found
+		return []probe.Line{unknown("the identity of "+who, err)}, ""
 	case len(pod.Providers) == 0:
-		found.add(probe.DoesNotApply("%s: its pods get no token", who))
+		return []probe.Line{probe.DoesNotApply("%s: its pods get no token", who)}, ""
 	}
 	for _, name := range pod.Providers {
 		cloud, exchanges := apis()[name]
 		if !exchanges {
-			found.add(probe.DoesNotApply("%s: lanyard cannot exchange tokens for %s", who, name))
+			lines = append(lines, probe.DoesNotApply("%s: lanyard cannot exchange tokens for %s", who, name))
 			continue
 		}
 		r, err := FromPod(pod, x.settings.Keys, serviceAccount, name)
 		switch {
 		case err != nil:
-			found.add(unknown("the identity of "+who, err))
+			lines = append(lines, unknown("the identity of "+who, err))
 		case cloud.identity != "" && r.Variables[cloud.identity] == "":
-			found.add(probe.DoesNotApply("%s: its pods get a token for %s, but no identity", who, cloud.title))
+			lines = append(lines, probe.DoesNotApply("%s: its pods get a token for %s, but no identity", who, cloud.title))
 		default:
-			found.add(x.present(ctx, r, who, cloud.title)...)
-			found.inPod = cmp.Or(found.inPod, r.inPod())
+			lines = append(lines, x.present(ctx, r, who, cloud.title)...)
+			inPod = cmp.Or(inPod, r.commands(outputShell, partPod))
 		}
 	}
-	return found
+	return lines, inPod
 }
 
 // present presents a new token, for each identity of the Request.
 func (x *Target) present(ctx context.Context, r *Request, who, title string) []probe.Line {
-	text, err := requestToken(ctx, x.client, r.Namespace, r.ServiceAccount, r.Audience, r.ExpirationSeconds)
-	if err != nil {
+	if err := r.requestToken(ctx, x.client); err != nil {
 		return []probe.Line{unknown("a token of "+who, err)}
 	}
-	r.Token, r.Endpoint = text, x.Endpoint
+	r.Endpoint = x.Endpoint
 	var lines []probe.Line
 	for _, one := range r.identities() {
 		subject := who + ": " + title
@@ -187,26 +175,22 @@ func (x *Target) present(ctx context.Context, r *Request, who, title string) []p
 			continue
 		}
 		answer, err := Do(ctx, x.Client, one)
-		if err != nil {
-			lines = append(lines, unknown(subject, err))
-			continue
-		}
-		lines = append(lines, answer.line(subject))
+		lines = append(lines, lineOf(subject, answer, err))
 	}
 	return lines
 }
 
-// line returns the Answer as a line about its subject.
-func (a *Answer) line(subject string) probe.Line {
-	if a.Granted {
+func lineOf(subject string, a *Answer, err error) probe.Line {
+	switch {
+	case err != nil:
+		return unknown(subject, err)
+	case a.Granted:
 		return probe.Passed("%s accepts the token, as %s", subject, a.Identity)
 	}
-	fix := ""
-	if a.Cause != "" {
-		fix = "Cause: " + a.Cause
+	line := probe.Fail("", "troubleshooting/cloud-denies.md", "%s denies the token: %s: %s", subject, a.Code, a.Message)
+	if line.Commands = a.Repair; a.Cause != "" {
+		line.Fix = "Cause: " + a.Cause
 	}
-	line := probe.Fail(fix, "troubleshooting/cloud-denies.md", "%s denies the token: %s: %s", subject, a.Code, a.Message)
-	line.Commands = a.Repair
 	return line
 }
 
@@ -221,28 +205,8 @@ func unknown(what string, err error) probe.Line {
 	return probe.Skip("", "%s: not known: %v", what, err)
 }
 
-// inPod returns the command that exchanges the token in a new pod of the ServiceAccount.
-func (r *Request) inPod() string {
-	trust, err := r.trust()
-	if err != nil {
-		return ""
-	}
-	return trust.Text("shell", "pod")
-}
-
 // notFromAPod is a limit of every exchange.
 const notFromAPod = "this machine asked the cloud. The network of a pod may differ: NetworkPolicies, proxies, private endpoints and DNS"
-
-// fromHere is the line about the network. inPod is the command that exchanges a token in a
-// pod, if any.
-func fromHere(inPod string) probe.Line {
-	line := probe.DoesNotApply("%s", notFromAPod)
-	if line.Commands = inPod; inPod != "" {
-		line.Fix = "Exchange a token from inside a pod:"
-	}
-	line.Link = probe.Link("troubleshooting/no-credentials.md#from-inside-a-pod")
-	return line
-}
 
 // reader reads ServiceAccounts, and the tokens that their pods present to the clouds. It may be
 // used concurrently.
@@ -284,7 +248,6 @@ func readerOf(ctx context.Context, c *command.CLI, args []string) (read *reader,
 	return read, info.Namespace, info.Name, err
 }
 
-// serviceAccount returns the metadata of a ServiceAccount.
 func (r *reader) serviceAccount(ctx context.Context, namespace, name string) (*metav1.ObjectMeta, error) {
 	found, err := r.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -303,26 +266,22 @@ func (r *reader) pod(ctx context.Context, namespace, serviceAccount *metav1.Obje
 	return injected.Read(answer.Pod.Object, r.settings.Keys)
 }
 
-// requestToken returns a new token of a ServiceAccount.
-func requestToken(ctx context.Context, client kubernetes.Interface, namespace, name, audience string, seconds int64) (string, error) {
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}, ExpirationSeconds: &seconds}}
-	response, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
+func (r *Request) requestToken(ctx context.Context, client kubernetes.Interface) error {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{r.Audience}, ExpirationSeconds: &r.ExpirationSeconds}}
+	response, err := client.CoreV1().ServiceAccounts(r.Namespace).CreateToken(ctx, r.ServiceAccount, request, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("request a token of serviceaccount %s/%s: %w", namespace, name, err)
+		return fmt.Errorf("request a token of serviceaccount %s/%s: %w", r.Namespace, r.ServiceAccount, err)
 	}
-	return response.Status.Token, nil
+	r.Token = response.Status.Token
+	return nil
 }
 
-// tokenCommand holds the flags of token.
 type tokenCommand struct {
 	*command.CLI
 	command.Output
-	receiver      string
-	raw, exchange bool
-	endpoint      string
-	caFile        string
-	scope         string
-	duration      time.Duration
+	raw, exchange                     bool
+	receiver, endpoint, caFile, scope string
+	duration                          time.Duration
 }
 
 // NewTokenCommand returns the command token.
@@ -355,7 +314,6 @@ func AddEndpoint(fs *pflag.FlagSet, endpoint, caFile *string) {
 	}
 }
 
-// tokenResult is the output of token.
 type tokenResult struct {
 	Namespace      string        `json:"namespace"`
 	ServiceAccount string        `json:"serviceAccount"`
@@ -389,7 +347,7 @@ func (k *tokenCommand) run(ctx context.Context, args []string) error {
 	if k.duration != 0 {
 		r.ExpirationSeconds = int64(k.duration.Seconds())
 	}
-	if r.Token, err = requestToken(ctx, read.client, namespace, name, r.Audience, r.ExpirationSeconds); err != nil {
+	if err := r.requestToken(ctx, read.client); err != nil {
 		return err
 	}
 	if k.raw {
@@ -412,7 +370,7 @@ func (k *tokenCommand) run(ctx context.Context, args []string) error {
 // audience.
 func (k *tokenCommand) request(ctx context.Context, read *reader, namespace, name string) (*Request, error) {
 	if !slices.ContainsFunc(read.settings.Keys.Providers, func(d *provider.Definition) bool { return d.Name == k.receiver && !d.Plain() }) {
-		return &Request{Audience: k.receiver, ExpirationSeconds: read.settings.Defaults.TokenExpirationSeconds}, nil
+		return &Request{Namespace: namespace, ServiceAccount: name, Audience: k.receiver, ExpirationSeconds: read.settings.Defaults.TokenExpirationSeconds}, nil
 	}
 	serviceAccount, err := read.serviceAccount(ctx, namespace, name)
 	if err != nil {
@@ -447,7 +405,7 @@ func (k *tokenCommand) present(ctx context.Context, r *Request, result *tokenRes
 		}
 		result.Exchange = append(result.Exchange, answer)
 	}
-	result.InPod = r.inPod()
+	result.InPod = r.commands(outputShell, partPod)
 	return nil
 }
 
@@ -475,7 +433,6 @@ func (r *tokenResult) Print(p *command.Page) {
 	}
 }
 
-// print writes the response to the token, or to the token for a profile.
 func (a *Answer) print(p *command.Page) {
 	p.Line("")
 	title := a.Operation + " at " + a.URL

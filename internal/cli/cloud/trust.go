@@ -43,9 +43,21 @@ type Token struct {
 	// Audience is the claim aud.
 	Audience string
 	// Prefix starts the keys of Lanyard's annotations. Annotate are the annotations that the
-	// ServiceAccount still needs, as KEY=VALUE.
-	Prefix   string
-	Annotate []string
+	// ServiceAccount still needs, as KEY=VALUE. ClientIDKey is the key of the annotation with
+	// Azure's client ID, if the ServiceAccount lacks it.
+	Prefix      string
+	Annotate    []string
+	ClientIDKey string
+	// Values are the values of the provider's parameters.
+	Values provider.Values
+	// Identity is the name of a managed identity of Azure, by default Name. ResourceGroup is the
+	// identity's; if it is empty, the shell and Terraform ask for the group.
+	Identity, ResourceGroup string
+	// Project is the ID of the project of Google's pool; if it is empty, the shell looks the ID up.
+	Project string
+	// JWKS are the cluster's public keys, to be uploaded; if it is empty, the provider reads the
+	// keys from the issuer.
+	JWKS string
 }
 
 // Subject returns the claim sub.
@@ -94,36 +106,30 @@ func (t *Token) Name() string {
 // ServiceAccount, such as shop_cart.
 func (t *Token) Label() string { return identifier(t.Namespace + "_" + t.ServiceAccount) }
 
-// Trust is the configuration with which a cloud trusts the tokens of a ServiceAccount.
-type Trust struct {
-	// texts are the executed templates of the cloud, by their names.
-	texts map[string]string
-}
+// Trust is the configuration with which a cloud trusts the tokens of a ServiceAccount: the executed
+// templates of the cloud, by their names.
+type Trust map[string]string
 
 //go:embed *.tmpl
 var templates embed.FS
 
-// newTrust returns the configuration of a cloud for tokens that a cloud can trust.
-func newTrust(cloud string, token *Token, values any) (*Trust, error) {
+// fill returns the configuration of a cloud, from its templates.
+func fill(cloud string, token *Token, values any) (Trust, error) {
 	if err := token.check(); err != nil {
 		return nil, err
 	}
-	all, err := execute(values, "common.tmpl", cloud+".tmpl")
-	return &Trust{all}, err
+	return execute(values, "common.tmpl", cloud+".tmpl")
 }
 
 // execute returns the texts of the templates in files, by their names.
-func execute(values any, files ...string) (map[string]string, error) {
+func execute(values any, files ...string) (Trust, error) {
 	functions := template.FuncMap{"sh": Quote, "file": File, "base": path.Base, "public": Public, "json": compact, "tf": literal, "id": identifier}
 	parsed, err := template.New("").Funcs(functions).ParseFS(templates, files...)
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]string{}
+	all := Trust{}
 	for _, one := range parsed.Templates() {
-		if !strings.Contains(one.Name(), " ") && one.Name() != "json" {
-			continue // a part of another template
-		}
 		var text strings.Builder
 		if err := one.Execute(&text, values); err != nil {
 			return nil, err
@@ -134,11 +140,11 @@ func execute(values any, files ...string) (map[string]string, error) {
 }
 
 // MarshalJSON returns the configuration in the form that the cloud itself uses.
-func (t *Trust) MarshalJSON() ([]byte, error) { return []byte(t.texts["json"]), nil }
+func (t Trust) MarshalJSON() ([]byte, error) { return []byte(t["json"]), nil }
 
 // Text returns a part of the configuration for the shell or for Terraform, or a repair;
 // empty if the cloud needs no such part.
-func (t *Trust) Text(format, part string) string { return t.texts[format+" "+part] }
+func (t Trust) Text(format, part string) string { return t[format+" "+part] }
 
 var (
 	notInIdentifier = regexp.MustCompile(`[^a-z0-9]`)
@@ -191,21 +197,20 @@ func File(name, json string) string {
 var noTrust string
 
 // NewCustom returns the trust configuration of a custom provider: the text in the
-// configuration file, with the values. A line with a value that is not set is left out.
-// jwks are the public keys of the cluster if the provider cannot read the issuer: a
-// command in front of the text writes them into a file.
-func NewCustom(token Token, d *provider.Definition, values provider.Values, jwks string) (*Trust, error) {
+// configuration file, with the values. A line with a value that is not set is left out. A
+// command in front of the text writes the public keys of the cluster into a file.
+func NewCustom(token *Token, d *provider.Definition) (Trust, error) {
 	all := provider.Values{}
-	maps.Copy(all, values)
+	maps.Copy(all, token.Values)
 	maps.Copy(all, provider.Values{
 		"issuer": token.Issuer, "subject": token.Subject(), "audience": token.Audience,
 		"namespace": token.Namespace, "serviceaccount": token.ServiceAccount,
 	})
 	var text strings.Builder
-	if jwks != "" && d.TrustHas(provider.TrustKeysFile) {
+	if token.JWKS != "" && d.TrustHas(provider.TrustKeysFile) {
 		const file = "jwks.json"
 		all[provider.TrustKeysFile] = file
-		text.WriteString("# The public keys of the cluster:\n" + File(file, jwks) + "\n")
+		text.WriteString("# The public keys of the cluster:\n" + File(file, token.JWKS) + "\n")
 	}
 	_, without, _ := strings.Cut(noTrust, "\n\n")
 	template := cmp.Or(d.Trust, without)
@@ -221,11 +226,11 @@ func NewCustom(token Token, d *provider.Definition, values provider.Values, jwks
 		}
 	}
 	// A value that the text does not have may be an example.
-	used := maps.Clone(values)
+	used := maps.Clone(token.Values)
 	maps.DeleteFunc(used, func(name, _ string) bool { return d.Trust != "" && !d.TrustHas(name) })
-	return newTrust("custom", &token, struct {
+	return fill("custom", token, struct {
 		*Token
-		Provider, Commands, JWKS string
-		Values                   provider.Values
-	}{&token, d.Name, text.String(), jwks, used})
+		Provider, Commands string
+		Values             provider.Values
+	}{token, d.Name, text.String(), used})
 }

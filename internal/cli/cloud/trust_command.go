@@ -15,12 +15,10 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
 //go:embed help/*.txt
@@ -40,266 +38,252 @@ const (
 	partAll            = "all"
 	partCluster        = "cluster"
 	partServiceAccount = "serviceaccount"
+	// partPod is the command that exchanges a token in a new pod of the ServiceAccount.
+	partPod = "pod"
 )
 
 // NewTrustCommand returns the command trust.
 func NewTrustCommand(c *command.CLI) *cobra.Command {
 	k := &trustCommand{CLI: c, part: partAll}
-	cmd := command.New(help("trust"), cobra.RangeArgs(0, 3), func(cmd *cobra.Command, args []string) error {
+	k.cmd = command.New(help("trust"), cobra.RangeArgs(0, 3), func(cmd *cobra.Command, args []string) error {
 		if len(args) < 2 {
 			return command.Usagef("a provider and a ServiceAccount are missing: %s trust aws|azure|gcp|PROVIDER NAME", c.Name)
 		}
 		k.provider = args[0]
 		return k.run(cmd.Context(), args[1:])
 	})
-	k.addFlags(cmd, "the provider", outputShell)
-	cmd.Flags().BoolVar(&k.uploadKeys, "upload-keys", false, "Register the cluster's public keys, so that the provider does not have to read the issuer. They always are if the issuer is not public.")
-	cmd.Flags().StringToStringVar(&k.given, "parameter", nil, "Parameter of the provider, as NAME=VALUE. Defaults to the annotation. Can be repeated.")
-	cmd.AddCommand(newTrustAWSCommand(c), newTrustAzureCommand(c), newTrustGCPCommand(c), newTrustIssuerCommand(c))
-	return cmd
+	k.addFlags("the provider", outputShell)
+	k.cmd.Flags().BoolVar(&k.uploadKeys, "upload-keys", false, "Register the cluster's public keys, so that the provider does not have to read the issuer. They always are if the issuer is not public.")
+	k.cmd.Flags().StringToStringVar(&k.given, "parameter", nil, "Parameter of the provider, as NAME=VALUE. Defaults to the annotation. Can be repeated.")
+	k.cmd.AddCommand(append(cloudCommands(c), newTrustIssuerCommand(c))...)
+	return k.cmd
 }
 
 // trustCommand is trust for one provider.
 type trustCommand struct {
 	*command.CLI
 	command.Output
-	part       string
-	issuer     string
-	audience   string
-	uploadKeys bool // gcp and custom providers only
-	// provider is the name of the provider.
-	provider string
+	cmd            *cobra.Command
+	provider       string
+	part, audience string
+	uploadKeys     bool // gcp and custom providers only
 	// given are the values of the flags that stand for annotations, by the provider's names.
 	given map[string]string
-	// newTrust makes the result for a built-in provider. jwks are the public keys if they must
-	// be uploaded.
-	newTrust func(t Token, values provider.Values, jwks string) (*Trust, error)
-	// unneeded are required parameters that the result does not need, with any valid value.
-	unneeded map[string]string
-	// missing is the annotation key of such a parameter, if the ServiceAccount lacks it.
-	missing string
+	// token has the values of flags, and run completes it.
+	token Token
+
+	*reader
+	definition *provider.Definition
+	// values are the annotations that the provider reads: of the ServiceAccount, or of flags.
+	values map[string]string
 }
 
-// newCloudCommand returns a command for a built-in provider, without its own parameters.
-func newCloudCommand(c *command.CLI, name, cloud string) (*trustCommand, *cobra.Command) {
+// custom reports whether the provider is not one of the clouds.
+func (k *trustCommand) custom() bool { return !slices.Contains(clouds(), k.provider) }
+
+// cloudCommands returns the commands for the clouds.
+func cloudCommands(c *command.CLI) []*cobra.Command {
+	aws, azure, gcp := newCloudCommand(c, "aws"), newCloudCommand(c, "azure"), newCloudCommand(c, "gcp")
+	aws.parameter("role-arn", "ARN of the role, or its name if the webhook has a prefix for names.")
+	azure.cmd.Flags().StringVar(&azure.token.Identity, "identity", "", "Name of the managed identity. Defaults to NAMESPACE-NAME.")
+	azure.cmd.Flags().StringVar(&azure.token.ResourceGroup, "resource-group", "", "Resource group of the managed identity. By default, the output asks for it.")
+	gcp.parameter("workload-identity-provider", "Workload identity provider.")
+	gcp.parameter("service-account", "E-mail of the service account to impersonate, or its name if the webhook has a default project.")
+	gcp.cmd.Flags().StringVar(&gcp.token.Project, "project", "", "ID of the provider's project. Defaults to a command that looks it up.")
+	gcp.cmd.Flags().BoolVar(&gcp.uploadKeys, "upload-keys", false, "Upload the cluster's public keys, so that Google does not have to read the issuer. They always are if the issuer is not public.")
+	return []*cobra.Command{aws.cmd, azure.cmd, gcp.cmd}
+}
+
+// newCloudCommand returns the command for a cloud, without its own flags.
+func newCloudCommand(c *command.CLI, name string) *trustCommand {
 	k := &trustCommand{CLI: c, part: partAll, provider: name, given: map[string]string{}}
-	cmd := command.New(help(name), cobra.RangeArgs(1, 2), func(cmd *cobra.Command, args []string) error {
+	k.cmd = command.New(help(name), cobra.RangeArgs(1, 2), func(cmd *cobra.Command, args []string) error {
 		for name := range k.given {
 			k.given[name], _ = cmd.Flags().GetString(name) // the error is for a flag that does not exist
 		}
 		return k.run(cmd.Context(), args)
 	})
-	cmd.ValidArgsFunction = c.CompleteServiceAccounts()
-	k.addFlags(cmd, cloud, outputShell, outputTerraform)
-	command.AddChoice(cmd, &k.part, "part", "", "Part of the shell's or Terraform's output", partAll, partCluster, partServiceAccount)
-	return k, cmd
+	k.cmd.ValidArgsFunction = c.CompleteServiceAccounts()
+	k.addFlags(apis()[name].title, outputShell, outputTerraform)
+	command.AddChoice(k.cmd, &k.part, "part", "", "Part of the shell's or Terraform's output", partAll, partCluster, partServiceAccount)
+	return k
 }
 
 // addFlags adds the flags that all providers have.
-func (k *trustCommand) addFlags(cmd *cobra.Command, cloud string, formats ...string) {
-	k.AddConfig(cmd)
-	k.Output.AddFlag(cmd, "Trust", formats...)
-	cmd.Flags().StringVar(&k.issuer, "issuer", "", "Issuer of the tokens. Defaults to the cluster's.")
-	cmd.Flags().StringVar(&k.audience, "audience", "", "Audience of the tokens. Defaults to the audience in the annotations, or else the audience that "+cloud+" expects.")
+func (k *trustCommand) addFlags(title string, formats ...string) {
+	k.AddConfig(k.cmd)
+	k.Output.AddFlag(k.cmd, "Trust", formats...)
+	k.cmd.Flags().StringVar(&k.token.Issuer, "issuer", "", "Issuer of the tokens. Defaults to the cluster's.")
+	k.cmd.Flags().StringVar(&k.audience, "audience", "", "Audience of the tokens. Defaults to the audience in the annotations, or else the audience that "+title+" expects.")
 }
 
 // parameter adds a flag that stands for an annotation of the provider.
-func (k *trustCommand) parameter(cmd *cobra.Command, name, usage string) {
+func (k *trustCommand) parameter(name, usage string) {
 	k.given[name] = ""
-	cmd.Flags().String(name, "", usage+" Defaults to the annotation "+k.provider+"-"+name+".")
+	k.cmd.Flags().String(name, "", usage+" Defaults to the annotation "+k.provider+"-"+name+".")
 }
 
-func newTrustAWSCommand(c *command.CLI) *cobra.Command {
-	k, cmd := newCloudCommand(c, "aws", "AWS")
-	k.parameter(cmd, "role-arn", "ARN of the role, or its name if the webhook has a prefix for names.")
-	k.newTrust = func(t Token, values provider.Values, _ string) (*Trust, error) { return NewAWS(t, values["role-arn"]) }
-	return cmd
-}
-
-func newTrustAzureCommand(c *command.CLI) *cobra.Command {
-	k, cmd := newCloudCommand(c, "azure", "Azure")
-	identity := cmd.Flags().String("identity", "", "Name of the managed identity. Defaults to NAMESPACE-NAME.")
-	group := cmd.Flags().String("resource-group", "", "Resource group of the managed identity. By default, the output asks for it.")
-	k.unneeded = map[string]string{"client-id": "00000000-0000-0000-0000-000000000000", "tenant-id": "00000000-0000-0000-0000-000000000000"}
-	k.newTrust = func(t Token, _ provider.Values, _ string) (*Trust, error) {
-		return NewAzure(t, AzureOptions{Identity: *identity, ResourceGroup: *group, ClientIDKey: k.missing})
-	}
-	return cmd
-}
-
-func newTrustGCPCommand(c *command.CLI) *cobra.Command {
-	k, cmd := newCloudCommand(c, "gcp", "Google Cloud")
-	k.parameter(cmd, "workload-identity-provider", "Workload identity provider.")
-	k.parameter(cmd, "service-account", "E-mail of the service account to impersonate, or its name if the webhook has a default project.")
-	project := cmd.Flags().String("project", "", "ID of the provider's project. Defaults to a command that looks it up.")
-	cmd.Flags().BoolVar(&k.uploadKeys, "upload-keys", false, "Upload the cluster's public keys, so that Google does not have to read the issuer. They always are if the issuer is not public.")
-	k.newTrust = func(t Token, values provider.Values, jwks string) (*Trust, error) {
-		return NewGCP(t, GCPOptions{Provider: values["workload-identity-provider"], Email: values["service-account"], Project: *project, JWKS: jwks})
-	}
-	return cmd
-}
-
-func (k *trustCommand) run(ctx context.Context, args []string) error {
-	read, namespace, name, err := readerOf(ctx, k.CLI, args)
-	if err != nil {
+func (k *trustCommand) run(ctx context.Context, args []string) (err error) {
+	t := &k.token
+	if k.reader, t.Namespace, t.ServiceAccount, err = readerOf(ctx, k.CLI, args); err != nil {
 		return err
 	}
-	s := read.settings
-	d, err := k.definition(s)
-	if err != nil {
+	t.Prefix = k.settings.Keys.Prefix
+	if err := k.define(); err != nil {
 		return err
 	}
-	t := Token{Issuer: k.issuer, Namespace: namespace, ServiceAccount: name, Prefix: s.Keys.Prefix}
-	existing, err := k.annotations(ctx, read, &t)
-	if err != nil {
+	if err := k.readAnnotations(ctx); err != nil {
 		return err
 	}
-	identity, err := k.identity(s, d, &t, existing)
-	if err != nil {
+	if err := k.identify(); err != nil {
 		return err
 	}
-	t.Audience = identity.Audience
-	jwks, err := k.completeIssuer(ctx, read.client, d, &t)
-	if err != nil {
+	if err := k.completeIssuer(ctx); err != nil {
 		return err
 	}
-	newTrust := k.newTrust
-	if newTrust == nil {
-		newTrust = func(t Token, values provider.Values, jwks string) (*Trust, error) {
-			return NewCustom(t, d, values, jwks)
-		}
+	var trust Trust
+	if k.custom() {
+		trust, err = NewCustom(t, k.definition)
+	} else {
+		trust, err = NewTrust(k.provider, t)
 	}
-	trust, err := newTrust(t, identity.Values, jwks)
 	if err != nil {
 		return err
 	}
 	if err := k.Webhook.Unread; err != nil && k.audience == "" {
 		k.Note("warning: the settings of the webhook could not be read, so the audience %s may not be the cluster's: %v. Pass the configuration file with --config.", t.Audience, err)
 	}
-	if !Public(t.Issuer) && jwks == "" {
+	if !Public(t.Issuer) && t.JWKS == "" {
 		k.Note("warning: the issuer %s is not public, so the cloud cannot read its keys", t.Issuer)
 	}
 	return k.Write(k.CLI, &trustResult{trust, cmp.Or(k.Format, outputShell), k.part})
 }
 
-// definition returns the provider. For a custom one, its settings must be known.
-func (k *trustCommand) definition(s *settings.Settings) (*provider.Definition, error) {
-	var names []string
-	for _, d := range s.Keys.Providers {
-		custom := slices.IndexFunc(provider.Builtin(), func(b *provider.Definition) bool { return b.Name == d.Name }) < 0
-		if d.Name == k.provider && custom == (k.newTrust == nil) {
-			return d, nil
-		}
-		if custom {
-			names = append(names, d.Name)
+// define looks for the provider. For a custom one, its settings must be known.
+func (k *trustCommand) define() error {
+	known := clouds()
+	for _, d := range k.settings.Keys.Providers {
+		switch {
+		case d.Plain(): // of no cloud
+		case d.Name == k.provider:
+			k.definition = d
+			return nil
+		case !slices.Contains(known, d.Name):
+			known = append(known, d.Name)
 		}
 	}
 	if err := k.Webhook.Unread; err != nil {
-		return nil, fmt.Errorf("provider %q: the settings of the webhook could not be read: %w; pass its configuration file with --config", k.provider, err)
+		return fmt.Errorf("provider %q: the settings of the webhook could not be read: %w; pass its configuration file with --config", k.provider, err)
 	}
-	known := strings.Join(append(clouds(), names...), ", ")
-	return nil, command.Usagef("provider %q: the webhook does not have it; choose one of %s", k.provider, known)
+	return command.Usagef("provider %q: the webhook does not have it; choose one of %s", k.provider, strings.Join(known, ", "))
 }
 
-// annotations returns the annotations of the ServiceAccount and the annotations of its mappings.
-func (k *trustCommand) annotations(ctx context.Context, read *reader, t *Token) (map[string]string, error) {
-	values := map[string]string{}
-	serviceAccount, err := read.serviceAccount(ctx, t.Namespace, t.ServiceAccount)
+// readAnnotations reads the annotations of the ServiceAccount and of its mappings.
+func (k *trustCommand) readAnnotations(ctx context.Context) error {
+	t, keys, all := &k.token, k.settings.Keys, map[string]string{}
+	serviceAccount, err := k.serviceAccount(ctx, t.Namespace, t.ServiceAccount)
 	switch {
 	case apierrors.IsNotFound(err):
 		k.Note("serviceaccount %s/%s does not exist yet", t.Namespace, t.ServiceAccount)
 	case err != nil:
-		return nil, err
+		return err
 	default:
-		maps.Copy(values, serviceAccount.Annotations)
+		maps.Copy(all, serviceAccount.Annotations)
 		k.NoteUnknown(serviceAccount)
 	}
-	maps.Copy(values, read.settings.Keys.Map(read.settings.Mappings, t.Namespace, t.ServiceAccount, values))
-	return values, nil
+	maps.Copy(all, keys.Map(k.settings.Mappings, t.Namespace, t.ServiceAccount, all))
+	maps.DeleteFunc(all, func(key, _ string) bool {
+		name, ours := strings.CutPrefix(key, keys.Prefix)
+		return !ours || key != keys.Audience && !k.definition.OwnsKey(name)
+	})
+	k.values = all
+	return nil
 }
 
-// completeIssuer sets the issuer unless a flag has done so. It returns the public
-// keys of the cluster if they must be uploaded.
-func (k *trustCommand) completeIssuer(ctx context.Context, client kubernetes.Interface, d *provider.Definition, t *Token) (jwks string, err error) {
+// completeIssuer sets the issuer unless a flag has done so, and the public keys of the cluster if
+// they must be uploaded.
+func (k *trustCommand) completeIssuer(ctx context.Context) error {
+	t, d := &k.token, k.definition
 	possible := k.provider == "gcp" || d.TrustHas(provider.TrustKeysFile)
 	if k.uploadKeys && !possible {
-		return "", command.Usagef("--upload-keys: the text \"trust\" of provider %s has no {%s}", d.Name, provider.TrustKeysFile)
+		return command.Usagef("--upload-keys: the text \"trust\" of provider %s has no {%s}", d.Name, provider.TrustKeysFile)
 	}
 	upload := func() bool { return possible && (k.uploadKeys || !Public(t.Issuer)) }
 	if t.Issuer != "" && !upload() {
-		return "", nil
+		return nil
 	}
-	documents, err := FromCluster(ctx, client.CoreV1().RESTClient())
+	documents, err := FromCluster(ctx, k.client.CoreV1().RESTClient())
 	if err != nil {
-		return "", fmt.Errorf("read the issuer of the cluster: %w", err)
+		return fmt.Errorf("read the issuer of the cluster: %w", err)
 	}
-	if t.Issuer == "" {
-		t.Issuer = documents.Discovery.Issuer
-	}
+	t.Issuer = cmp.Or(t.Issuer, documents.Discovery.Issuer)
 	if upload() {
-		jwks = string(documents.KeysText)
+		t.JWKS = string(documents.KeysText)
 	}
-	return jwks, nil
+	return nil
 }
 
-// identity returns the identity to trust, as the webhook reads it: from the flags, the
-// existing annotations and the defaults of the cluster, in this order. Annotations that
-// the ServiceAccount still needs are added to t.
-func (k *trustCommand) identity(s *settings.Settings, d *provider.Definition, t *Token, existing map[string]string) (*provider.Identity, error) {
-	values := map[string]string{}
-	for key, value := range existing {
-		if name, ours := strings.CutPrefix(key, s.Keys.Prefix); ours && (key == s.Keys.Audience || d.OwnsKey(name)) {
-			values[key] = value
-		}
+// set sets an annotation. The ServiceAccount still needs an annotation with another value.
+func (k *trustCommand) set(name, value string) {
+	if key := k.settings.Keys.Parameter(k.definition, name); value != "" && k.values[key] != value {
+		k.values[key] = value
+		k.token.Annotate = append(k.token.Annotate, key+"="+value)
 	}
-	set := func(name, value string) {
-		if key := s.Keys.Parameter(d, name); value != "" && values[key] != value {
-			values[key] = value
-			t.Annotate = append(t.Annotate, key+"="+value)
-		}
-	}
+}
+
+// identify sets the identity to trust, as the webhook reads it: from the flags, the
+// annotations and the defaults of the cluster, in this order.
+func (k *trustCommand) identify() error {
+	d, s := k.definition, k.settings
 	for _, name := range slices.Sorted(maps.Keys(k.given)) {
 		if !d.OwnsKey(d.Key(name)) {
-			return nil, command.Usagef("--parameter: provider %s has no parameter %q that an annotation sets", d.Name, name)
+			return command.Usagef("--parameter: provider %s has no parameter %q that an annotation sets", d.Name, name)
 		}
-		set(name, k.given[name])
+		k.set(name, k.given[name])
 	}
-	set("audience", k.audience)
-	defaults := s.Defaults.For(t.Namespace, t.ServiceAccount)
-	if err := k.complete(d, s.Keys, defaults, values, set); err != nil {
-		return nil, err
+	k.set("audience", k.audience)
+	defaults := s.Defaults.For(k.token.Namespace, k.token.ServiceAccount)
+	if err := k.complete(defaults); err != nil {
+		return err
 	}
-	identity, errs := annotations.ParseServiceAccount(s.Keys, values, defaults)
+	identity, errs := annotations.ParseServiceAccount(s.Keys, k.values, defaults)
 	if len(errs) > 0 {
-		return nil, k.mistake(errs[0], s.Keys.Prefix+d.Key(""))
+		return k.mistake(errs[0], s.Keys.Prefix+d.Key(""))
 	}
-	return &identity.Providers[0], nil
+	k.token.Audience, k.token.Values = identity.Providers[0].Audience, identity.Providers[0].Values
+	return nil
 }
+
+// anyGUID stands for the IDs of Azure's client and tenant, which trust does not need.
+const anyGUID = "00000000-0000-0000-0000-000000000000"
 
 // complete sets the annotations without which the ServiceAccount does not ask for an
 // identity of the provider.
-func (k *trustCommand) complete(d *provider.Definition, keys *annotations.Keys, defaults *annotations.Defaults, values map[string]string, set func(name, value string)) error {
+func (k *trustCommand) complete(defaults *annotations.Defaults) error {
+	d, keys := k.definition, k.settings.Keys
 	asks := slices.ContainsFunc(d.Parameters, func(p provider.Parameter) bool {
-		return p.Identity && values[keys.Parameter(d, p.Name)] != ""
+		return p.Identity && k.values[keys.Parameter(d, p.Name)] != ""
 	})
 	for i := range d.Parameters {
 		p := &d.Parameters[i]
 		key, hasDefault := keys.Parameter(d, p.Name), defaults.Parameters[d.Key(p.Name)] != ""
-		unneeded := k.unneeded[p.Name]
-		if d.Trust != "" && !d.TrustHas(p.Name) {
+		unneeded := "" // any valid value, if the result does not need the parameter
+		if k.provider == "azure" {
+			unneeded = anyGUID
+		} else if d.Trust != "" && !d.TrustHas(p.Name) {
 			unneeded = p.Example
 		}
 		switch {
-		case !p.Required || p.ClusterOnly || values[key] != "":
+		case !p.Required || p.ClusterOnly || k.values[key] != "":
 		case hasDefault && p.Identity && !asks:
-			set(p.Name, annotations.ClusterDefault)
+			k.set(p.Name, annotations.ClusterDefault)
 		case hasDefault:
 		case unneeded == "":
 			return k.noParameter(p.Name, key)
 		default:
-			values[key] = unneeded
+			k.values[key] = unneeded
 			if p.Identity {
-				k.missing = key
+				k.token.ClientIDKey = key
 			}
 		}
 	}
@@ -309,7 +293,7 @@ func (k *trustCommand) complete(d *provider.Definition, keys *annotations.Keys, 
 // noParameter returns the error for a parameter without a value.
 func (k *trustCommand) noParameter(name, key string) error {
 	flag := "--" + name
-	if k.newTrust == nil {
+	if k.custom() {
 		flag = "--parameter " + name + "=VALUE"
 	}
 	defaults := "the cluster has no default"
@@ -335,7 +319,7 @@ func (k *trustCommand) mistake(err *field.Error, prefix string) error {
 
 // trustResult is a configuration in one of its formats.
 type trustResult struct {
-	*Trust
+	Trust
 	format, part string
 }
 

@@ -35,36 +35,48 @@ func tokenFor(audience string) cloud.Token {
 	return cloud.Token{Issuer: publicIssuer, Namespace: "shop", ServiceAccount: "cart", Audience: audience}
 }
 
-func newAWS(token cloud.Token, role string) func() (*cloud.Trust, error) {
-	return func() (*cloud.Trust, error) { return cloud.NewAWS(token, role) }
+func newAWS(token cloud.Token, role string) func() (cloud.Trust, error) {
+	token.Values = provider.Values{"role-arn": role}
+	return func() (cloud.Trust, error) { return cloud.NewTrust("aws", &token) }
 }
 
-func newAzure(token cloud.Token, identity, group string) func() (*cloud.Trust, error) {
-	return func() (*cloud.Trust, error) {
-		return cloud.NewAzure(token, cloud.AzureOptions{Identity: identity, ResourceGroup: group})
-	}
+type azureOptions struct{ Identity, ResourceGroup, ClientID, ClientIDKey string }
+
+func newAzure(token cloud.Token, o azureOptions) func() (cloud.Trust, error) {
+	token.Identity, token.ResourceGroup, token.ClientIDKey = o.Identity, o.ResourceGroup, o.ClientIDKey
+	token.Values = provider.Values{"client-id": o.ClientID}
+	return func() (cloud.Trust, error) { return cloud.NewTrust("azure", &token) }
 }
 
-func newGCP(token cloud.Token, o cloud.GCPOptions) func() (*cloud.Trust, error) {
-	return func() (*cloud.Trust, error) { return cloud.NewGCP(token, o) }
+type gcpOptions struct{ Provider, Email, Project, JWKS string }
+
+func newGCP(token cloud.Token, o gcpOptions) func() (cloud.Trust, error) {
+	token.Project, token.JWKS = o.Project, o.JWKS
+	token.Values = provider.Values{"workload-identity-provider": o.Provider, "service-account": o.Email}
+	return func() (cloud.Trust, error) { return cloud.NewTrust("gcp", &token) }
 }
 
-func cases() map[string]func() (*cloud.Trust, error) {
+func newCustom(token cloud.Token, d *provider.Definition, values provider.Values, jwks string) (cloud.Trust, error) {
+	token.Values, token.JWKS = values, jwks
+	return cloud.NewCustom(&token, d)
+}
+
+func cases() map[string]func() (cloud.Trust, error) {
 	gcp := tokenFor("https://iam.googleapis.com/" + pool)
 	dotted := tokenFor("api://AzureADTokenExchange")
 	dotted.Namespace, dotted.ServiceAccount = "1-shop", "cart.v2"
-	return map[string]func() (*cloud.Trust, error){
+	return map[string]func() (cloud.Trust, error){
 		"aws":                            newAWS(tokenFor("sts.amazonaws.com"), shopRole),
 		"aws-with-a-path-in-china":       newAWS(tokenFor("sts.amazonaws.com"), "arn:aws-cn:iam::111122223333:role/team/a/cart"),
 		"aws-with-another-audience":      newAWS(tokenFor("$(odd)'%{audience}"), shopRole),
-		"azure":                          newAzure(tokenFor("api://AzureADTokenExchange"), "", "workload-identities"),
-		"azure-without-a-resource-group": newAzure(tokenFor("api://AzureADTokenExchange"), "other", ""),
-		"azure-with-another-audience":    newAzure(tokenFor("${odd}'%{audience}"), "", "workload-identities"),
-		"azure-with-odd-names":           newAzure(dotted, "", "workload-identities"),
-		"gcp-direct":                     newGCP(gcp, cloud.GCPOptions{Provider: pool, Project: "my-project"}),
-		"gcp-through-a-service-account":  newGCP(gcp, cloud.GCPOptions{Provider: pool, Email: email, Project: "my-project"}),
-		"gcp-with-uploaded-keys":         newGCP(gcp, cloud.GCPOptions{Provider: pool, JWKS: jwks}),
-		"gcp-with-another-audience":      newGCP(tokenFor("openshift"), cloud.GCPOptions{Provider: pool, Project: "my-project"}),
+		"azure":                          newAzure(tokenFor("api://AzureADTokenExchange"), azureOptions{ResourceGroup: "workload-identities"}),
+		"azure-without-a-resource-group": newAzure(tokenFor("api://AzureADTokenExchange"), azureOptions{Identity: "other"}),
+		"azure-with-another-audience":    newAzure(tokenFor("${odd}'%{audience}"), azureOptions{ResourceGroup: "workload-identities"}),
+		"azure-with-odd-names":           newAzure(dotted, azureOptions{ResourceGroup: "workload-identities"}),
+		"gcp-direct":                     newGCP(gcp, gcpOptions{Provider: pool, Project: "my-project"}),
+		"gcp-through-a-service-account":  newGCP(gcp, gcpOptions{Provider: pool, Email: email, Project: "my-project"}),
+		"gcp-with-uploaded-keys":         newGCP(gcp, gcpOptions{Provider: pool, JWKS: jwks}),
+		"gcp-with-another-audience":      newGCP(tokenFor("openshift"), gcpOptions{Provider: pool, Project: "my-project"}),
 	}
 }
 
@@ -114,7 +126,7 @@ func TestShellQuotesEverything(t *testing.T) {
 	token := tokenFor("a'$(touch owned)")
 	token.Issuer = hostile
 	oddRole := "arn:aws:iam::111122223333:role/$(touch${IFS}owned)/'/cart"
-	aws, err := cloud.NewAWS(token, oddRole)
+	aws, err := newAWS(token, oddRole)()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +155,7 @@ func TestShellQuotesEverything(t *testing.T) {
 }
 
 // parts returns the JSON of a configuration.
-func parts(t *testing.T, trust *cloud.Trust) (parts map[string]map[string]any) {
+func parts(t *testing.T, trust cloud.Trust) (parts map[string]map[string]any) {
 	t.Helper()
 	text, err := json.Marshal(trust)
 	if err == nil {
@@ -157,7 +169,7 @@ func parts(t *testing.T, trust *cloud.Trust) (parts map[string]map[string]any) {
 
 func TestShellOfAzureAsksForTheResourceGroup(t *testing.T) {
 	t.Parallel()
-	azure, err := cloud.NewAzure(tokenFor("api://AzureADTokenExchange"), cloud.AzureOptions{})
+	azure, err := newAzure(tokenFor("api://AzureADTokenExchange"), azureOptions{})()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +193,7 @@ func TestShellOfAzureAsksForTheResourceGroup(t *testing.T) {
 
 func TestShellOfGCPUploadsTheKeys(t *testing.T) {
 	t.Parallel()
-	gcp, err := cloud.NewGCP(tokenFor("https://iam.googleapis.com/"+pool), cloud.GCPOptions{Provider: pool, Email: email, JWKS: jwks})
+	gcp, err := newGCP(tokenFor("https://iam.googleapis.com/"+pool), gcpOptions{Provider: pool, Email: email, JWKS: jwks})()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,22 +226,22 @@ func TestMistakesInTrust(t *testing.T) {
 		return token
 	}
 	tests := map[string]struct {
-		newDocument func() (*cloud.Trust, error)
+		newDocument func() (cloud.Trust, error)
 		want        string
 	}{
 		"an issuer with http":      {newAWS(with(func(t *cloud.Token) { t.Issuer = "http://issuer.example.com" }), shopRole), "is not an https URL"},
-		"an issuer with a query":   {newAzure(with(func(t *cloud.Token) { t.Issuer += "?a" }), "", ""), "is not an https URL"},
-		"an issuer with a newline": {newAzure(with(func(t *cloud.Token) { t.Issuer += "\nEOF\n" }), "", ""), "is not an https URL"},
+		"an issuer with a query":   {newAzure(with(func(t *cloud.Token) { t.Issuer += "?a" }), azureOptions{}), "is not an https URL"},
+		"an issuer with a newline": {newAzure(with(func(t *cloud.Token) { t.Issuer += "\nEOF\n" }), azureOptions{}), "is not an https URL"},
 		"no issuer":                {newAWS(with(func(t *cloud.Token) { t.Issuer = "" }), shopRole), "is not an https URL"},
 		"no namespace":             {newAWS(with(func(t *cloud.Token) { t.Namespace = "" }), shopRole), "namespace is missing"},
-		"no ServiceAccount":        {newAzure(with(func(t *cloud.Token) { t.ServiceAccount = "" }), "", ""), "ServiceAccount is missing"},
-		"a command for a name":     {newAzure(with(func(t *cloud.Token) { t.ServiceAccount = "$(id)" }), "", ""), "must be names of Kubernetes objects"},
-		"no audience":              {newGCP(with(func(t *cloud.Token) { t.Audience = "" }), cloud.GCPOptions{Provider: pool}), "audience is missing"},
+		"no ServiceAccount":        {newAzure(with(func(t *cloud.Token) { t.ServiceAccount = "" }), azureOptions{}), "ServiceAccount is missing"},
+		"a command for a name":     {newAzure(with(func(t *cloud.Token) { t.ServiceAccount = "$(id)" }), azureOptions{}), "must be names of Kubernetes objects"},
+		"no audience":              {newGCP(with(func(t *cloud.Token) { t.Audience = "" }), gcpOptions{Provider: pool}), "audience is missing"},
 		"a variable of IAM":        {newAWS(tokenFor("a${aws:username}"), shopRole), "has ${"},
 		"a user's ARN":             {newAWS(tokenFor("x"), "arn:aws:iam::111122223333:user/cart"), `user/cart" is not of the form arn:PARTITION:iam::ACCOUNT:role/NAME`},
 		"no ARN":                   {newAWS(tokenFor("x"), ""), `role ARN "" is not of the form arn:PARTITION:iam::ACCOUNT:role/NAME`},
-		"a pool for a provider":    {newGCP(tokenFor("x"), cloud.GCPOptions{Provider: "projects/1/locations/global/workloadIdentityPools/pool"}), "POOL/providers/PROVIDER"},
-		"a subject too long for Google": {newGCP(with(func(t *cloud.Token) { t.ServiceAccount = strings.Repeat("a", 101) }), cloud.GCPOptions{Provider: pool}),
+		"a pool for a provider":    {newGCP(tokenFor("x"), gcpOptions{Provider: "projects/1/locations/global/workloadIdentityPools/pool"}), "POOL/providers/PROVIDER"},
+		"a subject too long for Google": {newGCP(with(func(t *cloud.Token) { t.ServiceAccount = strings.Repeat("a", 101) }), gcpOptions{Provider: pool}),
 			"has 128 bytes; Google Cloud accepts at most 127"},
 	}
 	for name, test := range tests {
@@ -246,7 +258,7 @@ func TestTheLongestSubjectOfGoogle(t *testing.T) {
 	t.Parallel()
 	token := tokenFor("x")
 	token.ServiceAccount = strings.Repeat("a", 100)
-	if _, err := cloud.NewGCP(token, cloud.GCPOptions{Provider: pool}); err != nil {
+	if _, err := newGCP(token, gcpOptions{Provider: pool})(); err != nil {
 		t.Error(err)
 	}
 }
@@ -256,7 +268,7 @@ func TestLongNamesStayDifferent(t *testing.T) {
 	name := func(serviceAccount string) string {
 		token := tokenFor("x")
 		token.ServiceAccount = serviceAccount
-		azure, err := cloud.NewAzure(token, cloud.AzureOptions{})
+		azure, err := newAzure(token, azureOptions{})()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -277,12 +289,10 @@ func TestLongNamesStayDifferent(t *testing.T) {
 func TestRepairs(t *testing.T) {
 	t.Parallel()
 	const clientID = "55556666-cccc-7777-dddd-8888eeee9999"
-	for name, newTrust := range map[string]func() (*cloud.Trust, error){
-		"aws": newAWS(withPrefix(tokenFor("sts.amazonaws.com")), shopRole),
-		"azure": func() (*cloud.Trust, error) {
-			return cloud.NewAzure(withPrefix(tokenFor("api://AzureADTokenExchange")), cloud.AzureOptions{ClientID: clientID})
-		},
-		"gcp": newGCP(withPrefix(tokenFor("https://iam.googleapis.com/"+pool)), cloud.GCPOptions{Provider: pool, Email: email}),
+	for name, newTrust := range map[string]func() (cloud.Trust, error){
+		"aws":   newAWS(withPrefix(tokenFor("sts.amazonaws.com")), shopRole),
+		"azure": newAzure(withPrefix(tokenFor("api://AzureADTokenExchange")), azureOptions{ClientID: clientID}),
+		"gcp":   newGCP(withPrefix(tokenFor("https://iam.googleapis.com/"+pool)), gcpOptions{Provider: pool, Email: email}),
 	} {
 		trust, err := newTrust()
 		if err != nil {
@@ -318,7 +328,7 @@ func withPrefix(token cloud.Token) cloud.Token {
 // Every repair runs as it is, with stand-ins for the programs.
 func TestRepairsAreScripts(t *testing.T) {
 	t.Parallel()
-	azure, err := cloud.NewAzure(tokenFor("api://AzureADTokenExchange"), cloud.AzureOptions{ClientID: "55556666-cccc-7777-dddd-8888eeee9999"})
+	azure, err := newAzure(tokenFor("api://AzureADTokenExchange"), azureOptions{ClientID: "55556666-cccc-7777-dddd-8888eeee9999"})()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,7 +348,7 @@ func TestTheServiceAccountIsAnnotatedLast(t *testing.T) {
 	t.Parallel()
 	token := withPrefix(tokenFor("sts.amazonaws.com"))
 	token.Annotate = []string{"lanyard.dev/aws-role-arn=" + shopRole, "lanyard.dev/aws-audience=a'b"}
-	aws, err := cloud.NewAWS(token, shopRole)
+	aws, err := newAWS(token, shopRole)()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +357,7 @@ func TestTheServiceAccountIsAnnotatedLast(t *testing.T) {
 		t.Errorf("got %s, want it to end with %s", text, annotate)
 	}
 	token.Annotate = nil
-	azure, err := cloud.NewAzure(token, cloud.AzureOptions{ResourceGroup: "group", ClientIDKey: "lanyard.dev/azure-client-id"})
+	azure, err := newAzure(token, azureOptions{ResourceGroup: "group", ClientIDKey: "lanyard.dev/azure-client-id"})()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,7 +392,7 @@ func TestCustomProvidersHaveTheTextOfTheirFile(t *testing.T) {
 			if test.change != nil {
 				test.change(&d)
 			}
-			trust, err := cloud.NewCustom(tokenFor("vault"), &d, test.values, "")
+			trust, err := newCustom(tokenFor("vault"), &d, test.values, "")
 			got := fmt.Sprint(err)
 			if err == nil {
 				got = trust.Text("shell", "serviceaccount")
@@ -398,7 +408,7 @@ func TestCustomProvidersHaveTheTextOfTheirFile(t *testing.T) {
 func TestCustomProvidersGetTheKeys(t *testing.T) {
 	t.Parallel()
 	definition := &provider.Definition{Name: "api", Trust: "give {keys-file} for {issuer}\n"}
-	trust, err := cloud.NewCustom(tokenFor("api"), definition, provider.Values{"rule": "of-the-example"}, jwks)
+	trust, err := newCustom(tokenFor("api"), definition, provider.Values{"rule": "of-the-example"}, jwks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -443,7 +453,7 @@ func TestTheTrustOfTheReadyMadeProviders(t *testing.T) {
 			t.Fatal(err)
 		}
 		token := cloud.Token{Issuer: publicIssuer, Namespace: "shop", ServiceAccount: "inference", Audience: file.Providers[0].DefaultAudience}
-		trust, err := cloud.NewCustom(token, file.Providers[0], c.values, "")
+		trust, err := newCustom(token, file.Providers[0], c.values, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -63,11 +63,13 @@ type Result struct {
 func Inject(ctx context.Context, documents []*Document, s *settings.Settings, namespace string) ([]Result, error) {
 	var objects []*object
 	for _, d := range documents {
-		found, err := d.objects(namespace, nil, d.json)
+		err := d.eachObject(nil, d.json, func(o *object) {
+			o.Namespace = cmp.Or(o.Namespace, namespace)
+			objects = append(objects, o)
+		})
 		if err != nil {
 			return nil, err
 		}
-		objects = append(objects, found...)
 	}
 	run, err := newInjection(ctx, s, objects)
 	if err != nil {
@@ -95,8 +97,6 @@ type object struct {
 	raw  json.RawMessage
 	// whole is the object, for its pod template.
 	whole unstructured.Unstructured
-	// namespace is the object's namespace, or the namespace of Inject.
-	namespace string
 	// response is the mutating webhook's to a ServiceAccount, and mutated is the ServiceAccount
 	// afterwards.
 	response admission.Response
@@ -116,7 +116,6 @@ func (o *object) error(err error) error {
 // is reports whether the object is of a kind of the core group.
 func (o *object) is(kind string) bool { return o.APIVersion == "v1" && o.Kind == kind }
 
-// injection is one call of Inject.
 type injection struct {
 	*rules.Rules
 	serviceAccounts *injector.ServiceAccountMutator
@@ -148,8 +147,8 @@ func newInjection(ctx context.Context, s *settings.Settings, objects []*object) 
 // both in the object.
 func (run *injection) mutate(ctx context.Context, o *object) (err error) {
 	o.mutated = o.raw
-	if !slices.Contains(run.ExcludedNamespaces, o.namespace) {
-		if o.response, err = admission.Ask(ctx, run.serviceAccounts, "serviceaccount", o.namespace, o.raw, nil); err != nil {
+	if !slices.Contains(run.ExcludedNamespaces, o.Namespace) {
+		if o.response, err = admission.Ask(ctx, run.serviceAccounts, "serviceaccount", o.Namespace, o.raw, nil); err != nil {
 			return err
 		}
 		if o.mutated, err = rules.Patched(o.raw, o.response.Patch.Bytes()); err != nil {
@@ -160,7 +159,7 @@ func (run *injection) mutate(ctx context.Context, o *object) (err error) {
 	if err := json.Unmarshal(o.mutated, &meta); err != nil {
 		return err
 	}
-	run.AddServiceAccount(o.namespace, &meta.ObjectMeta)
+	run.AddServiceAccount(o.Namespace, &meta.ObjectMeta)
 	return nil
 }
 
@@ -169,25 +168,26 @@ func (run *injection) mutate(ctx context.Context, o *object) (err error) {
 func (run *injection) decide(ctx context.Context, o *object) (*Result, error) {
 	path, isWorkload := cluster.TemplatePath(&o.whole)
 	_, known := cluster.ByGroupKind(o.GroupVersionKind().GroupKind())
+	result := &Result{Object: o.reference(), Namespace: o.Namespace}
 	var response admission.Response
 	var after json.RawMessage
 	var err error
 	switch {
-	case o.is("ServiceAccount") && !slices.Contains(run.ExcludedNamespaces, o.namespace):
+	case o.is("ServiceAccount") && !slices.Contains(run.ExcludedNamespaces, o.Namespace):
 		response, after = o.response, o.mutated
 		var valid admission.Response
-		valid, err = admission.Ask(ctx, run.validator, "serviceaccount", o.namespace, after, nil)
+		valid, err = admission.Ask(ctx, run.validator, "serviceaccount", o.Namespace, after, nil)
 		response.Warnings = append(response.Warnings, valid.Warnings...)
-	case isWorkload && run.Called(o.namespace):
-		response, after, err = run.Pod(ctx, o.namespace, cluster.ServiceAccountOf(&o.whole), at(o.raw, path))
+	case isWorkload && run.Called(o.Namespace):
+		response, after, err = run.Pod(ctx, o.Namespace, cluster.ServiceAccountOf(&o.whole), at(o.raw, path))
 	case isWorkload:
-		return &Result{Object: o.reference(), Namespace: o.namespace, Reason: reason.OptedOut, Message: "its namespace opts out"}, nil
+		result.Reason, result.Message = reason.OptedOut, "its namespace opts out"
+		return result, nil
 	case known:
 		return nil, errors.New("the pod template is missing")
 	default:
 		return nil, nil
 	}
-	result := &Result{Object: o.reference(), Namespace: o.namespace}
 	denied, isDenied := errors.AsType[*reason.Error](err)
 	unknown, isUnknown := errors.AsType[*reason.Fault](err)
 	switch {
@@ -228,37 +228,34 @@ func (d *Document) replace(path []string, value json.RawMessage) (err error) {
 	return err
 }
 
-// objects returns the objects in a part of a document: one, the items of a list, or none.
-func (d *Document) objects(namespace string, path []string, raw json.RawMessage) ([]*object, error) {
+// eachObject calls do for the objects in a part of a document: one, the items of a list, or none.
+func (d *Document) eachObject(path []string, raw json.RawMessage, do func(*object)) error {
 	if raw == nil {
-		return nil, nil
+		return nil
 	}
 	o := &object{document: d, path: path, raw: raw}
 	if err := cmp.Or(json.Unmarshal(raw, &o.PartialObjectMetadata), json.Unmarshal(raw, &o.whole.Object)); err != nil {
-		return nil, fmt.Errorf("%s: not an object of Kubernetes: %w", d.source, err)
+		return fmt.Errorf("%s: not an object of Kubernetes: %w", d.source, err)
 	}
 	if o.Kind == "" || o.APIVersion == "" {
-		return nil, fmt.Errorf("%s: not an object of Kubernetes: apiVersion is %q and kind is %q", d.source, o.APIVersion, o.Kind)
+		return fmt.Errorf("%s: not an object of Kubernetes: apiVersion is %q and kind is %q", d.source, o.APIVersion, o.Kind)
 	}
-	o.namespace = cmp.Or(o.Namespace, namespace)
 	if !strings.HasSuffix(o.Kind, "List") {
-		return []*object{o}, nil
+		do(o)
+		return nil
 	}
 	var list struct {
 		Items []json.RawMessage `json:"items"`
 	}
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", d.source, o.Kind, err)
+		return fmt.Errorf("%s: %s: %w", d.source, o.Kind, err)
 	}
-	var objects []*object
 	for i, item := range list.Items {
-		found, err := d.objects(namespace, append(slices.Clone(path), "items", strconv.Itoa(i)), item)
-		if err != nil {
-			return nil, err
+		if err := d.eachObject(append(slices.Clone(path), "items", strconv.Itoa(i)), item, do); err != nil {
+			return err
 		}
-		objects = append(objects, found...)
 	}
-	return objects, nil
+	return nil
 }
 
 // Document is a part of a manifest: an object, a list of objects, or only comments.
@@ -364,7 +361,6 @@ func (d *Document) output() (text []byte, err error) {
 //go:embed help.txt
 var help string
 
-// injectCommand holds the flags of inject.
 type injectCommand struct {
 	*command.CLI
 	command.Selection

@@ -33,11 +33,7 @@ var adoptHelp string
 
 // NewCommand returns the command label.
 func NewCommand(c *command.CLI) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "label",
-		Short: "Label ServiceAccounts for the guard.",
-		Long:  "label adds the labels of Lanyard to objects that lack them.",
-	}
+	cmd := &cobra.Command{Use: "label", Short: "Label ServiceAccounts for the guard.", Long: "label adds the labels of Lanyard to objects that lack them."}
 	k := &writer{CLI: c, done: "labelled", none: "every ServiceAccount that needs credentials has the label"}
 	serviceaccounts := k.command("Labelling", serviceaccountsHelp)
 	serviceaccounts.Aliases = []string{"serviceaccount", "sa"}
@@ -80,7 +76,6 @@ func (k *writer) command(kind, help string) *cobra.Command {
 	return cmd
 }
 
-// result is the ServiceAccounts that were written.
 type result struct {
 	DryRun          command.DryRun `json:"dryRun"`
 	ServiceAccounts []written      `json:"serviceAccounts"`
@@ -97,7 +92,6 @@ type written struct {
 	Error     string `json:"error,omitempty"`
 }
 
-// Print implements command.Result.
 func (r *result) Print(p *command.Page) {
 	rows := [][]string{{"NAMESPACE", "SERVICEACCOUNT", "RESULT"}}
 	for _, s := range r.ServiceAccounts {
@@ -123,7 +117,6 @@ func (r *result) Print(p *command.Page) {
 	}
 }
 
-// Names implements command.Named.
 func (r *result) Names() []string {
 	var names []string
 	for _, s := range r.ServiceAccounts {
@@ -132,7 +125,6 @@ func (r *result) Names() []string {
 	return names
 }
 
-// run writes the ServiceAccounts.
 func (k *writer) run(ctx context.Context) (*result, error) {
 	defer k.Progress("reading ServiceAccounts")()
 	namespace, err := k.Scope(k.all)

@@ -31,11 +31,11 @@ func NewCommand(c *command.CLI) *cobra.Command {
 				return err
 			}
 		}
+		text := ""
 		s, err := c.PolicySettings(&source)
-		if err != nil {
-			return c.Found("%v", err)
+		if err == nil {
+			text, err = policies.Generate(s, name, &source)
 		}
-		text, err := policies.Generate(s, name, &source)
 		if err != nil {
 			return c.Found("%v", err)
 		}

@@ -36,19 +36,9 @@ var help string
 
 // NewCommand returns the command provider.
 func NewCommand(c *command.CLI) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "provider",
-		Short: "Try custom providers.",
-		Long:  "provider is about the custom providers of a configuration file.",
-	}
-	cmd.AddCommand(newProviderTestCommand(c))
-	return cmd
-}
-
-func newProviderTestCommand(c *command.CLI) *cobra.Command {
 	var o command.Output
-	given := map[string]string{}
-	cmd := command.New(help, cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+	var given map[string]string
+	test := command.New(help, cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
 		text, err := os.ReadFile(args[0])
 		if err != nil {
 			return err
@@ -59,8 +49,10 @@ func newProviderTestCommand(c *command.CLI) *cobra.Command {
 		}
 		return o.Write(c, result)
 	})
-	o.AddFlag(cmd, "ProviderTest")
-	cmd.Flags().StringToStringVar(&given, "annotation", nil, "Annotation of the ServiceAccount, as NAME-PARAMETER=VALUE without the prefix. Can be repeated.")
+	o.AddFlag(test, "ProviderTest")
+	test.Flags().StringToStringVar(&given, "annotation", nil, "Annotation of the ServiceAccount, as NAME-PARAMETER=VALUE without the prefix. Can be repeated.")
+	cmd := &cobra.Command{Use: "provider", Short: "Try custom providers.", Long: "provider is about the custom providers of a configuration file."}
+	cmd.AddCommand(test)
 	return cmd
 }
 
@@ -79,7 +71,6 @@ func testProviders(ctx context.Context, c *command.CLI, text []byte, given map[s
 	return &providersResult{results}, err
 }
 
-// providersResult lists the results of the providers of a file.
 type providersResult struct {
 	Providers []Result `json:"providers"`
 }
@@ -89,11 +80,11 @@ func (r *providersResult) Print(p *command.Page) {
 		if i > 0 {
 			p.Line("")
 		}
-		printProvider(p, &r.Providers[i])
+		r.Providers[i].print(p)
 	}
 }
 
-func printProvider(p *command.Page, r *Result) {
+func (r *Result) print(p *command.Page) {
 	section := func(name string, rows [][]string) {
 		p.Line("  %s", name)
 		p.Columns = nil // the columns of the sections do not line up
@@ -156,8 +147,13 @@ func Run(ctx context.Context, s *settings.Settings, file *settings.File, given m
 		return nil, errors.New("the file has no providers")
 	}
 	var known []string
-	for _, d := range file.Providers {
-		_, keys := exampleAnnotations(d, file, given)
+	results := make([]Result, len(file.Providers))
+	for i, d := range file.Providers {
+		examples, keys := exampleAnnotations(d, file, given)
+		results[i] = Result{Provider: d.Name, Annotations: map[string]string{}}
+		for key, value := range examples {
+			results[i].Annotations[s.Keys.Prefix+key] = value
+		}
 		known = append(known, keys...)
 	}
 	for _, key := range slices.Sorted(maps.Keys(given)) {
@@ -165,14 +161,10 @@ func Run(ctx context.Context, s *settings.Settings, file *settings.File, given m
 			return nil, fmt.Errorf("annotation %q is unknown: the providers of the file have %s", key, strings.Join(known, ", "))
 		}
 	}
-	var results []Result
-	for _, d := range file.Providers {
-		values, _ := exampleAnnotations(d, file, given)
-		result, err := try(ctx, s, d, values)
-		if err != nil {
-			return nil, fmt.Errorf("provider %s: %w", d.Name, err)
+	for i := range results {
+		if err := results[i].try(ctx, s); err != nil {
+			return nil, fmt.Errorf("provider %s: %w", results[i].Provider, err)
 		}
-		results = append(results, *result)
 	}
 	return results, nil
 }
@@ -209,31 +201,26 @@ func exampleAnnotations(d *provider.Definition, file *settings.File, given map[s
 const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"team","name":"pod"},
 "spec":{"serviceAccountName":"app","containers":[{"name":"main","image":"image"}]}}`
 
-// try returns the additions to a pod of a ServiceAccount with the annotations.
-func try(ctx context.Context, s *settings.Settings, d *provider.Definition, example map[string]string) (*Result, error) {
-	result := &Result{Provider: d.Name, Annotations: map[string]string{}}
-	for key, value := range example {
-		result.Annotations[s.Keys.Prefix+key] = value
-	}
+// try fills in the additions to a pod of a ServiceAccount with the annotations.
+func (r *Result) try(ctx context.Context, s *settings.Settings) error {
 	all := rules.New(s)
-	all.AddServiceAccount("team", &metav1.ObjectMeta{Namespace: "team", Name: "app", Annotations: result.Annotations})
+	all.AddServiceAccount("team", &metav1.ObjectMeta{Namespace: "team", Name: "app", Annotations: r.Annotations})
 	response, raw, err := all.Pod(ctx, "team", "app", json.RawMessage(pod))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	result.Warnings = response.Warnings
 	with, err := injected.Read(raw, s.Keys)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if len(with.Tokens) != 1 || with.MountPath == "" {
-		return nil, fmt.Errorf("the pod has %d tokens and the mount path %q: one token and a path must be there", len(with.Tokens), with.MountPath)
+		return fmt.Errorf("the pod has %d tokens and the mount path %q: one token and a path must be there", len(with.Tokens), with.MountPath)
 	}
 	for _, v := range with.Containers[0].Variables {
-		result.Environment = append(result.Environment, corev1.EnvVar{Name: v.Name, Value: v.Value})
+		r.Environment = append(r.Environment, corev1.EnvVar{Name: v.Name, Value: v.Value})
 	}
 	token := &with.Tokens[0]
-	result.Token = Token{Audience: token.Audience, ExpirationSeconds: token.ExpirationSeconds, File: token.File}
-	result.Volume = Volume{Name: with.Volume, MountPath: with.MountPath}
-	return result, nil
+	r.Token = Token{Audience: token.Audience, ExpirationSeconds: token.ExpirationSeconds, File: token.File}
+	r.Volume, r.Warnings = Volume{Name: with.Volume, MountPath: with.MountPath}, response.Warnings
+	return nil
 }

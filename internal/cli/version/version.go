@@ -13,7 +13,6 @@ import (
 	"runtime"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
@@ -28,7 +27,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	var o command.Output
 	var client bool
 	cmd := command.New(help, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
-		result := &versions{Client: build{version.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}, local: client}
+		result := &versions{Client: build{version.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}, absent: "unknown", local: client}
 		var err error
 		if !client {
 			err = result.read(cmd.Context(), c)
@@ -40,18 +39,17 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	return cmd
 }
 
-// versions is the result of the command.
 type versions struct {
 	Client build `json:"client"`
 	// Kubernetes is the version of the API server; empty if it is unknown.
 	Kubernetes string `json:"kubernetes,omitempty"`
 	// Webhooks are the installations; nil if they are unknown.
 	Webhooks []webhook `json:"webhooks,omitempty"`
-	known    bool
-	local    bool
+	// absent describes the webhook without an installation.
+	absent string
+	local  bool
 }
 
-// build describes a binary.
 type build struct {
 	Version   string `json:"version"`
 	GoVersion string `json:"goVersion"`
@@ -78,13 +76,13 @@ func (v *versions) read(ctx context.Context, c *command.CLI) error {
 		return fmt.Errorf("version of the API server: %w", err)
 	}
 	v.Kubernetes = server.GitVersion
-	all, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	all, err := command.Configurations(ctx, client)
 	if err != nil {
-		return fmt.Errorf("list mutatingwebhookconfigurations: %w", err)
+		return err
 	}
-	v.known = true
+	v.absent = "not installed"
 	var errs []error
-	for _, configuration := range cluster.Find(all.Items) {
+	for _, configuration := range cluster.Find(all) {
 		found := webhook{Configuration: configuration.Name}
 		if deployment, err := cluster.Deployment(ctx, client, configuration); err != nil {
 			errs = append(errs, fmt.Errorf("version of the webhook %s: %w", configuration.Name, err))
@@ -97,26 +95,20 @@ func (v *versions) read(ctx context.Context, c *command.CLI) error {
 	return errors.Join(errs...)
 }
 
-// Print implements command.Result.
 func (v *versions) Print(p *command.Page) {
-	const unknown = "unknown" // could not be read
 	rows := [][]string{{"lanyard", fmt.Sprintf("%s (%s, %s)", v.Client.Version, v.Client.GoVersion, v.Client.Platform)}}
 	if !v.local {
-		rows = append(rows, []string{"Kubernetes", cmp.Or(v.Kubernetes, unknown)})
+		rows = append(rows, []string{"Kubernetes", cmp.Or(v.Kubernetes, "unknown")})
 	}
 	for _, w := range v.Webhooks {
-		text := cmp.Or(w.Image, unknown)
+		text := cmp.Or(w.Image, "unknown")
 		if w.Deployment != "" {
 			text += ", Deployment " + w.Deployment
 		}
 		rows = append(rows, []string{"webhook", text})
 	}
-	switch {
-	case v.local || len(v.Webhooks) > 0:
-	case v.known:
-		rows = append(rows, []string{"webhook", "not installed"})
-	default:
-		rows = append(rows, []string{"webhook", unknown})
+	if !v.local && len(v.Webhooks) == 0 {
+		rows = append(rows, []string{"webhook", v.absent})
 	}
 	p.Table(0, rows)
 }

@@ -71,8 +71,8 @@ func registered(t *testing.T, name, claim string) string {
 		t.Fatal(err)
 	}
 	definition := parsed.Providers[0]
-	token := cloud.Token{Issuer: issuertest.URL, Namespace: "shop", ServiceAccount: "cart", Audience: definition.DefaultAudience}
-	trusted, err := cloud.NewCustom(token, definition, provider.Values{"user": "APP", "service-account-id": "sa-1"}, "")
+	token := cloud.Token{Issuer: issuertest.URL, Namespace: "shop", ServiceAccount: "cart", Audience: definition.DefaultAudience, Values: provider.Values{"user": "APP", "service-account-id": "sa-1"}}
+	trusted, err := cloud.NewCustom(&token, definition)
 	if err != nil {
 		t.Fatal(err)
 	}

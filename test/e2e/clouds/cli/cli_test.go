@@ -83,21 +83,17 @@ func identityOf(t *testing.T, values map[string]string) *provider.Identity {
 // identity.
 func trustOf(t *testing.T, identity *provider.Identity, token cloud.Token) emulated.Trust {
 	t.Helper()
+	token.Values = identity.Values
+	trust, err := cloud.NewTrust(identity.Definition.Name, &token)
+	parts := partsOf(t, err, trust)
 	var file string
-	var trust *cloud.Trust
-	var err error
 	switch identity.Definition.Name {
 	case "aws":
-		trust, err = cloud.NewAWS(token, identity.Values["role-arn"])
-		parts := partsOf(t, err, trust)
 		file = fmt.Sprintf(`{"aws": {"openIDConnectProviders": [%s], "roles": [%s]}}`, parts["openIDConnectProvider"], parts["role"])
 	case "azure":
-		trust, err = cloud.NewAzure(token, cloud.AzureOptions{})
 		file = fmt.Sprintf(`{"entra": {"tenants": [{"tenantId": %q, "applications": [{"appId": %q, "federatedIdentityCredentials": [%s]}]}]}}`,
-			tenantID, clientID, partsOf(t, err, trust)["federatedCredential"])
+			tenantID, clientID, parts["federatedCredential"])
 	case "gcp":
-		trust, err = cloud.NewGCP(token, cloud.GCPOptions{Provider: identity.Values["workload-identity-provider"], Email: identity.Values["service-account"]})
-		parts := partsOf(t, err, trust)
 		file = fmt.Sprintf(`{"google": {"workloadIdentityPoolProviders": [%s], "serviceAccounts": [%s]}}`, parts["workloadIdentityPoolProvider"], parts["serviceAccount"])
 	}
 	parsed, err := emulated.Parse([]byte(file))
@@ -108,7 +104,7 @@ func trustOf(t *testing.T, identity *provider.Identity, token cloud.Token) emula
 }
 
 // partsOf returns the members of a configuration's JSON.
-func partsOf(t *testing.T, err error, trust *cloud.Trust) (parts map[string]json.RawMessage) {
+func partsOf(t *testing.T, err error, trust cloud.Trust) (parts map[string]json.RawMessage) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(marshal(t, err, trust)), &parts); err != nil {
 		t.Fatal(err)
