@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -88,6 +89,16 @@ func Read(u *unstructured.Unstructured) (*Object, error) {
 		return nil, fmt.Errorf("%s: %w", o.Reference(), err)
 	}
 	return o, nil
+}
+
+// ownerOf returns the owner of an object, if the owner is of a kind that makes pods.
+func ownerOf(object metav1.Object) *metav1.OwnerReference {
+	if owner := metav1.GetControllerOf(object); owner != nil {
+		if _, known := cluster.ByOwner(owner); known {
+			return owner
+		}
+	}
+	return nil
 }
 
 // readPod reads the pod template of a workload.
