@@ -76,19 +76,27 @@ type Adoption struct {
 func Adopt(keys *annotations.Keys, peers []*Peer, values map[string]string, defaults *annotations.Defaults) Adoption {
 	a := adopter{
 		keys: keys, values: values, written: parseRecord(keys, values[keys.Adopted]),
-		translations: map[string]*translation{}, record: map[string]string{},
-		adoption: Adoption{Set: map[string]string{}},
+		translations: map[string]*translation{}, adoption: Adoption{Set: map[string]string{}},
 	}
 	for _, p := range peers {
 		a.translate(p, defaults)
 	}
+	wanted := map[string]string{}
 	for _, d := range keys.Providers {
 		if t, hasPeer := a.translations[d.Name]; hasPeer {
-			a.adopt(d, t)
+			a.judge(d, t)
+			for name, value := range t.values {
+				wanted[keys.Prefix+name] = value
+			}
 		}
 	}
-	a.adoptLifetime()
-	a.writeRecord()
+	shared := a.isShared()
+	if !shared {
+		if value := a.lifetime(); value != "" {
+			wanted[keys.TokenExpirationSeconds] = value
+		}
+	}
+	a.follow(wanted, shared)
 	return a.adoption
 }
 
@@ -127,10 +135,9 @@ type adopter struct {
 	values map[string]string
 	// translations are by the names of the providers that have a peer.
 	translations map[string]*translation
-	// written and record map annotation keys to fingerprints: the current and the new
-	// content of Keys.Adopted.
-	written, record map[string]string
-	adoption        Adoption
+	// written maps annotation keys to fingerprints: the content of Keys.Adopted.
+	written  map[string]string
+	adoption Adoption
 }
 
 // translate translates the annotations of one peer. If two peers are for the same
@@ -150,24 +157,18 @@ func (a *adopter) translate(p *Peer, defaults *annotations.Defaults) {
 	a.translations[p.Provider] = t
 }
 
-// adopt makes the annotations of one provider follow the translation.
-func (a *adopter) adopt(d *provider.Definition, t *translation) {
-	if byHand := a.identityByHand(d); byHand != "" {
-		if len(t.values) > 0 {
-			a.find(ByHand, "the annotations of a peer for %s are ignored, because the ServiceAccount has %s", d.Name, byHand)
-		}
-		t.values, t.lifetime = nil, ""
+// judge adds the findings of a translation. It empties the translation if somebody wrote an
+// identity of the provider: then its other annotations stay, too.
+func (a *adopter) judge(d *provider.Definition, t *translation) {
+	byHand := a.identityByHand(d)
+	if byHand == "" {
+		a.adoption.Findings = append(a.adoption.Findings, t.findings...)
 		return
 	}
-	a.adoption.Findings = append(a.adoption.Findings, t.findings...)
-	for name, value := range t.values {
-		a.follow(a.keys.Prefix+name, value)
+	if len(t.values) > 0 {
+		a.find(ByHand, "the annotations of a peer for %s are ignored, because the ServiceAccount has %s", d.Name, byHand)
 	}
-	for key := range a.written {
-		if _, wanted := t.values[strings.TrimPrefix(key, a.keys.Prefix)]; !wanted && a.providerOf(key) == d.Name {
-			a.drop(key)
-		}
-	}
+	t.values, t.byHand = nil, true
 }
 
 // identityByHand returns a key that somebody wrote and that asks for an identity of
@@ -196,37 +197,39 @@ func (a *adopter) byHand(key string) bool {
 	return found && a.written[key] != fingerprint(value)
 }
 
-// follow gives the annotation this value, unless it was written by hand.
-func (a *adopter) follow(key, value string) {
-	if a.byHand(key) {
-		return
-	}
-	a.record[key] = fingerprint(value)
-	if got, found := a.values[key]; !found || got != value {
-		a.adoption.Set[key] = value
-	}
-}
-
-// drop removes the annotation, unless it was written by hand.
-func (a *adopter) drop(key string) {
-	if _, found := a.values[key]; found && !a.byHand(key) {
-		a.adoption.Remove = append(a.adoption.Remove, key)
-	}
-}
-
-// adoptLifetime makes the lifetime of the tokens follow the peers'. It is the
-// shortest of them: Lanyard has one for all tokens of a ServiceAccount. It stays as
-// it is if it is also for an identity that was not adopted.
-func (a *adopter) adoptLifetime() {
-	key := a.keys.TokenExpirationSeconds
-	if a.isShared() {
-		if written, found := a.written[key]; found {
-			a.record[key] = written
+// follow makes the annotations follow wanted, unless they were written by hand, and makes the
+// record right. Entries stay that were adopted from a peer that is not adopted any more. The
+// lifetime of the tokens stays as it is if it is shared with an identity that was not adopted.
+func (a *adopter) follow(wanted map[string]string, shared bool) {
+	all := maps.Clone(a.written)
+	maps.Copy(all, wanted)
+	var entries []string
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		value, isWanted := wanted[key]
+		got, found := a.values[key]
+		name, isLifetime := a.providerOf(key), key == a.keys.TokenExpirationSeconds
+		t := a.translations[name]
+		entry := strings.TrimPrefix(key, a.keys.Prefix) + "="
+		switch {
+		case isLifetime && shared, found && name != "" && t == nil:
+			entries = append(entries, entry+a.written[key])
+		case a.byHand(key):
+		case isWanted:
+			entries = append(entries, entry+fingerprint(value))
+			if !found || got != value {
+				a.adoption.Set[key] = value
+			}
+		case found && (isLifetime || t != nil && !t.byHand):
+			a.adoption.Remove = append(a.adoption.Remove, key)
 		}
-	} else if value := a.lifetime(); value != "" {
-		a.follow(key, value)
-	} else {
-		a.drop(key)
+	}
+	record := strings.Join(entries, ",")
+	got, found := a.values[a.keys.Adopted]
+	switch {
+	case record == "" && found:
+		a.adoption.Remove = append(a.adoption.Remove, a.keys.Adopted)
+	case record != "" && got != record:
+		a.adoption.Set[a.keys.Adopted] = record
 	}
 }
 
@@ -241,8 +244,8 @@ func (a *adopter) isShared() bool {
 	return false
 }
 
-// lifetime returns the shortest lifetime of the translations that all providers can
-// use. A malformed lifetime is returned as it is.
+// lifetime returns the shortest lifetime of the translations that all providers can use:
+// Lanyard has one for all tokens of a ServiceAccount. A malformed lifetime is returned as it is.
 func (a *adopter) lifetime() string {
 	var shortest, least int64
 	given := false
@@ -271,30 +274,6 @@ func (a *adopter) lifetime() string {
 		a.find(Changed, "the lifetime of the tokens is %d seconds, not %d: Lanyard has one for all clouds", least, shortest)
 	}
 	return strconv.FormatInt(max(shortest, least), 10)
-}
-
-// writeRecord makes Keys.Adopted right. Entries stay that were adopted from a peer that
-// is not adopted any more.
-func (a *adopter) writeRecord() {
-	for key, written := range a.written {
-		name := a.providerOf(key)
-		if _, found := a.values[key]; found && name != "" && a.translations[name] == nil {
-			a.record[key] = written
-		}
-	}
-	slices.Sort(a.adoption.Remove)
-	var entries []string
-	for _, key := range slices.Sorted(maps.Keys(a.record)) {
-		entries = append(entries, strings.TrimPrefix(key, a.keys.Prefix)+"="+a.record[key])
-	}
-	record := strings.Join(entries, ",")
-	got, found := a.values[a.keys.Adopted]
-	switch {
-	case record == "" && found:
-		a.adoption.Remove = append(a.adoption.Remove, a.keys.Adopted)
-	case record != "" && got != record:
-		a.adoption.Set[a.keys.Adopted] = record
-	}
 }
 
 // providerOf returns the name of the provider that has the key, or "".

@@ -21,7 +21,7 @@ import (
 // Place is where a peer reads something.
 type Place string
 
-// The places.
+// The places that Lanyard looks at. The table has more.
 const (
 	OnServiceAccount      Place = "ServiceAccount annotation"
 	OnServiceAccountLabel Place = "ServiceAccount label"
@@ -29,10 +29,8 @@ const (
 	OnPodLabel            Place = "pod label"
 	OnPodField            Place = "pod field"
 	InContainer           Place = "variable of a container"
-	InConfigMap           Place = "ConfigMap"
 	AsFlag                Place = "flag of the program"
 	AsVariable            Place = "variable of the program"
-	ByProgram             Place = "what the program does"
 )
 
 // Result is the outcome for one input of a peer.
@@ -259,11 +257,7 @@ func (p *Peer) Keys() []string {
 
 // Reads reports whether adoption reads the annotation key of a ServiceAccount.
 func (p *Peer) Reads(key string) bool {
-	if !strings.HasPrefix(key, p.Prefix) {
-		return false
-	}
-	in := p.Input(OnServiceAccount, key)
-	return in != nil && (in.Becomes != "" || in.Ignored != "")
+	return strings.HasPrefix(key, p.Prefix) && slices.Contains(p.Keys(), key)
 }
 
 // Concerns reports whether the peer reads one of the keys, or owns it.

@@ -24,6 +24,8 @@ type translation struct {
 	// Lanyard's tokens have it, too. It counts, but need not be written.
 	standard int64
 	findings []Finding
+	// byHand reports whether somebody wrote an identity of the provider, which counts instead.
+	byHand bool
 }
 
 const lifetimeKey = "token-expiration-seconds"
