@@ -20,38 +20,18 @@ import (
 // valid value, so truncation cannot make an invalid value valid.
 const MaxBytes = 2049
 
-// Reason classifies a finding.
-type Reason int
-
-// The reasons.
-const (
-	// Changed means that the annotation has no effect, or not the same as with the peer.
-	Changed Reason = iota
-	// Superseded means that an annotation of another peer counts.
-	Superseded
-	// ByHand means that an annotation of Lanyard counts, which somebody wrote.
-	ByHand
-)
-
 // Finding is something that adoption does not take over as it is.
 type Finding struct {
 	// Key is the annotation of the peer; empty for the ServiceAccount as a whole.
-	Key    string
-	Reason Reason
+	Key string
 	// Text is for people. It does not repeat the key.
 	Text string
+	// ByHand reports whether an annotation of Lanyard counts, which somebody wrote.
+	ByHand bool
 }
 
 // String returns the finding as a warning shows it.
-func (f Finding) String() string {
-	switch {
-	case f.Key == "":
-		return f.Text
-	case f.Reason == Superseded:
-		return f.Key + " " + f.Text
-	}
-	return f.Key + ": " + f.Text
-}
+func (f Finding) String() string { return strings.TrimPrefix(f.Key+": "+f.Text, ": ") }
 
 // Adoption lists the changes that adoption makes on a ServiceAccount.
 type Adoption struct {
@@ -112,17 +92,24 @@ func Adoptable(keys *annotations.Keys, peers []*Peer, values map[string]string) 
 	return false
 }
 
+// Translate returns the annotations of Lanyard that the annotations of the peers translate to,
+// whatever else values has.
+func Translate(keys *annotations.Keys, peers []*Peer, values map[string]string, defaults *annotations.Defaults) map[string]string {
+	theirs := maps.Clone(values)
+	maps.DeleteFunc(theirs, func(key, _ string) bool { return strings.HasPrefix(key, keys.Prefix) })
+	set := Adopt(keys, peers, theirs, defaults).Set
+	delete(set, keys.Adopted)
+	return set
+}
+
 // Adopted lists the annotations of Lanyard that Adopt added: the record has them, with
 // their fingerprints, and the annotations of the peers still translate to their values.
 // Users can write a record, so a fingerprint by itself shows nothing.
 func Adopted(keys *annotations.Keys, peers []*Peer, values map[string]string, defaults *annotations.Defaults) []string {
-	theirs := maps.Clone(values)
-	maps.DeleteFunc(theirs, func(key, _ string) bool { return strings.HasPrefix(key, keys.Prefix) })
-	translated := Adopt(keys, peers, theirs, defaults).Set
 	var adopted []string
-	for key, written := range parseRecord(keys, values[keys.Adopted]) {
-		value, found := values[key]
-		if got, follows := translated[key]; found && follows && got == value && written == fingerprint(value) {
+	record := parseRecord(keys, values[keys.Adopted])
+	for key, value := range Translate(keys, peers, values, defaults) {
+		if got, found := values[key]; found && got == value && record[key] == fingerprint(value) {
 			adopted = append(adopted, key)
 		}
 	}
@@ -146,8 +133,8 @@ func (a *adopter) translate(p *Peer, defaults *annotations.Defaults) {
 	t, first := p.translate(a.values, defaults), a.translations[p.Provider]
 	if first != nil && len(first.values) > 0 {
 		if len(t.values) > 0 {
-			text := "is ignored: another annotation asks for the same cloud"
-			first.findings = append(first.findings, Finding{Key: p.Identity[0], Reason: Superseded, Text: text})
+			text := "it is ignored: another annotation asks for the same cloud"
+			first.findings = append(first.findings, Finding{Key: p.Identity[0], Text: text})
 		}
 		return
 	}
@@ -166,7 +153,8 @@ func (a *adopter) judge(d *provider.Definition, t *translation) {
 		return
 	}
 	if len(t.values) > 0 {
-		a.find(ByHand, "the annotations of a peer for %s are ignored, because the ServiceAccount has %s", d.Name, byHand)
+		text := fmt.Sprintf("the annotations of a peer for %s are ignored, because the ServiceAccount has %s", d.Name, byHand)
+		a.adoption.Findings = append(a.adoption.Findings, Finding{Text: text, ByHand: true})
 	}
 	t.values, t.byHand = nil, true
 }
@@ -271,7 +259,8 @@ func (a *adopter) lifetime() string {
 		return ""
 	}
 	if shortest < least {
-		a.find(Changed, "the lifetime of the tokens is %d seconds, not %d: Lanyard has one for all clouds", least, shortest)
+		text := fmt.Sprintf("the lifetime of the tokens is %d seconds, not %d: Lanyard has one for all clouds", least, shortest)
+		a.adoption.Findings = append(a.adoption.Findings, Finding{Text: text})
 	}
 	return strconv.FormatInt(max(shortest, least), 10)
 }
@@ -284,10 +273,6 @@ func (a *adopter) providerOf(key string) string {
 		}
 	}
 	return ""
-}
-
-func (a *adopter) find(reason Reason, format string, values ...any) {
-	a.adoption.Findings = append(a.adoption.Findings, Finding{Reason: reason, Text: fmt.Sprintf(format, values...)})
 }
 
 // Release returns a record without the entries of the peers' providers. The lifetime of

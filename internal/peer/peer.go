@@ -73,12 +73,6 @@ type Input struct {
 	Half string `json:"half"`
 }
 
-// matches reports whether the key is one of the input.
-func (in *Input) matches(key string) bool {
-	start, isGlob := strings.CutSuffix(in.Key, "*")
-	return key == in.Key || isGlob && strings.HasPrefix(key, start)
-}
-
 // SettingOf returns the name of the setting that the input becomes, or "".
 func (in *Input) SettingOf() string {
 	if name, found := strings.CutPrefix(in.Becomes, "config."); found {
@@ -87,15 +81,10 @@ func (in *Input) SettingOf() string {
 	return ""
 }
 
-// When the API server calls a peer, relative to Lanyard.
-const (
-	Before = "before"
-	After  = "after"
-)
-
 // Order is what happens to a pod that Lanyard and a peer change.
 type Order struct {
-	// Called is Before or After. Reinvocation is the peer's policy; empty for any.
+	// Called is when the API server calls the peer, relative to Lanyard: before or after.
+	// Reinvocation is the peer's policy; empty for any.
 	Called       string `json:"called"`
 	Reinvocation string `json:"reinvocation"`
 	// Note has whole sentences.
@@ -210,15 +199,12 @@ func Named(names []string) ([]*Peer, error) {
 // Rules returns the rules about pods that hold while the peers are adopted: the fields
 // PeerContainers and PeerTokens of annotations.Keys.
 func Rules(peers []*Peer) (containers []string, tokens map[string]string) {
+	tokens = map[string]string{}
 	for _, p := range peers {
 		containers = append(containers, p.Replaces...)
-		if p.Binding == "" {
-			continue
+		if p.Binding != "" {
+			tokens[p.Binding] = p.Provider
 		}
-		if tokens == nil {
-			tokens = map[string]string{}
-		}
-		tokens[p.Binding] = p.Provider
 	}
 	return containers, tokens
 }
@@ -237,7 +223,9 @@ func ConfigMaps() []string {
 // Input returns the row of the table, or nil.
 func (p *Peer) Input(place Place, key string) *Input {
 	for i := range p.Inputs {
-		if in := &p.Inputs[i]; in.Place == place && in.matches(key) {
+		in := &p.Inputs[i]
+		start, isGlob := strings.CutSuffix(in.Key, "*")
+		if in.Place == place && (key == in.Key || isGlob && strings.HasPrefix(key, start)) {
 			return in
 		}
 	}
@@ -309,9 +297,9 @@ func (p *Peer) Registers(r Registration) bool {
 // Beside describes, in whole sentences, what happens beside Lanyard's configuration of this
 // name. The API server calls configurations in the order of their names.
 func (p *Peer) Beside(r Registration, lanyard string) string {
-	order, policy := After, "Never"
+	order, policy := "after", "Never"
 	if r.Name < lanyard {
-		order = Before
+		order = "before"
 	}
 	if r.Again {
 		policy = "IfNeeded"

@@ -79,14 +79,8 @@ func (r *reader) stock(ctx context.Context) (stock []*Object, err error) {
 	for _, name := range peer.ConfigMaps() {
 		lists = append(lists, listing{command.CoreResource("configmaps"), name})
 	}
-	for _, l := range lists {
-		found, err := r.list(ctx, l)
-		if err != nil {
-			return nil, err
-		}
-		if stock = append(stock, found...); len(stock) > maxStock {
-			return nil, fmt.Errorf("got more than %d objects: migrate one namespace after the other", maxStock)
-		}
+	if stock, err = r.list(ctx, lists...); err != nil {
+		return nil, err
 	}
 	configurations, err := command.Configurations(ctx, r.typed)
 	if apierrors.IsForbidden(err) {
@@ -99,20 +93,29 @@ func (r *reader) stock(ctx context.Context) (stock []*Object, err error) {
 	return stock, err
 }
 
-// list returns the objects that matter in a list. The objects have no additions of Lanyard.
-func (r *reader) list(ctx context.Context, l listing) (stock []*Object, err error) {
-	defer r.Progress("reading " + l.Resource)()
-	err = r.each(ctx, l, func(u *unstructured.Unstructured) error {
-		if err := injected.Remove(u.Object, r.keys); err != nil {
+// list returns the objects that matter in lists. The objects have no additions of Lanyard.
+func (r *reader) list(ctx context.Context, lists ...listing) (stock []*Object, err error) {
+	for _, l := range lists {
+		done := r.Progress("reading " + l.Resource)
+		err := r.each(ctx, l, func(u *unstructured.Unstructured) error {
+			if len(stock) == maxStock {
+				return fmt.Errorf("got more than %d objects: migrate one namespace after the other", maxStock)
+			}
+			if err := injected.Remove(u.Object, r.keys); err != nil {
+				return err
+			}
+			o, err := Read(u)
+			if o != nil {
+				stock = append(stock, o)
+			}
 			return err
+		})
+		done()
+		if err != nil {
+			return nil, err
 		}
-		o, err := Read(u)
-		if o != nil && len(stock) <= maxStock {
-			stock = append(stock, o)
-		}
-		return err
-	})
-	return stock, err
+	}
+	return stock, nil
 }
 
 // each calls do for each object of a list.

@@ -68,6 +68,9 @@ func (p *planner) mappings(o *Object) {
 // mapping plans for one entry of EKS's ConfigMap.
 func (p *planner) mapping(o *Object, name string, values map[string]string) {
 	role := p.Keys.Prefix + "aws-role-arn"
+	namespace, account, _ := strings.Cut(name, "/")
+	set := peer.Translate(p.Keys, p.From, values, p.defaults)
+	mistakes := p.mistakes(set, namespace, account)
 	if accounts := p.accounts[name]; len(accounts) > 0 {
 		_, done := accounts[0].Annotations[role]
 		switch {
@@ -75,20 +78,18 @@ func (p *planner) mapping(o *Object, name string, values map[string]string) {
 			p.item(o, name, peer.NothingToDo, "", "The ServiceAccount has an annotation, which overrides the entry.")
 		case done:
 			p.item(o, name, peer.NothingToDo, role, "The ServiceAccount has it already.")
-		case len(p.mistakes(p.translate(values), accounts[0].Namespace, accounts[0].Name)) > 0:
+		case len(mistakes) > 0:
 			p.item(o, name, peer.Manual, role, "Nothing was changed, because Lanyard would deny the result.")
 		default:
 			p.item(o, name, peer.Translated, role, "Written onto the ServiceAccount.")
 		}
 		return
 	}
-	namespace, account, _ := strings.Cut(name, "/")
-	set := p.translate(values)
-	if mistakes := p.mistakes(set, namespace, account); len(mistakes) > 0 {
+	switch {
+	case len(mistakes) > 0:
 		p.item(o, name, peer.Manual, role, "Lanyard would deny it: "+mistakes[0].ErrorBody())
 		return
-	}
-	if strings.Contains(account, "*") || namespace != "*" && strings.Contains(namespace, "*") {
+	case strings.Contains(account, "*") || namespace != "*" && strings.Contains(namespace, "*"):
 		p.item(o, name, peer.Manual, role, "The entry has no effect: its program compares names, and knows the namespace * for all namespaces only.")
 		return
 	}
