@@ -84,12 +84,8 @@ func Adopt(keys *annotations.Keys, peers []*Peer, values map[string]string, defa
 // ServiceAccount was not written since its peer's annotation, or since the peer is
 // adopted.
 func Adoptable(keys *annotations.Keys, peers []*Peer, values map[string]string) bool {
-	for key := range Adopt(keys, peers, values, &annotations.Defaults{}).Set {
-		if keys.IsIdentity(key) {
-			return true
-		}
-	}
-	return false
+	set := Adopt(keys, peers, values, &annotations.Defaults{}).Set
+	return slices.ContainsFunc(slices.Collect(maps.Keys(set)), keys.IsIdentity)
 }
 
 // Translate returns the annotations of Lanyard that the annotations of the peers translate to,

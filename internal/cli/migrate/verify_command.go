@@ -107,7 +107,7 @@ type verifier struct {
 	*reader
 	probe *probe.Client
 	// workloads are the objects that make pods and that no other workload makes.
-	workloads []unstructured.Unstructured
+	workloads []*unstructured.Unstructured
 	// owners are the owners of ReplicaSets and Jobs, pods the running pods: one for each
 	// workload, by the UID of the workload.
 	owners map[types.UID]*metav1.OwnerReference
@@ -157,13 +157,13 @@ func (v *verifier) all(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := v.each(ctx, listing{GroupVersionResource: command.CoreResource("pods")}, v.addPod); err != nil {
-		return err
+	if err := command.EachObject(ctx, v.typed.CoreV1().Pods(v.namespace).List, v.addPod); err != nil {
+		return fmt.Errorf("list pods: %w", err)
 	}
 	report := v.Periodically()
-	for i := range v.workloads {
+	for i, object := range v.workloads {
 		report("compared %d workloads ...", i)
-		if err := v.compare(ctx, &v.workloads[i]); err != nil {
+		if err := v.compare(ctx, object); err != nil {
 			return err
 		}
 	}
@@ -196,16 +196,12 @@ func (v *verifier) addWorkload(object *unstructured.Unstructured) error {
 	if len(v.workloads) == maxVerified {
 		return fmt.Errorf("there are more than %d workloads: verify one namespace after the other", maxVerified)
 	}
-	v.workloads = append(v.workloads, *object)
+	v.workloads = append(v.workloads, object)
 	return nil
 }
 
 // addPod notes a running pod, if it is the first of its workload.
-func (v *verifier) addPod(u *unstructured.Unstructured) error {
-	pod := &corev1.Pod{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, pod); err != nil {
-		return fmt.Errorf("pod %s/%s: %w", u.GetNamespace(), u.GetName(), err)
-	}
+func (v *verifier) addPod(pod *corev1.Pod) error {
 	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return nil
 	}
@@ -238,14 +234,15 @@ func (v *verifier) compare(ctx context.Context, object *unstructured.Unstructure
 	} else if err := runtime.DefaultUnstructuredConverter.FromUnstructured(answer.Pod.Object, fresh); err != nil {
 		return fmt.Errorf("dry run of %s: %w", w.Workload, err)
 	}
-	if running == nil {
+	switch {
+	case running == nil:
 		w.Why = cmp.Or(w.Why, "No pod of it runs. A new pod would be created.")
-	} else {
-		w.Pod = running.Name
-	}
-	if running != nil && answer.Err == nil {
+	case answer.Err == nil:
 		w.State, w.Differences = Compare(v.keys, running, fresh)
 		w.without = w.State == Same && !HasCredentials(v.keys, running)
+		fallthrough
+	default:
+		w.Pod = running.Name
 	}
 	v.Workloads = append(v.Workloads, w)
 	return ctx.Err()
