@@ -209,17 +209,6 @@ func Rules(peers []*Peer) (containers []string, tokens map[string]string) {
 	return containers, tokens
 }
 
-// ConfigMaps lists the names of the peers' ConfigMaps.
-func ConfigMaps() []string {
-	var names []string
-	for _, p := range All() {
-		if p.ConfigMap != "" {
-			names = append(names, p.ConfigMap)
-		}
-	}
-	return names
-}
-
 // Input returns the row of the table, or nil.
 func (p *Peer) Input(place Place, key string) *Input {
 	for i := range p.Inputs {

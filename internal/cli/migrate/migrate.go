@@ -115,14 +115,14 @@ func New(stock []*Object, o *Options) *Plan {
 		case kindWebhooks.Kind:
 			p.webhooks(object)
 		case kindConfigMap.Kind:
+			if p.has("eks") {
+				p.mappings(object)
+			}
 		default:
 			p.pod(object)
 		}
 		for _, from := range p.From {
 			p.settings(object, from)
-			if from.Name == "eks" && from.ConfigMap == object.Name {
-				p.mappings(object)
-			}
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.lacking)) {
@@ -182,9 +182,8 @@ func (p *planner) index(o *Object) {
 		key := o.Namespace + "/" + o.Name
 		p.accounts[key] = append(p.accounts[key], o)
 	case o.Kind == kindConfigMap.Kind && p.has("eks"):
-		if mapped, err := peer.Mapped(o.Data); err == nil {
-			maps.Copy(p.mapped, mapped)
-		}
+		mapped, _ := peer.Mapped(o.Data) // the plan for the ConfigMap has the error
+		maps.Copy(p.mapped, mapped)
 	case slices.Contains(o.Registration.Webhooks, cluster.PodWebhook):
 		p.lanyard = o.Name
 	case o.Pod != nil && p.has("azure") && o.Pod.Labels[azureUse] == "true":

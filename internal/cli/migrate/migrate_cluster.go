@@ -76,8 +76,10 @@ func (r *reader) stock(ctx context.Context) (stock []*Object, err error) {
 	for _, kind := range cluster.Kinds() {
 		lists = append(lists, listing{GroupVersionResource: kind.Resource})
 	}
-	for _, name := range peer.ConfigMaps() {
-		lists = append(lists, listing{command.CoreResource("configmaps"), name})
+	for _, p := range peer.All() {
+		if p.ConfigMap != "" {
+			lists = append(lists, listing{command.CoreResource("configmaps"), p.ConfigMap})
+		}
 	}
 	if stock, err = r.list(ctx, lists...); err != nil {
 		return nil, err

@@ -76,7 +76,7 @@ func Read(u *unstructured.Unstructured) (*Object, error) {
 		}
 		o.Pod, err = readPod(&kind, u)
 	case group == kindServiceAccount:
-	case group == kindConfigMap && slices.Contains(peer.ConfigMaps(), o.Name):
+	case group == kindConfigMap && o.Name != "" && slices.ContainsFunc(peer.All(), func(p *peer.Peer) bool { return p.ConfigMap == o.Name }):
 		o.Data, _, err = unstructured.NestedStringMap(u.Object, "data")
 	case group == kindWebhooks:
 		var configuration admissionregistrationv1.MutatingWebhookConfiguration
@@ -143,11 +143,10 @@ func (o *Object) settings(from *peer.Peer) map[string]string {
 func flags(arguments []string) map[string]string {
 	result := map[string]string{}
 	for i, argument := range arguments {
-		name, found := strings.CutPrefix(argument, "-")
-		if !found {
+		if !strings.HasPrefix(argument, "-") {
 			continue
 		}
-		name, value, hasValue := strings.Cut(strings.TrimPrefix(name, "-"), "=")
+		name, value, hasValue := strings.Cut(strings.TrimLeft(argument, "-"), "=")
 		if !hasValue {
 			value = "true"
 			if i+1 < len(arguments) && !strings.HasPrefix(arguments[i+1], "-") {
