@@ -274,13 +274,10 @@ func (a *adopter) providerOf(key string) string {
 // Release returns a record without the entries of the peers' providers. The lifetime of
 // the tokens stays in the record as long as an entry of another provider does.
 func Release(record string, peers []*Peer) string {
-	lifetimeOnly := true
 	rest := slices.DeleteFunc(strings.Split(record, ","), func(entry string) bool {
-		released := entry == "" || slices.ContainsFunc(peers, func(p *Peer) bool { return strings.HasPrefix(entry, p.Provider+"-") })
-		lifetimeOnly = lifetimeOnly && (released || strings.HasPrefix(entry, lifetimeKey+"="))
-		return released
+		return entry == "" || slices.ContainsFunc(peers, func(p *Peer) bool { return strings.HasPrefix(entry, p.Provider+"-") })
 	})
-	if lifetimeOnly {
+	if len(rest) == 1 && strings.HasPrefix(rest[0], lifetimeKey+"=") {
 		return ""
 	}
 	return strings.Join(rest, ",")

@@ -299,11 +299,8 @@ func (m *Manifest) block(columns int, set map[string]string) string {
 	if err != nil {
 		panic(err) // a map of texts can be encoded
 	}
-	var lines strings.Builder
-	for line := range strings.Lines(string(text)) {
-		lines.WriteString(strings.Repeat(" ", columns) + strings.TrimSuffix(line, "\n") + m.newline)
-	}
-	return lines.String()
+	start := strings.Repeat(" ", columns)
+	return start + strings.ReplaceAll(strings.TrimSuffix(string(text), "\n"), "\n", m.newline+start) + m.newline
 }
 
 // skipped turns the translated items of an object into something to do by hand.
@@ -312,10 +309,8 @@ func (p *Plan) skipped(c *Change, err error) {
 	todo := Item{Object: o.Reference(), Namespace: o.Namespace, Source: o.Source, Found: "its manifest", Result: peer.Manual}
 	for i := range p.Items {
 		item := &p.Items[i]
-		if item.Object != todo.Object || item.Source != todo.Source {
-			continue
-		}
-		if item.Result == peer.Translated {
+		isIts := item.Object == todo.Object && item.Namespace == todo.Namespace && item.Source == todo.Source
+		if isIts && item.Result == peer.Translated {
 			item.Result, item.Why = peer.Manual, strings.TrimSpace("Its manifest must be edited by hand. "+item.Why)
 		}
 	}

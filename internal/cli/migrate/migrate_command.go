@@ -223,7 +223,5 @@ func (m *migration) printConfig(p *command.Page) {
 	}
 	p.Line("")
 	p.Line("%s", p.Style(command.Title, "values for the chart"))
-	for line := range strings.Lines(string(text)) {
-		p.Line("  %s", strings.TrimSuffix(line, "\n"))
-	}
+	p.Lines("  " + strings.ReplaceAll(strings.TrimSuffix(string(text), "\n"), "\n", "\n  "))
 }

@@ -152,10 +152,8 @@ func (t *podPlan) lifetime(from *peer.Peer, in *peer.Input, key, value string) {
 	adoption := peer.Adopt(t.Keys, []*peer.Peer{from}, theirs, t.defaults)
 	seconds := adoption.Set[t.Keys.TokenExpirationSeconds]
 	least := int64(0)
-	for _, d := range t.Keys.Providers {
-		if d.Name == from.Provider {
-			least = d.MinExpirationSeconds
-		}
+	if from.Lifetime.Denies {
+		least = from.Lifetime.Least
 	}
 	switch _, err := annotations.ParseTokenExpirationSeconds(seconds, least); {
 	case seconds == "":
