@@ -139,10 +139,12 @@ func (a *account) items(mistakes field.ErrorList) (done []string) {
 		a.item(a.Object, "its annotations", peer.Manual, "", f.String())
 	}
 	if tokens := a.after[a.Keys.Tokens]; tokens != a.Annotations[a.Keys.Tokens] {
-		a.translatedItem(azureUse+" on its pods", a.Keys.Tokens, "It has no client ID.")
+		result, why := a.translation("It has no client ID.")
+		a.item(a.Object, azureUse+" on its pods", result, a.Keys.Tokens, why)
 	}
 	if a.after[a.Keys.Adopted] != a.Annotations[a.Keys.Adopted] {
-		a.translatedItem(a.Keys.Adopted, "", "Without it, Lanyard's annotations do not follow the annotations of the other webhook any more.")
+		result, why := a.translation("Without it, Lanyard's annotations do not follow the annotations of the other webhook any more.")
+		a.item(a.Object, a.Keys.Adopted, result, "", why)
 	}
 	for _, err := range mistakes {
 		a.item(a.Object, annotationOf(err), peer.Manual, "", "Lanyard would deny it: "+err.ErrorBody())
@@ -156,39 +158,33 @@ func (a *account) keyItem(in *peer.Input, value string) bool {
 	finding, becomes := a.takeFinding(in.Key), a.becomes(in)
 	got, found := a.after[becomes]
 	want, wanted := a.translated[becomes]
+	result, why := peer.Manual, ""
 	switch {
 	case in.Result != peer.Translated:
-		a.item(a.Object, in.Key, in.Result, becomes, cmp.Or(finding, in.Note))
-		return in.Result == peer.NothingToDo
+		result, why = in.Result, cmp.Or(finding, in.Note)
 	case value == "" && isAudience(in.Key):
-		a.item(a.Object, in.Key, peer.Manual, becomes, in.Note)
-		return false
+		why = in.Note
 	case value == "":
-		a.item(a.Object, in.Key, peer.NothingToDo, "", "It is empty. "+finding)
+		result, becomes, why = peer.NothingToDo, "", "It is empty. "+finding
 	case !wanted && (!found || finding != ""):
-		a.item(a.Object, in.Key, peer.Manual, becomes,
-			cmp.Or(finding, "It has no effect: the ServiceAccount does not ask for an identity in full, or it is turned off."))
-		return false
+		why = cmp.Or(finding, "It has no effect: the ServiceAccount does not ask for an identity in full, or it is turned off.")
 	case wanted && got != want:
-		a.item(a.Object, in.Key, peer.Manual, becomes,
-			"The ServiceAccount has another value of it, or another identity of this cloud, which overrides this.")
-		return false
+		why = "The ServiceAccount has another value of it, or another identity of this cloud, which overrides this."
 	case a.Annotations[becomes] == got:
-		a.item(a.Object, in.Key, peer.NothingToDo, becomes, "The ServiceAccount has it already.")
+		result, why = peer.NothingToDo, "The ServiceAccount has it already."
 	default:
-		a.translatedItem(in.Key, becomes, finding)
+		result, why = a.translation(finding)
 	}
-	return true
+	a.item(a.Object, in.Key, result, becomes, why)
+	return result == peer.NothingToDo || result == peer.Translated
 }
 
-// translatedItem adds an item about something that is translated, unless the result
-// would be denied.
-func (a *account) translatedItem(found, becomes, why string) {
+// translation returns the result of a translation, unless the webhook would deny it.
+func (a *account) translation(why string) (peer.Result, string) {
 	if a.denied {
-		a.item(a.Object, found, peer.Manual, becomes, "Nothing was changed, because Lanyard would deny the result. "+why)
-		return
+		return peer.Manual, "Nothing was changed, because Lanyard would deny the result. " + why
 	}
-	a.item(a.Object, found, peer.Translated, becomes, why)
+	return peer.Translated, why
 }
 
 // takeFinding returns the text of the finding about a key, if any, and removes it.
