@@ -52,7 +52,7 @@ func EachObject[L list, T runtime.Object](ctx context.Context, list func(context
 		if err != nil {
 			return err
 		}
-		if err := meta.EachListItemWithAlloc(page, func(object runtime.Object) error { return do(object.(T)) }); err != nil {
+		if err := meta.EachListItem(page, func(object runtime.Object) error { return do(object.(T)) }); err != nil {
 			return err
 		}
 		if options.Continue = page.GetContinue(); options.Continue == "" {

@@ -196,7 +196,7 @@ func (v *verifier) addWorkload(object *unstructured.Unstructured) error {
 	if len(v.workloads) == maxVerified {
 		return fmt.Errorf("there are more than %d workloads: verify one namespace after the other", maxVerified)
 	}
-	v.workloads = append(v.workloads, object)
+	v.workloads = append(v.workloads, object.DeepCopy()) // without the rest of the page
 	return nil
 }
 
@@ -211,7 +211,7 @@ func (v *verifier) addPod(pod *corev1.Pod) error {
 	}
 	if v.pods[uid] == nil {
 		pod.ManagedFields = nil
-		v.pods[uid] = pod
+		v.pods[uid] = pod.DeepCopy() // without the rest of the page
 	}
 	return nil
 }
