@@ -20,38 +20,18 @@ import (
 // valid value, so truncation cannot make an invalid value valid.
 const MaxBytes = 2049
 
-// Reason classifies a finding.
-type Reason int
-
-// The reasons.
-const (
-	// Changed means that the annotation has no effect, or not the same as with the peer.
-	Changed Reason = iota
-	// Superseded means that an annotation of another peer counts.
-	Superseded
-	// ByHand means that an annotation of Lanyard counts, which somebody wrote.
-	ByHand
-)
-
 // Finding is something that adoption does not take over as it is.
 type Finding struct {
 	// Key is the annotation of the peer; empty for the ServiceAccount as a whole.
-	Key    string
-	Reason Reason
+	Key string
 	// Text is for people. It does not repeat the key.
 	Text string
+	// ByHand reports whether an annotation of Lanyard counts, which somebody wrote.
+	ByHand bool
 }
 
 // String returns the finding as a warning shows it.
-func (f Finding) String() string {
-	switch {
-	case f.Key == "":
-		return f.Text
-	case f.Reason == Superseded:
-		return f.Key + " " + f.Text
-	}
-	return f.Key + ": " + f.Text
-}
+func (f Finding) String() string { return strings.TrimPrefix(f.Key+": "+f.Text, ": ") }
 
 // Adoption lists the changes that adoption makes on a ServiceAccount.
 type Adoption struct {
@@ -76,19 +56,27 @@ type Adoption struct {
 func Adopt(keys *annotations.Keys, peers []*Peer, values map[string]string, defaults *annotations.Defaults) Adoption {
 	a := adopter{
 		keys: keys, values: values, written: parseRecord(keys, values[keys.Adopted]),
-		translations: map[string]*translation{}, record: map[string]string{},
-		adoption: Adoption{Set: map[string]string{}},
+		translations: map[string]*translation{}, adoption: Adoption{Set: map[string]string{}},
 	}
 	for _, p := range peers {
 		a.translate(p, defaults)
 	}
+	wanted := map[string]string{}
 	for _, d := range keys.Providers {
 		if t, hasPeer := a.translations[d.Name]; hasPeer {
-			a.adopt(d, t)
+			a.judge(d, t)
+			for name, value := range t.values {
+				wanted[keys.Prefix+name] = value
+			}
 		}
 	}
-	a.adoptLifetime()
-	a.writeRecord()
+	shared := a.isShared()
+	if !shared {
+		if value := a.lifetime(); value != "" {
+			wanted[keys.TokenExpirationSeconds] = value
+		}
+	}
+	a.follow(wanted, shared)
 	return a.adoption
 }
 
@@ -96,25 +84,28 @@ func Adopt(keys *annotations.Keys, peers []*Peer, values map[string]string, defa
 // ServiceAccount was not written since its peer's annotation, or since the peer is
 // adopted.
 func Adoptable(keys *annotations.Keys, peers []*Peer, values map[string]string) bool {
-	for key := range Adopt(keys, peers, values, &annotations.Defaults{}).Set {
-		if keys.IsIdentity(key) {
-			return true
-		}
-	}
-	return false
+	set := Adopt(keys, peers, values, &annotations.Defaults{}).Set
+	return slices.ContainsFunc(slices.Collect(maps.Keys(set)), keys.IsIdentity)
+}
+
+// Translate returns the annotations of Lanyard that the annotations of the peers translate to,
+// whatever else values has.
+func Translate(keys *annotations.Keys, peers []*Peer, values map[string]string, defaults *annotations.Defaults) map[string]string {
+	theirs := maps.Clone(values)
+	maps.DeleteFunc(theirs, func(key, _ string) bool { return strings.HasPrefix(key, keys.Prefix) })
+	set := Adopt(keys, peers, theirs, defaults).Set
+	delete(set, keys.Adopted)
+	return set
 }
 
 // Adopted lists the annotations of Lanyard that Adopt added: the record has them, with
 // their fingerprints, and the annotations of the peers still translate to their values.
 // Users can write a record, so a fingerprint by itself shows nothing.
 func Adopted(keys *annotations.Keys, peers []*Peer, values map[string]string, defaults *annotations.Defaults) []string {
-	theirs := maps.Clone(values)
-	maps.DeleteFunc(theirs, func(key, _ string) bool { return strings.HasPrefix(key, keys.Prefix) })
-	translated := Adopt(keys, peers, theirs, defaults).Set
 	var adopted []string
-	for key, written := range parseRecord(keys, values[keys.Adopted]) {
-		value, found := values[key]
-		if got, follows := translated[key]; found && follows && got == value && written == fingerprint(value) {
+	record := parseRecord(keys, values[keys.Adopted])
+	for key, value := range Translate(keys, peers, values, defaults) {
+		if got, found := values[key]; found && got == value && record[key] == fingerprint(value) {
 			adopted = append(adopted, key)
 		}
 	}
@@ -127,10 +118,9 @@ type adopter struct {
 	values map[string]string
 	// translations are by the names of the providers that have a peer.
 	translations map[string]*translation
-	// written and record map annotation keys to fingerprints: the current and the new
-	// content of Keys.Adopted.
-	written, record map[string]string
-	adoption        Adoption
+	// written maps annotation keys to fingerprints: the content of Keys.Adopted.
+	written  map[string]string
+	adoption Adoption
 }
 
 // translate translates the annotations of one peer. If two peers are for the same
@@ -139,8 +129,8 @@ func (a *adopter) translate(p *Peer, defaults *annotations.Defaults) {
 	t, first := p.translate(a.values, defaults), a.translations[p.Provider]
 	if first != nil && len(first.values) > 0 {
 		if len(t.values) > 0 {
-			text := "is ignored: another annotation asks for the same cloud"
-			first.findings = append(first.findings, Finding{Key: p.Identity[0], Reason: Superseded, Text: text})
+			text := "it is ignored: another annotation asks for the same cloud"
+			first.findings = append(first.findings, Finding{Key: p.Identity[0], Text: text})
 		}
 		return
 	}
@@ -150,24 +140,19 @@ func (a *adopter) translate(p *Peer, defaults *annotations.Defaults) {
 	a.translations[p.Provider] = t
 }
 
-// adopt makes the annotations of one provider follow the translation.
-func (a *adopter) adopt(d *provider.Definition, t *translation) {
-	if byHand := a.identityByHand(d); byHand != "" {
-		if len(t.values) > 0 {
-			a.find(ByHand, "the annotations of a peer for %s are ignored, because the ServiceAccount has %s", d.Name, byHand)
-		}
-		t.values, t.lifetime = nil, ""
+// judge adds the findings of a translation. It empties the translation if somebody wrote an
+// identity of the provider: then its other annotations stay, too.
+func (a *adopter) judge(d *provider.Definition, t *translation) {
+	byHand := a.identityByHand(d)
+	if byHand == "" {
+		a.adoption.Findings = append(a.adoption.Findings, t.findings...)
 		return
 	}
-	a.adoption.Findings = append(a.adoption.Findings, t.findings...)
-	for name, value := range t.values {
-		a.follow(a.keys.Prefix+name, value)
+	if len(t.values) > 0 {
+		text := fmt.Sprintf("the annotations of a peer for %s are ignored, because the ServiceAccount has %s", d.Name, byHand)
+		a.adoption.Findings = append(a.adoption.Findings, Finding{Text: text, ByHand: true})
 	}
-	for key := range a.written {
-		if _, wanted := t.values[strings.TrimPrefix(key, a.keys.Prefix)]; !wanted && a.providerOf(key) == d.Name {
-			a.drop(key)
-		}
-	}
+	t.values, t.byHand = nil, true
 }
 
 // identityByHand returns a key that somebody wrote and that asks for an identity of
@@ -196,37 +181,39 @@ func (a *adopter) byHand(key string) bool {
 	return found && a.written[key] != fingerprint(value)
 }
 
-// follow gives the annotation this value, unless it was written by hand.
-func (a *adopter) follow(key, value string) {
-	if a.byHand(key) {
-		return
-	}
-	a.record[key] = fingerprint(value)
-	if got, found := a.values[key]; !found || got != value {
-		a.adoption.Set[key] = value
-	}
-}
-
-// drop removes the annotation, unless it was written by hand.
-func (a *adopter) drop(key string) {
-	if _, found := a.values[key]; found && !a.byHand(key) {
-		a.adoption.Remove = append(a.adoption.Remove, key)
-	}
-}
-
-// adoptLifetime makes the lifetime of the tokens follow the peers'. It is the
-// shortest of them: Lanyard has one for all tokens of a ServiceAccount. It stays as
-// it is if it is also for an identity that was not adopted.
-func (a *adopter) adoptLifetime() {
-	key := a.keys.TokenExpirationSeconds
-	if a.isShared() {
-		if written, found := a.written[key]; found {
-			a.record[key] = written
+// follow makes the annotations follow wanted, unless they were written by hand, and makes the
+// record right. Entries stay that were adopted from a peer that is not adopted any more. The
+// lifetime of the tokens stays as it is if it is shared with an identity that was not adopted.
+func (a *adopter) follow(wanted map[string]string, shared bool) {
+	all := maps.Clone(a.written)
+	maps.Copy(all, wanted)
+	var entries []string
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		value, isWanted := wanted[key]
+		got, found := a.values[key]
+		name, isLifetime := a.providerOf(key), key == a.keys.TokenExpirationSeconds
+		t := a.translations[name]
+		entry := strings.TrimPrefix(key, a.keys.Prefix) + "="
+		switch {
+		case isLifetime && shared, found && name != "" && t == nil:
+			entries = append(entries, entry+a.written[key])
+		case a.byHand(key):
+		case isWanted:
+			entries = append(entries, entry+fingerprint(value))
+			if !found || got != value {
+				a.adoption.Set[key] = value
+			}
+		case found && (isLifetime || t != nil && !t.byHand):
+			a.adoption.Remove = append(a.adoption.Remove, key)
 		}
-	} else if value := a.lifetime(); value != "" {
-		a.follow(key, value)
-	} else {
-		a.drop(key)
+	}
+	record := strings.Join(entries, ",")
+	got, found := a.values[a.keys.Adopted]
+	switch {
+	case record == "" && found:
+		a.adoption.Remove = append(a.adoption.Remove, a.keys.Adopted)
+	case record != "" && got != record:
+		a.adoption.Set[a.keys.Adopted] = record
 	}
 }
 
@@ -241,8 +228,8 @@ func (a *adopter) isShared() bool {
 	return false
 }
 
-// lifetime returns the shortest lifetime of the translations that all providers can
-// use. A malformed lifetime is returned as it is.
+// lifetime returns the shortest lifetime of the translations that all providers can use:
+// Lanyard has one for all tokens of a ServiceAccount. A malformed lifetime is returned as it is.
 func (a *adopter) lifetime() string {
 	var shortest, least int64
 	given := false
@@ -268,33 +255,10 @@ func (a *adopter) lifetime() string {
 		return ""
 	}
 	if shortest < least {
-		a.find(Changed, "the lifetime of the tokens is %d seconds, not %d: Lanyard has one for all clouds", least, shortest)
+		text := fmt.Sprintf("the lifetime of the tokens is %d seconds, not %d: Lanyard has one for all clouds", least, shortest)
+		a.adoption.Findings = append(a.adoption.Findings, Finding{Text: text})
 	}
 	return strconv.FormatInt(max(shortest, least), 10)
-}
-
-// writeRecord makes Keys.Adopted right. Entries stay that were adopted from a peer that
-// is not adopted any more.
-func (a *adopter) writeRecord() {
-	for key, written := range a.written {
-		name := a.providerOf(key)
-		if _, found := a.values[key]; found && name != "" && a.translations[name] == nil {
-			a.record[key] = written
-		}
-	}
-	slices.Sort(a.adoption.Remove)
-	var entries []string
-	for _, key := range slices.Sorted(maps.Keys(a.record)) {
-		entries = append(entries, strings.TrimPrefix(key, a.keys.Prefix)+"="+a.record[key])
-	}
-	record := strings.Join(entries, ",")
-	got, found := a.values[a.keys.Adopted]
-	switch {
-	case record == "" && found:
-		a.adoption.Remove = append(a.adoption.Remove, a.keys.Adopted)
-	case record != "" && got != record:
-		a.adoption.Set[a.keys.Adopted] = record
-	}
 }
 
 // providerOf returns the name of the provider that has the key, or "".
@@ -307,20 +271,13 @@ func (a *adopter) providerOf(key string) string {
 	return ""
 }
 
-func (a *adopter) find(reason Reason, format string, values ...any) {
-	a.adoption.Findings = append(a.adoption.Findings, Finding{Reason: reason, Text: fmt.Sprintf(format, values...)})
-}
-
 // Release returns a record without the entries of the peers' providers. The lifetime of
 // the tokens stays in the record as long as an entry of another provider does.
 func Release(record string, peers []*Peer) string {
-	lifetimeOnly := true
 	rest := slices.DeleteFunc(strings.Split(record, ","), func(entry string) bool {
-		released := entry == "" || slices.ContainsFunc(peers, func(p *Peer) bool { return strings.HasPrefix(entry, p.Provider+"-") })
-		lifetimeOnly = lifetimeOnly && (released || strings.HasPrefix(entry, lifetimeKey+"="))
-		return released
+		return entry == "" || slices.ContainsFunc(peers, func(p *Peer) bool { return strings.HasPrefix(entry, p.Provider+"-") })
 	})
-	if lifetimeOnly {
+	if len(rest) == 1 && strings.HasPrefix(rest[0], lifetimeKey+"=") {
 		return ""
 	}
 	return strings.Join(rest, ",")

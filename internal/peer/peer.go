@@ -21,7 +21,7 @@ import (
 // Place is where a peer reads something.
 type Place string
 
-// The places.
+// The places that Lanyard looks at. The table has more.
 const (
 	OnServiceAccount      Place = "ServiceAccount annotation"
 	OnServiceAccountLabel Place = "ServiceAccount label"
@@ -29,10 +29,8 @@ const (
 	OnPodLabel            Place = "pod label"
 	OnPodField            Place = "pod field"
 	InContainer           Place = "variable of a container"
-	InConfigMap           Place = "ConfigMap"
 	AsFlag                Place = "flag of the program"
 	AsVariable            Place = "variable of the program"
-	ByProgram             Place = "what the program does"
 )
 
 // Result is the outcome for one input of a peer.
@@ -75,12 +73,6 @@ type Input struct {
 	Half string `json:"half"`
 }
 
-// matches reports whether the key is one of the input.
-func (in *Input) matches(key string) bool {
-	start, isGlob := strings.CutSuffix(in.Key, "*")
-	return key == in.Key || isGlob && strings.HasPrefix(key, start)
-}
-
 // SettingOf returns the name of the setting that the input becomes, or "".
 func (in *Input) SettingOf() string {
 	if name, found := strings.CutPrefix(in.Becomes, "config."); found {
@@ -89,15 +81,10 @@ func (in *Input) SettingOf() string {
 	return ""
 }
 
-// When the API server calls a peer, relative to Lanyard.
-const (
-	Before = "before"
-	After  = "after"
-)
-
 // Order is what happens to a pod that Lanyard and a peer change.
 type Order struct {
-	// Called is Before or After. Reinvocation is the peer's policy; empty for any.
+	// Called is when the API server calls the peer, relative to Lanyard: before or after.
+	// Reinvocation is the peer's policy; empty for any.
 	Called       string `json:"called"`
 	Reinvocation string `json:"reinvocation"`
 	// Note has whole sentences.
@@ -212,34 +199,22 @@ func Named(names []string) ([]*Peer, error) {
 // Rules returns the rules about pods that hold while the peers are adopted: the fields
 // PeerContainers and PeerTokens of annotations.Keys.
 func Rules(peers []*Peer) (containers []string, tokens map[string]string) {
+	tokens = map[string]string{}
 	for _, p := range peers {
 		containers = append(containers, p.Replaces...)
-		if p.Binding == "" {
-			continue
+		if p.Binding != "" {
+			tokens[p.Binding] = p.Provider
 		}
-		if tokens == nil {
-			tokens = map[string]string{}
-		}
-		tokens[p.Binding] = p.Provider
 	}
 	return containers, tokens
-}
-
-// ConfigMaps lists the names of the peers' ConfigMaps.
-func ConfigMaps() []string {
-	var names []string
-	for _, p := range All() {
-		if p.ConfigMap != "" {
-			names = append(names, p.ConfigMap)
-		}
-	}
-	return names
 }
 
 // Input returns the row of the table, or nil.
 func (p *Peer) Input(place Place, key string) *Input {
 	for i := range p.Inputs {
-		if in := &p.Inputs[i]; in.Place == place && in.matches(key) {
+		in := &p.Inputs[i]
+		start, isGlob := strings.CutSuffix(in.Key, "*")
+		if in.Place == place && (key == in.Key || isGlob && strings.HasPrefix(key, start)) {
 			return in
 		}
 	}
@@ -259,11 +234,7 @@ func (p *Peer) Keys() []string {
 
 // Reads reports whether adoption reads the annotation key of a ServiceAccount.
 func (p *Peer) Reads(key string) bool {
-	if !strings.HasPrefix(key, p.Prefix) {
-		return false
-	}
-	in := p.Input(OnServiceAccount, key)
-	return in != nil && (in.Becomes != "" || in.Ignored != "")
+	return strings.HasPrefix(key, p.Prefix) && slices.Contains(p.Keys(), key)
 }
 
 // Concerns reports whether the peer reads one of the keys, or owns it.
@@ -315,9 +286,9 @@ func (p *Peer) Registers(r Registration) bool {
 // Beside describes, in whole sentences, what happens beside Lanyard's configuration of this
 // name. The API server calls configurations in the order of their names.
 func (p *Peer) Beside(r Registration, lanyard string) string {
-	order, policy := After, "Never"
+	order, policy := "after", "Never"
 	if r.Name < lanyard {
-		order = Before
+		order = "before"
 	}
 	if r.Again {
 		policy = "IfNeeded"

@@ -24,6 +24,8 @@ type translation struct {
 	// Lanyard's tokens have it, too. It counts, but need not be written.
 	standard int64
 	findings []Finding
+	// byHand reports whether somebody wrote an identity of the provider, which counts instead.
+	byHand bool
 }
 
 const lifetimeKey = "token-expiration-seconds"
@@ -107,7 +109,7 @@ func (p *Peer) lifetime(t *translation, key, value string, has bool) {
 
 func (t *translation) find(key, value, format string, values ...any) {
 	text := fmt.Sprintf("got %q: %s", value[:min(len(value), maxShown)], fmt.Sprintf(format, values...))
-	t.findings = append(t.findings, Finding{Key: key, Reason: Changed, Text: text})
+	t.findings = append(t.findings, Finding{Key: key, Text: text})
 }
 
 // maxShown limits a value in a finding.

@@ -17,8 +17,10 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/resource"
@@ -35,33 +37,28 @@ func CoreResource(name string) schema.GroupVersionResource {
 // pageSize is how many objects are read at once.
 const pageSize = 500
 
-// EachPage calls do for each page of a list.
-func EachPage[L metav1.ListInterface](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error), do func(L) error) error {
+// list is a page of a list of objects.
+type list interface {
+	runtime.Object
+	metav1.ListInterface
+}
+
+// EachObject calls do for each object of a list, which is read a page at a time. T is the type
+// of the objects in L.
+func EachObject[L list, T runtime.Object](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error), do func(T) error) error {
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		page, err := list(ctx, options)
 		if err != nil {
 			return err
 		}
-		if err := do(page); err != nil {
+		if err := meta.EachListItem(page, func(object runtime.Object) error { return do(object.(T)) }); err != nil {
 			return err
 		}
 		if options.Continue = page.GetContinue(); options.Continue == "" {
 			return nil
 		}
 	}
-}
-
-// EachObject calls do for the metadata of each object of a list.
-func EachObject(ctx context.Context, list func(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error), do func(*metav1.PartialObjectMetadata) error) error {
-	return EachPage(ctx, list, func(page *metav1.PartialObjectMetadataList) error {
-		for i := range page.Items {
-			if err := do(&page.Items[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }
 
 // EachServiceAccount calls do for the metadata of each ServiceAccount of the
@@ -90,8 +87,8 @@ func Namespaces(ctx context.Context, client kubernetes.Interface, name string) (
 		}
 		return []corev1.Namespace{*one}, nil
 	}
-	err = EachPage(ctx, client.CoreV1().Namespaces().List, func(page *corev1.NamespaceList) error {
-		list = append(list, page.Items...)
+	err = EachObject(ctx, client.CoreV1().Namespaces().List, func(namespace *corev1.Namespace) error {
+		list = append(list, *namespace)
 		return nil
 	})
 	if err != nil {

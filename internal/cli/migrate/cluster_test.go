@@ -13,7 +13,6 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 )
@@ -49,10 +48,10 @@ func TestPodsOfAClusterAreReadWithoutTheAdditionsOfLanyard(t *testing.T) {
 			}}}},
 		},
 	}}
-	k := &migrateCommand{CLI: command.NewCLI("lanyard", genericiooptions.NewTestIOStreamsDiscard())}
 	pods := command.CoreResource("pods")
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{pods: "PodList"}, pod)
-	stock, err := k.list(t.Context(), client.Resource(pods).Namespace("shop"), &keys, listing{Kind: cluster.Kind{Resource: pods, Kind: "Pod"}})
+	r := &reader{CLI: command.NewCLI("lanyard", genericiooptions.NewTestIOStreamsDiscard()), keys: &keys, client: client, namespace: "shop"}
+	stock, err := r.list(t.Context(), listing{GroupVersionResource: pods})
 	if err != nil || len(stock) != 1 {
 		t.Fatalf("got %d objects and %v, want a pod", len(stock), err)
 	}

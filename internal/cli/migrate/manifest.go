@@ -5,6 +5,7 @@ package migrate
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,10 +73,7 @@ func (m *Manifest) addDocument(document *yaml.Node) error {
 		return nil
 	}
 	text, err := json.Marshal(value) // so that all numbers have the types that JSON has
-	if err == nil {
-		err = utiljson.Unmarshal(text, &value)
-	}
-	if err != nil {
+	if err = cmp.Or(err, utiljson.Unmarshal(text, &value)); err != nil {
 		return err
 	}
 	m.documents = append(m.documents, value)
@@ -86,14 +84,13 @@ func (m *Manifest) addDocument(document *yaml.Node) error {
 func (m *Manifest) add(node *yaml.Node, value any) error {
 	fields, _ := value.(map[string]any)
 	u := &unstructured.Unstructured{Object: fields}
-	items, isList := fields["items"].([]any)
-	_, nodes := member(node, "items")
-	switch {
-	case u.GetKind() == "" || u.GetAPIVersion() == "":
+	if u.GetKind() == "" || u.GetAPIVersion() == "" {
 		return nil
-	case strings.HasSuffix(u.GetKind(), "List") && isList && nodes != nil && nodes.Kind == yaml.SequenceNode:
-		for i := range items {
-			if err := m.add(nodes.Content[i], items[i]); err != nil {
+	}
+	items, isList := fields["items"].([]any)
+	if _, nodes := member(node, "items"); isList && strings.HasSuffix(u.GetKind(), "List") && nodes != nil && nodes.Kind == yaml.SequenceNode {
+		for i, item := range items {
+			if err := m.add(nodes.Content[i], item); err != nil {
 				return err
 			}
 		}
@@ -222,9 +219,7 @@ func (m *Manifest) edit(c *Change) (map[int]string, error) {
 		for i := 0; i < len(metadata.Content) && after == 0; i += 2 {
 			after = m.lineOf(metadata.Content[i], metadata.Content[i+1])
 		}
-		if after == 0 {
-			after = metadata.Content[0].Line - 1
-		}
+		after = cmp.Or(after, metadata.Content[0].Line-1)
 		lines := strings.Repeat(" ", columns) + "annotations:" + m.newline + m.block(columns+indent, c.Set)
 		return map[int]string{after: m.line(after) + lines}, nil
 	case values.Tag == "!!null" && values.Value == "":
@@ -261,11 +256,10 @@ func (m *Manifest) editBlock(metadata, key, values *yaml.Node, c *Change) (map[i
 	}
 	switch {
 	case len(add) > 0:
-		text, found := changed[last]
-		if !found {
-			text = m.line(last)
+		if _, found := changed[last]; !found {
+			changed[last] = m.line(last)
 		}
-		changed[last] = text + m.block(columns, add)
+		changed[last] += m.block(columns, add)
 	case left == 0 && len(metadata.Content) == 2:
 		return nil, byHand(key, "metadata would be empty")
 	case left == 0:
@@ -292,13 +286,11 @@ func (m *Manifest) line(line int) string { return m.lines[min(line, len(m.lines)
 // lineOf returns the line of a member of a block that has one line of its own, else 0.
 func (m *Manifest) lineOf(key, value *yaml.Node) int {
 	var read map[string]string
-	if yaml.Unmarshal([]byte(m.line(key.Line)), &read) != nil || len(read) != 1 || value.Kind != yaml.ScalarNode {
-		return 0
+	err := yaml.Unmarshal([]byte(m.line(key.Line)), &read)
+	if err == nil && value.Kind == yaml.ScalarNode && maps.Equal(read, map[string]string{key.Value: value.Value}) {
+		return key.Line
 	}
-	if got, found := read[key.Value]; !found || got != value.Value {
-		return 0
-	}
-	return key.Line
+	return 0
 }
 
 // block returns the lines of annotations, sorted.
@@ -307,11 +299,8 @@ func (m *Manifest) block(columns int, set map[string]string) string {
 	if err != nil {
 		panic(err) // a map of texts can be encoded
 	}
-	var lines strings.Builder
-	for line := range strings.Lines(string(text)) {
-		lines.WriteString(strings.Repeat(" ", columns) + strings.TrimSuffix(line, "\n") + m.newline)
-	}
-	return lines.String()
+	start := strings.Repeat(" ", columns)
+	return start + strings.ReplaceAll(strings.TrimSuffix(string(text), "\n"), "\n", m.newline+start) + m.newline
 }
 
 // skipped turns the translated items of an object into something to do by hand.
@@ -320,11 +309,8 @@ func (p *Plan) skipped(c *Change, err error) {
 	todo := Item{Object: o.Reference(), Namespace: o.Namespace, Source: o.Source, Found: "its manifest", Result: peer.Manual}
 	for i := range p.Items {
 		item := &p.Items[i]
-		if item.Object != todo.Object || item.Source != todo.Source {
-			continue
-		}
-		todo.Namespace = item.Namespace
-		if item.Result == peer.Translated {
+		isIts := item.Object == todo.Object && item.Namespace == todo.Namespace && item.Source == todo.Source
+		if isIts && item.Result == peer.Translated {
 			item.Result, item.Why = peer.Manual, strings.TrimSpace("Its manifest must be edited by hand. "+item.Why)
 		}
 	}

@@ -103,6 +103,9 @@ func New(stock []*Object, o *Options) *Plan {
 		})
 	}
 	for _, object := range stock {
+		if object.Namespace == "" && object.Kind != kindWebhooks.Kind {
+			object.Namespace = o.Namespace
+		}
 		p.index(object)
 	}
 	for _, object := range stock {
@@ -112,14 +115,14 @@ func New(stock []*Object, o *Options) *Plan {
 		case kindWebhooks.Kind:
 			p.webhooks(object)
 		case kindConfigMap.Kind:
+			if p.has("eks") {
+				p.mappings(object)
+			}
 		default:
 			p.pod(object)
 		}
 		for _, from := range p.From {
 			p.settings(object, from)
-			if from.Name == "eks" && from.ConfigMap == object.Name {
-				p.mappings(object)
-			}
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.lacking)) {
@@ -167,28 +170,24 @@ func (p *planner) has(name string) bool {
 	return slices.ContainsFunc(p.From, func(from *peer.Peer) bool { return from.Name == name })
 }
 
-// namespaceOf returns the namespace of an object.
-func (p *planner) namespaceOf(o *Object) string { return cmp.Or(o.Namespace, p.Namespace) }
-
 // accountOf returns the namespace and name of a pod's ServiceAccount.
-func (p *planner) accountOf(o *Object) string {
-	return p.namespaceOf(o) + "/" + o.Pod.Spec.ServiceAccountName
+func accountOf(o *Object) string {
+	return o.Namespace + "/" + o.Pod.Spec.ServiceAccountName
 }
 
 // index notes the facts that other objects depend on.
 func (p *planner) index(o *Object) {
 	switch {
 	case o.Kind == kindServiceAccount.Kind:
-		key := p.namespaceOf(o) + "/" + o.Name
+		key := o.Namespace + "/" + o.Name
 		p.accounts[key] = append(p.accounts[key], o)
 	case o.Kind == kindConfigMap.Kind && p.has("eks"):
-		if mapped, err := peer.Mapped(o.Data); err == nil {
-			maps.Copy(p.mapped, mapped)
-		}
+		mapped, _ := peer.Mapped(o.Data) // the plan for the ConfigMap has the error
+		maps.Copy(p.mapped, mapped)
 	case slices.Contains(o.Registration.Webhooks, cluster.PodWebhook):
 		p.lanyard = o.Name
 	case o.Pod != nil && p.has("azure") && o.Pod.Labels[azureUse] == "true":
-		p.needTokens[p.accountOf(o)] = true
+		p.needTokens[accountOf(o)] = true
 	}
 	for _, from := range p.From {
 		values := o.settings(from)
@@ -206,10 +205,7 @@ func (p *planner) index(o *Object) {
 func (p *planner) item(o *Object, found string, result peer.Result, becomes, why string) {
 	item := Item{Found: found, Result: result, Becomes: becomes, Why: strings.TrimSpace(strings.ReplaceAll(why, "`", ""))}
 	if o != nil {
-		item.Object, item.Source = o.Reference(), o.Source
-		if o.Kind != kindWebhooks.Kind {
-			item.Namespace = p.namespaceOf(o)
-		}
+		item.Object, item.Namespace, item.Source = o.Reference(), o.Namespace, o.Source
 	}
 	p.plan.Items = append(p.plan.Items, item)
 }
@@ -246,17 +242,15 @@ func (p *planner) leavesWork(first int) bool {
 
 // change adds a change of the annotations that o has.
 func (p *planner) change(o *Object, path []string, has, set map[string]string, remove []string) {
-	c := Change{Object: o, Path: path, Set: map[string]string{}}
-	for key, value := range set {
-		if got, found := has[key]; !found || got != value {
-			c.Set[key] = value
-		}
-	}
-	for _, key := range slices.Compact(slices.Sorted(slices.Values(remove))) {
-		if _, found := has[key]; found {
-			c.Remove = append(c.Remove, key)
-		}
-	}
+	c := Change{Object: o, Path: path, Set: maps.Clone(set), Remove: slices.Compact(slices.Sorted(slices.Values(remove)))}
+	maps.DeleteFunc(c.Set, func(key, value string) bool {
+		got, found := has[key]
+		return found && got == value
+	})
+	c.Remove = slices.DeleteFunc(c.Remove, func(key string) bool {
+		_, found := has[key]
+		return !found
+	})
 	if len(c.Set)+len(c.Remove) > 0 {
 		p.plan.Changes = append(p.plan.Changes, c)
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
@@ -26,100 +27,109 @@ import (
 // maxStock is how many objects are kept of a cluster.
 const maxStock = 500_000
 
+// reader reads and writes the objects of a namespace, or of all namespaces.
+type reader struct {
+	*command.CLI
+	keys      *annotations.Keys
+	typed     kubernetes.Interface
+	client    dynamic.Interface
+	namespace string
+}
+
+func (k *migrateCommand) reader(keys *annotations.Keys) (r *reader, err error) {
+	r = &reader{CLI: k.CLI, keys: keys}
+	if r.namespace, err = k.Scope(k.All); err != nil {
+		return nil, err
+	}
+	r.typed, r.client, err = k.Clients()
+	return r, err
+}
+
 // cluster plans for a cluster, and writes the ServiceAccounts if that is wanted.
 func (k *migrateCommand) cluster(ctx context.Context, o *Options) (*migration, error) {
-	namespace, err := k.Scope(k.All)
+	r, err := k.reader(o.Keys)
 	if err != nil {
 		return nil, err
 	}
-	_, client, err := k.Clients()
-	if err != nil {
-		return nil, err
-	}
-	stock, err := k.stock(ctx, client, o.Keys, namespace)
+	stock, err := r.stock(ctx)
 	if err != nil {
 		return nil, err
 	}
 	result := &migration{Plan: New(stock, o), what: "ServiceAccounts"}
 	result.Changes = len(result.Plan.Changes)
 	if k.write {
-		k.writeServiceAccounts(ctx, client, result)
+		r.writeServiceAccounts(ctx, result)
 	}
 	return result, nil
 }
 
 // listing is a list to read. name selects one object; empty for all.
 type listing struct {
-	cluster.Kind
+	schema.GroupVersionResource
 	name string
 }
 
-var webhookConfigurations = listing{Kind: cluster.Kind{
-	Resource: schema.GroupVersionResource{Group: kindWebhooks.Group, Version: "v1", Resource: "mutatingwebhookconfigurations"}, Kind: kindWebhooks.Kind,
-}}
-
-// stock reads the objects that matter in a cluster. Cluster-scoped objects are left out if
-// the user may not read them.
-func (k *migrateCommand) stock(ctx context.Context, client dynamic.Interface, keys *annotations.Keys, namespace string) ([]*Object, error) {
-	lists := []listing{{Kind: cluster.Kind{Resource: command.CoreResource("serviceaccounts"), Kind: kindServiceAccount.Kind}}}
+// stock reads the objects that matter in a cluster. Webhook configurations are left out if the
+// user may not read them.
+func (r *reader) stock(ctx context.Context) (stock []*Object, err error) {
+	lists := []listing{{GroupVersionResource: command.CoreResource("serviceaccounts")}}
 	for _, kind := range cluster.Kinds() {
-		lists = append(lists, listing{Kind: kind})
+		lists = append(lists, listing{GroupVersionResource: kind.Resource})
 	}
-	for _, name := range peer.ConfigMaps() {
-		lists = append(lists, listing{cluster.Kind{Resource: command.CoreResource("configmaps"), Kind: kindConfigMap.Kind}, name})
-	}
-	var stock []*Object
-	for _, l := range lists {
-		found, err := k.list(ctx, client.Resource(l.Resource).Namespace(namespace), keys, l)
-		if err != nil {
-			return nil, err
-		}
-		if stock = append(stock, found...); len(stock) > maxStock {
-			return nil, fmt.Errorf("got more than %d objects: migrate one namespace after the other", maxStock)
+	for _, p := range peer.All() {
+		if p.ConfigMap != "" {
+			lists = append(lists, listing{command.CoreResource("configmaps"), p.ConfigMap})
 		}
 	}
-	found, err := k.list(ctx, client.Resource(webhookConfigurations.Resource), keys, webhookConfigurations)
+	if stock, err = r.list(ctx, lists...); err != nil {
+		return nil, err
+	}
+	configurations, err := command.Configurations(ctx, r.typed)
 	if apierrors.IsForbidden(err) {
 		err = nil
 	}
-	return append(stock, found...), err
-}
-
-// list returns the objects that matter in a list. The objects have no additions of Lanyard.
-func (k *migrateCommand) list(ctx context.Context, api dynamic.ResourceInterface, keys *annotations.Keys, l listing) (stock []*Object, err error) {
-	defer k.Progress("reading " + l.Resource.Resource)()
-	err = each(ctx, api, l, func(u *unstructured.Unstructured) error {
-		if err := injected.Remove(u.Object, keys); err != nil {
-			return err
-		}
-		o, err := Read(u)
-		if o != nil && len(stock) <= maxStock {
-			stock = append(stock, o)
-		}
-		return err
-	})
+	for i := range configurations {
+		registration := cluster.Registered(&configurations[i])
+		stock = append(stock, &Object{Kind: kindWebhooks.Kind, Name: registration.Name, Registration: registration})
+	}
 	return stock, err
 }
 
-// each calls do for each object of a list, which is read a page at a time.
-func each(ctx context.Context, api dynamic.ResourceInterface, l listing, do func(*unstructured.Unstructured) error) error {
+// list returns the objects that matter in lists. The objects have no additions of Lanyard.
+func (r *reader) list(ctx context.Context, lists ...listing) (stock []*Object, err error) {
+	for _, l := range lists {
+		done := r.Progress("reading " + l.Resource)
+		err := r.each(ctx, l, func(u *unstructured.Unstructured) error {
+			if len(stock) == maxStock {
+				return fmt.Errorf("got more than %d objects: migrate one namespace after the other", maxStock)
+			}
+			if err := injected.Remove(u.Object, r.keys); err != nil {
+				return err
+			}
+			o, err := Read(u)
+			if o != nil {
+				stock = append(stock, o)
+			}
+			return err
+		})
+		done()
+		if err != nil {
+			return nil, err
+		}
+	}
+	return stock, nil
+}
+
+// each calls do for each object of a list.
+func (r *reader) each(ctx context.Context, l listing, do func(*unstructured.Unstructured) error) error {
 	list := func(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 		if l.name != "" {
 			options.FieldSelector = "metadata.name=" + l.name
 		}
-		return api.List(ctx, options)
+		return r.client.Resource(l.GroupVersionResource).Namespace(r.namespace).List(ctx, options)
 	}
-	err := command.EachPage(ctx, list, func(page *unstructured.UnstructuredList) error {
-		for i := range page.Items {
-			page.Items[i].SetGroupVersionKind(l.Resource.GroupVersion().WithKind(l.Kind.Kind))
-			if err := do(&page.Items[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("list %s: %w", l.Resource.Resource, err)
+	if err := command.EachObject(ctx, list, do); err != nil {
+		return fmt.Errorf("list %s: %w", l.Resource, err)
 	}
 	return nil
 }
@@ -130,7 +140,7 @@ const countEvery = 100
 
 // writeServiceAccounts writes the changes: all of them as a dry run first, so that
 // nothing is written if one would be denied.
-func (k *migrateCommand) writeServiceAccounts(ctx context.Context, client dynamic.Interface, result *migration) {
+func (r *reader) writeServiceAccounts(ctx context.Context, result *migration) {
 	for _, step := range []struct {
 		what   string
 		dryRun []string
@@ -138,9 +148,9 @@ func (k *migrateCommand) writeServiceAccounts(ctx context.Context, client dynami
 		for i := range result.Plan.Changes {
 			c := &result.Plan.Changes[i]
 			if result.Changes >= countEvery && i%countEvery == 0 {
-				k.Note("%s %d of %d ServiceAccounts ...", step.what, i, result.Changes)
+				r.Note("%s %d of %d ServiceAccounts ...", step.what, i, result.Changes)
 			}
-			if err := patchServiceAccount(ctx, client, c, step.dryRun); err != nil {
+			if err := r.patch(ctx, c, step.dryRun); err != nil {
 				result.Errors = append(result.Errors, fmt.Sprintf("%s in the namespace %s: %v", c.Object.Reference(), c.Object.Namespace, err))
 			} else if step.dryRun == nil {
 				result.Written++
@@ -158,15 +168,15 @@ func (k *migrateCommand) writeServiceAccounts(ctx context.Context, client dynami
 // patchTimeout is how long a write may take: the webhook may not respond.
 const patchTimeout = 30 * time.Second
 
-// patchServiceAccount makes a change.
-func patchServiceAccount(ctx context.Context, client dynamic.Interface, c *Change, dryRun []string) error {
+// patch makes a change.
+func (r *reader) patch(ctx context.Context, c *Change, dryRun []string) error {
 	patch, err := annotationPatch(c)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
 	defer cancel()
-	_, err = client.Resource(command.CoreResource("serviceaccounts")).Namespace(c.Object.Namespace).
+	_, err = r.client.Resource(command.CoreResource("serviceaccounts")).Namespace(c.Object.Namespace).
 		Patch(ctx, c.Object.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "lanyard", DryRun: dryRun})
 	return err
 }

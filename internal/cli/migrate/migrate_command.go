@@ -6,6 +6,7 @@ package migrate
 import (
 	"cmp"
 	"context"
+	_ "embed" // the help text
 	"fmt"
 	"slices"
 	"strings"
@@ -17,45 +18,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/peer"
 )
 
-const migrateHelp = `migrate shows how Lanyard takes over from another webhook: the annotations that
-the other webhook reads in a cluster or in manifests, their translation, and the
-steps to do by hand. With --write, it adds Lanyard's annotations. The
-annotations of the other webhook stay, so that both webhooks can run, unless
---remove is set.
-
-Without --filename, it reads the cluster, and --write changes ServiceAccounts
-only: a change of a pod template would restart the pods. With --filename, it
-reads manifests, and --write changes these files. Comments, order and quotes
-stay. --output diff shows the changes as a diff that "git apply" accepts. Whole
-lines are changed: JSON and braces in YAML are listed, to edit by hand.
-
-Write nothing with --remove while Lanyard still adopts from the other webhook
-(config.adopt): it would remove the adopted annotations, too.
-
---verify compares, for every workload, the credentials of one running pod with
-the credentials of a new pod: role, client, audience, lifetime, and the paths of
-the token. A workload is the same, gains or loses credentials, differs, or is
-denied. The new pod is a dry run. All webhooks inject into it, so delete the
-configuration of the other webhook first; running pods are not affected.
-
-The exit code is 1 if something could not be written, or if --verify finds a
-workload that is not the same. With 0, it is safe to remove the other webhook.
-docs/migrate describes all steps, for each webhook.`
-
-const migrateExamples = `  # List all that is in use in a cluster
-  lanyard migrate --from eks --all-namespaces
-
-  # See the changes of the manifests in a directory
-  lanyard migrate --from eks,azure -f manifests/ --output diff
-
-  # Make them
-  lanyard migrate --from eks,azure -f manifests/ --write
-
-  # Annotate the ServiceAccounts of a cluster
-  lanyard migrate --from eks --all-namespaces --write
-
-  # Compare running pods with new ones
-  lanyard migrate --from eks --all-namespaces --verify`
+//go:embed migrate.txt
+var migrateHelp string
 
 // outputDiff is one more value of --output.
 const outputDiff = "diff"
@@ -73,14 +37,7 @@ type migrateCommand struct {
 func NewCommand(c *command.CLI) *cobra.Command {
 	k := &migrateCommand{CLI: c}
 	k.Files.Recursive = true
-	cmd := &cobra.Command{
-		Use:     "migrate --from NAME",
-		Short:   "Take over from another webhook.",
-		Long:    migrateHelp,
-		Example: migrateExamples,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) },
-	}
+	cmd := command.New(migrateHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) })
 	k.Output.AddFlag(cmd, "Migration", outputDiff)
 	k.AddConfig(cmd)
 	command.AddAllNamespaces(cmd, &k.All)
@@ -118,15 +75,15 @@ func (k *migrateCommand) run(ctx context.Context) error {
 	if err != nil {
 		return command.Usagef("--from: %v", err)
 	}
-	if k.verify {
-		return k.verifyPods(ctx, peers)
-	}
 	s, err := k.Builtin() // files are read without a cluster
 	if len(k.Files.Filenames) == 0 || k.ConfigPath != "" {
 		s, err = k.Settings(ctx)
 	}
 	if err != nil {
 		return err
+	}
+	if k.verify {
+		return k.verifyPods(ctx, s.Keys, peers)
 	}
 	options := &Options{Keys: s.Keys, From: peers, Remove: k.remove, Cluster: len(k.Files.Filenames) == 0}
 	if options.Namespace, err = k.Namespace(); err != nil {
@@ -233,13 +190,15 @@ func (m *migration) Print(p *command.Page) {
 	}
 }
 
-var styles = map[peer.Result]string{
-	peer.Translated: command.Good, peer.Manual: command.Warn, peer.Unsupported: command.Bad, peer.NothingToDo: command.Faint,
+// styles are the styles of the results of a plan, and of the states of workloads.
+var styles = map[string]string{
+	string(peer.Translated): command.Good, string(peer.Manual): command.Warn, string(peer.Unsupported): command.Bad, string(peer.NothingToDo): command.Faint,
+	Same: command.Good, Gains: command.Warn, Loses: command.Bad, Differs: command.Bad, denied: command.Bad, notCompared: command.Warn,
 }
 
 // printItem writes an item below the name of its object.
 func printItem(p *command.Page, item *Item) {
-	line, becomes := item.Found+": "+p.Style(styles[item.Result], string(item.Result)), item.Becomes
+	line, becomes := item.Found+": "+p.Style(styles[string(item.Result)], string(item.Result)), item.Becomes
 	if whole := line + ", " + becomes; becomes != "" && (p.Width == 0 || command.Cells(whole) <= p.Width-2) {
 		line, becomes = whole, ""
 	}
@@ -264,7 +223,5 @@ func (m *migration) printConfig(p *command.Page) {
 	}
 	p.Line("")
 	p.Line("%s", p.Style(command.Title, "values for the chart"))
-	for line := range strings.Lines(string(text)) {
-		p.Line("  %s", strings.TrimSuffix(line, "\n"))
-	}
+	p.Lines("  " + strings.ReplaceAll(strings.TrimSuffix(string(text), "\n"), "\n", "\n  "))
 }

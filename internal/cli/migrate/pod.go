@@ -20,14 +20,16 @@ import (
 type podPlan struct {
 	*planner
 	*Object
-	set map[string]string
+	// serviceAccounts are the objects of the pod's ServiceAccount.
+	serviceAccounts []*Object
+	set             map[string]string
 	// remove are keys that nothing needs any more. A label stays.
 	remove []string
 }
 
 // pod plans for a pod, or for the template of a workload.
 func (p *planner) pod(o *Object) {
-	t := &podPlan{planner: p, Object: o, set: map[string]string{}}
+	t := &podPlan{planner: p, Object: o, serviceAccounts: p.accounts[accountOf(o)], set: map[string]string{}}
 	first := len(p.plan.Items)
 	for _, from := range p.From {
 		t.peer(from)
@@ -91,9 +93,8 @@ func (t *podPlan) wrote(from *peer.Peer, in *peer.Input, value string) bool {
 	if in.Becomes != "token-expiration-seconds" || !from.Asks(t.Pod.Annotations) {
 		return false
 	}
-	accounts := t.accounts[t.accountOf(t.Object)]
-	return len(accounts) == 0 ||
-		peer.Adopt(t.Keys, []*peer.Peer{from}, t.peerAnnotations(accounts[0]), t.defaults).Set[t.Keys.TokenExpirationSeconds] == value
+	return len(t.serviceAccounts) == 0 ||
+		peer.Translate(t.Keys, []*peer.Peer{from}, t.inputOf(t.serviceAccounts[0]), t.defaults)[t.Keys.TokenExpirationSeconds] == value
 }
 
 // skip translates a list of containers. It can leave out only names that containers
@@ -151,10 +152,8 @@ func (t *podPlan) lifetime(from *peer.Peer, in *peer.Input, key, value string) {
 	adoption := peer.Adopt(t.Keys, []*peer.Peer{from}, theirs, t.defaults)
 	seconds := adoption.Set[t.Keys.TokenExpirationSeconds]
 	least := int64(0)
-	for _, d := range t.Keys.Providers {
-		if d.Name == from.Provider {
-			least = d.MinExpirationSeconds
-		}
+	if from.Lifetime.Denies {
+		least = from.Lifetime.Least
 	}
 	switch _, err := annotations.ParseTokenExpirationSeconds(seconds, least); {
 	case seconds == "":
@@ -180,10 +179,10 @@ func (t *podPlan) azureLabel(in *peer.Input) {
 	switch {
 	case t.Pod.Labels[azureUse] != "true":
 		t.item(t.Object, azureUse, peer.NothingToDo, "", "Only the value true has an effect.")
-	case len(t.accounts[t.accountOf(t.Object)]) == 0:
+	case len(t.serviceAccounts) == 0:
 		t.item(t.Object, azureUse, peer.Manual, t.becomes(in),
 			fmt.Sprintf("The ServiceAccount %s was not found. If it has no client ID, set %s: azure on it.", account, t.Keys.Tokens))
-	case !slices.ContainsFunc(t.accounts[t.accountOf(t.Object)], asks):
+	case !slices.ContainsFunc(t.serviceAccounts, asks):
 		t.item(t.Object, azureUse, peer.NothingToDo, t.becomes(in), "The ServiceAccount "+account+" gets it with --write.")
 	default:
 		t.item(t.Object, azureUse, peer.NothingToDo, "", "The ServiceAccount "+account+" asks for credentials.")
@@ -197,22 +196,18 @@ func (t *podPlan) unlabelled() {
 	if !t.has("azure") || pod.Labels[azureUse] == "true" || pod.Annotations[t.Keys.Inject] != "" || pod.Labels[t.Keys.Inject] != "" {
 		return
 	}
-	name := t.accountOf(t.Object)
-	for _, account := range t.accounts[name] {
-		if account.Annotations[azureClient] != "" || t.needTokens[name] {
-			t.item(t.Object, "no label "+azureUse, peer.Manual, t.Keys.Inject,
-				fmt.Sprintf("The pods of the ServiceAccount %s get credentials from now on. Set it to %q for those that must not.",
-					pod.Spec.ServiceAccountName, annotations.OptOut))
-			return
-		}
+	hasClient := func(o *Object) bool { return o.Annotations[azureClient] != "" || t.needTokens[accountOf(t.Object)] }
+	if slices.ContainsFunc(t.serviceAccounts, hasClient) {
+		t.item(t.Object, "no label "+azureUse, peer.Manual, t.Keys.Inject,
+			fmt.Sprintf("The pods of the ServiceAccount %s get credentials from now on. Set it to %q for those that must not.",
+				pod.Spec.ServiceAccountName, annotations.OptOut))
 	}
 }
 
 // concerns reports whether the pod's ServiceAccount has to do with the peer, or is not
 // known.
 func (t *podPlan) concerns(from *peer.Peer) bool {
-	accounts := t.accounts[t.accountOf(t.Object)]
-	return len(accounts) == 0 || slices.ContainsFunc(accounts, func(o *Object) bool {
+	return len(t.serviceAccounts) == 0 || slices.ContainsFunc(t.serviceAccounts, func(o *Object) bool {
 		return from.Concerns(peer.OnServiceAccount, o.Annotations)
 	})
 }

@@ -68,30 +68,34 @@ func (p *planner) mappings(o *Object) {
 // mapping plans for one entry of EKS's ConfigMap.
 func (p *planner) mapping(o *Object, name string, values map[string]string) {
 	role := p.Keys.Prefix + "aws-role-arn"
-	if accounts := p.accounts[name]; len(accounts) > 0 {
-		_, done := accounts[0].Annotations[role]
-		switch {
-		case accounts[0].Annotations[eksRole] != "":
-			p.item(o, name, peer.NothingToDo, "", "The ServiceAccount has an annotation, which overrides the entry.")
-		case done:
-			p.item(o, name, peer.NothingToDo, role, "The ServiceAccount has it already.")
-		case len(p.mistakes(p.translate(values), accounts[0].Namespace, accounts[0].Name)) > 0:
-			p.item(o, name, peer.Manual, role, "Nothing was changed, because Lanyard would deny the result.")
-		default:
-			p.item(o, name, peer.Translated, role, "Written onto the ServiceAccount.")
-		}
-		return
-	}
 	namespace, account, _ := strings.Cut(name, "/")
-	set := p.translate(values)
-	if mistakes := p.mistakes(set, namespace, account); len(mistakes) > 0 {
+	set := peer.Translate(p.Keys, p.From, values, p.defaults)
+	mistakes, accounts := p.mistakes(set, namespace, account), p.accounts[name]
+	var has map[string]string
+	if len(accounts) > 0 {
+		has = accounts[0].Annotations
+	}
+	_, done := has[role]
+	switch {
+	case has[eksRole] != "":
+		p.item(o, name, peer.NothingToDo, "", "The ServiceAccount has an annotation, which overrides the entry.")
+	case done:
+		p.item(o, name, peer.NothingToDo, role, "The ServiceAccount has it already.")
+	case len(accounts) > 0 && len(mistakes) > 0:
+		p.item(o, name, peer.Manual, role, "Nothing was changed, because Lanyard would deny the result.")
+	case len(accounts) > 0:
+		p.item(o, name, peer.Translated, role, "Written onto the ServiceAccount.")
+	case len(mistakes) > 0:
 		p.item(o, name, peer.Manual, role, "Lanyard would deny it: "+mistakes[0].ErrorBody())
-		return
-	}
-	if strings.Contains(account, "*") || namespace != "*" && strings.Contains(namespace, "*") {
+	case strings.Contains(account, "*") || namespace != "*" && strings.Contains(namespace, "*"):
 		p.item(o, name, peer.Manual, role, "The entry has no effect: its program compares names, and knows the namespace * for all namespaces only.")
-		return
+	default:
+		p.identity(o, namespace, account, set)
 	}
+}
+
+// identity turns an entry of EKS's ConfigMap into a setting.
+func (p *planner) identity(o *Object, namespace, account string, set map[string]string) {
 	short := map[string]any{}
 	for key, value := range set {
 		short[strings.TrimPrefix(key, p.Keys.Prefix)] = value
@@ -102,7 +106,7 @@ func (p *planner) mapping(o *Object, name string, values map[string]string) {
 	if namespace == "*" {
 		why = "Written onto the ServiceAccounts of this name that were found. Lanyard writes the others when they are created or changed."
 	}
-	p.item(o, name, peer.Setting, "config.identities", why)
+	p.item(o, namespace+"/"+account, peer.Setting, "config.identities", why)
 }
 
 // webhooks plans for a webhook configuration.

@@ -4,6 +4,7 @@
 package migrate
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -18,12 +19,11 @@ import (
 type account struct {
 	*planner
 	*Object
-	// peers are the annotations that the peers read, with the ConfigMap's entry.
-	peers map[string]string
-	// translated is the translation of peers. before and after are Lanyard's annotations
-	// before and after the migration.
-	translated, before, after map[string]string
-	findings                  []peer.Finding
+	// input has its annotations, as the peers have them.
+	input map[string]string
+	// translated is the translation of input. after are Lanyard's annotations after the migration.
+	translated, after map[string]string
+	findings          []peer.Finding
 	// denied reports whether the webhook would deny the result, so that nothing is
 	// changed.
 	denied bool
@@ -31,22 +31,19 @@ type account struct {
 
 // serviceAccount plans for a ServiceAccount.
 func (p *planner) serviceAccount(o *Object) {
-	a := &account{planner: p, Object: o, peers: p.peerAnnotations(o), before: maps.Clone(o.Annotations)}
-	maps.DeleteFunc(a.before, func(key, _ string) bool { return !strings.HasPrefix(key, p.Keys.Prefix) })
-	_, adopted := a.before[p.Keys.Adopted]
-	needsTokens := p.needTokens[p.namespaceOf(o)+"/"+o.Name]
+	a := &account{planner: p, Object: o, input: p.inputOf(o)}
+	_, adopted := o.Annotations[p.Keys.Adopted]
+	needsTokens := p.needTokens[o.Namespace+"/"+o.Name]
 	concerned := slices.ContainsFunc(p.From, func(from *peer.Peer) bool {
-		return from.Concerns(peer.OnServiceAccount, o.Annotations) || from.Concerns(peer.OnServiceAccountLabel, o.Labels)
+		return from.Concerns(peer.OnServiceAccount, o.Annotations) || from.Concerns(peer.OnServiceAccount, a.input) ||
+			from.Concerns(peer.OnServiceAccountLabel, o.Labels)
 	})
-	if len(a.peers) == 0 && !needsTokens && !adopted && !concerned {
+	if !needsTokens && !adopted && !concerned {
 		return
 	}
 	a.adopt()
 	if needsTokens {
 		a.addTokens()
-	}
-	if adopted {
-		a.release()
 	}
 	first := len(p.plan.Items)
 	remove := a.items(a.validate())
@@ -56,25 +53,19 @@ func (p *planner) serviceAccount(o *Object) {
 	if p.leavesWork(first) || !p.Remove {
 		remove = nil
 	}
-	for key := range a.before {
-		if _, found := a.after[key]; !found {
-			remove = append(remove, key)
-		}
+	if a.after[p.Keys.Adopted] == "" {
+		remove = append(remove, p.Keys.Adopted)
 	}
 	p.change(o, nil, o.Annotations, a.after, remove)
 }
 
-// peerAnnotations returns the annotations that the peers read, with the ConfigMap's
-// entry, which counts if the ServiceAccount has no role of its own. An empty audience is
-// left out: Lanyard denies it.
-func (p *planner) peerAnnotations(o *Object) map[string]string {
+// inputOf returns the annotations of a ServiceAccount with the ConfigMap's entry, which counts
+// if the ServiceAccount has no role of its own. An empty audience of a peer is left out: Lanyard
+// denies it.
+func (p *planner) inputOf(o *Object) map[string]string {
 	result := map[string]string{}
-	for key, value := range o.Annotations {
-		if slices.ContainsFunc(p.From, func(from *peer.Peer) bool { return from.Reads(key) }) {
-			result[key] = value[:min(len(value), peer.MaxBytes)]
-		}
-	}
-	entry, found := p.mapped[p.namespaceOf(o)+"/"+o.Name]
+	maps.Copy(result, o.Annotations)
+	entry, found := p.mapped[o.Namespace+"/"+o.Name]
 	if !found {
 		entry = p.mapped["*/"+o.Name]
 	}
@@ -83,32 +74,31 @@ func (p *planner) peerAnnotations(o *Object) map[string]string {
 			result[key] = value
 		}
 	}
-	maps.DeleteFunc(result, func(key, value string) bool { return value == "" && isAudience(key) })
+	maps.DeleteFunc(result, func(key, value string) bool { return value == "" && isAudience(key) && !p.isOwn(key) })
 	return result
 }
 
 func isAudience(key string) bool { return strings.HasSuffix(key, "/audience") }
 
-// translate returns only the annotations that the peers' annotations translate to.
-func (p *planner) translate(values map[string]string) map[string]string {
-	set := peer.Adopt(p.Keys, p.From, values, p.defaults).Set
-	delete(set, p.Keys.Adopted)
-	return set
-}
+// isOwn reports whether an annotation is Lanyard's.
+func (p *planner) isOwn(key string) bool { return strings.HasPrefix(key, p.Keys.Prefix) }
 
-// adopt translates as the webhook does, but removes nothing of Lanyard's: the
-// annotations of the peer may be gone because Lanyard's have taken their place.
+// adopt translates as the webhook does, but removes no annotation of Lanyard's: the annotations
+// of the peer may be gone because Lanyard's have taken their place. It removes the entries of
+// the peers' clouds from the record of adoption: an annotation without an entry belongs to the
+// users who edit the ServiceAccount.
 func (a *account) adopt() {
-	a.translated = a.translate(a.peers)
-	values := maps.Clone(a.peers)
-	maps.Copy(values, a.before)
-	adoption := peer.Adopt(a.Keys, a.From, values, a.defaults)
+	a.translated = peer.Translate(a.Keys, a.From, a.input, a.defaults)
+	adoption := peer.Adopt(a.Keys, a.From, a.input, a.defaults)
 	// The items report each overridden annotation.
-	a.findings = slices.DeleteFunc(adoption.Findings, func(f peer.Finding) bool { return f.Reason == peer.ByHand })
-	delete(adoption.Set, a.Keys.Adopted)
-	a.after = map[string]string{}
-	maps.Copy(a.after, a.before)
+	a.findings = slices.DeleteFunc(adoption.Findings, func(f peer.Finding) bool { return f.ByHand })
+	a.after = maps.Clone(a.input)
+	maps.DeleteFunc(a.after, func(key, _ string) bool { return !a.isOwn(key) })
 	maps.Copy(a.after, adoption.Set)
+	delete(a.after, a.Keys.Adopted)
+	if record := peer.Release(a.Annotations[a.Keys.Adopted], a.From); record != "" {
+		a.after[a.Keys.Adopted] = record
+	}
 }
 
 // addTokens asks for Azure's token without an identity, if the ServiceAccount has
@@ -120,9 +110,9 @@ func (a *account) addTokens() {
 	if hasAudience || strings.Contains(tokens, "azure") || slices.ContainsFunc(slices.Collect(maps.Keys(a.after)), isAzure) {
 		return
 	}
-	values := maps.Clone(a.peers)
+	values := maps.Clone(a.input)
 	values[azureClient] = "any"
-	for key, value := range a.translate(values) {
+	for key, value := range peer.Translate(a.Keys, a.From, values, a.defaults) {
 		isLifetime := key == a.Keys.TokenExpirationSeconds && a.after[key] == ""
 		if (isAzure(key) || isLifetime) && key != client {
 			a.after[key], a.translated[key] = value, value
@@ -131,29 +121,15 @@ func (a *account) addTokens() {
 	a.after[a.Keys.Tokens] = strings.TrimPrefix(tokens+",azure", ",")
 }
 
-// release removes the entries of the peers' clouds from the record of adoption. An
-// annotation without an entry belongs to the users who edit the ServiceAccount.
-func (a *account) release() {
-	delete(a.after, a.Keys.Adopted)
-	if record := peer.Release(a.before[a.Keys.Adopted], a.From); record != "" {
-		a.after[a.Keys.Adopted] = record
-	}
-}
-
 // items adds an item for each key of the peers, in the order of their tables, and the
 // items about the ServiceAccount as a whole. It returns the keys that may be removed,
 // because nothing needs them any more.
 func (a *account) items(mistakes field.ErrorList) (done []string) {
+	values := map[peer.Place]map[string]string{peer.OnServiceAccount: a.Annotations, peer.OnServiceAccountLabel: a.Labels}
 	for _, from := range a.From {
 		for i := range from.Inputs {
 			in := &from.Inputs[i]
-			value, found := a.Annotations[in.Key]
-			if in.Place == peer.OnServiceAccountLabel {
-				value, found = a.Labels[in.Key]
-			} else if in.Place != peer.OnServiceAccount {
-				continue
-			}
-			if found && a.keyItem(in, value) {
+			if value, found := values[in.Place][in.Key]; found && a.keyItem(in, value) {
 				done = append(done, in.Key)
 			}
 		}
@@ -162,11 +138,13 @@ func (a *account) items(mistakes field.ErrorList) (done []string) {
 	for _, f := range a.findings {
 		a.item(a.Object, "its annotations", peer.Manual, "", f.String())
 	}
-	if tokens := a.after[a.Keys.Tokens]; tokens != a.before[a.Keys.Tokens] {
-		a.translatedItem(azureUse+" on its pods", a.Keys.Tokens, "It has no client ID.")
+	if tokens := a.after[a.Keys.Tokens]; tokens != a.Annotations[a.Keys.Tokens] {
+		result, why := a.translation("It has no client ID.")
+		a.item(a.Object, azureUse+" on its pods", result, a.Keys.Tokens, why)
 	}
-	if a.after[a.Keys.Adopted] != a.before[a.Keys.Adopted] {
-		a.translatedItem(a.Keys.Adopted, "", "Without it, Lanyard's annotations do not follow the annotations of the other webhook any more.")
+	if a.after[a.Keys.Adopted] != a.Annotations[a.Keys.Adopted] {
+		result, why := a.translation("Without it, Lanyard's annotations do not follow the annotations of the other webhook any more.")
+		a.item(a.Object, a.Keys.Adopted, result, "", why)
 	}
 	for _, err := range mistakes {
 		a.item(a.Object, annotationOf(err), peer.Manual, "", "Lanyard would deny it: "+err.ErrorBody())
@@ -180,44 +158,33 @@ func (a *account) keyItem(in *peer.Input, value string) bool {
 	finding, becomes := a.takeFinding(in.Key), a.becomes(in)
 	got, found := a.after[becomes]
 	want, wanted := a.translated[becomes]
+	result, why := peer.Manual, ""
 	switch {
 	case in.Result != peer.Translated:
-		if finding == "" {
-			finding = in.Note
-		}
-		a.item(a.Object, in.Key, in.Result, becomes, finding)
-		return in.Result == peer.NothingToDo
+		result, why = in.Result, cmp.Or(finding, in.Note)
 	case value == "" && isAudience(in.Key):
-		a.item(a.Object, in.Key, peer.Manual, becomes, in.Note)
-		return false
+		why = in.Note
 	case value == "":
-		a.item(a.Object, in.Key, peer.NothingToDo, "", "It is empty. "+finding)
+		result, becomes, why = peer.NothingToDo, "", "It is empty. "+finding
 	case !wanted && (!found || finding != ""):
-		if finding == "" {
-			finding = "It has no effect: the ServiceAccount does not ask for an identity in full, or it is turned off."
-		}
-		a.item(a.Object, in.Key, peer.Manual, becomes, finding)
-		return false
+		why = cmp.Or(finding, "It has no effect: the ServiceAccount does not ask for an identity in full, or it is turned off.")
 	case wanted && got != want:
-		a.item(a.Object, in.Key, peer.Manual, becomes,
-			"The ServiceAccount has another value of it, or another identity of this cloud, which overrides this.")
-		return false
-	case a.before[becomes] == got:
-		a.item(a.Object, in.Key, peer.NothingToDo, becomes, "The ServiceAccount has it already.")
+		why = "The ServiceAccount has another value of it, or another identity of this cloud, which overrides this."
+	case a.Annotations[becomes] == got:
+		result, why = peer.NothingToDo, "The ServiceAccount has it already."
 	default:
-		a.translatedItem(in.Key, becomes, finding)
+		result, why = a.translation(finding)
 	}
-	return true
+	a.item(a.Object, in.Key, result, becomes, why)
+	return result == peer.NothingToDo || result == peer.Translated
 }
 
-// translatedItem adds an item about something that is translated, unless the result
-// would be denied.
-func (a *account) translatedItem(found, becomes, why string) {
+// translation returns the result of a translation, unless the webhook would deny it.
+func (a *account) translation(why string) (peer.Result, string) {
 	if a.denied {
-		a.item(a.Object, found, peer.Manual, becomes, "Nothing was changed, because Lanyard would deny the result. "+why)
-		return
+		return peer.Manual, "Nothing was changed, because Lanyard would deny the result. " + why
 	}
-	a.item(a.Object, found, peer.Translated, becomes, why)
+	return peer.Translated, why
 }
 
 // takeFinding returns the text of the finding about a key, if any, and removes it.
@@ -234,7 +201,7 @@ func (a *account) takeFinding(key string) (text string) {
 // validate returns the mistakes for which the webhook would deny the result. Missing
 // values that the cluster may default are not mistakes.
 func (a *account) validate() field.ErrorList {
-	mistakes := slices.DeleteFunc(a.mistakes(a.after, a.namespaceOf(a.Object), a.Name), func(err *field.Error) bool {
+	mistakes := slices.DeleteFunc(a.mistakes(a.after, a.Namespace, a.Name), func(err *field.Error) bool {
 		name := strings.TrimPrefix(annotationOf(err), a.Keys.Prefix)
 		isDefault := settingOf[name] != "" && err.Type == field.ErrorTypeRequired
 		if isDefault {

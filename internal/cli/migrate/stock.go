@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -75,7 +76,7 @@ func Read(u *unstructured.Unstructured) (*Object, error) {
 		}
 		o.Pod, err = readPod(&kind, u)
 	case group == kindServiceAccount:
-	case group == kindConfigMap && slices.Contains(peer.ConfigMaps(), o.Name):
+	case group == kindConfigMap && o.Name != "" && slices.ContainsFunc(peer.All(), func(p *peer.Peer) bool { return p.ConfigMap == o.Name }):
 		o.Data, _, err = unstructured.NestedStringMap(u.Object, "data")
 	case group == kindWebhooks:
 		var configuration admissionregistrationv1.MutatingWebhookConfiguration
@@ -88,6 +89,16 @@ func Read(u *unstructured.Unstructured) (*Object, error) {
 		return nil, fmt.Errorf("%s: %w", o.Reference(), err)
 	}
 	return o, nil
+}
+
+// ownerOf returns the owner of an object, if the owner is of a kind that makes pods.
+func ownerOf(object metav1.Object) *metav1.OwnerReference {
+	if owner := metav1.GetControllerOf(object); owner != nil {
+		if _, known := cluster.ByOwner(owner); known {
+			return owner
+		}
+	}
+	return nil
 }
 
 // readPod reads the pod template of a workload.
@@ -132,11 +143,10 @@ func (o *Object) settings(from *peer.Peer) map[string]string {
 func flags(arguments []string) map[string]string {
 	result := map[string]string{}
 	for i, argument := range arguments {
-		name, found := strings.CutPrefix(argument, "-")
-		if !found {
+		if !strings.HasPrefix(argument, "-") {
 			continue
 		}
-		name, value, hasValue := strings.Cut(strings.TrimPrefix(name, "-"), "=")
+		name, value, hasValue := strings.Cut(strings.TrimLeft(argument, "-"), "=")
 		if !hasValue {
 			value = "true"
 			if i+1 < len(arguments) && !strings.HasPrefix(arguments[i+1], "-") {

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
@@ -28,10 +27,8 @@ import (
 // maxVerified is how many workloads are compared: each one takes a dry run.
 const maxVerified = 5000
 
-// states are the states of a workload, in the order of the summary, with their styles.
-var states = []struct{ name, style string }{
-	{Same, command.Good}, {Gains, command.Warn}, {Loses, command.Bad}, {Differs, command.Bad}, {denied, command.Bad}, {notCompared, command.Warn},
-}
+// states are the states of a workload, in the order of the summary.
+var states = []string{Same, Gains, Loses, Differs, denied, notCompared}
 
 // States of a workload that the comparison of two pods cannot have.
 const (
@@ -82,20 +79,20 @@ func (v *verification) Print(p *command.Page) {
 		p.Line("")
 	}
 	p.Line("workloads: %d", len(v.Workloads))
-	for _, s := range states {
-		line := fmt.Sprintf("%d %s", count[s.name], strings.ReplaceAll(s.name, "-", " "))
-		if s.name == Same && without > 0 {
+	for _, state := range states {
+		line := fmt.Sprintf("%d %s", count[state], strings.ReplaceAll(state, "-", " "))
+		if state == Same && without > 0 {
 			line += fmt.Sprintf(", %d of them without credentials before and after", without)
 		}
-		if count[s.name] > 0 {
-			p.Line("  %s", p.Style(s.style, line))
+		if count[state] > 0 {
+			p.Line("  %s", p.Style(styles[state], line))
 		}
 	}
 }
 
 func (w *verified) print(p *command.Page) {
-	style := states[slices.IndexFunc(states, func(s struct{ name, style string }) bool { return s.name == w.State })].style
-	p.Text(0, "", fmt.Sprintf("%s in the namespace %s: %s", p.Style(command.Title, w.Workload), w.Namespace, p.Style(style, strings.ReplaceAll(w.State, "-", " "))))
+	state := p.Style(styles[w.State], strings.ReplaceAll(w.State, "-", " "))
+	p.Text(0, "", fmt.Sprintf("%s in the namespace %s: %s", p.Style(command.Title, w.Workload), w.Namespace, state))
 	if w.Why != "" {
 		p.Text(2, "", w.Why)
 	}
@@ -107,10 +104,10 @@ func (w *verified) print(p *command.Page) {
 
 // verifier compares the pods of a cluster.
 type verifier struct {
-	keys      *annotations.Keys
-	namespace string
-	client    dynamic.Interface
-	probe     *probe.Client
+	*reader
+	probe *probe.Client
+	// workloads are the objects that make pods and that no other workload makes.
+	workloads []*unstructured.Unstructured
 	// owners are the owners of ReplicaSets and Jobs, pods the running pods: one for each
 	// workload, by the UID of the workload.
 	owners map[types.UID]*metav1.OwnerReference
@@ -119,35 +116,29 @@ type verifier struct {
 }
 
 // verifyPods compares one running pod of each workload with a new one, which is a dry run.
-func (k *migrateCommand) verifyPods(ctx context.Context, peers []*peer.Peer) error {
-	s, err := k.Settings(ctx)
-	if err != nil {
-		return err
-	}
+func (k *migrateCommand) verifyPods(ctx context.Context, keys *annotations.Keys, peers []*peer.Peer) (err error) {
 	v := &verifier{
-		keys: s.Keys, owners: map[types.UID]*metav1.OwnerReference{}, pods: map[types.UID]*corev1.Pod{},
+		owners: map[types.UID]*metav1.OwnerReference{}, pods: map[types.UID]*corev1.Pod{},
 		verification: verification{Webhooks: []string{}, Workloads: []verified{}},
 	}
-	if v.namespace, err = k.Scope(k.All); err != nil {
-		return err
-	}
-	if _, v.client, err = k.Clients(); err != nil {
+	if v.reader, err = k.reader(keys); err != nil {
 		return err
 	}
 	if v.probe, err = k.Probe(); err != nil {
 		return err
 	}
-	configurations, err := k.list(ctx, v.client.Resource(webhookConfigurations.Resource), s.Keys, webhookConfigurations)
+	configurations, err := command.Configurations(ctx, v.typed)
 	if err != nil {
 		return err
 	}
-	for _, o := range configurations {
-		if slices.ContainsFunc(peers, func(p *peer.Peer) bool { return p.Registers(o.Registration) }) {
-			v.Webhooks = append(v.Webhooks, o.Name)
+	for i := range configurations {
+		found := cluster.Registered(&configurations[i])
+		if slices.ContainsFunc(peers, func(p *peer.Peer) bool { return p.Registers(found) }) {
+			v.Webhooks = append(v.Webhooks, found.Name)
 		}
 	}
 	done := k.Progress("comparing running pods with new ones")
-	err = v.all(ctx, k.Periodically())
+	err = v.all(ctx)
 	done()
 	if err != nil {
 		return fmt.Errorf("compare pods: %w", err)
@@ -157,19 +148,25 @@ func (k *migrateCommand) verifyPods(ctx context.Context, peers []*peer.Peer) err
 }
 
 // all compares all workloads.
-func (v *verifier) all(ctx context.Context, report func(string, ...any)) error {
-	kinds := slices.DeleteFunc(cluster.Kinds(), func(k cluster.Kind) bool { return k.Kind == "Pod" || k.Kind == "PodTemplate" })
-	if err := v.each(ctx, kinds, v.addOwner); err != nil {
-		return err
+func (v *verifier) all(ctx context.Context) error {
+	for _, kind := range cluster.Kinds() {
+		if kind.Kind == "Pod" || kind.Kind == "PodTemplate" { // which make no pods
+			continue
+		}
+		if err := v.each(ctx, listing{GroupVersionResource: kind.Resource}, v.addWorkload); err != nil {
+			return err
+		}
 	}
-	pod, _ := cluster.ByName("pod")
-	if err := v.each(ctx, []cluster.Kind{pod}, v.addPod); err != nil {
-		return err
+	if err := command.EachObject(ctx, v.typed.CoreV1().Pods(v.namespace).List, v.addPod); err != nil {
+		return fmt.Errorf("list pods: %w", err)
 	}
-	err := v.each(ctx, kinds, func(kind *cluster.Kind, object *unstructured.Unstructured) error {
-		report("compared %d workloads ...", len(v.Workloads))
-		return v.compare(ctx, kind, object)
-	})
+	report := v.Periodically()
+	for i, object := range v.workloads {
+		report("compared %d workloads ...", i)
+		if err := v.compare(ctx, object); err != nil {
+			return err
+		}
+	}
 	// The rest are pods of other workloads, and pods that nothing creates.
 	for _, uid := range slices.Sorted(maps.Keys(v.pods)) {
 		pod := v.pods[uid]
@@ -187,46 +184,24 @@ func (v *verifier) all(ctx context.Context, report func(string, ...any)) error {
 	slices.SortStableFunc(v.Workloads, func(a, b verified) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Workload, b.Workload))
 	})
-	return err
-}
-
-// each calls do for each object of the kinds.
-func (v *verifier) each(ctx context.Context, kinds []cluster.Kind, do func(*cluster.Kind, *unstructured.Unstructured) error) error {
-	for i := range kinds {
-		api := v.client.Resource(kinds[i].Resource).Namespace(v.namespace)
-		if err := each(ctx, api, listing{Kind: kinds[i]}, func(u *unstructured.Unstructured) error { return do(&kinds[i], u) }); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
-// ownerOf returns the owner of an object, if the owner is of a known kind.
-func ownerOf(object metav1.Object) *metav1.OwnerReference {
-	owner := metav1.GetControllerOf(object)
-	if owner == nil {
-		return nil
-	}
-	if _, known := cluster.ByOwner(owner); !known {
-		return nil
-	}
-	return owner
-}
-
-// addOwner notes the owner of a workload that another workload makes.
-func (v *verifier) addOwner(_ *cluster.Kind, object *unstructured.Unstructured) error {
+// addWorkload notes a workload, or its owner if that is a workload.
+func (v *verifier) addWorkload(object *unstructured.Unstructured) error {
 	if owner := ownerOf(object); owner != nil {
 		v.owners[object.GetUID()] = owner
+		return nil
 	}
+	if len(v.workloads) == maxVerified {
+		return fmt.Errorf("there are more than %d workloads: verify one namespace after the other", maxVerified)
+	}
+	v.workloads = append(v.workloads, object.DeepCopy()) // without the rest of the page
 	return nil
 }
 
 // addPod notes a running pod, if it is the first of its workload.
-func (v *verifier) addPod(_ *cluster.Kind, u *unstructured.Unstructured) error {
-	pod := &corev1.Pod{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, pod); err != nil {
-		return fmt.Errorf("pod %s/%s: %w", u.GetNamespace(), u.GetName(), err)
-	}
+func (v *verifier) addPod(pod *corev1.Pod) error {
 	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return nil
 	}
@@ -236,23 +211,17 @@ func (v *verifier) addPod(_ *cluster.Kind, u *unstructured.Unstructured) error {
 	}
 	if v.pods[uid] == nil {
 		pod.ManagedFields = nil
-		v.pods[uid] = pod
+		v.pods[uid] = pod.DeepCopy() // without the rest of the page
 	}
 	return nil
 }
 
 // compare compares the running pod of a workload with the pod that the workload would
 // create, as a dry run.
-func (v *verifier) compare(ctx context.Context, kind *cluster.Kind, object *unstructured.Unstructured) error {
-	if v.owners[object.GetUID()] != nil {
-		return nil // the owner is compared
-	}
-	if len(v.Workloads) == maxVerified {
-		return fmt.Errorf("there are more than %d workloads: verify one namespace after the other", maxVerified)
-	}
+func (v *verifier) compare(ctx context.Context, object *unstructured.Unstructured) error {
 	running := v.pods[object.GetUID()]
 	delete(v.pods, object.GetUID())
-	w := verified{Namespace: object.GetNamespace(), Workload: kind.Name(object.GetName()), State: notCompared}
+	w := verified{Namespace: object.GetNamespace(), Workload: strings.ToLower(object.GetKind()) + "/" + object.GetName(), State: notCompared}
 	template, err := cluster.PodOf(object)
 	if err != nil {
 		return err

@@ -185,10 +185,8 @@ func (l *lister) readNamespaces(ctx context.Context, scope string) error {
 
 // ReadPods adds the pods of the namespace.
 func (n *Namespace) ReadPods(ctx context.Context, client kubernetes.Interface) error {
-	return command.EachPage(ctx, client.CoreV1().Pods(n.Name).List, func(page *corev1.PodList) error {
-		for i := range page.Items {
-			n.AddPod(&page.Items[i])
-		}
+	return command.EachObject(ctx, client.CoreV1().Pods(n.Name).List, func(pod *corev1.Pod) error {
+		n.AddPod(pod)
 		return nil
 	})
 }
