@@ -53,7 +53,7 @@ func (c *Cluster) StartClouds(ctx context.Context, trustTemplate string) (*Cloud
 		return nil, err
 	}
 	clouds := &Clouds{cluster: c, caPEM: serving.CA}
-	if err := c.startServer(ctx, cloudsName, serving, "clouds-trust", map[string]string{"trust.yaml": trust}); err != nil {
+	if err := c.StartServer(ctx, cloudsName, serving, "clouds-trust", map[string]string{"trust.yaml": trust}); err != nil {
 		return nil, errors.Join(err, clouds.lastWords(ctx))
 	}
 	service, err := c.CoreV1().Services(cloudsName).Get(ctx, cloudsName, metav1.GetOptions{})
@@ -64,9 +64,9 @@ func (c *Cluster) StartClouds(ctx context.Context, trustTemplate string) (*Cloud
 	return clouds, nil
 }
 
-// startServer runs an HTTPS server with the manifest of its name, in a namespace of its
+// StartServer runs an HTTPS server with the manifest of its name, in a namespace of its
 // name, with a ConfigMap.
-func (c *Cluster) startServer(ctx context.Context, name string, serving *controlplane.ServingPEM, configMap string, data map[string]string) error {
+func (c *Cluster) StartServer(ctx context.Context, name string, serving *controlplane.ServingPEM, configMap string, data map[string]string) error {
 	if err := c.CreateNamespace(ctx, name, nil); err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (c *Clouds) Forward(ctx context.Context) (address string, stop func(), err 
 	if err != nil {
 		return "", nil, err
 	}
-	return c.cluster.openForward(ctx, pod, port(pod, "https"))
+	return c.cluster.Forward(ctx, pod, Port(pod, "https"))
 }
 
 // renderTrust inserts the cluster's issuer into the trust file.
@@ -190,7 +190,7 @@ func (c *Clouds) Journal(ctx context.Context) ([]journal.Entry, error) {
 		return nil, fmt.Errorf("read the journal: %w", err)
 	}
 	// Not the container's log, which is written some time after the response.
-	text, err := c.cluster.CoreV1().Pods(pod.Namespace).ProxyGet("http", pod.Name, strconv.Itoa(port(pod, "probes")), "/journal", nil).DoRaw(ctx)
+	text, err := c.cluster.CoreV1().Pods(pod.Namespace).ProxyGet("http", pod.Name, strconv.Itoa(Port(pod, "probes")), "/journal", nil).DoRaw(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the journal: %w", err)
 	}

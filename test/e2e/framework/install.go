@@ -41,7 +41,7 @@ type Install struct {
 	CADuration, CertificateDuration time.Duration
 	// Values are additional chart values for Helm, such as guard.enabled=false.
 	Values []string
-	// Config is the value config of the chart for Helm, see ExampleProviders.
+	// Config is the value config of the chart for Helm, which is a configuration file.
 	Config map[string]any
 }
 
@@ -100,26 +100,6 @@ func (i *Install) helm(ctx context.Context, c *Cluster) (err error) {
 	}
 	_, err = c.Run(ctx, "helm", arguments...)
 	return err
-}
-
-// ExampleProviders returns the value config of the chart with files of
-// examples/providers. The placeholders are replaced.
-func ExampleProviders(c *Cluster, placeholders *strings.Replacer, names ...string) (map[string]any, error) {
-	var all []any
-	for _, name := range names {
-		text, err := os.ReadFile(filepath.Join(c.Root, "examples", "providers", name+".yaml"))
-		if err != nil {
-			return nil, err
-		}
-		var file struct {
-			Providers []any `json:"providers"`
-		}
-		if err := yaml.UnmarshalStrict([]byte(placeholders.Replace(string(text))), &file); err != nil {
-			return nil, fmt.Errorf("decode examples/providers/%s.yaml: %w", name, err)
-		}
-		all = append(all, file.Providers...)
-	}
-	return map[string]any{"providers": all}, nil
 }
 
 func (i *Install) helmArguments() []string {

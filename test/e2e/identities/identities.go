@@ -7,11 +7,6 @@ package identities
 
 import (
 	_ "embed"
-	"fmt"
-	"slices"
-
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
@@ -50,14 +45,4 @@ func ThreeClouds() expect.Outcomes {
 // Nothing returns what a pod without credentials gets.
 func Nothing() expect.Outcomes {
 	return expect.Outcomes{framework.AWS: expect.None(), framework.Azure: expect.None(), framework.GCP: expect.None()}
-}
-
-// Some returns a part of Accounts.
-func Some(names ...string) ([]byte, error) {
-	var list corev1.ServiceAccountList
-	if err := yaml.UnmarshalStrict(Accounts, &list); err != nil {
-		return nil, fmt.Errorf("decode the ServiceAccounts: %w", err)
-	}
-	list.Items = slices.DeleteFunc(list.Items, func(account corev1.ServiceAccount) bool { return !slices.Contains(names, account.Name) })
-	return yaml.Marshal(list)
 }

@@ -64,7 +64,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 
 	BeforeAll(func(ctx SpecContext) {
 		if install.Certificates == framework.CertManager {
-			stop, err := cluster.StartCertManager(ctx, GinkgoWriter)
+			stop, err := startCertManager(ctx, GinkgoWriter)
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(stop)
 		}
@@ -95,7 +95,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		before := servedSerials(ctx, replicas)
 		unharmed(ctx, "the serving certificate was renewed", func() {
 			if install.Certificates == framework.CertManager {
-				Expect(cluster.RenewCertificate(ctx, "lanyard-webhook-tls")).To(Succeed())
+				Expect(renewCertificate(ctx, "lanyard-webhook-tls")).To(Succeed())
 			}
 			Eventually(func(g Gomega) {
 				for i, now := range servedSerials(ctx, replicas) {
@@ -106,14 +106,14 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 	})
 
 	It("renews its CA with the same key without an outage", func(ctx SpecContext) {
-		before, err := cluster.TrustedCertificates(ctx)
+		before, err := trustedCertificates(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		unharmed(ctx, "the CA was renewed", func() {
 			if install.Certificates == framework.CertManager {
-				Expect(cluster.RenewCertificate(ctx, "lanyard-webhook-ca")).To(Succeed())
+				Expect(renewCertificate(ctx, "lanyard-webhook-ca")).To(Succeed())
 			}
 			Eventually(func(g Gomega) {
-				now, err := cluster.TrustedCertificates(ctx)
+				now, err := trustedCertificates(ctx)
 				g.Expect(err).NotTo(HaveOccurred())
 				// cainjector keeps the previous certificate next to the new
 				// one.
@@ -251,7 +251,7 @@ func abuseReplicas(ctx context.Context, replicas []corev1.Pod, namespace string)
 	for i := range replicas {
 		running.Go(func() {
 			defer GinkgoRecover()
-			tally, err := cluster.Abuse(ctx, &replicas[i], namespace, "target", time.Minute)
+			tally, err := attack(ctx, &replicas[i], namespace, "target", time.Minute)
 			Expect(err).NotTo(HaveOccurred())
 			AddReportEntry("from the network", tally)
 			Expect(tally).To(ContainSubstring("connections opened"))
@@ -317,7 +317,7 @@ func servedSerials(ctx context.Context, replicas []corev1.Pod) []*big.Int {
 	GinkgoHelper()
 	serials := make([]*big.Int, len(replicas))
 	for i := range replicas {
-		served, err := cluster.ServedCertificate(ctx, &replicas[i])
+		served, err := servedCertificate(ctx, &replicas[i])
 		Expect(err).NotTo(HaveOccurred())
 		serials[i] = served.SerialNumber
 	}

@@ -194,7 +194,7 @@ var _ = Describe("A cluster that moves to Lanyard", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) { setUp(ctx) })
 
 	It("gives pods credentials while the other webhooks run", func(ctx SpecContext) {
-		Expect(others.Register(ctx)).To(Succeed())
+		Expect(others.register(ctx)).To(Succeed())
 		waitOthers(ctx, true)
 		all := workloads()
 		pods := getCredentials(ctx, "beside", []string{oldPaths, newPaths, othersOnly, injected}, all)
@@ -204,7 +204,7 @@ var _ = Describe("A cluster that moves to Lanyard", Ordered, func() {
 	})
 
 	It("gives new pods credentials after their MutatingWebhookConfigurations are deleted", func(ctx SpecContext) {
-		Expect(others.Unregister(ctx)).To(Succeed())
+		Expect(others.unregister(ctx)).To(Succeed())
 		waitOthers(ctx, false)
 		pods := getCredentials(ctx, "after", []string{oldPaths, newPaths, injected}, workloads())
 		for _, pod := range pods {

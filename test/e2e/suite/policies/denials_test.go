@@ -52,7 +52,7 @@ func denials() {
 
 	It("inject the pods of a namespace that opts in again", func(ctx SpecContext) {
 		const optedOut = "identity-opted-out"
-		accounts, err := identities.Some("aws")
+		accounts, err := someAccounts("aws")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cluster.SetUp(ctx, checker.Clouds, optedOut, map[string]string{"lanyard.dev/inject": "disabled"}, accounts)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) error { return cluster.DeleteNamespace(ctx, optedOut) })
@@ -67,7 +67,7 @@ func denials() {
 
 	It("deny identities that the namespace does not allow, and no others", func(ctx SpecContext) {
 		const limited = "identity-limited"
-		accounts, err := identities.Some("aws", "gcp-impersonated")
+		accounts, err := someAccounts("aws", "gcp-impersonated")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cluster.SetUp(ctx, checker.Clouds, limited, nil, accounts)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) error { return cluster.DeleteNamespace(ctx, limited) })

@@ -16,6 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
@@ -66,7 +67,7 @@ func begin(ctx SpecContext) {
 	Expect(cluster.SetUp(ctx, checker.Clouds, namespace, nil, []byte("{}"))).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) error { return cluster.DeleteNamespace(ctx, namespace) })
 
-	older, err := identities.Some("gcp-impersonated")
+	older, err := someAccounts("gcp-impersonated")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(cluster.CreateAccounts(ctx, namespace, older)).To(Succeed())
 
@@ -90,7 +91,7 @@ func begin(ctx SpecContext) {
 	checker.Check(ctx, name, framework.Go, pod, framework.SDKContainer, want)
 	took(start, "the pod has a credential of the emulator")
 
-	accounts, err := identities.Some("gcp-direct", "three-clouds", "none")
+	accounts, err := someAccounts("gcp-direct", "three-clouds", "none")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(cluster.CreateAccounts(ctx, namespace, accounts)).To(Succeed())
 	Expect(cluster.WaitInjected(ctx, namespace, "three-clouds")).To(Succeed())
@@ -123,4 +124,14 @@ func noProgram(ctx SpecContext) {
 	webhooks, err := cluster.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(webhooks.Items).NotTo(ContainElement(HaveField("Name", framework.Configuration)))
+}
+
+// someAccounts returns a part of identities.Accounts.
+func someAccounts(names ...string) ([]byte, error) {
+	var list corev1.ServiceAccountList
+	if err := yaml.UnmarshalStrict(identities.Accounts, &list); err != nil {
+		return nil, fmt.Errorf("decode the ServiceAccounts: %w", err)
+	}
+	list.Items = slices.DeleteFunc(list.Items, func(account corev1.ServiceAccount) bool { return !slices.Contains(names, account.Name) })
+	return yaml.Marshal(list)
 }
