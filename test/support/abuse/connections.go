@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -84,16 +85,40 @@ func keepOne(ctx context.Context, tally *Tally, opening chan struct{}, dial dial
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	defer conn.Close()
-	if err := use(ctx, conn); ctx.Err() == nil {
-		_ = err // the peer may reset the connection
+	_ = use(ctx, conn) // the peer may reset the connection
+	if ctx.Err() == nil {
 		tally.add("connections closed by the webhook")
 	}
 }
 
-// untilClosed discards the peer's data until the peer closes the connection.
-func untilClosed(conn net.Conn) error {
-	_, err := io.Copy(io.Discard, conn)
-	return err
+// connections keeps n connections with each dialer.
+func connections(name string, n int, dialers func(*Target) []dialer, use func(context.Context, net.Conn) error) Load {
+	return Load{name, func(ctx context.Context, target *Target, tally *Tally) {
+		var ports sync.WaitGroup
+		for _, dial := range dialers(target) {
+			ports.Go(func() { keep(ctx, tally, n, dial, use) })
+		}
+		ports.Wait()
+	}}
+}
+
+// reviewPort opens TLS connections to the port for reviews.
+func reviewPort(t *Target) []dialer { return []dialer{t.encrypted(t.Reviews)} }
+
+// allPorts opens TLS connections to the port for reviews, and TCP connections to others.
+func allPorts(t *Target) []dialer {
+	return []dialer{t.encrypted(t.Reviews), t.plain(t.Metrics), t.plain(t.Health)}
+}
+
+// send sends a text. Then it discards the peer's data until the peer closes the connection.
+func send(text []byte) func(context.Context, net.Conn) error {
+	return func(_ context.Context, conn net.Conn) error {
+		if _, err := conn.Write(text); err != nil {
+			return err
+		}
+		_, err := io.Copy(io.Discard, conn)
+		return err
+	}
 }
 
 // HeaderFlood keeps n connections to each port, with headers of one MiB in very
@@ -102,31 +127,9 @@ func HeaderFlood(n int) Load {
 	var header bytes.Buffer
 	header.WriteString("GET / HTTP/1.1\r\nHost: x\r\n")
 	for i := range 148_000 {
-		header.WriteString(letters(i) + ":\r\n")
+		header.WriteString(word(i, "abcdefghijklmnopqrstuvwxyz") + ":\r\n")
 	}
-	use := func(_ context.Context, conn net.Conn) error {
-		if _, err := conn.Write(header.Bytes()); err != nil {
-			return err
-		}
-		return untilClosed(conn)
-	}
-	return Load{"headers of one MiB", func(ctx context.Context, target *Target, tally *Tally) {
-		var ports sync.WaitGroup
-		for _, dial := range []dialer{target.encrypted(target.Reviews), target.plain(target.Metrics), target.plain(target.Health)} {
-			ports.Go(func() { keep(ctx, tally, n, dial, use) })
-		}
-		ports.Wait()
-	}}
-}
-
-// letters returns a different word of four letters for each number.
-func letters(i int) string {
-	word := make([]byte, 4)
-	for j := range word {
-		word[j] = byte('a' + i%26)
-		i /= 26
-	}
-	return string(word)
+	return connections("headers of one MiB", n, allPorts, send(header.Bytes()))
 }
 
 // head returns the head of a POST of a review.
@@ -135,21 +138,13 @@ func head(query string, length int) string {
 }
 
 // AbsentBodies keeps n connections that declare a usual body and do not send it.
-func AbsentBodies(n int) Load { return absentBodies("bodies that do not come", n, 64<<10) }
+func AbsentBodies(n int) Load {
+	return connections("bodies that do not come", n, reviewPort, send([]byte(head("", 64<<10)+"{")))
+}
 
 // DeclaredBodies keeps n connections that declare a body of 7 MiB and send one byte.
-func DeclaredBodies(n int) Load { return absentBodies("large bodies that do not come", n, 7<<20) }
-
-func absentBodies(name string, n, declared int) Load {
-	request := []byte(head("", declared) + "{")
-	return Load{name, func(ctx context.Context, target *Target, tally *Tally) {
-		keep(ctx, tally, n, target.encrypted(target.Reviews), func(_ context.Context, conn net.Conn) error {
-			if _, err := conn.Write(request); err != nil {
-				return err
-			}
-			return untilClosed(conn)
-		})
-	}}
+func DeclaredBodies(n int) Load {
+	return connections("large bodies that do not come", n, reviewPort, send([]byte(head("", 7<<20)+"{")))
 }
 
 // UnreadAnswers keeps n connections that send small reviews of pods with so many
@@ -161,15 +156,9 @@ func UnreadAnswers(n int, containers ...int) Load {
 			body := target.podReview(count)
 			requests = append(requests, append([]byte(head("?timeout=30s", len(body))), body...))
 		}
-		dial := func(ctx context.Context) (net.Conn, error) {
-			conn, err := target.encrypted(target.Reviews)(ctx)
-			if err == nil {
-				// The kernel must not take the responses instead.
-				_ = conn.(*tls.Conn).NetConn().(*net.TCPConn).SetReadBuffer(4 << 10)
-			}
-			return conn, err
-		}
-		keep(ctx, tally, n, dial, func(_ context.Context, conn net.Conn) error {
+		keep(ctx, tally, n, target.encrypted(target.Reviews), func(_ context.Context, conn net.Conn) error {
+			// The kernel must not take the responses instead.
+			_ = conn.(*tls.Conn).NetConn().(*net.TCPConn).SetReadBuffer(4 << 10)
 			for i := 0; ; i++ {
 				if _, err := conn.Write(requests[i/4%len(requests)]); err != nil {
 					return err
@@ -182,31 +171,23 @@ func UnreadAnswers(n int, containers ...int) Load {
 // IdleConnections keeps n connections to each port, and n more that have done a
 // TLS handshake. None of them sends a request.
 func IdleConnections(n int) Load {
-	use := func(_ context.Context, conn net.Conn) error { return untilClosed(conn) }
-	return Load{"idle connections", func(ctx context.Context, target *Target, tally *Tally) {
-		var ports sync.WaitGroup
-		for _, dial := range []dialer{target.encrypted(target.Reviews), target.plain(target.Reviews), target.plain(target.Metrics), target.plain(target.Health)} {
-			ports.Go(func() { keep(ctx, tally, n, dial, use) })
-		}
-		ports.Wait()
-	}}
+	return connections("idle connections", n, func(t *Target) []dialer { return append(allPorts(t), t.plain(t.Reviews)) }, send(nil))
 }
 
 // SlowDrip keeps n connections that send one byte of a request each second.
 func SlowDrip(n int) Load {
-	return Load{"one byte of a request per second", func(ctx context.Context, target *Target, tally *Tally) {
-		keep(ctx, tally, n, target.encrypted(target.Reviews), func(ctx context.Context, conn net.Conn) error {
-			return drip(ctx, conn, strings.Repeat(head("", 64<<10), 4))
-		})
-	}}
+	return connections("one byte of a request per second", n, reviewPort, func(ctx context.Context, conn net.Conn) error {
+		return slowly(ctx, conn, strings.Repeat(head("", 64<<10), 4), 1, time.Second)
+	})
 }
 
-func drip(ctx context.Context, conn net.Conn, text string) error {
-	for i := range len(text) {
-		if _, err := io.WriteString(conn, text[i:i+1]); err != nil {
+// slowly sends a text in parts, with a pause after each.
+func slowly(ctx context.Context, conn net.Conn, text string, part int, pause time.Duration) error {
+	for bytes := range slices.Chunk([]byte(text), part) {
+		if _, err := conn.Write(bytes); err != nil {
 			return err
 		}
-		sleep(ctx, time.Second)
+		sleep(ctx, pause)
 	}
 	return nil
 }
@@ -214,22 +195,16 @@ func drip(ctx context.Context, conn net.Conn, text string) error {
 // SlowLargeBodies keeps n connections that declare 7 MiB, send the first 64 KiB
 // slowly, and then a byte each second.
 func SlowLargeBodies(n int) Load {
-	const declared, part, parts = 7 << 20, 4 << 10, 16
-	text := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","note":"` + strings.Repeat("x", part*parts)
-	return Load{"large bodies that come slowly", func(ctx context.Context, target *Target, tally *Tally) {
-		keep(ctx, tally, n, target.encrypted(target.Reviews), func(ctx context.Context, conn net.Conn) error {
-			if _, err := io.WriteString(conn, head("?timeout=30s", declared)); err != nil {
-				return err
-			}
-			for i := range parts {
-				if _, err := io.WriteString(conn, text[i*part:(i+1)*part]); err != nil {
-					return err
-				}
-				sleep(ctx, 50*time.Millisecond)
-			}
-			return drip(ctx, conn, text)
-		})
-	}}
+	text := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","note":"` + strings.Repeat("x", 64<<10)
+	return connections("large bodies that come slowly", n, reviewPort, func(ctx context.Context, conn net.Conn) error {
+		if _, err := io.WriteString(conn, head("?timeout=30s", 7<<20)); err != nil {
+			return err
+		}
+		if err := slowly(ctx, conn, text[:64<<10], 4<<10, 50*time.Millisecond); err != nil {
+			return err
+		}
+		return slowly(ctx, conn, text, 1, time.Second)
+	})
 }
 
 // ConnectionFlood opens connections to the port of the probes, as fast as so many
