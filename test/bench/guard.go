@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,13 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lanyard-dev/lanyard/test/support/process"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
-)
-
-// The manifests of the guard and of the fences.
-const (
-	guardFile  = deployDir + "/70-guard.yaml"
-	fencesFile = deployDir + "/71-fences.yaml"
 )
 
 // The targets: how many milliseconds the guard may add to the median creation of a pod in
@@ -57,8 +53,8 @@ func (b *bench) guard(ctx context.Context) (*outcome, error) {
 		return nil, err
 	}
 	pods := either(b, 400, 100)
-	result := &outcome{Stamp: b.stamp(c), How: fmt.Sprintf("%d dry-run creations of each kind, taking turns", pods)}
-	t := newTable("cost",
+	result := b.outcome(c, "%d dry-run creations of each kind, taking turns", pods)
+	t := result.table("cost",
 		"Pod", "labelled ServiceAccounts", "median without the guard, ms", "median with the guard, ms", "added, ms")
 	for _, namespace := range []string{withGuardOne, withGuard, withGuardLarge, withGuardMany} {
 		names := []string{"ServiceAccount without identity", "three clouds, injected", fmt.Sprintf("three clouds, injected, %d containers", guardContainers)}
@@ -85,7 +81,6 @@ func (b *bench) guard(ctx context.Context) (*outcome, error) {
 			}
 		}
 	}
-	result.Tables = []table{*t}
 	return result, nil
 }
 
@@ -99,8 +94,7 @@ func (b *bench) prepareGuard(ctx context.Context) (*cluster, error) {
 	var guarded []string
 	for namespace, size := range guardSizes() {
 		// createNamespace creates two, one of them labelled, and there is "default".
-		err := c.createAccounts(ctx, namespace, size.accounts-3, size.labelled-1, func(i int) map[string]string { return identity(i + 1) })
-		if err != nil {
+		if err := c.createAccounts(ctx, namespace, size.accounts-3, size.labelled-1, nil); err != nil {
 			return nil, err
 		}
 		if namespace != withoutGuard {
@@ -116,14 +110,14 @@ func (b *bench) prepareGuard(ctx context.Context) (*cluster, error) {
 // installGuard installs the guard in the namespaces and in unchecked, which has no
 // webhook. It returns when the guard denies pods that were not injected.
 func (c *cluster) installGuard(ctx context.Context, unchecked string, namespaces ...string) error {
-	objects, err := webhook.ReadManifest(guardFile)
-	if err != nil {
-		return fmt.Errorf("%w; run this in the root of the repository", err)
+	objects, err := webhook.ReadManifest(filepath.Join(deployDir, webhook.Guard))
+	if err == nil {
+		err = c.createIn(ctx, objects, append(namespaces, unchecked))
 	}
-	if err := c.createIn(ctx, objects, append(namespaces, unchecked)); err != nil {
+	if err != nil {
 		return err
 	}
-	return waitUntil(ctx, "the guard is in effect", func(ctx context.Context) (bool, error) {
+	return process.Until(ctx, "the guard", patience, func(ctx context.Context) (bool, error) {
 		_, err := c.dryRun(ctx, unchecked, newPod(threeClouds, 1))
 		if apierrors.IsForbidden(err) {
 			return true, nil
@@ -183,23 +177,18 @@ func (b *bench) fences(ctx context.Context) (*outcome, error) {
 		return nil, err
 	}
 	updates := either(b, 1000, 200)
-	result := &outcome{Stamp: b.stamp(c), How: fmt.Sprintf("%d updates of each kind, taking turns", updates)}
+	result := b.outcome(c, "%d updates of each kind, taking turns", updates)
 	times, err := b.takeTurns(ctx, 2*warmUp, updates, ways...)
 	if err != nil {
 		return nil, err
 	}
-	t := newTable("fences", "Status update of a pod", "median without the fence, ms", "median with the fence, ms", "added, ms",
+	t := result.table("fences", "Status update of a pod", "median without the fence, ms", "median with the fence, ms", "added, ms",
 		"p99 without the fence, ms", "p99 with the fence, ms")
 	for i, name := range names {
 		without, with := times[2*i], times[2*i+1]
 		t.add(name, median(without), median(with), median(with)-median(without), quantile(without, 0.99), quantile(with, 0.99))
 	}
-	sizes, err := b.sizes(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	result.Tables = []table{*t, *sizes}
-	return result, nil
+	return result, b.sizes(ctx, c, result)
 }
 
 // statusUpdate changes a condition of the pod.
@@ -214,44 +203,44 @@ func (c *cluster) statusUpdate(name string, pod *corev1.Pod) way {
 // installFences creates the fences in the pod's namespace, and waits until they protect
 // the pod.
 func (c *cluster) installFences(ctx context.Context, pod *corev1.Pod) error {
-	objects, err := webhook.ReadManifest(fencesFile)
-	if err != nil {
-		return fmt.Errorf("%w; run this in the root of the repository", err)
+	objects, err := webhook.ReadManifest(filepath.Join(deployDir, webhook.Fences))
+	if err == nil {
+		err = c.createIn(ctx, objects, []string{pod.Namespace})
 	}
-	if err := c.createIn(ctx, objects, []string{pod.Namespace}); err != nil {
+	if err != nil {
 		return err
 	}
 	patch := []byte(`{"metadata":{"annotations":{"lanyard.dev/injected":"changed"}}}`)
 	dryRun := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
-	return waitUntil(ctx, "the fences are in effect", func(ctx context.Context) (bool, error) {
+	return process.Until(ctx, "the fences", patience, func(ctx context.Context) (bool, error) {
 		_, err := c.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, dryRun, "status")
 		return err != nil, nil
 	})
 }
 
 // sizes measures the cost of the guard with large pods and ServiceAccounts.
-func (b *bench) sizes(ctx context.Context, c *cluster) (*table, error) {
+func (b *bench) sizes(ctx context.Context, c *cluster, result *outcome) error {
 	annotations := identity(0)
 	for i := range largeAccount {
 		annotations[fmt.Sprintf("a/%d", i)] = ""
 	}
 	for namespace, annotations := range map[string]map[string]string{manyAccounts: identity(0), largeOnes: annotations} {
 		const others = manyLabelled - fewLabelled
-		if err := c.createAccounts(ctx, namespace, others, others, func(int) map[string]string { return annotations }); err != nil {
-			return nil, err
+		if err := c.createAccounts(ctx, namespace, others, others, annotations); err != nil {
+			return err
 		}
 	}
 	if err := c.createNamespace(ctx, fewAccounts); err != nil {
-		return nil, err
+		return err
 	}
 	if err := c.installGuard(ctx, fewAccounts, manyAccounts, largeOnes); err != nil {
-		return nil, err
+		return err
 	}
 	usual, large := newPod(unannotated, 1), newPod(unannotated, 1)
 	for i := range largePod {
 		large.Spec.Containers[0].Env = append(large.Spec.Containers[0].Env, corev1.EnvVar{Name: fmt.Sprintf("VARIABLE_%d", i)})
 	}
-	t := newTable("sizes", "Creation of a pod", fmt.Sprintf("median with %d labelled ServiceAccounts, ms", fewLabelled),
+	t := result.table("sizes", "Creation of a pod", fmt.Sprintf("median with %d labelled ServiceAccounts, ms", fewLabelled),
 		fmt.Sprintf("median with %d, ms", manyLabelled), "for each ServiceAccount, ms")
 	for _, size := range []struct {
 		name      string
@@ -267,10 +256,10 @@ func (b *bench) sizes(ctx context.Context, c *cluster) (*table, error) {
 		few, many := c.creation(size.name, fewAccounts, size.pod), c.creation(size.name, size.namespace, size.pod)
 		times, err := b.takeTurns(ctx, 0, size.pods, few, many)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		ofFew, ofMany := median(times[0]), median(times[1])
 		t.add(size.name, fmt.Sprintf("%.1f", ofFew), fmt.Sprintf("%.1f", ofMany), (ofMany-ofFew)/(manyLabelled-fewLabelled))
 	}
-	return t, nil
+	return nil
 }

@@ -72,7 +72,9 @@ func (b *bench) load(ctx context.Context) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := newTable("load", "Server", "CPU per request, 2 containers, ms", "20 containers, ms",
+	result := b.outcome(c, "HTTP/1.1, 8 connections")
+	result.Checks = loadChecks(trials)
+	t := result.table("load", "Server", "CPU per request, 2 containers, ms", "20 containers, ms",
 		"requests per second, 2 containers", "20 containers")
 	for _, p := range loadPairs() {
 		for _, name := range []string{p.baseline, p.lanyard} {
@@ -86,7 +88,7 @@ func (b *bench) load(ctx context.Context) (*outcome, error) {
 			t.add(row...)
 		}
 	}
-	return &outcome{Stamp: b.stamp(c), How: "HTTP/1.1, 8 connections", Tables: []table{*t}, Checks: loadChecks(trials)}, nil
+	return result, nil
 }
 
 // rounds runs every case once in each round.
@@ -149,7 +151,7 @@ func (b *bench) prepareLoad(ctx context.Context, c *cluster) ([]loadCase, error)
 	if err != nil {
 		return nil, err
 	}
-	lanyard, _, _, err := b.startLanyard(ctx, c.kubeconfig)
+	lanyard, err := b.startLanyard(ctx, c)
 	if err != nil {
 		return nil, err
 	}

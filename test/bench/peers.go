@@ -13,8 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
@@ -75,8 +73,8 @@ func (b *bench) peers(ctx context.Context) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := newTable("peers", "Webhook", "version", "injects", "CPU per request, 2 containers, ms", "20 containers, ms")
-	result := &outcome{Stamp: b.stamp(c), How: "HTTP/1.1, 8 connections"}
+	result := b.outcome(c, "HTTP/1.1, 8 connections")
+	t := result.table("peers", "Webhook", "version", "injects", "CPU per request, 2 containers, ms", "20 containers, ms")
 	p := plot{Name: "peers", Title: "CPU for one pod, in milliseconds", Groups: []group{{Name: "2 containers"}, {Name: "20 containers"}}}
 	row := func(name, version, clouds string) {
 		cells := []any{name, version, clouds}
@@ -97,7 +95,7 @@ func (b *bench) peers(ctx context.Context) (*outcome, error) {
 	}
 	row("Lanyard", "", "all three")
 	row("baseline", "", "")
-	result.Tables, result.Plots = []table{*t}, []plot{p}
+	result.Plots = []plot{p}
 	return result, nil
 }
 
@@ -115,9 +113,8 @@ func (b *bench) preparePeers(ctx context.Context, c *cluster) ([]loadCase, error
 				annotations[key] = value
 			}
 		}
-		_, err := c.CoreV1().ServiceAccounts(namespace).Create(ctx, newAccount(p.account(), annotations), metav1.CreateOptions{})
-		if err != nil {
-			return nil, fmt.Errorf("create a ServiceAccount: %w", err)
+		if err := c.createAccount(ctx, namespace, p.account(), annotations); err != nil {
+			return nil, err
 		}
 		accounts = append(accounts, p.account())
 	}
@@ -125,7 +122,7 @@ func (b *bench) preparePeers(ctx context.Context, c *cluster) ([]loadCase, error
 	if err != nil {
 		return nil, err
 	}
-	lanyard, _, _, err := b.startLanyard(ctx, c.kubeconfig)
+	lanyard, err := b.startLanyard(ctx, c)
 	if err != nil {
 		return nil, err
 	}

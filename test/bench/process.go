@@ -32,8 +32,9 @@ type server struct {
 	url string
 	ca  []byte
 	pid int
-	// metrics is the URL of Lanyard's metrics.
+	// metrics is the URL of Lanyard's metrics, ready the time until Lanyard was ready.
 	metrics string
+	ready   time.Duration
 }
 
 // startBoth starts a control plane as startCluster does, and Lanyard for it.
@@ -42,28 +43,26 @@ func (b *bench) startBoth(ctx context.Context, assets ...string) (*cluster, *ser
 	if err != nil {
 		return nil, nil, err
 	}
-	lanyard, _, _, err := b.startLanyard(ctx, c.kubeconfig)
+	lanyard, err := b.startLanyard(ctx, c)
 	return c, lanyard, err
 }
 
-// startLanyard runs the webhook and returns when it is ready, with the time
-// until then. The run stops it, unless the caller does so earlier with end.
-func (b *bench) startLanyard(ctx context.Context, kubeconfig string) (s *server, ready time.Duration, end func() error, err error) {
+// startLanyard runs the webhook and returns when it is ready. The run stops it.
+func (b *bench) startLanyard(ctx context.Context, c *cluster) (*server, error) {
 	dir, err := b.subdir("lanyard")
 	if err != nil {
-		return nil, 0, nil, err
+		return nil, err
 	}
 	start := time.Now()
 	process, err := webhook.Start(ctx, webhook.Options{
-		Binary: lanyardBinary, Kubeconfig: kubeconfig, Dir: dir,
+		Binary: lanyardBinary, Kubeconfig: c.kubeconfig, Dir: dir,
 		Args: []string{"--azure-default-tenant-id=aaaabbbb-0000-cccc-1111-dddd2222eeee"},
 	})
 	if err != nil {
-		return nil, 0, nil, err
+		return nil, err
 	}
-	ready = time.Since(start)
 	b.ends = append(b.ends, process.Stop)
-	return &server{url: process.URL, ca: process.CA, pid: process.PID(), metrics: process.MetricsURL}, ready, process.Stop, nil
+	return &server{process.URL, process.CA, process.PID(), process.MetricsURL, time.Since(start)}, nil
 }
 
 // certificate is a serving certificate for 127.0.0.1, and a directory for it.
@@ -87,7 +86,7 @@ func (b *bench) certify(name string) (*certificate, error) {
 func (b *bench) serve(ctx context.Context, cmd *exec.Cmd, port string, c *certificate, ready func(context.Context, *server) error) (*server, error) {
 	running, err := process.Start(cmd, filepath.Join(c.dir, "log"))
 	if err != nil {
-		return nil, fmt.Errorf("%w; run make bench, in the root of the repository", err)
+		return nil, fmt.Errorf("%w; run make bench", err)
 	}
 	b.ends = append(b.ends, running.Stop)
 	s := &server{url: "https://127.0.0.1:" + port, ca: c.ca, pid: running.PID()}
@@ -130,7 +129,6 @@ func (b *bench) startBaseline(ctx context.Context, lengths ...int) (*server, err
 type memoryUse struct {
 	RSS  int // VmRSS: all resident memory
 	Anon int // RssAnon: the part that is not backed by files
-	File int // RssFile: the part that is backed by files such as the program itself
 	Peak int // VmHWM: the maximum of VmRSS
 }
 
@@ -140,7 +138,7 @@ func readMemory(pid int) (memoryUse, error) {
 		return memoryUse{}, err
 	}
 	var m memoryUse
-	fields := map[string]*int{"VmRSS:": &m.RSS, "RssAnon:": &m.Anon, "RssFile:": &m.File, "VmHWM:": &m.Peak}
+	fields := map[string]*int{"VmRSS:": &m.RSS, "RssAnon:": &m.Anon, "VmHWM:": &m.Peak}
 	for line := range strings.Lines(string(text)) {
 		words := strings.Fields(line)
 		if len(words) != 3 || fields[words[0]] == nil {

@@ -25,7 +25,7 @@ var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 // installGuard installs the guard and waits until it is in effect. It labels
 // the probe's ServiceAccount itself, because the webhook is not registered yet.
 func (c *cluster) installGuard(ctx context.Context, probe *example) error {
-	if err := webhook.Guard(ctx, c.config, deployDir); err != nil {
+	if err := webhook.Create(ctx, c.config, deployDir, webhook.Guard); err != nil {
 		return err
 	}
 	label := []byte(`{"metadata":{"labels":{"` + prefix + `identity":"enabled"}}}`)

@@ -74,6 +74,6 @@ func newCluster(ctx context.Context) *cluster {
 	Expect(err).NotTo(HaveOccurred())
 	c.user, err = webhook.Grant(ctx, plane, deployDir)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(webhook.Guard(ctx, plane.Config(), deployDir)).To(Succeed())
+	Expect(webhook.Create(ctx, plane.Config(), deployDir, webhook.Guard)).To(Succeed())
 	return c
 }
