@@ -12,8 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-
-	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
 // peersDir holds the programs that hack/bench-peers.sh builds.
@@ -151,33 +149,26 @@ func (b *bench) preparePeers(ctx context.Context, c *cluster) ([]loadCase, error
 
 // startPeer runs a webhook, and returns when it injects.
 func (b *bench) startPeer(ctx context.Context, c *cluster, p *peer, review []byte) (*server, error) {
-	cert, err := b.certify(p.name)
+	e, err := b.endpoint(ctx, p.name, p.port)
 	if err != nil {
 		return nil, err
 	}
-	kubeconfig, port := filepath.Join(cert.dir, "kubeconfig"), p.port
+	kubeconfig := filepath.Join(e.dir, "kubeconfig")
 	// pfnet has no flag for the certificate: it looks here, below the temporary directory.
-	certs := filepath.Join(cert.dir, "k8s-webhook-server", "serving-certs")
-	err = errors.Join(c.Kubeconfig(kubeconfig), os.MkdirAll(filepath.Dir(certs), 0o700), os.Symlink(cert.dir, certs))
+	certs := filepath.Join(e.dir, "k8s-webhook-server", "serving-certs")
+	err = errors.Join(c.Kubeconfig(kubeconfig), os.MkdirAll(filepath.Dir(certs), 0o700), os.Symlink(e.dir, certs))
 	if err != nil {
 		return nil, err
 	}
-	if port == "" {
-		ports, err := webhook.FreePorts(ctx, 1)
-		if err != nil {
-			return nil, err
-		}
-		port = ports[0]
-	}
-	values := strings.NewReplacer("KUBECONFIG", kubeconfig, "PORT", port, "CERT", cert.cert, "KEY", cert.key, "DIR", cert.dir)
+	values := strings.NewReplacer("KUBECONFIG", kubeconfig, "PORT", e.port, "CERT", e.cert, "KEY", e.key, "DIR", e.dir)
 	var args []string
 	for _, arg := range p.args {
 		args = append(args, values.Replace(arg))
 	}
 	// No context: the run stops the process.
 	cmd := exec.Command(filepath.Join(peersDir, p.name), args...) //nolint:noctx // see above
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "TMPDIR="+cert.dir, "AZURE_TENANT_ID=aaaabbbb-0000-cccc-1111-dddd2222eeee")
-	return b.serve(ctx, cmd, port, cert, func(ctx context.Context, s *server) error {
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "TMPDIR="+e.dir, "AZURE_TENANT_ID=aaaabbbb-0000-cccc-1111-dddd2222eeee")
+	return b.serve(ctx, cmd, e, func(ctx context.Context, s *server) error {
 		_, injected, err := ask(ctx, s, p.path, review)
 		if err == nil && !injected {
 			return fmt.Errorf("%s does not inject", p.name)

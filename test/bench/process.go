@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -65,31 +66,36 @@ func (b *bench) startLanyard(ctx context.Context, c *cluster) (*server, error) {
 	return &server{process.URL, process.CA, process.PID(), process.MetricsURL, time.Since(start)}, nil
 }
 
-// certificate is a serving certificate for 127.0.0.1, and a directory for it.
-type certificate struct {
-	dir, cert, key string
-	ca             []byte
+// endpoint is a port of 127.0.0.1, with a serving certificate and a directory for it.
+type endpoint struct {
+	port, dir, cert, key string
+	ca                   []byte
 }
 
-// certify makes the certificate of a server with this name.
-func (b *bench) certify(name string) (*certificate, error) {
+// endpoint makes the certificate of a server with this name. The port is any that is free,
+// unless it is fixed.
+func (b *bench) endpoint(ctx context.Context, name, port string) (*endpoint, error) {
 	dir, err := b.subdir(name)
 	if err != nil {
 		return nil, err
 	}
+	ports, err := webhook.FreePorts(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
 	cert, key, ca, err := controlplane.NewServingCertificate(dir, "127.0.0.1")
-	return &certificate{dir, cert, key, ca}, err
+	return &endpoint{cmp.Or(port, ports[0]), dir, cert, key, ca}, err
 }
 
-// serve runs a program that serves on the port, and returns when ready returns nil. The
+// serve runs a program that serves at the endpoint, and returns when ready returns nil. The
 // run stops the program.
-func (b *bench) serve(ctx context.Context, cmd *exec.Cmd, port string, c *certificate, ready func(context.Context, *server) error) (*server, error) {
-	running, err := process.Start(cmd, filepath.Join(c.dir, "log"))
+func (b *bench) serve(ctx context.Context, cmd *exec.Cmd, e *endpoint, ready func(context.Context, *server) error) (*server, error) {
+	running, err := process.Start(cmd, filepath.Join(e.dir, "log"))
 	if err != nil {
 		return nil, fmt.Errorf("%w; run make bench", err)
 	}
 	b.ends = append(b.ends, running.Stop)
-	s := &server{url: "https://127.0.0.1:" + port, ca: c.ca, pid: running.PID()}
+	s := &server{url: "https://127.0.0.1:" + e.port, ca: e.ca, pid: running.PID()}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	err = process.Poll(ctx, cmd.Path, func(ctx context.Context) error { return ready(ctx, s) })
@@ -101,11 +107,7 @@ func (b *bench) serve(ctx context.Context, cmd *exec.Cmd, port string, c *certif
 
 // startBaseline runs the baseline with constant responses of the given lengths.
 func (b *bench) startBaseline(ctx context.Context, lengths ...int) (*server, error) {
-	c, err := b.certify("baseline")
-	if err != nil {
-		return nil, err
-	}
-	ports, err := webhook.FreePorts(ctx, 1)
+	e, err := b.endpoint(ctx, "baseline", "")
 	if err != nil {
 		return nil, err
 	}
@@ -114,9 +116,9 @@ func (b *bench) startBaseline(ctx context.Context, lengths ...int) (*server, err
 		list = append(list, strconv.Itoa(length))
 	}
 	// No context: the run stops the process.
-	cmd := exec.Command(baselineBinary, "-address", "127.0.0.1:"+ports[0], //nolint:noctx // see above
-		"-tls-cert-file", c.cert, "-tls-private-key-file", c.key, "-lengths", strings.Join(list, ","))
-	return b.serve(ctx, cmd, ports[0], c, func(ctx context.Context, s *server) error {
+	cmd := exec.Command(baselineBinary, "-address", "127.0.0.1:"+e.port, //nolint:noctx // see above
+		"-tls-cert-file", e.cert, "-tls-private-key-file", e.key, "-lengths", strings.Join(list, ","))
+	return b.serve(ctx, cmd, e, func(ctx context.Context, s *server) error {
 		client := s.client()
 		defer client.CloseIdleConnections()
 		_, err := post(ctx, client, s.url+"/minimal", []byte("{}"))

@@ -4,7 +4,6 @@
 package framework
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -116,13 +115,10 @@ func (c *Cluster) renderTrust(ctx context.Context, text string) (string, error) 
 		return "", err
 	}
 	trust, err := template.New("trust").Option("missingkey=error").Parse(text)
-	if err != nil {
-		return "", fmt.Errorf("parse the trust template: %w", err)
-	}
 	var out strings.Builder
-	err = trust.Execute(&out, map[string]string{
-		"Issuer": url, "IssuerName": strings.TrimPrefix(url, "https://"),
-	})
+	if err == nil {
+		err = trust.Execute(&out, map[string]string{"Issuer": url, "IssuerName": strings.TrimPrefix(url, "https://")})
+	}
 	if err != nil {
 		return "", fmt.Errorf("render the trust template: %w", err)
 	}
@@ -222,34 +218,19 @@ func (c *Clouds) lastWords(ctx context.Context) error {
 	return fmt.Errorf("end of the emulators' log: %s", text)
 }
 
-// readLines returns the JSON lines that a container printed. It skips other
-// lines, such as warnings of SDKs.
-func readLines[T any](ctx context.Context, c *Cluster, pod *corev1.Pod, container string) ([]T, error) {
-	text, err := c.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container}).Do(ctx).Raw()
-	if err != nil {
-		return nil, fmt.Errorf("read the log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
-	lines, err := decodeLines[T](text)
-	if err != nil {
-		return nil, fmt.Errorf("decode the log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
-	return lines, nil
-}
-
-// decodeLines returns the JSON lines of a text.
+// decodeLines returns the JSON lines of a text. It skips other lines, such as warnings of
+// SDKs.
 func decodeLines[T any](text []byte) ([]T, error) {
-	var lines []T
-	scanner := bufio.NewScanner(bytes.NewReader(text))
-	scanner.Buffer(nil, len(text)+1)
-	for scanner.Scan() {
-		if !bytes.HasPrefix(scanner.Bytes(), []byte("{")) {
+	var decoded []T
+	for line := range bytes.Lines(text) {
+		if !bytes.HasPrefix(line, []byte("{")) {
 			continue
 		}
-		var line T
-		if err := json.Unmarshal(scanner.Bytes(), &line); err != nil {
+		var one T
+		if err := json.Unmarshal(line, &one); err != nil {
 			return nil, err
 		}
-		lines = append(lines, line)
+		decoded = append(decoded, one)
 	}
-	return lines, scanner.Err()
+	return decoded, nil
 }

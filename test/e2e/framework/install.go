@@ -6,6 +6,7 @@ package framework
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -67,7 +68,11 @@ func (i *Install) namespace() string { return i.release() + "-system" }
 // are ready.
 func (i *Install) Up(ctx context.Context, c *Cluster) error {
 	if i.Tool == Helm {
-		return i.helm(ctx, c)
+		arguments, err := i.helmArguments()
+		if err == nil {
+			_, err = c.Run(ctx, "helm", arguments...)
+		}
+		return err
 	}
 	if err := i.kustomize(c, func(directory string) error {
 		_, err := c.Run(ctx, "kubectl", "apply", "-k", directory)
@@ -79,30 +84,7 @@ func (i *Install) Up(ctx context.Context, c *Cluster) error {
 	return err
 }
 
-// helm installs Lanyard with Helm.
-func (i *Install) helm(ctx context.Context, c *Cluster) (err error) {
-	arguments := i.helmArguments()
-	if i.Config != nil {
-		file, err := os.CreateTemp("", "values-*.yaml")
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, os.Remove(file.Name())) }()
-		text, err := yaml.Marshal(map[string]any{"config": i.Config})
-		if err != nil {
-			return fmt.Errorf("encode the values: %w", err)
-		}
-		_, err = file.Write(text)
-		if err := errors.Join(err, file.Close()); err != nil {
-			return err
-		}
-		arguments = append(arguments, "--values", file.Name())
-	}
-	_, err = c.Run(ctx, "helm", arguments...)
-	return err
-}
-
-func (i *Install) helmArguments() []string {
+func (i *Install) helmArguments() ([]string, error) {
 	repository, tag, _ := strings.Cut(WebhookImage, ":")
 	arguments := []string{
 		"install", i.release(), "charts/lanyard", "--namespace", i.namespace(), "--create-namespace", "--wait", "--timeout", "3m",
@@ -111,14 +93,20 @@ func (i *Install) helmArguments() []string {
 	for _, value := range i.Values {
 		arguments = append(arguments, "--set", value)
 	}
-	if i.Certificates == CertManager {
-		return append(arguments, "--set", "certificates.mode=certManager")
+	if i.Config != nil {
+		config, err := json.Marshal(i.Config)
+		if err != nil {
+			return nil, fmt.Errorf("encode the values: %w", err)
+		}
+		arguments = append(arguments, "--set-json", "config="+string(config))
 	}
-	if i.CADuration != 0 {
+	if i.Certificates == CertManager {
+		arguments = append(arguments, "--set", "certificates.mode=certManager")
+	} else if i.CADuration != 0 {
 		arguments = append(arguments, "--set", "certificates.caDuration="+i.CADuration.String(),
 			"--set", "certificates.duration="+i.CertificateDuration.String())
 	}
-	return arguments
+	return arguments, nil
 }
 
 // Down uninstalls Lanyard with the documented commands.

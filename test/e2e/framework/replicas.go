@@ -14,7 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/lanyard-dev/lanyard/test/support/process"
 )
@@ -36,7 +35,7 @@ func (c *Cluster) Replicas(ctx context.Context) ([]corev1.Pod, error) {
 // replica exists.
 func (c *Cluster) WaitReady(ctx context.Context, timeout time.Duration) ([]corev1.Pod, error) {
 	var ready []corev1.Pod
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
+	err := process.Until(ctx, "ready replicas", timeout, func(ctx context.Context) (bool, error) {
 		deployment, err := c.AppsV1().Deployments(Namespace).Get(ctx, Deployment, metav1.GetOptions{})
 		if err != nil {
 			return false, err
@@ -46,10 +45,7 @@ func (c *Cluster) WaitReady(ctx context.Context, timeout time.Duration) ([]corev
 		}
 		return len(ready) == int(*deployment.Spec.Replicas) && !slices.ContainsFunc(ready, func(p corev1.Pod) bool { return !isReady(&p) }), nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("wait for %d ready replicas: %w", len(ready), err)
-	}
-	return ready, nil
+	return ready, err
 }
 
 func isReady(pod *corev1.Pod) bool {

@@ -32,30 +32,13 @@ const (
 // Languages returns all languages in the order of a report.
 func Languages() []string { return []string{Go, Node, Python} }
 
-// The names of the clouds in the journal and in the SDK programs' output.
-const (
-	AWS   = journal.AWS
-	Azure = journal.Azure
-	GCP   = journal.GCP
-)
-
 // AllClouds returns the built-in clouds in the order of a report.
-func AllClouds() []string { return []string{AWS, Azure, GCP} }
+func AllClouds() []string { return []string{journal.AWS, journal.Azure, journal.GCP} }
 
-// The custom providers, which only the SDK program in Go knows.
-const (
-	Alibaba = journal.Alibaba
-	IBM     = journal.IBM
-	Vault   = journal.Vault
-
-	Anthropic = journal.Anthropic
-	OpenAI    = journal.OpenAI
-	Snowflake = journal.Snowflake
-)
-
-// CustomClouds returns the custom providers in the order of a report.
+// CustomClouds returns the custom providers in the order of a report. Only the SDK program
+// in Go knows them.
 func CustomClouds() []string {
-	return []string{Alibaba, IBM, Vault, Anthropic, OpenAI, Snowflake}
+	return []string{journal.Alibaba, journal.IBM, journal.Vault, journal.Anthropic, journal.OpenAI, journal.Snowflake}
 }
 
 // SDKContainer is the name of the container with an SDK program.
@@ -105,7 +88,15 @@ func SDKPod(account, language string, args ...string) *corev1.Pod {
 
 // Results returns everything that the SDK program has reported so far.
 func (c *Cluster) Results(ctx context.Context, pod *corev1.Pod, container string) ([]Result, error) {
-	return readLines[Result](ctx, c, pod, container)
+	text, err := c.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container}).DoRaw(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	results, err := decodeLines[Result](text)
+	if err != nil {
+		return nil, fmt.Errorf("decode the log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return results, nil
 }
 
 // DebugOptions returns the file for kubectl debug --custom that redirects an
@@ -231,7 +222,7 @@ func (c *Cluster) DeleteNamespace(ctx context.Context, name string) error {
 // an install, it takes a moment until the API server calls the webhook through
 // the Service.
 func (c *Cluster) WaitInjected(ctx context.Context, namespace, account string) error {
-	probe := SDKPod(account, Go, AWS)
+	probe := SDKPod(account, Go, journal.AWS)
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	return process.Poll(ctx, "a pod of the ServiceAccount "+namespace+"/"+account+" to be injected", func(ctx context.Context) error {

@@ -8,8 +8,8 @@ package identities
 import (
 	_ "embed"
 
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
-	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
 
 // Namespace is the namespace of the ServiceAccounts that the clouds trust.
@@ -38,11 +38,11 @@ const (
 // ThreeClouds returns what the ServiceAccount three-clouds must get.
 func ThreeClouds() expect.Outcomes {
 	return expect.Outcomes{
-		framework.AWS: expect.Granted(Role), framework.Azure: expect.Granted(Application), framework.GCP: expect.Granted(Impersonated),
+		journal.AWS: expect.Granted(Role), journal.Azure: expect.Granted(Application), journal.GCP: expect.Granted(Impersonated),
 	}
 }
 
 // Nothing returns what a pod without credentials gets.
 func Nothing() expect.Outcomes {
-	return expect.Outcomes{framework.AWS: expect.None(), framework.Azure: expect.None(), framework.GCP: expect.None()}
+	return expect.Outcomes{journal.AWS: expect.None(), journal.Azure: expect.None(), journal.GCP: expect.None()}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer"
 )
 
-// The clouds.
+// The clouds, as the programs of the SDKs name them.
 const (
 	AWS   = "aws"
 	Azure = "azure"

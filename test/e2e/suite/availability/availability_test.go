@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
-	"github.com/lanyard-dev/lanyard/test/support/abuse"
+	"github.com/lanyard-dev/lanyard/test/integration/abuse"
 	"github.com/lanyard-dev/lanyard/test/support/podstream"
 )
 

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 	"github.com/lanyard-dev/lanyard/test/e2e/identities"
@@ -37,7 +38,7 @@ func denials() {
 
 	It("inject the pods of a ServiceAccount that is older than the policies as soon as it is written", func(ctx SpecContext) {
 		const older = "gcp-impersonated"
-		pod := framework.SDKPod(older, framework.Go, framework.GCP)
+		pod := framework.SDKPod(older, framework.Go, journal.GCP)
 		created, err := podstream.Create(ctx, cluster, namespace, pod)
 		Expect(err).NotTo(HaveOccurred())
 		expect.Untouched(&pod.Spec, created)
@@ -56,7 +57,7 @@ func denials() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cluster.SetUp(ctx, checker.Clouds, optedOut, map[string]string{"lanyard.dev/inject": "disabled"}, accounts)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) error { return cluster.DeleteNamespace(ctx, optedOut) })
-		pod := framework.SDKPod("aws", framework.Go, framework.AWS)
+		pod := framework.SDKPod("aws", framework.Go, journal.AWS)
 		created, err := podstream.Create(ctx, cluster, optedOut, pod)
 		Expect(err).NotTo(HaveOccurred())
 		expect.Untouched(&pod.Spec, created)
@@ -88,6 +89,6 @@ func denials() {
 
 // dryRun tries to create a pod of the ServiceAccount.
 func dryRun(ctx context.Context, namespace, account string) error {
-	_, err := podstream.Create(ctx, cluster, namespace, framework.SDKPod(account, framework.Go, framework.AWS))
+	_, err := podstream.Create(ctx, cluster, namespace, framework.SDKPod(account, framework.Go, journal.AWS))
 	return err
 }

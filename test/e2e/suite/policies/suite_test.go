@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 	"github.com/lanyard-dev/lanyard/test/e2e/identities"
@@ -81,9 +82,9 @@ func begin(ctx SpecContext) {
 	Expect(cluster.WaitInjected(ctx, namespace, "aws")).To(Succeed())
 	took(start, "a pod is injected")
 	const name = "account aws, by kubectl annotate"
-	want := expect.Outcomes{framework.AWS: expect.Granted(identities.Role)}
+	want := expect.Outcomes{journal.AWS: expect.Granted(identities.Role)}
 	checker.Begin(name, framework.Go, want)
-	pod := framework.SDKPod("aws", framework.Go, framework.AWS)
+	pod := framework.SDKPod("aws", framework.Go, journal.AWS)
 	checker.Clouds.Redirect(&pod.Spec)
 	pod, err = cluster.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())

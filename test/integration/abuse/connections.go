@@ -206,39 +206,3 @@ func SlowLargeBodies(n int) Load {
 		return slowly(ctx, conn, text, 1, time.Second)
 	})
 }
-
-// ConnectionFlood opens connections to the port of the probes, as fast as so many
-// workers can, and sends nothing.
-func ConnectionFlood(workers int) Load {
-	// Each worker keeps so many open, of which the webhook soon closes the oldest.
-	const open = 16
-	return Load{"a flood of empty connections to the port of the probes", func(ctx context.Context, target *Target, tally *Tally) {
-		dial := target.plain(target.Health)
-		var flood sync.WaitGroup
-		for range workers {
-			flood.Go(func() {
-				var conns [open]net.Conn
-				for i := 0; ctx.Err() == nil; i++ {
-					slot := &conns[i%open]
-					closeAtOnce(*slot)
-					var err error
-					if *slot, err = dial(ctx); err == nil {
-						tally.add("connections opened")
-					}
-				}
-				for _, conn := range conns {
-					closeAtOnce(conn)
-				}
-			})
-		}
-		flood.Wait()
-	}}
-}
-
-// closeAtOnce closes a connection without a state that would keep its port.
-func closeAtOnce(conn net.Conn) {
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
-		_ = tcp.Close()
-	}
-}

@@ -121,24 +121,6 @@ func ForgedNames(count int) Load {
 	}}
 }
 
-// ForgedWrite sends reviews that pretend that the target's ServiceAccount is being
-// created.
-func ForgedWrite() Load {
-	paths := []string{mutateServiceAccountPath, validateServiceAccountPath}
-	return Load{"a forged write of a ServiceAccount", func(ctx context.Context, target *Target, tally *Tally) {
-		body := target.serviceAccountReview(target.ServiceAccount, `"lanyard.dev/audience":"x"`)
-		post(ctx, target, tally, 1, len(paths), func(i int) request { return request{path: paths[i], body: body} })
-	}}
-}
-
-// UnknownServiceAccount sends one review of a pod whose ServiceAccount has this
-// name.
-func UnknownServiceAccount(name string) Load {
-	return reviews("a pod of an unknown ServiceAccount", 1, 1, func(t *Target) []byte {
-		return (&Target{Namespace: t.Namespace, ServiceAccount: name}).podReview(1)
-	})
-}
-
 // OversizedObjects sends reviews with very many annotations, very many names in
 // one annotation, and a very long apiVersion, each on all paths, all at once, and
 // all of that rounds times.
@@ -176,20 +158,6 @@ func Mistakes(count int) Load {
 	return reviews("well-formed reviews with a mistake", 16, count, func(t *Target) []byte {
 		return t.annotatedPodReview(`"lanyard.dev/inject":"` + strings.Repeat("x", 16<<10) + `"`)
 	})
-}
-
-// Ordinary returns a function that sends the review of an ordinary pod over one
-// connection, as an API server does. It returns an error unless the status is 200.
-func (t *Target) Ordinary() func(ctx context.Context) error {
-	client := t.client(1)
-	return func(ctx context.Context) error {
-		var tally Tally
-		postOne(ctx, client, t, &tally, request{path: podPath, body: t.podReview(2)})
-		if tally.Responses(http.StatusOK) != 1 {
-			return fmt.Errorf("got %v, want one response 200", &tally)
-		}
-		return nil
-	}
 }
 
 // EphemeralContainers sends count reviews of a pod that gets 32,000 ephemeral
