@@ -116,7 +116,7 @@ func (b *bench) preparePeers(ctx context.Context, c *cluster) ([]loadCase, error
 		}
 		accounts = append(accounts, p.account())
 	}
-	reviews, err := capture(ctx, c, namespace, accounts, loadContainers())
+	reviews, err := c.capture(ctx, namespace, accounts)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -121,7 +122,7 @@ func (b *bench) startBaseline(ctx context.Context, lengths ...int) (*server, err
 	return b.serve(ctx, cmd, e, func(ctx context.Context, s *server) error {
 		client := s.client()
 		defer client.CloseIdleConnections()
-		_, err := post(ctx, client, s.url+"/minimal", []byte("{}"))
+		_, err := post(ctx, client, s.url+"/minimal", []byte("{}"), io.Discard)
 		return err
 	})
 }
