@@ -125,8 +125,8 @@ func (c *Cluster) renderTrust(ctx context.Context, text string) (string, error) 
 	return out.String(), nil
 }
 
-// trustIn adds the emulators' CA to a namespace, for its pods.
-func (c *Clouds) trustIn(ctx context.Context, namespace string) error {
+// TrustIn adds the emulators' CA to a namespace, for its pods.
+func (c *Clouds) TrustIn(ctx context.Context, namespace string) error {
 	_, err := c.cluster.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: caVolume}, Data: map[string]string{"ca.crt": string(c.caPEM)},
 	}, metav1.CreateOptions{})

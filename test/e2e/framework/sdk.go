@@ -157,15 +157,15 @@ func (c *Cluster) CreateNamespace(ctx context.Context, name string, labels map[s
 	all := map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
 	maps.Copy(all, labels)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: all}}
-	return c.retryWhileDeleted(ctx, name, func() error {
+	return c.RetryWhileDeleted(ctx, name, func() error {
 		_, err := c.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
 		return err
 	})
 }
 
-// retryWhileDeleted retries the creation of a namespace while another namespace
+// RetryWhileDeleted retries the creation of a namespace while another namespace
 // of that name is being deleted.
-func (c *Cluster) retryWhileDeleted(ctx context.Context, name string, create func() error) error {
+func (c *Cluster) RetryWhileDeleted(ctx context.Context, name string, create func() error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
 		if last = create(); !apierrors.IsAlreadyExists(last) {
@@ -192,7 +192,7 @@ func (c *Cluster) SetUp(ctx context.Context, clouds *Clouds, namespace string, l
 	if err := c.CreateNamespace(ctx, namespace, labels); err != nil {
 		return err
 	}
-	if err := clouds.trustIn(ctx, namespace); err != nil {
+	if err := clouds.TrustIn(ctx, namespace); err != nil {
 		return err
 	}
 	return c.CreateAccounts(ctx, namespace, accounts)

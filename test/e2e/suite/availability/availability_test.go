@@ -33,7 +33,7 @@ const (
 // another, and specs that do not depend on the method. The chart's tests compare these.
 var everyInstall = Label("every-install")
 
-var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.Install) {
+var _ = DescribeTableSubtree("Installed with", Ordered, func(install method) {
 	var namespace string
 	var stream *podstream.Stream
 
@@ -45,7 +45,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		do()
 		pause(ctx, time.Second)
 		counts := stream.Counts()
-		record(&install, event, counts)
+		record(install, event, counts)
 		// Below this rate, the pods would not show an outage of a second. Other programs share
 		// the machine, so the limit is far below the intended rate.
 		Expect(counts.Rate()).To(BeNumerically(">=", 25), event)
@@ -63,14 +63,14 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 	}
 
 	BeforeAll(func(ctx SpecContext) {
-		if install.Certificates == framework.CertManager {
+		if install.certificates == certManager {
 			stop, err := startCertManager(ctx, GinkgoWriter)
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(stop)
 		}
-		Expect(install.Up(ctx, cluster)).To(Succeed())
+		Expect(install.up(ctx)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {
-			Expect(install.Down(ctx, cluster)).To(Succeed())
+			Expect(install.down(ctx)).To(Succeed())
 			expectNothingLeft(ctx)
 		})
 		namespace = newNamespace(ctx)
@@ -82,7 +82,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 	})
 
 	It("injects every pod with an annotated ServiceAccount", func(ctx SpecContext) {
-		if install.Tool == framework.Helm {
+		if install.tool == helm {
 			_, err := cluster.Run(ctx, "helm", "test", "lanyard", "--namespace", framework.Namespace)
 			Expect(err).NotTo(HaveOccurred())
 		}
@@ -94,7 +94,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		Expect(err).NotTo(HaveOccurred())
 		before := servedSerials(ctx, replicas)
 		unharmed(ctx, "the serving certificate was renewed", func() {
-			if install.Certificates == framework.CertManager {
+			if install.certificates == certManager {
 				Expect(renewCertificate(ctx, "lanyard-webhook-tls")).To(Succeed())
 			}
 			Eventually(func(g Gomega) {
@@ -109,7 +109,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		before, err := trustedCertificates(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		unharmed(ctx, "the CA was renewed", func() {
-			if install.Certificates == framework.CertManager {
+			if install.certificates == certManager {
 				Expect(renewCertificate(ctx, "lanyard-webhook-ca")).To(Succeed())
 			}
 			Eventually(func(g Gomega) {
@@ -165,7 +165,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 	})
 
 	abused := Label()
-	if install.Certificates != framework.SelfManaged {
+	if install.certificates != selfManaged {
 		abused = everyInstall
 	}
 	It("is not harmed by 60 seconds of mixed abuse from inside the cluster while pods are created", abused, func(ctx SpecContext) {
@@ -222,14 +222,10 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		unharmed(ctx, "nothing, after all replicas had been dead", func() { pause(ctx, 3*time.Second) })
 	})
 },
-	Entry("Helm and a self-managed certificate", framework.Install{
-		Tool: framework.Helm, Certificates: framework.SelfManaged, CertificateDuration: 12 * time.Second, CADuration: 36 * time.Second,
-	}),
-	Entry("kustomize and cert-manager", framework.Install{Tool: framework.Kustomize, Certificates: framework.CertManager}),
-	Entry("Helm and cert-manager", everyInstall, framework.Install{Tool: framework.Helm, Certificates: framework.CertManager}),
-	Entry("kustomize and a self-managed certificate", everyInstall, framework.Install{
-		Tool: framework.Kustomize, Certificates: framework.SelfManaged, CertificateDuration: 12 * time.Second, CADuration: 36 * time.Second,
-	}),
+	Entry("Helm and a self-managed certificate", method{helm, selfManaged}),
+	Entry("kustomize and cert-manager", method{kustomize, certManager}),
+	Entry("Helm and cert-manager", everyInstall, method{helm, certManager}),
+	Entry("kustomize and a self-managed certificate", everyInstall, method{kustomize, selfManaged}),
 )
 
 func newNamespace(ctx context.Context) string {

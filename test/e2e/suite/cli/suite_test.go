@@ -47,7 +47,7 @@ var update = flag.Bool("update", false, "write the recordings in testdata/pages"
 var (
 	cluster *framework.Cluster
 	clouds  *framework.Clouds
-	install = framework.Install{Tool: framework.Helm, Certificates: framework.SelfManaged, Values: []string{"shutdownDelaySeconds=0"}}
+	install = framework.Install{Values: []string{"shutdownDelaySeconds=0"}}
 	// user is who types the commands: their directory, and their environment.
 	user struct {
 		directory   string

@@ -71,7 +71,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 // setUp installs Lanyard and starts the emulators, for pods with SDKs.
 func setUp(ctx context.Context) {
 	GinkgoHelper()
-	install := framework.Install{Tool: framework.Helm, Certificates: framework.SelfManaged, Values: []string{
+	install := framework.Install{Values: []string{
 		"config.adopt={eks,azure,gcp,gke}", "config.aws-default-region=" + region, "config.azure-default-tenant-id=" + tenant,
 		"config.gcp-default-workload-identity-provider=" + provider, "shutdownDelaySeconds=0",
 	}}

@@ -36,7 +36,7 @@ var granted = expect.Outcomes{journal.AWS: expect.Granted(identities.Role)}
 
 // beside checks the policies as a fallback of the webhook with its guard.
 func beside() {
-	install := framework.Install{Tool: framework.Helm, Certificates: framework.SelfManaged, Values: []string{"shutdownDelaySeconds=0"}}
+	install := framework.Install{Values: []string{"shutdownDelaySeconds=0"}}
 
 	BeforeAll(func(ctx SpecContext) {
 		Expect(install.Up(ctx, cluster)).To(Succeed())

@@ -81,7 +81,7 @@ var _ = It("Each SDK uses a rotated token without a restart of its pod", Label("
 			table.Set(row, language, journal.GCP, "**FAILED**")
 		}
 	}
-	whileInstalled(ctx, cluster, &framework.Install{Tool: framework.Helm, Certificates: framework.SelfManaged}, func() {
+	whileInstalled(ctx, cluster, &framework.Install{}, func() {
 		Expect(cluster.CreateAccounts(ctx, namespace, accounts)).To(Succeed())
 		start("token rotated by the kubelet")
 	})

@@ -64,7 +64,7 @@ var _ = Describe("With the default settings", Ordered, func() {
 		s.injected(ctx, "day-2 operators", "backup-green/backup-server", journal.GCP, serviceAccount("backup-green"), "gcp")
 
 		By("a neighbour requests another tenant's role")
-		_, err := cluster.Create(ctx, checker.Clouds, "examples/scenarios/day2-operators/neighbour/account.yaml")
+		_, err := create(ctx, "examples/scenarios/day2-operators/neighbour/account.yaml")
 		Expect(err).To(MatchError(And(ContainSubstring("backup-green/borrower"), ContainSubstring("allowed-identities"))))
 		Expect(apierrors.IsForbidden(err)).To(BeTrue())
 
