@@ -82,9 +82,6 @@ func (i *Install) Down(ctx context.Context, c *Cluster) error {
 // without a program of Lanyard.
 type Policies struct{}
 
-// String returns the name of the method.
-func (Policies) String() string { return "policies" }
-
 // Up installs the policies and waits until the API server follows them: a ServiceAccount
 // that is written before stays without the label.
 func (Policies) Up(ctx context.Context, c *Cluster) error {

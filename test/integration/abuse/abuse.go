@@ -71,13 +71,6 @@ func (t *Tally) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Responses returns the number of responses with this HTTP status.
-func (t *Tally) Responses(status int) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.counts[responses(status)]
-}
-
 func responses(status int) string { return fmt.Sprintf("responses %d", status) }
 
 // Together runs the loads at the same time.

@@ -91,3 +91,10 @@ func HostPort(address string) (string, error) {
 	}
 	return parsed.Host, nil
 }
+
+// Responses returns the number of responses with this HTTP status.
+func (t *Tally) Responses(status int) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.counts[responses(status)]
+}
