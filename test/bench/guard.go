@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/lanyard-dev/lanyard/test/support/process"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
@@ -109,17 +111,23 @@ func (b *bench) prepareGuard(ctx context.Context) (*cluster, error) {
 	return c, c.installWebhook(ctx, lanyard, guarded[1:]...)
 }
 
-// installGuard installs the guard in the namespaces and in unchecked, which has no
-// webhook. It returns when the guard denies pods that were not injected.
-func (c *cluster) installGuard(ctx context.Context, unchecked string, namespaces ...string) error {
-	objects, err := webhook.ReadManifest(filepath.Join(deployDir, webhook.Guard))
+// install creates the policies of a manifest in the namespaces, and waits until they are in
+// effect.
+func (c *cluster) install(ctx context.Context, manifest string, namespaces []string, inEffect wait.ConditionWithContextFunc) error {
+	objects, err := webhook.ReadManifest(filepath.Join(deployDir, manifest))
 	if err == nil {
-		err = c.createIn(ctx, objects, append(namespaces, unchecked))
+		err = c.createIn(ctx, objects, namespaces)
 	}
 	if err != nil {
 		return err
 	}
-	return process.Until(ctx, "the guard", patience, func(ctx context.Context) (bool, error) {
+	return process.Until(ctx, manifest, patience, inEffect)
+}
+
+// installGuard installs the guard in the namespaces and in unchecked, which has no
+// webhook. It returns when the guard denies pods that were not injected.
+func (c *cluster) installGuard(ctx context.Context, unchecked string, namespaces ...string) error {
+	return c.install(ctx, webhook.Guard, append(namespaces, unchecked), func(ctx context.Context) (bool, error) {
 		_, err := c.dryRun(ctx, unchecked, newPod(threeClouds, 1))
 		if apierrors.IsForbidden(err) {
 			return true, nil
@@ -160,13 +168,11 @@ func (b *bench) fences(ctx context.Context) (*outcome, error) {
 	names := []string{"without marks", "with marks"}
 	var ways []way
 	var protected *corev1.Pod
+	if err := errors.Join(c.createNamespace(ctx, withoutFence), c.createNamespace(ctx, withFence)); err != nil {
+		return nil, err
+	}
 	for i, pod := range []*corev1.Pod{newPod(unannotated, 1), marked} {
 		for _, namespace := range []string{withoutFence, withFence} {
-			if i == 0 {
-				if err := c.createNamespace(ctx, namespace); err != nil {
-					return nil, err
-				}
-			}
 			created, err := c.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 			if err != nil {
 				return nil, fmt.Errorf("create a pod: %w", err)
@@ -205,16 +211,9 @@ func (c *cluster) statusUpdate(name string, pod *corev1.Pod) way {
 // installFences creates the fences in the pod's namespace, and waits until they protect
 // the pod.
 func (c *cluster) installFences(ctx context.Context, pod *corev1.Pod) error {
-	objects, err := webhook.ReadManifest(filepath.Join(deployDir, webhook.Fences))
-	if err == nil {
-		err = c.createIn(ctx, objects, []string{pod.Namespace})
-	}
-	if err != nil {
-		return err
-	}
 	patch := []byte(`{"metadata":{"annotations":{"lanyard.dev/injected":"changed"}}}`)
 	dryRun := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
-	return process.Until(ctx, "the fences", patience, func(ctx context.Context) (bool, error) {
+	return c.install(ctx, webhook.Fences, []string{pod.Namespace}, func(ctx context.Context) (bool, error) {
 		_, err := c.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, dryRun, "status")
 		return err != nil, nil
 	})

@@ -218,15 +218,15 @@ func (b *bench) trial(ctx context.Context, c *loadCase) (trial, error) {
 	if err := c.sendAll(ctx, clients, 100); err != nil {
 		return trial{}, err
 	}
+	n := either(b, 900, 400)
+	if c.containers > 2 {
+		n /= 2 // so that trials take about the same time
+	}
 	before, err := cpuTime(c.server.pid)
 	if err != nil {
 		return trial{}, err
 	}
 	start := time.Now()
-	n := either(b, 900, 400)
-	if c.containers > 2 {
-		n /= 2 // so that trials take about the same time
-	}
 	if err := c.sendAll(ctx, clients, n); err != nil {
 		return trial{}, err
 	}

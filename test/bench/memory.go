@@ -50,14 +50,14 @@ func (b *bench) memory(ctx context.Context) (*outcome, error) {
 		if accounts > min(b.maxAccounts, either(b, 100_000, 20_000)) {
 			break
 		}
-		if err := b.each(ctx, (accounts-existing)/accountsPerNamespace, "namespaces created", func(ctx context.Context, i int) error {
+		err := b.each(ctx, (accounts-existing)/accountsPerNamespace, "namespaces created", func(ctx context.Context, i int) error {
 			return c.createTeam(ctx, existing/accountsPerNamespace+i)
-		}); err != nil {
-			return nil, err
-		}
-		err := b.each(ctx, accounts-existing, "ServiceAccounts created", func(ctx context.Context, i int) error {
-			return c.createNumbered(ctx, existing+i)
 		})
+		if err == nil {
+			err = b.each(ctx, accounts-existing, "ServiceAccounts created", func(ctx context.Context, i int) error {
+				return c.createNumbered(ctx, existing+i)
+			})
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -182,10 +182,7 @@ func (c *cluster) createNumbered(ctx context.Context, i int) error {
 func (c *cluster) createTeam(ctx context.Context, i int) error {
 	namespace, _ := numbered(i * accountsPerNamespace)
 	_, err := c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("create a namespace: %w", err)
-	}
-	return nil
+	return err
 }
 
 // update changes a ServiceAccount: the identity of an annotated one, and an
@@ -201,10 +198,7 @@ func (c *cluster) update(ctx context.Context, i, revision int) error {
 		return err
 	}
 	_, err = c.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if err != nil {
-		return fmt.Errorf("update a ServiceAccount: %w", err)
-	}
-	return nil
+	return err
 }
 
 func mebibytes(kib int) string { return fmt.Sprintf("%.1f MiB", float64(kib)/1024) }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -138,13 +139,9 @@ func Started(state *corev1.ContainerState) bool {
 
 // containerState returns the state of a container of any kind.
 func containerState(pod *corev1.Pod, name string) *corev1.ContainerState {
-	for _, statuses := range [][]corev1.ContainerStatus{
-		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses,
-	} {
-		for i := range statuses {
-			if statuses[i].Name == name {
-				return &statuses[i].State
-			}
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses) {
+		if status.Name == name {
+			return &status.State
 		}
 	}
 	return &corev1.ContainerState{}
