@@ -98,7 +98,7 @@ func identity(number int) map[string]string {
 	}
 }
 
-// createAccount creates a ServiceAccount. The label of one with annotations is set as by
+// createAccount creates a ServiceAccount. The label of an annotated one is set as by
 // Lanyard's webhook for ServiceAccounts.
 func (c *cluster) createAccount(ctx context.Context, namespace, name string, annotations map[string]string) error {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{

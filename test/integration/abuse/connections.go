@@ -105,7 +105,8 @@ func connections(name string, n int, dialers func(*Target) []dialer, use func(co
 // reviewPort opens TLS connections to the port for reviews.
 func reviewPort(t *Target) []dialer { return []dialer{t.encrypted(t.Reviews)} }
 
-// allPorts opens TLS connections to the port for reviews, and TCP connections to others.
+// allPorts opens TLS connections to the port for reviews, and TCP connections to the two
+// other ports.
 func allPorts(t *Target) []dialer {
 	return []dialer{t.encrypted(t.Reviews), t.plain(t.Metrics), t.plain(t.Health)}
 }

@@ -75,7 +75,7 @@ func (s *snowflake) login(w http.ResponseWriter, r *http.Request) {
 	}))
 }
 
-// login is what the driver sends.
+// login is the data that the driver sends.
 type login struct {
 	Account       string `json:"ACCOUNT_NAME"`
 	Authenticator string `json:"AUTHENTICATOR"`

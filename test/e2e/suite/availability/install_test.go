@@ -20,7 +20,7 @@ import (
 type method struct {
 	// tool is helm or kustomize.
 	tool string
-	// certificates is selfManaged or certManager. Those of selfManaged are renewed soon.
+	// certificates is selfManaged, whose certificates are renewed soon, or certManager.
 	certificates string
 }
 
