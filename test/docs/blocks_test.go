@@ -96,7 +96,7 @@ func TestCommandsThatWereNotRunAreMarked(t *testing.T) {
 		}
 	}
 	if shells < 30 {
-		t.Errorf("got %d blocks of commands, want those of all pages", shells)
+		t.Errorf("got %d blocks of commands, want the blocks of all pages", shells)
 	}
 	t.Logf("%d blocks of commands; %d blocks of all languages are marked as not run, because they need:", shells, marked)
 	for _, need := range slices.Sorted(maps.Keys(needs)) {

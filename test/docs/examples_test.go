@@ -174,7 +174,7 @@ func TestManifestsOnPagesAreValid(t *testing.T) {
 		}
 	}
 	if checked < 20 {
-		t.Errorf("got %d YAML documents, want those of all pages", checked)
+		t.Errorf("got %d YAML documents, want the documents of all pages", checked)
 	}
 }
 
@@ -195,7 +195,7 @@ func TestValuesOnPagesAreThoseOfTheChart(t *testing.T) {
 		}
 	}
 	if checked < 10 {
-		t.Errorf("got %d blocks of values, want those of all pages", checked)
+		t.Errorf("got %d blocks of values, want the blocks of all pages", checked)
 	}
 }
 

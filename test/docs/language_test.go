@@ -53,6 +53,6 @@ func TestSentencesAreShort(t *testing.T) {
 		}
 	}
 	if checked < 2000 {
-		t.Errorf("got %d sentences, want those of all pages", checked)
+		t.Errorf("got %d sentences, want the sentences of all pages", checked)
 	}
 }

@@ -109,7 +109,7 @@ func TestEveryPageThatAFileNamesExists(t *testing.T) {
 		}
 	}
 	if checked < 30 {
-		t.Errorf("got %d names of pages, want those of the whole repository", checked)
+		t.Errorf("got %d names of pages, want the pages of the whole repository", checked)
 	}
 }
 

@@ -103,7 +103,7 @@ func sentencesOf(file string, line int, text string) []sentence {
 }
 
 // goSentences returns the sentences of comments and string literals in the Go
-// files of the repository, without those of unit tests, by group.
+// files of the repository, without unit tests, by group.
 func goSentences(t *testing.T) map[string][]sentence {
 	t.Helper()
 	found := map[string][]sentence{}

@@ -66,9 +66,9 @@ var _ = DescribeTable("It denies no large pod without an identity while there ar
 		go func() {
 			defer GinkgoRecover()
 			defer close(ended)
-			r.abuseFor(ctx, 10*time.Second, load)
+			r.abuseFor(ctx, loadTime, load)
 		}()
-		for i, until := 0, time.After(8*time.Second); ; i++ {
+		for i, until := 0, time.After(loadTime-time.Second); ; i++ {
 			// The webhook may take all of its timeoutSeconds, as no other pod waits.
 			_, err := podstream.Create(ctx, r.client, r.target.Namespace, large)
 			Expect(err).NotTo(HaveOccurred(), "large pod %d", i)

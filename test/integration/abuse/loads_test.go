@@ -19,7 +19,7 @@ import (
 // loadTime is the most that one load takes. One that only keeps connections open
 // always takes it.
 const (
-	loadTime = 8 * time.Second
+	loadTime = 6 * time.Second
 	keepTime = 4 * time.Second
 )
 
@@ -30,8 +30,8 @@ var _ = DescribeTable("The webhook stays alive and serves, while there are", fun
 	// An editor of a namespace, through the API server.
 	Entry("dry runs of pods with 32,000 containers", loadTime, abuse.ManyContainersInDryRun(2)),
 	// The API server takes most of a second for each that the webhook does not deny.
-	Entry("dry runs of ServiceAccounts with names of 2.9 MB", 2*loadTime, abuse.LongNamesInDryRun(45)),
-	Entry("dry runs of pods with names of 2.9 MB and a mistake", 2*loadTime, abuse.LongTextsInDryRun(5)),
+	Entry("dry runs of ServiceAccounts with names of 2.9 MB", loadTime, abuse.LongNamesInDryRun(45)),
+	Entry("dry runs of pods with names of 2.9 MB and a mistake", loadTime, abuse.LongTextsInDryRun(5)),
 	// A pod, with requests.
 	Entry("reviews with keys and names of 6.9 MB", loadTime, abuse.LongTexts(1)),
 	Entry("reviews of pods with 32,000 containers", loadTime, abuse.ManyContainers(12)),
@@ -41,7 +41,7 @@ var _ = DescribeTable("The webhook stays alive and serves, while there are", fun
 	Entry("headers of one MiB on each port", keepTime, abuse.HeaderFlood(8)),
 	Entry("1,500 bodies that do not come", keepTime, abuse.AbsentBodies(1500)),
 	Entry("100 clients that do not read their responses", keepTime, abuse.UnreadAnswers(100, 200, 900)),
-	Entry("90 clients that do not read responses of 178 KB", 2*loadTime, abuse.UnreadAnswers(90, 36)),
+	Entry("90 clients that do not read responses of 178 KB", loadTime, abuse.UnreadAnswers(90, 36)),
 	Entry("8,000 idle connections to all ports", keepTime, abuse.IdleConnections(2000)),
 	Entry("400 connections that send a byte per second", keepTime, abuse.SlowDrip(400)),
 )

@@ -35,6 +35,7 @@ var _ = It("starts among 26,000 ServiceAccounts of the longest valid size, and i
 	start := time.Now()
 	createHoards(ctx, c)
 	AddReportEntry("all ServiceAccounts created", time.Since(start))
+	c.installGuard(ctx)
 	start = time.Now()
 	r := newReplica(ctx, c, c.user)
 	AddReportEntry("the webhook was ready", time.Since(start))

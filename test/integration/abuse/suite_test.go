@@ -51,6 +51,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		Expect(err).NotTo(HaveOccurred())
 	}
 	shared = newCluster(ctx)
+	shared.installGuard(ctx)
 })
 
 // cluster is a control plane with the webhook's permissions and the guard.
@@ -74,6 +75,11 @@ func newCluster(ctx context.Context) *cluster {
 	Expect(err).NotTo(HaveOccurred())
 	c.user, err = webhook.Grant(ctx, plane, deployDir)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(webhook.Create(ctx, plane.Config(), deployDir, webhook.Guard)).To(Succeed())
 	return c
+}
+
+// installGuard adds the guard, which costs some time for each object that is created.
+func (c *cluster) installGuard(ctx context.Context) {
+	GinkgoHelper()
+	Expect(webhook.Create(ctx, c.plane.Config(), deployDir, webhook.Guard)).To(Succeed())
 }

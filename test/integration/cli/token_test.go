@@ -101,9 +101,8 @@ var _ = Describe("token", func() {
 		Expect(claims.Subject).To(Equal("system:serviceaccount:shop:cart"))
 		Expect(claims.Audience).To(Equal([]string{"sts.amazonaws.com"}))
 		_, out, _ = lanyard(ctx, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws", "--output", "json")
-		// The ID of the key is random, and may contain the letters by which a token begins.
-		Expect(claims.KeyID).NotTo(BeEmpty())
-		Expect(strings.ReplaceAll(out, claims.KeyID, "")).NotTo(ContainSubstring("eyJ"))
+		// Every token begins with {"alg":. The random ID of the key may contain fewer letters of it.
+		Expect(out).NotTo(ContainSubstring("eyJhbGciOi"))
 	})
 
 	It("presents the token to the cloud as the SDK in a pod would", func(ctx SpecContext) {

@@ -131,7 +131,7 @@ func ask(ctx context.Context, p *person) {
 			fmt.Fprintf(&text, "$ %s\n%s[exit code %d]\n\n", command, shown, code)
 		}
 		failures = errors.Join(failures, InterceptGomegaFailure(func() {
-			for _, statement := range append([]string{", want ", "%!", "panic", "eyJ"}, p.untrue...) {
+			for _, statement := range append([]string{", want ", "%!", "panic", "eyJhbGciOi"}, p.untrue...) {
 				Expect(text.String()).NotTo(ContainSubstring(statement), "a statement that is false for the user %s", p.name)
 			}
 		}), InterceptGomegaFailure(func() {
