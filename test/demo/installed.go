@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/lanyard-dev/lanyard/test/support/podstream"
 	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
@@ -85,7 +86,7 @@ func (d *demo) installedSteps(ctx context.Context) []step {
 	}
 	if d.options.policies {
 		steps = slices.Insert(steps, 1, step{"policies of deploy/policies", func() (string, error) {
-			return "in effect", d.cluster.waitLabelled(ctx)
+			return "in effect", podstream.WaitLabelled(ctx, d.cluster)
 		}})
 	}
 	return steps

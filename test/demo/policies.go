@@ -8,21 +8,8 @@ import (
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/lanyard-dev/lanyard/test/support/process"
 )
-
-// waitLabelled waits until the policies label a ServiceAccount. One that is written before
-// would stay without the label, and its pods without credentials.
-func (c *cluster) waitLabelled(ctx context.Context) error {
-	probe := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{prefix + "audience": "probe"}}}
-	return process.Until(ctx, "a ServiceAccount to be labelled", readyTimeout, func(ctx context.Context) (bool, error) {
-		created, err := c.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(ctx, probe, dryRun)
-		return err == nil && created.Labels[prefix+"identity"] == "enabled", err
-	})
-}
 
 // showNoProgram checks that everything before happened without a program of Lanyard: no
 // pod runs the webhook, and no webhook is registered.

@@ -7,15 +7,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/lanyard-dev/lanyard/test/support/process"
+	"github.com/lanyard-dev/lanyard/test/support/podstream"
 )
 
 // Names that all install methods use.
@@ -88,16 +83,7 @@ func (Policies) Up(ctx context.Context, c *Cluster) error {
 	if _, err := c.Run(ctx, "kubectl", "apply", "-k", "deploy/policies"); err != nil {
 		return err
 	}
-	probe := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{"lanyard.dev/audience": "probe"}}}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	return process.Poll(ctx, "the API server to label ServiceAccounts", func(ctx context.Context) error {
-		created, err := c.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil && created.Labels["lanyard.dev/identity"] != "enabled" {
-			err = errors.New("the ServiceAccount was not labelled")
-		}
-		return err
-	})
+	return podstream.WaitLabelled(ctx, c)
 }
 
 // Down removes the policies.

@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
 // Counts holds the results of the pods that a Stream created.
@@ -123,6 +125,22 @@ func CreateServiceAccount(ctx context.Context, client typedcorev1.ServiceAccount
 		return !apierrors.IsInternalError(last), nil
 	})
 	return errors.Join(last, err)
+}
+
+// WaitLabelled waits until the API server labels a ServiceAccount that asks for an identity,
+// as the policies of deploy/policies make it do. One that is written before would stay without
+// the label, and its pods without credentials.
+func WaitLabelled(ctx context.Context, client kubernetes.Interface) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	probe := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{"lanyard.dev/audience": "probe"}}}
+	return process.Poll(ctx, "a ServiceAccount to be labelled", func(ctx context.Context) error {
+		created, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && created.Labels["lanyard.dev/identity"] != "enabled" {
+			err = errors.New("the ServiceAccount was not labelled")
+		}
+		return err
+	})
 }
 
 func (s *Stream) run(ctx context.Context, every time.Duration) {
