@@ -8,8 +8,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../test/charts"
 
-go run ./generate ../../charts/lanyard ../../deploy
+# These tests compare the generated files, or write them.
+go test -count=1 -run='^(TestTheHelpersFollowFromTheProviders|TestGeneratedManifestsAreUpToDate|TestEveryValueHasADescription)$' . -update
 go tool helm-docs --chart-search-root=../../charts --sort-values-order=file --log-level=warning
 
 cd ../docs
-go run ./generate ../../docs/reference
+go test -count=1 ./reference -update

@@ -4,6 +4,15 @@
 package annotations_test
 
 import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"sigs.k8s.io/yaml"
+
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/cases"
 )
@@ -61,5 +70,34 @@ func (c *serviceAccountCase) result(identity *annotations.Identity, errs []strin
 	c.Lifetime = identity.TokenExpirationSeconds
 	for _, i := range identity.Providers {
 		c.Identities = append(c.Identities, identityCase{i.Definition.Name, i.Audience, i.Values, i.TokenAlone})
+	}
+}
+
+var update = flag.Bool("update", false, "write the results into the files in testdata")
+
+// check calls decide for each case of a file in testdata. decide replaces the result in
+// the case, and the case must stay the same. With the flag -update, the file gets the new
+// results.
+func check[C any](t *testing.T, file string, decide func(t *testing.T, c *C)) {
+	t.Helper()
+	all := cases.Read[C](t, file)
+	for name, c := range all {
+		t.Run(name, func(t *testing.T) {
+			want := *c
+			decide(t, c)
+			if diff := cmp.Diff(want, *c, cmpopts.EquateEmpty()); diff != "" && !*update {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	if !*update {
+		return
+	}
+	text, err := yaml.Marshal(all)
+	if err == nil {
+		err = os.WriteFile(filepath.Join("testdata", file), append([]byte("# Copyright The Lanyard Authors.\n# SPDX-License-Identifier: Apache-2.0\n\n"), text...), 0o600)
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }

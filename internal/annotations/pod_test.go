@@ -10,12 +10,11 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/test/support/cases"
 )
 
 func TestParsePod(t *testing.T) {
 	t.Parallel()
-	cases.Check(t, "pod.yaml", func(t *testing.T, c *podCase) {
+	check(t, "pod.yaml", func(t *testing.T, c *podCase) {
 		pod, errs := annotations.ParsePod(newKeys(t), expanded("", c.Annotations), c.Label)
 		c.Errors = messages(errs)
 		if len(errs) == 0 {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/test/support/cases"
 )
 
 const (
@@ -102,12 +101,12 @@ func TestParseServiceAccount(t *testing.T) {
 			t.Errorf("the annotations were changed (-before +after):\n%s", diff)
 		}
 	}
-	cases.Check(t, "serviceaccount-accepted.yaml", func(t *testing.T, c *serviceAccountCase) {
+	check(t, "serviceaccount-accepted.yaml", func(t *testing.T, c *serviceAccountCase) {
 		if parse(t, c); len(c.Errors) > 0 {
 			t.Errorf("got %q, want no error", c.Errors)
 		}
 	})
-	cases.Check(t, "serviceaccount-denied.yaml", func(t *testing.T, c *serviceAccountCase) {
+	check(t, "serviceaccount-denied.yaml", func(t *testing.T, c *serviceAccountCase) {
 		if parse(t, c); len(c.Errors) == 0 || len(c.Identities) > 0 {
 			t.Errorf("got %q and the identities %v, want errors only", c.Errors, c.Identities)
 		}

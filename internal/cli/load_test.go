@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/test/support/largecluster"
 )
 
 // A dry run passes every admission webhook of the cluster, so status sends one only for a
@@ -28,8 +27,8 @@ func TestTheLoadOfStatusOn5000ServiceAccounts(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			c := &largecluster.Cluster{Namespaces: test.namespaces, ServiceAccounts: 25, Pods: 25, Stale: test.stale}
-			args := append([]string{"lanyard", "--kubeconfig", c.Start(t), "status", "--all-namespaces", "--stale"}, test.args...)
+			c := &largeCluster{namespaces: test.namespaces, serviceAccounts: 25, podsEach: 25, stale: test.stale}
+			args := append([]string{"lanyard", "--kubeconfig", c.start(t), "status", "--all-namespaces", "--stale"}, test.args...)
 			code, out, errOut := run(t, args...)
 			if code != test.code || errOut != "" || !strings.Contains(out, test.note) {
 				t.Errorf("got %d, want %d: %s%s", code, test.code, out, errOut)
@@ -37,11 +36,11 @@ func TestTheLoadOfStatusOn5000ServiceAccounts(t *testing.T) {
 			if rows := strings.Count(out, "\n"); rows != test.rows {
 				t.Errorf("got %d rows, want %d: %s", rows, test.rows, out)
 			}
-			if count, atOnce := c.DryRuns(); count != test.dryRuns || atOnce > 4 {
+			if count, atOnce := c.dryRunsServed(); count != test.dryRuns || atOnce > 4 {
 				t.Errorf("got %d dry runs, %d at once, want %d, and at most 4 at once", count, atOnce, test.dryRuns)
 			}
 			// Two for each namespace, 10 pages of ServiceAccounts, and the installation with its policies.
-			if count, perSecond := c.Requests(http.MethodGet); count > 2*test.namespaces+10+8 || perSecond > 300+50+25 {
+			if count, perSecond := c.served(http.MethodGet); count > 2*test.namespaces+10+8 || perSecond > 300+50+25 {
 				t.Errorf("got %d requests, and up to %d per second", count, perSecond)
 			}
 		})

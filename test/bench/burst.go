@@ -14,7 +14,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/lanyard-dev/lanyard/test/support/process"
 )
@@ -45,8 +44,8 @@ func (b *bench) burst(ctx context.Context) (*outcome, error) {
 		return nil, err
 	}
 	pods := either(b, int32(1000), 200)
-	result := &outcome{Stamp: b.stamp(c), How: fmt.Sprintf("one ReplicaSet of %d pods for three clouds", pods)}
-	t := newTable("burst", "Client of "+controllerManager, "without, s", "with Lanyard, s")
+	result := b.outcome(c, "one ReplicaSet of %d pods for three clouds", pods)
+	t := result.table("burst", "Client of "+controllerManager, "without, s", "with Lanyard, s")
 	p := plot{Name: "burst", Title: fmt.Sprintf("Seconds until all %d pods of a ReplicaSet exist", pods)}
 	for i, limits := range all {
 		if limits.rounds == 0 {
@@ -60,7 +59,7 @@ func (b *bench) burst(ctx context.Context) (*outcome, error) {
 		t.add(limits.name, fmt.Sprintf("%.1f", without), fmt.Sprintf("%.1f", with))
 		p.Groups = append(p.Groups, group{limits.name, []bar{{"without", without}, {"with Lanyard", with}}})
 	}
-	result.Tables, result.Plots = []table{*t}, []plot{p}
+	result.Plots = []plot{p}
 	return result, nil
 }
 
@@ -132,24 +131,20 @@ func (c *cluster) burst(ctx context.Context, namespace string, pods int32) (floa
 	if err != nil {
 		return 0, err
 	}
-	if err := poll(ctx, func(ctx context.Context) (bool, error) {
+	if err := process.Until(ctx, controllerManager, 3*time.Minute, func(ctx context.Context) (bool, error) {
 		set, err = sets.Get(ctx, "app", metav1.GetOptions{})
 		return err == nil && set.Status.ObservedGeneration > 0, err
 	}); err != nil {
-		return 0, fmt.Errorf("wait for %s: %w", controllerManager, err)
+		return 0, err
 	}
 	start := time.Now()
 	set.Spec.Replicas = &pods
 	if _, err := sets.Update(ctx, set, metav1.UpdateOptions{}); err != nil {
 		return 0, err
 	}
-	err = poll(ctx, func(ctx context.Context) (bool, error) {
+	err = process.Until(ctx, "all pods", 3*time.Minute, func(ctx context.Context) (bool, error) {
 		list, err := c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{Limit: 1})
 		return err == nil && list.RemainingItemCount != nil && *list.RemainingItemCount == int64(pods)-1, err
 	})
 	return time.Since(start).Seconds(), err
-}
-
-func poll(ctx context.Context, done wait.ConditionWithContextFunc) error {
-	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 3*time.Minute, true, done)
 }

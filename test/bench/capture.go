@@ -41,7 +41,7 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 
 // capture returns the requests that the API server sends for pods, byte for
 // byte, by ServiceAccount and by number of containers.
-func capture(ctx context.Context, c *cluster, namespace string, accounts []string, sizes []int) (map[string]map[int][]byte, error) {
+func (c *cluster) capture(ctx context.Context, namespace string, accounts []string) (map[string]map[int][]byte, error) {
 	serving, err := controlplane.NewServingPEM("127.0.0.1")
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func capture(ctx context.Context, c *cluster, namespace string, accounts []strin
 	reviews := map[string]map[int][]byte{}
 	for _, account := range accounts {
 		reviews[account] = map[int][]byte{}
-		for _, size := range sizes {
+		for _, size := range loadContainers() {
 			r.last = nil
 			if _, err := c.dryRun(ctx, namespace, newPod(account, size)); err != nil {
 				return nil, err

@@ -13,17 +13,21 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/process"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
-// deployDir holds the manifests that are used in a cluster.
-const deployDir = "deploy/base"
+const (
+	// deployDir holds the manifests that are used in a cluster.
+	deployDir = "deploy/base"
+	// patience is the time in which the API server notices a change of its configuration.
+	patience = 30 * time.Second
+)
 
 // ServiceAccounts of the pods, named by their number of clouds.
 const (
@@ -61,17 +65,11 @@ func (b *bench) startCluster(ctx context.Context, assets ...string) (*cluster, e
 	if err != nil {
 		return nil, err
 	}
-	c.kubeconfig = filepath.Join(dir, "kubeconfig")
-	return c, c.grant(ctx)
-}
-
-// grant creates the manifests' RBAC rules and writes the webhook's kubeconfig.
-func (c *cluster) grant(ctx context.Context) error {
-	config, err := webhook.Grant(ctx, c.ControlPlane, deployDir)
-	if err != nil {
-		return fmt.Errorf("%w; run this in the root of the repository", err)
+	if config, err = webhook.Grant(ctx, plane, deployDir); err != nil {
+		return nil, err
 	}
-	return controlplane.WriteKubeconfig(c.kubeconfig, config)
+	c.kubeconfig = filepath.Join(dir, "kubeconfig")
+	return c, controlplane.WriteKubeconfig(c.kubeconfig, config)
 }
 
 // createNamespace creates a namespace with the ServiceAccounts above.
@@ -80,9 +78,8 @@ func (c *cluster) createNamespace(ctx context.Context, name string) error {
 		return err
 	}
 	for account, annotations := range map[string]map[string]string{threeClouds: identity(0), unannotated: nil} {
-		_, err := c.CoreV1().ServiceAccounts(name).Create(ctx, newAccount(account, annotations), metav1.CreateOptions{})
-		if err != nil {
-			return fmt.Errorf("create a ServiceAccount: %w", err)
+		if err := c.createAccount(ctx, name, account, annotations); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -101,14 +98,19 @@ func identity(number int) map[string]string {
 	}
 }
 
-func newAccount(name string, annotations map[string]string) *corev1.ServiceAccount {
+// createAccount creates a ServiceAccount. The label of an annotated one is set as by
+// Lanyard's webhook for ServiceAccounts.
+func (c *cluster) createAccount(ctx context.Context, namespace, name string, annotations map[string]string) error {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Annotations: annotations, Labels: map[string]string{"app.kubernetes.io/name": name},
 	}}
 	if annotations != nil {
-		account.Labels["lanyard.dev/identity"] = "enabled" // set by Lanyard's webhook for ServiceAccounts
+		account.Labels["lanyard.dev/identity"] = "enabled"
 	}
-	return account
+	if _, err := c.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create a ServiceAccount: %w", err)
+	}
+	return nil
 }
 
 // register makes the API server call url for the pods of the namespaces, with the
@@ -116,7 +118,7 @@ func newAccount(name string, annotations map[string]string) *corev1.ServiceAccou
 func (c *cluster) register(ctx context.Context, url string, ca []byte, inEffect func(*corev1.Pod) bool, namespaces ...string) error {
 	config, err := webhook.ReadMutating(deployDir)
 	if err != nil {
-		return fmt.Errorf("%w; run this in the root of the repository", err)
+		return err
 	}
 	config.Name = namespaces[0]
 	config.Webhooks = config.Webhooks[:1]
@@ -129,8 +131,13 @@ func (c *cluster) register(ctx context.Context, url string, ca []byte, inEffect 
 	if err != nil {
 		return fmt.Errorf("register %s: %w", url, err)
 	}
-	return waitUntil(ctx, "the API server calls "+url, func(ctx context.Context) (bool, error) {
-		pod, err := c.dryRun(ctx, namespaces[0], newPod(threeClouds, 1))
+	return c.waitInjected(ctx, "the API server to call "+url, namespaces[0], inEffect)
+}
+
+// waitInjected waits until inEffect reports true for a created pod.
+func (c *cluster) waitInjected(ctx context.Context, what, namespace string, inEffect func(*corev1.Pod) bool) error {
+	return process.Until(ctx, what, patience, func(ctx context.Context) (bool, error) {
+		pod, err := c.dryRun(ctx, namespace, newPod(threeClouds, 1))
 		return err == nil && inEffect(pod), err
 	})
 }
@@ -162,30 +169,25 @@ func (c *cluster) createIn(ctx context.Context, objects []client.Object, namespa
 	return nil
 }
 
-// waitUntil waits for the API server to notice a change of its configuration.
-func waitUntil(ctx context.Context, what string, done wait.ConditionWithContextFunc) error {
-	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, done); err != nil {
-		return fmt.Errorf("wait until %s: %w", what, err)
-	}
-	return nil
-}
-
 // isInjected reports whether Lanyard's patch was applied to the pod.
 func isInjected(pod *corev1.Pod) bool { return pod.Annotations["lanyard.dev/injected"] != "" }
 
 // createAccounts creates a namespace that also has n other ServiceAccounts, of which
-// the first ones are labelled.
-func (c *cluster) createAccounts(ctx context.Context, namespace string, n, labelled int, annotations func(i int) map[string]string) error {
+// the first ones are labelled. They have the annotations, or else each its own.
+func (c *cluster) createAccounts(ctx context.Context, namespace string, n, labelled int, annotations map[string]string) error {
 	if err := c.createNamespace(ctx, namespace); err != nil {
 		return err
 	}
 	for i := range n {
-		account := newAccount(fmt.Sprintf("other-%d", i), nil)
-		if i < labelled {
-			account = newAccount(account.Name, annotations(i))
+		own := annotations
+		if own == nil {
+			own = identity(i + 1)
 		}
-		if _, err := c.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("create a ServiceAccount: %w", err)
+		if i >= labelled {
+			own = nil
+		}
+		if err := c.createAccount(ctx, namespace, fmt.Sprintf("other-%d", i), own); err != nil {
+			return err
 		}
 	}
 	return nil

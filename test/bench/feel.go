@@ -36,8 +36,7 @@ func (b *bench) feel(ctx context.Context) (*outcome, error) {
 		return nil, err
 	}
 	for _, namespace := range []string{withoutLanyard, withLanyard} {
-		err := c.createAccounts(ctx, namespace, feelAccounts-1, feelAccounts-1, func(i int) map[string]string { return identity(i + 1) })
-		if err != nil {
+		if err := c.createAccounts(ctx, namespace, feelAccounts-1, feelAccounts-1, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -45,8 +44,8 @@ func (b *bench) feel(ctx context.Context) (*outcome, error) {
 		return nil, err
 	}
 	lasts := either(b, time.Minute, 5*time.Second)
-	result := &outcome{Stamp: b.stamp(c), How: fmt.Sprintf("%v each, %d labelled ServiceAccounts", lasts, feelAccounts)}
-	t := newTable("feel", "Pods per second", "", "p50, ms", "p99, ms", "calls of Lanyard within 5 ms")
+	result := b.outcome(c, "%v each, %d labelled ServiceAccounts", lasts, feelAccounts)
+	t := result.table("feel", "Pods per second", "", "p50, ms", "p99, ms", "calls of Lanyard within 5 ms")
 	p := plot{Name: "feel", Title: "Creation of a pod, in milliseconds"}
 	for _, rate := range []int{20, 100} {
 		g := group{Name: fmt.Sprintf("%d pods per second", rate)}
@@ -71,7 +70,7 @@ func (b *bench) feel(ctx context.Context) (*outcome, error) {
 		}
 		p.Groups = append(p.Groups, g)
 	}
-	result.Tables, result.Plots = []table{*t}, []plot{p}
+	result.Plots = []plot{p}
 	return result, nil
 }
 

@@ -5,21 +5,19 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/lanyard-dev/lanyard/test/support/process"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
-)
-
-// The manifests of the guard and of the fences.
-const (
-	guardFile  = deployDir + "/70-guard.yaml"
-	fencesFile = deployDir + "/71-fences.yaml"
 )
 
 // The targets: how many milliseconds the guard may add to the median creation of a pod in
@@ -31,21 +29,25 @@ const (
 	guardContainers = 20
 )
 
-// The namespaces of the guard.
+// The namespaces of the targets, and of the comparison.
 const (
-	withoutGuard   = "without-guard"
-	withGuardOne   = "with-guard-of-one"
-	withGuard      = "with-guard"
-	withGuardLarge = "with-guard-in-large"
-	withGuardMany  = "with-guard-of-many"
+	withoutGuard  = "without-guard"
+	withGuard     = "with-guard"
+	withGuardMany = "with-guard-of-many"
 )
 
-// guardSize is the number of ServiceAccounts in a namespace, and how many of
-// them are labelled.
-type guardSize struct{ accounts, labelled int }
+// guardSize is a namespace, with the number of ServiceAccounts and how many of them are
+// labelled.
+type guardSize struct {
+	namespace          string
+	accounts, labelled int
+}
 
-func guardSizes() map[string]guardSize {
-	return map[string]guardSize{withoutGuard: {100, 20}, withGuardOne: {100, 1}, withGuard: {100, 20}, withGuardLarge: {2000, 20}, withGuardMany: {2000, 200}}
+// guardSizes returns the namespaces. The first has no guard.
+func guardSizes() []guardSize {
+	return []guardSize{
+		{withoutGuard, 100, 20}, {"with-guard-of-one", 100, 1}, {withGuard, 100, 20}, {"with-guard-in-large", 2000, 20}, {withGuardMany, 2000, 200},
+	}
 }
 
 // guard measures how much the guard adds to the creation of a pod. Each namespace is
@@ -57,10 +59,11 @@ func (b *bench) guard(ctx context.Context) (*outcome, error) {
 		return nil, err
 	}
 	pods := either(b, 400, 100)
-	result := &outcome{Stamp: b.stamp(c), How: fmt.Sprintf("%d dry-run creations of each kind, taking turns", pods)}
-	t := newTable("cost",
+	result := b.outcome(c, "%d dry-run creations of each kind, taking turns", pods)
+	t := result.table("cost",
 		"Pod", "labelled ServiceAccounts", "median without the guard, ms", "median with the guard, ms", "added, ms")
-	for _, namespace := range []string{withGuardOne, withGuard, withGuardLarge, withGuardMany} {
+	for _, size := range guardSizes()[1:] {
+		namespace := size.namespace
 		names := []string{"ServiceAccount without identity", "three clouds, injected", fmt.Sprintf("three clouds, injected, %d containers", guardContainers)}
 		var ways []way
 		for i, pod := range []*corev1.Pod{newPod(unannotated, 1), newPod(threeClouds, 1), newPod(threeClouds, guardContainers-1)} {
@@ -70,7 +73,6 @@ func (b *bench) guard(ctx context.Context) (*outcome, error) {
 		if err != nil {
 			return nil, err
 		}
-		size := guardSizes()[namespace]
 		labelled := fmt.Sprintf("%d of %d", size.labelled, size.accounts)
 		for i, name := range names {
 			without, with := median(times[2*i]), median(times[2*i+1])
@@ -85,7 +87,6 @@ func (b *bench) guard(ctx context.Context) (*outcome, error) {
 			}
 		}
 	}
-	result.Tables = []table{*t}
 	return result, nil
 }
 
@@ -97,33 +98,36 @@ func (b *bench) prepareGuard(ctx context.Context) (*cluster, error) {
 	}
 	b.printf("creating ServiceAccounts")
 	var guarded []string
-	for namespace, size := range guardSizes() {
+	for _, size := range guardSizes() {
 		// createNamespace creates two, one of them labelled, and there is "default".
-		err := c.createAccounts(ctx, namespace, size.accounts-3, size.labelled-1, func(i int) map[string]string { return identity(i + 1) })
-		if err != nil {
+		if err := c.createAccounts(ctx, size.namespace, size.accounts-3, size.labelled-1, nil); err != nil {
 			return nil, err
 		}
-		if namespace != withoutGuard {
-			guarded = append(guarded, namespace)
-		}
+		guarded = append(guarded, size.namespace)
 	}
 	if err := c.register(ctx, lanyard.url+podPath, lanyard.ca, isInjected, withoutGuard); err != nil {
 		return nil, err
 	}
-	return c, c.installWebhook(ctx, lanyard, guarded...)
+	return c, c.installWebhook(ctx, lanyard, guarded[1:]...)
+}
+
+// install creates the policies of a manifest in the namespaces, and waits until they are in
+// effect.
+func (c *cluster) install(ctx context.Context, manifest string, namespaces []string, inEffect wait.ConditionWithContextFunc) error {
+	objects, err := webhook.ReadManifest(filepath.Join(deployDir, manifest))
+	if err == nil {
+		err = c.createIn(ctx, objects, namespaces)
+	}
+	if err != nil {
+		return err
+	}
+	return process.Until(ctx, manifest, patience, inEffect)
 }
 
 // installGuard installs the guard in the namespaces and in unchecked, which has no
 // webhook. It returns when the guard denies pods that were not injected.
 func (c *cluster) installGuard(ctx context.Context, unchecked string, namespaces ...string) error {
-	objects, err := webhook.ReadManifest(guardFile)
-	if err != nil {
-		return fmt.Errorf("%w; run this in the root of the repository", err)
-	}
-	if err := c.createIn(ctx, objects, append(namespaces, unchecked)); err != nil {
-		return err
-	}
-	return waitUntil(ctx, "the guard is in effect", func(ctx context.Context) (bool, error) {
+	return c.install(ctx, webhook.Guard, append(namespaces, unchecked), func(ctx context.Context) (bool, error) {
 		_, err := c.dryRun(ctx, unchecked, newPod(threeClouds, 1))
 		if apierrors.IsForbidden(err) {
 			return true, nil
@@ -164,13 +168,11 @@ func (b *bench) fences(ctx context.Context) (*outcome, error) {
 	names := []string{"without marks", "with marks"}
 	var ways []way
 	var protected *corev1.Pod
+	if err := errors.Join(c.createNamespace(ctx, withoutFence), c.createNamespace(ctx, withFence)); err != nil {
+		return nil, err
+	}
 	for i, pod := range []*corev1.Pod{newPod(unannotated, 1), marked} {
 		for _, namespace := range []string{withoutFence, withFence} {
-			if i == 0 {
-				if err := c.createNamespace(ctx, namespace); err != nil {
-					return nil, err
-				}
-			}
 			created, err := c.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 			if err != nil {
 				return nil, fmt.Errorf("create a pod: %w", err)
@@ -183,23 +185,18 @@ func (b *bench) fences(ctx context.Context) (*outcome, error) {
 		return nil, err
 	}
 	updates := either(b, 1000, 200)
-	result := &outcome{Stamp: b.stamp(c), How: fmt.Sprintf("%d updates of each kind, taking turns", updates)}
+	result := b.outcome(c, "%d updates of each kind, taking turns", updates)
 	times, err := b.takeTurns(ctx, 2*warmUp, updates, ways...)
 	if err != nil {
 		return nil, err
 	}
-	t := newTable("fences", "Status update of a pod", "median without the fence, ms", "median with the fence, ms", "added, ms",
+	t := result.table("fences", "Status update of a pod", "median without the fence, ms", "median with the fence, ms", "added, ms",
 		"p99 without the fence, ms", "p99 with the fence, ms")
 	for i, name := range names {
 		without, with := times[2*i], times[2*i+1]
 		t.add(name, median(without), median(with), median(with)-median(without), quantile(without, 0.99), quantile(with, 0.99))
 	}
-	sizes, err := b.sizes(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	result.Tables = []table{*t, *sizes}
-	return result, nil
+	return result, b.sizes(ctx, c, result)
 }
 
 // statusUpdate changes a condition of the pod.
@@ -214,44 +211,37 @@ func (c *cluster) statusUpdate(name string, pod *corev1.Pod) way {
 // installFences creates the fences in the pod's namespace, and waits until they protect
 // the pod.
 func (c *cluster) installFences(ctx context.Context, pod *corev1.Pod) error {
-	objects, err := webhook.ReadManifest(fencesFile)
-	if err != nil {
-		return fmt.Errorf("%w; run this in the root of the repository", err)
-	}
-	if err := c.createIn(ctx, objects, []string{pod.Namespace}); err != nil {
-		return err
-	}
 	patch := []byte(`{"metadata":{"annotations":{"lanyard.dev/injected":"changed"}}}`)
 	dryRun := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
-	return waitUntil(ctx, "the fences are in effect", func(ctx context.Context) (bool, error) {
+	return c.install(ctx, webhook.Fences, []string{pod.Namespace}, func(ctx context.Context) (bool, error) {
 		_, err := c.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, dryRun, "status")
 		return err != nil, nil
 	})
 }
 
 // sizes measures the cost of the guard with large pods and ServiceAccounts.
-func (b *bench) sizes(ctx context.Context, c *cluster) (*table, error) {
+func (b *bench) sizes(ctx context.Context, c *cluster, result *outcome) error {
 	annotations := identity(0)
 	for i := range largeAccount {
 		annotations[fmt.Sprintf("a/%d", i)] = ""
 	}
 	for namespace, annotations := range map[string]map[string]string{manyAccounts: identity(0), largeOnes: annotations} {
 		const others = manyLabelled - fewLabelled
-		if err := c.createAccounts(ctx, namespace, others, others, func(int) map[string]string { return annotations }); err != nil {
-			return nil, err
+		if err := c.createAccounts(ctx, namespace, others, others, annotations); err != nil {
+			return err
 		}
 	}
 	if err := c.createNamespace(ctx, fewAccounts); err != nil {
-		return nil, err
+		return err
 	}
 	if err := c.installGuard(ctx, fewAccounts, manyAccounts, largeOnes); err != nil {
-		return nil, err
+		return err
 	}
 	usual, large := newPod(unannotated, 1), newPod(unannotated, 1)
 	for i := range largePod {
 		large.Spec.Containers[0].Env = append(large.Spec.Containers[0].Env, corev1.EnvVar{Name: fmt.Sprintf("VARIABLE_%d", i)})
 	}
-	t := newTable("sizes", "Creation of a pod", fmt.Sprintf("median with %d labelled ServiceAccounts, ms", fewLabelled),
+	t := result.table("sizes", "Creation of a pod", fmt.Sprintf("median with %d labelled ServiceAccounts, ms", fewLabelled),
 		fmt.Sprintf("median with %d, ms", manyLabelled), "for each ServiceAccount, ms")
 	for _, size := range []struct {
 		name      string
@@ -267,10 +257,10 @@ func (b *bench) sizes(ctx context.Context, c *cluster) (*table, error) {
 		few, many := c.creation(size.name, fewAccounts, size.pod), c.creation(size.name, size.namespace, size.pod)
 		times, err := b.takeTurns(ctx, 0, size.pods, few, many)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		ofFew, ofMany := median(times[0]), median(times[1])
 		t.add(size.name, fmt.Sprintf("%.1f", ofFew), fmt.Sprintf("%.1f", ofMany), (ofMany-ofFew)/(manyLabelled-fewLabelled))
 	}
-	return t, nil
+	return nil
 }

@@ -4,9 +4,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -72,7 +74,9 @@ func (b *bench) load(ctx context.Context) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := newTable("load", "Server", "CPU per request, 2 containers, ms", "20 containers, ms",
+	result := b.outcome(c, "HTTP/1.1, 8 connections")
+	result.Checks = loadChecks(trials)
+	t := result.table("load", "Server", "CPU per request, 2 containers, ms", "20 containers, ms",
 		"requests per second, 2 containers", "20 containers")
 	for _, p := range loadPairs() {
 		for _, name := range []string{p.baseline, p.lanyard} {
@@ -86,7 +90,7 @@ func (b *bench) load(ctx context.Context) (*outcome, error) {
 			t.add(row...)
 		}
 	}
-	return &outcome{Stamp: b.stamp(c), How: "HTTP/1.1, 8 connections", Tables: []table{*t}, Checks: loadChecks(trials)}, nil
+	return result, nil
 }
 
 // rounds runs every case once in each round.
@@ -145,11 +149,11 @@ func (b *bench) prepareLoad(ctx context.Context, c *cluster) ([]loadCase, error)
 	if err := c.createNamespace(ctx, namespace); err != nil {
 		return nil, err
 	}
-	reviews, err := capture(ctx, c, namespace, []string{unannotated, threeClouds}, loadContainers())
+	reviews, err := c.capture(ctx, namespace, []string{unannotated, threeClouds})
 	if err != nil {
 		return nil, err
 	}
-	lanyard, _, _, err := b.startLanyard(ctx, c.kubeconfig)
+	lanyard, err := b.startLanyard(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -188,38 +192,42 @@ func (b *bench) prepareLoad(ctx context.Context, c *cluster) ([]loadCase, error)
 func ask(ctx context.Context, s *server, path string, review []byte) (length int, injected bool, err error) {
 	client := s.client()
 	defer client.CloseIdleConnections()
-	body, err := post(ctx, client, s.url+path, review)
-	if err != nil {
+	var body bytes.Buffer
+	if _, err := post(ctx, client, s.url+path, review, &body); err != nil {
 		return 0, false, err
 	}
 	var decoded admissionv1.AdmissionReview
-	if err := json.Unmarshal(body, &decoded); err != nil {
+	if err := json.Unmarshal(body.Bytes(), &decoded); err != nil {
 		return 0, false, fmt.Errorf("decode the response: %w", err)
 	}
 	if decoded.Response == nil || !decoded.Response.Allowed {
-		return 0, false, fmt.Errorf("got the response %.1000s, want an allowed request", body)
+		return 0, false, fmt.Errorf("got the response %.1000s, want an allowed request", &body)
 	}
-	return len(body), len(decoded.Response.Patch) > 0, nil
+	return body.Len(), len(decoded.Response.Patch) > 0, nil
 }
 
 // trial sends a fixed number of requests. Each connection has one request in flight.
 func (b *bench) trial(ctx context.Context, c *loadCase) (trial, error) {
-	callers := newCallers(c, connections)
-	defer callers.close()
+	var clients []*http.Client
+	for range connections {
+		client := c.server.client()
+		defer client.CloseIdleConnections()
+		clients = append(clients, client)
+	}
 	// Warm up connections, buffers and the heap.
-	if err := callers.run(ctx, 100); err != nil {
+	if err := c.sendAll(ctx, clients, 100); err != nil {
 		return trial{}, err
+	}
+	n := either(b, 900, 400)
+	if c.containers > 2 {
+		n /= 2 // so that trials take about the same time
 	}
 	before, err := cpuTime(c.server.pid)
 	if err != nil {
 		return trial{}, err
 	}
 	start := time.Now()
-	n := either(b, 900, 400)
-	if c.containers > 2 {
-		n /= 2 // so that trials take about the same time
-	}
-	if err := callers.run(ctx, n); err != nil {
+	if err := c.sendAll(ctx, clients, n); err != nil {
 		return trial{}, err
 	}
 	elapsed := time.Since(start)

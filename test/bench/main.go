@@ -118,6 +118,9 @@ func (b *bench) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if _, err := os.Stat(deployDir); err != nil {
+		return fmt.Errorf("%w; run this in the root of the repository", err)
+	}
 	if b.dir, err = os.MkdirTemp("", "lanyard-bench-"); err != nil {
 		return fmt.Errorf("create a directory: %w", err)
 	}

@@ -42,76 +42,72 @@ func (b *bench) memory(ctx context.Context) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := newTable("memory", "ServiceAccounts", "ready after, s", "CPU until then, s",
+	result := b.outcome(c, "%d updates with %d ServiceAccounts", b.updates(), updatedAccounts)
+	t := result.table("memory", "ServiceAccounts", "ready after, s", "CPU until then, s",
 		"resident", "anonymous", "peak", "resident after updates")
-	result := &outcome{Stamp: b.stamp(c), How: fmt.Sprintf("%d updates with %d ServiceAccounts", b.updates(), updatedAccounts)}
 	existing := 0
 	for _, accounts := range []int{1_000, 20_000, 100_000} {
 		if accounts > min(b.maxAccounts, either(b, 100_000, 20_000)) {
 			break
 		}
-		if err := b.each(ctx, (accounts-existing)/accountsPerNamespace, "namespaces created", func(ctx context.Context, i int) error {
+		err := b.each(ctx, (accounts-existing)/accountsPerNamespace, "namespaces created", func(ctx context.Context, i int) error {
 			return c.createTeam(ctx, existing/accountsPerNamespace+i)
-		}); err != nil {
-			return nil, err
-		}
-		err := b.each(ctx, accounts-existing, "ServiceAccounts created", func(ctx context.Context, i int) error {
-			return c.createNumbered(ctx, existing+i)
 		})
+		if err == nil {
+			err = b.each(ctx, accounts-existing, "ServiceAccounts created", func(ctx context.Context, i int) error {
+				return c.createNumbered(ctx, existing+i)
+			})
+		}
 		if err != nil {
 			return nil, err
 		}
 		existing = accounts
-		checks, err := b.memoryOf(ctx, c, accounts, t)
-		if err != nil {
+		if err := b.memoryOf(ctx, c, accounts, result, t); err != nil {
 			return nil, err
 		}
-		result.Checks = append(result.Checks, checks...)
 	}
-	result.Tables = []table{*t}
 	return result, nil
 }
 
 // memoryOf measures a webhook that starts after the ServiceAccounts were created, and
 // adds a row to the table.
-func (b *bench) memoryOf(ctx context.Context, c *cluster, accounts int, t *table) ([]check, error) {
-	s, ready, end, err := b.startLanyard(ctx, c.kubeconfig)
+func (b *bench) memoryOf(ctx context.Context, c *cluster, accounts int, result *outcome, t *table) error {
+	before := len(b.ends)
+	s, err := b.startLanyard(ctx, c)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	cpu, err := cpuTime(s.pid)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	annotated := accounts / annotatedEvery
 	idle, err := b.settled(ctx, s)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	row := []any{accounts, ready.Seconds(), cpu.Seconds(), mebibytes(idle.RSS), mebibytes(idle.Anon), mebibytes(idle.Peak)}
-	var checks []check
+	row := []any{accounts, s.ready.Seconds(), cpu.Seconds(), mebibytes(idle.RSS), mebibytes(idle.Anon), mebibytes(idle.Peak)}
 	if limit, found := memoryLimits()[accounts]; found {
-		checks = append(checks, check{
+		result.Checks = append(result.Checks, check{
 			What: fmt.Sprintf("resident memory, %d ServiceAccounts", accounts),
 			Got:  float64(idle.RSS) / 1024, Limit: limit, Format: "%.1f MiB", Detail: mebibytes(idle.Anon) + " anonymous",
 		})
 	}
-	if accounts != updatedAccounts {
-		t.add(append(row, "")...)
-		return checks, errors.Join(checkAnnotated(ctx, s, annotated), end())
+	afterwards := ""
+	if accounts == updatedAccounts {
+		err = b.each(ctx, b.updates(), "updates", func(ctx context.Context, i int) error {
+			return c.update(ctx, i%accounts, i/accounts+1)
+		})
+		if err != nil {
+			return err
+		}
+		updated, err := b.settled(ctx, s)
+		if err != nil {
+			return err
+		}
+		afterwards = mebibytes(updated.RSS)
 	}
-	err = b.each(ctx, b.updates(), "updates", func(ctx context.Context, i int) error {
-		return c.update(ctx, i%accounts, i/accounts+1)
-	})
-	if err != nil {
-		return nil, err
-	}
-	updated, err := b.settled(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	t.add(append(row, mebibytes(updated.RSS))...)
-	return checks, errors.Join(checkAnnotated(ctx, s, annotated), end())
+	t.add(append(row, afterwards)...)
+	return errors.Join(checkAnnotated(ctx, s, accounts/annotatedEvery), b.end(before))
 }
 
 // updates is the number of updates of ServiceAccounts.
@@ -179,21 +175,14 @@ func (c *cluster) createNumbered(ctx context.Context, i int) error {
 	if i%annotatedEvery == 0 {
 		annotations = identity(i)
 	}
-	_, err := c.CoreV1().ServiceAccounts(namespace).Create(ctx, newAccount(name, annotations), metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("create a ServiceAccount: %w", err)
-	}
-	return nil
+	return c.createAccount(ctx, namespace, name, annotations)
 }
 
 // createTeam creates the namespace with a number.
 func (c *cluster) createTeam(ctx context.Context, i int) error {
 	namespace, _ := numbered(i * accountsPerNamespace)
 	_, err := c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("create a namespace: %w", err)
-	}
-	return nil
+	return err
 }
 
 // update changes a ServiceAccount: the identity of an annotated one, and an
@@ -209,10 +198,7 @@ func (c *cluster) update(ctx context.Context, i, revision int) error {
 		return err
 	}
 	_, err = c.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if err != nil {
-		return fmt.Errorf("update a ServiceAccount: %w", err)
-	}
-	return nil
+	return err
 }
 
 func mebibytes(kib int) string { return fmt.Sprintf("%.1f MiB", float64(kib)/1024) }

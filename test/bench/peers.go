@@ -12,10 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
 // peersDir holds the programs that hack/bench-peers.sh builds.
@@ -75,8 +71,8 @@ func (b *bench) peers(ctx context.Context) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := newTable("peers", "Webhook", "version", "injects", "CPU per request, 2 containers, ms", "20 containers, ms")
-	result := &outcome{Stamp: b.stamp(c), How: "HTTP/1.1, 8 connections"}
+	result := b.outcome(c, "HTTP/1.1, 8 connections")
+	t := result.table("peers", "Webhook", "version", "injects", "CPU per request, 2 containers, ms", "20 containers, ms")
 	p := plot{Name: "peers", Title: "CPU for one pod, in milliseconds", Groups: []group{{Name: "2 containers"}, {Name: "20 containers"}}}
 	row := func(name, version, clouds string) {
 		cells := []any{name, version, clouds}
@@ -97,7 +93,7 @@ func (b *bench) peers(ctx context.Context) (*outcome, error) {
 	}
 	row("Lanyard", "", "all three")
 	row("baseline", "", "")
-	result.Tables, result.Plots = []table{*t}, []plot{p}
+	result.Plots = []plot{p}
 	return result, nil
 }
 
@@ -115,17 +111,16 @@ func (b *bench) preparePeers(ctx context.Context, c *cluster) ([]loadCase, error
 				annotations[key] = value
 			}
 		}
-		_, err := c.CoreV1().ServiceAccounts(namespace).Create(ctx, newAccount(p.account(), annotations), metav1.CreateOptions{})
-		if err != nil {
-			return nil, fmt.Errorf("create a ServiceAccount: %w", err)
+		if err := c.createAccount(ctx, namespace, p.account(), annotations); err != nil {
+			return nil, err
 		}
 		accounts = append(accounts, p.account())
 	}
-	reviews, err := capture(ctx, c, namespace, accounts, loadContainers())
+	reviews, err := c.capture(ctx, namespace, accounts)
 	if err != nil {
 		return nil, err
 	}
-	lanyard, _, _, err := b.startLanyard(ctx, c.kubeconfig)
+	lanyard, err := b.startLanyard(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -154,33 +149,26 @@ func (b *bench) preparePeers(ctx context.Context, c *cluster) ([]loadCase, error
 
 // startPeer runs a webhook, and returns when it injects.
 func (b *bench) startPeer(ctx context.Context, c *cluster, p *peer, review []byte) (*server, error) {
-	cert, err := b.certify(p.name)
+	e, err := b.endpoint(ctx, p.name, p.port)
 	if err != nil {
 		return nil, err
 	}
-	kubeconfig, port := filepath.Join(cert.dir, "kubeconfig"), p.port
+	kubeconfig := filepath.Join(e.dir, "kubeconfig")
 	// pfnet has no flag for the certificate: it looks here, below the temporary directory.
-	certs := filepath.Join(cert.dir, "k8s-webhook-server", "serving-certs")
-	err = errors.Join(c.Kubeconfig(kubeconfig), os.MkdirAll(filepath.Dir(certs), 0o700), os.Symlink(cert.dir, certs))
+	certs := filepath.Join(e.dir, "k8s-webhook-server", "serving-certs")
+	err = errors.Join(c.Kubeconfig(kubeconfig), os.MkdirAll(filepath.Dir(certs), 0o700), os.Symlink(e.dir, certs))
 	if err != nil {
 		return nil, err
 	}
-	if port == "" {
-		ports, err := webhook.FreePorts(ctx, 1)
-		if err != nil {
-			return nil, err
-		}
-		port = ports[0]
-	}
-	values := strings.NewReplacer("KUBECONFIG", kubeconfig, "PORT", port, "CERT", cert.cert, "KEY", cert.key, "DIR", cert.dir)
+	values := strings.NewReplacer("KUBECONFIG", kubeconfig, "PORT", e.port, "CERT", e.cert, "KEY", e.key, "DIR", e.dir)
 	var args []string
 	for _, arg := range p.args {
 		args = append(args, values.Replace(arg))
 	}
 	// No context: the run stops the process.
 	cmd := exec.Command(filepath.Join(peersDir, p.name), args...) //nolint:noctx // see above
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "TMPDIR="+cert.dir, "AZURE_TENANT_ID=aaaabbbb-0000-cccc-1111-dddd2222eeee")
-	return b.serve(ctx, cmd, port, cert, func(ctx context.Context, s *server) error {
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "TMPDIR="+e.dir, "AZURE_TENANT_ID=aaaabbbb-0000-cccc-1111-dddd2222eeee")
+	return b.serve(ctx, cmd, e, func(ctx context.Context, s *server) error {
 		_, injected, err := ask(ctx, s, p.path, review)
 		if err == nil && !injected {
 			return fmt.Errorf("%s does not inject", p.name)

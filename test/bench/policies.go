@@ -20,20 +20,20 @@ import (
 // mode is a way to inject. Its namespaces are named by it and by their number of labelled
 // ServiceAccounts.
 type mode struct {
-	name, prefix      string
+	name              string
 	webhook, policies bool
 }
 
 func modes() []mode {
 	return []mode{
-		{"nothing", "nothing", false, false},
-		{"webhook", "webhook", true, false},
-		{"policies", "policies", false, true},
-		{"both", "both", true, true},
+		{"nothing", false, false},
+		{"webhook", true, false},
+		{"policies", false, true},
+		{"both", true, true},
 	}
 }
 
-func (m *mode) namespace(labelled int) string { return fmt.Sprintf("%s-%d", m.prefix, labelled) }
+func (m *mode) namespace(labelled int) string { return fmt.Sprintf("%s-%d", m.name, labelled) }
 
 // labelledSizes are the numbers of labelled ServiceAccounts in a namespace.
 func labelledSizes() []int { return []int{1, 20, 200} }
@@ -82,19 +82,21 @@ func (b *bench) policies(ctx context.Context) (*outcome, error) {
 		}
 	}
 	result.Stamp.Kubernetes = strings.Join(versions, " and ")
-	result.Tables, result.Plots = []table{policyTable(all)}, policyPlots(all)
+	addPolicyTable(result, all)
+	result.Plots = policyPlots(all)
 	return result, nil
 }
 
-// policyTable has the added milliseconds, a row for each kind of pod and number of ServiceAccounts.
-func policyTable(all []measured) table {
+// addPolicyTable adds a table of the added milliseconds, with a row for each kind of pod and
+// number of ServiceAccounts.
+func addPolicyTable(result *outcome, all []measured) {
 	header := []string{"Added, ms", "labelled"}
 	for _, m := range all {
 		for _, mode := range modes()[1:] {
 			header = append(header, m.minor+" "+mode.name)
 		}
 	}
-	t := newTable("policies", header...)
+	t := result.table("policies", header...)
 	for kind, pod := range podKinds() {
 		for size, labelled := range labelledSizes() {
 			row := []any{pod.name, labelled}
@@ -107,7 +109,6 @@ func policyTable(all []measured) table {
 			t.add(row...)
 		}
 	}
-	return *t
 }
 
 // policyPlots has a plot for each kind of pod.
@@ -176,8 +177,7 @@ func (b *bench) preparePolicies(ctx context.Context, dir string) (*cluster, erro
 				withPolicies = append(withPolicies, namespace)
 			}
 			// createNamespace creates one of the labelled ServiceAccounts.
-			err := c.createAccounts(ctx, namespace, labelled-1, labelled-1, func(i int) map[string]string { return identity(i + 1) })
-			if err != nil {
+			if err := c.createAccounts(ctx, namespace, labelled-1, labelled-1, nil); err != nil {
 				return nil, err
 			}
 		}
@@ -222,8 +222,5 @@ func (c *cluster) installPolicies(ctx context.Context, namespaces ...string) err
 	if err := c.createIn(ctx, objects, namespaces); err != nil {
 		return err
 	}
-	return waitUntil(ctx, "the policies inject", func(ctx context.Context) (bool, error) {
-		pod, err := c.dryRun(ctx, namespaces[0], newPod(threeClouds, 1))
-		return err == nil && isInjected(pod), err
-	})
+	return c.waitInjected(ctx, "the policies", namespaces[0], isInjected)
 }

@@ -4,8 +4,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,8 +34,9 @@ type server struct {
 	url string
 	ca  []byte
 	pid int
-	// metrics is the URL of Lanyard's metrics.
+	// metrics is the URL of Lanyard's metrics, ready the time until Lanyard was ready.
 	metrics string
+	ready   time.Duration
 }
 
 // startBoth starts a control plane as startCluster does, and Lanyard for it.
@@ -42,55 +45,58 @@ func (b *bench) startBoth(ctx context.Context, assets ...string) (*cluster, *ser
 	if err != nil {
 		return nil, nil, err
 	}
-	lanyard, _, _, err := b.startLanyard(ctx, c.kubeconfig)
+	lanyard, err := b.startLanyard(ctx, c)
 	return c, lanyard, err
 }
 
-// startLanyard runs the webhook and returns when it is ready, with the time
-// until then. The run stops it, unless the caller does so earlier with end.
-func (b *bench) startLanyard(ctx context.Context, kubeconfig string) (s *server, ready time.Duration, end func() error, err error) {
+// startLanyard runs the webhook and returns when it is ready. The run stops it.
+func (b *bench) startLanyard(ctx context.Context, c *cluster) (*server, error) {
 	dir, err := b.subdir("lanyard")
 	if err != nil {
-		return nil, 0, nil, err
+		return nil, err
 	}
 	start := time.Now()
 	process, err := webhook.Start(ctx, webhook.Options{
-		Binary: lanyardBinary, Kubeconfig: kubeconfig, Dir: dir,
+		Binary: lanyardBinary, Kubeconfig: c.kubeconfig, Dir: dir,
 		Args: []string{"--azure-default-tenant-id=aaaabbbb-0000-cccc-1111-dddd2222eeee"},
 	})
 	if err != nil {
-		return nil, 0, nil, err
+		return nil, err
 	}
-	ready = time.Since(start)
 	b.ends = append(b.ends, process.Stop)
-	return &server{url: process.URL, ca: process.CA, pid: process.PID(), metrics: process.MetricsURL}, ready, process.Stop, nil
+	return &server{process.URL, process.CA, process.PID(), process.MetricsURL, time.Since(start)}, nil
 }
 
-// certificate is a serving certificate for 127.0.0.1, and a directory for it.
-type certificate struct {
-	dir, cert, key string
-	ca             []byte
+// endpoint is a port of 127.0.0.1, with a serving certificate and a directory for it.
+type endpoint struct {
+	port, dir, cert, key string
+	ca                   []byte
 }
 
-// certify makes the certificate of a server with this name.
-func (b *bench) certify(name string) (*certificate, error) {
+// endpoint makes the certificate of a server with this name. The port is any that is free,
+// unless it is fixed.
+func (b *bench) endpoint(ctx context.Context, name, port string) (*endpoint, error) {
 	dir, err := b.subdir(name)
 	if err != nil {
 		return nil, err
 	}
+	ports, err := webhook.FreePorts(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
 	cert, key, ca, err := controlplane.NewServingCertificate(dir, "127.0.0.1")
-	return &certificate{dir, cert, key, ca}, err
+	return &endpoint{cmp.Or(port, ports[0]), dir, cert, key, ca}, err
 }
 
-// serve runs a program that serves on the port, and returns when ready returns nil. The
+// serve runs a program that serves at the endpoint, and returns when ready returns nil. The
 // run stops the program.
-func (b *bench) serve(ctx context.Context, cmd *exec.Cmd, port string, c *certificate, ready func(context.Context, *server) error) (*server, error) {
-	running, err := process.Start(cmd, filepath.Join(c.dir, "log"))
+func (b *bench) serve(ctx context.Context, cmd *exec.Cmd, e *endpoint, ready func(context.Context, *server) error) (*server, error) {
+	running, err := process.Start(cmd, filepath.Join(e.dir, "log"))
 	if err != nil {
-		return nil, fmt.Errorf("%w; run make bench, in the root of the repository", err)
+		return nil, fmt.Errorf("%w; run make bench", err)
 	}
 	b.ends = append(b.ends, running.Stop)
-	s := &server{url: "https://127.0.0.1:" + port, ca: c.ca, pid: running.PID()}
+	s := &server{url: "https://127.0.0.1:" + e.port, ca: e.ca, pid: running.PID()}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	err = process.Poll(ctx, cmd.Path, func(ctx context.Context) error { return ready(ctx, s) })
@@ -102,11 +108,7 @@ func (b *bench) serve(ctx context.Context, cmd *exec.Cmd, port string, c *certif
 
 // startBaseline runs the baseline with constant responses of the given lengths.
 func (b *bench) startBaseline(ctx context.Context, lengths ...int) (*server, error) {
-	c, err := b.certify("baseline")
-	if err != nil {
-		return nil, err
-	}
-	ports, err := webhook.FreePorts(ctx, 1)
+	e, err := b.endpoint(ctx, "baseline", "")
 	if err != nil {
 		return nil, err
 	}
@@ -115,12 +117,12 @@ func (b *bench) startBaseline(ctx context.Context, lengths ...int) (*server, err
 		list = append(list, strconv.Itoa(length))
 	}
 	// No context: the run stops the process.
-	cmd := exec.Command(baselineBinary, "-address", "127.0.0.1:"+ports[0], //nolint:noctx // see above
-		"-tls-cert-file", c.cert, "-tls-private-key-file", c.key, "-lengths", strings.Join(list, ","))
-	return b.serve(ctx, cmd, ports[0], c, func(ctx context.Context, s *server) error {
+	cmd := exec.Command(baselineBinary, "-address", "127.0.0.1:"+e.port, //nolint:noctx // see above
+		"-tls-cert-file", e.cert, "-tls-private-key-file", e.key, "-lengths", strings.Join(list, ","))
+	return b.serve(ctx, cmd, e, func(ctx context.Context, s *server) error {
 		client := s.client()
 		defer client.CloseIdleConnections()
-		_, err := post(ctx, client, s.url+"/minimal", []byte("{}"))
+		_, err := post(ctx, client, s.url+"/minimal", []byte("{}"), io.Discard)
 		return err
 	})
 }
@@ -130,7 +132,6 @@ func (b *bench) startBaseline(ctx context.Context, lengths ...int) (*server, err
 type memoryUse struct {
 	RSS  int // VmRSS: all resident memory
 	Anon int // RssAnon: the part that is not backed by files
-	File int // RssFile: the part that is backed by files such as the program itself
 	Peak int // VmHWM: the maximum of VmRSS
 }
 
@@ -140,7 +141,7 @@ func readMemory(pid int) (memoryUse, error) {
 		return memoryUse{}, err
 	}
 	var m memoryUse
-	fields := map[string]*int{"VmRSS:": &m.RSS, "RssAnon:": &m.Anon, "RssFile:": &m.File, "VmHWM:": &m.Peak}
+	fields := map[string]*int{"VmRSS:": &m.RSS, "RssAnon:": &m.Anon, "VmHWM:": &m.Peak}
 	for line := range strings.Lines(string(text)) {
 		words := strings.Fields(line)
 		if len(words) != 3 || fields[words[0]] == nil {

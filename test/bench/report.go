@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -39,7 +38,7 @@ func sections() map[string]string {
 type outcome struct {
 	Stamp  stamp
 	How    string // it was measured
-	Tables []table
+	Tables []*table
 	Checks []check
 	Plots  []plot
 }
@@ -51,8 +50,16 @@ type table struct {
 	Rows    [][]string
 }
 
-func newTable(section string, header ...string) *table {
-	return &table{Section: section, Rows: [][]string{header}}
+// outcome returns an empty result.
+func (b *bench) outcome(c *cluster, how string, args ...any) *outcome {
+	return &outcome{Stamp: b.stamp(c), How: fmt.Sprintf(how, args...)}
+}
+
+// table adds a table.
+func (o *outcome) table(section string, header ...string) *table {
+	t := &table{Section: section, Rows: [][]string{header}}
+	o.Tables = append(o.Tables, t)
+	return t
 }
 
 // add appends a row. Numbers have two digits after the point.
@@ -98,35 +105,27 @@ type check struct {
 	Detail     string
 }
 
-func (c *check) met() bool { return c.Got <= c.Limit }
+func (c *check) missed() bool { return c.Got > c.Limit }
 
 // line returns the check as an item of a list.
 func (c *check) line() string {
-	verdict := "NOT MET"
-	if c.met() {
-		verdict = "met"
+	verdict := "met"
+	if c.missed() {
+		verdict = "NOT MET"
 	}
 	return fmt.Sprintf("- %s: "+c.Format+" (%s), limit "+c.Format+": %s\n", c.What, c.Got, c.Detail, c.Limit, verdict)
 }
 
-// footer returns the text below the first table of a page: how it was measured, and the
-// checks that are not met.
-func (o *outcome) footer() string {
-	text := "\n" + o.Stamp.sentence(o.How)
-	missed := slices.DeleteFunc(slices.Clone(o.Checks), func(c check) bool { return c.met() })
-	return text + list(missed)
-}
-
-// list returns the checks as a list.
-func list(checks []check) string {
-	var b strings.Builder
-	for i, c := range checks {
-		if i == 0 {
-			b.WriteByte('\n')
+// footer returns how it was measured, and a list of the checks that are shown.
+func (o *outcome) footer(shown func(*check) bool) string {
+	text, separator := "\n"+o.Stamp.sentence(o.How), "\n"
+	for i := range o.Checks {
+		if c := &o.Checks[i]; shown(c) {
+			text += separator + c.line()
+			separator = ""
 		}
-		b.WriteString(c.line())
 	}
-	return b.String()
+	return text
 }
 
 // stamp describes the environment of a run.
@@ -183,7 +182,7 @@ func (b *bench) print(o *outcome) {
 	for _, t := range o.Tables {
 		t.print(b.out)
 	}
-	_, _ = fmt.Fprintln(b.out, "\n"+o.Stamp.sentence(o.How)+list(o.Checks))
+	_, _ = fmt.Fprintln(b.out, o.footer(func(*check) bool { return true }))
 }
 
 // writeDocs writes the tables and plots of all parts that have results. The others keep
@@ -214,9 +213,18 @@ func (o *outcome) write() error {
 	for i, t := range o.Tables {
 		text := t.markdown()
 		if i == 0 {
-			text += o.footer()
+			text += o.footer((*check).missed)
 		}
-		if err := replaceInFile(sections()[t.Section], t.Section, text); err != nil {
+		file := sections()[t.Section]
+		old, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		doc, err := replaceSection(string(old), t.Section, text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		if err := os.WriteFile(file, []byte(doc), 0o644); err != nil {
 			return err
 		}
 	}
@@ -226,19 +234,6 @@ func (o *outcome) write() error {
 		}
 	}
 	return nil
-}
-
-// replaceInFile replaces a section of a file.
-func replaceInFile(file, name, text string) error {
-	old, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("%w; run this in the root of the repository", err)
-	}
-	doc, err := replaceSection(string(old), name, text)
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	return os.WriteFile(file, []byte(doc), 0o644)
 }
 
 // replaceSection replaces the text between the two markers of a section.

@@ -26,7 +26,7 @@ const adoptAll = `config:
 // adoptionExpression is what test/integration registers the webhook with.
 const adoptionExpression = "../integration/testdata/adoption.cel"
 
-var update = flag.Bool("update", false, "write the expression for test/integration")
+var update = flag.Bool("update", false, "write the generated files of the chart and of deploy/, and the expression for test/integration")
 
 // serviceAccountExpression returns when the mutating webhook is called.
 func serviceAccountExpression(t *testing.T, values string) string {

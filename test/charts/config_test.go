@@ -114,8 +114,8 @@ var wantSettings = map[string]string{
 	"tls-cipher-suites":                      "[TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]",
 }
 
-// settings returns the settings of wantSettings that the program has.
-func settings(o *options.Options) map[string]string {
+// settingsOf returns the settings of wantSettings that the program has.
+func settingsOf(o *options.Options) map[string]string {
 	got := map[string]string{}
 	for _, group := range o.Flags().FlagSets {
 		group.VisitAll(func(flag *pflag.Flag) {
@@ -133,7 +133,7 @@ func TestSettingsArriveInAConfigMapAndAsFlags(t *testing.T) {
 			objects := render(t, defaultInstall, parseValues(t, allSettings+more)).objects
 			// The values override what the user's file says.
 			o := loadOptions(t, objects, "aws-default-region: us-east-1\ntoken-mount-path: /other\nannotation-prefix: other/")
-			if diff := cmp.Diff(wantSettings, settings(o)); diff != "" {
+			if diff := cmp.Diff(wantSettings, settingsOf(o)); diff != "" {
 				t.Errorf("settings (-want +got):\n%s", diff)
 			}
 			if o.AnnotationPrefix != "lanyard.dev/" {
@@ -146,7 +146,7 @@ func TestSettingsArriveInAConfigMapAndAsFlags(t *testing.T) {
 func TestAConfigMapOfTheUsersIsRead(t *testing.T) {
 	objects := render(t, defaultInstall, parseValues(t, "existingConfigMap: mine")).objects
 	o := loadOptions(t, objects, "aws-default-region: us-east-1\ntoken-mount-path: /other")
-	if got := settings(o)["aws-default-region"]; got != "us-east-1" {
+	if got := settingsOf(o)["aws-default-region"]; got != "us-east-1" {
 		t.Errorf("got the region %q, want us-east-1", got)
 	}
 	// The guard would not know the path.

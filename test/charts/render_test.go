@@ -15,8 +15,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
-
-	"github.com/lanyard-dev/lanyard/test/charts/manifests"
 )
 
 const (
@@ -33,10 +31,11 @@ const (
 	notesFile = "NOTES.txt"
 )
 
-type (
-	values  = manifests.Values
-	install = manifests.Install
-)
+// install is where the chart is installed.
+type install struct{ Release, Namespace, KubeVersion string }
+
+// values are the values of the chart, as a user writes them.
+type values = map[string]any
 
 // rendering is the chart with values.
 type rendering struct {
@@ -59,7 +58,8 @@ func (o object) key() string {
 // isHook reports whether Helm creates the object only for a test.
 func (o object) isHook() bool { return o.GetAnnotations()["helm.sh/hook"] != "" }
 
-var defaultInstall = manifests.Default
+// defaultInstall is the installation that deploy/ describes.
+var defaultInstall = installAs(release, namespace, kubeVersion)
 
 func installAs(release, namespace, kubeVersion string) install {
 	return install{Release: release, Namespace: namespace, KubeVersion: kubeVersion}
@@ -78,7 +78,7 @@ func parseValues(t *testing.T, text string) values {
 // tryRender renders the chart.
 func tryRender(t *testing.T, in install, v values) (*rendering, error) {
 	t.Helper()
-	files, err := manifests.Render(chartDir, in, v)
+	files, err := renderFiles(in, v)
 	if err != nil {
 		return nil, err
 	}

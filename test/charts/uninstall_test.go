@@ -10,8 +10,6 @@ import (
 
 	releasev1 "helm.sh/helm/v4/pkg/release/v1"
 	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
-
-	"github.com/lanyard-dev/lanyard/test/charts/manifests"
 )
 
 // TestUninstallLeavesNothingBehind holds the order in which Helm deletes. The API
@@ -21,7 +19,7 @@ import (
 func TestUninstallLeavesNothingBehind(t *testing.T) {
 	for name, set := range valueSets {
 		t.Run(name, func(t *testing.T) {
-			files, err := manifests.Render(chartDir, set.in, parseValues(t, set.values))
+			files, err := renderFiles(set.in, parseValues(t, set.values))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -32,26 +32,17 @@ func connect(config *rest.Config) (*cluster, error) {
 }
 
 // createServiceAccounts creates the examples' ServiceAccounts and records how
-// their pods look without Lanyard, because the API server sets defaults of its
-// own.
+// their pods look without Lanyard, which must not be in effect yet: the API server sets
+// defaults of its own.
 func (c *cluster) createServiceAccounts(ctx context.Context, examples []*example) error {
 	for _, e := range examples {
 		if err := podstream.CreateServiceAccount(ctx, c.CoreV1().ServiceAccounts(namespace), e.account); err != nil {
 			return fmt.Errorf("serviceaccount %s: %w", e.account.Name, err)
 		}
-	}
-	return c.recordWithout(ctx, examples)
-}
-
-// recordWithout records how the examples' pods look without Lanyard, which must not
-// be in effect yet.
-func (c *cluster) recordWithout(ctx context.Context, examples []*example) error {
-	for _, e := range examples {
-		without, err := c.CoreV1().Pods(namespace).Create(ctx, e.pod, dryRun)
-		if err != nil {
+		var err error
+		if e.without, err = c.CoreV1().Pods(namespace).Create(ctx, e.pod, dryRun); err != nil {
 			return fmt.Errorf("pod %s without the webhook: %w", e.pod.Name, err)
 		}
-		e.without = without
 	}
 	return nil
 }

@@ -63,10 +63,7 @@ func run(ctx context.Context, p *printer, o options) (err error) {
 		defer func() { err = errors.Join(err, d.own.stop()) }()
 		steps = d.ownSteps
 	}
-	err = d.prepare(steps(ctx))
-	if err == nil {
-		err = d.report(ctx)
-	}
+	err = d.run(ctx, steps(ctx))
 	if ctx.Err() != nil {
 		return errInterrupted // an interrupted demo has not failed
 	}
@@ -77,19 +74,14 @@ func run(ctx context.Context, p *printer, o options) (err error) {
 	return err
 }
 
-// prepare runs all steps up to an installed webhook.
-func (d *demo) prepare(steps []step) error {
+// run runs all steps up to an installed webhook, and then shows and checks everything.
+func (d *demo) run(ctx context.Context, steps []step) error {
 	d.printf("Lanyard on a real Kubernetes API server. For each example: the annotations of its\nServiceAccount, what Lanyard added to its pod (+), and the claims of real tokens.\n\n")
 	for _, s := range steps {
 		if err := d.step(s.what, s.do); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// report shows and checks everything.
-func (d *demo) report(ctx context.Context) error {
 	results, err := d.show(ctx, d.examples)
 	if err != nil {
 		return err
@@ -122,35 +114,33 @@ func (d *demo) show(ctx context.Context, examples []*example) ([]*result, error)
 		}
 		d.problems(r)
 	}
-	r, err := d.showDebug(ctx, examples[0])
-	if err != nil {
-		return nil, fmt.Errorf("debug: %w", err)
-	}
-	results = append(results, r)
-	if d.options.image != "" {
-		r, err := d.showRunning(ctx, named(examples, "three-clouds"))
+	return d.showMore(ctx, results, examples)
+}
+
+// showMore shows a debugger, a program in a pod, and how pods are created without the
+// webhook.
+func (d *demo) showMore(ctx context.Context, results []*result, examples []*example) ([]*result, error) {
+	first, last := examples[0], examples[len(examples)-1]
+	for _, part := range []struct {
+		what  string
+		shown bool
+		show  func() (*result, error)
+	}{
+		{"debug", true, func() (*result, error) { return d.showDebug(ctx, first) }},
+		{"running pod", d.options.image != "", func() (*result, error) { return d.showRunning(ctx, named(examples, "three-clouds")) }},
+		{"no program", d.options.policies, func() (*result, error) { return d.showNoProgram(ctx) }},
+		{"guard", !d.options.policies, func() (*result, error) { return d.showGuard(ctx, first, last) }},
+	} {
+		if !part.shown {
+			continue
+		}
+		r, err := part.show()
 		if err != nil {
-			return nil, fmt.Errorf("running pod: %w", err)
+			return nil, fmt.Errorf("%s: %w", part.what, err)
 		}
 		results = append(results, r)
 	}
-	return d.showLast(ctx, results, examples)
-}
-
-// showLast shows how pods are created without the webhook.
-func (d *demo) showLast(ctx context.Context, results []*result, examples []*example) ([]*result, error) {
-	if d.options.policies {
-		r, err := d.showNoProgram(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("no program: %w", err)
-		}
-		return append(results, r), nil
-	}
-	r, err := d.showGuard(ctx, examples[0], examples[len(examples)-1])
-	if err != nil {
-		return nil, fmt.Errorf("guard: %w", err)
-	}
-	return append(results, r), nil
+	return results, nil
 }
 
 // step prints the description of a step and its result.

@@ -6,15 +6,13 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/lanyard-dev/lanyard/test/support/process"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
@@ -25,7 +23,7 @@ var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 // installGuard installs the guard and waits until it is in effect. It labels
 // the probe's ServiceAccount itself, because the webhook is not registered yet.
 func (c *cluster) installGuard(ctx context.Context, probe *example) error {
-	if err := webhook.Guard(ctx, c.config, deployDir); err != nil {
+	if err := webhook.Create(ctx, c.config, deployDir, webhook.Guard); err != nil {
 		return err
 	}
 	label := []byte(`{"metadata":{"labels":{"` + prefix + `identity":"enabled"}}}`)
@@ -33,14 +31,10 @@ func (c *cluster) installGuard(ctx context.Context, probe *example) error {
 	if err != nil {
 		return err
 	}
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
+	return process.Until(ctx, "the guard to deny a pod", readyTimeout, func(ctx context.Context) (bool, error) {
 		_, err := c.tryAnother(ctx, probe)
 		return isGuards(err), ctx.Err()
 	})
-	if err != nil {
-		return fmt.Errorf("wait for the guard to deny a pod: %w", err)
-	}
-	return nil
 }
 
 // tryAnother creates a second pod of an example without storing it. The second pod has

@@ -15,9 +15,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/lanyard-dev/lanyard/test/support/podstream"
+	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
 // Where the chart installs the webhook.
@@ -84,7 +86,7 @@ func (d *demo) installedSteps(ctx context.Context) []step {
 	}
 	if d.options.policies {
 		steps = slices.Insert(steps, 1, step{"policies of deploy/policies", func() (string, error) {
-			return "in effect", d.cluster.waitLabelled(ctx)
+			return "in effect", podstream.WaitLabelled(ctx, d.cluster)
 		}})
 	}
 	return steps
@@ -102,30 +104,20 @@ func (c *cluster) emptyNamespace(ctx context.Context) error {
 		return err
 	}
 	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{prefix + "inject": "disabled"}}}
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, slow, true, func(ctx context.Context) (bool, error) {
+	return process.Until(ctx, "the namespace "+namespace, slow, func(ctx context.Context) (bool, error) {
 		_, err := c.CoreV1().Namespaces().Create(ctx, object, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return false, nil // it is being deleted
 		}
 		return err == nil, err
 	})
-	if err != nil {
-		return fmt.Errorf("create the namespace %s: %w", namespace, err)
-	}
-	return nil
 }
 
 // createOptedOut creates the ServiceAccounts except for those that are denied, and
 // records how the pods look without Lanyard.
 func (c *cluster) createOptedOut(ctx context.Context, examples []*example) error {
-	var valid []*example
-	for _, e := range examples {
-		if !e.denied {
-			valid = append(valid, e)
-		}
-	}
-	err := c.createServiceAccounts(ctx, valid)
-	if err != nil {
+	valid := slices.DeleteFunc(slices.Clone(examples), func(e *example) bool { return e.denied })
+	if err := c.createServiceAccounts(ctx, valid); err != nil {
 		return err
 	}
 	for _, e := range valid {
@@ -159,7 +151,7 @@ func (c *cluster) scale(ctx context.Context, replicas int32) (previous int32, er
 
 // waitReplicas waits until the Deployment has this number of replicas, all ready.
 func (c *cluster) waitReplicas(ctx context.Context, replicas int32) error {
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, slow, true, func(ctx context.Context) (bool, error) {
+	return process.Until(ctx, fmt.Sprintf("%d replicas of the Deployment %s", replicas, deployment), slow, func(ctx context.Context) (bool, error) {
 		d, err := c.AppsV1().Deployments(systemNamespace).Get(ctx, deployment, metav1.GetOptions{})
 		if err != nil {
 			return false, err
@@ -170,8 +162,4 @@ func (c *cluster) waitReplicas(ctx context.Context, replicas int32) error {
 		}
 		return len(pods.Items) == int(replicas) && d.Status.ReadyReplicas == replicas, nil
 	})
-	if err != nil {
-		return fmt.Errorf("wait for %d replicas of the Deployment %s: %w", replicas, deployment, err)
-	}
-	return nil
 }

@@ -7,26 +7,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 )
-
-// waitLabelled waits until the policies label a ServiceAccount. One that is written before
-// would stay without the label, and its pods without credentials.
-func (c *cluster) waitLabelled(ctx context.Context) error {
-	probe := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{prefix + "audience": "probe"}}}
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
-		created, err := c.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(ctx, probe, dryRun)
-		return err == nil && created.Labels[prefix+"identity"] == "enabled", err
-	})
-	if err != nil {
-		return fmt.Errorf("wait for a ServiceAccount to be labelled: %w", err)
-	}
-	return nil
-}
 
 // showNoProgram checks that everything before happened without a program of Lanyard: no
 // pod runs the webhook, and no webhook is registered.

@@ -7,11 +7,11 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
 // showRunning runs test/demo/whoami with the example's ServiceAccount, and prints and
@@ -69,7 +69,7 @@ func missing(printed string, pod *corev1.Pod, grants []grant) (problems []string
 // output waits until a pod has succeeded and returns its output.
 func (c *cluster) output(ctx context.Context, pod *corev1.Pod) (string, error) {
 	var last corev1.PodStatus
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, slow, true, func(ctx context.Context) (bool, error) {
+	err := process.Until(ctx, "pod "+pod.Name, slow, func(ctx context.Context) (bool, error) {
 		got, err := c.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		if err != nil {
 			return false, err
@@ -78,7 +78,7 @@ func (c *cluster) output(ctx context.Context, pod *corev1.Pod) (string, error) {
 		return last.Phase == corev1.PodSucceeded || last.Phase == corev1.PodFailed, nil
 	})
 	if err != nil {
-		return "", fmt.Errorf("pod %s: got phase %s, want %s: %w", pod.Name, last.Phase, corev1.PodSucceeded, err)
+		return "", fmt.Errorf("got phase %s, want %s: %w", last.Phase, corev1.PodSucceeded, err)
 	}
 	text, err := c.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
 	return string(text), err

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/process"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
@@ -23,11 +23,15 @@ const (
 	readyTimeout = 30 * time.Second
 )
 
-// startWebhook runs the webhook outside of the cluster and returns when it is
-// ready.
+// startWebhook runs the webhook outside of the cluster, with the rights of the manifests and
+// nothing more, and returns when the webhook is ready.
 func (o *own) startWebhook(ctx context.Context) error {
-	kubeconfig, err := webhookKubeconfig(ctx, o.plane, o.dir)
+	config, err := webhook.Grant(ctx, o.plane, deployDir)
 	if err != nil {
+		return err
+	}
+	kubeconfig := filepath.Join(o.dir, "webhook.kubeconfig")
+	if err := controlplane.WriteKubeconfig(kubeconfig, config); err != nil {
 		return err
 	}
 	if _, err := os.Stat(binary); err != nil {
@@ -42,27 +46,11 @@ func (o *own) startWebhook(ctx context.Context) error {
 	return nil
 }
 
-// webhookKubeconfig writes a kubeconfig with the ServiceAccount and the RBAC
-// rules of the manifests, and nothing more.
-func webhookKubeconfig(ctx context.Context, plane *controlplane.ControlPlane, dir string) (string, error) {
-	config, err := webhook.Grant(ctx, plane, deployDir)
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "webhook.kubeconfig")
-	return path, controlplane.WriteKubeconfig(path, config)
-}
-
 // waitInEffect waits until the API server calls the webhooks, which it does a moment
 // after it was told to.
 func (c *cluster) waitInEffect(ctx context.Context, probe *example) error {
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
-		return c.inEffect(ctx, probe)
-	})
-	if err != nil {
-		return fmt.Errorf("wait for a pod to be injected and a malformed ServiceAccount to be denied: %w", err)
-	}
-	return nil
+	what := "a pod to be injected and a malformed ServiceAccount to be denied"
+	return process.Until(ctx, what, readyTimeout, func(ctx context.Context) (bool, error) { return c.inEffect(ctx, probe) })
 }
 
 // inEffect tries the webhooks without storing anything: the example's pod must

@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// The tests of the documentation, and the program that writes the generated
-// pages of docs/reference. A Markdown parser and the packages of the product
+// The tests of the documentation, which also write the generated pages of
+// docs/reference. A Markdown parser and the packages of the product
 // meet here, so it is a module of its own.
 module github.com/lanyard-dev/lanyard/test/docs
 

@@ -73,8 +73,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 	By("registering it with the manifests of deploy/, next to the guard and the fences")
 	if cluster.plane.Policies() {
-		Expect(webhook.Guard(ctx, cluster.plane.Config(), deployDir)).To(Succeed())
-		Expect(webhook.Fences(ctx, cluster.plane.Config(), deployDir)).To(Succeed())
+		Expect(webhook.Create(ctx, cluster.plane.Config(), deployDir, webhook.Guard, webhook.Fences)).To(Succeed())
 	}
 	Expect(cluster.webhook.Register(ctx, cluster.client, deployDir)).To(Succeed())
 	waitForRegistration(ctx)

@@ -22,7 +22,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
-	"github.com/lanyard-dev/lanyard/test/support/abuse"
+	"github.com/lanyard-dev/lanyard/test/integration/abuse"
 )
 
 // podOf gives a pod with n containers, each with these members besides a name.

@@ -13,7 +13,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/test/support/abuse"
+	"github.com/lanyard-dev/lanyard/test/integration/abuse"
 )
 
 func main() {

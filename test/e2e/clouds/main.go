@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -149,25 +148,19 @@ func server(handler http.Handler, logger *slog.Logger) *http.Server {
 
 // serve serves until ctx ends and then waits for open requests.
 func serve(ctx context.Context, server *http.Server, address string) error {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", address)
-	if err != nil {
-		return err
-	}
-	done := make(chan error, 1)
-	stop := context.AfterFunc(ctx, func() {
+	server.Addr = address
+	ended := make(chan error, 1)
+	context.AfterFunc(ctx, func() {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
-		done <- server.Shutdown(ending)
+		ended <- server.Shutdown(ending)
 	})
+	listen := server.ListenAndServe
 	if server.TLSConfig != nil {
-		err = server.ServeTLS(listener, "", "")
-	} else {
-		err = server.Serve(listener)
+		listen = func() error { return server.ListenAndServeTLS("", "") }
 	}
-	if !stop() {
-		// After a shutdown, return the result of Shutdown.
-		return <-done
+	if err := listen(); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", address, err)
 	}
-	return fmt.Errorf("serve %s: %w", address, err)
+	return <-ended
 }

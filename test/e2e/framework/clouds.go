@@ -4,7 +4,6 @@
 package framework
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -53,7 +52,7 @@ func (c *Cluster) StartClouds(ctx context.Context, trustTemplate string) (*Cloud
 		return nil, err
 	}
 	clouds := &Clouds{cluster: c, caPEM: serving.CA}
-	if err := c.startServer(ctx, cloudsName, serving, "clouds-trust", map[string]string{"trust.yaml": trust}); err != nil {
+	if err := c.StartServer(ctx, cloudsName, serving, "clouds-trust", map[string]string{"trust.yaml": trust}); err != nil {
 		return nil, errors.Join(err, clouds.lastWords(ctx))
 	}
 	service, err := c.CoreV1().Services(cloudsName).Get(ctx, cloudsName, metav1.GetOptions{})
@@ -64,9 +63,9 @@ func (c *Cluster) StartClouds(ctx context.Context, trustTemplate string) (*Cloud
 	return clouds, nil
 }
 
-// startServer runs an HTTPS server with the manifest of its name, in a namespace of its
+// StartServer runs an HTTPS server with the manifest of its name, in a namespace of its
 // name, with a ConfigMap.
-func (c *Cluster) startServer(ctx context.Context, name string, serving *controlplane.ServingPEM, configMap string, data map[string]string) error {
+func (c *Cluster) StartServer(ctx context.Context, name string, serving *controlplane.ServingPEM, configMap string, data map[string]string) error {
 	if err := c.CreateNamespace(ctx, name, nil); err != nil {
 		return err
 	}
@@ -102,7 +101,7 @@ func (c *Clouds) Forward(ctx context.Context) (address string, stop func(), err 
 	if err != nil {
 		return "", nil, err
 	}
-	return c.cluster.openForward(ctx, pod, port(pod, "https"))
+	return c.cluster.Forward(ctx, pod, Port(pod, "https"))
 }
 
 // renderTrust inserts the cluster's issuer into the trust file.
@@ -116,21 +115,18 @@ func (c *Cluster) renderTrust(ctx context.Context, text string) (string, error) 
 		return "", err
 	}
 	trust, err := template.New("trust").Option("missingkey=error").Parse(text)
-	if err != nil {
-		return "", fmt.Errorf("parse the trust template: %w", err)
-	}
 	var out strings.Builder
-	err = trust.Execute(&out, map[string]string{
-		"Issuer": url, "IssuerName": strings.TrimPrefix(url, "https://"),
-	})
+	if err == nil {
+		err = trust.Execute(&out, map[string]string{"Issuer": url, "IssuerName": strings.TrimPrefix(url, "https://")})
+	}
 	if err != nil {
 		return "", fmt.Errorf("render the trust template: %w", err)
 	}
 	return out.String(), nil
 }
 
-// trustIn adds the emulators' CA to a namespace, for its pods.
-func (c *Clouds) trustIn(ctx context.Context, namespace string) error {
+// TrustIn adds the emulators' CA to a namespace, for its pods.
+func (c *Clouds) TrustIn(ctx context.Context, namespace string) error {
 	_, err := c.cluster.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: caVolume}, Data: map[string]string{"ca.crt": string(c.caPEM)},
 	}, metav1.CreateOptions{})
@@ -190,7 +186,7 @@ func (c *Clouds) Journal(ctx context.Context) ([]journal.Entry, error) {
 		return nil, fmt.Errorf("read the journal: %w", err)
 	}
 	// Not the container's log, which is written some time after the response.
-	text, err := c.cluster.CoreV1().Pods(pod.Namespace).ProxyGet("http", pod.Name, strconv.Itoa(port(pod, "probes")), "/journal", nil).DoRaw(ctx)
+	text, err := c.cluster.CoreV1().Pods(pod.Namespace).ProxyGet("http", pod.Name, strconv.Itoa(Port(pod, "probes")), "/journal", nil).DoRaw(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the journal: %w", err)
 	}
@@ -222,34 +218,19 @@ func (c *Clouds) lastWords(ctx context.Context) error {
 	return fmt.Errorf("end of the emulators' log: %s", text)
 }
 
-// readLines returns the JSON lines that a container printed. It skips other
-// lines, such as warnings of SDKs.
-func readLines[T any](ctx context.Context, c *Cluster, pod *corev1.Pod, container string) ([]T, error) {
-	text, err := c.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container}).Do(ctx).Raw()
-	if err != nil {
-		return nil, fmt.Errorf("read the log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
-	lines, err := decodeLines[T](text)
-	if err != nil {
-		return nil, fmt.Errorf("decode the log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
-	return lines, nil
-}
-
-// decodeLines returns the JSON lines of a text.
+// decodeLines returns the JSON lines of a text. It skips other lines, such as warnings of
+// SDKs.
 func decodeLines[T any](text []byte) ([]T, error) {
-	var lines []T
-	scanner := bufio.NewScanner(bytes.NewReader(text))
-	scanner.Buffer(nil, len(text)+1)
-	for scanner.Scan() {
-		if !bytes.HasPrefix(scanner.Bytes(), []byte("{")) {
+	var decoded []T
+	for line := range bytes.Lines(text) {
+		if !bytes.HasPrefix(line, []byte("{")) {
 			continue
 		}
-		var line T
-		if err := json.Unmarshal(scanner.Bytes(), &line); err != nil {
+		var one T
+		if err := json.Unmarshal(line, &one); err != nil {
 			return nil, err
 		}
-		lines = append(lines, line)
+		decoded = append(decoded, one)
 	}
-	return lines, scanner.Err()
+	return decoded, nil
 }

@@ -18,19 +18,9 @@ import (
 	"k8s.io/client-go/transport/spdy"
 )
 
-// forward calls use with a local address that leads to a port of the pod, as kubectl
-// port-forward does.
-func (c *Cluster) forward(ctx context.Context, pod *corev1.Pod, port int, use func(address string) error) error {
-	address, stop, err := c.openForward(ctx, pod, port)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	return use(address)
-}
-
-// openForward is forward until stop is called.
-func (c *Cluster) openForward(ctx context.Context, pod *corev1.Pod, port int) (address string, stop func(), err error) {
+// Forward makes a port of the pod reachable at a local address until stop is called, as
+// kubectl port-forward does.
+func (c *Cluster) Forward(ctx context.Context, pod *corev1.Pod, port int) (address string, stop func(), err error) {
 	transport, upgrader, err := spdy.RoundTripperFor(c.Config)
 	if err != nil {
 		return "", nil, fmt.Errorf("forward a port: %w", err)

@@ -6,18 +6,11 @@ package framework
 import (
 	"cmp"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
-
-	"github.com/lanyard-dev/lanyard/test/support/process"
+	"github.com/lanyard-dev/lanyard/test/support/podstream"
 )
 
 // Names that all install methods use.
@@ -27,102 +20,26 @@ const (
 	Configuration = "lanyard"
 )
 
-// Install is a method to install Lanyard.
+// Install is an installation of Lanyard with Helm.
 type Install struct {
-	// Tool is Helm or Kustomize.
-	Tool string
-	// Release is the name of the release for Helm, in the namespace RELEASE-system. The
+	// Release is the name of the release, in the namespace RELEASE-system. The
 	// default is lanyard. Other releases are next to it.
 	Release string
-	// Certificates is SelfManaged or CertManager.
-	Certificates string
-	// CADuration and CertificateDuration apply to SelfManaged. Zero keeps the
-	// manifests' values.
-	CADuration, CertificateDuration time.Duration
-	// Values are additional chart values for Helm, such as guard.enabled=false.
+	// Values are additional chart values, such as guard.enabled=false.
 	Values []string
-	// Config is the value config of the chart for Helm, see ExampleProviders.
+	// Config is the value config of the chart, which is a configuration file.
 	Config map[string]any
 }
-
-// Values of Install.
-const (
-	Helm        = "Helm"
-	Kustomize   = "kustomize"
-	SelfManaged = "self-managed"
-	CertManager = "cert-manager"
-)
-
-// String returns the name of the method.
-func (i *Install) String() string { return i.Tool + ", " + i.Certificates }
 
 // release returns the name of the release.
 func (i *Install) release() string { return cmp.Or(i.Release, "lanyard") }
 
-// namespace returns the namespace that Helm installs into: Namespace, unless Release is
-// set.
+// namespace returns the namespace of the release: Namespace, unless Release is set.
 func (i *Install) namespace() string { return i.release() + "-system" }
 
-// Up installs Lanyard with the documented commands and waits until all replicas
+// Up installs Lanyard with the documented command, which waits until all replicas
 // are ready.
 func (i *Install) Up(ctx context.Context, c *Cluster) error {
-	if i.Tool == Helm {
-		return i.helm(ctx, c)
-	}
-	if err := i.kustomize(c, func(directory string) error {
-		_, err := c.Run(ctx, "kubectl", "apply", "-k", directory)
-		return err
-	}); err != nil {
-		return err
-	}
-	_, err := c.Run(ctx, "kubectl", "rollout", "status", "deployment/"+Deployment, "--namespace", Namespace, "--timeout", "3m")
-	return err
-}
-
-// helm installs Lanyard with Helm.
-func (i *Install) helm(ctx context.Context, c *Cluster) (err error) {
-	arguments := i.helmArguments()
-	if i.Config != nil {
-		file, err := os.CreateTemp("", "values-*.yaml")
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, os.Remove(file.Name())) }()
-		text, err := yaml.Marshal(map[string]any{"config": i.Config})
-		if err != nil {
-			return fmt.Errorf("encode the values: %w", err)
-		}
-		_, err = file.Write(text)
-		if err := errors.Join(err, file.Close()); err != nil {
-			return err
-		}
-		arguments = append(arguments, "--values", file.Name())
-	}
-	_, err = c.Run(ctx, "helm", arguments...)
-	return err
-}
-
-// ExampleProviders returns the value config of the chart with files of
-// examples/providers. The placeholders are replaced.
-func ExampleProviders(c *Cluster, placeholders *strings.Replacer, names ...string) (map[string]any, error) {
-	var all []any
-	for _, name := range names {
-		text, err := os.ReadFile(filepath.Join(c.Root, "examples", "providers", name+".yaml"))
-		if err != nil {
-			return nil, err
-		}
-		var file struct {
-			Providers []any `json:"providers"`
-		}
-		if err := yaml.UnmarshalStrict([]byte(placeholders.Replace(string(text))), &file); err != nil {
-			return nil, fmt.Errorf("decode examples/providers/%s.yaml: %w", name, err)
-		}
-		all = append(all, file.Providers...)
-	}
-	return map[string]any{"providers": all}, nil
-}
-
-func (i *Install) helmArguments() []string {
 	repository, tag, _ := strings.Cut(WebhookImage, ":")
 	arguments := []string{
 		"install", i.release(), "charts/lanyard", "--namespace", i.namespace(), "--create-namespace", "--wait", "--timeout", "3m",
@@ -131,45 +48,34 @@ func (i *Install) helmArguments() []string {
 	for _, value := range i.Values {
 		arguments = append(arguments, "--set", value)
 	}
-	if i.Certificates == CertManager {
-		return append(arguments, "--set", "certificates.mode=certManager")
+	if i.Config != nil {
+		config, err := json.Marshal(i.Config)
+		if err != nil {
+			return fmt.Errorf("encode the values: %w", err)
+		}
+		arguments = append(arguments, "--set-json", "config="+string(config))
 	}
-	if i.CADuration != 0 {
-		arguments = append(arguments, "--set", "certificates.caDuration="+i.CADuration.String(),
-			"--set", "certificates.duration="+i.CertificateDuration.String())
-	}
-	return arguments
+	_, err := c.Run(ctx, "helm", arguments...)
+	return err
 }
 
 // Down uninstalls Lanyard with the documented commands.
 func (i *Install) Down(ctx context.Context, c *Cluster) error {
-	if i.Tool == Helm {
-		_, err := c.Run(ctx, "helm", "uninstall", i.release(), "--namespace", i.namespace(), "--wait")
-		if err == nil {
-			// Wait for the pods first: a namespace that still contains pods is
-			// only checked again after a long interval.
-			_, err = c.Run(ctx, "kubectl", "wait", "pods", "--all", "--namespace", i.namespace(), "--for", "delete", "--timeout", "2m")
-		}
-		if err == nil {
-			_, err = c.Run(ctx, "kubectl", "delete", "namespace", i.namespace())
-		}
-		return err
+	_, err := c.Run(ctx, "helm", "uninstall", i.release(), "--namespace", i.namespace(), "--wait")
+	if err == nil {
+		// Wait for the pods first: a namespace that still contains pods is
+		// only checked again after a long interval.
+		_, err = c.Run(ctx, "kubectl", "wait", "pods", "--all", "--namespace", i.namespace(), "--for", "delete", "--timeout", "2m")
 	}
-	return i.kustomize(c, func(directory string) error {
-		_, err := c.Run(ctx, "kubectl", "delete", "-k", directory, "-l", "app.kubernetes.io/component=registration")
-		if err == nil {
-			_, err = c.Run(ctx, "kubectl", "delete", "-k", directory, "--ignore-not-found")
-		}
-		return err
-	})
+	if err == nil {
+		_, err = c.Run(ctx, "kubectl", "delete", "namespace", i.namespace())
+	}
+	return err
 }
 
 // Policies are the policies of deploy/policies, by which the API server injects pods
 // without a program of Lanyard.
 type Policies struct{}
-
-// String returns the name of the method.
-func (Policies) String() string { return "policies" }
 
 // Up installs the policies and waits until the API server follows them: a ServiceAccount
 // that is written before stays without the label.
@@ -177,62 +83,11 @@ func (Policies) Up(ctx context.Context, c *Cluster) error {
 	if _, err := c.Run(ctx, "kubectl", "apply", "-k", "deploy/policies"); err != nil {
 		return err
 	}
-	probe := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{"lanyard.dev/audience": "probe"}}}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	return process.Poll(ctx, "the API server to label ServiceAccounts", func(ctx context.Context) error {
-		created, err := c.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil && created.Labels["lanyard.dev/identity"] != "enabled" {
-			err = errors.New("the ServiceAccount was not labelled")
-		}
-		return err
-	})
+	return podstream.WaitLabelled(ctx, c)
 }
 
 // Down removes the policies.
 func (Policies) Down(ctx context.Context, c *Cluster) error {
 	_, err := c.Run(ctx, "kubectl", "delete", "-k", "deploy/policies")
 	return err
-}
-
-// kustomize calls do with a directory that contains a kustomization of
-// deploy/base as a user would write it.
-func (i *Install) kustomize(c *Cluster, do func(directory string) error) (err error) {
-	if err := os.MkdirAll(filepath.Join(c.Root, "bin"), 0o755); err != nil {
-		return err
-	}
-	directory, err := os.MkdirTemp(filepath.Join(c.Root, "bin"), "kustomization-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
-	text, err := yaml.Marshal(i.kustomization())
-	if err != nil {
-		return fmt.Errorf("encode the kustomization: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(directory, "kustomization.yaml"), text, 0o600); err != nil {
-		return err
-	}
-	return do(directory)
-}
-
-func (i *Install) kustomization() map[string]any {
-	repository, tag, _ := strings.Cut(WebhookImage, ":")
-	k := map[string]any{
-		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
-		"resources": []string{"../../deploy/base"},
-		"images":    []any{map[string]any{"name": "lanyard-webhook", "newName": repository, "newTag": tag}},
-	}
-	if i.Certificates == CertManager {
-		k["components"] = []string{"../../deploy/components/cert-manager"}
-	} else if i.CADuration != 0 {
-		k["patches"] = []any{map[string]any{
-			"target": map[string]any{"kind": "Deployment", "name": Deployment},
-			"patch": fmt.Sprintf(`[
-				{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--ca-duration=%s"},
-				{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--certificate-duration=%s"}
-			]`, i.CADuration, i.CertificateDuration),
-		}}
-	}
-	return k
 }

@@ -5,11 +5,8 @@ package framework
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	_ "embed"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,8 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/cert"
 
 	"github.com/lanyard-dev/lanyard/test/support/process"
 )
@@ -40,7 +35,7 @@ func (c *Cluster) Replicas(ctx context.Context) ([]corev1.Pod, error) {
 // replica exists.
 func (c *Cluster) WaitReady(ctx context.Context, timeout time.Duration) ([]corev1.Pod, error) {
 	var ready []corev1.Pod
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
+	err := process.Until(ctx, "ready replicas", timeout, func(ctx context.Context) (bool, error) {
 		deployment, err := c.AppsV1().Deployments(Namespace).Get(ctx, Deployment, metav1.GetOptions{})
 		if err != nil {
 			return false, err
@@ -50,10 +45,7 @@ func (c *Cluster) WaitReady(ctx context.Context, timeout time.Duration) ([]corev
 		}
 		return len(ready) == int(*deployment.Spec.Replicas) && !slices.ContainsFunc(ready, func(p corev1.Pod) bool { return !isReady(&p) }), nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("wait for %d ready replicas: %w", len(ready), err)
-	}
-	return ready, nil
+	return ready, err
 }
 
 func isReady(pod *corev1.Pod) bool {
@@ -120,20 +112,20 @@ func (c *Cluster) kill(ctx context.Context, node string, duration time.Duration,
 	if killer, err = c.CoreV1().Pods(killer.Namespace).Create(ctx, killer, metav1.CreateOptions{}); err != nil {
 		return nil, fmt.Errorf("kill: %w", err)
 	}
-	if err := c.waitPhase(ctx, killer, corev1.PodRunning, corev1.PodSucceeded); err != nil {
+	if err := c.WaitPhase(ctx, killer, corev1.PodRunning, corev1.PodSucceeded); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) error {
-		if err := c.waitPhase(ctx, killer, corev1.PodSucceeded); err != nil {
+		if err := c.WaitPhase(ctx, killer, corev1.PodSucceeded); err != nil {
 			return err
 		}
 		return c.CoreV1().Pods(killer.Namespace).Delete(ctx, killer.Name, metav1.DeleteOptions{})
 	}, nil
 }
 
-// waitPhase waits until the pod is in any of the phases. It tries again after each error,
+// WaitPhase waits until the pod is in any of the phases. It tries again after each error,
 // because the API server can be the one that is killed.
-func (c *Cluster) waitPhase(ctx context.Context, pod *corev1.Pod, phases ...corev1.PodPhase) error {
+func (c *Cluster) WaitPhase(ctx context.Context, pod *corev1.Pod, phases ...corev1.PodPhase) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	return process.Poll(ctx, fmt.Sprintf("pod %s/%s to be in any phase of %v", pod.Namespace, pod.Name, phases), func(ctx context.Context) error {
@@ -145,53 +137,12 @@ func (c *Cluster) waitPhase(ctx context.Context, pod *corev1.Pod, phases ...core
 	})
 }
 
-// Address returns the host:port of a named port of a replica, for other pods.
-func Address(pod *corev1.Pod, name string) string {
-	return net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(port(pod, name)))
-}
-
-// port returns the number of a named port of a replica.
-func port(pod *corev1.Pod, name string) int {
+// Port returns the number of a named port of a replica.
+func Port(pod *corev1.Pod, name string) int {
 	for _, p := range pod.Spec.Containers[0].Ports {
 		if p.Name == name {
 			return int(p.ContainerPort)
 		}
 	}
 	return 0
-}
-
-// ServedCertificate returns the certificate that a replica serves. It connects
-// through the API server, because this machine may have no route to the pods.
-func (c *Cluster) ServedCertificate(ctx context.Context, pod *corev1.Pod) (*x509.Certificate, error) {
-	var served *x509.Certificate
-	err := c.forward(ctx, pod, port(pod, "webhook"), func(address string) error {
-		// This only reads the certificate. The API server checks whether it is
-		// trusted.
-		dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
-		conn, err := dialer.DialContext(ctx, "tcp", address)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		served = conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the certificate of pod %s: %w", pod.Name, err)
-	}
-	return served, nil
-}
-
-// TrustedCertificates returns the CA certificates in the caBundle of the
-// webhook configuration.
-func (c *Cluster) TrustedCertificates(ctx context.Context) ([]*x509.Certificate, error) {
-	configuration, err := c.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, Configuration, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	certificates, err := cert.ParseCertsPEM(configuration.Webhooks[0].ClientConfig.CABundle)
-	if err != nil {
-		return nil, fmt.Errorf("parse the caBundle of %s: %w", Configuration, err)
-	}
-	return certificates, nil
 }

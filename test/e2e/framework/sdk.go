@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,30 +33,13 @@ const (
 // Languages returns all languages in the order of a report.
 func Languages() []string { return []string{Go, Node, Python} }
 
-// The names of the clouds in the journal and in the SDK programs' output.
-const (
-	AWS   = journal.AWS
-	Azure = journal.Azure
-	GCP   = journal.GCP
-)
-
 // AllClouds returns the built-in clouds in the order of a report.
-func AllClouds() []string { return []string{AWS, Azure, GCP} }
+func AllClouds() []string { return []string{journal.AWS, journal.Azure, journal.GCP} }
 
-// The custom providers, which only the SDK program in Go knows.
-const (
-	Alibaba = journal.Alibaba
-	IBM     = journal.IBM
-	Vault   = journal.Vault
-
-	Anthropic = journal.Anthropic
-	OpenAI    = journal.OpenAI
-	Snowflake = journal.Snowflake
-)
-
-// CustomClouds returns the custom providers in the order of a report.
+// CustomClouds returns the custom providers in the order of a report. Only the SDK program
+// in Go knows them.
 func CustomClouds() []string {
-	return []string{Alibaba, IBM, Vault, Anthropic, OpenAI, Snowflake}
+	return []string{journal.Alibaba, journal.IBM, journal.Vault, journal.Anthropic, journal.OpenAI, journal.Snowflake}
 }
 
 // SDKContainer is the name of the container with an SDK program.
@@ -105,7 +89,15 @@ func SDKPod(account, language string, args ...string) *corev1.Pod {
 
 // Results returns everything that the SDK program has reported so far.
 func (c *Cluster) Results(ctx context.Context, pod *corev1.Pod, container string) ([]Result, error) {
-	return readLines[Result](ctx, c, pod, container)
+	text, err := c.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container}).DoRaw(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	results, err := decodeLines[Result](text)
+	if err != nil {
+		return nil, fmt.Errorf("decode the log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return results, nil
 }
 
 // DebugOptions returns the file for kubectl debug --custom that redirects an
@@ -147,13 +139,9 @@ func Started(state *corev1.ContainerState) bool {
 
 // containerState returns the state of a container of any kind.
 func containerState(pod *corev1.Pod, name string) *corev1.ContainerState {
-	for _, statuses := range [][]corev1.ContainerStatus{
-		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses,
-	} {
-		for i := range statuses {
-			if statuses[i].Name == name {
-				return &statuses[i].State
-			}
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses) {
+		if status.Name == name {
+			return &status.State
 		}
 	}
 	return &corev1.ContainerState{}
@@ -166,15 +154,15 @@ func (c *Cluster) CreateNamespace(ctx context.Context, name string, labels map[s
 	all := map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
 	maps.Copy(all, labels)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: all}}
-	return c.retryWhileDeleted(ctx, name, func() error {
+	return c.RetryWhileDeleted(ctx, name, func() error {
 		_, err := c.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
 		return err
 	})
 }
 
-// retryWhileDeleted retries the creation of a namespace while another namespace
+// RetryWhileDeleted retries the creation of a namespace while another namespace
 // of that name is being deleted.
-func (c *Cluster) retryWhileDeleted(ctx context.Context, name string, create func() error) error {
+func (c *Cluster) RetryWhileDeleted(ctx context.Context, name string, create func() error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
 		if last = create(); !apierrors.IsAlreadyExists(last) {
@@ -201,7 +189,7 @@ func (c *Cluster) SetUp(ctx context.Context, clouds *Clouds, namespace string, l
 	if err := c.CreateNamespace(ctx, namespace, labels); err != nil {
 		return err
 	}
-	if err := clouds.trustIn(ctx, namespace); err != nil {
+	if err := clouds.TrustIn(ctx, namespace); err != nil {
 		return err
 	}
 	return c.CreateAccounts(ctx, namespace, accounts)
@@ -231,7 +219,7 @@ func (c *Cluster) DeleteNamespace(ctx context.Context, name string) error {
 // an install, it takes a moment until the API server calls the webhook through
 // the Service.
 func (c *Cluster) WaitInjected(ctx context.Context, namespace, account string) error {
-	probe := SDKPod(account, Go, AWS)
+	probe := SDKPod(account, Go, journal.AWS)
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	return process.Poll(ctx, "a pod of the ServiceAccount "+namespace+"/"+account+" to be injected", func(ctx context.Context) error {

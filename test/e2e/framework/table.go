@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 )
 
 // Table is the final report of a suite: case by language by cloud.
@@ -34,8 +36,9 @@ func (t *Table) Set(name, language, cloud, text string) {
 
 // titles are the display names of the clouds.
 var titles = map[string]string{
-	AWS: "AWS", Azure: "Azure", GCP: "GCP", Alibaba: "Alibaba Cloud", IBM: "IBM Cloud", Vault: "Vault",
-	Anthropic: "Anthropic", OpenAI: "OpenAI", Snowflake: "Snowflake",
+	journal.AWS: "AWS", journal.Azure: "Azure", journal.GCP: "GCP",
+	journal.Alibaba: "Alibaba Cloud", journal.IBM: "IBM Cloud", journal.Vault: "Vault",
+	journal.Anthropic: "Anthropic", journal.OpenAI: "OpenAI", journal.Snowflake: "Snowflake",
 }
 
 // String formats the table as Markdown, with the cases in the order in which

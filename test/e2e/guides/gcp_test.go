@@ -72,9 +72,9 @@ func (g gcpTrust) check(t *testing.T, c cluster) {
 }
 
 // exchange returns the federated token for a Kubernetes token, "" if it is denied.
-func exchange(t testing.TB, cloud *google.Google, provider, token string) string {
+func exchange(t testing.TB, cloud http.Handler, provider, token string) string {
 	t.Helper()
-	w := post(t, cloud.STS(), "https://sts.googleapis.com/v1/token", url.Values{
+	w := post(t, cloud, "https://sts.googleapis.com/v1/token", url.Values{
 		"grant_type": {"urn:ietf:params:oauth:grant-type:token-exchange"}, "audience": {"//iam.googleapis.com/" + provider},
 		"scope":                {"https://www.googleapis.com/auth/cloud-platform"},
 		"requested_token_type": {"urn:ietf:params:oauth:token-type:access_token"},
@@ -90,14 +90,14 @@ func exchange(t testing.TB, cloud *google.Google, provider, token string) string
 }
 
 // impersonate reports whether the federated token gets one of a service account.
-func impersonate(t testing.TB, cloud *google.Google, account, federated string) bool {
+func impersonate(t testing.TB, cloud http.Handler, account, federated string) bool {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost,
 		"https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/"+account+":generateAccessToken",
 		strings.NewReader(`{"scope": ["https://www.googleapis.com/auth/cloud-platform"]}`))
 	r.Header.Set("Authorization", "Bearer "+federated)
 	w := httptest.NewRecorder()
-	cloud.Credentials().ServeHTTP(w, r)
+	cloud.ServeHTTP(w, r)
 	return w.Code == http.StatusOK
 }
 

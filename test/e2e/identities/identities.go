@@ -7,14 +7,9 @@ package identities
 
 import (
 	_ "embed"
-	"fmt"
-	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
-
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
-	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
 
 // Namespace is the namespace of the ServiceAccounts that the clouds trust.
@@ -43,21 +38,11 @@ const (
 // ThreeClouds returns what the ServiceAccount three-clouds must get.
 func ThreeClouds() expect.Outcomes {
 	return expect.Outcomes{
-		framework.AWS: expect.Granted(Role), framework.Azure: expect.Granted(Application), framework.GCP: expect.Granted(Impersonated),
+		journal.AWS: expect.Granted(Role), journal.Azure: expect.Granted(Application), journal.GCP: expect.Granted(Impersonated),
 	}
 }
 
 // Nothing returns what a pod without credentials gets.
 func Nothing() expect.Outcomes {
-	return expect.Outcomes{framework.AWS: expect.None(), framework.Azure: expect.None(), framework.GCP: expect.None()}
-}
-
-// Some returns a part of Accounts.
-func Some(names ...string) ([]byte, error) {
-	var list corev1.ServiceAccountList
-	if err := yaml.UnmarshalStrict(Accounts, &list); err != nil {
-		return nil, fmt.Errorf("decode the ServiceAccounts: %w", err)
-	}
-	list.Items = slices.DeleteFunc(list.Items, func(account corev1.ServiceAccount) bool { return !slices.Contains(names, account.Name) })
-	return yaml.Marshal(list)
+	return expect.Outcomes{journal.AWS: expect.None(), journal.Azure: expect.None(), journal.GCP: expect.None()}
 }

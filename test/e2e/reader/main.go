@@ -8,7 +8,6 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -16,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/lanyard-dev/lanyard/test/demo/claims"
 )
 
 func main() {
@@ -78,20 +79,12 @@ func audienceOf(file string) string {
 	if err != nil {
 		return "unreadable"
 	}
-	parts := strings.Split(string(token), ".")
-	if len(parts) != 3 {
+	read, err := claims.Read(string(token))
+	if err != nil {
 		return "malformed"
 	}
-	var claims struct {
-		Audiences []string `json:"aud"`
-		Expires   int64    `json:"exp"`
-	}
-	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil || json.Unmarshal(payload, &claims) != nil {
-		return "malformed"
-	}
-	if time.Now().Unix() >= claims.Expires {
+	if time.Now().Unix() >= read.Expires {
 		return "expired"
 	}
-	return strings.Join(claims.Audiences, " ")
+	return strings.Join(read.Audience, " ")
 }

@@ -17,7 +17,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/lanyard-dev/lanyard/test/support/abuse"
+	"github.com/lanyard-dev/lanyard/test/integration/abuse"
 	"github.com/lanyard-dev/lanyard/test/support/podstream"
 )
 

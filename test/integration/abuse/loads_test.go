@@ -13,7 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/lanyard-dev/lanyard/test/support/abuse"
+	"github.com/lanyard-dev/lanyard/test/integration/abuse"
 )
 
 // loadTime is the most that one load takes. One that only keeps connections open

@@ -81,5 +81,5 @@ func newCluster(ctx context.Context) *cluster {
 // installGuard adds the guard, which costs some time for each object that is created.
 func (c *cluster) installGuard(ctx context.Context) {
 	GinkgoHelper()
-	Expect(webhook.Guard(ctx, c.plane.Config(), deployDir)).To(Succeed())
+	Expect(webhook.Create(ctx, c.plane.Config(), deployDir, webhook.Guard)).To(Succeed())
 }

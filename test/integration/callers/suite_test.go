@@ -75,7 +75,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	cluster.kubeconfig = filepath.Join(dir, "kubeconfig")
 	Expect(controlplane.WriteKubeconfig(cluster.kubeconfig, user)).To(Succeed())
-	Expect(webhook.GrantCertificates(ctx, config, deployDir)).To(Succeed())
+	Expect(webhook.Create(ctx, config, deployDir, "22-certificates-rbac.yaml")).To(Succeed())
 	Expect(plane.CreateNamespace(ctx, namespace)).To(Succeed())
 	_, err = cluster.client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 		Name: "app", Labels: map[string]string{"lanyard.dev/identity": "enabled"}, Annotations: map[string]string{"lanyard.dev/audience": "test"},

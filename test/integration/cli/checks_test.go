@@ -18,7 +18,8 @@ import (
 var _ = Describe("the CronJobs of deploy/checks", func() {
 	It("have the rights that their commands need", func(ctx SpecContext) {
 		newRolledOut(ctx, "checked")
-		config, err := webhook.GrantChecks(ctx, env.plane, "../../../deploy/checks")
+		Expect(webhook.Create(ctx, env.plane.Config(), "../../../deploy/checks", "checks.yaml")).To(Succeed())
+		config, err := webhook.User(env.plane, "lanyard-checks")
 		Expect(err).NotTo(HaveOccurred())
 		kubeconfig := filepath.Join(GinkgoT().TempDir(), "checks")
 		Expect(controlplane.WriteKubeconfig(kubeconfig, config)).To(Succeed())

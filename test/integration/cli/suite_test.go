@@ -79,8 +79,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return process.Stop() })
 	if env.plane.Policies() {
-		Expect(webhook.Guard(ctx, env.plane.Config(), deployDir)).To(Succeed())
-		Expect(webhook.Fences(ctx, env.plane.Config(), deployDir)).To(Succeed())
+		Expect(webhook.Create(ctx, env.plane.Config(), deployDir, webhook.Guard, webhook.Fences)).To(Succeed())
 	}
 	Expect(process.Register(ctx, env.client, deployDir)).To(Succeed())
 	if !env.plane.Policies() {

@@ -70,7 +70,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	waitForRights(ctx)
 	// All specs run inside of the fence, if the API server can have it.
 	if plane.Policies() {
-		Expect(webhook.Fences(ctx, plane.Config(), deployDir)).To(Succeed())
+		Expect(webhook.Create(ctx, plane.Config(), deployDir, webhook.Fences)).To(Succeed())
 	}
 })
 

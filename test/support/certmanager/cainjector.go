@@ -37,7 +37,7 @@ func installCRDs(config *rest.Config, dir string) error {
 func runCAInjector(ctx context.Context, config *rest.Config) error {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), api.AddToScheme(scheme)); err != nil {
-		return fmt.Errorf("set up cainjector: %w", err)
+		return err
 	}
 	manager, err := ctrl.NewManager(util.RestConfigWithUserAgent(config, "cainjector"), ctrl.Options{
 		Scheme:  scheme,
@@ -48,20 +48,16 @@ func runCAInjector(ctx context.Context, config *rest.Config) error {
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 	})
 	if err != nil {
-		return fmt.Errorf("set up cainjector: %w", err)
+		return err
 	}
-	err = cainjector.RegisterAllInjectors(ctx, manager, cainjector.SetupOptions{
+	if err := cainjector.RegisterAllInjectors(ctx, manager, cainjector.SetupOptions{
 		EnableCertificatesDataSource: true,
 		EnabledReconcilersFor: map[string]bool{
 			cainjector.MutatingWebhookConfigurationName:   true,
 			cainjector.ValidatingWebhookConfigurationName: true,
 		},
-	})
-	if err != nil {
-		return fmt.Errorf("set up cainjector: %w", err)
+	}); err != nil {
+		return err
 	}
-	if err := manager.Start(ctx); err != nil {
-		return fmt.Errorf("run cainjector: %w", err)
-	}
-	return nil
+	return manager.Start(ctx)
 }

@@ -60,6 +60,11 @@ func run(ctx context.Context, args []string) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return runControllers(ctx, *kubeconfig) })
-	group.Go(func() error { return runCAInjector(ctx, config) })
+	group.Go(func() error {
+		if err := runCAInjector(ctx, config); err != nil {
+			return fmt.Errorf("run cainjector: %w", err)
+		}
+		return nil
+	})
 	return group.Wait()
 }

@@ -41,11 +41,13 @@ func NewServingPEM(hosts ...string) (*ServingPEM, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create a serving certificate: %w", err)
 	}
-	caPEM, err := issuerOf(certPEM)
+	// The certificate of the CA follows the leaf.
+	chain, err := certutil.ParseCertsPEM(certPEM)
 	if err != nil {
 		return nil, fmt.Errorf("create a serving certificate: %w", err)
 	}
-	return &ServingPEM{Cert: certPEM, Key: keyPEM, CA: caPEM}, nil
+	caPEM, err := certutil.EncodeCertificates(chain[1])
+	return &ServingPEM{Cert: certPEM, Key: keyPEM, CA: caPEM}, err
 }
 
 // NewServingCertificate writes the certificate and the key of NewServingPEM to
@@ -61,16 +63,4 @@ func NewServingCertificate(dir string, hosts ...string) (certFile, keyFile strin
 		return "", "", nil, fmt.Errorf("write a serving certificate: %w", err)
 	}
 	return certFile, keyFile, serving.CA, nil
-}
-
-// issuerOf returns the second certificate of a chain: the leaf's issuer.
-func issuerOf(chainPEM []byte) ([]byte, error) {
-	chain, err := certutil.ParseCertsPEM(chainPEM)
-	if err != nil {
-		return nil, err
-	}
-	if len(chain) != 2 {
-		return nil, fmt.Errorf("got a chain of %d certificates, want 2", len(chain))
-	}
-	return certutil.EncodeCertificates(chain[1])
 }

@@ -12,6 +12,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,10 +29,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
-// DefaultServiceAccountIssuer is the default issuer of ServiceAccount tokens.
-// kubeadm and most distributions use the same value.
+// DefaultServiceAccountIssuer is the issuer of ServiceAccount tokens, and their audience
+// if a request names none. kubeadm and most distributions use the same value.
 const DefaultServiceAccountIssuer = "https://kubernetes.default.svc.cluster.local"
 
 const (
@@ -44,11 +47,6 @@ const (
 
 // Options configures a control plane. The zero value is usable.
 type Options struct {
-	// ServiceAccountIssuer is the iss claim of ServiceAccount tokens, and their
-	// audience if a request names none. The default is
-	// DefaultServiceAccountIssuer.
-	ServiceAccountIssuer string
-
 	// APIServerFlags are kube-apiserver flags by name without dashes
 	// (audit-policy-file, feature-gates, ...). They override the flags that
 	// Start sets.
@@ -70,6 +68,7 @@ type ControlPlane struct {
 	dir     string
 	logs    []*os.File
 	admin   *rest.Config
+	client  *kubernetes.Clientset // the administrator's
 	version string
 
 	stop func() error
@@ -99,8 +98,10 @@ func Start(ctx context.Context, opts Options) (*ControlPlane, error) {
 	c.stop = sync.OnceValue(c.shutdown)
 	if err := c.start(ctx, assets, opts); err != nil {
 		// Read the end of the logs before the directory is removed.
-		err = fmt.Errorf("start the control plane: %w%s", err, c.logTails())
-		return nil, errors.Join(err, c.Stop())
+		for _, log := range c.logs {
+			err = fmt.Errorf("%w%s", err, process.Tail(log.Name()))
+		}
+		return nil, errors.Join(fmt.Errorf("start the control plane: %w", err), c.Stop())
 	}
 	return c, nil
 }
@@ -117,16 +118,19 @@ func (c *ControlPlane) start(ctx context.Context, assets string, opts Options) e
 		return err
 	}
 	c.admin = admin
-	client, err := kubernetes.NewForConfig(admin)
-	if err != nil {
+	if c.client, err = kubernetes.NewForConfig(admin); err != nil {
 		return fmt.Errorf("create the administrator's client: %w", err)
 	}
-	info, err := client.Discovery().ServerVersion()
+	info, err := c.client.Discovery().ServerVersion()
 	if err != nil {
 		return fmt.Errorf("read the version of kube-apiserver: %w", err)
 	}
 	c.version = info.GitVersion
-	return waitForNamespace(ctx, client, metav1.NamespaceDefault)
+	// kube-apiserver serves requests a moment before it has created its own namespaces.
+	return process.Poll(ctx, "the namespace default", func(ctx context.Context) error {
+		_, err := c.client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
+		return err
+	})
 }
 
 // configure prepares both processes without starting them.
@@ -172,16 +176,24 @@ func (c *ControlPlane) configure(ctx context.Context, assets string, opts Option
 	return ctx.Err()
 }
 
-func setAPIServerFlags(flags *envtest.Arguments, opts Options) {
-	issuer := opts.ServiceAccountIssuer
-	if issuer == "" {
-		issuer = DefaultServiceAccountIssuer
+// logFile creates a log for the output of a process. envtest's wait for the end
+// of a process would also wait for the end of its output if this were not a
+// file.
+func (c *ControlPlane) logFile(opts Options, name string) (*os.File, error) {
+	file, err := os.Create(filepath.Join(cmp.Or(opts.LogDir, c.dir), name))
+	if err != nil {
+		return nil, fmt.Errorf("create a log of the control plane: %w", err)
 	}
+	c.logs = append(c.logs, file)
+	return file, nil
+}
+
+func setAPIServerFlags(flags *envtest.Arguments, opts Options) {
 	flags.
 		// envtest disables the ServiceAccount admission plugin.
 		Disable("disable-admission-plugins").
 		Set("authorization-mode", "RBAC").
-		Set("service-account-issuer", issuer).
+		Set("service-account-issuer", DefaultServiceAccountIssuer).
 		// By default, the server publishes an address of the machine as the
 		// endpoint of the kubernetes Service, which must not be a loopback
 		// address. Nothing here uses that Service.
@@ -194,9 +206,7 @@ func setAPIServerFlags(flags *envtest.Arguments, opts Options) {
 
 // Config returns a client configuration of an administrator (system:masters)
 // without a client-side rate limit. Each call returns a copy.
-func (c *ControlPlane) Config() *rest.Config {
-	return rest.CopyConfig(c.admin)
-}
+func (c *ControlPlane) Config() *rest.Config { return rest.CopyConfig(c.admin) }
 
 // User returns a client configuration of the user, who authenticates with a
 // client certificate. RBAC applies to the name and the groups.
@@ -210,9 +220,7 @@ func (c *ControlPlane) User(name string, groups ...string) (*rest.Config, error)
 
 // Kubeconfig writes a self-contained kubeconfig of an administrator to path,
 // with mode 0600.
-func (c *ControlPlane) Kubeconfig(path string) error {
-	return WriteKubeconfig(path, c.admin)
-}
+func (c *ControlPlane) Kubeconfig(path string) error { return WriteKubeconfig(path, c.admin) }
 
 // WriteKubeconfig writes a configuration of Config or User to path as a
 // self-contained kubeconfig, with mode 0600.
@@ -229,20 +237,15 @@ func WriteKubeconfig(path string, config *rest.Config) error {
 	}
 	kubeconfig.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	kubeconfig.CurrentContext = name
-	if err := clientcmd.WriteToFile(*kubeconfig, path); err != nil {
-		return fmt.Errorf("write the kubeconfig: %w", err)
-	}
 	// WriteToFile does not change the mode of an existing file.
-	if err := os.Chmod(path, 0o600); err != nil {
+	if err := errors.Join(clientcmd.WriteToFile(*kubeconfig, path), os.Chmod(path, 0o600)); err != nil {
 		return fmt.Errorf("write the kubeconfig: %w", err)
 	}
 	return nil
 }
 
 // Version returns the version of kube-apiserver, such as v1.36.3.
-func (c *ControlPlane) Version() string {
-	return c.version
-}
+func (c *ControlPlane) Version() string { return c.version }
 
 // Policies reports whether the API server has ValidatingAdmissionPolicy v1, which
 // the guard and the fences need: Kubernetes 1.30 and later.
@@ -255,16 +258,12 @@ func (c *ControlPlane) Policies() bool {
 // cluster, kube-controller-manager creates that ServiceAccount; without it,
 // pods that name no ServiceAccount would be denied.
 func (c *ControlPlane) CreateNamespace(ctx context.Context, name string) error {
-	client, err := kubernetes.NewForConfig(c.admin)
-	if err != nil {
-		return fmt.Errorf("create the administrator's client: %w", err)
-	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+	if _, err := c.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create the namespace %q: %w", name, err)
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	if _, err := client.CoreV1().ServiceAccounts(name).Create(ctx, account, metav1.CreateOptions{}); err != nil {
+	if _, err := c.client.CoreV1().ServiceAccounts(name).Create(ctx, account, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create the ServiceAccount default in the namespace %q: %w", name, err)
 	}
 	return nil
@@ -272,9 +271,7 @@ func (c *ControlPlane) CreateNamespace(ctx context.Context, name string) error {
 
 // Stop stops both processes, waits for them and removes their files. All calls
 // return the result of the first.
-func (c *ControlPlane) Stop() error {
-	return c.stop()
-}
+func (c *ControlPlane) Stop() error { return c.stop() }
 
 func (c *ControlPlane) shutdown() error {
 	var errs []error

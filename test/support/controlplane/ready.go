@@ -9,9 +9,6 @@ import (
 	"net/http"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-
 	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
@@ -39,13 +36,4 @@ func CheckReady(ctx context.Context, url string) error {
 		return fmt.Errorf("got status %d, want %d", response.StatusCode, http.StatusOK)
 	}
 	return nil
-}
-
-// waitForNamespace returns when the namespace exists. kube-apiserver serves
-// requests a moment before it has created its own namespaces.
-func waitForNamespace(ctx context.Context, client kubernetes.Interface, name string) error {
-	return process.Poll(ctx, "the namespace "+name, func(ctx context.Context) error {
-		_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-		return err
-	})
 }

@@ -224,15 +224,11 @@ func addProxy(pod *corev1.Pod) error {
 		Name: "azwi-proxy-init", Image: "proxy-init", Env: []corev1.EnvVar{{Name: "PROXY_PORT", Value: port}},
 		SecurityContext: &corev1.SecurityContext{Privileged: new(true), RunAsUser: new(int64(0))},
 	}
-	if !hasInitContainer(pod, setup.Name) {
+	if initContainer(pod, setup.Name) < 0 {
 		pod.Spec.InitContainers = append(pod.Spec.InitContainers, setup)
 	}
-	if !hasInitContainer(pod, sidecar.Name) {
-		pod.Spec.InitContainers = append([]corev1.Container{sidecar}, pod.Spec.InitContainers...)
+	if initContainer(pod, sidecar.Name) < 0 {
+		pod.Spec.InitContainers = slices.Insert(pod.Spec.InitContainers, 0, sidecar)
 	}
 	return nil
-}
-
-func hasInitContainer(pod *corev1.Pod, name string) bool {
-	return slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == name })
 }

@@ -227,6 +227,6 @@ func (i *eksInjection) inject(c *corev1.Container) {
 // addFirst puts the volume before the others, unless the pod has one of that name.
 func addFirst(pod *corev1.Pod, volume corev1.Volume) {
 	if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == volume.Name }) {
-		pod.Spec.Volumes = append([]corev1.Volume{volume}, pod.Spec.Volumes...)
+		pod.Spec.Volumes = slices.Insert(pod.Spec.Volumes, 0, volume)
 	}
 }

@@ -215,11 +215,10 @@ func (g *GCP) addSetup(pod *corev1.Pod, identity *gcpIdentity) {
 			AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}, RunAsUser: identity.user,
 		},
 	}
-	isSetup := func(c corev1.Container) bool { return c.Name == gcloudContainer }
-	if at := slices.IndexFunc(pod.Spec.InitContainers, isSetup); at >= 0 {
+	if at := initContainer(pod, gcloudContainer); at >= 0 {
 		pod.Spec.InitContainers[at] = setup
 	} else {
-		pod.Spec.InitContainers = append([]corev1.Container{setup}, pod.Spec.InitContainers...)
+		pod.Spec.InitContainers = slices.Insert(pod.Spec.InitContainers, 0, setup)
 	}
 }
 

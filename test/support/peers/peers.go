@@ -99,6 +99,11 @@ func each(pod *corev1.Pod, skip []string, change func(*corev1.Container)) {
 	}
 }
 
+// initContainer returns the index of an init container, or -1.
+func initContainer(pod *corev1.Pod, name string) int {
+	return slices.IndexFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == name })
+}
+
 // sets reports whether the container sets one of the variables, with whatever value.
 func sets(c *corev1.Container, names ...string) bool {
 	return slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return slices.Contains(names, v.Name) })

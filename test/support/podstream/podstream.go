@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
 // Counts holds the results of the pods that a Stream created.
@@ -61,10 +63,11 @@ func (o *Outcome) String() string {
 	return strings.Join(lines, "\n  ")
 }
 
+func (o *Outcome) tried() int { return o.Created + o.NotInjected + o.Failures() }
+
 // Rate returns the number of requests per second.
 func (c *Counts) Rate() float64 {
-	tried := c.Identity.Created + c.Identity.NotInjected + c.Identity.Failures() + c.NoIdentity.Created + c.NoIdentity.NotInjected + c.NoIdentity.Failures()
-	return float64(tried) / c.Seconds
+	return float64(c.Identity.tried()+c.NoIdentity.tried()) / c.Seconds
 }
 
 // Stream creates pods in dry runs at a constant rate, alternating between a
@@ -124,6 +127,22 @@ func CreateServiceAccount(ctx context.Context, client typedcorev1.ServiceAccount
 	return errors.Join(last, err)
 }
 
+// WaitLabelled waits until the API server labels a ServiceAccount that asks for an identity,
+// as the policies of deploy/policies make it do. One that is written before would stay without
+// the label, and its pods without credentials.
+func WaitLabelled(ctx context.Context, client kubernetes.Interface) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	probe := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{"lanyard.dev/audience": "probe"}}}
+	return process.Poll(ctx, "a ServiceAccount to be labelled", func(ctx context.Context) error {
+		created, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && created.Labels["lanyard.dev/identity"] != "enabled" {
+			err = errors.New("the ServiceAccount was not labelled")
+		}
+		return err
+	})
+}
+
 func (s *Stream) run(ctx context.Context, every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -141,9 +160,9 @@ func (s *Stream) run(ctx context.Context, every time.Duration) {
 }
 
 func (s *Stream) create(ctx context.Context, i int) {
-	account := WithIdentity
+	account, outcome := WithIdentity, &s.counts.Identity
 	if i%2 == 1 {
-		account = WithoutIdentity
+		account, outcome = WithoutIdentity, &s.counts.NoIdentity
 	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("stream-%d", i)},
@@ -160,10 +179,6 @@ func (s *Stream) create(ctx context.Context, i int) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	outcome := &s.counts.NoIdentity
-	if account == WithIdentity {
-		outcome = &s.counts.Identity
-	}
 	outcome.Slowest = max(outcome.Slowest, time.Since(start))
 	switch {
 	case err != nil:
@@ -188,21 +203,12 @@ func Create(ctx context.Context, client kubernetes.Interface, namespace string, 
 
 // HasIdentity reports whether every container of a pod mounts the token volume.
 func HasIdentity(pod *corev1.Pod) bool {
-	volume := ""
-	for _, v := range pod.Spec.Volumes {
-		if v.Projected != nil && v.Name == "bound-sa-token" {
-			volume = v.Name
-		}
-	}
-	mounts := func(c *corev1.Container) bool {
-		return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume })
-	}
-	for i := range pod.Spec.Containers {
-		if volume == "" || !mounts(&pod.Spec.Containers[i]) {
-			return false
-		}
-	}
-	return pod.Annotations["lanyard.dev/injected"] != ""
+	const name = "bound-sa-token"
+	return pod.Annotations["lanyard.dev/injected"] != "" &&
+		slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Projected != nil && v.Name == name }) &&
+		!slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+			return !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == name })
+		})
 }
 
 // Counts returns the results since the last call and resets them.

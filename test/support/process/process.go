@@ -24,7 +24,7 @@ const (
 	stopTimeout = time.Minute
 	// tailBytes limits the part of a log that Tail returns.
 	tailBytes = 4096
-	// pollInterval is the time between two attempts of Poll.
+	// pollInterval is the time between two attempts of Poll and Until.
 	pollInterval = 50 * time.Millisecond
 )
 
@@ -128,6 +128,14 @@ func Tail(logFile string) string {
 	}
 	content = bytes.TrimSpace(content[max(0, len(content)-tailBytes):])
 	return fmt.Sprintf("\nend of %s:\n%s", filepath.Base(logFile), content)
+}
+
+// Until calls done until it reports true or fails, or until the time is over.
+func Until(ctx context.Context, what string, timeout time.Duration, done wait.ConditionWithContextFunc) error {
+	if err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, done); err != nil {
+		return fmt.Errorf("wait for %s: %w", what, err)
+	}
+	return nil
 }
 
 // Poll calls try until it returns nil. If ctx ends first, the error contains the

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -68,14 +69,20 @@ func readOne[T client.Object](file string) (object T, err error) {
 	return object, fmt.Errorf("manifest %s: got %d objects, want one object of type %T", file, len(objects), object)
 }
 
-// create creates the objects of manifests with the user of config.
-func create(ctx context.Context, config *rest.Config, files ...string) error {
+// Manifests of deploy/ for Create. They take effect a moment later.
+const (
+	Guard  = "70-guard.yaml"
+	Fences = "71-fences.yaml"
+)
+
+// Create creates the objects of manifests with the user of config.
+func Create(ctx context.Context, config *rest.Config, directory string, files ...string) error {
 	c, err := client.New(config, client.Options{Scheme: scheme.Scheme})
 	if err != nil {
 		return err
 	}
 	for _, file := range files {
-		objects, err := ReadManifest(file)
+		objects, err := ReadManifest(filepath.Join(directory, file))
 		if err != nil {
 			return err
 		}

@@ -11,7 +11,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 )
 
 // Register creates the webhook configurations of deployDir with the process's
@@ -51,16 +50,4 @@ func (p *Process) redirect(config *admissionregistrationv1.WebhookClientConfig) 
 // webhook is for pods.
 func ReadMutating(deployDir string) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	return readOne[*admissionregistrationv1.MutatingWebhookConfiguration](filepath.Join(deployDir, "50-mutatingwebhookconfiguration.yaml"))
-}
-
-// Guard creates the guard's policies of deployDir with the user of config. They
-// take effect a moment later.
-func Guard(ctx context.Context, config *rest.Config, deployDir string) error {
-	return create(ctx, config, filepath.Join(deployDir, "70-guard.yaml"))
-}
-
-// Fences creates the fences of deployDir with the user of config. They take effect
-// a moment later.
-func Fences(ctx context.Context, config *rest.Config, deployDir string) error {
-	return create(ctx, config, filepath.Join(deployDir, "71-fences.yaml"))
 }

@@ -5,7 +5,6 @@ package webhook
 
 import (
 	"context"
-	"path/filepath"
 
 	"k8s.io/client-go/rest"
 
@@ -21,29 +20,14 @@ const (
 // Grant creates the webhook's ServiceAccount and RBAC rules of deployDir, and
 // returns a configuration that acts as this ServiceAccount.
 func Grant(ctx context.Context, plane *controlplane.ControlPlane, deployDir string) (*rest.Config, error) {
-	var files []string
-	for _, name := range []string{"10-namespace.yaml", "20-serviceaccount.yaml", "21-rbac.yaml"} {
-		files = append(files, filepath.Join(deployDir, name))
-	}
-	if err := create(ctx, plane.Config(), files...); err != nil {
+	if err := Create(ctx, plane.Config(), deployDir, "10-namespace.yaml", "20-serviceaccount.yaml", "21-rbac.yaml"); err != nil {
 		return nil, err
 	}
-	return plane.User("system:serviceaccount:"+Namespace+":"+Account,
-		"system:serviceaccounts", "system:serviceaccounts:"+Namespace, "system:authenticated")
+	return User(plane, Account)
 }
 
-// GrantCertificates creates the RBAC rules of deployDir that a webhook with
-// self-managed certificates needs as well.
-func GrantCertificates(ctx context.Context, config *rest.Config, deployDir string) error {
-	return create(ctx, config, filepath.Join(deployDir, "22-certificates-rbac.yaml"))
-}
-
-// GrantChecks creates the CronJobs of directory with their ServiceAccount and RBAC rules,
-// and returns a configuration that acts as this ServiceAccount.
-func GrantChecks(ctx context.Context, plane *controlplane.ControlPlane, directory string) (*rest.Config, error) {
-	if err := create(ctx, plane.Config(), filepath.Join(directory, "checks.yaml")); err != nil {
-		return nil, err
-	}
-	return plane.User("system:serviceaccount:"+Namespace+":lanyard-checks",
+// User returns a configuration that acts as a ServiceAccount in Namespace.
+func User(plane *controlplane.ControlPlane, account string) (*rest.Config, error) {
+	return plane.User("system:serviceaccount:"+Namespace+":"+account,
 		"system:serviceaccounts", "system:serviceaccounts:"+Namespace, "system:authenticated")
 }

@@ -28,8 +28,8 @@ import (
 )
 
 const (
-	// version is the version of the API.
-	version = "2015-04-01"
+	// operation is the action, of the version of the API.
+	operation, version = "AssumeRoleWithOIDC", "2015-04-01"
 	// lifetime is the lifetime of a session, if the caller asks for none.
 	lifetime = time.Hour
 )
@@ -97,23 +97,20 @@ func (s *STS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	entry := journal.Entry{Cloud: journal.Alibaba, Operation: journal.AssumeRoleWithOIDC}
-	failure := &failure{http.StatusBadRequest, "InvalidParameter", "The request body is malformed.", nil}
+	entry := journal.Entry{Cloud: journal.Alibaba, Operation: operation}
+	failure := &journal.Failure{Status: http.StatusBadRequest, Code: "InvalidParameter", Message: "The request body is malformed."}
 	if err := r.ParseForm(); err == nil {
 		entry.Identity = r.PostForm.Get("RoleArn")
 		failure = s.assumeRole(r.Context(), r.URL.Query(), r.PostForm, &entry)
 	}
 	requestID := strings.ToUpper(string(uuid.NewUUID()))
 	if failure != nil {
-		entry.Status, entry.Code, entry.Message = failure.status, failure.code, failure.message
-		response := journal.JSON(entry, map[string]string{"RequestId": requestID, "HostId": r.Host, "Code": failure.code, "Message": failure.message})
-		response.Err = failure.err
-		s.journal.Send(w, r, response)
+		body := map[string]string{"RequestId": requestID, "HostId": r.Host, "Code": failure.Code, "Message": failure.Message}
+		s.journal.Send(w, r, entry.Refused(failure, body))
 		return
 	}
 	token := rand.Text() + rand.Text() + rand.Text()
-	entry.Status, entry.Credential = http.StatusOK, journal.Digest(token)
-	s.journal.Send(w, r, journal.JSON(entry, map[string]any{
+	s.journal.Send(w, r, entry.Granted(token, map[string]any{
 		"RequestId": requestID,
 		"AssumedRoleUser": map[string]string{
 			"Arn":           entry.Identity + "/" + r.PostForm.Get("RoleSessionName"),
@@ -126,28 +123,19 @@ func (s *STS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}))
 }
 
-// failure is an error response of the API.
-type failure struct {
-	status        int
-	code, message string
-	// err is set for errors of the emulator itself.
-	err error
-}
-
-func denied(code, message string) *failure {
-	return &failure{http.StatusUnauthorized, "AuthenticationFail." + code, message, nil}
+func denied(code, message string) *journal.Failure {
+	return &journal.Failure{Status: http.StatusUnauthorized, Code: "AuthenticationFail." + code, Message: message}
 }
 
 // assumeRole decides about a call and completes the journal entry.
-func (s *STS) assumeRole(ctx context.Context, query, form url.Values, entry *journal.Entry) *failure {
-	if query.Get("Action") != journal.AssumeRoleWithOIDC || query.Get("Version") != version {
-		return &failure{http.StatusNotFound, "InvalidAction.NotFound", "Specified api is not found, please check your url and method.", nil}
+func (s *STS) assumeRole(ctx context.Context, query, form url.Values, entry *journal.Entry) *journal.Failure {
+	if query.Get("Action") != operation || query.Get("Version") != version {
+		return &journal.Failure{Status: http.StatusNotFound, Code: "InvalidAction.NotFound", Message: "Specified api is not found, please check your url and method."}
 	}
 	if form.Get("OIDCToken") == "" {
 		return denied("OIDCToken.Invalid", "The OIDCToken can not empty.")
 	}
-	now := time.Now()
-	token, err := s.tokens.Verify(ctx, form.Get("OIDCToken"), now)
+	token, err := s.tokens.Verify(ctx, form.Get("OIDCToken"), time.Now())
 	entry.Describe(token)
 	if errors.Is(err, issuer.ErrMalformed) {
 		return denied("OIDCToken.Invalid", "The Jwt content is invalid that cannot be recognized.")
@@ -159,10 +147,10 @@ func (s *STS) assumeRole(ctx context.Context, query, form url.Values, entry *jou
 	case errors.Is(err, issuer.ErrExpired):
 		return denied("OIDCToken.Expired", "This JsonWebToken is expired.")
 	case errors.Is(err, issuer.ErrUnavailable):
-		return &failure{http.StatusInternalServerError, "InternalError", "The request processing has failed due to some unknown error.", err}
+		return &journal.Failure{Status: http.StatusInternalServerError, Code: "InternalError", Message: "The request processing has failed due to some unknown error.", Err: err}
 	case err != nil:
 		return denied("OIDCToken.InvalidSignature", "OIDC token validate failed: invalid signature.")
-	case !slices.ContainsFunc(token.Audience, func(audience string) bool { return slices.Contains(provider.ClientIDs, audience) }):
+	case !token.IsFor(provider.ClientIDs...):
 		return denied("OIDCToken.AudienceNotMatch", "Invalid audience.")
 	case !s.allows(form.Get("RoleArn"), provider.ARN, token):
 		return denied("NoPermission", "There is no permission")

@@ -12,6 +12,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -21,6 +22,9 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 )
+
+// invalidRequest is a code of OAuth.
+const invalidRequest = "invalid_request"
 
 // lifetime is the lifetime of a credential.
 const lifetime = time.Hour
@@ -52,8 +56,10 @@ type distrust struct {
 	err error
 }
 
-// text returns the message of an error.
-func (d *distrust) text() string { return "the " + d.part + " of the token is not accepted" }
+// failure returns the error of an API about the token.
+func (d *distrust) failure(status int, code string) *journal.Failure {
+	return &journal.Failure{Status: status, Code: code, Message: "the " + d.part + " of the token is not accepted", Err: d.err}
+}
 
 // verifier verifies tokens for one API, and knows the credentials that it has issued.
 type verifier struct {
@@ -84,7 +90,7 @@ func (v *verifier) verify(ctx context.Context, raw string, want *expected, entry
 		return &distrust{ofSignature, nil}
 	case token.Issuer != want.issuer:
 		return &distrust{ofIssuer, nil}
-	case !slices.ContainsFunc(token.Audience, func(audience string) bool { return slices.Contains(want.audiences, audience) }):
+	case !token.IsFor(want.audiences...):
 		return &distrust{ofAudience, nil}
 	case token.Subject != want.subject:
 		return &distrust{ofSubject, nil}
@@ -92,13 +98,12 @@ func (v *verifier) verify(ctx context.Context, raw string, want *expected, entry
 	return nil
 }
 
-// issue returns a new credential, and writes it into the journal entry.
-func (v *verifier) issue(prefix string, entry *journal.Entry) string {
+// issue returns a new credential.
+func (v *verifier) issue(prefix string) string {
 	credential := prefix + rand.Text() + rand.Text()
-	entry.Status, entry.Credential = http.StatusOK, journal.Digest(credential)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.issued[entry.Credential] = true
+	v.issued[journal.Digest(credential)] = true
 	return credential
 }
 
@@ -121,19 +126,19 @@ func (v *verifier) use(models string) http.HandlerFunc {
 	}
 }
 
-// decode reads the body of a request for a token. It reports false after it sent an error.
-func (v *verifier) decode(w http.ResponseWriter, r *http.Request, entry *journal.Entry, body any) bool {
-	err := json.NewDecoder(r.Body).Decode(body)
-	if err != nil {
-		v.oauthError(w, r, entry, "invalid_request", "the body is malformed", nil)
+// exchange handles a request for a token at a token endpoint. decide completes the journal
+// entry. The token has the prefix, and the response the fields in addition.
+func (v *verifier) exchange(w http.ResponseWriter, r *http.Request, entry journal.Entry, body any, decide func(*journal.Entry) *journal.Failure, prefix string, fields map[string]any) {
+	failure := &journal.Failure{Status: http.StatusBadRequest, Code: invalidRequest, Message: "the body is malformed"}
+	if err := json.NewDecoder(r.Body).Decode(body); err == nil {
+		failure = decide(&entry)
 	}
-	return err == nil
-}
-
-// oauthError sends an error of a token endpoint.
-func (v *verifier) oauthError(w http.ResponseWriter, r *http.Request, entry *journal.Entry, code, message string, err error) {
-	entry.Code, entry.Message = code, message
-	response := journal.JSON(*entry, map[string]string{"error": code, "error_description": message})
-	response.Err = err
-	v.journal.Send(w, r, response)
+	if failure != nil {
+		v.journal.Send(w, r, entry.Refused(failure, map[string]string{"error": failure.Code, "error_description": failure.Message}))
+		return
+	}
+	token := v.issue(prefix)
+	response := map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": int(lifetime.Seconds())}
+	maps.Copy(response, fields)
+	v.journal.Send(w, r, entry.Granted(token, response))
 }

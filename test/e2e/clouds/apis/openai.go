@@ -13,18 +13,18 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
 )
 
-// OpenAI is the token endpoint of the OpenAI API, and its list of models.
+// openAI is the token endpoint of the OpenAI API, and its list of models.
 //
 // API: https://developers.openai.com/api/reference/workload-identity-federation
-type OpenAI struct {
+type openAI struct {
 	*verifier
 
 	providers map[string]trust.IdentityProvider
 }
 
 // NewOpenAI returns an API with the configured trust.
-func NewOpenAI(config trust.OpenAI, tokens *issuer.Issuer, log *journal.Journal) (*OpenAI, error) {
-	o := &OpenAI{newVerifier(tokens, log), map[string]trust.IdentityProvider{}}
+func NewOpenAI(config trust.OpenAI, tokens *issuer.Issuer, log *journal.Journal) (http.Handler, error) {
+	o := &openAI{newVerifier(tokens, log), map[string]trust.IdentityProvider{}}
 	for _, provider := range config.IdentityProviders {
 		for _, mapping := range provider.Mappings {
 			if want := (&expected{provider.Issuer, mapping.Subject, []string{provider.Audience}}); mapping.ServiceAccountID == "" || !want.complete() {
@@ -36,19 +36,13 @@ func NewOpenAI(config trust.OpenAI, tokens *issuer.Issuer, log *journal.Journal)
 		}
 		o.providers[provider.ID] = provider
 	}
-	return o, nil
-}
-
-// ServeHTTP handles one request.
-func (o *OpenAI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /oauth/token", o.exchange)
+	mux.HandleFunc("POST /oauth/token", o.token)
 	mux.HandleFunc("GET /v1/models", o.use(`{"object": "list", "data": []}`))
-	mux.ServeHTTP(w, r)
+	return mux, nil
 }
 
-func (o *OpenAI) exchange(w http.ResponseWriter, r *http.Request) {
-	entry := &journal.Entry{Cloud: journal.OpenAI, Operation: journal.TokenExchange, Status: http.StatusBadRequest}
+func (o *openAI) token(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		GrantType          string `json:"grant_type"`
 		SubjectToken       string `json:"subject_token"`
@@ -56,38 +50,28 @@ func (o *OpenAI) exchange(w http.ResponseWriter, r *http.Request) {
 		IdentityProviderID string `json:"identity_provider_id"`
 		ServiceAccountID   string `json:"service_account_id"`
 	}
-	if !o.decode(w, r, entry, &body) {
-		return
-	}
-	entry.Identity = body.ServiceAccountID
-	if body.GrantType != "urn:ietf:params:oauth:grant-type:token-exchange" || body.SubjectTokenType != "urn:ietf:params:oauth:token-type:jwt" || body.SubjectToken == "" {
-		o.oauthError(w, r, entry, "invalid_request", "want grant_type, subject_token_type and subject_token", nil)
-		return
-	}
-	entry.Status = http.StatusUnauthorized
-	provider, found := o.providers[body.IdentityProviderID]
-	if !found {
-		o.oauthError(w, r, entry, "invalid_request", "the identity provider is not known", nil)
-		return
-	}
-	distrusted := o.check(r, &provider, body.SubjectToken, body.ServiceAccountID, entry)
-	if distrusted != nil {
-		code := "invalid_subject_token"
-		if distrusted.part == ofSubject {
-			entry.Status, code = http.StatusForbidden, "access_denied"
+	o.exchange(w, r, journal.Entry{Cloud: journal.OpenAI, Operation: "token-exchange"}, &body, func(entry *journal.Entry) *journal.Failure {
+		entry.Identity = body.ServiceAccountID
+		if body.GrantType != "urn:ietf:params:oauth:grant-type:token-exchange" || body.SubjectTokenType != "urn:ietf:params:oauth:token-type:jwt" || body.SubjectToken == "" {
+			return &journal.Failure{Status: http.StatusBadRequest, Code: invalidRequest, Message: "want grant_type, subject_token_type and subject_token"}
 		}
-		o.oauthError(w, r, entry, code, distrusted.text(), distrusted.err)
-		return
-	}
-	token := o.issue("", entry)
-	o.journal.Send(w, r, journal.JSON(*entry, map[string]any{
-		"access_token": token, "token_type": "Bearer", "expires_in": int(lifetime.Seconds()),
-		"issued_token_type": "urn:ietf:params:oauth:token-type:access_token",
-	}))
+		provider, found := o.providers[body.IdentityProviderID]
+		if !found {
+			return &journal.Failure{Status: http.StatusUnauthorized, Code: invalidRequest, Message: "the identity provider is not known"}
+		}
+		distrusted := o.check(r, &provider, body.SubjectToken, body.ServiceAccountID, entry)
+		switch {
+		case distrusted == nil:
+			return nil
+		case distrusted.part == ofSubject:
+			return distrusted.failure(http.StatusForbidden, "access_denied")
+		}
+		return distrusted.failure(http.StatusUnauthorized, "invalid_subject_token")
+	}, "", map[string]any{"issued_token_type": "urn:ietf:params:oauth:token-type:access_token"})
 }
 
 // check compares a token with the provider and its mappings to the service account.
-func (o *OpenAI) check(r *http.Request, provider *trust.IdentityProvider, token, serviceAccount string, entry *journal.Entry) *distrust {
+func (o *openAI) check(r *http.Request, provider *trust.IdentityProvider, token, serviceAccount string, entry *journal.Entry) *distrust {
 	result := &distrust{part: ofSubject}
 	// A service account without a mapping is mapped from nobody.
 	mappings := append(slices.Clone(provider.Mappings), trust.ServiceAccountMapping{ServiceAccountID: serviceAccount})

@@ -51,7 +51,7 @@ func (s *sessions) get(accessKeyID string) (issued, bool) {
 const maxChained = 3600
 
 // assumeRole decides about a call of AssumeRole and completes the journal entry.
-func (s *STS) assumeRole(r *http.Request, body []byte, entry *journal.Entry) (session, *failure) {
+func (s *STS) assumeRole(r *http.Request, body []byte, entry *journal.Entry) (session, *journal.Failure) {
 	now := time.Now()
 	caller, refusal := s.signer(r, body, now)
 	if refusal != nil {
@@ -64,8 +64,7 @@ func (s *STS) assumeRole(r *http.Request, body []byte, entry *journal.Entry) (se
 	}
 	role, ok := s.roles[request.roleARN]
 	if !ok || !role.policy.allows(askedByRole(caller.role)) {
-		return session{}, &failure{http.StatusForbidden, "AccessDenied",
-			"User: " + caller.user + " is not authorized to perform: sts:AssumeRole on resource: " + request.roleARN, nil}
+		return session{}, forbidden("AccessDenied", "User: "+caller.user+" is not authorized to perform: sts:AssumeRole on resource: "+request.roleARN)
 	}
 	if request.duration > maxChained {
 		return session{}, invalid("The requested DurationSeconds exceeds the 1 hour session limit for roles assumed by role chaining")

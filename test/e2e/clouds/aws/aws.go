@@ -11,6 +11,7 @@ package aws
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,12 @@ import (
 
 // version is the version of the API.
 const version = "2011-06-15"
+
+// The actions.
+const (
+	byRole          = "AssumeRole"
+	withWebIdentity = "AssumeRoleWithWebIdentity"
+)
 
 // defaultMaxSession is used for roles without MaxSessionDuration.
 const defaultMaxSession = 3600
@@ -69,11 +76,7 @@ func New(config trust.AWS, tokens *issuer.Issuer, log *journal.Journal) (*STS, e
 		if err != nil {
 			return nil, fmt.Errorf("aws: role %s: %w", configured.ARN, err)
 		}
-		maxSession := configured.MaxSessionDuration
-		if maxSession == 0 {
-			maxSession = defaultMaxSession
-		}
-		sts.roles[configured.ARN] = role{maxSession: maxSession, policy: compiled}
+		sts.roles[configured.ARN] = role{maxSession: cmp.Or(configured.MaxSessionDuration, defaultMaxSession), policy: compiled}
 	}
 	return sts, nil
 }
@@ -88,15 +91,15 @@ func (s *STS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	if err != nil || r.ParseForm() != nil {
-		s.journal.Send(w, r, failed(journal.Entry{Operation: journal.AssumeRoleWithWebIdentity}, &failure{http.StatusBadRequest, "MalformedQueryString", "The query string is malformed", nil}))
+		s.journal.Send(w, r, failed(journal.Entry{Operation: withWebIdentity}, badRequest("MalformedQueryString", "The query string is malformed")))
 		return
 	}
 	form := r.PostForm
-	entry := journal.Entry{Operation: journal.AssumeRoleWithWebIdentity, Identity: form.Get("RoleArn")}
+	entry := journal.Entry{Operation: withWebIdentity, Identity: form.Get("RoleArn")}
 	var session session
-	var failure *failure
-	if form.Get("Action") == journal.AssumeRole && form.Get("Version") == version {
-		entry.Operation = journal.AssumeRole
+	var failure *journal.Failure
+	if form.Get("Action") == byRole && form.Get("Version") == version {
+		entry.Operation = byRole
 		session, failure = s.assumeRole(r, body, &entry)
 	} else {
 		session, failure = s.assumeRoleWithWebIdentity(r.Context(), form, &entry)
@@ -111,23 +114,22 @@ func (s *STS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // maxBody is more than a call has.
 const maxBody = 1 << 20
 
-// failure is an error response of the API.
-type failure struct {
-	status        int
-	code, message string
-	// err is set for errors of the emulator itself.
-	err error
+func badRequest(code, message string) *journal.Failure {
+	return &journal.Failure{Status: http.StatusBadRequest, Code: code, Message: message}
 }
 
-func invalidToken(message string) *failure {
-	return &failure{http.StatusBadRequest, "InvalidIdentityToken", message, nil}
+func forbidden(code, message string) *journal.Failure {
+	return &journal.Failure{Status: http.StatusForbidden, Code: code, Message: message}
+}
+
+func invalidToken(message string) *journal.Failure {
+	return badRequest("InvalidIdentityToken", message)
 }
 
 // assumeRoleWithWebIdentity decides about a call and completes the journal entry.
-func (s *STS) assumeRoleWithWebIdentity(ctx context.Context, form url.Values, entry *journal.Entry) (session, *failure) {
-	if action := form.Get("Action"); action != journal.AssumeRoleWithWebIdentity || form.Get("Version") != version {
-		return session{}, &failure{http.StatusBadRequest, "InvalidAction",
-			fmt.Sprintf("Could not find operation %s for version %s", action, form.Get("Version")), nil}
+func (s *STS) assumeRoleWithWebIdentity(ctx context.Context, form url.Values, entry *journal.Entry) (session, *journal.Failure) {
+	if action := form.Get("Action"); action != withWebIdentity || form.Get("Version") != version {
+		return session{}, badRequest("InvalidAction", fmt.Sprintf("Could not find operation %s for version %s", action, form.Get("Version")))
 	}
 	request, failure := parse(form)
 	if failure != nil {
@@ -146,15 +148,16 @@ func (s *STS) assumeRoleWithWebIdentity(ctx context.Context, form url.Values, en
 	if err != nil {
 		return session{}, refused(err, token, now)
 	}
-	audience, ok := firstOf(token.Audience, provider.ClientIDList)
-	if !ok {
+	match := slices.IndexFunc(token.Audience, func(a string) bool { return slices.Contains(provider.ClientIDList, a) })
+	if match < 0 {
 		return session{}, invalidToken("Incorrect token audience")
 	}
+	audience := token.Audience[match]
 	// The response for a missing role is the same as for one that denies the
 	// call.
 	role, ok := s.roles[request.roleARN]
 	if !ok || !role.policy.allows(askedWithToken(provider, token.Subject, audience)) {
-		return session{}, accessDenied()
+		return session{}, forbidden("AccessDenied", "Not authorized to perform sts:AssumeRoleWithWebIdentity")
 	}
 	if request.duration > role.maxSession {
 		return session{}, invalid("The requested DurationSeconds exceeds the MaxSessionDuration set for this role.")
@@ -163,10 +166,6 @@ func (s *STS) assumeRoleWithWebIdentity(ctx context.Context, form url.Values, en
 	result.SubjectFromWebIdentityToken, result.Audience, result.Provider = token.Subject, audience, provider.ARN
 	s.sessions.add(&result, request.roleARN, token, now.Add(time.Duration(request.duration)*time.Second))
 	return result, nil
-}
-
-func accessDenied() *failure {
-	return &failure{http.StatusForbidden, "AccessDenied", "Not authorized to perform sts:AssumeRoleWithWebIdentity", nil}
 }
 
 // provider returns the provider of the issuer in the role's account.
@@ -180,14 +179,15 @@ func (s *STS) provider(account, issuerURL string) (trust.OpenIDConnectProvider, 
 }
 
 // refused returns the failure for a token that was not verified.
-func refused(err error, token issuer.Token, now time.Time) *failure {
+func refused(err error, token issuer.Token, now time.Time) *journal.Failure {
 	switch {
 	case errors.Is(err, issuer.ErrExpired):
-		return &failure{http.StatusBadRequest, "ExpiredTokenException",
-			fmt.Sprintf("Token expired: current date/time %d must be before the expiration date/time %d", now.Unix(), token.Expires.Unix()), nil}
+		return badRequest("ExpiredTokenException",
+			fmt.Sprintf("Token expired: current date/time %d must be before the expiration date/time %d", now.Unix(), token.Expires.Unix()))
 	case errors.Is(err, issuer.ErrUnavailable):
-		return &failure{http.StatusBadRequest, "IDPCommunicationError",
-			"An error occurred while communicating with the identity provider", err}
+		failure := badRequest("IDPCommunicationError", "An error occurred while communicating with the identity provider")
+		failure.Err = err
+		return failure
 	case errors.Is(err, issuer.ErrUnknownKey), errors.Is(err, issuer.ErrUnknownIssuer):
 		// The provider is configured, but the emulator has only the cluster's
 		// keys.
@@ -198,14 +198,4 @@ func refused(err error, token issuer.Token, now time.Time) *failure {
 	default:
 		return invalidToken("The signature of the ID Token provided is not valid")
 	}
-}
-
-// firstOf returns the first value that is allowed.
-func firstOf(values, allowed []string) (string, bool) {
-	for _, value := range values {
-		if slices.Contains(allowed, value) {
-			return value, true
-		}
-	}
-	return "", false
 }

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
 )
 
@@ -27,14 +26,14 @@ type question struct {
 func askedWithToken(provider trust.OpenIDConnectProvider, subject, audience string) question {
 	url := strings.ToLower(provider.URL)
 	return question{
-		action: "sts:" + journal.AssumeRoleWithWebIdentity, principal: provider.ARN,
+		action: "sts:" + withWebIdentity, principal: provider.ARN,
 		values: map[string]string{url + ":sub": subject, url + ":aud": audience},
 	}
 }
 
 // askedByRole returns the question of AssumeRole.
 func askedByRole(arn string) question {
-	return question{action: "sts:" + journal.AssumeRole, principal: arn}
+	return question{action: "sts:" + byRole, principal: arn}
 }
 
 // policy is a compiled trust policy.

@@ -5,7 +5,6 @@ package aws
 
 import (
 	"fmt"
-	"net/http"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -37,7 +36,7 @@ type request struct {
 
 // parse checks all constraints of the API, because the real service reports all
 // violations together.
-func parse(form url.Values) (request, *failure) {
+func parse(form url.Values) (request, *journal.Failure) {
 	parsed := request{
 		roleARN:     form.Get("RoleArn"),
 		sessionName: form.Get("RoleSessionName"),
@@ -49,14 +48,14 @@ func parse(form url.Values) (request, *failure) {
 	if !sessionName.MatchString(parsed.sessionName) {
 		violations = append(violations, violation("RoleSessionName", quoted(parsed.sessionName), `Member must satisfy regular expression pattern: [\w+=,.@-]*`))
 	}
-	if form.Get("Action") == journal.AssumeRoleWithWebIdentity {
+	if form.Get("Action") == withWebIdentity {
 		violations = append(violations, lengthViolations(form, "WebIdentityToken", 4, 20000)...)
 	}
 	if given := form.Get("DurationSeconds"); given != "" {
 		duration, err := strconv.Atoi(given)
 		switch {
 		case err != nil:
-			return request{}, &failure{http.StatusBadRequest, "MalformedInput", "DurationSeconds is not an integer", nil}
+			return request{}, badRequest("MalformedInput", "DurationSeconds is not an integer")
 		case duration < minDuration:
 			violations = append(violations, violation("DurationSeconds", quoted(given), fmt.Sprintf("Member must have value greater than or equal to %d", minDuration)))
 		case duration > maxDuration:
@@ -78,9 +77,7 @@ func parse(form url.Values) (request, *failure) {
 	return parsed, nil
 }
 
-func invalid(message string) *failure {
-	return &failure{http.StatusBadRequest, "ValidationError", message, nil}
-}
+func invalid(message string) *journal.Failure { return badRequest("ValidationError", message) }
 
 // lengthViolations returns at most one violation. Its text does not contain
 // tokens.

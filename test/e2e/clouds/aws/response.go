@@ -75,8 +75,8 @@ func granted(entry journal.Entry, s session) journal.Response {
 }
 
 // failed returns the response with an error.
-func failed(entry journal.Entry, f *failure) journal.Response {
-	entry.Status, entry.Code, entry.Message = f.status, f.code, f.message
+func failed(entry journal.Entry, f *journal.Failure) journal.Response {
+	entry.Status, entry.Code, entry.Message = f.Status, f.Code, f.Message
 	requestID := string(uuid.NewUUID())
 	a := response(entry, requestID, struct {
 		XMLName   xml.Name `xml:"ErrorResponse"`
@@ -85,8 +85,8 @@ func failed(entry journal.Entry, f *failure) journal.Response {
 		Code      string   `xml:"Error>Code"`
 		Message   string   `xml:"Error>Message"`
 		RequestID string   `xml:"RequestId"`
-	}{Namespace: namespace, Type: "Sender", Code: f.code, Message: f.message, RequestID: requestID})
-	a.Err = f.err
+	}{Namespace: namespace, Type: "Sender", Code: f.Code, Message: f.Message, RequestID: requestID})
+	a.Err = f.Err
 	return a
 }
 

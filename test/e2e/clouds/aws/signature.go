@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 )
 
 const (
@@ -27,13 +29,9 @@ const (
 // names of the signed headers, and the signature.
 var authorization = regexp.MustCompile(`^AWS4-HMAC-SHA256 Credential=(\w+)/(([0-9]{8})/([a-z0-9-]+)/sts/aws4_request), ?SignedHeaders=([a-z0-9;-]+), ?Signature=([0-9a-f]{64})$`)
 
-func forbidden(code, message string) *failure {
-	return &failure{http.StatusForbidden, code, message, nil}
-}
-
 // signer returns the session that signed the request.
 // https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
-func (s *STS) signer(r *http.Request, body []byte, now time.Time) (issued, *failure) {
+func (s *STS) signer(r *http.Request, body []byte, now time.Time) (issued, *journal.Failure) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
 		return issued{}, forbidden("MissingAuthenticationToken", "Request is missing Authentication Token")
@@ -41,7 +39,7 @@ func (s *STS) signer(r *http.Request, body []byte, now time.Time) (issued, *fail
 	parts := authorization.FindStringSubmatch(header)
 	date, err := time.Parse(dateFormat, r.Header.Get("X-Amz-Date"))
 	if parts == nil || err != nil || !strings.HasPrefix(r.Header.Get("X-Amz-Date"), parts[3]) {
-		return issued{}, &failure{http.StatusBadRequest, "IncompleteSignature", "Authorization header or X-Amz-Date is malformed", nil}
+		return issued{}, badRequest("IncompleteSignature", "Authorization header or X-Amz-Date is malformed")
 	}
 	accessKeyID, scope, signed := parts[1], parts[2], strings.Split(parts[5], ";")
 	caller, found := s.sessions.get(accessKeyID)

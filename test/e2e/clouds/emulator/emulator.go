@@ -6,7 +6,6 @@
 package emulator
 
 import (
-	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -28,93 +27,59 @@ import (
 // characters.
 const maxBody = 64 << 10
 
-// The production host names.
-var (
-	awsHosts = []string{
-		"sts.amazonaws.com",
-		"sts.ap-southeast-2.amazonaws.com",
-		"sts.eu-central-1.amazonaws.com",
-		"sts.eu-west-1.amazonaws.com",
-		"sts.us-east-1.amazonaws.com",
-		"sts.us-west-2.amazonaws.com",
+// cloud is an emulated cloud with its production host names.
+type cloud struct {
+	hosts []string
+	build func(*issuer.Issuer, *journal.Journal) (http.Handler, error)
+}
+
+func cloudOf[C any, H http.Handler](build func(C, *issuer.Issuer, *journal.Journal) (H, error), config C, hosts ...string) cloud {
+	return cloud{hosts, func(tokens *issuer.Issuer, log *journal.Journal) (http.Handler, error) {
+		return build(config, tokens, log)
+	}}
+}
+
+// clouds returns all clouds with the configured trust. vault.example.com stands for a
+// server of the users', and example-production is an account of Snowflake.
+func clouds(config *trust.Trust) []cloud {
+	return []cloud{
+		cloudOf(aws.New, config.AWS, "sts.amazonaws.com", "sts.ap-southeast-2.amazonaws.com", "sts.eu-central-1.amazonaws.com",
+			"sts.eu-west-1.amazonaws.com", "sts.us-east-1.amazonaws.com", "sts.us-west-2.amazonaws.com"),
+		cloudOf(entra.New, config.Entra, entra.Host, "login.microsoft.com"),
+		cloudOf(google.New, config.Google, google.Hosts...),
+		cloudOf(alibaba.New, config.Alibaba, "sts.aliyuncs.com", "sts.eu-central-1.aliyuncs.com"),
+		cloudOf(ibm.New, config.IBM, "iam.cloud.ibm.com"),
+		cloudOf(vault.New, config.Vault, "vault.example.com"),
+		cloudOf(apis.NewAnthropic, config.Anthropic, "api.anthropic.com"),
+		cloudOf(apis.NewOpenAI, config.OpenAI, "auth.openai.com", "api.openai.com"),
+		cloudOf(apis.NewSnowflake, config.Snowflake, "example-production.snowflakecomputing.com"),
 	}
-	entraHosts   = []string{entra.Host, "login.microsoft.com"}
-	alibabaHosts = []string{"sts.aliyuncs.com", "sts.eu-central-1.aliyuncs.com"}
-	openaiHosts  = []string{"auth.openai.com", "api.openai.com"}
-)
-
-const (
-	stsHost             = "sts.googleapis.com"
-	credentialsHost     = "iamcredentials.googleapis.com"
-	resourceManagerHost = "cloudresourcemanager.googleapis.com"
-
-	ibmHost = "iam.cloud.ibm.com"
-	// vaultHost stands for a server of the users'.
-	vaultHost = "vault.example.com"
-
-	anthropicHost = "api.anthropic.com"
-	// snowflakeHost is the host of the account example-production.
-	snowflakeHost = "example-production.snowflakecomputing.com"
-)
+}
 
 // Hosts returns all host names, sorted, for the certificate and the pods'
 // hostAliases.
 func Hosts() []string {
-	return slices.Sorted(maps.Keys(route(&services{})))
+	var hosts []string
+	for _, c := range clouds(&trust.Trust{}) {
+		hosts = append(hosts, c.hosts...)
+	}
+	slices.Sort(hosts)
+	return hosts
 }
 
-// New returns a handler for all clouds with the configured trust. Each decision
-// is written to the journal.
+// New returns a handler for all clouds with the configured trust, which chooses the cloud by
+// the host name. Each decision is written to the journal.
 func New(config trust.Trust, tokens *issuer.Issuer, log *journal.Journal) (http.Handler, error) {
-	sts, err := aws.New(config.AWS, tokens, log)
-	if err != nil {
-		return nil, err
+	routes := map[string]http.Handler{}
+	for _, c := range clouds(&config) {
+		handler, err := c.build(tokens, log)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range c.hosts {
+			routes[name] = handler
+		}
 	}
-	login, err := entra.New(config.Entra, tokens, log)
-	if err != nil {
-		return nil, err
-	}
-	cloud, err := google.New(config.Google, tokens, log)
-	if err != nil {
-		return nil, err
-	}
-	ram, err := alibaba.New(config.Alibaba, tokens, log)
-	if err != nil {
-		return nil, err
-	}
-	iam, err := ibm.New(config.IBM, tokens, log)
-	if err != nil {
-		return nil, err
-	}
-	secrets, err := vault.New(config.Vault, tokens, log)
-	if err != nil {
-		return nil, err
-	}
-	all := &services{
-		aws: sts, entra: login,
-		googleSTS: cloud.STS(), credentials: cloud.Credentials(), resourceManager: cloud.ResourceManager(),
-		alibaba: ram, ibm: iam, vault: secrets,
-	}
-	if err := all.addAPIs(config, tokens, log); err != nil {
-		return nil, err
-	}
-	return serve(route(all)), nil
-}
-
-// addAPIs adds the APIs that are not clouds.
-func (s *services) addAPIs(config trust.Trust, tokens *issuer.Issuer, log *journal.Journal) (err error) {
-	if s.anthropic, err = apis.NewAnthropic(config.Anthropic, tokens, log); err != nil {
-		return err
-	}
-	if s.openai, err = apis.NewOpenAI(config.OpenAI, tokens, log); err != nil {
-		return err
-	}
-	s.snowflake, err = apis.NewSnowflake(config.Snowflake, tokens, log)
-	return err
-}
-
-// serve returns a handler that chooses the service by the host name.
-func serve(routes map[string]http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler, found := routes[host(r)]
 		if !found {
@@ -123,41 +88,7 @@ func serve(routes map[string]http.Handler) http.Handler {
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		handler.ServeHTTP(w, r)
-	})
-}
-
-// services are the handlers of the emulated services.
-type services struct {
-	aws, entra                              http.Handler
-	googleSTS, credentials, resourceManager http.Handler
-	alibaba, ibm, vault                     http.Handler
-	anthropic, openai, snowflake            http.Handler
-}
-
-// route returns the handlers by host name.
-func route(s *services) map[string]http.Handler {
-	routes := map[string]http.Handler{
-		stsHost:             s.googleSTS,
-		credentialsHost:     s.credentials,
-		resourceManagerHost: s.resourceManager,
-		ibmHost:             s.ibm,
-		vaultHost:           s.vault,
-		anthropicHost:       s.anthropic,
-		snowflakeHost:       s.snowflake,
-	}
-	for _, name := range awsHosts {
-		routes[name] = s.aws
-	}
-	for _, name := range entraHosts {
-		routes[name] = s.entra
-	}
-	for _, name := range openaiHosts {
-		routes[name] = s.openai
-	}
-	for _, name := range alibabaHosts {
-		routes[name] = s.alibaba
-	}
-	return routes
+	}), nil
 }
 
 // host returns the request's host name in lower case and without the port.

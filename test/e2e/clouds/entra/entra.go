@@ -21,18 +21,17 @@ import (
 // Host is the host name in all URLs of the documents.
 const Host = "login.microsoftonline.com"
 
-// Entra is the service.
-type Entra struct {
+// entra is the service.
+type entra struct {
 	tokens  *issuer.Issuer
 	journal *journal.Journal
 	// tenants maps tenants to application IDs to applications, in lower case.
 	tenants map[string]map[string]trust.Application
-	mux     *http.ServeMux
 }
 
-// New returns an Entra with the configured trust.
-func New(config trust.Entra, tokens *issuer.Issuer, log *journal.Journal) (*Entra, error) {
-	e := &Entra{tokens: tokens, journal: log, tenants: map[string]map[string]trust.Application{}, mux: http.NewServeMux()}
+// New returns a handler with the configured trust.
+func New(config trust.Entra, tokens *issuer.Issuer, log *journal.Journal) (http.Handler, error) {
+	e := &entra{tokens, log, map[string]map[string]trust.Application{}}
 	for _, tenant := range config.Tenants {
 		id := strings.ToLower(tenant.TenantID)
 		if _, twice := e.tenants[id]; id == "" || twice {
@@ -46,17 +45,13 @@ func New(config trust.Entra, tokens *issuer.Issuer, log *journal.Journal) (*Entr
 			e.tenants[id][strings.ToLower(app.AppID)] = app
 		}
 	}
-	e.mux.HandleFunc("GET /common/discovery/instance", e.discoverInstance)
-	e.mux.HandleFunc("GET /{tenant}/v2.0/.well-known/openid-configuration", e.describeTenant)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /common/discovery/instance", discoverInstance)
+	mux.HandleFunc("GET /{tenant}/v2.0/.well-known/openid-configuration", e.describeTenant)
 	// SDKs send the path with and without a trailing slash.
-	e.mux.HandleFunc("POST /{tenant}/oauth2/v2.0/token", e.token)
-	e.mux.HandleFunc("POST /{tenant}/oauth2/v2.0/token/{$}", e.token)
-	return e, nil
-}
-
-// ServeHTTP handles a request.
-func (e *Entra) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	e.mux.ServeHTTP(w, r)
+	mux.HandleFunc("POST /{tenant}/oauth2/v2.0/token", e.token)
+	mux.HandleFunc("POST /{tenant}/oauth2/v2.0/token/{$}", e.token)
+	return mux, nil
 }
 
 func check(app trust.Application) error {

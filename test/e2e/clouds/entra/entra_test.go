@@ -53,7 +53,7 @@ type fixture struct {
 	es256   issuertest.Key
 	cluster *issuertest.Cluster
 	journal *journaltest.Recorder
-	entra   *entra.Entra
+	entra   http.Handler
 }
 
 func newFixture(t testing.TB) fixture {

@@ -11,10 +11,10 @@ import (
 )
 
 // discoverInstance returns all host names of the service.
-func (e *Entra) discoverInstance(w http.ResponseWriter, r *http.Request) {
+func discoverInstance(w http.ResponseWriter, r *http.Request) {
 	authorize, err := url.Parse(r.URL.Query().Get("authorization_endpoint"))
 	if err != nil || authorize.Scheme != "https" {
-		e.refuseDocument(w, failure{http.StatusBadRequest, "invalid_request", 90014,
+		refuseDocument(w, &failure{http.StatusBadRequest, "invalid_request", 90014,
 			"The required field 'authorization_endpoint' is missing from the credential. Ensure that you have all the necessary parameters for the login request.", nil})
 		return
 	}
@@ -32,12 +32,12 @@ func (e *Entra) discoverInstance(w http.ResponseWriter, r *http.Request) {
 }
 
 // describeTenant returns a tenant's OpenID configuration.
-func (e *Entra) describeTenant(w http.ResponseWriter, r *http.Request) {
+func (e *entra) describeTenant(w http.ResponseWriter, r *http.Request) {
 	tenant := r.PathValue("tenant")
 	if _, found := e.tenants[strings.ToLower(tenant)]; !found {
 		f := noTenant(tenant)
 		f.name = "invalid_tenant" // the token endpoint uses another name
-		e.refuseDocument(w, *f)
+		refuseDocument(w, f)
 		return
 	}
 	base := "https://" + Host + "/" + tenant
@@ -60,7 +60,7 @@ func (e *Entra) describeTenant(w http.ResponseWriter, r *http.Request) {
 
 // refuseDocument sends an error. It is not in the journal, because no
 // credential was requested.
-func (e *Entra) refuseDocument(w http.ResponseWriter, f failure) {
+func refuseDocument(w http.ResponseWriter, f *failure) {
 	writeDocument(w, f.status, f.body())
 }
 

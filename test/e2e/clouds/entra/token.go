@@ -19,6 +19,9 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
 )
 
+// clientCredentials is the only type of grant.
+const clientCredentials = "client_credentials"
+
 // assertionType is the type of a JWT assertion (RFC 7523).
 const assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
@@ -30,29 +33,36 @@ const lifetime = 3599
 var openIDScopes = []string{"openid", "profile", "email", "offline_access"}
 
 // token handles the token endpoint.
-func (e *Entra) token(w http.ResponseWriter, r *http.Request) {
-	entry := journal.Entry{Cloud: journal.Azure, Operation: journal.ClientCredentials}
-	if err := r.ParseForm(); err != nil {
-		e.journal.Send(w, r, failed(entry, &failure{http.StatusBadRequest, "invalid_request", 9002313, "Invalid request. Request is malformed or invalid.", nil}))
-		return
+func (e *entra) token(w http.ResponseWriter, r *http.Request) {
+	entry := journal.Entry{Cloud: journal.Azure, Operation: clientCredentials}
+	f := malformed()
+	if err := r.ParseForm(); err == nil {
+		f = e.grant(r.Context(), r.PathValue("tenant"), r.PostForm, &entry)
 	}
-	if f := e.grant(r.Context(), r.PathValue("tenant"), r.PostForm, &entry); f != nil {
-		e.journal.Send(w, r, failed(entry, f))
+	if f != nil {
+		e.send(w, r, entry.Refused(&journal.Failure{Status: f.status, Code: fmt.Sprintf("AADSTS%d", f.code), Message: f.message, Err: f.err}, f.body()))
 		return
 	}
 	// Only the resource reads the token, so it does not have to be a JWT.
-	e.journal.Send(w, r, granted(entry, rand.Text()+rand.Text()+rand.Text()+rand.Text()))
+	token := rand.Text() + rand.Text() + rand.Text() + rand.Text()
+	e.send(w, r, entry.Granted(token, map[string]any{
+		"token_type": "Bearer", "expires_in": lifetime, "ext_expires_in": lifetime, "access_token": token,
+	}))
+}
+
+func malformed() *failure {
+	return &failure{http.StatusBadRequest, "invalid_request", 9002313, "Invalid request. Request is malformed or invalid.", nil}
 }
 
 // grant decides about a request and completes the journal entry. It returns nil
 // if the token is granted.
-func (e *Entra) grant(ctx context.Context, tenant string, form url.Values, entry *journal.Entry) *failure {
+func (e *entra) grant(ctx context.Context, tenant string, form url.Values, entry *journal.Entry) *failure {
 	clientID := form.Get("client_id")
 	entry.Identity = clientID + "@" + tenant
 	if f := missing(form, "grant_type", "client_id", "scope"); f != nil {
 		return f
 	}
-	if grantType := form.Get("grant_type"); grantType != journal.ClientCredentials {
+	if grantType := form.Get("grant_type"); grantType != clientCredentials {
 		return &failure{http.StatusBadRequest, "unsupported_grant_type", 70003, fmt.Sprintf("The app requested an unsupported grant type '%s'.", grantType), nil}
 	}
 	applications, found := e.tenants[strings.ToLower(tenant)]
@@ -120,12 +130,12 @@ func checkSecret(app trust.Application, secret string) *failure {
 // checkAssertion compares a Kubernetes token with the application's federated
 // identity credentials. The issuer, the subject and the audience of one of them
 // must match exactly.
-func (e *Entra) checkAssertion(ctx context.Context, app trust.Application, form url.Values, entry *journal.Entry) *failure {
+func (e *entra) checkAssertion(ctx context.Context, app trust.Application, form url.Values, entry *journal.Entry) *failure {
 	if f := missing(form, "client_assertion_type"); f != nil {
 		return f
 	}
 	if form.Get("client_assertion_type") != assertionType {
-		return &failure{http.StatusBadRequest, "invalid_request", 9002313, "Invalid request. Request is malformed or invalid.", nil}
+		return malformed()
 	}
 	now := time.Now()
 	token, err := e.tokens.Verify(ctx, form.Get("client_assertion"), now)

@@ -17,36 +17,27 @@ import (
 // token, unless an organization's policy allows more.
 const maxAccountLifetime = time.Hour
 
-// Credentials returns the handler for iamcredentials.googleapis.com.
-func (g *Google) Credentials() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/projects/-/serviceAccounts/{call}", g.generateAccessToken)
-	return mux
+const generateAccessToken = "generateAccessToken"
+
+// denyProject denies all requests of cloudresourcemanager.googleapis.com: a library calls it
+// only if it has no project setting.
+func denyProject(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(http.StatusForbidden)
+	// Ignore the error: the client may have closed the connection.
+	_ = json.NewEncoder(w).Encode(denied("resourcemanager.projects.get", "The caller does not have permission").body())
 }
 
-// ResourceManager returns the handler for cloudresourcemanager.googleapis.com.
-// It denies all requests: a library calls it only if it has no project setting.
-func (g *Google) ResourceManager() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		a := response(journal.Entry{}, denied("resourcemanager.projects.get", "The caller does not have permission").body())
-		w.Header().Set("Content-Type", a.Header.Get("Content-Type"))
-		w.WriteHeader(http.StatusForbidden)
-		// Ignore the error: the client may have closed the connection.
-		_, _ = w.Write(a.Body)
-	})
-}
-
-// apiFailure is an error in the format of Google's APIs.
+// apiFailure is an error in the format of Google's APIs. Its code is the canonical code,
+// such as PERMISSION_DENIED.
 type apiFailure struct {
-	status int
-	// code is the canonical code, such as PERMISSION_DENIED.
-	code, message string
+	journal.Failure
 	// permission is the missing permission, if any.
 	permission string
 }
 
-func (f apiFailure) body() any {
-	body := map[string]any{"code": f.status, "message": f.message, "status": f.code}
+func (f *apiFailure) body() any {
+	body := map[string]any{"code": f.Status, "message": f.Message, "status": f.Code}
 	if f.permission != "" {
 		body["details"] = []map[string]any{{
 			"@type":    "type.googleapis.com/google.rpc.ErrorInfo",
@@ -59,34 +50,33 @@ func (f apiFailure) body() any {
 }
 
 func denied(permission, message string) *apiFailure {
-	return &apiFailure{http.StatusForbidden, "PERMISSION_DENIED", message, permission}
+	return &apiFailure{journal.Failure{Status: http.StatusForbidden, Code: "PERMISSION_DENIED", Message: message}, permission}
 }
 
 func invalidArgument(message string) *apiFailure {
-	return &apiFailure{http.StatusBadRequest, "INVALID_ARGUMENT", message, ""}
+	return &apiFailure{journal.Failure{Status: http.StatusBadRequest, Code: "INVALID_ARGUMENT", Message: message}, ""}
 }
 
 func unauthenticated(what string) *apiFailure {
-	return &apiFailure{http.StatusUnauthorized, "UNAUTHENTICATED", what + " Expected OAuth 2 access token, login cookie or other valid authentication credential. See https://developers.google.com/identity/sign-in/web/devconsole-project.", ""}
+	what += " Expected OAuth 2 access token, login cookie or other valid authentication credential. See https://developers.google.com/identity/sign-in/web/devconsole-project."
+	return &apiFailure{journal.Failure{Status: http.StatusUnauthorized, Code: "UNAUTHENTICATED", Message: what}, ""}
 }
 
-func (g *Google) generateAccessToken(w http.ResponseWriter, r *http.Request) {
-	email, ok := strings.CutSuffix(r.PathValue("call"), ":"+journal.GenerateAccessToken)
+func (g *google) generateAccessToken(w http.ResponseWriter, r *http.Request) {
+	email, ok := strings.CutSuffix(r.PathValue("call"), ":"+generateAccessToken)
 	if !ok {
 		http.NotFound(w, r)
 		return
 	}
-	entry := journal.Entry{Cloud: journal.GCP, Operation: journal.GenerateAccessToken, Identity: email}
+	entry := journal.Entry{Cloud: journal.GCP, Operation: generateAccessToken, Identity: email}
 	now := time.Now()
 	lifetime, failure := g.impersonate(r, email, &entry, now)
 	if failure != nil {
-		entry.Status, entry.Code, entry.Message = failure.status, failure.code, failure.message
-		g.journal.Send(w, r, response(entry, failure.body()))
+		g.send(w, r, entry.Refused(&failure.Failure, failure.body()))
 		return
 	}
 	token := accessToken()
-	entry.Status, entry.Credential = http.StatusOK, journal.Digest(token)
-	g.journal.Send(w, r, response(entry, map[string]string{
+	g.send(w, r, entry.Granted(token, map[string]string{
 		"accessToken": token,
 		// Python's library cannot read fractions or other time zones.
 		"expireTime": now.Add(lifetime).UTC().Format(time.RFC3339),
@@ -95,7 +85,7 @@ func (g *Google) generateAccessToken(w http.ResponseWriter, r *http.Request) {
 
 // impersonate decides about a request and completes the journal entry. It
 // returns the lifetime of the token.
-func (g *Google) impersonate(r *http.Request, email string, entry *journal.Entry, now time.Time) (time.Duration, *apiFailure) {
+func (g *google) impersonate(r *http.Request, email string, entry *journal.Entry, now time.Time) (time.Duration, *apiFailure) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return 0, unauthenticated("Request is missing required authentication credential.")

@@ -34,6 +34,7 @@ const (
 	// IAM APIs.
 	cloudPlatform = "https://www.googleapis.com/auth/cloud-platform"
 	iamScope      = "https://www.googleapis.com/auth/iam"
+	contentType   = "application/json; charset=UTF-8"
 	// workloadIdentityUser is the role that lets members impersonate a service
 	// account.
 	workloadIdentityUser = "roles/iam.workloadIdentityUser"
@@ -44,8 +45,17 @@ var (
 	member       = regexp.MustCompile(`^(principal:` + iam + `projects/[0-9]+/locations/global/workloadIdentityPools/[a-z0-9-]+/subject/.+|principalSet:` + iam + `projects/[0-9]+/locations/global/workloadIdentityPools/[a-z0-9-]+/\*)$`)
 )
 
-// Google serves the three APIs that the libraries use.
-type Google struct {
+// Hosts are the hosts of the three APIs that the libraries use.
+var Hosts = []string{stsHost, credentialsHost, resourceManagerHost}
+
+const (
+	stsHost             = "sts.googleapis.com"
+	credentialsHost     = "iamcredentials.googleapis.com"
+	resourceManagerHost = "cloudresourcemanager.googleapis.com"
+)
+
+// google serves Hosts.
+type google struct {
 	journal *journal.Journal
 	// providers are by name; accounts are members by the service account's
 	// e-mail address.
@@ -78,10 +88,10 @@ type grant struct {
 	token issuer.Token
 }
 
-// New returns a Google with the configured trust. It returns an error if it
+// New returns a handler of Hosts with the configured trust. It returns an error if it
 // cannot evaluate the configuration exactly as the real service does.
-func New(config trust.Google, tokens *issuer.Issuer, log *journal.Journal) (*Google, error) {
-	g := &Google{
+func New(config trust.Google, tokens *issuer.Issuer, log *journal.Journal) (http.Handler, error) {
+	g := &google{
 		journal:   log,
 		providers: map[string]provider{}, accounts: map[string][]string{}, grants: map[string]grant{},
 	}
@@ -102,7 +112,11 @@ func New(config trust.Google, tokens *issuer.Issuer, log *journal.Journal) (*Goo
 	if len(g.providers) != len(config.WorkloadIdentityPoolProviders) || len(g.accounts) != len(config.ServiceAccounts) {
 		return nil, errors.New("google: got a provider or a service account twice, want no duplicates")
 	}
-	return g, nil
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+stsHost+"/v1/token", g.exchange)
+	mux.HandleFunc("POST "+credentialsHost+"/v1/projects/-/serviceAccounts/{call}", g.generateAccessToken)
+	mux.HandleFunc(resourceManagerHost+"/", denyProject)
+	return mux, nil
 }
 
 func compile(p trust.WorkloadIdentityPoolProvider, tokens *issuer.Issuer) (provider, error) {
@@ -167,7 +181,7 @@ func accessToken() string {
 }
 
 // keep stores a federated token until it expires.
-func (g *Google) keep(federated string, granted grant, now time.Time) {
+func (g *google) keep(federated string, granted grant, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	maps.DeleteFunc(g.grants, func(_ string, old grant) bool { return !now.Before(old.expires) })
@@ -175,19 +189,15 @@ func (g *Google) keep(federated string, granted grant, now time.Time) {
 }
 
 // find returns the grant of a federated token.
-func (g *Google) find(federated string, now time.Time) (grant, bool) {
+func (g *google) find(federated string, now time.Time) (grant, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	found, ok := g.grants[journal.Digest(federated)]
 	return found, ok && now.Before(found.expires)
 }
 
-// response returns a JSON response.
-func response(entry journal.Entry, body any) journal.Response {
-	a := journal.JSON(entry, body)
-	a.Header = http.Header{
-		"Content-Type":  {"application/json; charset=UTF-8"},
-		"Cache-Control": {"private"},
-	}
-	return a
+// send sends a response with the header of Google's APIs.
+func (g *google) send(w http.ResponseWriter, r *http.Request, response journal.Response) {
+	response.Header = http.Header{"Content-Type": {contentType}, "Cache-Control": {"private"}}
+	g.journal.Send(w, r, response)
 }

@@ -65,7 +65,7 @@ type fixture struct {
 	es256   issuertest.Key
 	cluster *issuertest.Cluster
 	journal *journaltest.Recorder
-	google  *google.Google
+	google  http.Handler
 }
 
 func newFixture(t testing.TB) fixture {
@@ -101,7 +101,7 @@ func (f fixture) exchange(t testing.TB, values url.Values) *httptest.ResponseRec
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "https://sts.googleapis.com/v1/token", strings.NewReader(values.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	w := httptest.NewRecorder()
-	f.google.STS().ServeHTTP(w, r)
+	f.google.ServeHTTP(w, r)
 	return w
 }
 
@@ -293,7 +293,7 @@ func (f fixture) generate(t testing.TB, email, authorization, body string) *http
 		r.Header.Set("Authorization", authorization)
 	}
 	w := httptest.NewRecorder()
-	f.google.Credentials().ServeHTTP(w, r)
+	f.google.ServeHTTP(w, r)
 	return w
 }
 
@@ -417,7 +417,7 @@ func TestResourceManager(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	w := httptest.NewRecorder()
-	f.google.ResourceManager().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://cloudresourcemanager.googleapis.com/v1/projects/123456789", nil))
+	f.google.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://cloudresourcemanager.googleapis.com/v1/projects/123456789", nil))
 	if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), `"PERMISSION_DENIED"`) {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
@@ -486,7 +486,7 @@ func FuzzForm(f *testing.F) {
 		r := httptest.NewRequest(http.MethodPost, "https://sts.googleapis.com/v1/token", strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		w := httptest.NewRecorder()
-		fixture.google.STS().ServeHTTP(w, r)
+		fixture.google.ServeHTTP(w, r)
 		if !json.Valid(w.Body.Bytes()) || w.Code != http.StatusOK && w.Code != http.StatusBadRequest {
 			t.Errorf("got %d %q", w.Code, w.Body)
 		}

@@ -37,30 +37,21 @@ const (
 	maxSubject = 127
 )
 
-// STS returns the handler for sts.googleapis.com.
-func (g *Google) STS() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/token", g.exchange)
-	return mux
+// refuse returns an error of the exchange. The status is always 400.
+func refuse(code, format string, args ...any) *journal.Failure {
+	return &journal.Failure{Status: http.StatusBadRequest, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// stsFailure is an error of the exchange. The status is always 400.
-type stsFailure struct {
-	code, message string
-	// err is set for errors of the emulator itself.
-	err error
+func invalidGrant(format string, args ...any) *journal.Failure {
+	return refuse("invalid_grant", format, args...)
 }
 
-func invalidGrant(format string, args ...any) *stsFailure {
-	return &stsFailure{"invalid_grant", fmt.Sprintf(format, args...), nil}
+func invalidRequest(format string, args ...any) *journal.Failure {
+	return refuse("invalid_request", format, args...)
 }
 
-func invalidRequest(format string, args ...any) *stsFailure {
-	return &stsFailure{"invalid_request", fmt.Sprintf(format, args...), nil}
-}
-
-func (g *Google) exchange(w http.ResponseWriter, r *http.Request) {
-	entry := journal.Entry{Cloud: journal.GCP, Operation: journal.TokenExchange}
+func (g *google) exchange(w http.ResponseWriter, r *http.Request) {
+	entry := journal.Entry{Cloud: journal.GCP, Operation: "token-exchange"}
 	failure := invalidRequest("The request body is malformed.")
 	var granted grant
 	now := time.Now()
@@ -68,16 +59,12 @@ func (g *Google) exchange(w http.ResponseWriter, r *http.Request) {
 		granted, failure = g.federate(r.Context(), r.PostForm, &entry, now)
 	}
 	if failure != nil {
-		entry.Status, entry.Code, entry.Message = http.StatusBadRequest, failure.code, failure.message
-		a := response(entry, map[string]string{"error": failure.code, "error_description": failure.message})
-		a.Err = failure.err
-		g.journal.Send(w, r, a)
+		g.send(w, r, entry.Refused(failure, map[string]string{"error": failure.Code, "error_description": failure.Message}))
 		return
 	}
 	federated := accessToken()
 	g.keep(federated, granted, now)
-	entry.Status, entry.Credential = http.StatusOK, journal.Digest(federated)
-	g.journal.Send(w, r, response(entry, map[string]any{
+	g.send(w, r, entry.Granted(federated, map[string]any{
 		"access_token":      federated,
 		"issued_token_type": accessTokenType,
 		"token_type":        "Bearer",
@@ -87,7 +74,7 @@ func (g *Google) exchange(w http.ResponseWriter, r *http.Request) {
 }
 
 // federate decides about a request and completes the journal entry.
-func (g *Google) federate(ctx context.Context, form url.Values, entry *journal.Entry, now time.Time) (grant, *stsFailure) {
+func (g *google) federate(ctx context.Context, form url.Values, entry *journal.Entry, now time.Time) (grant, *journal.Failure) {
 	entry.Identity = form.Get("audience")
 	if f := checkForm(form); f != nil {
 		return grant{}, f
@@ -98,7 +85,7 @@ func (g *Google) federate(ctx context.Context, form url.Values, entry *journal.E
 	}
 	p, ok := g.providers[name]
 	if !ok {
-		return grant{}, &stsFailure{"invalid_target", `The target service indicated by the "audience" parameters is invalid. This might either be because the pool or provider is disabled or deleted or because it doesn't exist.`, nil}
+		return grant{}, refuse("invalid_target", `The target service indicated by the "audience" parameters is invalid. This might either be because the pool or provider is disabled or deleted or because it doesn't exist.`)
 	}
 	token, err := p.tokens.Verify(ctx, form.Get("subject_token"), now)
 	entry.Describe(token)
@@ -121,9 +108,9 @@ func (g *Google) federate(ctx context.Context, form url.Values, entry *journal.E
 }
 
 // checkForm checks the fields that do not depend on the provider.
-func checkForm(form url.Values) *stsFailure {
+func checkForm(form url.Values) *journal.Failure {
 	if got := form.Get("grant_type"); got != grantType {
-		return &stsFailure{"unsupported_grant_type", fmt.Sprintf("Unsupported grant type: %s", got), nil}
+		return refuse("unsupported_grant_type", "Unsupported grant type: %s", got)
 	}
 	for _, field := range []string{"audience", "subject_token", "subject_token_type", "requested_token_type"} {
 		if form.Get(field) == "" {
@@ -138,7 +125,7 @@ func checkForm(form url.Values) *stsFailure {
 	}
 	scopes := strings.Fields(form.Get("scope"))
 	if len(scopes) == 0 || slices.ContainsFunc(scopes, func(s string) bool { return !strings.HasPrefix(s, "https://www.googleapis.com/auth/") }) {
-		return &stsFailure{"invalid_scope", "Some requested scopes are missing or invalid.", nil}
+		return refuse("invalid_scope", "Some requested scopes are missing or invalid.")
 	}
 	return nil
 }
@@ -146,7 +133,7 @@ func checkForm(form url.Values) *stsFailure {
 // refuses returns a failure if the provider does not accept the token; err is
 // the result of its verification. The messages are those that were observed
 // from the real service.
-func (p provider) refuses(token issuer.Token, err error) *stsFailure {
+func (p provider) refuses(token issuer.Token, err error) *journal.Failure {
 	switch {
 	case errors.Is(err, issuer.ErrMalformed):
 		return invalidGrant("Unable to parse the ID Token.")
@@ -157,12 +144,14 @@ func (p provider) refuses(token issuer.Token, err error) *stsFailure {
 		// No key of the issuer can match such a token.
 		return invalidGrant("Error connecting to the given credential's issuer.")
 	case errors.Is(err, issuer.ErrUnavailable):
-		return &stsFailure{"invalid_grant", "Error connecting to the given credential's issuer.", err}
+		failure := invalidGrant("Error connecting to the given credential's issuer.")
+		failure.Err = err
+		return failure
 	case errors.Is(err, issuer.ErrBadSignature):
 		return invalidGrant("Unable to verify the ID Token signature.")
 	case err != nil, token.IssuedAt.IsZero(), token.Expires.Sub(token.IssuedAt) > maxAssertionLifetime:
 		return invalidGrant("ID Token issued at %s is stale to sign-in.", seconds(token.IssuedAt))
-	case !slices.ContainsFunc(token.Audience, func(a string) bool { return slices.Contains(p.audiences, a) }):
+	case !token.IsFor(p.audiences...):
 		return invalidGrant("The audience in ID Token [%s] does not match the expected audience.", strings.Join(token.Audience, ", "))
 	}
 	return nil

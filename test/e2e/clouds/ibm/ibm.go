@@ -65,22 +65,19 @@ func (i *IAM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	entry := journal.Entry{Cloud: journal.IBM, Operation: journal.CRToken}
-	failure := &failure{"BXNIM0109E", "The request body is malformed.", "", nil}
+	entry := journal.Entry{Cloud: journal.IBM, Operation: "cr-token"}
+	failure := missing("The request body is malformed.", "")
 	if err := r.ParseForm(); err == nil {
 		entry.Identity = r.PostForm.Get("profile_id")
 		failure = i.exchange(r.Context(), r.PostForm, &entry)
 	}
 	if failure != nil {
-		entry.Status, entry.Code, entry.Message = http.StatusBadRequest, failure.code, failure.message
-		response := journal.JSON(entry, map[string]string{"errorCode": failure.code, "errorMessage": failure.message, "errorDetails": failure.details})
-		response.Err = failure.err
-		i.journal.Send(w, r, response)
+		body := map[string]string{"errorCode": failure.Code, "errorMessage": failure.Message, "errorDetails": failure.details}
+		i.journal.Send(w, r, entry.Refused(&failure.Failure, body))
 		return
 	}
 	token, expires := rand.Text()+rand.Text()+rand.Text(), time.Now().Add(lifetime)
-	entry.Status, entry.Credential = http.StatusOK, journal.Digest(token)
-	i.journal.Send(w, r, journal.JSON(entry, map[string]any{
+	i.journal.Send(w, r, entry.Granted(token, map[string]any{
 		"access_token": token, "refresh_token": "not_supported", "token_type": "Bearer",
 		"expires_in": int(lifetime.Seconds()), "expiration": expires.Unix(), "scope": "ibm openid",
 	}))
@@ -88,32 +85,38 @@ func (i *IAM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // failure is an error response. The status is always 400.
 type failure struct {
-	code, message, details string
-	// err is set for errors of the emulator itself.
-	err error
+	journal.Failure
+	details string
+}
+
+// missing returns the failure for a request that is not complete.
+func missing(message, details string) *failure {
+	return &failure{journal.Failure{Status: http.StatusBadRequest, Code: "BXNIM0109E", Message: message}, details}
 }
 
 // notEligible returns the failure for a token that the profile does not trust. It is
 // the only one whose text is public.
 func notEligible(format string, args ...any) *failure {
-	return &failure{"BXNIM0398E", "Selected trusted profile not eligible.", fmt.Sprintf(format, args...), nil}
+	return &failure{
+		journal.Failure{Status: http.StatusBadRequest, Code: "BXNIM0398E", Message: "Selected trusted profile not eligible."}, fmt.Sprintf(format, args...),
+	}
 }
 
 // exchange decides about a request and completes the journal entry.
 func (i *IAM) exchange(ctx context.Context, form url.Values, entry *journal.Entry) *failure {
 	if form.Get("grant_type") != grantType || form.Get("cr_token") == "" || form.Get("profile_id") == "" {
-		return &failure{"BXNIM0109E", "Property missing or empty", "want grant_type, cr_token and profile_id", nil}
+		return missing("Property missing or empty", "want grant_type, cr_token and profile_id")
 	}
 	token, err := i.tokens.Verify(ctx, form.Get("cr_token"), time.Now())
 	entry.Describe(token)
 	switch {
 	case errors.Is(err, issuer.ErrUnavailable):
 		failure := notEligible("The keys of the issuer cannot be read.")
-		failure.err = err
+		failure.Err = err
 		return failure
 	case err != nil:
 		return notEligible("The given token is not valid.")
-	case !slices.Contains(token.Audience, audience):
+	case !token.IsFor(audience):
 		return notEligible("The given token has another audience.")
 	}
 	allowed := slices.ContainsFunc(i.profiles[entry.Identity], func(link trust.Link) bool {

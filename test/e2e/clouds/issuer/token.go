@@ -6,6 +6,7 @@ package issuer
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -41,6 +42,11 @@ type Token struct {
 	KeyID     string
 	// Claims holds all claims.
 	Claims map[string]any
+}
+
+// IsFor reports whether the token has any of the audiences.
+func (t *Token) IsFor(audiences ...string) bool {
+	return slices.ContainsFunc(t.Audience, func(a string) bool { return slices.Contains(audiences, a) })
 }
 
 // Object identifies an object in the token's namespace.

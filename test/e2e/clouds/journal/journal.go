@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -21,7 +22,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer"
 )
 
-// The clouds.
+// The clouds, as the programs of the SDKs name them.
 const (
 	AWS   = "aws"
 	Azure = "azure"
@@ -36,26 +37,13 @@ const (
 	Snowflake = "snowflake"
 )
 
-// The operations, with the clouds' own names.
-const (
-	AssumeRole                = "AssumeRole"
-	AssumeRoleWithWebIdentity = "AssumeRoleWithWebIdentity"
-	ClientCredentials         = "client_credentials"
-	TokenExchange             = "token-exchange"
-	GenerateAccessToken       = "generateAccessToken"
-	AssumeRoleWithOIDC        = "AssumeRoleWithOIDC"
-	CRToken                   = "cr-token"
-	Login                     = "login"
-	JWTBearer                 = "jwt-bearer"
-	LoginRequest              = "login-request"
-)
-
 // Entry is one decision. It contains no tokens and no secrets. The values of
 // the Kubernetes token are only verified if the credential was granted.
 type Entry struct {
-	Time      time.Time `json:"time"`
-	Cloud     string    `json:"cloud"`
-	Operation string    `json:"operation"`
+	Time  time.Time `json:"time"`
+	Cloud string    `json:"cloud"`
+	// Operation has the cloud's own name for it.
+	Operation string `json:"operation"`
 	// Status is the HTTP status of the response.
 	Status int `json:"status"`
 	// Code is the cloud's error code, such as AccessDenied, AADSTS700212,
@@ -113,6 +101,14 @@ func Digest(credential string) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// Failure is a cloud's decision against a request.
+type Failure struct {
+	Status        int
+	Code, Message string
+	// Err is set for errors of the emulator itself.
+	Err error
+}
+
 // Response is a cloud's response with its journal entry.
 type Response struct {
 	// Entry is the journal entry. Send sets its Time and UserAgent.
@@ -124,39 +120,50 @@ type Response struct {
 	Err error
 }
 
-// JSON returns a response with a JSON body.
-func JSON(entry Entry, body any) Response {
+// Granted returns a response with a credential in a JSON body.
+func (e Entry) Granted(credential string, body any) Response {
+	e.Status, e.Credential = http.StatusOK, Digest(credential)
+	return e.respond(body, nil)
+}
+
+// Refused returns a response with an error in a JSON body.
+func (e Entry) Refused(f *Failure, body any) Response {
+	e.Status, e.Code, e.Message = f.Status, f.Code, f.Message
+	return e.respond(body, f.Err)
+}
+
+func (e Entry) respond(body any, failed error) Response {
 	text, err := json.MarshalIndent(body, "", "  ")
 	if err != nil {
-		entry.Status = http.StatusInternalServerError
+		e.Status = http.StatusInternalServerError
 	}
-	return Response{Entry: entry, Header: http.Header{"Content-Type": {"application/json"}}, Body: append(text, '\n'), Err: err}
+	return Response{
+		Entry: e, Header: http.Header{"Content-Type": {"application/json"}}, Body: append(text, '\n'), Err: errors.Join(failed, err),
+	}
 }
 
 // Journal writes entries and keeps them. It is safe for concurrent use.
 type Journal struct {
-	mu     sync.Mutex
-	out    io.Writer
-	kept   []byte
-	errors *slog.Logger
+	mu   sync.Mutex
+	out  io.Writer
+	kept []byte
+	log  *slog.Logger
 }
 
 // New returns a journal that writes each entry to out with a single Write.
-// Errors of the emulator itself go to errors.
-func New(out io.Writer, errors *slog.Logger) *Journal {
-	return &Journal{out: out, errors: errors}
-}
+// Errors of the emulator itself go to log.
+func New(out io.Writer, log *slog.Logger) *Journal { return &Journal{out: out, log: log} }
 
 // Send writes the entry before the response, so that every issued credential is
 // in the journal.
 func (j *Journal) Send(w http.ResponseWriter, r *http.Request, response Response) {
 	response.Time = time.Now().UTC()
 	response.UserAgent = r.UserAgent()
-	if response.Err != nil {
-		j.errors.ErrorContext(r.Context(), "request failed", "cloud", response.Cloud, "operation", response.Operation, "error", response.Err)
+	err := j.record(response.Entry)
+	if failed := errors.Join(response.Err, err); failed != nil {
+		j.log.ErrorContext(r.Context(), "request failed", "cloud", response.Cloud, "operation", response.Operation, "error", failed)
 	}
-	if err := j.record(response.Entry); err != nil {
-		j.errors.ErrorContext(r.Context(), "request failed", "cloud", response.Cloud, "operation", response.Operation, "error", err)
+	if err != nil {
 		http.Error(w, "failed to write the journal", http.StatusInternalServerError)
 		return
 	}

@@ -33,7 +33,7 @@ func TestFieldNames(t *testing.T) {
 	t.Parallel()
 	recorder := journaltest.New()
 	entry := journal.Entry{
-		Cloud: journal.AWS, Operation: journal.AssumeRoleWithWebIdentity, Status: 403, Code: "AccessDenied", Message: "no",
+		Cloud: journal.AWS, Operation: "AssumeRoleWithWebIdentity", Status: 403, Code: "AccessDenied", Message: "no",
 		Identity: "arn:aws:iam::123456789012:role/reader", Credential: journal.Digest("abc"),
 	}
 	entry.Describe(issuer.Token{

@@ -31,8 +31,8 @@ const lifetime = 20 * time.Minute
 // journal has the beginning of the text.
 const invalidToken = "error validating token"
 
-// Server is a server with auth methods.
-type Server struct {
+// server is a server with auth methods.
+type server struct {
 	tokens  *issuer.Issuer
 	journal *journal.Journal
 	methods map[string]trust.AuthMethod
@@ -40,8 +40,8 @@ type Server struct {
 
 // New returns a server with the configured trust. A role must have an audience and a
 // subject.
-func New(config trust.Vault, tokens *issuer.Issuer, log *journal.Journal) (*Server, error) {
-	s := &Server{tokens: tokens, journal: log, methods: map[string]trust.AuthMethod{}}
+func New(config trust.Vault, tokens *issuer.Issuer, log *journal.Journal) (http.Handler, error) {
+	s := &server{tokens: tokens, journal: log, methods: map[string]trust.AuthMethod{}}
 	for _, method := range config.AuthMethods {
 		if method.Path == "" || method.BoundIssuer == "" {
 			return nil, fmt.Errorf("vault: got auth method %q with bound_issuer %q, want both", method.Path, method.BoundIssuer)
@@ -53,7 +53,10 @@ func New(config trust.Vault, tokens *issuer.Issuer, log *journal.Journal) (*Serv
 		}
 		s.methods[method.Path] = method
 	}
-	return s, nil
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/auth/{path}/login", s.login)
+	mux.HandleFunc("PUT /v1/auth/{path}/login", s.login) // as Vault's own clients do
+	return mux, nil
 }
 
 // login is the body of a request.
@@ -62,33 +65,21 @@ type login struct {
 	Role string `json:"role"`
 }
 
-// ServeHTTP handles one login. Vault's own clients use PUT.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	mux := http.NewServeMux()
-	mux.HandleFunc("PUT /v1/auth/{path}/login", s.login)
-	mux.HandleFunc("POST /v1/auth/{path}/login", s.login)
-	mux.ServeHTTP(w, r)
-}
-
-func (s *Server) login(w http.ResponseWriter, r *http.Request) {
-	entry := journal.Entry{Cloud: journal.Vault, Operation: journal.Login}
+func (s *server) login(w http.ResponseWriter, r *http.Request) {
+	entry := journal.Entry{Cloud: journal.Vault, Operation: "login"}
 	var body login
-	failure := &failure{code: "failed to parse JSON input"}
+	failure := refuse("failed to parse JSON input", "", nil)
 	var role *trust.VaultRole
 	if err := json.NewDecoder(r.Body).Decode(&body); err == nil {
 		entry.Identity = "auth/" + r.PathValue("path") + "/role/" + body.Role
 		role, failure = s.decide(r.Context(), r.PathValue("path"), &body, &entry)
 	}
 	if failure != nil {
-		entry.Status, entry.Code, entry.Message = http.StatusBadRequest, failure.code, failure.text()
-		response := journal.JSON(entry, map[string][]string{"errors": {failure.text()}})
-		response.Err = failure.err
-		s.journal.Send(w, r, response)
+		s.journal.Send(w, r, entry.Refused(failure, map[string][]string{"errors": {failure.Message}}))
 		return
 	}
 	token := "hvs." + rand.Text() + rand.Text() + rand.Text()
-	entry.Status, entry.Credential = http.StatusOK, journal.Digest(token)
-	s.journal.Send(w, r, journal.JSON(entry, map[string]any{
+	s.journal.Send(w, r, entry.Granted(token, map[string]any{
 		"request_id": string(uuid.NewUUID()), "lease_id": "", "renewable": false, "lease_duration": 0,
 		"data": nil, "wrap_info": nil, "warnings": nil,
 		"auth": map[string]any{
@@ -99,52 +90,46 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	}))
 }
 
-// failure is an error response.
-type failure struct {
-	code, detail string
-	// err is set for errors of the emulator itself.
-	err error
-}
-
-// text returns the error as Vault writes it.
-func (f *failure) text() string {
-	if f.detail == "" {
-		return f.code
+// refuse returns an error with the text that Vault writes.
+func refuse(code, detail string, err error) *journal.Failure {
+	text := code
+	if detail != "" {
+		text += ": " + detail
 	}
-	return f.code + ": " + f.detail
+	return &journal.Failure{Status: http.StatusBadRequest, Code: code, Message: text, Err: err}
 }
 
 // decide decides about a login and completes the journal entry. It returns the role.
-func (s *Server) decide(ctx context.Context, path string, body *login, entry *journal.Entry) (*trust.VaultRole, *failure) {
+func (s *server) decide(ctx context.Context, path string, body *login, entry *journal.Entry) (*trust.VaultRole, *journal.Failure) {
 	method, found := s.methods[path]
 	if !found {
-		return nil, &failure{code: "permission denied"}
+		return nil, refuse("permission denied", "", nil)
 	}
 	n := slices.IndexFunc(method.Roles, func(role trust.VaultRole) bool { return role.Name == body.Role })
 	switch {
 	case n < 0:
-		return nil, &failure{code: fmt.Sprintf("role %q could not be found", body.Role)}
+		return nil, refuse(fmt.Sprintf("role %q could not be found", body.Role), "", nil)
 	case body.JWT == "":
-		return nil, &failure{code: "missing token"}
+		return nil, refuse("missing token", "", nil)
 	}
 	role := &method.Roles[n]
 	token, err := s.tokens.Verify(ctx, body.JWT, time.Now())
 	entry.Describe(token)
 	switch {
 	case errors.Is(err, issuer.ErrUnavailable):
-		return nil, &failure{invalidToken, "error verifying token signature: fetching keys", err}
+		return nil, refuse(invalidToken, "error verifying token signature: fetching keys", err)
 	case err != nil && !errors.Is(err, issuer.ErrExpired) && !errors.Is(err, issuer.ErrNotYetValid):
-		return nil, &failure{invalidToken, "error verifying token signature: no known key successfully validated the token signature", nil}
+		return nil, refuse(invalidToken, "error verifying token signature: no known key successfully validated the token signature", nil)
 	case token.Issuer != method.BoundIssuer:
-		return nil, &failure{code: invalidToken + ": invalid issuer (iss) claim"}
+		return nil, refuse(invalidToken+": invalid issuer (iss) claim", "", nil)
 	case token.Subject != role.BoundSubject:
-		return nil, &failure{code: invalidToken + ": invalid subject (sub) claim"}
-	case !slices.ContainsFunc(token.Audience, func(audience string) bool { return slices.Contains(role.BoundAudiences, audience) }):
-		return nil, &failure{invalidToken + ": invalid audience (aud) claim", "audience claim does not match any expected audience", nil}
+		return nil, refuse(invalidToken+": invalid subject (sub) claim", "", nil)
+	case !token.IsFor(role.BoundAudiences...):
+		return nil, refuse(invalidToken+": invalid audience (aud) claim", "audience claim does not match any expected audience", nil)
 	case errors.Is(err, issuer.ErrExpired):
-		return nil, &failure{invalidToken, "invalid expiration time (exp) claim: token is expired", nil}
+		return nil, refuse(invalidToken, "invalid expiration time (exp) claim: token is expired", nil)
 	case err != nil:
-		return nil, &failure{invalidToken, "invalid not before (nbf) claim: token not yet valid", nil}
+		return nil, refuse(invalidToken, "invalid not before (nbf) claim: token not yet valid", nil)
 	}
 	return role, nil
 }

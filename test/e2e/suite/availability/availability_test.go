@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
-	"github.com/lanyard-dev/lanyard/test/support/abuse"
+	"github.com/lanyard-dev/lanyard/test/integration/abuse"
 	"github.com/lanyard-dev/lanyard/test/support/podstream"
 )
 
@@ -33,7 +33,7 @@ const (
 // another, and specs that do not depend on the method. The chart's tests compare these.
 var everyInstall = Label("every-install")
 
-var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.Install) {
+var _ = DescribeTableSubtree("Installed with", Ordered, func(install method) {
 	var namespace string
 	var stream *podstream.Stream
 
@@ -45,7 +45,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		do()
 		pause(ctx, time.Second)
 		counts := stream.Counts()
-		record(&install, event, counts)
+		record(install, event, counts)
 		// Below this rate, the pods would not show an outage of a second. Other programs share
 		// the machine, so the limit is far below the intended rate.
 		Expect(counts.Rate()).To(BeNumerically(">=", 25), event)
@@ -63,14 +63,14 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 	}
 
 	BeforeAll(func(ctx SpecContext) {
-		if install.Certificates == framework.CertManager {
-			stop, err := cluster.StartCertManager(ctx, GinkgoWriter)
+		if install.certificates == certManager {
+			stop, err := startCertManager(ctx, GinkgoWriter)
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(stop)
 		}
-		Expect(install.Up(ctx, cluster)).To(Succeed())
+		Expect(install.up(ctx)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {
-			Expect(install.Down(ctx, cluster)).To(Succeed())
+			Expect(install.down(ctx)).To(Succeed())
 			expectNothingLeft(ctx)
 		})
 		namespace = newNamespace(ctx)
@@ -82,7 +82,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 	})
 
 	It("injects every pod with an annotated ServiceAccount", func(ctx SpecContext) {
-		if install.Tool == framework.Helm {
+		if install.tool == helm {
 			_, err := cluster.Run(ctx, "helm", "test", "lanyard", "--namespace", framework.Namespace)
 			Expect(err).NotTo(HaveOccurred())
 		}
@@ -94,8 +94,8 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		Expect(err).NotTo(HaveOccurred())
 		before := servedSerials(ctx, replicas)
 		unharmed(ctx, "the serving certificate was renewed", func() {
-			if install.Certificates == framework.CertManager {
-				Expect(cluster.RenewCertificate(ctx, "lanyard-webhook-tls")).To(Succeed())
+			if install.certificates == certManager {
+				Expect(renewCertificate(ctx, "lanyard-webhook-tls")).To(Succeed())
 			}
 			Eventually(func(g Gomega) {
 				for i, now := range servedSerials(ctx, replicas) {
@@ -106,14 +106,14 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 	})
 
 	It("renews its CA with the same key without an outage", func(ctx SpecContext) {
-		before, err := cluster.TrustedCertificates(ctx)
+		before, err := trustedCertificates(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		unharmed(ctx, "the CA was renewed", func() {
-			if install.Certificates == framework.CertManager {
-				Expect(cluster.RenewCertificate(ctx, "lanyard-webhook-ca")).To(Succeed())
+			if install.certificates == certManager {
+				Expect(renewCertificate(ctx, "lanyard-webhook-ca")).To(Succeed())
 			}
 			Eventually(func(g Gomega) {
-				now, err := cluster.TrustedCertificates(ctx)
+				now, err := trustedCertificates(ctx)
 				g.Expect(err).NotTo(HaveOccurred())
 				// cainjector keeps the previous certificate next to the new
 				// one.
@@ -165,7 +165,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 	})
 
 	abused := Label()
-	if install.Certificates != framework.SelfManaged {
+	if install.certificates != selfManaged {
 		abused = everyInstall
 	}
 	It("is not harmed by 60 seconds of mixed abuse from inside the cluster while pods are created", abused, func(ctx SpecContext) {
@@ -222,14 +222,10 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install framework.I
 		unharmed(ctx, "nothing, after all replicas had been dead", func() { pause(ctx, 3*time.Second) })
 	})
 },
-	Entry("Helm and a self-managed certificate", framework.Install{
-		Tool: framework.Helm, Certificates: framework.SelfManaged, CertificateDuration: 12 * time.Second, CADuration: 36 * time.Second,
-	}),
-	Entry("kustomize and cert-manager", framework.Install{Tool: framework.Kustomize, Certificates: framework.CertManager}),
-	Entry("Helm and cert-manager", everyInstall, framework.Install{Tool: framework.Helm, Certificates: framework.CertManager}),
-	Entry("kustomize and a self-managed certificate", everyInstall, framework.Install{
-		Tool: framework.Kustomize, Certificates: framework.SelfManaged, CertificateDuration: 12 * time.Second, CADuration: 36 * time.Second,
-	}),
+	Entry("Helm and a self-managed certificate", method{helm, selfManaged}),
+	Entry("kustomize and cert-manager", method{kustomize, certManager}),
+	Entry("Helm and cert-manager", everyInstall, method{helm, certManager}),
+	Entry("kustomize and a self-managed certificate", everyInstall, method{kustomize, selfManaged}),
 )
 
 func newNamespace(ctx context.Context) string {
@@ -251,7 +247,7 @@ func abuseReplicas(ctx context.Context, replicas []corev1.Pod, namespace string)
 	for i := range replicas {
 		running.Go(func() {
 			defer GinkgoRecover()
-			tally, err := cluster.Abuse(ctx, &replicas[i], namespace, "target", time.Minute)
+			tally, err := attack(ctx, &replicas[i], namespace, "target", time.Minute)
 			Expect(err).NotTo(HaveOccurred())
 			AddReportEntry("from the network", tally)
 			Expect(tally).To(ContainSubstring("connections opened"))
@@ -317,7 +313,7 @@ func servedSerials(ctx context.Context, replicas []corev1.Pod) []*big.Int {
 	GinkgoHelper()
 	serials := make([]*big.Int, len(replicas))
 	for i := range replicas {
-		served, err := cluster.ServedCertificate(ctx, &replicas[i])
+		served, err := servedCertificate(ctx, &replicas[i])
 		Expect(err).NotTo(HaveOccurred())
 		serials[i] = served.SerialNumber
 	}

@@ -45,7 +45,7 @@ var _ = AfterSuite(func() {
 })
 
 // record adds a row.
-func record(install *framework.Install, event string, counts podstream.Counts) {
+func record(install method, event string, counts podstream.Counts) {
 	cell := func(o *podstream.Outcome) string {
 		return fmt.Sprintf("%d created, %d without credentials, %d denied or failed", o.Created, o.NotInjected, o.Failures())
 	}

@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
@@ -300,7 +301,7 @@ func scale(ctx context.Context, replicas string) {
 
 // callWebhook lets the API server call the webhooks of all installations, by a dry run.
 func callWebhook(ctx context.Context) error {
-	pod := framework.SDKPod("cart", framework.Go, framework.AWS)
+	pod := framework.SDKPod("cart", framework.Go, journal.AWS)
 	pod.Labels = map[string]string{"lanyard.dev/probe": "true"}
 	_, err := cluster.CoreV1().Pods(shop).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return err

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/emulator"
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
@@ -46,7 +47,7 @@ var update = flag.Bool("update", false, "write the recordings in testdata/pages"
 var (
 	cluster *framework.Cluster
 	clouds  *framework.Clouds
-	install = framework.Install{Tool: framework.Helm, Certificates: framework.SelfManaged, Values: []string{"shutdownDelaySeconds=0"}}
+	install = framework.Install{Values: []string{"shutdownDelaySeconds=0"}}
 	// user is who types the commands: their directory, and their environment.
 	user struct {
 		directory   string
@@ -181,8 +182,8 @@ func installed(ctx context.Context) {
 	setUp(ctx, staging, nil, stagingAccounts)
 	setUp(ctx, legacy, map[string]string{"lanyard.dev/inject": "disabled"}, legacyAccounts)
 	Expect(cluster.WaitInjected(ctx, shop, "cart")).To(Succeed())
-	newDeployment(ctx, "cart", framework.AWS)
-	newDeployment(ctx, "reports", framework.GCP)
+	newDeployment(ctx, "cart", journal.AWS)
+	newDeployment(ctx, "reports", journal.GCP)
 	newPod(ctx, staging, "cart-0", "cart", nil)
 	newPod(ctx, staging, "web-0", "web", nil)
 	newPod(ctx, staging, "search-0", "search", nil)

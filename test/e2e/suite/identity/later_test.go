@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 	"github.com/lanyard-dev/lanyard/test/e2e/identities"
@@ -24,7 +25,7 @@ import (
 // server generates.
 var _ = It("A Deployment whose ServiceAccount is annotated 20 seconds later starts with credentials, and never without", func(ctx SpecContext) {
 	const name, later = "identity 20 seconds later", 20 * time.Second
-	granted := expect.Outcomes{framework.AWS: expect.Granted(identities.Role)}
+	granted := expect.Outcomes{journal.AWS: expect.Granted(identities.Role)}
 	checker.Begin(name, framework.Go, granted)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "later", Labels: map[string]string{"lanyard.dev/identity": "required"}}}
 	accounts := cluster.CoreV1().ServiceAccounts(namespace)
@@ -32,7 +33,7 @@ var _ = It("A Deployment whose ServiceAccount is annotated 20 seconds later star
 	Expect(err).NotTo(HaveOccurred())
 
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"workload": "later"}}}
-	template.Spec = framework.SDKPod(account.Name, framework.Go, "--forever", framework.AWS).Spec
+	template.Spec = framework.SDKPod(account.Name, framework.Go, "--forever", journal.AWS).Spec
 	template.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	checker.Clouds.Redirect(&template.Spec)
 	_, err = cluster.AppsV1().Deployments(namespace).Create(ctx, &appsv1.Deployment{

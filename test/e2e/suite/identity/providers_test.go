@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
@@ -36,22 +37,22 @@ func ofProviders(ctx context.Context, account string, want expect.Outcomes) {
 var _ = Describe("Custom providers", func() {
 	It("get their credentials, all in one pod", func(ctx SpecContext) {
 		ofProviders(ctx, "custom", expect.Outcomes{
-			framework.Alibaba: expect.Granted(ramRole), framework.IBM: expect.Granted(trustedProfile), framework.Vault: expect.Granted(vaultRole),
-			framework.Anthropic: expect.Granted(federationRule), framework.OpenAI: expect.Granted(openAIAccount), framework.Snowflake: expect.Granted(snowflakeUser),
+			journal.Alibaba: expect.Granted(ramRole), journal.IBM: expect.Granted(trustedProfile), journal.Vault: expect.Granted(vaultRole),
+			journal.Anthropic: expect.Granted(federationRule), journal.OpenAI: expect.Granted(openAIAccount), journal.Snowflake: expect.Granted(snowflakeUser),
 		})
 	})
 
 	It("refuse tokens with another audience", func(ctx SpecContext) {
 		ofProviders(ctx, "custom-wrong-audience", expect.Outcomes{
-			framework.Alibaba: expect.Refused("AuthenticationFail.OIDCToken.AudienceNotMatch"), framework.IBM: expect.Refused("BXNIM0398E"), framework.Vault: expect.Refused("error validating token: invalid audience (aud) claim"),
-			framework.Anthropic: expect.Refused("invalid_grant"), framework.OpenAI: expect.Refused("invalid_subject_token"), framework.Snowflake: expect.Refused("390100"),
+			journal.Alibaba: expect.Refused("AuthenticationFail.OIDCToken.AudienceNotMatch"), journal.IBM: expect.Refused("BXNIM0398E"), journal.Vault: expect.Refused("error validating token: invalid audience (aud) claim"),
+			journal.Anthropic: expect.Refused("invalid_grant"), journal.OpenAI: expect.Refused("invalid_subject_token"), journal.Snowflake: expect.Refused("390100"),
 		})
 	})
 
 	It("refuse a ServiceAccount that they do not trust", func(ctx SpecContext) {
 		ofProviders(ctx, "custom-stranger", expect.Outcomes{
-			framework.Alibaba: expect.Refused("AuthenticationFail.NoPermission"), framework.IBM: expect.Refused("BXNIM0398E"), framework.Vault: expect.Refused("error validating token: invalid subject (sub) claim"),
-			framework.Anthropic: expect.Refused("invalid_grant"), framework.OpenAI: expect.Refused("access_denied"), framework.Snowflake: expect.Refused("390100"),
+			journal.Alibaba: expect.Refused("AuthenticationFail.NoPermission"), journal.IBM: expect.Refused("BXNIM0398E"), journal.Vault: expect.Refused("error validating token: invalid subject (sub) claim"),
+			journal.Anthropic: expect.Refused("invalid_grant"), journal.OpenAI: expect.Refused("access_denied"), journal.Snowflake: expect.Refused("390100"),
 		})
 	})
 

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 	"github.com/lanyard-dev/lanyard/test/e2e/identities"
@@ -24,7 +25,7 @@ import (
 var _ = It("injects each of 100 pods while the replicas are killed", func(ctx SpecContext) {
 	const name, replicas = "100 pods, replicas killed", 100
 	const steps = 4
-	want := expect.Outcomes{framework.AWS: expect.Granted(identities.Role)}
+	want := expect.Outcomes{journal.AWS: expect.Granted(identities.Role)}
 	checker.Begin(name, framework.Go, want)
 
 	deployment := newDeployment("scale", 0)
@@ -50,18 +51,18 @@ var _ = It("injects each of 100 pods while the replicas are killed", func(ctx Sp
 		Expect(podstream.HasIdentity(&pods[i])).To(BeTrue(), pods[i].Name)
 		// An SDK that gets no answer in time on a busy machine runs again. No
 		// token may have been denied.
-		for _, entry := range expect.OfPod(entries, &pods[i], framework.AWS) {
+		for _, entry := range expect.OfPod(entries, &pods[i], journal.AWS) {
 			Expect(entry).To(HaveField("Status", 200), pods[i].Name)
 		}
 		results, err := cluster.Results(ctx, &pods[i], framework.SDKContainer)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(results).To(HaveLen(1), pods[i].Name)
-		checker.CheckResult(name, framework.Go, &pods[i], &results[0], want[framework.AWS], entries)
+		checker.CheckResult(name, framework.Go, &pods[i], &results[0], want[journal.AWS], entries)
 	}
 })
 
 func newDeployment(name string, replicas int32) *appsv1.Deployment {
-	pod := framework.SDKPod("aws", framework.Go, "--forever", framework.AWS)
+	pod := framework.SDKPod("aws", framework.Go, "--forever", journal.AWS)
 	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	labels := map[string]string{"workload": name}
 	return &appsv1.Deployment{

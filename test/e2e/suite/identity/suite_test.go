@@ -8,11 +8,14 @@ package identity_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
@@ -29,7 +32,7 @@ var (
 	custom = expect.Checker{Table: framework.Table{Languages: []string{framework.Go}, Clouds: framework.CustomClouds()}}
 	// No shutdown delay: the suite reinstalls Lanyard, and the availability
 	// suite tests the shutdown.
-	install = framework.Install{Tool: framework.Helm, Certificates: framework.SelfManaged, Values: []string{"shutdownDelaySeconds=0"}}
+	install = framework.Install{Values: []string{"shutdownDelaySeconds=0"}}
 )
 
 func TestIdentity(t *testing.T) {
@@ -41,7 +44,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	cluster, err = framework.Connect()
 	Expect(err).NotTo(HaveOccurred())
-	install.Config, err = framework.ExampleProviders(cluster, strings.NewReplacer(":8200", ""), framework.CustomClouds()...)
+	install.Config, err = exampleProviders(strings.NewReplacer(":8200", ""), framework.CustomClouds()...)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(install.Up(ctx, cluster)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) error { return install.Down(ctx, cluster) })
@@ -59,3 +62,23 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 var _ = AfterSuite(func() {
 	fmt.Printf("\n%s\n%s\n", checker.Table.String(), custom.Table.String())
 })
+
+// exampleProviders returns the value config of the chart with files of
+// examples/providers. The placeholders are replaced.
+func exampleProviders(placeholders *strings.Replacer, names ...string) (map[string]any, error) {
+	var all []any
+	for _, name := range names {
+		text, err := os.ReadFile(filepath.Join(cluster.Root, "examples", "providers", name+".yaml"))
+		if err != nil {
+			return nil, err
+		}
+		var file struct {
+			Providers []any `json:"providers"`
+		}
+		if err := yaml.UnmarshalStrict([]byte(placeholders.Replace(string(text))), &file); err != nil {
+			return nil, fmt.Errorf("decode examples/providers/%s.yaml: %w", name, err)
+		}
+		all = append(all, file.Providers...)
+	}
+	return map[string]any{"providers": all}, nil
+}

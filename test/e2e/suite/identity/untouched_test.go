@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 	"github.com/lanyard-dev/lanyard/test/e2e/identities"
@@ -61,7 +62,7 @@ var _ = Describe("Lanyard does not change", func() {
 		}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func(ctx SpecContext) error { return accounts.Delete(ctx, account.Name, metav1.DeleteOptions{}) })
-		pod := framework.SDKPod(account.Name, framework.Go, framework.AWS)
+		pod := framework.SDKPod(account.Name, framework.Go, journal.AWS)
 		created, err := cluster.CoreV1().Pods(metav1.NamespaceSystem).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		Expect(err).NotTo(HaveOccurred())
 		expect.Untouched(&pod.Spec, created)
@@ -78,7 +79,7 @@ var _ = Describe("Lanyard does not change", func() {
 		}).WithTimeout(expect.Patience).Should(Succeed())
 		Expect(cluster.WaitInjected(ctx, mirrored, "default")).To(Succeed())
 
-		static := framework.SDKPod("", framework.Python, framework.AWS)
+		static := framework.SDKPod("", framework.Python, journal.AWS)
 		static.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 		static.ObjectMeta = metav1.ObjectMeta{Name: "static", Namespace: mirrored}
 		static.Spec.Containers[0].Command = []string{"/usr/bin/python3", "-c", "import time; time.sleep(3600)"}

@@ -32,7 +32,7 @@ var _ = Describe("Without Lanyard", Ordered, func() {
 		// The usual configuration of other webhooks: no guard, and failures are
 		// ignored.
 		peer := framework.Install{
-			Tool: framework.Helm, Certificates: framework.SelfManaged, Values: []string{"guard.enabled=false", "webhook.failurePolicy=Ignore", "shutdownDelaySeconds=0"},
+			Values: []string{"guard.enabled=false", "webhook.failurePolicy=Ignore", "shutdownDelaySeconds=0"},
 		}
 		Expect(peer.Up(ctx, cluster)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) error { return peer.Down(ctx, cluster) })

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
@@ -48,18 +49,18 @@ type workload struct {
 
 func workloads() []workload {
 	return []workload{
-		{namespace, "eks", []string{framework.AWS}, ""},
-		{namespace, "azure", []string{framework.Azure}, "azure-workload-identity-reserved-"},
-		{older, "azure", []string{framework.Azure}, "azure-identity-token"},
-		{namespace, "gcp", []string{framework.GCP}, "gcloud-setup"},
-		{namespace, "gcp-direct", []string{framework.GCP}, "external-credential-config"},
+		{namespace, "eks", []string{journal.AWS}, ""},
+		{namespace, "azure", []string{journal.Azure}, "azure-workload-identity-reserved-"},
+		{older, "azure", []string{journal.Azure}, "azure-identity-token"},
+		{namespace, "gcp", []string{journal.GCP}, "gcloud-setup"},
+		{namespace, "gcp-direct", []string{journal.GCP}, "external-credential-config"},
 		{namespace, "all", framework.AllClouds(), "gcloud-setup"},
 		{older, "all", framework.AllClouds(), "gcloud-setup"},
 	}
 }
 
 func (w *workload) outcomes() expect.Outcomes {
-	identities := map[string]string{framework.AWS: role, framework.Azure: client, framework.GCP: email}
+	identities := map[string]string{journal.AWS: role, journal.Azure: client, journal.GCP: email}
 	outcomes := expect.Outcomes{}
 	for _, cloud := range w.clouds {
 		outcomes[cloud] = expect.Granted(identities[cloud])
@@ -194,7 +195,7 @@ var _ = Describe("A cluster that moves to Lanyard", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) { setUp(ctx) })
 
 	It("gives pods credentials while the other webhooks run", func(ctx SpecContext) {
-		Expect(others.Register(ctx)).To(Succeed())
+		Expect(others.register(ctx)).To(Succeed())
 		waitOthers(ctx, true)
 		all := workloads()
 		pods := getCredentials(ctx, "beside", []string{oldPaths, newPaths, othersOnly, injected}, all)
@@ -204,7 +205,7 @@ var _ = Describe("A cluster that moves to Lanyard", Ordered, func() {
 	})
 
 	It("gives new pods credentials after their MutatingWebhookConfigurations are deleted", func(ctx SpecContext) {
-		Expect(others.Unregister(ctx)).To(Succeed())
+		Expect(others.unregister(ctx)).To(Succeed())
 		waitOthers(ctx, false)
 		pods := getCredentials(ctx, "after", []string{oldPaths, newPaths, injected}, workloads())
 		for _, pod := range pods {
@@ -213,6 +214,6 @@ var _ = Describe("A cluster that moves to Lanyard", Ordered, func() {
 	})
 
 	It("gives pods with an identity of GKE credentials", func(ctx SpecContext) {
-		getCredentials(ctx, "after", []string{newPaths, injected}, []workload{{namespace, "gke", []string{framework.GCP}, ""}})
+		getCredentials(ctx, "after", []string{newPaths, injected}, []workload{{namespace, "gke", []string{journal.GCP}, ""}})
 	})
 })

@@ -41,7 +41,7 @@ const (
 var (
 	cluster *framework.Cluster
 	checker expect.Checker
-	others  *framework.Peers
+	others  *standIns
 
 	//go:embed testdata/trust.yaml
 	trust string
@@ -63,15 +63,15 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	cluster, err = framework.Connect()
 	Expect(err).NotTo(HaveOccurred())
-	others, err = cluster.StartPeers(ctx, otherWebhooks()...)
+	others, err = startStandIns(ctx, otherWebhooks()...)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx SpecContext) error { return others.Stop(ctx) })
+	DeferCleanup(func(ctx SpecContext) error { return others.stop(ctx) })
 })
 
 // setUp installs Lanyard and starts the emulators, for pods with SDKs.
 func setUp(ctx context.Context) {
 	GinkgoHelper()
-	install := framework.Install{Tool: framework.Helm, Certificates: framework.SelfManaged, Values: []string{
+	install := framework.Install{Values: []string{
 		"config.adopt={eks,azure,gcp,gke}", "config.aws-default-region=" + region, "config.azure-default-tenant-id=" + tenant,
 		"config.gcp-default-workload-identity-provider=" + provider, "shutdownDelaySeconds=0",
 	}}
@@ -91,7 +91,7 @@ func setUp(ctx context.Context) {
 }
 
 // otherWebhooks returns a stand-in for each layout.
-func otherWebhooks() []framework.Peer {
+func otherWebhooks() []standIn {
 	in := func(operator metav1.LabelSelectorOperator) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 			{Key: "kubernetes.io/metadata.name", Operator: operator, Values: []string{older, switched["azure-older"]}},
@@ -101,11 +101,11 @@ func otherWebhooks() []framework.Peer {
 		AnnotationSuffix: "identity-binding", Audience: "api://AKSIdentityBinding",
 		TokenProxy: "https://proxy.example.com", SNIName: "proxy", CAConfigMap: "kube-root-ca.crt",
 	}
-	return []framework.Peer{
-		{Path: "eks", Flags: peers.Flags{EKS: &peers.EKS{AWSDefaultRegion: region, STSRegionalEndpoint: true, ContainerCredentials: []string{switched["eks"] + "/pod-identity"}}}},
-		{Path: "azure", Flags: peers.Flags{Azure: &peers.Azure{TenantID: tenant, IdentityBindings: binding}}, Namespaces: in(metav1.LabelSelectorOpNotIn)},
-		{Path: "azure-older", Flags: peers.Flags{Azure: &peers.Azure{TenantID: tenant, Version: peers.AzureOlder}}, Namespaces: in(metav1.LabelSelectorOpIn)},
-		{Path: "gcp", Flags: peers.Flags{GCP: &peers.GCP{GcloudImage: framework.SDKPythonImage, SetupCommand: []string{"/usr/bin/python3", "-c", setup}}}},
+	return []standIn{
+		{path: "eks", flags: peers.Flags{EKS: &peers.EKS{AWSDefaultRegion: region, STSRegionalEndpoint: true, ContainerCredentials: []string{switched["eks"] + "/pod-identity"}}}},
+		{path: "azure", flags: peers.Flags{Azure: &peers.Azure{TenantID: tenant, IdentityBindings: binding}}, namespaces: in(metav1.LabelSelectorOpNotIn)},
+		{path: "azure-older", flags: peers.Flags{Azure: &peers.Azure{TenantID: tenant, Version: peers.AzureOlder}}, namespaces: in(metav1.LabelSelectorOpIn)},
+		{path: "gcp", flags: peers.Flags{GCP: &peers.GCP{GcloudImage: framework.SDKPythonImage, SetupCommand: []string{"/usr/bin/python3", "-c", setup}}}},
 	}
 }
 

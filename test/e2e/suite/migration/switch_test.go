@@ -356,8 +356,8 @@ var _ = Describe("A switch of 40 workloads", Ordered, func() {
 			// Gone already, unless a spec failed.
 			t.run(ctx, "helm uninstall lanyard --namespace lanyard-system --wait || true; kubectl delete namespace lanyard-system")
 		})
-		Expect(others.Register(ctx)).To(Succeed())
-		DeferCleanup(func(ctx SpecContext) error { return others.Unregister(ctx) })
+		Expect(others.register(ctx)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) error { return others.unregister(ctx) })
 		createAccounts(ctx)
 		waitPeers(ctx, true)
 		createWorkloads(ctx)
@@ -382,15 +382,15 @@ var _ = Describe("A switch of 40 workloads", Ordered, func() {
 	It("gives new pods credentials in both orders, with both policies", func(ctx SpecContext) {
 		for _, c := range combinations() {
 			By(c.name)
-			Expect(others.Unregister(ctx)).To(Succeed())
+			Expect(others.unregister(ctx)).To(Succeed())
 			waitPeers(ctx, false)
-			Expect(others.Register(ctx, c.change)).To(Succeed())
+			Expect(others.register(ctx, c.change)).To(Succeed())
 			waitPeers(ctx, true)
 			t.compare("3-"+c.name+"-warnings", besides(ctx))
 			t.golden(ctx, "3-"+c.name, "lanyard check --pre", check, "lanyard migrate --from eks,azure,gcp --namespace "+switched["azure-older"])
 		}
-		Expect(others.Unregister(ctx)).To(Succeed())
-		Expect(others.Register(ctx)).To(Succeed())
+		Expect(others.unregister(ctx)).To(Succeed())
+		Expect(others.register(ctx)).To(Succeed())
 		waitPeers(ctx, true)
 		w.check(ctx)
 	})

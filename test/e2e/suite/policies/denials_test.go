@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 	"github.com/lanyard-dev/lanyard/test/e2e/identities"
@@ -37,7 +38,7 @@ func denials() {
 
 	It("inject the pods of a ServiceAccount that is older than the policies as soon as it is written", func(ctx SpecContext) {
 		const older = "gcp-impersonated"
-		pod := framework.SDKPod(older, framework.Go, framework.GCP)
+		pod := framework.SDKPod(older, framework.Go, journal.GCP)
 		created, err := podstream.Create(ctx, cluster, namespace, pod)
 		Expect(err).NotTo(HaveOccurred())
 		expect.Untouched(&pod.Spec, created)
@@ -52,11 +53,11 @@ func denials() {
 
 	It("inject the pods of a namespace that opts in again", func(ctx SpecContext) {
 		const optedOut = "identity-opted-out"
-		accounts, err := identities.Some("aws")
+		accounts, err := someAccounts("aws")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cluster.SetUp(ctx, checker.Clouds, optedOut, map[string]string{"lanyard.dev/inject": "disabled"}, accounts)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) error { return cluster.DeleteNamespace(ctx, optedOut) })
-		pod := framework.SDKPod("aws", framework.Go, framework.AWS)
+		pod := framework.SDKPod("aws", framework.Go, journal.AWS)
 		created, err := podstream.Create(ctx, cluster, optedOut, pod)
 		Expect(err).NotTo(HaveOccurred())
 		expect.Untouched(&pod.Spec, created)
@@ -67,7 +68,7 @@ func denials() {
 
 	It("deny identities that the namespace does not allow, and no others", func(ctx SpecContext) {
 		const limited = "identity-limited"
-		accounts, err := identities.Some("aws", "gcp-impersonated")
+		accounts, err := someAccounts("aws", "gcp-impersonated")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cluster.SetUp(ctx, checker.Clouds, limited, nil, accounts)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) error { return cluster.DeleteNamespace(ctx, limited) })
@@ -88,6 +89,6 @@ func denials() {
 
 // dryRun tries to create a pod of the ServiceAccount.
 func dryRun(ctx context.Context, namespace, account string) error {
-	_, err := podstream.Create(ctx, cluster, namespace, framework.SDKPod(account, framework.Go, framework.AWS))
+	_, err := podstream.Create(ctx, cluster, namespace, framework.SDKPod(account, framework.Go, journal.AWS))
 	return err
 }

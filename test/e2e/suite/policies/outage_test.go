@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 	"github.com/lanyard-dev/lanyard/test/e2e/identities"
@@ -31,11 +32,11 @@ const (
 )
 
 // granted is what the pods of these specs must get.
-var granted = expect.Outcomes{framework.AWS: expect.Granted(identities.Role)}
+var granted = expect.Outcomes{journal.AWS: expect.Granted(identities.Role)}
 
 // beside checks the policies as a fallback of the webhook with its guard.
 func beside() {
-	install := framework.Install{Tool: framework.Helm, Certificates: framework.SelfManaged, Values: []string{"shutdownDelaySeconds=0"}}
+	install := framework.Install{Values: []string{"shutdownDelaySeconds=0"}}
 
 	BeforeAll(func(ctx SpecContext) {
 		Expect(install.Up(ctx, cluster)).To(Succeed())
@@ -63,7 +64,7 @@ func beside() {
 		every := time.NewTicker(outage / pods)
 		defer every.Stop()
 		for i := range pods {
-			pod := framework.SDKPod("aws", framework.Go, framework.AWS)
+			pod := framework.SDKPod("aws", framework.Go, journal.AWS)
 			if i%runs != 0 {
 				pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: gate}}
 			}
@@ -86,7 +87,7 @@ func beside() {
 
 // webhookResponds creates a pod that the webhook must see, in a dry run.
 func webhookResponds(ctx context.Context) error {
-	pod := framework.SDKPod("none", framework.Go, framework.AWS)
+	pod := framework.SDKPod("none", framework.Go, journal.AWS)
 	pod.Labels = map[string]string{"lanyard.dev/probe": "true"}
 	_, err := podstream.Create(ctx, cluster, namespace, pod)
 	return err
@@ -139,7 +140,7 @@ func creating(ctx context.Context) (end func() int) {
 		defer every.Stop()
 		for ; ctx.Err() == nil; <-every.C {
 			tried++
-			pod := framework.SDKPod("aws", framework.Go, framework.AWS)
+			pod := framework.SDKPod("aws", framework.Go, journal.AWS)
 			pod.Labels, pod.Spec.SchedulingGates = map[string]string{"e2e": "restart"}, []corev1.PodSchedulingGate{{Name: gate}}
 			checker.Clouds.Redirect(&pod.Spec)
 			_, _ = cluster.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}) // the server is killed

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 	"github.com/lanyard-dev/lanyard/test/e2e/identities"
 	"github.com/lanyard-dev/lanyard/test/support/podstream"
@@ -144,7 +145,7 @@ func measure(ctx context.Context, namespace, prefix string, a *attempt, samples 
 func (f *figures) follow(ctx context.Context, namespace, account string, a *attempt) {
 	GinkgoHelper()
 	written := time.Now()
-	pod := framework.SDKPod(account, framework.Go, framework.AWS)
+	pod := framework.SDKPod(account, framework.Go, journal.AWS)
 	if a.inject != "" {
 		pod.Annotations = map[string]string{"lanyard.dev/inject": a.inject}
 	}

@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 	"github.com/lanyard-dev/lanyard/test/e2e/identities"
@@ -20,7 +21,7 @@ func sdks() {
 	},
 		Entry("a ServiceAccount with all three clouds", "three-clouds", identities.ThreeClouds()),
 		Entry("a ServiceAccount with a provider, by direct federation", "gcp-direct",
-			expect.Outcomes{framework.GCP: expect.Granted(identities.Principals + "identity:gcp-direct")}),
+			expect.Outcomes{journal.GCP: expect.Granted(identities.Principals + "identity:gcp-direct")}),
 		Entry("a ServiceAccount without annotations, which has none", "none", identities.Nothing()),
 	)
 

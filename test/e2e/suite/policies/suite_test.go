@@ -16,7 +16,9 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 	"github.com/lanyard-dev/lanyard/test/e2e/identities"
@@ -66,7 +68,7 @@ func begin(ctx SpecContext) {
 	Expect(cluster.SetUp(ctx, checker.Clouds, namespace, nil, []byte("{}"))).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) error { return cluster.DeleteNamespace(ctx, namespace) })
 
-	older, err := identities.Some("gcp-impersonated")
+	older, err := someAccounts("gcp-impersonated")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(cluster.CreateAccounts(ctx, namespace, older)).To(Succeed())
 
@@ -80,9 +82,9 @@ func begin(ctx SpecContext) {
 	Expect(cluster.WaitInjected(ctx, namespace, "aws")).To(Succeed())
 	took(start, "a pod is injected")
 	const name = "account aws, by kubectl annotate"
-	want := expect.Outcomes{framework.AWS: expect.Granted(identities.Role)}
+	want := expect.Outcomes{journal.AWS: expect.Granted(identities.Role)}
 	checker.Begin(name, framework.Go, want)
-	pod := framework.SDKPod("aws", framework.Go, framework.AWS)
+	pod := framework.SDKPod("aws", framework.Go, journal.AWS)
 	checker.Clouds.Redirect(&pod.Spec)
 	pod, err = cluster.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
@@ -90,7 +92,7 @@ func begin(ctx SpecContext) {
 	checker.Check(ctx, name, framework.Go, pod, framework.SDKContainer, want)
 	took(start, "the pod has a credential of the emulator")
 
-	accounts, err := identities.Some("gcp-direct", "three-clouds", "none")
+	accounts, err := someAccounts("gcp-direct", "three-clouds", "none")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(cluster.CreateAccounts(ctx, namespace, accounts)).To(Succeed())
 	Expect(cluster.WaitInjected(ctx, namespace, "three-clouds")).To(Succeed())
@@ -123,4 +125,14 @@ func noProgram(ctx SpecContext) {
 	webhooks, err := cluster.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(webhooks.Items).NotTo(ContainElement(HaveField("Name", framework.Configuration)))
+}
+
+// someAccounts returns a part of identities.Accounts.
+func someAccounts(names ...string) ([]byte, error) {
+	var list corev1.ServiceAccountList
+	if err := yaml.UnmarshalStrict(identities.Accounts, &list); err != nil {
+		return nil, fmt.Errorf("decode the ServiceAccounts: %w", err)
+	}
+	list.Items = slices.DeleteFunc(list.Items, func(account corev1.ServiceAccount) bool { return !slices.Contains(names, account.Name) })
+	return yaml.Marshal(list)
 }

@@ -72,16 +72,16 @@ var _ = It("Each SDK uses a rotated token without a restart of its pod", Label("
 	start := func(row string) {
 		Expect(cluster.WaitInjected(ctx, namespace, "short-lived")).To(Succeed())
 		for _, language := range framework.Languages() {
-			pod := framework.SDKPod("short-lived", language, "--every", "20s", framework.AWS, framework.GCP)
+			pod := framework.SDKPod("short-lived", language, "--every", "20s", journal.AWS, journal.GCP)
 			clouds.Redirect(&pod.Spec)
 			pod, err = cluster.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 			Expect(err).NotTo(HaveOccurred())
 			pods = append(pods, started{row, language, pod})
-			table.Set(row, language, framework.AWS, "**FAILED**")
-			table.Set(row, language, framework.GCP, "**FAILED**")
+			table.Set(row, language, journal.AWS, "**FAILED**")
+			table.Set(row, language, journal.GCP, "**FAILED**")
 		}
 	}
-	whileInstalled(ctx, cluster, &framework.Install{Tool: framework.Helm, Certificates: framework.SelfManaged}, func() {
+	whileInstalled(ctx, cluster, &framework.Install{}, func() {
 		Expect(cluster.CreateAccounts(ctx, namespace, accounts)).To(Succeed())
 		start("token rotated by the kubelet")
 	})
@@ -89,7 +89,7 @@ var _ = It("Each SDK uses a rotated token without a restart of its pod", Label("
 
 	begun := time.Now()
 	for _, p := range pods {
-		for _, cloud := range []string{framework.AWS, framework.GCP} {
+		for _, cloud := range []string{journal.AWS, journal.GCP} {
 			By(fmt.Sprintf("waiting for %s to send another token to %s, %.0f s after the start", p.language, cloud, time.Since(begun).Seconds()))
 			Eventually(func(g Gomega) {
 				now, err := cluster.CoreV1().Pods(namespace).Get(ctx, p.pod.Name, metav1.GetOptions{})

@@ -56,7 +56,6 @@ var _ = AfterSuite(func() {
 // ordered container.
 func installed(values ...string) {
 	install := framework.Install{
-		Tool: framework.Helm, Certificates: framework.SelfManaged,
 		// No shutdown delay: the availability suite tests the shutdown.
 		Values: append(values, "shutdownDelaySeconds=0"),
 	}
@@ -76,7 +75,7 @@ type scenario []client.Object
 // begin creates a scenario and deletes it at the end of the spec.
 func begin(ctx context.Context, path string) scenario {
 	GinkgoHelper()
-	created, err := cluster.Create(ctx, checker.Clouds, "examples/scenarios/"+path)
+	created, err := create(ctx, "examples/scenarios/"+path)
 	DeferCleanup(func(ctx SpecContext) {
 		for _, object := range created {
 			if namespace, ok := object.(*corev1.Namespace); ok {
@@ -93,7 +92,7 @@ func begin(ctx context.Context, path string) scenario {
 func (s scenario) template(workload string) *corev1.PodSpec {
 	GinkgoHelper()
 	for _, object := range s {
-		if spec := framework.PodSpec(object); spec != nil && object.GetNamespace()+"/"+object.GetName() == workload {
+		if spec := podSpec(object); spec != nil && object.GetNamespace()+"/"+object.GetName() == workload {
 			return spec
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,8 +45,8 @@ type Cluster struct {
 
 	mu        sync.Mutex
 	published []jose.JSONWebKey
-	down      bool
-	keyReads  int
+	down      atomic.Bool
+	keyReads  atomic.Int32
 }
 
 // Key signs tokens.
@@ -73,9 +74,9 @@ func Start(t testing.TB, keys ...Key) *Cluster {
 		})
 	})
 	mux.HandleFunc("GET /openid/v1/jwks", func(w http.ResponseWriter, _ *http.Request) {
+		c.keyReads.Add(1)
 		c.mu.Lock()
 		keys := jose.JSONWebKeySet{Keys: c.published}
-		c.keyReads++
 		c.mu.Unlock()
 		c.serve(w, keys)
 	})
@@ -89,10 +90,7 @@ func Start(t testing.TB, keys ...Key) *Cluster {
 }
 
 func (c *Cluster) serve(w http.ResponseWriter, document any) {
-	c.mu.Lock()
-	down := c.down
-	c.mu.Unlock()
-	if down {
+	if c.down.Load() {
 		w.WriteHeader(http.StatusForbidden)
 		return
 	}
@@ -100,9 +98,7 @@ func (c *Cluster) serve(w http.ResponseWriter, document any) {
 }
 
 // Server returns the URL of the cluster's API server.
-func (c *Cluster) Server() string {
-	return c.server.URL
-}
+func (c *Cluster) Server() string { return c.server.URL }
 
 // Publish adds a key to the published keys.
 func (c *Cluster) Publish(key Key) {
@@ -112,18 +108,10 @@ func (c *Cluster) Publish(key Key) {
 }
 
 // SetDown sets whether the cluster denies all requests.
-func (c *Cluster) SetDown(down bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.down = down
-}
+func (c *Cluster) SetDown(down bool) { c.down.Store(down) }
 
 // KeyReads returns how often the keys were read.
-func (c *Cluster) KeyReads() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.keyReads
-}
+func (c *Cluster) KeyReads() int { return int(c.keyReads.Load()) }
 
 // RSA returns a new RS256 key with the ID.
 func RSA(t testing.TB, id string) Key {

@@ -30,20 +30,16 @@ func New() *Recorder {
 }
 
 // Text returns the written lines unchanged.
-func (r *Recorder) Text() string {
-	return r.lines.String()
-}
+func (r *Recorder) Text() string { return r.lines.String() }
 
 // Errors returns the logged errors of the emulator itself.
-func (r *Recorder) Errors() string {
-	return r.errors.String()
-}
+func (r *Recorder) Errors() string { return r.errors.String() }
 
 // Entries returns the written entries.
 func (r *Recorder) Entries(t testing.TB) []journal.Entry {
 	t.Helper()
 	var entries []journal.Entry
-	for line := range bytes.Lines([]byte(r.lines.String())) {
+	for line := range bytes.Lines([]byte(r.Text())) {
 		var entry journal.Entry
 		if err := json.Unmarshal(line, &entry); err != nil {
 			t.Fatalf("line %q: %v", line, err)

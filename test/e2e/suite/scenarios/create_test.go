@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package framework
+package scenarios_test
 
 import (
 	"context"
@@ -18,27 +18,27 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
-// Create creates the objects of a manifest file or of a directory with a
+// create creates the objects of a manifest file or of a directory with a
 // kustomization. The objects are not changed, except that pods are redirected
 // to the emulators. It returns all created objects, also in case of an error.
-func (c *Cluster) Create(ctx context.Context, clouds *Clouds, path string) (created []client.Object, err error) {
-	objects, err := c.readManifests(ctx, path)
+func create(ctx context.Context, path string) (created []client.Object, err error) {
+	objects, err := readManifests(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	writer, err := client.New(c.Config, client.Options{Scheme: scheme.Scheme})
+	writer, err := client.New(cluster.Config, client.Options{Scheme: scheme.Scheme})
 	if err != nil {
 		return nil, fmt.Errorf("create the client: %w", err)
 	}
 	for i, object := range objects {
-		if spec := PodSpec(object); spec != nil {
-			clouds.Redirect(spec)
+		if spec := podSpec(object); spec != nil {
+			checker.Clouds.Redirect(spec)
 		}
 		namespace, ok := object.(*corev1.Namespace)
 		if !ok {
 			err = writer.Create(ctx, object)
-		} else if err = c.retryWhileDeleted(ctx, namespace.Name, func() error { return writer.Create(ctx, object) }); err == nil {
-			err = clouds.trustIn(ctx, namespace.Name)
+		} else if err = cluster.RetryWhileDeleted(ctx, namespace.Name, func() error { return writer.Create(ctx, object) }); err == nil {
+			err = checker.Clouds.TrustIn(ctx, namespace.Name)
 		}
 		if err != nil {
 			return objects[:i], err
@@ -48,8 +48,8 @@ func (c *Cluster) Create(ctx context.Context, clouds *Clouds, path string) (crea
 }
 
 // readManifests returns the objects in the order in which they can be created.
-func (c *Cluster) readManifests(ctx context.Context, path string) ([]client.Object, error) {
-	file := filepath.Join(c.Root, path)
+func readManifests(ctx context.Context, path string) ([]client.Object, error) {
+	file := filepath.Join(cluster.Root, path)
 	info, err := os.Stat(file)
 	if err != nil {
 		return nil, err
@@ -57,15 +57,15 @@ func (c *Cluster) readManifests(ctx context.Context, path string) ([]client.Obje
 	if !info.IsDir() {
 		return webhook.ReadManifest(file)
 	}
-	text, err := c.Run(ctx, "kubectl", "kustomize", path)
+	text, err := cluster.Run(ctx, "kubectl", "kustomize", path)
 	if err != nil {
 		return nil, err
 	}
 	return webhook.DecodeManifest(path, []byte(text))
 }
 
-// PodSpec returns the pod template of a workload, or nil for other objects.
-func PodSpec(object client.Object) *corev1.PodSpec {
+// podSpec returns the pod template of a workload, or nil for other objects.
+func podSpec(object client.Object) *corev1.PodSpec {
 	switch o := object.(type) {
 	case *appsv1.Deployment:
 		return &o.Spec.Template.Spec

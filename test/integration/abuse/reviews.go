@@ -119,18 +119,17 @@ func annotations(prefix string, n int) string {
 		if i > 0 {
 			text.WriteByte(',')
 		}
-		text.WriteString(`"` + prefix + base62(i) + `":""`)
+		text.WriteString(`"` + prefix + word(i, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") + `":""`)
 	}
 	return text.String()
 }
 
-// base62 returns a different word of four characters for each number.
-func base62(i int) string {
-	const digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	word := make([]byte, 4)
-	for j := range word {
-		word[j] = digits[i%len(digits)]
-		i /= len(digits)
+// word returns a different word of four letters for each number.
+func word(i int, letters string) string {
+	text := make([]byte, 4)
+	for j := range text {
+		text[j] = letters[i%len(letters)]
+		i /= len(letters)
 	}
-	return string(word)
+	return string(text)
 }

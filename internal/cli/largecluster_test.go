@@ -1,10 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package largecluster serves a large cluster of canned responses, for tests of the load
-// and the memory of "lanyard status". Its pods have the credentials that the webhook's own
-// rules give them, and its dry runs use the same rules.
-package largecluster
+package cli
 
 import (
 	"context"
@@ -31,16 +28,18 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/probe"
 )
 
-// Cluster is the size of a cluster.
-type Cluster struct {
-	// Namespaces is the number of namespaces, ServiceAccounts and Pods are the numbers in
+// largeCluster is a large cluster of canned responses, for tests of the load and the memory
+// of "lanyard status". Its pods have the credentials that the webhook's own rules give them,
+// and its dry runs use the same rules.
+type largeCluster struct {
+	// namespaces is the number of namespaces, serviceAccounts and podsEach are the numbers in
 	// each. Each pod belongs to a StatefulSet.
-	Namespaces, ServiceAccounts, Pods int
-	// Variables is the number of environment variables of each pod: real ones have about 30.
-	Variables int
-	// Stale is the number of ServiceAccounts whose role changed after their pods were
+	namespaces, serviceAccounts, podsEach int
+	// variables is the number of environment variables of each pod: real ones have about 30.
+	variables int
+	// stale is the number of ServiceAccounts whose role changed after their pods were
 	// created, in the first namespace.
-	Stale int
+	stale int
 
 	rules *rules.Rules
 	pods  []string
@@ -65,23 +64,23 @@ const (
 	service     = "/api/v1/namespaces/lanyard/services/webhook"
 )
 
-// Start serves the cluster until the test ends, and returns the path of a kubeconfig.
-func (c *Cluster) Start(t *testing.T) (kubeconfig string) {
+// start serves the cluster until the test ends, and returns the path of a kubeconfig.
+func (c *largeCluster) start(t *testing.T) (kubeconfig string) {
 	t.Helper()
 	s, err := options.New().Settings(annotations.CommonAPIServerAudiences())
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.rules = rules.New(s)
-	for i := range c.ServiceAccounts {
+	for i := range c.serviceAccounts {
 		account := serviceAccount(i, role)
 		c.rules.AddServiceAccount(placeholder, &account)
-		if i < c.Stale {
+		if i < c.stale {
 			account = serviceAccount(i, role+"-new")
 		}
 		c.rules.AddServiceAccount(namespace(0), &account)
 	}
-	for i := range c.Pods {
+	for i := range c.podsEach {
 		text, err := c.inject(t.Context(), placeholder, c.pod(i))
 		if err != nil {
 			t.Fatal(err)
@@ -99,9 +98,9 @@ func (c *Cluster) Start(t *testing.T) (kubeconfig string) {
 	return kubeconfig
 }
 
-// Requests returns how many requests were served with a method, and the highest number of
+// served returns how many requests were served with a method, and the highest number of
 // requests in one second.
-func (c *Cluster) Requests(method string) (count, perSecond int) {
+func (c *largeCluster) served(method string) (count, perSecond int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	first := 0
@@ -117,8 +116,8 @@ func (c *Cluster) Requests(method string) (count, perSecond int) {
 	return count, perSecond
 }
 
-// DryRuns returns how many dry runs of pods were served, and how many at once.
-func (c *Cluster) DryRuns() (count, atOnce int) {
+// dryRunsServed returns how many dry runs of pods were served, and how many at once.
+func (c *largeCluster) dryRunsServed() (count, atOnce int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range c.requests {
@@ -129,7 +128,7 @@ func (c *Cluster) DryRuns() (count, atOnce int) {
 	return count, c.atOnce
 }
 
-func (c *Cluster) handler() http.Handler {
+func (c *largeCluster) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, `{"kind":"MutatingWebhookConfigurationList","apiVersion":"admissionregistration.k8s.io/v1","items":[{"metadata":{"name":"lanyard"},
@@ -143,24 +142,24 @@ func (c *Cluster) handler() http.Handler {
 			"spec":{"template":{"metadata":{"labels":{"app":"webhook"}},"spec":{"containers":[{"name":"webhook"}]}}}}]}`)
 	})
 	mux.HandleFunc("GET /api/v1/namespaces", func(w http.ResponseWriter, _ *http.Request) {
-		items := make([]string, c.Namespaces)
+		items := make([]string, c.namespaces)
 		for i := range items {
 			items[i] = `{"metadata":{"name":"` + namespace(i) + `"}}`
 		}
 		reply(w, `{"kind":"NamespaceList","apiVersion":"v1","metadata":{},"items":[`+strings.Join(items, ",")+`]}`)
 	})
 	mux.HandleFunc("GET /api/v1/serviceaccounts", func(w http.ResponseWriter, r *http.Request) {
-		page(w, r, c.Namespaces*c.ServiceAccounts, func(i int) metav1.ObjectMeta {
-			account := serviceAccount(i%c.ServiceAccounts, role)
-			if i < c.Stale {
+		page(w, r, c.namespaces*c.serviceAccounts, func(i int) metav1.ObjectMeta {
+			account := serviceAccount(i%c.serviceAccounts, role)
+			if i < c.stale {
 				account = serviceAccount(i, role+"-new")
 			}
-			account.Namespace = namespace(i / c.ServiceAccounts)
+			account.Namespace = namespace(i / c.serviceAccounts)
 			return account
 		})
 	})
 	mux.HandleFunc("GET /apis/apps/v1/namespaces/{namespace}/statefulsets", func(w http.ResponseWriter, r *http.Request) {
-		page(w, r, c.Pods, func(i int) metav1.ObjectMeta {
+		page(w, r, c.podsEach, func(i int) metav1.ObjectMeta {
 			return metav1.ObjectMeta{Namespace: r.PathValue("namespace"), Name: set(i), UID: types.UID(set(i))}
 		})
 	})
@@ -181,7 +180,7 @@ func (c *Cluster) handler() http.Handler {
 }
 
 // dryRun replies with the pod of a request, with its credentials.
-func (c *Cluster) dryRun(w http.ResponseWriter, r *http.Request) {
+func (c *largeCluster) dryRun(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	c.dryRuns++
 	c.atOnce = max(c.atOnce, c.dryRuns)
@@ -204,7 +203,7 @@ func (c *Cluster) dryRun(w http.ResponseWriter, r *http.Request) {
 }
 
 // inject returns a pod as the webhook changes it.
-func (c *Cluster) inject(ctx context.Context, namespace string, pod *unstructured.Unstructured) ([]byte, error) {
+func (c *largeCluster) inject(ctx context.Context, namespace string, pod *unstructured.Unstructured) ([]byte, error) {
 	text, err := json.Marshal(pod.Object)
 	if err != nil {
 		return nil, err
@@ -230,13 +229,13 @@ func serviceAccount(i int, role string) metav1.ObjectMeta {
 }
 
 // pod returns a pod before the webhook changes it.
-func (c *Cluster) pod(i int) *unstructured.Unstructured {
-	pod := probe.Pod(c.rules.Keys, serviceAccount(i%c.ServiceAccounts, "").Name)
+func (c *largeCluster) pod(i int) *unstructured.Unstructured {
+	pod := probe.Pod(c.rules.Keys, serviceAccount(i%c.serviceAccounts, "").Name)
 	pod.SetLabels(nil)
 	pod.SetName(fmt.Sprintf("%s-0", set(i)))
 	pod.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: set(i), UID: types.UID(set(i)), Controller: new(true)}})
 	var env []any
-	for n := range c.Variables {
+	for n := range c.variables {
 		env = append(env, map[string]any{"name": fmt.Sprintf("VARIABLE_%d", n), "value": "a value of about the usual length"})
 	}
 	containers := pod.Object["spec"].(map[string]any)["containers"].([]any)

@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package manifests
+package charts
 
 import (
 	"bytes"
@@ -16,30 +16,30 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// SchemaFile is the file of the chart that Schema returns.
-const SchemaFile = "values.schema.json"
+// schemaFile is the file of the chart that generateSchema returns.
+const schemaFile = "values.schema.json"
 
-// Schema returns values.schema.json with the description of each value from its comment in
+// generateSchema returns values.schema.json with the description of each value from its comment in
 // values.yaml. All else of the schema is written by hand.
-func Schema(chartDir string) (string, error) {
+func generateSchema() (string, error) {
 	values, err := readNode(filepath.Join(chartDir, "values.yaml"))
 	if err != nil {
 		return "", err
 	}
 	// JSON is YAML, and the nodes of YAML keep the order of keys.
-	schema, err := readNode(filepath.Join(chartDir, SchemaFile))
+	schema, err := readNode(filepath.Join(chartDir, schemaFile))
 	if err != nil {
 		return "", err
 	}
 	if err := describe(values, schema); err != nil {
-		return "", fmt.Errorf("%s: %w", SchemaFile, err)
+		return "", fmt.Errorf("%s: %w", schemaFile, err)
 	}
 	var compact, indented bytes.Buffer
 	if err := writeJSON(&compact, schema); err != nil {
-		return "", fmt.Errorf("%s: %w", SchemaFile, err)
+		return "", fmt.Errorf("%s: %w", schemaFile, err)
 	}
 	if err := json.Indent(&indented, compact.Bytes(), "", "  "); err != nil {
-		return "", fmt.Errorf("%s: %w", SchemaFile, err)
+		return "", fmt.Errorf("%s: %w", schemaFile, err)
 	}
 	return indented.String() + "\n", nil
 }

@@ -1,17 +1,44 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reference generates the tables of docs/reference from the code. This
-// package adds texts that the code does not have for a key, a metric or a reason. A
-// key without such a text is an error, and so is a text without a key.
+// Package reference holds the tables of docs/reference to the code, and writes them with
+// the flag -update. This package adds texts that the code does not have for a key, a metric
+// or a reason. A key without such a text is an error, and so is a text without a key.
 package reference
 
 import (
+	"flag"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
+
+var update = flag.Bool("update", false, "write the tables into docs/reference")
+
+func TestTheReferenceIsGeneratedFromTheCode(t *testing.T) {
+	for name := range sections() {
+		file := filepath.Join("../../../docs/reference", name)
+		got, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := generate(name, string(got))
+		if err == nil && *update {
+			err = os.WriteFile(file, []byte(want), 0o644)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+		} else if diff := cmp.Diff(want, string(got)); diff != "" && !*update {
+			t.Errorf("run make generate: %s (-want +got):\n%s", file, diff)
+		}
+	}
+}
 
 // section is a part of a page, between <!-- begin NAME --> and <!-- end NAME -->.
 type section struct {
@@ -19,7 +46,7 @@ type section struct {
 	generate func() (string, error)
 }
 
-// sections are the generated sections of each page.
+// sections are the generated sections of each page, below docs/reference.
 func sections() map[string][]section {
 	return map[string][]section{
 		"annotations.md": {
@@ -39,11 +66,8 @@ func sections() map[string][]section {
 	}
 }
 
-// Pages returns the names of the pages that have generated sections, below docs/reference.
-func Pages() []string { return slices.Sorted(maps.Keys(sections())) }
-
-// Update returns the text of a page with its generated sections up to date.
-func Update(page, text string) (string, error) {
+// generate returns the text of a page with its generated sections up to date.
+func generate(page, text string) (string, error) {
 	for _, s := range sections()[page] {
 		table, err := s.generate()
 		if err != nil {

@@ -1,9 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifests renders the chart with Helm as a library, and from it the
-// generated files of deploy/.
-package manifests
+package charts
 
 import (
 	"errors"
@@ -13,7 +11,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	chartcommon "helm.sh/helm/v4/pkg/chart/common"
 	chartutil "helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
@@ -26,14 +26,18 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
-// Install is where a chart is installed.
-type Install struct{ Release, Namespace, KubeVersion string }
-
-// Default is the installation that deploy/ describes.
-var Default = Install{Release: "lanyard", Namespace: "lanyard-system", KubeVersion: "v1.37.0"}
-
-// Values are a chart's values, as a user writes them.
-type Values = map[string]any
+// checkGenerated compares a generated file, or writes the file with the flag -update.
+func checkGenerated(t *testing.T, file, want string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(want, readFile(t, file)); diff != "" {
+		t.Errorf("run make generate: %s (-want +got):\n%s", file, diff)
+	}
+}
 
 const header = `# Copyright The Lanyard Authors.
 # SPDX-License-Identifier: Apache-2.0
@@ -72,9 +76,9 @@ var chartLabel = regexp.MustCompile(`(?m)^ *(helm\.sh/chart|app\.kubernetes\.io/
 // blank matches a line of spaces, which an empty part of a template leaves.
 var blank = regexp.MustCompile(`(?m)^ +\n`)
 
-// Render renders the templates of a chart as "helm install" does. The keys are
+// renderFiles renders the templates of the chart as "helm install" does. The keys are
 // their paths, beginning with the chart's name.
-func Render(chartDir string, in Install, values Values) (map[string]string, error) {
+func renderFiles(in install, v values) (map[string]string, error) {
 	chart, err := loader.Load(chartDir)
 	if err != nil {
 		return nil, fmt.Errorf("load chart: %w", err)
@@ -86,7 +90,7 @@ func Render(chartDir string, in Install, values Values) (map[string]string, erro
 	capabilities := chartcommon.DefaultCapabilities.Copy()
 	capabilities.KubeVersion = *version
 	options := chartcommon.ReleaseOptions{Name: in.Release, Namespace: in.Namespace, Revision: 1, IsInstall: true}
-	top, err := chartutil.ToRenderValues(chart, values, options, capabilities)
+	top, err := chartutil.ToRenderValues(chart, v, options, capabilities)
 	if err != nil {
 		return nil, fmt.Errorf("values: %w", err)
 	}
@@ -97,13 +101,10 @@ func Render(chartDir string, in Install, values Values) (map[string]string, erro
 	return files, nil
 }
 
-// HelpersFile is the template of the chart that Helpers returns.
-const HelpersFile = "templates/_providers.tpl"
-
-// Helpers returns the template with the annotation keys, without the prefix, that follow
+// helpers returns templates/_providers.tpl with the annotation keys, without the prefix, that follow
 // from the definitions of the built-in providers. A custom provider has its audience and
 // no credential file.
-func Helpers() (string, error) {
+func helpers() (string, error) {
 	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
 	if err != nil {
 		return "", err
@@ -133,15 +134,15 @@ func Helpers() (string, error) {
 	return text.String(), nil
 }
 
-// Generate returns the generated files of deploy/, by their paths in it.
-func Generate(chartDir string) (map[string]string, error) {
+// deployFiles returns the generated files of deploy/, by their paths in it.
+func deployFiles() (map[string]string, error) {
 	files := map[string]string{}
 	for _, r := range rendered {
-		var values Values
-		if err := yaml.UnmarshalStrict([]byte(r.values), &values); err != nil {
+		var v values
+		if err := yaml.UnmarshalStrict([]byte(r.values), &v); err != nil {
 			return nil, fmt.Errorf("values for %s: %w", r.file, err)
 		}
-		output, err := Render(chartDir, Default, values)
+		output, err := renderFiles(defaultInstall, v)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", r.file, err)
 		}
@@ -160,19 +161,19 @@ func Generate(chartDir string) (map[string]string, error) {
 		}
 		files[file] = string(text)
 	}
-	text, err := Policies()
+	text, err := defaultPolicies()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", PoliciesFile, err)
+		return nil, fmt.Errorf("%s: %w", policiesFile, err)
 	}
-	files[PoliciesFile] = text
+	files[policiesFile] = text
 	return files, nil
 }
 
-// PoliciesFile is the file of deploy/ with the policies for the default settings.
-const PoliciesFile = "policies/policies.yaml"
+// policiesFile is the file of deploy/ with the policies for the default settings.
+const policiesFile = "policies/policies.yaml"
 
-// Policies returns PoliciesFile.
-func Policies() (string, error) {
+// defaultPolicies returns the content of policiesFile.
+func defaultPolicies() (string, error) {
 	values := settings.Default()
 	values.Defaults.ReservedAudiences = annotations.CommonAPIServerAudiences()
 	s, errs := settings.New(&values)

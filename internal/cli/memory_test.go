@@ -1,12 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status measures "lanyard status --all-namespaces" on a large cluster: its
-// memory, and the time to its first output. The cluster is a server of canned
-// responses in this process, so only the command is measured.
-//
-//	go build -o bin/lanyard ./cmd/lanyard && go test -v ./test/bench/status -args -lanyard ../../../bin/lanyard
-package status
+package cli
 
 import (
 	"bufio"
@@ -18,15 +13,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/lanyard-dev/lanyard/test/support/largecluster"
-)
-
-// The cluster.
-const (
-	namespaces      = 400
-	serviceAccounts = 50  // in each namespace: 20,000
-	pods            = 125 // in each namespace: 50,000
 )
 
 // The limits.
@@ -37,11 +23,17 @@ const (
 
 var lanyard = flag.String("lanyard", "", "`path` of lanyard")
 
+// TestStatusOfALargeCluster measures "lanyard status --all-namespaces" with 20,000
+// ServiceAccounts and 50,000 pods: its memory, and the time to its first output. The cluster
+// is a server of canned responses in this process, so only the command is measured.
+//
+//	go build -o bin/lanyard ./cmd/lanyard &&
+//	go test -v -run TestStatusOfALargeCluster ./internal/cli -args -lanyard ../../bin/lanyard
 func TestStatusOfALargeCluster(t *testing.T) {
 	if *lanyard == "" {
 		t.Skip("takes long; set -lanyard to run it")
 	}
-	kubeconfig := (&largecluster.Cluster{Namespaces: namespaces, ServiceAccounts: serviceAccounts, Pods: pods, Variables: 30}).Start(t)
+	kubeconfig := (&largeCluster{namespaces: 400, serviceAccounts: 50, podsEach: 125, variables: 30}).start(t)
 	command := exec.CommandContext(t.Context(), *lanyard, "--kubeconfig", kubeconfig, "status", "--all-namespaces")
 	command.Stderr = os.Stderr
 	output, err := command.StdoutPipe()

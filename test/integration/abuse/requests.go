@@ -82,13 +82,31 @@ func postOne(ctx context.Context, client *http.Client, target *Target, tally *Ta
 	tally.add(responses(response.StatusCode))
 }
 
+// reviews sends the same review of a pod count times, so many at a time.
+func reviews(name string, atOnce, count int, body func(*Target) []byte) Load {
+	return Load{name, func(ctx context.Context, target *Target, tally *Tally) {
+		review := request{path: podPath, body: body(target)}
+		post(ctx, target, tally, atOnce, count, func(int) request { return review })
+	}}
+}
+
+// everywhere sends bodies, each on all paths, all at once, and all of that rounds times.
+func everywhere(name string, rounds int, bodies func(*Target) [][]byte) Load {
+	return Load{name, func(ctx context.Context, target *Target, tally *Tally) {
+		var all []request
+		for _, body := range bodies(target) {
+			for _, path := range []string{podPath, mutateServiceAccountPath, validateServiceAccountPath} {
+				all = append(all, request{path: path, body: body})
+			}
+		}
+		post(ctx, target, tally, len(all), len(all)*rounds, func(i int) request { return all[i%len(all)] })
+	}}
+}
+
 // ManyContainers sends count reviews of a pod with 32,000 containers, three at a
 // time.
 func ManyContainers(count int) Load {
-	return Load{"pods of 32,000 containers", func(ctx context.Context, target *Target, tally *Tally) {
-		body := target.podReview(32_000)
-		post(ctx, target, tally, 3, count, func(int) request { return request{path: podPath, body: body} })
-	}}
+	return reviews("pods of 32,000 containers", 3, count, func(t *Target) []byte { return t.podReview(32_000) })
 }
 
 // ForgedNames sends count reviews of ServiceAccounts that do not exist, with names
@@ -103,43 +121,19 @@ func ForgedNames(count int) Load {
 	}}
 }
 
-// ForgedWrite sends reviews that pretend that the target's ServiceAccount is being
-// created.
-func ForgedWrite() Load {
-	paths := []string{mutateServiceAccountPath, validateServiceAccountPath}
-	return Load{"a forged write of a ServiceAccount", func(ctx context.Context, target *Target, tally *Tally) {
-		body := target.serviceAccountReview(target.ServiceAccount, `"lanyard.dev/audience":"x"`)
-		post(ctx, target, tally, 1, len(paths), func(i int) request { return request{path: paths[i], body: body} })
-	}}
-}
-
-// UnknownServiceAccount sends one review of a pod whose ServiceAccount has this
-// name.
-func UnknownServiceAccount(name string) Load {
-	return Load{"a pod of an unknown ServiceAccount", func(ctx context.Context, target *Target, tally *Tally) {
-		unknown := Target{Namespace: target.Namespace, ServiceAccount: name}
-		post(ctx, target, tally, 1, 1, func(int) request { return request{path: podPath, body: unknown.podReview(1)} })
-	}}
-}
-
 // OversizedObjects sends reviews with very many annotations, very many names in
 // one annotation, and a very long apiVersion, each on all paths, all at once, and
 // all of that rounds times.
 func OversizedObjects(rounds int) Load {
-	return Load{"annotations without number, names without end", func(ctx context.Context, target *Target, tally *Tally) {
-		bodies := [][]byte{
-			target.serviceAccountReview("a", annotations("", 700_000)),
-			target.serviceAccountReview("a", annotations("lanyard.dev/", 300_000)),
-			target.annotatedPodReview(annotations("lanyard.dev/", 300_000)),
-			target.annotatedPodReview(`"lanyard.dev/containers":"` + strings.Repeat(",", 3_000_000) + `"`),
+	return everywhere("annotations without number, names without end", rounds, func(t *Target) [][]byte {
+		return [][]byte{
+			t.serviceAccountReview("a", annotations("", 700_000)),
+			t.serviceAccountReview("a", annotations("lanyard.dev/", 300_000)),
+			t.annotatedPodReview(annotations("lanyard.dev/", 300_000)),
+			t.annotatedPodReview(`"lanyard.dev/containers":"` + strings.Repeat(",", 3_000_000) + `"`),
 			[]byte(`{"apiVersion":"` + strings.Repeat("A", 7_200_000) + `","kind":"x","request":{"uid":"1"}}`),
 		}
-		paths := []string{podPath, mutateServiceAccountPath, validateServiceAccountPath}
-		all := len(bodies) * len(paths)
-		post(ctx, target, tally, all, all*rounds, func(i int) request {
-			return request{path: paths[i%len(paths)], body: bodies[i/len(paths)%len(bodies)]}
-		})
-	}}
+	})
 }
 
 // LongTexts sends reviews with one text of 6.9 MB each: a key, and the names of a pod
@@ -147,52 +141,29 @@ func OversizedObjects(rounds int) Load {
 // of invalid bytes. It sends them all on all paths, all at once, and all of that rounds
 // times.
 func LongTexts(rounds int) Load {
-	return Load{"keys and names of 6.9 MB", func(ctx context.Context, target *Target, tally *Tally) {
-		var bodies [][]byte
+	return everywhere("keys and names of 6.9 MB", rounds, func(t *Target) (bodies [][]byte) {
 		for _, character := range []string{"a", "\u0080", "\xff"} {
 			long := strings.Repeat(character, 6_900_000/len(character))
-			bodies = append(bodies, target.annotatedPodReview(`"lanyard.dev/`+long+`":""`))
-			for _, named := range [][]byte{target.annotatedPodReview(`"lanyard.dev/x":""`), target.serviceAccountReview("p", `"lanyard.dev/aws-role-arn":"x"`)} {
+			bodies = append(bodies, t.annotatedPodReview(`"lanyard.dev/`+long+`":""`))
+			for _, named := range [][]byte{t.annotatedPodReview(`"lanyard.dev/x":""`), t.serviceAccountReview("p", `"lanyard.dev/aws-role-arn":"x"`)} {
 				bodies = append(bodies, bytes.Replace(named, []byte(`"metadata":{"name":"p"`), []byte(`"metadata":{"name":"`+long+`"`), 1))
 			}
 		}
-		paths := []string{podPath, mutateServiceAccountPath, validateServiceAccountPath}
-		all := len(bodies) * len(paths)
-		post(ctx, target, tally, all, all*rounds, func(i int) request {
-			return request{path: paths[i%len(paths)], body: bodies[i/len(paths)%len(bodies)]}
-		})
-	}}
+		return bodies
+	})
 }
 
 // Mistakes sends count reviews of pods that are denied, with a message for the log.
 func Mistakes(count int) Load {
-	return Load{"well-formed reviews with a mistake", func(ctx context.Context, target *Target, tally *Tally) {
-		body := target.annotatedPodReview(`"lanyard.dev/inject":"` + strings.Repeat("x", 16<<10) + `"`)
-		post(ctx, target, tally, 16, count, func(int) request { return request{path: podPath, body: body} })
-	}}
-}
-
-// Ordinary returns a function that sends the review of an ordinary pod over one
-// connection, as an API server does. It returns an error unless the status is 200.
-func (t *Target) Ordinary() func(ctx context.Context) error {
-	client := t.client(1)
-	return func(ctx context.Context) error {
-		var tally Tally
-		postOne(ctx, client, t, &tally, request{path: podPath, body: t.podReview(2)})
-		if tally.Responses(http.StatusOK) != 1 {
-			return fmt.Errorf("got %v, want one response 200", &tally)
-		}
-		return nil
-	}
+	return reviews("well-formed reviews with a mistake", 16, count, func(t *Target) []byte {
+		return t.annotatedPodReview(`"lanyard.dev/inject":"` + strings.Repeat("x", 16<<10) + `"`)
+	})
 }
 
 // EphemeralContainers sends count reviews of a pod that gets 32,000 ephemeral
 // containers and had as many others, four at a time.
 func EphemeralContainers(count int) Load {
-	return Load{"32,000 ephemeral containers, old and new", func(ctx context.Context, target *Target, tally *Tally) {
-		body := target.ephemeralReview(32_000)
-		post(ctx, target, tally, 4, count, func(int) request { return request{path: podPath, body: body} })
-	}}
+	return reviews("32,000 ephemeral containers, old and new", 4, count, func(t *Target) []byte { return t.ephemeralReview(32_000) })
 }
 
 // RandomServiceAccounts sends count reviews of pods, each of another ServiceAccount
@@ -201,8 +172,8 @@ func RandomServiceAccounts(count int) Load {
 	return Load{"pods of random ServiceAccounts", func(ctx context.Context, target *Target, tally *Tally) {
 		random := rand.String(8)
 		post(ctx, target, tally, 16, count, func(i int) request {
-			pod := fmt.Sprintf(`{"metadata":{"name":"p"},"spec":{"serviceAccountName":"r-%s-%d","containers":[{"name":"a"}]}}`, random, i)
-			return request{path: podPath, body: review(subject{resource: "pods", operation: "CREATE", namespace: "kube-system", name: "p"}, pod, "")}
+			unknown := Target{Namespace: "kube-system", ServiceAccount: fmt.Sprintf("r-%s-%d", random, i)}
+			return request{path: podPath, body: unknown.podReview(1)}
 		})
 	}}
 }
