@@ -361,69 +361,53 @@ func ServiceAccountOf(object *unstructured.Unstructured) string {
 	return cmp.Or(name, deprecated, DefaultServiceAccount)
 }
 
-// Rollout is how far the pods of a workload follow its template.
-type Rollout struct {
-	// Done reports whether all pods do, and are available.
-	Done bool
-	// Progress describes the missing replicas, for people.
-	Progress string
-	// Failed is why the rollout will not be done, empty if it may be.
-	Failed string
-}
-
-// Rollout reads the status of a Deployment, StatefulSet or DaemonSet. k8s.io/kubectl has the
-// same in polymorphichelpers, which would add eight modules and 1 MB to the program.
-func (k *Kind) Rollout(object *unstructured.Unstructured) Rollout {
+// Rollout describes the pods of a Deployment, StatefulSet or DaemonSet that do not follow its
+// template yet, or are not available; the text is empty if the rollout is done. The error is why
+// it will not be done. k8s.io/kubectl has the same in polymorphichelpers, which would add eight
+// modules and 1 MB to the program.
+func (k *Kind) Rollout(object *unstructured.Unstructured) (progress string, err error) {
 	number := func(missing int64, path ...string) int64 {
 		if n, found, err := unstructured.NestedInt64(object.Object, path...); found && err == nil {
 			return n
 		}
 		return missing
 	}
-	if number(0, "status", "observedGeneration") < object.GetGeneration() {
-		return Rollout{Progress: "waiting for its controller"}
-	}
-	var want, updated, all, available int64
+	want, all := number(1, "spec", "replicas"), number(0, "status", "replicas")
+	updated, available := number(0, "status", "updatedReplicas"), number(0, "status", "availableReplicas")
 	switch k.Kind {
 	case "DaemonSet":
 		want = number(0, "status", "desiredNumberScheduled")
 		updated, all, available = number(0, "status", "updatedNumberScheduled"), want, number(0, "status", "numberAvailable")
 	case "StatefulSet":
-		want = number(1, "spec", "replicas")
 		// Pods below the partition keep the previous template.
 		want -= min(want, number(0, "spec", "updateStrategy", "rollingUpdate", "partition"))
-		updated, all = number(0, "status", "updatedReplicas"), want
-		available = number(0, "status", "availableReplicas")
-	default:
-		if reason, failed := progressFailed(object); failed {
-			return Rollout{Failed: reason}
-		}
-		want = number(1, "spec", "replicas")
-		updated, all = number(0, "status", "updatedReplicas"), number(0, "status", "replicas")
-		available = number(0, "status", "availableReplicas")
+		all = want
 	}
-	switch {
+	switch err := progressError(object); {
+	case number(0, "status", "observedGeneration") < object.GetGeneration():
+		return "waiting for its controller", nil
+	case err != nil:
+		return "", err
 	case updated < want:
-		return Rollout{Progress: fmt.Sprintf("%d of %d pods are new", updated, want)}
+		return fmt.Sprintf("%d of %d pods are new", updated, want), nil
 	case all > updated:
-		return Rollout{Progress: fmt.Sprintf("%d old pods are left", all-updated)}
+		return fmt.Sprintf("%d old pods are left", all-updated), nil
 	case available < want:
-		return Rollout{Progress: fmt.Sprintf("%d of %d pods are available", available, want)}
+		return fmt.Sprintf("%d of %d pods are available", available, want), nil
 	}
-	return Rollout{Done: true}
+	return "", nil
 }
 
-// progressFailed reports whether a Deployment did not progress in time.
-func progressFailed(object *unstructured.Unstructured) (reason string, failed bool) {
+// progressError returns why a Deployment did not progress in time.
+func progressError(object *unstructured.Unstructured) error {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, element := range conditions {
 		condition, _ := element.(map[string]any)
 		if condition["type"] == "Progressing" && condition["reason"] == "ProgressDeadlineExceeded" {
-			message, _ := condition["message"].(string)
-			return message, true
+			return fmt.Errorf("%v", condition["message"])
 		}
 	}
-	return "", false
+	return nil
 }
 
 // ByHand returns why a change of the template would not replace the pods, so that
