@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -245,27 +244,27 @@ func (s *survey) lines() []probe.Line {
 // survey reads the ServiceAccounts of all namespaces or, without the right, of the namespace
 // of the command line. mutating is nil if it was not read.
 func (k *checkCommand) survey(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) *survey {
-	list, err := command.Namespaces(ctx, k.client, metav1.NamespaceAll)
-	if err == nil {
-		s := k.surveyOf(ctx, mutating, metav1.NamespaceAll, list)
-		if s.err == nil {
-			return s
-		}
-		err = s.err
+	all := k.surveyOf(ctx, mutating, metav1.NamespaceAll)
+	if all.err == nil {
+		return all
 	}
-	s := k.surveyOf(ctx, mutating, k.namespace, []corev1.Namespace{{ObjectMeta: *command.ReadNamespace(ctx, k.client, k.namespace)}})
-	s.unread = []probe.Line{probe.Unreadable("the other namespaces", err)}
+	s := k.surveyOf(ctx, mutating, k.namespace)
+	s.unread = []probe.Line{probe.Unreadable("the other namespaces", all.err)}
 	if s.err != nil {
 		s.unread = append(s.unread, probe.Unreadable("the ServiceAccounts", s.err))
 	}
 	return s
 }
 
-// surveyOf reads the ServiceAccounts of the namespaces in a list: of one namespace, or of all.
-func (k *checkCommand) surveyOf(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration, scope string, list []corev1.Namespace) *survey {
+// surveyOf reads the ServiceAccounts of one namespace, or of all. One namespace need not be read.
+func (k *checkCommand) surveyOf(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration, scope string) *survey {
 	s := &survey{namespace: scope, namespaces: map[string]*status.Namespace{}}
-	for i := range list {
-		namespace := &list[i].ObjectMeta
+	list, err := command.Namespaces(ctx, k.client, scope)
+	if len(list) == 0 {
+		s.err = err
+		return s
+	}
+	for _, namespace := range list {
 		if called, err := cluster.CalledFor(mutating, k.settings, namespace); err == nil && called {
 			s.namespaces[namespace.Name] = status.NewNamespace(k.settings, namespace, true)
 		}

@@ -17,6 +17,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -81,23 +82,33 @@ func (c *CLI) EachServiceAccount(ctx context.Context, namespace string, do func(
 	return nil
 }
 
-// Namespaces returns the namespace with this name, or all namespaces if it is empty.
-func Namespaces(ctx context.Context, client kubernetes.Interface, name string) (list []corev1.Namespace, err error) {
+// Namespaces returns the metadata of the namespace with this name, or of all namespaces if it is
+// empty. A named namespace that cannot be read has only its name, next to the error.
+func Namespaces(ctx context.Context, client kubernetes.Interface, name string) (list []*metav1.ObjectMeta, err error) {
 	if name != metav1.NamespaceAll {
 		one, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("namespace %s: %w", name, err)
+			return []*metav1.ObjectMeta{{Name: name}}, fmt.Errorf("namespace %s: %w", name, err)
 		}
-		return []corev1.Namespace{*one}, nil
+		return []*metav1.ObjectMeta{&one.ObjectMeta}, nil
 	}
 	err = EachPage(ctx, client.CoreV1().Namespaces().List, func(page *corev1.NamespaceList) error {
-		list = append(list, page.Items...)
+		for i := range page.Items {
+			list = append(list, &page.Items[i].ObjectMeta)
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list namespaces: %w", err)
 	}
 	return list, nil
+}
+
+// ReadNamespace returns the metadata of a namespace, which is only its name if the namespace
+// cannot be read.
+func ReadNamespace(ctx context.Context, client kubernetes.Interface, name string) *metav1.ObjectMeta {
+	list, _ := Namespaces(ctx, client, name)
+	return list[0]
 }
 
 // EachUnguarded calls do for each ServiceAccount of the namespace, or of all namespaces, that
@@ -113,8 +124,8 @@ func (c *CLI) EachUnguarded(ctx context.Context, client kubernetes.Interface, na
 		return err
 	}
 	called := map[string]bool{}
-	for i := range list {
-		if called[list[i].Name], err = cluster.CalledFor(mutating, s, &list[i].ObjectMeta); err != nil {
+	for _, one := range list {
+		if called[one.Name], err = cluster.CalledFor(mutating, s, one); err != nil {
 			return err
 		}
 	}
@@ -124,16 +135,6 @@ func (c *CLI) EachUnguarded(ctx context.Context, client kubernetes.Interface, na
 		}
 		return do(object)
 	})
-}
-
-// ReadNamespace returns the metadata of a namespace, which is only its name if the namespace
-// cannot be read.
-func ReadNamespace(ctx context.Context, client kubernetes.Interface, name string) *metav1.ObjectMeta {
-	namespace, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return &metav1.ObjectMeta{Name: name}
-	}
-	return &namespace.ObjectMeta
 }
 
 // Configurations returns the mutating webhook configurations of the cluster.
@@ -162,6 +163,22 @@ func (c *CLI) Installation(ctx context.Context, client kubernetes.Interface) (*a
 		return found[0], c.ReadPolicies(ctx, client, found[0])
 	}
 	return nil, fmt.Errorf("lanyard is installed %d times, by the MutatingWebhookConfigurations %s: see %s check", len(found), cluster.Names(found), c.Name)
+}
+
+// ReadPolicies reads the policies with which the API server injects by itself, next to the webhook
+// of a configuration or, if it is nil, without a webhook. Next to a webhook, a user who may not
+// list policies sees none.
+func (c *CLI) ReadPolicies(ctx context.Context, client kubernetes.Interface, mutating *admissionregistrationv1.MutatingWebhookConfiguration) (err error) {
+	c.Webhook.Policies, err = cluster.ReadInjecting(ctx, client, c.Prefix)
+	if mutating != nil && apierrors.IsForbidden(err) {
+		err = nil
+	}
+	if p := c.Webhook.Policies; p != nil && mutating != nil {
+		c.Webhook.InjectedBy = "webhook " + mutating.Name + " and policies " + p.Name
+	} else if p != nil {
+		c.Webhook.InjectedBy = "policies " + p.Name
+	}
+	return err
 }
 
 // Scope returns the namespace of the flags, or all namespaces.

@@ -103,16 +103,11 @@ func (r *reader) lacks(err error, purpose string) bool {
 
 // namespace reads the Namespace. Its policy is one of the rules of the webhook.
 func (r *reader) namespace(ctx context.Context, name string) error {
-	r.in.Namespace = &metav1.ObjectMeta{Name: name}
-	object, err := r.typed.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case err == nil:
-		r.in.Namespace = &object.ObjectMeta
-	case r.lacks(err, "the label and the policy of the namespace"):
-		r.unread = cmp.Or(r.unread, err)
-	default:
-		return fmt.Errorf("namespace %s: %w", name, err)
+	list, err := command.Namespaces(ctx, r.typed, name)
+	if r.in.Namespace = list[0]; err != nil && !r.lacks(err, "the label and the policy of the namespace") {
+		return err
 	}
+	r.unread = cmp.Or(r.unread, err)
 	return nil
 }
 

@@ -165,14 +165,12 @@ func (l *lister) readNamespaces(ctx context.Context, scope string) error {
 	list, err := command.Namespaces(ctx, l.typed, scope)
 	if err != nil && scope != metav1.NamespaceAll {
 		l.unread = cmp.Or(l.unread, err)
-		list = []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: scope}}}
 		err = l.skip(err, scope, "the labels and the policy of the namespace are unknown")
 	}
 	if err != nil {
 		return err
 	}
-	for i := range list {
-		meta := &list[i].ObjectMeta
+	for _, meta := range list {
 		called, err := cluster.CalledFor(l.registration, l.settings, meta)
 		if err != nil {
 			return err
