@@ -262,20 +262,18 @@ func Identities(keys *annotations.Keys, values map[string]string) []Identity {
 	return identities
 }
 
-// principal returns the name of an identity, as provider.Identity.Principal does.
+// principal returns the name of an identity, or of a token without one.
 func principal(keys *annotations.Keys, d *provider.Definition, values map[string]string) string {
+	identity := provider.Identity{Definition: d, Values: provider.Values{}}
 	if d.Plain() {
-		return values[keys.Audience]
+		identity.Audience = values[keys.Audience]
 	}
 	for _, parameter := range d.PrincipalParameters {
-		if value := values[keys.Parameter(d, parameter)]; value != "" {
-			return value
-		}
+		identity.Values[parameter] = values[keys.Parameter(d, parameter)]
 	}
-	if _, found := values[keys.Tokens]; found {
-		return (&provider.Identity{Definition: d, TokenAlone: true}).Principal()
-	}
-	return "" // the annotation has no value
+	_, tokens := values[keys.Tokens]
+	identity.TokenAlone = tokens && identity.Principal() == ""
+	return identity.Principal()
 }
 
 // annotated returns when an annotation under the prefix was last written, as the
