@@ -312,18 +312,6 @@ func Issuer(cluster, public *cloud.Documents, publicErr error) []probe.Line {
 	return orPassed(lines, "the issuer %s is public, and its %d keys are the cluster's", name, len(cluster.Keys))
 }
 
-// needed returns the objects that an install into a namespace creates, each with its
-// namespace.
-func needed(namespace string) [][2]string {
-	const roles, admission = ".rbac.authorization.k8s.io", ".admissionregistration.k8s.io"
-	return [][2]string{
-		{"namespaces"}, {"serviceaccounts", namespace}, {"secrets", namespace}, {"services", namespace},
-		{"deployments.apps", namespace}, {"poddisruptionbudgets.policy", namespace}, {"roles" + roles, namespace}, {"rolebindings" + roles, namespace},
-		{"clusterroles" + roles}, {"clusterrolebindings" + roles}, {"mutatingwebhookconfigurations" + admission},
-		{"validatingwebhookconfigurations" + admission}, {"validatingadmissionpolicies" + admission}, {"validatingadmissionpolicybindings" + admission},
-	}
-}
-
 // noRight is the line for an object that the user may not create.
 func noRight(resource, namespace string) probe.Line {
 	where, _ := scope(namespace)

@@ -180,8 +180,14 @@ func (k *checkCommand) issuer(ctx context.Context) {
 
 // rights checks whether the user may create the objects of an install.
 func (k *checkCommand) rights(ctx context.Context) []probe.Line {
+	const roles, admission = ".rbac.authorization.k8s.io", ".admissionregistration.k8s.io"
+	all := [][2]string{ // each with its namespace
+		{"namespaces"}, {"serviceaccounts", k.installTo}, {"secrets", k.installTo}, {"services", k.installTo},
+		{"deployments.apps", k.installTo}, {"poddisruptionbudgets.policy", k.installTo}, {"roles" + roles, k.installTo}, {"rolebindings" + roles, k.installTo},
+		{"clusterroles" + roles}, {"clusterrolebindings" + roles}, {"mutatingwebhookconfigurations" + admission},
+		{"validatingwebhookconfigurations" + admission}, {"validatingadmissionpolicies" + admission}, {"validatingadmissionpolicybindings" + admission},
+	}
 	var lines []probe.Line
-	all := needed(k.installTo)
 	for _, object := range all {
 		allowed, err := command.May(ctx, k.client, "create", object[0], object[1])
 		if err != nil {
@@ -311,11 +317,7 @@ func (k *checkCommand) pods(ctx context.Context, asker *ask.Asker, s *survey) {
 			k.add("pods", probe.Unreadable("the pods", err))
 			return
 		}
-		answers := map[status.Question]*status.Answer{}
-		for _, question := range namespace.Questions() {
-			answers[question] = namespace.Ask(ctx, k.CLI, asker.Evaluate, question)
-		}
-		for _, row := range namespace.Rows(answers) {
+		for _, row := range namespace.Rows(namespace.Evaluate(ctx, k.CLI, asker)) {
 			stale += row.States[injected.Stale]
 			without += row.States[injected.Without]
 		}

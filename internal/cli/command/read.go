@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,10 +21,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/pager"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 )
@@ -36,33 +39,13 @@ func CoreResource(name string) schema.GroupVersionResource {
 // pageSize is how many objects are read at once.
 const pageSize = 500
 
-// EachPage calls do for each page of a list.
-func EachPage[L metav1.ListInterface](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error), do func(L) error) error {
-	options := metav1.ListOptions{Limit: pageSize}
-	for {
-		page, err := list(ctx, options)
-		if err != nil {
-			return err
-		}
-		if err := do(page); err != nil {
-			return err
-		}
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return nil
-		}
+// EachObject calls do for each object of a list, which is read a page at a time.
+func EachObject[L, O runtime.Object](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error), do func(O) error) error {
+	page := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return list(ctx, options)
 	}
-}
-
-// EachObject calls do for the metadata of each object of a list.
-func EachObject(ctx context.Context, list func(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error), do func(*metav1.PartialObjectMetadata) error) error {
-	return EachPage(ctx, list, func(page *metav1.PartialObjectMetadataList) error {
-		for i := range page.Items {
-			if err := do(&page.Items[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	pages := pager.ListPager{PageSize: pageSize, PageFn: page}
+	return pages.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error { return do(object.(O)) })
 }
 
 // EachServiceAccount calls do for the metadata of each ServiceAccount of the
@@ -92,10 +75,8 @@ func Namespaces(ctx context.Context, client kubernetes.Interface, name string) (
 		}
 		return []*metav1.ObjectMeta{&one.ObjectMeta}, nil
 	}
-	err = EachPage(ctx, client.CoreV1().Namespaces().List, func(page *corev1.NamespaceList) error {
-		for i := range page.Items {
-			list = append(list, &page.Items[i].ObjectMeta)
-		}
+	err = EachObject(ctx, client.CoreV1().Namespaces().List, func(one *corev1.Namespace) error {
+		list = append(list, &one.ObjectMeta)
 		return nil
 	})
 	if err != nil {
@@ -251,33 +232,28 @@ func (s *Selection) EachFile(stdin io.Reader, do func(name string, r io.Reader) 
 			}
 			continue
 		}
-		visitors, err := resource.ExpandPathsToFileVisitors(nil, name, s.Files.Recursive, resource.FileExtensions, nil)
+		err := filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case entry.IsDir():
+				if path != name && (!s.Files.Recursive || strings.HasPrefix(entry.Name(), ".")) {
+					return fs.SkipDir
+				}
+			case path == name || slices.Contains(resource.FileExtensions, filepath.Ext(path)):
+				text, err := os.Open(path)
+				if err != nil {
+					return err
+				}
+				return errors.Join(do(path, text), text.Close())
+			}
+			return nil
+		})
 		if err != nil {
 			return err
 		}
-		for _, visitor := range visitors {
-			file, _ := visitor.(*resource.FileVisitor)
-			if isHidden(name, file.Path) {
-				continue
-			}
-			text, err := os.Open(file.Path)
-			if err != nil {
-				return err
-			}
-			if err := errors.Join(do(file.Path, text), text.Close()); err != nil {
-				return err
-			}
-		}
 	}
 	return nil
-}
-
-// isHidden reports whether a file is in a hidden directory below dir, such as .git.
-func isHidden(dir, file string) bool {
-	below, err := filepath.Rel(dir, filepath.Dir(file))
-	return err == nil && slices.ContainsFunc(strings.Split(below, string(filepath.Separator)), func(part string) bool {
-		return strings.HasPrefix(part, ".") && part != "." && part != ".."
-	})
 }
 
 // arguments returns the arguments with the type of a name without a type.

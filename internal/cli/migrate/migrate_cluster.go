@@ -109,14 +109,9 @@ func each(ctx context.Context, api dynamic.ResourceInterface, l listing, do func
 		}
 		return api.List(ctx, options)
 	}
-	err := command.EachPage(ctx, list, func(page *unstructured.UnstructuredList) error {
-		for i := range page.Items {
-			page.Items[i].SetGroupVersionKind(l.Resource.GroupVersion().WithKind(l.Kind.Kind))
-			if err := do(&page.Items[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+	err := command.EachObject(ctx, list, func(object *unstructured.Unstructured) error {
+		object.SetGroupVersionKind(l.Resource.GroupVersion().WithKind(l.Kind.Kind))
+		return do(object)
 	})
 	if err != nil {
 		return fmt.Errorf("list %s: %w", l.Resource.Resource, err)

@@ -13,7 +13,6 @@ import (
 	"runtime"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
@@ -78,13 +77,13 @@ func (v *versions) read(ctx context.Context, c *command.CLI) error {
 		return fmt.Errorf("version of the API server: %w", err)
 	}
 	v.Kubernetes = server.GitVersion
-	all, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	all, err := command.Configurations(ctx, client)
 	if err != nil {
-		return fmt.Errorf("list mutatingwebhookconfigurations: %w", err)
+		return err
 	}
 	v.known = true
 	var errs []error
-	for _, configuration := range cluster.Find(all.Items) {
+	for _, configuration := range cluster.Find(all) {
 		found := webhook{Configuration: configuration.Name}
 		if deployment, err := cluster.Deployment(ctx, client, configuration); err != nil {
 			errs = append(errs, fmt.Errorf("version of the webhook %s: %w", configuration.Name, err))
