@@ -110,7 +110,9 @@ func Replicas(service string, pods []corev1.Pod) probe.Line {
 			continue
 		}
 		replicas++
-		if podReady(&pods[i]) {
+		if slices.ContainsFunc(pods[i].Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		}) {
 			ready++
 		}
 	}
@@ -125,12 +127,6 @@ func Replicas(service string, pods []corev1.Pod) probe.Line {
 		return probe.Warn(look, link, "Service %s has %d ready replicas, of %d", service, ready, replicas)
 	}
 	return probe.Passed("Service %s has %d ready replicas", service, ready)
-}
-
-func podReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // Certificates judges the CA certificates that the API server trusts, by the names

@@ -271,7 +271,7 @@ func (k *checkCommand) surveyOf(ctx context.Context, mutating *admissionregistra
 		return s
 	}
 	for _, namespace := range list {
-		if called, err := cluster.CalledFor(mutating, k.settings, namespace); err == nil && called {
+		if cluster.CalledFor(mutating, k.settings, namespace) {
 			s.namespaces[namespace.Name] = status.NewNamespace(k.settings, namespace, true)
 		}
 	}
@@ -369,7 +369,7 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *ask.Asker, mutating *
 // judge returns the lines for the probe and for the pods of a ServiceAccount. unread is why the
 // ServiceAccount was not read.
 func (k *checkCommand) judge(serviceAccount string, unread error, answer *ask.Answer) (called, tried probe.Line) {
-	response := probe.Answer{Pod: answer.Pod, Warnings: answer.Warnings, Err: answer.Err}
+	response := answer.Answer
 	if answer.Denial != nil {
 		response.Err = answer.Denial.Err // the text is then the text of "lanyard-webhook check"
 	}

@@ -91,7 +91,7 @@ func newCloudCommand(c *command.CLI, name, cloud string) (*trustCommand, *cobra.
 	})
 	cmd.ValidArgsFunction = c.CompleteServiceAccounts()
 	k.addFlags(cmd, cloud, outputShell, outputTerraform)
-	command.AddChoice(cmd, &k.part, "part", "", "Part of the shell's or Terraform's output", partAll, partCluster, partServiceAccount)
+	command.AddChoice(cmd, &k.part, "part", "Part of the shell's or Terraform's output", partAll, partCluster, partServiceAccount)
 	return k, cmd
 }
 

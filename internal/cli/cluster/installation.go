@@ -120,24 +120,18 @@ func GuardOf(s *settings.Settings, serviceAccount *metav1.PartialObjectMetadata,
 // CalledFor reports whether Lanyard is called for the pods of a namespace: by the webhook
 // configuration or, if it was not read and is nil, by the settings of the webhook and the
 // label of the namespace.
-func CalledFor(configuration *admissionregistrationv1.MutatingWebhookConfiguration, s *settings.Settings, namespace *metav1.ObjectMeta) (bool, error) {
+func CalledFor(configuration *admissionregistrationv1.MutatingWebhookConfiguration, s *settings.Settings, namespace *metav1.ObjectMeta) bool {
 	if configuration == nil {
-		return !s.Excludes(namespace.Name, namespace.Labels[s.Keys.Inject]), nil
+		return !s.Excludes(namespace.Name, namespace.Labels[s.Keys.Inject])
 	}
 	entry := Entry(configuration, PodWebhook)
-	if entry == nil {
-		return false, fmt.Errorf("mutatingwebhookconfiguration %s: the webhook %s is missing", configuration.Name, PodWebhook)
-	}
-	if entry.NamespaceSelector == nil {
-		return true, nil
+	if entry == nil || entry.NamespaceSelector == nil {
+		return entry != nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(entry.NamespaceSelector)
-	if err != nil {
-		return false, fmt.Errorf("mutatingwebhookconfiguration %s: webhook %s: namespaceSelector: %w", configuration.Name, PodWebhook, err)
-	}
 	// The API server sets the label of the name. A namespace that was not read lacks it.
 	set := labels.Merge(labels.Set{corev1.LabelMetadataName: namespace.Name}, namespace.Labels)
-	return selector.Matches(set), nil
+	return err == nil && selector.Matches(set) // the API server accepts no selector with a mistake
 }
 
 // Options returns the options that the webhook has. No replica needs to run: Options
@@ -150,8 +144,14 @@ func Options(ctx context.Context, client kubernetes.Interface, configuration *ad
 		return nil, nil, err
 	}
 	pod, container := &deployment.Spec.Template.Spec, Container(deployment)
+	values := map[string]any{}
+	for key, value := range deployment.Spec.Template.Labels {
+		if !strings.HasSuffix(key, "/inject") { // a label that opts out
+			values[key] = value
+		}
+	}
 	allowed = map[string]any{
-		"metadata": map[string]any{"labels": labelsOf(deployment)},
+		"metadata": map[string]any{"labels": values},
 		"spec":     map[string]any{"containers": []any{map[string]any{"image": container.Image}}},
 	}
 	o, err = options.Parse(container.Args, func(file string) ([]byte, error) {
@@ -161,17 +161,6 @@ func Options(ctx context.Context, client kubernetes.Interface, configuration *ad
 		return nil, allowed, fmt.Errorf("deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
 	}
 	return o, allowed, nil
-}
-
-// labelsOf returns the labels of the pods of a Deployment, except for a label that opts out.
-func labelsOf(deployment *appsv1.Deployment) map[string]any {
-	values := map[string]any{}
-	for key, value := range deployment.Spec.Template.Labels {
-		if !strings.HasSuffix(key, "/inject") {
-			values[key] = value
-		}
-	}
-	return values
 }
 
 // Deployment returns the Deployment of the webhook, behind the Service that the API server

@@ -106,9 +106,7 @@ func (c *CLI) EachUnguarded(ctx context.Context, client kubernetes.Interface, na
 	}
 	called := map[string]bool{}
 	for _, one := range list {
-		if called[one.Name], err = cluster.CalledFor(mutating, s, one); err != nil {
-			return err
-		}
+		called[one.Name] = cluster.CalledFor(mutating, s, one)
 	}
 	return c.EachServiceAccount(ctx, namespace, func(object *metav1.PartialObjectMetadata) error {
 		if !called[object.Namespace] || !cluster.Unguarded(s, object) {

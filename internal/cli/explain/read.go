@@ -165,14 +165,15 @@ func (r *reader) get(ctx context.Context, kind schema.GroupVersionResource, name
 func (r *reader) owner(ctx context.Context, pod *unstructured.Unstructured) (template *unstructured.Unstructured, err error) {
 	for reference := metav1.GetControllerOf(pod); reference != nil; {
 		object, err := r.ownerOf(ctx, reference)
+		name := strings.ToLower(reference.Kind) + "/" + reference.Name // as users write it
 		if apierrors.IsNotFound(err) || err == nil && object != nil && object.GetUID() != reference.UID {
 			break // the reference is wrong, so the owner below is at the top
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s, an owner of %s: %w", ownerName(reference), r.in.Object, err)
+			return nil, fmt.Errorf("%s, an owner of %s: %w", name, r.in.Object, err)
 		}
 		kind, _ := cluster.ByOwner(reference)
-		r.in.Owner = Owner{Name: ownerName(reference), Kind: kind}
+		r.in.Owner = Owner{Name: name, Kind: kind}
 		if object == nil {
 			break
 		}
@@ -183,11 +184,6 @@ func (r *reader) owner(ctx context.Context, pod *unstructured.Unstructured) (tem
 		reference = metav1.GetControllerOf(object)
 	}
 	return template, nil
-}
-
-// ownerName returns how users write an owner: deployment/web.
-func ownerName(reference *metav1.OwnerReference) string {
-	return strings.ToLower(reference.Kind) + "/" + reference.Name
 }
 
 // ownerOf reads an owner. It returns nil for an owner without a namespace, such as the node of
@@ -229,9 +225,7 @@ func (r *reader) registration(ctx context.Context) (err error) {
 	if err != nil && !r.lacks(err, "the namespaces that Lanyard is called for, and the guard") {
 		return err
 	}
-	if r.in.Called, err = cluster.CalledFor(r.mutating, r.in.Settings, r.in.Namespace); err != nil {
-		return err
-	}
+	r.in.Called = cluster.CalledFor(r.mutating, r.in.Settings, r.in.Namespace)
 	r.in.GuardProblem = "its policy was not read"
 	if p := r.Webhook.Policies; r.mutating == nil && p != nil {
 		r.in.GuardProblem, r.in.NoGuard = p.Problem, p.Problem != ""

@@ -167,12 +167,8 @@ func (l *lister) readNamespaces(ctx context.Context, scope string) error {
 		return err
 	}
 	for _, meta := range list {
-		called, err := cluster.CalledFor(l.registration, l.settings, meta)
-		if err != nil {
-			return err
-		}
 		meta.ManagedFields = nil // which can be large
-		l.namespaces[meta.Name] = NewNamespace(l.settings, meta, called)
+		l.namespaces[meta.Name] = NewNamespace(l.settings, meta, cluster.CalledFor(l.registration, l.settings, meta))
 	}
 	return nil
 }
