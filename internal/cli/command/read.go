@@ -188,11 +188,11 @@ func May(ctx context.Context, client kubernetes.Interface, verb, resource, names
 }
 
 // Selection is how a user names the objects that a command is about, as for kubectl: TYPE NAME,
-// TYPE/NAME, a name without a type, a label selector, or files. The zero value takes TYPE NAME
-// and TYPE/NAME of every type that the API server knows.
+// TYPE/NAME, a name without a type, a label selector, or files, which EachFile reads. The zero
+// value takes TYPE NAME and TYPE/NAME of every type that the API server knows.
 type Selection struct {
-	// Type is the type of a name without a type, such as serviceaccount; empty if the user
-	// must write the type.
+	// Type is the type of a name, or of a selector, without a type, such as serviceaccount;
+	// empty if the user must write the type.
 	Type string
 	// Kinds are the kinds that the command is for, such as ServiceAccount; empty for all.
 	Kinds []string
@@ -254,49 +254,26 @@ func (s *Selection) EachFile(stdin io.Reader, do func(name string, r io.Reader) 
 	return nil
 }
 
-// arguments returns the arguments with the type of a name without a type.
-func (s *Selection) arguments(args []string) ([]string, error) {
-	files, list := len(s.Files.Filenames) > 0, s.Selector != "" || s.All
-	switch {
-	case files && (len(args) > 0 || list):
-		return nil, Usagef("--filename cannot be used with names, --selector or --all-namespaces")
-	case files || len(args) > 1 || len(args) == 1 && strings.Contains(args[0], "/"):
-		return args, nil
-	case s.Type == "" && len(args) == 0:
-		return nil, Usagef("an object is missing: write TYPE/NAME or TYPE NAME")
-	case list && len(args) == 0:
-		return []string{s.Type}, nil
-	case list:
-		return args, nil // a type
-	case len(args) == 0:
-		return nil, Usagef("an object is missing: write the name of a %s", s.Type)
-	case s.Type == "":
-		return nil, Usagef("%s has no name: write TYPE/NAME or TYPE NAME", args[0])
-	}
-	return []string{s.Type, args[0]}, nil
-}
-
 // Objects returns the objects of the arguments and flags of a command. The object of an Info
 // is unstructured, or nil with NamesOnly; NameOf names it for people.
 func (c *CLI) Objects(s *Selection, args []string) ([]*resource.Info, error) {
-	args, err := s.arguments(args)
+	switch {
+	case len(args) == 0:
+		args = []string{s.Type}
+	case len(args) > 1 || strings.Contains(args[0], "/") || s.Selector != "" || s.All: // as for kubectl
+	case s.Type == "":
+		return nil, Usagef("%s has no name: write TYPE/NAME or TYPE NAME", args[0])
+	default:
+		args = []string{s.Type, args[0]}
+	}
+	namespace, err := c.Namespace()
 	if err != nil {
 		return nil, err
 	}
-	namespace, enforce, err := c.Flags.ToRawKubeConfigLoader().Namespace()
-	if err != nil {
-		return nil, fmt.Errorf("namespace: %w", err)
-	}
-	files := s.Files
-	files.Filenames = slices.DeleteFunc(slices.Clone(files.Filenames), func(name string) bool { return name == "-" })
-	builder := resource.NewBuilder(c.Flags).Unstructured().ContinueOnError().
-		NamespaceParam(namespace).DefaultNamespace().AllNamespaces(s.All).
-		FilenameParam(enforce && !s.All, &files).LabelSelectorParam(s.Selector).
-		ResourceTypeOrNameArgs(s.All, args...).RequestChunksOf(pageSize).RequireObject(!s.NamesOnly).Flatten()
-	if len(files.Filenames) < len(s.Files.Filenames) {
-		builder.Stream(c.In, "standard input") // resource.Builder only knows os.Stdin
-	}
-	infos, err := builder.Do().Infos()
+	infos, err := resource.NewBuilder(c.Flags).Unstructured().ContinueOnError().
+		NamespaceParam(namespace).DefaultNamespace().AllNamespaces(s.All).LabelSelectorParam(s.Selector).
+		ResourceTypeOrNameArgs(s.All, args...).RequestChunksOf(pageSize).RequireObject(!s.NamesOnly).Flatten().
+		Do().Infos()
 	if err != nil {
 		return nil, err
 	}
