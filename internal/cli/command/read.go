@@ -94,17 +94,13 @@ func ReadNamespace(ctx context.Context, client kubernetes.Interface, name string
 
 // EachUnguarded calls do for each ServiceAccount of the namespace, or of all namespaces, that
 // needs credentials and is not known to the guard. It leaves out the namespaces that Lanyard is
-// not called for.
+// not called for. The settings must have been read.
 func (c *CLI) EachUnguarded(ctx context.Context, client kubernetes.Interface, namespace string, mutating *admissionregistrationv1.MutatingWebhookConfiguration, do func(*metav1.PartialObjectMetadata) error) error {
-	s, err := c.Settings(ctx)
-	if err != nil {
-		return err
-	}
 	list, err := Namespaces(ctx, client, namespace)
 	if err != nil {
 		return err
 	}
-	called := map[string]bool{}
+	s, called := c.Webhook.settings, map[string]bool{}
 	for _, one := range list {
 		called[one.Name] = cluster.CalledFor(mutating, s, one)
 	}
