@@ -10,12 +10,10 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/dynamic"
@@ -142,9 +140,7 @@ func (r *reader) template(ctx context.Context, info *resource.Info) (*unstructur
 	if len(path) > 0 {
 		return cluster.PodOf(object)
 	}
-	if r.in.Live, err = typed(object, r.in.Object); err != nil {
-		return nil, err
-	}
+	r.in.Live = object
 	owner, err := r.owner(ctx, object)
 	switch {
 	case err != nil:
@@ -245,11 +241,11 @@ func (r *reader) registration(ctx context.Context) (err error) {
 
 // ask asks for the credentials of a new pod. If the answer of the cluster is inconclusive, it
 // asks about a second pod, with the label of the probe.
-func (r *reader) ask(ctx context.Context, pod *unstructured.Unstructured) (err error) {
+func (r *reader) ask(ctx context.Context, pod *unstructured.Unstructured) error {
 	in := r.in
 	pod.SetNamespace("")
-	if in.Sent, err = typed(pod, "pod template of "+in.Object); err != nil || in.Absent { // the API server denies the pod
-		return err
+	if in.Sent = pod; in.Absent { // the API server denies the pod
+		return nil
 	}
 	config, err := r.Config()
 	if err != nil {
@@ -264,9 +260,9 @@ func (r *reader) ask(ctx context.Context, pod *unstructured.Unstructured) (err e
 		in.Missing = append(in.Missing, Missing{in.Answer.Missing, "the dry run of a pod"})
 	}
 	if in.Answer.Pod != nil {
-		in.Got, err = typed(in.Answer.Pod, "dry run of "+in.Object)
-		if err != nil || in.Got.Annotations[in.Keys.Injected] != "" || !in.asks() {
-			return err
+		in.Got = in.Answer.Pod
+		if in.Got.GetAnnotations()[in.Keys.Injected] != "" || !in.asks() {
+			return nil
 		}
 	}
 	if in.Called && in.Answer.Local == "" && in.Answer.Err == nil {
@@ -274,13 +270,4 @@ func (r *reader) ask(ctx context.Context, pod *unstructured.Unstructured) (err e
 		in.Probe = &answer
 	}
 	return nil
-}
-
-// typed returns a pod in its type. name is its name in an error.
-func typed(object *unstructured.Unstructured, name string) (*corev1.Pod, error) {
-	pod := &corev1.Pod{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, pod); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return pod, nil
 }
