@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -226,28 +225,33 @@ func (s *Selection) EachFile(stdin io.Reader, do func(name string, r io.Reader) 
 			}
 			continue
 		}
-		err := filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
-			switch {
-			case err != nil:
-				return err
-			case entry.IsDir():
-				if path != name && (!s.Files.Recursive || strings.HasPrefix(entry.Name(), ".")) {
-					return fs.SkipDir
-				}
-			case path == name || slices.Contains(resource.FileExtensions, filepath.Ext(path)):
-				text, err := os.Open(path)
-				if err != nil {
-					return err
-				}
-				return errors.Join(do(path, text), text.Close())
-			}
-			return nil
-		})
+		visitors, err := resource.ExpandPathsToFileVisitors(nil, name, s.Files.Recursive, resource.FileExtensions, nil)
 		if err != nil {
 			return err
 		}
+		for _, visitor := range visitors {
+			file, _ := visitor.(*resource.FileVisitor)
+			if isHidden(name, file.Path) {
+				continue
+			}
+			text, err := os.Open(file.Path)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(do(file.Path, text), text.Close()); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+// isHidden reports whether a file is in a hidden directory below dir, such as .git.
+func isHidden(dir, file string) bool {
+	below, err := filepath.Rel(dir, filepath.Dir(file))
+	return err == nil && slices.ContainsFunc(strings.Split(below, string(filepath.Separator)), func(part string) bool {
+		return strings.HasPrefix(part, ".") && part != "." && part != ".."
+	})
 }
 
 // Objects returns the objects of the arguments and flags of a command. The object of an Info
