@@ -200,12 +200,6 @@ type Selection struct {
 	Files    resource.FilenameOptions
 }
 
-// AddSelector adds the flags --selector and --all-namespaces.
-func (s *Selection) AddSelector(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&s.Selector, "selector", "l", "", "Label selector, such as app=cart,tier!=web.")
-	AddAllNamespaces(cmd, &s.All)
-}
-
 // AddFiles adds the flags --filename and --recursive.
 func (s *Selection) AddFiles(cmd *cobra.Command) {
 	flags := genericclioptions.FileNameFlags{

@@ -51,7 +51,8 @@ func NewRestartCommand(c *command.CLI) *cobra.Command {
 	cmd := command.New(restartHelp, nil, func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) })
 	cmd.ValidArgsFunction = c.CompleteReferences
 	k.Output.AddFlag(cmd, "Restart", command.OutputName)
-	k.AddSelector(cmd)
+	command.AddAllNamespaces(cmd, &k.All)
+	cmd.Flags().StringVarP(&k.Selector, "selector", "l", "", "Label selector, such as app=cart,tier!=web.")
 	k.dryRun.AddFlag(cmd)
 	c.AddConfig(cmd)
 	cmd.Flags().BoolVar(&k.stale, "stale", false, "Only workloads with outdated pods.")
