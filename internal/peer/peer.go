@@ -199,12 +199,15 @@ func Named(names []string) ([]*Peer, error) {
 // Rules returns the rules about pods that hold while the peers are adopted: the fields
 // PeerContainers and PeerTokens of annotations.Keys.
 func Rules(peers []*Peer) (containers []string, tokens map[string]string) {
-	tokens = map[string]string{}
 	for _, p := range peers {
 		containers = append(containers, p.Replaces...)
-		if p.Binding != "" {
-			tokens[p.Binding] = p.Provider
+		if p.Binding == "" {
+			continue
 		}
+		if tokens == nil {
+			tokens = map[string]string{}
+		}
+		tokens[p.Binding] = p.Provider
 	}
 	return containers, tokens
 }

@@ -36,14 +36,9 @@ import (
 
 // Answer is the credentials of a new pod. One of Pod, Denial and Err is set.
 type Answer struct {
-	// Pod is the pod as it would be stored.
-	Pod *unstructured.Unstructured
+	probe.Answer // Err is why neither Pod nor Denial is known
 	// Denial is why the pod would not be created.
 	Denial *Denial
-	// Err is why neither is known.
-	Err error
-	// Warnings are the warnings of the response.
-	Warnings []string
 	// Local is why the rules were evaluated here, and not by the cluster: a missing right, or
 	// Options.NoDryRun. Other webhooks, policies and quotas were then not asked, and it is not
 	// known whether the API server can call Lanyard. It is empty if the cluster was asked.
@@ -142,12 +137,11 @@ func (a *Asker) Ask(ctx context.Context, namespace, serviceAccount *metav1.Objec
 		answer.Missing = right
 		return answer
 	}
-	got := a.probe.Create(ctx, namespace.Name, pod)
-	answer := Answer{Pod: got.Pod, Warnings: got.Warnings}
-	if got.Err != nil {
-		answer.Pod, answer.Denial = nil, denial(a.settings.Keys, got.Err, errRight == nil)
+	answer := Answer{Answer: a.probe.Create(ctx, namespace.Name, pod)}
+	if err := answer.Err; err != nil {
+		answer.Pod, answer.Err, answer.Denial = nil, nil, denial(a.settings.Keys, err, errRight == nil)
 		if answer.Denial == nil {
-			answer.Err = errors.Join(got.Err, errRight)
+			answer.Err = errors.Join(err, errRight)
 		}
 	}
 	return answer
@@ -176,18 +170,15 @@ func (a *Asker) mayCreatePods(ctx context.Context, namespace string) (bool, erro
 // local evaluates the rules of the webhook here.
 func (a *Asker) local(ctx context.Context, why string, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
 	answer := Answer{Local: why}
-	called, err := cluster.CalledFor(a.options.Registration, a.settings, namespace)
 	switch {
-	case err != nil:
-		answer.Err = err
-	case !called:
+	case !cluster.CalledFor(a.options.Registration, a.settings, namespace):
 		answer.Pod = pod.DeepCopy()
 	case serviceAccount == nil:
 		answer.Err = errors.New("the ServiceAccount of the pod was not read")
 	case a.options.Unread != nil:
 		answer.Err = fmt.Errorf("%s, and the settings of the webhook could not be read: %w; pass its configuration file with --config", why, a.options.Unread)
 	default:
-		err = a.evaluate(ctx, namespace, serviceAccount, pod, &answer)
+		err := a.evaluate(ctx, namespace, serviceAccount, pod, &answer)
 		if denied, isDenied := errors.AsType[*reason.Error](err); isDenied {
 			answer.Denial = &Denial{By: ByLanyard, Reason: denied.Reason, Message: denied.Err.Error(), Err: fmt.Errorf("lanyard: %w", err)}
 		} else if err != nil {

@@ -110,7 +110,9 @@ func Replicas(service string, pods []corev1.Pod) probe.Line {
 			continue
 		}
 		replicas++
-		if podReady(&pods[i]) {
+		if slices.ContainsFunc(pods[i].Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		}) {
 			ready++
 		}
 	}
@@ -125,12 +127,6 @@ func Replicas(service string, pods []corev1.Pod) probe.Line {
 		return probe.Warn(look, link, "Service %s has %d ready replicas, of %d", service, ready, replicas)
 	}
 	return probe.Passed("Service %s has %d ready replicas", service, ready)
-}
-
-func podReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // Certificates judges the CA certificates that the API server trusts, by the names
@@ -310,18 +306,6 @@ func Issuer(cluster, public *cloud.Documents, publicErr error) []probe.Line {
 		lines = append(lines, probe.Fail("Publish the documents of the cluster again.", link, "%s: clouds deny the tokens", wrong))
 	}
 	return orPassed(lines, "the issuer %s is public, and its %d keys are the cluster's", name, len(cluster.Keys))
-}
-
-// needed returns the objects that an install into a namespace creates, each with its
-// namespace.
-func needed(namespace string) [][2]string {
-	const roles, admission = ".rbac.authorization.k8s.io", ".admissionregistration.k8s.io"
-	return [][2]string{
-		{"namespaces"}, {"serviceaccounts", namespace}, {"secrets", namespace}, {"services", namespace},
-		{"deployments.apps", namespace}, {"poddisruptionbudgets.policy", namespace}, {"roles" + roles, namespace}, {"rolebindings" + roles, namespace},
-		{"clusterroles" + roles}, {"clusterrolebindings" + roles}, {"mutatingwebhookconfigurations" + admission},
-		{"validatingwebhookconfigurations" + admission}, {"validatingadmissionpolicies" + admission}, {"validatingadmissionpolicybindings" + admission},
-	}
 }
 
 // noRight is the line for an object that the user may not create.

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -181,8 +180,14 @@ func (k *checkCommand) issuer(ctx context.Context) {
 
 // rights checks whether the user may create the objects of an install.
 func (k *checkCommand) rights(ctx context.Context) []probe.Line {
+	const roles, admission = ".rbac.authorization.k8s.io", ".admissionregistration.k8s.io"
+	all := [][2]string{ // each with its namespace
+		{"namespaces"}, {"serviceaccounts", k.installTo}, {"secrets", k.installTo}, {"services", k.installTo},
+		{"deployments.apps", k.installTo}, {"poddisruptionbudgets.policy", k.installTo}, {"roles" + roles, k.installTo}, {"rolebindings" + roles, k.installTo},
+		{"clusterroles" + roles}, {"clusterrolebindings" + roles}, {"mutatingwebhookconfigurations" + admission},
+		{"validatingwebhookconfigurations" + admission}, {"validatingadmissionpolicies" + admission}, {"validatingadmissionpolicybindings" + admission},
+	}
 	var lines []probe.Line
-	all := needed(k.installTo)
 	for _, object := range all {
 		allowed, err := command.May(ctx, k.client, "create", object[0], object[1])
 		if err != nil {
@@ -245,28 +250,28 @@ func (s *survey) lines() []probe.Line {
 // survey reads the ServiceAccounts of all namespaces or, without the right, of the namespace
 // of the command line. mutating is nil if it was not read.
 func (k *checkCommand) survey(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) *survey {
-	list, err := command.Namespaces(ctx, k.client, metav1.NamespaceAll)
-	if err == nil {
-		s := k.surveyOf(ctx, mutating, metav1.NamespaceAll, list)
-		if s.err == nil {
-			return s
-		}
-		err = s.err
+	all := k.surveyOf(ctx, mutating, metav1.NamespaceAll)
+	if all.err == nil {
+		return all
 	}
-	s := k.surveyOf(ctx, mutating, k.namespace, []corev1.Namespace{{ObjectMeta: *command.ReadNamespace(ctx, k.client, k.namespace)}})
-	s.unread = []probe.Line{probe.Unreadable("the other namespaces", err)}
+	s := k.surveyOf(ctx, mutating, k.namespace)
+	s.unread = []probe.Line{probe.Unreadable("the other namespaces", all.err)}
 	if s.err != nil {
 		s.unread = append(s.unread, probe.Unreadable("the ServiceAccounts", s.err))
 	}
 	return s
 }
 
-// surveyOf reads the ServiceAccounts of the namespaces in a list: of one namespace, or of all.
-func (k *checkCommand) surveyOf(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration, scope string, list []corev1.Namespace) *survey {
+// surveyOf reads the ServiceAccounts of one namespace, or of all. One namespace need not be read.
+func (k *checkCommand) surveyOf(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration, scope string) *survey {
 	s := &survey{namespace: scope, namespaces: map[string]*status.Namespace{}}
-	for i := range list {
-		namespace := &list[i].ObjectMeta
-		if called, err := cluster.CalledFor(mutating, k.settings, namespace); err == nil && called {
+	list, err := command.Namespaces(ctx, k.client, scope)
+	if len(list) == 0 {
+		s.err = err
+		return s
+	}
+	for _, namespace := range list {
+		if cluster.CalledFor(mutating, k.settings, namespace) {
 			s.namespaces[namespace.Name] = status.NewNamespace(k.settings, namespace, true)
 		}
 	}
@@ -312,11 +317,7 @@ func (k *checkCommand) pods(ctx context.Context, asker *ask.Asker, s *survey) {
 			k.add("pods", probe.Unreadable("the pods", err))
 			return
 		}
-		answers := map[status.Question]*status.Answer{}
-		for _, question := range namespace.Questions() {
-			answers[question] = namespace.Ask(ctx, k.CLI, asker.Evaluate, question)
-		}
-		for _, row := range namespace.Rows(answers) {
+		for _, row := range namespace.Rows(namespace.Evaluate(ctx, k.CLI, asker)) {
 			stale += row.States[injected.Stale]
 			without += row.States[injected.Without]
 		}
@@ -368,7 +369,7 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *ask.Asker, mutating *
 // judge returns the lines for the probe and for the pods of a ServiceAccount. unread is why the
 // ServiceAccount was not read.
 func (k *checkCommand) judge(serviceAccount string, unread error, answer *ask.Answer) (called, tried probe.Line) {
-	response := probe.Answer{Pod: answer.Pod, Warnings: answer.Warnings, Err: answer.Err}
+	response := answer.Answer
 	if answer.Denial != nil {
 		response.Err = answer.Denial.Err // the text is then the text of "lanyard-webhook check"
 	}

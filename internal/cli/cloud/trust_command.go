@@ -105,7 +105,7 @@ func newCloudCommand(c *command.CLI, name string) *trustCommand {
 	})
 	k.cmd.ValidArgsFunction = c.CompleteServiceAccounts()
 	k.addFlags(apis()[name].title, outputShell, outputTerraform)
-	command.AddChoice(k.cmd, &k.part, "part", "", "Part of the shell's or Terraform's output", partAll, partCluster, partServiceAccount)
+	command.AddChoice(k.cmd, &k.part, "part", "Part of the shell's or Terraform's output", partAll, partCluster, partServiceAccount)
 	return k
 }
 

@@ -120,24 +120,18 @@ func GuardOf(s *settings.Settings, serviceAccount *metav1.PartialObjectMetadata,
 // CalledFor reports whether Lanyard is called for the pods of a namespace: by the webhook
 // configuration or, if it was not read and is nil, by the settings of the webhook and the
 // label of the namespace.
-func CalledFor(configuration *admissionregistrationv1.MutatingWebhookConfiguration, s *settings.Settings, namespace *metav1.ObjectMeta) (bool, error) {
+func CalledFor(configuration *admissionregistrationv1.MutatingWebhookConfiguration, s *settings.Settings, namespace *metav1.ObjectMeta) bool {
 	if configuration == nil {
-		return !s.Excludes(namespace.Name, namespace.Labels[s.Keys.Inject]), nil
+		return !s.Excludes(namespace.Name, namespace.Labels[s.Keys.Inject])
 	}
 	entry := Entry(configuration, PodWebhook)
-	if entry == nil {
-		return false, fmt.Errorf("mutatingwebhookconfiguration %s: the webhook %s is missing", configuration.Name, PodWebhook)
-	}
-	if entry.NamespaceSelector == nil {
-		return true, nil
+	if entry == nil || entry.NamespaceSelector == nil {
+		return entry != nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(entry.NamespaceSelector)
-	if err != nil {
-		return false, fmt.Errorf("mutatingwebhookconfiguration %s: webhook %s: namespaceSelector: %w", configuration.Name, PodWebhook, err)
-	}
 	// The API server sets the label of the name. A namespace that was not read lacks it.
 	set := labels.Merge(labels.Set{corev1.LabelMetadataName: namespace.Name}, namespace.Labels)
-	return selector.Matches(set), nil
+	return err == nil && selector.Matches(set) // the API server accepts no selector with a mistake
 }
 
 // Options returns the options that the webhook has. No replica needs to run: Options
@@ -150,8 +144,14 @@ func Options(ctx context.Context, client kubernetes.Interface, configuration *ad
 		return nil, nil, err
 	}
 	pod, container := &deployment.Spec.Template.Spec, Container(deployment)
+	values := map[string]any{}
+	for key, value := range deployment.Spec.Template.Labels {
+		if !strings.HasSuffix(key, "/inject") { // a label that opts out
+			values[key] = value
+		}
+	}
 	allowed = map[string]any{
-		"metadata": map[string]any{"labels": labelsOf(deployment)},
+		"metadata": map[string]any{"labels": values},
 		"spec":     map[string]any{"containers": []any{map[string]any{"image": container.Image}}},
 	}
 	o, err = options.Parse(container.Args, func(file string) ([]byte, error) {
@@ -161,17 +161,6 @@ func Options(ctx context.Context, client kubernetes.Interface, configuration *ad
 		return nil, allowed, fmt.Errorf("deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
 	}
 	return o, allowed, nil
-}
-
-// labelsOf returns the labels of the pods of a Deployment, except for a label that opts out.
-func labelsOf(deployment *appsv1.Deployment) map[string]any {
-	values := map[string]any{}
-	for key, value := range deployment.Spec.Template.Labels {
-		if !strings.HasSuffix(key, "/inject") {
-			values[key] = value
-		}
-	}
-	return values
 }
 
 // Deployment returns the Deployment of the webhook, behind the Service that the API server
@@ -361,69 +350,53 @@ func ServiceAccountOf(object *unstructured.Unstructured) string {
 	return cmp.Or(name, deprecated, DefaultServiceAccount)
 }
 
-// Rollout is how far the pods of a workload follow its template.
-type Rollout struct {
-	// Done reports whether all pods do, and are available.
-	Done bool
-	// Progress describes the missing replicas, for people.
-	Progress string
-	// Failed is why the rollout will not be done, empty if it may be.
-	Failed string
-}
-
-// Rollout reads the status of a Deployment, StatefulSet or DaemonSet. k8s.io/kubectl has the
-// same in polymorphichelpers, which would add eight modules and 1 MB to the program.
-func (k *Kind) Rollout(object *unstructured.Unstructured) Rollout {
+// Rollout describes the pods of a Deployment, StatefulSet or DaemonSet that do not follow its
+// template yet, or are not available; the text is empty if the rollout is done. The error is why
+// it will not be done. k8s.io/kubectl has the same in polymorphichelpers, which would add eight
+// modules and 1 MB to the program.
+func (k *Kind) Rollout(object *unstructured.Unstructured) (progress string, err error) {
 	number := func(missing int64, path ...string) int64 {
 		if n, found, err := unstructured.NestedInt64(object.Object, path...); found && err == nil {
 			return n
 		}
 		return missing
 	}
-	if number(0, "status", "observedGeneration") < object.GetGeneration() {
-		return Rollout{Progress: "waiting for its controller"}
-	}
-	var want, updated, all, available int64
+	want, all := number(1, "spec", "replicas"), number(0, "status", "replicas")
+	updated, available := number(0, "status", "updatedReplicas"), number(0, "status", "availableReplicas")
 	switch k.Kind {
 	case "DaemonSet":
 		want = number(0, "status", "desiredNumberScheduled")
 		updated, all, available = number(0, "status", "updatedNumberScheduled"), want, number(0, "status", "numberAvailable")
 	case "StatefulSet":
-		want = number(1, "spec", "replicas")
 		// Pods below the partition keep the previous template.
 		want -= min(want, number(0, "spec", "updateStrategy", "rollingUpdate", "partition"))
-		updated, all = number(0, "status", "updatedReplicas"), want
-		available = number(0, "status", "availableReplicas")
-	default:
-		if reason, failed := progressFailed(object); failed {
-			return Rollout{Failed: reason}
-		}
-		want = number(1, "spec", "replicas")
-		updated, all = number(0, "status", "updatedReplicas"), number(0, "status", "replicas")
-		available = number(0, "status", "availableReplicas")
+		all = want
 	}
-	switch {
+	switch err := progressError(object); {
+	case number(0, "status", "observedGeneration") < object.GetGeneration():
+		return "waiting for its controller", nil
+	case err != nil:
+		return "", err
 	case updated < want:
-		return Rollout{Progress: fmt.Sprintf("%d of %d pods are new", updated, want)}
+		return fmt.Sprintf("%d of %d pods are new", updated, want), nil
 	case all > updated:
-		return Rollout{Progress: fmt.Sprintf("%d old pods are left", all-updated)}
+		return fmt.Sprintf("%d old pods are left", all-updated), nil
 	case available < want:
-		return Rollout{Progress: fmt.Sprintf("%d of %d pods are available", available, want)}
+		return fmt.Sprintf("%d of %d pods are available", available, want), nil
 	}
-	return Rollout{Done: true}
+	return "", nil
 }
 
-// progressFailed reports whether a Deployment did not progress in time.
-func progressFailed(object *unstructured.Unstructured) (reason string, failed bool) {
+// progressError returns why a Deployment did not progress in time.
+func progressError(object *unstructured.Unstructured) error {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, element := range conditions {
 		condition, _ := element.(map[string]any)
 		if condition["type"] == "Progressing" && condition["reason"] == "ProgressDeadlineExceeded" {
-			message, _ := condition["message"].(string)
-			return message, true
+			return fmt.Errorf("%v", condition["message"])
 		}
 	}
-	return "", false
+	return nil
 }
 
 // ByHand returns why a change of the template would not replace the pods, so that

@@ -31,64 +31,65 @@ func integers(value any) any {
 func TestRollouts(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		kind, object string
-		want         cluster.Rollout
+		kind, object     string
+		progress, failed string
 	}{
 		"a Deployment that its controller has not seen": {
 			"deployment", "{metadata: {generation: 2}, spec: {replicas: 1}, status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1, availableReplicas: 1}}",
-			cluster.Rollout{Progress: "waiting for its controller"},
+			"waiting for its controller", "",
 		},
 		"a Deployment with old pods only": {
 			"deployment", "{metadata: {generation: 2}, spec: {replicas: 3}, status: {observedGeneration: 2, replicas: 3, availableReplicas: 3}}",
-			cluster.Rollout{Progress: "0 of 3 pods are new"},
+			"0 of 3 pods are new", "",
 		},
 		"a Deployment with an old pod": {
 			"deployment", "{metadata: {generation: 2}, spec: {replicas: 3}, status: {observedGeneration: 2, replicas: 4, updatedReplicas: 3, availableReplicas: 4}}",
-			cluster.Rollout{Progress: "1 old pods are left"},
+			"1 old pods are left", "",
 		},
 		"a Deployment whose new pod is not available": {
 			"deployment", "{metadata: {generation: 2}, spec: {}, status: {observedGeneration: 2, replicas: 1, updatedReplicas: 1}}",
-			cluster.Rollout{Progress: "0 of 1 pods are available"},
+			"0 of 1 pods are available", "",
 		},
 		"a Deployment that is done": {
 			"deployment", "{metadata: {generation: 2}, spec: {replicas: 2}, status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, availableReplicas: 2}}",
-			cluster.Rollout{Done: true},
+			"", "",
 		},
 		"a Deployment without replicas": {
 			"deployment", "{metadata: {generation: 2}, spec: {replicas: 0}, status: {observedGeneration: 2}}",
-			cluster.Rollout{Done: true},
+			"", "",
 		},
 		"a Deployment that does not progress": {
 			"deployment", "{metadata: {generation: 2}, spec: {replicas: 2}, status: {observedGeneration: 2, conditions: [{type: Available, reason: x}, {type: Progressing, reason: ProgressDeadlineExceeded, message: timed out}]}}",
-			cluster.Rollout{Failed: "timed out"},
+			"", "timed out",
 		},
 		"a StatefulSet with an old pod": {
 			"statefulset", "{metadata: {generation: 2}, spec: {replicas: 2}, status: {observedGeneration: 2, replicas: 2, updatedReplicas: 1, availableReplicas: 2}}",
-			cluster.Rollout{Progress: "1 of 2 pods are new"},
+			"1 of 2 pods are new", "",
 		},
 		"a StatefulSet with a partition": {
 			"statefulset", "{metadata: {generation: 2}, spec: {replicas: 3, updateStrategy: {rollingUpdate: {partition: 2}}}, status: {observedGeneration: 2, replicas: 3, updatedReplicas: 1, availableReplicas: 3}}",
-			cluster.Rollout{Done: true},
+			"", "",
 		},
 		"a DaemonSet with an old pod": {
 			"daemonset", "{metadata: {generation: 2}, status: {observedGeneration: 2, desiredNumberScheduled: 2, updatedNumberScheduled: 1, numberAvailable: 2}}",
-			cluster.Rollout{Progress: "1 of 2 pods are new"},
+			"1 of 2 pods are new", "",
 		},
 		"a DaemonSet whose pod is not available": {
 			"daemonset", "{metadata: {generation: 2}, status: {observedGeneration: 2, desiredNumberScheduled: 2, updatedNumberScheduled: 2, numberAvailable: 1}}",
-			cluster.Rollout{Progress: "1 of 2 pods are available"},
+			"1 of 2 pods are available", "",
 		},
 		"a DaemonSet that is done": {
 			"daemonset", "{metadata: {generation: 2}, status: {observedGeneration: 2, desiredNumberScheduled: 2, updatedNumberScheduled: 2, numberAvailable: 2}}",
-			cluster.Rollout{Done: true},
+			"", "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			kind, _ := cluster.ByName(test.kind)
 			object := &unstructured.Unstructured{Object: integers(parse(t, test.object).Object).(map[string]any)}
-			if got := kind.Rollout(object); got != test.want {
-				t.Errorf("got %+v, want %+v", got, test.want)
+			got, err := kind.Rollout(object)
+			if got != test.progress || (err != nil) != (test.failed != "") || err != nil && err.Error() != test.failed {
+				t.Errorf("got %q and %v, want %q and %q", got, err, test.progress, test.failed)
 			}
 		})
 	}

@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,6 +37,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/policies"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/version"
@@ -394,6 +396,28 @@ func (c *CLI) Complete(o *options.Options) (*settings.Settings, error) {
 		o.AnnotationPrefix = c.Prefix
 	}
 	return o.Settings(annotations.CommonAPIServerAudiences())
+}
+
+// PolicySettings returns the settings of policies that were made from this source.
+func (c *CLI) PolicySettings(source *policies.Source) (*settings.Settings, error) {
+	o := options.New()
+	if len(source.Config) > 0 {
+		if err := o.ReadConfig(source.Config, o.FlagSet()); err != nil {
+			return nil, err
+		}
+	}
+	if source.AnnotationPrefix != "" {
+		o.AnnotationPrefix = source.AnnotationPrefix
+	}
+	s, err := c.Complete(o)
+	if err != nil {
+		return nil, err
+	}
+	s.Defaults.ReservedAudiences = slices.Concat(s.Defaults.ReservedAudiences, source.ReservedAudiences)
+	if s, err = policies.Choose(s, source.Providers); err != nil {
+		return nil, fmt.Errorf("providers: %w", err)
+	}
+	return s, nil
 }
 
 // NoteUnknown warns the user, once, about an annotation of a ServiceAccount that

@@ -112,7 +112,7 @@ const (
 // AddFlag adds the flag. Without a value, it means client.
 func (d *DryRun) AddFlag(cmd *cobra.Command) {
 	*d = DryRunNone
-	AddChoice(cmd, (*string)(d), "dry-run", "", "Only show the changes. client sends nothing, server sends each change as a dry run",
+	AddChoice(cmd, (*string)(d), "dry-run", "Only show the changes. client sends nothing, server sends each change as a dry run",
 		string(DryRunNone), string(DryRunClient), string(DryRunServer))
 	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(DryRunClient)
 }
@@ -137,14 +137,14 @@ func AddAllNamespaces(cmd *cobra.Command, all *bool) {
 }
 
 // AddChoice adds a flag with a fixed set of values.
-func AddChoice(cmd *cobra.Command, value *string, name, short, usage string, allowed ...string) {
+func AddChoice(cmd *cobra.Command, value *string, name, usage string, allowed ...string) {
 	check := func(text string) error {
 		if !slices.Contains(allowed, text) {
 			return fmt.Errorf("allowed values are: %s", strings.Join(allowed, ", "))
 		}
 		return nil
 	}
-	addChecked(cmd, &checked{value, check}, name, short, usage+": "+strings.Join(allowed, ", ")+".", allowed)
+	addChecked(cmd, &checked{value, check}, name, "", usage+": "+strings.Join(allowed, ", ")+".", allowed)
 }
 
 // addChecked adds a flag whose values are checked, with completions.
@@ -161,13 +161,11 @@ type checked struct {
 	check func(value string) error
 }
 
-// String implements pflag.Value.
+// String, Type and Set implement pflag.Value.
 func (c *checked) String() string { return *c.value }
 
-// Type implements pflag.Value.
 func (*checked) Type() string { return "string" }
 
-// Set implements pflag.Value.
 func (c *checked) Set(value string) error {
 	err := c.check(value)
 	if err == nil {

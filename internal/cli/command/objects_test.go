@@ -5,7 +5,9 @@ package command
 
 import (
 	"encoding/json"
-	"fmt"
+	"errors"
+	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/resource"
 )
 
 // apiServer answers the requests of kubectl: discovery, and objects without content. It has no
@@ -22,16 +25,16 @@ import (
 func apiServer(t *testing.T) *CLI {
 	t.Helper()
 	type object = map[string]any
-	resource := func(name, kind, short string) object {
+	served := func(name, kind, short string) object {
 		return object{"name": name, "kind": kind, "namespaced": true, "shortNames": []string{short}, "singularName": strings.ToLower(kind), "verbs": []string{"get", "list"}}
 	}
 	kinds := map[string]string{"pods": "v1/Pod", "serviceaccounts": "v1/ServiceAccount", "rollouts": "argoproj.io/v1alpha1/Rollout"}
 	group := object{"groupVersion": "argoproj.io/v1alpha1", "version": "v1alpha1"}
 	discovery := map[string]object{
 		"/api":                       {"kind": "APIVersions", "versions": []string{"v1"}},
-		"/api/v1":                    {"kind": "APIResourceList", "groupVersion": "v1", "resources": []object{resource("pods", "Pod", "po"), resource("serviceaccounts", "ServiceAccount", "sa")}},
+		"/api/v1":                    {"kind": "APIResourceList", "groupVersion": "v1", "resources": []object{served("pods", "Pod", "po"), served("serviceaccounts", "ServiceAccount", "sa")}},
 		"/apis":                      {"kind": "APIGroupList", "groups": []object{{"name": "argoproj.io", "versions": []object{group}, "preferredVersion": group}}},
-		"/apis/argoproj.io/v1alpha1": {"kind": "APIResourceList", "groupVersion": "argoproj.io/v1alpha1", "resources": []object{resource("rollouts", "Rollout", "ro")}},
+		"/apis/argoproj.io/v1alpha1": {"kind": "APIResourceList", "groupVersion": "argoproj.io/v1alpha1", "resources": []object{served("rollouts", "Rollout", "ro")}},
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, status := discovery[r.URL.Path], http.StatusOK
@@ -58,8 +61,7 @@ func apiServer(t *testing.T) *CLI {
 		_ = json.NewEncoder(w).Encode(answer)
 	}))
 	t.Cleanup(server.Close)
-	streams, in, _, _ := genericiooptions.NewTestIOStreams()
-	fmt.Fprint(in, manifest)
+	streams, _, _, _ := genericiooptions.NewTestIOStreams()
 	c := NewCLI("lanyard", streams)
 	namespace, cache, kubeconfig := "shop", t.TempDir(), os.DevNull
 	c.Flags.APIServer, c.Flags.Namespace, c.Flags.CacheDir, c.Flags.KubeConfig = &server.URL, &namespace, &cache, &kubeconfig
@@ -70,45 +72,25 @@ const manifest = "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: cart\
 
 func TestObjectsAreNamedAsForKubectl(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, "sub"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{"a.yaml": manifest, "sub/b.json": `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}}`} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	files := func(recursive bool, names ...string) (s Selection) {
-		s.Files.Filenames, s.Files.Recursive = names, recursive
-		return s
-	}
 	for name, test := range map[string]struct {
 		selection  Selection
 		args, want string
 	}{
-		"TYPE NAME":                        {Selection{}, "pod web", "pod/web"},
-		"TYPE/NAME":                        {Selection{}, "po/web", "pod/web"},
-		"several TYPE/NAME":                {Selection{}, "po/web sa/cart", "pod/web serviceaccount/cart"},
-		"TYPE and names":                   {Selection{}, "pods a b", "pod/a pod/b"},
-		"a custom kind":                    {Selection{}, "rollouts.argoproj.io/web", "rollout/web"},
-		"a kind in capitals":               {Selection{}, "ServiceAccount/cart", "serviceaccount/cart"},
-		"a name":                           {Selection{Type: "serviceaccount"}, "cart", "serviceaccount/cart"},
-		"a name with another type":         {Selection{Type: "serviceaccount"}, "pod web", "pod/web"},
-		"an object that is not read":       {Selection{NamesOnly: true}, "pod missing", "pod/missing"},
-		"an object that does not exist":    {Selection{}, "pod missing", `pods "missing" not found`},
-		"a selector":                       {Selection{Type: "serviceaccount", Selector: "app=x"}, "", "serviceaccount/one serviceaccount/app=x"},
-		"a selector with a type":           {Selection{Type: "serviceaccount", Selector: "app=x"}, "pods", "pod/one pod/app=x"},
-		"all namespaces":                   {Selection{Type: "serviceaccount", All: true}, "", "serviceaccount/one serviceaccount/"},
-		"a file":                           {files(false, filepath.Join(dir, "a.yaml")), "", "serviceaccount/cart"},
-		"a directory":                      {files(false, dir), "", "serviceaccount/cart"},
-		"a directory with its directories": {files(true, dir), "", "serviceaccount/cart pod/web"},
-		"the standard input":               {files(false, "-"), "", "serviceaccount/cart"},
-		"a file and a name":                {files(false, dir), "pod/web", "--filename cannot be used with names, --selector or --all-namespaces"},
-		"nothing":                          {Selection{}, "", "an object is missing: write TYPE/NAME or TYPE NAME"},
-		"no name":                          {Selection{Type: "pod"}, "", "an object is missing: write the name of a pod"},
-		"only a type":                      {Selection{}, "pod", "pod has no name: write TYPE/NAME or TYPE NAME"},
-		"an unknown type":                  {Selection{}, "frob/x", `the server doesn't have a resource type "frob"`},
+		"TYPE NAME":                     {Selection{}, "pod web", "pod/web"},
+		"TYPE/NAME":                     {Selection{}, "po/web", "pod/web"},
+		"several TYPE/NAME":             {Selection{}, "po/web sa/cart", "pod/web serviceaccount/cart"},
+		"TYPE and names":                {Selection{}, "pods a b", "pod/a pod/b"},
+		"a custom kind":                 {Selection{}, "rollouts.argoproj.io/web", "rollout/web"},
+		"a kind in capitals":            {Selection{}, "ServiceAccount/cart", "serviceaccount/cart"},
+		"a name":                        {Selection{Type: "serviceaccount"}, "cart", "serviceaccount/cart"},
+		"a name with another type":      {Selection{Type: "serviceaccount"}, "pod web", "pod/web"},
+		"an object that is not read":    {Selection{NamesOnly: true}, "pod missing", "pod/missing"},
+		"an object that does not exist": {Selection{}, "pod missing", `pods "missing" not found`},
+		"a selector":                    {Selection{Type: "serviceaccount", Selector: "app=x"}, "", "serviceaccount/one serviceaccount/app=x"},
+		"a selector with a type":        {Selection{Type: "serviceaccount", Selector: "app=x"}, "pods", "pod/one pod/app=x"},
+		"all namespaces":                {Selection{Type: "serviceaccount", All: true}, "", "serviceaccount/one serviceaccount/"},
+		"only a type":                   {Selection{}, "pod", "pod has no name: write TYPE/NAME or TYPE NAME"},
+		"an unknown type":               {Selection{}, "frob/x", `the server doesn't have a resource type "frob"`},
 		"a kind that the command is not for": {
 			Selection{Kinds: []string{"ServiceAccount"}}, "pod/web", "pod/web: this command is for serviceaccount",
 		},
@@ -127,6 +109,47 @@ func TestObjectsAreNamedAsForKubectl(t *testing.T) {
 				t.Errorf("got %q and %v, want %q", text, err, test.want)
 			}
 		})
+	}
+}
+
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "sub", ".git"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a.yaml", "sub/b.json", "sub/c.txt", "sub/.git/d.yaml"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, test := range map[string]struct {
+		file      string
+		recursive bool
+		want      string
+	}{
+		"a file":                           {dir + "/a.yaml", false, "a.yaml"},
+		"a file with another extension":    {dir + "/sub/c.txt", false, "sub/c.txt"},
+		"a directory":                      {dir, false, "a.yaml"},
+		"a directory with its directories": {dir, true, "a.yaml sub/b.json"},
+		"a hidden directory":               {dir + "/sub/.git", true, "sub/.git/d.yaml"},
+		"the standard input":               {"-", false, manifest},
+	} {
+		var s Selection
+		s.Files.Filenames, s.Files.Recursive = []string{test.file}, test.recursive
+		var got []string
+		err := s.EachFile(strings.NewReader(manifest), func(_ string, r io.Reader) error {
+			text, err := io.ReadAll(r)
+			got = append(got, string(text))
+			return err
+		})
+		if text := strings.Join(got, " "); err != nil || text != test.want {
+			t.Errorf("%s: got %q and %v, want %q", name, text, err, test.want)
+		}
+	}
+	s := Selection{Files: resource.FilenameOptions{Filenames: []string{dir + "/missing"}}}
+	if err := s.EachFile(nil, nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v for a file that does not exist", err)
 	}
 }
 

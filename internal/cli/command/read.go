@@ -17,7 +17,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,6 +25,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/pager"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 )
@@ -37,28 +38,13 @@ func CoreResource(name string) schema.GroupVersionResource {
 // pageSize is how many objects are read at once.
 const pageSize = 500
 
-// list is a page of a list of objects.
-type list interface {
-	runtime.Object
-	metav1.ListInterface
-}
-
-// EachObject calls do for each object of a list, which is read a page at a time. T is the type
-// of the objects in L.
-func EachObject[L list, T runtime.Object](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error), do func(T) error) error {
-	options := metav1.ListOptions{Limit: pageSize}
-	for {
-		page, err := list(ctx, options)
-		if err != nil {
-			return err
-		}
-		if err := meta.EachListItem(page, func(object runtime.Object) error { return do(object.(T)) }); err != nil {
-			return err
-		}
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return nil
-		}
+// EachObject calls do for each object of a list, which is read a page at a time.
+func EachObject[L, O runtime.Object](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error), do func(O) error) error {
+	page := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return list(ctx, options)
 	}
+	pages := pager.ListPager{PageSize: pageSize, PageFn: page}
+	return pages.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error { return do(object.(O)) })
 }
 
 // EachServiceAccount calls do for the metadata of each ServiceAccount of the
@@ -78,17 +64,18 @@ func (c *CLI) EachServiceAccount(ctx context.Context, namespace string, do func(
 	return nil
 }
 
-// Namespaces returns the namespace with this name, or all namespaces if it is empty.
-func Namespaces(ctx context.Context, client kubernetes.Interface, name string) (list []corev1.Namespace, err error) {
+// Namespaces returns the metadata of the namespace with this name, or of all namespaces if it is
+// empty. A named namespace that cannot be read has only its name, next to the error.
+func Namespaces(ctx context.Context, client kubernetes.Interface, name string) (list []*metav1.ObjectMeta, err error) {
 	if name != metav1.NamespaceAll {
 		one, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("namespace %s: %w", name, err)
+			return []*metav1.ObjectMeta{{Name: name}}, fmt.Errorf("namespace %s: %w", name, err)
 		}
-		return []corev1.Namespace{*one}, nil
+		return []*metav1.ObjectMeta{&one.ObjectMeta}, nil
 	}
-	err = EachObject(ctx, client.CoreV1().Namespaces().List, func(namespace *corev1.Namespace) error {
-		list = append(list, *namespace)
+	err = EachObject(ctx, client.CoreV1().Namespaces().List, func(one *corev1.Namespace) error {
+		list = append(list, &one.ObjectMeta)
 		return nil
 	})
 	if err != nil {
@@ -97,23 +84,24 @@ func Namespaces(ctx context.Context, client kubernetes.Interface, name string) (
 	return list, nil
 }
 
+// ReadNamespace returns the metadata of a namespace, which is only its name if the namespace
+// cannot be read.
+func ReadNamespace(ctx context.Context, client kubernetes.Interface, name string) *metav1.ObjectMeta {
+	list, _ := Namespaces(ctx, client, name)
+	return list[0]
+}
+
 // EachUnguarded calls do for each ServiceAccount of the namespace, or of all namespaces, that
 // needs credentials and is not known to the guard. It leaves out the namespaces that Lanyard is
-// not called for.
+// not called for. The settings must have been read.
 func (c *CLI) EachUnguarded(ctx context.Context, client kubernetes.Interface, namespace string, mutating *admissionregistrationv1.MutatingWebhookConfiguration, do func(*metav1.PartialObjectMetadata) error) error {
-	s, err := c.Settings(ctx)
-	if err != nil {
-		return err
-	}
 	list, err := Namespaces(ctx, client, namespace)
 	if err != nil {
 		return err
 	}
-	called := map[string]bool{}
-	for i := range list {
-		if called[list[i].Name], err = cluster.CalledFor(mutating, s, &list[i].ObjectMeta); err != nil {
-			return err
-		}
+	s, called := c.Webhook.settings, map[string]bool{}
+	for _, one := range list {
+		called[one.Name] = cluster.CalledFor(mutating, s, one)
 	}
 	return c.EachServiceAccount(ctx, namespace, func(object *metav1.PartialObjectMetadata) error {
 		if !called[object.Namespace] || !cluster.Unguarded(s, object) {
@@ -121,16 +109,6 @@ func (c *CLI) EachUnguarded(ctx context.Context, client kubernetes.Interface, na
 		}
 		return do(object)
 	})
-}
-
-// ReadNamespace returns the metadata of a namespace, which is only its name if the namespace
-// cannot be read.
-func ReadNamespace(ctx context.Context, client kubernetes.Interface, name string) *metav1.ObjectMeta {
-	namespace, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return &metav1.ObjectMeta{Name: name}
-	}
-	return &namespace.ObjectMeta
 }
 
 // Configurations returns the mutating webhook configurations of the cluster.
@@ -161,6 +139,22 @@ func (c *CLI) Installation(ctx context.Context, client kubernetes.Interface) (*a
 	return nil, fmt.Errorf("lanyard is installed %d times, by the MutatingWebhookConfigurations %s: see %s check", len(found), cluster.Names(found), c.Name)
 }
 
+// ReadPolicies reads the policies with which the API server injects by itself, next to the webhook
+// of a configuration or, if it is nil, without a webhook. Next to a webhook, a user who may not
+// list policies sees none.
+func (c *CLI) ReadPolicies(ctx context.Context, client kubernetes.Interface, mutating *admissionregistrationv1.MutatingWebhookConfiguration) (err error) {
+	c.Webhook.Policies, err = cluster.ReadInjecting(ctx, client, c.Prefix)
+	if mutating != nil && apierrors.IsForbidden(err) {
+		err = nil
+	}
+	if p := c.Webhook.Policies; p != nil && mutating != nil {
+		c.Webhook.InjectedBy = "webhook " + mutating.Name + " and policies " + p.Name
+	} else if p != nil {
+		c.Webhook.InjectedBy = "policies " + p.Name
+	}
+	return err
+}
+
 // Scope returns the namespace of the flags, or all namespaces.
 func (c *CLI) Scope(all bool) (string, error) {
 	if all {
@@ -189,11 +183,11 @@ func May(ctx context.Context, client kubernetes.Interface, verb, resource, names
 }
 
 // Selection is how a user names the objects that a command is about, as for kubectl: TYPE NAME,
-// TYPE/NAME, a name without a type, a label selector, or files. The zero value takes TYPE NAME
-// and TYPE/NAME of every type that the API server knows.
+// TYPE/NAME, a name without a type, a label selector, or files, which EachFile reads. The zero
+// value takes TYPE NAME and TYPE/NAME of every type that the API server knows.
 type Selection struct {
-	// Type is the type of a name without a type, such as serviceaccount; empty if the user
-	// must write the type.
+	// Type is the type of a name, or of a selector, without a type, such as serviceaccount;
+	// empty if the user must write the type.
 	Type string
 	// Kinds are the kinds that the command is for, such as ServiceAccount; empty for all.
 	Kinds []string
@@ -204,12 +198,6 @@ type Selection struct {
 	All      bool
 	Selector string
 	Files    resource.FilenameOptions
-}
-
-// AddSelector adds the flags --selector and --all-namespaces.
-func (s *Selection) AddSelector(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&s.Selector, "selector", "l", "", "Label selector, such as app=cart,tier!=web.")
-	AddAllNamespaces(cmd, &s.All)
 }
 
 // AddFiles adds the flags --filename and --recursive.
@@ -260,49 +248,26 @@ func isHidden(dir, file string) bool {
 	})
 }
 
-// arguments returns the arguments with the type of a name without a type.
-func (s *Selection) arguments(args []string) ([]string, error) {
-	files, list := len(s.Files.Filenames) > 0, s.Selector != "" || s.All
-	switch {
-	case files && (len(args) > 0 || list):
-		return nil, Usagef("--filename cannot be used with names, --selector or --all-namespaces")
-	case files || len(args) > 1 || len(args) == 1 && strings.Contains(args[0], "/"):
-		return args, nil
-	case s.Type == "" && len(args) == 0:
-		return nil, Usagef("an object is missing: write TYPE/NAME or TYPE NAME")
-	case list && len(args) == 0:
-		return []string{s.Type}, nil
-	case list:
-		return args, nil // a type
-	case len(args) == 0:
-		return nil, Usagef("an object is missing: write the name of a %s", s.Type)
-	case s.Type == "":
-		return nil, Usagef("%s has no name: write TYPE/NAME or TYPE NAME", args[0])
-	}
-	return []string{s.Type, args[0]}, nil
-}
-
 // Objects returns the objects of the arguments and flags of a command. The object of an Info
 // is unstructured, or nil with NamesOnly; NameOf names it for people.
 func (c *CLI) Objects(s *Selection, args []string) ([]*resource.Info, error) {
-	args, err := s.arguments(args)
+	switch {
+	case len(args) == 0:
+		args = []string{s.Type}
+	case len(args) > 1 || strings.Contains(args[0], "/") || s.Selector != "" || s.All: // as for kubectl
+	case s.Type == "":
+		return nil, Usagef("%s has no name: write TYPE/NAME or TYPE NAME", args[0])
+	default:
+		args = []string{s.Type, args[0]}
+	}
+	namespace, err := c.Namespace()
 	if err != nil {
 		return nil, err
 	}
-	namespace, enforce, err := c.Flags.ToRawKubeConfigLoader().Namespace()
-	if err != nil {
-		return nil, fmt.Errorf("namespace: %w", err)
-	}
-	files := s.Files
-	files.Filenames = slices.DeleteFunc(slices.Clone(files.Filenames), func(name string) bool { return name == "-" })
-	builder := resource.NewBuilder(c.Flags).Unstructured().ContinueOnError().
-		NamespaceParam(namespace).DefaultNamespace().AllNamespaces(s.All).
-		FilenameParam(enforce && !s.All, &files).LabelSelectorParam(s.Selector).
-		ResourceTypeOrNameArgs(s.All, args...).RequestChunksOf(pageSize).RequireObject(!s.NamesOnly).Flatten()
-	if len(files.Filenames) < len(s.Files.Filenames) {
-		builder.Stream(c.In, "standard input") // resource.Builder only knows os.Stdin
-	}
-	infos, err := builder.Do().Infos()
+	infos, err := resource.NewBuilder(c.Flags).Unstructured().ContinueOnError().
+		NamespaceParam(namespace).DefaultNamespace().AllNamespaces(s.All).LabelSelectorParam(s.Selector).
+		ResourceTypeOrNameArgs(s.All, args...).RequestChunksOf(pageSize).RequireObject(!s.NamesOnly).Flatten().
+		Do().Infos()
 	if err != nil {
 		return nil, err
 	}

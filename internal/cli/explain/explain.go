@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
@@ -42,10 +41,10 @@ type Input struct {
 	ServiceAccount     *metav1.ObjectMeta
 	Absent             bool
 	// Live is the pod that the user asked about, if it is a pod, and Owner makes its pods.
-	Live  *corev1.Pod
+	Live  metav1.Object
 	Owner Owner
 	// Answer is about the pod Sent. Got is the pod of the answer; nil if no pod would be created.
-	Sent, Got *corev1.Pod
+	Sent, Got metav1.Object
 	Answer    ask.Answer
 	// Probe is the answer about a second pod, which has the label of the probe; nil if that
 	// pod was not sent.
@@ -262,20 +261,18 @@ func Identities(keys *annotations.Keys, values map[string]string) []Identity {
 	return identities
 }
 
-// principal returns the name of an identity, as provider.Identity.Principal does.
+// principal returns the name of an identity, or of a token without one.
 func principal(keys *annotations.Keys, d *provider.Definition, values map[string]string) string {
+	identity := provider.Identity{Definition: d, Values: provider.Values{}}
 	if d.Plain() {
-		return values[keys.Audience]
+		identity.Audience = values[keys.Audience]
 	}
 	for _, parameter := range d.PrincipalParameters {
-		if value := values[keys.Parameter(d, parameter)]; value != "" {
-			return value
-		}
+		identity.Values[parameter] = values[keys.Parameter(d, parameter)]
 	}
-	if _, found := values[keys.Tokens]; found {
-		return (&provider.Identity{Definition: d, TokenAlone: true}).Principal()
-	}
-	return "" // the annotation has no value
+	_, tokens := values[keys.Tokens]
+	identity.TokenAlone = tokens && identity.Principal() == ""
+	return identity.Principal()
 }
 
 // annotated returns when an annotation under the prefix was last written, as the
@@ -310,7 +307,7 @@ func (in *Input) new() New {
 	case answer.Err != nil:
 		return New{Outcome: injected.Unknown, Why: "the credentials of a new pod are not known: " + answer.Err.Error()}
 	}
-	if providers := in.Got.Annotations[in.Keys.Injected]; providers != "" {
+	if providers := in.Got.GetAnnotations()[in.Keys.Injected]; providers != "" {
 		why := "a new pod gets " + strings.ReplaceAll(providers, ",", ", ")
 		if !in.Called {
 			why = "the pod template has Lanyard's annotations, but Lanyard is not called for the namespace"
@@ -370,7 +367,7 @@ func (in *Input) denied() New {
 		n.Fix = fixes[denial.Reason]
 	case denial.By == ask.ByGuard && !in.Called:
 		return in.insists()
-	case denial.By == ask.ByGuard && in.ServiceAccount != nil && !in.asks() && in.Sent.Labels[in.Keys.IdentityLabel] != "":
+	case denial.By == ask.ByGuard && in.ServiceAccount != nil && !in.asks() && in.Sent.GetLabels()[in.Keys.IdentityLabel] != "":
 		n.Fix = fixes[reason.ForeignInjection]
 	case denial.By == ask.ByGuard && in.unreachable() != "":
 		n.Why, n.Fix = "the guard denies new pods, because the API server cannot call Lanyard: "+in.unreachable(), checkFix
@@ -391,8 +388,8 @@ func (in *Input) unreachable() string {
 
 // without returns the reason why a new pod gets no credentials.
 func (in *Input) without() New {
-	pod, errs := annotations.ParsePod(in.Keys, in.Sent.Annotations, in.Sent.Labels[in.Keys.Inject])
-	_, mirror := in.Sent.Annotations[annotations.MirrorPodKey]
+	pod, errs := annotations.ParsePod(in.Keys, in.Sent.GetAnnotations(), in.Sent.GetLabels()[in.Keys.Inject])
+	_, mirror := in.Sent.GetAnnotations()[annotations.MirrorPodKey]
 	n := New{Outcome: injected.Without}
 	switch {
 	case mirror:
@@ -474,8 +471,8 @@ func (in *Input) peer(p *peer.Peer) (hint, fix string) {
 var finding = regexp.MustCompile(`^lanyard: ([a-z_]+): container "([^"]*)": (.*)$`)
 
 // containers describes the containers of a pod.
-func (in *Input) containers(pod *corev1.Pod) []Container {
-	selection, _ := annotations.ParsePod(in.Keys, pod.Annotations, "")
+func (in *Input) containers(pod metav1.Object) []Container {
+	selection, _ := annotations.ParsePod(in.Keys, pod.GetAnnotations(), "")
 	var list []Container
 	for _, read := range in.read(pod).Containers {
 		c := Container{Name: read.Name, Type: read.Kind, Token: read.TakesPart, Providers: read.Providers}
@@ -495,13 +492,13 @@ func (in *Input) containers(pod *corev1.Pod) []Container {
 }
 
 // read reads the injection back from a pod; nil for no pod.
-func (in *Input) read(pod *corev1.Pod) *injected.Pod {
+func (in *Input) read(pod metav1.Object) *injected.Pod {
 	if pod == nil {
 		return nil
 	}
 	read, err := injected.Read(pod, in.Keys)
-	if err != nil {
-		panic(err) // a typed pod can be encoded, and decoded
+	if err != nil { // the pod template of a custom kind has a mistake
+		return new(injected.Pod)
 	}
 	return read
 }
@@ -530,12 +527,12 @@ var sentences = []struct {
 // live compares the running pod with a new one.
 func (in *Input) live(n *New) *Live {
 	pod := in.Live
-	selection, _ := annotations.ParsePod(in.Keys, pod.Annotations, pod.Labels[in.Keys.Inject])
-	annotated := in.annotated()
+	selection, _ := annotations.ParsePod(in.Keys, pod.GetAnnotations(), pod.GetLabels()[in.Keys.Inject])
+	created, annotated := pod.GetCreationTimestamp(), in.annotated()
 	l := &Live{
 		State:    injected.Judge(in.read(pod), in.read(in.Got), in.Called, selection.OptOut, in.Keys),
-		Injected: pod.Annotations[in.Keys.Injected], Created: pod.CreationTimestamp.UTC().Format(time.RFC3339),
-		OlderThanAnnotations: !annotated.IsZero() && pod.CreationTimestamp.Before(&annotated),
+		Injected: pod.GetAnnotations()[in.Keys.Injected], Created: created.UTC().Format(time.RFC3339),
+		OlderThanAnnotations: !annotated.IsZero() && created.Before(&annotated),
 		Containers:           in.containers(pod),
 	}
 	for _, s := range sentences {
@@ -566,7 +563,7 @@ const recreated = "Delete the pod, and its controller creates a new one: "
 // restart returns the command that replaces the running pod, and no other workload.
 func (in *Input) restart() string {
 	o, namespace := &in.Owner, " --namespace "+in.Namespace.Name
-	remove := "kubectl delete pod " + in.Live.Name + namespace
+	remove := "kubectl delete pod " + in.Live.GetName() + namespace
 	_, name, _ := strings.Cut(o.Name, "/")
 	switch {
 	case o.Name == "":

@@ -141,19 +141,22 @@ func TestNewPods(t *testing.T) {
 		},
 		"the pod opts out by an annotation": {
 			func(in *Input) {
-				in.Sent.Annotations, in.Got = map[string]string{"lanyard.dev/inject": "false"}, &corev1.Pod{}
+				in.Sent.SetAnnotations(map[string]string{"lanyard.dev/inject": "false"})
+				in.Got = &corev1.Pod{}
 			},
 			injected.OptedOut, reason.OptedOut, "the pod has lanyard.dev/inject: \"false\"", false,
 		},
 		"the pod opts out by a label": {
 			func(in *Input) {
-				in.Sent.Labels, in.Got = map[string]string{"lanyard.dev/inject": "false"}, &corev1.Pod{}
+				in.Sent.SetLabels(map[string]string{"lanyard.dev/inject": "false"})
+				in.Got = &corev1.Pod{}
 			},
 			injected.OptedOut, reason.OptedOut, "the pod has lanyard.dev/inject: \"false\"", false,
 		},
 		"the pod mirrors a static pod": {
 			func(in *Input) {
-				in.Sent.Annotations, in.Got = map[string]string{"kubernetes.io/config.mirror": "x"}, &corev1.Pod{}
+				in.Sent.SetAnnotations(map[string]string{"kubernetes.io/config.mirror": "x"})
+				in.Got = &corev1.Pod{}
 			},
 			injected.Without, reason.MirrorPod, "the pod mirrors a static pod", false,
 		},
@@ -223,7 +226,7 @@ func TestNewPods(t *testing.T) {
 		},
 		"a pod insists, and the rules are evaluated here": {
 			func(in *Input) {
-				in.Sent.Annotations = map[string]string{"lanyard.dev/inject": "true"}
+				in.Sent.SetAnnotations(map[string]string{"lanyard.dev/inject": "true"})
 				in.Got, in.Answer, in.Called = in.Sent, ask.Answer{Local: "you may not create pods in the namespace shop"}, false
 			},
 			Denied, "", "the guard denies new pods that lack credentials", true,
@@ -231,7 +234,7 @@ func TestNewPods(t *testing.T) {
 		"a template has the label of an injected pod": {
 			func(in *Input) {
 				in.ServiceAccount.Annotations = nil
-				in.Sent.Labels = map[string]string{"lanyard.dev/identity": "injected"}
+				in.Sent.SetLabels(map[string]string{"lanyard.dev/identity": "injected"})
 				in.Got, in.Answer = nil, *denied(ask.ByGuard, "x")
 			},
 			Denied, "", "x", true,
@@ -511,15 +514,17 @@ func TestIdentities(t *testing.T) {
 func TestContainers(t *testing.T) {
 	t.Parallel()
 	in := input(t)
-	in.Got.Annotations["lanyard.dev/skip-containers"] = "proxy"
-	in.Got.Spec.InitContainers = []corev1.Container{{Name: "proxy"}}
-	windows := *in.Got.Spec.Containers[0].DeepCopy()
+	pod := injectedPod(role)
+	in.Got = pod
+	pod.Annotations["lanyard.dev/skip-containers"] = "proxy"
+	pod.Spec.InitContainers = []corev1.Container{{Name: "proxy"}}
+	windows := *pod.Spec.Containers[0].DeepCopy()
 	windows.Name, windows.Env[1].Value = "windows", `C:\var\run\secrets\lanyard.dev\serviceaccount\aws\token`
-	own := *in.Got.Spec.Containers[0].DeepCopy()
+	own := *pod.Spec.Containers[0].DeepCopy()
 	own.Name, own.Env[1].Value = "own", "/own/token"
-	profile := *in.Got.Spec.Containers[0].DeepCopy()
+	profile := *pod.Spec.Containers[0].DeepCopy()
 	profile.Name, profile.Env = "profile", []corev1.EnvVar{{Name: "AWS_PROFILE", Value: "audit"}, {Name: "AWS_CONFIG_FILE", Value: path + "/aws/config"}}
-	in.Got.Spec.Containers = append(in.Got.Spec.Containers, windows, profile, own)
+	pod.Spec.Containers = append(pod.Spec.Containers, windows, profile, own)
 	in.Answer.Warnings = []string{
 		`lanyard: environment_taken: container "own": AWS_WEB_IDENTITY_TOKEN_FILE is set`,
 		`another warning`, `lanyard: environment_taken: container "gone": x`,

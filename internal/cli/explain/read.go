@@ -10,12 +10,10 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/dynamic"
@@ -103,16 +101,11 @@ func (r *reader) lacks(err error, purpose string) bool {
 
 // namespace reads the Namespace. Its policy is one of the rules of the webhook.
 func (r *reader) namespace(ctx context.Context, name string) error {
-	r.in.Namespace = &metav1.ObjectMeta{Name: name}
-	object, err := r.typed.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case err == nil:
-		r.in.Namespace = &object.ObjectMeta
-	case r.lacks(err, "the label and the policy of the namespace"):
-		r.unread = cmp.Or(r.unread, err)
-	default:
-		return fmt.Errorf("namespace %s: %w", name, err)
+	list, err := command.Namespaces(ctx, r.typed, name)
+	if r.in.Namespace = list[0]; err != nil && !r.lacks(err, "the label and the policy of the namespace") {
+		return err
 	}
+	r.unread = cmp.Or(r.unread, err)
 	return nil
 }
 
@@ -147,9 +140,7 @@ func (r *reader) template(ctx context.Context, info *resource.Info) (*unstructur
 	if len(path) > 0 {
 		return cluster.PodOf(object)
 	}
-	if r.in.Live, err = typed(object, r.in.Object); err != nil {
-		return nil, err
-	}
+	r.in.Live = object
 	owner, err := r.owner(ctx, object)
 	switch {
 	case err != nil:
@@ -170,14 +161,15 @@ func (r *reader) get(ctx context.Context, kind schema.GroupVersionResource, name
 func (r *reader) owner(ctx context.Context, pod *unstructured.Unstructured) (template *unstructured.Unstructured, err error) {
 	for reference := metav1.GetControllerOf(pod); reference != nil; {
 		object, err := r.ownerOf(ctx, reference)
+		name := strings.ToLower(reference.Kind) + "/" + reference.Name // as users write it
 		if apierrors.IsNotFound(err) || err == nil && object != nil && object.GetUID() != reference.UID {
 			break // the reference is wrong, so the owner below is at the top
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s, an owner of %s: %w", ownerName(reference), r.in.Object, err)
+			return nil, fmt.Errorf("%s, an owner of %s: %w", name, r.in.Object, err)
 		}
 		kind, _ := cluster.ByOwner(reference)
-		r.in.Owner = Owner{Name: ownerName(reference), Kind: kind}
+		r.in.Owner = Owner{Name: name, Kind: kind}
 		if object == nil {
 			break
 		}
@@ -188,11 +180,6 @@ func (r *reader) owner(ctx context.Context, pod *unstructured.Unstructured) (tem
 		reference = metav1.GetControllerOf(object)
 	}
 	return template, nil
-}
-
-// ownerName returns how users write an owner: deployment/web.
-func ownerName(reference *metav1.OwnerReference) string {
-	return strings.ToLower(reference.Kind) + "/" + reference.Name
 }
 
 // ownerOf reads an owner. It returns nil for an owner without a namespace, such as the node of
@@ -234,9 +221,7 @@ func (r *reader) registration(ctx context.Context) (err error) {
 	if err != nil && !r.lacks(err, "the namespaces that Lanyard is called for, and the guard") {
 		return err
 	}
-	if r.in.Called, err = cluster.CalledFor(r.mutating, r.in.Settings, r.in.Namespace); err != nil {
-		return err
-	}
+	r.in.Called = cluster.CalledFor(r.mutating, r.in.Settings, r.in.Namespace)
 	r.in.GuardProblem = "its policy was not read"
 	if p := r.Webhook.Policies; r.mutating == nil && p != nil {
 		r.in.GuardProblem, r.in.NoGuard = p.Problem, p.Problem != ""
@@ -256,11 +241,11 @@ func (r *reader) registration(ctx context.Context) (err error) {
 
 // ask asks for the credentials of a new pod. If the answer of the cluster is inconclusive, it
 // asks about a second pod, with the label of the probe.
-func (r *reader) ask(ctx context.Context, pod *unstructured.Unstructured) (err error) {
+func (r *reader) ask(ctx context.Context, pod *unstructured.Unstructured) error {
 	in := r.in
 	pod.SetNamespace("")
-	if in.Sent, err = typed(pod, "pod template of "+in.Object); err != nil || in.Absent { // the API server denies the pod
-		return err
+	if in.Sent = pod; in.Absent { // the API server denies the pod
+		return nil
 	}
 	config, err := r.Config()
 	if err != nil {
@@ -275,9 +260,9 @@ func (r *reader) ask(ctx context.Context, pod *unstructured.Unstructured) (err e
 		in.Missing = append(in.Missing, Missing{in.Answer.Missing, "the dry run of a pod"})
 	}
 	if in.Answer.Pod != nil {
-		in.Got, err = typed(in.Answer.Pod, "dry run of "+in.Object)
-		if err != nil || in.Got.Annotations[in.Keys.Injected] != "" || !in.asks() {
-			return err
+		in.Got = in.Answer.Pod
+		if in.Got.GetAnnotations()[in.Keys.Injected] != "" || !in.asks() {
+			return nil
 		}
 	}
 	if in.Called && in.Answer.Local == "" && in.Answer.Err == nil {
@@ -285,13 +270,4 @@ func (r *reader) ask(ctx context.Context, pod *unstructured.Unstructured) (err e
 		in.Probe = &answer
 	}
 	return nil
-}
-
-// typed returns a pod in its type. name is its name in an error.
-func typed(object *unstructured.Unstructured, name string) (*corev1.Pod, error) {
-	pod := &corev1.Pod{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, pod); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return pod, nil
 }

@@ -27,13 +27,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
-// The load on the API server. Dry runs are few at a time: each passes every admission
-// webhook of the cluster.
-const (
-	requestsPerSecond = 50
-	requestsAtOnce    = 300
-	dryRunsAtOnce     = 4
-)
+// dryRunsAtOnce limits the load on the API server: each dry run passes every admission webhook of
+// the cluster.
+const dryRunsAtOnce = 4
 
 // Skipped is something that could not be read, because the user lacks a right.
 type Skipped struct {
@@ -113,7 +109,7 @@ func newLister(ctx context.Context, c *command.CLI, scope string, noDryRun bool)
 	if err != nil {
 		return nil, err
 	}
-	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(requestsPerSecond, requestsAtOnce)
+	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(config.QPS, config.Burst) // of all clients together
 	// Pods are large, and faster to read in this form.
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
@@ -165,20 +161,14 @@ func (l *lister) readNamespaces(ctx context.Context, scope string) error {
 	list, err := command.Namespaces(ctx, l.typed, scope)
 	if err != nil && scope != metav1.NamespaceAll {
 		l.unread = cmp.Or(l.unread, err)
-		list = []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: scope}}}
 		err = l.skip(err, scope, "the labels and the policy of the namespace are unknown")
 	}
 	if err != nil {
 		return err
 	}
-	for i := range list {
-		meta := &list[i].ObjectMeta
-		called, err := cluster.CalledFor(l.registration, l.settings, meta)
-		if err != nil {
-			return err
-		}
+	for _, meta := range list {
 		meta.ManagedFields = nil // which can be large
-		l.namespaces[meta.Name] = NewNamespace(l.settings, meta, called)
+		l.namespaces[meta.Name] = NewNamespace(l.settings, meta, cluster.CalledFor(l.registration, l.settings, meta))
 	}
 	return nil
 }
@@ -224,33 +214,27 @@ func (l *lister) rows(ctx context.Context, n *Namespace) ([]Row, error) {
 // ask returns the contents of new pods. The rules of the webhook are evaluated here. The
 // cluster is asked if a pod differs from the result, and if the rules are not known.
 func (l *lister) ask(ctx context.Context, n *Namespace) map[Question]*Answer {
-	questions := n.Questions()
-	found := make([]*Answer, len(questions))
+	answers := n.Evaluate(ctx, l.CLI, l.asker)
 	var group errgroup.Group
 	group.SetLimit(dryRunsAtOnce)
-	for i, q := range questions {
-		if found[i] = n.Ask(ctx, l.CLI, l.asker.Evaluate, q); n.Confirms(q, found[i]) {
-			continue
+	for q, answer := range answers {
+		if !n.Confirms(q, answer) {
+			group.Go(func() error {
+				*answer = *l.answer(ctx, n, q)
+				return nil
+			})
 		}
-		group.Go(func() error {
-			found[i] = l.answer(ctx, n, q)
-			return nil
-		})
 	}
 	_ = group.Wait() // no function returns an error
-	answers := map[Question]*Answer{}
-	for i, q := range questions {
-		answers[q] = found[i]
-	}
 	return answers
 }
 
 // answer asks the cluster one question. If the cluster denies the pod of the dry run, but Lanyard
 // does not, the rules are evaluated here: the pods of the workload have other fields.
 func (l *lister) answer(ctx context.Context, n *Namespace, q Question) *Answer {
-	answer := n.Ask(ctx, l.CLI, l.asker.Ask, q)
+	answer := n.ask(ctx, l.CLI, l.asker.Ask, q)
 	if denial := answer.denial; denial != nil && denial.By == ask.ByOther && l.unread == nil {
-		answer = n.Ask(ctx, l.CLI, l.asker.Evaluate, q)
+		answer = n.ask(ctx, l.CLI, l.asker.Evaluate, q)
 		answer.Local = "the pod of the dry run was denied, but not by Lanyard: " + denial.Error()
 	}
 	return answer
@@ -259,8 +243,17 @@ func (l *lister) answer(ctx context.Context, n *Namespace, q Question) *Answer {
 // asking is a method of ask.Asker.
 type asking = func(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) ask.Answer
 
-// Ask asks one question about the namespace.
-func (n *Namespace) Ask(ctx context.Context, c *command.CLI, ask asking, q Question) *Answer {
+// Evaluate returns the contents of new pods, by the rules of the webhook.
+func (n *Namespace) Evaluate(ctx context.Context, c *command.CLI, asker *ask.Asker) map[Question]*Answer {
+	answers := map[Question]*Answer{}
+	for _, q := range n.Questions() {
+		answers[q] = n.ask(ctx, c, asker.Evaluate, q)
+	}
+	return answers
+}
+
+// ask asks one question about the namespace.
+func (n *Namespace) ask(ctx context.Context, c *command.CLI, ask asking, q Question) *Answer {
 	pod := c.ProbePod(q.ServiceAccount)
 	if q.Expiration != "" {
 		pod.SetAnnotations(map[string]string{n.Keys.TokenExpirationSeconds: q.Expiration})

@@ -7,7 +7,6 @@ import (
 	"bufio"
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,7 +51,8 @@ func NewRestartCommand(c *command.CLI) *cobra.Command {
 	cmd := command.New(restartHelp, nil, func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) })
 	cmd.ValidArgsFunction = c.CompleteReferences
 	k.Output.AddFlag(cmd, "Restart", command.OutputName)
-	k.AddSelector(cmd)
+	command.AddAllNamespaces(cmd, &k.All)
+	cmd.Flags().StringVarP(&k.Selector, "selector", "l", "", "Label selector, such as app=cart,tier!=web.")
 	k.dryRun.AddFlag(cmd)
 	c.AddConfig(cmd)
 	cmd.Flags().BoolVar(&k.stale, "stale", false, "Only workloads with outdated pods.")
@@ -311,21 +311,17 @@ func (k *restartCommand) restart(ctx context.Context, w *restart) error {
 	if err != nil || !k.dryRun.Writes() {
 		return err
 	}
-	var last cluster.Rollout
+	progress := ""
 	err = wait.PollUntilContextTimeout(ctx, rolloutInterval, k.timeout, true, func(context.Context) (bool, error) {
 		// A request with the deadline of the wait would fail with an error of its own.
 		object, err := resource.Get(ctx, w.object.GetName(), metav1.GetOptions{})
-		if err != nil {
-			return false, err
+		if err == nil {
+			progress, err = w.kind.Rollout(object)
 		}
-		last = w.kind.Rollout(object)
-		if last.Failed != "" {
-			return false, errors.New(last.Failed)
-		}
-		return last.Done, nil
+		return err == nil && progress == "", err
 	})
 	if wait.Interrupted(err) {
-		return fmt.Errorf("not done after %s: %s", k.timeout, last.Progress)
+		return fmt.Errorf("not done after %s: %s", k.timeout, progress)
 	}
 	return err
 }
