@@ -4,13 +4,11 @@
 package httpserver
 
 import (
-	"cmp"
+	"container/list"
 	"crypto/tls"
-	"maps"
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"sync"
 )
 
@@ -24,7 +22,7 @@ import (
 // connections closes its own. The connections of an API server or a kubelet stay: they
 // are few, or are used again and again.
 func Use(server *http.Server, limit int) {
-	l := &limiter{limit: limit, open: map[net.Conn]*connection{}}
+	l := &limiter{limit: limit, open: map[net.Conn]place{}, sources: map[netip.Addr]*source{}}
 	server.ConnState = l.changed
 }
 
@@ -33,61 +31,88 @@ type limiter struct {
 	limit int
 
 	mu      sync.Mutex
-	open    map[net.Conn]*connection
-	changes uint64 // of the states of all connections
+	open    map[net.Conn]place
+	fresh   int // connections that have not sent a request yet
+	sources map[netip.Addr]*source
 }
 
-// connection is an open connection.
-type connection struct {
-	net.Conn
+// source has the connections of one address. Its lists are ordered by the last change
+// of the connection's state, the longest unchanged first.
+type source struct{ fresh, used list.List } // of net.Conn
+
+// place is where a connection is.
+type place struct {
 	address netip.Addr
-	used    bool   // it has sent a request
-	changed uint64 // limiter.changes at the last change of its state
+	list    *list.List
+	element *list.Element
 }
 
 func (l *limiter) changed(conn net.Conn, state http.ConnState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := l.open[conn]
-	switch {
-	case state == http.StateNew:
-		c = &connection{Conn: conn, address: addressOf(conn)}
-		l.open[conn] = c
-	case c == nil: // it was closed
-		return
-	case state == http.StateClosed || state == http.StateHijacked:
-		delete(l.open, conn)
-		return
-	default:
-		c.used = true
+	if !l.remove(conn) && state != http.StateNew {
+		return // it was closed
 	}
-	l.changes++
-	c.changed = l.changes
+	if state == http.StateClosed || state == http.StateHijacked {
+		return
+	}
+	l.add(conn, state)
 	if len(l.open) > l.limit {
 		l.closeOne()
 	}
 }
 
+func (l *limiter) add(conn net.Conn, state http.ConnState) {
+	address := addressOf(conn)
+	from := l.sources[address]
+	if from == nil {
+		from = new(source)
+		l.sources[address] = from
+	}
+	in := &from.used
+	if state == http.StateNew {
+		in = &from.fresh
+		l.fresh++
+	}
+	l.open[conn] = place{address, in, in.PushBack(conn)}
+}
+
+// remove reports whether the connection was open.
+func (l *limiter) remove(conn net.Conn) bool {
+	at, known := l.open[conn]
+	if !known {
+		return false
+	}
+	delete(l.open, conn)
+	at.list.Remove(at.element)
+	from := l.sources[at.address]
+	if at.list == &from.fresh {
+		l.fresh--
+	}
+	if from.fresh.Len()+from.used.Len() == 0 {
+		delete(l.sources, at.address)
+	}
+	return true
+}
+
 func (l *limiter) closeOne() {
-	candidates := slices.Collect(maps.Values(l.open))
-	if fresh := slices.DeleteFunc(slices.Clone(candidates), func(c *connection) bool { return c.used }); len(fresh) > l.limit/2 {
-		candidates = fresh
-	}
-	counts := map[netip.Addr]int{}
-	for _, c := range candidates {
-		counts[c.address]++
-	}
-	first := slices.MinFunc(candidates, func(a, b *connection) int {
-		if most := cmp.Compare(counts[b.address], counts[a.address]); most != 0 || a.used == b.used {
-			return cmp.Or(most, cmp.Compare(a.changed, b.changed))
+	onlyFresh := l.fresh > l.limit/2
+	var most int
+	var in *list.List
+	for _, from := range l.sources {
+		n, candidates := from.fresh.Len(), &from.fresh
+		if !onlyFresh {
+			n += from.used.Len()
+			if from.used.Len() > 0 {
+				candidates = &from.used
+			}
 		}
-		if a.used { // in place of a fresh connection, which may be a probe's
-			return -1
+		if n > most {
+			most, in = n, candidates
 		}
-		return 1
-	})
-	delete(l.open, first.Conn)
-	conn := first.Conn
+	}
+	conn := in.Front().Value.(net.Conn)
+	l.remove(conn)
 	if encrypted, ok := conn.(*tls.Conn); ok {
 		conn = encrypted.NetConn() // without a farewell, which could wait for the client
 	}
