@@ -129,7 +129,7 @@ func (a *adopter) translate(p *Peer, defaults *annotations.Defaults) {
 	t, first := p.translate(a.values, defaults), a.translations[p.Provider]
 	if first != nil && len(first.values) > 0 {
 		if len(t.values) > 0 {
-			text := "it is ignored: another annotation asks for the same cloud"
+			text := "another annotation asks for the same cloud, and counts"
 			first.findings = append(first.findings, Finding{Key: p.Identity[0], Text: text})
 		}
 		return
