@@ -19,7 +19,8 @@ const (
 // TestDecisions is about the decisions that no golden case has.
 func TestDecisions(t *testing.T) {
 	c := start(t)
-	c.install(t, settingsOf(t, ""), "c0")
+	s := settingsOf(t, "")
+	c.install(t, s, "c0")
 	const namespace = "probe-c0"
 	create := func(name string, labels, values map[string]string) error {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: values}}
@@ -29,6 +30,7 @@ func TestDecisions(t *testing.T) {
 	}
 	must(t, "app", create("app", nil, map[string]string{"lanyard.dev/aws-role-arn": role}))
 	must(t, "none", create("none", nil, nil))
+	c.waitInjected(t, namespace, "app", s.Keys.Injected)
 	for name, test := range map[string]struct {
 		account string
 		change  func(*corev1.Pod)

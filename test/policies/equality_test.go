@@ -260,6 +260,20 @@ func (c *cluster) installNamed(t *testing.T, s *settings.Settings, name, group s
 	t.Fatalf("%s: the policies do not inject: %v", group, err)
 }
 
+// waitInjected waits until pods of a ServiceAccount get one of these annotations. The API server
+// follows ServiceAccounts by a watch, so it does not know a new one at once.
+func (c *cluster) waitInjected(t *testing.T, namespace, account string, keys ...string) {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "wait"}, Spec: corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "main", Image: "image"}}}}
+	for start := time.Now(); time.Since(start) < 15*time.Second; time.Sleep(50 * time.Millisecond) {
+		got, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod.DeepCopy(), dryRun)
+		if err == nil && slices.ContainsFunc(keys, func(key string) bool { return got.Annotations[key] != "" }) {
+			return
+		}
+	}
+	t.Fatalf("the pods of ServiceAccount %s/%s are not injected", namespace, account)
+}
+
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
 // TestGoldenCases creates the pod of each golden case on a real API server with the

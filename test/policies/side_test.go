@@ -47,6 +47,9 @@ func TestSideBySide(t *testing.T) {
 			}
 		}
 		c.createAccount(t, plainNamespace, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		if len(values) > 0 {
+			c.waitInjected(t, namespace, name, first.Keys.Injected, second.Keys.Injected)
+		}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: namespace}, Spec: corev1.PodSpec{ServiceAccountName: name, Containers: []corev1.Container{{Name: "main", Image: "image"}}}}
 		got, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, dryRun)
 		must(t, name, err)
