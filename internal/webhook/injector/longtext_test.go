@@ -107,10 +107,10 @@ func holdsForLongTexts(t *testing.T, name string, account map[string]string, r *
 			long := body[:at[1]-1] + text + body[at[1]-1:]
 			allocated, logged := resources(t, newHandler, long)
 			most := without + copiesOfText*len(text) + slackBytes
-			if allocated > most {
-				// The runtime's own allocations are counted, too, but not twice for one text.
-				again, _ := resources(t, newHandler, long)
-				allocated = min(allocated, again)
+			// The runtime's own allocations are counted, too, but not each time for one text.
+			for again := 0; allocated > most && again < 5; again++ {
+				now, _ := resources(t, newHandler, long)
+				allocated = min(allocated, now)
 			}
 			if allocated > most {
 				t.Errorf("%s: %s behind %s: got %d KiB allocated, want at most %d KiB", name, kind, body[at[0]:at[1]], allocated>>10, most>>10)
