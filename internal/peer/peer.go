@@ -237,7 +237,12 @@ func (p *Peer) Keys() []string {
 
 // Reads reports whether adoption reads the annotation key of a ServiceAccount.
 func (p *Peer) Reads(key string) bool {
-	return strings.HasPrefix(key, p.Prefix) && slices.Contains(p.Keys(), key)
+	if !strings.HasPrefix(key, p.Prefix) {
+		return false
+	}
+	// A ServiceAccount may have very many annotations, so no list is made for each.
+	in := p.Input(OnServiceAccount, key)
+	return in != nil && (in.Becomes != "" || in.Ignored != "")
 }
 
 // Concerns reports whether the peer reads one of the keys, or owns it.
