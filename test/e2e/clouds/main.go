@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -106,9 +107,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	secure := server(clouds, logger)
 	secure.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+	// Both listen before one of them serves: the clouds of a program that is ready can be called.
+	listeners, err := listen(ctx, opts.bindAddress, opts.probeAddress)
+	if err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return serve(ctx, secure, opts.bindAddress) })
-	group.Go(func() error { return serve(ctx, server(probes(tokens, entries), logger), opts.probeAddress) })
+	group.Go(func() error { return serve(ctx, secure, listeners[0]) })
+	group.Go(func() error { return serve(ctx, server(probes(tokens, entries), logger), listeners[1]) })
 	return group.Wait()
 }
 
@@ -146,21 +152,36 @@ func server(handler http.Handler, logger *slog.Logger) *http.Server {
 	}
 }
 
+// listen listens on all addresses, or on none if it returns an error.
+func listen(ctx context.Context, addresses ...string) ([]net.Listener, error) {
+	var listeners []net.Listener
+	for _, address := range addresses {
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+		if err != nil {
+			for _, l := range listeners {
+				err = errors.Join(err, l.Close())
+			}
+			return nil, err
+		}
+		listeners = append(listeners, listener)
+	}
+	return listeners, nil
+}
+
 // serve serves until ctx ends and then waits for open requests.
-func serve(ctx context.Context, server *http.Server, address string) error {
-	server.Addr = address
+func serve(ctx context.Context, server *http.Server, listener net.Listener) error {
 	ended := make(chan error, 1)
 	context.AfterFunc(ctx, func() {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
 		ended <- server.Shutdown(ending)
 	})
-	listen := server.ListenAndServe
+	serve := server.Serve
 	if server.TLSConfig != nil {
-		listen = func() error { return server.ListenAndServeTLS("", "") }
+		serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
 	}
-	if err := listen(); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve %s: %w", address, err)
+	if err := serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", listener.Addr(), err)
 	}
 	return <-ended
 }

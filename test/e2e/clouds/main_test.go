@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -25,6 +24,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer/issuertest"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
 func TestParse(t *testing.T) {
@@ -77,7 +77,11 @@ func start(t *testing.T, cluster *issuertest.Cluster) program {
 	}
 	kubeconfig := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
 		"clusters": [{"name": "c", "cluster": {"server": %q}}], "contexts": [{"name": "c", "context": {"cluster": "c"}}]}`, cluster.Server())
-	p := program{clouds: freeAddress(t), probes: freeAddress(t), stdout: &output{}, stderr: &output{}, ended: make(chan error, 1)}
+	ports, err := webhook.FreePorts(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := program{clouds: "127.0.0.1:" + ports[0], probes: "127.0.0.1:" + ports[1], stdout: &output{}, stderr: &output{}, ended: make(chan error, 1)}
 	args := []string{
 		"--trust", write("trust.yaml", []byte("entra: {tenants: [{tenantId: contoso.example}]}")),
 		"--tls-cert-file", write("tls.crt", serving.Cert), "--tls-private-key-file", write("tls.key", serving.Key),
@@ -99,17 +103,6 @@ func start(t *testing.T, cluster *issuertest.Cluster) program {
 	p.end = cancel
 	go func() { p.ended <- run(ctx, args, p.stdout, p.stderr) }()
 	return p
-}
-
-// freeAddress returns an unused local address.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // waitReady waits until /readyz returns the status.
@@ -172,17 +165,26 @@ func TestRun(t *testing.T) {
 	}
 }
 
-func TestRunWithAddressInUse(t *testing.T) {
+func TestListen(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	err = serve(t.Context(), server(http.NotFoundHandler(), slog.Default()), listener.Addr().String())
-	if err == nil || !strings.Contains(err.Error(), "address already in use") {
+	defer taken[0].Close()
+	ports, err := webhook.FreePorts(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := "127.0.0.1:" + ports[0]
+	if _, err := listen(t.Context(), free, taken[0].Addr().String()); err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("got error %v, want that the address is in use", err)
 	}
+	again, err := listen(t.Context(), free)
+	if err != nil {
+		t.Fatalf("got error %v, want that the first address is free again", err)
+	}
+	_ = again[0].Close()
 }
 
 // output can be read while it is being written.
