@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"sigs.k8s.io/yaml"
 )
@@ -167,14 +168,16 @@ type Peer struct {
 //go:embed peers.yaml
 var table []byte
 
-// All returns all peers, in the order of their precedence.
-func All() []*Peer {
-	var peers []*Peer
+// All returns all peers, in the order of their precedence. The caller must not change them.
+func All() []*Peer { return slices.Clone(all()) }
+
+// all reads the table once: some callers ask for each container of a cluster.
+var all = sync.OnceValue(func() (peers []*Peer) {
 	if err := yaml.UnmarshalStrict(table, &peers); err != nil {
 		panic(fmt.Sprintf("peers.yaml: %v", err)) // a test reads the same bytes
 	}
 	return peers
-}
+})
 
 // Names lists the names of all peers.
 func Names() []string {
@@ -224,11 +227,14 @@ func (p *Peer) Input(place Place, key string) *Input {
 	return nil
 }
 
+// adopted reports whether adoption reads the annotation of this row.
+func (in *Input) adopted() bool { return in.Becomes != "" || in.Ignored != "" }
+
 // Keys lists the annotation keys of ServiceAccounts that adoption reads.
 func (p *Peer) Keys() []string {
 	var keys []string
 	for i := range p.Inputs {
-		if in := &p.Inputs[i]; in.Place == OnServiceAccount && (in.Becomes != "" || in.Ignored != "") {
+		if in := &p.Inputs[i]; in.Place == OnServiceAccount && in.adopted() {
 			keys = append(keys, in.Key)
 		}
 	}
@@ -242,7 +248,7 @@ func (p *Peer) Reads(key string) bool {
 	}
 	// A ServiceAccount may have very many annotations, so no list is made for each.
 	in := p.Input(OnServiceAccount, key)
-	return in != nil && (in.Becomes != "" || in.Ignored != "")
+	return in != nil && in.adopted()
 }
 
 // Concerns reports whether the peer reads one of the keys, or owns it.
