@@ -163,8 +163,8 @@ var _ = Describe("migrate --verify", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		newNamespace(ctx, "verify")
 		newServiceAccount(ctx, "verify", "app", map[string]string{eksRole: role})
-		code, _, _ := lanyard(ctx, "migrate", "--from", "eks", "--namespace", "verify", "--write")
-		Expect(code).To(Equal(command.ExitOK))
+		code, out, errOut := lanyard(ctx, "migrate", "--from", "eks", "--namespace", "verify", "--write")
+		Expect(code).To(Equal(command.ExitOK), out+errOut)
 	})
 
 	It("finds nothing where no pod has credentials", func(ctx SpecContext) {

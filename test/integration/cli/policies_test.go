@@ -192,6 +192,13 @@ var _ = Describe("policies next to the webhook", Serial, func() {
 		Expect(err).NotTo(HaveOccurred())
 		code, text, errOut := lanyard(ctx, "policies", "--name", "second", "--providers", "aws")
 		Expect(code).To(Equal(0), errOut)
+		// The API server reads policies once in a second. They deny an annotation of another
+		// provider, which the webhook knows.
+		writeAzure := func(ctx context.Context) error {
+			account := serviceAccount("denied", map[string]string{"lanyard.dev/azure-client-id": "11111111-2222-3333-4444-555555555555"})
+			_, err := env.client.CoreV1().ServiceAccounts("shop").Create(ctx, account, dryRun)
+			return err
+		}
 		DeferCleanup(func(ctx SpecContext) {
 			for _, resource := range resourceOf {
 				resource := client.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource})
@@ -203,8 +210,10 @@ var _ = Describe("policies next to the webhook", Serial, func() {
 					}
 				}
 			}
+			Eventually(ctx, writeAzure).Within(timeout).Should(Succeed())
 		})
 		applyPolicies(ctx, client, text)
+		Eventually(ctx, writeAzure).Within(timeout).Should(MatchError(ContainSubstring("second-deny-serviceaccounts")))
 		const both = "webhook lanyard and policies second-inject-pods"
 		_, out, _ := lanyard(ctx, "check")
 		Expect(out).To(ContainSubstring("pods are injected by " + both))
