@@ -166,9 +166,8 @@ func TestParts(t *testing.T) {
 		err  string
 	}{
 		"all parts by default, without the peers' programs": {"", []string{"load", "guard", "fences", "policies", "feel", "burst", "memory"}, ""},
-		"none": {"none", nil, ""},
-		"two parts, in the order in which they run": {"memory,load", []string{"load", "memory"}, ""},
-		"a part that does not exist":                {"load,disk", nil, `got "disk"`},
+		"two parts, in the order in which they run":         {"memory,load", []string{"load", "memory"}, ""},
+		"a part that does not exist":                        {"load,disk", nil, `got "disk"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -46,9 +46,9 @@ type bench struct {
 
 func main() {
 	var s options
-	flag.StringVar(&s.only, "only", "", "comma-separated `parts` to run: "+strings.Join(partNames(), ", ")+"; or none")
+	flag.StringVar(&s.only, "only", "", "comma-separated `parts` to run: "+strings.Join(partNames(), ", "))
 	flag.BoolVar(&s.quick, "quick", false, "run shorter measurements with rough results")
-	flag.BoolVar(&s.updateDocs, "update-docs", false, "update the tables of the documentation from the results in "+resultsDir)
+	flag.BoolVar(&s.updateDocs, "update-docs", false, "write the results into the tables and plots of the documentation")
 	flag.StringVar(&s.controlplanes, "controlplanes", "bin/controlplane", "comma-separated `directories` with etcd and kube-apiserver, for the part policies")
 	flag.IntVar(&s.maxAccounts, "max-accounts", 100_000, "measure memory with at most this `number` of ServiceAccounts; -quick stops at 20,000")
 	flag.Parse()
@@ -95,25 +95,24 @@ func partNames() []string {
 // after hack/bench-peers.sh has built its programs.
 func (s *options) parts() ([]part, error) {
 	all := parts()
-	switch s.only {
-	case "":
+	if s.only == "" {
 		_, err := os.Stat(peersDir)
 		return slices.DeleteFunc(all, func(p part) bool { return err != nil && p.name == "peers" }), nil
-	case "none":
-		return nil, nil
 	}
 	asked := strings.Split(s.only, ",")
 	for _, name := range asked {
 		if !slices.ContainsFunc(all, func(p part) bool { return p.name == name }) {
-			return nil, fmt.Errorf("-only: got %q, want any of %s, or none", name, strings.Join(partNames(), ", "))
+			return nil, fmt.Errorf("-only: got %q, want any of %s", name, strings.Join(partNames(), ", "))
 		}
 	}
 	return slices.DeleteFunc(all, func(p part) bool { return !slices.Contains(asked, p.name) }), nil
 }
 
-// run runs the parts. It leaves no processes, and no files except for the
-// results.
+// run runs the parts. It leaves no processes, and no files except for the documentation.
 func (b *bench) run(ctx context.Context) (err error) {
+	if b.quick && b.updateDocs {
+		return errors.New("-update-docs: got it with -quick, want exact results")
+	}
 	run, err := b.parts()
 	if err != nil {
 		return err
@@ -138,14 +137,11 @@ func (b *bench) run(ctx context.Context) (err error) {
 			b.printf("%v", errs[len(errs)-1])
 		}
 	}
-	if b.updateDocs {
-		errs = append(errs, b.writeDocs())
-	}
 	return errors.Join(errs...)
 }
 
-// part runs one part, prints its result and stores it. It stops everything that the part
-// started, so that it does not disturb the next part.
+// part runs one part, prints its result, and writes it into the documentation if asked. It stops
+// everything that the part started, so that it does not disturb the next part.
 func (b *bench) part(ctx context.Context, p part) (err error) {
 	before := len(b.ends)
 	defer func() { err = errors.Join(err, b.end(before)) }()
@@ -155,7 +151,10 @@ func (b *bench) part(ctx context.Context, p part) (err error) {
 		return err
 	}
 	b.print(o)
-	return store(p.name, o)
+	if !b.updateDocs {
+		return nil
+	}
+	return o.write()
 }
 
 // end runs the cleanup functions after the first n, in reverse order.

@@ -4,8 +4,6 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,9 +15,6 @@ import (
 )
 
 const (
-	// resultsDir holds the last outcome of each part.
-	resultsDir = "bench-results"
-
 	docsFile      = "test/bench/README.md"
 	guardDocsFile = "docs/concepts/guard.md"
 	// plotsDir holds the plots of docsFile.
@@ -131,7 +126,7 @@ func (o *outcome) footer(shown func(*check) bool) string {
 // stamp describes the environment of a run.
 type stamp struct {
 	Date            string
-	Quick           bool `json:",omitempty"`
+	Quick           bool
 	CPU, Kubernetes string
 	Cores           int
 }
@@ -166,17 +161,6 @@ func cpuModel() string {
 	return runtime.GOARCH
 }
 
-// resultFile returns the file with the last outcome of a part.
-func resultFile(part string) string { return filepath.Join(resultsDir, part+".json") }
-
-func store(part string, o *outcome) error {
-	text, err := json.MarshalIndent(o, "", "  ")
-	if err != nil {
-		return fmt.Errorf("store results: %w", err)
-	}
-	return errors.Join(os.MkdirAll(resultsDir, 0o755), os.WriteFile(resultFile(part), append(text, '\n'), 0o644))
-}
-
 // print prints the tables of a part and its checks.
 func (b *bench) print(o *outcome) {
 	for _, t := range o.Tables {
@@ -185,30 +169,7 @@ func (b *bench) print(o *outcome) {
 	_, _ = fmt.Fprintln(b.out, o.footer(func(*check) bool { return true }))
 }
 
-// writeDocs writes the tables and plots of all parts that have results. The others keep
-// theirs.
-func (b *bench) writeDocs() error {
-	for _, part := range parts() {
-		text, err := os.ReadFile(resultFile(part.name))
-		if errors.Is(err, os.ErrNotExist) {
-			b.printf("%s: no results, so its tables stay", part.name)
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		o := &outcome{}
-		if err := json.Unmarshal(text, o); err != nil {
-			return fmt.Errorf("%s: %w", resultFile(part.name), err)
-		}
-		if err := o.write(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// write writes the tables and plots of a part.
+// write writes the tables and plots of a part into the documentation.
 func (o *outcome) write() error {
 	for i, t := range o.Tables {
 		text := t.markdown()
