@@ -86,8 +86,11 @@ RACE_PACKAGES  = $(RACE_SUITES) ./examples/... ./pkg/... $$($(GO) list -deps ./c
 # Decisions about thousands of random pods are one goroutine, and the race detector allocates
 # memory that two tests count. test-programs runs these tests.
 PLAIN_TESTS := Fuzz.*|TestAnnotationsAllocateNotMuchMoreThanTheirText|TestOneLongTextIsNotCopiedOften
-# These measure time, so nothing runs next to them.
-ALONE := ./test/integration/abuse
+# These measure time, so nothing runs next to them: .ci/run holds the lock while it has
+# clusters.
+ALONE       := ./test/integration/abuse
+TIMED_TESTS := TestASlowClientDelaysNobody
+LOCK        := $(if $(shell command -v flock),flock bin/alone.lock)
 
 # The integration tests run the binaries in bin/controlplane. Go's test cache
 # does not know them, so -count=1 disables it. "make lint" runs go vet.
@@ -102,7 +105,7 @@ test: c-compiler controlplane bin/cyclonedx-gomod bin/govulncheck ## Run all tes
 
 .PHONY: test-race
 test-race: c-compiler controlplane ## Run the tests of the webhook's packages and of the commands with the race detector (a part of "make test").
-	CGO_ENABLED=1 $(GO_TEST) -race -skip='^($(PLAIN_TESTS))$$' $(RACE_PACKAGES)
+	CGO_ENABLED=1 $(GO_TEST) -race -skip='^($(PLAIN_TESTS)|$(TIMED_TESTS))$$' $(RACE_PACKAGES)
 
 .PHONY: test-programs
 test-programs: c-compiler controlplane bin/cyclonedx-gomod bin/govulncheck ## Run all other tests (a part of "make test").
@@ -111,9 +114,10 @@ test-programs: c-compiler controlplane bin/cyclonedx-gomod bin/govulncheck ## Ru
 	$(GO_TEST) -run='^($(PLAIN_TESTS))$$' $$(grep -rlE --include='*_test.go' '^func ($(PLAIN_TESTS))\(' internal pkg | xargs dirname | sort -u | sed 's|^|./|')
 
 .PHONY: test-alone
-test-alone: controlplane ## Run the tests that limit time and memory, with nothing next to them (a part of "make test").
-	$(GO_TEST) -run='^TestCost$$' -v ./internal/webhook/injector
-	$(GO_TEST) $(ALONE)
+test-alone: c-compiler controlplane ## Run the tests that limit time and memory, with nothing next to them (a part of "make test").
+	$(LOCK) env $(GO_TEST) -run='^TestCost$$' -v ./internal/webhook/injector
+	$(LOCK) env CGO_ENABLED=1 $(GO_TEST) -race -run='^($(TIMED_TESTS))$$' ./internal/webhook/admission
+	$(LOCK) env $(GO_TEST) $(ALONE)
 
 # Go's test cache does not know the files outside of the module.
 .PHONY: charts
