@@ -20,14 +20,19 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 )
 
+// endless is a text that the log must shorten, and errEndless an error with it.
+var (
+	endless    = strings.Repeat(`"\`, 1<<10)
+	errEndless = fmt.Errorf("%q", endless)
+)
+
 // decisions by the name of the object.
 var decisions = decide(func(_ context.Context, request *admission.Request[object]) (admission.Response, error) {
-	text := strings.Repeat(`"\`, 8<<10)
 	switch request.Operation {
 	case admission.Create:
-		return admission.Response{}, &reason.Error{Reason: reason.InvalidAnnotation, Err: fmt.Errorf("%q", text)}
+		return admission.Response{}, &reason.Error{Reason: reason.InvalidAnnotation, Err: errEndless}
 	default:
-		return admission.Response{Reason: reason.Injected, Warnings: []string{text, text}, Findings: []string{text}}, nil
+		return admission.Response{Reason: reason.Injected, Warnings: []string{endless, endless}, Findings: []string{endless}}, nil
 	}
 })
 
