@@ -19,8 +19,8 @@ import (
 // loadTime is the most that one load takes. One that only keeps connections open
 // always takes it.
 const (
-	loadTime = 6 * time.Second
-	keepTime = 4 * time.Second
+	loadTime = 4 * time.Second
+	keepTime = 3 * time.Second
 )
 
 var _ = DescribeTable("The webhook stays alive and serves, while there are", func(ctx SpecContext, limit time.Duration, load abuse.Load) {
