@@ -6,6 +6,7 @@
 package policies
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -248,27 +250,37 @@ func (c *cluster) installNamed(t *testing.T, s *settings.Settings, name, group s
 		Name: name, Annotations: map[string]string{s.Keys.Audience: "probe"}, Labels: map[string]string{s.Keys.IdentityLabel: annotations.LabelEnabled},
 	}})
 	c.waitInjected(t, namespace, name, s.Keys.Injected)
-	bad := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "bad", Annotations: map[string]string{s.Keys.Tokens: "bad"}}}
-	for start := time.Now(); time.Since(start) < 15*time.Second; time.Sleep(100 * time.Millisecond) {
-		if _, err := c.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), bad.DeepCopy(), dryRun); err != nil {
-			return
-		}
+	// Each policy comes into effect by itself.
+	account := func(key, value string) (*corev1.ServiceAccount, error) {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "wait", Annotations: map[string]string{key: value}}}
+		return c.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, dryRun)
 	}
-	t.Fatalf("%s: the policies deny no ServiceAccount", group)
+	eventually(t, group+": label a ServiceAccount", func() bool {
+		labelled, err := account(s.Keys.Audience, "probe")
+		return err == nil && labelled.Labels[s.Keys.IdentityLabel] == annotations.LabelEnabled
+	})
+	eventually(t, group+": deny a ServiceAccount", func() bool {
+		_, err := account(s.Keys.Tokens, "bad")
+		return err != nil
+	})
 }
 
 // waitInjected waits until pods of a ServiceAccount get one of these annotations. The API server
 // follows ServiceAccounts by a watch, so it does not know a new one at once.
 func (c *cluster) waitInjected(t *testing.T, namespace, account string, keys ...string) {
 	t.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "wait"}, Spec: corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "main", Image: "image"}}}}
-	for start := time.Now(); time.Since(start) < 15*time.Second; time.Sleep(50 * time.Millisecond) {
-		got, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod.DeepCopy(), dryRun)
-		if err == nil && slices.ContainsFunc(keys, func(key string) bool { return got.Annotations[key] != "" }) {
-			return
-		}
-	}
-	t.Fatalf("the pods of ServiceAccount %s/%s are not injected", namespace, account)
+	eventually(t, "inject the pods of ServiceAccount "+namespace+"/"+account, func() bool {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "wait"}, Spec: corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "main", Image: "image"}}}}
+		got, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, dryRun)
+		return err == nil && slices.ContainsFunc(keys, func(key string) bool { return got.Annotations[key] != "" })
+	})
+}
+
+// eventually waits for something that the API server does after a moment, and on a busy machine
+// after many seconds.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	must(t, what, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return done(), nil }))
 }
 
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
