@@ -24,7 +24,7 @@ const (
 	pool      = "projects/123456789012/locations/global/workloadIdentityPools/pool/providers/cluster"
 	mountPath = "/var/run/secrets/lanyard.dev/serviceaccount"
 
-	startTimeout = 30 * time.Second
+	startTimeout = time.Minute
 )
 
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}

@@ -25,7 +25,7 @@ import (
 const (
 	deployDir = "../../../deploy/base"
 	// startTimeout limits each step of the preparation.
-	startTimeout = 30 * time.Second
+	startTimeout = time.Minute
 )
 
 // binary is the program under test.

@@ -33,7 +33,7 @@ const (
 	examples      = "../../../examples/callers"
 	configuration = "lanyard"
 	namespace     = "team"
-	patience      = 30 * time.Second
+	patience      = time.Minute
 )
 
 // cluster is what all specs share.

@@ -36,7 +36,7 @@ import (
 const (
 	deployDir = "../../../deploy/base"
 	role      = "arn:aws:iam::111122223333:role/cart"
-	timeout   = 30 * time.Second
+	timeout   = time.Minute
 )
 
 var update = flag.Bool("update", false, "write the golden files")

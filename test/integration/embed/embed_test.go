@@ -44,7 +44,7 @@ const (
 	// namespace and serviceAccount are those of the golden cases.
 	namespace      = "team"
 	serviceAccount = "app"
-	patience       = 30 * time.Second
+	patience       = time.Minute
 	// config has a custom provider and a mapping, which no golden case uses.
 	config = `providers:
 - name: example

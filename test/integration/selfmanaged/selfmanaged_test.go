@@ -91,7 +91,7 @@ func watchTrust(ctx context.Context, replicas ...*replica) (stop func() (looks, 
 				leaves[fmt.Sprint(i, leaf.SerialNumber)] = true
 				for webhook := range now.bundles {
 					cas[string(now.bundles[webhook])] = true
-					if err := errors.Join(verify(behind[0].bundles[webhook], leaf), verify(now.bundles[webhook], leaf)); err != nil {
+					if err := errors.Join(verifyAt(now.at, behind[0].bundles[webhook], leaf), verifyAt(now.at, now.bundles[webhook], leaf)); err != nil {
 						errs = append(errs, fmt.Errorf("replica %d, %s: %w", i, webhook, err))
 					}
 				}
@@ -125,14 +125,14 @@ var _ = Describe("The self-managed certificate", func() {
 	})
 
 	It("is renewed, and its CA with the same key, without ever being distrusted", func(ctx SpecContext) {
-		replicas := []*replica{start(GinkgoLogr, 12*time.Second, 3*time.Second), start(GinkgoLogr, 12*time.Second, 3*time.Second)}
+		replicas := []*replica{start(GinkgoLogr, 24*time.Second, 6*time.Second), start(GinkgoLogr, 24*time.Second, 6*time.Second)}
 		eventuallyReady(replicas...)
 		first := ca(secret(ctx))
 		stop := watchTrust(ctx, replicas...)
 		Eventually(func() int { // two renewals of the CA
 			trusted, err := cert.ParseCertsPEM(bundles(ctx)["mutating pods.lanyard.dev"])
 			Expect(err).NotTo(HaveOccurred())
-			return int(trusted[0].NotAfter.Sub(first.NotAfter) / (7 * time.Second))
+			return int(trusted[0].NotAfter.Sub(first.NotAfter) / (14 * time.Second))
 		}).WithTimeout(patience).Should(BeNumerically(">=", 2))
 		looks, leaves, cas, err := stop()
 		AddReportEntry(fmt.Sprintf("%d looks, %d serving certificates, %d CA bundles", looks, leaves, cas))
