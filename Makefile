@@ -23,9 +23,10 @@ ENGINE    ?=
 export IMAGE TARGET PLATFORMS ENGINE
 
 # Only the race detector needs C. -trimpath keeps local paths out of the
-# binaries. All targets use the same flags, so they share the build cache.
+# binaries, and -s debug information, as in a release: images are a third smaller.
+# All targets use the same flags, so they share the build cache.
 export CGO_ENABLED := 0
-export GOFLAGS := -trimpath $(shell $(GO) env GOFLAGS)
+export GOFLAGS := -trimpath -ldflags=-s $(shell $(GO) env GOFLAGS)
 
 # The compiler, the linters and the API servers of the tests have memory enough, so they
 # collect garbage less often than by default. Where a program is measured, it runs as it is

@@ -32,7 +32,7 @@ kind_name=lanyard-e2e-$$ # unique, because it is deleted at the end
 images=(lanyard-webhook lanyard lanyard-abuse lanyard-clouds lanyard-peers lanyard-reader lanyard-sdk-go lanyard-sdk-node lanyard-sdk-python lanyard-forwarder)
 
 # The same flags as in the Makefile, to share the build cache.
-export CGO_ENABLED=0 GOFLAGS="-trimpath $(go env GOFLAGS)"
+export CGO_ENABLED=0 GOFLAGS="-trimpath -ldflags=-s $(go env GOFLAGS)"
 # Skip the install methods that have much in common with another; "make charts"
 # checks that they render the same objects.
 export GINKGO_FLAGS=${GINKGO_FLAGS--ginkgo.label-filter=!every-install}

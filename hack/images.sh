@@ -23,7 +23,7 @@ work=$images/work # kept between runs; one directory per image
 sdk=$PWD/test/e2e/sdk
 
 # The same flags as in the Makefile, to share the build cache.
-export CGO_ENABLED=0 GOFLAGS="-trimpath $(go env GOFLAGS)"
+export CGO_ENABLED=0 GOFLAGS="-trimpath -ldflags=-s $(go env GOFLAGS)"
 
 main() {
   local name names=("$@")

@@ -31,7 +31,7 @@ netns=lanyard-kind
 dns=192.0.2.53 # of a range for documentation (RFC 5737)
 
 # The same flags as in the Makefile, to share the build cache.
-export CGO_ENABLED=0 GOFLAGS="-trimpath $(go env GOFLAGS)"
+export CGO_ENABLED=0 GOFLAGS="-trimpath -ldflags=-s $(go env GOFLAGS)"
 . hack/kind/images.sh
 
 # needed tries a small image of the registry that has kind's node images. $KIND_IMAGE is

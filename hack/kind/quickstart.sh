@@ -30,7 +30,7 @@ kubectl=kubectl
 command -v kubectl >/dev/null || kubectl=bin/controlplane/kubectl
 
 # The same flags as in the Makefile, to share the build cache.
-export CGO_ENABLED=0 GOFLAGS="-trimpath $(go env GOFLAGS)"
+export CGO_ENABLED=0 GOFLAGS="-trimpath -ldflags=-s $(go env GOFLAGS)"
 
 main() {
   case $mode in
