@@ -93,11 +93,9 @@ RACE_PACKAGES  = $(RACE_SUITES) ./examples/... ./pkg/... $$($(GO) list -deps ./c
 # Decisions about thousands of random pods are one goroutine, and the race detector allocates
 # memory that two tests count. test-programs runs these tests.
 PLAIN_TESTS := Fuzz.*|TestAnnotationsAllocateNotMuchMoreThanTheirText|TestOneLongTextIsNotCopiedOften
-# These measure time, so nothing runs next to them: .ci/run holds the lock while it has
-# clusters.
+# These measure time, so nothing runs next to them.
 ALONE       := ./test/integration/abuse
 TIMED_TESTS := TestASlowClientDelaysNobody
-LOCK        := $(if $(shell command -v flock),flock bin/alone.lock)
 
 # The integration tests run the binaries in bin/controlplane. Go's test cache
 # does not know them, so -count=1 disables it. "make lint" runs go vet.
@@ -122,9 +120,9 @@ test-programs: c-compiler controlplane bin/cyclonedx-gomod bin/govulncheck ## Ru
 
 .PHONY: test-alone
 test-alone: c-compiler controlplane ## Run the tests that limit time and memory, with nothing next to them (a part of "make test").
-	$(LOCK) $(AS_SHIPPED) $(GO_TEST) -run='^TestCost$$' -v ./internal/webhook/injector
-	$(LOCK) $(AS_SHIPPED) CGO_ENABLED=1 $(GO_TEST) -race -run='^($(TIMED_TESTS))$$' ./internal/webhook/admission
-	$(LOCK) $(AS_SHIPPED) $(GO_TEST) $(ALONE)
+	$(AS_SHIPPED) $(GO_TEST) -run='^TestCost$$' -v ./internal/webhook/injector
+	$(AS_SHIPPED) CGO_ENABLED=1 $(GO_TEST) -race -run='^($(TIMED_TESTS))$$' ./internal/webhook/admission
+	$(AS_SHIPPED) $(GO_TEST) $(ALONE)
 
 # Go's test cache does not know the files outside of the module.
 .PHONY: charts
