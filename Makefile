@@ -93,9 +93,10 @@ RACE_PACKAGES  = $(RACE_SUITES) ./examples/... ./pkg/... $$($(GO) list -deps ./c
 # Decisions about thousands of random pods are one goroutine, and the race detector allocates
 # memory that two tests count. test-programs runs these tests.
 PLAIN_TESTS := Fuzz.*|TestAnnotationsAllocateNotMuchMoreThanTheirText|TestOneLongTextIsNotCopiedOften
-# These measure time, so nothing runs next to them.
+# These measure time, or send a review of 7 MiB within the webhook's own limit of two seconds,
+# so nothing runs next to them.
 ALONE       := ./test/integration/abuse
-TIMED_TESTS := TestASlowClientDelaysNobody
+TIMED_TESTS := TestASlowClientDelaysNobody|TestAReviewIsTakenHoweverItIsWritten|TestWhatIsNoReviewIsRejectedWithItsMistake|TestRequestsWaitForTheirShareOfTheBudget
 
 # The integration tests run the binaries in bin/controlplane. Go's test cache
 # does not know them, so -count=1 disables it. "make lint" runs go vet.
