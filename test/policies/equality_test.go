@@ -23,7 +23,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -33,6 +32,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/policies"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -255,11 +255,11 @@ func (c *cluster) installNamed(t *testing.T, s *settings.Settings, name, group s
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "wait", Annotations: map[string]string{key: value}}}
 		return c.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, dryRun)
 	}
-	eventually(t, group+": label a ServiceAccount", func() bool {
+	eventually(t, "a ServiceAccount of group "+group+" to be labelled", func() bool {
 		labelled, err := account(s.Keys.Audience, "probe")
 		return err == nil && labelled.Labels[s.Keys.IdentityLabel] == annotations.LabelEnabled
 	})
-	eventually(t, group+": deny a ServiceAccount", func() bool {
+	eventually(t, "a ServiceAccount of group "+group+" to be denied", func() bool {
 		_, err := account(s.Keys.Tokens, "bad")
 		return err != nil
 	})
@@ -269,7 +269,7 @@ func (c *cluster) installNamed(t *testing.T, s *settings.Settings, name, group s
 // follows ServiceAccounts by a watch, so it does not know a new one at once.
 func (c *cluster) waitInjected(t *testing.T, namespace, account string, keys ...string) {
 	t.Helper()
-	eventually(t, "inject the pods of ServiceAccount "+namespace+"/"+account, func() bool {
+	eventually(t, "the pods of ServiceAccount "+namespace+"/"+account+" to be injected", func() bool {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "wait"}, Spec: corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "main", Image: "image"}}}}
 		got, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, dryRun)
 		return err == nil && slices.ContainsFunc(keys, func(key string) bool { return got.Annotations[key] != "" })
@@ -280,7 +280,7 @@ func (c *cluster) waitInjected(t *testing.T, namespace, account string, keys ...
 // after many seconds.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	must(t, what, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return done(), nil }))
+	must(t, "the policies", process.Until(t.Context(), what, time.Minute, func(context.Context) (bool, error) { return done(), nil }))
 }
 
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
