@@ -4,30 +4,22 @@
 package admission_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httptrace"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 )
@@ -107,28 +99,21 @@ func TestWhatIsNoReviewIsRejectedWithItsMistake(t *testing.T) {
 				t.Error("a decision was made")
 				return untroubled, nil
 			}))
-			response, message := f.send(t, func(url string) *http.Request {
-				var body io.Reader = strings.NewReader(test.body)
-				if test.chunked {
-					body = struct{ io.Reader }{body}
-				}
-				method := test.method
-				if method == "" {
-					method = http.MethodPost
-				}
-				request, err := http.NewRequestWithContext(t.Context(), method, url+test.query, body)
-				if err != nil {
-					t.Fatal(err)
-				}
-				switch test.contentType {
-				case "":
-					request.Header.Set("Content-Type", "application/json")
-				case "none":
-				default:
-					request.Header.Set("Content-Type", test.contentType)
-				}
-				return request
-			})
+			request := newRequest(t, "/"+test.query, test.body)
+			if test.method != "" {
+				request.Method = test.method
+			}
+			if test.chunked {
+				request.ContentLength = -1
+			}
+			switch test.contentType {
+			case "":
+			case "none":
+				request.Header.Del("Content-Type")
+			default:
+				request.Header.Set("Content-Type", test.contentType)
+			}
+			response, message := f.send(t, request)
 			if response.StatusCode != test.code {
 				t.Errorf("got status %d, want %d", response.StatusCode, test.code)
 			}
@@ -142,38 +127,6 @@ func TestWhatIsNoReviewIsRejectedWithItsMistake(t *testing.T) {
 				t.Errorf("got log %q, want the status in it", f.log.String())
 			}
 		})
-	}
-}
-
-func TestABodyShorterThanItsContentLengthIsRejected(t *testing.T) {
-	t.Parallel()
-	f := newFixture(allow(untroubled))
-	server := httptest.NewServer(f.handler)
-	defer server.Close()
-	var dialer net.Dialer
-	connection, err := dialer.DialContext(t.Context(), "tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer connection.Close()
-	_, err = fmt.Fprintf(connection, "POST / HTTP/1.1\r\nHost: lanyard\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(review)+1, review)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := connection.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	message, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if response.StatusCode != http.StatusBadRequest || !strings.Contains(string(message), "shorter than its Content-Length") {
-		t.Errorf("got %d %q, want 400 and that the body is too short", response.StatusCode, message)
 	}
 }
 
@@ -209,14 +162,9 @@ func TestAReviewIsTakenHoweverItIsWritten(t *testing.T) {
 				got = *request
 				return untroubled, nil
 			}))
-			response, answer := f.send(t, func(url string) *http.Request {
-				request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(test.body))
-				if err != nil {
-					t.Fatal(err)
-				}
-				request.Header.Set("Content-Type", test.contentType)
-				return request
-			})
+			request := newRequest(t, "/", test.body)
+			request.Header.Set("Content-Type", test.contentType)
+			response, answer := f.send(t, request)
 			if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "application/json" {
 				t.Fatalf("got %s %q %s, want 200 and application/json", response.Status, response.Header.Get("Content-Type"), answer)
 			}
@@ -471,7 +419,7 @@ func TestTheDeciderHasATenthLessTimeThanTheAPIServerWaits(t *testing.T) {
 					return admission.Response{}, &reason.Error{Reason: reason.LookupFailed, Err: ctx.Err()}
 				}))
 				start := time.Now()
-				f.handler.ServeHTTP(httptest.NewRecorder(), post(t.Context(), test.query))
+				f.send(t, newRequest(t, "/"+test.query, review))
 				if got := time.Since(start); got != test.want {
 					t.Errorf("the decider had %s, want %s", got, test.want)
 				}
@@ -481,13 +429,6 @@ func TestTheDeciderHasATenthLessTimeThanTheAPIServerWaits(t *testing.T) {
 			})
 		})
 	}
-}
-
-// post is a request that is served without a connection.
-func post(ctx context.Context, query string) *http.Request {
-	request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/"+query, strings.NewReader(review))
-	request.Header.Set("Content-Type", "application/json")
-	return request
 }
 
 func TestAServerThatShutsDownDoesNotCutDecisionsShort(t *testing.T) {
@@ -501,7 +442,7 @@ func TestAServerThatShutsDownDoesNotCutDecisionsShort(t *testing.T) {
 		return untroubled, nil
 	}))
 	recorder := httptest.NewRecorder()
-	f.handler.ServeHTTP(recorder, post(ctx, ""))
+	f.handler.ServeHTTP(recorder, newRequest(t, "/", review).WithContext(ctx))
 	if ctx.Err() == nil || !decode(t, recorder.Body.String()).Response.Allowed {
 		t.Errorf("got %s, want the answer although the request was cancelled", recorder.Body)
 	}
@@ -515,7 +456,7 @@ func (unwritable) Write([]byte) (int, error) { return 0, errors.New("connection 
 func TestAnAnswerThatCannotBeSentIsLogged(t *testing.T) {
 	t.Parallel()
 	f := newFixture(allow(untroubled))
-	f.handler.ServeHTTP(unwritable{httptest.NewRecorder()}, post(t.Context(), ""))
+	f.handler.ServeHTTP(unwritable{httptest.NewRecorder()}, newRequest(t, "/", review))
 	if log := f.log.String(); !strings.Contains(log, "connection is gone") {
 		t.Errorf("got log %q, want the error", log)
 	}
@@ -559,86 +500,12 @@ func FuzzHandler(f *testing.F) {
 	})
 }
 
-// TestRequestsWaitForTheirShareOfTheBudget: large bodies wait for each other. Others never
-// wait for them.
-func TestRequestsWaitForTheirShareOfTheBudget(t *testing.T) {
-	t.Parallel()
-	withObject := func(n int) string {
-		return strings.Replace(review, `"object":{`, `"object":{"x":"`+strings.Repeat("x", n)+`",`, 1)
-	}
-	largest := withObject(admission.MaxBodyBytes - 2*len(review))
-	entered, leave := make(chan struct{}), make(chan struct{})
-	f := newFixture(decide(func(context.Context, *admission.Request[object]) (admission.Response, error) {
-		entered <- struct{}{}
-		<-leave
-		return untroubled, nil
-	}))
-	var answered sync.WaitGroup
-	answered.Go(func() { f.post(t, largest) })
-	<-entered
-	answered.Go(func() { f.post(t, withObject(3<<20)) }) // both fit
-	<-entered
-	answered.Go(func() { f.post(t, review) })
-	<-entered // one of the usual length needs no share
-	recorder := httptest.NewRecorder()
-	f.handler.ServeHTTP(recorder, newRequest(t, "/?timeout=1s", largest))
-	if answer := recorder.Body.String(); recorder.Code != http.StatusServiceUnavailable || !strings.Contains(answer, "lanyard: overloaded: too many other requests") {
-		t.Errorf("got %d %s, want 503 and overloaded", recorder.Code, answer)
-	}
-	answered.Go(func() {
-		if _, answer := f.post(t, largest); !strings.Contains(answer, `"allowed":true`) {
-			t.Errorf("got %s for the review that waited, want it allowed", answer)
-		}
-	})
-	time.Sleep(50 * time.Millisecond) // it waits, or would have failed
-	close(leave)
-	<-entered
-	answered.Wait()
-}
-
-// big is a Decider whose decisions cost the most that one is charged: one fits.
-type big struct{ decide }
-
-func (b big) Read(s *jsonscan.Scanner, into *object) (cost int, err error) {
-	_, err = b.decide.Read(s, into)
-	return 1 << 30, err
-}
-
-func TestHandlersShareOneBudget(t *testing.T) {
-	t.Parallel()
-	entered, leave := make(chan struct{}), make(chan struct{})
-	budget, f := admission.NewBudget(), newFixture(allow(untroubled))
-	first := admission.NewHandler[object](big{func(context.Context, *admission.Request[object]) (admission.Response, error) {
-		entered <- struct{}{}
-		<-leave
-		return untroubled, nil
-	}}, budget, f, logr.Discard())
-	second := admission.NewHandler[object](big{allow(untroubled)}, budget, f, logr.Discard())
-	var answered sync.WaitGroup
-	answered.Go(func() { first.ServeHTTP(httptest.NewRecorder(), newRequest(t, "/", review)) })
-	<-entered
-	for want, timeout := range map[int]string{http.StatusServiceUnavailable: "50ms"} {
-		recorder := httptest.NewRecorder()
-		second.ServeHTTP(recorder, newRequest(t, "/?timeout="+timeout, review))
-		if recorder.Code != want {
-			t.Errorf("got %d %s while the other handler has the budget, want %d", recorder.Code, recorder.Body, want)
-		}
-	}
-	close(leave)
-	answered.Wait()
-	recorder := httptest.NewRecorder()
-	second.ServeHTTP(recorder, newRequest(t, "/", review))
-	if recorder.Code != http.StatusOK {
-		t.Errorf("got %d %s when the budget is free again, want 200", recorder.Code, recorder.Body)
-	}
-}
-
 func TestComplaintsAreLoggedOnceASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(allow(untroubled))
 		bad := func() {
-			f.handler.ServeHTTP(httptest.NewRecorder(), newRequest(t, "/", "{"))
+			f.send(t, newRequest(t, "/", "{"))
 		}
 		for range 1000 {
 			bad()
@@ -656,177 +523,4 @@ func TestComplaintsAreLoggedOnceASecond(t *testing.T) {
 			t.Errorf("got %d requests counted, want all 1,002", len(f.records))
 		}
 	})
-}
-
-func TestAConnectionOutlivesTheTimeOfALargeReview(t *testing.T) {
-	t.Parallel()
-	f := newFixture(allow(untroubled))
-	server := httptest.NewServer(f.handler)
-	defer server.Close()
-	large := strings.Replace(review, `"object":{`, `"object":{"x":"`+strings.Repeat("x", 1<<20)+`",`, 1)
-	var first string
-	for _, body := range []string{large, review} {
-		request := newRequest(t, server.URL+"?timeout=1s", body)
-		request.GetBody = nil // it is not sent again over another connection
-		var connection string
-		request = request.WithContext(httptrace.WithClientTrace(request.Context(), &httptrace.ClientTrace{
-			GotConn: func(info httptrace.GotConnInfo) { connection = info.Conn.LocalAddr().String() },
-		}))
-		response, err := server.Client().Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := io.ReadAll(response.Body)
-		_ = response.Body.Close()
-		if err != nil || !strings.Contains(string(answer), `"allowed":true`) {
-			t.Fatalf("got %s and error %v, want the review allowed", answer, err)
-		}
-		if first == "" {
-			first = connection
-		}
-		if connection != first {
-			t.Errorf("got connection %s for the second review, want %s, the first one's", connection, first)
-		}
-		time.Sleep(1100 * time.Millisecond)
-	}
-}
-
-// A neighbour in the cluster can send as much as it likes. This runs beside no
-// other test: what they allocate would count.
-//
-//nolint:paralleltest // see above
-func TestLargeReviewsThatDoNotEndFillNoMemory(t *testing.T) {
-	f := newFixture(allow(untroubled))
-	server := httptest.NewServer(f.handler)
-	defer server.Close()
-	chunk := []byte(strings.Repeat("x", 64<<10))
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	for range 40 {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		if _, err := fmt.Fprintf(conn, "POST /?timeout=5s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", admission.MaxBodyBytes); err != nil {
-			t.Fatal(err)
-		}
-		go func() {
-			for range admission.MaxBodyBytes/len(chunk) - 1 {
-				if _, err := conn.Write(chunk); err != nil {
-					return
-				}
-			}
-		}()
-	}
-	time.Sleep(2 * time.Second)
-	// What is held counts. How much garbage there is besides depends on when the
-	// collector ran last.
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	// 7 MiB for the one that is read.
-	if got := int64(after.HeapAlloc-before.HeapAlloc) >> 20; got > 24 {
-		t.Errorf("got %d MiB for 40 reviews of 7 MiB, want 24 at most", got)
-	}
-}
-
-// A peer that sends its body drop by drop is not waited for.
-func TestABodyThatTricklesIsCutOff(t *testing.T) {
-	t.Parallel()
-	f := newFixture(allow(admission.Response{Reason: reason.NoIdentity}))
-	server := httptest.NewServer(f.handler)
-	defer server.Close()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if _, err := fmt.Fprintf(conn, "POST /?timeout=500ms HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"); err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusBadRequest {
-		t.Errorf("got %s, want 400", response.Status)
-	}
-}
-
-// startLimited serves the handler to clients that come from any address of 127.0.0.0/8.
-func startLimited(t *testing.T, handler http.Handler) (url, address string) {
-	t.Helper()
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	return server.URL, server.Listener.Addr().String()
-}
-
-// attack opens connections from 127.0.0.2 that send text, so many times, and read
-// nothing.
-func attack(t *testing.T, address string, connections int, text string, times int) {
-	t.Helper()
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
-	for range connections {
-		conn, err := dialer.DialContext(t.Context(), "tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-		_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
-		go func() {
-			for range times {
-				if _, err := io.WriteString(conn, text); err != nil {
-					return
-				}
-			}
-		}()
-	}
-	time.Sleep(200 * time.Millisecond)
-}
-
-// A client that does not read, or does not send, harms only itself.
-//
-//nolint:paralleltest // it measures how long a review takes
-func TestASlowClientDelaysNobody(t *testing.T) {
-	head := "POST /?timeout=30s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
-	large := strings.Replace(review, `"object":{`, `"object":{"x":"`+strings.Repeat("x", 100<<10)+`",`, 1)
-	for name, test := range map[string]struct {
-		text  string
-		times int
-	}{
-		"90 clients that do not read": {fmt.Sprintf(head, len(review), review), 1000},
-		"90 clients that send a byte": {fmt.Sprintf(head, admission.MaxBodyBytes, "{"), 1},
-		"90 clients that send 1 MiB":  {fmt.Sprintf(head, admission.MaxBodyBytes, "{"+strings.Repeat(" ", 1<<20)), 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			// Each response of 178 KB takes memory for a usual decision.
-			f := newFixture(costly{func(context.Context, *admission.Request[object]) (admission.Response, error) {
-				return admission.Response{Reason: reason.Injected, Patch: patchOf(strings.Repeat("1", 130<<10))}, nil
-			}})
-			url, address := startLimited(t, f.handler)
-			attack(t, address, 90, test.text, test.times)
-			for _, body := range []string{review, large} {
-				start := time.Now()
-				request := newRequest(t, url+"?timeout=5s", body)
-				response, err := http.DefaultClient.Do(request)
-				if err != nil {
-					t.Fatal(err)
-				}
-				_ = response.Body.Close()
-				if took := time.Since(start); response.StatusCode != http.StatusOK || took > time.Second {
-					t.Errorf("got %s after %s for a review of %d bytes, want 200 within a second", response.Status, took, len(body))
-				}
-			}
-		})
-	}
-}
-
-// costly is a Decider whose decisions cost as much as a usual decision may.
-type costly struct{ decide }
-
-func (c costly) Read(s *jsonscan.Scanner, into *object) (cost int, err error) {
-	_, err = c.decide.Read(s, into)
-	return 480 << 10, err
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -84,6 +83,7 @@ type record struct{ Resource, Result, Reason string }
 // fixture is a handler with all that it writes to.
 type fixture struct {
 	handler *admission.Handler[object]
+	budget  *admission.Budget
 
 	mu        sync.Mutex
 	records   []record
@@ -92,8 +92,8 @@ type fixture struct {
 }
 
 func newFixture(decider admission.Decider[object]) *fixture {
-	f := &fixture{}
-	f.handler = admission.NewHandler(decider, admission.NewBudget(), f, funcr.New(func(prefix, args string) {
+	f := &fixture{budget: admission.NewBudget()}
+	f.handler = admission.NewHandler(decider, f.budget, f, funcr.New(func(prefix, args string) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.log.WriteString(prefix + args + "\n")
@@ -109,40 +109,28 @@ func (f *fixture) RecordAdmission(resource, result, reason string, duration time
 	f.durations = append(f.durations, duration)
 }
 
-// post sends body over a connection and gives the answer. When it returns, the
-// handler has returned too.
+// post sends a review, and returns the response.
 func (f *fixture) post(t *testing.T, body string) (*http.Response, string) {
 	t.Helper()
-	return f.send(t, func(url string) *http.Request {
-		return newRequest(t, url, body)
-	})
+	return f.send(t, newRequest(t, "/", body))
 }
 
-// newRequest is as an apiserver sends one.
-func newRequest(t *testing.T, url, body string) *http.Request {
+// send sends a request without a connection, and returns the response.
+func (f *fixture) send(t *testing.T, request *http.Request) (*http.Response, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	recorder := httptest.NewRecorder()
+	f.handler.ServeHTTP(recorder, request)
+	response := recorder.Result()
+	defer response.Body.Close()
+	return response, recorder.Body.String()
+}
+
+// newRequest returns a request as the handler gets it from an API server.
+func newRequest(t *testing.T, target, body string) *http.Request {
+	t.Helper()
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, target, strings.NewReader(body))
 	request.Header.Set("Content-Type", "application/json")
 	return request
-}
-
-func (f *fixture) send(t *testing.T, newRequest func(url string) *http.Request) (*http.Response, string) {
-	t.Helper()
-	server := httptest.NewServer(f.handler)
-	defer server.Close()
-	response, err := server.Client().Do(newRequest(server.URL))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response, string(body)
 }
 
 // decode reads an answer as the apiserver does, which tells upper from lower

@@ -1,0 +1,275 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
+	"github.com/lanyard-dev/lanyard/test/support/memnet"
+)
+
+// The addresses of clients.
+const apiserver, attacker = "10.0.0.1", "10.0.0.2"
+
+// connBuffer is the size of the buffers of a connection.
+const connBuffer = 16 << 10
+
+// serve runs the server of lanyard-webhook with the handler until the test ends.
+func serve(t *testing.T, handler http.Handler) *memnet.Listener {
+	t.Helper()
+	listener := memnet.Listen(connBuffer)
+	server := httpserver.New("", handler, nil, httpserver.MaxReviewConnections, logr.Discard())
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		time.Sleep(time.Minute) // its goroutines end
+	})
+	return listener
+}
+
+func dial(t *testing.T, listener *memnet.Listener, from string) *memnet.Conn {
+	t.Helper()
+	conn, err := listener.Dial(t.Context(), from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// clientOf returns an API server's client.
+func clientOf(listener *memnet.Listener) *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return listener.Dial(ctx, apiserver)
+	}}}
+}
+
+// head begins a request with a body of this length.
+func head(timeout string, length int) string {
+	return fmt.Sprintf("POST /?timeout=%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", timeout, length)
+}
+
+// readResponse returns the status and the body of a response.
+func readResponse(t *testing.T, conn net.Conn) (status int, body string) {
+	t.Helper()
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+func TestABodyShorterThanItsContentLengthIsRejected(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		conn := dial(t, serve(t, newFixture(allow(untroubled)).handler), apiserver)
+		_, _ = io.WriteString(conn, head("10s", len(review)+1)+review)
+		_ = conn.CloseWrite()
+		if status, message := readResponse(t, conn); status != http.StatusBadRequest || !strings.Contains(message, "shorter than its Content-Length") {
+			t.Errorf("got %d %q, want 400 and that the body is too short", status, message)
+		}
+	})
+}
+
+func TestAConnectionOutlivesTheTimeOfALargeReview(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		listener := serve(t, newFixture(allow(untroubled)).handler)
+		client := clientOf(listener)
+		var connections []string
+		for _, body := range []string{withObject(1 << 20), review} {
+			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+				GotConn: func(info httptrace.GotConnInfo) { connections = append(connections, info.Conn.LocalAddr().String()) },
+			})
+			request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://lanyard?timeout=1s", strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header.Set("Content-Type", "application/json")
+			response, err := client.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			if err != nil || !strings.Contains(string(answer), `"allowed":true`) {
+				t.Fatalf("got %s and error %v, want the review allowed", answer, err)
+			}
+			time.Sleep(time.Minute)
+		}
+		if len(connections) != 2 || connections[0] != connections[1] {
+			t.Errorf("got connections from %q, want one for both reviews", connections)
+		}
+	})
+}
+
+// A body that arrives byte by byte is not waited for.
+func TestABodyThatTricklesIsCutOff(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		timeout string
+		want    time.Duration
+	}{
+		"before the API server gives up": {"500ms", 450 * time.Millisecond},
+		"after two seconds":              {"30s", 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				conn := dial(t, serve(t, newFixture(allow(untroubled)).handler), attacker)
+				start := time.Now()
+				go func() {
+					_, err := io.WriteString(conn, head(test.timeout, 100_000))
+					for ; err == nil; time.Sleep(30 * time.Millisecond) {
+						_, err = io.WriteString(conn, "{")
+					}
+				}()
+				status, _ := readResponse(t, conn)
+				if took := time.Since(start); status != http.StatusBadRequest || took != test.want {
+					t.Errorf("got status %d after %s, want 400 after %s", status, took, test.want)
+				}
+			})
+		})
+	}
+}
+
+// longResponse is a decision whose response of 178 KB fits in no buffer of a connection.
+var longResponse = admission.Response{Reason: reason.Injected, Patch: patchOf(strings.Repeat("1", 130<<10))}
+
+func TestAResponseThatIsNotReadIsCutOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(allow(longResponse))
+		var took time.Duration
+		conn := dial(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			start := time.Now()
+			f.handler.ServeHTTP(w, r)
+			took = time.Since(start)
+		})), attacker)
+		_, _ = io.WriteString(conn, head("30s", len(review))+review)
+		synctest.Wait()
+		if held := f.budget.Held(); held.Responses < 170<<10 || held.Bodies+held.Decisions > 0 {
+			t.Errorf("got %+v held while the client does not read, want only the response", held)
+		}
+		time.Sleep(time.Hour)
+		if held := f.budget.Held(); took != 2*time.Second || held != (admission.Held{}) {
+			t.Errorf("the handler took %s, and %+v is held; want 2s and nothing", took, held)
+		}
+		if log := f.log.String(); !strings.Contains(log, "Failed to send the response") {
+			t.Errorf("got log %s, want a line about the response", log)
+		}
+	})
+}
+
+// Anybody in the cluster can send reviews. What the server has read of them is what the
+// budget counts.
+func TestLargeReviewsThatDoNotEndFillNoMemory(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const clients, chunk = 40, 4 << 10
+		f := newFixture(allow(untroubled))
+		listener := serve(t, f.handler)
+		var taken atomic.Int64
+		for range clients {
+			conn := dial(t, listener, attacker)
+			go func() {
+				_, err := io.WriteString(conn, head("5s", admission.MaxBodyBytes)+"{")
+				for n := 0; n < admission.MaxBodyBytes-2*chunk && err == nil; n += chunk {
+					if _, err = conn.Write(make([]byte, chunk)); err == nil {
+						taken.Add(chunk)
+					}
+				}
+			}()
+		}
+		synctest.Wait()
+		// Each connection has the first part of a body and the buffers of the network and
+		// of net/http in addition.
+		const each = 64<<10 + connBuffer + 4<<10
+		held := f.budget.Held().Bodies
+		if got := taken.Load(); got > held+clients*each {
+			t.Errorf("the server took %d bytes, want at most the %d of the budget and %d for each client", got, held, each)
+		}
+		if held < 8<<20 || held > 16<<20 {
+			t.Errorf("got %d bytes of the budget in use, want most of the 16 MiB for bodies", held)
+		}
+		time.Sleep(time.Minute)
+		if held := f.budget.Held(); held != (admission.Held{}) {
+			t.Errorf("got %+v held a minute later, want nothing", held)
+		}
+	})
+}
+
+// costly is a Decider whose decisions cost as much as a usual decision may.
+type costly struct{ decide }
+
+func (c costly) Read(s *jsonscan.Scanner, into *object) (cost int, err error) {
+	_, err = c.decide.Read(s, into)
+	return 480 << 10, err
+}
+
+// A client that does not read, or does not send, harms only itself.
+func TestASlowClientDelaysNobody(t *testing.T) {
+	t.Parallel()
+	// Each time that a request needs memory, it interrupts others after 200 ms at most.
+	reviews := []struct {
+		body   string
+		within time.Duration
+	}{
+		{review, 400 * time.Millisecond},
+		{withObject(100 << 10), 400 * time.Millisecond},
+		{withObject(3 << 20), time.Second},
+	}
+	for name, text := range map[string]string{
+		"90 clients that do not read": strings.Repeat(head("30s", len(review))+review, 1000),
+		"90 clients that send a byte": head("30s", admission.MaxBodyBytes) + "{",
+		"90 clients that send 1 MiB":  head("30s", admission.MaxBodyBytes) + "{" + strings.Repeat(" ", 1<<20),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(costly{allow(longResponse)})
+				listener := serve(t, f.handler)
+				for range 90 {
+					conn := dial(t, listener, attacker)
+					go func() { _, _ = io.WriteString(conn, text) }()
+				}
+				synctest.Wait()
+				client := clientOf(listener)
+				for _, r := range reviews {
+					start := time.Now()
+					response, err := client.Post("http://lanyard?timeout=5s", "application/json", strings.NewReader(r.body)) //nolint:noctx // the bubble ends it
+					if err != nil {
+						t.Fatal(err)
+					}
+					_ = response.Body.Close()
+					if took := time.Since(start); response.StatusCode != http.StatusOK || took > r.within {
+						t.Errorf("got %s after %s for a review of %d bytes, want 200 within %s", response.Status, took, len(r.body), r.within)
+					}
+				}
+			})
+		})
+	}
+}
