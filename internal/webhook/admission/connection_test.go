@@ -62,24 +62,45 @@ func clientOf(listener *memnet.Listener) *http.Client {
 	}}}
 }
 
-// head begins a request with a body of this length.
-func head(timeout string, length int) string {
-	return fmt.Sprintf("POST /?timeout=%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", timeout, length)
-}
-
-// readResponse returns the status and the body of a response.
-func readResponse(t *testing.T, conn net.Conn) (status int, body string) {
+// post sends a review that may take 30 seconds.
+func post(ctx context.Context, t *testing.T, client *http.Client, body string) (status int, answer string) {
 	t.Helper()
-	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://lanyard?timeout=30s", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read(t, response)
+}
+
+// read returns the status and the body of a response.
+func read(t *testing.T, response *http.Response) (status int, body string) {
+	t.Helper()
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return response.StatusCode, string(text)
+}
+
+// head begins a request with a body of this length.
+func head(timeout string, length int) string {
+	return fmt.Sprintf("POST /?timeout=%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", timeout, length)
+}
+
+// readResponse returns the status and the body of the next response.
+func readResponse(t *testing.T, conn net.Conn) (status int, body string) {
+	t.Helper()
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read(t, response)
 }
 
 func TestABodyShorterThanItsContentLengthIsRejected(t *testing.T) {
@@ -94,29 +115,21 @@ func TestABodyShorterThanItsContentLengthIsRejected(t *testing.T) {
 	})
 }
 
+// The deadlines of a review end with it.
 func TestAConnectionOutlivesTheTimeOfALargeReview(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		listener := serve(t, newFixture(allow(untroubled)).handler)
-		client := clientOf(listener)
+		client := clientOf(serve(t, newFixture(decide(func(context.Context, *admission.Request[object]) (admission.Response, error) {
+			time.Sleep(20 * time.Second)
+			return untroubled, nil
+		})).handler))
 		var connections []string
 		for _, body := range []string{withObject(1 << 20), review} {
 			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
 				GotConn: func(info httptrace.GotConnInfo) { connections = append(connections, info.Conn.LocalAddr().String()) },
 			})
-			request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://lanyard?timeout=1s", strings.NewReader(body))
-			if err != nil {
-				t.Fatal(err)
-			}
-			request.Header.Set("Content-Type", "application/json")
-			response, err := client.Do(request)
-			if err != nil {
-				t.Fatal(err)
-			}
-			answer, err := io.ReadAll(response.Body)
-			_ = response.Body.Close()
-			if err != nil || !strings.Contains(string(answer), `"allowed":true`) {
-				t.Fatalf("got %s and error %v, want the review allowed", answer, err)
+			if _, answer := post(ctx, t, client, body); !strings.Contains(answer, `"allowed":true`) {
+				t.Fatalf("got %s, want the review allowed", answer)
 			}
 			time.Sleep(time.Minute)
 		}
@@ -260,13 +273,9 @@ func TestASlowClientDelaysNobody(t *testing.T) {
 				client := clientOf(listener)
 				for _, r := range reviews {
 					start := time.Now()
-					response, err := client.Post("http://lanyard?timeout=5s", "application/json", strings.NewReader(r.body)) //nolint:noctx // the bubble ends it
-					if err != nil {
-						t.Fatal(err)
-					}
-					_ = response.Body.Close()
-					if took := time.Since(start); response.StatusCode != http.StatusOK || took > r.within {
-						t.Errorf("got %s after %s for a review of %d bytes, want 200 within %s", response.Status, took, len(r.body), r.within)
+					status, _ := post(t.Context(), t, client, r.body)
+					if took := time.Since(start); status != http.StatusOK || took > r.within {
+						t.Errorf("got status %d after %s for a review of %d bytes, want 200 within %s", status, took, len(r.body), r.within)
 					}
 				}
 			})
