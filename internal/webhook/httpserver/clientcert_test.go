@@ -19,16 +19,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
-	"golang.org/x/time/rate"
 	"k8s.io/client-go/util/cert"
-)
 
-// patience is longer than anything here takes.
-const patience = time.Minute
+	"github.com/lanyard-dev/lanyard/test/support/memnet"
+)
 
 // authority is a CA of a test.
 type authority struct {
@@ -105,15 +104,12 @@ func newVerifier(t *testing.T, ca *authority, log logr.Logger, names ...string) 
 	return v, file
 }
 
-// serve answers each connection that v lets in with one byte, until the test ends.
-func serveVerified(t *testing.T, v *Verifier) (address string) {
+// serveVerified answers each connection that v lets in with one byte, until the test ends.
+func serveVerified(t *testing.T, v *Verifier) *memnet.Listener {
 	t.Helper()
-	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{issue(t, x509.Certificate{DNSNames: []string{"server"}}, nil)}}
+	config := serverConfig(t)
 	v.Configure(config)
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := memnet.Listen(connBuffer)
 	var connections sync.WaitGroup
 	t.Cleanup(func() {
 		_ = listener.Close()
@@ -127,26 +123,28 @@ func serveVerified(t *testing.T, v *Verifier) (address string) {
 			}
 			connections.Go(func() {
 				defer conn.Close()
-				_ = conn.SetDeadline(time.Now().Add(patience))
-				_, _ = conn.Write([]byte{'.'})
-				_, _ = io.Copy(io.Discard, conn)
+				_, _ = tls.Server(conn, config).Write([]byte{'.'})
+				_, _ = io.Copy(io.Discard, conn) // the client may still write before it reads an alert
 			})
 		}
 	})
-	return listener.Addr().String()
+	return listener
 }
 
 // connect reports whether the server lets the client in, and whether the session
 // was resumed. An error that is no alert of the server ends the test.
-func connect(t *testing.T, address string, config *tls.Config) (admitted, resumed bool) {
+func connect(t *testing.T, listener *memnet.Listener, config *tls.Config) (admitted, resumed bool) {
 	t.Helper()
-	dialer := tls.Dialer{Config: config, NetDialer: &net.Dialer{Timeout: patience}}
-	conn, err := dialer.DialContext(t.Context(), "tcp", address)
-	if err == nil {
-		defer conn.Close()
+	raw, err := listener.Dial(t.Context(), "10.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	conn := tls.Client(raw, config)
+	if err = conn.HandshakeContext(t.Context()); err == nil {
 		// With TLS 1.3, the client learns of its denial when it reads.
 		_, err = conn.Read(make([]byte, 1))
-		resumed = conn.(*tls.Conn).ConnectionState().DidResume
+		resumed = conn.ConnectionState().DidResume
 	}
 	if err == nil {
 		return true, resumed
@@ -194,11 +192,11 @@ func TestWhoIsLetIn(t *testing.T) {
 			t.Run(name+", "+tls.VersionName(version), func(t *testing.T) {
 				t.Parallel()
 				v, _ := newVerifier(t, ours, logr.Discard(), test.allowed...)
-				address, config := serveVerified(t, v), client(version, test.caller...)
-				if got, _ := connect(t, address, config); got != test.want {
+				listener, config := serveVerified(t, v), client(version, test.caller...)
+				if got, _ := connect(t, listener, config); got != test.want {
 					t.Errorf("a new connection: got admitted %t, want %t", got, test.want)
 				}
-				got, resumed := connect(t, address, config)
+				got, resumed := connect(t, listener, config)
 				if got != test.want || resumed != test.want {
 					t.Errorf("a second connection: got admitted %t and resumed %t, want %t", got, resumed, test.want)
 				}
@@ -214,44 +212,39 @@ func TestAChangedCAFileCountsForResumedSessions(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		t.Run(tls.VersionName(version), func(t *testing.T) {
 			t.Parallel()
-			before, after := newAuthority(t, "before"), newAuthority(t, "after")
-			v, file := newVerifier(t, before, logr.Discard())
-			v.files.Interval = 10 * time.Millisecond
-			ended := make(chan error, 1)
-			go func() { ended <- v.Start(t.Context()) }()
-			t.Cleanup(func() {
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
-			})
-			address := serveVerified(t, v)
-			old, next := client(version, issue(t, caller("a"), before)), client(version, issue(t, caller("a"), after))
-			wantAdmitted := func(what string, config *tls.Config, want bool) {
-				t.Helper()
-				for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-					got, _ := connect(t, address, config)
-					if got == want {
-						return
-					}
-					if time.Now().After(deadline) {
+			synctest.Test(t, func(t *testing.T) {
+				before, after := newAuthority(t, "before"), newAuthority(t, "after")
+				v, file := newVerifier(t, before, logr.Discard())
+				go func() { _ = v.Start(t.Context()) }()
+				listener := serveVerified(t, v)
+				old, next := client(version, issue(t, caller("a"), before)), client(version, issue(t, caller("a"), after))
+				wantAdmitted := func(what string, config *tls.Config, want bool) {
+					t.Helper()
+					if got, _ := connect(t, listener, config); got != want {
 						t.Fatalf("%s: got admitted %t, want %t", what, got, want)
 					}
 				}
-			}
-			wantAdmitted("the old CA", old, true)
-			wantAdmitted("the next CA, which is not in the file yet", next, false)
-			writeCAs(t, file, before, after)
-			wantAdmitted("the next CA", next, true)
-			if got, resumed := connect(t, address, old); !got || !resumed {
-				t.Errorf("the old CA, next to the new one: got admitted %t and resumed %t, want both", got, resumed)
-			}
-			writeCAs(t, file, after)
-			wantAdmitted("the old CA, after it was removed", old, false)
-			if err := os.WriteFile(file, []byte("broken"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(5 * v.files.Interval)
-			wantAdmitted("the next CA, with a broken file", next, true)
+				change := func(write func()) {
+					write()
+					time.Sleep(defaultInterval)
+					synctest.Wait()
+				}
+				wantAdmitted("the old CA", old, true)
+				wantAdmitted("the next CA, which is not in the file yet", next, false)
+				change(func() { writeCAs(t, file, before, after) })
+				wantAdmitted("the next CA", next, true)
+				if got, resumed := connect(t, listener, old); !got || !resumed {
+					t.Errorf("the old CA, next to the new one: got admitted %t and resumed %t, want both", got, resumed)
+				}
+				change(func() { writeCAs(t, file, after) })
+				wantAdmitted("the old CA, after it was removed", old, false)
+				change(func() {
+					if err := os.WriteFile(file, []byte("broken"), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				})
+				wantAdmitted("the next CA, with a broken file", next, true)
+			})
 		})
 	}
 }
@@ -261,15 +254,15 @@ func TestTheProbeIsLetInWithoutANoise(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	var lines journal
 	v, _ := newVerifier(t, ca, lines.logger(), "kube-apiserver")
-	address := serveVerified(t, v)
-	if got, _ := connect(t, address, client(tls.VersionTLS13, v.ProbeCertificate())); !got {
+	listener := serveVerified(t, v)
+	if got, _ := connect(t, listener, client(tls.VersionTLS13, v.ProbeCertificate())); !got {
 		t.Error("the probe was denied")
 	}
 	if got := lines.about("Denied callers"); len(got) > 0 {
 		t.Errorf("got %q logged, want nothing", got)
 	}
 	other, _ := newVerifier(t, ca, logr.Discard())
-	if got, _ := connect(t, address, client(tls.VersionTLS13, other.ProbeCertificate())); got {
+	if got, _ := connect(t, listener, client(tls.VersionTLS13, other.ProbeCertificate())); got {
 		t.Error("the probe of another process was let in")
 	}
 }
@@ -301,33 +294,30 @@ func (j *journal) about(text string) (found []string) {
 
 func TestDeniedCallersFillNoLog(t *testing.T) {
 	t.Parallel()
-	var lines journal
-	v, _ := newVerifier(t, newAuthority(t, "ca"), lines.logger())
-	long := issue(t, caller(strings.Repeat("n", 20_000)), newAuthority(t, strings.Repeat("a", 20_000)))
-	start := time.Now()
-	for range 100 {
-		if err := v.verifyConnection(tls.ConnectionState{PeerCertificates: []*x509.Certificate{long.Leaf}}); err == nil {
-			t.Fatal("got no error")
-		} else if len(err.Error()) > 400 {
-			t.Fatalf("got an error of %d bytes, want at most 400", len(err.Error()))
+	synctest.Test(t, func(t *testing.T) {
+		var lines journal
+		v, _ := newVerifier(t, newAuthority(t, "ca"), lines.logger())
+		long := issue(t, caller(strings.Repeat("n", 20_000)), newAuthority(t, strings.Repeat("a", 20_000)))
+		for range 100 {
+			if err := v.verifyConnection(tls.ConnectionState{PeerCertificates: []*x509.Certificate{long.Leaf}}); err == nil {
+				t.Fatal("got no error")
+			} else if len(err.Error()) > 400 {
+				t.Fatalf("got an error of %d bytes, want at most 400", len(err.Error()))
+			}
 		}
-	}
-	got := lines.about("Denied callers")
-	if seconds := time.Since(start).Seconds(); len(got) == 0 || len(got) > 1+int(seconds) {
-		t.Fatalf("got %d lines for 100 callers in %.1f s, want at most one a second: %.300q", len(got), seconds, got)
-	}
-	if len(got[0]) > 500 || strings.Contains(got[0], strings.Repeat("n", maxName+1)) {
-		t.Errorf("got a line of %d bytes, want a cut name: %s", len(got[0]), got[0])
-	}
-	// The last of the 100 may have had a line, so this is one without.
-	v.lines = rate.Sometimes{Interval: time.Hour}
-	v.lines.Do(func() {})
-	_ = v.verifyConnection(tls.ConnectionState{})
-	v.lines = rate.Sometimes{Every: 1}
-	_ = v.verifyConnection(tls.ConnectionState{})
-	if got := lines.about("got no client certificate"); len(got) != 1 || strings.Contains(got[0], `"count"=1 `) {
-		t.Errorf("got %q, want a line that counts the callers since the last one", got)
-	}
+		got := lines.about("Denied callers")
+		if len(got) != 1 || !strings.Contains(got[0], `"count"=1 `) {
+			t.Fatalf("got %.300q for 100 callers at once, want one line about the first", got)
+		}
+		if len(got[0]) > 500 || strings.Contains(got[0], strings.Repeat("n", maxName+1)) {
+			t.Errorf("got a line of %d bytes, want a cut name: %s", len(got[0]), got[0])
+		}
+		time.Sleep(time.Second)
+		_ = v.verifyConnection(tls.ConnectionState{})
+		if got := lines.about("got no client certificate"); len(got) != 1 || !strings.Contains(got[0], `"count"=100 `) {
+			t.Errorf("got %q a second later, want a line that counts the callers since the last one", got)
+		}
+	})
 }
 
 func TestNewVerifierRejectsAnInvalidCAFile(t *testing.T) {

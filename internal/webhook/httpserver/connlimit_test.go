@@ -1,234 +1,211 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package httpserver_test
+package httpserver
 
 import (
-	"bufio"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"os"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
+	"github.com/lanyard-dev/lanyard/test/support/memnet"
 )
 
+// limit is the number of connections in these tests.
 const limit = 4
 
-// New returns a server with the limit, which keeps requests for /wait until
-// the test ends.
-func New(t *testing.T, start func(*httptest.Server)) *httptest.Server {
-	t.Helper()
-	done := make(chan struct{})
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/wait" {
-			<-done
-		}
-	}))
-	start(server)
-	t.Cleanup(server.Close)
-	t.Cleanup(func() { close(done) })
-	return server
+// fakeConn is a connection that only knows its client and whether it is closed.
+type fakeConn struct {
+	net.Conn
+	from   string
+	closed bool
 }
 
-func plain(s *httptest.Server) {
-	httpserver.Use(s.Config, limit)
-	s.Start()
+func (c *fakeConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(c.from)} }
+func (c *fakeConn) Close() error         { c.closed = true; return nil }
+
+// The states of connections, from the first on.
+var (
+	silent  = []http.ConnState{http.StateNew}
+	waiting = []http.ConnState{http.StateNew, http.StateActive}
+	idle    = []http.ConnState{http.StateNew, http.StateActive, http.StateIdle}
+	ended   = []http.ConnState{http.StateNew, http.StateClosed}
+)
+
+// opened is a connection that a client opens.
+type opened struct {
+	from   string
+	states []http.ConnState
 }
 
-func encrypted(s *httptest.Server) {
-	httpserver.Use(s.Config, limit)
-	s.StartTLS()
-}
-
-type client struct {
-	t    *testing.T
-	conn net.Conn
-}
-
-func connect(t *testing.T, server *httptest.Server) client {
-	t.Helper()
-	return connectFrom(t, server, "127.0.0.1")
-}
-
-func connectFrom(t *testing.T, server *httptest.Server, address string) client {
-	t.Helper()
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
-	conn, err := dialer.DialContext(t.Context(), "tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
+// from returns the connections of the address 10.0.0.1.
+func from(states ...[]http.ConnState) (all []opened) {
+	for _, s := range states {
+		all = append(all, opened{"10.0.0.1", s})
 	}
-	t.Cleanup(func() { _ = conn.Close() })
-	time.Sleep(20 * time.Millisecond) // the server has accepted it
-	return client{t, conn}
+	return all
 }
 
-func (c client) send(text string) {
-	c.t.Helper()
-	if _, err := io.WriteString(c.conn, text); err != nil {
-		c.t.Fatal(err)
-	}
-	time.Sleep(20 * time.Millisecond)
-}
-
-// get sends a request and reads the response.
-func (c client) get() error {
-	c.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	response, err := http.ReadResponse(bufio.NewReader(c.conn), nil)
-	if err != nil {
-		return err
-	}
-	return response.Body.Close()
-}
-
-// closed reports whether the server has closed the connection.
-func (c client) closed() bool {
-	_ = c.conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
-	_, err := c.conn.Read(make([]byte, 1))
-	return !errors.Is(err, os.ErrDeadlineExceeded)
+// flood returns many connections of the address 10.0.0.2.
+func flood(states []http.ConnState) []opened {
+	return slices.Repeat([]opened{{"10.0.0.2", states}}, 10*limit)
 }
 
 func TestTheConnectionThatIsUnchangedForTheLongestTimeIsClosed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		begin []func(client) // what the clients do, in this order
-		want  int            // the client that is closed by one more
+		opened []opened // in this order
+		closed []int    // of the first connections, up to limit
 	}{
-		"of silent ones the first":                               {[]func(client){silent, silent, silent, silent}, 0},
-		"a silent one rather than an older one that was used":    {[]func(client){idle, idle, silent, silent}, 2},
-		"one that was used if only few are silent":               {[]func(client){silent, idle, waiting, idle}, 1},
-		"an idle one rather than a request that has just begun":  {[]func(client){idle, waiting, waiting, waiting}, 0},
-		"a request that takes long rather than one that is idle": {[]func(client){waiting, idle, idle, idle}, 0},
-		"a header in drops like a silent one":                    {[]func(client){drops, silent, idle, idle}, 0},
+		"as many as the limit":                                            {from(silent, waiting, idle, silent), nil},
+		"of silent ones the first":                                        {from(silent, silent, silent, silent, silent), []int{0}},
+		"a silent one rather than an older one that was used":             {from(idle, idle, silent, silent, silent), []int{2}},
+		"one that was used if only few are silent":                        {from(silent, idle, waiting, idle, silent), []int{1}},
+		"an idle one rather than a request that has just begun":           {from(idle, waiting, waiting, waiting, silent), []int{0}},
+		"a request that takes long rather than one that is idle":          {from(waiting, idle, idle, idle, silent), []int{0}},
+		"none if the others have ended":                                   {slices.Concat(from(silent, idle), flood(ended)), nil},
+		"none that was used before a flood":                               {slices.Concat(from(idle), flood(silent)), []int{1, 2, 3}},
+		"none of another address in a flood of silent connections":        {slices.Concat(from(silent), flood(silent)), []int{1, 2, 3}},
+		"none of another address in a flood of connections with requests": {slices.Concat(from(silent), flood(waiting)), []int{1, 2, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := New(t, plain)
-			var clients []client
-			for _, begin := range test.begin {
-				c := connect(t, server)
-				begin(c)
-				clients = append(clients, c)
-			}
-			last := connect(t, server)
-			if err := last.get(); err != nil {
-				t.Errorf("got error %v for the newest connection, want a response", err)
-			}
-			for i, c := range clients {
-				if got := c.closed(); got != (i == test.want) {
-					t.Errorf("connection %d: got closed %t, want that of %d", i, got, test.want)
+			server := new(http.Server)
+			Use(server, limit)
+			var conns []*fakeConn
+			for _, o := range test.opened {
+				conn := &fakeConn{from: o.from}
+				conns = append(conns, conn)
+				for _, state := range o.states {
+					server.ConnState(conn, state)
 				}
+			}
+			var closed []int
+			for i, conn := range conns[:limit] {
+				if conn.closed {
+					closed = append(closed, i)
+				}
+			}
+			if !slices.Equal(closed, test.closed) {
+				t.Errorf("got connections %v closed, want %v", closed, test.closed)
 			}
 		})
 	}
 }
-
-func silent(client) {}
-
-func idle(c client) {
-	if err := c.get(); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
-func waiting(c client) { c.send("GET /wait HTTP/1.1\r\nHost: x\r\n\r\n") }
-
-func drops(c client) { c.send("G") }
 
 // A connection that serves requests stays, however many others come and go.
 func TestAConnectionInUseStays(t *testing.T) {
 	t.Parallel()
-	server := New(t, plain)
-	used := connect(t, server)
-	for i := range 5 * limit {
-		if err := used.get(); err != nil {
-			t.Fatalf("after %d other connections: %v", i, err)
-		}
-		connect(t, server)
-	}
-	if err := used.get(); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestConnectionsThatEndMakeRoom(t *testing.T) {
-	t.Parallel()
-	server := New(t, plain)
-	first := connect(t, server)
+	server := new(http.Server)
+	Use(server, limit)
+	used := &fakeConn{from: "10.0.0.1"}
+	server.ConnState(used, http.StateNew)
+	open := []*fakeConn{used}
 	for range 5 * limit {
-		other := connect(t, server)
-		if err := other.conn.Close(); err != nil {
-			t.Fatal(err)
+		server.ConnState(used, http.StateActive)
+		server.ConnState(used, http.StateIdle)
+		other := &fakeConn{from: "10.0.0.1"}
+		server.ConnState(other, http.StateNew)
+		open = slices.DeleteFunc(append(open, other), func(c *fakeConn) bool { return c.closed })
+		if len(open) > limit || open[0] != used {
+			t.Fatalf("got %d connections open and the first one's closed %t, want it open among at most %d", len(open), used.closed, limit)
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	if first.closed() {
-		t.Error("the first connection was closed, want it open: the others had ended")
 	}
 }
 
-// API servers keep their connections while others open very many.
-func TestAConnectionThatWasUsedStaysInAFlood(t *testing.T) {
+// net/http reports the states that the limit needs.
+func TestAServerLimitsItsConnections(t *testing.T) {
 	t.Parallel()
-	server := New(t, plain)
-	used := connect(t, server)
-	idle(used)
-	for range 10 * limit {
-		connect(t, server)
-	}
-	if err := used.get(); err != nil {
-		t.Errorf("got error %v on a connection that was used before the flood, want a response", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		done := make(chan struct{})
+		defer close(done)
+		listener := serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/wait" {
+				<-done
+			}
+		}), nil, limit, always)
+		var conns []*memnet.Conn
+		connect := func(text string) {
+			conn := dial(t, listener, "10.0.0.1")
+			_, _ = io.WriteString(conn, text)
+			synctest.Wait()
+			conns = append(conns, conn)
+		}
+		request := "GET %s HTTP/1.1\r\nHost: x\r\n\r\n"
+		connect(fmt.Sprintf(request, "/"))     // idle
+		connect("G")                           // a header in drops is like none
+		connect(fmt.Sprintf(request, "/wait")) // with a request
+		connect("")
+		connect("")
+		connect("")
+		for i, want := range []bool{false, true, false, true, false, false} {
+			if got := isClosed(conns[i]); got != want {
+				t.Errorf("connection %d: got closed %t, want %t", i, got, want)
+			}
+		}
+	})
 }
 
-// A kubelet's probe is a new connection each time, as fresh as the connections of a flood.
-func TestAnotherAddressHasItsPlaceInAFlood(t *testing.T) {
-	t.Parallel()
-	for name, flood := range map[string]func(client){"of silent connections": silent, "of connections with a request": waiting} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := New(t, plain)
-			probe := connect(t, server)
-			for range 3 * limit {
-				flood(connectFrom(t, server, "127.0.0.2"))
-			}
-			if err := probe.get(); err != nil {
-				t.Errorf("got error %v on a connection from before the flood, want a response", err)
-			}
-		})
-	}
+// isClosed reports whether the server has closed the connection.
+func isClosed(conn net.Conn) bool {
+	_, err := conn.Write([]byte{'x'})
+	return err != nil
 }
 
-// A client that does not finish the TLS handshake, or does not read, does not
-// delay the close.
+// A client that does not finish the TLS handshake does not delay the close.
 func TestHTTPSConnectionsAreClosedAtOnce(t *testing.T) {
 	t.Parallel()
-	server := New(t, encrypted)
-	var clients []client
-	for range 10 * limit {
-		clients = append(clients, connect(t, server))
-	}
-	open := 0
-	for _, c := range clients {
-		if !c.closed() {
-			open++
+	synctest.Test(t, func(t *testing.T) {
+		listener := serve(t, http.NotFoundHandler(), serverConfig(t), limit, always)
+		var conns []*memnet.Conn
+		for range 10 * limit {
+			conns = append(conns, dial(t, listener, "10.0.0.2"))
 		}
-	}
-	if open != limit {
-		t.Errorf("got %d open connections, want %d", open, limit)
-	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := server.Client().Do(request)
-	if err != nil {
-		t.Fatal(fmt.Errorf("a new client: %w", err))
-	}
-	_ = response.Body.Close()
+		synctest.Wait()
+		open := 0
+		for _, conn := range conns {
+			if !isClosed(conn) {
+				open++
+			}
+		}
+		if open != limit {
+			t.Errorf("got %d open connections, want %d", open, limit)
+		}
+		dialTLS(t, listener, "10.0.0.1")
+	})
+}
+
+// crypto/tls would wait 5 seconds until the client reads its last message.
+func TestAClientThatDoesNotReadDoesNotDelayTheClose(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		listener := memnet.Listen(connBuffer)
+		client := tls.Client(dial(t, listener, "10.0.0.1"), &tls.Config{InsecureSkipVerify: true})
+		go func() { _ = client.HandshakeContext(t.Context()) }()
+		raw, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn := tls.Server(raw, serverConfig(t))
+		if err := conn.HandshakeContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_ = raw.SetWriteDeadline(time.Now().Add(time.Second))
+		_, _ = raw.Write(make([]byte, 2*connBuffer)) // now the buffer is full
+		server := new(http.Server)
+		Use(server, 1)
+		start := time.Now()
+		server.ConnState(conn, http.StateNew)
+		server.ConnState(&fakeConn{from: "10.0.0.1"}, http.StateNew)
+		if _, err := raw.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) || time.Since(start) > 0 {
+			t.Errorf("got error %v after %s, want a closed connection at once", err, time.Since(start))
+		}
+	})
 }

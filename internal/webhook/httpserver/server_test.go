@@ -1,0 +1,263 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package httpserver
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/lanyard-dev/lanyard/test/support/memnet"
+)
+
+// connBuffer is the size of the buffers of a connection.
+const connBuffer = 4 << 10
+
+func always() bool { return true }
+
+// serve runs the server of New until the bubble of the test ends, and serves from the time
+// when ready returns true.
+func serve(t *testing.T, handler http.Handler, config *tls.Config, limit int, ready func() bool) *memnet.Listener {
+	t.Helper()
+	listener := memnet.Listen(connBuffer)
+	server := New("memnet", handler, config, limit, logr.Discard())
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, server, listener, ready) }()
+	t.Cleanup(func() {
+		cancel()
+		_ = server.Close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute) // the goroutines of its connections end
+	})
+	return listener
+}
+
+// serverConfig returns the configuration of a server with a certificate.
+func serverConfig(t *testing.T) *tls.Config {
+	t.Helper()
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{issue(t, x509.Certificate{DNSNames: []string{"server"}}, nil)}}
+}
+
+func dial(t *testing.T, listener *memnet.Listener, from string) *memnet.Conn {
+	t.Helper()
+	conn, err := listener.Dial(t.Context(), from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// dialTLS returns a connection after the handshake.
+func dialTLS(t *testing.T, listener *memnet.Listener, from string, protocols ...string) *tls.Conn {
+	t.Helper()
+	conn := tls.Client(dial(t, listener, from), &tls.Config{InsecureSkipVerify: true, NextProtos: protocols})
+	if err := conn.HandshakeContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// Six connections with 1 MiB of header lines each took a replica to 109 MiB.
+func TestHeadersDoNotFillTheMemory(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		conn := dial(t, serve(t, http.NotFoundHandler(), nil, 10, always), "10.0.0.1")
+		sent := make(chan int, 1)
+		go func() {
+			n, _ := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n"+strings.Repeat("x:\r\n", 1<<18))
+			sent <- n
+		}()
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("got %s, want 431", response.Status)
+		}
+		// net/http reads two buffers of 4 KiB more.
+		if got, most := <-sent, maxHeaderBytes+2*4<<10+connBuffer; got > most {
+			t.Errorf("the server took %d bytes of a header, want at most %d", got, most)
+		}
+	})
+}
+
+func TestAServerSpeaksOnlyHTTP1(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		listener := serve(t, http.NotFoundHandler(), serverConfig(t), 10, always)
+		if got := dialTLS(t, listener, "10.0.0.1", "h2", "http/1.1").ConnectionState().NegotiatedProtocol; got != "http/1.1" {
+			t.Errorf("got protocol %q, want http/1.1", got)
+		}
+	})
+}
+
+// crypto/tls would wait 5 seconds more.
+func TestAWriteEndsAtItsDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		took := make(chan time.Duration, 1)
+		conn := dialTLS(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			start := time.Now()
+			_ = http.NewResponseController(w).SetWriteDeadline(start.Add(100 * time.Millisecond))
+			_, _ = w.Write(make([]byte, 1<<20))
+			took <- time.Since(start)
+		}), serverConfig(t), 10, always), "10.0.0.1")
+		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-took; got != 100*time.Millisecond {
+			t.Errorf("the write ended after %s, want 100ms, its deadline", got)
+		}
+	})
+}
+
+func TestIdleClientsAreDisconnected(t *testing.T) {
+	t.Parallel()
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if r.URL.Path == "/long" {
+			_, _ = w.Write(make([]byte, 1<<20))
+		}
+	})
+	for name, test := range map[string]struct {
+		request string
+		https   bool
+		want    time.Duration
+	}{
+		"a header that does not end":        {"GET / HTTP/1.1\r\n", false, 5 * time.Second},
+		"a body that does not come":         {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 65536\r\n\r\n{", false, 35 * time.Second},
+		"a response that is not read":       {"GET /long HTTP/1.1\r\nHost: x\r\n\r\n", false, 35 * time.Second},
+		"a connection without a request":    {"", false, 5 * time.Second},
+		"a connection without a handshake":  {"", true, 5 * time.Second},
+		"a connection between two requests": {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", false, 90 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var config *tls.Config
+				if test.https {
+					config = serverConfig(t)
+				}
+				conn := dial(t, serve(t, handler, config, 10, always), "10.0.0.1")
+				if _, err := io.WriteString(conn, test.request); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(test.want - time.Nanosecond)
+				synctest.Wait()
+				if isClosed(conn) {
+					t.Errorf("the connection was closed before %s", test.want)
+				}
+				time.Sleep(time.Nanosecond)
+				synctest.Wait()
+				if !isClosed(conn) {
+					t.Errorf("the connection is open after %s", test.want)
+				}
+			})
+		})
+	}
+}
+
+func TestConnectionsWaitUntilTheyCanBeServed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var ready atomic.Bool
+		listener := serve(t, http.NotFoundHandler(), serverConfig(t), 10, ready.Load)
+		client := tls.Client(dial(t, listener, "10.0.0.1"), &tls.Config{InsecureSkipVerify: true})
+		shaken := make(chan error, 1)
+		go func() { shaken <- client.HandshakeContext(t.Context()) }()
+		time.Sleep(time.Minute)
+		select {
+		case err := <-shaken:
+			t.Fatalf("before it can serve: got %v, want the connection to wait", err)
+		default:
+		}
+		ready.Store(true)
+		start := time.Now()
+		if err := <-shaken; err != nil {
+			t.Errorf("the connection that waited: got %v, want a handshake", err)
+		}
+		if waited := time.Since(start); waited > ReadyInterval {
+			t.Errorf("the connection waited for %s more, want at most %s", waited, ReadyInterval)
+		}
+	})
+}
+
+func TestAServerThatNeverBecomesReadyClosesItsSocket(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		listener := memnet.Listen(connBuffer)
+		ended := make(chan error, 1)
+		go func() { ended <- Serve(ctx, new(http.Server), listener, func() bool { return false }) }()
+		synctest.Wait()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("got %v, want no error", err)
+		}
+		if _, err := listener.Dial(t.Context(), "10.0.0.1"); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("connect afterwards: got %v, want it refused", err)
+		}
+	})
+}
+
+func TestConnectionsAreClosedWhileDraining(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		draining := make(chan struct{})
+		handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+		listener := serve(t, Closing(draining, handler), nil, 10, always)
+		client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return listener.Dial(ctx, "10.0.0.1")
+		}}}
+		post := func() (closed, reused bool) {
+			t.Helper()
+			trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused }}
+			request, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodPost, "http://lanyard", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := client.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close()
+			synctest.Wait() // the connection can be used again
+			return response.Close, reused
+		}
+		var got []string
+		for range 2 {
+			closed, reused := post()
+			got = append(got, fmt.Sprintf("closed %t, reused %t", closed, reused))
+		}
+		close(draining)
+		for range 2 {
+			closed, reused := post()
+			got = append(got, fmt.Sprintf("closed %t, reused %t", closed, reused))
+		}
+		want := "closed false, reused false; closed false, reused true; closed true, reused true; closed true, reused false"
+		if got := strings.Join(got, "; "); got != want {
+			t.Errorf("got two requests, and two while draining: %s; want %s", got, want)
+		}
+	})
+}
