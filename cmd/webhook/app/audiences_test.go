@@ -6,14 +6,16 @@ package app
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
@@ -67,19 +69,25 @@ func TestAudiencesOfTheProgramsOwnToken(t *testing.T) {
 	}
 }
 
-// answers serves one answer after the other, and then repeats the last one.
-func answers(t *testing.T, answers ...http.HandlerFunc) (*rest.Config, *atomic.Int32) {
+// transport is an http.RoundTripper.
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// answers returns the configuration of a client that gets one answer after the other, and
+// then the last one again, and the number of its requests.
+func answers(t *testing.T, answers ...http.HandlerFunc) (config *rest.Config, asked *int) {
 	t.Helper()
-	var asked atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		i := int(asked.Add(1)) - 1
+	asked = new(int)
+	return &rest.Config{Host: "https://apiserver", Transport: transport(func(r *http.Request) (*http.Response, error) {
 		if r.URL.Path != "/.well-known/openid-configuration" {
 			t.Errorf("got a request for %s", r.URL.Path)
 		}
-		answers[min(i, len(answers)-1)](w, r)
-	}))
-	t.Cleanup(server.Close)
-	return &rest.Config{Host: server.URL}, &asked
+		recorder := httptest.NewRecorder()
+		answers[min(*asked, len(answers)-1)](recorder, r)
+		*asked++
+		return recorder.Result(), nil
+	})}, asked
 }
 
 func text(text string) http.HandlerFunc {
@@ -99,7 +107,7 @@ func TestTheIssuerComesFromTheAPIServer(t *testing.T) {
 		answers []http.HandlerFunc
 		want    string
 		error   string
-		asked   int32
+		asked   int
 		logs    string
 	}{
 		"a document with an issuer":               {[]http.HandlerFunc{text(`{"issuer":"https://issuer","jwks_uri":"x"}`)}, "https://issuer", "", 1, ""},
@@ -111,43 +119,47 @@ func TestTheIssuerComesFromTheAPIServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			config, asked := answers(t, test.answers...)
-			var log strings.Builder
-			got, err := issuer(t.Context(), config, funcr.New(func(_, args string) { log.WriteString(args) }, funcr.Options{}))
-			if got != test.want || (err != nil) != (test.error != "") || err != nil && !strings.Contains(err.Error(), test.error) {
-				t.Errorf("got %q and error %v, want %q and error %q", got, err, test.want, test.error)
-			}
-			if asked.Load() != test.asked {
-				t.Errorf("got %d requests, want %d", asked.Load(), test.asked)
-			}
-			if !strings.Contains(log.String(), test.logs) || (test.logs == "") != (log.Len() == 0) {
-				t.Errorf("got log %q, want %q in it", log.String(), test.logs)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				config, asked := answers(t, test.answers...)
+				var log strings.Builder
+				got, err := issuer(t.Context(), config, funcr.New(func(_, args string) { log.WriteString(args) }, funcr.Options{}))
+				if got != test.want || (err != nil) != (test.error != "") || err != nil && !strings.Contains(err.Error(), test.error) {
+					t.Errorf("got %q and error %v, want %q and error %q", got, err, test.want, test.error)
+				}
+				if *asked != test.asked {
+					t.Errorf("got %d requests, want %d", *asked, test.asked)
+				}
+				if !strings.Contains(log.String(), test.logs) || (test.logs == "") != (log.Len() == 0) {
+					t.Errorf("got log %q, want %q in it", log.String(), test.logs)
+				}
+			})
 		})
 	}
 }
 
 func TestTheProgramWaitsForTheAPIServerUntilItStops(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(http.NotFoundHandler())
-	server.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	tries := 0
-	log := funcr.New(func(_, args string) {
-		if !strings.Contains(args, "Waiting for the API server") || !strings.Contains(args, server.URL) {
-			t.Errorf("got log %q, want that the program waits", args)
+	synctest.Test(t, func(t *testing.T) {
+		config := &rest.Config{Host: "https://apiserver", Transport: transport(func(*http.Request) (*http.Response, error) {
+			return nil, errors.New("connection refused")
+		})}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second+1)
+		defer cancel()
+		tries := 0
+		log := funcr.New(func(_, args string) {
+			if !strings.Contains(args, "Waiting for the API server") || !strings.Contains(args, config.Host) {
+				t.Errorf("got log %q, want that the program waits", args)
+			}
+			tries++
+		}, funcr.Options{})
+		_, err := issuer(ctx, config, log)
+		if err == nil || !strings.Contains(err.Error(), "connect to the API server at "+config.Host) {
+			t.Errorf("got error %v, want that it could not connect", err)
 		}
-		if tries++; tries == 2 {
-			cancel()
+		if tries != 11 {
+			t.Errorf("got %d attempts in 10 seconds, want 11", tries)
 		}
-	}, funcr.Options{})
-	_, err := issuer(ctx, &rest.Config{Host: server.URL}, log)
-	if err == nil || !strings.Contains(err.Error(), "connect to the API server at "+server.URL) {
-		t.Errorf("got error %v, want that it could not connect", err)
-	}
-	if tries != 2 {
-		t.Errorf("got %d attempts, want 2", tries)
-	}
+	})
 }
 
 func TestTheAPIServersAudiences(t *testing.T) {

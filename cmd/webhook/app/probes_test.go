@@ -8,6 +8,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,4 +45,35 @@ func TestAnExpensiveCheckRunsOnceASecond(t *testing.T) {
 			t.Errorf("got error %v after %d checks, want none after a second one", err, calls)
 		}
 	})
+}
+
+// Before the server serves, a connection would only wait.
+func TestTheCheckConnectsOnceItServes(t *testing.T) {
+	t.Parallel()
+	var serving atomic.Bool
+	calls := 0
+	check := onceServing(&serving, func(*http.Request) error {
+		calls++
+		return nil
+	})
+	if err := check(nil); err == nil || err.Error() != "not serving yet" || calls != 0 {
+		t.Errorf("got error %v and %d connections, want that it does not serve yet", err, calls)
+	}
+	serving.Store(true)
+	if err := check(nil); err != nil || calls != 1 {
+		t.Errorf("got error %v and %d connections while it serves, want one", err, calls)
+	}
+}
+
+func TestTheCheckMakesAHandshake(t *testing.T) {
+	t.Parallel()
+	encrypted, plain := httptest.NewTLSServer(nil), httptest.NewServer(nil)
+	defer encrypted.Close()
+	defer plain.Close()
+	for server, want := range map[*httptest.Server]string{encrypted: "", plain: "connect to the server: tls: "} {
+		err := checkTLS(server.Listener.Addr().String(), nil)(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
+		if (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got error %v, want %q", err, want)
+		}
+	}
 }

@@ -25,19 +25,25 @@ func signals(parent context.Context, delay time.Duration, log logr.Logger) (ctx 
 	go func() {
 		defer stop()
 		defer signal.Stop(received)
-		select {
-		case <-ctx.Done():
-			return
-		case s := <-received:
-			log.Info("Received a signal, draining", "signal", s.String(), "shutdownDelay", delay)
-			close(begun)
-		}
-		select {
-		case <-time.After(delay):
-		case <-received:
-			log.Info("Received a second signal, stopping")
-		case <-ctx.Done():
-		}
+		drain(ctx, received, begun, delay, log)
 	}()
 	return ctx, begun, stop
+}
+
+// drain closes begun at the first signal. It returns delay after that, at the second signal,
+// or when ctx is done.
+func drain(ctx context.Context, received <-chan os.Signal, begun chan<- struct{}, delay time.Duration, log logr.Logger) {
+	select {
+	case <-ctx.Done():
+		return
+	case s := <-received:
+		log.Info("Received a signal, draining", "signal", s.String(), "shutdownDelay", delay)
+		close(begun)
+	}
+	select {
+	case <-time.After(delay):
+	case <-received:
+		log.Info("Received a second signal, stopping")
+	case <-ctx.Done():
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -70,17 +71,21 @@ func TestTheFirstSignalDrainsAndTheSecondStops(t *testing.T) {
 }
 
 func TestItStopsAfterTheDelay(t *testing.T) {
-	holdSignals(t)
-	const delay = 200 * time.Millisecond
-	ctx, draining, stop := signals(t.Context(), delay, logr.Discard())
-	defer stop()
-	start := time.Now()
-	send(t, syscall.SIGTERM)
-	await(t, ctx.Done(), "the end")
-	if got := time.Since(start); got < delay {
-		t.Errorf("stopped after %s, want at least %s", got, delay)
-	}
-	await(t, draining, "draining")
+	synctest.Test(t, func(t *testing.T) {
+		received, draining := make(chan os.Signal), make(chan struct{})
+		ended := make(chan struct{})
+		go func() {
+			drain(t.Context(), received, draining, 10*time.Second, logr.Discard())
+			close(ended)
+		}()
+		received <- syscall.SIGTERM
+		start := time.Now()
+		<-draining
+		<-ended
+		if got := time.Since(start); got != 10*time.Second {
+			t.Errorf("stopped after %s, want 10s", got)
+		}
+	})
 }
 
 func TestItStopsWithItsParent(t *testing.T) {
