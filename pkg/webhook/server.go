@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -76,12 +77,16 @@ func (s *server) Start(ctx context.Context) error {
 		callers.Configure(config)
 		group.Go(func() error { return callers.Start(ctx) })
 	}
-	address := net.JoinHostPort(s.options.Host, strconv.Itoa(s.options.Port))
-	limited := httpserver.New(address, s.options.WebhookMux, config, httpserver.MaxReviewConnections, log)
 	group.Go(func() error {
-		return httpserver.ListenAndServe(ctx, limited, func() bool { s.started.Store(true); return true })
+		return httpserver.ListenAndServe(ctx, s.limited(config, log), func() bool { s.started.Store(true); return true })
 	})
 	return group.Wait()
+}
+
+// limited returns the HTTP server with its limits.
+func (s *server) limited(config *tls.Config, log logr.Logger) *http.Server {
+	address := net.JoinHostPort(s.options.Host, strconv.Itoa(s.options.Port))
+	return httpserver.New(address, s.options.WebhookMux, config, httpserver.MaxReviewConnections, log)
 }
 
 func (s *server) inCertDir(name string) string { return filepath.Join(s.options.CertDir, name) }
