@@ -67,7 +67,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	case conn := <-l.waiting:
 		return conn, nil
 	case <-l.closed:
-		return nil, l.error("accept", net.ErrClosed)
+		return nil, l.opError("accept", net.ErrClosed)
 	}
 }
 
@@ -76,27 +76,27 @@ func (l *Listener) Accept() (net.Conn, error) {
 func (l *Listener) Dial(ctx context.Context, from string) (*Conn, error) {
 	ip, err := netip.ParseAddr(from)
 	if err != nil {
-		return nil, l.error("dial", err)
+		return nil, l.opError("dial", err)
 	}
 	port := uint16(1024 + l.lastPort.Add(1)%(1<<16-1024))
 	address := net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, port))
 	up, down := newStream(l.buffer), newStream(l.buffer)
 	select {
 	case <-l.closed:
-		return nil, l.error("dial", syscall.ECONNREFUSED)
+		return nil, l.opError("dial", syscall.ECONNREFUSED)
 	default:
 	}
 	select {
 	case l.waiting <- &Conn{in: up, out: down, local: &serverAddress, remote: address}:
 		return &Conn{in: down, out: up, local: address, remote: &serverAddress}, nil
 	case <-l.closed:
-		return nil, l.error("dial", syscall.ECONNREFUSED)
+		return nil, l.opError("dial", syscall.ECONNREFUSED)
 	case <-ctx.Done():
-		return nil, l.error("dial", ctx.Err())
+		return nil, l.opError("dial", ctx.Err())
 	}
 }
 
-func (l *Listener) error(op string, err error) error {
+func (l *Listener) opError(op string, err error) error {
 	return &net.OpError{Op: op, Net: "tcp", Addr: &serverAddress, Err: err}
 }
 
@@ -115,13 +115,13 @@ func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 // Read implements net.Conn.
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.in.read(p)
-	return n, c.error("read", err)
+	return n, c.opError("read", err)
 }
 
 // Write implements net.Conn.
 func (c *Conn) Write(p []byte) (int, error) {
 	n, err := c.out.write(p)
-	return n, c.error("write", err)
+	return n, c.opError("write", err)
 }
 
 // Close ends both directions. The peer still reads what was written before.
@@ -154,7 +154,7 @@ func (c *Conn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-func (c *Conn) error(op string, err error) error {
+func (c *Conn) opError(op string, err error) error {
 	if err == nil || err == io.EOF { //nolint:errorlint // it must not be wrapped
 		return err
 	}
