@@ -188,6 +188,7 @@ func TestAResponseThatIsNotReadIsCutOff(t *testing.T) {
 			t.Errorf("got %+v held while the client does not read, want only the response", held)
 		}
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if held := f.budget.Held(); took != 2*time.Second || held != (admission.Held{}) {
 			t.Errorf("the handler took %s, and %+v is held; want 2s and nothing", took, held)
 		}
