@@ -169,13 +169,15 @@ func TestABodyThatTricklesIsCutOff(t *testing.T) {
 	}
 }
 
-// longResponse is a decision whose response of 178 KB fits in no buffer of a connection.
-var longResponse = admission.Response{Reason: reason.Injected, Patch: patchOf(strings.Repeat("1", 130<<10))}
+// longResponse is a Decider whose responses of 178 KB fit in no buffer of a connection.
+var longResponse = decide(func(context.Context, *admission.Request[object]) (admission.Response, error) {
+	return admission.Response{Reason: reason.Injected, Patch: patchOf(strings.Repeat("1", 130<<10))}, nil
+})
 
 func TestAResponseThatIsNotReadIsCutOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(allow(longResponse))
+		f := newFixture(longResponse)
 		var took time.Duration
 		conn := dial(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			start := time.Now()
@@ -264,7 +266,7 @@ func TestASlowClientDelaysNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(costly{allow(longResponse)})
+				f := newFixture(costly{longResponse})
 				listener := serve(t, f.handler)
 				for range 90 {
 					conn := dial(t, listener, attacker)
