@@ -9,6 +9,10 @@
 // Connections carry the servers and clients of net/http and crypto/tls. The goroutines of
 // an http.Server end some time after it is closed; sleep for a minute of the bubble's
 // time before the bubble ends.
+//
+// Unlike with TCP, a write fails as soon as the peer has closed the connection, and never
+// makes the peer lose what it has not read. So a test of a server that responds before it
+// has read the request uses an httptest.ResponseRecorder.
 package memnet
 
 import (

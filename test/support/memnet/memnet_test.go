@@ -145,8 +145,10 @@ func TestAListenerThatIsClosedRefusesConnections(t *testing.T) {
 func TestItCarriesHTTPS(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		var remote string
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.WriteString(w, r.RemoteAddr)
+			remote = r.RemoteAddr
+			_, _ = io.WriteString(w, "response")
 		}))
 		_ = server.Listener.Close()
 		listener := memnet.Listen(buffer)
@@ -156,13 +158,15 @@ func TestItCarriesHTTPS(t *testing.T) {
 		client.Transport.(*http.Transport).DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return listener.Dial(ctx, "2001:db8::7")
 		}
-		response, err := client.Get("https://example.com") //nolint:noctx // the bubble ends it
+		response, err := client.Get("https://example.com")
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := io.ReadAll(response.Body)
-		if err != nil || !strings.HasPrefix(string(got), "[2001:db8::7]:") {
-			t.Errorf("got %q and error %v, want the address of the client", got, err)
+		if got, err := io.ReadAll(response.Body); err != nil || string(got) != "response" {
+			t.Errorf("got %q and error %v, want the response", got, err)
+		}
+		if !strings.HasPrefix(remote, "[2001:db8::7]:") {
+			t.Errorf("the server saw a client at %q, want the address that it dialed from", remote)
 		}
 		_ = response.Body.Close()
 		server.Close()
