@@ -17,26 +17,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 )
 
-// TestGoldenAdopted is like TestGoldenConfigured, for ServiceAccounts with annotations
-// of a peer: they are adopted first. The pods of the cases "after-..." are as the
-// peer's own webhook leaves them.
-func TestGoldenAdopted(t *testing.T) {
-	t.Parallel()
-	goldenCases(t, "testdata/adopted/*/pod.yaml")
-}
-
-// adopted returns the annotations of the file after the mutating webhook.
-func adopted(t *testing.T, config *injector.Config, file string) map[string]string {
-	t.Helper()
-	object := read(t, file)
-	if object == nil {
-		return nil
-	}
-	return adoptedObject(t, config, object)
-}
-
-// adoptedObject is like adopted, for a ServiceAccount.
-func adoptedObject(t *testing.T, config *injector.Config, object []byte) map[string]string {
+// adopted returns Lanyard's annotations of a ServiceAccount after the mutating webhook.
+func adopted(t *testing.T, config *injector.Config, object []byte) map[string]string {
 	t.Helper()
 	response := ask(t, mutator(config), write(object, nil))
 	if response.Code != 0 {

@@ -5,8 +5,6 @@ package injector_test
 
 import (
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -27,11 +25,7 @@ var google = map[string]string{
 // adopting is newBeside with the peers adopted.
 func adopting(t *testing.T, flags peers.Flags, account map[string]string) *beside {
 	t.Helper()
-	config := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(config, []byte("adopt: [eks, azure, gcp]"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return newBeside(t, flags, config, accountObject(t, account))
+	return newBeside(t, flags, "adopt: [eks, azure, gcp]", accountObject(t, account))
 }
 
 func newPodOf(t *testing.T, values map[string]string, containers ...string) []byte {

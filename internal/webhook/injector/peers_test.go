@@ -5,8 +5,6 @@ package injector_test
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -21,60 +19,43 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+	"github.com/lanyard-dev/lanyard/test/support/decisions"
+	"github.com/lanyard-dev/lanyard/test/support/optionstest"
 	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
 
-// pairWant is the form of peer-first.yaml and lanyard-first.yaml: what Lanyard decides
-// each time that the API server calls it, and the pod that is stored.
-type pairWant struct {
-	Reasons  []reason.Reason `json:"reasons"`
-	Findings []string        `json:"findings,omitempty"`
-	Pod      map[string]any  `json:"pod"`
-}
-
-// TestGoldenPairs creates testdata/peers/CASE/new.yaml with a peer beside Lanyard: the
-// stand-in with the flags of peer.yaml. It compares the stored pod with peer-first.yaml
-// and, if the API server calls Lanyard first, with lanyard-first.yaml.
-func TestGoldenPairs(t *testing.T) {
+// TestPeersBesideLanyard creates the pod of each golden case with a peer beside Lanyard, in
+// both orders, and compares the stored pod with what the case expects.
+func TestPeersBesideLanyard(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/peers/*/new.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("got %d cases and error %v", len(files), err)
-	}
-	for _, file := range files {
-		dir := filepath.Dir(file)
-		for _, order := range []string{"peer-first", "lanyard-first"} {
-			t.Run(strings.ReplaceAll(filepath.Base(dir)+", "+order, "-", " "), func(t *testing.T) {
-				t.Parallel()
-				b := besideInDir(t, dir)
-				got := b.admit(t, order == "peer-first", read(t, file))
-				b.holds(t, got, false)
-				goldenYAML(t, filepath.Join(dir, order+".yaml"), pairWant{Reasons: b.reasons, Findings: b.findings, Pod: unmarshal(t, got)})
-			})
+	for _, c := range goldenCases(t) {
+		if c.Theme != decisions.Peers {
+			continue
 		}
+		t.Run(strings.ReplaceAll(c.Name, "-", " "), func(t *testing.T) {
+			t.Parallel()
+			holdsExpected(t, c, &decisions.Want{PeerFirst: stored(t, c, true), LanyardFirst: stored(t, c, false)})
+		})
 	}
 }
 
-// goldenYAML compares a value with a golden file, or writes the file.
-func goldenYAML(t *testing.T, file string, got any) {
+// stored creates the pod of a case, and returns what Lanyard decides and adds together with
+// the peer.
+func stored(t *testing.T, c *decisions.Case, peerFirst bool) *decisions.Stored {
 	t.Helper()
-	text, err := yaml.Marshal(got)
-	if err != nil {
+	var flags peers.Flags
+	if err := yaml.UnmarshalStrict([]byte(c.Peer), &flags); err != nil {
 		t.Fatal(err)
 	}
-	if *update {
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
+	b := newBeside(t, flags, c.Settings, c.ServiceAccount)
+	pod := b.admit(t, peerFirst, c.Pod)
+	b.holds(t, pod, false)
+	// The peers write the empty fields of a Pod.
+	got := &decisions.Stored{Findings: b.findings, Additions: *additions(t, marshal(t, typedPod(t, c.Pod)), marshal(t, typedPod(t, pod)))}
+	for _, r := range b.reasons {
+		got.Reasons = append(got.Reasons, string(r))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(text)); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
-	}
+	return got
 }
 
 // beside is an API server with a peer beside Lanyard, and what Lanyard decided.
@@ -86,16 +67,7 @@ type beside struct {
 	findings []string
 }
 
-func besideInDir(t *testing.T, dir string) *beside {
-	t.Helper()
-	var flags peers.Flags
-	if err := yaml.UnmarshalStrict(read(t, filepath.Join(dir, "peer.yaml")), &flags); err != nil {
-		t.Fatal(err)
-	}
-	return newBeside(t, flags, filepath.Join(dir, "config.yaml"), read(t, filepath.Join(dir, "serviceaccount.yaml")))
-}
-
-// newBeside adopts the ServiceAccount with Lanyard's configuration file. Without
+// newBeside adopts the ServiceAccount with the text of Lanyard's configuration file. Without
 // flags, there is no peer.
 func newBeside(t *testing.T, flags peers.Flags, config string, account []byte) *beside {
 	t.Helper()
@@ -110,8 +82,8 @@ func newBeside(t *testing.T, flags peers.Flags, config string, account []byte) *
 		t.Fatal(err)
 	}
 	b.pods, _ = newPods(t, nil)
-	configure(t, &b.pods.Config, config)
-	b.pods.ServiceAccounts = objects{"team/app": adoptedObject(t, &b.pods.Config, account)}
+	b.pods.Settings = optionstest.Settings(t, config, reservedAudience)
+	b.pods.ServiceAccounts = objects{"team/app": adopted(t, &b.pods.Config, account)}
 	return b
 }
 

@@ -7,13 +7,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +31,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
+	"github.com/lanyard-dev/lanyard/test/support/decisions"
 	"github.com/lanyard-dev/lanyard/test/support/optionstest"
 )
 
@@ -65,143 +63,39 @@ func defaults(t *testing.T) *options {
 	}
 }
 
-// configured returns settings like those of the webhook with a configuration file.
-func configured(t *testing.T, file string) *options {
-	t.Helper()
-	return &options{Settings: optionstest.Settings(t, file, reservedAudience), Namespace: "team"}
-}
-
-// settingsOf returns the settings of a golden case: those of its configuration file
-// or of the ready-made provider that it is about, if there is one.
-func settingsOf(t *testing.T, directory string) *options {
-	t.Helper()
-	file := filepath.Join(directory, "config.yaml")
-	if filepath.Base(filepath.Dir(directory)) == "providers" {
-		file = "../../../examples/providers/" + filepath.Base(directory) + ".yaml"
-	}
-	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-		return defaults(t)
-	}
-	return configured(t, file)
-}
-
-// golden is a case of the injector's golden files.
+// golden is a golden case of the webhook.
 type golden struct {
-	settings                       *options
-	pod, serviceAccount, namespace []byte // JSON
-	want                           struct {
-		Reason   string         `json:"reason"`
-		Code     int            `json:"code"`
-		Message  string         `json:"message"`
-		Warnings []string       `json:"warnings"`
-		Pod      map[string]any `json:"pod"`
-		// ServiceAccount has the annotations after adoption.
-		ServiceAccount map[string]string `json:"serviceAccount"`
-	}
-}
-
-// goldenCases returns the folders of the injector's golden cases: those of new pods,
-// and those with an ephemeral container, which manifests cannot have.
-func goldenCases(t *testing.T) (created, ephemeral []string) {
-	t.Helper()
-	const testdata = "../../webhook/injector/testdata"
-	pods, err := filepath.Glob(testdata + "/*/pod.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// These are of clusters with a configuration file.
-	more, err := filepath.Glob(testdata + "/*/*/pod.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range append(pods, more...) {
-		directory := filepath.Dir(file)
-		switch {
-		case read(t, filepath.Join(directory, "old.yaml")) != nil:
-			ephemeral = append(ephemeral, directory)
-		default:
-			created = append(created, directory)
-		}
-	}
-	return created, ephemeral
-}
-
-// Each golden case is one of a new pod, and the tests below run it, or one that adds
-// an ephemeral container to a running pod.
-func TestAllGoldenCasesAreCovered(t *testing.T) {
-	t.Parallel()
-	created, ephemeral := goldenCases(t)
-	for _, directory := range created {
-		pod := unmarshal(t, read(t, filepath.Join(directory, "pod.yaml")))
-		if containers, found, err := unstructured.NestedSlice(pod, "spec", "ephemeralContainers"); found || err != nil {
-			t.Errorf("%s: got ephemeral containers %v (%v) in a new pod", directory, containers, err)
-		}
-	}
-	for _, directory := range ephemeral {
-		pod := unmarshal(t, read(t, filepath.Join(directory, "pod.yaml")))
-		if containers, _, _ := unstructured.NestedSlice(pod, "spec", "ephemeralContainers"); len(containers) == 0 {
-			t.Errorf("%s: got no ephemeral container, so manifests can have this pod, and old.yaml keeps it from the tests", directory)
-		}
-	}
-	// The injector's own test runs these.
-	files := 0
-	err := filepath.WalkDir("../../webhook/injector/testdata", func(path string, _ fs.DirEntry, err error) error {
-		if filepath.Base(path) == "want.yaml" {
-			files++
-		}
-		return err
-	})
-	if want := len(created) + len(ephemeral); err != nil || files != want || want < 70 {
-		t.Errorf("got %d cases with want.yaml (%v), want %d, and at least 70", files, err, want)
-	}
+	*decisions.Case
+	settings *options
 }
 
 // eachGolden runs a test for each golden case of a new pod.
 func eachGolden(t *testing.T, test func(t *testing.T, g *golden)) {
 	t.Helper()
-	directories, _ := goldenCases(t)
-	for _, directory := range directories {
-		file := filepath.Join(directory, "pod.yaml")
-		t.Run(strings.ReplaceAll(filepath.Base(directory), "-", " "), func(t *testing.T) {
+	cases, err := decisions.Read("../../../test/decisions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		if c.IsEphemeral() {
+			continue // no manifest adds an ephemeral container
+		}
+		t.Run(c.Theme+"/"+strings.ReplaceAll(c.Name, "-", " "), func(t *testing.T) {
 			t.Parallel()
-			g := &golden{
-				settings:       settingsOf(t, directory),
-				pod:            read(t, file),
-				serviceAccount: read(t, filepath.Join(directory, "serviceaccount.yaml")),
-				namespace:      read(t, filepath.Join(directory, "namespace.yaml")),
-			}
-			if g.serviceAccount == nil {
-				g.serviceAccount = []byte(`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"app","namespace":"team"}}`)
-			}
-			if err := json.Unmarshal(read(t, filepath.Join(directory, "want.yaml")), &g.want); err != nil {
-				t.Fatal(err)
+			g := &golden{c, defaults(t)}
+			if c.Settings != "" {
+				g.settings = &options{Settings: optionstest.Settings(t, c.Settings, reservedAudience), Namespace: "team"}
 			}
 			test(t, g)
 		})
 	}
 }
 
-// read returns a YAML file as JSON, nil if there is none.
-func read(t *testing.T, file string) []byte {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		text, err = yaml.YAMLToJSONStrict(text)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
-
 const defaultAccount = `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default","namespace":"team"}}`
 
 // around returns a stream of JSON: the object, its ServiceAccounts and its Namespace.
 func (g *golden) around(object []byte) []byte {
-	return bytes.Join([][]byte{object, g.serviceAccount, []byte(defaultAccount), g.namespace}, []byte("\n"))
+	return bytes.Join([][]byte{object, g.ServiceAccount, []byte(defaultAccount), g.Namespace}, []byte("\n"))
 }
 
 // injectText injects a text and returns the results and the output.
@@ -222,48 +116,70 @@ func injectText(t *testing.T, o *options, text string) ([]inject.Result, string)
 	return results, out.String()
 }
 
-// The golden files of the injector say what the webhook does.
-func TestPodsAreAsTheGoldenFilesOfTheWebhook(t *testing.T) {
+// The command makes of the file of a golden case what the webhook makes of its pod.
+func TestPodsAreAsTheGoldenCasesOfTheWebhook(t *testing.T) {
 	t.Parallel()
 	eachGolden(t, func(t *testing.T, g *golden) {
-		var text []string
-		for _, object := range [][]byte{g.pod, g.serviceAccount, []byte(defaultAccount), g.namespace} {
-			if object == nil {
-				continue
-			}
-			document, err := yaml.JSONToYAML(object)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text = append(text, string(document))
+		results, out := injectText(t, g.settings, string(g.Text))
+		at := slices.IndexFunc(results, func(r inject.Result) bool { return strings.HasPrefix(r.Object, "pod/") })
+		if at < 0 {
+			t.Fatalf("got no result for the pod in %+v", results)
 		}
-		results, out := injectText(t, g.settings, strings.Join(text, "---\n"))
-		got := results[0]
-		if string(got.Reason) != g.want.Reason || got.Denied != (g.want.Code != 0) {
-			t.Errorf("got %+v, want %s and code %d", got, g.want.Reason, g.want.Code)
+		got := results[at]
+		if string(got.Reason) != g.Want.Reason || got.Denied != (g.Want.Code != 0) {
+			t.Errorf("got %+v, want %s and code %d", got, g.Want.Reason, g.Want.Code)
 		}
 		if got.Denied {
-			if message := "lanyard: " + string(got.Reason) + ": " + got.Message; message != g.want.Message {
-				t.Errorf("got %q, want %q", message, g.want.Message)
+			if message := "lanyard: " + string(got.Reason) + ": " + got.Message; message != g.Want.Message {
+				t.Errorf("got %q, want %q", message, g.Want.Message)
 			}
 			return
 		}
-		want, err := yaml.Marshal(g.want.Pod)
+		want, err := g.Result()
 		if err != nil {
 			t.Fatal(err)
 		}
-		pod, _, _ := strings.Cut(out, "---\n")
-		if diff := cmp.Diff(string(want), pod); diff != "" {
+		if diff := cmp.Diff(unmarshal(t, want), podIn(t, out)); diff != "" {
 			t.Errorf("pod (-want +got):\n%s", diff)
 		}
 		warnings := make([]string, 0, len(got.Warnings))
 		for _, warning := range got.Warnings {
 			warnings = append(warnings, "lanyard: "+warning)
 		}
-		if diff := cmp.Diff(g.want.Warnings, warnings); diff != "" && len(warnings)+len(g.want.Warnings) > 0 {
+		if diff := cmp.Diff(g.Want.Warnings, warnings); diff != "" && len(warnings)+len(g.Want.Warnings) > 0 {
 			t.Errorf("warnings (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// podIn returns the pod in an output.
+func podIn(t *testing.T, out string) map[string]any {
+	t.Helper()
+	for document := range strings.SplitSeq(out, "---\n") {
+		var object map[string]any
+		if err := yaml.UnmarshalStrict([]byte(document), &object); err != nil {
+			t.Fatal(err)
+		}
+		if object["kind"] == "Pod" {
+			return object
+		}
+	}
+	t.Fatalf("got no pod in\n%s", out)
+	return nil
+}
+
+// Each file is read, also one that adds an ephemeral container or has another webhook.
+func TestTheFilesOfAllGoldenCasesAreRead(t *testing.T) {
+	t.Parallel()
+	cases, err := decisions.ReadInputs("../../../test/decisions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		if results, _ := injectText(t, defaults(t), string(c.Text)); len(results) < 2 {
+			t.Errorf("%s: got the results %+v, want one of the ServiceAccount and one of the pod", c.File, results)
+		}
+	}
 }
 
 // objects are a cluster's annotations by namespace/name.
@@ -315,14 +231,14 @@ func labelOf(t *testing.T, object []byte, key string) string {
 // it, and its patch applied. It returns nil if the webhook denies the pod.
 func (g *golden) webhook(t *testing.T, o *options, pod []byte) []byte {
 	t.Helper()
-	account := g.want.ServiceAccount
+	account := g.Want.ServiceAccount
 	if account == nil {
-		account = annotationsOf(t, g.serviceAccount)
+		account = annotationsOf(t, g.ServiceAccount)
 	}
 	mutator := &injector.PodMutator{Recorder: unrecorded{}, Config: injector.Config{
 		Settings:        o.Settings,
-		ServiceAccounts: labelled{objects{"team/app": account}, labelOf(t, g.serviceAccount, o.Settings.Keys.IdentityLabel)},
-		Namespaces:      objects{"/team": annotationsOf(t, g.namespace)},
+		ServiceAccounts: labelled{objects{"team/app": account}, labelOf(t, g.ServiceAccount, o.Settings.Keys.IdentityLabel)},
+		Namespaces:      objects{"/team": annotationsOf(t, g.Namespace)},
 	}}
 	handler := admission.NewHandler(mutator, admission.NewBudget(), unrecorded{}, logr.Discard())
 	body := fmt.Sprintf(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1",`+
@@ -360,7 +276,7 @@ func TestTemplatesAreAsTheWebhookMakesThePods(t *testing.T) {
 		t.Run(kind.Kind, func(t *testing.T) {
 			t.Parallel()
 			eachGolden(t, func(t *testing.T, g *golden) {
-				pod := unmarshal(t, g.pod)
+				pod := unmarshal(t, g.Pod)
 				var object map[string]any
 				if len(kind.Template) == 0 {
 					object = pod
