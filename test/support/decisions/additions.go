@@ -208,9 +208,13 @@ func fieldRef(path string) object { return object{"apiVersion": "v1", "fieldPath
 
 // addToContainer adds what the container gets.
 func (a *Additions) addToContainer(c object) error {
+	groups := 0
 	for names, lines := range a.Containers {
 		if names != every && !slices.Contains(strings.Split(names, ", "), nameOf(c)) {
 			continue
+		}
+		if groups++; groups > 1 {
+			return errors.New("it is there twice")
 		}
 		mounts, env := expandContainer(lines)
 		if !slices.ContainsFunc(mounts, isTokenMount) {

@@ -146,6 +146,20 @@ func results(t *testing.T) []result {
 	return all
 }
 
+func TestAdditionsThatThePodCannotHaveAreAnError(t *testing.T) {
+	t.Parallel()
+	const pod = `{"spec":{"containers":[{"name":"main"}],"volumes":[{"name":"a"},{"name":"b"}]}}`
+	for want, a := range map[string]*decisions.Additions{
+		"container main: it is there twice":                {Containers: map[string][]any{"every container": nil, "main, other": nil}},
+		"volumes: the pod has no c":                        {Volumes: []any{"c"}},
+		"volumes: only some of the pod's own have a place": {Volumes: []any{"a"}},
+	} {
+		if _, err := a.AddTo([]byte(pod)); err == nil || err.Error() != want {
+			t.Errorf("got error %v, want %q", err, want)
+		}
+	}
+}
+
 // typed returns the pod as a webhook of another program writes it.
 func typed(t *testing.T, text []byte) []byte {
 	t.Helper()

@@ -95,13 +95,12 @@ func shortVolumes(volumes []any) []any {
 
 func shortVolume(volume object) (lines []any) {
 	for _, source := range list(get(volume, "projected"), "sources") {
-		line := nameOf(volume) + "/"
+		line := ""
 		if token, ok := source.(object)["serviceAccountToken"].(object); ok {
-			line += fmt.Sprintf("%v=%v,%.0f", token["path"], token["audience"], token["expirationSeconds"])
-		} else {
-			for _, item := range list(get(source.(object), "downwardAPI"), "items") {
-				line += fmt.Sprintf("%v=%v", item.(object)["path"], get(item.(object), "fieldRef")["fieldPath"])
-			}
+			line = fmt.Sprintf("%s/%v=%v,%.0f", nameOf(volume), token["path"], token["audience"], token["expirationSeconds"])
+		} else if items := list(get(source.(object), "downwardAPI"), "items"); len(items) == 1 {
+			item := items[0].(object)
+			line = fmt.Sprintf("%s/%v=%v", nameOf(volume), item["path"], get(item, "fieldRef")["fieldPath"])
 		}
 		lines = append(lines, line)
 	}
