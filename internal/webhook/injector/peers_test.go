@@ -6,7 +6,6 @@ package injector_test
 import (
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -18,21 +17,6 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/decisions"
 	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
-
-// TestPeersBesideLanyard creates the pod of each golden case with a peer beside Lanyard, in
-// both orders, and compares the stored pod with what the case expects.
-func TestPeersBesideLanyard(t *testing.T) {
-	t.Parallel()
-	for _, c := range goldenCases(t) {
-		if c.Theme != decisions.Peers {
-			continue
-		}
-		t.Run(strings.ReplaceAll(c.Name, "-", " "), func(t *testing.T) {
-			t.Parallel()
-			holdsExpected(t, c, &decisions.Want{PeerFirst: stored(t, c, true), LanyardFirst: stored(t, c, false)})
-		})
-	}
-}
 
 // stored creates the pod of a case, and returns what Lanyard decides and adds together with
 // the peer.
