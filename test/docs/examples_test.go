@@ -6,7 +6,7 @@ package docs
 import (
 	"errors"
 	"fmt"
-	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/test/support/decisions"
 )
 
 // application has the fields of Argo CD's Application that the pages use, by the
@@ -202,15 +204,21 @@ func TestValuesOnPagesAreThoseOfTheChart(t *testing.T) {
 // The README shows a ServiceAccount and what its pod gets. The injector's golden
 // case is the same.
 func TestTheReadmeShowsWhatAPodGets(t *testing.T) {
-	const golden = "internal/webhook/injector/testdata/aws-with-a-region"
-	var want struct {
-		Pod map[string]any `json:"pod"`
-	}
-	var account map[string]any
-	if err := yaml.Unmarshal(readFile(t, path.Join(golden, "want.yaml")), &want); err != nil {
+	c, err := decisions.ReadCase(filepath.Join(root, "test/decisions"), "aws/aws-with-a-region")
+	if err != nil {
 		t.Fatal(err)
 	}
-	unmarshal(t, readFile(t, path.Join(golden, "serviceaccount.yaml")), &account)
+	result, err := c.Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var account, want, manifest map[string]any
+	unmarshal(t, c.ServiceAccount, &account)
+	unmarshal(t, result, &want)
+	unmarshal(t, c.Pod, &manifest)
+	for _, pod := range []map[string]any{want, manifest} {
+		delete(pod["metadata"].(map[string]any), "namespace") // is left out
+	}
 	var shown []map[string]any
 	var pod string
 	for _, b := range blocksOf(pages(t)["README.md"]) {
@@ -220,8 +228,8 @@ func TestTheReadmeShowsWhatAPodGets(t *testing.T) {
 			shown, pod = append(shown, object), b.text
 		}
 	}
-	if diff := cmp.Diff([]map[string]any{account, want.Pod}, shown); diff != "" {
-		t.Errorf("README.md (-the golden case %s +shown):\n%s", golden, diff)
+	if diff := cmp.Diff([]map[string]any{account, want}, shown); diff != "" {
+		t.Errorf("README.md (-the golden case %s +shown):\n%s", c.File, diff)
 	}
 	var sent []string
 	for line := range strings.Lines(pod) {
@@ -229,9 +237,8 @@ func TestTheReadmeShowsWhatAPodGets(t *testing.T) {
 			sent = append(sent, line)
 		}
 	}
-	var before, manifest map[string]any
+	var before map[string]any
 	unmarshal(t, []byte(strings.Join(sent, "")), &before)
-	unmarshal(t, readFile(t, path.Join(golden, "pod.yaml")), &manifest)
 	if diff := cmp.Diff(manifest, before); diff != "" {
 		t.Errorf("README.md, without the lines with # + (-the pod that is sent +shown):\n%s", diff)
 	}

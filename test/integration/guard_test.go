@@ -6,8 +6,6 @@ package integration
 import (
 	"context"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -16,13 +14,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
+	"github.com/lanyard-dev/lanyard/test/support/decisions"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
 const (
-	goldenDir = "../../internal/webhook/injector/testdata"
 	// guardDenies is how a denial of the guard begins, of a pod without the label of an
 	// injected pod.
 	guardDenies = "ValidatingAdmissionPolicy 'lanyard-guard-pods' with binding 'lanyard-guard-pods' denied request: lanyard: "
@@ -74,7 +71,7 @@ func lacksMount(pod *corev1.Pod) bool {
 	})
 }
 
-// goldenCase is a directory of goldenDir about a new pod. Those about ephemeral
+// goldenCase is a golden case about a new pod. Those about ephemeral
 // containers are not for the guard, which only matches the creation of pods.
 type goldenCase struct {
 	name      string
@@ -100,40 +97,31 @@ var serverDenies = map[string]string{
 	"mirror-pod":   "a mirror pod may not reference service accounts",
 }
 
+// goldenCases returns the cases of new pods in a cluster without settings.
 func goldenCases() []goldenCase {
-	files, err := filepath.Glob(filepath.Join(goldenDir, "*", "want.yaml"))
-	if err != nil || len(files) == 0 {
-		panic("no golden cases in " + goldenDir)
-	}
-	var cases []goldenCase
-	for _, file := range files {
-		dir := filepath.Dir(file)
-		if _, err := os.Stat(filepath.Join(dir, "old.yaml")); err == nil {
-			continue
-		}
-		var want struct{ Reason, Message string }
-		var namespace corev1.Namespace
-		c := goldenCase{name: filepath.Base(dir), pod: &corev1.Pod{}, account: &corev1.ServiceAccount{}}
-		readGolden(file, &want)
-		readGolden(filepath.Join(dir, "pod.yaml"), c.pod)
-		readGolden(filepath.Join(dir, "serviceaccount.yaml"), c.account)
-		if _, err := os.Stat(filepath.Join(dir, "namespace.yaml")); err == nil {
-			readGolden(filepath.Join(dir, "namespace.yaml"), &namespace)
-		}
-		c.namespace, c.touched = namespace.Annotations, want.Reason == "injected" || want.Message != ""
-		cases = append(cases, c)
-	}
-	return cases
-}
-
-func readGolden(file string, into any) {
-	text, err := os.ReadFile(file)
-	if err == nil {
-		err = yaml.Unmarshal(text, into)
-	}
+	all, err := decisions.Read("../decisions")
 	if err != nil {
 		panic(err) // the tree of specs cannot be built
 	}
+	var cases []goldenCase
+	for _, golden := range all {
+		if golden.IsEphemeral() || golden.Settings != "" {
+			continue
+		}
+		c := goldenCase{name: golden.Name, pod: &corev1.Pod{}, account: &corev1.ServiceAccount{}}
+		var namespace corev1.Namespace
+		for into, text := range map[any][]byte{c.pod: golden.Pod, c.account: golden.ServiceAccount, &namespace: golden.Namespace} {
+			if text == nil {
+				continue
+			}
+			if err := json.Unmarshal(text, into); err != nil {
+				panic(err)
+			}
+		}
+		c.namespace, c.touched = namespace.Annotations, golden.Want.Reason == "injected" || golden.Want.Message != ""
+		cases = append(cases, c)
+	}
+	return cases
 }
 
 // denied reports whether the guard denies the pod, by its rule.

@@ -6,14 +6,13 @@
 package policies
 
 import (
+	"bytes"
 	"context"
-	"errors"
+	"encoding/json"
 	"flag"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -25,20 +24,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/policies"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/decisions"
+	"github.com/lanyard-dev/lanyard/test/support/optionstest"
 	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
 const (
-	goldenDir   = "../../internal/webhook/injector/testdata"
 	examplesDir = "../../examples/providers"
 	tableFile   = "testdata/equality.md"
 	// reservedAudience is the audience of the API server in the golden cases.
@@ -64,18 +62,17 @@ const (
 
 // golden is one case of the webhook's decisions.
 type golden struct {
-	name, dir string
-	// config is the file of the settings; empty for the defaults.
+	name string
+	// config is the text of the settings; empty for the defaults.
 	config string
 	// pod, old, account and namespace are the objects; old is the pod before it gets an
 	// ephemeral container, or nil.
 	pod, old  *corev1.Pod
 	account   *corev1.ServiceAccount
 	namespace *corev1.Namespace
-	want      struct {
-		Reason, Message string
-		Pod             *corev1.Pod
-	}
+	// message is that of a denial, and want is else the pod as the webhook makes it.
+	message string
+	want    *corev1.Pod
 	// index is in the names of the case's namespaces.
 	index int
 }
@@ -86,52 +83,31 @@ func (g *golden) live() string    { return fmt.Sprintf("a%03d", g.index) }
 func (g *golden) written() string { return fmt.Sprintf("b%03d", g.index) }
 func (g *golden) plain() string   { return fmt.Sprintf("c%03d", g.index) }
 
-// read reads a file of the case with another name for its namespace. It reports whether
-// there is such a file.
-func (g *golden) read(t *testing.T, file, namespace string, into any) bool {
+// cases returns the golden cases, and the number of those with the setting adopt.
+func cases(t *testing.T) (all []*golden, adopted int) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(g.dir, file))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false
-	}
-	if err == nil {
-		err = yaml.Unmarshal([]byte(strings.ReplaceAll(string(text), team, namespace)), into)
-	}
-	if err != nil {
-		t.Fatalf("%s/%s: %v", g.dir, file, err)
-	}
-	return true
-}
-
-// cases reads all golden cases.
-func cases(t *testing.T) []*golden {
-	t.Helper()
-	var all []*golden
-	for _, pattern := range []string{"*", "configured/*", "providers/*"} {
-		files, err := filepath.Glob(filepath.Join(goldenDir, pattern, "want.yaml"))
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: got %d cases and error %v", pattern, len(files), err)
+	found, err := decisions.Read("../decisions")
+	must(t, "the golden cases", err)
+	for _, c := range found {
+		if c.Theme == decisions.Adopted {
+			adopted++
+			continue
 		}
-		for _, file := range files {
-			g := &golden{dir: filepath.Dir(file), index: len(all), pod: &corev1.Pod{}, old: &corev1.Pod{}, account: &corev1.ServiceAccount{}, namespace: &corev1.Namespace{}}
-			g.name, _ = filepath.Rel(goldenDir, g.dir)
-			switch filepath.Dir(g.name) {
-			case "configured":
-				g.config = filepath.Join(g.dir, "config.yaml")
-			case "providers":
-				g.config = filepath.Join(examplesDir, filepath.Base(g.dir)+".yaml")
+		g := &golden{name: c.Theme + "/" + c.Name, config: c.Settings, index: len(all), account: &corev1.ServiceAccount{}, namespace: &corev1.Namespace{}}
+		result, err := c.Result()
+		must(t, g.name, err)
+		for _, object := range []struct {
+			text []byte
+			into any
+		}{{c.Pod, &g.pod}, {c.OldPod(), &g.old}, {c.ServiceAccount, g.account}, {c.Namespace, g.namespace}, {result, &g.want}} {
+			if object.text != nil {
+				must(t, g.name, json.Unmarshal(bytes.ReplaceAll(object.text, []byte(team), []byte(g.live())), object.into))
 			}
-			g.read(t, "pod.yaml", g.live(), g.pod)
-			g.read(t, "serviceaccount.yaml", g.live(), g.account)
-			g.read(t, "namespace.yaml", g.live(), g.namespace)
-			g.read(t, "want.yaml", g.live(), &g.want)
-			if !g.read(t, "old.yaml", g.live(), g.old) {
-				g.old = nil
-			}
-			all = append(all, g)
 		}
+		g.message = strings.ReplaceAll(c.Want.Message, team, g.live())
+		all = append(all, g)
 	}
-	return all
+	return all, adopted
 }
 
 // cluster is an API server with the objects of all cases.
@@ -168,18 +144,11 @@ func must(t *testing.T, what string, err error) {
 	}
 }
 
-// settingsOf reads a configuration file as lanyard-webhook does; empty for the defaults.
-func settingsOf(t *testing.T, file string) *settings.Settings {
+// settingsOf returns the settings with the text of a configuration file, as lanyard-webhook
+// reads it; empty for the defaults.
+func settingsOf(t *testing.T, config string) *settings.Settings {
 	t.Helper()
-	var args []string
-	if file != "" {
-		args = append(args, "--config="+file)
-	}
-	o, err := options.Parse(args, os.ReadFile)
-	must(t, file, err)
-	s, err := o.Settings([]string{reservedAudience})
-	must(t, file, err)
-	return s
+	return optionstest.Settings(t, config, reservedAudience)
 }
 
 // prepare creates the objects of a case before there are policies: the old pod has to be
@@ -289,7 +258,8 @@ var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 // policies, and compares the result with the webhook's. The table of the results has no
 // case that differs.
 func TestGoldenCases(t *testing.T) {
-	c, all := start(t), cases(t)
+	c := start(t)
+	all, adopted := cases(t)
 	groups := map[string]string{}
 	for _, g := range all {
 		if _, found := groups[g.config]; !found {
@@ -308,9 +278,7 @@ func TestGoldenCases(t *testing.T) {
 		counts[result]++
 		fmt.Fprintf(&table, "| %s | %s | %s |\n", g.name, result, why)
 	}
-	adopted, err := filepath.Glob(filepath.Join(goldenDir, "adopted", "*", "pod.yaml"))
-	must(t, "adopted", err)
-	fmt.Fprintf(&table, "| adopted/* (%d cases) | %s | setting adopt |\n", len(adopted), notHere)
+	fmt.Fprintf(&table, "| adopted/* (%d cases) | %s | setting adopt |\n", adopted, notHere)
 	for _, result := range slices.Sorted(maps.Keys(counts)) {
 		t.Logf("%d %s", counts[result], result)
 	}
@@ -325,15 +293,15 @@ func (c *cluster) compare(t *testing.T, g *golden) (result, why string) {
 	switch {
 	case err != nil && strings.Contains(err.Error(), unavailable), account != nil && strings.Contains(account.Error(), unavailable):
 		return notHere, firstUnavailable(err, account)
-	case g.want.Message != "" && err != nil && strings.Contains(err.Error(), g.want.Message):
+	case g.message != "" && err != nil && strings.Contains(err.Error(), g.message):
 		return alike, ""
-	case g.want.Message != "" && account != nil && strings.Contains(account.Error(), strings.ReplaceAll(g.want.Message, g.live(), g.written())):
+	case g.message != "" && account != nil && strings.Contains(account.Error(), strings.ReplaceAll(g.message, g.live(), g.written())):
 		return alikeSA, ""
-	case g.want.Message != "":
-		t.Errorf("%s: got pod error %v\nand ServiceAccount error %v\nwant %s", g.name, err, account, g.want.Message)
+	case g.message != "":
+		t.Errorf("%s: got pod error %v\nand ServiceAccount error %v\nwant %s", g.name, err, account, g.message)
 		return different, ""
 	}
-	want, wantErr := c.create(t, g, g.plain(), g.want.Pod)
+	want, wantErr := c.create(t, g, g.plain(), g.want)
 	if wantErr != nil {
 		if err == nil {
 			t.Errorf("%s: with policies, the API server creates the pod; without: %v", g.name, wantErr)

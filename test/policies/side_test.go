@@ -4,8 +4,6 @@
 package policies
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -22,9 +20,7 @@ import (
 // webhooks. The API server has no fixed order of policies, so each order is correct.
 func TestSideBySide(t *testing.T) {
 	c := start(t)
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	must(t, file, os.WriteFile(file, []byte("annotation-prefix: example.com/\ntoken-mount-path: /var/run/secrets/example.com\n"), 0o600))
-	first, second := settingsOf(t, ""), settingsOf(t, file)
+	first, second := settingsOf(t, ""), settingsOf(t, "annotation-prefix: example.com/\ntoken-mount-path: /var/run/secrets/example.com\n")
 	const namespace = "probe-c0"
 	c.namespaces(t, rules.New(first), &sample{index: 0, live: "one", written: "two"}, first.Keys) // for plainNamespace
 	c.installNamed(t, first, "lanyard", "c0")

@@ -5,23 +5,22 @@ package cloud_test
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/test/support/decisions"
 )
 
 const (
@@ -257,13 +256,7 @@ func TestFromPodIsWhatWasInjected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const directory = "../../webhook/injector/testdata/three-clouds-in-every-kind-of-container"
-	var account corev1.ServiceAccount
-	read(t, filepath.Join(directory, "serviceaccount.yaml"), &account)
-	var golden struct {
-		Pod *corev1.Pod `json:"pod"`
-	}
-	read(t, filepath.Join(directory, "want.yaml"), &golden)
+	account, pod := decision(t, "several/three-clouds-in-every-kind-of-container")
 	identity, errs := annotations.ParseServiceAccount(&keys, account.Annotations, &annotations.Defaults{})
 	if len(errs) > 0 {
 		t.Fatal(errs)
@@ -275,7 +268,7 @@ func TestFromPodIsWhatWasInjected(t *testing.T) {
 		t.Fatalf("got %d providers, want 3", len(injection.Providers))
 	}
 	for _, want := range injection.Providers {
-		got, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, &account.ObjectMeta, want.Name)
+		got, err := cloud.FromPod(readPod(t, pod, &keys), &keys, &account.ObjectMeta, want.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -292,12 +285,12 @@ func TestFromPodIsWhatWasInjected(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{"token": "lacks token", "other": `provider "other" does not exist`} {
-		if _, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, &account.ObjectMeta, name); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := cloud.FromPod(readPod(t, pod, &keys), &keys, &account.ObjectMeta, name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want %q", name, err, want)
 		}
 	}
-	golden.Pod.Spec.Volumes = nil
-	if _, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, &account.ObjectMeta, "aws"); err == nil || !strings.Contains(err.Error(), "have no token with the path aws/token") {
+	pod.Spec.Volumes = nil
+	if _, err := cloud.FromPod(readPod(t, pod, &keys), &keys, &account.ObjectMeta, "aws"); err == nil || !strings.Contains(err.Error(), "have no token with the path aws/token") {
 		t.Errorf("without volumes: got error %v", err)
 	}
 }
@@ -309,11 +302,8 @@ func TestTheSessionNameIsTheNameOfThePod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var golden struct {
-		Pod *corev1.Pod `json:"pod"`
-	}
-	read(t, "../../webhook/injector/testdata/session-name-of-a-named-pod/want.yaml", &golden)
-	got, err := cloud.FromPod(readPod(t, golden.Pod, &keys), &keys, &metav1.ObjectMeta{}, "aws")
+	_, pod := decision(t, "aws/session-name-of-a-named-pod")
+	got, err := cloud.FromPod(readPod(t, pod, &keys), &keys, &metav1.ObjectMeta{}, "aws")
 	if err != nil || got.Variables["AWS_ROLE_SESSION_NAME"] != "pod" {
 		t.Errorf("got %+v and error %v", got, err)
 	}
@@ -328,16 +318,19 @@ func readPod(t *testing.T, pod *corev1.Pod, keys *annotations.Keys) *injected.Po
 	return read
 }
 
-func read(t *testing.T, file string, into any) {
+// decision returns the ServiceAccount of a golden case, and its pod as it is then.
+func decision(t *testing.T, name string) (account *corev1.ServiceAccount, pod *corev1.Pod) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err == nil {
-		text, err = yaml.YAMLToJSON(text)
+	c, err := decisions.ReadCase("../../../test/decisions", name)
+	if err != nil {
+		t.Fatal(err)
 	}
+	result, err := c.Result()
 	if err == nil {
-		err = json.Unmarshal(text, into)
+		err = errors.Join(json.Unmarshal(c.ServiceAccount, &account), json.Unmarshal(result, &pod))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	return account, pod
 }

@@ -4,8 +4,6 @@
 package provider_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -41,15 +39,11 @@ providers:
 // test runs the providers of a configuration file.
 func test(t *testing.T, text string, given map[string]string) ([]provider.Result, error) {
 	t.Helper()
-	name := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	file, err := settings.Parse([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return provider.Run(t.Context(), optionstest.Settings(t, name), file, given)
+	return provider.Run(t.Context(), optionstest.Settings(t, text), file, given)
 }
 
 func TestAProviderGetsItsDefaultsAndExamples(t *testing.T) {

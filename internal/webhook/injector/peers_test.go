@@ -4,409 +4,122 @@
 package injector_test
 
 import (
-	"encoding/json"
-	"os"
-	"path/filepath"
-	"reflect"
+	"maps"
 	"slices"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
-	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+	"github.com/lanyard-dev/lanyard/test/support/decisions"
 	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
 
-// pairWant is the form of peer-first.yaml and lanyard-first.yaml: what Lanyard decides
-// each time that the API server calls it, and the pod that is stored.
-type pairWant struct {
-	Reasons  []reason.Reason `json:"reasons"`
-	Findings []string        `json:"findings,omitempty"`
-	Pod      map[string]any  `json:"pod"`
-}
-
-// TestGoldenPairs creates testdata/peers/CASE/new.yaml with a peer beside Lanyard: the
-// stand-in with the flags of peer.yaml. It compares the stored pod with peer-first.yaml
-// and, if the API server calls Lanyard first, with lanyard-first.yaml.
-func TestGoldenPairs(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob("testdata/peers/*/new.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("got %d cases and error %v", len(files), err)
-	}
-	for _, file := range files {
-		dir := filepath.Dir(file)
-		for _, order := range []string{"peer-first", "lanyard-first"} {
-			t.Run(strings.ReplaceAll(filepath.Base(dir)+", "+order, "-", " "), func(t *testing.T) {
-				t.Parallel()
-				b := besideInDir(t, dir)
-				got := b.admit(t, order == "peer-first", read(t, file))
-				b.holds(t, got, false)
-				goldenYAML(t, filepath.Join(dir, order+".yaml"), pairWant{Reasons: b.reasons, Findings: b.findings, Pod: unmarshal(t, got)})
-			})
-		}
-	}
-}
-
-// goldenYAML compares a value with a golden file, or writes the file.
-func goldenYAML(t *testing.T, file string, got any) {
-	t.Helper()
-	text, err := yaml.Marshal(got)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if *update {
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(text)); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
-	}
-}
-
-// beside is an API server with a peer beside Lanyard, and what Lanyard decided.
-type beside struct {
-	peer     peers.Peer
-	account  *corev1.ServiceAccount
-	pods     *injector.PodMutator
-	reasons  []reason.Reason
-	findings []string
-}
-
-func besideInDir(t *testing.T, dir string) *beside {
+// stored creates the pod of a case, and returns what Lanyard decides and adds together with
+// the peer.
+func stored(t *testing.T, c *decisions.Case, peerFirst bool) *decisions.Stored {
 	t.Helper()
 	var flags peers.Flags
-	if err := yaml.UnmarshalStrict(read(t, filepath.Join(dir, "peer.yaml")), &flags); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(c.Peer), &flags); err != nil {
 		t.Fatal(err)
 	}
-	return newBeside(t, flags, filepath.Join(dir, "config.yaml"), read(t, filepath.Join(dir, "serviceaccount.yaml")))
+	b := newBeside(t, flags, c.Settings, c.ServiceAccount)
+	pod := b.admit(t, peerFirst, c.Pod)
+	b.holds(t, pod, false)
+	// The peers write the empty fields of a Pod.
+	got := &decisions.Stored{Findings: b.findings, Additions: *additions(t, marshal(t, typedPod(t, c.Pod)), marshal(t, typedPod(t, pod)))}
+	for _, r := range b.reasons {
+		got.Reasons = append(got.Reasons, string(r))
+	}
+	return got
 }
 
-// newBeside adopts the ServiceAccount with Lanyard's configuration file. Without
-// flags, there is no peer.
-func newBeside(t *testing.T, flags peers.Flags, config string, account []byte) *beside {
-	t.Helper()
-	b := &beside{account: &corev1.ServiceAccount{}}
-	if flags != (peers.Flags{}) {
-		var err error
-		if b.peer, err = flags.Peer(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := json.Unmarshal(account, b.account); err != nil {
-		t.Fatal(err)
-	}
-	b.pods, _ = newPods(t, nil)
-	configure(t, &b.pods.Config, config)
-	b.pods.ServiceAccounts = objects{"team/app": adoptedObject(t, &b.pods.Config, account)}
-	return b
+var google = map[string]string{
+	"cloud.google.com/workload-identity-provider": "projects/123456789012/locations/global/workloadIdentityPools/pool/providers/prov",
+	"cloud.google.com/service-account-email":      "my-app@my-project-123.iam.gserviceaccount.com",
 }
 
-// call is one webhook for the API server.
-type call struct {
-	reinvoked bool
-	admit     func(*testing.T, []byte) (pod []byte, denied string)
-}
-
-// admit returns the pod that the API server stores.
-func (b *beside) admit(t *testing.T, peerFirst bool, pod []byte) []byte {
-	t.Helper()
-	stored, denied := b.store(t, peerFirst, pod)
-	if denied != "" {
-		t.Fatalf("the pod is denied by %s", denied)
-	}
-	return stored
-}
-
-// store returns the pod that the API server stores, or who denies it. The API server
-// calls each webhook, and then those again that ask for it and were followed by a
-// change. A change in this second round is followed by the webhooks after it, if they
-// ask for it. Lanyard's guard comes last.
-func (b *beside) store(t *testing.T, peerFirst bool, pod []byte) (stored []byte, denied string) {
-	t.Helper()
-	calls := []call{{peers.Reinvoked(b.peer), b.askPeer}, {true, b.askLanyard}}
-	if !peerFirst {
-		slices.Reverse(calls)
-	}
-	again := make([]bool, len(calls))
-	for round := range 2 {
-		for i, c := range calls {
-			if round == 1 && !(again[i] && c.reinvoked) {
-				continue
-			}
-			before := pod
-			if pod, denied = c.admit(t, pod); denied != "" {
-				return nil, denied
-			}
-			changed := !reflect.DeepEqual(unmarshal(t, before), unmarshal(t, pod))
-			for other := range calls {
-				again[other] = other != i && (changed || again[other])
-			}
-		}
-	}
-	return pod, b.deniedAfter(typedPod(t, pod))
-}
-
-// deniedAfter returns who denies the pod after the webhooks, "" for nobody.
-func (b *beside) deniedAfter(pod *corev1.Pod) string {
-	if hasDuplicates(pod) {
-		return "the API server"
-	}
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		if !b.passes(pod, &c) {
-			return "the guard: no token mount in " + c.Name
-		}
-	}
-	return ""
-}
-
-// askPeer returns the pod after the peer. As with the webhook itself, what it does not
-// change keeps its text.
-func (b *beside) askPeer(t *testing.T, pod []byte) (changed []byte, denied string) {
-	t.Helper()
-	after := typedPod(t, pod)
-	if err := peers.Admit(b.peer, after, b.account); err != nil {
-		return nil, "the peer"
-	}
-	if reflect.DeepEqual(after, typedPod(t, pod)) {
-		return pod, ""
-	}
-	return marshal(t, after), ""
-}
-
-func (b *beside) askLanyard(t *testing.T, pod []byte) (changed []byte, denied string) {
-	t.Helper()
-	response := ask(t, b.pods, create(pod))
-	b.reasons = append(b.reasons, response.Reason)
-	for _, finding := range response.Findings {
-		if !slices.Contains(b.findings, finding) {
-			b.findings = append(b.findings, finding)
-		}
-	}
-	if response.Code != 0 {
-		return nil, "Lanyard"
-	}
-	return apply(t, pod, response.Patch), ""
-}
-
-func typedPod(t *testing.T, text []byte) *corev1.Pod {
-	t.Helper()
-	var pod corev1.Pod
-	if err := json.Unmarshal(text, &pod); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	return &pod
-}
-
-// holds checks what must be so beside any peer, in any order. With faulty, the peer's
-// variables lead to no token.
-func (b *beside) holds(t *testing.T, stored []byte, faulty bool) {
-	t.Helper()
-	pod := typedPod(t, stored)
-	holdsValidVolumes(t, pod)
-	if again := ask(t, b.pods, create(stored)); again.Patch != nil {
-		t.Errorf("a second pass of Lanyard gave %s", again.Patch)
-	}
-	// The second call of GCP's webhook replaces its init container as a whole.
-	if _, gcp := b.peer.(*peers.GCP); !gcp && peers.Reinvoked(b.peer) {
-		after := pod.DeepCopy()
-		if err := peers.Admit(b.peer, after, b.account); err != nil {
-			t.Errorf("a second pass of the peer denies the pod: %v", err)
-		}
-		if diff := cmp.Diff(pod, after); diff != "" {
-			t.Errorf("a second pass of the peer (-before +after):\n%s", diff)
-		}
-	}
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		if !slices.Contains(b.pods.Keys.PeerContainers, c.Name) {
-			holdsMarked(t, pod, &c)
-		}
-		if !faulty {
-			holdsTokens(t, pod, &c)
-		}
-	}
-}
-
-// holdsValidVolumes checks what the API server denies otherwise: two volumes of one
-// name, two mounts at one path, and a mount of no volume.
-func holdsValidVolumes(t *testing.T, pod *corev1.Pod) {
-	t.Helper()
-	volumes := map[string]bool{}
-	for _, v := range pod.Spec.Volumes {
-		if volumes[v.Name] {
-			t.Errorf("the API server denies the pod: two volumes %s", v.Name)
-		}
-		volumes[v.Name] = true
-	}
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		paths := map[string]bool{}
-		for _, m := range c.VolumeMounts {
-			if paths[m.MountPath] {
-				t.Errorf("the API server denies the pod: container %s: mountPath %s must be unique", c.Name, m.MountPath)
-			}
-			if !volumes[m.Name] {
-				t.Errorf("the API server denies the pod: container %s: volume %s not found", c.Name, m.Name)
-			}
-			paths[m.MountPath] = true
-		}
-		names := map[string]bool{}
-		for _, v := range c.Env {
-			if names[v.Name] {
-				t.Errorf("container %s sets %s twice", c.Name, v.Name)
-			}
-			names[v.Name] = true
-		}
-	}
-}
-
-// holdsMarked checks that the guard lets the container pass.
-func holdsMarked(t *testing.T, pod *corev1.Pod, c *corev1.Container) {
-	t.Helper()
-	if !isMarked(pod, c) {
-		t.Errorf("container %s lacks the token mount: the guard denies the pod", c.Name)
-	}
-}
-
-// passes reports whether the guard lets the container pass.
-func (b *beside) passes(pod *corev1.Pod, c *corev1.Container) bool {
-	return slices.Contains(b.pods.Keys.PeerContainers, c.Name) || isMarked(pod, c)
-}
-
-// isMarked reports whether the container has the token mount, or needs none.
-func isMarked(pod *corev1.Pod, c *corev1.Container) bool {
-	_, injected := pod.Annotations[annotations.DefaultPrefix+"injected"]
-	return !injected || slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == provider.DefaultTokenMountPath })
-}
-
-// holdsTokens checks that each variable that names a token or a credential file leads
-// to a token in a volume that the container mounts.
-func holdsTokens(t *testing.T, pod *corev1.Pod, c *corev1.Container) {
-	t.Helper()
-	for _, name := range []string{"AWS_WEB_IDENTITY_TOKEN_FILE", "AZURE_FEDERATED_TOKEN_FILE"} {
-		if file := value(c, name); strings.Contains(file, "secrets") {
-			if token := tokenAt(pod, c, file); token == nil {
-				t.Errorf("container %s: %s=%s is not in a mounted volume", c.Name, name, file)
-			}
-		}
-	}
-	for _, name := range []string{"GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE"} {
-		if file := value(c, name); strings.Contains(file, "secrets") {
-			if credential := credentialAt(pod, c, file); credential == nil || tokenAt(pod, c, credential.Source.File) == nil {
-				t.Errorf("container %s: %s=%s leads to no token: %+v", c.Name, name, file, credential)
+// Once the API server calls the webhook of Google's peer after Lanyard, and again, the peer
+// writes the container gcloud-setup after Lanyard's last call.
+func TestAContainerThatAPeerReplacesIsLeftOut(t *testing.T) {
+	t.Parallel()
+	for _, peerFirst := range []bool{true, false} {
+		b := adopting(t, peers.Flags{GCP: &peers.GCP{ReinvocationPolicy: admissionregistrationv1.IfNeededReinvocationPolicy}}, google)
+		stored := b.admit(t, peerFirst, newPodOf(t, nil, "main"))
+		b.holds(t, stored, false)
+		spec := typedPod(t, stored).Spec
+		for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+			got := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "bound-sa-token" })
+			if want := c.Name == "main"; got != want {
+				t.Errorf("peer first %v: container %s: got the token volume %v, want %v", peerFirst, c.Name, got, want)
 			}
 		}
 	}
 }
 
-// value returns the value of a variable, or "".
-func value(c *corev1.Container, name string) string {
-	for _, v := range c.Env {
-		if v.Name == name {
-			return v.Value
+func TestOnlyAnAdoptedPeerHasItsContainers(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		adopted         bool
+		account, values map[string]string
+		want            bool
+	}{
+		{adopted: true, account: google, want: false},
+		{adopted: true, account: google, values: map[string]string{"lanyard.dev/containers": "gcloud-setup"}, want: true},
+		{adopted: false, account: map[string]string{"lanyard.dev/audience": "vault"}, want: true},
+	} {
+		pods, _ := newPods(t, tt.account)
+		if tt.adopted {
+			pods = adopting(t, peers.Flags{}, tt.account).pods
+		}
+		response := ask(t, pods, create(newPodOf(t, tt.values, "gcloud-setup")))
+		if got := response.Reason == reason.Injected; got != tt.want {
+			t.Errorf("%v %v: got %s, want it injected: %v", tt.adopted, tt.values, response.Reason, tt.want)
 		}
 	}
-	return ""
 }
 
-// volumeAt returns the volume that the container has at the path of a file, nil for
-// none, and the rest of the path.
-func volumeAt(pod *corev1.Pod, c *corev1.Container, file string) (volume *corev1.Volume, rest string) {
-	file = strings.ReplaceAll(strings.TrimPrefix(file, "C:"), `\`, "/")
-	for _, m := range c.VolumeMounts {
-		below, found := strings.CutPrefix(file, m.MountPath+"/")
-		if !found {
-			continue
-		}
-		for i := range pod.Spec.Volumes {
-			if pod.Spec.Volumes[i].Name == m.Name {
-				return &pod.Spec.Volumes[i], below
+// A pod with an identity binding gets a token of another audience from Azure's peer. The
+// proxy of AKS does not accept Lanyard's token.
+func TestAPodWithAnIdentityBindingIsLeftToAzuresPeer(t *testing.T) {
+	t.Parallel()
+	const binding = "azure.workload.identity/use-identity-binding"
+	azure := map[string]string{
+		"azure.workload.identity/client-id": "00000000-0000-0000-0000-000000000001",
+		"azure.workload.identity/tenant-id": "00000000-0000-0000-0000-000000000002",
+	}
+	both := map[string]string{"eks.amazonaws.com/role-arn": "arn:aws:iam::111122223333:role/app"}
+	maps.Copy(both, azure)
+	for _, tt := range []struct {
+		name            string
+		account, values map[string]string
+		reason          reason.Reason
+		providers       string
+	}{
+		{"with one cloud", azure, map[string]string{binding: "true"}, reason.OptedOut, ""},
+		{"with another spelling", azure, map[string]string{binding: "True"}, reason.OptedOut, ""},
+		{"with another cloud", both, map[string]string{binding: "true"}, reason.Injected, "aws"},
+		{"turned off", both, map[string]string{binding: "false"}, reason.Injected, "aws,azure"},
+		{"another annotation of the peer", azure, map[string]string{"azure.workload.identity/skip-containers": "true"}, reason.Injected, "azure"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := adopting(t, peers.Flags{}, tt.account)
+			pod := newPodOf(t, tt.values, "main")
+			response := ask(t, b.pods, create(pod))
+			if response.Code != 0 || response.Reason != tt.reason {
+				t.Fatalf("got %d %s: %s, want %s", response.Code, response.Reason, response.Message, tt.reason)
 			}
-		}
-	}
-	return nil, ""
-}
-
-// tokenAt returns the token that the container reads at a path, nil for none.
-func tokenAt(pod *corev1.Pod, c *corev1.Container, file string) *corev1.ServiceAccountTokenProjection {
-	volume, rest := volumeAt(pod, c, file)
-	if volume == nil || volume.Projected == nil {
-		return nil
-	}
-	for _, source := range volume.Projected.Sources {
-		if source.ServiceAccountToken != nil && source.ServiceAccountToken.Path == rest {
-			return source.ServiceAccountToken
-		}
-	}
-	return nil
-}
-
-// credential is the part of a Google credential file that matters.
-type credential struct {
-	Audience      string `json:"audience"`
-	Impersonation string `json:"service_account_impersonation_url"`
-	Source        struct {
-		File string `json:"file"`
-	} `json:"credential_source"`
-}
-
-// credentialAt returns the credential file that the container reads at a path, nil for
-// none. The peer's init container writes its file.
-func credentialAt(pod *corev1.Pod, c *corev1.Container, file string) *credential {
-	volume, rest := volumeAt(pod, c, file)
-	if volume == nil {
-		return nil
-	}
-	var items []corev1.DownwardAPIVolumeFile
-	if volume.DownwardAPI != nil {
-		items = volume.DownwardAPI.Items
-	}
-	if volume.Projected != nil {
-		for _, source := range volume.Projected.Sources {
-			if source.DownwardAPI != nil {
-				items = append(items, source.DownwardAPI.Items...)
+			after := typedPod(t, apply(t, pod, response.Patch))
+			if got := after.Annotations[annotations.DefaultPrefix+"injected"]; got != tt.providers {
+				t.Errorf("got providers %q, want %q", got, tt.providers)
 			}
-		}
+			if got := value(&after.Spec.Containers[0], "AZURE_FEDERATED_TOKEN_FILE") != ""; got != (tt.reason == reason.Injected && tt.providers != "aws") {
+				t.Errorf("has Azure's variables: %v", got)
+			}
+		})
 	}
-	for _, item := range items {
-		key := strings.TrimSuffix(strings.TrimPrefix(item.FieldRef.FieldPath, "metadata.annotations['"), "']")
-		var found credential
-		if item.Path == rest && json.Unmarshal([]byte(pod.Annotations[key]), &found) == nil {
-			return &found
-		}
-	}
-	for i := range pod.Spec.InitContainers {
-		setup := &pod.Spec.InitContainers[i]
-		if setup.Name != "gcloud-setup" || volume.EmptyDir == nil {
-			continue
-		}
-		found := credential{
-			Audience:      "//iam.googleapis.com/" + value(setup, "GCP_WORKLOAD_IDENTITY_PROVIDER"),
-			Impersonation: "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/" + value(setup, "GCP_SERVICE_ACCOUNT") + ":generateAccessToken",
-		}
-		found.Source.File = "/var/run/secrets/sts.googleapis.com/serviceaccount/token"
-		return &found
-	}
-	return nil
-}
-
-// accountObject returns the JSON of the ServiceAccount team/app.
-func accountObject(t *testing.T, values map[string]string) []byte {
-	t.Helper()
-	return marshal(t, &corev1.ServiceAccount{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "app", Annotations: values},
-	})
 }

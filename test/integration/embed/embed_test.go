@@ -8,9 +8,10 @@ package embed_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -29,18 +30,17 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
-	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/webhook"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/decisions"
 	support "github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
 const (
 	deployDir = "../../../deploy/base"
-	goldenDir = "../../../internal/webhook/injector/testdata"
 	// namespace and serviceAccount are those of the golden cases.
 	namespace      = "team"
 	serviceAccount = "app"
@@ -72,30 +72,14 @@ func TestEmbed(t *testing.T) {
 	RunSpecs(t, "embedded webhooks")
 }
 
-// goldenCases returns the folders of the golden cases of new pods. A running pod cannot
-// be stored as a case with an ephemeral container has it.
-func goldenCases() []string {
-	var folders []string
-	for _, pattern := range []string{"*", "*/*"} {
-		files, err := filepath.Glob(filepath.Join(goldenDir, pattern, "want.yaml"))
-		if err != nil {
-			panic(err)
-		}
-		for _, file := range files {
-			if folder := filepath.Dir(file); !exists(filepath.Join(folder, "old.yaml")) {
-				folders = append(folders, folder)
-			}
-		}
+// goldenCases returns the golden cases of new pods. A running pod cannot be stored as a
+// case with an ephemeral container has it.
+func goldenCases() []*decisions.Case {
+	cases, err := decisions.Read("../../decisions")
+	if err != nil {
+		panic(err)
 	}
-	if len(folders) < 100 {
-		panic("too few golden cases in " + goldenDir)
-	}
-	return folders
-}
-
-func exists(file string) bool {
-	_, err := os.Stat(file)
-	return err == nil
+	return slices.DeleteFunc(cases, (*decisions.Case).IsEphemeral)
 }
 
 // inPlace are handlers that serve in place of the first ones; nil for none.
@@ -133,21 +117,15 @@ type recording struct {
 // Register implements webhook.Server.
 func (r recording) Register(path string, handler http.Handler) { r.handlers[path] = handler }
 
-// configure sets up the webhooks with the configuration file of a golden case, if it has
-// one, until the spec ends.
-func configure(dir string) {
+// configure sets up the webhooks with the settings of a golden case, if it has any, until
+// the spec ends.
+func configure(settings string) {
 	GinkgoHelper()
-	file := filepath.Join(dir, "config.yaml")
-	if filepath.Base(filepath.Dir(dir)) == "providers" {
-		file = filepath.Join("../../../examples/providers", filepath.Base(dir)+".yaml")
-	}
-	if !exists(file) {
+	if settings == "" {
 		return
 	}
-	text, err := os.ReadFile(file)
-	Expect(err).NotTo(HaveOccurred())
 	a := &another{manager, recording{handlers: map[string]http.Handler{}}}
-	Expect(webhook.AddToManager(a, webhook.Options{Settings: annotations.Options{Config: text}, Registerer: prometheus.NewRegistry()})).To(Succeed())
+	Expect(webhook.AddToManager(a, webhook.Options{Settings: annotations.Options{Config: []byte(settings)}, Registerer: prometheus.NewRegistry()})).To(Succeed())
 	inPlace.Store(&a.server.handlers)
 	DeferCleanup(func() { inPlace.Store(nil) })
 }
@@ -231,13 +209,6 @@ func create(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	return client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
-// want is the form of want.yaml.
-type want struct {
-	Message        string            `json:"message"`
-	ServiceAccount map[string]string `json:"serviceAccount"`
-	Pod            *corev1.Pod       `json:"pod"`
-}
-
 // byTheServer are the cases that the API server denies before or after the
 // webhook.
 var byTheServer = map[string]string{
@@ -248,38 +219,34 @@ var byTheServer = map[string]string{
 }
 
 var _ = Describe("Embedded in a manager, Lanyard", func() {
-	for _, dir := range goldenCases() {
-		name := strings.TrimPrefix(dir, goldenDir+"/")
-		It("decides as "+name, func(ctx SpecContext) {
-			var want want
-			configure(dir)
-			var pod corev1.Pod
+	for _, c := range goldenCases() {
+		It("decides as "+c.Theme+"/"+c.Name, func(ctx SpecContext) {
+			configure(c.Settings)
+			var pod, want corev1.Pod
 			var account corev1.ServiceAccount
 			var policy corev1.Namespace
-			read(dir, "want.yaml", &want)
-			read(dir, "pod.yaml", &pod)
-			read(dir, "serviceaccount.yaml", &account)
-			read(dir, "namespace.yaml", &policy)
-			pod.Namespace = namespace
-			if pod.Name == "" && pod.GenerateName == "" {
-				pod.Name = "pod"
-			}
+			result, err := c.Result()
+			Expect(err).NotTo(HaveOccurred())
+			read(result, &want)
+			read(c.Pod, &pod)
+			read(c.ServiceAccount, &account)
+			read(c.Namespace, &policy)
 			adopted := writeServiceAccount(ctx, account.Labels, account.Annotations)
-			if want.ServiceAccount != nil {
-				Expect(lanyards(adopted)).To(Equal(want.ServiceAccount))
+			if c.Want.ServiceAccount != nil {
+				Expect(lanyards(adopted)).To(Equal(c.Want.ServiceAccount))
 			}
 			writePolicy(ctx, policy.Annotations)
 			Eventually(func(g Gomega) {
 				got, err := create(ctx, &pod)
-				switch denial := byTheServer[name]; {
+				switch denial := byTheServer[c.Name]; {
 				case denial != "":
 					g.Expect(err).To(MatchError(ContainSubstring(denial)))
-				case want.Message != "":
+				case c.Want.Message != "":
 					g.Expect(err).To(HaveOccurred())
-					g.Expect(strings.ReplaceAll(err.Error(), keysOfConfig, "")).To(ContainSubstring(want.Message))
+					g.Expect(strings.ReplaceAll(err.Error(), keysOfConfig, "")).To(ContainSubstring(c.Want.Message))
 				default:
 					g.Expect(err).NotTo(HaveOccurred())
-					compare(g, want.Pod, got)
+					compare(g, &want, got)
 				}
 			}).WithTimeout(patience).Should(Succeed())
 		})
@@ -343,15 +310,12 @@ var _ = Describe("Embedded in a manager, Lanyard", func() {
 	})
 })
 
-// read reads a file of a golden case, if it has it.
-func read(dir, name string, into any) {
+// read reads an object of a golden case, if there is one.
+func read(text []byte, into any) {
 	GinkgoHelper()
-	text, err := os.ReadFile(filepath.Join(dir, name))
-	if os.IsNotExist(err) {
-		return
+	if text != nil {
+		Expect(json.Unmarshal(text, into)).To(Succeed())
 	}
-	Expect(err).NotTo(HaveOccurred())
-	Expect(yaml.Unmarshal(text, into)).To(Succeed())
 }
 
 // writePolicy sets the annotations of the namespace.

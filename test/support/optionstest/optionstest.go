@@ -1,22 +1,21 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package optionstest reads configuration files in tests.
+// Package optionstest returns settings for tests.
 package optionstest
 
 import (
-	"os"
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
-// Settings returns the settings of the injection, with a configuration file, as
+// Settings returns the settings of the injection with the text of a configuration file, as
 // lanyard-webhook reads them. reserved are the audiences of the API server.
-func Settings(t testing.TB, file string, reserved ...string) *settings.Settings {
+func Settings(t testing.TB, config string, reserved ...string) *settings.Settings {
 	t.Helper()
-	o, err := options.Parse([]string{"--config=" + file}, os.ReadFile)
+	o, err := options.Parse([]string{"--config=config.yaml"}, func(string) ([]byte, error) { return []byte(config), nil })
 	if err != nil {
 		t.Fatal(err)
 	}

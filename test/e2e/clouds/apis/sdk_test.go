@@ -17,17 +17,17 @@ import (
 	"testing"
 	"time"
 
-	"sigs.k8s.io/yaml"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/emulator"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer/issuertest"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal/journaltest"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/decisions"
 )
 
 const (
 	module = "../../sdk/go" // of the program with the SDKs
-	golden = "../../../../internal/webhook/injector/testdata/providers"
 	// mountPath is where a container of the golden cases has its tokens.
 	mountPath = "/var/run/secrets/lanyard.dev/serviceaccount"
 )
@@ -100,32 +100,21 @@ type pod struct {
 // injected returns the pod of the golden case of a provider.
 func injected(t *testing.T, name string) *pod {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(golden, name, "want.yaml"))
+	c, err := decisions.ReadCase("../../../decisions", decisions.Providers+"/"+name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var want struct {
-		Pod struct {
-			Spec struct {
-				Containers []struct {
-					Env []struct{ Name, Value string }
-				}
-				Volumes []struct {
-					Projected struct {
-						Sources []struct {
-							ServiceAccountToken struct{ Audience, Path string }
-						}
-					}
-				}
-			}
-		}
-	}
-	if err := yaml.Unmarshal(text, &want); err != nil {
+	result, err := c.Result()
+	if err != nil {
 		t.Fatal(err)
 	}
-	token := want.Pod.Spec.Volumes[0].Projected.Sources[0].ServiceAccountToken
+	var want corev1.Pod
+	if err := json.Unmarshal(result, &want); err != nil {
+		t.Fatal(err)
+	}
+	token := want.Spec.Volumes[0].Projected.Sources[0].ServiceAccountToken
 	p := &pod{audience: token.Audience, file: token.Path}
-	for _, v := range want.Pod.Spec.Containers[0].Env {
+	for _, v := range want.Spec.Containers[0].Env {
 		p.environment = append(p.environment, v.Name+"="+v.Value)
 	}
 	return p

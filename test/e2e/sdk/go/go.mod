@@ -19,6 +19,7 @@ require (
 	github.com/hashicorp/vault/api v1.23.0
 	github.com/hashicorp/vault/api/auth/kubernetes v0.12.0
 	github.com/huaweicloud/huaweicloud-sdk-go-v3 v0.1.207
+	github.com/lanyard-dev/lanyard v0.0.0
 	github.com/openai/openai-go/v3 v3.96.0
 	github.com/snowflakedb/gosnowflake v1.19.1
 	github.com/stackitcloud/stackit-sdk-go/core v0.27.1
@@ -104,7 +105,7 @@ require (
 	github.com/mitchellh/go-homedir v1.1.0 // indirect
 	github.com/mitchellh/mapstructure v1.5.0 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
-	github.com/modern-go/reflect2 v1.0.2 // indirect
+	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
 	github.com/mtibben/percent v0.2.1 // indirect
 	github.com/oklog/ulid/v2 v2.1.2 // indirect
 	github.com/pb33f/ordered-map/v2 v2.3.1 // indirect
@@ -143,3 +144,5 @@ require (
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261019180522-ce908d29299b // indirect
 	gopkg.in/ini.v1 v1.67.0 // indirect
 )
+
+replace github.com/lanyard-dev/lanyard => ../../../..

@@ -9,6 +9,7 @@
 package providers
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -24,11 +25,12 @@ import (
 	huawei "github.com/huaweicloud/huaweicloud-sdk-go-v3/core/auth/provider"
 	"github.com/stackitcloud/stackit-sdk-go/core/clients"
 	"github.com/tencentcloud/tencentcloud-sdk-go/tencentcloud/common"
-	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/test/support/decisions"
 )
 
 const (
-	golden = "../../../../../internal/webhook/injector/testdata/providers"
+	golden = "../../../../decisions"
 	// mountPath is where a container of the golden cases has its tokens.
 	mountPath = "/var/run/secrets/lanyard.dev/serviceaccount"
 	// token is the content of the token's file. Some SDKs read its claims: here, that it
@@ -91,42 +93,58 @@ func TestTheSDKsReadTheVariables(t *testing.T) {
 
 // A new provider must have a test here, or a reason not to have one.
 func TestAllReadyMadeProvidersAreTested(t *testing.T) {
-	cases, err := filepath.Glob(filepath.Join(golden, "*", "want.yaml"))
-	if err != nil || len(cases) == 0 {
-		t.Fatalf("got %d golden cases and error %v", len(cases), err)
+	cases, err := decisions.Read(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases = slices.DeleteFunc(cases, func(c *decisions.Case) bool { return c.Theme != decisions.Providers })
+	if len(cases) == 0 {
+		t.Fatal("got no golden cases")
 	}
 	known := tests()
-	for _, file := range cases {
-		name := filepath.Base(filepath.Dir(file))
-		if _, found := known[name]; !found && !slices.Contains(unread, name) {
-			t.Errorf("%s: got no test of its SDK", file)
+	for _, c := range cases {
+		if _, found := known[c.Name]; !found && !slices.Contains(unread, c.Name) {
+			t.Errorf("%s: got no test of its SDK", c.File)
 		}
 	}
+}
+
+// pod has the parts of a pod that matter here.
+type pod struct {
+	Metadata struct{ Annotations map[string]string }
+	Spec     struct {
+		Containers []struct {
+			Env []struct{ Name, Value string }
+		}
+	}
+}
+
+// injected returns the pod of a golden case, as the webhook leaves it.
+func injected(t *testing.T, name string) *pod {
+	t.Helper()
+	c, err := decisions.ReadCase(golden, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := c.Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &pod{}
+	if err := json.Unmarshal(result, pod); err != nil {
+		t.Fatal(err)
+	}
+	return pod
 }
 
 // setEnvironment sets the variables of a golden case, and returns the file that
 // stands for the token. No other variable of an SDK is set.
 func setEnvironment(t *testing.T, name string) (file string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(golden, name, "want.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want struct {
-		Pod struct {
-			Spec struct {
-				Containers []struct {
-					Env []struct{ Name, Value string }
-				}
-			}
-		}
-	}
-	if err := yaml.Unmarshal(text, &want); err != nil {
-		t.Fatal(err)
-	}
+	pod := injected(t, decisions.Providers+"/"+name)
 	directory := t.TempDir()
 	t.Setenv("HOME", directory) // the SDKs look for files there
-	for _, v := range want.Pod.Spec.Containers[0].Env {
+	for _, v := range pod.Spec.Containers[0].Env {
 		value := v.Value
 		if relative, isFile := strings.CutPrefix(value, mountPath+"/"); isFile {
 			value = filepath.Join(directory, relative)

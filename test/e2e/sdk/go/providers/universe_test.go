@@ -10,24 +10,12 @@ import (
 	"testing"
 
 	"cloud.google.com/go/auth/credentials"
-	"sigs.k8s.io/yaml"
 )
 
 // Google's SDK accepts the credential file for another universe, and asks the servers of
 // that universe.
 func TestGoogleInAnotherUniverse(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(golden, "..", "configured", "google-in-another-universe", "want.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want struct {
-		Pod struct {
-			Metadata struct{ Annotations map[string]string }
-		}
-	}
-	if err := yaml.Unmarshal(text, &want); err != nil {
-		t.Fatal(err)
-	}
+	pod := injected(t, "configured/google-in-another-universe")
 	directory := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(directory, "gcp"), 0o700); err != nil {
 		t.Fatal(err)
@@ -35,7 +23,7 @@ func TestGoogleInAnotherUniverse(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(directory, "gcp", "token"), []byte(token), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	file := strings.ReplaceAll(want.Pod.Metadata.Annotations["lanyard.dev/gcp-credentials"], mountPath, directory)
+	file := strings.ReplaceAll(pod.Metadata.Annotations["lanyard.dev/gcp-credentials"], mountPath, directory)
 	found, err := credentials.NewCredentialsFromJSON(credentials.ExternalAccount, []byte(file), &credentials.DetectOptions{
 		Scopes: []string{"https://www.googleapis.com/auth/cloud-platform"},
 	})

@@ -1,0 +1,351 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inject_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/inject"
+	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
+	"github.com/lanyard-dev/lanyard/test/support/decisions"
+	"github.com/lanyard-dev/lanyard/test/support/optionstest"
+)
+
+// reservedAudience belongs to the API server.
+const reservedAudience = "https://kubernetes.default.svc"
+
+// options are the settings of the webhook, and the namespace of objects that name none.
+type options struct {
+	*settings.Settings
+	Namespace string
+}
+
+// defaults are the settings of the golden cases of the injector.
+func defaults(t *testing.T) *options {
+	t.Helper()
+	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &options{
+		Settings: &settings.Settings{
+			Keys: &keys,
+			Defaults: &annotations.Defaults{
+				TokenExpirationSeconds: annotations.DefaultTokenExpirationSeconds, TokenMountPath: provider.DefaultTokenMountPath, ReservedAudiences: []string{reservedAudience},
+			},
+			ExcludedNamespaces: []string{"kube-system"},
+		},
+		Namespace: "team",
+	}
+}
+
+// golden is a golden case of the webhook.
+type golden struct {
+	*decisions.Case
+	settings *options
+}
+
+// eachGolden runs a test for each golden case of a new pod.
+func eachGolden(t *testing.T, test func(t *testing.T, g *golden)) {
+	t.Helper()
+	cases, err := decisions.Read("../../../test/decisions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		if c.IsEphemeral() {
+			continue // no manifest adds an ephemeral container
+		}
+		t.Run(c.Theme+"/"+strings.ReplaceAll(c.Name, "-", " "), func(t *testing.T) {
+			t.Parallel()
+			g := &golden{c, defaults(t)}
+			if c.Settings != "" {
+				g.settings = &options{Settings: optionstest.Settings(t, c.Settings, reservedAudience), Namespace: "team"}
+			}
+			test(t, g)
+		})
+	}
+}
+
+const defaultAccount = `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default","namespace":"team"}}`
+
+// around returns a stream of JSON: the object, its ServiceAccounts and its Namespace.
+func (g *golden) around(object []byte) []byte {
+	return bytes.Join([][]byte{object, g.ServiceAccount, []byte(defaultAccount), g.Namespace}, []byte("\n"))
+}
+
+// injectText injects a text and returns the results and the output.
+func injectText(t *testing.T, o *options, text string) ([]inject.Result, string) {
+	t.Helper()
+	documents, err := inject.Read("test", strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, err := inject.Inject(t.Context(), documents, o.Settings, o.Namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := inject.Write(&out, documents); err != nil {
+		t.Fatal(err)
+	}
+	return results, out.String()
+}
+
+// The command makes of the file of a golden case what the webhook makes of its pod.
+func TestPodsAreAsTheGoldenCasesOfTheWebhook(t *testing.T) {
+	t.Parallel()
+	eachGolden(t, func(t *testing.T, g *golden) {
+		results, out := injectText(t, g.settings, string(g.Text))
+		at := slices.IndexFunc(results, func(r inject.Result) bool { return strings.HasPrefix(r.Object, "pod/") })
+		if at < 0 {
+			t.Fatalf("got no result for the pod in %+v", results)
+		}
+		got := results[at]
+		if string(got.Reason) != g.Want.Reason || got.Denied != (g.Want.Code != 0) {
+			t.Errorf("got %+v, want %s and code %d", got, g.Want.Reason, g.Want.Code)
+		}
+		if got.Denied {
+			if message := "lanyard: " + string(got.Reason) + ": " + got.Message; message != g.Want.Message {
+				t.Errorf("got %q, want %q", message, g.Want.Message)
+			}
+			return
+		}
+		want, err := g.Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(unmarshal(t, want), podIn(t, out)); diff != "" {
+			t.Errorf("pod (-want +got):\n%s", diff)
+		}
+		warnings := make([]string, 0, len(got.Warnings))
+		for _, warning := range got.Warnings {
+			warnings = append(warnings, "lanyard: "+warning)
+		}
+		if diff := cmp.Diff(g.Want.Warnings, warnings); diff != "" && len(warnings)+len(g.Want.Warnings) > 0 {
+			t.Errorf("warnings (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// podIn returns the pod in an output.
+func podIn(t *testing.T, out string) map[string]any {
+	t.Helper()
+	for document := range strings.SplitSeq(out, "---\n") {
+		var object map[string]any
+		if err := yaml.UnmarshalStrict([]byte(document), &object); err != nil {
+			t.Fatal(err)
+		}
+		if object["kind"] == "Pod" {
+			return object
+		}
+	}
+	t.Fatalf("got no pod in\n%s", out)
+	return nil
+}
+
+// Each file is read, also one that adds an ephemeral container or has another webhook.
+func TestTheFilesOfAllGoldenCasesAreRead(t *testing.T) {
+	t.Parallel()
+	cases, err := decisions.ReadInputs("../../../test/decisions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		if results, _ := injectText(t, defaults(t), string(c.Text)); len(results) < 2 {
+			t.Errorf("%s: got the results %+v, want one of the ServiceAccount and one of the pod", c.File, results)
+		}
+	}
+}
+
+// objects are a cluster's annotations by namespace/name.
+type objects map[string]map[string]string
+
+func (o objects) Get(_ context.Context, namespace, name string) (metadatacache.Object, error) {
+	return metadatacache.Object{Annotations: o[namespace+"/"+name]}, nil
+}
+
+type unrecorded struct{}
+
+func (unrecorded) RecordInjection(string)                          {}
+func (unrecorded) RecordAdmission(_, _, _ string, _ time.Duration) {}
+func annotationsOf(t *testing.T, object []byte) (values map[string]string) {
+	t.Helper()
+	var meta metav1.PartialObjectMetadata
+	if object != nil {
+		if err := json.Unmarshal(object, &meta); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return meta.Annotations
+}
+
+// labelled returns objects with the value of a label.
+type labelled struct {
+	objects
+	label string
+}
+
+func (l labelled) Get(ctx context.Context, namespace, name string) (metadatacache.Object, error) {
+	object, err := l.objects.Get(ctx, namespace, name)
+	object.Label = l.label
+	return object, err
+}
+
+func labelOf(t *testing.T, object []byte, key string) string {
+	t.Helper()
+	var meta metav1.PartialObjectMetadata
+	if object != nil {
+		if err := json.Unmarshal(object, &meta); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return meta.Labels[key]
+}
+
+// webhook returns the pod as it is after the handler of the webhook was called for
+// it, and its patch applied. It returns nil if the webhook denies the pod.
+func (g *golden) webhook(t *testing.T, o *options, pod []byte) []byte {
+	t.Helper()
+	account := g.Want.ServiceAccount
+	if account == nil {
+		account = annotationsOf(t, g.ServiceAccount)
+	}
+	mutator := &injector.PodMutator{Recorder: unrecorded{}, Config: injector.Config{
+		Settings:        o.Settings,
+		ServiceAccounts: labelled{objects{"team/app": account}, labelOf(t, g.ServiceAccount, o.Settings.Keys.IdentityLabel)},
+		Namespaces:      objects{"/team": annotationsOf(t, g.Namespace)},
+	}}
+	handler := admission.NewHandler(mutator, admission.NewBudget(), unrecorded{}, logr.Discard())
+	body := fmt.Sprintf(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1",`+
+		`"resource":{"group":"","version":"v1","resource":"pods"},"namespace":"team","operation":"CREATE","object":%s}}`, pod)
+	post := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body))
+	post.Header.Set("Content-Type", "application/json")
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, post)
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(recorder.Body.Bytes(), &review); err != nil || review.Response == nil {
+		t.Fatalf("got %s and error %v", recorder.Body, err)
+	}
+	switch {
+	case !review.Response.Allowed:
+		return nil
+	case review.Response.Patch == nil:
+		return pod
+	}
+	patch, err := jsonpatch.DecodePatch(review.Response.Patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patched, err := patch.Apply(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return patched
+}
+
+// Whatever makes a pod, its template is, byte for byte, the pod that the webhook
+// makes of it.
+func TestTemplatesAreAsTheWebhookMakesThePods(t *testing.T) {
+	t.Parallel()
+	for _, kind := range cluster.Kinds() {
+		t.Run(kind.Kind, func(t *testing.T) {
+			t.Parallel()
+			eachGolden(t, func(t *testing.T, g *golden) {
+				pod := unmarshal(t, g.Pod)
+				var object map[string]any
+				if len(kind.Template) == 0 {
+					object = pod
+				} else {
+					delete(pod, "apiVersion")
+					delete(pod, "kind")
+					object = map[string]any{}
+					if err := unstructured.SetNestedMap(object, pod, kind.Template...); err != nil {
+						t.Fatal(err)
+					}
+					object["apiVersion"], object["kind"] = kind.Resource.GroupVersion().String(), kind.Kind
+					object["metadata"] = map[string]any{"name": "object"}
+				}
+				results, out := injectText(t, g.settings, string(g.around(marshal(t, object))))
+				want := g.webhook(t, g.settings, marshal(t, pod))
+				if results[0].Denied != (want == nil) {
+					t.Fatalf("got %+v, want denied %t", results[0], want == nil)
+				}
+				if want == nil {
+					return
+				}
+				var first json.RawMessage
+				if err := json.NewDecoder(strings.NewReader(out)).Decode(&first); err != nil {
+					t.Fatal(err)
+				}
+				if got := compact(t, field(t, first, kind.Template)); got != compact(t, want) {
+					t.Errorf("got  %s\nwant %s", got, want)
+				}
+			})
+		})
+	}
+}
+
+// field returns the JSON at a path.
+func field(t *testing.T, raw json.RawMessage, path []string) json.RawMessage {
+	t.Helper()
+	for _, name := range path {
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &members); err != nil {
+			t.Fatal(err)
+		}
+		raw = members[name]
+	}
+	return raw
+}
+
+func compact(t *testing.T, text []byte) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := json.Compact(&out, text); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return out.String()
+}
+
+func marshal(t *testing.T, v any) []byte {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func unmarshal(t *testing.T, text []byte) map[string]any {
+	t.Helper()
+	var v map[string]any
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}

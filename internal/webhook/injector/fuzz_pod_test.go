@@ -1,0 +1,314 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package injector_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+	"github.com/lanyard-dev/lanyard/test/support/randpod"
+)
+
+// accountOf gives an account with some of the providers, chosen by bits.
+func accountOf(bits uint8) map[string]string {
+	account := map[string]string{}
+	for key, value := range threeClouds() {
+		switch {
+		case strings.Contains(key, "aws") && bits&1 != 0,
+			strings.Contains(key, "azure") && bits&2 != 0,
+			strings.Contains(key, "gcp") && bits&4 != 0:
+			account[key] = value
+		}
+	}
+	if bits&16 != 0 && bits&1 != 0 {
+		account["lanyard.dev/aws-role-arn.audit"] = "arn:aws:iam::444455556666:role/audit"
+		account["lanyard.dev/aws-role-arn.backup"] = "arn:aws:iam::444455556666:role/backup"
+		account["lanyard.dev/aws-source-profile.backup"] = "audit"
+	}
+	if bits&32 != 0 && bits&1 != 0 {
+		account["lanyard.dev/aws-session-name"] = "pod"
+	}
+	if bits&8 != 0 || len(account) == 0 {
+		account["lanyard.dev/audience"] = "neutral"
+	}
+	return account
+}
+
+// FuzzRules holds the rules over random pods and accounts: what is asserted
+// here is what must be so for every pod there is.
+func FuzzRules(f *testing.F) {
+	for seed := range uint64(300) {
+		f.Add(seed, uint8(seed%64))
+	}
+	f.Fuzz(func(t *testing.T, seed uint64, bits uint8) {
+		r := rand.New(rand.NewPCG(seed, uint64(bits)))
+		pod := marshal(t, randpod.New(r))
+		pods, _ := newPods(t, accountOf(bits))
+		response := ask(t, pods, create(pod))
+		if response.Code != 0 {
+			if !(response.Reason == reason.InvalidMountPath && misspelled(pod)) {
+				t.Fatalf("denied: %s", response.Message)
+			}
+			return
+		}
+		result := apply(t, pod, response.Patch)
+		holdsAppendOnly(t, pod, response.Patch, result)
+		holdsConsistent(t, result)
+		holdsRemovable(t, pods.Keys, "", pod, result)
+		if again := ask(t, pods, create(pod)); !bytes.Equal(again.Patch, response.Patch) {
+			t.Errorf("the same pod got two patches:\n%s\n%s", response.Patch, again.Patch)
+		}
+		if second := ask(t, pods, create(result)); second.Patch != nil {
+			t.Errorf("a second pass gave %s", second.Patch)
+		}
+		if response.Patch != nil {
+			holdsCompletion(t, pods, result)
+		}
+	})
+}
+
+// misspelled reports whether the pod has the token mount path with a trailing
+// slash.
+func misspelled(pod []byte) bool { return bytes.Contains(pod, []byte(randpod.MountPath+`/"`)) }
+
+// holdsAppendOnly: add operations alone, and everything that was in the pod is
+// in the result, unknown fields included, each list with its former elements
+// first.
+func holdsAppendOnly(t *testing.T, pod, patch, result []byte) {
+	t.Helper()
+	for _, op := range operations(t, patch) {
+		if op.Op != "add" {
+			t.Errorf("got operation %q on %s, want add alone", op.Op, op.Path)
+		}
+		carriesOver(t, pod, op)
+	}
+	contains(t, "", unmarshal(t, pod), unmarshal(t, result))
+}
+
+type operation struct {
+	Op    string          `json:"op"`
+	Path  string          `json:"path"`
+	Value json.RawMessage `json:"value"`
+}
+
+func operations(t *testing.T, patch []byte) []operation {
+	t.Helper()
+	if patch == nil {
+		return nil
+	}
+	var ops []operation
+	if err := json.Unmarshal(patch, &ops); err != nil {
+		t.Fatalf("patch %s: %v", patch, err)
+	}
+	return ops
+}
+
+// carriesOver: a list that is added whole begins with the former elements,
+// byte for byte.
+func carriesOver(t *testing.T, pod []byte, op operation) {
+	t.Helper()
+	if strings.HasSuffix(op.Path, "/-") || op.Value[0] != '[' {
+		return
+	}
+	var at any = unmarshalRaw(t, pod)
+	for step := range strings.SplitSeq(op.Path[1:], "/") {
+		at = into(t, at, step)
+	}
+	former, ok := at.(json.RawMessage)
+	if !ok || string(former) == "null" {
+		return
+	}
+	if want := strings.TrimSuffix(string(former), "]"); !strings.HasPrefix(string(op.Value), want) {
+		t.Errorf("%s: got %s, want it to begin with %s", op.Path, op.Value, want)
+	}
+}
+
+func unmarshalRaw(t *testing.T, text []byte) map[string]json.RawMessage {
+	t.Helper()
+	var v map[string]json.RawMessage
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// into takes one step of a JSON pointer, undecoded.
+func into(t *testing.T, at any, step string) any {
+	t.Helper()
+	if raw, ok := at.(json.RawMessage); ok {
+		if raw[0] == '[' {
+			var list []json.RawMessage
+			if err := json.Unmarshal(raw, &list); err != nil {
+				t.Fatal(err)
+			}
+			var index int
+			if _, err := fmt.Sscan(step, &index); err != nil {
+				t.Fatal(err)
+			}
+			return list[index]
+		}
+		at = unmarshalRaw(t, raw)
+	}
+	if object, ok := at.(map[string]json.RawMessage); ok {
+		if value, found := object[step]; found {
+			return value
+		}
+	}
+	return nil
+}
+
+// contains holds that nothing of before is lost or changed in after.
+func contains(t *testing.T, path string, before, after any) {
+	t.Helper()
+	switch b := before.(type) {
+	case map[string]any:
+		a, ok := after.(map[string]any)
+		if !ok {
+			t.Errorf("%s: got %T, want an object", path, after)
+			return
+		}
+		for key, value := range b {
+			if _, found := a[key]; !found {
+				t.Errorf("%s/%s is lost", path, key)
+				continue
+			}
+			contains(t, path+"/"+key, value, a[key])
+		}
+	case []any:
+		a, ok := after.([]any)
+		if !ok || len(a) < len(b) {
+			t.Errorf("%s: got %v, want at least %d elements", path, after, len(b))
+			return
+		}
+		for i := range b {
+			contains(t, fmt.Sprintf("%s/%d", path, i), b[i], a[i])
+		}
+	default:
+		if !reflect.DeepEqual(before, after) {
+			t.Errorf("%s: got %v, want %v", path, after, before)
+		}
+	}
+}
+
+// holdsConsistent: what was added is whole. Every mount has its volume, no two
+// are at one path, no variable that Lanyard sets is there twice, and a file
+// that a variable points at is below the container's mount.
+func holdsConsistent(t *testing.T, result []byte) {
+	t.Helper()
+	spec := unmarshal(t, result)["spec"].(map[string]any)
+	volumes := map[any]bool{}
+	for _, v := range list(spec, "volumes") {
+		if name := v["name"]; volumes[name] {
+			t.Errorf("two volumes are called %v", name)
+		}
+		volumes[v["name"]] = true
+	}
+	for _, c := range append(list(spec, "containers"), list(spec, "initContainers")...) {
+		mounted := map[any]any{}
+		for _, m := range list(c, "volumeMounts") {
+			if !volumes[m["name"]] {
+				t.Errorf("%v mounts %v, which is no volume", c["name"], m["name"])
+			}
+			if mounted[m["mountPath"]] != nil {
+				t.Errorf("%v has two mounts at %v", c["name"], m["mountPath"])
+			}
+			mounted[m["mountPath"]] = m["name"]
+		}
+		for _, v := range list(c, "env") {
+			value, _ := v["value"].(string)
+			if strings.HasPrefix(value, randpod.MountPath) && mounted[randpod.MountPath] == nil {
+				t.Errorf("%v has %v below a mount that it does not have", c["name"], v["name"])
+			}
+		}
+	}
+}
+
+func list(object map[string]any, key string) []map[string]any {
+	elements, _ := object[key].([]any)
+	var objects []map[string]any
+	for _, element := range elements {
+		objects = append(objects, element.(map[string]any))
+	}
+	return objects
+}
+
+// holdsCompletion: after another webhook has added a container, and the
+// apiserver has filled in the name, that container alone is completed.
+func holdsCompletion(t *testing.T, pods *injector.PodMutator, result []byte) {
+	t.Helper()
+	pod := unmarshal(t, result)
+	spec := pod["spec"].(map[string]any)
+	spec["containers"] = append(spec["containers"].([]any), map[string]any{"name": "late", "image": "image"})
+	pod["metadata"].(map[string]any)["name"] = "pod-x7k2p"
+	last := len(spec["containers"].([]any)) - 1
+	late := marshal(t, pod)
+	response := ask(t, pods, create(late))
+	if response.Code != 0 || response.Patch == nil {
+		t.Fatalf("a container that came late got no patch: %+v", response)
+	}
+	want := regexp.MustCompile(fmt.Sprintf(`^/spec/containers/%d/(env|volumeMounts)$`, last))
+	for _, op := range operations(t, response.Patch) {
+		if !want.MatchString(op.Path) {
+			t.Errorf("got a patch of %s, want the late container's env and volumeMounts alone", op.Path)
+		}
+	}
+	if second := ask(t, pods, create(apply(t, late, response.Patch))); second.Patch != nil {
+		t.Errorf("a pass after the completion gave %s", second.Patch)
+	}
+}
+
+// FuzzPod: whatever is sent as a pod, there is an answer, and a patch that is
+// given applies.
+func FuzzPod(f *testing.F) {
+	for seed := range uint64(20) {
+		f.Add(marshal(f, randpod.New(rand.New(rand.NewPCG(seed, 0)))))
+	}
+	for _, pod := range []string{
+		`{}`, `{"metadata":null,"spec":null}`, `{"spec":{"containers":[{}]}}`, `{"spec":{"serviceAccountName":"app","containers":[{"name":"a"}]}}`,
+		`{"metadata":{"annotations":null},"spec":{"serviceAccountName":"app","containers":[{"env":null,"volumeMounts":null}],"volumes":null}}`,
+		`{"spec":{"serviceAccountName":"app","containers":{}}}`, `{"spec":{"serviceAccountName":7}}`, `[]`, `"x"`, `{} {}`,
+	} {
+		f.Add([]byte(pod))
+	}
+	f.Fuzz(func(t *testing.T, pod []byte) {
+		pods, _ := newPods(t, threeClouds())
+		response := ask(t, pods, create(pod))
+		if response.Reason == "" {
+			t.Error("a decision without a reason")
+		}
+		if !json.Valid(pod) && response.Code == 0 {
+			t.Error("malformed JSON was let through")
+		}
+		if response.Patch == nil || duplicates(pod) {
+			return
+		}
+		result := apply(t, pod, response.Patch)
+		if second := ask(t, pods, create(result)); second.Patch != nil {
+			t.Errorf("a second pass over %s gave %s", result, second.Patch)
+		}
+	})
+}
+
+// duplicates says whether an object in text has a member twice, which JSON
+// leaves undefined and the apiserver never sends.
+func duplicates(text []byte) bool {
+	var v any
+	if err := json.Unmarshal(text, &v); err != nil {
+		return true
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, text); err != nil {
+		return true
+	}
+	canonical, err := json.Marshal(v)
+	return err != nil || bytes.Count(canonical, []byte(`":`)) != bytes.Count(compact.Bytes(), []byte(`":`))
+}
