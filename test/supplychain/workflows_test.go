@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,6 +15,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
 // workflow is what the tests need of a GitHub workflow.
@@ -317,6 +320,24 @@ func TestWorkflowsHaveTheGoOfTheImage(t *testing.T) {
 					t.Errorf("%s: got Go %v, want %s as in the Dockerfile", name, step.With["go-version"], want)
 				}
 			}
+		}
+	}
+}
+
+// One version of Go builds the product, its tests and all tools.
+func TestEveryModuleNeedsTheSameGo(t *testing.T) {
+	t.Parallel()
+	files, err := tree.Files(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := find(t, "go.mod", `(?m)^go (\S+)$`)
+	for _, file := range files {
+		if path.Base(file) != "go.mod" {
+			continue
+		}
+		if got := find(t, file, `(?m)^go (\S+)$`); got != want {
+			t.Errorf("%s: got Go %s, want %s as in go.mod", file, got, want)
 		}
 	}
 }
