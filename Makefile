@@ -90,7 +90,7 @@ quickstart-delete: ## Delete the cluster of "make quickstart".
 # The race detector watches the packages that serve many requests at a time. It makes them
 # several times as slow. All other tests are one goroutine, or start the program, which
 # test/support/webhook builds with the race detector. Each night, everything runs with it.
-RACE_PACKAGES := ./cmd/webhook/... ./internal/webhook/... ./pkg/... ./test/support/memnet/...
+RACE_PACKAGES := ./cmd/webhook/... ./internal/webhook/... ./pkg/...
 # In this package, these tests decide about thousands of pods in one goroutine, or count
 # memory, to which the race detector adds. They run without it.
 UNRACED       := ./internal/webhook/injector
@@ -113,7 +113,7 @@ test: linux c-compiler controlplane ## Run all tests, unit and integration (3 mi
 
 .PHONY: test-plain
 test-plain: controlplane ## Run the tests without the race detector (a part of "make test").
-	@$(GO_TEST) $(FIRST) $(UNRACED) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE_PACKAGES) $(OTHERS) 2>/dev/null)")
+	@$(GO_TEST) $(FIRST) $(UNRACED) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE_PACKAGES) $(OTHERS))")
 
 .PHONY: test-race
 test-race: c-compiler ## Run the tests of the webhook's packages with the race detector (a part of "make test").
