@@ -24,9 +24,14 @@ export IMAGE TARGET PLATFORMS ENGINE
 
 # Only the race detector needs C. -trimpath keeps local paths out of the
 # binaries, and -s debug information, as in a release: images are a third smaller.
-# All targets use the same flags, so they share the build cache.
+# All targets use the same flags, so they share the build cache. Go reads the version from
+# Git, which tells nothing about a checkout that belongs to another user.
+VCS := $(shell git rev-parse HEAD >/dev/null 2>&1 || echo -buildvcs=false)
 export CGO_ENABLED := 0
-export GOFLAGS := -trimpath -ldflags=-s $(shell $(GO) env GOFLAGS)
+export GOFLAGS := -trimpath -ldflags=-s $(VCS) $(shell $(GO) env GOFLAGS 2>/dev/null)
+
+# Each program with the race detector would sleep for a second at its end.
+export GORACE ?= atexit_sleep_ms=0
 
 # The compiler, the linters and the API servers of the tests have memory enough, so they
 # collect garbage less often than by default. Where a program is measured, it runs as it is
@@ -46,7 +51,7 @@ help: ## List the targets.
 	@echo; echo "Variables of image and image-push:"; sed -n 's/^#? /  /p' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build the static binaries bin/lanyard-webhook and bin/lanyard.
+build: go ## Build the static binaries bin/lanyard-webhook and bin/lanyard.
 	$(GO) build -o bin/lanyard-webhook ./cmd/webhook
 	$(GO) build -o bin/lanyard ./cmd/lanyard
 
@@ -66,11 +71,11 @@ platforms: ## Compile the binaries for all platforms of a release.
 	done
 
 .PHONY: controlplane
-controlplane: ## Build etcd and kube-apiserver into bin/controlplane (minutes the first time).
+controlplane: go ## Build etcd and kube-apiserver into bin/controlplane (minutes the first time).
 	hack/controlplane.sh
 
 .PHONY: demo
-demo: build controlplane ## Run the demo on a real kube-apiserver; KEEP=1 keeps it running.
+demo: linux build controlplane ## Run the demo on a real kube-apiserver; KEEP=1 keeps it running.
 	$(GO) build -o bin/demo ./test/demo
 	@exec bin/demo
 
@@ -82,48 +87,45 @@ quickstart: ## Show Lanyard on a kind cluster; needs Docker or Podman. MODE=poli
 quickstart-delete: ## Delete the cluster of "make quickstart".
 	@hack/kind/quickstart.sh --delete
 
-# The race detector watches the packages of lanyard-webhook, which serve many requests at a
-# time, and the suites that run goroutines of the product in the test's own process: the
-# suite cli runs all commands. It makes compiling and running several times as slow. All
-# other tests are one goroutine, or start the program, which test/support/webhook builds
-# with the race detector. test/supplychain holds the list to the imports. The suites come
-# first, because they wait while the other packages are compiled.
-RACE_SUITES   := ./test/integration/cli ./test/integration/embed ./test/integration/selfmanaged ./test/support/peers
-RACE_PACKAGES  = $(RACE_SUITES) ./examples/... ./pkg/... $$($(GO) list -deps ./cmd/webhook | grep '^github.com/lanyard-dev/lanyard/')
-# Decisions about thousands of random pods are one goroutine, and the race detector allocates
-# memory that two tests count. test-programs runs these tests.
-PLAIN_TESTS := Fuzz.*|TestAnnotationsAllocateNotMuchMoreThanTheirText|TestOneLongTextIsNotCopiedOften
-# These measure time, or send a review of 7 MiB within the webhook's own limit of two seconds,
-# so nothing runs next to them.
-ALONE       := ./test/integration/abuse
-TIMED_TESTS := TestASlowClientDelaysNobody|TestAReviewIsTakenHoweverItIsWritten|TestWhatIsNoReviewIsRejectedWithItsMistake|TestRequestsWaitForTheirShareOfTheBudget
+# The race detector watches the packages that serve many requests at a time. It makes them
+# several times as slow. All other tests are one goroutine, or start the program, which
+# test/support/webhook builds with the race detector. Each night, everything runs with it.
+RACE_PACKAGES := ./cmd/webhook/... ./internal/webhook/... ./pkg/...
+# In this package, these tests decide about thousands of pods in one goroutine, or count
+# memory, to which the race detector adds. They run without it.
+UNRACED       := ./internal/webhook/injector
+UNRACED_TESTS := FuzzMemory|FuzzRules|FuzzDifferential|TestAnnotationsAllocateNotMuchMoreThanTheirText|TestOneLongTextIsNotCopiedOften
+# The suites that wait for a kube-apiserver begin first, and wait while others compute.
+FIRST := ./test/integration/cli ./test/integration/selfmanaged ./test/integration ./test/integration/callers ./test/integration/embed
+# Not for everybody: "make test-abuse" and "make release-check".
+OTHERS := ./test/integration/abuse ./test/release
 
 # The integration tests run the binaries in bin/controlplane. Go's test cache
 # does not know them, so -count=1 disables it. "make lint" runs go vet.
 # Tests that call make must not look for the jobs of this make.
-GO_TEST := MAKEFLAGS= $(GO) test -vet=off -count=1 -timeout=20m
+GO_TEST   := MAKEFLAGS= $(GO) test -vet=off -count=1 -timeout=20m
+RACE_TEST := CGO_ENABLED=1 $(GO_TEST) -race -skip='^($(UNRACED_TESTS))$$'
 
 .PHONY: test
-test: c-compiler controlplane bin/cyclonedx-gomod bin/govulncheck ## Run all tests, unit and integration.
-	@# Side by side: half of the integration suites wait for a kube-apiserver.
-	+@$(MAKE) --no-print-directory -j2 test-race test-programs
-	+@$(MAKE) --no-print-directory test-alone
+test: linux c-compiler controlplane ## Run all tests, unit and integration (3 minutes; 10 the first time).
+	@echo "compiling the tests (some minutes the first time); then there is a line for each package"
+	+@$(MAKE) --no-print-directory -j2 test-plain test-race
+
+.PHONY: test-plain
+test-plain: controlplane ## Run the tests without the race detector (a part of "make test").
+	@$(GO_TEST) $(FIRST) $(UNRACED) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE_PACKAGES) $(OTHERS))")
 
 .PHONY: test-race
-test-race: c-compiler controlplane ## Run the tests of the webhook's packages and of the commands with the race detector (a part of "make test").
-	CGO_ENABLED=1 $(GO_TEST) -race -skip='^($(PLAIN_TESTS)|$(TIMED_TESTS))$$' $(RACE_PACKAGES)
+test-race: c-compiler ## Run the tests of the webhook's packages with the race detector (a part of "make test").
+	@$(RACE_TEST) $(RACE_PACKAGES)
 
-.PHONY: test-programs
-test-programs: c-compiler controlplane bin/cyclonedx-gomod bin/govulncheck ## Run all other tests (a part of "make test").
-	@# First ./test/integration, which waits for a kube-apiserver.
-	$(GO_TEST) ./test/integration $$($(GO) list $(RACE_PACKAGES) $(ALONE) | sed 's/^/-e /' | xargs sh -c '$(GO) list ./... | grep -v -x "$$@"' sh)
-	$(GO_TEST) -run='^($(PLAIN_TESTS))$$' $$(grep -rlE --include='*_test.go' '^func ($(PLAIN_TESTS))\(' internal pkg | xargs dirname | sort -u | sed 's|^|./|')
+.PHONY: test-race-all
+test-race-all: linux c-compiler controlplane ## Run all tests with the race detector, as each night.
+	$(RACE_TEST) $(FIRST) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(OTHERS))")
 
-.PHONY: test-alone
-test-alone: c-compiler controlplane ## Run the tests that limit time and memory, with nothing next to them (a part of "make test").
-	$(AS_SHIPPED) $(GO_TEST) -run='^TestCost$$' -v ./internal/webhook/injector
-	$(AS_SHIPPED) CGO_ENABLED=1 $(GO_TEST) -race -run='^($(TIMED_TESTS))$$' ./internal/webhook/admission
-	$(AS_SHIPPED) $(GO_TEST) $(ALONE)
+.PHONY: test-abuse
+test-abuse: linux controlplane ## Attack the webhook under its memory limit, with nothing next to it (3 minutes).
+	$(AS_SHIPPED) $(GO_TEST) ./test/integration/abuse
 
 # Go's test cache does not know the files outside of the module.
 .PHONY: charts
@@ -131,7 +133,7 @@ charts: controlplane ## Test the chart and deploy/, and that generated files are
 	cd test/charts && $(GO) test -count=1 ./...
 
 .PHONY: docs
-docs: ## Test the documentation: links, generated pages, examples and language.
+docs: ## Test the documentation: links, generated pages and examples.
 	cd test/docs && $(GO) test -count=1 ./...
 
 # Packages of Node.js: VitePress builds the site, Playwright drives the browser.
@@ -175,8 +177,8 @@ e2e: ## Run the end-to-end suites on kind (Docker or Podman; or root on Debian);
 	hack/e2e.sh $$E2E
 
 .PHONY: test-unit
-test-unit: c-compiler ## Run the unit tests with the race detector.
-	CGO_ENABLED=1 $(GO) test -race ./cmd/... ./internal/... ./pkg/...
+test-unit: go ## Run the unit tests.
+	$(GO) test ./cmd/... ./internal/... ./pkg/...
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (default 30s).
@@ -202,14 +204,14 @@ lint: bin/golangci-lint bin/actionlint ## Run golangci-lint, and actionlint for 
 	bin/golangci-lint config verify
 	@set -e; for module in $(CODE_MODULES); do \
 		echo "golangci-lint in $$module"; \
-		(cd $$module && $(CURDIR)/bin/golangci-lint run --allow-serial-runners -c $(CURDIR)/.golangci.yml ./...); \
+		(cd $$module && "$(CURDIR)/bin/golangci-lint" run --allow-serial-runners -c "$(CURDIR)/.golangci.yml" ./...); \
 	done
 
 # Each of these go.mod files has one tool.
 TOOLS := bin/actionlint bin/benchstat bin/cyclonedx-gomod bin/golangci-lint bin/goreleaser bin/govulncheck bin/kind
 $(TOOLS): bin/%: hack/tools/%/go.mod hack/tools/%/go.sum
 	@echo "building $* (golangci-lint and goreleaser take minutes the first time)"
-	cd hack/tools/$* && $(GO) build -o $(CURDIR)/$@ tool
+	cd hack/tools/$* && $(GO) build -o ../../../$@ tool
 	@touch $@
 
 .PHONY: vuln
@@ -222,7 +224,7 @@ sbom: build bin/cyclonedx-gomod ## Write the bill of materials of the binary, an
 
 .PHONY: verify
 verify: ## Check that the code is formatted and that each go.mod is tidy.
-	@set -e; files=$$($$($(GO) env GOROOT)/bin/gofmt -l .); if [ -n "$$files" ]; then echo "not formatted:" $$files >&2; exit 1; fi
+	@set -e; files=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); if [ -n "$$files" ]; then echo "not formatted:" $$files >&2; exit 1; fi
 	@set -e; for module in $(MODULES); do \
 		echo "go mod tidy -diff in $$module"; \
 		(cd $$module && $(GO) mod tidy -diff); \
@@ -236,10 +238,11 @@ image: ## Build the container image IMAGE for PLATFORMS with ENGINE.
 image-push: ## Build the container image IMAGE for PLATFORMS and push it to its registry.
 	@hack/image.sh --push
 
-# These three publish nothing.
+# These publish nothing.
 .PHONY: release-check
-release-check: bin/goreleaser ## Check the release's configuration; VERSION=v1.2.3 also checks that the files say so.
+release-check: go bin/goreleaser bin/cyclonedx-gomod bin/govulncheck ## Test the scripts of a release, make vuln and make sbom; VERSION=v1.2.3 also checks that all files have it.
 	hack/release.sh check "$$VERSION"
+	$(GO_TEST) ./test/release
 
 .PHONY: snapshot
 snapshot: bin/goreleaser bin/cyclonedx-gomod ## Build the release's archives, checksums and bills of materials into bin/dist.
@@ -267,11 +270,23 @@ bench: build controlplane ## Measure the cost, next to none (25 minutes); BENCHF
 	$(GO) build -o bin/bench ./test/bench
 	@exec $(AS_SHIPPED) bin/bench $$BENCHFLAGS
 
-# The race detector needs a C compiler. Without this check, the linker's error
-# would not say so.
+# What these measure depends on the version of Go, so only CI compares it with limits.
+.PHONY: bench-limits
+bench-limits: go ## Compare the memory of a request and of a cached ServiceAccount with limits.
+	$(AS_SHIPPED) $(GO_TEST) -run='^$$' -bench='^BenchmarkLimit' -benchtime=1x ./internal/webhook/injector ./internal/webhook/metadatacache
+
+# Each of these prints one line on a machine that lacks something.
+.PHONY: linux
+linux:
+	@[ "$$(uname)" = Linux ] || { echo "Lanyard's demo and tests need Linux, got $$(uname): use a container or a virtual machine" >&2; exit 1; }
+
+.PHONY: go
+go:
+	@out=$$($(GO) list -m 2>&1) || { echo "Lanyard needs Go $$(sed -n 's/^go //p' go.mod) or later (https://go.dev/dl), got: $$out" >&2; exit 1; }
+
 .PHONY: c-compiler
-c-compiler:
+c-compiler: go
 	@echo '#include <stdlib.h>' | $$(CGO_ENABLED=1 $(GO) env CC) -x c -fsyntax-only - 2>/dev/null || { \
 		echo "The race detector needs a C compiler and the C library's headers: install gcc and" >&2; \
-		echo "libc6-dev (Debian, Ubuntu), gcc and glibc-devel (Fedora), or Xcode's command line tools (macOS)." >&2; \
+		echo "libc6-dev (Debian, Ubuntu) or glibc-devel (Fedora)." >&2; \
 		exit 1; }

@@ -110,7 +110,7 @@ snapshot() {
   goreleaser release --snapshot --clean
   # The archives have a program that works, and the krew manifest and the cask have
   # these archives.
-  go test -count=1 -v -run '^TestSnapshot$' ./test/supplychain -dist "$PWD/bin/dist"
+  go test -count=1 -v -run '^TestSnapshot$' ./test/release -dist "$PWD/bin/dist"
 }
 
 # manifests VERSION DIRECTORY [DIGEST] writes the manifests. Those of a release have the

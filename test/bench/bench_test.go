@@ -7,6 +7,7 @@ import (
 	"encoding/xml"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -165,9 +166,9 @@ func TestParts(t *testing.T) {
 		want []string
 		err  string
 	}{
-		"all parts by default, without the peers' programs": {"", []string{"load", "guard", "fences", "policies", "feel", "burst", "memory"}, ""},
-		"two parts, in the order in which they run":         {"memory,load", []string{"load", "memory"}, ""},
-		"a part that does not exist":                        {"load,disk", nil, `got "disk"`},
+		"all parts by default, but peers only with -peers": {"", []string{"load", "guard", "fences", "policies", "feel", "burst", "memory"}, ""},
+		"two parts, in the order in which they run":        {"memory,load", []string{"load", "memory"}, ""},
+		"a part that does not exist":                       {"load,disk", nil, `got "disk"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -181,6 +182,44 @@ func TestParts(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("parts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFindPeers(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		files map[string]os.FileMode // in the directory
+		want  string                 // the versions, or the error
+	}{
+		"three programs with versions": {
+			map[string]os.FileMode{"eks": 0o755, "eks.version": 0o644, "azure": 0o755, "azure.version": 0o644, "pfnet": 0o755, "pfnet.version": 0o644},
+			"eks.version azure.version pfnet.version",
+		},
+		"a program without a version": {map[string]os.FileMode{"eks": 0o755}, "want it in the file"},
+		"a missing program":           {map[string]os.FileMode{"eks": 0o755, "eks.version": 0o644}, "find the program azure"},
+		"a file that does not run":    {map[string]os.FileMode{"eks": 0o644}, "build it from github.com/aws/amazon-eks-pod-identity-webhook"},
+		"no directory":                {nil, "want -peers=DIR with the programs eks, azure and pfnet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := ""
+			if test.files != nil {
+				dir = t.TempDir()
+			}
+			for file, mode := range test.files {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(file+"\n"), mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+			found, err := findPeers(dir)
+			var got []string
+			for _, p := range found {
+				got = append(got, p.version)
+			}
+			if text := strings.Join(got, " "); err == nil && text != test.want || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got versions %q and error %v, want %q", text, err, test.want)
 			}
 		})
 	}

@@ -32,6 +32,7 @@ type options struct {
 	quick         bool
 	updateDocs    bool
 	controlplanes string
+	peersDir      string
 	maxAccounts   int
 }
 
@@ -50,6 +51,7 @@ func main() {
 	flag.BoolVar(&s.quick, "quick", false, "run shorter measurements with rough results")
 	flag.BoolVar(&s.updateDocs, "update-docs", false, "write the results into the tables and plots of the documentation")
 	flag.StringVar(&s.controlplanes, "controlplanes", "bin/controlplane", "comma-separated `directories` with etcd and kube-apiserver, for the part policies")
+	flag.StringVar(&s.peersDir, "peers", "", "`directory` with the programs eks, azure and pfnet, for the part peers; port 9443 must be free")
 	flag.IntVar(&s.maxAccounts, "max-accounts", 100_000, "measure memory with at most this `number` of ServiceAccounts; -quick stops at 20,000")
 	flag.Parse()
 	// A closed pipe or terminal stops the run in the same way as Ctrl-C.
@@ -92,12 +94,11 @@ func partNames() []string {
 }
 
 // parts returns the parts that the flags ask for. By default, the part peers runs only
-// after hack/bench-peers.sh has built its programs.
+// with -peers.
 func (s *options) parts() ([]part, error) {
 	all := parts()
 	if s.only == "" {
-		_, err := os.Stat(peersDir)
-		return slices.DeleteFunc(all, func(p part) bool { return err != nil && p.name == "peers" }), nil
+		return slices.DeleteFunc(all, func(p part) bool { return s.peersDir == "" && p.name == "peers" }), nil
 	}
 	asked := strings.Split(s.only, ",")
 	for _, name := range asked {

@@ -15,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
 // build returns the objects that kustomize builds from a directory.
@@ -123,12 +125,18 @@ func TestTheManifestsOfAReleaseHaveNoOtherImage(t *testing.T) {
 	}
 }
 
-// remote returns the URL of a Git repository with the files of deploy/ that Git has, and the
-// tag v9.8.7.
+// remote returns the URL of a Git repository with the files of deploy/, and the tag v9.8.7.
 func remote(t *testing.T) string {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "lanyard")
-	for file := range strings.SplitSeq(strings.TrimSpace(runIn(t, "../..", nil, "git", "ls-files", "deploy")), "\n") {
+	files, err := tree.Files("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if !strings.HasPrefix(file, "deploy/") {
+			continue
+		}
 		if err := os.MkdirAll(filepath.Join(root, filepath.Dir(file)), 0o755); err != nil {
 			t.Fatal(err)
 		}

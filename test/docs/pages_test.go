@@ -1,13 +1,12 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package docs tests the documentation: links, generated pages, examples and
-// language. It has no code of its own besides the tests.
+// Package docs tests the documentation: links, generated pages and examples. It has no
+// code of its own besides the tests.
 package docs
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -21,6 +20,8 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/text"
+
+	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
 // root is the directory of the repository.
@@ -36,25 +37,10 @@ type page struct {
 
 var idPattern = regexp.MustCompile(`<a id="([\w-]+)">`)
 
-// files returns the paths of all files of the repository, relative to root,
-// without what git ignores.
+// files returns the paths of all files of the repository, relative to root.
 func files(t *testing.T) []string {
 	t.Helper()
-	ignored := []string{".git", "bin", ".cache", "bench-results", "node_modules", "dist", "deploy/components/secret/certs"}
-	var paths []string
-	err := fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case slices.Contains(ignored, name) || slices.Contains(ignored, path.Base(name)):
-			if entry.IsDir() {
-				return fs.SkipDir
-			}
-		case entry.Type().IsRegular():
-			paths = append(paths, name)
-		}
-		return nil
-	})
+	paths, err := tree.Files(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +69,7 @@ func pages(t *testing.T) map[string]*page {
 		source := readFile(t, name)
 		p := &page{path: name, source: source, tree: parser.Parse(text.NewReader(source))}
 		for _, heading := range nodes[*ast.Heading](p.tree) {
-			p.anchors = append(p.anchors, newAnchor(textOf(heading, source, nil), p.anchors))
+			p.anchors = append(p.anchors, newAnchor(textOf(heading, source), p.anchors))
 		}
 		for _, match := range idPattern.FindAllSubmatch(source, -1) {
 			p.anchors = append(p.anchors, string(match[1]))
@@ -109,25 +95,16 @@ func nodes[T ast.Node](tree ast.Node) []T {
 	return found
 }
 
-// textOf returns the text of a node without its formatting. If code is not nil, it
-// stands for each piece of code. A line of the source is a line of the text.
-func textOf(node ast.Node, source []byte, code *string) string {
+// textOf returns the text of a node without its formatting.
+func textOf(node ast.Node, source []byte) string {
 	var b strings.Builder
 	_ = ast.Walk(node, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
 			return ast.WalkContinue, nil
 		}
 		switch n := node.(type) {
-		case *ast.CodeSpan:
-			if code != nil {
-				b.WriteString(*code)
-				return ast.WalkSkipChildren, nil
-			}
 		case *ast.Text:
 			b.Write(n.Segment.Value(source))
-			if n.SoftLineBreak() || n.HardLineBreak() {
-				b.WriteByte('\n')
-			}
 		case *ast.String:
 			b.Write(n.Value)
 		}

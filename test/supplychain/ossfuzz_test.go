@@ -6,6 +6,7 @@ package supplychain
 import (
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,26 +15,24 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
 func TestOSSFuzzBuildsEveryFuzzTarget(t *testing.T) {
 	t.Parallel()
-	files, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard", "--", "cmd/*_test.go", "internal/*_test.go", "pkg/*_test.go").Output()
+	files, err := tree.Files(root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	function := regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
 	var want []string
-	for file := range strings.FieldsSeq(string(files)) {
-		text, err := os.ReadFile(filepath.Join(root, file))
-		if os.IsNotExist(err) {
-			continue // it is deleted, but not committed
+	for _, file := range files {
+		if top, _, _ := strings.Cut(file, "/"); top == "test" || !strings.HasSuffix(file, "_test.go") {
+			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, match := range function.FindAllStringSubmatch(string(text), -1) {
-			want = append(want, "github.com/lanyard-dev/lanyard/"+filepath.Dir(file)+" "+match[1]+" "+match[1])
+		for _, match := range function.FindAllStringSubmatch(read(t, file), -1) {
+			want = append(want, "github.com/lanyard-dev/lanyard/"+path.Dir(file)+" "+match[1]+" "+match[1])
 		}
 	}
 	slices.Sort(want)

@@ -4,44 +4,66 @@
 package supplychain
 
 import (
+	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// A test that runs goroutines of the product in its own process needs the race
-// detector. All others start the program, which is built with it.
-func TestTheRaceDetectorWatchesTheProduct(t *testing.T) {
+// The race detector must watch every package of lanyard-webhook that starts a goroutine or
+// has a lock.
+func TestTheRaceDetectorWatchesTheWebhook(t *testing.T) {
 	t.Parallel()
 	const module = "github.com/lanyard-dev/lanyard/"
-	suites := strings.Fields(find(t, "Makefile", `(?m)^RACE_SUITES +:= (.*)$`))
-	watched := map[string]bool{}
-	for _, suite := range suites {
-		watched[strings.TrimPrefix(suite, "./")] = false
+	var watched []string
+	for pattern := range strings.FieldsSeq(find(t, "Makefile", `(?m)^RACE_PACKAGES *:= (.*)$`)) {
+		watched = append(watched, module+strings.TrimSuffix(strings.TrimPrefix(pattern, "./"), "..."))
 	}
-	command := exec.CommandContext(t.Context(), "go", "list", "-test", "-f", `{{.ImportPath}} {{join .Deps " "}}`, "./test/...")
+	command := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", `{{.ImportPath}} {{join .GoFiles " "}}`, "./cmd/webhook")
 	command.Dir = root
 	output, err := command.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	concurrent := regexp.MustCompile(" " + module + "(cmd/webhook|internal/cli|internal/webhook|pkg/webhook)[^ ]*")
+	concurrent := regexp.MustCompile(`(?m)^\t+go [\w.]+[({]|\.Go\(|sync\.(RW)?Mutex`)
+	found := 0
 	for line := range strings.Lines(string(output)) {
-		path, _, _ := strings.Cut(line, " ")
-		name, isTest := strings.CutSuffix(strings.TrimPrefix(path, module), ".test")
-		if !isTest {
+		path, files, _ := strings.Cut(line, " ")
+		directory, ours := strings.CutPrefix(path, module)
+		if !ours || !slices.ContainsFunc(strings.Fields(files), func(file string) bool {
+			return concurrent.MatchString(read(t, directory+"/"+file))
+		}) {
 			continue
 		}
-		found := strings.TrimSpace(concurrent.FindString(line))
-		if _, listed := watched[name]; listed != (found != "") {
-			t.Errorf("%s: got listed %t in RACE_SUITES of the Makefile, but it links %q", name, listed, found)
+		found++
+		if !slices.ContainsFunc(watched, func(prefix string) bool { return strings.HasPrefix(path+"/", prefix) }) {
+			t.Errorf("%s has a goroutine or a lock: got no pattern for it in RACE_PACKAGES of the Makefile: %q", path, watched)
 		}
-		watched[name] = true
 	}
-	for name, seen := range watched {
-		if !seen {
-			t.Errorf("RACE_SUITES of the Makefile: got %s, want a package with tests", name)
+	if found < 5 {
+		t.Errorf("got %d packages with a goroutine or a lock, want at least 5", found)
+	}
+}
+
+// The race detector skips these tests, so they must be where the Makefile runs them without it.
+func TestWhatTheRaceDetectorSkipsExists(t *testing.T) {
+	t.Parallel()
+	directory := strings.TrimPrefix(find(t, "Makefile", `(?m)^UNRACED *:= (.*)$`), "./")
+	entries, err := os.ReadDir(root + "/" + directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var code strings.Builder
+	for _, entry := range entries {
+		if strings.HasSuffix(entry.Name(), "_test.go") {
+			code.WriteString(read(t, directory+"/"+entry.Name()))
+		}
+	}
+	for name := range strings.SplitSeq(find(t, "Makefile", `(?m)^UNRACED_TESTS *:= (.*)$`), "|") {
+		if !strings.Contains(code.String(), "\nfunc "+name+"(") {
+			t.Errorf("UNRACED_TESTS of the Makefile: got %s, want a test of %s", name, directory)
 		}
 	}
 }

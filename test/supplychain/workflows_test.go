@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,6 +15,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
 // workflow is what the tests need of a GitHub workflow.
@@ -128,7 +131,7 @@ func TestWorkflowsCallTargetsOfTheMakefile(t *testing.T) {
 		}
 	}
 	want := []string{
-		"ci.yaml", "codeql.yaml", "dependencies.yaml", "fuzz.yaml", "release.yaml", "scorecard.yaml", "site.yaml", "versions.yaml", "vulnerabilities.yaml",
+		"ci.yaml", "codeql.yaml", "dependencies.yaml", "fuzz.yaml", "nightly.yaml", "release.yaml", "scorecard.yaml", "site.yaml", "versions.yaml", "vulnerabilities.yaml",
 	}
 	if got := slices.Sorted(maps.Keys(all)); !slices.Equal(got, want) {
 		t.Errorf("got the workflows %q, want %q", got, want)
@@ -139,7 +142,7 @@ func TestTheCIWorkflowRunsWhatCIRunRuns(t *testing.T) {
 	t.Parallel()
 	ci := workflows(t)["ci.yaml"]
 	calls := ci.calls()
-	want := targets(read(t, ".ci/run"))
+	want := targets(withoutComments(read(t, ".ci/run")))
 	if len(want) < 8 {
 		t.Errorf("got only %q in .ci/run", want)
 	}
@@ -152,13 +155,24 @@ func TestTheCIWorkflowRunsWhatCIRunRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var suites []string
+	// The suites that .ci/run names, or that hack/e2e.sh runs by default.
+	commands := withoutComments(read(t, ".ci/run") + read(t, "hack/e2e.sh"))
+	nightly := read(t, ".github/workflows/nightly.yaml")
 	for _, directory := range directories {
-		suites = append(suites, directory.Name())
+		suite := directory.Name()
+		inCI := slices.Contains(ci.Jobs["e2e"].Strategy.Matrix["suite"], suite)
+		if inCI && !regexp.MustCompile(`(hack/e2e\.sh|\nsuites=\()[^\n]*\b`+suite+`\b`).MatchString(commands) {
+			t.Errorf("suite %s: got it in ci.yaml, want it in .ci/run too", suite)
+		}
+		if atNight := strings.Contains(nightly, "make e2e E2E="+suite+"\n"); inCI == atNight {
+			t.Errorf("suite %s: got it in ci.yaml %t and in nightly.yaml %t, want it in one of them", suite, inCI, atNight)
+		}
 	}
-	if got := slices.Sorted(slices.Values(ci.Jobs["e2e"].Strategy.Matrix["suite"])); !slices.Equal(got, suites) {
-		t.Errorf("end-to-end suites: got %q, want %q", got, suites)
-	}
+}
+
+// withoutComments returns the lines of a script that are not comments.
+func withoutComments(script string) string {
+	return regexp.MustCompile(`(?m)^\s*#.*\n`).ReplaceAllString(script, "")
 }
 
 // A tag can be moved to other code, a commit cannot.
@@ -306,6 +320,24 @@ func TestWorkflowsHaveTheGoOfTheImage(t *testing.T) {
 					t.Errorf("%s: got Go %v, want %s as in the Dockerfile", name, step.With["go-version"], want)
 				}
 			}
+		}
+	}
+}
+
+// One version of Go builds the product, its tests and all tools.
+func TestEveryModuleNeedsTheSameGo(t *testing.T) {
+	t.Parallel()
+	files, err := tree.Files(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := find(t, "go.mod", `(?m)^go (\S+)$`)
+	for _, file := range files {
+		if path.Base(file) != "go.mod" {
+			continue
+		}
+		if got := find(t, file, `(?m)^go (\S+)$`); got != want {
+			t.Errorf("%s: got Go %s, want %s as in go.mod", file, got, want)
 		}
 	}
 }

@@ -4,10 +4,10 @@
 package injector_test
 
 import (
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -17,6 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+	"github.com/lanyard-dev/lanyard/test/support/alloc"
 )
 
 // fullPod has a text in every field that the webhook reads, and in some others. MISTAKE
@@ -101,17 +102,12 @@ func holdsForLongTexts(t *testing.T, name string, account map[string]string, r *
 	path, _, _ := strings.Cut(name, " ")
 	newHandler := func(log logr.Logger) http.Handler { return handlersFor(t, account, log)[path] }
 	body := string(r.body())
-	without, _ := resources(t, newHandler, body)
+	without, _ := resources(t, math.MaxInt, newHandler, body)
 	for kind, text := range longTexts() {
 		for _, at := range stringToken.FindAllStringIndex(body, -1) {
 			long := body[:at[1]-1] + text + body[at[1]-1:]
-			allocated, logged := resources(t, newHandler, long)
 			most := without + copiesOfText*len(text) + slackBytes
-			// The runtime's own allocations are counted, too, but not each time for one text.
-			for again := 0; allocated > most && again < 5; again++ {
-				now, _ := resources(t, newHandler, long)
-				allocated = min(allocated, now)
-			}
+			allocated, logged := resources(t, most, newHandler, long)
 			if allocated > most {
 				t.Errorf("%s: %s behind %s: got %d KiB allocated, want at most %d KiB", name, kind, body[at[0]:at[1]], allocated>>10, most>>10)
 			}
@@ -129,17 +125,18 @@ func reviewRequest(t *testing.T, body string) *http.Request {
 	return request
 }
 
-// resources returns how many bytes a new handler allocates and logs for a body.
-func resources(t *testing.T, newHandler func(logr.Logger) http.Handler, body string) (allocated, logged int) {
+// resources returns the least that a new handler allocates for a body, as alloc.Least does,
+// and the bytes that it logs.
+func resources(t *testing.T, most int, newHandler func(logr.Logger) http.Handler, body string) (allocated, logged int) {
 	t.Helper()
-	handler := newHandler(funcr.New(func(prefix, args string) { logged += len(prefix) + len(args) }, funcr.Options{}))
-	request, answer := reviewRequest(t, body), httptest.NewRecorder()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	handler.ServeHTTP(answer, request)
-	runtime.ReadMemStats(&after)
-	if answer.Code >= http.StatusInternalServerError && !strings.Contains(answer.Body.String(), "serviceaccount_not_found") && !strings.Contains(answer.Body.String(), "lookup_failed") && !strings.Contains(answer.Body.String(), "invalid_review") {
-		t.Fatalf("got %d: %.300s", answer.Code, answer.Body)
-	}
-	return int(after.TotalAlloc - before.TotalAlloc), logged
+	log := funcr.New(func(prefix, args string) { logged += len(prefix) + len(args) }, funcr.Options{})
+	allocated = alloc.Least(most, func() {
+		logged = 0
+		answer := httptest.NewRecorder()
+		newHandler(log).ServeHTTP(answer, reviewRequest(t, body))
+		if answer.Code >= http.StatusInternalServerError && !strings.Contains(answer.Body.String(), "serviceaccount_not_found") && !strings.Contains(answer.Body.String(), "lookup_failed") && !strings.Contains(answer.Body.String(), "invalid_review") {
+			t.Fatalf("got %d: %.300s", answer.Code, answer.Body)
+		}
+	})
+	return allocated, logged
 }

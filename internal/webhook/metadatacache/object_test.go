@@ -263,25 +263,27 @@ func wantCopy(t *testing.T, whole, part string) {
 	}
 }
 
-// Not parallel: it measures the heap.
-//
-//nolint:paralleltest // see above
-func TestMemoryOfObjectsWithoutAnnotations(t *testing.T) {
+// BenchmarkLimitMemoryOfObjectsWithoutAnnotations fails if a ServiceAccount that asks for
+// nothing takes more memory than its limit: a cluster has many of them.
+func BenchmarkLimitMemoryOfObjectsWithoutAnnotations(b *testing.B) {
 	const objects, most = 20_000, 130 // bytes of one
-	c := newCache(t, noReads(t))
+	c, err := New(Options{Client: reader(nil), Resource: serviceAccounts, Prefix: prefix})
+	if err != nil {
+		b.Fatal(err)
+	}
 	before := heap()
 	for i := range objects {
 		if err := (reflectorStore{c}).Add(serviceAccount("namespace", fmt.Sprintf("app-%d", i), "other", "x")); err != nil {
-			t.Fatal(err)
+			b.Fatal(err)
 		}
 	}
 	each := (heap() - before) / objects
-	t.Logf("%d bytes for one object", each)
+	b.ReportMetric(float64(each), "B/object")
 	if each > most {
-		t.Errorf("got %d bytes for one object, want at most %d", each, most)
+		b.Errorf("got %d bytes for one object, want at most %d", each, most)
 	}
 	if got, want := countsOf(c), (counts{all: objects}); got != want {
-		t.Errorf("got counts %+v, want %+v", got, want)
+		b.Errorf("got counts %+v, want %+v", got, want)
 	}
 }
 

@@ -1,11 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package supplychain
+package release
 
 import (
-	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,7 +64,7 @@ func TestTheProgramIsAPluginOfKubectl(t *testing.T) {
 		goRun(t, clone, []string{"GOBIN=" + directory}, "install", "./cmd/lanyard")
 		binary := filepath.Join(directory, "lanyard")
 		expectPlugin(t, binary)
-		_, version := execute(t, nil, binary, "--version")
+		_, version := execute(t, binary, "--version")
 		expectVersion(t, version)
 	})
 	t.Run("as GoReleaser builds it", func(t *testing.T) {
@@ -78,46 +76,21 @@ func TestTheProgramIsAPluginOfKubectl(t *testing.T) {
 	})
 }
 
-// expectPlugin runs a binary as lanyard, and as a plugin of a real kubectl.
+// expectPlugin runs a binary as lanyard, and as kubectl runs its plugins: under the name
+// kubectl-lanyard. The end-to-end suite cli has a kubectl that runs it.
 func expectPlugin(t *testing.T, binary string) {
 	t.Helper()
-	code, version := execute(t, nil, binary, "--version")
+	code, version := execute(t, binary, "--version")
 	if code != 0 || !strings.HasPrefix(version, "lanyard version ") {
 		t.Fatalf("got %q and exit code %d", version, code)
 	}
-	plugins := t.TempDir()
-	if err := os.Symlink(binary, filepath.Join(plugins, "kubectl-lanyard")); err != nil {
+	plugin := filepath.Join(t.TempDir(), "kubectl-lanyard")
+	if err := os.Symlink(binary, plugin); err != nil {
 		t.Fatal(err)
 	}
-	kubectl := kubectl(t)
-	path := []string{"PATH=" + plugins}
-	if code, list := execute(t, path, kubectl, "plugin", "list"); code != 0 || !strings.Contains(list, filepath.Join(plugins, "kubectl-lanyard")) || strings.Contains(list, "warning") {
-		t.Errorf("kubectl plugin list: got exit code %d and\n%s", code, list)
+	if code, got := execute(t, plugin, "--version"); code != 0 || got != strings.Replace(version, "lanyard", "kubectl lanyard", 1) {
+		t.Errorf("kubectl-lanyard --version: got %q and exit code %d, want that of lanyard: %q", got, code, version)
 	}
-	if code, got := execute(t, path, kubectl, "lanyard", "--version"); code != 0 || got != strings.Replace(version, "lanyard", "kubectl lanyard", 1) {
-		t.Errorf("kubectl lanyard --version: got %q and exit code %d, want that of lanyard: %q", got, code, version)
-	}
-	if code, help := execute(t, path, kubectl, "lanyard", "check", "--help"); code != 0 || !strings.Contains(help, "\n  kubectl lanyard check --pre\n") {
-		t.Errorf("kubectl lanyard check --help: got exit code %d and\n%s", code, help)
-	}
-	if code, got := execute(t, path, kubectl, "lanyard", "frobnicate"); code != 2 || !strings.HasPrefix(got, `error: unknown command "frobnicate"`) {
-		t.Errorf("kubectl lanyard frobnicate: got exit code %d and %q, want 2", code, got)
-	}
-}
-
-// execute returns the exit code and the output of a program.
-func execute(t *testing.T, env []string, name string, arguments ...string) (code int, output string) {
-	t.Helper()
-	command := exec.CommandContext(t.Context(), name, arguments...)
-	command.Env = append(os.Environ(), env...)
-	text, err := command.CombinedOutput()
-	if exit, failed := errors.AsType[*exec.ExitError](err); failed {
-		return exit.ExitCode(), string(text)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return 0, string(text)
 }
 
 // expectVersion compares what --version prints with the commit, or its tag.
@@ -136,29 +109,4 @@ func expectVersion(t *testing.T, printed string) {
 	if !strings.Contains(fields[1], commit[:12]) {
 		t.Errorf("got version %s, want a tag of commit %s, or a version with it", fields[1], commit)
 	}
-}
-
-// git runs git in the root of the repository, and returns its output.
-func git(t *testing.T, arguments ...string) string {
-	t.Helper()
-	output, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", root}, arguments...)...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %q: %v\n%s", arguments, err, output)
-	}
-	return strings.TrimSpace(string(output))
-}
-
-// kubectl returns the path of kubectl, which is built if it is missing.
-func kubectl(t *testing.T) string {
-	t.Helper()
-	command := exec.CommandContext(context.Background(), filepath.Join(root, "hack/controlplane.sh"), "kubectl") //nolint:usetesting // it must not be killed
-	command.Env = append(os.Environ(), "KUBEBUILDER_ASSETS=")
-	if output, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
-	path, err := filepath.Abs(filepath.Join(root, "bin/controlplane/kubectl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
 }

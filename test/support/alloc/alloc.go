@@ -1,0 +1,38 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package alloc counts the memory that a function allocates, for tests which show that a user
+// cannot make the program allocate much more than was sent.
+package alloc
+
+import (
+	"runtime"
+	"runtime/debug"
+)
+
+// attempts is how often Least calls the function at most.
+const attempts = 5
+
+// Least calls f until a call allocates no more than limit bytes, five times at most, and
+// returns the least that a call allocated. The rest of the process is counted, too, and can
+// only add to the result. The garbage collector is off meanwhile: it would empty pools, and
+// filling them again would count.
+//
+// Only tests that are not parallel may use it.
+func Least(limit int, f func()) int {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	least := once(f)
+	for i := 1; i < attempts && least > limit; i++ {
+		least = min(least, once(f))
+	}
+	return least
+}
+
+// once returns the bytes that the process allocates while f runs.
+func once(f func()) int {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return int(after.TotalAlloc - before.TotalAlloc)
+}
