@@ -11,13 +11,14 @@ import (
 )
 
 // Build compiles lanyard-webhook into dir as it is shipped, or with the race
-// detector. It returns the path of the binary.
+// detector. It returns the path of the binary. Git may refuse to describe a checkout that
+// belongs to another user, so the binary does not name its commit.
 func Build(ctx context.Context, dir string, race bool) (string, error) {
 	binary, flag, cgo := filepath.Join(dir, "lanyard-webhook"), "-trimpath", "CGO_ENABLED=0"
 	if race {
 		flag, cgo = "-race", "CGO_ENABLED=1"
 	}
-	build := exec.CommandContext(ctx, "go", "build", flag, "-o", binary, "github.com/lanyard-dev/lanyard/cmd/webhook")
+	build := exec.CommandContext(ctx, "go", "build", flag, "-buildvcs=false", "-o", binary, "github.com/lanyard-dev/lanyard/cmd/webhook")
 	build.Env = append(build.Environ(), cgo)
 	if output, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build lanyard-webhook: %w\n%s", err, output)
