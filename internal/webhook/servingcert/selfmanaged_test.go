@@ -374,10 +374,17 @@ func TestANewCAIsUsedAfterTheTrustDelay(t *testing.T) {
 
 func TestNothingIsWrittenAfterAnUninstall(t *testing.T) {
 	t.Parallel()
-	const creating = "creating it"
-	for name, stalled := range map[string][]schema.GroupVersionResource{
-		"replicas that learn of it at once":              nil,
-		"replicas that learn of the configurations late": {mutatingConfigurations, validatingConfigurations},
+	const creating, notFound = "creating it", "CA Secret and webhook configurations not found"
+	configurations := []schema.GroupVersionResource{mutatingConfigurations, validatingConfigurations}
+	for name, test := range map[string]struct {
+		stalled   []schema.GroupVersionResource
+		forbidden []string
+		time      time.Duration
+		said      string
+	}{
+		"replicas that learn of it at once":              {nil, nil, 7 * day, notFound},
+		"replicas that learn of the configurations late": {configurations, nil, 7 * day, notFound},
+		"replicas that lose their permissions":           {configurations, []string{"get mutatingwebhookconfigurations", "get secrets"}, 5 * time.Minute, "is forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -385,21 +392,25 @@ func TestNothingIsWrittenAfterAnUninstall(t *testing.T) {
 				i := install(t, 2)
 				time.Sleep(time.Hour)
 				for _, r := range i.replicas {
-					r.client.stall(time.Now().Add(time.Minute), stalled...)
+					r.client.stall(time.Now().Add(time.Minute), test.stalled...)
+					r.client.forbid(test.forbidden...)
 				}
 				// What helm uninstall deletes, in its order.
 				i.set(validatingConfigurations, nil)
 				i.set(mutatingConfigurations, nil)
 				i.set(secrets, nil)
 				version, created := i.version(), strings.Count(i.logged(), creating)
-				i.pass(7 * day)
+				i.pass(test.time)
 				if diff := cmp.Diff(map[string]int{}, i.writes(version)); diff != "" {
 					t.Errorf("writes (-want +got):\n%s", diff)
 				}
-				if log := i.logged(); strings.Count(log, creating) != created || !strings.Contains(log, "CA Secret and webhook configurations not found") {
-					t.Errorf("logged %s, want that nothing was found or created", log)
+				if log := i.logged(); strings.Count(log, creating) != created || !strings.Contains(log, test.said) {
+					t.Errorf("logged %s, want %q, and that nothing is created", log, test.said)
 				}
-				i.register(mutatingConfigurations, validatingConfigurations)
+				for _, r := range i.replicas {
+					r.client.forbid()
+				}
+				i.register(configurations...)
 				time.Sleep(time.Minute)
 				i.wantTrust(time.Now().Add(-time.Second))
 				for _, r := range i.replicas {
