@@ -5,9 +5,11 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +31,7 @@ func TestTheKubeconfigIsPrivateAndHasAdministratorRights(t *testing.T) {
 		if _, err := os.Stat(c.dir); !os.IsNotExist(err) {
 			t.Errorf("after Stop: stat the directory: got error %v, want it not to exist", err)
 		}
+		wantNoProcesses(t)
 	})
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(path, nil, 0o644); err != nil {
@@ -67,12 +70,21 @@ func TestStartFailureLeavesNothing(t *testing.T) {
 	if want := "unknown flag: --no-such-flag"; !strings.Contains(err.Error(), want) {
 		t.Errorf("got error %q, want one with %q", err, want)
 	}
+	wantNoProcesses(t)
 	left, err := os.ReadDir(temp)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(left) != 0 {
 		t.Errorf("got %v left in the temporary directory, want nothing", left)
+	}
+}
+
+// wantNoProcesses checks that all processes that this one has started have ended.
+func wantNoProcesses(t *testing.T) {
+	t.Helper()
+	if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); !errors.Is(err, syscall.ECHILD) {
+		t.Errorf("look for child processes: got process %d and error %v, want none", pid, err)
 	}
 }
 
