@@ -7,11 +7,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -29,6 +29,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cmd/webhook/app"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/process"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
@@ -91,36 +92,51 @@ func (c *cluster) uninstall(t *testing.T) {
 
 // startReplica runs the program with the arguments and the permissions of the
 // chart, until the test ends. ports are those of reviews, metrics and probes.
-func (c *cluster) startReplica(t *testing.T, binary string, arguments, ports []string) {
+func (c *cluster) startReplica(t *testing.T, binary string, arguments, ports []string) *process.Process {
 	t.Helper()
 	config, err := c.plane.User("system:serviceaccount:"+namespace+":lanyard-webhook",
 		"system:serviceaccounts", "system:serviceaccounts:"+namespace, "system:authenticated")
 	if err != nil {
 		t.Fatal(err)
 	}
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	dir := t.TempDir()
+	kubeconfig := filepath.Join(dir, "kubeconfig")
 	if err := controlplane.WriteKubeconfig(kubeconfig, config); err != nil {
 		t.Fatal(err)
 	}
-	// The last of two arguments with the same flag takes effect.
-	replica := exec.CommandContext(t.Context(), binary, append(slices.Clone(arguments), "--kubeconfig="+kubeconfig, "--shutdown-delay=0s",
-		"--bind-address=127.0.0.1", "--secure-port="+ports[0], "--metrics-bind-address=127.0.0.1:"+ports[1], "--health-probe-bind-address=127.0.0.1:"+ports[2])...)
-	var log bytes.Buffer
-	replica.Stderr = &log
-	if err := replica.Start(); err != nil {
+	// The last of two arguments with the same flag takes effect. No context: Stop ends the process.
+	replica, err := process.Start(exec.Command(binary, append(slices.Clone(arguments), "--kubeconfig="+kubeconfig, "--shutdown-delay=0s", //nolint:noctx // see above
+		"--bind-address=127.0.0.1", "--secure-port="+ports[0], "--metrics-bind-address=127.0.0.1:"+ports[1], "--health-probe-bind-address=127.0.0.1:"+ports[2])...),
+		filepath.Join(dir, "replica.log"))
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = replica.Process.Signal(syscall.SIGTERM)
-		_ = replica.Wait() // the context of the test has ended
+		if err := replica.Stop(); err != nil {
+			t.Errorf("stop the replica: %v", err)
+		}
 		if t.Failed() {
-			t.Logf("log of the replica:\n%s", log.String())
+			t.Logf("log of the replica:%s", process.Tail(replica.LogFile))
 		}
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := controlplane.WaitReady(ctx, "http://127.0.0.1:"+ports[2]+"/readyz"); err != nil {
 		t.Fatal(err)
+	}
+	return replica
+}
+
+// waitForUninstall waits until the replica has noticed that its Secret is gone. It may have
+// lost its permission to look for the webhook configurations by then.
+func waitForUninstall(t *testing.T, replica *process.Process) {
+	t.Helper()
+	err := process.Until(t.Context(), "the replica to notice the uninstall", time.Minute, func(context.Context) (bool, error) {
+		log, err := os.ReadFile(replica.LogFile)
+		return bytes.Contains(log, []byte("CA Secret and webhook configurations not found")) || bytes.Contains(log, []byte("Failed to renew")), err
+	})
+	if err != nil {
+		t.Fatalf("%v%s", err, process.Tail(replica.LogFile))
 	}
 }
 
@@ -157,7 +173,7 @@ func (c *cluster) createAccount(t *testing.T, name string, labelled bool) {
 		return nil
 	}
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), time.Second, 30*time.Second, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		last = create(metav1.DryRunAll)
 		return last == nil, nil
 	})
@@ -247,8 +263,8 @@ func (c *cluster) settled(t *testing.T) (keys []string) {
 	return keys
 }
 
-// The replicas go on running for a while after "helm uninstall". What they write must
-// not stay. They are called by a URL, with an IP address that the self-managed
+// The replicas go on running for a while after "helm uninstall", and must write nothing
+// (internal/webhook/servingcert tests a week of it). They are called by a URL, with an IP address that the self-managed
 // certificate must be for.
 func TestInstallAndUninstallOnAnAPIServer(t *testing.T) {
 	c := startCluster(t)
@@ -266,14 +282,15 @@ func TestInstallAndUninstallOnAnAPIServer(t *testing.T) {
 	objects := render(t, defaultInstall, v).objects
 	spec := deployment(t, objects).Spec.Template.Spec
 	arguments := append(spec.Containers[0].Args, "--config="+mounted(t, objects, &spec, "/etc/lanyard/config/config.yaml", ""))
-	c.startReplica(t, binary, arguments, ports[:3])
-	c.startReplica(t, binary, arguments, ports[3:])
+	replicas := []*process.Process{c.startReplica(t, binary, arguments, ports[:3]), c.startReplica(t, binary, arguments, ports[3:])}
 	c.createAccount(t, "try", true)
 	c.check(t, "try")
 	c.checkMapping(t)
 
 	c.uninstall(t)
-	time.Sleep(5 * time.Second) // for what the replicas may do
+	for _, replica := range replicas {
+		waitForUninstall(t, replica)
+	}
 	want := append(slices.Clone(before), "Namespace /"+namespace, "ServiceAccount default/try", "ServiceAccount default/mapped.x", "ServiceAccount default/other")
 	var left []string
 	for _, key := range c.objects(t) {
@@ -290,7 +307,13 @@ func TestInstallAndUninstallOnAnAPIServer(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "pod"},
 		Spec:       corev1.PodSpec{ServiceAccountName: "try", Containers: []corev1.Container{{Name: "main", Image: "none"}}},
 	}
-	if _, err := c.client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
-		t.Errorf("create a pod afterwards: %v", err)
+	// The API server learns from a watch that the guard is gone.
+	var last error
+	err = process.Until(t.Context(), "a pod to be created", time.Minute, func(ctx context.Context) (bool, error) {
+		_, last = c.client.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Errorf("%v: %v", err, last)
 	}
 }

@@ -370,7 +370,6 @@ var _ = Describe("The audiences of tokens", policies, Ordered, ContinueOnFailure
 		}
 		namespace = newNamespace(ctx)
 		for name, annotations := range map[string]map[string]string{
-			"plain":          nil,
 			"audience":       {"lanyard.dev/audience": "vault"},
 			"aws":            {"lanyard.dev/aws-role-arn": role},
 			"azure":          {"lanyard.dev/azure-client-id": clientID, "lanyard.dev/azure-tenant-id": tenantID},
@@ -382,6 +381,8 @@ var _ = Describe("The audiences of tokens", policies, Ordered, ContinueOnFailure
 		} {
 			labelledAccount(ctx, namespace, name, annotations)
 		}
+		// The API server learns of ServiceAccounts from a watch, of this one last.
+		labelledAccount(ctx, namespace, "plain", nil)
 		Eventually(ctx, func(ctx context.Context) error {
 			return tryPod(ctx, namespace, withToken(newPod("pod", "plain", 1), aws))
 		}).Within(startTimeout).Should(MatchError(ContainSubstring(denial + "AWS")))
@@ -472,7 +473,10 @@ var _ = Describe("The audiences of tokens", policies, Ordered, ContinueOnFailure
 		object, err := cluster.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		object.Labels["lanyard.dev/inject"] = "disabled"
-		Expect(requestToken(ctx, cluster.client, name, "default", aws)).To(MatchError(ContainSubstring(denial)))
+		// Until the API server knows a ServiceAccount of the namespace, it denies with another message.
+		Eventually(ctx, func(ctx context.Context) error {
+			return requestToken(ctx, cluster.client, name, "default", aws)
+		}).Within(startTimeout).Should(MatchError(ContainSubstring(denial)))
 		_, err = cluster.client.CoreV1().Namespaces().Update(ctx, object, metav1.UpdateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(ctx, func(ctx context.Context) error {

@@ -39,6 +39,7 @@ var cluster struct {
 
 func TestIntegration(t *testing.T) {
 	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(startTimeout)
 	suite, reporter := GinkgoConfiguration()
 	suite.RandomizeAllSpecs = true
 	RunSpecs(t, "integration", suite, reporter)

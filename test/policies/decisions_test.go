@@ -16,12 +16,11 @@ const (
 	mountPath = "/var/run/secrets/lanyard.dev/serviceaccount"
 )
 
-// TestDecisions is about the decisions that no golden case has.
-func TestDecisions(t *testing.T) {
-	c := start(t)
+// testDecisions is about the decisions that no golden case has.
+func (c *cluster) testDecisions(t *testing.T) {
 	s := settingsOf(t, "")
-	c.install(t, s, "c0")
-	const namespace = "probe-c0"
+	const group, namespace = "decisions", "probe-decisions"
+	c.install(t, s, group)
 	create := func(name string, labels, values map[string]string) error {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: values}}
 		account.AutomountServiceAccountToken = new(bool)
@@ -38,7 +37,7 @@ func TestDecisions(t *testing.T) {
 	}{
 		"a pod that insists and is injected": {"app", func(p *corev1.Pod) { p.Annotations = map[string]string{"lanyard.dev/inject": "true"} }, ""},
 		"a pod that insists without an identity": {"none", func(p *corev1.Pod) { p.Annotations = map[string]string{"lanyard.dev/inject": "true"} },
-			`identity_required: pod "probe-c0/pod" has lanyard.dev/inject: "true", but no annotation of serviceaccount "probe-c0/none" asks for an identity`},
+			`identity_required: pod "probe-decisions/pod" has lanyard.dev/inject: "true", but no annotation of serviceaccount "probe-decisions/none" asks for an identity`},
 		"a pod with the mark of another": {"none", func(p *corev1.Pod) { p.Labels = map[string]string{injectedLabel: injectedValue} },
 			"needs credentials (label lanyard.dev/identity=injected), but a container has no token mount"},
 		"a mount path with dots":            {"app", func(p *corev1.Pod) { mountAt(p, "/data/../"+mountPath) }, "invalid_mount_path: pod"},
@@ -72,7 +71,7 @@ func TestDecisions(t *testing.T) {
 		}
 	}
 	c.ephemeral(t, namespace)
-	c.limited(t)
+	c.limited(t, group)
 	long := strings.Repeat("a", 60)
 	if err := create(long, nil, map[string]string{"lanyard.dev/aws-role-arn": role}); err == nil || !strings.Contains(err.Error(), "has a session name of more than 64 characters") {
 		t.Errorf("a long session name: got error %v", err)
@@ -103,11 +102,11 @@ func (c *cluster) ephemeral(t *testing.T, namespace string) {
 }
 
 // limited writes ServiceAccounts into a namespace that allows a GUID in upper case.
-func (c *cluster) limited(t *testing.T) {
+func (c *cluster) limited(t *testing.T, group string) {
 	t.Helper()
 	const namespace, allowed, other = "limited", "aaaaaaaa-2222-3333-4444-555555555555", "bbbbbbbb-2222-3333-4444-555555555555"
 	_, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: namespace, Labels: map[string]string{configLabel: "c0"}, Annotations: map[string]string{"lanyard.dev/allowed-identities": strings.ToUpper(allowed)},
+		Name: namespace, Labels: map[string]string{configLabel: group}, Annotations: map[string]string{"lanyard.dev/allowed-identities": strings.ToUpper(allowed)},
 	}}, metav1.CreateOptions{})
 	must(t, namespace, err)
 	for id, want := range map[string]bool{allowed: true, strings.ToUpper(allowed): true, other: false} {

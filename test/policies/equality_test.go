@@ -22,13 +22,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/policies"
 	"github.com/lanyard-dev/lanyard/internal/settings"
-	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/decisions"
 	"github.com/lanyard-dev/lanyard/test/support/optionstest"
 	"github.com/lanyard-dev/lanyard/test/support/process"
@@ -108,32 +105,6 @@ func cases(t *testing.T) (all []*golden, adopted int) {
 		all = append(all, g)
 	}
 	return all, adopted
-}
-
-// cluster is an API server with the objects of all cases.
-type cluster struct {
-	client *kubernetes.Clientset
-	config *rest.Config
-}
-
-func start(t *testing.T) *cluster {
-	t.Helper()
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := plane.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	config := plane.Config()
-	config.WarningHandler = rest.NoWarnings{}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &cluster{client, config}
 }
 
 // must ends the test with an error.
@@ -254,11 +225,10 @@ func eventually(t *testing.T, what string, done func() bool) {
 
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
-// TestGoldenCases creates the pod of each golden case on a real API server with the
+// testGoldenCases creates the pod of each golden case on a real API server with the
 // policies, and compares the result with the webhook's. The table of the results has no
 // case that differs.
-func TestGoldenCases(t *testing.T) {
-	c := start(t)
+func (c *cluster) testGoldenCases(t *testing.T) {
 	all, adopted := cases(t)
 	groups := map[string]string{}
 	for _, g := range all {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/annotations"
@@ -33,6 +34,7 @@ const (
 	// plainNamespace is without policies. writtenPrefix begins the names of the namespaces
 	// in which ServiceAccounts are created once more.
 	plainNamespace, livePrefix, writtenPrefix = "plain", "live", "copy"
+	randomGroup                               = "random"
 )
 
 // sample is a random ServiceAccount.
@@ -138,18 +140,19 @@ func (a *sample) newRandomPod(t *testing.T, index int) *corev1.Pod {
 	return &pod
 }
 
-// TestRandomPods creates random pods with random ServiceAccounts, and compares the policies
+// testRandomPods creates random pods with random ServiceAccounts, and compares the policies
 // with the webhook.
-func TestRandomPods(t *testing.T) {
-	c, s := start(t), settingsOf(t, "")
+func (c *cluster) testRandomPods(t *testing.T) {
+	s := settingsOf(t, "")
 	webhook := rules.New(s)
+	c.createPlain(t, s.Keys)
 	var all []*sample
 	for i := range *randomPods / podsPerAccount {
 		a := newSample(i)
 		a.label(s.Keys)
 		all = append(all, a)
 		if i%accountsPerNamespace == 0 {
-			c.namespaces(t, webhook, a, s.Keys)
+			c.namespaces(t, webhook, a)
 		} else {
 			a.namespace = all[i-1].namespace
 		}
@@ -161,7 +164,7 @@ func TestRandomPods(t *testing.T) {
 		c.createAccount(t, a.live, &corev1.ServiceAccount{ObjectMeta: *a.meta.DeepCopy()})
 		c.createAccount(t, plainNamespace, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: a.meta.Name}})
 	})
-	c.install(t, s, "c0")
+	c.install(t, s, randomGroup)
 	var mu sync.Mutex
 	counts := map[string]int{}
 	eachOf(all, func(a *sample) {
@@ -202,23 +205,29 @@ func eachOf(all []*sample, do func(a *sample)) {
 }
 
 // namespaces creates the namespaces of a sample.
-func (c *cluster) namespaces(t *testing.T, webhook *rules.Rules, a *sample, keys *annotations.Keys) {
+func (c *cluster) namespaces(t *testing.T, webhook *rules.Rules, a *sample) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(26, uint64(a.index)))
 	if r.IntN(4) == 0 {
 		a.namespace = map[string]string{"lanyard.dev/allowed-identities": globs[r.IntN(len(globs))]}
 	}
 	list := []metav1.ObjectMeta{
-		{Name: a.live, Annotations: a.namespace, Labels: map[string]string{configLabel: "c0"}},
-		{Name: a.written, Annotations: a.namespace, Labels: map[string]string{configLabel: "c0"}},
-	}
-	if a.index == 0 {
-		list = append(list, metav1.ObjectMeta{Name: plainNamespace, Labels: map[string]string{keys.Inject: annotations.LabelDisabled}})
+		{Name: a.live, Annotations: a.namespace, Labels: map[string]string{configLabel: randomGroup}},
+		{Name: a.written, Annotations: a.namespace, Labels: map[string]string{configLabel: randomGroup}},
 	}
 	for i := range list {
 		webhook.AddNamespace(&list[i])
 		_, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: list[i]}, metav1.CreateOptions{})
 		must(t, list[i].Name, err)
+	}
+}
+
+// createPlain creates plainNamespace, unless another test has.
+func (c *cluster) createPlain(t *testing.T, keys *annotations.Keys) {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: plainNamespace, Labels: map[string]string{keys.Inject: annotations.LabelDisabled}}}
+	if _, err := c.client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+		must(t, plainNamespace, err)
 	}
 }
 

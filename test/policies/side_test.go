@@ -15,16 +15,15 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
-// TestSideBySide has two configurations in one cluster, with different prefixes, mount paths and
+// testSideBySide has two configurations in one cluster, with different prefixes, mount paths and
 // names. A pod gets from each of them what its ServiceAccount asks for there, as from two
 // webhooks. The API server has no fixed order of policies, so each order is correct.
-func TestSideBySide(t *testing.T) {
-	c := start(t)
+func (c *cluster) testSideBySide(t *testing.T) {
 	first, second := settingsOf(t, ""), settingsOf(t, "annotation-prefix: example.com/\ntoken-mount-path: /var/run/secrets/example.com\n")
-	const namespace = "probe-c0"
-	c.namespaces(t, rules.New(first), &sample{index: 0, live: "one", written: "two"}, first.Keys) // for plainNamespace
-	c.installNamed(t, first, "lanyard", "c0")
-	c.installNamed(t, second, "second", "c0")
+	const group, namespace = "side", "probe-side"
+	c.createPlain(t, first.Keys)
+	c.installNamed(t, first, "lanyard", group)
+	c.installNamed(t, second, "second", group)
 	for name, values := range map[string]map[string]string{
 		"neither": nil,
 		"one":     {"lanyard.dev/aws-role-arn": role},

@@ -4,6 +4,7 @@
 package servingcert
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -31,8 +32,8 @@ const (
 	trustDelay = 5 * time.Second
 	// retryDelay is the time between two attempts.
 	retryDelay = 2 * time.Second
-	// maxDelay is the longest wait. Timers do not run while a machine is suspended.
-	maxDelay = time.Minute
+	// defaultMaxDelay is the longest wait. Timers do not run while a machine is suspended.
+	defaultMaxDelay = time.Minute
 	// managedByLabel is "Helm" on each object of a Helm release.
 	managedByLabel = "app.kubernetes.io/managed-by"
 )
@@ -73,6 +74,7 @@ type SelfManaged struct {
 	secret         *watchedObject
 	configurations []*watchedObject
 	changed        chan struct{} // of capacity 1: an object has changed
+	maxDelay       time.Duration // the longest time between two steps
 
 	last *authority // of the last step
 	// trusted is a CA certificate that every configuration has trusted since trustedSince.
@@ -85,8 +87,9 @@ type SelfManaged struct {
 // NewSelfManaged returns a SelfManaged without a certificate; Start issues it.
 func NewSelfManaged(opts SelfManagedOptions) *SelfManaged {
 	s := &SelfManaged{
-		opts:    opts,
-		changed: make(chan struct{}, 1),
+		opts:     opts,
+		changed:  make(chan struct{}, 1),
+		maxDelay: defaultMaxDelay,
 	}
 	s.secret = watchObject(opts.Client.Resource(secrets).Namespace(opts.SecretNamespace), "Secret", opts.SecretName, s.wake, opts.Logger)
 	s.configurations = []*watchedObject{
@@ -147,7 +150,7 @@ func (s *SelfManaged) webhooks() iter.Seq2[*watchedObject, webhook] {
 // step does the work that is due, and returns the time until the next step if no
 // object changes.
 func (s *SelfManaged) step(ctx context.Context, now time.Time) time.Duration {
-	next := now.Add(maxDelay)
+	next := now.Add(s.maxDelay)
 	wakeAt := func(t time.Time) {
 		if t.Before(next) {
 			next = t
@@ -160,7 +163,7 @@ func (s *SelfManaged) step(ctx context.Context, now time.Time) time.Duration {
 		if len(ca.previous) > 0 {
 			wakeAt(ca.forgetAt(s.opts.CertificateDuration))
 		}
-		err = s.ensureRegistration(ctx, ca)
+		err = s.ensureRegistration(ctx, ca, now)
 	}
 	if err != nil && ctx.Err() == nil {
 		s.report(err)
@@ -300,12 +303,15 @@ func (s *SelfManaged) previousCertificates(data map[string][]byte) []*x509.Certi
 
 // ensureRegistration writes the CA into the webhook configurations. It skips a
 // missing configuration: an operator may have deleted it in an emergency.
-func (s *SelfManaged) ensureRegistration(ctx context.Context, ca *authority) error {
+func (s *SelfManaged) ensureRegistration(ctx context.Context, ca *authority, now time.Time) error {
 	var errs []error
 	for _, configuration := range s.configurations {
 		patch := registrationPatch(webhooksOf(configuration.get()), ca.bundle())
 		if patch.Empty() {
 			continue
+		}
+		if latest, err := s.isLatest(ctx, ca, now); err != nil || !latest {
+			return err
 		}
 		_, err := configuration.resource.Patch(ctx, configuration.name, types.JSONPatchType, patch.Bytes(), metav1.PatchOptions{FieldManager: fieldManager})
 		switch {
@@ -316,6 +322,19 @@ func (s *SelfManaged) ensureRegistration(ctx context.Context, ca *authority) err
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// isLatest reports whether the Secret holds this CA. It asks the API server, because
+// the watch of the Secret may be behind the watches of the configurations: an older CA,
+// written over a newer one, would break the trust in the other replicas. The watch
+// delivers the newer one.
+func (s *SelfManaged) isLatest(ctx context.Context, ca *authority, now time.Time) (bool, error) {
+	secret, err := s.secret.resource.Get(ctx, s.opts.SecretName, metav1.GetOptions{})
+	if err != nil {
+		return false, fmt.Errorf("read Secret %s/%s: %w", s.opts.SecretNamespace, s.opts.SecretName, err)
+	}
+	stored, err := decodeAuthority(secretData(secret), now)
+	return err == nil && bytes.Equal(stored.bundle(), ca.bundle()), nil
 }
 
 // ensureLeaf issues a serving certificate if one is due, and returns when the next
@@ -349,7 +368,7 @@ func (s *SelfManaged) usableAt(ca *authority, now time.Time) time.Time {
 	for _, w := range s.webhooks() {
 		if !slices.ContainsFunc(decodeBundle(w.ClientConfig.CABundle), ca.certificate.Equal) {
 			s.trusted = nil
-			return now.Add(maxDelay)
+			return now.Add(s.maxDelay)
 		}
 	}
 	if !ca.certificate.Equal(s.trusted) {

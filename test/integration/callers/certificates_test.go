@@ -23,7 +23,7 @@ var _ = Describe("A webhook with --client-ca-file", func() {
 			"--client-ca-file", cluster.pki.caFile, "--client-allowed-names", "kube-apiserver",
 		}})
 		register(ctx, process)
-		Eventually(ctx, createPod).WithTimeout(patience).Should(Succeed())
+		Eventually(ctx, createPod).Should(Succeed())
 
 		url := process.URL + "/mutate-v1-pod"
 		for who, test := range map[string]struct {
@@ -67,7 +67,7 @@ var _ = Describe("A webhook with --client-ca-file", func() {
 		process := start(ctx, webhook.Options{Args: []string{"--client-ca-file", cluster.pki.caFile}})
 		register(ctx, process)
 		Eventually(ctx, func() string { _ = createPod(ctx); return logOf(process) }).
-			WithTimeout(patience).Should(ContainSubstring("got no client certificate"))
+			Should(ContainSubstring("got no client certificate"))
 		Expect(createPod(ctx)).To(MatchError(ContainSubstring("without credentials")))
 	})
 })

@@ -47,13 +47,14 @@ var cluster struct {
 
 func TestCallers(t *testing.T) {
 	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(patience)
 	RunSpecs(t, "callers")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	dir := GinkgoT().TempDir()
 	var err error
-	cluster.binary, err = webhook.Build(ctx, dir, true)
+	cluster.binary, err = webhook.Build(ctx, dir, false)
 	Expect(err).NotTo(HaveOccurred())
 
 	By("starting kube-apiserver with a client certificate for the webhook")

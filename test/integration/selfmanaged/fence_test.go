@@ -175,7 +175,7 @@ func waitForFence(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func() error {
 		return try(ctx, cluster.webhook, "mutating", fencedFields["metadata.labels"].patch)
-	}).WithTimeout(patience).Should(MatchError(ContainSubstring(fenceDenies)))
+	}).Should(MatchError(ContainSubstring(fenceDenies)))
 }
 
 var _ = Describe("The webhook's permission to patch its configurations", Label("policies"), func() {
@@ -247,9 +247,9 @@ var _ = Describe("The webhook's permission to patch its configurations", Label("
 		Expect(cluster.objects.Create(ctx, binding)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(cluster.objects.Delete(ctx, binding)).To(Succeed())
-			Eventually(func() bool { return may(ctx, "delete", mutating.Group, mutating.Resource, "", "another") }).WithTimeout(patience).Should(BeFalse())
+			Eventually(func() bool { return may(ctx, "delete", mutating.Group, mutating.Resource, "", "another") }).Should(BeFalse())
 		})
-		Eventually(func() bool { return may(ctx, "delete", mutating.Group, mutating.Resource, "", "another") }).WithTimeout(patience).Should(BeTrue())
+		Eventually(func() bool { return may(ctx, "delete", mutating.Group, mutating.Resource, "", "another") }).Should(BeTrue())
 
 		denied := MatchError(ContainSubstring(fenceDenies + "not create or delete webhook configurations"))
 		for kind, resource := range kinds {
@@ -279,7 +279,7 @@ var _ = Describe("The webhook's permission to patch its configurations", Label("
 		const token = "kubernetes.io/service-account-token"
 		ofServiceAccount := map[string]string{"kubernetes.io/service-account.name": webhook.Account}
 		denied := MatchError(ContainSubstring(fenceDenies + "only write Secrets of the type Opaque, without annotations of a ServiceAccount's token"))
-		Eventually(func() error { return create(cluster.webhook, token, ofServiceAccount) }).WithTimeout(patience).Should(denied)
+		Eventually(func() error { return create(cluster.webhook, token, ofServiceAccount) }).Should(denied)
 		Expect(create(cluster.webhook, "example.com/other", nil)).To(denied)
 		Expect(create(cluster.webhook, "Opaque", ofServiceAccount)).To(denied)
 		Expect(create(cluster.webhook, "Opaque", map[string]string{"meta.helm.sh/release-name": "x"})).To(Succeed())

@@ -9,7 +9,9 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"net/http"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,7 +39,6 @@ const (
 	secretName    = "lanyard-webhook-ca"
 	configuration = "lanyard"
 	serverName    = "lanyard-webhook.lanyard-system.svc"
-	patience      = time.Minute
 )
 
 // cluster is what all specs share.
@@ -47,10 +48,12 @@ var cluster struct {
 	admin   dynamic.Interface     // the same
 	webhook dynamic.Interface     // the webhook's own
 	rights  *kubernetes.Clientset // the same
+	refused atomic.Int64          // requests of the webhook that RBAC has refused
 }
 
 func TestSelfManaged(t *testing.T) {
 	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(time.Minute)
 	RunSpecs(t, "self-managed certificate")
 }
 
@@ -64,6 +67,15 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	cluster.admin = dynamic.NewForConfigOrDie(plane.Config())
 	user, err := webhook.Grant(ctx, plane, deployDir)
 	Expect(err).NotTo(HaveOccurred())
+	user.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			response, err := next.RoundTrip(request)
+			if err == nil && response.StatusCode == http.StatusForbidden {
+				cluster.refused.Add(1)
+			}
+			return response, err
+		})
+	})
 	cluster.webhook = dynamic.NewForConfigOrDie(user)
 	cluster.rights = kubernetes.NewForConfigOrDie(user)
 	apply(ctx, "22-certificates-rbac")
@@ -73,6 +85,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		Expect(webhook.Create(ctx, plane.Config(), deployDir, webhook.Fences)).To(Succeed())
 	}
 })
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 var _ = BeforeEach(func(ctx SpecContext) {
 	for _, file := range []string{"22-certificates-rbac", "50-mutatingwebhookconfiguration", "60-validatingwebhookconfiguration"} {
@@ -116,11 +132,11 @@ func waitForRights(ctx context.Context) {
 	Eventually(func() error {
 		_, err := cluster.webhook.Resource(mutating).Get(ctx, configuration, metav1.GetOptions{})
 		return err
-	}).WithTimeout(patience).Should(MatchError(apierrors.IsNotFound, "allowed, and not there"))
+	}).Should(MatchError(apierrors.IsNotFound, "allowed, and not there"))
 	Eventually(func() error {
 		_, err := cluster.webhook.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace).Get(ctx, secretName, metav1.GetOptions{})
 		return err
-	}).WithTimeout(patience).Should(Succeed())
+	}).Should(Succeed())
 }
 
 // replica is one program's certificate.
@@ -175,14 +191,11 @@ func bundles(ctx context.Context) map[string][]byte {
 	return all
 }
 
-// verify is what an apiserver does that calls a webhook.
-func verify(bundle []byte, leaf *x509.Certificate) error { return verifyAt(time.Now(), bundle, leaf) }
-
-// verifyAt is verify for a certificate that was served at another time.
-func verifyAt(at time.Time, bundle []byte, leaf *x509.Certificate) error {
+// verify verifies the leaf as an API server with the bundle does.
+func verify(bundle []byte, leaf *x509.Certificate) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
-	_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: serverName, CurrentTime: at})
+	_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: serverName})
 	return err
 }
 
@@ -191,12 +204,4 @@ func secret(ctx context.Context) *corev1.Secret {
 	s, err := cluster.client.CoreV1().Secrets(namespace).Get(ctx, secretName, metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	return s
-}
-
-// ca is the CA certificate in the Secret.
-func ca(s *corev1.Secret) *x509.Certificate {
-	GinkgoHelper()
-	pair, err := tls.X509KeyPair(s.Data["tls.crt"], s.Data["tls.key"])
-	Expect(err).NotTo(HaveOccurred())
-	return pair.Leaf
 }

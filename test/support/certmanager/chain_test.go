@@ -26,10 +26,6 @@ const (
 	caSecret  = "lanyard-webhook-cert-manager-ca"
 	leafName  = "lanyard-webhook-tls"
 	serverDNS = "lanyard-webhook.lanyard-system.svc"
-	// patience allows for a machine under full load. Each step usually takes
-	// about a second.
-	patience = "30s"
-	poll     = "50ms"
 )
 
 var _ = Describe("The chain of a self-signed CA and a leaf under it", Ordered, func() {
@@ -148,7 +144,7 @@ func renew(ctx context.Context, name string) {
 		util.SetCertificateCondition(&certificate, certificate.Generation, certmanagerv1.CertificateConditionIssuing,
 			cmmeta.ConditionTrue, "ManuallyTriggered", "Certificate re-issuance manually triggered")
 		g.Expect(kube.Status().Update(ctx, &certificate)).To(Succeed()) // may conflict with an update of a controller
-	}, patience, poll).Should(Succeed())
+	}).Should(Succeed())
 }
 
 // issued waits until the Secret holds a certificate that differs from the
@@ -163,7 +159,7 @@ func issued(ctx context.Context, secretName string, before *x509.Certificate) *x
 		g.Expect(err).NotTo(HaveOccurred())
 		found = chain[0]
 		g.Expect(before != nil && found.Equal(before)).To(BeFalse(), "still the previous certificate")
-	}, patience, poll).Should(Succeed())
+	}).Should(Succeed())
 	return found
 }
 
@@ -174,7 +170,7 @@ func injected(ctx context.Context, before []byte) []byte {
 	Eventually(func() bool {
 		found = caBundle(ctx)
 		return bytes.Equal(found, before)
-	}, patience, poll).Should(BeFalse(), "still the previous caBundle")
+	}).Should(BeFalse(), "still the previous caBundle")
 	return found
 }
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	. "github.com/onsi/ginkgo/v2"
@@ -29,6 +30,7 @@ var kube client.Client
 
 func TestCertManager(t *testing.T) {
 	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(time.Minute)
 	RunSpecs(t, "cert-manager")
 }
 
@@ -50,7 +52,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(plane.Kubeconfig(kubeconfig)).To(Succeed())
 	start("--kubeconfig", kubeconfig, "--crds", crdDirectory(ctx))
 	for _, list := range []client.ObjectList{&certmanagerv1.CertificateList{}, &certmanagerv1.IssuerList{}} {
-		Eventually(func() error { return kube.List(ctx, list) }, "30s", "100ms").
+		Eventually(func() error { return kube.List(ctx, list) }).
 			Should(Succeed(), "the CustomResourceDefinitions are not served")
 	}
 })
@@ -64,7 +66,7 @@ func start(args ...string) {
 	go func() { ended <- run(running, args) }()
 	DeferCleanup(func() {
 		stop()
-		Eventually(ended, "20s").Should(Receive(BeNil()))
+		Eventually(ended).Should(Receive(BeNil()))
 	})
 }
 

@@ -21,7 +21,7 @@ func WaitReady(ctx context.Context, url string) error {
 // CheckReady is a single attempt of WaitReady. It returns an error if the
 // health endpoint does not return 200.
 func CheckReady(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 )
 
 // Build compiles lanyard-webhook into dir as it is shipped, or with the race
-// detector. It returns the path of the binary.
+// detector. It returns the path of the binary. Git may refuse to describe a checkout that
+// belongs to another user, so the binary does not name its commit.
 func Build(ctx context.Context, dir string, race bool) (string, error) {
 	binary, flag, cgo := filepath.Join(dir, "lanyard-webhook"), "-trimpath", "CGO_ENABLED=0"
 	if race {

@@ -123,13 +123,14 @@ func (p *Process) waitReady(ctx context.Context) error {
 	}
 }
 
-// Client returns an HTTP client that trusts the webhook.
+// Client returns an HTTP client that trusts the webhook. It keeps no connection open.
 func (p *Process) Client() *http.Client {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(p.CA)
 	return &http.Client{Transport: &http.Transport{
 		TLSClientConfig:   &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13},
 		ForceAttemptHTTP2: true,
+		DisableKeepAlives: true,
 	}}
 }
 

@@ -1,0 +1,46 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policies
+
+import (
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+)
+
+// cluster is an API server.
+type cluster struct{ client *kubernetes.Clientset }
+
+// TestOnAnAPIServer shares one API server between its subtests. The policies of each apply to
+// its own namespaces, by configLabel.
+func TestOnAnAPIServer(t *testing.T) {
+	c := start(t)
+	t.Run("golden cases", c.testGoldenCases)
+	t.Run("decisions", c.testDecisions)
+	t.Run("side by side", c.testSideBySide)
+	t.Run("random pods", c.testRandomPods)
+}
+
+func start(t *testing.T) *cluster {
+	t.Helper()
+	plane, err := controlplane.Start(t.Context(), controlplane.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := plane.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	config := plane.Config()
+	config.WarningHandler = rest.NoWarnings{}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &cluster{client}
+}
