@@ -15,6 +15,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // A heading is a line with these at its ends.
@@ -64,6 +67,18 @@ func Want(path, heading, got string, update bool) (string, error) {
 		return "", fmt.Errorf("%s: got no heading %q; the flag -update adds it", path, heading)
 	}
 	return found[i].Body, nil
+}
+
+// Compare fails a test if got is not the text that Want returns.
+func Compare(t testing.TB, path, heading, got string, update bool) {
+	t.Helper()
+	want, err := Want(path, heading, got, update)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s: %s (-want +got):\n%s", path, heading, diff)
+	}
 }
 
 func write(path, heading, body string) error {
