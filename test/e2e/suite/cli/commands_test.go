@@ -75,13 +75,13 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 		installed(ctx)
 		labelPage.record(ctx, &recording{
 			when:    "See which ServiceAccounts the guard does not know, because they are older than Lanyard.",
-			command: "lanyard label serviceaccounts --all-namespaces --dry-run=client",
+			command: "lanyard label serviceaccounts --namespace warehouse --dry-run=client",
 		})
 		labelPage.record(ctx, &recording{
 			when: "Label them. Nothing else about them changes.", once: true,
-			command: "lanyard label serviceaccounts --all-namespaces",
+			command: "lanyard label serviceaccounts --namespace warehouse",
 		})
-		labelPage.record(ctx, &recording{when: "Afterwards there is nothing to do.", command: "lanyard label serviceaccounts --all-namespaces"})
+		labelPage.record(ctx, &recording{when: "Afterwards there is nothing to do.", command: "lanyard label serviceaccounts --namespace warehouse"})
 	})
 
 	It("adopt", func(ctx SpecContext) {
@@ -121,11 +121,11 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 		makeStale(ctx)
 		statusPage.record(ctx, &recording{
 			when:    "See who has credentials. In a terminal of less than 120 columns, the workloads are below their ServiceAccounts.",
-			command: "lanyard status --all-namespaces",
+			command: "lanyard status --namespace staging",
 		})
 		statusPage.record(ctx, &recording{
 			when: "See the workloads that must be restarted. The exit code is 1 if anything is listed, and 2 if that is not known for all pods.", code: 1,
-			command: "lanyard status --all-namespaces --stale",
+			command: "lanyard status --namespace staging --stale",
 		})
 		statusPage.record(ctx, &recording{
 			when: "The same without dry runs, as for a user who may not create pods.", code: 1,
@@ -229,7 +229,7 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 			{when: "See the changes. `git apply` and `patch -p1` accept them.", command: "lanyard migrate --from eks -f eks.yaml --output diff 2>/dev/null", verbatim: true},
 			{when: "Make them. Comments, order and quotes stay.", command: "lanyard migrate --from eks -f eks.yaml --write | tail -2", once: true},
 			{when: "Afterwards there is nothing to do.", command: "lanyard migrate --from eks -f eks.yaml --output diff 2>/dev/null"},
-			{when: "Without files, it reads the cluster. In this one, there is nothing to take over.", command: "lanyard migrate --from eks --all-namespaces"},
+			{when: "Without files, it reads the cluster. In this one, there is nothing to take over.", command: "lanyard migrate --from eks --namespace shop"},
 		} {
 			migratePage.record(ctx, &r)
 		}
