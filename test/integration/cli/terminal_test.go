@@ -74,7 +74,7 @@ func expectShown(ctx context.Context, directory, heading string, code int, args 
 // a node, a controller or a cloud is in test/e2e/suite/cli.
 var _ = Describe("lanyard in a terminal", Serial, Ordered, func() {
 	var directory string
-	BeforeAll(func(ctx SpecContext) {
+	BeforeAll(func() {
 		directory = GinkgoT().TempDir()
 		read := func(path string) string {
 			text, err := os.ReadFile(path)

@@ -27,8 +27,6 @@ type recording struct {
 	verbatim bool
 	// before prepares the cluster in each terminal.
 	before func(ctx context.Context)
-	// once is for a command that has nothing left to do when it is run again.
-	once bool
 }
 
 // page is a page of recordings, in testdata/pages. The pages in docs/cli have excerpts of
@@ -58,9 +56,6 @@ func (p *page) record(ctx context.Context, r *recording) {
 	By("$ " + r.command)
 	without := map[int]string{} // by columns
 	for i, t := range terminals {
-		if r.once && i > 0 {
-			return
-		}
 		if r.before != nil {
 			r.before(ctx)
 		}
