@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
@@ -57,20 +58,64 @@ func installed(t *testing.T, config string, args ...string) map[string]any {
 // runWith runs a command line with an API server that has these answers.
 func runWith(t *testing.T, answers map[string]any, input string, args ...string) (code int, out, errOut string) {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return runAgainst(t, answering(answers), input, args...)
+}
+
+// answering is an API server that has these answers. A *metav1.Status is an error, and a function
+// returns the answer of the moment.
+func answering(answers map[string]any) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		answer, found := answers[r.URL.Path]
+		if now, changes := answer.(func() any); changes {
+			answer = now()
+		}
 		if !found {
-			w.WriteHeader(http.StatusForbidden)
-			answer = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Message: "you may not", Code: http.StatusForbidden}
+			answer = failure(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not")
+		}
+		if status, failed := answer.(*metav1.Status); failed {
+			w.WriteHeader(int(status.Code))
 		}
 		_ = json.NewEncoder(w).Encode(answer)
-	}))
-	t.Cleanup(server.Close)
+	}
+}
+
+func failure(code int32, reason metav1.StatusReason, message string) *metav1.Status {
+	return &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: reason, Message: message, Code: code}
+}
+
+// runAgainst runs a command line with an API server in this process.
+func runAgainst(t *testing.T, server http.Handler, input string, args ...string) (code int, out, errOut string) {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
-	args = append([]string{"lanyard", "--kubeconfig", os.DevNull, "--server", server.URL}, args...)
-	code = Run(t.Context(), args, genericiooptions.IOStreams{In: strings.NewReader(input), Out: &stdout, ErrOut: &stderr})
-	return code, stdout.String(), stderr.String()
+	c := command.NewCLI("lanyard", genericiooptions.IOStreams{In: strings.NewReader(input), Out: &stdout, ErrOut: &stderr})
+	configure := c.Flags.WrapConfigFn
+	c.Flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
+		config = configure(config)
+		config.Transport = inMemory{server}
+		return config
+	}
+	args = append([]string{"--kubeconfig", os.DevNull, "--cache-dir", t.TempDir(), "--server", "http://cluster.invalid"}, args...)
+	return execute(t.Context(), c, args), stdout.String(), stderr.String()
+}
+
+// inMemory is a transport to a handler. It needs no network, so it works in a bubble of synctest.
+type inMemory struct{ server http.Handler }
+
+// RoundTrip implements http.RoundTripper.
+func (m inMemory) RoundTrip(r *http.Request) (*http.Response, error) {
+	recorder := httptest.NewRecorder()
+	served := r.Clone(r.Context())
+	if served.Body == nil {
+		served.Body = http.NoBody
+	}
+	m.server.ServeHTTP(recorder, served)
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	response := recorder.Result()
+	response.Request = r
+	return response, nil
 }
 
 func TestVersions(t *testing.T) {

@@ -28,9 +28,12 @@ import (
 // Run runs the command of args, which begin with the program's name. It prints
 // the error, if any, and returns the exit code.
 func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
-	c := command.NewCLI(args[0], streams)
+	return execute(ctx, command.NewCLI(args[0], streams), args[1:])
+}
+
+func execute(ctx context.Context, c *command.CLI, args []string) int {
 	root := newRootCommand(c)
-	root.SetArgs(args[1:])
+	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	return c.Exit(err, cmd.CommandPath())
 }

@@ -4,14 +4,20 @@
 package docs
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/test/support/golden"
 )
 
-// recordings is the directory of the recorded commands, which the suite cli compares with
-// the commands on a cluster.
-const recordings = "test/e2e/suite/cli/testdata/pages/"
+// The recorded commands: the pages of the suite cli on a cluster, and the texts of the suite cli
+// on an API server.
+const (
+	recordedPages = "test/e2e/suite/cli/testdata/pages/"
+	recordedTexts = "test/integration/cli/testdata/"
+)
 
 // leftOut is the line of an excerpt that stands for lines of the recording.
 const leftOut = "..."
@@ -21,14 +27,27 @@ const leftOut = "..."
 func recorded(t *testing.T) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
-	for _, name := range files(t) {
-		if !strings.HasPrefix(name, recordings) {
-			continue
-		}
-		for _, part := range strings.Split(string(readFile(t, name)), "```text\n$ ")[1:] {
-			part, _, _ = strings.Cut(part, "\n```\n")
-			command, output, _ := strings.Cut(part, "\n")
+	add := func(recording string) {
+		if recording, isCommand := strings.CutPrefix(recording, "$ "); isCommand {
+			command, output, _ := strings.Cut(recording, "\n")
 			found[command] = append(found[command], output)
+		}
+	}
+	for _, name := range files(t) {
+		switch {
+		case strings.HasPrefix(name, recordedPages):
+			for _, part := range strings.Split(string(readFile(t, name)), "```text\n")[1:] {
+				part, _, _ = strings.Cut(part, "\n```\n")
+				add(part)
+			}
+		case strings.HasPrefix(name, recordedTexts) && strings.HasSuffix(name, ".txt"):
+			texts, err := golden.Read(filepath.Join(root, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, text := range texts {
+				add(strings.TrimSuffix(text.Body, "\n"))
+			}
 		}
 	}
 	return found
@@ -73,7 +92,7 @@ func TestThePagesOfTheCommandsShowRecordings(t *testing.T) {
 			checked++
 			command, excerpt, _ := strings.Cut(text, "\n")
 			if !slices.ContainsFunc(outputs[command], func(output string) bool { return isExcerpt(excerpt, output) }) {
-				t.Errorf("%s: the output of %s is not an excerpt of its recordings in %s:\n%s", name, command, recordings, excerpt)
+				t.Errorf("%s: the output of %s is not an excerpt of its recordings in %s or %s:\n%s", name, command, recordedPages, recordedTexts, excerpt)
 			}
 		}
 	}

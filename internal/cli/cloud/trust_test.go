@@ -18,6 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/test/support/golden"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -80,7 +81,6 @@ func cases() map[string]func() (cloud.Trust, error) {
 	}
 }
 
-// TestGolden compares each format with testdata/CASE.json, .sh and .tf.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	for name, newDocument := range cases() {
@@ -94,28 +94,19 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			file := filepath.Join("testdata", name)
-			golden(t, file+".json", string(text)+"\n")
-			golden(t, file+".sh", d.Text("shell", "cluster")+d.Text("shell", "serviceaccount"))
-			golden(t, file+".tf", d.Text("terraform", "cluster")+"\n"+d.Text("terraform", "serviceaccount"))
+			compare(t, name+" as JSON", string(text)+"\n")
+			compare(t, name+" as shell", d.Text("shell", "cluster")+d.Text("shell", "serviceaccount"))
+			compare(t, name+" as terraform", d.Text("terraform", "cluster")+"\n"+d.Text("terraform", "serviceaccount"))
 		})
 	}
 }
 
-func golden(t *testing.T, file, got string) {
+// compare compares a text with the one below a heading, in the file of the cloud that the heading
+// begins with.
+func compare(t *testing.T, heading, got string) {
 	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
-	}
+	cloud, _, _ := strings.Cut(strings.Fields(heading)[0], "-")
+	golden.Compare(t, filepath.Join("testdata", cloud+".txt"), heading, got, *update)
 }
 
 // The words of hostile names must reach the programs as they are, and nothing in
@@ -307,7 +298,7 @@ func TestRepairs(t *testing.T) {
 				}
 			}
 		}
-		golden(t, filepath.Join("testdata", "repair-"+name+".sh"), all.String())
+		compare(t, name+" repairs", all.String())
 		repairs, err := cloud.RepairsOf(name)
 		if err != nil || len(repairs) == 0 {
 			t.Errorf("%s: got the repairs %q and error %v", name, repairs, err)
@@ -432,18 +423,15 @@ func TestCustomProvidersGetTheKeys(t *testing.T) {
 // The text for the ready-made providers. The page on APIs shows it for Anthropic.
 func TestTheTrustOfTheReadyMadeProviders(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		values provider.Values
-		file   string
-	}{
-		"anthropic": {nil, "../../../docs/apis.md"},
-		"openai":    {provider.Values{"service-account-id": "sa-0123456789", "identity-provider-id": "idp-0123456789"}, "testdata/custom-openai.sh"},
-		"snowflake": {provider.Values{"user": "INFERENCE"}, "testdata/custom-snowflake.sh"},
+	shown, err := os.ReadFile("../../../docs/apis.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, values := range map[string]provider.Values{
+		"anthropic": nil,
+		"openai":    {"service-account-id": "sa-0123456789", "identity-provider-id": "idp-0123456789"},
+		"snowflake": {"user": "INFERENCE"},
 	} {
-		shown, err := os.ReadFile(c.file)
-		if err != nil {
-			t.Fatal(err)
-		}
 		text, err := os.ReadFile("../../../examples/providers/" + name + ".yaml")
 		if err != nil {
 			t.Fatal(err)
@@ -453,12 +441,15 @@ func TestTheTrustOfTheReadyMadeProviders(t *testing.T) {
 			t.Fatal(err)
 		}
 		token := cloud.Token{Issuer: publicIssuer, Namespace: "shop", ServiceAccount: "inference", Audience: file.Providers[0].DefaultAudience}
-		trust, err := newCustom(token, file.Providers[0], c.values, "")
+		trust, err := newCustom(token, file.Providers[0], values, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := trust.Text("shell", "serviceaccount"); !strings.Contains(string(shown), want) {
-			t.Errorf("%s: want in %s:\n%s", name, c.file, want)
+		script := trust.Text("shell", "serviceaccount")
+		if name != "anthropic" {
+			compare(t, "custom-"+name+" as shell", script)
+		} else if !strings.Contains(string(shown), script) {
+			t.Errorf("want in docs/apis.md:\n%s", script)
 		}
 	}
 }

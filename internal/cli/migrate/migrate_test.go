@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,6 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/test/support/golden"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -75,42 +75,24 @@ func rewrite(t *testing.T, files map[string]string, remove bool, names ...string
 	return plan, after, diff
 }
 
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
-}
-
-// testdata returns the manifests of a peer.
+// testdata returns the manifests of a peer: the texts of its file that have the name of a file.
 func testdata(t *testing.T, name string) map[string]string {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join("testdata", name, "*"))
+	texts, err := golden.Read(fileOf(name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	files := map[string]string{}
-	for _, path := range paths {
-		if strings.Contains(filepath.Base(path), "golden") {
-			continue
+	for _, text := range texts {
+		if filepath.Ext(text.Heading) != "" {
+			files[text.Heading] = text.Body
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[filepath.Base(path)] = string(text)
 	}
 	return files
 }
+
+// fileOf returns the file of a peer, with its manifests and what becomes of them.
+func fileOf(peer string) string { return filepath.Join("testdata", peer+".txt") }
 
 func TestGolden(t *testing.T) {
 	t.Parallel()
@@ -123,10 +105,10 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, filepath.Join("testdata", name, "plan.golden"), string(text))
-			golden(t, filepath.Join("testdata", name, "diff.golden"), diff)
+			golden.Compare(t, fileOf(name), "the plan", string(text), *update)
+			golden.Compare(t, fileOf(name), "the diff", diff, *update)
 			_, _, removed := rewrite(t, files, true, name)
-			golden(t, filepath.Join("testdata", name, "remove.golden"), removed)
+			golden.Compare(t, fileOf(name), "the diff with --remove", removed, *update)
 
 			again, _, diff := rewrite(t, after, false, name)
 			if diff != "" || again.Count(peer.Translated) > 0 {

@@ -84,7 +84,7 @@ var _ = Describe("ask", Ordered, func() {
 			Expect(got.Problem()).NotTo(HaveOccurred())
 			Expect(got.Local).To(BeEmpty())
 			return got.Pod.GetAnnotations()
-		}).Within(timeout).Should(HaveKeyWithValue("lanyard.dev/injected", "aws"))
+		}).Should(HaveKeyWithValue("lanyard.dev/injected", "aws"))
 	})
 
 	It("tells a denial by Pod Security from a missing right: both have the code 403", func(ctx SpecContext) {
@@ -92,7 +92,7 @@ var _ = Describe("ask", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		pod := probe.Pod(newSettings().Keys, "cart")
 		Expect(unstructured.SetNestedField(pod.Object, true, "spec", "hostNetwork")).To(Succeed())
-		Eventually(ctx, func(ctx context.Context) *ask.Denial { return answer(ctx, "", asking, pod).Denial }).Within(timeout).
+		Eventually(ctx, func(ctx context.Context) *ask.Denial { return answer(ctx, "", asking, pod).Denial }).
 			Should(HaveValue(And(HaveField("By", ask.ByOther), HaveField("Message", ContainSubstring("PodSecurity")))))
 		local := answer(ctx, "on-call", asking, pod)
 		Expect(local.Missing).NotTo(BeEmpty())

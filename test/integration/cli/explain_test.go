@@ -72,7 +72,9 @@ var _ = Describe("explain", Ordered, func() {
 		newServiceAccount(ctx, "explained", "plain", nil)
 		set := newDeployment(ctx, "explained", "cart", "cart")
 		newReplica(ctx, set, "cart-1-old", nil)
-		time.Sleep(1100 * time.Millisecond) // the times of objects have seconds
+		// The times of objects have seconds.
+		created := time.Now().Truncate(time.Second)
+		Eventually(func() time.Time { return time.Now().Truncate(time.Second) }).Should(BeTemporally(">", created))
 		reannotate(ctx, "explained", "cart", map[string]string{"lanyard.dev/aws-role-arn": role, "lanyard.dev/azure-client-id": "11111111-2222-3333-4444-555555555555"})
 		Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
 			pod, err := env.client.CoreV1().Pods("explained").Create(ctx, newPod("x", "cart"), dryRun)
@@ -80,7 +82,7 @@ var _ = Describe("explain", Ordered, func() {
 				return nil, err
 			}
 			return pod.Annotations, nil
-		}).Within(timeout).Should(HaveKeyWithValue("lanyard.dev/injected", "aws,azure"))
+		}).Should(HaveKeyWithValue("lanyard.dev/injected", "aws,azure"))
 	})
 
 	It("explains a ServiceAccount with an identity", func(ctx SpecContext) {
@@ -137,7 +139,7 @@ var _ = Describe("explain", Ordered, func() {
 		Eventually(ctx, func(ctx context.Context) string {
 			_, out, _ := lanyard(ctx, "explain", "sa/cart", "--namespace", "limited")
 			return out
-		}).Within(timeout).Should(And(ContainSubstring("allowed identities  -\n"), ContainSubstring("new pods: denied (identity_not_allowed)")))
+		}).Should(And(ContainSubstring("allowed identities  -\n"), ContainSubstring("new pods: denied (identity_not_allowed)")))
 	})
 
 	It("has the words of status for a pod in an excluded namespace", func(ctx SpecContext) {
@@ -155,8 +157,10 @@ var _ = Describe("explain", Ordered, func() {
 	It("explains a ServiceAccount to a user with the role view in one namespace", func(ctx SpecContext) {
 		newServiceAccount(ctx, "explained", "web", map[string]string{"lanyard.dev/aws-role-arn": role})
 		bind(ctx, "explained", "view", "on-call")
-		expectOutputsAs(ctx, user("on-call"), "explain-view", command.ExitFailed, HavePrefix("error: the credentials of a new pod are not known: you may not create pods"), "explain", "sa", "web", "--namespace", "explained")
-		Expect(os.ReadFile("testdata/explain-view.txt")).NotTo(ContainSubstring("denied"))
+		kubeconfig := user("on-call")
+		expectOutputsAs(ctx, kubeconfig, "explain-view", command.ExitFailed, HavePrefix("error: the credentials of a new pod are not known: you may not create pods"), "explain", "sa", "web", "--namespace", "explained")
+		_, out, _ := lanyardAs(ctx, kubeconfig, "", "explain", "sa", "web", "--namespace", "explained")
+		Expect(out).NotTo(ContainSubstring("denied"))
 	})
 
 	// The user cannot read that the webhook has a default tenant.
@@ -195,10 +199,8 @@ var _ = Describe("explain", Ordered, func() {
 		Eventually(ctx, func(ctx context.Context) error {
 			_, err := env.client.CoreV1().Pods("explained").Create(ctx, newPod("late", "late"), dryRun)
 			return err
-		}).Within(timeout).Should(MatchError(ContainSubstring("lanyard: identity_required: ")))
-		start := time.Now()
+		}).Should(MatchError(ContainSubstring("lanyard: identity_required: ")))
 		expectOutputs(ctx, "explain-required", command.ExitFound, "explain", "sa/late", "--namespace", "explained")
-		Expect(time.Since(start)).To(BeNumerically("<", 8*time.Second), "client-go would ask for a retryable answer ten times, once in a second")
 	})
 
 	It("has the advice for a Job", func(ctx SpecContext) {

@@ -57,7 +57,7 @@ var _ = Describe("inject", func() {
 		code, out, errOut := lanyardAs(ctx, os.DevNull, manifests, "inject", "-f", "-")
 		Expect(errOut).To(BeEmpty())
 		Expect(code).To(Equal(command.ExitOK))
-		expectGolden("inject.yaml", out)
+		expectGolden("inject-yaml", out)
 	})
 
 	It("makes the pods that the webhook makes", func(ctx SpecContext) {
@@ -126,7 +126,7 @@ var _ = Describe("inject", func() {
 		code, out, errOut := lanyardAs(ctx, os.DevNull, "", append([]string{"inject"}, args...)...)
 		Expect(errOut).To(BeEmpty())
 		Expect(code).To(Equal(command.ExitOK))
-		expectGolden("inject.json", out)
+		expectGolden("inject-json", out)
 	})
 
 	It("writes nothing if the webhook would deny an object", func(ctx SpecContext) {

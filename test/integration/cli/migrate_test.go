@@ -76,7 +76,7 @@ var _ = Describe("migrate", Ordered, func() {
 		Eventually(ctx, func(ctx context.Context) string {
 			_, _, errOut := lanyardAs(ctx, kubeconfig, "", "migrate", "--from", "eks,azure", "--namespace", "moving", "--write")
 			return withoutWarnings(errOut)
-		}).Within(timeout).Should(And(HavePrefix("error: serviceaccount/keda in the namespace moving: serviceaccounts \"keda\" is forbidden"), HaveSuffix("\n"), Not(ContainSubstring("serviceaccount/app"))))
+		}).Should(And(HavePrefix("error: serviceaccount/keda in the namespace moving: serviceaccounts \"keda\" is forbidden"), HaveSuffix("\n"), Not(ContainSubstring("serviceaccount/app"))))
 		code, out, _ := lanyardAs(ctx, kubeconfig, "", "migrate", "--from", "eks,azure", "--namespace", "moving", "--write")
 		Expect(code).To(Equal(command.ExitFound))
 		Expect(out).To(HaveSuffix("ServiceAccounts written: 0 of 2\n"))

@@ -26,7 +26,7 @@ var _ = Describe("provider test", func() {
 			code, out, errOut := lanyardAs(ctx, os.DevNull, "", "provider", "test", file)
 			Expect(errOut).To(BeEmpty())
 			Expect(code).To(Equal(command.ExitOK))
-			expectGolden("provider-"+name+".txt", out)
+			expectGolden("provider-"+name, out)
 		}
 	})
 

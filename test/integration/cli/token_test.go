@@ -70,7 +70,7 @@ var _ = Describe("token for Azure and Google Cloud", Ordered, func() {
 		expectOutputs(ctx, "token-"+cloud, command.ExitOK, args...)
 		url, ca, forms := startCloud(http.StatusOK, grants)
 		expectOutputs(ctx, "token-"+cloud+"-exchange", command.ExitOK, append(args, "--exchange", "--endpoint", url, "--ca-file", ca)...)
-		Expect(*forms).To(HaveLen(len(formats)))
+		Expect(*forms).To(HaveLen(2))
 		url, ca, _ = startCloud(http.StatusBadRequest, denies)
 		expectOutputs(ctx, "token-"+cloud+"-denied", command.ExitFound, append(args, "--exchange", "--endpoint", url, "--ca-file", ca)...)
 	},
@@ -108,7 +108,7 @@ var _ = Describe("token", func() {
 	It("presents the token to the cloud as the SDK in a pod would", func(ctx SpecContext) {
 		url, ca, forms := startCloud(http.StatusOK, stsGrants)
 		expectOutputs(ctx, "token-exchange", command.ExitOK, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws", "--exchange", "--endpoint", url, "--ca-file", ca)
-		Expect(*forms).To(HaveLen(3))
+		Expect(*forms).To(HaveLen(2))
 		for _, form := range *forms {
 			Expect(form).To(HaveKeyWithValue("RoleArn", []string{role}))
 			Expect(form).To(HaveKeyWithValue("RoleSessionName", []string{"cart@shop"}))

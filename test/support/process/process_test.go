@@ -6,6 +6,7 @@ package process
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,7 +30,7 @@ func TestProcess(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			if err := Poll(ctx, "the output", func(context.Context) error {
 				if Tail(p.LogFile) == "" {
@@ -53,38 +54,47 @@ func TestProcess(t *testing.T) {
 // The script counts in its log.
 func TestASuspendedProcessDoesNothing(t *testing.T) {
 	t.Parallel()
-	p, err := Start(exec.CommandContext(context.Background(), "sh", "-c", "while :; do echo x; done"), filepath.Join(t.TempDir(), "program.log")) //nolint:usetesting // Stop ends the process
-	if err != nil {
-		t.Fatal(err)
+	start := func() *Process {
+		p, err := Start(exec.CommandContext(context.Background(), "sh", "-c", "while :; do echo x; done"), filepath.Join(t.TempDir(), "program.log")) //nolint:usetesting // Stop ends the process
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
 	}
-	size := func() int64 {
+	size := func(p *Process) int64 {
 		info, err := os.Stat(p.LogFile)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return info.Size()
 	}
-	if err := p.Suspend(); err != nil {
+	await := func(p *Process, bytes int64) {
+		if err := Poll(t.Context(), "output", func(context.Context) error {
+			if got := size(p); got < bytes {
+				return fmt.Errorf("got %d bytes of %d", got, bytes)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	suspended, other := start(), start()
+	if err := suspended.Suspend(); err != nil {
 		t.Fatal(err)
 	}
-	before := size()
-	time.Sleep(20 * time.Millisecond)
-	if after := size(); after != before {
+	before := size(suspended)
+	await(other, size(other)+1<<10) // in the same time, the other process writes
+	if after := size(suspended); after != before {
 		t.Errorf("got %d bytes while the process was suspended, want 0", after-before)
 	}
-	if err := p.Resume(); err != nil {
+	if err := suspended.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	if err := Poll(t.Context(), "more output", func(context.Context) error {
-		if size() == before {
-			return errors.New("no output")
+	await(suspended, before+1)
+	for _, p := range []*Process{suspended, other} {
+		if err := p.Stop(); errorText(err) != "signal: terminated" {
+			t.Errorf("got %v, want the end by SIGTERM", err)
 		}
-		return nil
-	}); err != nil {
-		t.Error(err)
-	}
-	if err := p.Stop(); errorText(err) != "signal: terminated" {
-		t.Errorf("got %v, want the end by SIGTERM", err)
 	}
 }
 

@@ -5,8 +5,6 @@ package cli_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -33,16 +31,4 @@ func recordExchange(ctx context.Context) {
 			ContainSubstring("aws iam update-assume-role-policy --role-name cart"), ContainSubstring("this machine asked the cloud"),
 		))
 	}
-}
-
-// recordCustomTrust records trust for a custom provider of a configuration file.
-func recordCustomTrust(ctx context.Context, issuer string) {
-	GinkgoHelper()
-	vault, err := os.ReadFile(filepath.Join(cluster.Root, "examples", "providers", "vault.yaml"))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(os.WriteFile(filepath.Join(user.directory, "vault.yaml"), vault, 0o600)).To(Succeed())
-	trustPage.record(ctx, &recording{
-		when:    "See what to do at a custom provider. `--config` is not necessary if the webhook has the provider.",
-		command: "lanyard trust vault cart --namespace shop --config vault.yaml" + issuer, verbatim: true,
-	})
 }

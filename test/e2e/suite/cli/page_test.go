@@ -6,6 +6,7 @@ package cli_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -26,8 +27,6 @@ type recording struct {
 	verbatim bool
 	// before prepares the cluster in each terminal.
 	before func(ctx context.Context)
-	// once is for a command that has nothing left to do when it is run again.
-	once bool
 }
 
 // page is a page of recordings, in testdata/pages. The pages in docs/cli have excerpts of
@@ -57,9 +56,6 @@ func (p *page) record(ctx context.Context, r *recording) {
 	By("$ " + r.command)
 	without := map[int]string{} // by columns
 	for i, t := range terminals {
-		if r.once && i > 0 {
-			return
-		}
 		if r.before != nil {
 			r.before(ctx)
 		}
@@ -113,5 +109,11 @@ func unchanging(text string) string {
 func (p *page) check() {
 	GinkgoHelper()
 	got := fmt.Sprintf("<!-- GINKGO_FLAGS=-update make e2e E2E=cli writes this file. -->\n\n# %s\n%s", p.title, p.text.String())
-	expectGolden(filepath.Join("test", "e2e", "suite", "cli", "testdata", "pages", p.name+".txt"), got)
+	path := testdata(filepath.Join("pages", p.name+".txt"))
+	if *update {
+		Expect(os.WriteFile(path, []byte(got), 0o644)).To(Succeed())
+	}
+	want, err := os.ReadFile(path)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(got).To(Equal(string(want)), path)
 }

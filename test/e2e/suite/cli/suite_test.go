@@ -15,7 +15,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -24,7 +23,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/emulator"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
@@ -32,13 +30,12 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
 
-// The namespaces: one with workloads, one with pods of every kind, one that Lanyard is
-// not called for, and one that was annotated before the install.
+// The namespaces: one with workloads, one with pods of every kind, and one that Lanyard is
+// not called for.
 const (
-	shop      = "shop"
-	staging   = "staging"
-	legacy    = "legacy"
-	warehouse = "warehouse"
+	shop    = "shop"
+	staging = "staging"
+	legacy  = "legacy"
 )
 
 var update = flag.Bool("update", false, "write the recordings in testdata/pages")
@@ -64,12 +61,6 @@ var (
 	stagingAccounts []byte
 	//go:embed testdata/legacy.yaml
 	legacyAccounts []byte
-	//go:embed testdata/warehouse.yaml
-	warehouseAccounts []byte
-	//go:embed testdata/app.yaml
-	app []byte
-	//go:embed testdata/eks.yaml
-	eks []byte
 )
 
 func TestCLI(t *testing.T) {
@@ -104,20 +95,11 @@ func terminating(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// setUpUser makes a directory with a manifest, and the programs lanyard and kubectl
+// setUpUser makes a directory, and the programs lanyard and kubectl
 // lanyard. The clouds are reached through a proxy.
 func setUpUser(ctx context.Context) {
 	GinkgoHelper()
 	user.directory = GinkgoT().TempDir()
-	Expect(os.WriteFile(filepath.Join(user.directory, "app.yaml"), app, 0o600)).To(Succeed())
-	Expect(os.WriteFile(filepath.Join(user.directory, "eks.yaml"), eks, 0o600)).To(Succeed())
-	wrong := strings.ReplaceAll(string(app), "role/cart", "user/cart")
-	Expect(os.WriteFile(filepath.Join(user.directory, "wrong.yaml"), []byte(wrong), 0o600)).To(Succeed())
-	alibaba, err := os.ReadFile(filepath.Join(cluster.Root, "examples", "providers", "alibaba.yaml"))
-	Expect(err).NotTo(HaveOccurred())
-	misspelled := strings.Replace(string(alibaba), "pattern:", "patern:", 1)
-	Expect(os.WriteFile(filepath.Join(user.directory, "alibaba.yaml"), alibaba, 0o600)).To(Succeed())
-	Expect(os.WriteFile(filepath.Join(user.directory, "misspelled.yaml"), []byte(misspelled), 0o600)).To(Succeed())
 	programs := GinkgoT().TempDir()
 	for _, name := range []string{"lanyard", "kubectl-lanyard"} {
 		Expect(os.Symlink(filepath.Join(cluster.Root, "bin", "lanyard"), filepath.Join(programs, name))).To(Succeed())
@@ -137,19 +119,6 @@ func setUpUser(ctx context.Context) {
 		"KUBECONFIG=" + cluster.Kubeconfig,
 		"HTTPS_PROXY=" + n.url, "NO_PROXY=" + server.Hostname(),
 		"SSL_CERT_FILE=" + ca,
-	}
-}
-
-// unlabelled creates a namespace with ServiceAccounts while Lanyard is not there.
-func unlabelled(ctx context.Context) {
-	GinkgoHelper()
-	Expect(cluster.CreateNamespace(ctx, warehouse, nil)).To(Succeed())
-	atTheEnd(func(ctx context.Context) error { return cluster.DeleteNamespace(ctx, warehouse) })
-	var list corev1.ServiceAccountList
-	Expect(yaml.UnmarshalStrict(warehouseAccounts, &list)).To(Succeed())
-	for i := range list.Items {
-		_, err := cluster.CoreV1().ServiceAccounts(warehouse).Create(ctx, &list.Items[i], metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
 	}
 }
 

@@ -23,15 +23,16 @@ import (
 
 	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
+	"github.com/lanyard-dev/lanyard/test/support/golden"
 )
 
 // books is the namespace that all users ask about: the pod seller-0 has its credentials,
 // and the Deployment printer is older than the annotation of its ServiceAccount.
 const books = "books"
 
-// questions are the commands that each user runs, by the names of the golden files.
+// questions are the commands that each user runs, below the headings of the user's file.
 var questions = []struct {
-	file     string
+	heading  string
 	commands []string
 }{
 	{"check", []string{"lanyard check --namespace books", "lanyard check --namespace books --service-account seller"}},
@@ -43,11 +44,11 @@ var questions = []struct {
 
 // person is a user of the cluster, or a state of the cluster that a user meets.
 type person struct {
-	// name is the directory in testdata/users.
+	// name is the file in testdata/users.
 	name string
 	// as is the user of the API server; an administrator if empty.
 	as string
-	// more are commands of this user only, by the names of the golden files.
+	// more are commands of this user only, by their headings.
 	more map[string][]string
 	// untrue are statements that are false for this user.
 	untrue []string
@@ -126,7 +127,7 @@ func ask(ctx context.Context, p *person) {
 	var failures error
 	for _, question := range questions {
 		var text strings.Builder
-		for _, command := range slices.Concat(question.commands, p.more[question.file]) {
+		for _, command := range slices.Concat(question.commands, p.more[question.heading]) {
 			code, shown := runAs(ctx, kubeconfig, command)
 			fmt.Fprintf(&text, "$ %s\n%s[exit code %d]\n\n", command, shown, code)
 		}
@@ -135,7 +136,10 @@ func ask(ctx context.Context, p *person) {
 				Expect(text.String()).NotTo(ContainSubstring(statement), "a statement that is false for the user %s", p.name)
 			}
 		}), InterceptGomegaFailure(func() {
-			expectGolden(filepath.Join("test/e2e/suite/cli/testdata/users", p.name, question.file+".txt"), unchanging(text.String()))
+			got := unchanging(text.String())
+			want, err := golden.Want(testdata(filepath.Join("users", p.name+".txt")), question.heading, got, *update)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(got).To(Equal(want), question.heading)
 		}))
 	}
 	Expect(failures).NotTo(HaveOccurred())
@@ -156,19 +160,6 @@ func runAs(ctx context.Context, kubeconfig, command string) (code int, shown str
 	}
 	Expect(err).NotTo(HaveOccurred(), "%s: %s", command, output)
 	return 0, string(output)
-}
-
-// expectGolden compares a text with a file of the repository, or writes it.
-func expectGolden(path, got string) {
-	GinkgoHelper()
-	path = filepath.Join(cluster.Root, path)
-	if *update {
-		Expect(os.MkdirAll(filepath.Dir(path), 0o755)).To(Succeed())
-		Expect(os.WriteFile(path, []byte(got), 0o644)).To(Succeed())
-	}
-	want, err := os.ReadFile(path)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(got).To(Equal(string(want)), path)
 }
 
 // kubeconfig writes the kubeconfig of a user. The administrator impersonates the user, so
