@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -159,7 +158,6 @@ func TestSIGTERM(t *testing.T) {
 			if err := command.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
-			started := time.Now()
 			for lines.Scan() {
 				if c.lines == 1 {
 					t.Errorf("got another line %q, want the end of the output", lines.Text())
@@ -167,9 +165,6 @@ func TestSIGTERM(t *testing.T) {
 			}
 			if code := exitCode(t, command.Wait()); code != 0 {
 				t.Errorf("exit code: got %d, want 0", code)
-			}
-			if took := time.Since(started); took > 10*time.Second {
-				t.Errorf("ended after %s, want it at once", took)
 			}
 		})
 	}
