@@ -30,7 +30,8 @@ const (
 	selfManaged = "self-managed"
 	certManager = "cert-manager"
 
-	caDuration, certificateDuration = "36s", "12s"
+	// They are renewed after two thirds. The last third is for a busy machine.
+	caDuration, certificateDuration = "90s", "30s"
 )
 
 // String returns the name of the method.
