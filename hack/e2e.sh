@@ -4,13 +4,13 @@
 #
 # Runs the test/e2e suites on a real cluster:
 #
-#   hack/e2e.sh [--build] [SUITE...]
+#   hack/e2e.sh [--build | --built] [SUITE...]
 #
 # The arguments are suite names. The default is all suites but rotation, which waits ten
 # minutes for the kubelet. They run one after the other on one cluster. $GINKGO_FLAGS is
 # passed to each suite (-ginkgo.focus=...); if it is not set, two of the four install
-# methods are skipped. --build builds everything and runs nothing. $E2E_CLUSTER
-# selects the cluster:
+# methods are skipped. --build builds everything and runs nothing; --built runs what was
+# built. $E2E_CLUSTER selects the cluster:
 #
 #   kind      a kind cluster on Docker or Podman (the default), with the node image
 #             $KIND_IMAGE or kind's default; without an engine or a registry, the node
@@ -45,11 +45,8 @@ directory= # for kind's kubeconfig, and the times
 created=   # set if kind's cluster is to be deleted
 
 main() {
-  local build_only=
-  if [ "${1-}" = --build ]; then
-    build_only=1
-    shift
-  fi
+  local only=
+  case ${1-} in --build | --built) only=$1; shift ;; esac
   if [ $# -gt 0 ]; then suites=("$@"); fi
   case $cluster in
     kind) ;;
@@ -61,8 +58,8 @@ main() {
   trap 'exit 143' TERM HUP
   directory=$(mktemp -d)
   if [ -z "${TIMES-}" ]; then export TIMES=$directory/times; fi
-  build_all
-  if [ -n "$build_only" ]; then return; fi
+  if [ "$only" != --built ]; then build_all; fi
+  if [ "$only" = --build ]; then return; fi
   export PATH=$PWD/bin:$PWD/bin/controlplane:$PATH
   "on_$cluster" "${suites[@]}"
 }
@@ -125,7 +122,7 @@ on_existing() {
 on_kind() {
   if hack/kind/offline.sh needed; then
     echo "no container engine with a registry: starting hack/kind/offline.sh"
-    run hack/kind/offline.sh with hack/e2e.sh "$@"
+    run hack/kind/offline.sh with hack/e2e.sh --built "$@"
     return
   fi
   kind_cluster
