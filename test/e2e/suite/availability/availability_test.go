@@ -39,6 +39,11 @@ var everyInstall = Label("every-install")
 var _ = DescribeTableSubtree("Installed with", Ordered, func(install method) {
 	var namespace string
 	var stream *podstream.Stream
+	// once labels the specs that do not depend on the certificates.
+	once := Label()
+	if install.certificates != selfManaged {
+		once = everyInstall
+	}
 
 	// during returns the results of the pods that were created while do ran, and directly
 	// before and after it. None may be created without credentials that it asks for, and
@@ -133,7 +138,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install method) {
 		})
 	})
 
-	It("denies only pods that need credentials, to be tried again, when one of two replicas is killed", func(ctx SpecContext) {
+	It("denies only pods that need credentials, to be tried again, when one of two replicas is killed", once, func(ctx SpecContext) {
 		replicas, err := cluster.WaitReady(ctx, expect.Patience)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(replicas).To(HaveLen(2))
@@ -171,11 +176,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install method) {
 		})
 	})
 
-	abused := Label()
-	if install.certificates != selfManaged {
-		abused = everyInstall
-	}
-	It("is not harmed by mixed abuse from inside the cluster while pods are created", abused, func(ctx SpecContext) {
+	It("is not harmed by mixed abuse from inside the cluster while pods are created", once, func(ctx SpecContext) {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "target", Annotations: abuse.LongestIdentity()}}
 		Expect(podstream.CreateServiceAccount(ctx, cluster.CoreV1().ServiceAccounts(namespace), account)).To(Succeed())
 		before, err := cluster.WaitReady(ctx, expect.Patience)
@@ -195,7 +196,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install method) {
 		Expect(counts.Identity.Created).To(BeNumerically(">", 0))
 	})
 
-	It("denies only pods that need credentials while all replicas are dead, and recovers by itself", func(ctx SpecContext) {
+	It("denies only pods that need credentials while all replicas are dead, and recovers by itself", once, func(ctx SpecContext) {
 		replicas, err := cluster.WaitReady(ctx, expect.Patience)
 		Expect(err).NotTo(HaveOccurred())
 		stop, err := cluster.KillPods(ctx, replicas)

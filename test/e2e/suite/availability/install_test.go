@@ -31,7 +31,7 @@ const (
 	certManager = "cert-manager"
 
 	// They are renewed after two thirds. The last third is for a busy machine.
-	caDuration, certificateDuration = "90s", "30s"
+	caDuration, certificateDuration = "75s", "25s"
 )
 
 // String returns the name of the method.
@@ -67,6 +67,11 @@ func (m method) down(ctx context.Context) error {
 	}
 	return m.kustomize(func(directory string) error {
 		_, err := cluster.Run(ctx, "kubectl", "delete", "-k", directory, "-l", "app.kubernetes.io/component=registration")
+		if err == nil {
+			// A namespace that still contains pods is only checked again after a long
+			// interval.
+			_, err = cluster.Run(ctx, "kubectl", "delete", "deployment", framework.Deployment, "--namespace", framework.Namespace, "--cascade", "foreground")
+		}
 		if err == nil {
 			_, err = cluster.Run(ctx, "kubectl", "delete", "-k", directory, "--ignore-not-found")
 		}

@@ -25,7 +25,7 @@ import (
 var _ = It("injects each of 100 pods while the replicas are killed", func(ctx SpecContext) {
 	// A node of two cores takes minutes to run a hundred pods: most of them are created only.
 	const name, running, created = "100 pods, replicas killed", 20, 80
-	const steps = 4
+	const steps = 3
 	want := expect.Outcomes{journal.AWS: expect.Granted(identities.Role)}
 	checker.Begin(name, framework.Go, want)
 
