@@ -4,16 +4,18 @@
 #
 # Runs the test/e2e suites on a real cluster:
 #
-#   hack/e2e.sh [--build] [SUITE...]
+#   hack/e2e.sh [--build | --built] [SUITE...]
 #
-# The arguments are suite names; the default is all suites. $GINKGO_FLAGS is passed
-# to each suite (-ginkgo.focus=...); if it is not set, two of the four install
-# methods are skipped. --build builds everything and runs nothing. $E2E_CLUSTER
-# selects the cluster:
+# The arguments are suite names. The default is all suites but rotation, which waits ten
+# minutes for the kubelet. They run one after the other on one cluster. $GINKGO_FLAGS is
+# passed to each suite (-ginkgo.focus=...); if it is not set, two of the four install
+# methods are skipped. --build builds everything and runs nothing; --built runs what was
+# built. $E2E_CLUSTER selects the cluster:
 #
 #   kind      a kind cluster on Docker or Podman (the default), with the node image
 #             $KIND_IMAGE or kind's default; without an engine or a registry, the node
-#             image of hack/kind/offline.sh, which needs root on Debian
+#             image of hack/kind/offline.sh, which needs root on Debian. $E2E_KIND names
+#             a cluster that exists, such as lanyard-quickstart, and stays
 #   existing  the cluster of $KUBECONFIG (the default if KUBECONFIG is set); its nodes
 #             need the images in bin/images and the kubelet settings in
 #             test/e2e/kind.yaml
@@ -25,10 +27,11 @@ set -euo pipefail
 set -m
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# The slow suite mostly waits, so it runs next to the other suites on a second cluster.
-slow=rotation
-slow_log=bin/$slow.log
-kind_name=lanyard-e2e-$$ # unique, because it is deleted at the end
+. hack/times.sh
+
+# The last one kills the API server.
+suites=(identity scenarios migration cli availability policies)
+kind_name=${E2E_KIND:-lanyard-e2e-$$} # unique, because it is deleted at the end
 images=(lanyard-webhook lanyard lanyard-abuse lanyard-clouds lanyard-peers lanyard-reader lanyard-sdk-go lanyard-sdk-node lanyard-sdk-python lanyard-forwarder)
 
 # The same flags as in the Makefile, to share the build cache.
@@ -38,18 +41,13 @@ export CGO_ENABLED=0 GOFLAGS="-trimpath -ldflags=-s $(go env GOFLAGS)"
 export GINKGO_FLAGS=${GINKGO_FLAGS--ginkgo.label-filter=!every-install}
 cluster=${E2E_CLUSTER:-${KUBECONFIG:+existing}}
 cluster=${cluster:-kind}
-suites=()
-directory= # for kind's kubeconfig
+directory= # for kind's kubeconfig, and the times
+created=   # set if kind's cluster is to be deleted
 
 main() {
-  local build_only=
-  if [ "${1-}" = --build ]; then
-    build_only=1
-    shift
-  fi
-  suites=("$@")
-  if [ ${#suites[@]} -eq 0 ]; then mapfile -t suites < <(basename -a test/e2e/suite/*/); fi
-  slow_last
+  local only=
+  case ${1-} in --build | --built) only=$1; shift ;; esac
+  if [ $# -gt 0 ]; then suites=("$@"); fi
   case $cluster in
     kind) ;;
     existing) [ -n "${KUBECONFIG-}" ] || die "E2E_CLUSTER=existing needs KUBECONFIG" ;;
@@ -58,19 +56,12 @@ main() {
   trap finish EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM HUP
-  build_all
-  if [ -n "$build_only" ]; then return; fi
+  directory=$(mktemp -d)
+  if [ -z "${TIMES-}" ]; then export TIMES=$directory/times; fi
+  if [ "$only" != --built ]; then build_all; fi
+  if [ "$only" = --build ]; then return; fi
   export PATH=$PWD/bin:$PWD/bin/controlplane:$PATH
   "on_$cluster" "${suites[@]}"
-}
-
-# slow_last moves the slow suite to the end.
-slow_last() {
-  local suite others=() last=()
-  for suite in "${suites[@]}"; do
-    if [ "$suite" = "$slow" ]; then last=("$suite"); else others+=("$suite"); fi
-  done
-  suites=("${others[@]}" "${last[@]}")
 }
 
 die() {
@@ -85,29 +76,26 @@ run() {
   wait $!
 }
 
-# finish ends everything that still runs, deletes kind's cluster and keeps the
-# script's exit code.
+# finish ends everything that still runs, deletes kind's cluster, prints the times and
+# keeps the script's exit code.
 finish() {
   local status=$? left
   trap '' INT TERM HUP
   for left in $(jobs -pr); do kill -TERM -- "-$left" 2>/dev/null || true; done
   wait
-  if [ -n "$directory" ]; then
-    bin/kind delete cluster --name "$kind_name" || true
-    rm -rf "$directory"
-  fi
+  if [ -n "$created" ]; then bin/kind delete cluster --name "$kind_name" || true; fi
+  # A script that has called this one prints them itself.
+  if [ "$TIMES" = "$directory/times" ] && [ -s "$TIMES" ]; then times; fi
+  rm -rf "$directory"
   exit "$status"
 }
 
 build_all() {
-  local suite
   run hack/controlplane.sh kubectl
   if [ "$cluster" = kind ]; then run make --no-print-directory bin/kind; fi
   run hack/certmanager.sh
   build bin/helm env -C test/charts go build -o ../../bin/helm helm.sh/helm/v4/cmd/helm
-  for suite in "${suites[@]}"; do
-    build "bin/$suite.test" env -C test/e2e go test -c -o "../../bin/$suite.test" "./suite/$suite"
-  done
+  build "the suites ${suites[*]}" env -C test/e2e go test -c -o ../../bin/ "${suites[@]/#/./suite/}"
   run hack/images.sh
 }
 
@@ -123,7 +111,7 @@ run_suites() {
   local suite
   for suite; do
     # shellcheck disable=SC2086 # several flags
-    "bin/$suite.test" -test.timeout=30m -ginkgo.v -ginkgo.no-color $GINKGO_FLAGS || return
+    timed "suite $suite" "bin/$suite.test" -test.timeout=30m -ginkgo.v -ginkgo.no-color $GINKGO_FLAGS || return
   done
 }
 
@@ -132,41 +120,38 @@ on_existing() {
 }
 
 on_kind() {
-  local second= status=0
   if hack/kind/offline.sh needed; then
     echo "no container engine with a registry: starting hack/kind/offline.sh"
-    run hack/kind/offline.sh with hack/e2e.sh "$@"
+    run hack/kind/offline.sh with hack/e2e.sh --built "$@"
     return
   fi
-  if [ $# -gt 1 ] && [ "${!#}" = "$slow" ]; then
-    echo "suite $slow: runs on a second cluster; output is in $slow_log and shown at the end"
-    hack/e2e.sh "$slow" >"$slow_log" 2>&1 &
-    second=$!
-    set -- "${@:1:$#-1}"
-  fi
   kind_cluster
-  run run_suites "$@" || status=$?
-  if [ -n "$second" ]; then
-    echo "suite $slow: waiting for it to finish"
-    wait "$second" || status=$?
-    cat "$slow_log"
-  fi
-  return "$status"
+  run run_suites "$@"
 }
 
-# kind_cluster creates a cluster with the images.
+# kind_cluster creates a cluster, unless there is one, and loads the images.
 kind_cluster() {
-  local image engine
+  local engine begun=$EPOCHSECONDS
   engine=$(hack/kind/engine.sh)
   # kind's default is docker. It prints a warning if the variable is set.
   if [ "$engine" != docker ]; then export KIND_EXPERIMENTAL_PROVIDER=$engine; fi
-  directory=$(mktemp -d)
   export KUBECONFIG=$directory/kubeconfig
-  run bin/kind create cluster --name "$kind_name" --config test/e2e/kind.yaml --wait 5m ${KIND_IMAGE:+--image "$KIND_IMAGE"}
-  # kind waits for the node, but not for DNS.
-  run kubectl rollout status deployment/coredns --namespace kube-system --timeout 3m
+  if [ -n "${E2E_KIND-}" ]; then
+    run bin/kind export kubeconfig --name "$kind_name"
+  else
+    created=1
+    run bin/kind create cluster --name "$kind_name" --config test/e2e/kind.yaml --wait 5m ${KIND_IMAGE:+--image "$KIND_IMAGE"}
+    # kind waits for the node, but not for DNS.
+    run kubectl rollout status deployment/coredns --namespace kube-system --timeout 3m
+    note "kind cluster" "$begun"
+  fi
+  run timed "images into the cluster" load_images
+}
+
+load_images() {
+  local image
   for image in "${images[@]}"; do
-    run bin/kind load image-archive "bin/images/$image.tar" --name "$kind_name"
+    bin/kind load image-archive "bin/images/$image.tar" --name "$kind_name" || return
   done
 }
 

@@ -4,18 +4,19 @@
 #
 # Shows Lanyard on a kind cluster:
 #
-#   hack/kind/quickstart.sh           creates the cluster or uses it again, builds and
-#                                     installs Lanyard, creates the pods of examples/
-#                                     and reports what they got
-#   hack/kind/quickstart.sh --build   builds everything and runs nothing
-#   hack/kind/quickstart.sh --delete  deletes the cluster
+#   hack/kind/quickstart.sh              creates the cluster or uses it again, builds and
+#                                        installs Lanyard, creates the pods of examples/
+#                                        and reports what they got
+#   hack/kind/quickstart.sh --build      builds everything and runs nothing
+#   hack/kind/quickstart.sh --uninstall  removes all of that from the cluster
+#   hack/kind/quickstart.sh --delete     deletes the cluster
 #
 # With MODE=policies, Lanyard is the policies of deploy/policies, without a webhook. They
 # need Kubernetes 1.36 or later. Each mode removes the other one from the cluster.
 #
 # It needs Go, make, and Docker or Podman. kind, Helm and kubectl are built from Go
-# modules. $KIND_IMAGE overrides kind's node image. $KIND_EXPERIMENTAL_PROVIDER
-# selects docker or podman.
+# modules. $KIND_IMAGE overrides kind's node image, and $KIND_CONFIG names a configuration
+# of the cluster. $KIND_EXPERIMENTAL_PROVIDER selects docker or podman.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -40,8 +41,9 @@ main() {
   case ${1-} in
     "") quickstart ;;
     --build) build_all ;;
+    --uninstall) uninstall ;;
     --delete) delete ;;
-    *) echo "quickstart.sh: got $1, want no argument, --build or --delete" >&2; exit 2 ;;
+    *) echo "quickstart.sh: got $1, want no argument, --build, --uninstall or --delete" >&2; exit 2 ;;
   esac
 }
 
@@ -133,7 +135,8 @@ create_cluster() {
   local clusters
   clusters=$(bin/kind get clusters --quiet)
   if ! grep -qx "$cluster" <<<"$clusters"; then
-    bin/kind create cluster --name "$cluster" --kubeconfig "$kubeconfig" --wait 5m ${KIND_IMAGE:+--image "$KIND_IMAGE"}
+    bin/kind create cluster --name "$cluster" --kubeconfig "$kubeconfig" --wait 5m \
+      ${KIND_IMAGE:+--image "$KIND_IMAGE"} ${KIND_CONFIG:+--config "$KIND_CONFIG"}
   fi
   # Again for an existing cluster, because "make clean" removes the file.
   step "use the kind cluster $cluster" bin/kind export kubeconfig --name "$cluster" --kubeconfig "$kubeconfig"
@@ -147,18 +150,32 @@ load_images() {
 }
 
 install_chart() {
-  # Older servers do not know all of their kinds.
-  "$kubectl" --kubeconfig "$kubeconfig" delete -k deploy/policies --ignore-not-found || true
+  delete_policies
   bin/helm upgrade --install lanyard charts/lanyard --kubeconfig "$kubeconfig" \
     --namespace lanyard-system --create-namespace --wait --timeout 5m \
     --set image.tag="$(version lanyard-webhook)"
 }
 
 install_policies() {
+  uninstall_chart
+  "$kubectl" --kubeconfig "$kubeconfig" apply -k deploy/policies
+}
+
+delete_policies() {
+  # Older servers do not know all of their kinds.
+  "$kubectl" --kubeconfig "$kubeconfig" delete -k deploy/policies --ignore-not-found || true
+}
+
+uninstall_chart() {
   if "$kubectl" --kubeconfig "$kubeconfig" get namespace lanyard-system >/dev/null 2>&1; then
     bin/helm uninstall lanyard --kubeconfig "$kubeconfig" --namespace lanyard-system --ignore-not-found --wait
   fi
-  "$kubectl" --kubeconfig "$kubeconfig" apply -k deploy/policies
+}
+
+uninstall() {
+  uninstall_chart
+  delete_policies
+  "$kubectl" --kubeconfig "$kubeconfig" delete namespace lanyard-system lanyard-demo --ignore-not-found
 }
 
 what_next() {

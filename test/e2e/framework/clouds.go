@@ -160,23 +160,14 @@ func redirectMount() corev1.VolumeMount {
 	return corev1.VolumeMount{Name: caVolume, MountPath: caDirectory, ReadOnly: true}
 }
 
-// redirectEnv returns the variables that make each language trust the CA, and
-// that disable metadata servers and credential files in the home directory.
+// redirectEnv returns the variables for the containers of a pod.
 func redirectEnv() []corev1.EnvVar {
-	file := caDirectory + "/ca.crt"
-	return []corev1.EnvVar{
-		{Name: "SSL_CERT_FILE", Value: file},
-		{Name: "NODE_EXTRA_CA_CERTS", Value: file},
-		{Name: "REQUESTS_CA_BUNDLE", Value: file},
-		{Name: "AWS_CA_BUNDLE", Value: file},
-		{Name: "AWS_EC2_METADATA_DISABLED", Value: "true"},
-		{Name: "ALIBABA_CLOUD_ECS_METADATA_DISABLED", Value: "true"},
-		{Name: "NO_GCE_CHECK", Value: "true"},
-		{Name: "SNOWFLAKE_DISABLE_PLATFORM_DETECTION", Value: "true"},
-		{Name: "SF_OCSP_RESPONSE_CACHE_SERVER_ENABLED", Value: "false"},
-		{Name: "METADATA_SERVER_DETECTION", Value: "none"},
-		{Name: "HOME", Value: "/nonexistent"},
+	var variables []corev1.EnvVar
+	for _, variable := range emulator.Environment(caDirectory + "/ca.crt") {
+		name, value, _ := strings.Cut(variable, "=")
+		variables = append(variables, corev1.EnvVar{Name: name, Value: value})
 	}
+	return variables
 }
 
 // Journal returns all decisions of the emulators so far.

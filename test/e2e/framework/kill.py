@@ -1,13 +1,13 @@
 # Copyright The Lanyard Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Sends SIGKILL to the processes of containers: kill.py SECONDS ID..., with IDs of
-# containers or pods. It runs in a pod that shares the node's process namespace, and
-# kills the replacements, too, for the given time. Pause processes are not killed,
-# because they do not crash in practice.
+# Sends SIGKILL to the processes of containers: kill.py once|always ID..., with IDs of
+# containers or pods. It runs in a pod that shares the node's process namespace. With
+# "always" it kills the replacements, too, until its pod is deleted. Pause processes are
+# not killed, because they do not crash in practice.
 import glob, os, signal, sys, time
 
-killed, end = 0, time.monotonic() + float(sys.argv[1])
+killed = 0
 while True:
     for directory in glob.glob("/proc/[0-9]*"):
         try:
@@ -18,7 +18,7 @@ while True:
                     killed += 1
         except (FileNotFoundError, ProcessLookupError):
             pass  # ended in the meantime
-    if time.monotonic() >= end:
+    if sys.argv[1] == "once":
         break
     time.sleep(0.02)
 print("killed", killed)

@@ -8,7 +8,6 @@ import (
 	_ "embed"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -73,13 +72,18 @@ func (c *Cluster) KillContainer(ctx context.Context, pod *corev1.Pod, name strin
 	if !ok {
 		return nil, fmt.Errorf("kill: container %s of pod %s has no ID", name, pod.Name)
 	}
-	return c.kill(ctx, pod.Spec.NodeName, 0, id)
+	killer, err := c.kill(ctx, pod.Spec.NodeName, "once", id)
+	return func(ctx context.Context) error {
+		if err := c.WaitPhase(ctx, killer, corev1.PodSucceeded); err != nil {
+			return err
+		}
+		return c.CoreV1().Pods(killer.Namespace).Delete(ctx, killer.Name, metav1.DeleteOptions{})
+	}, err
 }
 
 // KillPods starts to send SIGKILL to all processes of the pods except the pause
-// processes, and to their replacements for the given duration. done waits until
-// that has finished.
-func (c *Cluster) KillPods(ctx context.Context, pods []corev1.Pod, duration time.Duration) (done func(context.Context) error, err error) {
+// processes, and to their replacements, until stop is called.
+func (c *Cluster) KillPods(ctx context.Context, pods []corev1.Pod) (stop func(context.Context) error, err error) {
 	var ids []string
 	for i := range pods {
 		if got, want := pods[i].Spec.NodeName, pods[0].Spec.NodeName; got != want {
@@ -89,22 +93,26 @@ func (c *Cluster) KillPods(ctx context.Context, pods []corev1.Pod, duration time
 		// The two cgroup drivers write the UID differently.
 		ids = append(ids, uid, strings.ReplaceAll(uid, "-", "_"))
 	}
-	return c.kill(ctx, pods[0].Spec.NodeName, duration, ids...)
+	killer, err := c.kill(ctx, pods[0].Spec.NodeName, "always", ids...)
+	return func(ctx context.Context) error {
+		_, err := c.Run(ctx, "kubectl", "delete", "pod", killer.Name, "--namespace", killer.Namespace, "--grace-period", "1")
+		return err
+	}, err
 }
 
 //go:embed kill.py
 var killProgram string
 
-// kill runs a pod that shares the node's process namespace.
-func (c *Cluster) kill(ctx context.Context, node string, duration time.Duration, ids ...string) (done func(context.Context) error, err error) {
+// kill starts a pod that shares the node's process namespace, and waits until it runs.
+func (c *Cluster) kill(ctx context.Context, node, often string, ids ...string) (killer *corev1.Pod, err error) {
 	privileged := true
-	killer := &corev1.Pod{
+	killer = &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "kill-", Namespace: metav1.NamespaceSystem},
 		Spec: corev1.PodSpec{
 			NodeName: node, HostPID: true, RestartPolicy: corev1.RestartPolicyNever,
 			Containers: []corev1.Container{{
 				Name: "kill", Image: SDKPythonImage, ImagePullPolicy: corev1.PullNever,
-				Command:         append([]string{"/usr/bin/python3", "-c", killProgram, strconv.FormatFloat(duration.Seconds(), 'f', -1, 64)}, ids...),
+				Command:         append([]string{"/usr/bin/python3", "-c", killProgram, often}, ids...),
 				SecurityContext: &corev1.SecurityContext{Privileged: &privileged, RunAsUser: new(int64)},
 			}},
 		},
@@ -112,15 +120,7 @@ func (c *Cluster) kill(ctx context.Context, node string, duration time.Duration,
 	if killer, err = c.CoreV1().Pods(killer.Namespace).Create(ctx, killer, metav1.CreateOptions{}); err != nil {
 		return nil, fmt.Errorf("kill: %w", err)
 	}
-	if err := c.WaitPhase(ctx, killer, corev1.PodRunning, corev1.PodSucceeded); err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) error {
-		if err := c.WaitPhase(ctx, killer, corev1.PodSucceeded); err != nil {
-			return err
-		}
-		return c.CoreV1().Pods(killer.Namespace).Delete(ctx, killer.Name, metav1.DeleteOptions{})
-	}, nil
+	return killer, c.WaitPhase(ctx, killer, corev1.PodRunning, corev1.PodSucceeded)
 }
 
 // WaitPhase waits until the pod is in any of the phases. It tries again after each error,

@@ -109,7 +109,7 @@ func FromTheNetwork() Load {
 
 // ThroughTheAPIServer is the same for an editor of the target's namespace.
 func ThroughTheAPIServer() Load {
-	return Repeat("through the API server", 10*time.Second, ManyContainersInDryRun(1), LongNamesInDryRun(2), LongTextsInDryRun(2))
+	return Repeat("through the API server", time.Second, ManyContainersInDryRun(1), LongNamesInDryRun(2), LongTextsInDryRun(2))
 }
 
 func sleep(ctx context.Context, d time.Duration) {

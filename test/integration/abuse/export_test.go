@@ -92,6 +92,13 @@ func HostPort(address string) (string, error) {
 	return parsed.Host, nil
 }
 
+// Opened returns the number of connections that were opened.
+func (t *Tally) Opened() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.counts["connections opened"]
+}
+
 // Responses returns the number of responses with this HTTP status.
 func (t *Tally) Responses(status int) int {
 	t.mu.Lock()

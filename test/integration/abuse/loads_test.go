@@ -17,10 +17,10 @@ import (
 )
 
 // loadTime is the most that one load takes. One that only keeps connections open
-// always takes it.
+// always takes keepTime.
 const (
 	loadTime = 4 * time.Second
-	keepTime = 3 * time.Second
+	keepTime = 2 * time.Second
 )
 
 var _ = DescribeTable("The webhook stays alive and serves, while there are", func(ctx SpecContext, limit time.Duration, load abuse.Load) {
@@ -30,10 +30,8 @@ var _ = DescribeTable("The webhook stays alive and serves, while there are", fun
 	// An editor of a namespace, through the API server.
 	Entry("dry runs of pods with 32,000 containers", loadTime, abuse.ManyContainersInDryRun(2)),
 	// The API server takes most of a second for each that the webhook does not deny.
-	Entry("dry runs of ServiceAccounts with names of 2.9 MB", loadTime, abuse.LongNamesInDryRun(45)),
-	Entry("dry runs of pods with names of 2.9 MB and a mistake", loadTime, abuse.LongTextsInDryRun(5)),
+	Entry("dry runs of ServiceAccounts with names of 2.9 MB", loadTime, abuse.LongNamesInDryRun(20)),
 	// A pod, with requests.
-	Entry("reviews with keys and names of 6.9 MB", loadTime, abuse.LongTexts(1)),
 	Entry("reviews of pods with 32,000 containers", loadTime, abuse.ManyContainers(12)),
 	Entry("reviews of ServiceAccounts with names of 60 KiB", loadTime, abuse.ForgedNames(4096)),
 	Entry("reviews of objects with very many annotations and very long texts", loadTime, abuse.OversizedObjects(3)),
@@ -46,11 +44,11 @@ var _ = DescribeTable("The webhook stays alive and serves, while there are", fun
 	Entry("400 connections that send a byte per second", keepTime, abuse.SlowDrip(400)),
 )
 
-var _ = It("takes no longer for 32,000 old and new ephemeral containers", func(ctx SpecContext) {
+var _ = It("answers reviews of 32,000 old and new ephemeral containers", func(ctx SpecContext) {
 	const reviews = 8
 	r := newReplica(ctx, shared, shared.user)
 	r.survives(ctx, func(ctx context.Context) {
-		tally := r.abuseFor(ctx, loadTime, abuse.EphemeralContainers(reviews))
+		tally := r.abuseFor(ctx, patience, abuse.EphemeralContainers(reviews))
 		Expect(tally.Responses(http.StatusOK)).To(Equal(reviews), tally.String())
 	})
 })

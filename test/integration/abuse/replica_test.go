@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -28,13 +29,12 @@ import (
 )
 
 const (
-	// memoryLimit is the chart's.
-	memoryLimit = 128 << 20
 	// perSecond is the number of pods per second that are created meanwhile: half of
 	// them with an identity, half without.
 	perSecond = 10
-	// patience is how long one pod may take.
-	patience = 5 * time.Second
+	// patience limits each wait. Two processors are busy with the attacks, so a pod that
+	// takes a second is reported, and not a failure. Tests in fake time hold the limits.
+	patience = time.Minute
 )
 
 // attackerAddress is another address than the API server's and the kubelet's.
@@ -56,7 +56,7 @@ func newReplica(ctx context.Context, c *cluster, user *rest.Config) *replica {
 	GinkgoHelper()
 	r := &replica{client: c.client}
 	var err error
-	r.limit, err = newLimit(memoryLimit)
+	r.limit, err = newLimit(c.limit)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(r.limit.Remove)
 	dir := GinkgoT().TempDir()
@@ -103,12 +103,12 @@ func (r *replica) newServiceAccount(ctx context.Context, name string, annotation
 // waitRegistered waits until the API server calls this process.
 func (r *replica) waitRegistered(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(ctx, func(ctx context.Context) error { return r.injects(ctx, "target") }).Within(startTimeout).Should(Succeed())
+	Eventually(ctx, func(ctx context.Context) error { return r.injects(ctx, "target") }).Should(Succeed())
 	Eventually(ctx, func(ctx context.Context) error {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "bad", Annotations: map[string]string{"lanyard.dev/aws-role-arn": "bad"}}}
 		_, err := r.client.CoreV1().ServiceAccounts(r.target.Namespace).Create(ctx, account, dryRun)
 		return err
-	}).Within(startTimeout).Should(MatchError(ContainSubstring("invalid_annotation")))
+	}).Should(MatchError(ContainSubstring("invalid_annotation")))
 }
 
 // newPod returns a pod that is not created yet.
@@ -142,20 +142,19 @@ func (r *replica) injectsPod(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// survives creates pods with and without an identity while do runs and for a
-// second afterwards. All of them must be created in time and as they ask, and the
-// same process must be alive at the end. A pod with an identity may be denied and
-// tried again within that time.
+// survives creates pods with and without an identity while do runs, and some afterwards.
+// All of them must be created as they ask, and the same process must be alive at the end.
+// A pod with an identity may be denied and tried again, as by a controller.
 func (r *replica) survives(ctx context.Context, do func(ctx context.Context)) {
 	GinkgoHelper()
 	stream, err := podstream.Start(ctx, r.client, r.target.Namespace, perSecond, patience)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(stream.Stop)
 	// The watch of the webhook may be behind.
-	Eventually(ctx, func(ctx context.Context) error { return r.injects(ctx, podstream.WithIdentity) }).Within(startTimeout).Should(Succeed())
+	Eventually(ctx, func(ctx context.Context) error { return r.injects(ctx, podstream.WithIdentity) }).Should(Succeed())
 	stream.Counts()
 	do(ctx)
-	time.Sleep(time.Second)
+	Expect(stream.More(ctx, perSecond)).To(Succeed())
 	counts := stream.Drain()
 	r.report(&counts)
 
@@ -165,8 +164,6 @@ func (r *replica) survives(ctx context.Context, do func(ctx context.Context)) {
 	Expect(counts.NoIdentity.Failed).To(BeEmpty(), "without an identity: %v", &counts.NoIdentity)
 	Expect(counts.Identity.Created).To(BeNumerically(">", 0))
 	Expect(counts.NoIdentity.Created).To(BeNumerically(">", 0))
-	Expect(counts.Identity.Slowest).To(BeNumerically("<", patience), "the slowest pod with an identity")
-	Expect(counts.NoIdentity.Slowest).To(BeNumerically("<", patience), "the slowest pod without an identity")
 	Expect(r.injects(ctx, "target")).To(Succeed())
 	_, err = r.create(ctx, newPod("plain"))
 	Expect(err).NotTo(HaveOccurred())
@@ -181,7 +178,7 @@ func (r *replica) expectAlive() {
 	Expect(kills).To(BeZero(), "killed because of its memory")
 	peak, err := r.limit.Peak(r.PID())
 	Expect(err).NotTo(HaveOccurred())
-	Expect(peak).To(BeNumerically("<=", memoryLimit), "the most memory in bytes")
+	Expect(peak).To(BeNumerically("<=", r.limit.bytes), "the most memory in bytes")
 }
 
 // report adds the figures to the spec's report.
@@ -190,8 +187,8 @@ func (r *replica) report(counts *podstream.Counts) {
 	if err != nil {
 		peak = 0 // the process has ended, which the spec reports
 	}
-	AddReportEntry("figures", fmt.Sprintf("%.1f s, peak of %d MiB (limit enforced: %v)\nwith an identity: %v\nwithout: %v",
-		counts.Seconds, peak>>20, r.limit.Enforced(), &counts.Identity, &counts.NoIdentity))
+	AddReportEntry("figures", fmt.Sprintf("peak of %d MiB (limit enforced: %v)\nwith an identity: %v\nwithout: %v",
+		peak>>20, r.limit.Enforced(), &counts.Identity, &counts.NoIdentity))
 }
 
 // abuseFor runs the load for at most this long and adds its tally to the report.
@@ -199,8 +196,24 @@ func (r *replica) abuseFor(ctx context.Context, d time.Duration, load abuse.Load
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	tally := new(abuse.Tally)
-	start := time.Now()
 	load.Run(ctx, &r.target, tally)
-	AddReportEntry(load.Name, fmt.Sprintf("%v: %v", time.Since(start).Round(100*time.Millisecond), tally))
+	AddReportEntry(load.Name, tally.String())
 	return tally
+}
+
+// abuseWhile runs the load until do returns and adds its tally to the report. do begins when
+// the load has opened so many connections.
+func (r *replica) abuseWhile(ctx context.Context, load abuse.Load, connections int, do func()) {
+	GinkgoHelper()
+	loading, stop := context.WithCancel(ctx)
+	tally := new(abuse.Tally)
+	var running sync.WaitGroup
+	running.Go(func() { load.Run(loading, &r.target, tally) })
+	defer func() {
+		stop()
+		running.Wait()
+		AddReportEntry(load.Name, tally.String())
+	}()
+	Eventually(ctx, tally.Opened).Should(BeNumerically(">=", connections))
+	do()
 }

@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -24,27 +23,25 @@ import (
 
 const (
 	// hoards is the number of namespaces with very many ServiceAccounts of the
-	// longest valid size. All of them together take more memory than the limit.
-	hoards   = 104
+	// longest valid size. All of them together take more memory than the limit, which is a
+	// quarter of the chart's.
+	hoards   = 26
 	inAHoard = 250
 )
 
 // It has a control plane of its own: there are too many objects to delete them.
-var _ = It("starts among 26,000 ServiceAccounts of the longest valid size, and injects the pods of each", func(ctx SpecContext) {
+var _ = It("starts among 6,500 ServiceAccounts of the longest valid size, and injects the pods of each", func(ctx SpecContext) {
 	c := newCluster(ctx)
-	start := time.Now()
+	c.limit = memoryLimit / 4
 	createHoards(ctx, c)
-	AddReportEntry("all ServiceAccounts created", time.Since(start))
 	c.installGuard(ctx)
-	start = time.Now()
 	r := newReplica(ctx, c, c.user)
-	AddReportEntry("the webhook was ready", time.Since(start))
 	r.survives(ctx, func(ctx context.Context) {
 		// The webhook cannot know all of them: some are read when a pod comes.
 		for i := range hoards {
 			pod := newPod(hoardedName(i * 7 % inAHoard))
 			pod.Namespace = hoardName(i)
-			Eventually(ctx, func(ctx context.Context) error { return r.injectsPod(ctx, pod) }).Within(patience).
+			Eventually(ctx, func(ctx context.Context) error { return r.injectsPod(ctx, pod) }).
 				Should(Succeed(), "%s/%.10s", pod.Namespace, pod.Spec.ServiceAccountName)
 		}
 	})

@@ -9,7 +9,6 @@ import (
 	"context"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
@@ -24,8 +23,8 @@ import (
 
 const (
 	deployDir = "../../../deploy/base"
-	// startTimeout limits each step of the preparation.
-	startTimeout = time.Minute
+	// memoryLimit is the chart's.
+	memoryLimit = 128 << 20
 )
 
 // binary is the program under test.
@@ -36,6 +35,7 @@ var shared *cluster
 
 func TestAbuse(t *testing.T) {
 	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(patience)
 	RunSpecs(t, "abuse")
 }
 
@@ -59,6 +59,7 @@ type cluster struct {
 	plane  *controlplane.ControlPlane
 	client *kubernetes.Clientset // an administrator's
 	user   *rest.Config          // the webhook's ServiceAccount
+	limit  int64                 // of the webhook's memory, in bytes
 }
 
 // newCluster starts a control plane that ends with the spec or the suite.
@@ -68,7 +69,7 @@ func newCluster(ctx context.Context) *cluster {
 	plane, err := controlplane.Start(ctx, controlplane.Options{})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(plane.Stop)
-	c := &cluster{plane: plane}
+	c := &cluster{plane: plane, limit: memoryLimit}
 	config := plane.Config()
 	config.WarningHandler = rest.NoWarnings{}
 	c.client, err = kubernetes.NewForConfig(config)

@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podstream creates pods at a constant rate, and counts their outcomes
-// while the webhook is disturbed.
+// Package podstream creates pods all the time, and counts their outcomes while the webhook
+// is disturbed.
 package podstream
 
 import (
@@ -31,16 +31,19 @@ type Counts struct {
 	// Identity is for pods whose ServiceAccount has an identity, NoIdentity for
 	// all others.
 	Identity, NoIdentity Outcome
-	// Seconds is the duration.
-	Seconds float64
 }
+
+// Pods returns the number of pods, whatever became of them.
+func (c *Counts) Pods() int { return c.Identity.pods() + c.NoIdentity.pods() }
 
 // Outcome holds the results for one kind of pod.
 type Outcome struct {
 	Created     int // created as expected
 	NotInjected int // created without the requested credentials
 	Failed      map[string]int
-	// Slowest is the duration of the slowest request, failed ones included.
+	// Late counts the pods that took more than a second, failed ones included, and Slowest
+	// is the time of the slowest. They are for reports: the machine may be busy.
+	Late    int
 	Slowest time.Duration
 }
 
@@ -55,23 +58,18 @@ func (o *Outcome) Failures() int {
 
 // String formats the outcome for a report.
 func (o *Outcome) String() string {
-	lines := []string{fmt.Sprintf("%d created, %d without credentials, %d failed, slowest %v",
-		o.Created, o.NotInjected, o.Failures(), o.Slowest.Round(time.Millisecond))}
+	lines := []string{fmt.Sprintf("%d created, %d without credentials, %d failed; %d took more than a second, slowest %v",
+		o.Created, o.NotInjected, o.Failures(), o.Late, o.Slowest.Round(time.Millisecond))}
 	for _, message := range slices.Sorted(maps.Keys(o.Failed)) {
 		lines = append(lines, fmt.Sprintf("%d × %s", o.Failed[message], message))
 	}
 	return strings.Join(lines, "\n  ")
 }
 
-func (o *Outcome) tried() int { return o.Created + o.NotInjected + o.Failures() }
+func (o *Outcome) pods() int { return o.Created + o.NotInjected + o.Failures() }
 
-// Rate returns the number of requests per second.
-func (c *Counts) Rate() float64 {
-	return float64(c.Identity.tried()+c.NoIdentity.tried()) / c.Seconds
-}
-
-// Stream creates pods in dry runs at a constant rate, alternating between a
-// ServiceAccount with an identity and one without.
+// Stream creates pods in dry runs, alternating between a ServiceAccount with an identity and
+// one without. It does not wait for one pod before it creates the next.
 type Stream struct {
 	client    kubernetes.Interface
 	namespace string
@@ -83,11 +81,16 @@ type Stream struct {
 
 	mu     sync.Mutex
 	counts Counts
-	since  time.Time
 }
 
-// retryInterval is the time before a pod is tried again.
-const retryInterval = 200 * time.Millisecond
+const (
+	// retryInterval is the time before a pod is tried again.
+	retryInterval = 200 * time.Millisecond
+	// atOnce limits the pods that wait for a response: the API server rejects others.
+	atOnce = 100
+	// awaitTimeout limits Await. A busy machine creates a few pods per second.
+	awaitTimeout = 5 * time.Minute
+)
 
 // The ServiceAccounts in a stream's namespace.
 const (
@@ -115,12 +118,29 @@ func Start(ctx context.Context, client kubernetes.Interface, namespace string, p
 	return s, nil
 }
 
+// Await waits until count returns at least n for the results since the last call of Counts.
+func (s *Stream) Await(ctx context.Context, n int, count func(*Counts) int) error {
+	return process.Until(ctx, fmt.Sprintf("%d pods", n), awaitTimeout, func(context.Context) (bool, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return count(&s.counts) >= n, nil
+	})
+}
+
+// More waits until so many pods more have been counted.
+func (s *Stream) More(ctx context.Context, pods int) error {
+	s.mu.Lock()
+	pods += s.counts.Pods()
+	s.mu.Unlock()
+	return s.Await(ctx, pods, (*Counts).Pods)
+}
+
 // CreateServiceAccount creates the ServiceAccount and retries while the webhook cannot be
 // called: after an install, the Service needs a moment to reach the replicas, and
 // the webhook for ServiceAccounts has failurePolicy Fail.
 func CreateServiceAccount(ctx context.Context, client typedcorev1.ServiceAccountInterface, account *corev1.ServiceAccount) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		_, last = client.Create(ctx, account, metav1.CreateOptions{})
 		return !apierrors.IsInternalError(last), nil
 	})
@@ -146,6 +166,7 @@ func WaitLabelled(ctx context.Context, client kubernetes.Interface) error {
 func (s *Stream) run(ctx context.Context, every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
+	waiting := make(chan struct{}, atOnce)
 	for i := 0; ; i++ {
 		select {
 		case <-ctx.Done():
@@ -153,9 +174,13 @@ func (s *Stream) run(ctx context.Context, every time.Duration) {
 		case <-s.drain:
 			return
 		case <-ticker.C:
+			waiting <- struct{}{}
 		}
 		// A slow request must not delay the next one.
-		s.creators.Go(func() { s.create(ctx, i) })
+		s.creators.Go(func() {
+			s.create(ctx, i)
+			<-waiting
+		})
 	}
 }
 
@@ -179,7 +204,11 @@ func (s *Stream) create(ctx context.Context, i int) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	outcome.Slowest = max(outcome.Slowest, time.Since(start))
+	took := time.Since(start)
+	outcome.Slowest = max(outcome.Slowest, took)
+	if took > time.Second {
+		outcome.Late++
+	}
 	switch {
 	case err != nil:
 		// Some messages contain the pod's own name.
@@ -216,14 +245,12 @@ func (s *Stream) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	counts := s.counts
-	counts.Seconds = time.Since(s.since).Seconds()
 	s.reset()
 	return counts
 }
 
 func (s *Stream) reset() {
 	s.counts = Counts{Identity: Outcome{Failed: map[string]int{}}, NoIdentity: Outcome{Failed: map[string]int{}}}
-	s.since = time.Now()
 }
 
 // Drain ends the stream, waits for the requests in flight and returns the results

@@ -4,12 +4,7 @@
 package apis_test
 
 import (
-	"crypto/tls"
 	"encoding/json"
-	"io"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,10 +14,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/lanyard-dev/lanyard/test/e2e/clouds/emulator"
+	"github.com/lanyard-dev/lanyard/test/e2e/clouds/emulator/emulatortest"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer/issuertest"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal/journaltest"
-	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/decisions"
 )
 
@@ -126,25 +120,6 @@ type report struct{ Cloud, Credential, Error string }
 // run runs the program with a token, and returns its line. All hosts are the emulator.
 func (p *pod) run(t *testing.T, program, name, token string, cluster *issuertest.Cluster, recorder *journaltest.Recorder) report {
 	t.Helper()
-	handler, err := emulator.New(config(t), cluster.Issuer, recorder.Journal)
-	if err != nil {
-		t.Fatal(err)
-	}
-	serving, err := controlplane.NewServingPEM(emulator.Hosts()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, err := tls.X509KeyPair(serving.Cert, serving.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewUnstartedServer(handler)
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	proxy := httptest.NewServer(connector(server.Listener.Addr().String()))
-	t.Cleanup(proxy.Close)
-
 	directory := t.TempDir()
 	write := func(name, content string) string {
 		file := filepath.Join(directory, name)
@@ -158,11 +133,7 @@ func (p *pod) run(t *testing.T, program, name, token string, cluster *issuertest
 	}
 	write(p.file, token)
 	command := exec.CommandContext(t.Context(), program, name)
-	command.Env = []string{
-		"HOME=/nonexistent", "HTTPS_PROXY=" + proxy.URL, "SSL_CERT_FILE=" + write("ca.crt", string(serving.CA)),
-		// As in the pods of the end-to-end tests: no other server is asked.
-		"SNOWFLAKE_DISABLE_PLATFORM_DETECTION=true", "SF_OCSP_RESPONSE_CACHE_SERVER_ENABLED=false",
-	}
+	command.Env = emulatortest.Start(t, config(t), cluster.Issuer, recorder.Journal)
 	for _, v := range p.environment {
 		command.Env = append(command.Env, strings.Replace(v, mountPath, directory, 1))
 	}
@@ -172,29 +143,4 @@ func (p *pod) run(t *testing.T, program, name, token string, cluster *issuertest
 		t.Fatalf("got %s and error %v, want a line about %s", out, err, name)
 	}
 	return line
-}
-
-// connector returns a proxy that connects every client to one address.
-func connector(address string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		client, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			return
-		}
-		defer client.Close()
-		var dialer net.Dialer
-		server, err := dialer.DialContext(r.Context(), "tcp", address)
-		if err != nil {
-			return
-		}
-		defer server.Close()
-		if _, err := io.WriteString(client, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
-			return
-		}
-		go func() {
-			_, _ = io.Copy(server, client)
-			_ = server.Close()
-		}()
-		_, _ = io.Copy(client, server)
-	})
 }

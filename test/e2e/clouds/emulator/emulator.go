@@ -67,6 +67,25 @@ func Hosts() []string {
 	return hosts
 }
 
+// Environment returns the variables, as NAME=VALUE, that make the SDKs of each language trust
+// the CA in a file, and that disable metadata servers and credential files in the home
+// directory. Nothing outside of the emulators is asked.
+func Environment(ca string) []string {
+	return []string{
+		"SSL_CERT_FILE=" + ca,
+		"NODE_EXTRA_CA_CERTS=" + ca,
+		"REQUESTS_CA_BUNDLE=" + ca,
+		"AWS_CA_BUNDLE=" + ca,
+		"AWS_EC2_METADATA_DISABLED=true",
+		"ALIBABA_CLOUD_ECS_METADATA_DISABLED=true",
+		"NO_GCE_CHECK=true",
+		"SNOWFLAKE_DISABLE_PLATFORM_DETECTION=true",
+		"SF_OCSP_RESPONSE_CACHE_SERVER_ENABLED=false",
+		"METADATA_SERVER_DETECTION=none",
+		"HOME=/nonexistent",
+	}
+}
+
 // New returns a handler for all clouds with the configured trust, which chooses the cloud by
 // the host name. Each decision is written to the journal.
 func New(config trust.Trust, tokens *issuer.Issuer, log *journal.Journal) (http.Handler, error) {

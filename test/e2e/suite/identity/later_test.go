@@ -5,7 +5,7 @@ package identity_test
 
 import (
 	"context"
-	"time"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -23,8 +23,8 @@ import (
 // A chart creates the ServiceAccount and the Deployment, and Terraform annotates the
 // ServiceAccount later. The name of the session is the name of the pod, which the API
 // server generates.
-var _ = It("A Deployment whose ServiceAccount is annotated 20 seconds later starts with credentials, and never without", func(ctx SpecContext) {
-	const name, later = "identity 20 seconds later", 20 * time.Second
+var _ = It("A Deployment whose ServiceAccount is annotated later starts with credentials, and never without", func(ctx SpecContext) {
+	const name, denied = "identity later", 8
 	granted := expect.Outcomes{journal.AWS: expect.Granted(identities.Role)}
 	checker.Begin(name, framework.Go, granted)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "later", Labels: map[string]string{"lanyard.dev/identity": "required"}}}
@@ -36,7 +36,7 @@ var _ = It("A Deployment whose ServiceAccount is annotated 20 seconds later star
 	template.Spec = framework.SDKPod(account.Name, framework.Go, "--forever", journal.AWS).Spec
 	template.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	checker.Clouds.Redirect(&template.Spec)
-	_, err = cluster.AppsV1().Deployments(namespace).Create(ctx, &appsv1.Deployment{
+	deployment, err := cluster.AppsV1().Deployments(namespace).Create(ctx, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "later"}, Spec: appsv1.DeploymentSpec{Selector: selects(template), Template: template},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
@@ -45,21 +45,30 @@ var _ = It("A Deployment whose ServiceAccount is annotated 20 seconds later star
 		found, err := cluster.CoreV1().Pods(namespace).List(ctx, list)
 		return found.Items, err
 	}
-	Eventually(ctx, func(ctx context.Context) ([]appsv1.ReplicaSetCondition, error) {
-		sets, err := cluster.AppsV1().ReplicaSets(namespace).List(ctx, list)
-		if err != nil || len(sets.Items) == 0 {
-			return nil, err
-		}
-		return sets.Items[0].Status.Conditions, nil
-	}).WithTimeout(expect.Patience).Should(ContainElement(HaveField("Message", ContainSubstring("lanyard: identity_required: "))))
-	Consistently(ctx, pods).WithTimeout(later).WithPolling(time.Second).Should(BeEmpty())
+	Eventually(ctx, denials).WithArguments(deployment).Should(ContainElement(HaveField("Message", ContainSubstring("lanyard: identity_required: "))))
+	Eventually(ctx, failures).WithArguments("later-").Should(BeNumerically(">=", denied))
+	Expect(pods(ctx)).To(BeEmpty())
 
 	_, err = accounts.Patch(ctx, account.Name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"lanyard.dev/aws-role-arn":"`+identities.Role+
 		`","lanyard.dev/aws-region":"eu-central-1","lanyard.dev/aws-session-name":"pod"}}}`), metav1.PatchOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	Eventually(ctx, pods).WithTimeout(expect.Patience).Should(HaveLen(1))
+	Eventually(ctx, pods).Should(HaveLen(1))
 	started, err := pods(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(started).To(ConsistOf(HaveField("Annotations", HaveKeyWithValue("lanyard.dev/injected", "aws"))))
 	checker.Check(ctx, name, framework.Go, &started[0], framework.SDKContainer, granted)
 })
+
+// failures returns how often the ReplicaSets whose names start so could not create a pod.
+func failures(ctx context.Context, start string) (times int, err error) {
+	events, err := cluster.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=FailedCreate,involvedObject.kind=ReplicaSet"})
+	if err != nil {
+		return 0, err
+	}
+	for i := range events.Items {
+		if strings.HasPrefix(events.Items[i].InvolvedObject.Name, start) {
+			times += int(max(events.Items[i].Count, 1))
+		}
+	}
+	return times, nil
+}

@@ -36,8 +36,7 @@ var (
 )
 
 func TestIdentity(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "identity")
+	expect.Suite(t, "identity")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

@@ -76,7 +76,7 @@ var _ = Describe("Lanyard does not change", func() {
 		Eventually(ctx, func(ctx context.Context) error {
 			_, err := cluster.Run(ctx, "kubectl", "annotate", "serviceaccount", "default", "--namespace", mirrored, "lanyard.dev/aws-role-arn="+identities.Role)
 			return err
-		}).WithTimeout(expect.Patience).Should(Succeed())
+		}).Should(Succeed())
 		Expect(cluster.WaitInjected(ctx, mirrored, "default")).To(Succeed())
 
 		static := framework.SDKPod("", framework.Python, journal.AWS)
@@ -88,7 +88,7 @@ var _ = Describe("Lanyard does not change", func() {
 		Eventually(func() (err error) {
 			mirror, err = cluster.CoreV1().Pods(mirrored).Get(ctx, "static-"+node, metav1.GetOptions{})
 			return err
-		}).WithContext(ctx).WithTimeout(expect.Patience).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 		Expect(mirror.Annotations).To(HaveKey(corev1.MirrorPodAnnotationKey))
 		expect.Untouched(&static.Spec, mirror)
 	})

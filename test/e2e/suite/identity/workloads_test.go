@@ -73,7 +73,7 @@ var _ = DescribeTable("Each kind of workload gets credentials:", func(ctx SpecCo
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(pods.Items).NotTo(BeEmpty())
 		pod = &pods.Items[0]
-	}).WithContext(ctx).WithTimeout(expect.Patience).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 	checker.Check(ctx, name, framework.Go, pod, framework.SDKContainer, identities.ThreeClouds())
 },
 	Entry("a Job", "job", func(ctx context.Context, meta metav1.ObjectMeta, template corev1.PodTemplateSpec) error {

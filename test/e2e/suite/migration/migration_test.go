@@ -156,7 +156,7 @@ func waitOthers(ctx context.Context, called bool) {
 				g.Expect(last.Env).NotTo(ContainElement(HaveField("Name", name)))
 			}
 		}
-	}).WithContext(ctx).WithTimeout(expect.Patience).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // getCredentials creates the pods, and checks the credentials of each container.

@@ -55,8 +55,7 @@ var (
 )
 
 func TestMigration(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "migration")
+	expect.Suite(t, "migration")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {

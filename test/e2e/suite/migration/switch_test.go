@@ -25,7 +25,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
 
@@ -208,7 +207,7 @@ func readsOnly(ctx context.Context, pod *corev1.Pod, want string, before int) (t
 		if states := slices.Compact(lines); !slices.Equal(states, []string{want}) {
 			StopTrying(fmt.Sprintf("pod %s/%s: got credentials %q, want %q at all times", pod.Namespace, pod.Name, states, want)).Now()
 		}
-	}).WithContext(ctx).WithTimeout(time.Minute).WithPolling(500 * time.Millisecond).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 	return times
 }
 
@@ -230,7 +229,7 @@ func waitPeers(ctx context.Context, called bool) {
 				g.Expect(credentialsOf(created)).To(Equal("none"), w.id())
 			}
 		}
-	}).WithContext(ctx).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // waitService waits until the API server reaches Lanyard through the Service. The webhook
@@ -241,7 +240,7 @@ func waitService(ctx context.Context) {
 		_, err := cluster.CoreV1().ServiceAccounts(switched["eks"]).Patch(ctx, "plain", types.MergePatchType,
 			[]byte(`{"metadata": {"annotations": {"example.com/any": "true"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
-	}).WithContext(ctx).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // waitLanyard waits until the API server calls Lanyard for new pods, or does not.
@@ -253,7 +252,7 @@ func waitLanyard(ctx context.Context, called bool) {
 		g.Expect(err).NotTo(HaveOccurred())
 		_, injected := created.Annotations["lanyard.dev/injected"]
 		g.Expect(injected).To(Equal(called))
-	}).WithContext(ctx).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // waitPods waits until all pods of the workloads run.
@@ -265,7 +264,7 @@ func waitPods(ctx context.Context) {
 			g.Expect(pod.Status.Phase).To(Equal(corev1.PodRunning), pod.Namespace+"/"+pod.Name)
 		}
 		g.Expect(len(pods)).To(BeNumerically(">=", 40))
-	}).WithContext(ctx).WithTimeout(expect.Patience).WithPolling(time.Second).Should(Succeed())
+	}).WithContext(ctx).WithPolling(time.Second).Should(Succeed())
 }
 
 // besides creates a pod of each workload as a dry run, while both webhooks run, and
@@ -349,7 +348,7 @@ var _ = Describe("A switch of 40 workloads", Ordered, func() {
 			Eventually(func() bool {
 				_, err := cluster.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 				return apierrors.IsNotFound(err)
-			}).WithContext(ctx).WithTimeout(expect.Patience).Should(BeTrue(), "namespace %s is gone", name)
+			}).WithContext(ctx).Should(BeTrue(), "namespace %s is gone", name)
 		}
 		t = newTools()
 		DeferCleanup(func(ctx SpecContext) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -23,10 +24,11 @@ import (
 )
 
 const (
-	// outage is how long the webhook is gone, and pods the number of pods meanwhile. A node
-	// of two cores cannot run so many at once: one pod of five runs, and the others wait
-	// for a scheduler.
-	outage, pods, runs = 60 * time.Second, 200, 5
+	// pods is the number of pods while the webhook is gone. A node of two cores cannot run
+	// so many at once: one pod of ten runs, and the others wait for a scheduler.
+	pods, runs = 200, 10
+	// fewest is the least number of pods before and after the API server is killed.
+	fewest = 20
 	// gate keeps a pod from being scheduled.
 	gate = "lanyard.dev/e2e"
 )
@@ -41,17 +43,17 @@ func beside() {
 	BeforeAll(func(ctx SpecContext) {
 		Expect(install.Up(ctx, cluster)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) error { return install.Down(ctx, cluster) })
-		Eventually(ctx, webhookResponds).WithTimeout(expect.Patience).Should(Succeed())
+		Eventually(ctx, webhookResponds).Should(Succeed())
 	})
 
-	It("inject each of 200 pods while all replicas are gone for 60 seconds", func(ctx SpecContext) {
+	It("inject each of 200 pods while all replicas are gone", func(ctx SpecContext) {
 		const name = "200 pods, webhook gone"
 		checker.Begin(name, framework.Go, granted)
 		_, err := cluster.Run(ctx, "kubectl", "scale", "deployment/"+framework.Deployment, "--namespace", framework.Namespace, "--replicas", "0")
 		Expect(err).NotTo(HaveOccurred())
 		_, err = cluster.WaitReady(ctx, expect.Patience)
 		Expect(err).NotTo(HaveOccurred())
-		start := time.Now()
+		Expect(webhookResponds(ctx)).NotTo(Succeed())
 		// The webhook for ServiceAccounts has failurePolicy Fail.
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 			Name: "outage", Annotations: map[string]string{"lanyard.dev/aws-role-arn": identities.Role, "lanyard.dev/aws-region": "eu-central-1"},
@@ -61,8 +63,6 @@ func beside() {
 		Expect(dryRun(ctx, namespace, account.Name)).To(Succeed())
 
 		var running []*corev1.Pod
-		every := time.NewTicker(outage / pods)
-		defer every.Stop()
 		for i := range pods {
 			pod := framework.SDKPod("aws", framework.Go, journal.AWS)
 			if i%runs != 0 {
@@ -75,13 +75,10 @@ func beside() {
 			if i%runs == 0 {
 				running = append(running, pod)
 			}
-			<-every.C
 		}
-		Expect(time.Since(start)).To(BeNumerically(">=", outage))
 		Expect(webhookResponds(ctx)).NotTo(Succeed())
 		expect.All(running, func(pod *corev1.Pod) { checker.Check(ctx, name, framework.Go, pod, framework.SDKContainer, granted) })
-		report = append(report, fmt.Sprintf("webhook gone for %.0f s: %d pods created, all injected, none denied; %d of them ran, all with a credential",
-			time.Since(start).Seconds(), pods, len(running)))
+		report = append(report, fmt.Sprintf("webhook gone: %d pods created, all injected, none denied; %d of them ran, all with a credential", pods, len(running)))
 	})
 }
 
@@ -103,16 +100,17 @@ func restart() {
 		Expect(servers.Items).To(HaveLen(1), "a control plane of one node, as kubeadm makes it")
 		before := framework.Container(&servers.Items[0], "kube-apiserver").RestartCount
 
-		created := creating(ctx)
+		created, end := creating(ctx)
+		Eventually(ctx, created.Load).Should(BeNumerically(">=", fewest))
 		done, err := cluster.KillContainer(ctx, &servers.Items[0], "kube-apiserver")
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(ctx, func(g Gomega) {
 			server, err := cluster.CoreV1().Pods(metav1.NamespaceSystem).Get(ctx, servers.Items[0].Name, metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(framework.Container(server, "kube-apiserver").RestartCount).To(Equal(before + 1))
-		}).WithTimeout(expect.Patience).Should(Succeed())
-		time.Sleep(3 * time.Second)
-		tried := created()
+		}).Should(Succeed())
+		Eventually(ctx, created.Load).Should(BeNumerically(">=", created.Load()+fewest))
+		tried := end()
 		Expect(done(ctx)).To(Succeed())
 
 		stored, err := cluster.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "e2e=restart"})
@@ -120,7 +118,7 @@ func restart() {
 		for i := range stored.Items {
 			Expect(podstream.HasIdentity(&stored.Items[i])).To(BeTrue(), stored.Items[i].Name)
 		}
-		Expect(len(stored.Items)).To(And(BeNumerically(">", 20), BeNumerically("<", tried)), "an outage in between")
+		Expect(len(stored.Items)).To(And(BeNumerically(">=", 2*fewest), BeNumerically("<", tried)), "an outage in between")
 		report = append(report, fmt.Sprintf("API server killed: %d pods tried, %d stored, all injected", tried, len(stored.Items)))
 		last := newest(stored.Items)
 		_, err = cluster.CoreV1().Pods(namespace).Patch(ctx, last.Name, types.MergePatchType, []byte(`{"spec":{"schedulingGates":null}}`), metav1.PatchOptions{})
@@ -129,11 +127,12 @@ func restart() {
 	})
 }
 
-// creating creates ten pods per second until the returned function is called, which
-// returns how many were tried.
-func creating(ctx context.Context) (end func() int) {
+// creating creates ten pods per second until end is called, which returns how many were
+// tried. created is how many the server has confirmed.
+func creating(ctx context.Context) (created *atomic.Int64, end func() int) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
+	created = new(atomic.Int64)
 	tried := 0
 	running.Go(func() {
 		every := time.NewTicker(100 * time.Millisecond)
@@ -143,10 +142,13 @@ func creating(ctx context.Context) (end func() int) {
 			pod := framework.SDKPod("aws", framework.Go, journal.AWS)
 			pod.Labels, pod.Spec.SchedulingGates = map[string]string{"e2e": "restart"}, []corev1.PodSchedulingGate{{Name: gate}}
 			checker.Clouds.Redirect(&pod.Spec)
-			_, _ = cluster.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}) // the server is killed
+			// The server is killed meanwhile.
+			if _, err := cluster.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err == nil {
+				created.Add(1)
+			}
 		}
 	})
-	return func() int {
+	return created, func() int {
 		cancel()
 		running.Wait()
 		return tried

@@ -35,8 +35,7 @@ var (
 )
 
 func TestPolicies(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "policies")
+	expect.Suite(t, "policies")
 }
 
 // One container, because the order matters: the webhook is installed after everything

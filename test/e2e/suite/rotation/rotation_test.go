@@ -40,8 +40,7 @@ var (
 )
 
 func TestRotation(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "rotation")
+	expect.Suite(t, "rotation")
 }
 
 // method is a way to install Lanyard.

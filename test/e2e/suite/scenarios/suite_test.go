@@ -34,8 +34,7 @@ var (
 )
 
 func TestScenarios(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "scenarios")
+	expect.Suite(t, "scenarios")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
@@ -114,7 +113,7 @@ func (s scenario) pod(ctx context.Context, workload string) *corev1.Pod {
 			}
 		}
 		g.Expect(pod).NotTo(BeNil())
-	}).WithContext(ctx).WithTimeout(expect.Patience).Should(Succeed(), "a pod of %s", workload)
+	}).WithContext(ctx).Should(Succeed(), "a pod of %s", workload)
 	return pod
 }
 

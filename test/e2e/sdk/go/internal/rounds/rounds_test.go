@@ -10,6 +10,7 @@ import (
 	"flag"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -104,16 +105,19 @@ func TestRunUntilTheEnd(t *testing.T) {
 }
 
 func TestTimeout(t *testing.T) {
-	source := Source{Get: func(ctx context.Context) (Credential, error) {
-		deadline, ok := ctx.Deadline()
-		if left := time.Until(deadline); !ok || left > Timeout || left < Timeout-10*time.Second {
-			t.Errorf("time left: got %s (deadline: %t), want %s", left, ok, Timeout)
+	synctest.Test(t, func(t *testing.T) {
+		source := Source{Get: func(ctx context.Context) (Credential, error) {
+			time.Sleep(time.Second)
+			deadline, ok := ctx.Deadline()
+			if left := time.Until(deadline); !ok || left != Timeout-time.Second {
+				t.Errorf("time left: got %s (deadline: %t), want %s", left, ok, Timeout-time.Second)
+			}
+			return Credential{Secret: "abc"}, nil
+		}}
+		if code := Run(t.Context(), &bytes.Buffer{}, Options{}, []Source{source, source}); code != OK {
+			t.Errorf("exit code: got %d, want %d", code, OK)
 		}
-		return Credential{Secret: "abc"}, nil
-	}}
-	if code := Run(t.Context(), &bytes.Buffer{}, Options{}, []Source{source, source}); code != OK {
-		t.Errorf("exit code: got %d, want %d", code, OK)
-	}
+	})
 }
 
 func TestOptions(t *testing.T) {
