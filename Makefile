@@ -90,14 +90,14 @@ quickstart-delete: ## Delete the cluster of "make quickstart".
 # The race detector watches the packages that serve many requests at a time. It makes them
 # several times as slow. All other tests are one goroutine, or start the program, which
 # test/support/webhook builds with the race detector. Each night, everything runs with it.
-RACE_PACKAGES := ./cmd/webhook/... ./internal/webhook/... ./pkg/...
+RACE_PACKAGES := ./cmd/webhook/... ./internal/webhook/... ./pkg/... ./test/support/memnet
 # In this package, these tests decide about thousands of pods in one goroutine, or count
 # memory, to which the race detector adds. They run without it.
 UNRACED       := ./internal/webhook/injector
 UNRACED_TESTS := FuzzMemory|FuzzRules|FuzzDifferential|TestAnnotationsAllocateNotMuchMoreThanTheirText|TestOneLongTextIsNotCopiedOften
 # The suites that wait for a kube-apiserver begin first, and wait while others compute.
 FIRST := ./test/integration/cli ./test/integration/selfmanaged ./test/integration ./test/integration/callers ./test/integration/embed
-# Not for everybody: "make test-abuse" and "make release-check".
+# Not for everybody: "make test-abuse" and "make test-release".
 OTHERS := ./test/integration/abuse ./test/release
 
 # The integration tests run the binaries in bin/controlplane. Go's test cache
@@ -240,8 +240,11 @@ image-push: ## Build the container image IMAGE for PLATFORMS and push it to its 
 
 # These publish nothing.
 .PHONY: release-check
-release-check: go bin/goreleaser bin/cyclonedx-gomod bin/govulncheck ## Test the scripts of a release, make vuln and make sbom; VERSION=v1.2.3 also checks that all files have it.
+release-check: bin/goreleaser test-release ## Check the release's configuration and run test-release; VERSION=v1.2.3 also checks that all files have it.
 	hack/release.sh check "$$VERSION"
+
+.PHONY: test-release
+test-release: go bin/cyclonedx-gomod bin/govulncheck ## Test the scripts of a release, make vuln, make sbom and go install (a part of "make release-check").
 	$(GO_TEST) ./test/release
 
 .PHONY: snapshot
