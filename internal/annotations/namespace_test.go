@@ -189,7 +189,7 @@ func TestPolicyIsFastWithManyStars(t *testing.T) {
 		if !denied {
 			t.Error("a name that does not match was allowed")
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("no answer for a glob of 10,000 stars")
 	}
 }

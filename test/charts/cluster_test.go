@@ -105,7 +105,7 @@ func (c *cluster) startReplica(t *testing.T, binary string, arguments, ports []s
 		t.Fatal(err)
 	}
 	// The last of two arguments with the same flag takes effect. No context: Stop ends the process.
-	replica, err := process.Start(exec.Command(binary, append(slices.Clone(arguments), "--kubeconfig="+kubeconfig, "--shutdown-delay=0s", //nolint:noctx // see above
+	replica, err := process.Start(exec.Command(binary, append(slices.Clone(arguments), "--kubeconfig="+kubeconfig, "--shutdown-delay=0s",
 		"--bind-address=127.0.0.1", "--secure-port="+ports[0], "--metrics-bind-address=127.0.0.1:"+ports[1], "--health-probe-bind-address=127.0.0.1:"+ports[2])...),
 		filepath.Join(dir, "replica.log"))
 	if err != nil {

@@ -108,7 +108,7 @@ func start(t *testing.T, cluster *issuertest.Cluster) program {
 // waitReady waits until /readyz returns the status.
 func (p program) waitReady(t *testing.T, want int) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		response, err := http.Get("http://" + p.probes + "/readyz")
 		if err == nil {
@@ -160,7 +160,7 @@ func TestRun(t *testing.T) {
 		if err != nil {
 			t.Errorf("got error %v, want none", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the program did not stop")
 	}
 }

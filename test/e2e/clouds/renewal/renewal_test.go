@@ -100,7 +100,7 @@ func interpreter(t *testing.T, image, path, program string) *exec.Cmd {
 
 func TestARunningProgramUsesTheTokenThatReplacesItsFirst(t *testing.T) {
 	t.Parallel()
-	for _, language := range strings.Fields(cmp.Or(os.Getenv(languagesVariable), "go")) {
+	for language := range strings.FieldsSeq(cmp.Or(os.Getenv(languagesVariable), "go")) {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
 			directory := t.TempDir()
