@@ -60,8 +60,9 @@ var _ = Describe("The program, with --metrics-secure", func() {
 			return response.StatusCode
 		}
 		Expect(get("")).To(Equal(http.StatusUnauthorized))
+		// The API server learns of the rights to ask, and then of the right to read, from watches.
+		Eventually(func() int { return get("Bearer " + token.Status.Token) }).Within(startTimeout).Should(Equal(http.StatusForbidden))
 		Expect(get("Bearer " + token.Status.Token + "x")).To(Equal(http.StatusUnauthorized))
-		Expect(get("Bearer " + token.Status.Token)).To(Equal(http.StatusForbidden))
 		allow(ctx, "metrics-reader", namespace, "prometheus", rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}})
 		Eventually(func() int { return get("Bearer " + token.Status.Token) }).Within(startTimeout).Should(Equal(http.StatusOK))
 		status, body := fetch(ctx, process.MetricsURL)
