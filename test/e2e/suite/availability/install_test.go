@@ -70,7 +70,7 @@ func (m method) down(ctx context.Context) error {
 		if err == nil {
 			// A namespace that still contains pods is only checked again after a long
 			// interval.
-			_, err = cluster.Run(ctx, "kubectl", "delete", "deployment", framework.Deployment, "--namespace", framework.Namespace, "--cascade", "foreground")
+			_, err = cluster.Run(ctx, "kubectl", "delete", "deployment", framework.Deployment, "--namespace", framework.Namespace, "--cascade=foreground")
 		}
 		if err == nil {
 			_, err = cluster.Run(ctx, "kubectl", "delete", "-k", directory, "--ignore-not-found")
