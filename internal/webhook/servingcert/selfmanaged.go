@@ -310,10 +310,11 @@ func (s *SelfManaged) ensureRegistration(ctx context.Context, ca *authority, now
 		if patch.Empty() {
 			continue
 		}
-		if latest, err := s.isLatest(ctx, ca, now); err != nil || !latest {
-			return err
+		latest, err := s.isLatest(ctx, ca, now)
+		if err != nil || !latest {
+			return errors.Join(append(errs, err)...)
 		}
-		_, err := configuration.resource.Patch(ctx, configuration.name, types.JSONPatchType, patch.Bytes(), metav1.PatchOptions{FieldManager: fieldManager})
+		_, err = configuration.resource.Patch(ctx, configuration.name, types.JSONPatchType, patch.Bytes(), metav1.PatchOptions{FieldManager: fieldManager})
 		switch {
 		case err == nil:
 			s.opts.Logger.Info("Webhook configuration updated", "configuration", configuration.String())
