@@ -190,7 +190,7 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 		})
 		// For a moment, the node still forwards calls to the last replica, and the error
 		// is another error.
-		Eventually(ctx, callWebhook).WithTimeout(expect.Patience).Should(MatchError(ContainSubstring("connection refused")))
+		Eventually(ctx, callWebhook).Should(MatchError(ContainSubstring("connection refused")))
 		checkPage.record(ctx, &recording{when: "No replica of the webhook runs.", command: "lanyard check", code: 1})
 		explainPage.record(ctx, &recording{
 			when:    "No replica of the webhook runs, so the guard denies new pods.",

@@ -63,17 +63,14 @@ var (
 	legacyAccounts []byte
 )
 
-func TestCLI(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "cli")
-}
+func TestCLI(t *testing.T) { expect.Suite(t, "cli") }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	cluster, err = framework.Connect()
 	Expect(err).NotTo(HaveOccurred())
 	// status lists all namespaces, also those that other suites are deleting.
-	Eventually(ctx, terminating).WithTimeout(expect.Patience).Should(BeEmpty())
+	Eventually(ctx, terminating).Should(BeEmpty())
 	clouds, err = cluster.StartClouds(ctx, trust)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) error { return clouds.Stop(ctx) })
@@ -196,7 +193,7 @@ func rolledOut(ctx context.Context, name string) {
 			err = fmt.Errorf("got %d pods of %s, want 1", len(pods.Items), name)
 		}
 		return err
-	}).WithTimeout(expect.Patience).Should(Succeed())
+	}).Should(Succeed())
 }
 
 // newPod creates a pod that is never started: nothing looks at what it does. It has a
@@ -246,7 +243,7 @@ func makeStale(ctx context.Context) {
 			err = fmt.Errorf("a new pod gets the role %q, want %q", roleOf(got), role)
 		}
 		return err
-	}).WithTimeout(expect.Patience).Should(Succeed())
+	}).Should(Succeed())
 }
 
 // roleOf returns the role that a pod was given.

@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/retry"
 
-	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 	"github.com/lanyard-dev/lanyard/test/support/golden"
 )
@@ -75,7 +74,7 @@ func describeNotInstalled() {
 		openBooks(ctx)
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(cluster.DeleteNamespace(ctx, books)).To(Succeed())
-			Eventually(ctx, terminating).WithTimeout(expect.Patience).Should(BeEmpty())
+			Eventually(ctx, terminating).Should(BeEmpty())
 		})
 		ask(ctx, &person{name: "not-installed", untrue: []string{"guard on", "\n  a new pod gets", "replica", "no check failed"}})
 	})
@@ -100,7 +99,7 @@ func describeUsers() {
 			Eventually(ctx, func(ctx context.Context) error {
 				_, err := cluster.CoreV1().Pods(books).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 				return err
-			}).WithTimeout(expect.Patience).Should(MatchError(ContainSubstring("strict.example.com")))
+			}).Should(MatchError(ContainSubstring("strict.example.com")))
 			ask(ctx, &person{
 				name: "strict-policy-engine", untrue: []string{"Lanyard is not installed", "the API server cannot call", "would get no credentials"},
 				more: map[string][]string{"check": {`lanyard check --namespace books --overrides '{"metadata":{"labels":{"owner":"books"}}}'`}},
@@ -209,7 +208,7 @@ func openBooks(ctx context.Context) {
 	Eventually(ctx, func(ctx context.Context) (int, error) {
 		pods, err := cluster.CoreV1().Pods(books).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=printer"})
 		return len(pods.Items), err
-	}).WithTimeout(expect.Patience).Should(Equal(1))
+	}).Should(Equal(1))
 	annotate(ctx, books, "printer", "lanyard.dev/aws-role-arn=arn:aws:iam::111122223333:role/printer")
 }
 
@@ -238,7 +237,7 @@ func secondInstallation(ctx context.Context) {
 	second.Values = append(slices.Clone(install.Values), "replicaCount=1", "podDisruptionBudget.enabled=false")
 	DeferCleanup(func(ctx SpecContext) error { return second.Down(ctx, cluster) })
 	Expect(second.Up(ctx, cluster)).To(Succeed())
-	Eventually(ctx, callWebhook).WithTimeout(expect.Patience).Should(Succeed())
+	Eventually(ctx, callWebhook).Should(Succeed())
 }
 
 // disconnect lets the API server call the webhook at a port where nothing listens, until
@@ -258,7 +257,7 @@ func disconnect(ctx context.Context) {
 		change(ctx, `[{"op":"remove","path":"/spec/ports/0"}]`, 443)
 		return cluster.WaitInjected(ctx, books, "seller")
 	})
-	Eventually(ctx, callWebhook).WithTimeout(expect.Patience).Should(MatchError(ContainSubstring("connection refused")))
+	Eventually(ctx, callWebhook).Should(MatchError(ContainSubstring("connection refused")))
 }
 
 // setPort sets the port of the Service in all webhook configurations of Lanyard.
