@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
 // kubectl calls the script with the words after "kubectl lanyard", of which the last may be
@@ -17,7 +19,7 @@ func TestCompletionOfThePlugin(t *testing.T) {
 		t.Skip("there is no sh")
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "kubectl"), []byte("#!/bin/sh\nprintf '[%s]' \"$@\"\n"), 0o700); err != nil {
+	if err := process.WriteScript(filepath.Join(dir, "kubectl"), "#!/bin/sh\nprintf '[%s]' \"$@\"\n"); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))

@@ -4,11 +4,12 @@
 package docs
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
 // After the quick start, lanyard is there, and its output and the page have the same line
@@ -33,7 +34,7 @@ func TestTheQuickStartHasTheCommandLineTool(t *testing.T) {
 func TestWithoutAnEngineTheMessageNamesTheDemo(t *testing.T) {
 	stubs := t.TempDir()
 	for _, engine := range []string{"docker", "podman"} {
-		if err := os.WriteFile(filepath.Join(stubs, engine), []byte("#!/bin/sh\necho cannot connect >&2\nexit 1\n"), 0o700); err != nil {
+		if err := process.WriteScript(filepath.Join(stubs, engine), "#!/bin/sh\necho cannot connect >&2\nexit 1\n"); err != nil {
 			t.Fatal(err)
 		}
 	}

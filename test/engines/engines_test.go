@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
 // Engines, as scripts.
@@ -38,7 +40,7 @@ func run(t *testing.T, engines map[string]string, environment []string, script s
 		}
 	}
 	for name, body := range engines {
-		if err := os.WriteFile(filepath.Join(directory, name), []byte("#!/usr/bin/env bash\n"+body+"\n"), 0o700); err != nil {
+		if err := process.WriteScript(filepath.Join(directory, name), "#!/usr/bin/env bash\n"+body+"\n"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
 // fakes stand in for the programs that publish. Each appends its arguments to the file
@@ -38,7 +40,10 @@ func newBuilt(t *testing.T) *built {
 		b.write(t, "bin/release/"+name, text, 0o644)
 	}
 	for name, body := range fakes {
-		b.write(t, "fakes/"+name, "#!/usr/bin/env bash\n"+body+"\n", 0o755)
+		b.write(t, "fakes/"+name, "", 0o755)
+		if err := process.WriteScript(filepath.Join(b.directory, "fakes", name), "#!/usr/bin/env bash\n"+body+"\n"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	output, err := b.run(t, nil, `. <(sed '/^main "/d; /^cd /d' hack/release.sh) && sums`)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
 // runScript runs a script with stand-ins for the programs of the clouds, and returns
@@ -20,7 +22,7 @@ func runScript(t *testing.T, script string) (calls [][]string, directory string)
 	programs := t.TempDir()
 	const standIn = "#!/bin/sh\n{ printf '%s\\0' \"${0##*/}\" \"$@\"; printf '\\0'; } >> \"$CALLS\"\necho my-project\n"
 	for _, name := range []string{"aws", "az", "gcloud", "kubectl"} {
-		if err := os.WriteFile(filepath.Join(programs, name), []byte(standIn), 0o700); err != nil {
+		if err := process.WriteScript(filepath.Join(programs, name), standIn); err != nil {
 			t.Fatal(err)
 		}
 	}

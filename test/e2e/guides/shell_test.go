@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
 // call is a call of a command line, such as aws or kubectl.
@@ -86,7 +88,7 @@ func runPage(t testing.TB, page string, answers map[string]string) run {
 	stubs, calls := t.TempDir(), filepath.Join(t.TempDir(), "calls")
 	stub := standIn(answers)
 	for _, name := range []string{"aws", "az", "gcloud", "helm", "kubectl", "vault"} {
-		if err := os.WriteFile(filepath.Join(stubs, name), []byte(stub), 0o700); err != nil {
+		if err := process.WriteScript(filepath.Join(stubs, name), stub); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -158,3 +158,12 @@ func Poll(ctx context.Context, what string, try func(context.Context) error) err
 	}
 	return fmt.Errorf("wait for %s: %w (last attempt: %w)", what, context.Cause(ctx), last)
 }
+
+// WriteScript writes a program that the test runs. While the file is open for writing, no
+// other goroutine starts a process: it would inherit the descriptor, and running the file
+// would fail with "text file busy" (https://go.dev/issue/22315).
+func WriteScript(file, text string) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(file, []byte(text), 0o700)
+}
