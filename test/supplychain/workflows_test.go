@@ -164,8 +164,8 @@ func TestTheCIWorkflowRunsWhatCIRunRuns(t *testing.T) {
 		if inCI && !regexp.MustCompile(`(hack/e2e\.sh|\nsuites=\()[^\n]*\b`+suite+`\b`).MatchString(commands) {
 			t.Errorf("suite %s: got it in ci.yaml, want it in .ci/run too", suite)
 		}
-		if atNight := strings.Contains(nightly, "make e2e E2E="+suite+"\n"); inCI == atNight {
-			t.Errorf("suite %s: got it in ci.yaml %t and in nightly.yaml %t, want it in one of them", suite, inCI, atNight)
+		if !inCI && !strings.Contains(nightly, "make e2e E2E="+suite+"\n") {
+			t.Errorf("suite %s: got it neither in ci.yaml nor in nightly.yaml", suite)
 		}
 	}
 }
