@@ -64,8 +64,8 @@ func TestRestartWaitsForEachRollout(t *testing.T) {
 		// first and second are the results of the StatefulSets.
 		first, second string
 		restarted     map[string]time.Duration
-		// looks may be nil: at the end of ten minutes, it is a matter of luck whether there is
-		// another look.
+		// looks may be nil: whether there is another look at the end of ten minutes is not
+		// defined.
 		looks map[string]int
 		end   time.Duration
 	}{

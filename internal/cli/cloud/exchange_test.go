@@ -318,7 +318,7 @@ func readPod(t *testing.T, pod *corev1.Pod, keys *annotations.Keys) *injected.Po
 	return read
 }
 
-// decision returns the ServiceAccount of a golden case, and its pod as it is then.
+// decision returns the ServiceAccount of a golden case, and the injected pod.
 func decision(t *testing.T, name string) (account *corev1.ServiceAccount, pod *corev1.Pod) {
 	t.Helper()
 	c, err := decisions.ReadCase("../../../test/decisions", name)

@@ -45,16 +45,6 @@ func serve(t *testing.T, handler http.Handler) *memnet.Listener {
 	return listener
 }
 
-func dial(t *testing.T, listener *memnet.Listener, from string) *memnet.Conn {
-	t.Helper()
-	conn, err := listener.Dial(t.Context(), from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
-}
-
 // clientOf returns an API server's client.
 func clientOf(listener *memnet.Listener) *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -106,7 +96,7 @@ func readResponse(t *testing.T, conn net.Conn) (status int, body string) {
 func TestABodyShorterThanItsContentLengthIsRejected(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		conn := dial(t, serve(t, newFixture(allow(untroubled)).handler), apiserver)
+		conn := memnet.Dial(t, serve(t, newFixture(allow(untroubled)).handler), apiserver)
 		_, _ = io.WriteString(conn, head("10s", len(review)+1)+review)
 		_ = conn.CloseWrite()
 		if status, message := readResponse(t, conn); status != http.StatusBadRequest || !strings.Contains(message, "shorter than its Content-Length") {
@@ -152,7 +142,7 @@ func TestABodyThatTricklesIsCutOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				conn := dial(t, serve(t, newFixture(allow(untroubled)).handler), attacker)
+				conn := memnet.Dial(t, serve(t, newFixture(allow(untroubled)).handler), attacker)
 				start := time.Now()
 				go func() {
 					_, err := io.WriteString(conn, head(test.timeout, 100_000))
@@ -179,7 +169,7 @@ func TestAResponseThatIsNotReadIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(longResponse)
 		var took time.Duration
-		conn := dial(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn := memnet.Dial(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			start := time.Now()
 			f.handler.ServeHTTP(w, r)
 			took = time.Since(start)
@@ -210,7 +200,7 @@ func TestLargeReviewsThatDoNotEndFillNoMemory(t *testing.T) {
 		listener := serve(t, f.handler)
 		var taken atomic.Int64
 		for range clients {
-			conn := dial(t, listener, attacker)
+			conn := memnet.Dial(t, listener, attacker)
 			go func() {
 				_, err := io.WriteString(conn, head("5s", admission.MaxBodyBytes)+"{")
 				for n := 0; n < admission.MaxBodyBytes-2*chunk && err == nil; n += chunk {
@@ -269,7 +259,7 @@ func TestASlowClientDelaysNobody(t *testing.T) {
 				f := newFixture(costly{longResponse})
 				listener := serve(t, f.handler)
 				for range 90 {
-					conn := dial(t, listener, attacker)
+					conn := memnet.Dial(t, listener, attacker)
 					go func() { _, _ = io.WriteString(conn, text) }()
 				}
 				synctest.Wait()

@@ -133,7 +133,7 @@ func TestAServerLimitsItsConnections(t *testing.T) {
 		}), nil, limit, always)
 		var conns []*memnet.Conn
 		connect := func(text string) {
-			conn := dial(t, listener, "10.0.0.1")
+			conn := memnet.Dial(t, listener, "10.0.0.1")
 			_, _ = io.WriteString(conn, text)
 			synctest.Wait()
 			conns = append(conns, conn)
@@ -166,7 +166,7 @@ func TestHTTPSConnectionsAreClosedAtOnce(t *testing.T) {
 		listener := serve(t, http.NotFoundHandler(), serverConfig(t), limit, always)
 		var conns []*memnet.Conn
 		for range 10 * limit {
-			conns = append(conns, dial(t, listener, "10.0.0.2"))
+			conns = append(conns, memnet.Dial(t, listener, "10.0.0.2"))
 		}
 		synctest.Wait()
 		open := 0
@@ -187,7 +187,7 @@ func TestAClientThatDoesNotReadDoesNotDelayTheClose(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		listener := memnet.Listen(connBuffer)
-		client := tls.Client(dial(t, listener, "10.0.0.1"), &tls.Config{InsecureSkipVerify: true})
+		client := tls.Client(memnet.Dial(t, listener, "10.0.0.1"), &tls.Config{InsecureSkipVerify: true})
 		go func() { _ = client.HandshakeContext(t.Context()) }()
 		raw, err := listener.Accept()
 		if err != nil {

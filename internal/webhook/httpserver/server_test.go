@@ -57,20 +57,10 @@ func serverConfig(t *testing.T) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{issue(t, x509.Certificate{DNSNames: []string{"server"}}, nil)}}
 }
 
-func dial(t *testing.T, listener *memnet.Listener, from string) *memnet.Conn {
-	t.Helper()
-	conn, err := listener.Dial(t.Context(), from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
-}
-
 // dialTLS returns a connection after the handshake.
 func dialTLS(t *testing.T, listener *memnet.Listener, from string, protocols ...string) *tls.Conn {
 	t.Helper()
-	conn := tls.Client(dial(t, listener, from), &tls.Config{InsecureSkipVerify: true, NextProtos: protocols})
+	conn := tls.Client(memnet.Dial(t, listener, from), &tls.Config{InsecureSkipVerify: true, NextProtos: protocols})
 	if err := conn.HandshakeContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +71,7 @@ func dialTLS(t *testing.T, listener *memnet.Listener, from string, protocols ...
 func TestHeadersDoNotFillTheMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		conn := dial(t, serve(t, http.NotFoundHandler(), nil, 10, always), "10.0.0.1")
+		conn := memnet.Dial(t, serve(t, http.NotFoundHandler(), nil, 10, always), "10.0.0.1")
 		sent := make(chan int, 1)
 		go func() {
 			n, _ := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n"+strings.Repeat("x:\r\n", 1<<18))
@@ -159,7 +149,7 @@ func TestIdleClientsAreDisconnected(t *testing.T) {
 				if test.https {
 					config = serverConfig(t)
 				}
-				conn := dial(t, serve(t, handler, config, 10, always), "10.0.0.1")
+				conn := memnet.Dial(t, serve(t, handler, config, 10, always), "10.0.0.1")
 				if _, err := io.WriteString(conn, test.request); err != nil {
 					t.Fatal(err)
 				}
@@ -183,7 +173,7 @@ func TestConnectionsWaitUntilTheyCanBeServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ready atomic.Bool
 		listener := serve(t, http.NotFoundHandler(), serverConfig(t), 10, ready.Load)
-		client := tls.Client(dial(t, listener, "10.0.0.1"), &tls.Config{InsecureSkipVerify: true})
+		client := tls.Client(memnet.Dial(t, listener, "10.0.0.1"), &tls.Config{InsecureSkipVerify: true})
 		shaken := make(chan error, 1)
 		go func() { shaken <- client.HandshakeContext(t.Context()) }()
 		time.Sleep(time.Minute)

@@ -113,7 +113,7 @@ func TestTheAPIServerIsNotAskedWithoutLimit(t *testing.T) {
 		client := newClient()
 		handler := Authorize(client, "/metrics", metrics, logr.Discard())
 		get(t, handler, http.MethodGet, "Bearer forged")
-		// Now no caller has its turn in the instant in which it gives up.
+		// No caller now gets its turn at the very moment it gives up.
 		time.Sleep(100 * time.Millisecond)
 		const callers = 100
 		statuses := make(chan int)

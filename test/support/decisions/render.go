@@ -107,7 +107,7 @@ func shortVolume(volume object) (lines []any) {
 	return lines
 }
 
-// addContainers groups the containers that get the same.
+// addContainers groups the containers with the same additions.
 func (a *Additions) addContainers(was, is object) {
 	type group struct {
 		names []string

@@ -23,6 +23,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"testing"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -242,4 +243,15 @@ func (s *stream) write(p []byte) (n int, err error) {
 			s.changed.Wait()
 		}
 	}
+}
+
+// Dial returns a connection from an address to the listener. It is closed when the test ends.
+func Dial(t testing.TB, listener *Listener, from string) *Conn {
+	t.Helper()
+	conn, err := listener.Dial(t.Context(), from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }
