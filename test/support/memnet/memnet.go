@@ -23,9 +23,9 @@ import (
 	"net/netip"
 	"os"
 	"sync"
-	"testing"
 	"sync/atomic"
 	"syscall"
+	"testing"
 	"time"
 )
 
