@@ -14,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 )
 
@@ -133,12 +134,27 @@ func round(ctx context.Context, out io.Writer, sources []Source) (ok bool, err e
 func (s Source) get(ctx context.Context) (Credential, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	credential, err := s.Get(ctx)
-	if err == nil && credential.Secret == "" {
-		return Credential{}, errors.New("got a credential without a token")
+	for {
+		credential, err := s.Get(ctx)
+		if err == nil && credential.Secret == "" {
+			return Credential{}, errors.New("got a credential without a token")
+		}
+		if err == nil || !strings.Contains(err.Error(), noSuchHost) {
+			return credential, err
+		}
+		select {
+		case <-ctx.Done():
+			return credential, err
+		case <-time.After(time.Second):
+		}
 	}
-	return credential, err
 }
+
+// noSuchHost is in the error for a name that was not resolved. The names of the clouds are in
+// /etc/hosts, which the kubelet truncates and writes again whenever it starts another
+// container of the pod (ensureHostsFile in pkg/kubelet/kubelet_pods.go). Not every SDK
+// wraps the *net.DNSError.
+const noSuchHost = "no such host"
 
 // line is the output of one attempt: either Error or the fields between it and
 // Cloud.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -116,6 +117,31 @@ func TestTimeout(t *testing.T) {
 		}}
 		if code := Run(t.Context(), &bytes.Buffer{}, Options{}, []Source{source, source}); code != OK {
 			t.Errorf("exit code: got %d, want %d", code, OK)
+		}
+	})
+}
+
+func TestANameThatIsNotFoundIsLookedUpAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		missing := &net.DNSError{Err: noSuchHost, Name: "sts.amazonaws.com", IsNotFound: true}
+		attempts := 0
+		source := Source{Cloud: "aws", Get: func(context.Context) (Credential, error) {
+			if attempts++; attempts < 3 {
+				return Credential{}, missing
+			}
+			return Credential{Secret: "abc"}, nil
+		}}
+		if code := Run(t.Context(), &bytes.Buffer{}, Options{}, []Source{source}); code != OK || attempts != 3 {
+			t.Errorf("got exit code %d after %d attempts, want %d after 3", code, attempts, OK)
+		}
+		var out bytes.Buffer
+		begun := time.Now()
+		never := Source{Cloud: "aws", Get: func(context.Context) (Credential, error) { return Credential{}, missing }}
+		if code := Run(t.Context(), &out, Options{}, []Source{never}); code != Failed || !strings.Contains(out.String(), noSuchHost) {
+			t.Errorf("got exit code %d and %s, want %d and the error", code, &out, Failed)
+		}
+		if took := time.Since(begun); took != Timeout {
+			t.Errorf("got the error after %s, want %s", took, Timeout)
 		}
 	})
 }
