@@ -20,8 +20,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const (
@@ -228,12 +228,12 @@ func TestEachPackageHasAnExampleAndASentenceOnStability(t *testing.T) {
 // Users write keys as constants of pkg/annotations.
 func TestEachKeyHasAConstant(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	keys, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := append(keys.ServiceAccount(), keys.Inject, keys.Containers, keys.SkipContainers, keys.Injected, keys.Denied, keys.AllowedIdentities, keys.IdentityLabel, annotations.PoliciesSource)
-	for _, key := range keys.Profiles() {
+	want := append(keys.ServiceAccountKeys(), annotations.Inject, annotations.Containers, annotations.SkipContainers, annotations.Injected, annotations.Denied, annotations.AllowedIdentities, annotations.IdentityLabel, annotations.PoliciesSource)
+	for _, key := range keys.ProfileKeys() {
 		want = append(want, strings.TrimSuffix(key, ".PROFILE"))
 	}
 	slices.Sort(want)

@@ -11,11 +11,11 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const (
@@ -23,9 +23,9 @@ const (
 	plain = `{"metadata":{"name":"a"},"spec":{"containers":[{"name":"main"}]}}`
 )
 
-func newKeys(t *testing.T) *annotations.Keys {
+func newKeys(t *testing.T) *annotations.Settings {
 	t.Helper()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	keys, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func inject(t *testing.T, pod string, changes ...map[string]string) *injected.Po
 		t.Fatal(errs)
 	}
 	injection := provider.NewInjection(identity.Providers, &provider.Subject{
-		Namespace: "team", ServiceAccount: "app", MountPath: provider.DefaultTokenMountPath, TokenExpirationSeconds: seconds,
+		Namespace: "team", ServiceAccount: "app", MountPath: annotations.DefaultTokenMountPath, TokenExpirationSeconds: seconds,
 	})
 	parsed := new(mutate.Pod)
 	if _, err := parsed.Read(jsonscan.New([]byte(pod)), keys); err != nil {
@@ -132,7 +132,7 @@ func TestARunningPodIsComparedWithANewOne(t *testing.T) {
 			aws, map[string]string{"aws-token-path": "/var/run/secrets/a/token"}, plain, true, nil,
 		},
 		"Lanyard's path, set by the container, and a new region": {
-			withEnv(set("AWS_WEB_IDENTITY_TOKEN_FILE", provider.DefaultTokenMountPath+"/aws/token") + "," + set("X", "1")),
+			withEnv(set("AWS_WEB_IDENTITY_TOKEN_FILE", annotations.DefaultTokenMountPath+"/aws/token") + "," + set("X", "1")),
 			map[string]string{"aws-role-arn": role}, aws, plain, false, nil,
 		},
 		"credentials of the container's own": {withEnv(set("AWS_WEB_IDENTITY_TOKEN_FILE", "/own")), aws, other, plain, true, nil},

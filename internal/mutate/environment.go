@@ -10,6 +10,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // missingVariables returns the encoded variables that the container lacks. The
@@ -88,7 +89,7 @@ func shadows(c *container, p *encodedProvider, selects bool) []string {
 		if c.variable(name) == nil || selects && name == p.Selector {
 			continue
 		}
-		if i := slices.IndexFunc(p.Variables, func(v provider.Variable) bool { return v.Name == name }); i < 0 || setsOther(c, &p.Variables[i]) {
+		if i := slices.IndexFunc(p.Variables, func(v annotations.Variable) bool { return v.Name == name }); i < 0 || setsOther(c, &p.Variables[i]) {
 			set = append(set, name)
 		}
 	}
@@ -96,7 +97,7 @@ func shadows(c *container, p *encodedProvider, selects bool) []string {
 }
 
 // setsOther reports whether the container sets the variable to a value of its own.
-func setsOther(c *container, v *provider.Variable) bool {
+func setsOther(c *container, v *annotations.Variable) bool {
 	got := c.variable(v.Name)
 	if got == nil || v.PodName != "" && got.podName {
 		return false
@@ -112,23 +113,23 @@ func selectsProfile(c *container, p *encodedProvider) bool {
 	}
 	got := c.variable(p.Selector)
 	return got != nil && (got.derived || len(got.value) > 0) &&
-		!slices.ContainsFunc(p.Variables, func(v provider.Variable) bool { return v.Profiles && setsOther(c, &v) })
+		!slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Profiles && setsOther(c, &v) })
 }
 
 // overridesChoice reports whether the variable would override how the container chooses
 // its identity: by a profile, or by a variable of its own, which some SDKs take second
 // to the file with the profiles.
-func overridesChoice(c *container, p *encodedProvider, v *provider.Variable, selects bool) bool {
+func overridesChoice(c *container, p *encodedProvider, v *annotations.Variable, selects bool) bool {
 	switch {
 	case v.Direct:
 		return selects
 	case v.Profiles:
-		return !selects && slices.ContainsFunc(p.Variables, func(other provider.Variable) bool { return other.Direct && setsOther(c, &other) })
+		return !selects && slices.ContainsFunc(p.Variables, func(other annotations.Variable) bool { return other.Direct && setsOther(c, &other) })
 	}
 	return false
 }
 
 // setsGroup reports whether the container sets a variable of the group.
 func setsGroup(c *container, p *encodedProvider, group string) bool {
-	return group != "" && slices.ContainsFunc(p.Variables, func(v provider.Variable) bool { return v.Group == group && c.variable(v.Name) != nil })
+	return group != "" && slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Group == group && c.variable(v.Name) != nil })
 }

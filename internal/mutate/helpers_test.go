@@ -11,11 +11,11 @@ import (
 	evanphx "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // The injection of most tests: one provider with a token, a variable that points
@@ -29,7 +29,7 @@ func injection() *provider.Injection {
 	return &provider.Injection{MountPath: mountPath, Providers: []provider.Provider{{
 		Name:  "aws",
 		Token: provider.Token{Audience: "aud", ExpirationSeconds: 3600, Path: "aws/token"},
-		Variables: []provider.Variable{
+		Variables: []annotations.Variable{
 			{Name: "ROLE", Value: "r"},
 			{Name: "FILE", Value: tokenPath, Credential: true},
 			{Name: "REGION", Value: "eu", Group: "region"},
@@ -46,7 +46,7 @@ func withFile() *provider.Injection {
 	return i
 }
 
-func newKeys(t testing.TB, prefix string) *annotations.Keys {
+func newKeys(t testing.TB, prefix string) *annotations.Settings {
 	t.Helper()
 	keys, err := annotations.NewKeys(prefix, provider.Builtin())
 	if err != nil {
@@ -55,13 +55,13 @@ func newKeys(t testing.TB, prefix string) *annotations.Keys {
 	return &keys
 }
 
-func defaultKeys(t testing.TB) *annotations.Keys {
+func defaultKeys(t testing.TB) *annotations.Settings {
 	t.Helper()
-	return newKeys(t, annotations.DefaultPrefix)
+	return newKeys(t, annotations.Prefix)
 }
 
 // read returns the pod in a text that has nothing else.
-func read(text string, keys *annotations.Keys) (*mutate.Pod, error) {
+func read(text string, keys *annotations.Settings) (*mutate.Pod, error) {
 	s, pod := jsonscan.New([]byte(text)), new(mutate.Pod)
 	if _, err := pod.Read(s, keys); err != nil {
 		return nil, err

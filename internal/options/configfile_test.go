@@ -46,7 +46,7 @@ func complete(t *testing.T, text string) (*options.Options, *settings.Settings, 
 // providersOf returns the names of the providers.
 func providersOf(s *settings.Settings) []string {
 	var names []string
-	for _, d := range s.Keys.Providers {
+	for _, d := range s.Providers {
 		names = append(names, d.Name)
 	}
 	return names
@@ -66,7 +66,7 @@ func TestTheFileHasProvidersAndMappings(t *testing.T) {
 		t.Errorf("got default %q, want eu", got)
 	}
 	want := map[string]string{"lanyard.dev/aws-role-arn": "loki", "lanyard.dev/example-role": "r"}
-	if diff := cmp.Diff(want, c.Keys.Map(c.Mappings, "team-a", "loki", nil)); diff != "" {
+	if diff := cmp.Diff(want, c.Map(c.Mappings, "team-a", "loki", nil)); diff != "" {
 		t.Errorf("mapped (-want +got):\n%s", diff)
 	}
 }

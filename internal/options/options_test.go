@@ -22,9 +22,9 @@ import (
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // defaults of every flag. The flags and these values are public.
@@ -93,7 +93,7 @@ func parsed(t *testing.T, arguments ...string) (*options.Options, *pflag.FlagSet
 var files = []string{"--certificate-source=files", "--tls-cert-file=C", "--tls-private-key-file=P"}
 
 // sameDefinition compares definitions by name: they hold functions.
-var sameDefinition = cmp.Comparer(func(a, b *provider.Definition) bool { return a.Name == b.Name })
+var sameDefinition = cmp.Comparer(func(a, b *annotations.Provider) bool { return a.Name == b.Name })
 
 // values returns the values of all flags.
 func values(fs *pflag.FlagSet) map[string]string {
@@ -271,7 +271,7 @@ func TestCompleteUsesEverySetting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := s.Keys.Inject, "identity.example.com/inject"; got != want {
+	if got, want := annotations.Inject, "identity.example.com/inject"; got != want {
 		t.Errorf("key: got %q, want %q", got, want)
 	}
 	if diff := cmp.Diff(annotations.Defaults{
@@ -761,7 +761,7 @@ func TestSettingsOnlyLooksAtTheInjection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if completed.Keys.Prefix != annotations.DefaultPrefix || completed.Defaults.TokenExpirationSeconds != 4000 ||
+	if annotations.Prefix != annotations.Prefix || completed.Defaults.TokenExpirationSeconds != 4000 ||
 		completed.Defaults.Parameters["azure-authority-host"] != "https://login.microsoftonline.com/" {
 		t.Errorf("got %+v and %+v", completed.Keys, completed.Defaults)
 	}

@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const (
@@ -34,9 +34,9 @@ const (
 	email     = "reader@my-project.iam.gserviceaccount.com"
 )
 
-func newKeys(tb testing.TB) *annotations.Keys {
+func newKeys(tb testing.TB) *annotations.Settings {
 	tb.Helper()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	keys, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -12,14 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 func TestWhatMakesAPodInjected(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	keys, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestThePodOfACheckIsAProbe(t *testing.T) {
 
 func TestOverridesAreMergedIntoThePod(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	keys, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestOverridesAreMergedIntoThePod(t *testing.T) {
 	if first := got.Spec.Containers[0]; first.Name != "check" || first.Image != "mirror.example/webhook:v1" || first.Resources.Limits.Cpu().String() != "1" || first.Resources.Limits.Memory().String() != "16Mi" {
 		t.Errorf("got the container %+v", first)
 	}
-	if len(got.Spec.Containers) != 2 || len(got.Spec.Tolerations) != 1 || got.Labels["team"] != "shop" || got.Labels[keys.Probe] != "true" {
+	if len(got.Spec.Containers) != 2 || len(got.Spec.Tolerations) != 1 || got.Labels["team"] != "shop" || got.Labels[annotations.Probe] != "true" {
 		t.Errorf("got %+v", got)
 	}
 	if diff := cmp.Diff(probe.Pod(&keys, "app"), probe.Pod(&keys, "app")); diff != "" || probe.Pod(&keys, "app").GetLabels()["team"] != "" {

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const reserved = "https://kubernetes.default.svc"
@@ -22,7 +22,7 @@ func annotated(text string) map[string]string {
 	values := map[string]string{}
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
-		values[annotations.DefaultPrefix+key] = value
+		values[annotations.Prefix+key] = value
 	}
 	return values
 }
@@ -74,7 +74,7 @@ func FuzzParseServiceAccount(f *testing.F) {
 		f.Add(seed, false)
 		f.Add(seed, true)
 	}
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	keys, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func FuzzParseServiceAccount(f *testing.F) {
 			if err.Type == field.ErrorTypeTooMany {
 				continue // more unknown keys than a message lists
 			}
-			if key := strings.TrimSuffix(strings.TrimPrefix(err.Field, "metadata.annotations["), "]"); !strings.HasPrefix(key, keys.Prefix) || err.Detail == "" {
+			if key := strings.TrimSuffix(strings.TrimPrefix(err.Field, "metadata.annotations["), "]"); !strings.HasPrefix(key, annotations.Prefix) || err.Detail == "" {
 				t.Errorf("mistake %q does not name the key and what is allowed", err)
 			}
 		}
@@ -122,9 +122,9 @@ func FuzzParseServiceAccount(f *testing.F) {
 }
 
 // sameDefinition compares definitions by name: they hold functions.
-var sameDefinition = cmp.Comparer(func(a, b *provider.Definition) bool { return a.Name == b.Name })
+var sameDefinition = cmp.Comparer(func(a, b *annotations.Provider) bool { return a.Name == b.Name })
 
-func asksForIdentity(keys *annotations.Keys, given map[string]string) bool {
+func asksForIdentity(keys *annotations.Settings, given map[string]string) bool {
 	for key := range given {
 		if keys.IsIdentity(key) {
 			return true
@@ -141,7 +141,7 @@ func sameMessage(a, b error) bool {
 }
 
 // checkIdentity checks an identity and what is injected for it.
-func checkIdentity(t *testing.T, keys *annotations.Keys, identity *annotations.Identity, defaults *annotations.Defaults, windows bool) {
+func checkIdentity(t *testing.T, keys *annotations.Settings, identity *annotations.Identity, defaults *annotations.Defaults, windows bool) {
 	t.Helper()
 	seconds, errs := annotations.Expiration(keys, &annotations.Pod{}, identity, defaults)
 	if len(errs) > 0 || seconds < 600 || seconds > 86400 {
@@ -179,7 +179,7 @@ func checkIdentity(t *testing.T, keys *annotations.Keys, identity *annotations.I
 }
 
 // checkEnvironment checks that the values of an identity reach the container.
-func checkEnvironment(t *testing.T, identity *provider.Identity, environment map[string]string, seconds int64) {
+func checkEnvironment(t *testing.T, identity *annotations.Identity, environment map[string]string, seconds int64) {
 	t.Helper()
 	check := func(variable, parameter string) {
 		if got, want := environment[variable], identity.Values[parameter]; got != want {

@@ -8,6 +8,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Subject is the pod that an identity is injected into.
@@ -44,7 +46,7 @@ type Provider struct {
 	Copy Copy
 	// Variables are set in each container, in this order. Their values are expanded, and
 	// as the pod's spec has them: a "$" that the kubelet must not expand is written twice.
-	Variables []Variable
+	Variables []annotations.Variable
 	// Shadows names variables that SDKs may prefer to the injected identity.
 	Shadows []string
 	// Selector is the variable by which a container selects a profile of File; empty
@@ -85,17 +87,17 @@ type File struct {
 }
 
 // NewInjection returns the additions of the identities to the subject's pods.
-func NewInjection(identities []Identity, subject *Subject) *Injection {
+func NewInjection(identities []annotations.Identity, subject *Subject) *Injection {
 	injection := Injection{MountPath: subject.MountPath}
 	for i := range identities {
-		injection.Providers = append(injection.Providers, identities[i].inject(subject))
+		injection.Providers = append(injection.Providers, inject(&identities[i], subject))
 	}
 	return &injection
 }
 
-func (i *Identity) inject(subject *Subject) Provider {
-	d := i.Definition
-	values := Values{}
+func inject(i *annotations.Identity, subject *Subject) Provider {
+	d := i.Provider
+	values := annotations.Values{}
 	maps.Copy(values, i.Values)
 	maps.Copy(values, subject.values(d))
 	if d.Derive != nil {
@@ -132,14 +134,14 @@ func (i *Identity) inject(subject *Subject) Provider {
 }
 
 // values are the values of the subject, for the templates of the definition.
-func (s *Subject) values(d *Definition) Values {
-	return Values{"namespace": s.Namespace, "serviceaccount": s.ServiceAccount, "token-file": s.inVolume(d.TokenPath)}
+func (s *Subject) values(d *annotations.Provider) annotations.Values {
+	return annotations.Values{"namespace": s.Namespace, "serviceaccount": s.ServiceAccount, "token-file": s.inVolume(d.TokenPath)}
 }
 
 // SubjectValues returns the names of the values that every template may have, in
 // addition to the parameters: namespace, serviceaccount and token-file.
 func SubjectValues() []string {
-	return slices.Sorted(maps.Keys(new(Subject).values(new(Definition))))
+	return slices.Sorted(maps.Keys(new(Subject).values(new(annotations.Provider))))
 }
 
 // inVolume returns the path under which a container sees a file of the volume.

@@ -14,7 +14,7 @@ import (
 )
 
 // withProfiles returns an AWS identity with profiles.
-func withProfiles(profiles ...provider.Profile) provider.Identity {
+func withProfiles(profiles ...annotations.Profile) annotations.Identity {
 	aws := identity("aws", "sts.amazonaws.com", "role-arn", roleARN, "region", "eu-central-1")
 	aws.Profiles = profiles
 	return aws
@@ -22,8 +22,8 @@ func withProfiles(profiles ...provider.Profile) provider.Identity {
 
 const auditARN, backupARN = "arn:aws:iam::444455556666:role/audit", "arn:aws:iam::444455556666:role/backup"
 
-func twoProfiles() []provider.Profile {
-	return []provider.Profile{{Name: "audit", Identity: auditARN}, {Name: "backup", Identity: backupARN, Source: "default"}}
+func twoProfiles() []annotations.Profile {
+	return []annotations.Profile{{Name: "audit", Identity: auditARN}, {Name: "backup", Identity: backupARN, Source: "default"}}
 }
 
 func TestProfilesAreInAConfigFile(t *testing.T) {
@@ -79,7 +79,7 @@ role_session_name = loki@team-a
 			}
 			aws := withProfiles(twoProfiles()...)
 			aws.Values["region"] = tt.region
-			injection := provider.NewInjection([]provider.Identity{aws}, s)
+			injection := provider.NewInjection([]annotations.Identity{aws}, s)
 			want := provider.File{Annotation: "aws-config", Path: "aws/config", Content: tt.content}
 			if diff := cmp.Diff(want, injection.Providers[0].File); diff != "" {
 				t.Errorf("file (-want +got):\n%s", diff)
@@ -97,7 +97,7 @@ role_session_name = loki@team-a
 
 func TestWithoutProfilesThereIsNoConfigFile(t *testing.T) {
 	t.Parallel()
-	p := provider.NewInjection([]provider.Identity{withProfiles()}, subject()).Providers[0]
+	p := provider.NewInjection([]annotations.Identity{withProfiles()}, subject()).Providers[0]
 	if p.File != (provider.File{}) || p.Selector != "" {
 		t.Errorf("got file %+v and selector %q, want neither", p.File, p.Selector)
 	}
@@ -110,10 +110,10 @@ func TestWithoutProfilesThereIsNoConfigFile(t *testing.T) {
 
 func TestPrincipalsAreTheAllowedParametersToo(t *testing.T) {
 	t.Parallel()
-	d := &provider.Definition{Name: "x", PrincipalParameters: []string{"role"}, Parameters: []provider.Parameter{
+	d := &annotations.Provider{Name: "x", PrincipalParameters: []string{"role"}, Parameters: []annotations.Parameter{
 		{Name: "role", Required: true}, {Name: "region"}, {Name: "project", Allowed: true}, {Name: "team", Allowed: true},
 	}}
-	i := provider.Identity{Definition: d, Values: provider.Values{"role": "r", "region": "eu", "project": "p"}}
+	i := annotations.Identity{Definition: d, Values: annotations.Values{"role": "r", "region": "eu", "project": "p"}}
 	if diff := cmp.Diff([]string{"r", "p"}, i.AppendPrincipals(nil)); diff != "" {
 		t.Errorf("principals (-want +got):\n%s", diff)
 	}
@@ -134,7 +134,7 @@ func TestProfileNamesHaveAGrammar(t *testing.T) {
 		"": false, "default": false, strings.Repeat("a", 45): false, "-a": false, "a-": false, ".a": false, "_": false,
 		"a b": false, "a]": false, "a\nb": false, "a\n": false, "\na": false, "a=b": false, "a/b": false, "ä": false, "a\t": false, "a#": false,
 	} {
-		if err := provider.ParseProfileName(name); (err == nil) != valid {
+		if err := annotations.parseProfileName(name); (err == nil) != valid {
 			t.Errorf("%q: got error %v, want valid %t", name, err, valid)
 		}
 	}
@@ -146,7 +146,7 @@ var configLine = regexp.MustCompile(`^(\[default\]|\[profile [A-Za-z0-9._-]+\]|(
 
 // checkConfig checks that a config file has a section for each profile, with a role of
 // its own, and nothing else.
-func checkConfig(tb testing.TB, content string, aws *provider.Identity) {
+func checkConfig(tb testing.TB, content string, aws *annotations.Identity) {
 	tb.Helper()
 	var sections, roles []string
 	for line := range strings.Lines(content) {
@@ -161,7 +161,7 @@ func checkConfig(tb testing.TB, content string, aws *provider.Identity) {
 			roles = append(roles, role)
 		}
 	}
-	names := []string{provider.DefaultProfile}
+	names := []string{annotations.DefaultProfile}
 	for _, p := range aws.Profiles {
 		names = append(names, p.Name)
 	}

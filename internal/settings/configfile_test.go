@@ -55,20 +55,20 @@ func parse(t *testing.T, text string) *settings.File {
 func TestAProviderIsADefinition(t *testing.T) {
 	t.Parallel()
 	file := parse(t, example)
-	want := []*provider.Definition{{
+	want := []*annotations.Provider{{
 		Name: "example", DefaultAudience: "example.com", MaxAudienceBytes: 256, MinExpirationSeconds: 1200,
 		TokenPath: "example/token", PrincipalParameters: []string{"role"}, Shadows: []string{"EXAMPLE_KEY"},
-		Parameters: []provider.Parameter{
+		Parameters: []annotations.Parameter{
 			{Name: "role", Identity: true, Required: true, Example: "role/loki", MaxBytes: 256, Template: true},
 			{Name: "region", MaxBytes: 16, Template: true},
 		},
-		Variables: []provider.Variable{
+		Variables: []annotations.Variable{
 			{Name: "EXAMPLE_ROLE", Value: "{role}"},
 			{Name: "EXAMPLE_TOKEN", Value: "{token-file}", Credential: true},
 			{Name: "EXAMPLE_REGION", Value: "{region}/{serviceaccount}", Group: "region"},
 		},
 	}}
-	if diff := cmp.Diff(want, file.Providers, cmpopts.IgnoreFields(provider.Parameter{}, "Parse", "CEL")); diff != "" {
+	if diff := cmp.Diff(want, file.Providers, cmpopts.IgnoreFields(annotations.Parameter{}, "Parse", "CEL")); diff != "" {
 		t.Errorf("providers (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string]string{"example-region": "eu-{namespace}"}, file.Parameters); diff != "" {
@@ -124,7 +124,7 @@ func TestTheGrammarOfAParameter(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			p := provider.Parameter{MaxBytes: 64, Parse: parameters[1].Parse}
+			p := annotations.Parameter{MaxBytes: 64, Parse: parameters[1].Parse}
 			if tt.parameter < len(parameters) {
 				p = parameters[tt.parameter]
 			}
@@ -384,7 +384,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ignore := cmp.Options{cmpopts.IgnoreFields(provider.Parameter{}, "Parse", "CEL"), cmpopts.IgnoreUnexported(settings.File{})}
+		ignore := cmp.Options{cmpopts.IgnoreFields(annotations.Parameter{}, "Parse", "CEL"), cmpopts.IgnoreUnexported(settings.File{})}
 		if diff := cmp.Diff(file, again, ignore); diff != "" {
 			t.Error(diff)
 		}

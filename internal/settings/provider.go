@@ -5,7 +5,6 @@ package settings
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -14,9 +13,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Bounds of one provider.
@@ -71,6 +69,7 @@ type variableEntry struct {
 var (
 	name         = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 	variableName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
+	visible      = regexp.MustCompile(`^[!-~]+$`)
 	placeholder  = regexp.MustCompile(`\{[a-z0-9-]+\}`)
 	// hostName matches variables that may have the address of a server.
 	hostName = regexp.MustCompile(`_(ADDR|HOST|URL|ENDPOINT)$`)
@@ -110,7 +109,7 @@ func (p *parser) limit(got, most int, path *field.Path) {
 
 // provider adds the provider, and the defaults of its parameters, to the file.
 func (p *parser) provider(entry *providerEntry, path *field.Path) {
-	d := &provider.Definition{
+	d := &annotations.Provider{
 		Name:                 entry.Name,
 		DefaultAudience:      entry.Audience,
 		MaxAudienceBytes:     maxAudienceBytes,
@@ -140,7 +139,7 @@ func (p *parser) provider(entry *providerEntry, path *field.Path) {
 		p.errs = append(p.errs, field.Required(parameters, "must have a parameter with required: true, by which a ServiceAccount asks for the identity"))
 	}
 	for i, v := range entry.Environment {
-		d.Variables = append(d.Variables, provider.Variable{Name: v.Name, Value: v.Value, Credential: v.Credential, Group: v.Group})
+		d.Variables = append(d.Variables, annotations.Variable{Name: v.Name, Value: v.Value, Credential: v.Credential, Group: v.Group})
 		p.variable(&d.Variables[i], d, environment.Index(i))
 	}
 	p.trust(d, path.Child("trust"))
@@ -148,7 +147,7 @@ func (p *parser) provider(entry *providerEntry, path *field.Path) {
 
 // trust checks the text that lanyard trust prints. The webhook does not use the text, but
 // a file is correct for both programs or for neither of them.
-func (p *parser) trust(d *provider.Definition, path *field.Path) {
+func (p *parser) trust(d *annotations.Provider, path *field.Path) {
 	if len(d.Trust) > maxTrustBytes {
 		p.errs = append(p.errs, field.TooLong(path, "", maxTrustBytes))
 	}
@@ -162,21 +161,21 @@ func (p *parser) trust(d *provider.Definition, path *field.Path) {
 }
 
 // parameter adds the parameter to the provider, and its default to the file.
-func (p *parser) parameter(entry *parameterEntry, d *provider.Definition, path *field.Path) {
+func (p *parser) parameter(entry *parameterEntry, d *annotations.Provider, path *field.Path) {
 	before := len(p.errs)
 	p.name(entry.Name, path.Child("name"))
 	// Every provider has these keys, and every template these values.
-	taken := slices.Concat([]string{"audience", "token-path"}, provider.SubjectValues(), []string{"credential-file", "issuer", "subject", provider.TrustKeysFile})
+	taken := slices.Concat([]string{"audience", "token-path"}, provider.SubjectValues(), []string{"credential-file", "issuer", "subject", annotations.TrustKeysFile})
 	p.require(!slices.Contains(taken, entry.Name), path.Child("name"), entry.Name, "must not be one of "+strings.Join(taken, ", "))
 	p.require(!entry.ClusterOnly || !entry.Required, path.Child("clusterOnly"), true, "must not be true with required: true")
 	p.require(!entry.ClusterOnly || !entry.Allowed, path.Child("allowed"), true, "has no effect with clusterOnly: true")
 	limit := cmp.Or(entry.MaxBytes, defaultParameterBytes)
 	p.require(limit > 0 && limit <= maxParameterBytes, path.Child("maxBytes"), entry.MaxBytes, fmt.Sprintf("must be 1 to %d", maxParameterBytes))
-	parameter := provider.Parameter{
+	parameter := annotations.Parameter{
 		Name: entry.Name, Identity: entry.Required, Required: entry.Required, ClusterOnly: entry.ClusterOnly, Allowed: entry.Allowed,
 		Example: entry.Example, MaxBytes: limit, Template: true,
 	}
-	parameter.Parse, parameter.CEL = p.grammar(entry, path)
+	parameter.Grammar = p.grammar(entry, path)
 	d.Parameters = append(d.Parameters, parameter)
 	if entry.Required {
 		d.PrincipalParameters = append(d.PrincipalParameters, entry.Name)
@@ -197,8 +196,8 @@ func (p *parser) parameter(entry *parameterEntry, d *provider.Definition, path *
 	}
 }
 
-// grammar returns the check of the parameter's values, as a function and for policies.
-func (p *parser) grammar(entry *parameterEntry, path *field.Path) (func(string) (string, error), *provider.Grammar) {
+// grammar returns the grammar of the parameter's values.
+func (p *parser) grammar(entry *parameterEntry, path *field.Path) annotations.Grammar {
 	if len(entry.Pattern) > maxPatternBytes {
 		p.errs = append(p.errs, field.TooLong(path.Child("pattern"), "", maxPatternBytes))
 	}
@@ -212,30 +211,20 @@ func (p *parser) grammar(entry *parameterEntry, path *field.Path) (func(string) 
 	if err != nil {
 		p.require(false, path.Child("pattern"), entry.Pattern, "must be a regular expression: "+strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 	}
-	restricted := entry.Pattern != ""
-	p.require(restricted || entry.Message == "", path.Child("message"), entry.Message, "has no effect without a pattern")
-	message := cmp.Or(entry.Message, "must match the pattern "+entry.Pattern)
-	grammar := &provider.Grammar{Checks: []provider.Check{{Valid: "value.matches('^[!-~]+$')", Want: wantVisible}}, Canonical: provider.LowerGUID()}
-	if restricted && err == nil {
-		grammar.Checks = append(grammar.Checks, provider.Check{Valid: provider.MatchesCEL(pattern), Want: message})
+	p.require(entry.Pattern != "" || entry.Message == "", path.Child("message"), entry.Message, "has no effect without a pattern")
+	grammar := annotations.Matching(visible, wantVisible)
+	grammar.LowerGUIDs = true // one identity has one spelling
+	if entry.Pattern != "" && err == nil {
+		message := cmp.Or(entry.Message, "must match the pattern "+entry.Pattern)
+		grammar.Checks = append(grammar.Checks, annotations.Check{AnyOf: []*regexp.Regexp{pattern}, Want: message})
 	}
-	return func(value string) (string, error) {
-		switch {
-		case value == "" || !texts.IsVisible(value):
-			return "", errors.New(wantVisible)
-		case restricted && !pattern.MatchString(value):
-			return "", errors.New(message)
-		case texts.IsGUID(value):
-			return strings.ToLower(value), nil // one identity has one spelling
-		}
-		return value, nil
-	}, grammar
+	return grammar
 }
 
 const wantVisible = "must be visible ASCII characters without a space"
 
 // variable checks a variable of the provider.
-func (p *parser) variable(v *provider.Variable, d *provider.Definition, path *field.Path) {
+func (p *parser) variable(v *annotations.Variable, d *annotations.Provider, path *field.Path) {
 	p.variableName(v.Name, path.Child("name"))
 	p.require(!loadsCode.MatchString(v.Name), path.Child("name"), v.Name, "changes how programs load code or reach servers; a provider must not set it")
 	for i := range d.Parameters {
@@ -261,7 +250,7 @@ func (p *parser) variable(v *provider.Variable, d *provider.Definition, path *fi
 // decidesHost reports whether the parameter decides the host of a URL: whether it is in
 // front of "://" or between "://" and the next slash. The value of a variable with a name
 // of hostName may be a URL without a scheme.
-func decidesHost(parameter string, v *provider.Variable) bool {
+func decidesHost(parameter string, v *annotations.Variable) bool {
 	before, after, found := strings.Cut(v.Value, "{"+parameter+"}")
 	if !found {
 		return false

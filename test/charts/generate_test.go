@@ -20,10 +20,10 @@ import (
 	"helm.sh/helm/v4/pkg/engine"
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/policies"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/policies"
 )
 
 // checkGenerated compares a generated file, or writes the file with the flag -update.
@@ -105,14 +105,14 @@ func renderFiles(in install, v values) (map[string]string, error) {
 // from the definitions of the built-in providers. A custom provider has its audience and
 // no credential file.
 func helpers() (string, error) {
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	keys, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		return "", err
 	}
-	audiences := []string{keys.Audience}
+	audiences := []string{annotations.Audience}
 	for _, d := range keys.Providers {
 		if !d.Plain() {
-			audiences = append(audiences, keys.Parameter(d, "audience"))
+			audiences = append(audiences, annotations.Key(d, "audience"))
 		}
 	}
 	var text strings.Builder
@@ -127,7 +127,7 @@ func helpers() (string, error) {
 	} {
 		fmt.Fprintf(&text, "\n{{- /* %s */ -}}\n{{- define \"lanyard.%s\" -}}\n", helper.comment, helper.name)
 		for _, key := range helper.keys {
-			fmt.Fprintf(&text, "- %s\n", strings.TrimPrefix(key, keys.Prefix))
+			fmt.Fprintf(&text, "- %s\n", strings.TrimPrefix(key, annotations.Prefix))
 		}
 		text.WriteString("{{- end -}}\n")
 	}

@@ -29,7 +29,7 @@ func (c *cluster) testDecisions(t *testing.T) {
 	}
 	must(t, "app", create("app", nil, map[string]string{"lanyard.dev/aws-role-arn": role}))
 	must(t, "none", create("none", nil, nil))
-	c.waitInjected(t, namespace, "app", s.Keys.Injected)
+	c.waitInjected(t, namespace, "app", annotations.Injected)
 	for name, test := range map[string]struct {
 		account string
 		change  func(*corev1.Pod)

@@ -128,7 +128,7 @@ func TestParameters(t *testing.T) {
 		for i := range d.Parameters {
 			p := &d.Parameters[i]
 			if p.CEL == nil {
-				if !p.ClusterOnly && p.Name != provider.TokenPathParameter {
+				if !p.ClusterOnly && p.Name != annotations.TokenPathParameter {
 					t.Errorf("%s has no CEL", d.Key(p.Name))
 				}
 				continue
@@ -161,7 +161,7 @@ func TestParameters(t *testing.T) {
 }
 
 // customProviders returns the providers of the examples, and values of their parameters.
-func customProviders(t *testing.T) (all []*provider.Definition, values []string) {
+func customProviders(t *testing.T) (all []*annotations.Provider, values []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(examplesDir, "*.yaml"))
 	must(t, examplesDir, err)
@@ -182,7 +182,7 @@ func customProviders(t *testing.T) (all []*provider.Definition, values []string)
 }
 
 // expand expands the value with some values of the cluster, and compares Go with CEL.
-func (e *evaluator) expand(t *testing.T, p *provider.Parameter, value string) string {
+func (e *evaluator) expand(t *testing.T, p *annotations.Parameter, value string) string {
 	t.Helper()
 	if p.Expand == nil {
 		return value
@@ -211,7 +211,7 @@ func TestDerivedValuesAndFiles(t *testing.T) {
 	}
 	projects := []string{"", "project-1", "example.com:project-2"}
 	for range randomValues {
-		values := provider.Values{
+		values := annotations.Values{
 			"namespace": strings.Repeat("n", 1+random.IntN(63)), "serviceaccount": strings.Repeat("s", 1+random.IntN(80)),
 			"project": projects[random.IntN(3)], "default-project": projects[random.IntN(3)], "service-account": emails[random.IntN(len(emails))],
 			"workload-identity-provider":     "projects/1/locations/global/workloadIdentityPools/pool/providers/name",
@@ -233,7 +233,7 @@ func TestDerivedValuesAndFiles(t *testing.T) {
 }
 
 // compareDerived compares the values that a definition derives.
-func (e *evaluator) compareDerived(t *testing.T, d *provider.Definition, values provider.Values) {
+func (e *evaluator) compareDerived(t *testing.T, d *annotations.Provider, values annotations.Values) {
 	t.Helper()
 	want := maps.Clone(values)
 	if d.Derive != nil {

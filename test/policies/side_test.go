@@ -34,7 +34,7 @@ func (c *cluster) testSideBySide(t *testing.T) {
 		account.AutomountServiceAccountToken = new(bool)
 		stored, err := c.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{})
 		must(t, name, err)
-		for key, prefix := range map[string]string{first.Keys.IdentityLabel: "lanyard.dev/", second.Keys.IdentityLabel: "example.com/"} {
+		for key, prefix := range map[string]string{annotations.IdentityLabel: "lanyard.dev/", annotations.IdentityLabel: "example.com/"} {
 			_, want := values[prefix+"aws-role-arn"]
 			_, plain := values[prefix+"audience"]
 			if _, got := stored.Labels[key]; got != (want || plain) {
@@ -43,7 +43,7 @@ func (c *cluster) testSideBySide(t *testing.T) {
 		}
 		c.createAccount(t, plainNamespace, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		if len(values) > 0 {
-			c.waitInjected(t, namespace, name, first.Keys.Injected, second.Keys.Injected)
+			c.waitInjected(t, namespace, name, annotations.Injected, annotations.Injected)
 		}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: namespace}, Spec: corev1.PodSpec{ServiceAccountName: name, Containers: []corev1.Container{{Name: "main", Image: "image"}}}}
 		got, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, dryRun)

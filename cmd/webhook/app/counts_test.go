@@ -9,16 +9,16 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 func TestServiceAccountsByState(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	keys, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,10 +16,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/decisions"
 )
 
@@ -252,7 +252,7 @@ func TestTheSystemsCertificatesAreNotUsedWithAnotherCA(t *testing.T) {
 // The pods are those that the webhook makes.
 func TestFromPodIsWhatWasInjected(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	keys, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestFromPodIsWhatWasInjected(t *testing.T) {
 		t.Fatal(errs)
 	}
 	injection := provider.NewInjection(identity.Providers, &provider.Subject{
-		Namespace: account.Namespace, ServiceAccount: account.Name, MountPath: provider.DefaultTokenMountPath, TokenExpirationSeconds: 3600,
+		Namespace: account.Namespace, ServiceAccount: account.Name, MountPath: annotations.DefaultTokenMountPath, TokenExpirationSeconds: 3600,
 	})
 	if len(injection.Providers) != 3 {
 		t.Fatalf("got %d providers, want 3", len(injection.Providers))
@@ -277,7 +277,7 @@ func TestFromPodIsWhatWasInjected(t *testing.T) {
 			variables[v.Name] = v.Value
 		}
 		wanted := &cloud.Request{
-			Namespace: account.Namespace, ServiceAccount: account.Name, Prefix: keys.Prefix,
+			Namespace: account.Namespace, ServiceAccount: account.Name, Prefix: annotations.Prefix,
 			Provider: want.Name, Audience: want.Token.Audience, ExpirationSeconds: want.Token.ExpirationSeconds, Variables: variables, File: want.File.Content,
 		}
 		if diff := cmp.Diff(wanted, got); diff != "" {
@@ -298,7 +298,7 @@ func TestFromPodIsWhatWasInjected(t *testing.T) {
 // A pod gets its session name from its own name.
 func TestTheSessionNameIsTheNameOfThePod(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	keys, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +309,7 @@ func TestTheSessionNameIsTheNameOfThePod(t *testing.T) {
 	}
 }
 
-func readPod(t *testing.T, pod *corev1.Pod, keys *annotations.Keys) *injected.Pod {
+func readPod(t *testing.T, pod *corev1.Pod, keys *annotations.Settings) *injected.Pod {
 	t.Helper()
 	read, err := injected.Read(pod, keys)
 	if err != nil {

@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/inject"
 	"github.com/lanyard-dev/lanyard/internal/provider"
@@ -31,6 +30,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/decisions"
 	"github.com/lanyard-dev/lanyard/test/support/optionstest"
 )
@@ -47,7 +47,7 @@ type options struct {
 // defaults are the settings of the golden cases of the injector.
 func defaults(t *testing.T) *options {
 	t.Helper()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	keys, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func defaults(t *testing.T) *options {
 		Settings: &settings.Settings{
 			Keys: &keys,
 			Defaults: &annotations.Defaults{
-				TokenExpirationSeconds: annotations.DefaultTokenExpirationSeconds, TokenMountPath: provider.DefaultTokenMountPath, ReservedAudiences: []string{reservedAudience},
+				TokenExpirationSeconds: annotations.DefaultTokenExpirationSeconds, TokenMountPath: annotations.DefaultTokenMountPath, ReservedAudiences: []string{reservedAudience},
 			},
 			ExcludedNamespaces: []string{"kube-system"},
 		},
@@ -237,7 +237,7 @@ func (g *golden) webhook(t *testing.T, o *options, pod []byte) []byte {
 	}
 	mutator := &injector.PodMutator{Recorder: unrecorded{}, Config: injector.Config{
 		Settings:        o.Settings,
-		ServiceAccounts: labelled{objects{"team/app": account}, labelOf(t, g.ServiceAccount, o.Settings.Keys.IdentityLabel)},
+		ServiceAccounts: labelled{objects{"team/app": account}, labelOf(t, g.ServiceAccount, annotations.IdentityLabel)},
 		Namespaces:      objects{"/team": annotationsOf(t, g.Namespace)},
 	}}
 	handler := admission.NewHandler(mutator, admission.NewBudget(), unrecorded{}, logr.Discard())

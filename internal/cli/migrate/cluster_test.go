@@ -12,9 +12,9 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 func TestMigrateChangesAServiceAccountAsItWasRead(t *testing.T) {
@@ -28,7 +28,7 @@ func TestMigrateChangesAServiceAccountAsItWasRead(t *testing.T) {
 // A user did not write the additions of Lanyard, so nobody must remove them.
 func TestPodsOfAClusterAreReadWithoutTheAdditionsOfLanyard(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	keys, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,19 +18,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/migrate"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/golden"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
-func newKeys(t *testing.T) *annotations.Keys {
+func newKeys(t *testing.T) *annotations.Settings {
 	t.Helper()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	keys, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestMigrateAgreesWithAdoption(t *testing.T) {
 		adopted := apply(has, peer.Adopt(keys, adoptable, has, defaults))
 		plan, after := migrated(t, has, names)
 		got := after
-		delete(adopted, keys.Adopted)
+		delete(adopted, annotations.Adopted)
 		if emptyAudience(has) {
 			continue // adoption has the pods denied, migrate leaves it out
 		}
@@ -207,14 +207,14 @@ func TestMigrateTakesOverWhatWasAdopted(t *testing.T) {
 	defaults := &annotations.Defaults{Parameters: map[string]string{}}
 	adopted := apply(has, peer.Adopt(keys, adoptable, has, defaults))
 	_, after := migrated(t, adopted, []string{"eks"})
-	if record := after[keys.Adopted]; strings.Contains(record, "aws-") || !strings.Contains(record, "azure-client-id") {
+	if record := after[annotations.Adopted]; strings.Contains(record, "aws-") || !strings.Contains(record, "azure-client-id") {
 		t.Errorf("got the record %q, want that of azure alone", record)
 	}
 	plan, after := migrated(t, adopted, []string{"eks", "azure"})
-	if plan.Count(peer.Translated) != 1 || !slices.ContainsFunc(plan.Items, func(item migrate.Item) bool { return item.Found == keys.Adopted }) {
+	if plan.Count(peer.Translated) != 1 || !slices.ContainsFunc(plan.Items, func(item migrate.Item) bool { return item.Found == annotations.Adopted }) {
 		t.Errorf("got %+v, want that the record is removed, and nothing else", plan.Items)
 	}
-	if record, found := after[keys.Adopted]; found {
+	if record, found := after[annotations.Adopted]; found {
 		t.Errorf("got the record %q, want none", record)
 	}
 	delete(after, "eks.amazonaws.com/role-arn")
@@ -235,14 +235,14 @@ func TestMigrateRemovesNothingThatWasAdopted(t *testing.T) {
 	adopted := apply(has, peer.Adopt(keys, adoptable, has, &annotations.Defaults{}))
 	delete(adopted, "eks.amazonaws.com/role-arn")
 	_, after := migrated(t, adopted, []string{"eks"})
-	delete(adopted, keys.Adopted)
+	delete(adopted, annotations.Adopted)
 	if diff := cmp.Diff(adopted, after); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 }
 
 // denied reports whether the webhook denies the annotations in every cluster.
-func denied(keys *annotations.Keys, values map[string]string) bool {
+func denied(keys *annotations.Settings, values map[string]string) bool {
 	_, errs := annotations.ParseServiceAccount(keys, values, &annotations.Defaults{})
 	return slices.ContainsFunc(errs, func(err *field.Error) bool { return err.Type != field.ErrorTypeRequired })
 }
@@ -281,7 +281,7 @@ func apply(has map[string]string, a peer.Adoption) map[string]string {
 }
 
 // randomAnnotations returns annotations of the peers, and sometimes some of Lanyard.
-func randomAnnotations(random *rand.Rand, peers []*peer.Peer, keys *annotations.Keys) map[string]string {
+func randomAnnotations(random *rand.Rand, peers []*peer.Peer, keys *annotations.Settings) map[string]string {
 	values := func(key string) string {
 		switch {
 		case random.IntN(8) == 0:
@@ -310,7 +310,7 @@ func randomAnnotations(random *rand.Rand, peers []*peer.Peer, keys *annotations.
 			}
 		}
 	}
-	for _, key := range keys.ServiceAccount() {
+	for _, key := range keys.ServiceAccountKeys() {
 		if random.IntN(40) == 0 {
 			result[key] = values(key)
 		}
@@ -406,14 +406,14 @@ func TestTheTableBecomesWhatLanyardHas(t *testing.T) {
 		return slices.ContainsFunc(slices.Collect(maps.Values(sets.FlagSets)), func(fs *pflag.FlagSet) bool { return fs.Lookup(name) != nil })
 	}
 	keys := newKeys(t)
-	known := slices.Concat(keys.ServiceAccount(), keys.Pod())
+	known := slices.Concat(keys.ServiceAccountKeys(), keys.PodKeys())
 	for _, p := range peer.All() {
 		for _, in := range p.Inputs {
 			switch name := in.SettingOf(); {
 			case in.Becomes == "":
 			case name != "" && !isFlag(name):
 				t.Errorf("%s: %s: becomes %s, and the webhook has no flag --%s", p.Name, in.Key, in.Becomes, name)
-			case name == "" && !slices.Contains(known, keys.Prefix+in.Becomes):
+			case name == "" && !slices.Contains(known, annotations.Prefix+in.Becomes):
 				t.Errorf("%s: %s: becomes %s, which is no annotation of Lanyard", p.Name, in.Key, in.Becomes)
 			}
 		}

@@ -17,11 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // maxVerified is how many workloads are compared: each one takes a dry run.
@@ -116,7 +116,7 @@ type verifier struct {
 }
 
 // verifyPods compares one running pod of each workload with a new one, which is a dry run.
-func (k *migrateCommand) verifyPods(ctx context.Context, keys *annotations.Keys, peers []*peer.Peer) (err error) {
+func (k *migrateCommand) verifyPods(ctx context.Context, keys *annotations.Settings, peers []*peer.Peer) (err error) {
 	v := &verifier{
 		owners: map[types.UID]*metav1.OwnerReference{}, pods: map[types.UID]*corev1.Pod{},
 		verification: verification{Webhooks: []string{}, Workloads: []verified{}},

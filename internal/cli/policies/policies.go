@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/policies"
+	"github.com/lanyard-dev/lanyard/policies"
 )
 
 //go:embed help.txt
@@ -25,7 +25,6 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	var source policies.Source
 	var compares bool
 	cmd := command.New(help, cobra.NoArgs, func(*cobra.Command, []string) error {
-		source.AnnotationPrefix = c.Prefix
 		if file != "" {
 			if err := readConfig(file, &source); err != nil {
 				return err

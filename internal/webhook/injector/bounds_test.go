@@ -214,7 +214,7 @@ func TestTheLargestValidAccountIsWithinTheBound(t *testing.T) {
 		size += len(key) + len(value)
 	}
 	size += len("lanyard.dev/aws-audiencelanyard.dev/azure-audiencelanyard.dev/gcp-audiencelanyard.dev/audience") + 255 + 600 + 256 + 1024
-	if limit := pods.Keys.MaxServiceAccountBytes(); size > limit || limit > 10240 {
+	if limit := pods.MaxServiceAccountBytes(); size > limit || limit > 10240 {
 		t.Errorf("a valid account has %d bytes, the bound is %d", size, limit)
 	}
 }

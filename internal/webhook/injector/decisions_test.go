@@ -86,7 +86,7 @@ func decide(t *testing.T, c *decisions.Case) *decisions.Want {
 		want.ServiceAccount = adopted(t, &pods.Config, c.ServiceAccount)
 		pods.ServiceAccounts = objects{"team/app": want.ServiceAccount}
 	}
-	if label := account.Labels[pods.Keys.IdentityLabel]; label != "" {
+	if label := account.Labels[annotations.IdentityLabel]; label != "" {
 		pods.ServiceAccounts = labelled{pods.ServiceAccounts, label}
 	}
 	pods.Namespaces = objects{"/team": metadataOf(t, c.Namespace).Annotations}

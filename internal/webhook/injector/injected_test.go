@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // ambiguous are the golden cases whose container sets a variable directly before the
@@ -25,7 +25,7 @@ var ambiguous = []string{
 }
 
 // holdsRemovable: without what Lanyard added, an injected pod is what it was.
-func holdsRemovable(t *testing.T, keys *annotations.Keys, name string, pod, result []byte) {
+func holdsRemovable(t *testing.T, keys *annotations.Settings, name string, pod, result []byte) {
 	t.Helper()
 	before, after := unmarshal(t, pod), unmarshal(t, result)
 	if read, err := injected.Read(before, keys); err != nil || len(read.Providers) > 0 {
@@ -64,7 +64,7 @@ func prune(object map[string]any) {
 }
 
 // holdsReadable: what is read back is the injection.
-func holdsReadable(t *testing.T, keys *annotations.Keys, result []byte, injection *provider.Injection) {
+func holdsReadable(t *testing.T, keys *annotations.Settings, result []byte, injection *provider.Injection) {
 	t.Helper()
 	pod := unmarshal(t, result)
 	got, err := injected.Read(pod, keys)

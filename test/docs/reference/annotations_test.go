@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // meaning is one meaning of a key.
@@ -71,8 +71,8 @@ var (
 	pathOfCopy         = meaning{"absolute path of a file", "One more copy of the token. Its directory becomes a volume, and must be below `/var/run/secrets/`, `/run/secrets/`, or another of `--token-path-prefixes`."}
 )
 
-func newKeys() (annotations.Keys, error) {
-	return annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+func newKeys() (annotations.Settings, error) {
+	return annotations.NewSettings(provider.Builtin())
 }
 
 // keyTable is a table of the given keys. Keys with the same single meaning have one row,
@@ -81,7 +81,7 @@ func keyTable(columns, keys []string, meanings map[string][]meaning, row func(ke
 	t := newTable(columns...)
 	var names []string
 	for _, key := range keys {
-		name := strings.TrimPrefix(key, annotations.DefaultPrefix)
+		name := strings.TrimPrefix(key, annotations.Prefix)
 		names = append(names, name)
 		if len(meanings[name]) == 0 {
 			return "", fmt.Errorf("there is no text about %s", name)
@@ -113,7 +113,7 @@ func serviceAccountAnnotations() (string, error) {
 		return "", err
 	}
 	defaults := clusterDefaults(&keys)
-	return keyTable([]string{"Annotation", "Value", "Meaning"}, slices.Concat(keys.ServiceAccount(), keys.Profiles()), onServiceAccount,
+	return keyTable([]string{"Annotation", "Value", "Meaning"}, slices.Concat(keys.ServiceAccountKeys(), keys.ProfileKeys()), onServiceAccount,
 		func(alike []string, m meaning) []string {
 			cells := simpleRow(alike, m)
 			var flags []string
@@ -123,7 +123,7 @@ func serviceAccountAnnotations() (string, error) {
 				}
 			}
 			// One of several meanings explains the default itself.
-			if name := strings.TrimPrefix(alike[0], annotations.DefaultPrefix); len(flags) > 0 && len(onServiceAccount[name]) == 1 {
+			if name := strings.TrimPrefix(alike[0], annotations.Prefix); len(flags) > 0 && len(onServiceAccount[name]) == 1 {
 				cells[2] += " Default: " + strings.Join(flags, ", ") + "."
 			}
 			return cells
@@ -131,16 +131,16 @@ func serviceAccountAnnotations() (string, error) {
 }
 
 // clusterDefaults returns the flags that set the default of a key.
-func clusterDefaults(keys *annotations.Keys) map[string]string {
-	flags := map[string]string{keys.TokenExpirationSeconds: "--token-expiration-seconds"}
+func clusterDefaults(keys *annotations.Settings) map[string]string {
+	flags := map[string]string{annotations.TokenExpirationSeconds: "--token-expiration-seconds"}
 	for _, d := range keys.Providers {
 		if d.Plain() {
 			continue
 		}
-		flags[keys.Parameter(d, "audience")] = "--" + d.Name + "-default-audience"
+		flags[annotations.Key(d, "audience")] = "--" + d.Name + "-default-audience"
 		for i := range d.Parameters {
 			if p := &d.Parameters[i]; p.Flag != "" {
-				flags[keys.Parameter(d, p.Name)] = "--" + p.Flag
+				flags[annotations.Key(d, p.Name)] = "--" + p.Flag
 			}
 		}
 	}
@@ -153,7 +153,7 @@ func podAnnotations() (string, error) {
 		return "", err
 	}
 	own := keys.Marks()
-	users := slices.DeleteFunc(keys.Pod(), func(key string) bool { return slices.Contains(own, key) })
+	users := slices.DeleteFunc(keys.PodKeys(), func(key string) bool { return slices.Contains(own, key) })
 	return keyTable([]string{"Annotation", "Value", "Meaning"}, users, onPod, simpleRow)
 }
 
@@ -162,7 +162,7 @@ func namespaceAnnotations() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return keyTable([]string{"Key", "Value", "Meaning"}, []string{keys.Inject, keys.AllowedIdentities}, onNamespace, simpleRow)
+	return keyTable([]string{"Key", "Value", "Meaning"}, []string{annotations.Inject, annotations.AllowedIdentities}, onNamespace, simpleRow)
 }
 
 func writtenAnnotations() (string, error) {
@@ -170,7 +170,7 @@ func writtenAnnotations() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return keyTable([]string{"Key", "On", "Meaning"}, append(keys.Marks(), keys.Adopted, keys.Denied, keys.IdentityLabel), written, simpleRow)
+	return keyTable([]string{"Key", "On", "Meaning"}, append(keys.Marks(), annotations.Adopted, annotations.Denied, annotations.IdentityLabel), written, simpleRow)
 }
 
 // tokens lists the files of each provider.

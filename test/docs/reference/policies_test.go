@@ -4,8 +4,8 @@
 package reference
 
 import (
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // unavailable returns what policies cannot do: parameters and values of the built-in providers
@@ -16,12 +16,12 @@ func unavailable() (string, error) {
 	for _, d := range provider.Builtin() {
 		for i := range d.Parameters {
 			if p := &d.Parameters[i]; p.CEL == nil && !p.ClusterOnly {
-				t.row("annotation "+code(annotations.DefaultPrefix+d.Key(p.Name)), denied)
+				t.row("annotation "+code(annotations.Prefix+d.Key(p.Name)), denied)
 			}
 		}
 		if d.Profiles != nil {
 			for _, name := range []string{d.Profiles.Parameter, d.Profiles.Source} {
-				t.row("annotation "+code(annotations.DefaultPrefix+d.Key(name)+".PROFILE"), denied)
+				t.row("annotation "+code(annotations.Prefix+d.Key(name)+".PROFILE"), denied)
 			}
 		}
 		for _, derived := range d.DeriveCEL {

@@ -17,9 +17,9 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer/issuertest"
 )
 
@@ -83,9 +83,9 @@ func (c cluster) get(t testing.TB, path string) string {
 
 // identityOf returns what Lanyard gives pods of a ServiceAccount with these
 // annotations.
-func identityOf(t testing.TB, values map[string]string) provider.Identity {
+func identityOf(t testing.TB, values map[string]string) annotations.Identity {
 	t.Helper()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	keys, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,11 +43,11 @@ func LongestIdentity() map[string]string {
 // have, which are together as long as they may be.
 func LongestProfiles() map[string]string {
 	longest := map[string]string{}
-	left := provider.MaxProfilesBytes
-	for i := range provider.MaxProfiles {
+	left := annotations.MaxProfilesBytes
+	for i := range annotations.MaxProfiles {
 		key := fmt.Sprintf("lanyard.dev/aws-role-arn.p%02d", i)
 		role := "arn:aws:iam::111122223333:role/"
-		if i == provider.MaxProfiles-1 {
+		if i == annotations.MaxProfiles-1 {
 			role += strings.Repeat("p", left-len(key)-len(role)-len("/r")) + "/"
 		} else {
 			role += strings.Repeat("p", 180) + "/"

@@ -23,9 +23,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/emulator"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer/issuertest"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal/journaltest"
@@ -62,13 +62,13 @@ var clouds = map[string]struct {
 // identityOf returns what annotations ask for.
 func identityOf(t *testing.T, values map[string]string) *provider.Identity {
 	t.Helper()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	keys, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := map[string]string{}
 	for name, value := range values {
-		all[keys.Prefix+name] = value
+		all[annotations.Prefix+name] = value
 	}
 	identity, errs := annotations.ParseServiceAccount(&keys, all, &annotations.Defaults{
 		Parameters: map[string]string{"azure-authority-host": "https://login.microsoftonline.com/"},

@@ -1,0 +1,319 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package annotations_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+)
+
+const (
+	roleARN  = "arn:aws:iam::111122223333:role/logs"
+	clientID = "01234567-89ab-cdef-0123-456789abcdef"
+	tenantID = "fedcba98-7654-3210-fedc-ba9876543210"
+	email    = "reader@my-project.iam.gserviceaccount.com"
+
+	providerName = "projects/123456789012/locations/global/workloadIdentityPools/my-pool/providers/my-k8s"
+)
+
+// messages returns the errors as users read them.
+func messages(errs field.ErrorList) []string {
+	var messages []string
+	for _, err := range errs {
+		messages = append(messages, err.Error())
+	}
+	return messages
+}
+
+// prefixed adds the prefix to short keys.
+func prefixed(short map[string]string) map[string]string {
+	full := map[string]string{}
+	for key, value := range short {
+		full["lanyard.dev/"+key] = value
+	}
+	return full
+}
+
+// clusterDefaults are the defaults of a cluster that makes every setting.
+func clusterDefaults() *annotations.Defaults {
+	return &annotations.Defaults{
+		TokenExpirationSeconds: 3600,
+		Parameters: map[string]string{
+			"aws-region":                     "eu-west-1",
+			"azure-tenant-id":                "contoso.onmicrosoft.com",
+			"azure-authority-host":           "https://login.microsoftonline.us/",
+			"gcp-workload-identity-provider": providerName,
+			"aws-audience":                   "aws.cluster",
+			"azure-audience":                 "azure.cluster",
+			"gcp-audience":                   "gcp.cluster",
+		},
+		ReservedAudiences: []string{"https://kubernetes.default.svc"},
+	}
+}
+
+// newIdentity returns an identity with the values, which are given as a name and
+// a value each.
+func newIdentity(name, audience string, values ...string) annotations.Identity {
+	i := slices.IndexFunc(provider.Builtin(), func(d *annotations.Provider) bool { return d.Name == name })
+	identity := annotations.Identity{Definition: provider.Builtin()[i], Audience: audience, Values: annotations.Values{}}
+	for pair := range slices.Chunk(values, 2) {
+		identity.Values[pair[0]] = pair[1]
+	}
+	return identity
+}
+
+func identityOf(providers ...annotations.Identity) *annotations.Identity {
+	return &annotations.Identity{Providers: providers}
+}
+
+// withDefaults returns defaults of a cluster for the ServiceAccount team/loki.
+func withDefaults(parameters ...string) *annotations.Defaults {
+	d := annotations.Defaults{TokenExpirationSeconds: 3600, Parameters: map[string]string{}}
+	for pair := range slices.Chunk(parameters, 2) {
+		d.Parameters[pair[0]] = pair[1]
+	}
+	return d.For("team", "loki")
+}
+
+func TestParseServiceAccount(t *testing.T) {
+	t.Parallel()
+	parse := func(t *testing.T, c *serviceAccountCase) {
+		given := expanded("lanyard.dev/", c.Annotations)
+		given["example.com/aws-role-arn"] = "not Lanyard's"
+		before := maps.Clone(given)
+		defaults := &annotations.Defaults{TokenExpirationSeconds: 3600, Parameters: expanded("", c.Defaults)}
+		if c.FullCluster {
+			defaults = clusterDefaults()
+		}
+		identity, errs := annotations.ParseServiceAccount(newKeys(t), given, defaults.For("team", "loki"))
+		c.result(identity, messages(errs))
+		if diff := cmp.Diff(before, given); diff != "" {
+			t.Errorf("the annotations were changed (-before +after):\n%s", diff)
+		}
+	}
+	check(t, "serviceaccount-accepted.yaml", func(t *testing.T, c *serviceAccountCase) {
+		if parse(t, c); len(c.Errors) > 0 {
+			t.Errorf("got %q, want no error", c.Errors)
+		}
+	})
+	check(t, "serviceaccount-denied.yaml", func(t *testing.T, c *serviceAccountCase) {
+		if parse(t, c); len(c.Errors) == 0 || len(c.Identities) > 0 {
+			t.Errorf("got %q and the identities %v, want errors only", c.Errors, c.Identities)
+		}
+	})
+}
+
+// The API server's audiences are denied wherever an audience comes from, also
+// from a default.
+func TestParseServiceAccountDeniesAReservedAudienceByDefault(t *testing.T) {
+	t.Parallel()
+	const reserved = "https://kubernetes.default.svc"
+	tests := map[string]struct {
+		annotations map[string]string // without the prefix
+		defaults    annotations.Defaults
+	}{
+		"the cluster's audience for AWS": {
+			map[string]string{"aws-role-arn": roleARN},
+			annotations.Defaults{Parameters: map[string]string{"aws-audience": reserved}, ReservedAudiences: []string{reserved}},
+		},
+		"the cluster's audience for Azure": {
+			map[string]string{"azure-client-id": clientID, "azure-tenant-id": tenantID},
+			annotations.Defaults{Parameters: map[string]string{"azure-audience": reserved}, ReservedAudiences: []string{reserved}},
+		},
+		"the cluster's audience for Google": {
+			map[string]string{"gcp-workload-identity-provider": providerName},
+			annotations.Defaults{Parameters: map[string]string{"gcp-audience": reserved}, ReservedAudiences: []string{reserved}},
+		},
+		"AWS's own audience, in a cluster whose API server has it too": {
+			map[string]string{"aws-role-arn": roleARN},
+			annotations.Defaults{ReservedAudiences: []string{"sts.amazonaws.com"}},
+		},
+		"the provider's name, in a cluster whose API server has it too": {
+			map[string]string{"gcp-workload-identity-provider": providerName},
+			annotations.Defaults{ReservedAudiences: []string{"https://iam.googleapis.com/" + providerName}},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			identity, errs := annotations.ParseServiceAccount(newKeys(t), prefixed(tt.annotations), &tt.defaults)
+			if identity != nil || len(errs) != 1 || !strings.Contains(errs[0].Detail, "is an audience of the Kubernetes API server") {
+				t.Errorf("got %+v and %v, want an error that names the API server", identity, errs)
+			}
+		})
+	}
+}
+
+func TestParseServiceAccountKnowsOnlyItsPrefix(t *testing.T) {
+	t.Parallel()
+	keys, err := annotations.NewKeys("identity.example.com/", provider.Builtin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := map[string]string{
+		"identity.example.com/aws-role-arn": roleARN,
+		"lanyard.dev/aws-role-arn":          "of another installation",
+	}
+	identity, errs := annotations.ParseServiceAccount(&keys, given, clusterDefaults())
+	if len(errs) > 0 || identity == nil || identity.Providers[0].Values["role-arn"] != roleARN {
+		t.Errorf("got %+v and %v, want the role under the other prefix", identity, errs)
+	}
+}
+
+func TestPrincipals(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		identity annotations.Identity
+		want     []string
+	}{
+		"only one provider": {*identityOf(newIdentity("aws", "x", "role-arn", roleARN)), []string{roleARN}},
+		"several, in their order": {
+			*identityOf(
+				newIdentity("aws", "x", "role-arn", roleARN), newIdentity("azure", "x", "client-id", clientID),
+				newIdentity("gcp", "x", "service-account", email), newIdentity("token", "vault"),
+			),
+			[]string{roleARN, clientID, email, "vault"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tt.want, tt.identity.Principals()); diff != "" {
+				t.Errorf("principals (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Administrators write a policy in their own spelling. Each spelling that an
+// annotation accepts must match it.
+func TestPolicyAllowsAnIdentityInEverySpelling(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		annotations map[string]string // without the prefix
+		allowed     string
+	}{
+		"a client ID in capital letters on the ServiceAccount": {map[string]string{"azure-client-id": strings.ToUpper(clientID)}, clientID},
+		"a client ID in capital letters in the policy":         {map[string]string{"azure-client-id": clientID}, strings.ToUpper(clientID)},
+		"a provider's full name on the ServiceAccount": {
+			map[string]string{"gcp-workload-identity-provider": "//iam.googleapis.com/" + providerName}, providerName,
+		},
+		"the word default on the ServiceAccount": {map[string]string{"gcp-workload-identity-provider": "default"}, providerName},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			keys := newKeys(t)
+			identity, errs := annotations.ParseServiceAccount(keys, prefixed(tt.annotations), clusterDefaults())
+			if len(errs) > 0 {
+				t.Fatal(errs.ToAggregate())
+			}
+			policy, errs := annotations.ParseNamespace(keys, "team", prefixed(map[string]string{"allowed-identities": tt.allowed}), clusterDefaults())
+			if len(errs) > 0 {
+				t.Fatal(errs.ToAggregate())
+			}
+			if denied, found := policy.Denied(identity.Principals()); found {
+				t.Errorf("%s is denied by %q", denied, tt.allowed)
+			}
+		})
+	}
+}
+
+func TestDefaultStandsForTheDefaultOfTheCluster(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+	tests := map[string]struct {
+		annotations map[string]string // without the prefix
+		want        string            // in the error, if any
+	}{
+		"an identity with a cluster's default": {annotations: map[string]string{"gcp-workload-identity-provider": "default"}},
+		"an identity without a flag":           {map[string]string{"azure-client-id": "default"}, "must be a client ID"},
+		"another identity without a flag":      {map[string]string{"gcp-service-account": "default"}, "must be the e-mail"},
+		"a parameter that may be left out":     {map[string]string{"aws-role-arn": roleARN, "aws-region": "default"}, "must be an AWS region"},
+		"another spelling":                     {map[string]string{"gcp-workload-identity-provider": "Default"}, "must be projects/NUMBER"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			identity, errs := annotations.ParseServiceAccount(keys, prefixed(tt.annotations), clusterDefaults())
+			if tt.want == "" {
+				if len(errs) > 0 || identity.Providers[0].Values["workload-identity-provider"] != providerName {
+					t.Errorf("got %+v and %v, want the cluster's default", identity, errs)
+				}
+				return
+			}
+			if len(errs) != 1 || !strings.Contains(errs[0].Detail, tt.want) {
+				t.Errorf("got %v, want one error with %q", errs, tt.want)
+			}
+		})
+	}
+}
+
+func TestAValueOverMaxBytesIsDenied(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+	valid, _ := longestServiceAccount(t, keys)
+	for _, d := range keys.Providers {
+		for i := range d.Parameters {
+			p, key := &d.Parameters[i], annotations.Key(d, d.Parameters[i].Name)
+			if p.ClusterOnly {
+				continue
+			}
+			t.Run(key, func(t *testing.T) {
+				t.Parallel()
+				given := maps.Clone(valid)
+				given[key] = strings.Repeat("a", p.MaxBytes+1)
+				identity, errs := annotations.ParseServiceAccount(keys, given, clusterDefaults())
+				want := field.Invalid(field.NewPath("metadata", "annotations").Key(key), "", fmt.Sprintf("must have at most %d bytes", p.MaxBytes))
+				if identity != nil || len(errs) != 1 || errs[0].Field != want.Field || errs[0].Detail != want.Detail {
+					t.Errorf("got %+v and %v, want the error %v", identity, errs, want)
+				}
+			})
+		}
+	}
+}
+
+// The parser does not know the keys of parameters that only the cluster sets.
+func TestASettingOfTheClusterIsNotAnAnnotation(t *testing.T) {
+	t.Parallel()
+	keys := newKeys(t)
+	found := false
+	for _, d := range keys.Providers {
+		for i := range d.Parameters {
+			if !d.Parameters[i].ClusterOnly {
+				continue
+			}
+			found = true
+			key := annotations.Key(d, d.Parameters[i].Name)
+			given := map[string]string{annotations.Audience: "x", key: "https://login.example.com/"}
+			if identity, errs := annotations.ParseServiceAccount(keys, given, clusterDefaults()); identity != nil || len(errs) != 1 || errs[0].Type != field.ErrorTypeForbidden {
+				t.Errorf("%s: got %+v and %v, want one error", key, identity, errs)
+			}
+		}
+	}
+	if !found {
+		t.Error("no parameter is only the cluster's, so this test is not needed")
+	}
+}
+
+func TestMessagesAreShort(t *testing.T) {
+	t.Parallel()
+	given := map[string]string{"lanyard.dev/aws-role-arn": strings.Repeat("a", 100_000)}
+	for i := range 1000 {
+		given[fmt.Sprintf("lanyard.dev/unknown-%d", i)] = strings.Repeat("b", 200)
+	}
+	_, errs := annotations.ParseServiceAccount(newKeys(t), given, clusterDefaults())
+	if size := len(errs.ToAggregate().Error()); len(errs) > 10 || size > 8192 {
+		t.Errorf("got %d errors of %d bytes, want at most 10 of 8192", len(errs), size)
+	}
+}
