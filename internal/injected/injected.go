@@ -8,7 +8,7 @@
 //
 //	injected.go  Read and Remove
 //	variables.go tells Lanyard's variables from a container's own
-//	current.go   compares a running pod with a new one
+//	compare.go   compares a running pod with a new one
 package injected
 
 import (
@@ -92,6 +92,9 @@ type Variable struct {
 	From json.RawMessage `json:"valueFrom"`
 	// Injected reports whether Lanyard set the variable.
 	Injected bool `json:"-"`
+	// ambiguous reports whether the container itself may have set an Injected variable: it
+	// is before the first one that points to the token volume.
+	ambiguous bool
 }
 
 // manifest has the members of a pod that Read needs.
@@ -157,7 +160,7 @@ func Read(pod any, keys *annotations.Settings) (*Pod, error) {
 	if value := m.Metadata.Annotations[annotations.Injected]; value != "" {
 		p.Providers = strings.Split(value, ",")
 	}
-	definitions := slices.DeleteFunc(slices.Clone(keys.Providers), func(d *annotations.Provider) bool { return !slices.Contains(p.Providers, d.Name) })
+	definitions := p.definitions(keys)
 	for _, d := range definitions {
 		if d.CredentialFile == nil {
 			continue
@@ -173,6 +176,11 @@ func Read(pod any, keys *annotations.Settings) (*Pod, error) {
 		}
 	}
 	return p, nil
+}
+
+// definitions returns the definitions of the injected providers.
+func (p *Pod) definitions(keys *annotations.Settings) []*annotations.Provider {
+	return slices.DeleteFunc(slices.Clone(keys.Providers), func(d *annotations.Provider) bool { return !slices.Contains(p.Providers, d.Name) })
 }
 
 // readVolumes finds the token volume and the volumes with copies. A volume with the
@@ -257,8 +265,11 @@ func (p *Pod) readContainer(kind string, m *container, definitions []*annotation
 		for i := range p.Tokens {
 			p.Tokens[i].File = path.Join(mountPath, p.Tokens[i].Path)
 		}
-		markInjected(c.Variables, definitions, mountPath)
 		c.Providers = pointingTo(c.Variables, definitions, mountPath)
+		// A container with its own credentials for a provider gets none of its variables.
+		definitions = slices.DeleteFunc(slices.Clone(definitions), func(d *annotations.Provider) bool { return !slices.Contains(c.Providers, d.Name) })
+		markInjected(c.Variables, definitions, mountPath)
+		markAmbiguous(c.Variables, definitions, mountPath)
 	}
 	p.Containers = append(p.Containers, c)
 }
@@ -285,10 +296,10 @@ func Slashes(file string) string {
 }
 
 // Remove removes Lanyard's additions from the JSON object of a pod: marks, the label,
-// volumes, mounts and variables. A pod that was not injected stays as it is. An own variable
-// directly before Lanyard's variables that could be Lanyard's by its name and value is
-// removed, too: a pod does not show which one it is.
-func Remove(pod map[string]any, keys *annotations.Settings) error {
+// volumes, mounts and variables. A pod that was not injected stays as it is. A variable that
+// the container itself may have set, as in Compare, stays only if the annotations of the
+// ServiceAccount are unchanged since the pod was created.
+func Remove(pod map[string]any, keys *annotations.Settings, unchanged bool) error {
 	p, err := Read(pod, keys)
 	if err != nil || len(p.Providers) == 0 {
 		return err
@@ -309,7 +320,7 @@ func Remove(pod map[string]any, keys *annotations.Settings) error {
 			c := &p.Containers[i]
 			i++
 			object, _ := element.(map[string]any)
-			keep(object, "env", func(i int) bool { return !c.Variables[i].Injected })
+			keep(object, "env", func(i int) bool { return !c.Variables[i].Injected || unchanged && c.Variables[i].ambiguous })
 			keep(object, "volumeMounts", func(i int) bool {
 				used[c.mounts[i].Volume] = used[c.mounts[i].Volume] || !c.mounts[i].injected
 				return !c.mounts[i].injected

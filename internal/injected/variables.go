@@ -15,7 +15,8 @@ import (
 )
 
 // markInjected marks Lanyard's variables: the longest end of the list that has the
-// providers' variables, in their order, with values that Lanyard could have written.
+// providers' variables, in their order, with values that Lanyard could have written. Other
+// variables that another webhook has added behind them do not count.
 func markInjected(variables []Variable, definitions []*annotations.Provider, mountPath string) {
 	type known struct {
 		*annotations.Provider
@@ -27,14 +28,31 @@ func markInjected(variables []Variable, definitions []*annotations.Provider, mou
 			before = append(before, known{d, v})
 		}
 	}
+	all := len(before)
 	for i, v := range slices.Backward(variables) {
 		at := slices.IndexFunc(before, func(k known) bool { return k.Variable.Name == v.Name })
+		if at < 0 && len(before) == all {
+			continue
+		}
 		if at < 0 || v.IsPodName() && before[at].PodName == "" ||
 			!v.IsPodName() && (v.From != nil || !fits(v.Value, before[at].Value, before[at].Provider, mountPath)) {
 			return
 		}
 		variables[i].Injected = true
 		before = before[:at]
+	}
+}
+
+// markAmbiguous marks the injected variables before the first one that points to a file in
+// the token volume, which no container sets itself.
+func markAmbiguous(variables []Variable, definitions []*annotations.Provider, mountPath string) {
+	for i := range variables {
+		if v := &variables[i]; v.Injected {
+			if len(pointingTo(variables[i:i+1], definitions, mountPath)) > 0 {
+				return
+			}
+			v.ambiguous = true
+		}
 	}
 }
 

@@ -30,6 +30,18 @@ const (
 	maxValueBytes = 64 << 10
 )
 
+// ReadPod reads the JSON of a pod, which must not change while the Pod is in use.
+func ReadPod(pod []byte, s *annotations.Settings) (*Pod, error) {
+	p, scanner := new(Pod), jsonscan.New(pod)
+	if _, err := p.Read(scanner, s); err != nil {
+		return nil, err
+	}
+	if err := scanner.End(); err != nil {
+		return nil, fmt.Errorf("pod: %w", err)
+	}
+	return p, nil
+}
+
 // Read reads the pod that is the next value of s. It replaces the previous content
 // of p and uses its memory again. The cost is the most memory that Create or
 // AddEphemeral takes for the pod, in bytes.
@@ -151,6 +163,11 @@ func (r *reader) specMember(key []byte) (err error) {
 	switch string(key) {
 	case "serviceAccountName":
 		return r.ReadCut(&r.pod.ServiceAccountName, texts.MaxName)
+	case "serviceAccount": // its former name, which manifests may still have
+		if r.pod.ServiceAccountName == "" {
+			err = r.ReadCut(&r.pod.ServiceAccountName, texts.MaxName)
+		}
+		return err
 	case "os":
 		return r.windows("name")
 	case "nodeSelector":

@@ -11,18 +11,11 @@
 package mutate
 
 import (
-	"context"
 	"errors"
-	"fmt"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/settings"
-	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
-	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
-	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -64,37 +57,22 @@ func (d *Denial) Error() string { return d.Reason + ": " + d.Message }
 // Create decides about a new pod of the ServiceAccount. The namespace has the policy for
 // identities; nil stands for a namespace without annotations. The error is a *Denial,
 // unless the JSON is malformed or the pod has another ServiceAccount.
-func (m *Mutator) Create(pod []byte, serviceAccount, namespace metav1.Object) (Result, error) {
-	mutator := injector.PodMutator{Config: injector.Config{
-		Settings:        m.settings,
-		ServiceAccounts: m.only(serviceAccount, annotations.IdentityLabel, m.settings.MaxServiceAccountBytes()),
-		Namespaces:      m.only(namespace, "", annotations.MaxNamespaceBytes),
-	}}
-	response, err := admission.Ask(context.Background(), &mutator, "pod", serviceAccount.GetNamespace(), pod, func(parsed *mutate.Pod) error {
-		if got, want := parsed.ServiceAccountName, serviceAccount.GetName(); got != want {
-			return fmt.Errorf("pod: spec.serviceAccountName: got %q, want %q", got, want)
-		}
-		return nil
-	})
+func (m *Mutator) Create(pod []byte, serviceAccount, namespace annotations.Metadata) (Result, error) {
+	read, err := mutate.ReadPod(pod, m.settings.Settings)
+	if err != nil {
+		return Result{}, err
+	}
+	var policy *annotations.Object
+	if namespace != nil {
+		policy = annotations.NamespaceObject(namespace)
+	}
+	decision, err := mutate.Decide(m.settings.Settings, annotations.ServiceAccountObject(serviceAccount), policy, read)
 	if denied, ok := errors.AsType[*reason.Error](err); ok {
 		return Result{}, &Denial{Reason: string(denied.Reason), Message: denied.Err.Error()}
 	}
-	return Result{Patch: response.Patch.Bytes(), Reason: string(response.Reason), Warnings: response.Warnings}, err
-}
-
-// only returns a store with the annotations and the label of one object.
-func (m *Mutator) only(object metav1.Object, label string, maxBytes int) store {
-	var meta metav1.PartialObjectMetadata
-	if object != nil {
-		meta.Annotations, meta.Labels = object.GetAnnotations(), object.GetLabels()
+	if err != nil {
+		return Result{}, err
 	}
-	return store(metadatacache.ObjectOf(&meta, annotations.Prefix, label, maxBytes))
-}
-
-// store has one object, under every name.
-type store metadatacache.Object
-
-// Get implements injector.Getter.
-func (s store) Get(context.Context, string, string) (metadatacache.Object, error) {
-	return metadatacache.Object(s), nil
+	_, warnings := decision.Texts()
+	return Result{Patch: decision.Patch, Reason: string(decision.Reason), Warnings: warnings}, nil
 }

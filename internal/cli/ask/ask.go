@@ -27,7 +27,8 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/cli/rules"
+	"github.com/lanyard-dev/lanyard/internal/injected"
+	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/settings"
@@ -133,7 +134,7 @@ func (a *Asker) Ask(ctx context.Context, namespace, serviceAccount *metav1.Objec
 	allowed, errRight := a.mayCreatePods(ctx, namespace.Name)
 	if errRight == nil && !allowed {
 		right := "create pods in the namespace " + namespace.Name
-		answer := a.local(ctx, "you may not "+right, namespace, serviceAccount, pod)
+		answer := a.local("you may not "+right, namespace, serviceAccount, pod)
 		answer.Missing = right
 		return answer
 	}
@@ -148,8 +149,8 @@ func (a *Asker) Ask(ctx context.Context, namespace, serviceAccount *metav1.Objec
 }
 
 // Evaluate is Ask with Options.NoDryRun.
-func (a *Asker) Evaluate(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
-	return a.local(ctx, "--no-dry-run", namespace, serviceAccount, pod)
+func (a *Asker) Evaluate(_ context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
+	return a.local("--no-dry-run", namespace, serviceAccount, pod)
 }
 
 // mayCreatePods reports whether the user may create pods in a namespace. The API server is asked
@@ -168,17 +169,17 @@ func (a *Asker) mayCreatePods(ctx context.Context, namespace string) (bool, erro
 }
 
 // local evaluates the rules of the webhook here.
-func (a *Asker) local(ctx context.Context, why string, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
+func (a *Asker) local(why string, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
 	answer := Answer{Local: why}
 	switch {
-	case !cluster.CalledFor(a.options.Registration, a.settings, namespace):
+	case !a.called(namespace, pod):
 		answer.Pod = pod.DeepCopy()
 	case serviceAccount == nil:
 		answer.Err = errors.New("the ServiceAccount of the pod was not read")
 	case a.options.Unread != nil:
 		answer.Err = fmt.Errorf("%s, and the settings of the webhook could not be read: %w; pass its configuration file with --config", why, a.options.Unread)
 	default:
-		err := a.evaluate(ctx, namespace, serviceAccount, pod, &answer)
+		err := a.evaluate(namespace, serviceAccount, pod, &answer)
 		if denied, isDenied := errors.AsType[*reason.Error](err); isDenied {
 			answer.Denial = &Denial{By: ByLanyard, Reason: denied.Reason, Message: denied.Err.Error(), Err: fmt.Errorf("lanyard: %w", err)}
 		} else if err != nil {
@@ -188,24 +189,67 @@ func (a *Asker) local(ctx context.Context, why string, namespace, serviceAccount
 	return answer
 }
 
-// evaluate fills in the pod that the webhook would make, and its warnings.
-func (a *Asker) evaluate(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured, answer *Answer) error {
-	all := rules.New(a.settings)
-	all.AddNamespace(namespace)
-	all.AddServiceAccount(namespace.Name, serviceAccount)
+// called reports whether the API server calls Lanyard for the pod, as far as that is known here.
+func (a *Asker) called(namespace *metav1.ObjectMeta, pod *unstructured.Unstructured) bool {
+	selected, _ := cluster.Selects(a.options.Registration, pod.GetLabels())
+	return selected && cluster.CalledFor(a.options.Registration, a.settings, namespace)
+}
+
+// evaluate fills in the pod that the webhook would make.
+func (a *Asker) evaluate(namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured, answer *Answer) error {
 	raw, err := json.Marshal(pod.Object)
 	if err != nil {
 		return err
 	}
-	response, mutated, err := all.Pod(ctx, namespace.Name, serviceAccount.Name, raw)
+	decision, err := Decide(a.settings, namespace, serviceAccount, raw)
 	if err != nil {
 		return err
 	}
-	for _, text := range response.Warnings { // in the form of the webhook's responses
-		answer.Warnings = append(answer.Warnings, "lanyard: "+text)
+	if raw, err = decision.Apply(raw); err != nil {
+		return err
 	}
 	answer.Pod = new(unstructured.Unstructured)
-	return json.Unmarshal(mutated, &answer.Pod.Object)
+	return json.Unmarshal(raw, &answer.Pod.Object)
+}
+
+// Decide decides about the JSON of a new pod of the ServiceAccount, as the webhook does. The
+// error is a *reason.Error if the webhook would deny the pod.
+func Decide(s *settings.Settings, namespace, serviceAccount *metav1.ObjectMeta, pod []byte) (*mutate.Decision, error) {
+	read, err := mutate.ReadPod(pod, s.Settings)
+	if err != nil {
+		return nil, err
+	}
+	return mutate.Decide(s.Settings, Account(namespace, serviceAccount), annotations.NamespaceObject(namespace), read)
+}
+
+// Account returns a ServiceAccount of the namespace for a decision; nil for nil.
+func Account(namespace, serviceAccount *metav1.ObjectMeta) *annotations.Object {
+	if serviceAccount == nil {
+		return nil
+	}
+	account := annotations.ServiceAccountObject(serviceAccount)
+	account.Namespace = namespace.Name
+	return account
+}
+
+// Original returns a running pod, in JSON, as it was before Lanyard changed it, for a dry run.
+// unchanged has the meaning that it has for injected.Compare.
+func Original(pod []byte, s *annotations.Settings, unchanged bool) (*unstructured.Unstructured, error) {
+	original := &unstructured.Unstructured{}
+	if err := json.Unmarshal(pod, &original.Object); err != nil {
+		return nil, err
+	}
+	if err := injected.Remove(original.Object, s, unchanged); err != nil {
+		return nil, err
+	}
+	name, given, values := original.GetName(), original.GetLabels(), original.GetAnnotations()
+	original.Object["metadata"] = map[string]any{}
+	original.SetGenerateName(name + "-")
+	original.SetLabels(given)
+	original.SetAnnotations(values)
+	delete(original.Object, "status")
+	unstructured.RemoveNestedField(original.Object, "spec", "ephemeralContainers")
+	return original, nil
 }
 
 // Denier is the part of the cluster that denies a pod.

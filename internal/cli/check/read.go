@@ -272,7 +272,7 @@ func (k *checkCommand) surveyOf(ctx context.Context, mutating *admissionregistra
 	}
 	for _, namespace := range list {
 		if cluster.CalledFor(mutating, k.settings, namespace) {
-			s.namespaces[namespace.Name] = status.NewNamespace(k.settings, namespace, true)
+			s.namespaces[namespace.Name] = status.NewNamespace(k.settings, namespace, mutating, true)
 		}
 	}
 	s.err = k.EachServiceAccount(ctx, scope, func(object *metav1.PartialObjectMetadata) error {
@@ -317,7 +317,7 @@ func (k *checkCommand) pods(ctx context.Context, asker *ask.Asker, s *survey) {
 			k.add("pods", probe.Unreadable("the pods", err))
 			return
 		}
-		for _, row := range namespace.Rows(namespace.Evaluate(ctx, k.CLI, asker)) {
+		for _, row := range namespace.Rows() {
 			stale += row.States[injected.Stale]
 			without += row.States[injected.Without]
 		}

@@ -134,6 +134,28 @@ func CalledFor(configuration *admissionregistrationv1.MutatingWebhookConfigurati
 	return err == nil && selector.Matches(set) // the API server accepts no selector with a mistake
 }
 
+// mirrorCondition is the matchCondition that every webhook of Lanyard for pods has.
+const mirrorCondition = "not-a-mirror-pod"
+
+// Selects reports whether the webhook selects a pod with these labels in a namespace that
+// Lanyard is called for. It is not certain if the webhook has matchConditions of its user's,
+// which only the API server evaluates.
+func Selects(configuration *admissionregistrationv1.MutatingWebhookConfiguration, pod map[string]string) (selected, certain bool) {
+	if configuration == nil {
+		return true, true
+	}
+	entry := Entry(configuration, PodWebhook)
+	if entry == nil {
+		return false, true
+	}
+	certain = !slices.ContainsFunc(entry.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool { return c.Name != mirrorCondition })
+	if entry.ObjectSelector == nil {
+		return true, certain
+	}
+	selector, err := metav1.LabelSelectorAsSelector(entry.ObjectSelector)
+	return err == nil && selector.Matches(labels.Set(pod)), certain
+}
+
 // Options returns the options that the webhook has. No replica needs to run: Options
 // reads the Service that the API server calls, the arguments of the Deployment behind
 // the Service, and the ConfigMap with the file of --config. allowed are fields of the

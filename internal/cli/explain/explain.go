@@ -1,26 +1,28 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explain explains why a pod has its credentials, or none. It is pure:
-// callers read the objects and send the dry run, and Explain combines the results,
-// using the reasons of package reason.
+// Package explain explains why a pod has its credentials, or none: Explain combines the
+// answer of the API server about a new pod with the decision about the same pod, which it
+// makes itself. reader reads the objects and sends the dry run.
 package explain
 
 import (
 	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/injected"
+	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/settings"
@@ -48,8 +50,12 @@ type Input struct {
 	// Probe is the answer about a second pod, which has the label of the probe; nil if that
 	// pod was not sent.
 	Probe *ask.Answer
-	// Called reports whether Lanyard is called for the namespace.
-	Called bool
+	// Called reports whether Lanyard is called for the namespace. Registration is the webhook
+	// configuration; nil if it was not read.
+	Called       bool
+	Registration *admissionregistrationv1.MutatingWebhookConfiguration
+	// Unread reports whether the settings of the webhook are not known.
+	Unread bool
 	// GuardProblem is the problem with the guard; empty if the guard is in place.
 	GuardProblem string
 	// NoGuard reports whether the guard was read and denies nothing.
@@ -238,7 +244,7 @@ func (in *Input) serviceAccount() ServiceAccount {
 	if in.Called && in.asks() && !annotations.IsGuarded(object.Labels[annotations.IdentityLabel]) {
 		account.Fix = "Add the guard's label: lanyard label serviceaccounts --namespace " + in.Namespace.Name
 	}
-	if annotated := in.annotated(); !annotated.IsZero() {
+	if annotated := cluster.Annotated(&object.ObjectMeta); !annotated.IsZero() {
 		account.Annotated = annotated.UTC().Format(time.RFC3339)
 	}
 	return account
@@ -274,24 +280,6 @@ func principal(keys *annotations.Settings, d *annotations.Provider, values map[s
 	return identity.Principal()
 }
 
-// annotated returns when an annotation under the prefix was last written, as the
-// managed fields have it. The zero value stands for unknown.
-func (in *Input) annotated() (last metav1.Time) {
-	fields := fieldpath.MakePathOrDie("metadata", "annotations")
-	for _, entry := range in.metadata().ManagedFields {
-		var set fieldpath.Set
-		if entry.FieldsV1 == nil || entry.Time == nil || set.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
-			continue
-		}
-		for path := range set.WithPrefix(fields[0]).WithPrefix(fields[1]).All() {
-			if name := path[0].FieldName; name != nil && strings.HasPrefix(*name, annotations.Prefix) && last.Before(entry.Time) {
-				last = *entry.Time
-			}
-		}
-	}
-	return last
-}
-
 // new describes the answer about a new pod.
 func (in *Input) new() New {
 	switch answer := &in.Answer; {
@@ -311,7 +299,8 @@ func (in *Input) new() New {
 		if !in.Called {
 			why = "the pod template has Lanyard's annotations, but Lanyard is not called for the namespace"
 		}
-		return New{Outcome: Injected, Reason: reason.Injected, Why: why, Containers: in.containers(in.Got)}
+		decision, _ := in.decide() // it has the findings, if the ServiceAccount was read
+		return New{Outcome: Injected, Reason: reason.Injected, Why: why, Containers: in.containers(in.Got, decision)}
 	}
 	return in.without()
 }
@@ -385,35 +374,90 @@ func (in *Input) unreachable() string {
 	return in.Probe.Denial.Message
 }
 
+// decide decides about the pod Sent, with the rules of the webhook. Both results are nil if the
+// ServiceAccount was not read.
+func (in *Input) decide() (*mutate.Decision, error) {
+	if in.ServiceAccount == nil {
+		return nil, nil
+	}
+	text, err := json.Marshal(in.Sent)
+	if err != nil {
+		return nil, err
+	}
+	return ask.Decide(in.Settings, in.Namespace, in.ServiceAccount, text)
+}
+
 // without returns the reason why a new pod gets no credentials.
 func (in *Input) without() New {
-	pod, errs := in.ParsePod(in.Sent.GetAnnotations(), in.Sent.GetLabels()[annotations.Inject])
-	_, mirror := in.Sent.GetAnnotations()[annotations.MirrorPod]
 	n := New{Outcome: injected.Without}
+	decision, err := in.decide()
+	denial, denied := errors.AsType[*reason.Error](err)
 	switch {
-	case mirror:
-		n.Reason, n.Why = reason.MirrorPod, "the pod mirrors a static pod of a node, which cannot have a token"
-	case pod.OptOut:
-		n.Outcome, n.Reason, n.Why = injected.OptedOut, reason.OptedOut, "the pod has "+annotations.Inject+": \"false\""
-	case pod.Insists && in.Answer.Local != "" && !in.Called && !in.NoGuard:
+	case denied && denial.Reason == reason.IdentityRequired && in.Answer.Local != "" && !in.called() && !in.NoGuard:
 		return in.insists()
-	case in.ServiceAccount == nil:
+	case decision == nil && err == nil:
 		n.Why = "the pod is created without credentials. The reason is not known: you may not read its ServiceAccount"
-	case !in.asks():
+		return n
+	case decision == nil: // a new pod would be denied, if Lanyard were called
+		return in.uncalled()
+	}
+	n.Reason = decision.Reason
+	switch decision.Reason {
+	case reason.MirrorPod:
+		n.Why = "the pod mirrors a static pod of a node, which cannot have a token"
+	case reason.OptedOut:
+		n.Outcome, n.Why = injected.OptedOut, in.optOut()
+	case reason.NoIdentity:
 		hint, fix := in.hint()
-		if mistake := errs.ToAggregate(); hint == "" && mistake != nil {
-			hint = "; the pod's annotations have a mistake as well: " + mistake.Error()
+		if hint == "" && decision.Mistake != nil {
+			hint = "; the pod's annotations have a mistake as well: " + decision.Mistake.Err.Error()
 		}
-		n.Reason, n.Why, n.Fix = reason.NoIdentity, fmt.Sprintf("the ServiceAccount %s has no annotation that asks for an identity%s", in.ServiceAccountName, hint), fix
-	case pod.LeftToPeer != "":
-		n.Outcome, n.Reason, n.Why = injected.OptedOut, reason.OptedOut, "an annotation of the pod leaves the provider "+pod.LeftToPeer+" to another webhook"
+		n.Why, n.Fix = fmt.Sprintf("the ServiceAccount %s has no annotation that asks for an identity%s", in.ServiceAccountName, hint), fix
+	case reason.Injected, reason.AlreadyInjected:
+		return in.uncalled()
+	default:
+		if !in.called() {
+			return in.uncalled()
+		}
+		n.Outcome, n.Why = injected.LeftOut, "no container of the pod gets credentials"
+		n.Containers = in.containers(in.Sent, decision)
+	}
+	return n
+}
+
+// optOut describes how the pod Sent opts out.
+func (in *Input) optOut() string {
+	pod, _ := in.ParsePod(in.Sent.GetAnnotations(), in.Sent.GetLabels()[annotations.Inject])
+	if pod.LeftToPeer != "" {
+		return "an annotation of the pod leaves the provider " + pod.LeftToPeer + " to another webhook"
+	}
+	return "the pod has " + annotations.Inject + ": \"false\""
+}
+
+// called reports whether the API server calls Lanyard for the pod Sent, as far as the webhook
+// configuration shows it.
+func (in *Input) called() bool {
+	selected, _ := cluster.Selects(in.Registration, in.Sent.GetLabels())
+	return in.Called && selected
+}
+
+// uncalled returns the reason why the API server did not call Lanyard for the pod Sent.
+func (in *Input) uncalled() New {
+	n := New{Outcome: injected.Without}
+	selected, certain := cluster.Selects(in.Registration, in.Sent.GetLabels())
+	switch {
 	case !in.Called:
 		n.Outcome, n.Why = injected.Excluded, "Lanyard is not called for the namespace: "+in.exclusion()
 		n.Fix = "Move the workload to another namespace, or include this one."
+	case !selected:
+		n.Outcome, n.Why = injected.Excluded, "Lanyard is not called for the pod: the objectSelector of the webhook "+cluster.PodWebhook+" does not select it"
+		n.Fix = "Correct the labels of the pod template, or the objectSelector."
 	case in.unreachable() != "":
 		n.Why, n.Fix = "the API server cannot call Lanyard: "+in.unreachable(), checkFix
 	case in.Probe != nil && in.Probe.Problem() != nil && !in.Probe.Denial.ShowsCall():
 		n.Why, n.Fix = "the API server did not call Lanyard for this pod. The cause is not known, because the pod of a probe was not created: "+in.Probe.Problem().Error(), checkFix
+	case certain && in.Registration != nil:
+		n.Why, n.Fix = "the API server did not call Lanyard for this pod, though it can, and the webhook "+cluster.PodWebhook+" selects it", checkFix
 	default:
 		n.Why = "the API server did not call Lanyard for this pod, though it can: the webhook " + cluster.PodWebhook + " does not select it"
 		n.Fix = "Compare the pod with the objectSelector and the matchConditions of the webhook."
@@ -466,23 +510,17 @@ func (in *Input) peer(p *peer.Peer) (hint, fix string) {
 	return fmt.Sprintf(": %s is for %s, and Lanyard does not adopt it here (docs/migrate/adoption.md)", p.Identity[0], p.Program), ""
 }
 
-// finding matches a warning about one container.
-var finding = regexp.MustCompile(`^lanyard: ([a-z_]+): container "([^"]*)": (.*)$`)
-
-// containers describes the containers of a pod.
-func (in *Input) containers(pod metav1.Object) []Container {
-	selection, _ := in.ParsePod(pod.GetAnnotations(), "")
+// containers describes the containers of a pod. decision has the findings about them; nil if
+// they are not known.
+func (in *Input) containers(pod metav1.Object, decision *mutate.Decision) []Container {
 	var list []Container
 	for _, read := range in.read(pod).Containers {
 		c := Container{Name: read.Name, Type: read.Kind, Token: read.TakesPart, Providers: read.Providers}
-		if pod == in.Got {
-			for _, text := range in.Answer.Warnings {
-				if match := finding.FindStringSubmatch(text); match != nil && match[2] == c.Name {
-					c.Reasons = append(c.Reasons, Reason{reason.Reason(match[1]), match[3]})
+		if decision != nil {
+			for _, f := range decision.Findings {
+				if f.Container == c.Name {
+					c.Reasons = append(c.Reasons, Reason{f.Reason, f.Detail})
 				}
-			}
-			if why := selection.LeavesOut(c.Name); why != "" {
-				c.Reasons = append(c.Reasons, Reason{reason.ContainerNotSelected, why})
 			}
 		}
 		list = append(list, c)
@@ -514,6 +552,9 @@ var sentences = []struct {
 	{injected.Excluded, "", true, "it has no credentials: Lanyard is not called for the namespace"},
 	{injected.Excluded, "", false, "it has credentials from the time before Lanyard was not called for the namespace"},
 	{injected.OptedOut, "", false, "it asks for no credentials"},
+	{injected.None, "", false, "it has no credentials, like a new pod"},
+	{injected.LeftOut, "", false, "none of its containers gets credentials, like a new pod"},
+	{injected.Unknown, injected.Without, true, "it has no credentials, like a new pod"},
 	{injected.Unknown, Denied, false, "it cannot be compared with a new pod, which is denied"},
 	{injected.Unknown, "", false, "it cannot be compared with a new pod, whose credentials are not known"},
 	{injected.Without, "", false, "it has no credentials, and a new pod gets some"},
@@ -523,16 +564,56 @@ var sentences = []struct {
 	{injected.Current, "", false, "it has the credentials of a new pod"},
 }
 
+// state returns the state of the running pod: by the decision about the pod itself, and if it
+// then differs from a new one, by the answer about a new pod.
+func (in *Input) state() injected.State {
+	pod, s := in.Live, in.Settings.Settings
+	selection, _ := in.ParsePod(pod.GetAnnotations(), pod.GetLabels()[annotations.Inject])
+	compared, err := in.compare()
+	switch state := compared.State; {
+	case selection.OptOut, err == nil && state == injected.OptedOut:
+		return injected.OptedOut
+	case !in.called():
+		return injected.Excluded
+	case in.Got == nil:
+		return injected.Unknown
+	case err == nil && state != injected.Stale && state != injected.Without && state != injected.Unknown, err == nil && in.Answer.Local != "":
+		return state
+	}
+	return in.read(pod).Against(in.read(in.Got), s)
+}
+
+// errUnread is the error of a comparison without a ServiceAccount, or without settings.
+var errUnread = errors.New("not read")
+
+// compare compares the running pod with a new one, by the rules of the webhook.
+func (in *Input) compare() (injected.Comparison, error) {
+	if in.ServiceAccount == nil || in.Unread {
+		return injected.Comparison{}, errUnread
+	}
+	text, err := json.Marshal(in.Live)
+	if err != nil {
+		return injected.Comparison{}, err
+	}
+	account := ask.Account(in.Namespace, in.ServiceAccount)
+	return injected.Compare(in.Settings.Settings, account, annotations.NamespaceObject(in.Namespace), text, in.unchanged())
+}
+
+// unchanged reports whether the running pod was created with the current annotations of its
+// ServiceAccount.
+func (in *Input) unchanged() bool {
+	return in.ServiceAccount != nil && cluster.IsUnchanged(in.Live, cluster.UnchangedSince(in.ServiceAccount))
+}
+
 // live compares the running pod with a new one.
 func (in *Input) live(n *New) *Live {
 	pod := in.Live
-	selection, _ := in.ParsePod(pod.GetAnnotations(), pod.GetLabels()[annotations.Inject])
-	created, annotated := pod.GetCreationTimestamp(), in.annotated()
+	created, annotated := pod.GetCreationTimestamp(), cluster.Annotated(&in.metadata().ObjectMeta)
 	l := &Live{
-		State:    injected.Judge(in.read(pod), in.read(in.Got), in.Called, selection.OptOut, in.Settings.Settings),
+		State:    in.state(),
 		Injected: pod.GetAnnotations()[annotations.Injected], Created: created.UTC().Format(time.RFC3339),
 		OlderThanAnnotations: !annotated.IsZero() && created.Before(&annotated),
-		Containers:           in.containers(pod),
+		Containers:           in.containers(pod, nil),
 	}
 	for _, s := range sentences {
 		if s.state == l.State && (s.outcome == "" || s.outcome == n.Outcome) && (!s.bare || l.Injected == "") {

@@ -103,7 +103,7 @@ func (r *reader) list(ctx context.Context, lists ...listing) (stock []*Object, e
 			if len(stock) == maxStock {
 				return fmt.Errorf("got more than %d objects: migrate one namespace after the other", maxStock)
 			}
-			if err := injected.Remove(u.Object, r.keys); err != nil {
+			if err := injected.Remove(u.Object, r.keys, false); err != nil {
 				return err
 			}
 			o, err := Read(u)

@@ -20,11 +20,10 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/cli/rules"
 	"github.com/lanyard-dev/lanyard/internal/injected"
+	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -66,7 +65,7 @@ func testProviders(ctx context.Context, c *command.CLI, text []byte, given map[s
 	if err != nil {
 		return nil, err
 	}
-	results, err := Run(ctx, settings, o.File, given)
+	results, err := Run(settings, o.File, given)
 	return &providersResult{results}, err
 }
 
@@ -141,7 +140,7 @@ type Volume struct {
 // Run returns a Result for each custom provider of the file, in its order. s are the
 // settings of a webhook that has the file. given are annotations by their keys without
 // the prefix, in place of the defaults and examples of the file.
-func Run(ctx context.Context, s *settings.Settings, file *settings.File, given map[string]string) ([]Result, error) {
+func Run(s *settings.Settings, file *settings.File, given map[string]string) ([]Result, error) {
 	if file == nil || len(file.Providers) == 0 {
 		return nil, errors.New("the file has no providers")
 	}
@@ -161,7 +160,7 @@ func Run(ctx context.Context, s *settings.Settings, file *settings.File, given m
 		}
 	}
 	for i := range results {
-		if err := results[i].try(ctx, s); err != nil {
+		if err := results[i].try(s); err != nil {
 			return nil, fmt.Errorf("provider %s: %w", results[i].Provider, err)
 		}
 	}
@@ -201,14 +200,20 @@ const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"team","nam
 "spec":{"serviceAccountName":"app","containers":[{"name":"main","image":"image"}]}}`
 
 // try fills in the additions to a pod of a ServiceAccount with the annotations.
-func (r *Result) try(ctx context.Context, s *settings.Settings) error {
-	all := rules.New(s)
-	all.AddServiceAccount("team", &metav1.ObjectMeta{Namespace: "team", Name: "app", Annotations: r.Annotations})
-	response, raw, err := all.Pod(ctx, "team", "app", json.RawMessage(pod))
+func (r *Result) try(s *settings.Settings) error {
+	read, err := mutate.ReadPod([]byte(pod), s.Settings)
 	if err != nil {
 		return err
 	}
-	with, err := injected.Read(raw, s.Settings)
+	decision, err := mutate.Decide(s.Settings, &annotations.Object{Namespace: "team", Name: "app", Annotations: r.Annotations}, nil, read)
+	if err != nil {
+		return err
+	}
+	raw, err := decision.Apply([]byte(pod))
+	if err != nil {
+		return err
+	}
+	with, err := injected.Read(json.RawMessage(raw), s.Settings)
 	if err != nil {
 		return err
 	}
@@ -220,6 +225,7 @@ func (r *Result) try(ctx context.Context, s *settings.Settings) error {
 	}
 	token := &with.Tokens[0]
 	r.Token = Token{Audience: token.Audience, ExpirationSeconds: token.ExpirationSeconds, File: token.File}
-	r.Volume, r.Warnings = Volume{Name: with.Volume, MountPath: with.MountPath}, response.Warnings
+	r.Volume = Volume{Name: with.Volume, MountPath: with.MountPath}
+	_, r.Warnings = decision.Texts()
 	return nil
 }

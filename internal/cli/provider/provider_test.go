@@ -43,7 +43,7 @@ func test(t *testing.T, text string, given map[string]string) ([]provider.Result
 	if err != nil {
 		t.Fatal(err)
 	}
-	return provider.Run(t.Context(), optionstest.Settings(t, text), file, given)
+	return provider.Run(optionstest.Settings(t, text), file, given)
 }
 
 func TestAProviderGetsItsDefaultsAndExamples(t *testing.T) {

@@ -250,7 +250,7 @@ func (r *Row) cells(p *command.Page) []string {
 		guard = p.Style(command.Warn, guard)
 	}
 	var others []string
-	for _, state := range []injected.State{injected.Excluded, injected.OptedOut, injected.Unknown} {
+	for _, state := range []injected.State{injected.LeftOut, injected.None, injected.Excluded, injected.OptedOut, injected.Unknown} {
 		if n := r.States[state]; n > 0 {
 			others = append(others, fmt.Sprintf("%d %s", n, state))
 		}

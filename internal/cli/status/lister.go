@@ -23,9 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/settings"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // dryRunsAtOnce limits the load on the API server: each dry run passes every admission webhook of
@@ -169,7 +167,9 @@ func (l *lister) readNamespaces(ctx context.Context, scope string) error {
 	}
 	for _, meta := range list {
 		meta.ManagedFields = nil // which can be large
-		l.namespaces[meta.Name] = NewNamespace(l.settings, meta, cluster.CalledFor(l.registration, l.settings, meta))
+		n := NewNamespace(l.settings, meta, l.registration, cluster.CalledFor(l.registration, l.settings, meta))
+		n.unread = l.unread
+		l.namespaces[meta.Name] = n
 	}
 	return nil
 }
@@ -203,7 +203,10 @@ func (l *lister) rows(ctx context.Context, n *Namespace) ([]Row, error) {
 			}
 		}
 	}
-	rows := n.Rows(l.ask(ctx, n))
+	if err := l.ask(ctx, n); err != nil {
+		return nil, err
+	}
+	rows := n.Rows()
 	for i := range rows {
 		if l.noGuard && rows[i].Guard == cluster.GuardOn {
 			rows[i].Guard = cluster.GuardOff
@@ -212,68 +215,16 @@ func (l *lister) rows(ctx context.Context, n *Namespace) ([]Row, error) {
 	return rows, nil
 }
 
-// ask returns the contents of new pods. The rules of the webhook are evaluated here. The
-// cluster is asked if a pod differs from the result, and if the rules are not known.
-func (l *lister) ask(ctx context.Context, n *Namespace) map[Question]*Answer {
-	answers := n.Evaluate(ctx, l.CLI, l.asker)
+// ask asks the cluster about the pods that differ from a new pod by the rules of the webhook.
+func (l *lister) ask(ctx context.Context, n *Namespace) error {
 	var group errgroup.Group
 	group.SetLimit(dryRunsAtOnce)
-	for q, answer := range answers {
-		if !n.Confirms(q, answer) {
-			group.Go(func() error {
-				*answer = *l.answer(ctx, n, q)
-				return nil
-			})
-		}
-	}
-	_ = group.Wait() // no function returns an error
-	return answers
-}
-
-// answer asks the cluster one question. If the cluster denies the pod of the dry run, but Lanyard
-// does not, the rules are evaluated here: the pods of the workload have other fields.
-func (l *lister) answer(ctx context.Context, n *Namespace, q Question) *Answer {
-	answer := n.ask(ctx, l.CLI, l.asker.Ask, q)
-	if denial := answer.denial; denial != nil && denial.By == ask.ByOther && l.unread == nil {
-		answer = n.ask(ctx, l.CLI, l.asker.Evaluate, q)
-		answer.Local = "the pod of the dry run was denied, but not by Lanyard: " + denial.Error()
-	}
-	return answer
-}
-
-// asking is a method of ask.Asker.
-type asking = func(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) ask.Answer
-
-// Evaluate returns the contents of new pods, by the rules of the webhook.
-func (n *Namespace) Evaluate(ctx context.Context, c *command.CLI, asker *ask.Asker) map[Question]*Answer {
-	answers := map[Question]*Answer{}
 	for _, q := range n.Questions() {
-		answers[q] = n.ask(ctx, c, asker.Evaluate, q)
+		group.Go(func() error {
+			return q.Ask(func(namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) ask.Answer {
+				return l.asker.Ask(ctx, namespace, serviceAccount, pod)
+			})
+		})
 	}
-	return answers
-}
-
-// ask asks one question about the namespace.
-func (n *Namespace) ask(ctx context.Context, c *command.CLI, ask asking, q Question) *Answer {
-	pod := c.ProbePod(q.ServiceAccount)
-	if q.Expiration != "" {
-		pod.SetAnnotations(map[string]string{annotations.TokenExpirationSeconds: q.Expiration})
-	}
-	if q.Windows {
-		// Not spec.os: the API server would deny the pod's security context.
-		pod.Object["spec"].(map[string]any)["nodeSelector"] = map[string]any{corev1.LabelOSStable: string(corev1.Windows)}
-	}
-	got := ask(ctx, &n.ObjectMeta, n.ServiceAccount(q.ServiceAccount), pod)
-	answer := &Answer{Local: got.Local, denial: got.Denial}
-	err := got.Err
-	if got.Pod != nil {
-		answer.Pod, err = injected.Read(got.Pod.Object, n.Settings.Settings)
-	}
-	switch {
-	case got.Denial != nil:
-		answer.Problem = "a new pod is denied: " + got.Denial.Error()
-	case err != nil:
-		answer.Problem = "the credentials of a new pod are unknown: " + err.Error()
-	}
-	return answer
+	return group.Wait()
 }

@@ -18,7 +18,6 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
@@ -39,8 +38,8 @@ type Decider[T any] interface {
 
 // Response is the decision to allow an object.
 type Response struct {
-	// Patch is applied to the object.
-	Patch jsonpatch.Patch
+	// Patch is the JSON Patch that is applied to the object; nil for none.
+	Patch []byte
 	// Reason is shown in the audit annotation "reason".
 	Reason reason.Reason
 	// Findings are shown in the audit annotation "findings": decisions about single
@@ -187,7 +186,7 @@ func (h *Handler[T]) reply(a *reply, w http.ResponseWriter, r *http.Request) {
 	case errors.As(err, &invalid):
 		h.reject(a, start, err)
 	case err == nil || errors.As(err, &denied):
-		a.body.Grow(reviewBytes + base64.StdEncoding.EncodedLen(response.Patch.Size()))
+		a.body.Grow(reviewBytes + base64.StdEncoding.EncodedLen(len(response.Patch)))
 		a.body.Write(appendReview(a.body.AvailableBuffer(), m.request.UID, &response, denied))
 		h.record(&m.request.Attributes, &response, denied, time.Since(start))
 	default:
@@ -238,7 +237,7 @@ func (h *Handler[T]) record(request *Attributes, response *Response, denied *rea
 	case len(response.Warnings) > 0:
 		h.logLine(about, "Allowed with warnings", append(request.logValues(), "warnings", loggedText(strings.Join(response.Warnings, "; ")))...)
 	case h.log.V(1).Enabled():
-		values := append(request.logValues(), "reason", why, "findings", response.Findings, "patchBytes", response.Patch.Size())
+		values := append(request.logValues(), "reason", why, "findings", response.Findings, "patchBytes", len(response.Patch))
 		h.log.V(1).Info("Allowed", values...)
 	}
 }

@@ -71,10 +71,10 @@ func deny(r reason.Reason, message string) decide {
 }
 
 // patchOf returns a patch that adds value.
-func patchOf(value string) jsonpatch.Patch {
+func patchOf(value string) []byte {
 	var p jsonpatch.Patch
 	p.Add("/a", []byte(value))
-	return p
+	return p.Bytes()
 }
 
 // record is what a Recorder was told, the duration aside.

@@ -215,9 +215,9 @@ func appendReview(buf []byte, uid string, r *Response, denied *reason.Error) []b
 		return append(buf, `}}}`...)
 	}
 	buf = append(buf, `,"allowed":true`...)
-	if !r.Patch.Empty() {
+	if len(r.Patch) > 0 {
 		buf = append(buf, `,"patchType":"JSONPatch","patch":"`...)
-		buf = base64.StdEncoding.AppendEncode(buf, r.Patch.Bytes())
+		buf = base64.StdEncoding.AppendEncode(buf, r.Patch)
 		buf = append(buf, '"')
 	}
 	for i, warning := range r.Warnings {

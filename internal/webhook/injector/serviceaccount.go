@@ -75,6 +75,18 @@ func (a *ServiceAccount) read(s *jsonscan.Scanner, settings *settings.Settings) 
 	})
 }
 
+// readServiceAccount reads the JSON of a ServiceAccount.
+func readServiceAccount(s *settings.Settings, text []byte) (*ServiceAccount, error) {
+	object, scanner := new(ServiceAccount), jsonscan.New(text)
+	if _, err := object.read(scanner, s); err != nil {
+		return nil, err
+	}
+	if err := scanner.End(); err != nil {
+		return nil, fmt.Errorf("serviceaccount: %w", err)
+	}
+	return object, nil
+}
+
 // readAnnotation keeps the annotation if it is Lanyard's or a peer's.
 func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, settings *settings.Settings, limit int) error {
 	switch {

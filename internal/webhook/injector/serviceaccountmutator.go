@@ -47,53 +47,76 @@ func (m *ServiceAccountMutator) Decide(_ context.Context, request *admission.Req
 	if object.name != "" {
 		m.Invalidator.Invalidate(request.Namespace, object.name)
 	}
-	response, asks := m.annotate(request.Namespace, object)
-	m.label(&response, object, asks)
-	return response, nil
+	return annotate(m.Settings, request.Namespace, object), nil
 }
 
-// annotate returns the response that translates the annotations of the peers and adds the
-// annotations of the mappings. It reports whether the ServiceAccount then asks for an identity. It changes
+// Annotate returns the response of the mutating webhook to the JSON of a ServiceAccount of
+// the namespace.
+func Annotate(s *settings.Settings, namespace string, serviceAccount []byte) (admission.Response, error) {
+	object, err := readServiceAccount(s, serviceAccount)
+	if err != nil {
+		return admission.Response{}, err
+	}
+	return annotate(s, namespace, object), nil
+}
+
+func annotate(s *settings.Settings, namespace string, object *ServiceAccount) admission.Response {
+	a := annotator{Settings: s, object: object, Response: admission.Response{Reason: reason.Labeled}}
+	a.label(a.annotate(namespace))
+	a.Patch = a.patch.Bytes()
+	return a.Response
+}
+
+// annotator makes the response to one ServiceAccount.
+type annotator struct {
+	*settings.Settings
+	admission.Response
+	object *ServiceAccount
+	patch  jsonpatch.Patch
+}
+
+// annotate translates the annotations of the peers and adds the annotations of the mappings.
+// It reports whether the ServiceAccount then asks for an identity. It changes
 // nothing of a ServiceAccount with too many annotations: not all of them are known.
-func (m *ServiceAccountMutator) annotate(namespace string, object *ServiceAccount) (admission.Response, bool) {
-	response := admission.Response{Reason: reason.Labeled}
-	if len(m.Peers)+len(m.Mappings) == 0 || !object.isWhole(m.Settings) {
-		return response, object.asks
+func (a *annotator) annotate(namespace string) (asks bool) {
+	object := a.object
+	if len(a.Peers)+len(a.Mappings) == 0 || !object.isWhole(a.Settings) {
+		return object.asks
 	}
 	after := maps.Clone(object.annotations)
-	if len(m.Peers) > 0 {
-		adoption := peer.Adopt(m.Settings.Settings, m.Peers, object.withPeers())
-		response.Warnings = m.warnings(&adoption)
+	if len(a.Peers) > 0 {
+		adoption := peer.Adopt(a.Settings.Settings, a.Peers, object.withPeers())
+		a.Warnings = a.warnings(&adoption)
 		if len(adoption.Set)+len(adoption.Remove) > 0 {
-			response.Reason = reason.Adopted
+			a.Reason = reason.Adopted
 		}
-		addAnnotations(&response.Patch, object, adoption.Set)
+		a.add(adoption.Set)
 		for _, key := range adoption.Remove {
-			response.Patch.Remove("/metadata/annotations/" + jsonpatch.Escape(key))
+			a.patch.Remove("/metadata/annotations/" + jsonpatch.Escape(key))
 			delete(after, key)
 		}
 		maps.Copy(after, adoption.Set)
 	}
-	if mapped := m.Map(namespace, object.name, after); len(mapped) > 0 {
-		response.Reason = reason.Mapped
-		addAnnotations(&response.Patch, object, mapped)
+	if mapped := a.Map(namespace, object.name, after); len(mapped) > 0 {
+		a.Reason = reason.Mapped
+		a.add(mapped)
 		maps.Copy(after, mapped)
 	}
-	return response, m.AskForIdentity(after)
+	return a.AskForIdentity(after)
 }
 
 // maxWarningBytes limits a warning of adoption: an API server shows 256 bytes.
 const maxWarningBytes = 256
 
 // warnings returns the warnings about an adoption.
-func (m *ServiceAccountMutator) warnings(adoption *peer.Adoption) []string {
+func (a *annotator) warnings(adoption *peer.Adoption) []string {
 	var warnings []string
 	for _, finding := range adoption.Findings {
 		warning := finding.String()
 		warnings = append(warnings, "adoption: "+warning[:min(len(warning), maxWarningBytes)])
 	}
 	for _, key := range adoption.Remove {
-		if m.IsIdentity(key) {
+		if a.IsIdentity(key) {
 			// It may be in a manifest from which the peer's annotation was removed.
 			warnings = append(warnings, "adoption: "+key+" is removed with the annotation that it was translated from; to keep it, write the ServiceAccount again")
 		}
@@ -101,23 +124,24 @@ func (m *ServiceAccountMutator) warnings(adoption *peer.Adoption) []string {
 	return warnings
 }
 
-// addAnnotations adds annotations, or replaces them.
-func addAnnotations(patch *jsonpatch.Patch, object *ServiceAccount, add map[string]string) {
-	if !object.hasAnnotations && len(add) > 0 {
-		patch.Add("/metadata/annotations", []byte("{}"))
+// add adds annotations, or replaces them.
+func (a *annotator) add(add map[string]string) {
+	if !a.object.hasAnnotations && len(add) > 0 {
+		a.patch.Add("/metadata/annotations", []byte("{}"))
 	}
 	for _, key := range slices.Sorted(maps.Keys(add)) {
-		patch.Add("/metadata/annotations/"+jsonpatch.Escape(key), jsonscan.AppendString(nil, add[key]))
+		a.patch.Add("/metadata/annotations/"+jsonpatch.Escape(key), jsonscan.AppendString(nil, add[key]))
 	}
 }
 
 // label makes the identity label right. asks reports whether the ServiceAccount asks for an
 // identity.
-func (m *ServiceAccountMutator) label(response *admission.Response, object *ServiceAccount, asks bool) {
+func (a *annotator) label(asks bool) {
+	object := a.object
 	path := "/metadata/labels/" + jsonpatch.Escape(annotations.IdentityLabel)
 	value := jsonscan.AppendString(nil, annotations.IdentityEnabled)
 	if object.hasLabel && !annotations.IsGuarded(object.label) {
-		response.Warnings = append(response.Warnings, fmt.Sprintf("the label %s was %q, which has no meaning: a user can set it to %q",
+		a.Warnings = append(a.Warnings, fmt.Sprintf("the label %s was %q, which has no meaning: a user can set it to %q",
 			annotations.IdentityLabel, object.label, annotations.IdentityRequired))
 	}
 	switch {
@@ -125,12 +149,12 @@ func (m *ServiceAccountMutator) label(response *admission.Response, object *Serv
 		// Only a user sets it or removes it.
 	case asks && !object.hasLabels:
 		member := append(jsonscan.AppendString([]byte("{"), annotations.IdentityLabel), ':')
-		response.Patch.Add("/metadata/labels", append(append(member, value...), '}'))
+		a.patch.Add("/metadata/labels", append(append(member, value...), '}'))
 	case asks && object.label != annotations.IdentityEnabled:
-		response.Patch.Add(path, value)
+		a.patch.Add(path, value)
 	case !asks && object.hasLabel:
-		response.Patch.Remove(path)
-	case !asks && response.Patch.Empty():
-		response.Reason = reason.NoIdentity
+		a.patch.Remove(path)
+	case !asks && a.patch.Empty():
+		a.Reason = reason.NoIdentity
 	}
 }

@@ -13,8 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
@@ -42,8 +44,26 @@ func (v *ServiceAccountValidator) Decide(ctx context.Context, request *admission
 	if object.name != "" && !unchanged {
 		v.Invalidator.Invalidate(request.Namespace, object.name)
 	}
-	err := v.check(ctx, request.Namespace, object)
-	if denied, ok := errors.AsType[*reason.Error](err); ok && (unchanged || v.isAdopted(request.Namespace, object)) {
+	return v.validate(request.Namespace, object, unchanged, func() (annotations.Object, error) { return v.namespace(ctx, request.Namespace) })
+}
+
+// Validate returns the response of the validating webhook to the JSON of a new
+// ServiceAccount. namespace is its Namespace. The error is a *reason.Error if the webhook
+// would deny the ServiceAccount.
+func Validate(s *settings.Settings, namespace *annotations.Object, serviceAccount []byte) (admission.Response, error) {
+	object, err := readServiceAccount(s, serviceAccount)
+	if err != nil {
+		return admission.Response{}, err
+	}
+	v := ServiceAccountValidator{Config: Config{Settings: s}}
+	return v.validate(namespace.Name, object, false, func() (annotations.Object, error) { return *namespace, nil })
+}
+
+// validate decides about a ServiceAccount. It looks up the Namespace only for a
+// ServiceAccount that asks for an identity.
+func (v *ServiceAccountValidator) validate(namespace string, object *ServiceAccount, unchanged bool, lookup func() (annotations.Object, error)) (admission.Response, error) {
+	err := v.check(namespace, object, lookup)
+	if denied, ok := errors.AsType[*reason.Error](err); ok && (unchanged || v.isAdopted(namespace, object)) {
 		// The mistake is older than this write, which changes something else, such as a
 		// finalizer. Or it is in an annotation of a peer, which may have accepted it.
 		// The write must not be denied.
@@ -70,13 +90,18 @@ func (v *ServiceAccountValidator) isAdopted(namespace string, object *ServiceAcc
 }
 
 // check returns the first error in the annotations, as a *reason.Error.
-func (v *ServiceAccountValidator) check(ctx context.Context, namespace string, object *ServiceAccount) error {
+func (v *ServiceAccountValidator) check(namespace string, object *ServiceAccount, lookup func() (annotations.Object, error)) error {
+	account := annotations.Object{Namespace: namespace, Name: object.name, Annotations: object.annotations}
 	if !object.isWhole(v.Settings) {
-		return v.tooManyBytes("serviceaccount", namespace+"/"+object.name, object.annotationBytes, v.MaxServiceAccountBytes())
+		account.Annotations, account.TooLarge = nil, object.annotationBytes
 	}
-	identity, err := v.identity(namespace, object.name, object.annotations)
+	identity, err := mutate.Account(v.Settings.Settings, &account)
 	if err != nil || identity == nil {
 		return err
 	}
-	return v.checkPolicy(ctx, namespace, object.name, identity)
+	policy, err := lookup()
+	if err != nil {
+		return err
+	}
+	return mutate.CheckPolicy(v.Settings.Settings, &account, identity, &policy)
 }

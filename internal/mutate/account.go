@@ -1,0 +1,75 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutate
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+)
+
+// invalid returns the error for mistakes in the annotations of one object.
+func invalid(kind, name string, errs field.ErrorList) *reason.Error {
+	return &reason.Error{Reason: reason.InvalidAnnotation, Err: fmt.Errorf("%s %q: %w", kind, name, errs.ToAggregate())}
+}
+
+// tooManyBytes returns the error for annotations that are longer than valid ones
+// can be.
+func tooManyBytes(kind, name string, size, most int) *reason.Error {
+	return invalid(kind, name, field.ErrorList{field.Invalid(
+		field.NewPath("metadata", "annotations"), fmt.Sprintf("%d bytes under %s", size, annotations.Prefix),
+		fmt.Sprintf("must have at most %d bytes", most))})
+}
+
+// Account returns the identities of a ServiceAccount, or nil if it asks for none. The error
+// is a *reason.Error: the ServiceAccount and its pods must be denied.
+func Account(s *annotations.Settings, serviceAccount *annotations.Object) (*annotations.ServiceAccount, error) {
+	if len(serviceAccount.Annotations) == 0 && serviceAccount.TooLarge == 0 {
+		return nil, nil
+	}
+	name := serviceAccount.Namespace + "/" + serviceAccount.Name
+	if size, most := serviceAccount.Bytes(), s.MaxServiceAccountBytes(); serviceAccount.TooLarge > 0 || size > most {
+		return nil, tooManyBytes("serviceaccount", name, size, most)
+	}
+	account, errs := s.ParseServiceAccount(serviceAccount.Namespace, serviceAccount.Name, serviceAccount.Annotations)
+	if len(errs) > 0 {
+		return nil, invalid("serviceaccount", name, errs)
+	}
+	return account, nil
+}
+
+// CheckPolicy checks that the namespace allows the identities of the ServiceAccount. A nil
+// namespace has no annotations. The error is a *reason.Error.
+func CheckPolicy(s *annotations.Settings, serviceAccount *annotations.Object, account *annotations.ServiceAccount, namespace *annotations.Object) error {
+	if namespace == nil {
+		namespace = &annotations.Object{Name: serviceAccount.Namespace}
+	}
+	if size := namespace.Bytes(); namespace.TooLarge > 0 || size > annotations.MaxNamespaceBytes {
+		return tooManyBytes("namespace", namespace.Name, size, annotations.MaxNamespaceBytes)
+	}
+	policy, errs := s.ParseNamespace(namespace.Name, namespace.Annotations)
+	if len(errs) > 0 {
+		return invalid("namespace", namespace.Name, errs)
+	}
+	if denied, found := policy.Denied(account.Principals()); found {
+		return &reason.Error{Reason: reason.IdentityNotAllowed, Err: fmt.Errorf(
+			"serviceaccount %q asks for the identity %q, but %s", serviceAccount.Namespace+"/"+serviceAccount.Name, denied, describe(&policy))}
+	}
+	return nil
+}
+
+// describe lists the identities that a policy allows, and where it is set.
+func describe(policy *annotations.Policy) string {
+	allows := "nothing"
+	if len(policy.Allowed) > 0 {
+		allows = fmt.Sprintf("only %q", policy.Allowed)
+	}
+	if policy.FromDefault {
+		return fmt.Sprintf("its namespace has no annotation %s, and the cluster's default, --default-allowed-identities, allows %s", annotations.AllowedIdentities, allows)
+	}
+	return fmt.Sprintf("annotation %s of its namespace allows %s", annotations.AllowedIdentities, allows)
+}
