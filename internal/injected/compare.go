@@ -66,9 +66,9 @@ func Compare(s *annotations.Settings, serviceAccount, namespace *annotations.Obj
 		return Comparison{}, err
 	}
 	c := comparer{s, serviceAccount, namespace, pod}
-	fresh, decision, err := c.again(unchanged)
-	if err == nil && !unchanged && running.showsOthers(fresh, s) {
-		fresh, decision, err = c.again(true)
+	original, fresh, decision, err := c.again(unchanged)
+	if err == nil && !unchanged && running.showsOthers(original, fresh, s) {
+		_, fresh, decision, err = c.again(true)
 	}
 	if denied, ok := errors.AsType[*reason.Error](err); ok {
 		return Comparison{State: Unknown, Denial: denied}, nil
@@ -132,33 +132,36 @@ type comparer struct {
 	running                   []byte
 }
 
-// again injects into the running pod again: first into the pod as it was created, and then
-// into its ephemeral containers.
-func (c *comparer) again(unchanged bool) (*Pod, *mutate.Decision, error) {
+// again injects into the running pod again: first into the pod as it was created, which it
+// returns too, and then into its ephemeral containers.
+func (c *comparer) again(unchanged bool) (original, fresh *Pod, decision *mutate.Decision, err error) {
 	var object map[string]any
 	if err := json.Unmarshal(c.running, &object); err != nil {
-		return nil, nil, fmt.Errorf("read the pod: %w", err)
+		return nil, nil, nil, fmt.Errorf("read the pod: %w", err)
 	}
 	if err := Remove(object, c.settings, unchanged); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
+	}
+	if original, err = Read(object, c.settings); err != nil {
+		return nil, nil, nil, err
 	}
 	spec, _ := object["spec"].(map[string]any)
 	ephemeral, debugged := spec["ephemeralContainers"]
 	delete(spec, "ephemeralContainers")
-	fresh, decision, err := c.inject(object, nil)
+	object, decision, err = c.inject(object, nil)
 	if err == nil && debugged {
 		var old []byte
-		if old, err = json.Marshal(fresh); err == nil {
-			spec, _ = fresh["spec"].(map[string]any)
+		if old, err = json.Marshal(object); err == nil {
+			spec, _ = object["spec"].(map[string]any)
 			spec["ephemeralContainers"] = ephemeral
-			fresh, _, err = c.inject(fresh, old)
+			object, _, err = c.inject(object, old)
 		}
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	read, err := Read(fresh, c.settings)
-	return read, decision, err
+	fresh, err = Read(object, c.settings)
+	return original, fresh, decision, err
 }
 
 // inject decides about a pod, and returns it with the patch. old is the pod without its
@@ -289,7 +292,7 @@ func sameVariable(a, b *Variable) bool {
 // showsOthers reports whether the pod differs from a new one only in variables that can be
 // the containers' own, and another container has what a new pod gets in each of them: so it
 // was injected with the current identity.
-func (p *Pod) showsOthers(fresh *Pod, s *annotations.Settings) bool {
+func (p *Pod) showsOthers(original, fresh *Pod, s *annotations.Settings) bool {
 	definitions := p.definitions(s)
 	found := false
 	for c, other := range p.pairs(fresh) {
@@ -299,7 +302,7 @@ func (p *Pod) showsOthers(fresh *Pod, s *annotations.Settings) bool {
 		for _, name := range differingVariables(c, other, definitions) {
 			found = true
 			own := c.variable(name)
-			if own == nil || !own.Injected || !own.ambiguous || !p.hasInjected(fresh, name) {
+			if own == nil || !own.Injected || !own.ambiguous || !original.gets(name, p, fresh) {
 				return false
 			}
 		}
@@ -307,11 +310,12 @@ func (p *Pod) showsOthers(fresh *Pod, s *annotations.Settings) bool {
 	return found
 }
 
-// hasInjected reports whether a container has the value of a new pod in Lanyard's variable of
-// this name.
-func (p *Pod) hasInjected(fresh *Pod, name string) bool {
-	for c, other := range p.pairs(fresh) {
-		if v := c.variable(name); v != nil && v.Injected && other != nil && sameVariable(v, other.variable(name)) {
+// gets reports whether a container without the variable gets it with the value that it has in
+// the running pod.
+func (p *Pod) gets(name string, running, fresh *Pod) bool {
+	for c, other := range running.pairs(fresh) {
+		at := slices.IndexFunc(p.Containers, func(o Container) bool { return o.Kind == c.Kind && o.Name == c.Name })
+		if v := c.variable(name); v != nil && v.Injected && other != nil && sameVariable(v, other.variable(name)) && at >= 0 && p.Containers[at].variable(name) == nil {
 			return true
 		}
 	}

@@ -42,6 +42,7 @@ type Pod struct {
 	Containers []Container
 
 	volumes []volume
+	windows bool
 }
 
 // Token is a projected token.
@@ -104,10 +105,14 @@ type manifest struct {
 		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
-		Volumes             []volume    `json:"volumes"`
-		InitContainers      []container `json:"initContainers"`
-		Containers          []container `json:"containers"`
-		EphemeralContainers []container `json:"ephemeralContainers"`
+		OS struct {
+			Name string `json:"name"`
+		} `json:"os"`
+		NodeSelector        map[string]string `json:"nodeSelector"`
+		Volumes             []volume          `json:"volumes"`
+		InitContainers      []container       `json:"initContainers"`
+		Containers          []container       `json:"containers"`
+		EphemeralContainers []container       `json:"ephemeralContainers"`
 	} `json:"spec"`
 }
 
@@ -156,7 +161,7 @@ func Read(pod any, keys *annotations.Settings) (*Pod, error) {
 	if err := json.Unmarshal(text, &m); err != nil {
 		return nil, fmt.Errorf("read the pod: %w", err)
 	}
-	p := &Pod{Name: m.Metadata.Name, Files: map[string]string{}, volumes: m.Spec.Volumes}
+	p := &Pod{Name: m.Metadata.Name, Files: map[string]string{}, volumes: m.Spec.Volumes, windows: mutate.IsWindows(m.Spec.OS.Name, m.Spec.NodeSelector)}
 	if value := m.Metadata.Annotations[annotations.Injected]; value != "" {
 		p.Providers = strings.Split(value, ",")
 	}
@@ -266,10 +271,13 @@ func (p *Pod) readContainer(kind string, m *container, definitions []*annotation
 			p.Tokens[i].File = path.Join(mountPath, p.Tokens[i].Path)
 		}
 		c.Providers = pointingTo(c.Variables, definitions, mountPath)
+		at := mountedAt{mountPath, p.windows}
 		// A container with its own credentials for a provider gets none of its variables.
-		definitions = slices.DeleteFunc(slices.Clone(definitions), func(d *annotations.Provider) bool { return !slices.Contains(c.Providers, d.Name) })
-		markInjected(c.Variables, definitions, mountPath)
-		markAmbiguous(c.Variables, definitions, mountPath)
+		definitions = slices.DeleteFunc(slices.Clone(definitions), func(d *annotations.Provider) bool {
+			return !slices.ContainsFunc(c.Variables, func(v Variable) bool { return at.pointsInto(&v, d) })
+		})
+		markInjected(c.Variables, definitions, at)
+		markAmbiguous(c.Variables, definitions, at)
 	}
 	p.Containers = append(p.Containers, c)
 }

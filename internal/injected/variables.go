@@ -15,9 +15,10 @@ import (
 )
 
 // markInjected marks Lanyard's variables: the longest end of the list that has the
-// providers' variables, in their order, with values that Lanyard could have written. Other
-// variables that another webhook has added behind them do not count.
-func markInjected(variables []Variable, definitions []*annotations.Provider, mountPath string) {
+// providers' variables, in their order, with values that Lanyard could have written. Lanyard
+// adds no variable that the container has already. Other variables that another webhook has
+// added behind them do not count.
+func markInjected(variables []Variable, definitions []*annotations.Provider, m mountedAt) {
 	type known struct {
 		*annotations.Provider
 		annotations.Variable
@@ -29,13 +30,16 @@ func markInjected(variables []Variable, definitions []*annotations.Provider, mou
 		}
 	}
 	all := len(before)
+	isRepeated := func(i int) bool {
+		return slices.ContainsFunc(variables[:i], func(v Variable) bool { return v.Name == variables[i].Name })
+	}
 	for i, v := range slices.Backward(variables) {
 		at := slices.IndexFunc(before, func(k known) bool { return k.Variable.Name == v.Name })
 		if at < 0 && len(before) == all {
 			continue
 		}
-		if at < 0 || v.IsPodName() && before[at].PodName == "" ||
-			!v.IsPodName() && (v.From != nil || !fits(v.Value, before[at].Value, before[at].Provider, mountPath)) {
+		if at < 0 || isRepeated(i) || v.IsPodName() && before[at].PodName == "" ||
+			!v.IsPodName() && (v.From != nil || !fits(v.Value, before[at].Value, before[at].Provider, m)) {
 			return
 		}
 		variables[i].Injected = true
@@ -45,10 +49,10 @@ func markInjected(variables []Variable, definitions []*annotations.Provider, mou
 
 // markAmbiguous marks the injected variables before the first one that points to a file in
 // the token volume, which no container sets itself.
-func markAmbiguous(variables []Variable, definitions []*annotations.Provider, mountPath string) {
+func markAmbiguous(variables []Variable, definitions []*annotations.Provider, m mountedAt) {
 	for i := range variables {
 		if v := &variables[i]; v.Injected {
-			if len(pointingTo(variables[i:i+1], definitions, mountPath)) > 0 {
+			if slices.ContainsFunc(definitions, func(d *annotations.Provider) bool { return m.pointsInto(v, d) }) {
 				return
 			}
 			v.ambiguous = true
@@ -71,10 +75,10 @@ func (v *Variable) IsPodName() bool {
 var placeholder = regexp.MustCompile(`\\\{([a-z0-9-]+)\\\}`)
 
 // fits reports whether the template of a variable can result in the value.
-func fits(value, template string, d *annotations.Provider, mountPath string) bool {
+func fits(value, template string, d *annotations.Provider, m mountedAt) bool {
 	value = strings.ReplaceAll(value, "$$", "$")
 	if name, found := strings.CutPrefix(template, "{"); found && strings.Index(name, "}") == len(name)-1 {
-		return isValue(name[:len(name)-1], value, d, mountPath)
+		return isValue(name[:len(name)-1], value, d, m)
 	}
 	if !strings.Contains(template, "{") {
 		return value == template
@@ -85,7 +89,7 @@ func fits(value, template string, d *annotations.Provider, mountPath string) boo
 		return false
 	}
 	for i, name := range placeholder.FindAllStringSubmatch(quoted, -1) {
-		if !isValue(name[1], match[i+1], d, mountPath) {
+		if !isValue(name[1], match[i+1], d, m) {
 			return false
 		}
 	}
@@ -93,9 +97,9 @@ func fits(value, template string, d *annotations.Provider, mountPath string) boo
 }
 
 // isValue reports whether a placeholder of this name can have the value.
-func isValue(name, value string, d *annotations.Provider, mountPath string) bool {
-	if path, found := paths(d, mountPath)[name]; found {
-		return Slashes(value) == path
+func isValue(name, value string, d *annotations.Provider, m mountedAt) bool {
+	if path, found := m.paths(d)[name]; found {
+		return value == path
 	}
 	for i := range d.Parameters {
 		if p := &d.Parameters[i]; p.Name == name {
@@ -106,13 +110,27 @@ func isValue(name, value string, d *annotations.Provider, mountPath string) bool
 	return value != "" && texts.IsVisible(value)
 }
 
-// paths returns the values that are paths of Lanyard's files, with slashes and without a drive.
-func paths(d *annotations.Provider, mountPath string) annotations.Values {
-	values := annotations.Values{"token-file": mountPath + "/" + d.TokenPath}
+// mountedAt is where the token volume is mounted.
+type mountedAt struct {
+	path    string // with slashes and without a drive
+	windows bool
+}
+
+// paths returns the values that are paths of Lanyard's files, as the container sees them.
+func (m mountedAt) paths(d *annotations.Provider) annotations.Values {
+	subject := provider.Subject{Windows: m.windows}
+	values := annotations.Values{"token-file": subject.Path(m.path + "/" + d.TokenPath)}
 	if d.CredentialFile != nil {
-		values["credential-file"] = mountPath + "/" + d.CredentialFile.Path
+		values["credential-file"] = subject.Path(m.path + "/" + d.CredentialFile.Path)
 	}
 	return values
+}
+
+// pointsInto reports whether a variable points to a file of the provider in the token volume.
+func (m mountedAt) pointsInto(v *Variable, d *annotations.Provider) bool {
+	return slices.ContainsFunc(d.Variables, func(known annotations.Variable) bool {
+		return (known.Credential || known.Profiles) && known.Name == v.Name && fits(v.Value, known.Value, d, m)
+	})
 }
 
 // pointingTo returns the providers whose variables point to a file in the token volume.
