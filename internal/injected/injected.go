@@ -152,7 +152,7 @@ type source struct {
 }
 
 // Read reads a pod: a pointer to a Pod of the API, an unstructured object or JSON.
-func Read(pod any, keys *annotations.Settings) (*Pod, error) {
+func Read(pod any, s *annotations.Settings) (*Pod, error) {
 	text, err := json.Marshal(pod)
 	if err != nil {
 		return nil, fmt.Errorf("read the pod: %w", err)
@@ -165,7 +165,7 @@ func Read(pod any, keys *annotations.Settings) (*Pod, error) {
 	if value := m.Metadata.Annotations[annotations.Injected]; value != "" {
 		p.Providers = strings.Split(value, ",")
 	}
-	definitions := p.definitions(keys)
+	definitions := p.definitions(s)
 	for _, d := range definitions {
 		if d.CredentialFile == nil {
 			continue
@@ -184,8 +184,8 @@ func Read(pod any, keys *annotations.Settings) (*Pod, error) {
 }
 
 // definitions returns the definitions of the injected providers.
-func (p *Pod) definitions(keys *annotations.Settings) []*annotations.Provider {
-	return slices.DeleteFunc(slices.Clone(keys.Providers), func(d *annotations.Provider) bool { return !slices.Contains(p.Providers, d.Name) })
+func (p *Pod) definitions(s *annotations.Settings) []*annotations.Provider {
+	return slices.DeleteFunc(slices.Clone(s.Providers), func(d *annotations.Provider) bool { return !slices.Contains(p.Providers, d.Name) })
 }
 
 // readVolumes finds the token volume and the volumes with copies. A volume with the
@@ -307,14 +307,14 @@ func Slashes(file string) string {
 // volumes, mounts and variables. A pod that was not injected stays as it is. A variable that
 // the container itself may have set, as in Compare, stays only if the annotations of the
 // ServiceAccount are unchanged since the pod was created.
-func Remove(pod map[string]any, keys *annotations.Settings, unchanged bool) error {
-	p, err := Read(pod, keys)
+func Remove(pod map[string]any, s *annotations.Settings, unchanged bool) error {
+	p, err := Read(pod, s)
 	if err != nil || len(p.Providers) == 0 {
 		return err
 	}
 	metadata, _ := pod["metadata"].(map[string]any)
 	marks, _ := metadata["annotations"].(map[string]any)
-	for _, key := range keys.Marks() {
+	for _, key := range s.Marks() {
 		delete(marks, key)
 	}
 	if labels, _ := metadata["labels"].(map[string]any); labels[annotations.IdentityLabel] == annotations.IdentityInjected {
@@ -335,12 +335,12 @@ func Remove(pod map[string]any, keys *annotations.Settings, unchanged bool) erro
 			})
 		}
 	}
-	keep(spec, "volumes", func(i int) bool { return used[p.volumes[i].Name] || !p.isOwn(&p.volumes[i], keys) })
+	keep(spec, "volumes", func(i int) bool { return used[p.volumes[i].Name] || !p.isOwn(&p.volumes[i], s) })
 	return nil
 }
 
 // isOwn reports whether Lanyard added the volume, by its name and its form.
-func (p *Pod) isOwn(v *volume, keys *annotations.Settings) bool {
+func (p *Pod) isOwn(v *volume, settings *annotations.Settings) bool {
 	switch {
 	case p.isCopy(v.Name):
 		return true
@@ -352,7 +352,7 @@ func (p *Pod) isOwn(v *volume, keys *annotations.Settings) bool {
 		case s.Token != nil:
 			return !slices.ContainsFunc(p.Tokens, func(t Token) bool { return t.Path == s.Token.Path })
 		case s.Files != nil && len(s.Files.Items) == 1:
-			return !slices.ContainsFunc(keys.Providers, func(d *annotations.Provider) bool {
+			return !slices.ContainsFunc(settings.Providers, func(d *annotations.Provider) bool {
 				return d.CredentialFile != nil && d.CredentialFile.Path == s.Files.Items[0].Path
 			})
 		}
