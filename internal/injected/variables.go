@@ -110,10 +110,11 @@ func isValue(name, value string, d *annotations.Provider, m mountedAt) bool {
 	return value != "" && texts.IsVisible(value)
 }
 
-// mountedAt is where the token volume is mounted.
+// mountedAt is where a container has Lanyard's tokens.
 type mountedAt struct {
-	path    string // with slashes and without a drive
+	path    string // of the token volume, with slashes and without a drive
 	windows bool
+	tokens  []Token // of the container
 }
 
 // paths returns the values that are paths of Lanyard's files, as the container sees them.
@@ -124,6 +125,12 @@ func (m mountedAt) paths(d *annotations.Provider) annotations.Values {
 		values["credential-file"] = subject.Path(m.path + "/" + d.CredentialFile.Path)
 	}
 	return values
+}
+
+// isCopy reports whether a path is that of a copy of the provider's token, Lanyard's or another
+// webhook's.
+func (m mountedAt) isCopy(path string, d *annotations.Provider) bool {
+	return d.CopyVolume != "" && slices.ContainsFunc(m.tokens, func(t Token) bool { return t.Volume == d.CopyVolume && t.File == Slashes(path) })
 }
 
 // pointsInto reports whether a variable points to a file of the provider in the token volume.

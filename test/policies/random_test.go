@@ -19,8 +19,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/rules"
-	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/internal/mutate"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/randpod"
@@ -140,11 +140,21 @@ func (a *sample) newRandomPod(t *testing.T, index int) *corev1.Pod {
 	return &pod
 }
 
+// rules are the rules of the webhook, and the objects that they depend on.
+type rules struct {
+	*settings.Settings
+	accounts, namespaces map[string]*annotations.Object
+}
+
+func newRules(s *settings.Settings) *rules {
+	return &rules{s, map[string]*annotations.Object{}, map[string]*annotations.Object{}}
+}
+
 // testRandomPods creates random pods with random ServiceAccounts, and compares the policies
 // with the webhook.
 func (c *cluster) testRandomPods(t *testing.T) {
 	s := settingsOf(t, "")
-	webhook := rules.New(s)
+	webhook := newRules(s)
 	c.createPlain(t)
 	var all []*sample
 	for i := range *randomPods / podsPerAccount {
@@ -157,7 +167,7 @@ func (c *cluster) testRandomPods(t *testing.T) {
 			a.namespace = all[i-1].namespace
 		}
 		for _, name := range []string{a.live, a.written} {
-			webhook.AddServiceAccount(name, &a.meta)
+			webhook.accounts[name+"/"+a.meta.Name] = &annotations.Object{Namespace: name, Name: a.meta.Name, Annotations: a.meta.Annotations, Label: a.meta.Labels[annotations.IdentityLabel]}
 		}
 	}
 	eachOf(all, func(a *sample) {
@@ -205,7 +215,7 @@ func eachOf(all []*sample, do func(a *sample)) {
 }
 
 // namespaces creates the namespaces of a sample.
-func (c *cluster) namespaces(t *testing.T, webhook *rules.Rules, a *sample) {
+func (c *cluster) namespaces(t *testing.T, webhook *rules, a *sample) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(26, uint64(a.index)))
 	if r.IntN(4) == 0 {
@@ -216,7 +226,7 @@ func (c *cluster) namespaces(t *testing.T, webhook *rules.Rules, a *sample) {
 		{Name: a.written, Annotations: a.namespace, Labels: map[string]string{configLabel: randomGroup}},
 	}
 	for i := range list {
-		webhook.AddNamespace(&list[i])
+		webhook.namespaces[list[i].Name] = annotations.NamespaceObject(&list[i])
 		_, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: list[i]}, metav1.CreateOptions{})
 		must(t, list[i].Name, err)
 	}
@@ -233,7 +243,7 @@ func (c *cluster) createPlain(t *testing.T) {
 
 // writeSample creates the ServiceAccount once more, which the policies must deny as the webhook
 // does.
-func (c *cluster) writeSample(t *testing.T, webhook *rules.Rules, a *sample) {
+func (c *cluster) writeSample(t *testing.T, webhook *rules, a *sample) {
 	t.Helper()
 	account := &corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: *a.meta.DeepCopy()}
 	account.Namespace = a.written
@@ -242,8 +252,7 @@ func (c *cluster) writeSample(t *testing.T, webhook *rules.Rules, a *sample) {
 		t.Error(err)
 		return
 	}
-	validator := &injector.ServiceAccountValidator{Config: webhook.Config, Invalidator: rules.Unrecorded{}}
-	_, a.denied = admission.Ask(t.Context(), validator, "serviceaccount", a.written, text, nil)
+	_, a.denied = injector.Validate(webhook.Settings, webhook.namespaces[a.written], text)
 	stored, err := c.client.CoreV1().ServiceAccounts(a.written).Create(t.Context(), account, dryRun)
 	a.deniedHere = err
 	switch {
@@ -261,7 +270,7 @@ func isUnavailable(err error) bool {
 }
 
 // compareRandom creates a pod, and returns the result for the count.
-func (c *cluster) compareRandom(t *testing.T, webhook *rules.Rules, a *sample, pod *corev1.Pod, name string) string {
+func (c *cluster) compareRandom(t *testing.T, webhook *rules, a *sample, pod *corev1.Pod, name string) string {
 	t.Helper()
 	want, _, errWant := mutated(t, webhook, pod)
 	got, err := c.client.CoreV1().Pods(a.live).Create(t.Context(), pod, dryRun)
@@ -306,7 +315,7 @@ func (c *cluster) inPlain(t *testing.T, pod *corev1.Pod) (*corev1.Pod, error) {
 }
 
 // mutated returns the pod as the webhook makes it, and whether the webhook changed it.
-func mutated(t *testing.T, webhook *rules.Rules, pod *corev1.Pod) (*corev1.Pod, bool, error) {
+func mutated(t *testing.T, webhook *rules, pod *corev1.Pod) (*corev1.Pod, bool, error) {
 	t.Helper()
 	pod = pod.DeepCopy()
 	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
@@ -314,17 +323,24 @@ func mutated(t *testing.T, webhook *rules.Rules, pod *corev1.Pod) (*corev1.Pod, 
 	if err != nil {
 		return nil, false, err
 	}
-	response, text, err := webhook.Pod(t.Context(), pod.Namespace, pod.Spec.ServiceAccountName, text)
+	read, err := mutate.ReadPod(text, webhook.Settings.Settings)
+	if err != nil {
+		return nil, false, err
+	}
+	decision, err := mutate.Decide(webhook.Settings.Settings, webhook.accounts[pod.Namespace+"/"+pod.Spec.ServiceAccountName], webhook.namespaces[pod.Namespace], read)
+	if err == nil {
+		text, err = decision.Apply(text)
+	}
 	if err != nil {
 		return nil, false, err
 	}
 	var result corev1.Pod
-	return &result, !response.Patch.Empty(), json.Unmarshal(text, &result)
+	return &result, decision.Patch != nil, json.Unmarshal(text, &result)
 }
 
 // holdsAgain sends an injected pod through the policies and the webhook once more, as it is
 // and with the container of another webhook.
-func (c *cluster) holdsAgain(t *testing.T, webhook *rules.Rules, got *corev1.Pod, name string) {
+func (c *cluster) holdsAgain(t *testing.T, webhook *rules, got *corev1.Pod, name string) {
 	t.Helper()
 	again := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: got.Namespace, Name: got.Name, Labels: got.Labels, Annotations: got.Annotations}, Spec: *got.Spec.DeepCopy()}
 	second, err := c.client.CoreV1().Pods(got.Namespace).Create(t.Context(), again, dryRun)

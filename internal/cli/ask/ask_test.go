@@ -29,7 +29,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
@@ -279,17 +278,6 @@ func TestWithoutTheSettingsTheRulesAreNotEvaluated(t *testing.T) {
 				t.Errorf("got %q, want %q", kind(&got), test.want)
 			}
 		})
-	}
-}
-
-func TestLocalWarningsHaveTheFormOfTheWebhook(t *testing.T) {
-	t.Parallel()
-	pod := newPod()
-	container := pod.Object["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
-	container["env"] = []any{map[string]any{"name": "AWS_WEB_IDENTITY_TOKEN_FILE", "value": "/own"}}
-	got := newAsker(t, &server{}, ask.Options{NoDryRun: true}).Ask(t.Context(), &metav1.ObjectMeta{Name: "shop"}, serviceAccount(map[string]string{"lanyard.dev/aws-role-arn": role}), pod)
-	if len(got.Warnings) != 1 || !strings.HasPrefix(got.Warnings[0], "lanyard: "+string(reason.EnvironmentTaken)+`: container "check": `) {
-		t.Errorf("got the warnings %q", got.Warnings)
 	}
 }
 

@@ -391,9 +391,9 @@ func (in *Input) decide() (*mutate.Decision, error) {
 func (in *Input) without() New {
 	n := New{Outcome: injected.Without}
 	decision, err := in.decide()
-	denial, denied := errors.AsType[*reason.Error](err)
+	pod, _ := in.ParsePod(in.Sent.GetAnnotations(), in.Sent.GetLabels()[annotations.Inject])
 	switch {
-	case denied && denial.Reason == reason.IdentityRequired && in.Answer.Local != "" && !in.called() && !in.NoGuard:
+	case pod.Insists && in.Answer.Local != "" && !in.called() && !in.NoGuard:
 		return in.insists()
 	case decision == nil && err == nil:
 		n.Why = "the pod is created without credentials. The reason is not known: you may not read its ServiceAccount"
@@ -406,7 +406,10 @@ func (in *Input) without() New {
 	case reason.MirrorPod:
 		n.Why = "the pod mirrors a static pod of a node, which cannot have a token"
 	case reason.OptedOut:
-		n.Outcome, n.Why = injected.OptedOut, in.optOut()
+		n.Outcome, n.Why = injected.OptedOut, "the pod has "+annotations.Inject+": \"false\""
+		if pod.LeftToPeer != "" {
+			n.Why = "an annotation of the pod leaves the provider " + pod.LeftToPeer + " to another webhook"
+		}
 	case reason.NoIdentity:
 		hint, fix := in.hint()
 		if hint == "" && decision.Mistake != nil {
@@ -423,15 +426,6 @@ func (in *Input) without() New {
 		n.Containers = in.containers(in.Sent, decision)
 	}
 	return n
-}
-
-// optOut describes how the pod Sent opts out.
-func (in *Input) optOut() string {
-	pod, _ := in.ParsePod(in.Sent.GetAnnotations(), in.Sent.GetLabels()[annotations.Inject])
-	if pod.LeftToPeer != "" {
-		return "an annotation of the pod leaves the provider " + pod.LeftToPeer + " to another webhook"
-	}
-	return "the pod has " + annotations.Inject + ": \"false\""
 }
 
 // called reports whether the API server calls Lanyard for the pod Sent, as far as the webhook

@@ -20,7 +20,7 @@ import (
 // Lanyard had set that variable or label.
 var ambiguous = []string{
 	"container-with-a-role-of-its-own", "profiles-and-a-role-of-the-container", "eks-skip-list-of-the-pod-has-no-effect",
-	"tokens-for-external-secrets", "after-azure-1.5", "after-azure-1.6",
+	"tokens-for-external-secrets", "after-azure-1.5",
 	"label-of-an-injected-pod-in-a-template",
 }
 
@@ -31,7 +31,7 @@ func holdsRemovable(t *testing.T, s *annotations.Settings, name string, pod, res
 	if read, err := injected.Read(before, s); err != nil || len(read.Providers) > 0 {
 		return // injected before, such as a pod that gets an ephemeral container
 	}
-	if err := injected.Remove(after, s); err != nil {
+	if err := injected.Remove(after, s, false); err != nil {
 		t.Fatal(err)
 	}
 	prune(before)
@@ -106,7 +106,7 @@ func holdsReadable(t *testing.T, s *annotations.Settings, result []byte, injecti
 	if diff := cmp.Diff(mounts, takePart); diff != "" {
 		t.Errorf("containers (-mounted +read):\n%s", diff)
 	}
-	if injected.Judge(got, got, true, false, s) != injected.Current {
+	if !injected.Same(got, got, s) {
 		t.Error("the pod differs from itself")
 	}
 }
