@@ -96,7 +96,7 @@ type wantView struct {
 	Name, Group, Value string
 	// Complete is true if Value has all of its values; empty if it always has.
 	Complete string
-	// Is is "credential", "principal", or empty.
+	// Is is "credential" or empty.
 	Is string
 	// PodName is true if the variable is to have the name of the pod; empty for never.
 	PodName string
@@ -220,11 +220,8 @@ func wants(d *annotations.Provider, v *annotations.Variable, values map[string]s
 		}
 	}
 	view.Complete = strings.TrimPrefix(view.Complete, " && ")
-	switch {
-	case v.Credential:
+	if v.Credential {
 		view.Is = "credential"
-	case slices.Contains(d.PrincipalParameters, strings.Trim(v.Value, "{}")):
-		view.Is = "principal"
 	}
 	if v.PodName != "" {
 		view.PodName = values[v.PodName] + " != '' && [object.metadata.?name.orValue('')].exists(value, " + PodNameFits + ")"

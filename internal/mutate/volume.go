@@ -39,8 +39,9 @@ func (m *mutation) chooseVolume() (exists bool, err error) {
 	}
 }
 
-// findVolume sets the token volume of a running pod, and reports whether the pod was
-// injected with the current identity of its ServiceAccount.
+// findVolume sets the token volume of a running pod, and reports whether the pod has the
+// tokens and files of its ServiceAccount. Its containers may have other variables: their own,
+// or those of before the ServiceAccount changed.
 func (m *mutation) findVolume() bool {
 	for _, a := range m.annotations {
 		if m.pod.Annotations[a.key] != a.value {
@@ -50,35 +51,10 @@ func (m *mutation) findVolume() bool {
 	for i := range m.volumes {
 		m.tokenVolume = &m.volumes[i]
 		if m.projectsAll(m.pod.sources[m.tokenVolume.name]) {
-			return m.hasPrincipals(m.tokenVolume.name)
+			return true
 		}
 	}
 	return false
-}
-
-// hasPrincipals reports whether the containers with the token volume have the current
-// names of the identities. A name that no container has is in a credential file, or a
-// container chooses a profile. A name that only some have is overridden in the others.
-func (m *mutation) hasPrincipals(volume string) bool {
-	for i := range m.providers {
-		for _, v := range m.providers[i].Variables {
-			set, same := false, false
-			for j := range m.pod.containers {
-				c := &m.pod.containers[j]
-				if got := c.variable(v.Name); v.Principal && got != nil && c.mountsVolume(volume) {
-					set, same = true, same || string(got.value) == v.Value
-				}
-			}
-			if set && !same {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-func (c *container) mountsVolume(name string) bool {
-	return slices.ContainsFunc(c.mounts, func(m mount) bool { return string(m.volume) == name })
 }
 
 // projectsAll reports whether a volume with these sources has every token and file of the

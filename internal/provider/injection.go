@@ -122,7 +122,6 @@ func inject(i *annotations.Identity, subject *Subject) Provider {
 	}
 	for _, v := range d.Variables {
 		if value, complete := values.Expand(v.Value); complete {
-			v.Principal = slices.Contains(d.PrincipalParameters, strings.Trim(v.Value, "{}"))
 			v.Value = escape(value)
 			if i.Values[v.PodName] == "" {
 				v.PodName = ""

@@ -67,7 +67,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 		"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE",
 	}
 	awsVariables := []annotations.Variable{
-		{Name: "AWS_ROLE_ARN", Value: roleARN, Principal: true, Direct: true},
+		{Name: "AWS_ROLE_ARN", Value: roleARN, Direct: true},
 		{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: mountPath + "/aws/token", Credential: true, Direct: true},
 		{Name: "AWS_ROLE_SESSION_NAME", Value: "loki@team-a", Direct: true},
 		{Name: "AWS_STS_REGIONAL_ENDPOINTS", Value: "regional"},
@@ -124,7 +124,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 				Name:  "azure",
 				Token: provider.Token{Audience: "api://AzureADTokenExchange", ExpirationSeconds: 3600, Path: "azure/token"},
 				Variables: []annotations.Variable{
-					{Name: "AZURE_CLIENT_ID", Value: clientID, Principal: true},
+					{Name: "AZURE_CLIENT_ID", Value: clientID},
 					{Name: "AZURE_TENANT_ID", Value: tenantID},
 					{Name: "AZURE_FEDERATED_TOKEN_FILE", Value: mountPath + "/azure/token", Credential: true},
 					{Name: "AZURE_AUTHORITY_HOST", Value: authority},

@@ -318,9 +318,6 @@ type Variable struct {
 	// Value. NewInjection clears it if the parameter has no value. A pod whose name is not
 	// PodNameFits has Value.
 	PodName string
-	// Principal reports whether the value is the name of the identity. NewInjection
-	// sets it.
-	Principal bool
 }
 
 // IsOwnCredential reports whether a container that sets the variable to this value, or derives
