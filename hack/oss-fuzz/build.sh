@@ -18,7 +18,7 @@ target internal/cli/command FuzzPage
 target internal/cli/migrate FuzzRewrite
 target internal/jsonpatch FuzzExtend
 target internal/jsonscan FuzzAppendString FuzzDecode FuzzSkip
-target internal/mutate FuzzMountPath
+target pkg/mutate FuzzMountPath
 target internal/provider FuzzParseServiceAccount
 target internal/settings FuzzParse
 target internal/webhook/admission FuzzHandler FuzzParseReview

@@ -53,6 +53,16 @@ type Scanner struct {
 // of the Scanner are in use.
 func New(data []byte) *Scanner { return &Scanner{data: data} }
 
+// Pos returns the position in the text, in bytes.
+func (s *Scanner) Pos() int { return s.pos }
+
+// Rest returns the text behind the position. A caller that reads a value there itself moves on
+// with Advance.
+func (s *Scanner) Rest() []byte { return s.data[s.pos:] }
+
+// Advance moves n bytes on.
+func (s *Scanner) Advance(n int) { s.pos += n }
+
 // Kind returns the kind of the value that comes next, without moving past it.
 func (s *Scanner) Kind() Kind {
 	s.space()

@@ -20,7 +20,7 @@ import (
 //	125 MiB
 //
 // The memory of a decision is counted where the object is read: see Bounds in
-// internal/mutate/pod.go.
+// pkg/mutate/pod.go.
 const (
 	bodyPoolBytes     = 16 << 20
 	usualPoolBytes    = 8 << 20

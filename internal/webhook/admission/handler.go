@@ -19,8 +19,8 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // Decider decides about requests for objects of type T.

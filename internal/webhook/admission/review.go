@@ -16,8 +16,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // Operations that Lanyard is asked about.

@@ -6,8 +6,8 @@ package injector
 import (
 	"sync"
 
-	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
 )
 
 // maxCached limits the memory of the cache: an entry for three clouds takes some

@@ -7,9 +7,9 @@ import (
 	"context"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
-	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
 )
 
 // ephemeralContainers is the subresource that kubectl debug updates.
@@ -33,7 +33,9 @@ type PodMutator struct {
 
 // Read implements admission.Decider.
 func (p *PodMutator) Read(s *jsonscan.Scanner, pod *mutate.Pod) (cost int, err error) {
-	return pod.Read(s, p.Settings.Settings)
+	n, cost, err := pod.ReadNext(s.Rest(), p.Settings.Settings)
+	s.Advance(n)
+	return cost, err
 }
 
 // Decide implements admission.Decider. It makes the steps of mutate.Decide, and looks up

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // explanation is a row of the tables of reasons. For a container, result reports

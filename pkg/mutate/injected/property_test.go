@@ -11,10 +11,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/lanyard-dev/lanyard/internal/injected"
-	"github.com/lanyard-dev/lanyard/internal/mutate"
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 	"github.com/lanyard-dev/lanyard/test/support/randpod"
 )
 

@@ -12,9 +12,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // Limits of the reader. The API server stores objects of up to 1.5 MiB, but
@@ -33,7 +33,7 @@ const (
 // ReadPod reads the JSON of a pod, which must not change while the Pod is in use.
 func ReadPod(pod []byte, s *annotations.Settings) (*Pod, error) {
 	p, scanner := new(Pod), jsonscan.New(pod)
-	if _, err := p.Read(scanner, s); err != nil {
+	if _, err := p.read(scanner, s); err != nil {
 		return nil, err
 	}
 	if err := scanner.End(); err != nil {
@@ -42,13 +42,22 @@ func ReadPod(pod []byte, s *annotations.Settings) (*Pod, error) {
 	return p, nil
 }
 
-// Read reads the pod that is the next value of s. It replaces the previous content
-// of p and uses its memory again. The cost is the most memory that Create or
-// AddEphemeral takes for the pod, in bytes.
+// ReadNext reads the pod at the start of a text that may go on behind it. It replaces the
+// previous content of p, and uses its memory again. It returns how many bytes the pod has,
+// and the cost: the most memory that a decision takes for the pod, in bytes.
+func (p *Pod) ReadNext(text []byte, s *annotations.Settings) (n, cost int, err error) {
+	scanner := jsonscan.New(text)
+	cost, err = p.read(scanner, s)
+	return scanner.Pos(), cost, err
+}
+
+// read reads the pod that is the next value of s. It replaces the previous content
+// of p and uses its memory again. The cost is the most memory that create or
+// addEphemeral takes for the pod, in bytes.
 //
-// Volumes, variables and mounts are read later, by Create and AddEphemeral: the
+// Volumes, variables and mounts are read later, by create and addEphemeral: the
 // pods of ServiceAccounts without an identity, which are most, do not need them.
-func (p *Pod) Read(s *jsonscan.Scanner, settings *annotations.Settings) (cost int, err error) {
+func (p *Pod) read(s *jsonscan.Scanner, settings *annotations.Settings) (cost int, err error) {
 	if s.Kind() != jsonscan.Object {
 		return 0, fmt.Errorf("pod: got %s, want object", s.Kind())
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// Injection is a provider.Injection, encoded for the patches of many pods. It
+// encodedInjection is a provider.Injection, encoded for the patches of many pods. It
 // does not change, and may be used concurrently.
-type Injection struct {
+type encodedInjection struct {
 	mountPath string
 	providers []encodedProvider
 	// annotations are the annotations that Lanyard writes.
@@ -49,9 +49,9 @@ type encodedProvider struct {
 	copied encodedVolume
 }
 
-// NewInjection encodes an injection.
-func NewInjection(injection *provider.Injection) *Injection {
-	result := Injection{mountPath: injection.MountPath, known: map[string]struct{}{}}
+// newInjection encodes an injection.
+func newInjection(injection *provider.Injection) *encodedInjection {
+	result := encodedInjection{mountPath: injection.MountPath, known: map[string]struct{}{}}
 	result.annotations = make([]annotation, 1)
 	for i := range injection.Providers {
 		p := encodedProvider{Provider: &injection.Providers[i]}
@@ -95,7 +95,7 @@ func withValue(v *annotations.Variable) []byte {
 }
 
 // encodeVolumes encodes the volumes and mounts, and adds the rest to maxContainerBytes.
-func (i *Injection) encodeVolumes() {
+func (i *encodedInjection) encodeVolumes() {
 	i.volumeNames = []string{VolumeName, FallbackVolumeName}
 	for n, name := range i.volumeNames {
 		i.volumes[n] = newEncodedVolume(name, i.mountPath, i.sources())
@@ -112,7 +112,7 @@ func (i *Injection) encodeVolumes() {
 }
 
 // Providers lists the names of the providers, sorted.
-func (i *Injection) Providers() []string {
+func (i *encodedInjection) Providers() []string {
 	var names []string
 	for _, p := range i.providers {
 		names = append(names, p.Name)

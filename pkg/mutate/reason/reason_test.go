@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // declared reads the constants of the type Reason from the package's source.
@@ -95,7 +95,7 @@ func TestAllReturnsACopy(t *testing.T) {
 // Users look up a reason from a warning or an alert there.
 func TestEveryReasonIsDocumented(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/reference/reasons.md")
+	text, err := os.ReadFile("../../../docs/reference/reasons.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,9 +11,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // mountPoint is the state of a container's token mount path.
@@ -51,10 +51,10 @@ func (m *mutation) mountAt(c *container) (at mountPoint, by *mount, err error) {
 	return at, by, nil
 }
 
-// LacksMount is the guard's rule: it reports whether a container that is not left out has
+// lacksMount is the guard's rule: it reports whether a container that is not left out has
 // nothing mounted at the token mount path or below it, unless the pod leaves a provider
 // to a peer. Its error is a *reason.Error.
-func (p *Pod) LacksMount(selection *annotations.Pod, mountPath string) (bool, error) {
+func (p *Pod) lacksMount(selection *annotations.Pod, mountPath string) (bool, error) {
 	if selection.LeftToPeer != "" {
 		return false, nil
 	}

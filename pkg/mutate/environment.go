@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // missingVariables returns the encoded variables that the container lacks. The

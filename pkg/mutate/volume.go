@@ -12,7 +12,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // Names of the projected volume. The second name is for a pod that uses the first
@@ -105,7 +105,7 @@ func newEncodedVolume(name, mountPath string, sources [][]byte) encodedVolume {
 }
 
 // sources returns the sources of the token volume.
-func (i *Injection) sources() [][]byte {
+func (i *encodedInjection) sources() [][]byte {
 	var sources [][]byte
 	for _, p := range i.providers {
 		sources = append(sources, tokenSourceOf(&p.Token, p.Token.Path))

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // placedCopy is a copy of a provider's token in one pod, at a path of its own. It is in

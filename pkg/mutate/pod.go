@@ -1,13 +1,23 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mutate works out the JSON Patch that injects identities into a pod.
-// The JSON of the pod and an injection go in, a patch and reasons come out. The
-// package is pure: it uses no client, no clock and no logger.
+// Package mutate decides what a pod gets: Decide takes the settings of a cluster, a
+// ServiceAccount, a Namespace and the JSON of a pod, and returns the JSON Patch that
+// lanyard-webhook would respond with, its reason and its findings. Operators use it in a pod
+// webhook of their own, and in tests of the pods that they create. Package injected, below
+// it, reads the injection back from a pod. Package reason has the reasons, which are words of
+// docs/reference/reasons.md.
+//
+// The package is pure: it uses no client, no clock and no logger. ParseSettings makes the
+// settings from a configuration file.
+//
+// Unstable before v1: a minor version may change the API.
 //
 // The files, in the order in which they are used:
 //
 //	podreader.go    reads the pod, in two steps
+//	decide.go       decides, in three steps
+//	account.go      checks the ServiceAccount and the policy of its namespace
 //	injection.go    prepares what is the same for each pod of a ServiceAccount
 //	create.go       decides about a new pod
 //	ephemeral.go    decides about new ephemeral containers of a running pod
@@ -55,12 +65,12 @@ type Pod struct {
 	// The rest is read by readLists.
 
 	volumes jsonpatch.List
-	sources map[string][]source // of the volumes in Injection.volumeNames
+	sources map[string][]source // of the volumes in encodedInjection.volumeNames
 	// vars and mounts are the memory behind the containers' own lists.
 	vars   []envVar
 	mounts []mount
 
-	// Create and AddEphemeral use plans and patch. They are here so that
+	// create and addEphemeral use plans and patch. They are here so that
 	// their memory is used again, with the Pod's.
 	plans []plan
 	patch jsonpatch.Patch
@@ -88,7 +98,7 @@ const (
 	otherBytes = 48 << 10
 )
 
-// cost returns the most memory that Create or AddEphemeral takes for the pod, its
+// cost returns the most memory that create or addEphemeral takes for the pod, its
 // patch in base64 included, in bytes. elements is how many variables, mounts, devices
 // and volumes the pod has at most.
 func (p *Pod) cost(elements int) int {

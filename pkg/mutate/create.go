@@ -9,13 +9,13 @@ import (
 	"strconv"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// Result is the decision about a pod.
-type Result struct {
+// result is the decision about a pod.
+type result struct {
 	// Patch is empty if nothing is missing. It is valid until the Pod's next Read.
 	Patch jsonpatch.Patch
 	// Reason is the decision in one word.
@@ -38,28 +38,28 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s: container %q: %s", f.Reason, f.Container, f.Detail)
 }
 
-// Create injects the identities into a new pod. Its error is a *reason.Error: the pod must
+// create injects the identities into a new pod. Its error is a *reason.Error: the pod must
 // be denied.
-func Create(pod *Pod, selection *annotations.Pod, injection *Injection) (Result, error) {
+func create(pod *Pod, selection *annotations.Pod, injection *encodedInjection) (result, error) {
 	m := newMutation(pod, selection, injection)
 	if err := pod.readLists(injection.volumeNames); err != nil {
-		return Result{}, err
+		return result{}, err
 	}
 	exists, err := m.chooseVolume()
 	if err != nil {
-		return Result{}, err
+		return result{}, err
 	}
 	m.placeCopies(false)
 	missing, err := m.missingAnnotations()
 	if err != nil {
-		return Result{}, err
+		return result{}, err
 	}
 	m.findUnknownNames()
 	for i := range pod.containers {
 		// The API server denies a new pod with ephemeral containers.
 		if c := &pod.containers[i]; c.kind != ephemeralContainers {
 			if err := m.plan(c); err != nil {
-				return Result{}, err
+				return result{}, err
 			}
 		}
 	}
@@ -67,7 +67,7 @@ func Create(pod *Pod, selection *annotations.Pod, injection *Injection) (Result,
 		return m.result(), nil
 	}
 	if err := m.growPatch(); err != nil {
-		return Result{}, err
+		return result{}, err
 	}
 	m.addMarks(missing)
 	pod.patch.Extend([]byte("/spec/volumes"), pod.volumes, m.missingVolumes(exists))
@@ -77,7 +77,7 @@ func Create(pod *Pod, selection *annotations.Pod, injection *Injection) (Result,
 
 // mutation is the state of one decision, from the pod to the patch.
 type mutation struct {
-	*Injection
+	*encodedInjection
 	pod         *Pod
 	selection   *annotations.Pod
 	tokenVolume *encodedVolume
@@ -86,8 +86,8 @@ type mutation struct {
 	findings    []Finding
 }
 
-func newMutation(pod *Pod, selection *annotations.Pod, injection *Injection) *mutation {
-	return &mutation{Injection: injection, pod: pod, selection: selection, cleanPath: normalizePath(injection.mountPath, pod.Windows)}
+func newMutation(pod *Pod, selection *annotations.Pod, injection *encodedInjection) *mutation {
+	return &mutation{encodedInjection: injection, pod: pod, selection: selection, cleanPath: normalizePath(injection.mountPath, pod.Windows)}
 }
 
 // plan has the additions to one container.
@@ -174,10 +174,10 @@ func (c *container) appendPath(path []byte, list string) []byte {
 	return append(strconv.AppendInt(path, int64(c.index), 10), list...)
 }
 
-// result returns the Result. The reason of a finding becomes the reason of the pod
+// result returns the result. The reason of a finding becomes the reason of the pod
 // only if no container gets an identity.
-func (m *mutation) result() Result {
-	r := Result{Patch: m.pod.patch, Findings: m.findings}
+func (m *mutation) result() result {
+	r := result{Patch: m.pod.patch, Findings: m.findings}
 	switch {
 	case !r.Patch.Empty():
 		r.Reason = reason.Injected

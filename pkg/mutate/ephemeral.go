@@ -4,19 +4,19 @@
 package mutate
 
 import (
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// AddEphemeral injects the identities into new ephemeral containers of a running pod:
+// addEphemeral injects the identities into new ephemeral containers of a running pod:
 // the containers that old, the previous pod, does not have. The volumes and annotations
 // of a running pod cannot change, so its token volume must already have all tokens and
 // files. Its error is a *reason.Error: the request must be denied.
-func AddEphemeral(pod, old *Pod, selection *annotations.Pod, injection *Injection) (Result, error) {
+func addEphemeral(pod, old *Pod, selection *annotations.Pod, injection *encodedInjection) (result, error) {
 	m := newMutation(pod, selection, injection)
 	for _, p := range []*Pod{pod, old} {
 		if err := p.readLists(injection.volumeNames); err != nil {
-			return Result{}, err
+			return result{}, err
 		}
 	}
 	running := map[string]bool{}
@@ -37,11 +37,11 @@ func AddEphemeral(pod, old *Pod, selection *annotations.Pod, injection *Injectio
 			continue
 		}
 		if err := m.plan(c); err != nil {
-			return Result{}, err
+			return result{}, err
 		}
 	}
 	if err := m.growPatch(); err != nil {
-		return Result{}, err
+		return result{}, err
 	}
 	m.addToContainers()
 	return m.result(), nil

@@ -11,11 +11,10 @@ import (
 	evanphx "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
-	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // The injection of most tests: one provider with a token, a variable that points
@@ -57,11 +56,7 @@ func newSettings(t testing.TB) *annotations.Settings {
 
 // read returns the pod in a text that has nothing else.
 func read(text string, settings *annotations.Settings) (*mutate.Pod, error) {
-	s, pod := jsonscan.New([]byte(text)), new(mutate.Pod)
-	if _, err := pod.Read(s, settings); err != nil {
-		return nil, err
-	}
-	return pod, s.End()
+	return mutate.ReadPod([]byte(text), settings)
 }
 
 func parse(t testing.TB, pod string) *mutate.Pod {

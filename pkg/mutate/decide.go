@@ -13,8 +13,8 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // Decision is the decision to allow a pod.
@@ -132,7 +132,7 @@ type Prepared struct {
 	annotations map[string]string // of the ServiceAccount
 	account     *annotations.ServiceAccount
 	identities  []annotations.Identity // without the one that is left to a peer
-	injection   *Injection
+	injection   *encodedInjection
 }
 
 // Key has the inputs of Prepare in addition to the settings and the annotations of the
@@ -174,7 +174,7 @@ func (c *Choice) Prepare(serviceAccount *annotations.Object) (*Prepared, error) 
 		Namespace: serviceAccount.Namespace, ServiceAccount: serviceAccount.Name, MountPath: c.settings.TokenMountPath,
 		TokenExpirationSeconds: expiration, Windows: c.pod.Windows,
 	})
-	return &Prepared{annotations: serviceAccount.Annotations, account: account, identities: identities, injection: NewInjection(injection)}, nil
+	return &Prepared{annotations: serviceAccount.Annotations, account: account, identities: identities, injection: newInjection(injection)}, nil
 }
 
 // Decide returns the decision. prepared is the result of Prepare. If it is nil, the
@@ -202,11 +202,11 @@ func (c *Choice) Decide(serviceAccount *annotations.Object, prepared *Prepared, 
 	return &Decision{Patch: result.Patch.Bytes(), Reason: result.Reason, Findings: result.Findings, Identities: prepared.identities}, nil
 }
 
-func (c *Choice) inject(injection *Injection) (Result, error) {
+func (c *Choice) inject(injection *encodedInjection) (result, error) {
 	if c.old != nil {
-		return AddEphemeral(c.pod, c.old, &c.Pod, injection)
+		return addEphemeral(c.pod, c.old, &c.Pod, injection)
 	}
-	return Create(c.pod, &c.Pod, injection)
+	return create(c.pod, &c.Pod, injection)
 }
 
 // withoutIdentity decides about a pod that gets no identity.
@@ -239,7 +239,7 @@ func (c *Choice) checkRequired(serviceAccount *annotations.Object) error {
 	if serviceAccount.Label != annotations.IdentityRequired {
 		return nil
 	}
-	lacks, err := c.pod.LacksMount(&c.Pod, c.settings.TokenMountPath)
+	lacks, err := c.pod.lacksMount(&c.Pod, c.settings.TokenMountPath)
 	if err != nil || !lacks {
 		return err
 	}
@@ -256,7 +256,7 @@ func (c *Choice) insists(why string) error {
 }
 
 // cause returns why the pod of a result is not injected.
-func cause(result *Result) string {
+func cause(result *result) string {
 	if len(result.Findings) == 0 {
 		return string(result.Reason)
 	}

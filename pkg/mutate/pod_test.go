@@ -9,10 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
-	"github.com/lanyard-dev/lanyard/internal/mutate"
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 func TestReadNamesTheFieldOfTheWrongType(t *testing.T) {
@@ -20,7 +19,7 @@ func TestReadNamesTheFieldOfTheWrongType(t *testing.T) {
 	tests := map[string]struct{ pod, want string }{
 		"not an object":                  {`[]`, "pod: got array, want object"},
 		"nothing":                        {``, "pod: got no value, want object"},
-		"something after the pod":        {`{}x`, `at byte 2: got 'x', want the end`},
+		"something after the pod":        {`{}x`, `pod: at byte 2: got 'x', want the end`},
 		"no closing bracket":             {`{"spec":{}`, "pod: unexpected end of JSON"},
 		"a list without closing bracket": {`{"spec":{"containers":[{}}`, "pod: spec: containers: at byte 25: got '}', want"},
 		"a container is a string":        {`{"spec":{"containers":["null"]}}`, "pod: spec: containers: [0]: at byte 23: got string, want object"},
@@ -156,13 +155,13 @@ func TestReadKeepsNothingOfTheFormerPod(t *testing.T) {
 	settings := newSettings(t)
 	add := mutate.NewInjection(injection())
 	var pod mutate.Pod
-	if _, err := pod.Read(jsonscan.New([]byte(full)), settings); err != nil {
+	if _, _, err := pod.ReadNext([]byte(full), settings); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := mutate.Create(&pod, &annotations.Pod{}, add); err == nil {
 		t.Fatal("got no error for the full pod, want one: the test needs a pod with marks")
 	}
-	if _, err := pod.Read(jsonscan.New([]byte(bare)), settings); err != nil {
+	if _, _, err := pod.ReadNext([]byte(bare), settings); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(summarize(parse(t, bare)), summarize(&pod)); diff != "" {
