@@ -32,8 +32,8 @@ func Account(s *annotations.Settings, serviceAccount *annotations.Object) (*anno
 		return nil, nil
 	}
 	name := serviceAccount.Namespace + "/" + serviceAccount.Name
-	if size, most := serviceAccount.Bytes(), s.MaxServiceAccountBytes(); serviceAccount.TooLarge > 0 || size > most {
-		return nil, tooManyBytes("serviceaccount", name, size, most)
+	if size := serviceAccount.Bytes(); serviceAccount.TooLarge > 0 || size > annotations.MaxKeptBytes {
+		return nil, tooManyBytes("serviceaccount", name, size, s.MaxServiceAccountBytes())
 	}
 	account, errs := s.ParseServiceAccount(serviceAccount.Namespace, serviceAccount.Name, serviceAccount.Annotations)
 	if len(errs) > 0 {
