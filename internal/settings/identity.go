@@ -4,8 +4,8 @@
 package settings
 
 import (
+	"fmt"
 	"regexp"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -52,7 +52,11 @@ func (f *File) Mappings(s *annotations.Settings) ([]*annotations.Mapping, error)
 		}
 		mapping, wrong := s.NewMapping(identity.Namespace, identity.ServiceAccount, full)
 		for _, err := range wrong {
-			errs = append(errs, &field.Error{Type: err.Type, Field: path.String(), BadValue: err.BadValue, Detail: strings.TrimPrefix(err.Field, "metadata.annotations") + " " + err.Detail})
+			detail := err.Detail
+			if key := annotations.KeyOf(err); key != "" {
+				detail = fmt.Sprintf("[%s] %s", key, detail)
+			}
+			errs = append(errs, &field.Error{Type: err.Type, Field: path.String(), BadValue: err.BadValue, Detail: detail})
 		}
 		mappings = append(mappings, mapping)
 	}

@@ -39,13 +39,19 @@ type parser struct {
 	errs        field.ErrorList
 }
 
+// add adds the error at a key.
+func (p *parser) add(key string, err *field.Error) { p.errs = append(p.errs, err.WithOrigin(key)) }
+
+// KeyOf returns the annotation key that an error of ParseServiceAccount, ParseNamespace or
+// ParsePod is about; empty for an error about no single annotation.
+func KeyOf(err *field.Error) string { return err.Origin }
+
 // invalid reports the value of key, once: several providers may read it.
 func (p *parser) invalid(key string, err error) {
-	path := at(key)
-	if slices.ContainsFunc(p.errs, func(e *field.Error) bool { return e.Field == path.String() }) {
+	if slices.ContainsFunc(p.errs, func(e *field.Error) bool { return KeyOf(e) == key }) {
 		return
 	}
-	p.errs = append(p.errs, field.Invalid(path, shown(p.annotations[key]), err.Error()))
+	p.add(key, field.Invalid(at(key), shown(p.annotations[key]), err.Error()))
 }
 
 // parse reads the value of key with grammar. It returns "" if the key is not set.
@@ -89,6 +95,6 @@ func (p *parser) denyUnknown(unknown, known []string, hint string) {
 		if i == 0 {
 			detail += "; known keys are " + strings.Join(known, ", ")
 		}
-		p.errs = append(p.errs, field.Forbidden(at(key), detail))
+		p.add(key, field.Forbidden(at(key), detail))
 	}
 }

@@ -100,7 +100,7 @@ func (p *serviceAccountParser) profiles(d *Provider) []Profile {
 func (p *serviceAccountParser) profile(d *Provider, name string, names []string) Profile {
 	key := ProfileKey(d, d.Profiles.Parameter, name)
 	if err := parseProfileName(name); err != nil {
-		p.errs = append(p.errs, field.Forbidden(at(key), fmt.Sprintf("the name of a profile is %q; it %v", shown(name), err)))
+		p.add(key, field.Forbidden(at(key), fmt.Sprintf("the name of a profile is %q; it %v", shown(name), err)))
 	}
 	i := slices.IndexFunc(d.Parameters, func(parameter Parameter) bool { return parameter.Name == d.Profiles.Parameter })
 	return Profile{Name: name, Identity: p.parameter(key, d, &d.Parameters[i]), Source: p.source(d, name, names)}

@@ -166,10 +166,10 @@ func (p *serviceAccountParser) parameter(key string, d *Provider, parameter *Par
 	value = cmp.Or(cluster, parameter.Default)
 	switch {
 	case value == "" && parameter.Required:
-		p.errs = append(p.errs, field.Required(at(key), parameter.Missing()))
+		p.add(key, field.Required(at(key), parameter.Missing()))
 	case value != "" && parameter.Template:
 		if _, err := parameter.Read(value); err != nil { // the names may be too long
-			p.errs = append(p.errs, field.Required(at(key), fmt.Sprintf("the cluster's default %q %v", value, err)))
+			p.add(key, field.Required(at(key), fmt.Sprintf("the cluster's default %q %v", value, err)))
 		}
 	}
 	return value
@@ -193,7 +193,7 @@ func (p *serviceAccountParser) audience(d *Provider, values Values) string {
 		audience, _ = values.Expand(d.DefaultAudience)
 	}
 	if _, err := grammar(audience); err != nil {
-		p.errs = append(p.errs, field.Required(at(key), fmt.Sprintf("the cluster's default %q %v", audience, err)))
+		p.add(key, field.Required(at(key), fmt.Sprintf("the cluster's default %q %v", audience, err)))
 	}
 	return audience
 }
@@ -212,6 +212,6 @@ func (p *serviceAccountParser) denyWithoutIdentity(d *Provider) {
 // denyUseless reports a key that is set without the keys that it needs.
 func (p *serviceAccountParser) denyUseless(key, needs string) {
 	if value, found := p.annotations[key]; found {
-		p.errs = append(p.errs, field.Forbidden(at(key), fmt.Sprintf("has value %q but no effect without %s", shown(value), needs)))
+		p.add(key, field.Forbidden(at(key), fmt.Sprintf("has value %q but no effect without %s", shown(value), needs)))
 	}
 }

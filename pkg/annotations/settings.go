@@ -253,6 +253,16 @@ func identifies(d *Provider, annotations map[string]string) bool {
 	return false
 }
 
+// Owner returns the provider that an annotation key is of; nil for a key of all or of none.
+func (s *Settings) Owner(key string) *Provider {
+	name, ours := strings.CutPrefix(key, Prefix)
+	i := slices.IndexFunc(s.Providers, func(d *Provider) bool { return ours && d.OwnsKey(name) })
+	if i < 0 {
+		return nil
+	}
+	return s.Providers[i]
+}
+
 // IsIdentity reports whether the key asks for an identity.
 func (s *Settings) IsIdentity(key string) bool {
 	name, ours := strings.CutPrefix(key, Prefix)

@@ -147,7 +147,7 @@ func (a *account) items(mistakes field.ErrorList) (done []string) {
 		a.item(a.Object, annotations.Adopted, result, "", why)
 	}
 	for _, err := range mistakes {
-		a.item(a.Object, annotationOf(err), peer.Manual, "", "Lanyard would deny it: "+err.ErrorBody())
+		a.item(a.Object, annotations.KeyOf(err), peer.Manual, "", "Lanyard would deny it: "+err.ErrorBody())
 	}
 	return done
 }
@@ -202,7 +202,7 @@ func (a *account) takeFinding(key string) (text string) {
 // values that the cluster may default are not mistakes.
 func (a *account) validate() field.ErrorList {
 	mistakes := slices.DeleteFunc(a.mistakes(a.after, a.Namespace, a.Name), func(err *field.Error) bool {
-		name := strings.TrimPrefix(annotationOf(err), annotations.Prefix)
+		name := strings.TrimPrefix(annotations.KeyOf(err), annotations.Prefix)
 		isDefault := settingOf[name] != "" && err.Type == field.ErrorTypeRequired
 		if isDefault {
 			a.lacking[name]++
@@ -218,13 +218,7 @@ func (a *account) validate() field.ErrorList {
 func (p *planner) mistakes(values map[string]string, namespace, name string) field.ErrorList {
 	_, errs := p.ParseServiceAccount(namespace, name, values)
 	return slices.DeleteFunc(errs, func(err *field.Error) bool {
-		key := annotationOf(err)
+		key := annotations.KeyOf(err)
 		return p.composesRoles && key == annotations.Prefix+"aws-role-arn" && !strings.HasPrefix(values[key], "arn:")
 	})
-}
-
-// annotationOf returns the key that an error is about.
-func annotationOf(err *field.Error) string {
-	_, key, _ := strings.Cut(err.Field, "[")
-	return strings.TrimSuffix(key, "]")
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -81,10 +80,9 @@ func (v *ServiceAccountValidator) isAdopted(namespace string, object *ServiceAcc
 	adopted := peer.Adopted(v.Settings.Settings, v.Peers, object.withPeers())
 	_, errs := v.ParseServiceAccount(namespace, object.name, object.annotations)
 	return len(errs) > 0 && !slices.ContainsFunc(errs, func(err *field.Error) bool {
-		provider, _, _ := strings.Cut(strings.TrimPrefix(err.Field, "metadata.annotations["+annotations.Prefix), "-")
+		mistaken := annotations.KeyOf(err)
 		return !slices.ContainsFunc(adopted, func(key string) bool {
-			return strings.HasSuffix(err.Field, "["+key+"]") ||
-				err.Type == field.ErrorTypeRequired && strings.HasPrefix(key, annotations.Prefix+provider+"-")
+			return key == mistaken || err.Type == field.ErrorTypeRequired && v.Owner(key) != nil && v.Owner(key) == v.Owner(mistaken)
 		})
 	})
 }
