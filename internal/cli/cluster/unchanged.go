@@ -42,8 +42,8 @@ func UnchangedSince(serviceAccount *metav1.ObjectMeta) time.Time {
 	switch {
 	case last.IsZero():
 		return time.Time{}
-	case !last.After(serviceAccount.CreationTimestamp.Time): // it never had others
-		return serviceAccount.CreationTimestamp.Time
+	case !last.After(serviceAccount.CreationTimestamp.Time): // it had others for less than a second
+		return serviceAccount.CreationTimestamp.Add(time.Second)
 	}
 	return last.Add(settled)
 }

@@ -574,7 +574,11 @@ func (in *Input) state() injected.State {
 	case err == nil && state != injected.Stale && state != injected.Without && state != injected.Unknown, err == nil && in.Answer.Local != "":
 		return state
 	}
-	return in.read(pod).Against(in.read(in.Got), s)
+	state := in.read(pod).Against(in.read(in.Got), s)
+	if state == injected.Unknown && in.ServiceAccount != nil && !in.asks() {
+		return injected.None
+	}
+	return state
 }
 
 // errUnread is the error of a comparison without a ServiceAccount, or without settings.
