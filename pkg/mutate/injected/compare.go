@@ -171,21 +171,7 @@ func (c *comparer) inject(object map[string]any, old []byte) (map[string]any, *m
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the pod: %w", err)
 	}
-	pod, err := mutate.ReadPod(text, c.settings)
-	if err != nil {
-		return nil, nil, err
-	}
-	decide := mutate.Decide
-	if old != nil {
-		before, err := mutate.ReadPod(old, c.settings)
-		if err != nil {
-			return nil, nil, err
-		}
-		decide = func(s *annotations.Settings, serviceAccount, namespace *annotations.Object, pod *mutate.Pod) (*mutate.Decision, error) {
-			return mutate.DecideEphemeral(s, serviceAccount, namespace, pod, before)
-		}
-	}
-	decision, err := decide(c.settings, c.serviceAccount, c.namespace, pod)
+	decision, err := c.decide(text, old)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -194,6 +180,22 @@ func (c *comparer) inject(object map[string]any, old []byte) (map[string]any, *m
 	}
 	var result map[string]any
 	return result, decision, json.Unmarshal(text, &result)
+}
+
+// decide decides about the JSON of a pod.
+func (c *comparer) decide(text, old []byte) (*mutate.Decision, error) {
+	pod, err := mutate.ReadPod(text, c.settings)
+	if err != nil {
+		return nil, err
+	}
+	if old == nil {
+		return mutate.Decide(c.settings, c.serviceAccount, c.namespace, pod)
+	}
+	before, err := mutate.ReadPod(old, c.settings)
+	if err != nil {
+		return nil, err
+	}
+	return mutate.DecideEphemeral(c.settings, c.serviceAccount, c.namespace, pod, before)
 }
 
 // Same reports whether a running pod has the credentials of fresh, which was made again from
