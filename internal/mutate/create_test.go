@@ -207,10 +207,10 @@ func TestAPatchThatIsTooLargeDeniesThePod(t *testing.T) {
 	result, err := tryCreate(t, pod(500), large)
 	denied(t, reason.TooLarge, result, err)
 	// The memory for one container is reserved before its identity is known.
-	large.Providers[0].Variables[0].Value = strings.Repeat("r", 7000)
+	large.Providers[0].Variables[0].Value = strings.Repeat("r", 9000)
 	result, err = tryCreate(t, pod(1), large)
 	denied(t, reason.TooLarge, result, err)
-	if want := `serviceaccount "default": the identities add 7597 bytes to each container, want at most 7021`; !strings.HasSuffix(err.Error(), want) {
+	if want := `serviceaccount "default": the identities add 9597 bytes to each container, want at most 8777`; !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got error %v, want %s", err, want)
 	}
 }

@@ -79,8 +79,9 @@ const (
 	// elementBytes is for a variable, mount or volume, and for the previous memory of
 	// a list that grows.
 	elementBytes = 256
-	// containerBytes is for the longest addition to a container, and its base64.
-	containerBytes = 16 << 10
+	// containerBytes is for the longest addition to a container, and its base64: for the
+	// longest values of the three clouds, or usual values of more than ten providers.
+	containerBytes = 20 << 10
 	// maxAdditionBytes is the share of containerBytes without the base64.
 	maxAdditionBytes = containerBytes * 3 / 7
 	// copiesOfAnnotations is how often the values of annotations may be in memory: their
