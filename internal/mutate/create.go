@@ -158,11 +158,11 @@ func (m *mutation) findUnknownNames() {
 		detail := "an annotation names it, but the pod has no such container"
 		if i < maxComparedNames {
 			if nearest := texts.Nearest(name, names[:min(len(names), maxComparedContainers)]); nearest != "" {
-				detail += fmt.Sprintf("; the nearest name is %q", nearest)
+				detail += fmt.Sprintf(", the nearest is %q", nearest)
 			}
 		}
 		if i == 0 && len(names) > 0 {
-			detail += "; the names of its containers are " + shownNames(names)
+			detail += ", its containers are " + shownNames(names)
 		}
 		m.addFinding(reason.ContainerNotFound, []byte(name), detail)
 	}

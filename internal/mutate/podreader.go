@@ -324,28 +324,34 @@ func (r *reader) list(field string, text []byte, element func(index int) error) 
 	return jsonpatch.List{Present: true, Text: bytes.TrimSpace(text[1 : len(text)-1])}, nil
 }
 
+// ReadOnlyKinds lists the kinds of volumes that the kubelet mounts read-only: always, whatever
+// the mount says, and if the member readOnly of the source is true. (The kubelet asks
+// GetAttributes of a plugin in k8s.io/kubernetes/pkg/volume.) The reader takes this member of
+// a kind that is not listed for the same.
+func ReadOnlyKinds() (always, ifReadOnly []string) {
+	return alwaysReadOnly, []string{
+		"awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "csi", "fc", "flexVolume", "gcePersistentDisk", "glusterfs",
+		"iscsi", "nfs", "persistentVolumeClaim", "portworxVolume", "quobyte", "rbd", "scaleIO", "storageos",
+	}
+}
+
+var alwaysReadOnly = []string{"secret", "configMap", "downwardAPI", "projected", "image"}
+
 // volume keeps the names of the read-only volumes, and the volumes with one of the names.
 // The name may come after the source, so the source is read when the name is known.
-//
-// The kubelet mounts a volume read-only if its kind always is (GetAttributes in
-// k8s.io/kubernetes/pkg/volume), or if its source says so.
 func (r *reader) volume(int) error {
 	var name, projected []byte
 	readOnly := false
 	err := r.Object(func(key []byte) (err error) {
 		isObject := r.Kind() == jsonscan.Object
-		switch string(key) {
-		case "name":
+		readOnly = readOnly || isObject && slices.Contains(alwaysReadOnly, string(key))
+		switch {
+		case string(key) == "name":
 			return r.bytes(&name)
-		case "projected":
-			readOnly = readOnly || isObject
+		case string(key) == "projected":
 			projected, err = r.Raw()
-		case "secret", "configMap", "downwardAPI", "image":
-			readOnly = readOnly || isObject
-		default:
-			if isObject {
-				err = r.member("readOnly", func() error { return r.isTrue(&readOnly) })
-			}
+		case isObject && !readOnly:
+			err = r.member("readOnly", func() error { return r.isTrue(&readOnly) })
 		}
 		return err
 	})

@@ -4,11 +4,15 @@
 package mutate_test
 
 import (
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
+	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -166,5 +170,25 @@ func TestAMountInTheWayCountsForTheGuard(t *testing.T) {
 		if err != nil || got != test.want {
 			t.Errorf("%s: got %t and error %v, want %t", name, got, err, test.want)
 		}
+	}
+}
+
+// The guard and the policies have the lists.
+func TestAllKindsOfReadOnlyVolumesAreListed(t *testing.T) {
+	t.Parallel()
+	always, got := mutate.ReadOnlyKinds()
+	source := reflect.TypeFor[corev1.VolumeSource]()
+	var want []string
+	for i := range source.NumField() {
+		field := source.Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if _, found := field.Type.Elem().FieldByName("ReadOnly"); found {
+			want = append(want, name)
+		}
+		always = slices.DeleteFunc(slices.Clone(always), func(kind string) bool { return kind == name })
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" || len(always) > 0 {
+		t.Errorf("kinds that are no volumes: %v; kinds with the member readOnly (-want +got):\n%s", always, diff)
 	}
 }
