@@ -12,6 +12,7 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -27,7 +28,7 @@ import (
 const (
 	internal = "github.com/lanyard-dev/lanyard/internal/"
 	// maxNames limits the exported names of all packages together.
-	maxNames = 100
+	maxNames = 230
 )
 
 // packages returns the files below pkg/ by their folders, with the tests.
@@ -228,12 +229,14 @@ func TestEachPackageHasAnExampleAndASentenceOnStability(t *testing.T) {
 // Users write keys as constants of pkg/annotations.
 func TestEachKeyHasAConstant(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewSettings(provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := append(keys.ServiceAccountKeys(), annotations.Inject, annotations.Containers, annotations.SkipContainers, annotations.Injected, annotations.Denied, annotations.AllowedIdentities, annotations.IdentityLabel, annotations.PoliciesSource)
-	for _, key := range keys.ProfileKeys() {
+	want := append(s.ServiceAccountKeys(),
+		annotations.Inject, annotations.Containers, annotations.SkipContainers, annotations.Injected, annotations.Denied, annotations.AllowedIdentities,
+		annotations.IdentityLabel, annotations.PoliciesSource, annotations.Adopted, annotations.Probe)
+	for _, key := range s.ProfileKeys() {
 		want = append(want, strings.TrimSuffix(key, ".PROFILE"))
 	}
 	slices.Sort(want)
@@ -246,12 +249,38 @@ func TestEachKeyHasAConstant(t *testing.T) {
 	p, _ := config.Check("annotations", fset, []*ast.File{file}, nil)
 	var got []string
 	for _, name := range p.Scope().Names() {
-		if c, ok := p.Scope().Lookup(name).(*types.Const); ok && !slices.Contains([]string{"Prefix", "IdentityInjected", "IdentityRequired"}, name) {
-			got = append(got, constant.StringVal(c.Val()))
+		if c, ok := p.Scope().Lookup(name).(*types.Const); ok {
+			if key := constant.StringVal(c.Val()); strings.HasPrefix(key, annotations.Prefix) && key != annotations.Prefix {
+				got = append(got, key)
+			}
 		}
 	}
 	slices.Sort(got)
 	if diff := cmp.Diff(slices.Compact(want), got); diff != "" {
 		t.Errorf("constants of pkg/annotations (-want +got):\n%s", diff)
+	}
+}
+
+// An operator that checks annotations links neither flags nor a client of the Kubernetes API.
+func TestThePackagesLinkNoFlags(t *testing.T) {
+	t.Parallel()
+	flags := []string{"github.com/spf13/pflag", "github.com/spf13/cobra", "k8s.io/component-base"}
+	for folder, unwanted := range map[string][]string{
+		"annotations": slices.Concat(flags, []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"}),
+		"mutate":      flags,
+	} {
+		t.Run(folder, func(t *testing.T) {
+			t.Parallel()
+			out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./"+folder).Output() // downloads are printed as errors
+			if err != nil || !strings.Contains(string(out), "/pkg/"+folder+"\n") {
+				t.Fatalf("go list: got error %v and %d bytes, want the packages that %s links", err, len(out), folder)
+			}
+			for linked := range strings.Lines(string(out)) {
+				linked = strings.TrimSpace(linked)
+				if slices.ContainsFunc(unwanted, func(name string) bool { return linked == name || strings.HasPrefix(linked, name+"/") }) {
+					t.Errorf("links %s", linked)
+				}
+			}
+		})
 	}
 }
